@@ -1,12 +1,15 @@
 """Benchmarks of size: the quickstart by the command line, and runs of 256 and 1,024 ranks. Part of tests/bench.py.
 
-`.venv/bin/python -m tests.bench_ranks [--rounds N] [RANKS ...]` prints what a frame's way through a switch costs with
-so many ranks (default: 8, 64, 256, 1024), by whose processor time. Each rank sends to the next one of its leaf: through
-one switch, whatever the number of ranks, so that what the two ends cost is always divided by one. Of two runs that
-differ only in their flows' size the difference is taken, so that nothing counts that a run does once: starting,
+`.venv/bin/python -m tests.bench_ranks [--rounds N] [--rooms] [RANKS ...]` prints what a frame's way through a switch
+costs with so many ranks (default: 8, 64, 256, 1024), by whose processor time. Each rank sends to the next one of its
+leaf: through one switch, whatever the number of ranks, so what the two ends cost is always divided by one. Of two runs
+that differ only in their flows' size the difference is taken, so that nothing counts that a run does once: starting,
 connecting, making memory, asking Open vSwitch for the first time. The smaller flow is as large as what its receiver
 keeps, so both runs have the same memory. What is left of the smaller run without its frame-hops is done once: it stands
 beside, for a rank. Of N rounds (default 1) the least counts: processor time is dearer on a busy machine.
+
+`--rooms` prints the same difference by the rooms of fabricd. Of them `worker` makes memory when it is registered: as
+much in both runs, but the kernel takes now more time for it, now less, and the difference of that is noise.
 """
 
 from __future__ import annotations
@@ -76,6 +79,7 @@ class Cost:
 
     hop_us: dict[str, float]
     rank_ms: dict[str, float]
+    rooms_us: dict[str, float]  # of a frame-hop: fabricd's
 
     @property
     def our_hop_us(self) -> float:
@@ -89,25 +93,28 @@ def cost(ranks: int, rounds: int = RUNS) -> Cost:
     (few, before), (hops, busy) = (
         _least(seen) for seen in zip(*(map(_busy, texts) for _ in range(rounds)), strict=True)
     )
-    hop_s = {part: (busy[part] - before[part]) / (hops - few) for part in PARTS}
+    hop_s = {part: (busy[part] - before.get(part, 0.0)) / (hops - few) for part in busy}
     return Cost(
-        {part: seconds * 1e6 for part, seconds in hop_s.items()},
+        {part: hop_s[part] * 1e6 for part in PARTS},
         {part: (before[part] - few * hop_s[part]) / ranks * 1e3 for part in PARTS},
+        {part: seconds * 1e6 for part, seconds in hop_s.items() if part not in PARTS},
     )
 
 
 def _least(seen: Sequence[tuple[float, dict[str, float]]]) -> tuple[float, dict[str, float]]:
     """Of several times the same run."""
-    return seen[0][0], {part: min(busy[part] for _, busy in seen) for part in PARTS}
+    return seen[0][0], {part: min(busy.get(part, 0.0) for _, busy in seen) for part in seen[0][1]}
 
 
 def _busy(text: str) -> tuple[float, dict[str, float]]:
-    """A run's frame-hops, and processor seconds of its parts."""
+    """A run's frame-hops, and processor seconds of its parts and of fabricd's rooms."""
     with tempfile.TemporaryDirectory() as folder:
         result = run(loads(text), Path(folder) / "run", Progress(), profile=True)
         assert not any(row["wrong"] for row in result.results)
         counters = json.loads((Path(result.folder) / "counters.json").read_text())
-        return counters["fidelity"]["frame_hops"], json.loads((Path(result.folder) / PROFILE).read_text())["busy"]
+        profile = json.loads((Path(result.folder) / PROFILE).read_text())
+        busy = {part: profile["busy"][part] for part in PARTS}
+        return counters["fidelity"]["frame_hops"], busy | profile["fabricd"]  # no room is called as a part
 
 
 def with_memory_gb(action: Callable[[], float]) -> tuple[float, float]:
@@ -162,6 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench_ranks", description=__doc__)
     parser.add_argument("ranks", nargs="*", type=int, choices=list(CLOS), default=list(CLOS), metavar="RANKS")
     parser.add_argument("--rounds", type=int, default=1, metavar="N")
+    parser.add_argument("--rooms", action="store_true", help="and fabricd's by its rooms")
     options = parser.parse_args()
     print(f"{os.cpu_count()} CPUs, load before {os.getloadavg()[0]:.2f}; processor time")
     print(f"{'':8}{'of a frame-hop, in us':>56}{'of a run, once, in ms for a rank':>44}")
@@ -171,6 +179,9 @@ def main() -> None:
         hop = [its.hop_us[part] for part in PARTS]
         once = [its.rank_ms[part] for part in PARTS]
         print(f"{ranks:8}" + "".join(f"{figure:14.2f}" for figure in (*hop, its.our_hop_us, *once)), flush=True)
+        if options.rooms:
+            rooms = sorted(its.rooms_us.items(), key=lambda room: -room[1])
+            print(f"{'':8}" + ", ".join(f"{room} {us:.2f}" for room, us in rooms), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,13 +15,17 @@ the world of a seed has died.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
+import os
+import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -29,6 +33,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RHO = -0.5
 """The rank correlation must be below it."""
+_PR_SET_PDEATHSIG = 1
+_ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> None:
@@ -54,7 +60,7 @@ def _generated() -> None:
     seeds = [f"N{k + 1}" for k in range(asked.generated)]
     found = _kept(asked.results)
     end = time.monotonic() + asked.seconds
-    with ProcessPoolExecutor(asked.jobs, get_context("spawn")) as pool:
+    with workers(asked.jobs) as pool:
         todo = {pool.submit(_made, seed, end): seed for seed in seeds if seed not in found}
         for done in as_completed(todo):
             if (one := done.result()) is not None:
@@ -71,6 +77,46 @@ def _generated() -> None:
         sys.exit(1)
 
 
+@contextmanager
+def workers(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end with this one, whatever ends it, and take their fabrics down before.
+
+    Ended by a signal, this process waits for them.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_tied, initargs=(os.getpid(),))
+    try:
+        yield pool
+    except BaseException:
+        for number in _ENDS:
+            signal.signal(number, signal.SIG_IGN)  # once is enough: what follows is tidying up
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in active_children():
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def _tied(parent: int) -> None:
+    """In a worker: SIGTERM when the thread that has started it is no more (PR_SET_PDEATHSIG of prctl(2)).
+
+    A Ctrl-C at the terminal is for the parent, which then ends its workers.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it was gone before
+        raise SystemExit(128 + signal.SIGTERM)
+
+
+def _stop(number: int, _frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
 def _kept(path: Path | None) -> dict[str, dict[str, Any]]:
     """What a file has. A world that has died says nothing of its seed, which is made again."""
     if path is None or not path.exists():
@@ -83,7 +129,10 @@ def _made(seed: str, end: float) -> dict[str, Any] | None:
     """None if it is too late to begin."""
     from testbed.drill.make.new import made
 
-    return made(seed).to_dict() if time.monotonic() < end else None
+    try:
+        return made(seed).to_dict() if time.monotonic() < end else None
+    except SystemExit as stopped:  # all is taken down; the pool would take it for an answer, and go on
+        os._exit(int(str(stopped.code)))
 
 
 def _say(one: Mapping[str, Any], results: Path | None) -> None:

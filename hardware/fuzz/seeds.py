@@ -28,6 +28,7 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
     {"op": "capture", "port": "h0:2", "path": "a"},
     {"op": "capture_stop", "path": "a"},
     {"id": [None, {"a": 1}], "op": "quiesce"},
+    {"id": 2, "op": "carried_out"},
     {"op": "subscribe", "settles": True},
     {"op": "subscribe", "settles": True, "acts": "controller"},
     {"op": "settled", "event": 1},

@@ -171,6 +171,14 @@ class Containers:
             if not state:
                 self._start_idle(rank)
 
+    def idle_everywhere(self) -> None:
+        """Starts one for every rank that has none and was not killed: a fault that needs one of a rank would else be
+        found by looking who has one. Raises MachineError."""
+        for rank in self.names:
+            with self._locked(rank):
+                if self.running(rank) is None and not self._killed(rank).exists():
+                    self._start_idle(rank)
+
     def _start_idle(self, rank: int) -> None:
         log = self.dir / f"container{rank}.log"
         with log.open("wb") as out:
@@ -219,15 +227,11 @@ class Containers:
         """Stops all programs in a rank's container, and refuses to start others, until `thaw`.
 
         That its init is stopped is all that says so: a file could be read by who shall find out which rank it is. So a
-        rank without a container gets one, and with it all others that have none. One that was killed gets none:
-        nothing can start there. Raises MachineError.
+        rank without a container gets one. One that was killed gets none: nothing can start there. Raises MachineError.
         """
         if self._killed(rank).exists():
             return
-        for each in self.names:
-            with self._locked(each):
-                if self.running(each) is None and not self._killed(each).exists():
-                    self._start_idle(each)
+        self.idle_everywhere()
         with self._locked(rank):
             wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless=STOPPED), _FREEZE_S)
 

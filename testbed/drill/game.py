@@ -79,7 +79,8 @@ class Game:
         self.families = computed(stage.case.drill.views) if families is None else families
         self.seal = Seal(truths.said(stage.drawn.truth), stage.case.drill.text)
         self.entries: list[Entry] = []
-        self.hints = 0
+        self.hints = 0  # those of the drill, and an instructor's own
+        self.own_hints = 0  # those of the drill
         self.wrong = 0
         self.ending: Ending | None = None
         self.gone = False
@@ -197,12 +198,14 @@ class Game:
         return found.touches and bool(self._digest) and self._digest_now() != self._digest
 
     def ticket(self) -> dict[str, Any]:
-        return session.ticket(self.case, self.seal.commitment, self.code, None if self.exam else self.case.seed)
+        return session.ticket(
+            self.case, self.fabric, self.seal.commitment, self.code, None if self.exam else self.case.seed
+        )
 
     def ticket_text(self) -> str:
         lab = getattr(self.stage.world, "lab", None)
         dilation = lab.dilation if lab is not None and self.case.drill.on_real_clock else 1
-        return session.ticket_text(self.ticket(), self.case, self.fabric, self.time_ns, dilation)
+        return session.ticket_text(self.ticket(), self.time_ns, dilation)
 
     def state(self) -> dict[str, Any]:
         steps = self.stage.world.steps
@@ -215,7 +218,7 @@ class Game:
             "budget_left_ns": max(0, self.budget_left_ns),
             "answers_left": 0 if ended else self.case.drill.budget.answers - self.wrong,
             "hints_taken": self.hints,
-            "hints_left": max(0, len(self.case.drill.hints) - self.hints),
+            "hints_left": len(self.case.drill.hints) - self.own_hints,
             "over": self.over,
             "paused": self.paused,
             "messages": list(self.messages),
@@ -302,7 +305,7 @@ class Game:
         if self.case.drill.views.drops == "asic" and condition.strip().startswith("drops"):
             raise InputError("no drop shows in this drill", "until", "wait for step, wrong, marks, cnps or time")
         counted = cast(Any, Counted(self._seen, self.case.drill.views, self.stage.world))
-        met = parse_condition(condition).watched(counted)
+        met = parse_condition(condition, "until").watched(counted)
         held = self._until(lambda w: met(counted), limit_ns)
         text, data = self._passed(before)
         return ("" if held else f"not within {clock(limit_ns)}: ") + text, {**data, "held": held}
@@ -358,10 +361,15 @@ class Game:
 
     def hint(self) -> Brought:
         hints = self.case.drill.hints
-        if self.hints >= len(hints):
+        if self.own_hints >= len(hints):
             raise InputError("there are no more hints" if hints else "this drill has no hints", "hint")
-        text = hints[self.hints]
+        text = self.next_hint()
         return f"{text}  (hints have cost {self.pay_hint():g} points)", {"hint": text}
+
+    def next_hint(self) -> str:
+        """Of the drill's own, the first that was not given yet; it is given now. There has to be one."""
+        self.own_hints += 1
+        return self.case.drill.hints[self.own_hints - 1]
 
     def pay_hint(self) -> float:
         """One more was taken, or given; what all have cost."""

@@ -116,16 +116,16 @@ class Instructor:
             "seed": stage.case.seed,
             "title": drill.title,
             "truth": truths.said(stage.drawn.truth),
-            "faults": [injection.written() for injection in stage.drawn.faults],
+            "faults": stage.written(),
             "benign": [injection.written() for injection in stage.drawn.benign],
             "later": [{"time_ns": at, "what": injection.fault.name} for at, injection in stage.later],
-            "evidence": list(drill.evidence or drill.hints),
-            "hints": list(drill.hints),
+            "evidence": [] if stage.case.healthy else list(drill.evidence or drill.hints),
+            "next_hint": next(iter(drill.hints[self.game.own_hints :]), None),
         }
 
     # -- what his lines do
 
-    def say(self, text: str, *, hint: bool) -> Brought:
+    def say(self, text: str, *, hint: bool = False) -> Brought:
         game = self.game
         cost = f"  (hints have cost {game.pay_hint():g} points)" if hint else ""
         game.messages.append({"time_ns": game.time_ns, "text": text + cost, "hint": hint})
@@ -133,9 +133,9 @@ class Instructor:
 
     def hint(self, text: str | None) -> Brought:
         hints = self.game.case.drill.hints
-        if text is None and self.game.hints >= len(hints):
+        if text is None and self.game.own_hints >= len(hints):
             raise InputError("the drill has no further hint", "hint", "hint TEXT gives one of your own")
-        return self.say(hints[self.game.hints] if text is None else text, hint=True)
+        return self.say(self.game.next_hint() if text is None else text, hint=True)
 
     def inject(self, text: str) -> Brought:
         injection = _injection(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from testbed.base.errors import InputError
@@ -17,6 +18,8 @@ from testbed.words.kinds import Wrong
 AMOUNTS = "200us, or 10 steps"
 DEFAULT_UNTIL_NS = 1e6
 MOST_STEPS = 100_000
+HELP_WIDE, HELP_AT = 80, 30
+"""Characters of a line of help, and where what it says begins."""
 
 
 def advance(game: Play, values: Mapping[str, Any], _: Sequence[str]) -> Brought:
@@ -60,7 +63,7 @@ def status(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
         "over" if state["over"] else f"{_count(state['hints_left'], 'hint')} to be had"
     )
     recent = [f"{step['step_ns'] / 1000:.1f}" for step in state["steps"][-10:]]
-    text += f"\nlast steps {' '.join(recent)} us, healthy {game.stage.healthy_step_ns / 1000:.1f}" if recent else ""
+    text += f"\nlast steps {' '.join(recent)} us, at first {game.stage.healthy_step_ns / 1000:.1f}" if recent else ""
     if stands := "" if state["over"] else under_way(game.stage.world.steps, state["time_ns"]):
         text += f"\n{stands}"
     text += "".join(f"\nINSTRUCTOR  {one['text']}" for one in state["messages"])
@@ -117,9 +120,17 @@ def help_(game: Play, values: Mapping[str, Any], _: Sequence[str]) -> Brought:
     for first, rests in heads.items():
         entry = game.lines.get(first)
         under = ", ".join(sorted(rest for rest in rests if rest))
-        rows.append(f"  {entry.entry.usage if entry else first:34} {entry.entry.about if entry else under}")
+        rows += _told(entry.entry.usage if entry else first, entry.entry.about if entry else under)
     text = "\n".join(["help COMMAND says more of each.", *rows])
     return text, {"commands": [line.entry.usage for line in game.lines.values()]}
+
+
+def _told(usage: str, about: str) -> list[str]:
+    """Lines of help, none wider than a terminal: what it does stands beside its usage, or below one that is long."""
+    lines = wrap(about, HELP_WIDE - HELP_AT, break_long_words=False, break_on_hyphens=False)
+    head = f"  {usage}"
+    beside = lines.pop(0) if lines and len(head) < HELP_AT else ""
+    return [f"{head:{HELP_AT}}{beside}".rstrip(), *(" " * HELP_AT + line for line in lines)]
 
 
 def _help_of(game: Play, words: list[str]) -> Brought:
@@ -127,11 +138,11 @@ def _help_of(game: Play, words: list[str]) -> Brought:
     if len(under) == 1:
         entry = under[0]
     elif under:
-        text = "\n".join(f"  {entry.usage:44} {entry.about}" for entry in under)
+        text = "\n".join(line for entry in under for line in _told(entry.usage, entry.about))
         return text, {"commands": [entry.usage for entry in under]}
     else:
         entry, _ = find([line.entry for line in game.lines.values()], words, "help")
-    about = [f"  {p.usage:24} {p.help}" for p in entry.parameters]
+    about = [line for p in entry.parameters for line in _told(p.usage, p.help)]
     return "\n".join([entry.usage, f"  {entry.about}", *about]), {"usage": entry.usage, "about": entry.about}
 
 

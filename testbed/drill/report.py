@@ -26,9 +26,9 @@ def told(code: str, stage: Stage, entries: Sequence[Entry], ending: Ending) -> d
         "seed": case.seed,
         "title": drill.title,
         "healthy": not stage.drawn.truth,
-        "faults": [injection.written() for injection in stage.drawn.faults],
+        "faults": stage.written(),
         "benign": [injection.written() for injection in stage.drawn.benign],
-        "evidence": [] if not stage.drawn.truth else list(drill.evidence or drill.hints),
+        "evidence": [] if case.healthy else list(drill.evidence or drill.hints),
         "looked": looked,
         "acted": [
             {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line} for e in entries if e.acts and not e.by
@@ -104,7 +104,7 @@ def _measured_job(report: dict[str, Any]) -> list[str]:
 
 def _job(report: dict[str, Any]) -> list[str]:
     s, speed = report["score"], report["speed"]
-    healthy = 1e9 / report["healthy_step_ns"]
+    healthy = _healthy_speed(report)
     job = [f"job       {_share(speed['now'], healthy)} of the healthy speed"]
     if speed["fault"] != speed["now"]:
         job[0] += f"; without you {_share(speed['fault'], healthy)}"
@@ -112,6 +112,19 @@ def _job(report: dict[str, Any]) -> list[str]:
         job[0] += f"; with the cause mended {_share(speed['mended'], healthy)}"
     job.append(f"          your actions have cost {report['lost_steps']:.1f} steps")
     return job
+
+
+def _healthy_speed(report: dict[str, Any]) -> float:
+    """Steps per second in the warm-up, counted as `speed` is: with what lies between two steps.
+
+    Without the first, which may connect and so take longer, if there is another.
+    """
+    ended = [(began, took) for began, took in report["courses"]["yours"] if began + took <= report["warmup_ns"]]
+    ended = ended[1:] or ended
+    if not ended:
+        return float(1e9 / report["healthy_step_ns"])
+    (first, _), (last, took) = ended[0], ended[-1]
+    return float(len(ended) * 1e9 / (last + took - first))
 
 
 def _share(speed: float, healthy: float) -> str:

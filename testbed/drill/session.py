@@ -61,15 +61,19 @@ class Session(Protocol):
         ...
 
 
-def ticket(case: Case, sealed: str, code: str, seed: str | None) -> dict[str, Any]:
+def ticket(case: Case, fabric: Fabric, sealed: str, code: str, seed: str | None) -> dict[str, Any]:
     """What a player is told before his first line. `seed`: None where he is not told it."""
-    drill = case.drill
+    from testbed.fabric.inventory import topology_text
+
+    drill, topology = case.drill, case.experiment.fabric.topology
+    jobs = "; ".join(", ".join(f"{k} {v}" for k, v in step.items() if k in _JOB) or "tasks" for step in drill.job)
     return {
         "drill": code,
         "seed": seed,
         "title": drill.title,
         "text": drill.ticket,
         "level": drill.level,
+        "world": f"{topology_text(topology.kind, topology.params)}, {fabric.ranks} ranks, {jobs}",
         "question": drill.question,
         "views": drill.views.model_dump(mode="json"),
         "clock": drill.clock.mode,
@@ -83,13 +87,9 @@ def ticket(case: Case, sealed: str, code: str, seed: str | None) -> dict[str, An
     }
 
 
-def ticket_text(told: dict[str, Any], case: Case, fabric: Fabric, time_ns: int, dilation: int = 1) -> str:
+def ticket_text(told: dict[str, Any], time_ns: int, dilation: int = 1) -> str:
     """A ticket as a prompt prints it, when the clock stands at `time_ns`; `dilation` is the real clock's."""
-    topology, job = case.experiment.fabric.topology, case.drill.job
-    from testbed.fabric.inventory import topology_text
-
     seed = f", seed {told['seed']}" if told["seed"] else ""
-    jobs = "; ".join(", ".join(f"{k} {v}" for k, v in step.items() if k in _JOB) or "tasks" for step in job)
     budget = told["budget"]
     asked = {
         "healthy": "Is anything wrong?",
@@ -99,8 +99,7 @@ def ticket_text(told: dict[str, Any], case: Case, fabric: Fabric, time_ns: int, 
     }
     return "\n".join(
         [
-            f"drill {told['drill']}{seed}: {topology_text(topology.kind, topology.params)}, "
-            f"{fabric.ranks} ranks, {jobs}. sealed {told['sealed'][:16]}",
+            f"drill {told['drill']}{seed}: {told['world']}. sealed {told['sealed'][:16]}",
             f"TICKET  {told['title']}",
             *([f"        {told['text']}"] if told["text"] else []),
             f"ASKED   {' '.join(asked[one] for one in told['question'])}",

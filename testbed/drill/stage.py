@@ -123,6 +123,12 @@ class Stage:
         self.drawn = replace(drawn, faults=(*drawn.faults, injection), truth=(*drawn.truth, cause))
         return cause
 
+    def written(self) -> list[dict[str, Any]]:
+        """The faults with their parameters; a time of one that was put in later is of this world, as all others are."""
+        first = len(self.drawn.faults) - len(self.later)
+        later = [replace(injection, at=injection.at + at_ns) for at_ns, injection in self.later]
+        return [injection.written() for injection in (*self.drawn.faults[:first], *later)]
+
     def mend(self) -> None:
         """Takes the faults out, as if they had never been put in."""
         for name in self._faults:

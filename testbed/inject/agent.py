@@ -69,6 +69,7 @@ class Agent:
     def _give_cpus_as_faults_say(self, rank: int) -> None:
         """Sets the least quota of all faults that are on, else the experiment's."""
         quotas = [spec["cpus"] for spec in self._of_worker("quota", rank)]
+        self.lab.containers.idle_everywhere()
         self.lab.containers.idle(rank)
         self.lab.containers.limit_cpus(rank, min(quotas) if quotas else self.lab.state["limits"]["cpus"])
 

@@ -140,9 +140,10 @@ def _all(lab: Lab, requests: list[dict[str, Any]]) -> None:
 
 
 def _with_agent(lab: Lab, needed: bool, do: Callable[[], Any]) -> None:
-    """Calls `do`; if an agent is needed, carries out what fabricd then asks of it before this returns."""
+    """Calls `do`; when this returns it has been carried out: by the controller, or here if an agent is needed."""
     if not needed:
         do()
+        lab.fabricd.request("carried_out")
         return
     lab.fabricd.subscribe(acts=NAME)
     do()

@@ -40,6 +40,7 @@ def carry_out(site: Site, words: Sequence[str], advance: Advance | None = None) 
         try:
             for step in action.steps(site, **values):
                 step.do(doing)
+            site.settle()
         except BaseException as error:
             undone(site, doing)
             if isinstance(error, FabricdError):
@@ -90,6 +91,7 @@ def _back(site: Site, record: Record, entry: Done) -> Done:
     now_ns = site.now_ns
     try:
         gone = take_back(site, list(entry.undo))
+        site.settle()
     except FabricdError as error:
         raise UserError(str(error), f"{ROLLBACK} {entry.number}") from None
     notes = ("a later action had undone it",) if len(gone) == len(entry.undo) else ()

@@ -20,7 +20,7 @@ def of_prediction(prediction: Prediction, title: str) -> RenderableType:
 
 def _parts(prediction: Prediction, title: str) -> Iterator[RenderableType]:
     yield Text(f"# {title}: predicted, not run", style="dim")
-    for _, rows in groupby(prediction.figures, key=lambda f: f.step):
+    for _, rows in groupby(prediction.figures, key=lambda f: (f.step, f.name)):
         yield from _step(list(rows))
     yield Text("#")
     for how in dict.fromkeys(f.how for f in prediction.figures):

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from testbed.base.errors import InputError, UserError
 from testbed.drill.play.client import Desk
-from testbed.faults import GROUPS
+from testbed.faults import GROUPS, Fault
 from testbed.serve.answers import Gone, posted, text_of, told
 from testbed.serve.guard import Guard
 from testbed.serve.server import Ending
@@ -44,7 +44,7 @@ class Teacher:
         places = [f"cable:{cable.name}" for cable in fabric.cables if cable.name not in fabric.inside]
         places += [f"switch:{switch.name}" for switch in fabric.switches]
         places += [f"nic:{rank}" for rank in range(fabric.ranks)]
-        kinds = {cls.name: cls.summary.replace("`", "") for classes in GROUPS.values() for cls in classes}
+        kinds = {cls.name: _described(cls) for classes in GROUPS.values() for cls in classes}
         return {"ticket": ticket, "fabric": self._desk.fabric, "classes": kinds, "places": places}
 
     def watch(self, since: int) -> dict[str, Any]:
@@ -61,6 +61,12 @@ class Teacher:
             other = self._desk.fork()
         other.leave()
         return {"fabric": other.fabric, "code": other.instructor}
+
+
+def _described(cls: type[Fault]) -> dict[str, str]:
+    """What a class is, where it may strike, and parameters as they may be written."""
+    sample = " ".join(f"{key}={value}" for key, value in cls.example.items() if key != "on")
+    return {"about": cls.summary.replace("`", ""), "where": ", ".join(cls.on), "sample": sample}
 
 
 class _Gone:

@@ -101,30 +101,30 @@ class Condition:
         return self.compare(is_now, self.value * best if self.relative else self.value)
 
 
-def parse(text: str) -> Condition:
-    """Raises InputError."""
+def parse(text: str, where: str = "command line") -> Condition:
+    """`where` it was written, for errors. Raises InputError."""
     match = _FORM.fullmatch(text)
     names = ", ".join(QUANTITIES)
     if not match:
         hint = f"QUANTITY > VALUE, such as 'step > 1.2x', 'step > 50us', 'drops > 0'; quantities: {names}"
-        raise InputError(f"{text!r} is no condition", "command line", hint)
+        raise InputError(f"{text!r} is no condition", where, hint)
     name, sign, value = match.groups()
     if name not in QUANTITIES:
-        raise InputError(f"{name!r} is nothing that can be waited for", "command line", f"quantities: {names}")
+        raise InputError(f"{name!r} is nothing that can be waited for", where, f"quantities: {names}")
     quantity = QUANTITIES[name]
     if quantity.of_step and quantity.time and re.fullmatch(r"[0-9.]+x", value):
-        return Condition(text, quantity, _COMPARISONS[sign], _number(text, value[:-1]), relative=True)
+        return Condition(text, quantity, _COMPARISONS[sign], _number(text, value[:-1], where), relative=True)
     if quantity.time:
         try:
             return Condition(text, quantity, _COMPARISONS[sign], parse_time(value))
         except UnitError as error:
             more = ", or a multiple of the best step, such as 1.2x" if quantity.of_step else ""
-            raise InputError(error.what, f"command line: {text}", error.hint + more) from None
-    return Condition(text, quantity, _COMPARISONS[sign], _number(text, value))
+            raise InputError(error.what, f"{where}: {text}", error.hint + more) from None
+    return Condition(text, quantity, _COMPARISONS[sign], _number(text, value, where))
 
 
-def _number(text: str, value: str) -> float:
+def _number(text: str, value: str, where: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise InputError(f"{value!r} is not a number", f"command line: {text}", "such as 'drops > 0'") from None
+        raise InputError(f"{value!r} is not a number", f"{where}: {text}", "such as 'drops > 0'") from None

@@ -66,6 +66,8 @@ def test_it_is_played_to_its_end_and_tells_nothing_before(browser: Browser, serv
         page.on("response", lambda response: heard.append(response))
         page.goto(server.url)
         page.locator("#tables table").wait_for()
+        assert page.locator("#said .typed").count() == 0, "the player has typed nothing"
+        assert page.locator(".half.l1, .half.l2, .half.l3").count() > 8, "the drawing has colours before time goes on"
         typed(page, "advance 1 step")
         page.get_by_text(re.compile(r"^steps [\d.]+ us$")).wait_for()
         page.locator("#line").fill("show interfaces sta")
@@ -98,9 +100,8 @@ def test_it_is_played_to_its_end_and_tells_nothing_before(browser: Browser, serv
         if page.locator("#report").count() == 0:
             typed(page, "give-up")
         report = page.locator("#report").inner_text()
-    assert "show nics" in report and not re.search(r"actions( \(|$)", report, re.M), (
-        "what the page asks for by itself is no look"
-    )
+    assert "show nics" in report and "show interfaces counters" not in report
+    assert not re.search(r"actions( \(|$)", report, re.M), "what the page asks for by itself is no look"
     truth = re.search(r"loss@(cable:\S+)", report)
     assert truth, report
     for word in (f"loss@{truth[1]}", "truth", "inject", '"fault"', "rate", "dirty"):
@@ -128,7 +129,9 @@ def test_the_instructor_has_a_page_that_the_player_cannot_open(browser: Browser,
         page.locator("#words").fill("look at <b>leaf1</b>")
         page.get_by_role("button", name="Give it as a hint").click()
         player.locator("#messages", has_text="look at <b>leaf1</b>").wait_for()
+        assert page.get_by_role("button", name="Put it in").is_disabled()
         page.get_by_label("Class").select_option("long_cable")
+        assert "delay=" in (page.get_by_label("Parameters").get_attribute("placeholder") or "")
         page.get_by_label("Place").fill("cable:leaf1-spine1")
         page.get_by_label("Parameters").fill("delay=3us")
         page.get_by_role("button", name="Put it in").click()

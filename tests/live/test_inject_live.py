@@ -164,6 +164,19 @@ def test_a_container_gets_less_of_a_cpu(live: Live) -> None:
     assert _quota_us(live, 0) == -1
 
 
+def test_less_of_a_cpu_is_not_found_by_looking_who_has_a_container(live: Live) -> None:
+    lab = Lab.attach(live.id)
+    try:
+        for rank in lab.containers.names:
+            lab.containers.remove(rank)
+        fault = live.ok("inject", "cpu_quota", "--on", "nic:1", "--cpus", "0.2")
+        assert [rank for rank in lab.containers.names if lab.containers.running(rank) is None] == []
+    finally:
+        lab.close()
+    assert _quota_us(live, 1) == 20_000
+    live.ok("heal", fault)
+
+
 def test_a_killed_container_stays_dead_until_it_is_healed(live: Live) -> None:
     def run() -> subprocess.CompletedProcess[str]:
         return command("exec", "--fabric", live.id, "0", "--", "true")

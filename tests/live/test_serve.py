@@ -219,6 +219,9 @@ def test_the_page_shows_the_fabric(
         counted = json.loads(told("show", "interfaces", "counters", fabric, "--json", "--period", "0.01"))
         frames = f"{next(row['TX_OK'] for row in counted if row['IFACE'] == 'sw0:1'):,}"
         page.locator("#details tr", has_text="tx_frames").get_by_text(frames).first.wait_for()
+        assert page.locator("#details .change").count() == 0, "all of it has grown since the fabric came up"
+        right = page.evaluate("document.querySelector('#details th:last-child').getBoundingClientRect().right")
+        assert 0 < right <= width, "both ends are seen side by side"
         page.get_by_label("show").select_option("queue counters")
         page.get_by_role("columnheader", name="TxQ").first.wait_for()
         page.get_by_label("filter").fill("sw0:2")
@@ -251,6 +254,7 @@ def test_a_held_clock_goes_on_from_the_page(browser: Browser, tmp_path: Path) ->
             assert (refused[0], b"does not say how far" in refused[2]) == (400, True)
             with page.expect_response("**/api/steps?*"):
                 page.goto(server.url)
+            page.get_by_text("no step of the job has ended yet").wait_for()
             advances: list[Request] = []
             waiting: list[Route] = []  # reads that have no answer yet
             page.on("request", lambda asked: advances.append(asked) if "/api/advance" in asked.url else None)

@@ -25,6 +25,9 @@ class Noted(Progress):
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def warn(self, text: str) -> None:
+        self.notes.append(text)
+
     def point(self, text: str) -> None:
         pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 from testbed.base.errors import InputError, UserError
 from testbed.drill import log as logs
 from testbed.drill.game import Game
+from testbed.drill.own import HELP_WIDE
 from testbed.drill.play import prompt
 from testbed.drill.play.ranking import ranked
 from testbed.drill.replay import _may_be_played, replayed
-from testbed.drill.report import as_markdown
+from testbed.drill.report import as_markdown, as_text
 from testbed.drill.sheet import file
 from testbed.drill.sheet.answer import fits
 from testbed.drill.sheet.case import Case
@@ -52,6 +54,23 @@ def refused(game: Game, line: str) -> str:
     answer = game.command(line)
     assert not answer.ok and answer.error and answer.error["what"] in answer.text
     return answer.text
+
+
+def test_help_fits_a_terminal() -> None:
+    game = game_of()
+    usages = game.command("help").data["commands"]  # type: ignore[index]
+    for line in ("help", "help config", "help show", "help probe lat"):
+        rows = game.command(line).text.splitlines()
+        assert all(len(row) <= HELP_WIDE or row.strip() in usages for row in rows), line
+    assert re.search(r"capture PLACE .*]\n +Capture what", game.command("help").text)
+    told = " ".join(game.command("help").text.split())
+    assert "interfaces counters, interfaces errors, interfaces status" in told, "nothing is lost where lines break"
+
+
+def test_the_ticket_tells_of_the_world() -> None:
+    told = game_of().ticket()
+    assert told["world"].startswith("clos leaves=2 spines=2 hosts_per_leaf=4, 8 ranks, collective all_reduce")
+    assert told["world"] in game_of().ticket_text()
 
 
 def test_the_player_gets_the_world_after_its_healthy_history() -> None:
@@ -285,6 +304,12 @@ def test_a_sealed_box() -> None:
         opened(seal.box(), seal.key, Seal("loss@nic:1", "drill").commitment)
 
 
+def test_what_is_wrong_with_a_condition_is_said_of_until() -> None:
+    game = game_of()
+    for line in ("until step >", "until nothing > 1", "until drops > x", "until step > 1 apple"):
+        assert refused(game, line).startswith("until: "), line
+
+
 def test_until_takes_its_limit_wherever_it_stands() -> None:
     game = game_of()
     for line in ("until drops > 0 --for 100us", "until --for 100us drops > 0"):
@@ -297,6 +322,19 @@ def test_no_history_in_another_users_home(tmp_path: Path, monkeypatch: pytest.Mo
     assert prompt._history() == tmp_path / "state/railbed/drill_history"
     monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
     assert prompt._history() is None
+
+
+def test_what_lies_between_two_steps_makes_a_healthy_job_no_slower_than_healthy() -> None:
+    """Steps of 70 us, 4 us apart, after one that connects: from the first start to the last end 10 take 736 us."""
+    game = game_of(healthy=True)
+    assert game.command("submit healthy").ok
+    steps = [[0.0, 80e3], *([84e3 + k * 74e3, 70e3] for k in range(19))]
+    now = 10 / (10 * 70e3 + 9 * 4e3) * 1e9
+    told = game.report() | {"healthy_step_ns": 70e3, "warmup_ns": 84e3 + 10 * 74e3, "courses": {"yours": steps}}
+    told["speed"] = {"now": now, "fault": now, "mended": now}
+    assert "100% of the healthy speed" in as_text(told)
+    told["speed"] = {"now": now / 2, "fault": now / 2, "mended": now}
+    assert "50% of the healthy speed" in as_text(told)
 
 
 def test_the_report_says_what_it_was_and_what_was_done() -> None:

@@ -6,10 +6,30 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.drill import instructor
-from testbed.drill.instructor import Transcript, _injection
+from testbed.drill.game import Game
+from testbed.drill.instructor import Instructor, Transcript, _injection
 from testbed.drill.log import Entry
 from testbed.drill.play.drilld import Server
 from testbed.drill.session import Answer
+from testbed.drill.sheet import file
+from testbed.drill.sheet.case import Case
+from tests.parts.fake_world import FakeWorld
+
+TEXT = """
+title: Steps take longer
+level: easy
+fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}}
+job: {collective: all_reduce, algorithm: ring, size: 64KiB}
+draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
+faults: [{fault: loss, on: $bad, rate: 0.02}]
+hints: [One., Two.]
+evidence: [Look there.]
+budget: {emulated: 2ms, answers: 2, tau: 1ms}
+"""
+
+
+def game_of(*, healthy: bool = False) -> Game:
+    return Game.start(Case.of(file.loads(TEXT, "d.yaml"), "7Q4", healthy), up=FakeWorld)  # type: ignore[arg-type]
 
 
 def test_a_fault_is_written_as_an_answer_is_with_its_parameters() -> None:
@@ -31,6 +51,28 @@ def test_what_is_wrong_with_a_fault_is_said(text: str, what: str) -> None:
     with pytest.raises(InputError) as wrong:
         _injection(text)
     assert what in f"{wrong.value.what} {wrong.value.where}"
+
+
+def test_an_own_hint_takes_none_of_the_drill_away() -> None:
+    game = game_of()
+    teacher = Instructor(game)
+    assert teacher.command("hint look there").ok and teacher.truth()["next_hint"] == "One."
+    assert "One." in game.command("hint").text and game.state()["hints_left"] == 1
+    assert "Two." in teacher.command("hint").text and "cost 20 points" in game.messages[-1]["text"]
+    assert teacher.truth()["next_hint"] is None and not game.command("hint").ok
+    assert game.state()["hints_taken"] == 3
+
+
+def test_a_fault_that_is_put_in_later_says_when_and_a_healthy_world_has_no_way_to_the_truth() -> None:
+    game = game_of(healthy=True)
+    teacher = Instructor(game)
+    assert teacher.truth()["evidence"] == []
+    assert game.command("advance 100us").ok
+    assert teacher.command("inject long_cable@cable:leaf0-spine0 delay=3us at=50us").ok
+    (told,) = teacher.truth()["faults"]
+    assert (told["fault"], told["at"]) == ("long_cable", "850us")
+    assert game.stage.later[0][1].at == 50_000, "its own time counts from when it was put in"
+    assert teacher.truth()["evidence"] == []
 
 
 def test_a_look_that_is_repeated_at_one_hold_stands_there_once() -> None:

@@ -131,6 +131,13 @@ def carried(port: str) -> dict[str, Any]:
     return {"interfaces counters": {"counters": [{"IFACE": port, "RX_OK": 0, "TX_OK": 400}]}}
 
 
+def test_what_is_in_another_class_overtakes_and_no_cable_is_tried_for_it() -> None:
+    shown, answer = CASES["class 0 begins at a cable that is used one way"]
+    gaps = nics(out_of_sequence={4: 17}, tx_packets_phy={})
+    assert solve(asked := Recorded({**shown, **gaps, **carried("leaf0:5")})) == answer
+    assert not asked.done
+
+
 def test_headroom_is_mended_at_both_ends() -> None:
     solve(asked := Recorded(headroom("leaf0:1", leaf0_2=20), FIX))
     assert asked.done == ["config pfc leaf0:1 on", "config nic pfc 0 on"]
@@ -168,6 +175,14 @@ def test_what_was_behind_a_fault_is_looked_for_when_it_is_mended() -> None:
     asked = Mended(ecn_config(leaf1=1000), {**ecn_config(), **held})
     assert solve(asked) == "ecn_thresholds@switch:leaf1 slow_pcie@nic:3"
     assert asked.done[1:] == ["config nic pcie retrain 3"]
+
+
+def test_what_is_odd_at_a_place_that_has_been_mended_is_no_second_fault() -> None:
+    """Once at the switch whose thresholds were wrong, once at the other."""
+    pauses = {"pfc": {"rx": [], "tx": [{"Port Tx": "leaf1:1", "PFC3": 300}, {"Port Tx": "leaf0:1", "PFC3": 3}]}}
+    assert solve(Mended(ecn_config(leaf1=1000), {**ecn_config(), **pauses})) == "ecn_thresholds@switch:leaf1"
+    other = solve(Mended(ecn_config(leaf0=1000), {**ecn_config(), **pauses}))
+    assert other == "ecn_thresholds@switch:leaf0 small_buffer@switch:leaf1"
 
 
 def test_a_job_that_stands_after_a_repair_is_not_taken_for_a_worker_that_stands_still() -> None:

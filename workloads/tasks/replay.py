@@ -8,19 +8,19 @@ tasks that are left out of some iterations.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
-from workloads.collectives.schedule import Copy, Lane, Program, Recv, Send, Shape, program_of, schedule_of, steps
+from workloads.collectives.schedule import Copy, Program, Recv, Send, Shape, program_of, schedule_of, steps
 from workloads.collectives.shape import shape_of
 from workloads.times.messages import Costs
 from workloads.times.network import Agenda, Network, QueuePair
 from workloads.times.queue_pairs import Call, Flow
+from workloads.times.replay import Progress, Stream
 from workloads.times.ways import Ways
 
 MOST_MESSAGES = 100_000
@@ -130,23 +130,11 @@ def _unlike(orders: Sequence[Order]) -> list[Order]:
     return list(found.values())
 
 
-class _Stream:
-    """Messages of one task to one peer and channel."""
-
-    def __init__(self, pair: QueuePair) -> None:
-        self.pair = pair
-        self.total = self.posted = self.known = self.under_way = self.arrived = self.taken = 0
-        self.outbox: deque[tuple[_Stream, int]] = deque()
-        self.sender: _Lane | None = None
-        self.receiver: _Lane | None = None
+class _Lane(Progress["_Doing"]):
+    reducing = False
 
 
-class _Lane:
-    def __init__(self, of: _Doing, lane: Lane) -> None:
-        self.of, self.steps, self.window, self.per_peer = of, lane.steps, lane.window, lane.per_peer
-        self.at = self.under_way = 0
-        self.outbox: deque[tuple[_Stream, int]] = deque()
-        self.reducing = False
+_Stream: TypeAlias = Stream[_Lane]
 
 
 class _Doing:
@@ -182,7 +170,7 @@ class _Doing:
     @property
     def done(self) -> bool:
         through = all(lane.at == len(lane.steps) and not lane.outbox for lane in self.lanes)
-        return through and all(stream.known == stream.total for stream in self.outgoing.values())
+        return through and all(stream.acknowledged == stream.total for stream in self.outgoing.values())
 
     def advance(self, lane: _Lane) -> None:
         while lane.at < len(lane.steps) and not lane.reducing:
@@ -219,7 +207,10 @@ class _Doing:
         self.rank.post(stream, nbytes, told=told)
 
     def acknowledged(self, stream: _Stream, lane: _Lane) -> None:
-        stream.known = stream.total if lane.window is None else stream.known + 1  # else only the last is told of
+        if lane.window is None:  # then only the last one is told of
+            stream.acknowledged = stream.total
+        else:
+            stream.acknowledged += 1
         limited = stream if lane.per_peer else lane
         limited.under_way -= 1
         if limited.outbox:
@@ -341,7 +332,7 @@ class _Rank:
         """A message of a collective."""
         sender, receiver = stream.sender, stream.receiver
         assert sender is not None and receiver is not None
-        other = receiver.of
+        other = receiver.host
 
         def received() -> None:
             stream.arrived += 1
@@ -350,8 +341,8 @@ class _Rank:
                 other.rank.look(other.number)
 
         def known() -> None:
-            sender.of.acknowledged(stream, sender)
-            self.look(sender.of.number)
+            sender.host.acknowledged(stream, sender)
+            self.look(sender.host.number)
 
         self.clock += self.replay.costs.post_ns
         self.replay.network.post(

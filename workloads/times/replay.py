@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from workloads.collectives.schedule import Program, Recv, Schedule, Send, Shape, Step, program_of, steps
+from workloads.collectives.schedule import Lane, Program, Recv, Schedule, Send, Shape, program_of, steps
 from workloads.times.case import Case
 from workloads.times.messages import Link
 from workloads.times.network import Agenda, Network, QueuePair
@@ -24,22 +24,31 @@ _TRAINS = 12_000
 _PIECES = 32  # to a rank: where there are more, each takes as long as those between half of them and all
 
 
-class _Lane:
-    def __init__(self, host: _Host, lane_steps: Sequence[Step], window: int | None, per_peer: bool) -> None:
-        self.host, self.steps, self.window, self.per_peer = host, lane_steps, window, per_peer
+H = TypeVar("H")
+L = TypeVar("L", bound="Progress[Any]")
+
+
+class Progress(Generic[H]):
+    """How far a host has come with a lane of its schedule."""
+
+    def __init__(self, host: H, lane: Lane) -> None:
+        self.host, self.steps, self.window, self.per_peer = host, lane.steps, lane.window, lane.per_peer
         self.at = self.under_way = 0
-        self.outbox: deque[tuple[_Stream, int]] = deque()
+        self.outbox: deque[tuple[Stream[Any], int]] = deque()
 
 
-class _Stream:
-    """One direction of a connection."""
+class Stream(Generic[L]):
+    """Messages from one rank to another on one channel: one direction of a connection."""
 
     def __init__(self, pair: QueuePair) -> None:
         self.pair = pair
         self.total = self.posted = self.acknowledged = self.under_way = self.arrived = self.taken = 0
-        self.outbox: deque[tuple[_Stream, int]] = deque()
-        self.sender: _Lane | None = None
-        self.receiver: _Lane | None = None
+        self.outbox: deque[tuple[Stream[L], int]] = deque()
+        self.sender: L | None = None
+        self.receiver: L | None = None
+
+
+_Stream: TypeAlias = "Stream[Progress[_Host]]"
 
 
 class _Host:
@@ -49,7 +58,7 @@ class _Host:
         self.replay, self.index = replay, index
         self.clock = 0.0
         self.due: list[tuple[_Stream, bool]] = []
-        self.lanes = [_Lane(self, lane.steps, lane.window, lane.per_peer) for lane in program]
+        self.lanes = [Progress(self, lane) for lane in program]
 
     def begin(self, _: float) -> None:
         for lane in self.lanes:
@@ -71,7 +80,7 @@ class _Host:
                 assert stream.receiver is not None
                 self.advance(stream.receiver)
 
-    def advance(self, lane: _Lane) -> None:
+    def advance(self, lane: Progress[_Host]) -> None:
         case = self.replay.case
         while lane.at < len(lane.steps):
             step = lane.steps[lane.at]
@@ -87,7 +96,7 @@ class _Host:
                     self.clock += case.costs.reduce_ns((step.stop - step.start) * case.width)
             lane.at += 1
 
-    def _send(self, lane: _Lane, stream: _Stream, nbytes: int) -> None:
+    def _send(self, lane: Progress[_Host], stream: _Stream, nbytes: int) -> None:
         limited = stream if lane.per_peer else lane
         if lane.window is not None and limited.under_way == lane.window:
             limited.outbox.append((stream, nbytes))
@@ -118,7 +127,7 @@ class _Replay:
                 for step in lane.steps:
                     if isinstance(step, Send):
                         key = (host.index, step.peer, step.channel)
-                        stream = self.streams.get(key) or _Stream(network.connect(key[:2], step.channel))
+                        stream = self.streams.get(key) or Stream(network.connect(key[:2], step.channel))
                         self.streams[key] = stream
                         stream.sender = lane
                         stream.total += 1

@@ -64,7 +64,8 @@ void control_accept(struct fabric *f)
 static void conn_free(struct control_conn *c)
 {
 	close(c->fd);
-	json_decref(c->quiesce_id);
+	json_decref(c->quiesce.id);
+	json_decref(c->carried_out.id);
 	free(c->in);
 	free(c->out);
 	free(c);
@@ -175,6 +176,24 @@ bool fabric_idle(const struct fabric *f)
 	return f->heap.n == f->heap.background && !f->ovs->head && !f->clock.hold_left;
 }
 
+/* control_later() - A request is answered later; of two of a kind on one connection the last one is */
+void control_later(struct later *l, const json_t *request, ps_t now)
+{
+	json_decref(l->id);
+	*l = (struct later){.asked = true, .id = json_incref(json_object_get(request, "id")), .since = now};
+}
+
+static void answer_now(struct fabric *f, struct control_conn *c, struct later *l)
+{
+	if (!l->asked)
+		return;
+	json_t *answer = json_pack("{s:b, s:o}", "ok", 1, "time_ns", ns_json(f->clock.now));
+	if (l->id)
+		json_object_set_new(answer, "id", l->id);
+	*l = (struct later){0};
+	control_send(f, c, answer);
+}
+
 /* control_idle() - Nothing is left to happen: answer those who asked to be told */
 void control_idle(struct fabric *f)
 {
@@ -182,14 +201,23 @@ void control_idle(struct fabric *f)
 		if (f->workers[i].state == WORKER_RUNNING || f->workers[i].state == WORKER_WAITING)
 			return;
 	for (struct control_conn *c = f->conns; c; c = c->next)
-		if (c->quiesce) {
-			json_t *answer = json_pack("{s:b, s:o}", "ok", 1, "time_ns", ns_json(f->clock.now));
-			if (c->quiesce_id)
-				json_object_set_new(answer, "id", c->quiesce_id);
-			c->quiesce_id = NULL;
-			c->quiesce = false;
-			control_send(f, c, answer);
-		}
+		answer_now(f, c, &c->quiesce);
+}
+
+/* Is a fault that was put in at or before @t still to go on? */
+static bool to_go_on(struct fabric *f, ps_t t)
+{
+	const struct event *first = f->heap.n ? event_first(&f->heap) : NULL;
+
+	return first && (first->t < t || (first->t == t && event_kind(first) <= EV_FAULT));
+}
+
+/* control_carried_out() - Nobody has an answer left to give: answer those who asked to be told */
+void control_carried_out(struct fabric *f)
+{
+	for (struct control_conn *c = f->clock.hold_left ? NULL : f->conns; c; c = c->next)
+		if (c->carried_out.asked && !to_go_on(f, c->carried_out.since))
+			answer_now(f, c, &c->carried_out);
 }
 
 /* control_sweep() - Let go of connections that are over; never in the middle of handling one */

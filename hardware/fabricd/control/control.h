@@ -17,6 +17,13 @@
 
 struct fabric;
 
+/* A request that is answered when something has come about */
+struct later {
+	bool asked;
+	json_t *id; /* of the request; NULL: it has none */
+	ps_t since;
+};
+
 struct control_conn {
 	struct control_conn *next;
 	int fd;
@@ -30,8 +37,7 @@ struct control_conn {
 	bool silent;	/* judged dead: not waited for until it says something */
 	struct patience patience;
 	char acts[16]; /* what `act` events it is for: controller, agent or nothing */
-	json_t *quiesce_id;
-	bool quiesce;
+	struct later quiesce, carried_out;
 };
 
 bool control_open(struct fabric *f, const char *path);
@@ -41,7 +47,9 @@ void control_writable(struct fabric *f, struct control_conn *c);
 void control_send(struct fabric *f, struct control_conn *c, json_t *object);
 extern const struct listener control_listener;
 void control_event(struct fabric *f, enum report kind, json_t *fields);
+void control_later(struct later *l, const json_t *request, ps_t now);
 void control_idle(struct fabric *f);
+void control_carried_out(struct fabric *f);
 void control_sweep(struct fabric *f);
 void control_close(struct fabric *f);
 void control_line(struct fabric *f, struct control_conn *c, const char *text, size_t len);

@@ -343,13 +343,16 @@ static const char *stop(struct fabric *f, struct control_conn *c, const json_t *
 /* Answered later, by control_idle() */
 static const char *quiesce(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
-	json_t *id = json_object_get(request, "id");
-
-	(void)f;
 	(void)answer;
-	json_decref(c->quiesce_id);
-	c->quiesce_id = id ? json_incref(id) : NULL;
-	c->quiesce = true;
+	control_later(&c->quiesce, request, f->clock.now);
+	return answered_later;
+}
+
+/* Likewise, by control_carried_out() */
+static const char *carried_out(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)answer;
+	control_later(&c->carried_out, request, f->clock.mode == CLOCK_REAL ? clock_real_now(f) : f->clock.now);
 	return answered_later;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
 
 from testbed.drill.solve.desk import RECENT_NS, Desk, number
@@ -11,6 +12,11 @@ from testbed.drill.solve.trials import change_cables, used
 OLD = 0.02
 """Traffic of which so much came before the trouble is none of its causes."""
 SLOWER = 1.05
+PROBES = 20
+LATER_US = 1.0
+ALWAYS = 0.85
+"""So much of what most probes of a pair are late, its quickest is late, too. Where each waits for a random time it has
+been 0.4 to 0.6 of 20 probes, behind a long cable 1."""
 
 
 def others(desk: Desk) -> list[Finding]:
@@ -38,13 +44,27 @@ def delays(desk: Desk) -> list[Finding]:
     if not _late(desk, 0) or _moved(desk):
         return []
     times = [float(row["time_us"]) for row in desk.rows("show job --last 4")]
-    steady = max(times) < 1.02 * min(times)
+    steady = _steady(desk, times)
     window = max(300_000.0, 4000.0 * desk.best_us)
     cable = change_cables(desk, used(desk), _late, window)
     if cable is None:
         return []
     why = f"without it steps take {desk.best_us:g} us again, of {fmean(times):.1f}; no counter had moved"
     return [Finding("long_cable" if steady else "jitter", f"cable:{cable.name}", why)]
+
+
+def _steady(desk: Desk, times: Sequence[float]) -> bool:
+    """Whether it always takes as much longer. A flow's way may change from one probe to the next, so of the pairs that
+    take longer one is enough whose quickest probe is as late as most; if no probe is late, steps have to tell."""
+    told = desk.ask(f"probe mesh --count {PROBES}")
+    medians = {(row["from"], int(to)): us for row in told.get("mesh", ()) for to, us in row.items() if to != "from"}
+    quickest = min((us for (a, b), us in medians.items() if us and desk.apart(a, b)), default=0.0)
+    late = [
+        (float(row["min_us"]) - quickest) / (float(row["median_us"]) - quickest)
+        for row in told.get("slowest", ())
+        if row["median_us"] and desk.apart(row["from"], row["to"]) and row["median_us"] > quickest + LATER_US
+    ]
+    return any(share > ALWAYS for share in late) if late else max(times) < 1.02 * min(times)
 
 
 def _late(desk: Desk, _: float) -> bool:

@@ -6,7 +6,7 @@ import re
 
 from testbed.drill.solve.desk import Desk, number
 from testbed.drill.solve.finding import Finding
-from testbed.drill.solve.lost import UNDER_WAY, missing
+from testbed.drill.solve.lost import missing, under_way
 from testbed.drill.solve.trials import change_cables, drain_switches, used
 
 _PAIR = re.compile(r"(\d+\.\d+\.\d+\.\d+) > (\d+\.\d+\.\d+\.\d+)")
@@ -61,13 +61,14 @@ def _icrc(desk: Desk, ns: float) -> bool:
 
 
 def twice(desk: Desk) -> list[Finding]:
-    """More comes in than was sent, and NICs have seen it before: else it was under way."""
+    """More comes in than was ever sent, and NICs have seen it before. Of late alone it may have been under way."""
     if not any(number(row, "duplicate_request") > 0 for row in desk.recent("show nics")):
         return []
     grown: dict[str, float] = {}
+    ever, held = missing(desk, 0, dropped=False), under_way(desk)
     for port, n in missing(desk, dropped=False).items():
         cable = desk.cable(port)
-        if n <= -UNDER_WAY and cable is not None:
+        if n <= -held[port] and ever[port] < 0 and cable is not None:
             grown[cable.name] = grown.get(cable.name, 0.0) - n
     if not grown:
         return []

@@ -6,6 +6,7 @@ topology of `Session.state`.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -16,6 +17,7 @@ from topologies.graph.fabric import Cable, Fabric
 
 Row = Mapping[str, Any]
 RECENT_NS = 400_000.0
+_LED = re.compile(r"config route (un)?drain (\S+:\d+)")
 STANDS = 3.0
 """No step has ended for so many times the best: the job stands."""
 SLOW = 1.02
@@ -30,6 +32,8 @@ class Desk:
         self.time_ns = float(told.time_ns)
         self.from_ns = 0.0
         """What was before is not recent, whatever is asked for."""
+        self.back: set[str] = set()
+        """Ports to which flows may come back that had been led around them."""
 
     @cached_property
     def plan(self) -> Fabric:
@@ -65,7 +69,17 @@ class Desk:
         answer = self.session.command(line)
         self._seen.clear()
         self.time_ns = float(answer.time_ns)
+        led = _LED.fullmatch(line)
+        if led and answer.ok:
+            (self.back.add if led[1] else self.back.discard)(led[2])
         return answer.ok
+
+    def ask(self, line: str) -> Mapping[str, Any]:
+        """A tool's tables; it takes time. What is refused is empty."""
+        answer = self.session.command(line)
+        self._seen.clear()
+        self.time_ns = float(answer.time_ns)
+        return answer.data if answer.ok and isinstance(answer.data, Mapping) else {}
 
     def carry_out(self, lines: Sequence[str]) -> bool:
         """Actions, one after the other, up to one that is refused: a cable that cannot be drained is not changed."""
@@ -129,6 +143,11 @@ class Desk:
         """The port of a cable at a switch, as actions take it."""
         end = cable.b if cable.a.node in self.plan.nic_by_name else cable.a
         return f"{end.node}:{end.port}"
+
+    def apart(self, one: int, other: int) -> bool:
+        """Whether two ranks are at different switches."""
+        ends = [self.switch_end(self.nic_cable(rank)).partition(":")[0] for rank in (one, other)]
+        return ends[0] != ends[1]
 
     def between_switches(self, cable: Cable) -> bool:
         return not {cable.a.node, cable.b.node} & set(self.plan.nic_by_name)

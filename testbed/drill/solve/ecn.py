@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from testbed.drill.solve.desk import Desk, Row, number
 from testbed.drill.solve.finding import Finding
 from testbed.drill.solve.mending import new_cable
+from testbed.drill.solve.settings import numbers
 
 MARKS = 8
 RATIO = 8.0
 FEW = 0.05  # of them are on their way, or had been sent before
+FRAMES = 20
+LEFT = 0.1
 
 
-def _marks(desk: Desk) -> dict[str, float]:
+def _marks(desk: Desk, *, ever: bool) -> dict[str, float]:
     found: dict[str, float] = {}
-    for row in desk.recent("show ecn", "queues"):
+    for row in desk.rows("show ecn", "queues") if ever else desk.recent("show ecn", "queues"):
         found[str(row["Port"])] = found.get(str(row["Port"]), 0.0) + number(row, "EcnMarked/pkts")
     return found
 
@@ -39,15 +43,10 @@ def bleached(desk: Desk) -> list[Finding]:
 
 def remarked(desk: Desk) -> list[Finding]:
     """Frames go into a cable in another class, and come out of it in class 0: it begins there, not at a switch."""
-    sent = _classes(desk.rows("show queue counters"))
     now = _classes(desk.recent("show queue counters"))
     begun: dict[str, list[str]] = {}
-    for row in desk.rows("show priority-group watermark"):
-        port = str(row["Port"])
-        peer = desk.peer(port)
-        nic = desk.rank(peer.partition(":")[0]) is not None  # these send in classes of their own
-        if number(row, "PG0") > 0 and (nic or peer in sent and "UC0" not in sent[peer]):
-            begun.setdefault(port.partition(":")[0], []).append(port)
+    for port in _begins(desk):
+        begun.setdefault(port.partition(":")[0], []).append(port)
     found: dict[str, Finding] = {}
     for switch, ports in begun.items():
         cable = desk.cable(ports[0])
@@ -63,6 +62,41 @@ def remarked(desk: Desk) -> list[Finding]:
         why = f"class 0 begins behind {cable.name}, at {ports[0]}"
         found[cable.name] = Finding("dscp_remarked", f"cable:{cable.name}", why, new_cable(desk, cable))
     return list(found.values())
+
+
+def mapped(desk: Desk) -> list[Finding]:
+    """What comes to a switch in the class of the data leaves it in class 0, whatever its settings are said to be."""
+    sent: dict[str, dict[str, float]] = {}
+    for row in desk.recent("show queue counters"):
+        its = sent.setdefault(str(row["Port"]).partition(":")[0], {})
+        its[str(row["TxQ"])] = its.get(str(row["TxQ"]), 0.0) + number(row, "Counter/pkts")
+    begun = Counter(port.partition(":")[0] for port in _begins(desk))  # at one port it may be the cable
+    found = []
+    for switch, its in sent.items():
+        if begun[switch] > 1 and its.get("UC0", 0.0) > FRAMES and its.get("UC3", 0.0) <= LEFT * its["UC0"]:
+            why = f"{switch} has sent {its['UC0']:g} in class 0 of late, and {its.get('UC3', 0.0):g} in class 3"
+            found.append(Finding("wrong_dscp_map", f"switch:{switch}", why, _map(desk, switch)))
+    return found
+
+
+def _map(desk: Desk, switch: str) -> tuple[str, ...]:
+    """Writes once more which DSCP are of class 3."""
+    rows = desk.rows("show qos config", "dscp")
+    its = [str(row["DSCP"]) for row in rows if row["Switch"] == switch and str(row["TC"]) == "3"]
+    return tuple(f"qos dscp {switch} {dscp} 3" for codes in its for dscp in numbers(codes))
+
+
+def _begins(desk: Desk) -> list[str]:
+    """Ports where frames come in that are in class 0, and were not when they were sent."""
+    sent = _classes(desk.rows("show queue counters"))
+    found = []
+    for row in desk.rows("show priority-group watermark"):
+        port = str(row["Port"])
+        peer = desk.peer(port)
+        nic = desk.rank(peer.partition(":")[0]) is not None  # these send in classes of their own
+        if number(row, "PG0") > 0 and (nic or peer in sent and "UC0" not in sent[peer]):
+            found.append(port)
+    return found
 
 
 def _classes(rows: Iterable[Row]) -> dict[str, set[str]]:
@@ -82,9 +116,12 @@ def _takes_all(desk: Desk, switch: str, port: str, now: Mapping[str, set[str]]) 
 
 
 def late(desk: Desk) -> list[Finding]:
-    """One switch pauses where its like marks."""
+    """One switch pauses where its like marks.
+
+    How deep a queue was is told of all time. When something has been mended it may be long ago, so marks are, too.
+    """
     per: dict[str, float] = {switch.name: 0.0 for switch in desk.plan.switches}
-    for port, n in _marks(desk).items():
+    for port, n in _marks(desk, ever=desk.from_ns > 0).items():
         per[port.partition(":")[0]] = per.get(port.partition(":")[0], 0.0) + n
     found = []
     for switch, n in per.items():
@@ -108,5 +145,5 @@ def _deep(desk: Desk, switch: str) -> float:
     return most if begins and most > 2 * begins else 0.0
 
 
-OWN = (remarked,)
+OWN = (remarked, mapped)
 LATER = (bleached, late)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from itertools import pairwise
 
-from testbed.drill.solve.desk import Desk, Row, number
+from testbed.drill.solve.desk import RECENT_NS, Desk, Row, number
 from testbed.drill.solve.finding import Finding
+from testbed.drill.solve.host import rate
 from testbed.drill.solve.mending import new_cable
 from topologies.graph.fabric import End
 
 UNDER_WAY = 12
-"""Frames that may be on a cable, or in a port, when counters of both ends are read."""
+"""Frames that may be on a cable, or in a port, when counters of both ends are read: at least."""
+ON_CABLE_NS, IN_PORT_NS = 500.0, 200.0
+"""Of a cable of 100 m, if the plan says nothing else; in the ports at its ends."""
+ANSWER_BYTES = 128
+LOOKS = 4
+"""Frames that are lost become more from look to look, those under way do not."""
 BIN_NS = 10_000.0
 BINS = 40
 REGULAR = 6  # errors, at least
@@ -58,14 +66,18 @@ def _of(desk: Desk, view: str, port: str, column: str, bins: int) -> float:
     return next((number(row, column) for row in rows if row["IFACE"] == port), 0.0)
 
 
-def missing(desk: Desk, *, dropped: bool = True) -> dict[str, float]:
+def missing(desk: Desk, of_ns: float = RECENT_NS, *, dropped: bool = True) -> dict[str, float]:
     """By port: frames that it has sent and its peer has neither received nor counted. Below zero: too many.
 
-    A port that has counted nothing of late has no row. `dropped`: what the peer has dropped for want of room counts
-    beside what it has received; some of it is in both.
+    `of_ns`: in the last so many, 0 for all that was ever counted. A port that has counted nothing of late has no row.
+    `dropped`: what the peer has dropped for want of room counts beside what it has received; some of it is in both.
     """
-    rows = {str(r["IFACE"]): r for r in desk.recent("show interfaces counters")}
-    nics = {desk.plan.nics[int(r["rank"])].name: r for r in desk.recent("show nics")}
+    ports, ranks = (
+        desk.recent(view, of_ns=of_ns) if of_ns else desk.rows(view)
+        for view in ("show interfaces counters", "show nics")
+    )
+    rows = {str(r["IFACE"]): r for r in ports}
+    nics = {desk.plan.nics[int(r["rank"])].name: r for r in ranks}
     found = {}
     for cable in desk.plan.cables if rows else ():
         for end, other in ((cable.a, cable.b), (cable.b, cable.a)):
@@ -87,17 +99,55 @@ def _came(end: End, desk: Desk, rows: dict[str, Row], nics: dict[str, Row], drop
     return number(row, "RX_OK") + number(row, "RX_ERR") + (number(row, "RX_DRP") if dropped else 0.0)
 
 
+def under_way(desk: Desk) -> dict[str, float]:
+    """By port: how many frames its cable may hold, of the size that data have there on the average.
+
+    Of answers there are no more than of what they answer, wherever that is.
+    """
+    sizes: dict[str, float] = {}
+    for row in desk.rows("show queue counters"):
+        size = number(row, "Counter/bytes") / max(1.0, number(row, "Counter/pkts"))
+        if size > ANSWER_BYTES:
+            port = str(row["Port"])
+            sizes[port] = min(size, sizes.get(port, size))
+    least = min(sizes.values(), default=math.inf)
+    speed = {str(row["Interface"]): rate(str(row["Speed"])) for row in desk.rows("show interfaces status")}
+    found = {}
+    for cable in desk.plan.cables:
+        ends = [f"{end.node}:{end.port}" for end in (cable.a, cable.b)]
+        size = min((sizes[port] for port in ends if port in sizes), default=least)
+        on_cable_ns = ON_CABLE_NS if cable.delay_ns is None else cable.delay_ns
+        holds = max(speed.get(port, 0.0) for port in ends) / 8e9 * (on_cable_ns + IN_PORT_NS)
+        found.update(dict.fromkeys(ends, max(UNDER_WAY, holds / size)))
+    return found
+
+
 def vanished(desk: Desk) -> list[Finding]:
-    """TX here, no RX there, and no counter of it."""
-    again = ("local_ack_timeout_err", "packet_seq_err")
-    if not any(number(row, key) > 0 for row in desk.recent("show nics") for key in again):
-        return []  # nobody misses anything: frames are under way
+    """TX here, no RX there, and no counter of it. Is it little, and somebody waits in vain, it is looked at again."""
+    for look in range(1, LOOKS + 1):
+        rows = desk.recent("show nics", of_ns=look * RECENT_NS)
+        waits = any(number(row, "local_ack_timeout_err") > 0 for row in rows)
+        if not waits and not any(number(row, "packet_seq_err") > 0 for row in rows):
+            return []  # nobody misses anything: frames are under way
+        gone = _gone(desk, look * RECENT_NS)
+        if gone:
+            return _where(desk, gone)
+        if desk.stands or not waits:
+            return []
+        desk.pass_(RECENT_NS)
+    return []
+
+
+def _gone(desk: Desk, of_ns: float) -> dict[str, float]:
+    """By port: more than may be under way. If the job stands nothing is."""
+    found, held = missing(desk, of_ns), under_way(desk)
+    most = max([*found.values(), 0.0])
+    return {port: n for port, n in found.items() if n >= max(1 if desk.stands else held[port], 0.2 * most)}
+
+
+def _where(desk: Desk, gone: Mapping[str, float]) -> list[Finding]:
+    """A cable, or a switch from which less comes than it sends, on more than one cable."""
     stands = desk.stands
-    gone = missing(desk)
-    most = max([*gone.values(), 0.0])
-    gone = {port: n for port, n in gone.items() if n >= max(1 if stands else UNDER_WAY, 0.2 * most)}
-    if not gone:
-        return []
     why = ", ".join(f"{port} sent {n:g} that never came" for port, n in gone.items())
     came = {str(r["IFACE"]): number(r, "RX_OK") for r in desk.recent("show interfaces counters")}
     cables = {cable.name: cable for port in gone if (cable := desk.cable(port)) is not None}
@@ -105,11 +155,11 @@ def vanished(desk: Desk) -> list[Finding]:
     if len(cables) > 1 and len(switches) == 1:
         return [_silent_switch(desk, next(iter(gone)), why)]
     found = []
-    for cable in cables.values():
+    for cable in cables.values():  # a dead direction lets nothing pass, a switch all but some flows
         ends = [f"{e.node}:{e.port}" for e in (cable.a, cable.b)]
         out = [port for port in ends if port in gone]
         into = [came.get(desk.peer(port), 0.0) for port in out]
-        if stands and len(out) == 1 and into == [0.0]:
+        if stands and len(out) == 1 and into == [0.0] and not _lets_pass(desk, desk.peer(out[0])):
             kind = "one_way"
         elif stands and len(out) == 1:
             return [_silent_switch(desk, out[0], why)]
@@ -117,6 +167,15 @@ def vanished(desk: Desk) -> list[Finding]:
             kind = "loss"
         found.append(Finding(kind, f"cable:{cable.name}", why, new_cable(desk, cable)))
     return found
+
+
+def _lets_pass(desk: Desk, port: str) -> bool:
+    """Whether anything comes to a port to which no flow of the job does: a mesh of probes has flows of all sorts."""
+    began = desk.time_ns
+    if not desk.do("probe mesh"):
+        return False
+    rows = desk.recent("show interfaces counters", of_ns=desk.time_ns - began)
+    return any(number(row, "RX_OK") > 0 for row in rows if row["IFACE"] == port)
 
 
 def _silent_switch(desk: Desk, port: str, why: str) -> Finding:

@@ -47,6 +47,26 @@ def unheeded(desk: Desk) -> list[Finding]:
     return [Finding("pfc_off", place, f"{over[port]:g} frames too many at {port}, {how}", mend)]
 
 
+def overflowing(desk: Desk) -> list[Finding]:
+    """A switch drops at most of its ports, for its shared buffer is full, and its like do not."""
+    full: dict[str, set[int]] = {}
+    for row in desk.recent("show drops", of_ns=1_200_000.0):
+        if row["reason"] == "tail":
+            full.setdefault(str(row["node"]), set()).add(int(row["port"]))
+    found = []
+    for switch, ports in full.items():
+        like = [len(full.get(s.name, ())) for s in desk.plan.switches if s.name != switch and s.name[:2] == switch[:2]]
+        cables = [cable for cable in desk.plan.cables if switch in (cable.a.node, cable.b.node)]
+        if like and 2 * len(ports) > len(cables) and not max(like):
+            found.append(_small(desk, switch, f"{switch} has no room left at {len(ports)} ports, its like have"))
+    return found
+
+
+def _small(desk: Desk, switch: str, why: str) -> Finding:
+    size = next((row["size"] for row in desk.rows("show buffer config", "pools") if row["Switch"] == switch), 0)
+    return Finding("small_buffer", f"switch:{switch}", why, (f"buffer {switch} {size}B",))
+
+
 def shallow(desk: Desk) -> list[Finding]:
     """One switch pauses far more than another of its kind, and its queues are no deeper."""
     if not desk.slow:
@@ -60,9 +80,7 @@ def shallow(desk: Desk) -> list[Finding]:
     for switch, n in sent.items():
         like = [m for other, m in sent.items() if other != switch and other[:2] == switch[:2]]
         if like and n > FEW and n > MORE * max(like):
-            size = next((row["size"] for row in desk.rows("show buffer config", "pools") if row["Switch"] == switch), 0)
-            why = f"{switch} has sent {n:g} pauses, its like {max(like):g}"
-            found.append(Finding("small_buffer", f"switch:{switch}", why, (f"buffer {switch} {size}B",)))
+            found.append(_small(desk, switch, f"{switch} has sent {n:g} pauses, its like {max(like):g}"))
     return found
 
 
@@ -79,6 +97,6 @@ def held_back(desk: Desk) -> list[Finding]:
     return [Finding("slow_pcie", f"nic:{never[0]}", why, (f"nic pcie retrain {never[0]}",))]
 
 
-LATER = (storm, unheeded)
+LATER = (storm, unheeded, overflowing)
 BEHIND = (held_back,)
 LAST = (shallow,)

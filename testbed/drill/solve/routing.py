@@ -124,6 +124,19 @@ def _dead_member(desk: Desk, switch: str, flows: Sequence[Row]) -> str:
     return ""
 
 
+def dead(desk: Desk) -> list[Finding]:
+    """A group that leads nowhere for some, whether or not the job has sent any that way."""
+    flows: dict[str, list[Row]] = {}
+    for row in desk.rows("show flows"):
+        flows.setdefault(str(row["switch"]), []).append(row)
+    found = []
+    for switch, its in flows.items():
+        if port := _dead_member(desk, switch, its):
+            why = f"one member of the group of {switch} does not lead to {port}"
+            found.append(Finding("dead_ecmp_member", f"port:{port}", why, resync(switch)))
+    return found
+
+
 def alike(desk: Desk) -> list[Finding]:
     """All switches that choose, choose by the same hash."""
     basis: dict[str, set[str]] = {}
@@ -152,4 +165,4 @@ def one_class(desk: Desk) -> list[Finding]:
 
 
 LOST = (nowhere,)
-RULES = (above, metered, *LOST, alike, one_class)
+RULES = (above, metered, *LOST, dead, alike, one_class)

@@ -64,7 +64,7 @@ def classes(desk: Desk) -> list[Finding]:
     """A DSCP that has another class at one switch, a queue that has another weight."""
     per: dict[str, dict[int, int]] = {}
     for row in desk.rows("show qos config", "dscp"):
-        for dscp in _numbers(str(row["DSCP"])):
+        for dscp in numbers(str(row["DSCP"])):
             per.setdefault(str(row["Switch"]), {})[dscp] = int(row["TC"])
     found = []
     rows: list[Row] = [{"Switch": s, "DSCP": d, "TC": tc} for s, its in per.items() for d, tc in its.items()]
@@ -117,7 +117,7 @@ def nics(desk: Desk) -> list[Finding]:
     return found
 
 
-def _numbers(text: str) -> list[int]:
+def numbers(text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")

@@ -44,9 +44,12 @@ def gone(desk: Desk) -> list[Finding]:
 
 
 def still(desk: Desk) -> list[Finding]:
-    """Nothing is lost, nobody pauses, all wait: who has sent least?"""
+    """Nothing is lost, nobody pauses, all wait but one; or if all do, who has sent least?"""
     if not desk.stands or any(number(row, "local_ack_timeout_err") > 0 for row in desk.recent("show nics")):
         return []
+    busy = [int(row["rank"]) for row in desk.rows("show job --now") if row.get("state") == "at work"]
+    if len(busy) == 1:
+        return [Finding("worker_frozen", f"nic:{busy[0]}", f"rank {busy[0]} is at work, and all others wait for it")]
     sent: dict[int, float] = {}
     for row in desk.rows("show qps"):
         sent[int(row["rank"])] = sent.get(int(row["rank"]), 0.0) + number(row, "tx_bytes")

@@ -8,6 +8,7 @@ such thing, and he does not beat `loudest`. The memory of the drill's server he 
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -115,15 +116,17 @@ def _named(told: Iterable[str]) -> str:
 
 
 def _slow(session: Session) -> str:
-    """The class about whose answers the session thinks longest, if it is far longer than about any other."""
-    took = {}
-    for kind in CATALOGUE:
-        times = []
-        for _ in range(ASKED):
+    """The class about whose answers the session thinks longest, if it is far longer than about any other.
+
+    They are asked about in turns: a machine that has something else to do for a while slows the answers of a turn, and
+    not those about one class. What a class takes is its quickest answer.
+    """
+    took = dict.fromkeys(CATALOGUE, math.inf)
+    for _ in range(ASKED):
+        for kind in CATALOGUE:
             began = time.perf_counter()
             session.complete(f"submit {kind}@cable:")
-            times.append(time.perf_counter() - began)
-        took[kind] = min(times)
+            took[kind] = min(took[kind], time.perf_counter() - began)
     first, second = sorted(took, key=lambda kind: -took[kind])[:2]
     return first if took[first] > SLOWER * took[second] else ""
 

@@ -37,14 +37,14 @@ def change_cables(desk: Desk, candidates: Sequence[Cable], there: Symptom, windo
             continue
         for _ in range(PATIENCE):  # flows come back when the controller has written them
             desk.pass_(window_ns)
-            if _carries(desk, cable, window_ns * 0.7):
+            if carries(desk, cable, window_ns * 0.7):
                 break
         if not there(desk, window_ns * 0.7):
             return cable
     return None
 
 
-def _carries(desk: Desk, cable: Cable, ns: float) -> bool:
+def carries(desk: Desk, cable: Cable, ns: float) -> bool:
     ends = {f"{end.node}:{end.port}" for end in (cable.a, cable.b)}
     rows = desk.recent("show interfaces counters", of_ns=ns)
     return any(number(row, "TX_OK") > FRAMES for row in rows if row["IFACE"] in ends)

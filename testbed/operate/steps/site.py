@@ -50,13 +50,18 @@ class Site:
     heal: Callable[[str], Any]
     """Takes a fault out, by its id."""
     job: Job | None = None
+    settle: Callable[[], object] = lambda: None
+    """Waits until what was asked of fabricd is carried out. A world that is held does so by itself."""
 
     @classmethod
     def of(cls, lab: Lab) -> Site:
         """A fabric whose clock nobody holds."""
         from testbed.inject import live
 
-        return cls(lab, lab.fabricd, lambda name: live.take_out(lab, name))
+        def settle() -> None:
+            lab.fabricd.request("carried_out")
+
+        return cls(lab, lab.fabricd, lambda name: live.take_out(lab, name), settle=settle)
 
     @property
     def fabric(self) -> Fabric:

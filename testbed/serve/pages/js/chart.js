@@ -2,6 +2,9 @@
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** What the picture shows; `first` is the time of a step in the warm-up. */
+export const STEPS_ABOUT = (first) => `each point is a step at its end; dashed: at first, ${first}; drag over a part to see it larger, double-click goes back`;
+
 const ROW = 14; // height of a label
 const LONGEST = 32; // of its letters: the terminal has all of them
 

@@ -1,7 +1,7 @@
 // What was clicked: a cable with the counters of both its ports, or a node; else which ports have most of what is shown.
 
 import { fill, make } from "./dom.js";
-import { change, count, rate } from "./format.js";
+import { change, count, counted, rate } from "./format.js";
 
 const MOST = 12;
 
@@ -31,16 +31,16 @@ export function most(element, metric, cables, port, choose) {
   fill(element, make("div", { class: "scroll" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...found))));
 }
 
-/** Places beside each other, each with its counters now and what they have grown by; rows of zeros are left out. */
-export function counters(places, nothing) {
+/** Places beside each other, each with its counters now and, if `changes`, what they have grown by; no rows of zeros. */
+export function counters(places, nothing, changes) {
   const names = [...new Set(places.flatMap((place) => Object.keys(place.now)))];
   const rows = names
     .filter((name) => places.some((place) => place.now[name]))
     .map((name) =>
-      make("tr", {}, make("td", { class: "text" }, name),
+      make("tr", {}, make("td", { class: "text name" }, ...name.split("_").flatMap((part, i) => (i ? ["_", make("wbr"), part] : [part]))),
         ...places.map((place) => {
           const now = place.now[name] ?? 0;
-          const grown = name.includes("_max") || name === "queue_bytes" ? 0 : now - (place.then[name] ?? 0);
+          const grown = !changes || name.includes("_max") || name === "queue_bytes" ? 0 : now - (place.then[name] ?? 0);
           return make("td", {}, now ? count(now) : "-", ...(grown ? [make("span", { class: "change" }, change(grown))] : []));
         }),
       ),
@@ -53,5 +53,5 @@ export function counters(places, nothing) {
 
 export function faultsOf(faults, kind, name) {
   const here = faults.filter((fault) => (kind === "cable" ? fault.cables : fault.nodes).includes(name));
-  return here.map((f) => make("p", { class: "bad" }, `fault ${f.id}: ${f.fault} on ${f.on}, ${f.state}, ${count(f.hits)} hits`));
+  return here.map((f) => make("p", { class: "bad" }, `fault ${f.id}: ${f.fault} on ${f.on}, ${f.state}, ${counted(f.hits, "hit")}`));
 }

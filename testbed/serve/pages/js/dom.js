@@ -25,6 +25,9 @@ export function fill(element, ...children) {
   element.replaceChildren(...children);
 }
 
+/** Text in which `this` is code. */
+export const marked = (text) => text.split("`").map((part, i) => (i % 2 ? make("code", {}, part) : part));
+
 /** A row of buttons of which one is pressed; returns a function that presses another one. */
 export function choice(element, options, chosen, told) {
   const buttons = new Map(options.map(([value, text, about]) => [value, make("button", { type: "button", title: about ?? null }, text)]));

@@ -5,6 +5,9 @@ const three = new Intl.NumberFormat("en", { minimumFractionDigits: 3, maximumFra
 
 export const count = (n) => whole.format(n);
 
+/** `1 hit`, `2 hits`. */
+export const counted = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+
 export const change = (n) => (n > 0 ? `+${whole.format(n)}` : whole.format(n));
 
 /** Emulated time as `testbed status` says it. */

@@ -5,8 +5,9 @@ import { ask, at } from "./dom.js";
 import { span } from "./format.js";
 
 export class Held {
-  /** `stopped` is called when the clock stands again, `failed` with what went wrong. */
-  constructor(stopped, failed) {
+  /** `stopped` is called when the clock stands again, `failed` with what went wrong; `now` tells the time. */
+  constructor(stopped, failed, now) {
+    this.now = now;
     this.stopped = stopped;
     this.failed = failed;
     this.steps = [];
@@ -57,7 +58,9 @@ export class Held {
     try {
       this.steps.push(...(await this.still(ask("api/steps", { from: this.steps.length }))));
       const best = Math.min(...this.steps.map((step) => step.step_ns));
-      this.chart.show(this.steps, this.steps.length ? best : null);
+      at("chart").hidden = !this.steps.length;
+      at("chart-about").textContent = this.steps.length ? "time of each step of the job, at its end; dashed: the best one" : "no step of the job has ended yet: let time pass";
+      this.chart.show(this.steps, this.steps.length ? best : null, [], this.now());
       const last = this.steps.at(-1);
       if (last && !at("went").textContent) at("went").textContent = `${this.steps.length} steps have ended; the last took ${span(last.step_ns)}`;
     } catch (error) {

@@ -1,7 +1,7 @@
 // The instructor's page: it looks once a second at what the player does, and carries out the instructor's lines.
 
-import { StepChart } from "./chart.js";
-import { ask, at, fill, make } from "./dom.js";
+import { STEPS_ABOUT, StepChart } from "./chart.js";
+import { ask, at, fill, make, marked } from "./dom.js";
 import { microseconds, span } from "./format.js";
 
 const LOOK_MS = 1000;
@@ -50,8 +50,9 @@ function drawTruth(truth) {
     return make("li", {}, make("b", {}, `${name} on ${on}`), ` ${rest}${kind}`);
   };
   fill(at("faults"), ...truth.faults.map((one) => row(one, "")), ...truth.benign.map((one) => row(one, " - a herring, not part of the truth")));
-  fill(at("evidence"), ...truth.evidence.map((line) => make("li", {}, line)));
-  const next = truth.hints[state.hints_taken];
+  at("way").hidden = !truth.evidence.length;
+  fill(at("evidence"), ...truth.evidence.map((line) => make("li", {}, ...marked(line))));
+  const next = truth.next_hint;
   at("next").disabled = !next || state.over;
   at("next-hint").textContent = next ? `next: ${next}` : "the drill has no further hint";
 }
@@ -71,7 +72,8 @@ function drawState(truth) {
   at("pause").setAttribute("aria-pressed", String(state.paused));
   at("pause").textContent = state.paused ? "Resume" : "Pause";
   for (const one of document.querySelectorAll(".orders button:not(#next), .orders input, .orders textarea, .orders select")) one.disabled = state.over;
-  at("chart-about").textContent = `each point is a step at its end; dashed: healthy, ${span(state.healthy_step_ns)}; red: what the player or you have done`;
+  whole();
+  at("chart-about").textContent = `${STEPS_ABOUT(span(state.healthy_step_ns))}; red: what the player or you have done`;
 }
 
 function write(rows) {
@@ -79,7 +81,7 @@ function write(rows) {
   const atEnd = said.scrollTop + said.clientHeight > said.scrollHeight - 30;
   for (const row of rows) {
     said.append(make("p", { class: row.by ? "typed own" : "typed" }, `${row.by ? "you " : ""}${microseconds(row.time_ns)}> ${row.line}`));
-    if (row.text) said.append(make("pre", { class: row.ok ? null : "bad" }, row.text));
+    if (row.text) said.append(make("pre", { class: row.ok ? (row.by ? "words" : null) : "bad" }, row.text));
   }
   while (said.childElementCount > MOST_SHOWN) said.firstElementChild.remove();
   if (rows.length && atEnd) said.scrollTop = said.scrollHeight;
@@ -96,7 +98,7 @@ async function fork() {
   at("answered").textContent = "bringing the same world up once more ..";
   try {
     const told = await ask("api/fork", {}, {});
-    at("answered").textContent = `the same world, up to now, is on fabric ${told.fabric}:\n  testbed drill join --fabric ${told.fabric}\n  testbed drill serve --web --fabric ${told.fabric}\nits instructor's code: ${told.code}`;
+    at("answered").textContent = `the same world, up to now, is on fabric ${told.fabric}:\n  testbed drill join --fabric ${told.fabric}\n  testbed drill serve --web --fabric ${told.fabric}\nto instruct it, with the code ${told.code}:\n  testbed drill instruct --fabric ${told.fabric}`;
   } catch (error) {
     at("answered").className = "bad";
     at("answered").textContent = error.message;
@@ -104,9 +106,22 @@ async function fork() {
   at("fork").disabled = state.over;
 }
 
+/** What lacks something is not to be pressed. */
+function whole() {
+  at("put").disabled = state.over || !at("kind").value || !at("place").value.trim();
+  for (const id of ["speak", "hint"]) at(id).disabled = state.over || !at("words").value.trim();
+}
+
+function describe() {
+  const { about: what, where, sample } = about.classes[at("kind").value] ?? { about: "", where: "", sample: "" };
+  at("kind-about").textContent = what && `${what}; where: ${where}`;
+  at("more").placeholder = sample ? `such as ${sample}` : "for=100us every=1ms";
+}
+
 async function speak(word) {
   const text = at("words").value.trim().replace(/\s+/g, " ");
   if (text && (await order(`${word} ${text}`))) at("words").value = "";
+  whole();
 }
 
 async function start() {
@@ -115,7 +130,8 @@ async function start() {
   at("title").textContent = about.ticket.title;
   chart = new StepChart(at("chart"));
   fill(at("kind"), make("option", { value: "" }, "what ..?"), ...Object.keys(about.classes).map((name) => make("option", { value: name }, name)));
-  at("kind").addEventListener("change", () => { at("kind-about").textContent = about.classes[at("kind").value] ?? ""; });
+  at("kind").addEventListener("change", describe);
+  document.querySelector(".orders").addEventListener("input", whole);
   fill(at("places"), ...about.places.map((place) => make("option", { value: place })));
   at("pause").addEventListener("click", () => order(state.paused ? "resume" : "pause"));
   at("fork").addEventListener("click", fork);

@@ -2,7 +2,7 @@
 
 import { ask, at, choice, fill, make, Refused } from "./dom.js";
 import { counters, faultsOf, most } from "./details.js";
-import { bytes, count, microseconds, rate, span } from "./format.js";
+import { bytes, counted, microseconds, rate, span } from "./format.js";
 import { Held } from "./held.js";
 import { levels, METRICS, Port } from "./metrics.js";
 import { Network } from "./network.js";
@@ -40,8 +40,8 @@ function drawHeader() {
     chip(`fidelity ${verdict}`, !["exact", "good"].includes(verdict), reasons.join("\n")),
     chip(frame.controller ? "controller runs" : "controller has ended", !frame.controller),
     chip(job),
-    ...(frame.faults.length ? frame.faults.map((f) => chip(`fault ${f.id}: ${f.fault} on ${f.on}, ${f.state}, ${count(f.hits)} hits`, f.state === "on")) : [chip("no faults")]),
-    ...(frame.deadlocks ? [chip(`${count(frame.deadlocks)} deadlocks`, true)] : []),
+    ...(frame.faults.length ? frame.faults.map((f) => chip(`fault ${f.id}: ${f.fault} on ${f.on}, ${f.state}, ${counted(f.hits, "hit")}`, f.state === "on")) : [chip("no faults")]),
+    ...(frame.deadlocks ? [chip(`${counted(frame.deadlocks, "deadlock")}`, true)] : []),
   );
 }
 
@@ -81,8 +81,8 @@ async function drawDetails() {
     make("p", {}, make("button", { type: "button", class: "link", on: { click: () => choose(null) } }, "back to all")),
     ...(cable ? cable.ends.map(describe) : [make("p", { class: "soft" }, about.nodes.find((n) => n.name === name)?.about ?? "")]),
     ...faultsOf(frame.faults, kind, name),
-    counters(places, "nothing has been counted here"),
-    make("p", { class: "soft small" }, since === "up" ? "change: all, since the fabric came up" : `change: since ${microseconds(found.since_ns)}`),
+    counters(places, "nothing has been counted here", since !== "up"),
+    make("p", { class: "soft small" }, since === "up" ? "all, since the fabric came up" : `change: since ${microseconds(found.since_ns)}`),
   );
 }
 
@@ -239,7 +239,7 @@ async function start() {
   drawOptions();
   at("filter").addEventListener("input", () => { tables.filter = at("filter").value; view === LOGS ? drawTables() : tables.draw(); });
   at("nonzero").addEventListener("change", () => { tables.nonzero = at("nonzero").checked; tables.draw(); });
-  if (about.held) held = new Held(() => drawTables(), failed);
+  if (about.held) held = new Held(() => drawTables(), failed, () => frame?.time_ns ?? 0);
   drawLegend();
   drawTables();
   listen();

@@ -1,7 +1,7 @@
 // A student's page of a drill: all that it shows and does goes through lines that one could type.
 
 import { Answer } from "./answer.js";
-import { StepChart } from "./chart.js";
+import { STEPS_ABOUT, StepChart } from "./chart.js";
 import { ask, at, choice, fill, make, Refused } from "./dom.js";
 import { change, microseconds, span } from "./format.js";
 import { levels, Port, STUDENTS } from "./metrics.js";
@@ -11,6 +11,7 @@ import { Terminal } from "./terminal.js";
 
 const LOOK_MS = 2000;
 const VIEW = "show interfaces counters";
+const PARTS = { speed: "how soon", damage: "harm done", wrong: "wrong answers" };
 let about, network, tables, terminal, answer, chart, pressSince;
 let state = null, figures = null, last = null, mark = null;
 let metric = STUDENTS[0], since = "last", chosen = null, busy = false, ended = false, acted = [];
@@ -19,8 +20,7 @@ let shown = null; // the view in the tables
 const port = (name) => {
   const row = figures?.ports[name];
   if (!row) return null;
-  const base = since === "last" ? last : since === "mark" ? mark : null;
-  if (since !== "all" && !base) return new Port(about.columns, row, row, 0);
+  const base = since === "last" ? last : since === "mark" ? mark : null; // before the first stop: all
   return new Port(about.columns, row, base?.ports[name] ?? null, figures.time_ns - (base?.time_ns ?? 0));
 };
 
@@ -36,16 +36,19 @@ function failed(error) {
 
 // -- lines
 
+const answers = (line) => line.startsWith("submit ") || line === "give-up";
+
 /** Carries a line out as if it was typed, shows what has come, and what has changed by it. */
 async function run(line) {
   if (busy) return;
   busy = true;
   working(true);
   const began = state.time_ns;
+  if (answers(line)) answer.say("at work: if that ends it, the same world is played again without you ..");
   try {
     const told = await ask("api/command", {}, { line });
     terminal.say(microseconds(began), line, told.text, told.ok);
-    if (line.startsWith("submit ")) answer.say(told.text);
+    if (answers(line)) answer.say(told.text);
     if (told.ok && line.startsWith("config ")) acted.push({ time_ns: began, line: line.slice(7) });
     if (told.ok && told.data?.hint) at("hints").append(make("li", {}, told.data.hint));
     await refresh();
@@ -87,7 +90,7 @@ async function draw() {
     chip(`${span(state.budget_left_ns)} of ${span(budget.emulated_ns)} left`, state.budget_left_ns < budget.emulated_ns / 10),
     chip(`${state.answers_left} ${state.answers_left === 1 ? "answer" : "answers"} left`, state.answers_left < 2 && !state.over),
     chip(`${state.hints_taken} hints taken, ${state.hints_left} left`),
-    ...(state.steps.length ? [chip(`last step ${span(state.steps.at(-1).step_ns)}, healthy ${span(state.healthy_step_ns)}`, state.steps.at(-1).step_ns > about.ticket.slo * state.healthy_step_ns)] : []),
+    ...(state.steps.length ? [chip(`last step ${span(state.steps.at(-1).step_ns)}, at first ${span(state.healthy_step_ns)}`)] : []),
     ...(stands() ? [chip(`no step has ended for ${span(stands())}`, true)] : []),
   );
   at("prompt").textContent = `${microseconds(state.time_ns)}>`;
@@ -111,9 +114,9 @@ function stands() {
 function drawMap() {
   network.paint(metric, port);
   network.mark([], [], () => null);
-  const base = since === "last" ? last : since === "mark" ? mark : { time_ns: 0 };
-  const passed = base ? figures.time_ns - base.time_ns : 0;
-  const from = { last: "since the clock last stood", mark: "since the mark", all: "since the beginning" }[since];
+  const base = (since === "last" ? last : since === "mark" ? mark : null) ?? { time_ns: 0 };
+  const passed = figures.time_ns - base.time_ns;
+  const from = { last: last ? "since the clock last stood" : "since the beginning, as the clock has not gone on yet", mark: "since the mark", all: "since the beginning" }[since];
   at("period").textContent = passed > 0 ? `${from}: ${span(passed)}, to ${microseconds(figures.time_ns)}` : `${from}: no time has passed`;
   drawPicked();
 }
@@ -127,7 +130,7 @@ function drawLegend() {
 
 function drawChart() {
   chart.show(state.steps, state.healthy_step_ns, acted, state.time_ns);
-  at("chart-about").textContent = `each point is a step at its end; dashed: healthy, ${span(state.healthy_step_ns)}${acted.length ? "; red: what you have configured" : ""}`;
+  at("chart-about").textContent = `${STEPS_ABOUT(span(state.healthy_step_ns))}${acted.length ? "; red: what you have configured" : ""}`;
 }
 
 /** What was configured before this page was opened, or elsewhere. */
@@ -151,6 +154,7 @@ function drawPicked() {
   const ends = cable ? cable.ends : [];
   const texts = ends.map((end) => {
     const figure = port(end);
+    if (figure && !figure.now("up")) return `${end}: down`;
     const seen = STUDENTS.filter((m) => figure && figure.grown(about.columns[STUDENTS.indexOf(m) + 1]));
     return `${end}: ${seen.map((m) => `${m.label.toLowerCase()} ${change(m.of(figure))}`).join(", ") || "nothing new"}`;
   });
@@ -188,7 +192,7 @@ async function drawEnd() {
   answer.end();
   const { total, ...parts } = state.score;
   const told = await ask("api/command", {}, { line: "report" });
-  const rows = Object.entries(parts).filter(([, value]) => value !== null).map(([name, value]) => make("tr", {}, make("td", { class: "text" }, name), make("td", {}, ["hints", "damage", "wrong"].includes(name) ? (value ? `-${value.toFixed(1)}` : "0") : value.toFixed(2))));
+  const rows = Object.entries(parts).filter(([, value]) => value !== null).map(([name, value]) => make("tr", {}, make("td", { class: "text" }, PARTS[name] ?? name), make("td", {}, ["hints", "damage", "wrong"].includes(name) ? (value ? `-${value.toFixed(1)}` : "0") : value.toFixed(2))));
   fill(at("score"), make("h3", {}, "Score"), make("p", { class: "total" }, total.toFixed(1)), make("table", {}, make("tbody", {}, ...rows)), make("h3", {}, "Report"), make("pre", { id: "report" }, told.text));
 }
 
@@ -205,7 +209,7 @@ function hover(place, event) {
   tip.hidden = !place || !figures;
   if (tip.hidden) return;
   const cable = network.cables.get(place.name);
-  const lines = place.kind === "cable" ? cable.ends.map((end) => `${end}: ${metric.label.toLowerCase()} ${metric.text(metric.of(port(end)))}`) : [network.nodes.get(place.name).about];
+  const lines = place.kind === "cable" ? cable.ends.map((end) => `${end}: ${port(end).now("up") ? "" : "down, "}${metric.label.toLowerCase()} ${metric.text(metric.of(port(end)))}`) : [network.nodes.get(place.name).about];
   tip.textContent = [place.name, ...lines].join("\n");
   const box = tip.getBoundingClientRect();
   tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8))}px`;
@@ -256,7 +260,8 @@ async function start() {
   const { ticket } = about;
   document.title = `${ticket.title} - Railbed`;
   at("title").textContent = ticket.title;
-  at("about").textContent = `drill ${ticket.drill}, ${ticket.level}${ticket.seed ? `, seed ${ticket.seed}` : ""}; sealed ${ticket.sealed.slice(0, 12)}`;
+  at("about").textContent = `${ticket.world}`;
+  at("case").textContent = `drill ${ticket.drill}, ${ticket.level}${ticket.seed ? `, seed ${ticket.seed}` : ""}; sealed ${ticket.sealed.slice(0, 12)}`;
   at("text").textContent = ticket.text || ticket.title;
   const asked = { healthy: "Is anything wrong?", where: "Where?", what: "What?", fix: "Mend it before you answer." };
   at("asked").textContent = ticket.question.map((one) => asked[one] ?? one).join(" ");
@@ -277,7 +282,7 @@ async function start() {
   drawLegend();
   await recall();
   await refresh();
-  await run(VIEW);
+  showTables(VIEW, { data: figures.counters, time_ns: figures.time_ns });
   look();
 }
 

@@ -21,6 +21,9 @@ export class Terminal {
       this.run(line);
     });
     at("line").addEventListener("keydown", (event) => this.#key(event));
+    let low = true; // what was read last stays in sight when the room for it changes
+    at("said").addEventListener("scroll", () => { low = at("said").scrollHeight - at("said").scrollTop - at("said").clientHeight < 30; });
+    new ResizeObserver(() => { if (low) at("said").scrollTop = at("said").scrollHeight; }).observe(at("said"));
   }
 
   remember(line) {
@@ -32,7 +35,8 @@ export class Terminal {
   say(time, line, text, ok) {
     const said = at("said");
     const shown = [make("p", { class: "typed" }, `${time}> ${line}`)];
-    if (text) shown.push(make("pre", { class: ok ? null : "bad" }, text));
+    const words = /^(submit|give-up|hint|config|advance|until|ticket|status)\b/.test(line); // no table
+    if (text) shown.push(make("pre", { class: ok ? (words ? "words" : null) : "bad" }, text));
     said.append(...shown);
     while (said.childElementCount > MOST_SHOWN) said.firstElementChild.remove();
     said.scrollTop = shown[0].offsetTop - said.offsetTop - 4;

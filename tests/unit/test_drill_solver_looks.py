@@ -1,0 +1,145 @@
+"""What the solver makes of looks that name nothing by themselves: on tables, without a fabric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testbed.drill.session import Answer
+from testbed.drill.solve import congestion
+from testbed.drill.solve.desk import Desk
+from testbed.drill.solve.solver import solve
+from tests.recorded import STEPS, Recorded
+
+FIX = ("healthy", "where", "what", "fix")
+STANDS = {"job": {"job": [{**step, "began_us": 1.0} for step in STEPS]}}
+
+
+def left(**counts: int) -> dict[str, Any]:
+    """`leaf1_1_UC0=300`: so many frames have left that port in that class."""
+    rows = []
+    for name, count in counts.items():
+        node, port, queue = name.split("_")
+        rows.append({"Port": f"{node}:{port}", "TxQ": queue, "Counter/pkts": count})
+    return {"queue counters": {"counters": rows}}
+
+
+def in_class_0(*ports: str) -> dict[str, Any]:
+    return {"priority-group watermark": {"shared": [{"Port": port, "PG0": 22340, "PG3": 22340} for port in ports]}}
+
+
+def golden(switch: str) -> dict[str, Any]:
+    return {"qos config": {"dscp": [{"Switch": switch, "TC": 3, "DSCP": "24-26"}]}}
+
+
+def no_room(node: str, *ports: int) -> list[dict[str, Any]]:
+    return [{"node": node, "port": port, "reason": "tail", "count": 37} for port in ports]
+
+
+def group(*members: str) -> dict[str, Any]:
+    rows = [
+        {"switch": "leaf1", "priority": 100, "match": f"reg0={k},reg1=0x3cb63402", "actions": actions}
+        for k, actions in enumerate(members)
+    ]
+    return {"flows": {"flows": rows}}
+
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "all that comes to a leaf leaves it in class 0": (
+        {**left(leaf1_1_UC0=113, leaf1_5_UC0=340, leaf1_5_UC3=9, spine0_2_UC3=500), **in_class_0("leaf1:1", "leaf1:5")},
+        "wrong_dscp_map@switch:leaf1",
+    ),
+    "some leaves it in class 3": (
+        {**left(leaf1_1_UC0=113, leaf1_5_UC3=340, spine0_2_UC3=500), **in_class_0("leaf1:1", "leaf1:5")},
+        "healthy",
+    ),
+    "all of it comes by one cable": (
+        {**left(leaf1_1_UC0=113, spine0_2_UC3=500), **in_class_0("leaf1:5")},
+        "dscp_remarked@cable:leaf1-spine0",
+    ),
+    "a switch has no room at most of its ports": (
+        {"drops": {"drops": no_room("leaf0", 1, 2, 3, 4, 5)}},
+        "small_buffer@switch:leaf0",
+    ),
+    "a switch has no room at one port": ({"drops": {"drops": no_room("leaf0", 1)}}, "healthy"),
+    "its like has none, either": ({"drops": {"drops": no_room("leaf0", 1, 2, 3, 4) + no_room("leaf1", 1)}}, "healthy"),
+    "a member of a group leads nowhere, and nothing was lost there": (
+        group("drop", "output:6"),
+        "dead_ecmp_member@port:leaf1:5",
+    ),
+    "all members lead somewhere": (group("output:5", "output:6"), "healthy"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_solver_takes_it_for_what_it_is(name: str) -> None:
+    shown, answer = CASES[name]
+    assert solve(Recorded(shown)) == answer
+
+
+def test_classes_are_mended_by_what_was_meant_to_be_set() -> None:
+    shown = CASES["all that comes to a leaf leaves it in class 0"][0]
+    solve(asked := Recorded({**shown, **golden("leaf1")}, FIX))
+    assert asked.done[:3] == [f"config qos dscp leaf1 {dscp} 3" for dscp in (24, 25, 26)]
+
+
+class Now(Recorded):
+    """In which `show job --now` says which ranks are at work."""
+
+    def __init__(self, busy: set[int]) -> None:
+        sent = [{"rank": rank, "peer": 0, "tx_bytes": 917504} for rank in range(8)]
+        super().__init__({**STANDS, "qps": {"qps": sent}})
+        self.busy = busy
+
+    def command(self, line: str) -> Answer:
+        if line != "show job --now":
+            return super().command(line)
+        rows = [{"rank": rank, "state": "at work" if rank in self.busy else "waits"} for rank in range(8)]
+        return Answer(True, 700_000, "", {"job": rows})
+
+
+def test_who_is_at_work_while_all_wait_stands_still_although_all_have_sent_the_same() -> None:
+    assert solve(Now({5})) == "worker_frozen@nic:5"
+    assert solve(Now({4, 5})) == solve(Now(set())) == "worker_frozen@nic:0"
+
+
+class Probed(Recorded):
+    """Two ranks at each leaf; from 0 to 4 nothing is late."""
+
+    def __init__(self, *slowest: tuple[float, float]) -> None:
+        super().__init__({})
+        self.slowest = slowest
+        self.lines: list[str] = []
+
+    def command(self, line: str) -> Answer:
+        if not line.startswith("probe mesh"):
+            return super().command(line)
+        self.lines.append(line)
+        mesh = [{"from": 0, "1": 3.511, "4": 7.521, "5": 11.021}]
+        rows = [{"from": 0, "to": 5, "min_us": least, "median_us": middle} for least, middle in self.slowest]
+        near = {"from": 0, "to": 1, "min_us": 3.5, "median_us": 9.0}  # behind one switch: no cable between switches
+        return Answer(True, 700_000, "", {"mesh": mesh, "slowest": [*rows, near]})
+
+
+@pytest.mark.parametrize(
+    ("slowest", "steady"),
+    [
+        ([(14.521, 14.521), (11.024, 14.521), (11.021, 13.066)], True),  # a cable of 4 us more; ways change
+        ([(18.521, 18.521), (7.524, 13.08)], True),  # 6 us
+        ([(10.405, 13.175), (8.738, 11.791), (9.666, 11.292)], False),  # up to 4 us
+        ([(13.41, 17.143), (11.311, 13.867), (9.906, 15.599)], False),  # up to 6 us
+    ],
+)
+def test_probes_tell_a_long_cable_from_one_that_varies_whatever_steps_do(
+    slowest: list[tuple[float, float]], steady: bool
+) -> None:
+    for times in ([100.0, 101.0], [100.0, 140.0]):
+        desk = Desk(asked := Probed(*slowest))
+        assert congestion._steady(desk, times) is steady
+        assert asked.lines == [f"probe mesh --count {congestion.PROBES}"]
+
+
+def test_steps_tell_it_if_no_probe_is_late() -> None:
+    assert congestion._steady(Desk(Probed((7.53, 7.53))), [100.0, 101.0])
+    assert not congestion._steady(Desk(Probed((7.53, 7.53))), [100.0, 140.0])
