@@ -52,5 +52,8 @@ def _uplot(ending: str) -> Path:
 
 
 def _plain(module: str) -> str:
-    """A module's text where all of them are one script."""
-    return re.sub(r"^export ", "", re.sub(r"^import .*?;\n", "", module, flags=re.M | re.S), flags=re.M)
+    """A module's text where all of them are one script: what it exports is told, its own names stay inside."""
+    text = re.sub(r"^import .*?;\n", "", module, flags=re.M | re.S)
+    told = ", ".join(re.findall(r"^export (?:async )?(?:const|class|function) (\w+)", text, flags=re.M))
+    inside = re.sub(r"^export ", "", text, flags=re.M)
+    return f"const {{ {told} }} = (() => {{\n{inside}\nreturn {{ {told} }};\n}})();"
