@@ -33,14 +33,14 @@
 /* How many events of its lane have yet to run before one does when this is asked for */
 enum near_stage { NEAR_USERS = 2, NEAR_PORT = 3, NEAR_OBJECT = 5, NEAR_ENTRY };
 
-/* Ask for the fields of an object from one to another */
+/* Ask for the fields of an object from one to another; nothing has to be there */
 #define NEAR_FIELDS(at, type, first, last) \
-	near_bytes((const char *)(at) + offsetof(type, first), (const char *)(at) + offsetof(type, last) + sizeof(((type *)0)->last))
+	near_bytes((uintptr_t)(at) + offsetof(type, first), (uintptr_t)(at) + offsetof(type, last) + sizeof(((type *)0)->last))
 
-static inline void near_bytes(const char *from, const char *end)
+static inline void near_bytes(uintptr_t from, uintptr_t end)
 {
-	for (from -= (uintptr_t)from % LINE_BYTES; from < end; from += LINE_BYTES)
-		line_near(from);
+	for (from -= from % LINE_BYTES; from < end; from += LINE_BYTES)
+		line_near((const void *)from);
 }
 
 /* Events that come with every frame, with the frame or port that they are of */

@@ -3,6 +3,7 @@
 #define BASE_LINES_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,11 +29,11 @@ static inline void line_near(const void *at)
 	__asm__ volatile("" : : "r"(at));
 }
 
-/* lines_near() - Likewise for so many lines */
+/* lines_near() - Likewise for so many lines; nothing has to be there */
 static inline void lines_near(const void *at, int lines)
 {
 	for (int i = 0; i < lines; i++)
-		line_near((const char *)at + i * LINE_BYTES);
+		line_near((const void *)((uintptr_t)at + (uintptr_t)i * LINE_BYTES));
 }
 
 #endif
