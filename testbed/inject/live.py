@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
-from testbed.base.units import parse_rate
+from testbed.experiment import loads
+from testbed.experiment.built import built
 from testbed.fabric.lab import Lab
 from testbed.faults import CannotInject, Injection
 from testbed.faults.base import fault_id
@@ -27,13 +27,13 @@ def inject(injection: Injection, fabric: str | None = None) -> str:
 
 def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
     """As `inject`, on a Lab; `name` will be its id (default: the next free one)."""
-    experiment = json.loads((lab.dir / "experiment.json").read_text())
+    experiment = loads((lab.dir / "experiment.json").read_text())
     if injection.fault.only_real_clock and not lab.kernel:
         raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
-    line_rate = parse_rate(experiment["fabric"]["cable"]["rate"])
-    cc = experiment["transport"]["cc"]
-    name_of_cc = cc if isinstance(cc, str) else next(iter(cc))
-    place = replace(injection.place(lab.fabric, line_rate, experiment["seed"], name_of_cc), programs=lab.kernel)
+    place = injection.place(
+        lab.fabric, experiment.fabric.cable.rate, experiment.seed, experiment.transport.cc.name, built(experiment)
+    )
+    place = replace(place, programs=lab.kernel)
     name = name or _free_name(lab)
     try:
         status = lab.fabricd.request("status")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.base.errors import UserError
 from testbed.faults import Injection, Mistakes
-from testbed.faults.base import CannotInject, Place, fault_id
+from testbed.faults.base import Place, fault_id
+from testbed.faults.built import CannotInject
 from topologies.graph.fabric import Cable, Fabric
 
 if TYPE_CHECKING:
