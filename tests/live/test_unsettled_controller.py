@@ -1,6 +1,6 @@
 """A controller that lives and never settles: commands on a live fabric end, say so, and have done what they say.
 
-An application of the user's own sends a flow that its switch refuses, so what flows the switch has is not known any more.
+An application of the user's own sends a flow that its switch refuses: which flows the switch has is not known any more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from testbed.inject import live
-from tests.live.test_controller_apps import APP
 from tests.parts.machine import assert_nothing_left, here, told, wait_until
 
 EXPERIMENT = """
@@ -20,7 +19,13 @@ name: unsettled
 fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 1}}}
 control: {reaction: 10us, apps: [mine.py]}
 """
-REFUSED = """
+APP = """
+from ryu.base import app_manager
+from ryu.controller.handler import set_ev_cls
+from controllers.apps import PortChanged, SwitchReady
+
+
+class Mine(app_manager.RyuApp):
     datapaths = []
 
     @set_ev_cls(SwitchReady)
@@ -40,7 +45,7 @@ LATE = "2 s later it is not carried out everywhere: fabricd waits for the contro
 @pytest.fixture
 def fabric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(live, "PATIENCE_S", 2.0)
-    (tmp_path / "mine.py").write_text(APP + REFUSED)
+    (tmp_path / "mine.py").write_text(APP)
     file = tmp_path / "fabric.yaml"
     file.write_text(EXPERIMENT)
     name = json.loads(told("up", str(file), "--json"))["id"]
