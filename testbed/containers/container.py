@@ -171,13 +171,15 @@ class Containers:
             if not state:
                 self._start_idle(rank)
 
-    def idle_everywhere(self) -> None:
-        """Starts one for every rank that has none and was not killed: a fault that needs one of a rank would else be
-        found by looking who has one. Raises MachineError."""
-        for rank in self.names:
-            with self._locked(rank):
-                if self.running(rank) is None and not self._killed(rank).exists():
-                    self._start_idle(rank)
+    def strikable(self, rank: int) -> bool:
+        """Starts one for a fault to strike, if the rank has none, also if it stands still; False if it was killed:
+        nothing can start there. Raises MachineError."""
+        with self._locked(rank):
+            if self._killed(rank).exists():
+                return False
+            if self.running(rank) is None:
+                self._start_idle(rank)
+            return True
 
     def _start_idle(self, rank: int) -> None:
         log = self.dir / f"container{rank}.log"
@@ -227,11 +229,11 @@ class Containers:
         """Stops all programs in a rank's container, and refuses to start others, until `thaw`.
 
         That its init is stopped is all that says so: a file could be read by who shall find out which rank it is. So a
-        rank without a container gets one. One that was killed gets none: nothing can start there. Raises MachineError.
+        rank without a container gets one (a world in which that could be seen has given one to all: world/real.py).
+        One that was killed gets none. Raises MachineError.
         """
-        if self._killed(rank).exists():
+        if not self.strikable(rank):
             return
-        self.idle_everywhere()
         with self._locked(rank):
             wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless=STOPPED), _FREEZE_S)
 

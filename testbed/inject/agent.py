@@ -38,7 +38,7 @@ class Agent:
         elif spec.get("worker") == "freeze":
             self._freeze_as_faults_say(spec["rank"])
         elif spec.get("worker") == "quota":
-            self._give_cpus_as_faults_say(spec["rank"])
+            self._give_cpus_as_faults_say(spec["rank"], begins=event["on"])
         elif "controller" in spec:
             self._make_controller_as_faults_say()
         self.lab.fabricd.request("settled", event=event["id"])
@@ -59,6 +59,8 @@ class Agent:
     def _revive_unless_faults_say(self, rank: int) -> None:
         if not self._of_worker("kill", rank):
             self.lab.containers.revive(rank)
+            if self._of_worker("quota", rank):
+                self._give_cpus_as_faults_say(rank, begins=True)
             if self._of_worker("freeze", rank):
                 self.lab.containers.freeze(rank)
 
@@ -66,12 +68,16 @@ class Agent:
         frozen = self._of_worker("freeze", rank)
         (self.lab.containers.freeze if frozen else self.lab.containers.thaw)(rank)
 
-    def _give_cpus_as_faults_say(self, rank: int) -> None:
-        """Sets the least quota of all faults that are on, else the experiment's."""
+    def _give_cpus_as_faults_say(self, rank: int, *, begins: bool) -> None:
+        """Sets the least quota of all faults that are on, else the experiment's.
+
+        Of a container: if a fault `begins`, a rank without one gets one; else there is nothing to take back.
+        """
+        containers = self.lab.containers
+        if not (containers.strikable(rank) if begins else containers.running(rank)):
+            return
         quotas = [spec["cpus"] for spec in self._of_worker("quota", rank)]
-        self.lab.containers.idle_everywhere()
-        self.lab.containers.idle(rank)
-        self.lab.containers.limit_cpus(rank, min(quotas) if quotas else self.lab.state["limits"]["cpus"])
+        containers.limit_cpus(rank, min(quotas) if quotas else self.lab.state["limits"]["cpus"])
 
     def _make_controller_as_faults_say(self) -> None:
         """Dead if any fault that is on says so, else hung if any says so, else running."""

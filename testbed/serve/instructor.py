@@ -6,6 +6,7 @@ this one is sent to this path alone.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from threading import Lock
 from typing import Any
@@ -65,8 +66,13 @@ class Teacher:
 
 def _described(cls: type[Fault]) -> dict[str, str]:
     """What a class is, where it may strike, and parameters as they may be written."""
-    sample = " ".join(f"{key}={value}" for key, value in cls.example.items() if key != "on")
+    sample = " ".join(f"{key}={_written(value)}" for key, value in cls.example.items() if key != "on")
     return {"about": cls.summary.replace("`", ""), "where": ", ".join(cls.on), "sample": sample}
+
+
+def _written(value: Any) -> str:
+    """In one word, as an instructor's line is read: what is no text is JSON."""
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
 class _Gone:

@@ -46,6 +46,8 @@ class RealWorld(AnyWorld):
         world = cls(lab, experiment, Job.start(lab, experiment))
         world._agent = Agent(lab, world.job.kill)
         try:
+            for rank in set(lab.containers.names) - set(world.job.ranks):
+                lab.containers.idle(rank)  # all have one, so who has one does not tell whom a fault strikes
             for number, injection in enumerate(injections, 1):
                 world.put_in(injection, f"f{number}")
             world.heed()

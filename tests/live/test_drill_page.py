@@ -68,8 +68,13 @@ def test_it_is_played_to_its_end_and_tells_nothing_before(browser: Browser, serv
         page.locator("#tables table").wait_for()
         assert page.locator("#said .typed").count() == 0, "the player has typed nothing"
         assert page.locator(".half.l1, .half.l2, .half.l3").count() > 8, "the drawing has colours before time goes on"
+        page.locator("#period", has_text="since the beginning, as the clock has not gone on yet: ").wait_for()
         typed(page, "advance 1 step")
         page.get_by_text(re.compile(r"^steps [\d.]+ us$")).wait_for()
+        page.locator("#period", has_text="since the clock last stood: ").wait_for()
+        with page_in(browser) as later:
+            later.goto(server.url)
+            later.locator("#period", has_text="since the beginning: ").wait_for()
         page.locator("#line").fill("show interfaces sta")
         page.locator("#line").press("Tab")
         wait_until(lambda: page.locator("#line").input_value() == "show interfaces status ", "the line to be completed")

@@ -16,6 +16,9 @@ from testbed.drill.game import Game
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
 from testbed.drill.stage import Stage
+from testbed.experiment import loads
+from testbed.faults import Injection
+from testbed.world.real import RealWorld
 
 # A step takes 9 us, and 150 us more if a frame of it is lost, as in every other one: with one such in 16 it is slow
 TEXT = """
@@ -122,3 +125,18 @@ def test_on_a_host_with_too_much_to_do_the_environment_is_invalid(stage: Stage) 
     assert text.startswith("environment_invalid") and "of the smallest hop (11.7 ms of wall time)" in text
     assert game.ending is not None and game.ending.score is None and "SCORE" not in text
     assert game.ending.to_dict()["fidelity"]["verdict"] == "invalid"
+
+
+def test_every_rank_has_a_container_before_a_fault_strikes_one() -> None:
+    head = "name: some\nclock: {real: {dilation: 20000}}\nfabric: {topology: {star: {hosts: 4}}}\n"
+    text = f"{head}workload: [{{collective: barrier, ranks: [0, 2]}}]\n"
+    with RealWorld.up(loads(text)) as world:
+        containers = world.lab.containers
+        assert world.job.ranks == [0, 2]
+        assert [rank for rank in containers.names if rank not in world.job.ranks and not containers.running(rank)] == []
+        assert world.until("step > 0us", 10_000_000)
+        before = {rank: containers.running(rank) for rank in containers.names}
+        assert all(before.values())
+        world.put_in(Injection.of({"fault": "cpu_quota", "on": "nic:3", "cpus": 0.5}))
+        world.heed()
+        assert {rank: containers.running(rank) for rank in containers.names} == before

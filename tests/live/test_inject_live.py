@@ -164,17 +164,32 @@ def test_a_container_gets_less_of_a_cpu(live: Live) -> None:
     assert _quota_us(live, 0) == -1
 
 
-def test_less_of_a_cpu_is_not_found_by_looking_who_has_a_container(live: Live) -> None:
+def test_less_of_a_cpu_for_one_rank_starts_a_container_for_it_alone(live: Live) -> None:
     lab = Lab.attach(live.id)
+
+    def running() -> list[int]:
+        return [rank for rank in lab.containers.names if lab.containers.running(rank)]
+
     try:
         for rank in lab.containers.names:
             lab.containers.remove(rank)
         fault = live.ok("inject", "cpu_quota", "--on", "nic:1", "--cpus", "0.2")
-        assert [rank for rank in lab.containers.names if lab.containers.running(rank) is None] == []
+        assert running() == [1] and _quota_us(live, 1) == 20_000
+        lab.containers.remove(1)
+        live.ok("heal", fault)
+        assert running() == []
     finally:
         lab.close()
+
+
+def test_less_of_a_cpu_for_all_strikes_who_lives_and_who_lives_again(live: Live) -> None:
+    killed = live.ok("inject", "worker_killed", "--on", "nic:0")
+    fault = live.ok("inject", "cpu_quota", "--on", "all", "--cpus", "0.2")
     assert _quota_us(live, 1) == 20_000
+    live.ok("heal", killed)
+    assert _quota_us(live, 0) == 20_000
     live.ok("heal", fault)
+    assert _quota_us(live, 0) == _quota_us(live, 1) == -1
 
 
 def test_a_killed_container_stays_dead_until_it_is_healed(live: Live) -> None:
@@ -254,10 +269,10 @@ def test_no_file_tells_which_rank_is_frozen(live: Live) -> None:
             lab.containers.remove(rank)
         shutil.rmtree(lab.dir / "containers", ignore_errors=True)  # also the locks, as in a fabric that has just begun
         before = files()
-        fault = live.ok("inject", "worker_frozen", "--on", "nic:0")
+        for rank in range(2):
+            lab.containers.idle(rank)  # as in a world on the real clock
         its, others = of_ranks(before)
         assert its == others and {"R.lock", "R.log"} <= its
-        live.ok("heal", fault)
         before = files()
         frozen = live.ok("inject", "worker_frozen", "--on", "nic:0")
         assert of_ranks(before) == [set(), set()]

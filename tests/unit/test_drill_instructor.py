@@ -13,6 +13,8 @@ from testbed.drill.play.drilld import Server
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
+from testbed.faults import CATALOGUE, Injection
+from testbed.serve.instructor import _described
 from tests.parts.fake_world import FakeWorld
 
 TEXT = """
@@ -36,6 +38,12 @@ def test_a_fault_is_written_as_an_answer_is_with_its_parameters() -> None:
     told = _injection("loss@cable:leaf0-spine0 rate=0.02 for=100us every=1ms").written()
     assert (told["fault"], told["on"], told["rate"]) == ("loss", "cable:leaf0-spine0", 0.02)
     assert (told["for"], told["every"]) == ("100us", "1ms")
+
+
+def test_the_sample_of_every_class_can_be_sent_as_the_page_shows_it() -> None:
+    for name, cls in CATALOGUE.items():
+        told = _injection(f"{name}@{cls.example['on']} {_described(cls)['sample']}").written()
+        assert told.items() >= Injection.of({"fault": name, **cls.example}).written().items(), name
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from testbed.drill.solve import congestion
 from testbed.drill.solve.desk import Desk
 from testbed.drill.solve.solver import solve
 from tests.recorded import STEPS, Recorded
+from topologies import build
 
 FIX = ("healthy", "where", "what", "fix")
 STANDS = {"job": {"job": [{**step, "began_us": 1.0} for step in STEPS]}}
@@ -104,22 +106,47 @@ def test_who_is_at_work_while_all_wait_stands_still_although_all_have_sent_the_s
     assert solve(Now({4, 5})) == solve(Now(set())) == "worker_frozen@nic:0"
 
 
-class Probed(Recorded):
-    """Two ranks at each leaf; from 0 to 4 nothing is late."""
+Probes = tuple[float, float]
+"""The quickest and the one in the middle."""
 
-    def __init__(self, *slowest: tuple[float, float]) -> None:
+
+class Probed(Recorded):
+    """What is between ranks at different leaves takes 7.521 us, if it is not said to be slow: it is from 0 to 5."""
+
+    def __init__(self, *slowest: Probes) -> None:
         super().__init__({})
-        self.slowest = slowest
+        near = {"from": 0, "to": 1, "min_us": 3.5, "median_us": 9.0}  # behind one switch: no cable between switches
+        rows = [{"from": 0, "to": to, "min_us": of[0], "median_us": of[1]} for to, of in enumerate(slowest, 5)]
+        self.slowest = [*rows, near]
+        self.medians = {1: 9.0, 4: 7.521, **{row["to"]: row["median_us"] for row in rows}}
+        self.lat: dict[int, Probes] = {}
         self.lines: list[str] = []
 
     def command(self, line: str) -> Answer:
-        if not line.startswith("probe mesh"):
+        if not line.startswith("probe "):
             return super().command(line)
         self.lines.append(line)
-        mesh = [{"from": 0, "1": 3.511, "4": 7.521, "5": 11.021}]
-        rows = [{"from": 0, "to": 5, "min_us": least, "median_us": middle} for least, middle in self.slowest]
-        near = {"from": 0, "to": 1, "min_us": 3.5, "median_us": 9.0}  # behind one switch: no cable between switches
-        return Answer(True, 700_000, "", {"mesh": mesh, "slowest": [*rows, near]})
+        if line.startswith("probe lat 0 "):
+            least, middle = self.lat[to := int(line.split()[3])]
+            return Answer(
+                True, 700_000, "", {"lat": [{"from": 0, "to": to, "min_us": least, "median_us": middle, "lost": 0}]}
+            )
+        mesh = [{"from": 0, **{str(to): us for to, us in self.medians.items()}}]
+        return Answer(True, 700_000, "", {"mesh": mesh, "slowest": self.slowest})
+
+
+def around(six: Sequence[Probes | float]) -> Probed:
+    """What six ranks of a ring of eight take from 0, from the next one on: those of two values are the slowest."""
+    asked = Probed()
+    asked.fabric = build("ring", {"nodes": 8})
+    told = dict(zip((1, 7, 2, 6, 3, 5), six, strict=True))
+    asked.medians = {to: us if isinstance(us, float) else us[1] for to, us in told.items()}
+    asked.slowest = [
+        {"from": 0, "to": to, "min_us": us[0], "median_us": us[1]}
+        for to, us in told.items()
+        if not isinstance(us, float)
+    ]
+    return asked
 
 
 @pytest.mark.parametrize(
@@ -143,3 +170,22 @@ def test_probes_tell_a_long_cable_from_one_that_varies_whatever_steps_do(
 def test_steps_tell_it_if_no_probe_is_late() -> None:
     assert congestion._steady(Desk(Probed((7.53, 7.53))), [100.0, 101.0])
     assert not congestion._steady(Desk(Probed((7.53, 7.53))), [100.0, 140.0])
+
+
+FAR = ((10.521, 10.521), (10.521, 10.521), (13.521, 13.521))
+
+
+def test_who_is_farther_off_is_not_late() -> None:
+    """A healthy pair whose way is longer always takes as long."""
+    varies = around((7.521, (8.738, 13.7), *FAR, (13.9, 17.0)))
+    assert not congestion._steady(Desk(varies), [100.0, 101.0])
+    longer = around((7.521, (11.521, 11.521), *FAR, (17.521, 17.521)))
+    assert congestion._steady(Desk(longer), [100.0, 140.0])
+
+
+@pytest.mark.parametrize(("probes", "steady"), [((7.9, 9.3), False), ((9.521, 9.521), True)])
+def test_pairs_that_are_late_are_asked_if_the_slowest_are_only_far_off(probes: Probes, steady: bool) -> None:
+    asked = around((7.521, probes[1], *FAR, (13.521, 13.521)))
+    asked.lat = {7: probes}
+    assert congestion._steady(Desk(asked), [100.0, 100.0 if not steady else 140.0]) is steady
+    assert asked.lines == [f"probe mesh --count {congestion.PROBES}", f"probe lat 0 7 --count {congestion.PROBES}"]

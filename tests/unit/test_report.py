@@ -17,6 +17,7 @@ from testbed.base.errors import InputError
 from testbed.base.yaml_writer import dump
 from testbed.commands.report import command
 from testbed.experiment import loads
+from testbed.report import html
 from testbed.report.asked import own_keys
 from testbed.report.series import MOST_POINTS, Chart, Line
 from tests.parts.stored_runs import operation, stored, stored_sweep
@@ -144,3 +145,43 @@ def test_where_it_cannot_go(tmp_path: Path, args: list[str], what: str) -> None:
 def test_no_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no run folder"):
         written(tmp_path)
+
+
+def lost(module: str) -> list[str]:
+    """What a module exports that the page's one script would not tell the others: statements, as far as they matter."""
+    plain = re.search(r"^return \{ (.*) \};$", html._plain(module), re.M)
+    told = plain[1].split(", ") if plain else []
+    found = []
+    for statement in re.findall(r"^export\b.*?(?:;$|\{$|\Z)", module, re.M | re.S):
+        bare = re.sub(r"\"[^\"]*\"|'[^']*'|`[^`]*`", " ", statement)
+        while bare != (bare := re.sub(r"\([^()[\]{}]*\)|\[[^()[\]{}]*\]|\{[^()[\]{}]*\}", " ", bare)):
+            pass
+        names = re.match(r"export (?:async )?\w+ (\w+)", bare)
+        if not names or names[1] not in told or (" const " in bare and "," in bare):
+            found.append(statement)
+    return found
+
+
+def test_all_that_modules_export_is_told_in_the_page() -> None:
+    for name in html._MODULES:
+        module = (html._PAGES / "js" / f"{name}.js").read_text()
+        assert "export" in module and lost(module) == [], name
+
+
+@pytest.mark.parametrize(
+    ("line", "is_lost"),
+    [
+        ("export const a = [1, 2].map((x, y) => f(x, y));", False),
+        ('export const a = "1, 2";', False),
+        ("export async function a(b, c) {", False),
+        ("export class a extends b {", False),
+        ("export let a = 1;", True),
+        ("export { a, b };", True),
+        ("export const { a, b } = c;", True),
+        ("export const a = f(1, 2), b = [3];", True),
+        ("export const a = 1,\n  b = 2;", True),
+        ("export default a;", True),
+    ],
+)
+def test_an_export_that_would_be_lost_is_found(line: str, is_lost: bool) -> None:
+    assert lost(f"export const other = 1;\n{line}\n") == ([line] if is_lost else [])

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from statistics import fmean
 
 from testbed.drill.solve.desk import RECENT_NS, Desk, number
 from testbed.drill.solve.finding import Finding
 from testbed.drill.solve.trials import change_cables, used
+from topologies.graph.search import hops
 
 OLD = 0.02
 """Traffic of which so much came before the trouble is none of its causes."""
 SLOWER = 1.05
 PROBES = 20
+PAIRS = 4
+"""So many of those that are late are asked again, if the slowest of the mesh are only far apart."""
 LATER_US = 1.0
 ALWAYS = 0.85
 """So much of what most probes of a pair are late, its quickest is late, too. Where each waits for a random time it has
@@ -55,16 +59,33 @@ def delays(desk: Desk) -> list[Finding]:
 
 def _steady(desk: Desk, times: Sequence[float]) -> bool:
     """Whether it always takes as much longer. A flow's way may change from one probe to the next, so of the pairs that
-    take longer one is enough whose quickest probe is as late as most; if no probe is late, steps have to tell."""
+    take longer one is enough whose quickest probe is as late as most; if no probe is late, steps have to tell.
+
+    How late is said by the quickest of the pairs that are as far apart: what is farther always takes longer.
+    """
     told = desk.ask(f"probe mesh --count {PROBES}")
     medians = {(row["from"], int(to)): us for row in told.get("mesh", ()) for to, us in row.items() if to != "from"}
-    quickest = min((us for (a, b), us in medians.items() if us and desk.apart(a, b)), default=0.0)
-    late = [
-        (float(row["min_us"]) - quickest) / (float(row["median_us"]) - quickest)
-        for row in told.get("slowest", ())
-        if row["median_us"] and desk.apart(row["from"], row["to"]) and row["median_us"] > quickest + LATER_US
+    far = {rank: hops(desk.plan, desk.plan.nics[rank].name) for rank in {a for a, _ in medians}}
+    quickest: dict[int, float] = {}
+    for (a, b), us in medians.items():
+        if us and desk.apart(a, b):
+            cables = far[a][desk.plan.nics[b].name]
+            quickest[cables] = min(us, quickest.get(cables, us))
+
+    def usual(a: int, b: int) -> float:
+        return quickest.get(far[a][desk.plan.nics[b].name], inf) if a in far and desk.apart(a, b) else inf
+
+    late = {pair: us - usual(*pair) for pair, us in medians.items() if us and us > usual(*pair) + LATER_US}
+    rows = [row for row in told.get("slowest", ()) if (row["from"], row["to"]) in late]
+    if not rows:  # the slowest are those that are far apart
+        latest = sorted(late, key=lambda pair: -late[pair])[:PAIRS]
+        rows = [row for a, b in latest for row in desk.ask(f"probe lat {a} {b} --count {PROBES}").get("lat", ())]
+    shares = [
+        (float(row["min_us"]) - quick) / (float(row["median_us"]) - quick)
+        for row in rows
+        if row["median_us"] and row["median_us"] > (quick := usual(row["from"], row["to"])) + LATER_US
     ]
-    return any(share > ALWAYS for share in late) if late else max(times) < 1.02 * min(times)
+    return any(share > ALWAYS for share in shares) if shares else max(times) < 1.02 * min(times)
 
 
 def _late(desk: Desk, _: float) -> bool:

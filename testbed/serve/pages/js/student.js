@@ -116,7 +116,8 @@ function drawMap() {
   network.mark([], [], () => null);
   const base = (since === "last" ? last : since === "mark" ? mark : null) ?? { time_ns: 0 };
   const passed = figures.time_ns - base.time_ns;
-  const from = { last: last ? "since the clock last stood" : "since the beginning, as the clock has not gone on yet", mark: "since the mark", all: "since the beginning" }[since];
+  const first = figures.time_ns === state.began_ns ? ", as the clock has not gone on yet" : ""; // else: opened on the way
+  const from = { last: last ? "since the clock last stood" : `since the beginning${first}`, mark: "since the mark", all: "since the beginning" }[since];
   at("period").textContent = passed > 0 ? `${from}: ${span(passed)}, to ${microseconds(figures.time_ns)}` : `${from}: no time has passed`;
   drawPicked();
 }
