@@ -200,10 +200,10 @@ def _no_flow(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
     more = f"; so it was at {others} more port{'s' if others > 1 else ''}" if others else ""
     times = f"{worst['count']} times" if worst["count"] > 1 else "once"
     return Problem(
-        f"switch {worst['node']} has no flow for frames that came in on port {worst['port']} "
+        f"switch {worst['node']} has no flow that forwards frames that came in on port {worst['port']} "
         f"({times}, the last one: {worst['headers']}){more}",
         f"switch {worst['node']}, port {worst['port']}",
-        f"look at the flows of {worst['node']}: was one deleted, or never installed (logs/controller.log of the run)?",
+        f"`testbed show flows` of the run: does none of {worst['node']} match them, or does one drop them?",
     )
 
 
