@@ -14,6 +14,7 @@ from typing import Any
 
 from testbed.base.errors import Problem
 from testbed.base.text import printable
+from testbed.fabric.waits import ranks
 from topologies import Fabric
 
 _TAIL_LINES = 5
@@ -246,12 +247,6 @@ def _stalled(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
 
 def _place(rank: int, fabric: Fabric) -> str:
     return f"rank {rank} (NIC {fabric.nics[rank].name})" if rank < len(fabric.nics) else f"rank {rank}"
-
-
-def ranks(numbers: list[int]) -> str:
-    """`ranks 3, 4, 5`."""
-    shown = ", ".join(str(r) for r in numbers[:8]) + (", .." if len(numbers) > 8 else "")
-    return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
 
 
 def ended(code: int) -> str:
