@@ -11,7 +11,7 @@ from typing import Any
 
 from hardware.client import Fabricd, FabricdError
 from hardware.patience import LOOK_S
-from testbed.base.errors import InputError, UserError
+from testbed.base.errors import INTERRUPTED, InputError, UserError
 from testbed.base.units import parse_rate
 from testbed.fabric.lab import Lab
 from testbed.fabric.waits import in_words
@@ -54,6 +54,9 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
                 "leave --at, --for and --every out, or put it into an experiment",
             )
         late = _with_agent(lab, agent, lambda: _all(lab, requests))
+    except KeyboardInterrupt:
+        hint = f"testbed show faults {lab.id} says whether it is, testbed heal {name} takes it out"
+        raise UserError(f"interrupted: {name} may be in", f"fabric {lab.id}", hint, INTERRUPTED) from None
     except FabricdError as error:
         raise UserError(str(error), hint=f"testbed show faults --fabric {lab.id}") from None
     if late:

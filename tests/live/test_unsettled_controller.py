@@ -56,7 +56,9 @@ def fabric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         assert_nothing_left(name)
 
 
-def test_what_nobody_confirms_is_said_and_what_was_done_is_recorded(fabric: str) -> None:
+def test_what_nobody_confirms_is_said_and_what_was_done_is_recorded(
+    fabric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def late(*words: str, code: int) -> str:
         done = here(*words, "--fabric", fabric)
         assert done.returncode == code, (done.stdout, done.stderr)
@@ -77,3 +79,12 @@ def test_what_nobody_confirms_is_said_and_what_was_done_is_recorded(fabric: str)
     assert "in force" in told("show", "config", "log", "--fabric", fabric)
     late("config", "rollback", code=0)
     assert "rolled back" in told("show", "config", "log", "--fabric", fabric)
+
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(live, "settled", interrupted)
+    done = here("inject", "loss", "--on", "nic:1", "--rate", "0.5", "--fabric", fabric)
+    assert (done.returncode, "interrupted: f3 may be in" in done.stderr) == (130, True)
+    assert here("config", "interface", "shutdown", "leaf1:3", "--fabric", fabric).returncode == 130
+    assert "is not known" in told("show", "config", "log", "--fabric", fabric, "--json")
