@@ -40,7 +40,7 @@ class ToRank(FlowFault):
 
 class MissingEntry(ToRank):
     name: ClassVar[str] = "missing_entry"
-    summary: ClassVar[str] = "a switch has no entry for a destination"
+    summary: ClassVar[str] = "a switch has no entry for a destination: where its route is to a prefix, for none there"
     shows: ClassVar[str] = "drops `forwarding` at that switch with the frames' headers"
     example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "to": 0}
     forwarding: ClassVar[str] = "missing"
