@@ -146,7 +146,16 @@ class Fabricd:
         Raises FabricdError if it is refused, or on no answer within `timeout` s of wall time (None: however long it
         takes), and FabricdSilent when patience with fabricd has run out.
         """
-        asked = self._ask(op, **arguments)
+        answer = self.answer(self.ask(op, **arguments), timeout)
+        if answer is None:
+            raise FabricdError(f"fabricd has not answered `{op}` within {timeout:g} s")
+        return answer
+
+    def answer(self, asked: int, timeout: float | None = None) -> dict[str, Any] | None:
+        """The answer to a request that was sent by `ask`; None if it has not come within `timeout` s.
+
+        Requests before it are given up. Raises as `request`.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             while self._answers:
@@ -157,11 +166,11 @@ class Fabricd:
                     raise FabricdError(answer["error"])
                 return answer
             left = LOOK_S if deadline is None else min(LOOK_S, deadline - time.monotonic())
-            if left <= 0:
-                raise FabricdError(f"fabricd has not answered `{op}` within {timeout:g} s")
-            self._receive(left)
+            self._receive(max(left, 0))
             if not self._answers:
                 self.pulse()
+                if left <= 0:
+                    return None
 
     def pulse(self) -> None:
         """Ping fabricd, at most every second, and read what has come; `waits` then says for whom fabricd waits.
@@ -172,7 +181,7 @@ class Fabricd:
         if self._pulsed is None and now - self._pulsed_at >= PULSE_S:
             self._pulsed_at = now
             self.patience.begin()
-            self._pulsed = self._ask("waits")
+            self._pulsed = self.ask("waits")
         if self._pulsed is not None and (why := self.patience.look()):
             self._receive(0)  # it may be there already
             if self._pulsed is not None:
@@ -236,8 +245,8 @@ class Fabricd:
         """Close the connection; fabricd goes on."""
         self._socket.close()
 
-    def _ask(self, op: str, **arguments: Any) -> int:
-        """Send a request; return its id."""
+    def ask(self, op: str, **arguments: Any) -> int:
+        """Send a request; return its id. Raises FabricdError if fabricd is gone."""
         self._last_id += 1
         asked = self._last_id
         self._send({"id": asked, "op": op, **arguments})

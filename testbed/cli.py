@@ -23,10 +23,9 @@ import click
 
 from testbed import __version__, commands
 from testbed.base import this_process
-from testbed.base.errors import BAD_INPUT, RUN_FAILED, InputError, MachineError, Problem, UserError
+from testbed.base.errors import BAD_INPUT, INTERRUPTED, RUN_FAILED, InputError, MachineError, Problem, UserError
 from testbed.base.text import printable
 
-INTERRUPTED = 130
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
 _ORDER = (
     *("doctor", "checklist", "predict", "run", "bench", "show", "report", "compare", "plot", "runs", "chakra"),

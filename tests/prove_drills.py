@@ -8,8 +8,8 @@ a student may see, and finds nothing in the healthy twin. Prints a line a drill;
 `testbed drill new` does: each passes all of that, or is refused with a reason. FILE keeps a JSON object a seed: seeds
 that it has are not made again, so that a proof can be ended (`--for`: no seed is begun after so many seconds) and gone
 on with. In the end: how many pass, why others do not, what those who only look would have got, and the rank
-correlation of difficulty with the score of `thresholds`, which has to be below -0.5. Exit 1 if that is not so, or if
-the world of a seed has died.
+correlation of difficulty with the score of `thresholds`, with its bootstrap interval, of all and by the number of
+faults. Of all it has to be below -0.5. Exit 1 if that is not so, or if the world of a seed has died.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import argparse
 import ctypes
 import json
 import os
+import random
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context
@@ -146,26 +147,71 @@ def _say(one: Mapping[str, Any], results: Path | None) -> None:
 
 
 def summary(told: list[dict[str, Any]]) -> list[str]:
-    """How many pass, why the others do not, what players would have got."""
+    """How many pass, why the others do not, what players would have got, and how far difficulty goes with it."""
     passed = [one for one in told if one["passes"]]
     lines = [f"{len(passed)} of {len(told)} give a drill"]
     why = Counter(one["refused"].partition(":")[0] for one in told if not one["passes"])
-    lines += [f"{count:4} refused: {what}" for what, count in why.most_common()]
+    for what, count in why.most_common():
+        faults = Counter(len(one["classes"]) for one in told if one["refused"].partition(":")[0] == what)
+        lines.append(
+            f"{count:4} refused: {what} ({', '.join(f'{faults[n]} with {_faults(n)}' for n in sorted(faults))})"
+        )
     for level in ("easy", "medium", "hard"):
         of = [one for one in passed if one["level"] == level]
         names = of[0]["players"] if of else ()
         means = [f"{name} {fmean(one['players'][name]['score'] for one in of):.1f}" for name in names]
         lines.append(f"{level:6} {len(of):3} drills; mean scores: {', '.join(means) or '-'}")
-    rho = correlated(told)
-    return [*lines, f"rank correlation of difficulty and score of thresholds: {'-' if rho is None else f'{rho:.2f}'}"]
+    lines.append(f"rank correlation of difficulty and score of thresholds: {_correlation(passed)}")
+    for n in sorted({len(one["classes"]) for one in passed}):
+        of = [one for one in passed if len(one["classes"]) == n]
+        means = [
+            f"{what} {fmean(column):.1f}"
+            for what, column in zip(("difficulty", "score"), _columns(pairs(of)), strict=True)
+        ]
+        lines.append(f"  of {len(of)} drills with {_faults(n)}: {_correlation(of)}; means: {', '.join(means)}")
+    return lines
+
+
+def _faults(count: int) -> str:
+    return f"{count} fault{'s' * (count != 1)}"
+
+
+def _correlation(told: list[dict[str, Any]]) -> str:
+    rho, sure = correlated(told), interval(pairs(told))
+    return (
+        "-"
+        if rho is None
+        else f"{rho:.2f}" + (f" (bootstrap over drills, 95 %: {sure[0]:.2f} .. {sure[1]:.2f})" if sure else "")
+    )
+
+
+def pairs(told: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    """Difficulty and the score of `thresholds` of those that pass."""
+    return [(one["difficulty"], one["players"]["thresholds"]["score"]) for one in told if one["passes"]]
 
 
 def correlated(told: list[dict[str, Any]]) -> float | None:
     """Of those that pass."""
     from testbed.drill.check.players import correlation
 
-    pairs = [(one["difficulty"], one["players"]["thresholds"]["score"]) for one in told if one["passes"]]
-    return correlation([difficulty for difficulty, _ in pairs], [points for _, points in pairs])
+    return correlation(*_columns(pairs(told)))
+
+
+def interval(values: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """Of a rank correlation: the percentiles of a bootstrap that have 95 % between them (Efron, Tibshirani: An
+    Introduction to the Bootstrap, 13.3). The same values have the same. Resamples in which difficulty or score is the
+    same for all are left out; None if there are no others."""
+    from testbed.drill.agents.figures import RESAMPLES, between
+    from testbed.drill.check.players import correlation
+
+    draw = random.Random(len(values))
+    drawn = (correlation(*_columns(draw.choices(values, k=len(values)))) for _ in range(RESAMPLES if values else 0))
+    found = sorted(rho for rho in drawn if rho is not None)
+    return between(found) if found else None
+
+
+def _columns(values: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [one for one, _ in values], [other for _, other in values]
 
 
 if __name__ == "__main__":

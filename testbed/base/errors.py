@@ -14,6 +14,7 @@ from typing import Any
 RUN_FAILED = 1
 BAD_INPUT = 2
 MACHINE_CANNOT = 3
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True)

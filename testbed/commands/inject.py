@@ -116,7 +116,8 @@ def _inject(fault: str, fabric: str | None, as_json: bool, given: dict[str, Any]
         with held(fabric) as kept:
             name = kept.put_in(made) if kept else inject(made, fabric)
     except ValueError as error:
-        where = f"command line: --on {given['on']}"
+        key = getattr(error, "key", None) or "on"
+        where = f"command line: --{key} {given[key]}" if given.get(key) is not None else f"command line: --{key}"
         raise InputError(getattr(error, "what", str(error)), where, getattr(error, "hint", "")) from None
     click.echo(json.dumps({"fault": name, **made.written()}) if as_json else name)
 

@@ -148,7 +148,8 @@ class Instructor:
         try:
             cause = self.game.stage.put_in(injection)
         except CannotInject as error:
-            raise InputError(error.what, "inject", error.hint) from None
+            where = f"inject: {error.key}" if error.key else "inject"
+            raise InputError(error.what, where, error.hint) from None
         whole = truths.said(self.game.stage.drawn.truth)
         return f"{cause} is in from {clock(self.game.time_ns)}; the truth is now: {whole}", injection.written()
 

@@ -45,7 +45,7 @@ def told(code: str, stage: Stage, entries: Sequence[Entry], ending: Ending) -> d
 
 def as_text(report: dict[str, Any]) -> str:
     """For a terminal."""
-    return "\n".join(line for _, lines in sections(report) for line in lines)
+    return "\n".join(f"{label:10}{text}" for _, lines in sections(report) for label, text in lines)
 
 
 def as_markdown(report: dict[str, Any], picture: str = "") -> str:
@@ -54,7 +54,9 @@ def as_markdown(report: dict[str, Any], picture: str = "") -> str:
     if picture:
         parts += [f"![Step time, with what was done]({picture})", ""]
     for title, lines in sections(report):
-        parts += [f"## {title}", "", *(f"- {line.strip()}" for line in lines), ""]
+        known = ("", lines[0][0])  # the title says that one
+        said = [text if label in known else f"{label} {text}" for label, text in lines]
+        parts += [f"## {title}", "", *(f"- {line}" for line in said), ""]
     return "\n".join(parts)
 
 
@@ -71,47 +73,51 @@ def write(report: dict[str, Any], path: Path) -> list[Path]:
     return [picture]
 
 
-def sections(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
+def sections(report: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Title, and lines with their labels; a line without one goes on with what the label before it says."""
     s = report["score"]
-    truth = [f"truth     {report['truth']}"]
+    truth = [("truth", report["truth"])]
     for fault in report["faults"]:
         more = ", ".join(f"{k} {v}" for k, v in fault.items() if k not in ("fault", "on") and v not in (None, "both"))
-        truth.append(f"          {fault['fault']} on {fault['on']} ({more})")
-    answer = [f"answer    {report['answer'] or 'none'}", f"score     {s['total']:.1f}" if s else _unfit(report)]
-    evidence = [f"{'evidence' if k == 0 else '':10}{k + 1}. {line}" for k, line in enumerate(report["evidence"])]
+        truth.append(("", f"{fault['fault']} on {fault['on']} ({more})"))
+    answer = [("answer", report["answer"] or "none"), ("score", f"{s['total']:.1f}" if s else _unfit(report))]
+    evidence = _labelled("evidence", [f"{k}. {line}" for k, line in enumerate(report["evidence"], 1)])
     looks = [f"{line} ({n} times)" if n > 1 else line for line, n in report["looked"].items()]
-    looked = [f"{'looked at' if k == 0 else '':10}{line}" for k, line in enumerate(looks)] or ["looked at nothing"]
-    acted = [f"{'did' if k == 0 else '':10}{clock(e['time_ns'])}: {e['line']}" for k, e in enumerate(report["acted"])]
-    said = [f"{clock(e['time_ns'])}: {e['line']}" for e in report.get("instructed", ())]
-    instructed = [f"{'teacher' if k == 0 else '':10}{line}" for k, line in enumerate(said)]
+    looked = _labelled("looked at", looks or ["nothing"])
+    acted = _labelled("did", [f"{clock(e['time_ns'])}: {e['line']}" for e in report["acted"]])
+    instructed = _labelled("teacher", [f"{clock(e['time_ns'])}: {e['line']}" for e in report.get("instructed", ())])
     named = [("Truth", truth), ("Answer", answer), ("Evidence", evidence), ("Looked at", looked), ("Did", acted),
              ("Instructor", instructed)]  # fmt: skip
     job = _measured_job(report) if "steps_ns" in report else _job(report)
     return [(title, lines) for title, lines in [*named, ("Job", job)] if lines]
 
 
+def _labelled(label: str, lines: Sequence[str]) -> list[tuple[str, str]]:
+    return [(label if k == 0 else "", line) for k, line in enumerate(lines)]
+
+
 def _unfit(report: dict[str, Any]) -> str:
     reasons = "; ".join(report["fidelity"]["reasons"])
-    return f"score     none: environment_invalid, fidelity {report['fidelity']['verdict']}: {reasons}"
+    return f"none: environment_invalid, fidelity {report['fidelity']['verdict']}: {reasons}"
 
 
-def _measured_job(report: dict[str, Any]) -> list[str]:
+def _measured_job(report: dict[str, Any]) -> list[tuple[str, str]]:
     """With the real clock: means of steps."""
     told = [f"{name} {'none has ended' if ns is None else f'{ns / 1000:.1f} us'}"
             for name, ns in report["steps_ns"].items()]  # fmt: skip
-    return [f"job       step {', '.join(told)}", f"          fidelity {report['fidelity']['verdict']}"]
+    return _labelled("job", [f"step {', '.join(told)}", f"fidelity {report['fidelity']['verdict']}"])
 
 
-def _job(report: dict[str, Any]) -> list[str]:
+def _job(report: dict[str, Any]) -> list[tuple[str, str]]:
     s, speed = report["score"], report["speed"]
     healthy = _healthy_speed(report)
-    job = [f"job       {_share(speed['now'], healthy)} of the healthy speed"]
+    job = [f"{_share(speed['now'], healthy)} of the healthy speed"]
     if speed["fault"] != speed["now"]:
         job[0] += f"; without you {_share(speed['fault'], healthy)}"
     if s["fixed"] is not None:
         job[0] += f"; with the cause mended {_share(speed['mended'], healthy)}"
-    job.append(f"          your actions have cost {report['lost_steps']:.1f} steps")
-    return job
+    job.append(f"your actions have cost {report['lost_steps']:.1f} steps")
+    return _labelled("job", job)
 
 
 def _healthy_speed(report: dict[str, Any]) -> float:

@@ -87,22 +87,23 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
     found += [*_scaled(blocks, fabric), *_going_on(blocks)]
     for i, injection in enumerate(blocks.inject):
-        found += [(("inject", i), what, hint) for what, hint in _injection(injection, blocks, fabric)]
+        found += [(("inject", i, *key), what, hint) for key, what, hint in _injection(injection, blocks, fabric)]
     for i, point in enumerate(blocks.capture):
         if problem := _capture_point(point, fabric):
             found.append((("capture", i), *problem))
     return found
 
 
-def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator[tuple[str, str]]:
+def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
+    from testbed.experiment.built import built
     from testbed.faults import CannotInject, check
 
     try:
-        check(injection, fabric, blocks.transport.cc.name)
+        check(injection, fabric, blocks.transport.cc.name, built(blocks))
     except CannotInject as error:
-        yield error.what, error.hint
+        yield (error.key,) if error.key else (), error.what, error.hint
     if injection.fault.only_real_clock and blocks.clock.mode != "real":
-        yield f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
+        yield (), f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
 
 
 def _scaled(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:

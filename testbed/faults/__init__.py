@@ -17,7 +17,8 @@ from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
 from testbed.faults import cable, congestion, forwarding, host, loss, offload, queue
-from testbed.faults.base import CannotInject, Fault, Place, Primitive, resolve
+from testbed.faults.base import Fault, Place, Primitive, resolve
+from testbed.faults.built import Built, CannotInject
 from topologies.graph.fabric import Fabric, TopologyError
 from topologies.graph.targets import CableTarget
 
@@ -107,14 +108,17 @@ class Injection:
             )
         return shlex.join(words)
 
-    def place(self, fabric: Fabric, line_rate_bps: float = 400e9, seed: int = 1, cc: str | None = None) -> Place:
+    def place(
+        self, fabric: Fabric, line_rate_bps: float = 400e9, seed: int = 1, cc: str | None = None,
+        built: Built | None = None,
+    ) -> Place:  # fmt: skip
         """Where it strikes. Raises CannotInject."""
         try:
             target = resolve(fabric, self.on)
         except TopologyError as error:
             raise CannotInject(f"{error.key}: {error.what}", error.hint) from None
         backwards = isinstance(target, CableTarget) and fabric.named_backwards(self.on.partition(":")[2].strip())
-        place = Place(fabric, target, line_rate_bps, seed, cc, backwards)
+        place = Place(fabric, target, line_rate_bps, seed, cc, backwards, built=built)
         if self.fault.only_on and fabric.kind not in self.fault.only_on:
             kinds = ", ".join(sorted(self.fault.only_on))
             raise CannotInject(f"{self.fault.name} is not for a {fabric.kind}", f"it is for: {kinds}")
@@ -132,6 +136,8 @@ class Injection:
         if self.every is not None:
             times["every_ns"] = self.every
         made = self.fault.primitives(place)
+        if place.built is not None:
+            self.fault.makes_worse(place, place.built)
         about = self.written()
         return [{**p, **times, "fault": name if k == 0 else f"{name}.{k}", "about": about} for k, p in enumerate(made)]
 
@@ -143,9 +149,9 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def check(injection: Injection, fabric: Fabric, cc: str) -> None:
-    """Whether it fits the fabric and its NICs' congestion control. Raises CannotInject."""
-    injection.requests(injection.place(fabric, cc=cc), "f")
+def check(injection: Injection, fabric: Fabric, cc: str, built: Built) -> None:
+    """Whether it fits the fabric, what that is built of, and its NICs' congestion control. Raises CannotInject."""
+    injection.requests(injection.place(fabric, cc=cc, built=built), "f")
 
 
 __all__ = ["CATALOGUE", "GROUPS", "CannotInject", "Fault", "Injection", "Mistakes", "Place", "Primitive", "check"]

@@ -6,13 +6,14 @@ override it, so a fault is healed by removing its primitives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
 from testbed.base.types import Model
+from testbed.faults.built import Built, CannotInject
 from topologies.graph import targets
 from topologies.graph.fabric import Cable, Fabric, Nic
 from topologies.graph.targets import (
@@ -47,15 +48,6 @@ KINDS: dict[str, type[Target]] = {
 }
 
 
-class CannotInject(ValueError):
-    """The fault does not fit its target: `what`, `hint`."""
-
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
-
-
 def fault_id(part: str) -> str:
     """The id of the fault that a primitive, such as f1.2, is a part of."""
     return part.partition(".")[0]
@@ -72,6 +64,7 @@ class Place:
     cc: str | None = None  # the NICs' congestion control; None: not known
     backwards: bool = False  # the target is a cable that was named from its second end
     programs: bool = False  # ranks run programs besides workers: a live fabric with the real clock
+    built: Built | None = None  # what its parts have by the experiment; None: not known
 
     @property
     def kind(self) -> str:
@@ -168,6 +161,9 @@ class Fault(Model):
         """Every right name of what is at fault, as targets, the usual one first. A cable is the ports at its ends."""
         return wire(place) if place.kind == "cable" else (str(place.target),)
 
+    def makes_worse(self, place: Place, built: Built) -> None:
+        """Raises CannotInject if the target's parts have no more than the fault would leave them."""
+
     def primitives(self, place: Place) -> list[Primitive]:
         """What is asked of fabricd. Raises CannotInject."""
         raise NotImplementedError
@@ -258,5 +254,5 @@ def resolve(fabric: Fabric, text: str) -> Target:
     return targets.resolve(fabric, text)
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Iterable[str]) -> str:
     return ", ".join(names)

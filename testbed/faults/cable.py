@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from testbed.base.types import Rate, Time
-from testbed.faults.base import CannotInject, Fault, OfWire, Place, Primitive, overlay, wire
+from testbed.faults.base import Fault, OfWire, Place, Primitive, overlay, wire
+from testbed.faults.built import Built, CannotInject, less, more
 from topologies.graph.fabric import Cable
 from topologies.graph.targets import CableTarget, NicTarget
 
@@ -41,10 +42,13 @@ class ReducedRate(CableFault):
     shows: ClassVar[str] = "a queue in front of it, pauses behind that; no drop in a lossless class"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": "100Gbps"}
 
-    rate: Rate = Field(gt=0, le=10**14, description="what it still carries")
+    rate: Rate = Field(gt=0, le=10**14, description="what it still carries: less than without")
 
     def values(self) -> dict[str, object]:
         return {"rate_bps": self.rate}
+
+    def makes_worse(self, place: Place, built: Built) -> None:
+        less("rate", self.rate, built.rates(place.fabric, place.cables()), "rate", "the rate")
 
 
 class LongCable(CableFault):
@@ -53,10 +57,13 @@ class LongCable(CableFault):
     shows: ClassVar[str] = "every round trip is longer; with PFC the headroom may no longer do (drops `headroom`)"
     example: ClassVar[dict[str, Any]] = {"on": "all", "delay": "5us"}
 
-    delay: Time = Field(ge=0, le=1e12, description="its propagation delay")
+    delay: Time = Field(ge=0, le=1e12, description="its propagation delay: more than without")
 
     def values(self) -> dict[str, object]:
         return {"delay_ns": self.delay}
+
+    def makes_worse(self, place: Place, built: Built) -> None:
+        more("delay", self.delay, built.delays(place.fabric, place.cables()), "time", "the delay")
 
 
 class SmallMtu(CableFault):
@@ -67,10 +74,13 @@ class SmallMtu(CableFault):
 
     mended_by: ClassVar[tuple[str, ...]] = ()  # it is configured so
 
-    mtu: int = Field(ge=64, le=65535, description="longest IP packet that passes, in bytes")
+    mtu: int = Field(ge=64, le=65535, description="longest IP packet that passes, in bytes: some are longer")
 
     def values(self) -> dict[str, object]:
         return {"mtu": self.mtu}
+
+    def makes_worse(self, place: Place, built: Built) -> None:
+        less("mtu", self.mtu, [(built.longest, "this fabric")], "bytes", "the longest IP packet")
 
 
 class Miswired(Fault):
@@ -88,7 +98,7 @@ class Miswired(Fault):
     def primitives(self, place: Place) -> list[Primitive]:
         one, other = _only(place), _only(self._second(place))
         if other is one:
-            raise CannotInject("a cable cannot be swapped with itself")
+            raise CannotInject("a cable cannot be swapped with itself", key="other")
         return [{"primitive": "swap", "cables": [one.name, other.name]}]
 
     def _second(self, place: Place) -> Place:
@@ -97,7 +107,8 @@ class Miswired(Fault):
             return replace(place, target=NicTarget(fabric.nics[max(self.other, 0)]))
         if isinstance(place.target, CableTarget) and str(self.other) in fabric.cable_by_name:
             return replace(place, target=CableTarget(fabric.cable_by_name[str(self.other)]))
-        raise CannotInject(f"there is no {self.other!r} to swap with", "a rank for a NIC, a cable's name for a cable")
+        hint = "a rank for a NIC, a cable's name for a cable"
+        raise CannotInject(f"there is no {self.other!r} to swap with", hint, "other")
 
 
 def _only(place: Place) -> Cable:

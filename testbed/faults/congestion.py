@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from testbed.base.types import Size, default
-from testbed.faults.base import CannotInject, Fault, Place, Primitive
+from testbed.faults.base import Fault, Place, Primitive
+from testbed.faults.built import CannotInject
 from topologies.graph.targets import FlowTarget, NicTarget
 from workloads.traffic import Arrival, burst, poisson, sizes_named
 
@@ -43,7 +44,7 @@ class Incast(TrafficFault):
         assert isinstance(place.target, NicTarget)
         ranks = range(place.fabric.ranks) if self.senders is None else self.senders
         if any(r >= len(place.fabric.nics) or r < 0 for r in ranks):
-            raise CannotInject("senders: no such rank", f"ranks: 0 to {len(place.fabric.nics) - 1}")
+            raise CannotInject("no such rank", f"ranks: 0 to {len(place.fabric.nics) - 1}", "senders")
         sizes = sizes_named(self.distribution, self.size, self.most)
         return burst(sizes, ranks=list(ranks), to=place.target.nic.rank, each=self.each, seed=place.seed)
 
@@ -64,7 +65,7 @@ class NoisyNeighbour(TrafficFault):
     def arrivals(self, place: Place) -> list[Arrival]:
         ranks = list(range(place.fabric.ranks)) if self.ranks is None else self.ranks
         if any(r >= len(place.fabric.nics) or r < 0 for r in ranks):
-            raise CannotInject("ranks: no such rank", f"ranks: 0 to {len(place.fabric.nics) - 1}")
+            raise CannotInject("no such rank", f"ranks: 0 to {len(place.fabric.nics) - 1}", "ranks")
         sizes = sizes_named(self.distribution, self.size, self.most)
         return poisson(
             sizes, ranks=ranks, pattern="random", load=self.load, line_rate_bps=place.line_rate_bps, flows=self.flows,

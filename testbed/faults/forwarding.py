@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from testbed.base.types import Rate, Size, Time
-from testbed.faults.base import CannotInject, Fault, Place, Primitive, ShowsAs, act
+from testbed.faults.base import Fault, Place, Primitive, ShowsAs, act, listed
+from testbed.faults.built import Built, CannotInject, more
 from topologies.graph.targets import PortTarget, SwitchTarget
 from topologies.kinds import DIMENSION_ORDER
 
@@ -33,13 +34,13 @@ class ToRank(FlowFault):
 
     def spec(self, place: Place) -> dict[str, Any]:
         if self.to >= len(place.fabric.nics):
-            raise CannotInject(f"there is no rank {self.to}", f"ranks: 0 to {len(place.fabric.nics) - 1}")
+            raise CannotInject(f"there is no rank {self.to}", f"ranks: 0 to {len(place.fabric.nics) - 1}", "to")
         return {**super().spec(place), "to": self.to}
 
 
 class MissingEntry(ToRank):
     name: ClassVar[str] = "missing_entry"
-    summary: ClassVar[str] = "a switch has no entry for a destination"
+    summary: ClassVar[str] = "a switch has no entry for a destination: where its route is to a prefix, for none there"
     shows: ClassVar[str] = "drops `forwarding` at that switch with the frames' headers"
     example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "to": 0}
     forwarding: ClassVar[str] = "missing"
@@ -65,7 +66,8 @@ class WrongPort(ToRank):
     def spec(self, place: Place) -> dict[str, Any]:
         assert isinstance(place.target, SwitchTarget)
         if self.port > place.target.switch.ports:
-            raise CannotInject(f"{place.target} has no port {self.port}", f"ports 1 to {place.target.switch.ports}")
+            hint = f"ports 1 to {place.target.switch.ports}"
+            raise CannotInject(f"{place.target} has no port {self.port}", hint, "port")
         return {**super().spec(place), "port": self.port}
 
 
@@ -82,8 +84,9 @@ class Loop(ToRank):
         spec = super().spec(place)
         near = [c.other(spec["switch"]).node for c in place.fabric.cables if spec["switch"] in (c.a.node, c.b.node)]
         if self.neighbour not in near or self.neighbour not in place.fabric.switch_by_name:
-            switches = [n for n in near if n in place.fabric.switch_by_name]
-            raise CannotInject(f"{self.neighbour} is no neighbour of {spec['switch']}", f"its switches: {switches}")
+            switches = listed(dict.fromkeys(n for n in near if n in place.fabric.switch_by_name))
+            what = f"{self.neighbour} is no neighbour of {spec['switch']}"
+            raise CannotInject(what, f"its neighbours: {switches}" if switches else "no switch is", "neighbour")
         return {**spec, "with": self.neighbour}
 
     def resources(self, place: Place) -> tuple[str, ...]:
@@ -196,14 +199,17 @@ class SlowController(Fault):
     name: ClassVar[str] = "slow_controller"
     summary: ClassVar[str] = "the controller takes longer to react to a port that goes down"
     shows: ClassVar[str] = "drops `cable` for that much longer after a cut"
-    example: ClassVar[dict[str, Any]] = {"on": "controller", "reaction": "1ms"}
+    example: ClassVar[dict[str, Any]] = {"on": "controller", "reaction": "5ms"}
     on: ClassVar[tuple[str, ...]] = ("controller",)
     mended_by: ClassVar[tuple[str, ...]] = ("controller restart",)
 
-    reaction: Time = Field(ge=0, le=1e12, description="emulated time until its rules take effect")
+    reaction: Time = Field(ge=0, le=1e12, description="emulated time until its rules take effect: more than without")
 
     def primitives(self, place: Place) -> list[Primitive]:
         return [{"primitive": "params", "control": True, "values": {"reaction_ns": self.reaction}}]
+
+    def makes_worse(self, place: Place, built: Built) -> None:
+        more("reaction", self.reaction, [(built.hardware.reaction_ns, "the controller")], "time", "the reaction")
 
 
 class ControllerFault(Fault):

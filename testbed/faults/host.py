@@ -9,7 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from testbed.base import controls
 from testbed.base.types import Rate, Time, mistake, mistakes
-from testbed.faults.base import CannotInject, Fault, Place, Primitive, act, overlay
+from testbed.faults.base import Fault, Place, Primitive, act, overlay
+from testbed.faults.built import Built, CannotInject, less
 
 
 class NicFault(Fault):
@@ -45,10 +46,13 @@ class SlowPcie(NicFault):
 
     mended_by: ClassVar[tuple[str, ...]] = ("nic pcie retrain", "nic replace")
 
-    rate: Rate = Field(gt=0, le=10**14, description="bandwidth that is left, each direction")
+    rate: Rate = Field(gt=0, le=10**14, description="bandwidth that is left, each direction: less than without")
 
     def values(self, place: Place) -> dict[str, Any]:
         return {"pcie_rate_bps": self.rate}
+
+    def makes_worse(self, place: Place, built: Built) -> None:
+        less("rate", self.rate, built.pcie(place.fabric, place.nics()), "rate", "the PCIe rate")
 
 
 class SlowReceiver(NicFault):
@@ -104,7 +108,9 @@ class WrongCc(NicFault):
 
     def primitives(self, place: Place) -> list[Primitive]:
         if place.cc not in (None, self.cc):
-            raise CannotInject(f"the NICs run {place.cc}, not {self.cc}", f"set transport.cc, or cc: {place.cc} here")
+            raise CannotInject(
+                f"the NICs run {place.cc}, not {self.cc}", f"set transport.cc, or cc: {place.cc} here", "cc"
+            )
         return super().primitives(place)
 
     def values(self, place: Place) -> dict[str, Any]:

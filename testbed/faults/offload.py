@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from testbed.faults.base import CannotInject, Fault, Place, Primitive, ShowsAs, overlay
+from testbed.faults.base import Fault, Place, Primitive, ShowsAs, overlay
+from testbed.faults.built import CannotInject
 from testbed.faults.forwarding import FlowFault
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from testbed.base.types import Size, Time, default, mistake
 from testbed.faults.base import Fault, Place, Primitive, TrafficClass, overlay, wire
+from testbed.faults.built import Built, less
 
 SWITCHES = ("switch", "all")
 Class = Field(default=3, ge=0, le=7, description="the class")
@@ -29,10 +30,14 @@ class SmallBuffer(SwitchFault):
     shows: ClassVar[str] = "pauses, or drops `lossy` and `tail`, long before the others'"
     example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "size": "800KB"}
 
-    size: Size = Field(gt=0, le=10**12, description="its packet buffer")
+    size: Size = Field(gt=0, le=10**12, description="its packet buffer: less than without")
 
     def values(self) -> dict[str, Any]:
         return {"buffer_bytes": self.size}
+
+    def makes_worse(self, place: Place, built: Built) -> None:
+        has = [(built.hardware.switch_buffer_bytes, name) for name in place.switches()]
+        less("size", self.size, has, "size", "the buffer")
 
 
 class EcnOff(SwitchFault):
@@ -100,12 +105,17 @@ class Watchdog(SwitchFault):
     shows: ClassVar[str] = "events `pfc_watchdog` and drops `watchdog` in a lossless class"
     example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "detect": "1us", "restore": "5us"}
 
-    detect: Time = default("1us", "a pause of this length is a storm to it", gt=0, le=1e12)
+    detect: Time = default("1us", "a pause of this length is a storm to it: a shorter one than without", gt=0, le=1e12)
     restore: Time = default("10us", "the storm is over after this long without a pause", gt=0, le=1e12)
     action: Literal["drop", "forward"] = Field(default="drop", description="what it then does")
 
     def values(self) -> dict[str, Any]:
         return {"watchdog": {"detect_ns": self.detect, "restore_ns": self.restore, "action": self.action}}
+
+    def makes_worse(self, place: Place, built: Built) -> None:
+        if built.watchdog_ns is not None:
+            has = [(built.watchdog_ns, name) for name in place.switches()]
+            less("detect", self.detect, has, "time", "`detect` of the watchdog")
 
 
 class PfcOff(Fault):
@@ -140,7 +150,10 @@ class SmallHeadroom(Fault):
     example: ClassVar[dict[str, Any]] = {"on": "port:leaf0:1", "size": "4KB"}
     on: ClassVar[tuple[str, ...]] = ("port", "switch", "all")
 
-    size: Size = Field(le=10**12, description="headroom of each lossless class")
+    size: Size = Field(le=10**12, description="headroom of each lossless class: less than without")
+
+    def makes_worse(self, place: Place, built: Built) -> None:
+        less("size", self.size, built.headrooms(place.fabric, place.cables()), "size", "the headroom")
 
     def primitives(self, place: Place) -> list[Primitive]:
         if place.kind == "all":

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import json
+import select
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hardware.client import FabricdError
-from testbed.base.errors import InputError, UserError
-from testbed.base.units import parse_rate
+from hardware.client import Fabricd, FabricdError
+from hardware.patience import LOOK_S
+from testbed.base.errors import INTERRUPTED, InputError, UserError
+from testbed.experiment import loads
+from testbed.experiment.built import built
 from testbed.fabric.lab import Lab
+from testbed.fabric.waits import in_words
 from testbed.faults import CannotInject, Injection
 from testbed.faults.base import fault_id
 from testbed.inject.agent import NAME, Agent
+
+PATIENCE_S = 60.0
+"""How long a command waits until others have carried out what it has asked for."""
 
 
 def inject(injection: Injection, fabric: str | None = None) -> str:
@@ -27,13 +34,13 @@ def inject(injection: Injection, fabric: str | None = None) -> str:
 
 def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
     """As `inject`, on a Lab; `name` will be its id (default: the next free one)."""
-    experiment = json.loads((lab.dir / "experiment.json").read_text())
+    experiment = loads((lab.dir / "experiment.json").read_text())
     if injection.fault.only_real_clock and not lab.kernel:
         raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
-    line_rate = parse_rate(experiment["fabric"]["cable"]["rate"])
-    cc = experiment["transport"]["cc"]
-    name_of_cc = cc if isinstance(cc, str) else next(iter(cc))
-    place = replace(injection.place(lab.fabric, line_rate, experiment["seed"], name_of_cc), programs=lab.kernel)
+    place = injection.place(
+        lab.fabric, experiment.fabric.cable.rate, experiment.seed, experiment.transport.cc.name, built(experiment)
+    )
+    place = replace(place, programs=lab.kernel)
     name = name or _free_name(lab)
     try:
         status = lab.fabricd.request("status")
@@ -46,9 +53,14 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
                 f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",
                 "leave --at, --for and --every out, or put it into an experiment",
             )
-        _with_agent(lab, agent, lambda: _all(lab, requests))
+        late = _with_agent(lab, agent, lambda: _all(lab, requests))
+    except KeyboardInterrupt:
+        hint = f"testbed show faults {lab.id} says whether it is, testbed heal {name} takes it out"
+        raise UserError(f"interrupted: {name} may be in", f"fabric {lab.id}", hint, INTERRUPTED) from None
     except FabricdError as error:
         raise UserError(str(error), hint=f"testbed show faults --fabric {lab.id}") from None
+    if late:
+        raise UserError(f"{name} is in, but {late}", f"fabric {lab.id}", f"testbed heal {name} takes it out")
     return name
 
 
@@ -70,15 +82,23 @@ def heal(name: str, fabric: str | None = None) -> list[str]:
 
 
 def take_out(lab: Lab, name: str) -> list[str]:
-    """As `heal`, on a Lab."""
+    """As `heal`, on a Lab. Raises UserError, too, if they are out and somebody does not follow."""
+    names, late = taken_out(lab, name)
+    if late:
+        raise UserError(f"{', '.join(names)}: out, but {late}", f"fabric {lab.id}")
+    return names
+
+
+def taken_out(lab: Lab, name: str) -> tuple[list[str], str]:
+    """The ids of the faults that it has taken out, and what `settled` says. Raises InputError for an unknown one."""
     here = _faults(lab)
     chosen = [f for f in here if name in ("all", fault_id(f["fault"]))]
     if not chosen and name != "all":
         known = ", ".join(dict.fromkeys(fault_id(f["fault"]) for f in here))
         raise InputError(f"there is no fault {name!r}", "command line", f"there are: {known or 'none'}")
     agent = any(f["request"].get("to") == NAME for f in chosen)
-    _with_agent(lab, agent, lambda: [lab.fabricd.request("heal", fault=f["fault"]) for f in chosen])
-    return list(dict.fromkeys(fault_id(f["fault"]) for f in chosen))
+    late = _with_agent(lab, agent, lambda: [lab.fabricd.request("heal", fault=f["fault"]) for f in chosen])
+    return list(dict.fromkeys(fault_id(f["fault"]) for f in chosen)), late
 
 
 def listed(fabric: str | None = None) -> list[dict[str, Any]]:
@@ -139,22 +159,46 @@ def _all(lab: Lab, requests: list[dict[str, Any]]) -> None:
         raise
 
 
-def _with_agent(lab: Lab, needed: bool, do: Callable[[], Any]) -> None:
-    """Calls `do`; when this returns it has been carried out: by the controller, or here if an agent is needed."""
+def settled(lab: Lab, meanwhile: Callable[[], bool] = lambda: False) -> str:
+    """Waits until what was asked of fabricd has been carried out, by the controller too.
+
+    Returns "", or who has not done it after PATIENCE_S in which `meanwhile`, called again and again, had nothing to do.
+    """
+    client = Fabricd(lab.fabricd.control)  # of its own: `meanwhile` may ask something else
+    try:
+        asked = client.ask("carried_out")
+        end = time.monotonic() + PATIENCE_S
+        while client.answer(asked, 0) is None:
+            if meanwhile():
+                end = time.monotonic() + PATIENCE_S
+            elif time.monotonic() > end:
+                who = in_words(client.waits) or "time to go on"
+                return f"{PATIENCE_S:g} s later it is not carried out everywhere: fabricd waits for {who}"
+            select.select([client, lab.fabricd], [], [], LOOK_S)
+    finally:
+        client.close()
+    return ""
+
+
+def _with_agent(lab: Lab, needed: bool, do: Callable[[], Any]) -> str:
+    """Calls `do`, and carries out here what an agent is needed for; returns what `settled` says."""
     if not needed:
         do()
-        lab.fabricd.request("carried_out")
-        return
+        return settled(lab)
     lab.fabricd.subscribe(acts=NAME)
     do()
     agent = Agent(lab, lambda rank: _kill(lab, rank))
-    while True:  # until fabricd is gone, or patience with it runs out
-        acts = [e for e in lab.fabricd.events(0.2) if e["event"] == "act"]
+    acted = 0
+
+    def act() -> bool:
+        nonlocal acted
+        acts = [e for e in lab.fabricd.events() if e["event"] == "act"]
         for event in acts:
             agent.act(event)
-        if acts:
-            return
-        lab.fabricd.pulse()
+        acted += len(acts)
+        return bool(acts) or not acted  # it is on its way: without an agent nobody would carry it out
+
+    return settled(lab, act)
 
 
 def _kill(lab: Lab, rank: int) -> None:

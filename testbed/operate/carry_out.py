@@ -7,6 +7,7 @@ lets it, on any other fabric time passes by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from hardware.client import FabricdError
@@ -40,7 +41,6 @@ def carry_out(site: Site, words: Sequence[str], advance: Advance | None = None) 
         try:
             for step in action.steps(site, **values):
                 step.do(doing)
-            site.settle()
         except BaseException as error:
             undone(site, doing)
             if isinstance(error, FabricdError):
@@ -49,7 +49,7 @@ def carry_out(site: Site, words: Sequence[str], advance: Advance | None = None) 
         for_good = "; ".join(doing.for_good) or ("" if doing.undo else "it changed nothing")
         undo = () if doing.for_good else tuple(doing.undo)
         done = Done(doing.number, doing.line, now_ns, action.cost_ns, tuple(doing.notes), undo, for_good)
-        record.add(done)
+        done = _recorded(site, record, done)
     if not action.passes:
         _pass(advance, action.cost_ns)
     return done
@@ -91,12 +91,22 @@ def _back(site: Site, record: Record, entry: Done) -> Done:
     now_ns = site.now_ns
     try:
         gone = take_back(site, list(entry.undo))
-        site.settle()
     except FabricdError as error:
         raise UserError(str(error), f"{ROLLBACK} {entry.number}") from None
     notes = ("a later action had undone it",) if len(gone) == len(entry.undo) else ()
-    done = Done(entry.number, entry.line, now_ns, entry.cost_ns, notes, rollback=True)
-    record.add(done)
+    return _recorded(site, record, Done(entry.number, entry.line, now_ns, entry.cost_ns, notes, rollback=True))
+
+
+def _recorded(site: Site, record: Record, done: Done) -> Done:
+    """What was done stands in the record, and whether everybody has followed: also if nobody waits for it now."""
+    late = "whether everybody has followed is not known"
+    try:
+        late = site.settle()
+    except FabricdError as error:
+        raise UserError(str(error), done.line) from None
+    finally:
+        done = replace(done, notes=(*done.notes, *([late] if late else [])))
+        record.add(done)
     return done
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hardware import bounds, cc
-from hardware.config import Complex, Hardware
+from hardware.config import Hardware
+from testbed.experiment.built import complex_of
 from topologies.graph.fabric import Cable, Fabric
 from workloads import registry
 from workloads.times.in_network import block_bytes
@@ -48,7 +49,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
             "cc": congestion_control(experiment, setting_of(experiment, graph)),
             **_engine(nic),
         },
-        complex=_complex(nic),
+        complex=complex_of(nic),
         router_rate_bps=nic.router.rate,
         router_latency_ns=nic.router.latency,
     )
@@ -139,7 +140,7 @@ def _bare_hardware(experiment: Experiment) -> Hardware:
     return Hardware(
         cable_rate_bps=fabric.cable.rate,
         cable_delay_ns=fabric.cable.delay,
-        complex=_complex(fabric.nic),
+        complex=complex_of(fabric.nic),
         switch_latency_ns=fabric.switch.latency,
         router_rate_bps=fabric.nic.router.rate,
         router_latency_ns=fabric.nic.router.latency,
@@ -330,13 +331,6 @@ def _engine(nic: Nic) -> dict[str, float]:
         "engine_packets_per_s": engine.packets,
         "engine_memory_bytes": engine.memory,
     }
-
-
-def _complex(nic: Nic) -> Complex | None:
-    if nic.complex is None:
-        return None
-    inside = nic.complex
-    return Complex(inside.rate, inside.delay, inside.bridge_latency, inside.dma_latency, inside.post)
 
 
 def _classes(switch: Switch, **dscp: int) -> dict[str, int]:

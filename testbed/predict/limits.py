@@ -103,6 +103,8 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
         yield f"what {control} does to rates"
     if not experiment.fabric.switch.pfc:
         yield "what is lost without PFC"
+    if any(figure.how == LONGEST_PATH for figure in figures):
+        yield "what tasks that share cables, NICs or hosts do to each other"
     if any(figure.how == ONE_PIPELINE for figure in figures):
         yield "what different groups of a rank do to each other's messages"
     hows, topology = {figure.how for figure in figures}, experiment.fabric.topology

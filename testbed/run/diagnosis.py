@@ -14,6 +14,7 @@ from typing import Any
 
 from testbed.base.errors import Problem
 from testbed.base.text import printable
+from testbed.fabric.waits import ranks
 from topologies import Fabric
 
 _TAIL_LINES = 5
@@ -199,10 +200,10 @@ def _no_flow(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
     more = f"; so it was at {others} more port{'s' if others > 1 else ''}" if others else ""
     times = f"{worst['count']} times" if worst["count"] > 1 else "once"
     return Problem(
-        f"switch {worst['node']} has no flow for frames that came in on port {worst['port']} "
+        f"switch {worst['node']} has no flow that forwards frames that came in on port {worst['port']} "
         f"({times}, the last one: {worst['headers']}){more}",
         f"switch {worst['node']}, port {worst['port']}",
-        f"look at the flows of {worst['node']}: was one deleted, or never installed (logs/controller.log of the run)?",
+        f"`testbed show flows` of the run: does none of {worst['node']} match them, or does one drop them?",
     )
 
 
@@ -246,12 +247,6 @@ def _stalled(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
 
 def _place(rank: int, fabric: Fabric) -> str:
     return f"rank {rank} (NIC {fabric.nics[rank].name})" if rank < len(fabric.nics) else f"rank {rank}"
-
-
-def ranks(numbers: list[int]) -> str:
-    """`ranks 3, 4, 5`."""
-    shown = ", ".join(str(r) for r in numbers[:8]) + (", .." if len(numbers) > 8 else "")
-    return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
 
 
 def ended(code: int) -> str:

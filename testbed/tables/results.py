@@ -139,8 +139,11 @@ def _item(head: str, text: str, style: str = "") -> RenderableType:
 
 
 def show(renderable: RenderableType, console: Console | None = None, *, wide: bool = False) -> None:
-    """Prints it on stdout; `wide`: without regard to the width of the terminal."""
-    console = console or Console(highlight=False, width=10_000 if wide else None)
+    """Prints it on stdout; `wide`: without regard to the width of the terminal. A pipe or file gets no line wrapped."""
+    if console is None:
+        console = Console(highlight=False)
+        if wide or not console.is_terminal:
+            console.width = 10_000
     console.print(renderable, crop=False)
 
 

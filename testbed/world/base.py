@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
+from testbed.experiment.built import built
 from testbed.experiment.overrides import override
 from testbed.fabric.lab import Lab
 from testbed.fabric.postmortem import why_dead
@@ -251,4 +252,5 @@ class Gone:
 
 def place_of(injection: Injection, lab: Lab, experiment: Experiment, seed: int) -> Place:
     rate = line_rate_bps(experiment, lab.fabric, range(lab.fabric.ranks))
-    return replace(injection.place(lab.fabric, rate, seed, experiment.transport.cc.name), programs=lab.kernel)
+    place = injection.place(lab.fabric, rate, seed, experiment.transport.cc.name, built(experiment))
+    return replace(place, programs=lab.kernel)

@@ -4,6 +4,7 @@ It owns the fabric: when it ends, so do the fabric's processes, and `testbed cle
 a socket in the fabric's directory. A request and its answer are a line of JSON each:
 
     {"call": NAME, ..}    {"ok": true, "value": ..}    {"ok": false, "error": {"what", "where", "hint", "exit_code"}}
+    and `key` in it where a fault does not fit: its parameter that is wrong, null: its target
 
 Requests are carried out one after the other. One that was begun is carried out even if who asked has gone: so the
 world is always at a hold between two of them.
@@ -25,8 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hardware.client import FabricdError
-from testbed.base.errors import RUN_FAILED, UserError
-from testbed.faults import Injection
+from testbed.base.errors import BAD_INPUT, RUN_FAILED, UserError
+from testbed.faults import CannotInject, Injection
 from testbed.machine.ownership import KEEPER
 from testbed.machine.processes import Process
 from testbed.world.base import WorldGone
@@ -189,6 +190,9 @@ def _told_of(world: World, line: bytes) -> dict[str, Any]:
         return {"ok": False, "error": _told(error)}
     except FabricdError as error:
         return {"ok": False, "error": _told(UserError(str(error)))}
+    except CannotInject as error:
+        told = _told(UserError(error.what, hint=error.hint, exit_code=BAD_INPUT))
+        return {"ok": False, "error": {**told, "key": error.key}}
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
         hint = getattr(error, "hint", "")
         what = getattr(error, "what", f"{type(error).__name__}: {error}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from testbed.base.errors import InputError, UserError
 from testbed.fabric.lab import Lab
+from testbed.faults import CannotInject
 from testbed.live.look.steps import Step
 from testbed.machine import ownership
 from testbed.machine.ownership import Record
@@ -77,6 +78,8 @@ class Kept:
         answer = json.loads(line)
         if not answer["ok"]:
             told = answer["error"]
+            if "key" in told:
+                raise CannotInject(told["what"], told["hint"], told["key"])
             raise UserError(told["what"], told["where"], told["hint"], told["exit_code"])
         return answer["value"]
 

@@ -35,24 +35,21 @@ def inject(f: BareFabric, fault: str, **more: Any) -> None:
 
 
 class Asked:
-    """A connection that has asked `carried_out`; another request behind it shows that it has no answer yet."""
+    """A connection that has asked `carried_out`."""
 
     def __init__(self, f: BareFabric) -> None:
         self.client = Fabricd(f.fabricd.control)
-        self.asked = self.client._ask("carried_out")
+        self.asked = self.client.ask("carried_out")
+        self.other = f.fabricd
 
     def answered(self) -> bool:
-        behind = self.client._ask("status")
-        end = time.monotonic() + 60
-        while not any(a["id"] == behind for a in self.client._answers):
-            assert time.monotonic() < end, "an answer to `status`"
-            self.client._receive(0.1)
-        return any(a["id"] == self.asked for a in self.client._answers)
+        """fabricd answers when it has read what there is, so it has read the first request before the second one."""
+        for _ in range(2):
+            self.other.request("status")
+        return self.client.answer(self.asked, 0) is not None
 
     def wait(self) -> None:
-        end = time.monotonic() + 60
-        while not self.answered():
-            assert time.monotonic() < end, "an answer to `carried_out`"
+        assert self.client.answer(self.asked, 60) is not None, "an answer to `carried_out`"
         self.client.close()
 
 
@@ -107,3 +104,40 @@ def test_what_is_due_later_is_not_waited_for_nor_a_controller_that_goes() -> Non
             assert not asked.answered()
         asked.wait()
         assert f.counters()["fidelity"]["controller_timeouts"] == 1
+
+
+def test_what_somebody_is_told_afterwards_is_not_waited_for() -> None:
+    with bare_fabric("star", {"hosts": 1}, clock={"mode": "real", "dilation": 1000}) as f, controller_of(f) as control:
+        inject(f, "again", every_ns=20e3, for_ns=10e3)
+        (first,) = acts(control, 1)[:1]
+        asked = Asked(f)
+        last = acts(control, 20)[-1]  # there is no moment at which nobody owes an answer
+        assert not asked.answered()
+        control.request("settled", event=first["id"])
+        before = f.fabricd.request("status")
+        assert before["ok"]
+        for number in range(first["id"], last["id"]):
+            control.request("settled", event=number)
+        asked.wait()
+
+
+def test_a_fault_that_is_healed_before_it_goes_on_is_not_waited_for() -> None:
+    with bare_fabric("star", {"hosts": 1}) as f, controller_of(f):
+        f.start(0)  # it is not there: time stands still
+        inject(f, "a")
+        asked = Asked(f)
+        assert not asked.answered()
+        f.fabricd.request("heal", fault="a")
+        asked.wait()
+
+
+def test_who_goes_away_while_he_waits_leaves_the_others_theirs() -> None:
+    with bare_fabric("star", {"hosts": 1}, clock={"mode": "real", "dilation": 1000}) as f, controller_of(f) as control:
+        inject(f, "a")
+        (event,) = acts(control, 1)
+        gone, asked = Asked(f), Asked(f)
+        assert not gone.answered()
+        gone.client.close()
+        assert not asked.answered()
+        control.request("settled", event=event["id"])
+        asked.wait()

@@ -174,6 +174,13 @@ def test_a_run_on_it_is_refused(held: str, tmp_path: Path) -> None:
     assert f"fabric {held} repeats a job of its own" in done.stderr
 
 
+def test_a_fault_that_would_make_it_better_is_refused_by_its_keeper(held: str) -> None:
+    done = here("inject", "reduced_rate", "--on", "all", "--rate", "9Tbps", "--fabric", held)
+    assert done.returncode == 2
+    assert "at: command line: --rate 9Tbps" in done.stderr and "hint: less than " in done.stderr
+    assert "reduced_rate" not in told("show", "faults", "--fabric", held)
+
+
 def test_status_says_that_it_is_held(held: str) -> None:
     shown = told("status", held)
     assert "it is held: testbed advance" in shown

@@ -117,6 +117,8 @@ def test_the_controller_is_killed_and_started_again(live: Live) -> None:
         (["inject", "loss", "--on", "nic:7", "--rate", "0.1"], "nic:7"),
         (["inject", "loss", "--on", "cable:leaf0-leaf1", "--rate", "0.1"], "no such cable"),
         (["inject", "loss", "--on", "switch:leaf0", "--rate", "2"], "rate"),
+        (["inject", "reduced_rate", "--on", "all", "--rate", "9Tbps"], "at: command line: --rate 9Tbps"),
+        (["inject", "loop", "--on", "switch:leaf0", "--to", "0", "--neighbour", "h0"], "hint: its neighbours: spine0"),
         (["inject", "controller_dead", "--on", "controller", "--for", "1s"], "leave --at, --for and --every out"),
         (["heal", "f99"], "there is no fault 'f99'"),
     ],

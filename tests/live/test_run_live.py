@@ -118,7 +118,7 @@ def test_a_run_measures_captures_and_leaves_nothing(live: Live) -> None:
 
 def test_a_deleted_flow_is_named_by_switch_port_and_headers(live: Live) -> None:
     failure = live.failing(delete_flows)
-    assert "switch rail1 has no flow for frames that came in on port" in failure.what
+    assert "switch rail1 has no flow that forwards frames that came in on port" in failure.what
     assert "10.1.0." in failure.what
     assert "RoCE" in failure.what
     assert load(failure.folder).drops["reason"].unique().tolist() == ["forwarding"]

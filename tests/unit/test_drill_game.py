@@ -346,7 +346,12 @@ def test_the_report_says_what_it_was_and_what_was_done() -> None:
     text = game.command("report").text
     for said in (truth(game), "1. Look there.", "show interfaces counters (2 times)", "700us: advance 100us", "67%"):
         assert said in text, text
-    assert as_markdown(game.report(), "steps.png").startswith("# Drill 7Q4-")
+    page = as_markdown(game.report(), "steps.png")
+    assert page.startswith("# Drill 7Q4-")
+    assert f"\n## Truth\n\n- {truth(game)}\n" in page
+    assert "\n- score " in page
+    assert "\n## Evidence\n\n- 1. Look there.\n" in page
+    assert "looked at" not in page
 
 
 def test_a_job_that_never_ends_a_step_is_refused_with_its_line() -> None:

@@ -81,12 +81,17 @@ def test_the_line_of_a_fault_is_what_the_command_takes(name: str) -> None:
         ('{fault: loss, on: "nic:4", rate: 0.1}', "inject[0]", "nic", ""),
         ("{fault: loss, on: controller, rate: 0.1}", "inject[0]", "does not strike a controller", "cable, port, nic"),
         ('{fault: small_buffer, on: "nic:0", size: 1MB}', "inject[0]", "does not strike a nic", "switch"),
-        ('{fault: wrong_port, on: "switch:leaf0", to: 0, port: 9}', "inject[0]", "no port 9", "1 to 4"),
-        ('{fault: missing_entry, on: "switch:leaf0", to: 4}', "inject[0]", "no rank 4", "0 to 3"),
-        ('{fault: loop, on: "switch:leaf0", to: 0, neighbour: leaf1}', "inject[0]", "no neighbour", "spine0"),
-        ('{fault: miswired, on: "nic:0", other: 0}', "inject[0]", "with itself", ""),
-        ('{fault: miswired, on: "nic:0", other: 9}', "inject[0]", "no 9 to swap", ""),
-        ('{fault: incast, on: "nic:0", senders: [1, 7]}', "inject[0]", "no such rank", "0 to 3"),
+        ('{fault: wrong_port, on: "switch:leaf0", to: 0, port: 9}', "inject[0].port", "no port 9", "1 to 4"),
+        ('{fault: missing_entry, on: "switch:leaf0", to: 4}', "inject[0].to", "no rank 4", "0 to 3"),
+        (
+            '{fault: loop, on: "switch:leaf0", to: 0, neighbour: leaf1}',
+            "inject[0].neighbour",
+            "no neighbour",
+            "its neighbours: spine0, spine1",
+        ),
+        ('{fault: miswired, on: "nic:0", other: 0}', "inject[0].other", "with itself", ""),
+        ('{fault: miswired, on: "nic:0", other: 9}', "inject[0].other", "no 9 to swap", ""),
+        ('{fault: incast, on: "nic:0", senders: [1, 7]}', "inject[0].senders", "no such rank", "0 to 3"),
         ('{fault: incast, on: "nic:0", senders: [0]}', "inject[0]", "nobody would send", "itself"),
         ('{fault: wrong_cc, on: "nic:0", parameters: {gg: 1}}', "inject[0].parameters.gg", "'gg'", "did you mean 'g'"),
         ('{fault: wrong_cc, on: "nic:0", parameters: {g: 2}}', "inject[0].parameters.g", "g is from 0 to 1", ""),
@@ -94,7 +99,7 @@ def test_the_line_of_a_fault_is_what_the_command_takes(name: str) -> None:
         ('{fault: wrong_cc, on: "nic:0", parameters: {g: 1}, cc: dcqc}', "inject[0].cc", "'dcqc'", "dcqcn"),
         (
             '{fault: wrong_cc, on: "nic:0", parameters: {g: 1}}',
-            "inject[0]",
+            "inject[0].cc",
             "the NICs run none, not dcqcn",
             "transport.cc",
         ),
@@ -107,6 +112,45 @@ def test_a_mistake_is_named_with_its_place(fault: str, where: str, what: str, hi
     assert told.value.where.endswith(where)
     assert what in told.value.what
     assert hint in (told.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("fault", "key", "worst", "hint"),
+    [
+        ("reduced_rate, on: all, rate: {}", "rate", ("100Gbps", "200Gbps", "3Tbps"), "less than 100Gbps"),
+        ('reduced_rate, on: "switch:leaf1", rate: {}', "rate", ("100Gbps",), "less than 100Gbps"),
+        ('reduced_rate, on: "nic:0", rate: {}', "rate", ("400Gbps",), "less than 400Gbps"),
+        ("long_cable, on: all, delay: {}", "delay", ("0ns", "500ns", "2us"), "more than 2us"),
+        ('long_cable, on: "cable:h0-leaf0", delay: {}', "delay", ("500ns",), "more than 500ns"),
+        # payload, then IPv4, UDP, BTH, RETH, immediate, ICRC, and telemetry of five hops
+        ("small_mtu, on: all, mtu: {}", "mtu", ("9000", str(4096 + 20 + 8 + 12 + 16 + 4 + 4 + 96)), "less than 4256"),
+        ("small_buffer, on: all, size: {}", "size", ("32MB", "64GB"), "less than 32MB"),
+        # 2 x 500 ns, a frame of 4096 + 78 + 96 (+ 24 around it) and a pause of 84 at 400 Gbit/s, two frames
+        ('small_headroom, on: "port:leaf0:1", size: {}', "size", ("63KB",), "less than 62615B"),
+        ("short_watchdog, on: all, detect: {}", "detect", ("400ms", "1s"), "less than 400ms"),
+        ("slow_pcie, on: all, rate: {}", "rate", ("512Gbps", "9Tbps"), "less than 512Gbps"),
+        ("slow_controller, on: controller, reaction: {}", "reaction", ("0ns", "1ms"), "more than 1ms"),
+    ],
+)
+def test_no_fault_gives_more_than_there_is(fault: str, key: str, worst: Sequence[str], hint: str) -> None:
+    """What it takes away is there: rates, buffers .. of the parts that it strikes, by the experiment."""
+    cables = '{"cable:leaf1-spine0": {rate: 100Gbps}, "cable:leaf0-spine0": {delay: 2us}}'
+    head = HEAD.replace("2}}}", f"2}}}}, cables: {cables}}}")
+    for value in worst:
+        with pytest.raises(InputError) as told:
+            loads(f"{head}inject:\n- {{fault: {fault.format(value)}}}\n")
+        assert told.value.where.endswith(f"inject[0].{key}") and "makes nothing worse" in told.value.what
+        assert hint in told.value.hint, told.value.hint
+
+
+def test_less_than_there_is_may_be_injected() -> None:
+    """Just on the other side of each bound."""
+    loads(
+        HEAD.replace("2}}}", "2}}, switch: {watchdog: null, headroom: 9KB}, nic: {pcie: {rate: 100Gbps}}}")
+        + "inject:\n- {fault: reduced_rate, on: all, rate: 399Gbps}\n- {fault: slow_pcie, on: all, rate: 99Gbps}\n"
+        "- {fault: small_mtu, on: all, mtu: 4255}\n- {fault: small_headroom, on: all, size: 8999B}\n"
+        "- {fault: short_watchdog, on: all, detect: 10s}\n- {fault: long_cable, on: all, delay: 501ns}\n"
+    )
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -124,6 +124,14 @@ def test_an_invalid_run_says_so_before_any_figure(tmp_path: Path) -> None:
     assert max(len(line) for line in shown.splitlines() if "Run folder" not in line) <= 80
 
 
+def test_no_line_is_wrapped_in_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fidelity = {"verdict": "invalid", "reasons": ["99 % of events " + "very " * 40 + "late"], "advice": []}
+    show(of_run(stored(tmp_path, fidelity)))
+    shown = capsys.readouterr().out.splitlines()
+    assert any("very very late" in line and line.startswith("#") for line in shown)
+    assert all(line.startswith(("#", " ")) for line in shown if line.strip())
+
+
 def test_names_and_numbers_are_whole_on_a_narrow_terminal() -> None:
     name = "nic:0.complex->nic:1.complex"
     (_, table) = _flows([flow(name, 123_456_789_012_345, 0, 210_000) | {"slowdown": 1.05}])

@@ -19,6 +19,7 @@
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "engine/watch.h"
+#include "fault/fault.h"
 #include "switch/ovs.h"
 #include "worker/worker.h"
 
@@ -207,17 +208,30 @@ void control_idle(struct fabric *f)
 /* Is a fault that was put in at or before @t still to go on? */
 static bool to_go_on(struct fabric *f, ps_t t)
 {
+	fault_forget_healed(f); /* time may stand still before them */
 	const struct event *first = f->heap.n ? event_first(&f->heap) : NULL;
 
 	return first && (first->t < t || (first->t == t && event_kind(first) <= EV_FAULT));
 }
 
-/* control_carried_out() - Nobody has an answer left to give: answer those who asked to be told */
+/* control_carried_out() - Answer those who asked to be told when nobody has an answer left to give
+ *
+ * What somebody is told after the faults of a request have gone on is of no concern to it: under a fault that comes
+ * again and again there would be no end of it.
+ */
 void control_carried_out(struct fabric *f)
 {
-	for (struct control_conn *c = f->clock.hold_left ? NULL : f->conns; c; c = c->next)
-		if (c->carried_out.asked && !to_go_on(f, c->carried_out.since))
-			answer_now(f, c, &c->carried_out);
+	for (struct control_conn *c = f->conns; c; c = c->next) {
+		struct later *l = &c->carried_out;
+		if (!l->asked)
+			continue;
+		if (!l->told && !to_go_on(f, l->since)) {
+			l->told = true;
+			l->last_event = f->last_port_event;
+		}
+		if (l->told && !clock_waits_up_to(f, l->last_event))
+			answer_now(f, c, l);
+	}
 }
 
 /* control_sweep() - Let go of connections that are over; never in the middle of handling one */

@@ -22,6 +22,8 @@ struct later {
 	bool asked;
 	json_t *id; /* of the request; NULL: it has none */
 	ps_t since;
+	bool told; /* carried_out: everybody, of what was due then */
+	uint64_t last_event; /* the last that they were told */
 };
 
 struct control_conn {
@@ -59,6 +61,7 @@ void control_settle(struct fabric *f, uint64_t id);
 bool control_acts(const struct fabric *f, const char *who);
 void controller_ask(struct fabric *f);
 bool clock_waits_for(const struct fabric *f, uint64_t id);
+bool clock_waits_up_to(const struct fabric *f, uint64_t id);
 bool clock_answered(struct fabric *f, uint64_t id);
 void clock_unanswered(struct fabric *f, struct control_conn *conn, const char *why);
 void clock_look_after(struct fabric *f);

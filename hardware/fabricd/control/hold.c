@@ -45,6 +45,17 @@ bool clock_waits_for(const struct fabric *f, uint64_t id)
 	return false;
 }
 
+/* clock_waits_up_to() - Is an answer to that event, or to one before it, still waited for? */
+bool clock_waits_up_to(const struct fabric *f, uint64_t id)
+{
+	const struct clock *c = &f->clock;
+
+	for (uint32_t i = 0; i < c->hold_left; i++)
+		if (c->holds[i].id <= id)
+			return true;
+	return false;
+}
+
 /* Stand still here (virtual clock) until @conn has answered the event of that id
  * Return: false if it is not waited for
  */

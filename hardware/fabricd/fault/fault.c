@@ -206,6 +206,19 @@ void fault_event(struct fabric *f, struct fault *x, bool on)
 	go(f, x, on);
 }
 
+/* fault_forget_healed() - Of a fault that is healed nothing goes on any more: take out those of its events that come first */
+void fault_forget_healed(struct fabric *f)
+{
+	while (f->heap.n) {
+		const struct event *first = event_first(&f->heap);
+		enum event_kind kind = event_kind(first);
+		struct event gone;
+		if ((kind != EV_FAULT && kind != EV_FAULT_NOW) || !((const struct fault *)first->a)->healed)
+			return;
+		event_pop(&f->heap, &gone);
+	}
+}
+
 /* faults_next_job() - Workers of another job will come: first happens what was missed since those of the last one ended */
 void faults_next_job(struct fabric *f)
 {

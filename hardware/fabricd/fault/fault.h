@@ -88,6 +88,7 @@ extern const struct impairment fault_impairment;
 const char *fault_inject(struct fabric *f, const json_t *request);
 const char *fault_heal(struct fabric *f, const char *id);
 void fault_event(struct fabric *f, struct fault *x, bool on);
+void fault_forget_healed(struct fabric *f);
 void faults_next_job(struct fabric *f);
 json_t *acts_on(struct fabric *f);
 bool controller_made_to_hang(const struct fabric *f);

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import fsum
 from typing import Any
@@ -59,7 +60,5 @@ def correlation(hardness: Sequence[float], points: Sequence[float]) -> float | N
 
 def _ranks(values: Sequence[float]) -> list[float]:
     """The same values have the mean of their ranks."""
-    place: Mapping[float, float] = {
-        v: sum(w < v for w in values) + (sum(w == v for w in values) - 1) / 2 for v in set(values)
-    }
-    return [place[v] for v in values]
+    ordered = sorted(values)
+    return [(bisect_left(ordered, v) + bisect_right(ordered, v) - 1) / 2 for v in values]

@@ -24,6 +24,7 @@ from testbed.drill.sheet.drill import Drill, OldCounter, old_counter
 from testbed.drill.sheet.places import CannotDraw, Ground, draw_all
 from testbed.drill.sheet.truth import Cause, Truth
 from testbed.experiment import Experiment
+from testbed.experiment.built import built
 from testbed.faults import CATALOGUE, CannotInject, Injection, Mistakes
 from testbed.faults.host import WorkerFault
 from topologies.graph.fabric import TopologyError
@@ -111,8 +112,9 @@ class Case:
         """What an injection makes part of the truth. Raises CannotInject if it does not fit the fabric."""
         experiment = self.experiment
         place = injection.place(
-            experiment.build_fabric(), experiment.fabric.cable.rate, experiment.seed, experiment.transport.cc.name
-        )
+            experiment.build_fabric(), experiment.fabric.cable.rate, experiment.seed, experiment.transport.cc.name,
+            built(experiment),
+        )  # fmt: skip
         injection.requests(place, "f")
         return Cause(injection.fault.name, injection.fault.resources(place))
 
@@ -121,7 +123,7 @@ class Case:
         try:
             return self.cause(injection)
         except CannotInject as error:
-            raise InputError(error.what, self.drill.place(*path, "on"), error.hint) from None
+            raise InputError(error.what, self.drill.place(*path, error.key or "on"), error.hint) from None
 
     def _old(self, entry: Mapping[str, Any], drawn: Mapping[str, Any], i: int) -> OldCounter:
         told = {key: filled(value, drawn, key) for key, value in entry.items()}

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.base.errors import UserError
 from testbed.faults import Injection, Mistakes
-from testbed.faults.base import CannotInject, Place, fault_id
+from testbed.faults.base import Place, fault_id
+from testbed.faults.built import CannotInject
 from topologies.graph.fabric import Cable, Fabric
 
 if TYPE_CHECKING:
@@ -50,18 +51,16 @@ class Site:
     heal: Callable[[str], Any]
     """Takes a fault out, by its id."""
     job: Job | None = None
-    settle: Callable[[], object] = lambda: None
-    """Waits until what was asked of fabricd is carried out. A world that is held does so by itself."""
+    settle: Callable[[], str] = lambda: ""
+    """Waits until what was asked of fabricd is carried out; returns who does not follow, or "". A world that is held
+    does so by itself."""
 
     @classmethod
     def of(cls, lab: Lab) -> Site:
         """A fabric whose clock nobody holds."""
         from testbed.inject import live
 
-        def settle() -> None:
-            lab.fabricd.request("carried_out")
-
-        return cls(lab, lab.fabricd, lambda name: live.take_out(lab, name), settle=settle)
+        return cls(lab, lab.fabricd, lambda name: live.taken_out(lab, name), settle=lambda: live.settled(lab))
 
     @property
     def fabric(self) -> Fabric:

@@ -1,13 +1,17 @@
-"""For whom a run waits, told to the person who watches it."""
+"""For whom a fabric waits, told to the person who waits with it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from testbed.run.diagnosis import ranks
-
 _STATES = {"R": "runnable", "S": "asleep", "D": "waits for a disk", "T": "stopped", "t": "in a debugger"}
+
+
+def ranks(numbers: Sequence[int]) -> str:
+    """`ranks 3, 4, 5`."""
+    shown = ", ".join(str(r) for r in numbers[:8]) + (", .." if len(numbers) > 8 else "")
+    return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
 
 
 def in_words(waits: Sequence[Mapping[str, Any]]) -> str:

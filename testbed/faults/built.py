@@ -1,0 +1,85 @@
+"""What the parts of a fabric have by its experiment: a fault that takes something away leaves less of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from hardware.config import Hardware
+from testbed.base.units import format_rate, format_size, format_time
+from topologies.graph.fabric import Cable, Fabric
+
+
+class CannotInject(ValueError):
+    """The fault does not fit its target: `what`, `hint`; `key` is its parameter that is wrong, None: its target."""
+
+    def __init__(self, what: str, hint: str = "", key: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Built:
+    """Of one fabric: rates in bit/s, times in ns, sizes in bytes."""
+
+    hardware: Hardware
+    headroom: Callable[[float, float], int]
+    """Of a port and lossless class, by its cable's rate and delay."""
+    longest: int
+    """The longest IP packet that anybody sends."""
+    watchdog_ns: float | None
+    """How long a pause may be until the PFC watchdog acts; None: there is none."""
+
+    def rates(self, fabric: Fabric, cables: Iterable[Cable]) -> list[tuple[float, str]]:
+        return [(self.hardware.cable(fabric, c)[0], f"cable:{c.name}") for c in cables]
+
+    def delays(self, fabric: Fabric, cables: Iterable[Cable]) -> list[tuple[float, str]]:
+        return [(self.hardware.cable(fabric, c)[1], f"cable:{c.name}") for c in cables]
+
+    def headrooms(self, fabric: Fabric, cables: Iterable[Cable]) -> list[tuple[float, str]]:
+        return [(self.headroom(*self.hardware.cable(fabric, c)), f"a port of cable:{c.name}") for c in cables]
+
+    def pcie(self, fabric: Fabric, ranks: Iterable[int]) -> list[tuple[float, str]]:
+        """Bandwidth to memory; a compute complex has its own."""
+        of_complex = self.hardware.complex
+        found = []
+        for rank in ranks:
+            inside = of_complex is not None and fabric.nics[rank].name in fabric.complexes
+            rate = of_complex.rate_bps if of_complex is not None and inside else self.hardware.pcie_rate_bps
+            found.append((rate, f"nic:{rank}"))
+        return found
+
+
+def _bytes(number: float) -> str:
+    return f"{int(number)} bytes"
+
+
+def _size(number: float) -> str:
+    return format_size(int(number))
+
+
+def _rate(number: float) -> str:
+    return format_rate(int(number))
+
+
+TEXTS: dict[str, Callable[[float], str]] = {"rate": _rate, "time": format_time, "size": _size, "bytes": _bytes}
+
+
+def less(key: str, value: float, has: Iterable[tuple[float, str]], kind: str, what: str) -> None:
+    """Raises CannotInject unless `value` is less than each of what is there: (how much, where)."""
+    least, where = min(has, default=(value + 1, ""))
+    if value >= least:
+        text = TEXTS[kind]
+        raise CannotInject(f"{text(value)} makes nothing worse: {what} of {where} is {text(least)}",
+                           f"less than {text(least)}", key)  # fmt: skip
+
+
+def more(key: str, value: float, has: Iterable[tuple[float, str]], kind: str, what: str) -> None:
+    """As `less`, of what a fault makes longer."""
+    most, where = max(has, default=(value - 1, ""))
+    if value <= most:
+        text = TEXTS[kind]
+        raise CannotInject(f"{text(value)} makes nothing worse: {what} of {where} is {text(most)}",
+                           f"more than {text(most)}", key)  # fmt: skip
