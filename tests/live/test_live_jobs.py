@@ -319,6 +319,11 @@ def test_status_says_what_is_wrong(real: tuple[str, str]) -> None:
         "library": "os-ken", "pid": record.processes["controller"].pid, "alive": True, "answers": True, "heard_s": 0,
         "connected": 1, "switches": 1,
     }  # fmt: skip
+    hung = told("inject", "controller_hung", "--on", "controller", "--fabric", real[0]).strip()
+    assert json.loads(told("status", real[0], "--json"))["controller"]["answers"] is False
+    assert "connected to 1 of 1 switches" in (printed := told("status", real[0])) and "does not answer" in printed
+    told("heal", hung, "--fabric", real[0])
+    assert json.loads(told("status", real[0], "--json"))["controller"]["answers"] is True
     record.processes["controller"].signal(signal.SIGSTOP)
     assert "does not answer" in told("status", real[0])
     record.processes["fabricd"].signal(signal.SIGKILL)
