@@ -77,7 +77,8 @@ def show_run(run: str, host: bool, as_json: bool) -> None:
 def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json: bool) -> None:
     """Show the OpenFlow rules of a live fabric's switches, or of a stored RUN's, with what each has counted.
 
-    `fast_packets` are those that did not go through Open vSwitch, because it was known what it does with them.
+    `fast_packets` are those that did not go through Open vSwitch, because it was known what it does with them. A fabric
+    that stands still does not say: how many they are depends on the machine.
 
     \b
     Examples:
@@ -86,13 +87,15 @@ def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json:
       testbed show flows quickstart
     """
     from testbed.base.errors import InputError
+    from testbed.commands._held import source_of
+    from testbed.commands._views import show_tables
     from testbed.fabric.lab import Lab
-    from testbed.tables.results import counters, show
+    from testbed.live.views.switches import of_flows
 
     if fabric or run is None or _fabric.is_fabric(run):
         lab = Lab.attach(_fabric.one_of(run, fabric))
         try:
-            rows = lab.flows()
+            rows = source_of(lab).flows()
         finally:
             lab.close()
     else:
@@ -100,11 +103,11 @@ def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json:
     there = list(dict.fromkeys(row["switch"] for row in rows))
     if switch is not None and switch not in there:
         raise InputError(f"there is no switch {switch}", "command line: --switch", f"switches: {', '.join(there)}")
-    rows = [row for row in rows if switch in (None, row["switch"])]
+    table = of_flows(rows, switch)
     if as_json:
-        click.echo(json.dumps(rows))
+        click.echo(json.dumps(table.rows))
     else:
-        show(counters("flows", rows, whole=True), wide=True)
+        show_tables([table])
 
 
 @command.command("faults")

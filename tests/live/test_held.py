@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 
 from testbed.base.errors import UserError
+from testbed.fabric.lab import Lab
+from testbed.live.look.look import Look
+from testbed.live.views import VIEWS
 from testbed.machine import ownership
 from testbed.world.keeper import SOCKET
 from testbed.world.kept import Kept
+from testbed.world.source import OfWorld
 from tests.parts.machine import cli, here, told, traces, wait_until
 
 HELD = """
@@ -53,6 +57,21 @@ def test_it_goes_on_by_exactly_as_much_as_it_is_told(held: str) -> None:
     assert advance(held, "1ns")["time_ns"] == began + 12_346
     with Kept.attach(held) as world:
         assert world.counters()["time_ns"] == world.time_ns == began + 12_346
+
+
+def test_flows_are_one_table_without_what_depends_on_the_machine(held: str) -> None:
+    advance(held, "4", "steps")
+    shown = json.loads(told("show", "flows", held, "--json"))
+    lab = Lab.attach(held)
+    try:
+        all_of_them = lab.flows()
+    finally:
+        lab.close()
+    assert sum(row.pop("fast_packets") for row in all_of_them) > 0 and sum(row["packets"] for row in shown) > 0
+    assert shown == all_of_them
+    with Kept.attach(held) as world:
+        (table,) = VIEWS["flows"].show(Look(OfWorld(world), world.counters()))
+    assert table.rows == shown and {k for row in shown for k in table.counts(row)} == {"packets", "bytes"}
 
 
 def test_steps_of_the_job_and_how_they_are_shown(held: str) -> None:

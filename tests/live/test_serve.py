@@ -140,6 +140,15 @@ def test_every_view_is_there_with_its_tables(server: Server, ran: None) -> None:
     assert server.json("/api/view?view=queues&since=up")["tables"]
 
 
+def test_flows_are_the_command_s_table(server: Server, ran: None, fabric: str) -> None:
+    (table,) = server.json("/api/view?view=flows+sw0")["tables"]
+    assert table["rows"] == json.loads(told("show", "flows", fabric, "--switch", "sw0", "--json"))
+    assert list(table["rows"][0]) == [
+        "switch", "table", "priority", "match", "packets", "bytes", "fast_packets", "actions"
+    ]  # fmt: skip
+    assert sum(row["fast_packets"] for row in table["rows"]) > 0
+
+
 def test_counters_are_those_of_fabricd_and_a_mark_counts_from_then(server: Server, ran: None, fabric: str) -> None:
     now = json.loads(told("show", "interfaces", "counters", fabric, "--json", "--period", "0.01"))
     by_name = {row["IFACE"]: row for row in now}

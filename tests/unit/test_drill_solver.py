@@ -225,8 +225,8 @@ def test_classes_that_change_the_same_columns_are_a_family() -> None:
 
 
 def entry(match: str, actions: str = "output:1", packets: int = 0, switch: str = "leaf0") -> dict[str, Any]:
-    return {"switch": switch, "table": 0, "n_packets": packets, "n_bytes": 64 * packets, "priority": 100,
-            "match": match, "actions": actions}  # fmt: skip
+    return {"switch": switch, "table": 0, "priority": 100, "match": match,
+            "packets": packets, "bytes": 64 * packets, "actions": actions}  # fmt: skip
 
 
 @pytest.mark.parametrize(

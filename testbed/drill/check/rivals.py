@@ -65,7 +65,7 @@ def _columns(ones: Any, others: Any) -> set[str]:
 
 
 def _volume(column: str) -> bool:
-    return column.endswith(("_bytes", "bytes_phy")) or _VOLUME.fullmatch(column) is not None
+    return column == "bytes" or column.endswith(("_bytes", "bytes_phy")) or _VOLUME.fullmatch(column) is not None
 
 
 def steady(row: Mapping[str, Any]) -> dict[str, Any]:

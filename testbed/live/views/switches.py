@@ -15,15 +15,14 @@ _SWITCH = Parameter("switch", kinds.SWITCH, "Only this one (default: all).")
 
 
 def flows(look: Look, switch: str | None = None) -> list[Table]:
-    """As `ovs-ofctl dump-flows`, with what went by the fast path."""
-    rows = [
-        {
-            "switch": row["switch"], "table": row["table"], "n_packets": row["packets"], "n_bytes": row["bytes"],
-            "priority": row["priority"], "match": row["match"], "actions": row["actions"],
-        }
-        for row in look.source.flows() if switch in (None, row["switch"])
-    ]  # fmt: skip
-    return [Table("flows", "", rows, ("table", "priority"))]
+    """As `ovs-ofctl dump-flows`, with how many went by the fast path; not of a fabric that stands still, whose views
+    are the same however quick the machine is (OfWorld.flows)."""
+    return [of_flows(look.source.flows(), switch)]
+
+
+def of_flows(rows: list[dict[str, Any]], switch: str | None = None) -> Table:
+    """The rules of a live fabric, or of a stored run, as one table; of one switch, or all."""
+    return Table("flows", "", [row for row in rows if switch in (None, row["switch"])], ("table", "priority"))
 
 
 def meters(look: Look) -> list[Table]:
