@@ -162,7 +162,7 @@ def test_a_job_needs_the_virtual_clock_and_a_workload(tmp_path: Path) -> None:
     file.write_text(HELD)
     own = ("--set", "workers.ranks_per_process=auto", "--set", "inject=[]")
     assert "add --virtual" in here("up", str(file), "--job").stderr
-    assert "clock: virtual" in here("up", str(file), "--virtual", "--job", "--set", "clock=real", *own).stderr
+    assert "cannot be both" in here("up", str(file), "--virtual", "--job", "--set", "clock=real", *own).stderr
     assert "no workload to repeat" in here("up", str(file), "--virtual", "--job", "--set", "workload=[]").stderr
 
 
