@@ -170,7 +170,7 @@ def test_a_run_on_it_is_refused(held: str, tmp_path: Path) -> None:
     file = tmp_path / "e.yaml"
     file.write_text(HELD)
     done = here("run", str(file), "--fabric", held)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert f"fabric {held} repeats a job of its own" in done.stderr
 
 
