@@ -39,7 +39,7 @@ slo: {step: 2}
 HOGS = 4
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def stage() -> Iterator[Stage]:
     stage = Stage.up(Case.of(file.loads(TEXT, "d.yaml"), "7Q4", False))
     yield stage
