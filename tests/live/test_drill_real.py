@@ -115,7 +115,7 @@ def test_on_a_host_with_too_much_to_do_the_environment_is_invalid(stage: Stage) 
     world: Any = stage.world
 
     def late(_: object) -> bool:
-        return float(world.counters()["fidelity"]["lateness_ns"]["p99"]) > 3e6
+        return float(world.counters()["fidelity"]["lateness_ns"]["p99"]) > 1e6  # 5 % of a hop, 0.58 ms, are enough
 
     with load(world.lab.hardware.pid):
         assert world.until(late, 10_000_000), world.fidelity()  # 200 s at most
