@@ -15,9 +15,10 @@ from statistics import fmean
 from typing import Any
 
 from results.compare.counters import Moved, moved
-from results.compare.differences import differences
+from results.compare.differences import differences, flat_differences
 from results.compare.interval import Interval, interval
 from results.compare.side import REPLICATE, Point, Side
+from results.figures import in_force
 from results.figures.keys import hashable, raw, value_at
 from results.store.folder import StoreError
 
@@ -81,9 +82,11 @@ class Comparison:
 
     @cached_property
     def differing(self) -> dict[str, list[Any]]:
-        """The keys in which the experiments differ, by path, with the value of each side."""
+        """The keys in which the experiments differ, by path, with the value of each side; and what was in force on
+        live fabrics, a key for each fault and action."""
         swept = [key for key in (*self.keys, REPLICATE) if any(key in side.swept for side in self.sides)]
-        return differences([side.experiment for side in self.sides], swept)
+        of_live = flat_differences([in_force.keys(side.live) for side in self.sides])
+        return differences([side.experiment for side in self.sides], swept) | of_live
 
     @cached_property
     def points(self) -> list[tuple[dict[str, Any], list[list[Point]]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ class Side:
     swept: tuple[str, ...]
     experiment: Mapping[str, Any]
     points: tuple[Point, ...]
+    live: Mapping[str, Any] = field(default_factory=dict)
+    """Of a run: `Run.live`."""
     unfinished: str | None = None
     """Why a sweep has not all of its points."""
 
@@ -51,11 +53,11 @@ class Side:
         if swept is not None:
             missing = len(swept.points) < swept.total
             why = f"{len(swept.points)} of {swept.total} points are done" if missing else None
-            return cls(str(run), path, tuple(swept.keys), load(path).experiment, tuple(_points(swept)), why)
+            return cls(str(run), path, tuple(swept.keys), load(path).experiment, tuple(_points(swept)), unfinished=why)
         one = load(path)
         if not one.experiment:
             raise StoreError("this run has no experiment.yaml: it was killed before it began", str(path))
-        return cls(str(run), path, (), one.experiment, (_point(one),))
+        return cls(str(run), path, (), one.experiment, (_point(one),), one.live)
 
     @cached_property
     def states(self) -> list[str]:

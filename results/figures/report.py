@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from results.figures.in_force import told
 from results.figures.timeline import steps
 
 MOST_ROWS = 200  # of a table; the frames have all
@@ -24,16 +25,19 @@ def report(
     hops: Mapping[str, Any],
     environment: Mapping[str, Any],
     metrics_sha256: str,
+    live: Mapping[str, Any] | None = None,
 ) -> str:
     """The whole report. `results` and `tables` (ports, nics, qps, switches, drops, timeline) are rows of the frames.
 
     `hops` has how many times a frame passed a switch (frame_hops), and how many of those by the fast path (fast_hops).
+    `live` has what was in force on a fabric that was up before (in_force.py).
     """
     parts = [f"# {name}", ""]
     if error:
         parts += [f"**The run failed**: {error['what']}", ""]
         parts += [f"- {key}: {error[key]}" for key in ("where", "hint") if error.get(key)] + [""]
         parts += ["What follows was measured until then.", ""]
+    parts += _live(live or {})
     parts += _fidelity(clock, fidelity)
     parts += ["## Results", ""]
     if fidelity["verdict"] == "invalid":
@@ -46,6 +50,11 @@ def report(
     parts += _events(events)
     parts += _environment(environment, metrics_sha256)
     return "\n".join(parts)
+
+
+def _live(live: Mapping[str, Any]) -> list[str]:
+    found = [f"- `{command}`: {its}" for command, its in told(live)]
+    return [f"## On live fabric {live['fabric']}, with", "", *found, ""] if found else []
 
 
 def _fidelity(clock: str, fidelity: Mapping[str, Any]) -> list[str]:
@@ -143,11 +152,11 @@ def _hops(hops: Mapping[str, Any]) -> list[str]:
 
 
 def _events(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    told = [e for e in events if e["event"] != "worker_done"]
-    if not told:
+    shown = [e for e in events if e["event"] != "worker_done"]
+    if not shown:
         return []
-    rows = ((e.get("time_ns") if e.get("time_ns") is not None else "", e["event"], _detail(e)) for e in told)
-    return ["## Events", "", *_table(("time (ns)", "event", "detail"), rows, len(told))]
+    rows = ((e.get("time_ns") if e.get("time_ns") is not None else "", e["event"], _detail(e)) for e in shown)
+    return ["## Events", "", *_table(("time (ns)", "event", "detail"), rows, len(shown))]
 
 
 def _detail(event: Mapping[str, Any]) -> str:
@@ -156,7 +165,7 @@ def _detail(event: Mapping[str, Any]) -> str:
 
 def _environment(environment: Mapping[str, Any], metrics_sha256: str) -> list[str]:
     tools = [v for v in environment.get("tools", {}).values() if v]
-    told = {
+    about = {
         "date": environment.get("date"),
         "seed": environment.get("seed"),
         "commit": environment.get("commit"),
@@ -164,7 +173,7 @@ def _environment(environment: Mapping[str, Any], metrics_sha256: str) -> list[st
         "tools": "; ".join([f"Python {environment.get('python')}", *tools]),
         "metrics_sha256": metrics_sha256,
     }
-    return ["## Environment", "", *(f"- {key}: {value}" for key, value in told.items() if value is not None), ""]
+    return ["## Environment", "", *(f"- {key}: {value}" for key, value in about.items() if value is not None), ""]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], count: int) -> list[str]:

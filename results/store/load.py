@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+LIVE = "live.json"
+
+
 class Frames:
     """The frames that both a run and several runs have; they are read when first asked for."""
 
@@ -135,6 +138,11 @@ class Run(Frames):
         """What `testbed run --json` printed; `run` is where the folder is now."""
         summary = self._json("summary.json")
         return {**summary, "run": str(self.path)} if summary else {}
+
+    @cached_property
+    def live(self) -> dict[str, Any]:
+        """Of a run on a live fabric: what was in force there besides (results.figures.in_force); empty of others."""
+        return self._json(LIVE)
 
     @cached_property
     def steps(self) -> list[dict[str, Any]]:

@@ -6,6 +6,8 @@ was told: a fault, its target, its times.
 
 from __future__ import annotations
 
+import json
+import shlex
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -93,6 +95,19 @@ class Injection:
         said = {key: format_time(t) for key, t in times.items() if t is not None}
         return {"fault": self.fault.name, "on": self.on, **said, **self.fault.model_dump(mode="json", by_alias=True)}
 
+    def line(self) -> str:
+        """As it stands behind `testbed inject`, without what is default anyway."""
+        times = {"at": self.at or None, "for": self.lasts, "every": self.every}
+        words = [self.fault.name, "--on", self.on]
+        for key, time in times.items():
+            words += [f"--{key}", format_time(time)] if time is not None else []
+        for key, value in self.fault.model_dump(mode="json", by_alias=True, exclude_defaults=True).items():
+            option = key.replace("_", "-")
+            words += (
+                [f"--{'' if value else 'no-'}{option}"] if isinstance(value, bool) else [f"--{option}", _word(value)]
+            )
+        return shlex.join(words)
+
     def place(
         self, fabric: Fabric, line_rate_bps: float = 400e9, seed: int = 1, cc: str | None = None,
         built: Built | None = None,
@@ -125,6 +140,13 @@ class Injection:
             self.fault.makes_worse(place, place.built)
         about = self.written()
         return [{**p, **times, "fault": name if k == 0 else f"{name}.{k}", "about": about} for k, p in enumerate(made)]
+
+
+def _word(value: Any) -> str:
+    """A parameter's value as one word: lists with commas, what has no simpler form as JSON, which is YAML."""
+    if isinstance(value, list) and not any(isinstance(one, dict | list) for one in value):
+        return ",".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def check(injection: Injection, fabric: Fabric, cc: str, built: Built) -> None:

@@ -53,7 +53,7 @@ def _of(lab: Lab, record: Record) -> dict[str, Any]:
 
 
 def _controller(lab: Lab, library: str) -> dict[str, Any]:
-    """The controller's process, its connections to switches, and whether it answers."""
+    """The controller's process, its connections to switches, and whether it answers: us, and its switches' echoes."""
     lab.fabricd.request("waits")  # has fabricd ping it
     seen: list[dict[str, Any]] = []
 
@@ -66,7 +66,7 @@ def _controller(lab: Lab, library: str) -> dict[str, Any]:
         "library": library,
         "pid": lab.controller.pid,
         "alive": lab.controller.poll() is None,
-        "answers": answered,
+        "answers": answered and all(c["echoes"] for c in seen),
         "heard_s": round(seen[0]["heard_s"], 3) if seen else None,
         "connected": connections(lab.controller.pid),
         "switches": len(lab.fabric.switches),

@@ -16,6 +16,7 @@ from results.frames.metrics import nanoseconds, picoseconds
 from testbed.base.errors import UserError
 from testbed.faults.base import fault_id
 from testbed.inject.agent import NAME as AGENT
+from testbed.live.in_force import InForce
 from testbed.live.look.since import since
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Tenant:
     _aside: list[tuple[str, Injection]] = field(default_factory=list)
     _messages_before: int = 0
     captures: list[str] = field(default_factory=list)
+    _in_force: InForce | None = None
 
     def begin(self, injections: Sequence[Injection], ranks: Sequence[int]) -> None:
         """Makes the fabric ready for our workers and starts times and counters from zero. Raises UserError."""
@@ -51,6 +53,7 @@ class Tenant:
             self._lay_aside(injections)
             self.began_ns = fabricd.next_job()
             self.before = self.lab.counters()
+            self._in_force = InForce(self.lab, self.began_ns, self.before)
         except BaseException as error:
             self.leave([], None)
             if isinstance(error, FabricdError):
@@ -82,6 +85,11 @@ class Tenant:
         self._ours = [name for name, _ in zip(free, range(count), strict=False)]
         self.note(faults=self._ours)
         return self._ours
+
+    def in_force(self) -> dict[str, Any]:
+        """What is not ours, and was in force on the fabric since we began: what live.json holds."""
+        aside = [name for name, _ in self._aside]
+        return self._in_force.told([*self._ours, *aside]) if self._in_force else {}
 
     # -- as if the fabric were ours alone
 

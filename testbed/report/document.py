@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from results.figures import in_force
 from results.figures.timeline import steps
 from results.figures.values import cut
 from results.store.load import Run
@@ -192,7 +193,7 @@ def _yaml(value: Mapping[str, Any]) -> str:
 
 
 def _again(run: Run) -> str:
-    return f"testbed run {shlex.quote(str(run.path / 'experiment.yaml'))}"
+    return in_force.again(run.live, str(run.path / "experiment.yaml"), run.experiment.get("clock"))
 
 
 def _environment(environment: Mapping[str, Any]) -> list[tuple[str, str]]:

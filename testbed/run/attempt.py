@@ -30,6 +30,7 @@ from results.frames.metrics import (
 from results.frames.series import PLACES, SAMPLES
 from results.store.environment import environment
 from results.store.folder import RunFolder, imports_for_frames
+from results.store.load import LIVE
 from testbed.base import this_process, yaml_writer
 from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
@@ -76,6 +77,7 @@ class Attempt:
         default_factory=lambda: Fidelity("invalid", ["the hardware's counters could not be read"])
     )
     stopped: int = 0
+    live: dict[str, Any] = field(default_factory=dict)  # of a fabric that was up: what was in force on it besides
     settled: bool = False  # the fabric has run empty, and nothing of it is still being written
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
@@ -107,9 +109,16 @@ class Attempt:
     def leave(self, lab: Lab) -> None:
         """Takes the fabric down, or, if it was up before, leaves it as it was."""
         if self.tenant:
+            self.keep_live()
             self.tenant.leave(planning.endpoints(self.plan), self._agent)
         else:
             lab.down()
+
+    def keep_live(self) -> None:
+        """Stores what is in force on a fabric that was up before: its figures are not those of the experiment alone."""
+        if self.tenant:
+            self.live = self.tenant.in_force()
+            self.folder.write_json(LIVE, self.live)
 
     def _counted(self, counters: dict[str, Any]) -> dict[str, Any]:
         return self.tenant.counters(counters) if self.tenant else counters
@@ -367,6 +376,7 @@ class Attempt:
             checkpoints=[{"step": number, **its.row()} for number, its in accounts(self.steps, found)],
             going_on=whole.row() if whole else None,
             experiment=self.resolved,
+            live=self.live,
         )
         if not self.problem:
             self.folder.write_json("summary.json", result.to_dict())
@@ -401,6 +411,7 @@ class Attempt:
             hops=self.counters.get("fidelity", {}),
             environment=self.environment,
             metrics_sha256=result.metrics_sha256,
+            live=self.live,
         )
 
 

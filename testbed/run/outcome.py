@@ -50,6 +50,7 @@ class RunResult:
     checkpoints: list[Row] = field(default_factory=list)  # what they and failures cost
     going_on: Row | None = None  # of a run that goes on after failures
     experiment: Mapping[str, Any] = field(default_factory=dict)  # as resolved
+    live: Mapping[str, Any] = field(default_factory=dict)  # of one on a live fabric: results.figures.in_force
 
     def to_dict(self) -> dict[str, Any]:
         """What `testbed run --json` prints."""
@@ -62,6 +63,7 @@ class RunResult:
             **({"scaled": self.scaled} if self.scaled else {}),
             **({"checkpoints": self.checkpoints} if self.checkpoints else {}),
             **({"going_on": self.going_on} if self.going_on else {}),
+            **({"live": self.live} if self.live.get("in_force") else {}),
             "counters": self.counters,
             "metrics_sha256": self.metrics_sha256,
         }

@@ -111,11 +111,17 @@ class Watched:
             "ports": ports(now),
             "fidelity": {"verdict": fidelity["verdict"], "reasons": fidelity["reasons"]},
             "deadlocks": now["deadlocks"],
-            "controller": lab.controller.poll() is None,
+            "controller": self._controller(clock["controllers"]),
             "faults": self._faults(),
             "job": self._job(job),
             "busy": sorted(w["rank"] for w in clock["workers"] if w["state"] in ("running", "waiting")),
         }
+
+    def _controller(self, connected: list[dict[str, Any]]) -> str:
+        """As the page says it: one that stands still keeps its process and its connections, but no echo comes back."""
+        if self.lab.controller.poll() is not None:
+            return "has ended"
+        return "runs" if any(one["echoes"] for one in connected) else "does not answer"
 
     def _faults(self) -> list[dict[str, Any]]:
         from testbed.inject.live import rows

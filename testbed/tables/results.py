@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from results import Run
+from results.figures.in_force import told as told_of_live
 from results.figures.report import gigabytes
 from results.figures.scaled import all_scaled
 from results.figures.timeline import StepTime, steps
@@ -43,6 +44,7 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
         drops[row["reason"]] = drops.get(row["reason"], 0) + row["count"]
     fidelity = run.fidelity or {"verdict": "invalid", "reasons": ["the run did not end"], "advice": []}
     parts: list[RenderableType] = [Text(f"# {_title(run)}", style="dim")]
+    parts += [_item("# On a live fabric : ", f"{command}: {its}", "yellow") for command, its in told_of_live(run.live)]
     if run.state["state"] != "complete":
         error = run.state["error"] or {"what": "it was killed, or still goes on"}
         parts.append(_item("# FAILED: ", error["what"], "bold red"))

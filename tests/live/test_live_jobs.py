@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from results import load
+from results.compare.comparison import compare
 from testbed.base.errors import InputError, UserError
 from testbed.base.progress import Progress
 from testbed.fabric.lab import Lab
@@ -113,6 +115,58 @@ def test_what_stands_there_stays_and_is_no_part_of_the_figures(
         assert left_on(virtual) == [fault]
     finally:
         told("heal", "all", "--fabric", virtual)
+
+
+def test_what_is_in_force_is_stored_with_the_run(run: Callable[..., dict[str, Any]], virtual: str) -> None:
+    """A fault and an action that stand; neither the run's own faults nor what is over already."""
+    plain = Path(run(JOB)["run"])
+    assert load(plain).live == {"fabric": virtual, "in_force": []}
+    fault = told("inject", "straggler", "--on", "nic:1", "--factor", "2", "--fabric", virtual).strip()
+    passed = told("inject", "loss", "--on", "nic:0", "--rate", "0.5", "--for", "1ns", "--fabric", virtual).strip()
+    told("config", "interface", "speed", "leaf0:1", "100Gbps", "--fabric", virtual)
+    told("config", "interface", "speed", "leaf0:2", "100Gbps", "--fabric", virtual)
+    told("config", "rollback", "--fabric", virtual)
+    try:
+        run(JOB)  # here the short loss is over
+        its = Path(run(JOB)["run"])
+    finally:
+        told("heal", "all", "--fabric", virtual)
+        told("config", "rollback", "all", "--fabric", virtual)
+    straggler = {"what": "fault", "id": fault, "line": "straggler --on nic:1 --factor 2.0"}
+    speed = {"what": "action", "id": "1", "line": "interface speed leaf0:1 100Gbps"}
+    there = {"from_us": None, "gone": False}
+    assert load(its).live["in_force"] == [{**straggler, **there, "off": False}, {**speed, **there}], passed
+    assert set(compare([plain, its]).differing) == {
+        "live.faults: straggler --on nic:1 --factor 2.0", "live.config: interface speed leaf0:1 100Gbps"
+    }  # fmt: skip
+    assert load(its).summary["live"] == load(its).live
+    assert "- `testbed config interface speed leaf0:1 100Gbps`: all the time" in (its / "report.md").read_text()
+    assert load(Path(run(JOB)["run"])).live["in_force"] == []
+
+
+def test_what_comes_and_goes_during_a_run_is_stored_with_it(virtual: str, tmp_path: Path) -> None:
+    process = begun(virtual, tmp_path)
+    at = ("--fabric", virtual)
+    try:
+        partial = load(tmp_path / "endless.partial")
+        assert partial.live["in_force"] == []  # a run that is killed has what was there when it began
+        stays = told("inject", "straggler", "--on", "nic:1", "--factor", "2", *at).strip()
+        went = told("inject", "loss", "--on", "nic:0", "--rate", "0.5", *at).strip()
+        told("heal", went, *at)
+        told("config", "interface", "mtu", "leaf0:1", "4096", *at)
+        told("config", "rollback", *at)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=300)
+        told("heal", "all", *at)
+    straggler, loss, mtu = load(tmp_path / "endless.failed").live["in_force"]
+    assert straggler == {
+        "what": "fault", "id": stays, "line": "straggler --on nic:1 --factor 2.0", "from_us": straggler["from_us"],
+        "gone": False,
+    }  # fmt: skip
+    assert loss == {"what": "fault", "id": went, "line": None, "primitive": "frames"}
+    assert (mtu["line"], mtu["gone"]) == ("interface mtu leaf0:1 4096", True)
+    assert 0 < straggler["from_us"] <= mtu["from_us"] <= mtu["until_us"]
 
 
 def test_what_the_file_says_of_the_fabric_must_be_as_it_is(run: Callable[..., dict[str, Any]], virtual: str) -> None:
@@ -265,6 +319,11 @@ def test_status_says_what_is_wrong(real: tuple[str, str]) -> None:
         "library": "os-ken", "pid": record.processes["controller"].pid, "alive": True, "answers": True, "heard_s": 0,
         "connected": 1, "switches": 1,
     }  # fmt: skip
+    hung = told("inject", "controller_hung", "--on", "controller", "--fabric", real[0]).strip()
+    assert json.loads(told("status", real[0], "--json"))["controller"]["answers"] is False
+    assert "connected to 1 of 1 switches" in (printed := told("status", real[0])) and "does not answer" in printed
+    told("heal", hung, "--fabric", real[0])
+    assert json.loads(told("status", real[0], "--json"))["controller"]["answers"] is True
     record.processes["controller"].signal(signal.SIGSTOP)
     assert "does not answer" in told("status", real[0])
     record.processes["fabricd"].signal(signal.SIGKILL)

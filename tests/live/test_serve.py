@@ -228,6 +228,24 @@ def test_the_page_shows_the_fabric(
         assert set(page.locator("#tables table").first.locator("tbody td:first-child").all_inner_texts()) == {"sw0:2"}
 
 
+def test_the_page_tells_a_controller_that_stands_still(browser: Browser, tmp_path: Path) -> None:
+    fabric = up(tmp_path)
+    try:
+        with serving("serve", fabric, "--period", "0.1") as server, page_in(browser) as page:
+            page.goto(server.url)
+            chip = page.locator("#chips li", has_text="controller")
+            chip.get_by_text("controller runs").wait_for()
+            told("inject", "controller_hung", "--on", "controller", "--fabric", fabric)
+            chip.filter(has_text="controller does not answer").and_(page.locator(".bad")).wait_for()
+            page.locator("#views").select_option("controller")
+            page.locator("#tables").get_by_text("no answer").first.wait_for()
+            assert page.locator("#tables table").count() == 2
+            told("heal", "all", "--fabric", fabric)
+            page.get_by_text("controller runs").wait_for()
+    finally:
+        cli("clean", fabric, "--force")
+
+
 def test_the_page_marks_faults_and_says_when_the_fabric_is_gone(browser: Browser, tmp_path: Path) -> None:
     fabric = up(tmp_path)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -16,6 +17,7 @@ from controllers.routing.routes import Router
 from testbed.base.errors import InputError
 from testbed.cli import cli
 from testbed.commands._options import injection
+from testbed.commands.inject import _command
 from testbed.experiment import Experiment, loads
 from testbed.faults import CATALOGUE, GROUPS, CannotInject, Injection, Mistakes
 from testbed.faults.base import KINDS, Opcode
@@ -39,6 +41,18 @@ def test_every_fault_says_what_it_is() -> None:
         assert re.fullmatch("[a-z_]+", name)
         assert all((cls.summary, cls.shows, cls.on, set(cls.on) <= set(KINDS))), name
         assert all(field.description for field in cls.model_fields.values()), name
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_line_of_a_fault_is_what_the_command_takes(name: str) -> None:
+    """Parsed by `testbed inject` it is the same injection."""
+    times = {"at": "3us", "for": "1.5ms", "every": "4ms"}
+    for more in ({}, times):
+        made = Injection.of({"fault": name, **CATALOGUE[name].example, **more})
+        head, *words = shlex.split(made.line())
+        parsed = _command(head).make_context(head, words).params
+        given = {key: value for key, value in parsed.items() if key not in ("fabric", "as_json")}
+        assert injection(head, given) == made, made.line()
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,13 @@ def test_one_that_stands_still_is_connected_and_answers_nothing() -> None:
     assert (own["Controller"], own["Unanswered"], own["Reaction (us)"]) == ("no answer", 2, None)
 
 
+def test_no_row_is_left_out_where_nothing_is_but_zeros() -> None:
+    """Pages leave such rows out of a table that has columns that count: here zeros are the answer."""
+    look = Look(Stub([False]), {"time_ns": 1, "fidelity": {"clock": "virtual", "controller_timeouts": 0}})  # type: ignore[arg-type]
+    tables = VIEWS["controller"].show(look)
+    assert [[table.counts(row) for row in table.rows] for table in tables] == [[{}] * 3, [{}]]
+
+
 def test_one_that_is_gone_is_not_connected() -> None:
     switches, own = shown()
     assert {row["Connected"] for row in switches.values()} == {"no"} and own["Controller"] == "gone"

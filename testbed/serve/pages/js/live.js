@@ -38,7 +38,7 @@ function drawHeader() {
   const job = frame.job ? `job ${frame.job.job}: ${frame.job.name}, ${frame.job.runs}${frame.job.of === null ? "" : ` of ${frame.job.of}`} runs done` : about.held ? "job repeated for ever" : "no job";
   fill(at("chips"),
     chip(`fidelity ${verdict}`, !["exact", "good"].includes(verdict), reasons.join("\n")),
-    chip(frame.controller ? "controller runs" : "controller has ended", !frame.controller),
+    chip(`controller ${frame.controller}`, frame.controller !== "runs"),
     chip(job),
     ...(frame.faults.length ? frame.faults.map((f) => chip(`fault ${f.id}: ${f.fault} on ${f.on}, ${f.state}, ${counted(f.hits, "hit")}`, f.state === "on")) : [chip("no faults")]),
     ...(frame.deadlocks ? [chip(`${counted(frame.deadlocks, "deadlock")}`, true)] : []),
