@@ -7,6 +7,7 @@ from typing import Any
 
 from results.figures.in_force import told
 from results.figures.timeline import steps
+from results.figures.values import full
 
 MOST_ROWS = 200  # of a table; the frames have all
 
@@ -160,7 +161,7 @@ def _events(events: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _detail(event: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k} {v}" for k, v in event.items() if k not in ("event", "time_ns", "wall_s", "id"))
+    return ", ".join(f"{k} {full(v)}" for k, v in event.items() if k not in ("event", "time_ns", "wall_s", "id"))
 
 
 def _environment(environment: Mapping[str, Any], metrics_sha256: str) -> list[str]:

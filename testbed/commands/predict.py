@@ -55,19 +55,21 @@ def command(file: str, settings: tuple[str, ...], as_json: bool) -> None:
         ]
         click.echo(json.dumps({"file": file, **(told[0] if not experiment.sweep else {"points": told})}))
         return
+    from results.store.sweeps import described
     from testbed.predict.table import of_prediction
     from testbed.tables.results import show
 
     for of, one, its in found:
-        at = ", ".join(f"{key} {value}" for key, value in of.get("point", {}).items())
+        at = described(of.get("point", {}))
         show(of_prediction(its, _title(one) + (f", {at}" if at else "")))
 
 
 def _of_point(file: str, point: Point, working: Working) -> Prediction:
     """Its place in the file is that of no point: an error names the values."""
+    from results.store.sweeps import described
     from testbed.predict.predict import predict
 
-    values = ", ".join(f"{key}: {value}" for key, value in point.values.items())
+    values = described(point.values)
     try:
         return predict(point.experiment, lambda text: working.at(f"point {values}, {text}"))
     except InputError as error:

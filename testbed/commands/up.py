@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", shell_complete=FILE)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
-@click.option("--virtual", is_flag=True, help="Keep a virtual clock: no ping, no iperf3, only workloads.")
+@click.option("--virtual", is_flag=True, help="With the virtual clock: no ping, no iperf3, only workloads.")
 @click.option("--job", is_flag=True, help="With --virtual: repeat the workload for ever; the clock is held.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(file: str, settings: tuple[str, ...], virtual: bool, job: bool, as_json: bool) -> None:
@@ -26,6 +26,8 @@ def command(file: str, settings: tuple[str, ...], virtual: bool, job: bool, as_j
     The fabric then belongs to its fabricd. Faults of the file's `inject:` are put in; its `workload:` is left, and
     `testbed run FILE --fabric ID` runs it. Look at the fabric with `testbed status` and `testbed inspect`, use it with
     `testbed shell` and `testbed exec`, end it with `testbed down`.
+
+    `clock: virtual` in the file is for runs. With --virtual, or --set clock=virtual, the fabric has it, too.
 
     With --virtual --job the workload is a job that is repeated for ever, and the clock stands still but for
     `testbed advance`.
@@ -37,15 +39,21 @@ def command(file: str, settings: tuple[str, ...], virtual: bool, job: bool, as_j
       testbed up experiments/quickstart.yaml --json | jq -r .id
       testbed up experiments/quickstart.yaml --virtual --job
     """
+    from testbed.base.errors import InputError
     from testbed.experiment import load
-    from testbed.experiment.overrides import override
+    from testbed.experiment.overrides import changed, override
     from testbed.fabric.lab import Lab
 
     experiment = override(load(file), settings)
+    virtual = _virtual(experiment, settings, virtual)
+    if job and not virtual:
+        raise InputError("a job is repeated with the virtual clock alone", "command line: --job", "add --virtual")
+    if virtual and experiment.clock.mode == "real":
+        experiment = changed(experiment, [("clock", "virtual", "")], "command line: --virtual")
     if job:
-        _up_held(experiment, virtual, as_json)
+        _up_held(experiment, as_json)
         return
-    if experiment.clock.mode == "virtual" and not virtual:
+    if not virtual and experiment.clock.mode == "virtual":
         experiment = override(experiment, ["clock=real"])
     lab = Lab.up(experiment, persistent=True)
     try:
@@ -61,15 +69,22 @@ def command(file: str, settings: tuple[str, ...], virtual: bool, job: bool, as_j
         _show(lab, about, file)
 
 
-def _up_held(experiment: Experiment, virtual: bool, as_json: bool) -> None:
+def _virtual(experiment: Experiment, settings: tuple[str, ...], virtual: bool) -> bool:
+    """Whether the clock is to be virtual: what the command line says of it. The file's `clock: virtual` is for runs."""
+    from testbed.base.errors import InputError
+
+    told = [setting for setting in settings if setting.partition("=")[0].split(".")[0] == "clock"]
+    if told and virtual and experiment.clock.mode == "real":
+        where = f"command line: --virtual --set {told[-1]}"
+        raise InputError("the clock cannot be both virtual and real", where, "leave one of them out")
+    return virtual or (bool(told) and experiment.clock.mode == "virtual")
+
+
+def _up_held(experiment: Experiment, as_json: bool) -> None:
     """With a job that is repeated: a keeper holds its clock."""
     from testbed.base.errors import InputError
     from testbed.world.keeper import keep
 
-    if not virtual:
-        raise InputError("a job is repeated with the virtual clock alone", "command line: --job", "add --virtual")
-    if experiment.clock.mode != "virtual":
-        raise InputError("a job is repeated with the virtual clock alone", experiment.place("clock"), "clock: virtual")
     if not experiment.workload:
         hint = "name at least one step, such as {collective: all_reduce, sizes: [256KiB]}"
         raise InputError("there is no workload to repeat", experiment.place("workload"), hint)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
     from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec, Nic
+    from testbed.experiment.blocks.workers import Workers
 
 _KERNEL_MTU = 1500
 _ETHERNET = 14
@@ -26,6 +27,8 @@ class Blocks(Protocol):
     def fabric(self) -> FabricSpec: ...
     @property
     def control(self) -> Control: ...
+    @property
+    def workers(self) -> Workers: ...
 
 
 def complex_of(nic: Nic) -> Complex | None:
@@ -56,4 +59,5 @@ def built(blocks: Blocks) -> Built:
     sums = 4 * switch.accelerator.elements if switch.accelerator else 0
     packet = max(nic.mtu, sums) + bounds.ROCE_HEADERS - _ETHERNET + bounds.TELEMETRY
     longest = max(packet, _KERNEL_MTU) if blocks.clock.mode == "real" else packet
-    return Built(hardware, headroom, longest, switch.watchdog.detect if switch.watchdog else None)
+    watchdog_ns = switch.watchdog.detect if switch.watchdog else None
+    return Built(hardware, headroom, longest, watchdog_ns, blocks.workers.cpus)

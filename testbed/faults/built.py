@@ -31,6 +31,8 @@ class Built:
     """The longest IP packet that anybody sends."""
     watchdog_ns: float | None
     """How long a pause may be until the PFC watchdog acts; None: there is none."""
+    cpus: float | None
+    """That a rank's container may use; None: all."""
 
     def rates(self, fabric: Fabric, cables: Iterable[Cable]) -> list[tuple[float, str]]:
         return [(self.hardware.cable(fabric, c)[0], f"cable:{c.name}") for c in cables]
@@ -60,11 +62,21 @@ def _size(number: float) -> str:
     return format_size(int(number))
 
 
+def _cpus(number: float) -> str:
+    return f"{number:g} CPUs"
+
+
 def _rate(number: float) -> str:
     return format_rate(int(number))
 
 
-TEXTS: dict[str, Callable[[float], str]] = {"rate": _rate, "time": format_time, "size": _size, "bytes": _bytes}
+TEXTS: dict[str, Callable[[float], str]] = {
+    "rate": _rate,
+    "time": format_time,
+    "size": _size,
+    "bytes": _bytes,
+    "CPUs": _cpus,
+}
 
 
 def less(key: str, value: float, has: Iterable[tuple[float, str]], kind: str, what: str) -> None:

@@ -148,7 +148,7 @@ class CpuQuota(Fault):
     on: ClassVar[tuple[str, ...]] = ("nic", "all")
     only_real_clock: ClassVar[bool] = True
 
-    cpus: float = Field(ge=0.01, le=4096, allow_inf_nan=False, description="CPUs that it may use")
+    cpus: float = Field(ge=0.01, le=4096, allow_inf_nan=False, description="CPUs that it may use: less than without")
 
     @property
     def needs_agent(self) -> bool:
@@ -156,6 +156,11 @@ class CpuQuota(Fault):
 
     def primitives(self, place: Place) -> list[Primitive]:
         return [act("agent", {"worker": "quota", "rank": rank, "cpus": self.cpus}) for rank in place.nics()]
+
+    def makes_worse(self, place: Place, built: Built) -> None:
+        if built.cpus is not None:
+            has = [(built.cpus, f"nic:{rank}") for rank in place.nics()]
+            less("cpus", self.cpus, has, "CPUs", "`workers.cpus`")
 
 
 class WorkerFrozen(NicFault):

@@ -114,12 +114,12 @@ class JobLock:
 
     @classmethod
     def acquire(cls, record: Record) -> Self:
-        """Takes the lock, and removes what a killed job has left. Raises UserError if another job runs."""
+        """Takes the lock, and removes what a killed job has left. Raises InputError if another job runs."""
         if not record.standing:
-            raise UserError(f"fabric {record.id} belongs to a run", hint="bring one up: testbed up FILE")
+            raise InputError(f"fabric {record.id} belongs to a run", "command line", "bring one up: testbed up FILE")
         if record.keeper:
             hint = "testbed advance lets that go on; testbed up FILE without --job brings one up for others"
-            raise UserError(f"fabric {record.id} repeats a job of its own", hint=hint)
+            raise InputError(f"fabric {record.id} repeats a job of its own", "command line", hint)
         folder = record.dir / _FOLDER
         folder.mkdir(exist_ok=True)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -129,7 +129,7 @@ class JobLock:
             there = next((job for job in known if job.info["state"] == RUNNING), None)
             what = f"job {there.id} ({there.info['name']})" if there else "another job"
             hint = f"testbed job stop {there.id} --fabric {record.id}, or wait" if there else "try again in a moment"
-            raise UserError(f"{what} runs on fabric {record.id}", hint=hint)
+            raise InputError(f"{what} runs on fabric {record.id}", "command line", hint)
         lock = cls(record, fd)
         try:
             lock.clear_killed()

@@ -243,9 +243,9 @@ def find(fabric_id: str | None, *, drills: bool = False) -> Record:
         for record in known:
             if record.id == fabric_id:
                 if record.drill and not drills:
-                    raise UserError(f"fabric {fabric_id} belongs to a drill", hint=_BY_DRILL, exit_code=2)
+                    raise UserError(f"fabric {fabric_id} belongs to a drill", "command line", _BY_DRILL, exit_code=2)
                 return record
-        raise UserError(f"there is no fabric {fabric_id}", hint=_known("fabrics", known), exit_code=2)
+        raise UserError(f"there is no fabric {fabric_id}", "command line", _known("fabrics", known), exit_code=2)
     alive = [record for record in known if record.state == "alive"]
     alive = [record for record in alive if record.standing] or alive
     if len(alive) == 1:

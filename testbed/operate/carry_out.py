@@ -45,6 +45,8 @@ def carry_out(site: Site, words: Sequence[str], advance: Advance | None = None) 
             undone(site, doing)
             if isinstance(error, FabricdError):
                 raise UserError(str(error), action.words) from None
+            if isinstance(error, UserError) and not error.where:
+                error.where = action.words  # such as what Open vSwitch says of a flow
             raise
         for_good = "; ".join(doing.for_good) or ("" if doing.undo else "it changed nothing")
         undo = () if doing.for_good else tuple(doing.undo)

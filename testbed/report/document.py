@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.figures import in_force
 from results.figures.timeline import steps
-from results.figures.values import cut
+from results.figures.values import cut, full
 from results.store.load import Run
 from results.store.sweeps import Sweep
 from testbed.base import yaml_writer
@@ -149,9 +149,9 @@ def _events(run: Run) -> list[dict[str, Any]]:
 
 
 def _said(row: Mapping[str, Any]) -> str:
-    """`link node=rail0 port=1 up=False`."""
+    """`link node=rail0 port=1 up=false`."""
     more = {"node": row.get("node"), "port": row.get("port"), **json.loads(row.get("detail") or "{}")}
-    plain = [f"{k}={v}" for k, v in more.items() if isinstance(v, str | int | float) and k != "id"]
+    plain = [f"{k}={full(v)}" for k, v in more.items() if isinstance(v, str | int | float) and k != "id"]
     return cut(" ".join([row["event"], *plain]))
 
 
@@ -209,8 +209,6 @@ def _environment(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _cell(value: Any) -> str:
-    from results.figures.values import full
-
     if isinstance(value, float):
         return f"{value:.5g}"
     return "" if value is None else full(value)

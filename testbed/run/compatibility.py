@@ -43,7 +43,8 @@ def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> 
     wanted = experiment.resolved()
     found = [
         Problem(
-            f"it is {_text(ours)} here, and {_text(theirs)} on fabric {record.id}", f"{file}: {key}", _hint(key, theirs)
+            f"it is {_text(ours)} here, and {_text(theirs)} on fabric {record.id}",
+            *_where_and_hint(key, theirs, file, settings),
         )
         for section in _DECIDED
         for key, ours, theirs in differences(wanted[section], live[section], section)
@@ -68,6 +69,15 @@ def _text(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _hint(key: str, theirs: Any) -> str:
+def _where_and_hint(key: str, theirs: Any, file: str | Path, settings: Sequence[str]) -> tuple[str, str]:
+    """Where a key was said, in the file or by a setting, and what can be done."""
+    for setting in reversed(settings):
+        said = setting.partition("=")[0]
+        if f"{key}.".startswith(f"{said}.") or f"{said}.".startswith(f"{key}."):
+            return (
+                f"--set {setting}",
+                f"leave it out, or bring up a fabric with it: testbed up {file} --set {setting!r}",
+            )
     section = key.partition(".")[0]
-    return f"leave {section}: out of the file, say --set {key}={_text(theirs)}, or bring up a fabric from this file"
+    hint = f"leave {section}: out of the file, say --set {key}={_text(theirs)}, or bring up a fabric from this file"
+    return f"{file}: {key}", hint

@@ -58,7 +58,10 @@ def url(sock: socket.socket, token: str, path: str = "/") -> str:
 
 def serve(make: Callable[[Ending], ASGIApp], sock: socket.socket) -> Ending:
     """Serves until Ctrl-C (raises KeyboardInterrupt), or until the application ends it: the result says why."""
-    return asyncio.run(_serve(make, sock))
+    ending = asyncio.run(_serve(make, sock))
+    if not ending.why:  # by a signal that does nothing more: a shell's `COMMAND &` in a script ignores SIGINT
+        raise KeyboardInterrupt
+    return ending
 
 
 class _Server(uvicorn.Server):

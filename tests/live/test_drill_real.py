@@ -39,7 +39,7 @@ slo: {step: 2}
 HOGS = 4
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def stage() -> Iterator[Stage]:
     stage = Stage.up(Case.of(file.loads(TEXT, "d.yaml"), "7Q4", False))
     yield stage
@@ -58,6 +58,7 @@ def errors(game: Game) -> dict[str, int]:
     return {str(row["IFACE"]): int(row["RX_CRC"]) for rows in tables.values() for row in rows if row["RX_CRC"]}
 
 
+@pytest.mark.timeout(300)
 def test_played_with_the_programs_of_the_hosts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     # whether this machine keeps time is the other test's matter
     monkeypatch.setattr(measured, "fit", lambda fidelity: True)
@@ -110,12 +111,13 @@ def load(pid: int) -> Iterator[None]:
             hog.wait()
 
 
+@pytest.mark.timeout(300)
 def test_on_a_host_with_too_much_to_do_the_environment_is_invalid(stage: Stage) -> None:
     game = Game(stage)
     world: Any = stage.world
 
     def late(_: object) -> bool:
-        return float(world.counters()["fidelity"]["lateness_ns"]["p99"]) > 3e6
+        return float(world.counters()["fidelity"]["lateness_ns"]["p99"]) > 1e6  # 5 % of a hop, 0.58 ms, are enough
 
     with load(world.lab.hardware.pid):
         assert world.until(late, 10_000_000), world.fidelity()  # 200 s at most

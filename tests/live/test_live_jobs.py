@@ -173,9 +173,9 @@ def test_what_the_file_says_of_the_fabric_must_be_as_it_is(run: Callable[..., di
     with pytest.raises(InputError) as error:
         run(JOB + FABRIC, "fabric.cable.rate=100Gbps")
     assert error.value.what == f"it is 100Gbps here, and 400Gbps on fabric {virtual}"
-    assert error.value.where.endswith("job.yaml: fabric.cable.rate")
+    assert error.value.where == "--set fabric.cable.rate=100Gbps"
     with pytest.raises(InputError, match="it is 2 here, and 1 on") as error:
-        run(JOB, "seed=2")
+        run(JOB + "seed: 2\n")
     assert error.value.where.endswith("job.yaml: seed")
     with pytest.raises(InputError, match="a sweep"):
         run(JOB + "sweep: {workload.0.iterations: [1, 2]}\n")
@@ -241,7 +241,7 @@ def test_a_job_in_the_background_repeats_and_is_stopped(
     (tmp_path / "endless.yaml").write_text(ENDLESS)
     begun = json.loads(cli("job", "start", str(tmp_path / "endless.yaml"), "--forever", "--json", "--fabric", virtual,
                            "--out", str(tmp_path / "endless")))  # fmt: skip
-    refused = json.loads(cli("job", "start", str(tmp_path / "job.yaml"), "--json", "--fabric", virtual, code=1))
+    refused = json.loads(cli("job", "start", str(tmp_path / "job.yaml"), "--json", "--fabric", virtual, code=2))
     assert refused["error"]["what"] == f"job {begun['job']} (endless) runs on fabric {virtual}"
     assert json.loads(told("status", virtual, "--json"))["job"]["job"] == begun["job"]
     stopped = json.loads(cli("job", "stop", "--fabric", virtual, "--json"))["job"]

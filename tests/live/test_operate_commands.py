@@ -66,6 +66,7 @@ def test_mistakes_say_what_is_allowed(fabric: str) -> None:
         "pfc leaf0:1 maybe": "one of on, off",
         "rollback": "there is nothing to take back",
         "flow add leaf0 foo=1 actions=drop": "foo",
+        "flow add leaf0 ipp=3,actions=drop": "at: flow add",
     }.items():
         done = here("config", *line.split(), "--fabric", fabric)
         assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr, (line, done.stderr)

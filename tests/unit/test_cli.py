@@ -229,7 +229,7 @@ def test_the_id_alone_is_the_same_and_two_fabrics_are_one_too_many(line, run_dir
         result.stderr == "error: two fabrics are named: 0bad and --fabric 0bed\n  at: command line\n  hint: name one\n"
     )
     result = CliRunner().invoke(cli, ["status", "0bed"])
-    assert result.stderr == "error: there is no fabric 0bed\n  hint: fabrics: 0bad (live)\n"
+    assert result.stderr == "error: there is no fabric 0bed\n  at: command line\n  hint: fabrics: 0bad (live)\n"
 
 
 def test_a_fabrics_id_in_place_of_a_jobs_means_the_fabric(run_dir):

@@ -129,13 +129,15 @@ def test_a_mistake_is_named_with_its_place(fault: str, where: str, what: str, hi
         ('small_headroom, on: "port:leaf0:1", size: {}', "size", ("63KB",), "less than 62615B"),
         ("short_watchdog, on: all, detect: {}", "detect", ("400ms", "1s"), "less than 400ms"),
         ("slow_pcie, on: all, rate: {}", "rate", ("512Gbps", "9Tbps"), "less than 512Gbps"),
+        ("cpu_quota, on: all, cpus: {}", "cpus", ("2.5", "4"), "less than 2.5 CPUs"),
         ("slow_controller, on: controller, reaction: {}", "reaction", ("0ns", "1ms"), "more than 1ms"),
     ],
 )
 def test_no_fault_gives_more_than_there_is(fault: str, key: str, worst: Sequence[str], hint: str) -> None:
     """What it takes away is there: rates, buffers .. of the parts that it strikes, by the experiment."""
     cables = '{"cable:leaf1-spine0": {rate: 100Gbps}, "cable:leaf0-spine0": {delay: 2us}}'
-    head = HEAD.replace("2}}}", f"2}}}}, cables: {cables}}}")
+    head = HEAD.replace("2}}}", f"2}}}}, cables: {cables}}}") + "workers: {cpus: 2.5}\n"
+    head += "clock: real\n" if "cpu" in fault else ""
     for value in worst:
         with pytest.raises(InputError) as told:
             loads(f"{head}inject:\n- {{fault: {fault.format(value)}}}\n")

@@ -441,7 +441,25 @@ def test_all_that_is_wrong_with_a_point_is_said(tmp_path: Any, capsys: pytest.Ca
     error = json.loads(capsys.readouterr().out)["error"]
     (also,) = error["also"]
     assert "loss" in error["what"] and "cable_down" in also["what"]
-    assert error["where"] == also["where"] == f"{file}: point seed: 1"
+    assert error["where"] == also["where"] == f"{file}: point seed = 1"
+
+
+def test_the_values_of_a_point_are_not_said_in_python(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "e.yaml"
+    file.write_text(
+        "name: e\nfabric: {topology: {star: {hosts: 4}}}\n"
+        "sweep: {workload.0.chunk: [null], fabric.topology: [{star: {hosts: 2}}], fabric.nic.pfc: [false]}\n"
+        "workload: [{collective: all_reduce, sizes: [16KiB]}]\n"
+    )
+    with pytest.raises(SystemExit):
+        cli.main(["predict", str(file)])
+    head = capsys.readouterr().out.splitlines()[0]
+    assert "chunk = none, topology = star hosts=2, pfc = false" in head
+    file.write_text(file.read_text() + "inject: [{fault: loss, on: all, rate: 0.01}]\n")
+    with pytest.raises(SystemExit):
+        cli.main(["predict", str(file), "--json"])
+    where = json.loads(capsys.readouterr().out)["error"]["where"]
+    assert where == f"{file}: point chunk = none, topology = star hosts=2, pfc = false"
 
 
 # Groups that are alike

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from results.figures import report as summary
 from results.store.folder import RunFolder
 from testbed.base.errors import InputError
 from testbed.base.yaml_writer import dump
 from testbed.commands.report import command
 from testbed.experiment import loads
-from testbed.report import html
+from testbed.report import document, html
 from testbed.report.asked import own_keys
 from testbed.report.series import MOST_POINTS, Chart, Line
 from tests.parts.stored_runs import operation, stored, stored_sweep
@@ -110,6 +111,12 @@ def test_a_killed_run_and_a_shortened_error_have_reports(tmp_path: Path) -> None
         dump({**loads(TEXT).resolved(), "measure": {"sample": "1us"}}, file)
     assert "it was killed, or still goes on" in written(made.path, "-o", tmp_path / "k.html")
     assert "deadlock" in written(made.fail({"what": "deadlock"}), "-o", tmp_path / "f.html")
+
+
+def test_what_happened_is_not_said_in_python() -> None:
+    told = {"event": "fault", "node": None, "port": None, "detail": '{"fault": "f1", "on": true, "to": null, "n": 3}'}
+    assert document._said(told) == "fault fault=f1 on=true n=3"
+    assert summary._detail({"event": "link", "up": False, "to": None, "node": "sw0"}) == "up false, to none, node sw0"
 
 
 def test_damaged_counters_are_said(tmp_path: Path) -> None:

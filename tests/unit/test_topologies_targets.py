@@ -53,8 +53,13 @@ def test_the_text_of_a_target_finds_it_again(fabric) -> None:  # type: ignore[no
         ("flow", "which flow? (write flow:RANK->RANK)"),
         ("", "there is no such target"),
         ("all:x", "there is no such target"),
-        ("cable:h0.0-rail1", "h0.0-rail0"),
-        ("cable:h0.0-spine0", "there are h0.0-rail0"),
+        (
+            "cable:h0.0-rail1",
+            "did you mean h0.1-rail1? h0.0 has h0.0-rail0; "
+            "rail1 has rail1-h0.1, rail1-h1.1, rail1-h2.1, rail1-h3.1, rail1-spine0)",
+        ),
+        ("cable:h0.0-spine0", "h0.0 has h0.0-rail0; spine0 has spine0-rail0, spine0-rail1)"),
+        ("cable:x-rail0", "rail0 has rail0-h0.0, "),
         ("cable:rial0-spine0", "did you mean rail0-spine0?"),
         ("cable:x", "for example h0.0-rail0"),
         ("port:rail0:6", "rail0 has no port 6 (ports 1 to 5)"),

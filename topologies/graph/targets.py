@@ -113,13 +113,20 @@ def _whole(fabric: Fabric, name: str) -> str | None:
 def _cable(fabric: Fabric, text: str, name: str) -> Target:
     if name in fabric.cable_by_name:
         return CableTarget(fabric.cable_by_name[name])
-    # If the node exists, the error says what it is cabled to.
+    # Of a node that exists the error says what it is cabled to.
     nodes = [*fabric.nic_by_name, *fabric.switch_by_name]
-    node = max((n for n in nodes if name.startswith(f"{n}-")), key=len, default=None)
-    ends = {c.name: k for k, c in fabric.cable_by_name.items() if node and k.startswith(f"{node}-")}
-    outside = [k for cable, k in ends.items() if cable not in fabric.inside]
-    there = _list(outside or ends.values()) if ends else "for example " + fabric.cables[0].name
+    first = max((n for n in nodes if name.startswith(f"{n}-")), key=len, default=None)
+    second = max((n for n in nodes if name.endswith(f"-{n}")), key=len, default=None)
+    told = [_cables_of(fabric, node) for node in dict.fromkeys((first, second)) if node is not None]
+    there = "; ".join(told) or f"for example {fabric.cables[0].name}"
     raise TopologyError(text, "there is no such cable", _near(name, list(fabric.cable_by_name), there))
+
+
+def _cables_of(fabric: Fabric, node: str) -> str:
+    """A node's cables by their names from it, those inside a NIC only if there are no others."""
+    ends = {c.name: k for k, c in fabric.cable_by_name.items() if k.startswith(f"{node}-")}
+    names = [k for cable, k in ends.items() if cable not in fabric.inside] or list(ends.values())
+    return f"{node} has {_some(names)}"
 
 
 def _port(fabric: Fabric, text: str, name: str) -> Target:
@@ -189,7 +196,10 @@ def _near(name: str, known: list[str], there: str) -> str:
     return f"did you mean {close[0]}?" + ("" if there.endswith(f"are {close[0]}") else f" {there}")
 
 
-def _list(names: Iterable[str], most: int = 8) -> str:
-    names = list(names)
+def _list(names: Iterable[str]) -> str:
+    return f"there are {_some(list(names))}"
+
+
+def _some(names: list[str], most: int = 8) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return "there are " + ", ".join(names[:most]) + more
+    return ", ".join(names[:most]) + more

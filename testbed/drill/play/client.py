@@ -201,6 +201,6 @@ def which(fabric: str | None = None) -> str:
         return found[0].id
     if not found:
         what = f"there is no drill on fabric {fabric}" if fabric else "no drill is on"
-        raise UserError(what, hint="testbed drill start ID begins one", exit_code=2)
+        raise InputError(what, "command line" if fabric else "", "testbed drill start ID begins one")
     ids = ", ".join(record.id for record in found)
     raise UserError("several drills are on: say which", hint=f"such as --fabric {found[0].id} ({ids})", exit_code=2)
