@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from results.figures.checkpoints import accounts
@@ -49,13 +50,29 @@ def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
     return made
 
 
+def mean_busbw(rows: Iterable[Mapping[str, Any]]) -> float | None:
+    """The mean bus bandwidth of collectives, as nccl-tests has it, in bytes/s; None if none of them moves data.
+
+    Each line of the table (a step's size, and group) has that of its mean time over the iterations; of the lines the
+    mean is taken.
+    """
+    lines: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for r in rows:
+        if r["busbw_Bps"]:
+            lines[r.get("step"), r["size_bytes"], r.get("group")].append(r)
+    of_lines = [
+        of[0]["busbw_Bps"] * of[0]["time_ns"] * len(of) / sum(r["time_ns"] for r in of) for of in lines.values()
+    ]
+    return sum(of_lines) / len(of_lines) if of_lines else None
+
+
 def _times(rows: Sequence[Mapping[str, Any]], suffix: str) -> dict[str, float]:
     by_size: dict[int, list[float]] = defaultdict(list)
     for r in rows:
         by_size[r["size_bytes"]].append(r["time_ns"])
-    busbw = [r["busbw_Bps"] for r in rows if r["busbw_Bps"]]
+    busbw = mean_busbw(rows)
     times = {f"time_us_{size}{suffix}": sum(of) / len(of) / 1000 for size, of in sorted(by_size.items())}
-    return {**times, f"busbw_GBps{suffix}": sum(busbw) / len(busbw) / 1e9 if busbw else math.nan}
+    return {**times, f"busbw_GBps{suffix}": math.nan if busbw is None else busbw / 1e9}
 
 
 _WAITS = {"first_token": "time to first token", "between_tokens": "time between tokens", "latency": "latency"}

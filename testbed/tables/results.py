@@ -17,6 +17,7 @@ from results import Run
 from results.figures.in_force import told as told_of_live
 from results.figures.report import gigabytes
 from results.figures.scaled import all_scaled
+from results.figures.summary import mean_busbw
 from results.figures.timeline import StepTime, steps
 from results.figures.values import full
 from results.store.folder import StoreError
@@ -327,10 +328,7 @@ def _scaled(run: Run, found: Sequence[StepTime]) -> Iterator[RenderableType]:
 def _footer(
     results: Rows, fidelity: Mapping[str, Any], drops: Mapping[str, int], folder: str
 ) -> Iterator[RenderableType]:
-    collectives = [r for r in results if r["kind"] == "collective" and r["busbw_Bps"] is not None]
-    lines = [list(same) for _, same in groupby(collectives, key=lambda r: (r["step"], r["size_bytes"]))]
-    if lines:
-        busbw = fmean(same[0]["busbw_Bps"] * same[0]["time_ns"] / fmean(r["time_ns"] for r in same) for same in lines)
+    if (busbw := mean_busbw(r for r in results if r["kind"] == "collective")) is not None:
         yield Text(f"# Avg bus bandwidth : {busbw / 1e9:.4f} GB/s")
     if results:
         wrong = sum(r["wrong"] for r in results)

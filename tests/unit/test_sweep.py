@@ -102,3 +102,12 @@ def test_summary_figures() -> None:
         {"drops": {"tail": 2}, "pause_rx": 3},
     )
     assert (row["goodput_Gbps"], row["slowdown_p99"], row["drops"], row["pause_rx"]) == (8.0, 2.0, 2, 3)
+
+
+def test_the_mean_bus_bandwidth_is_that_of_mean_times_as_in_the_table() -> None:
+    """1,000 bytes in 1 and in 3 us, of a factor of 1.5: 1,000 bytes in 2 us, 0.75 GB/s, and not the mean of 1.5 and 0.5."""
+    same = {"step": 0, "collective": "all_reduce", "algorithm": "ring", "size_bytes": 1000}
+    rows = [{**same, "time_ns": ns, "busbw_Bps": 1.5e12 / ns} for ns in (1000.0, 3000.0)]
+    assert summarize(rows, {})["busbw_GBps"] == pytest.approx(0.75)
+    other = {**same, "size_bytes": 2000, "time_ns": 2000.0, "busbw_Bps": 1.5e9}
+    assert summarize([*rows, other], {})["busbw_GBps"] == pytest.approx((0.75 + 1.5) / 2)
