@@ -6,6 +6,7 @@
 - `primitive`: of such a fault
 - `from_us`: since when, in us of the run's time; None if it was there when the run began
 - `off`: a fault that was there and had yet to strike, or was between two strikes, when the run began
+- `passing`: of an action that was done or rolled back before, what lasts only for a while, such as a link that is down
 - `gone`: it was healed or rolled back before the run ended; `until_us`: when, if that is known
 """
 
@@ -28,6 +29,8 @@ def when(one: Mapping[str, Any]) -> str:
     """When it was in force: `all the time`, `from 12.300 us on`.."""
     if one["line"] is None:
         return "put in and healed meanwhile"
+    if one.get("passing"):
+        return "was still passing when it began"
     began, until, gone = one.get("from_us"), one.get("until_us"), one.get("gone")
     if began is None and not gone:
         return "there all the time, off when it began" if one.get("off") else "all the time"

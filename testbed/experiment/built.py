@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
     from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec, Nic
+    from testbed.experiment.blocks.transport import Transport
     from testbed.experiment.blocks.workers import Workers
 
 _KERNEL_MTU = 1500
@@ -27,6 +28,8 @@ class Blocks(Protocol):
     def fabric(self) -> FabricSpec: ...
     @property
     def control(self) -> Control: ...
+    @property
+    def transport(self) -> Transport: ...
     @property
     def workers(self) -> Workers: ...
 
@@ -57,7 +60,8 @@ def built(blocks: Blocks) -> Built:
         return bounds.headroom_bytes(rate_bps, delay_ns, nic.mtu) if switch.headroom is None else switch.headroom
 
     sums = 4 * switch.accelerator.elements if switch.accelerator else 0
-    packet = max(nic.mtu, sums) + bounds.ROCE_HEADERS - _ETHERNET + bounds.TELEMETRY
+    telemetry = bounds.TELEMETRY if blocks.transport.cc.name == "hpcc" else 0
+    packet = max(nic.mtu, sums) + bounds.ROCE_HEADERS - _ETHERNET + telemetry
     longest = max(packet, _KERNEL_MTU) if blocks.clock.mode == "real" else packet
     watchdog_ns = switch.watchdog.detect if switch.watchdog else None
     return Built(hardware, headroom, longest, watchdog_ns, blocks.workers.cpus)

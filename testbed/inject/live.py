@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import select
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 from hardware.client import Fabricd, FabricdError
 from hardware.patience import LOOK_S
 from testbed.base.errors import INTERRUPTED, InputError, UserError
-from testbed.experiment import loads
+from testbed.experiment import Experiment, loads
 from testbed.experiment.built import built
 from testbed.fabric.lab import Lab
 from testbed.fabric.waits import in_words
@@ -34,7 +35,7 @@ def inject(injection: Injection, fabric: str | None = None) -> str:
 
 def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
     """As `inject`, on a Lab; `name` will be its id (default: the next free one)."""
-    experiment = loads((lab.dir / "experiment.json").read_text())
+    experiment = _experiment(lab)
     if injection.fault.only_real_clock and not lab.kernel:
         raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
     place = injection.place(
@@ -62,6 +63,13 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
     if late:
         raise UserError(f"{name} is in, but {late}", f"fabric {lab.id}", f"testbed heal {name} takes it out")
     return name
+
+
+def _experiment(lab: Lab) -> Experiment:
+    """Of the fabric, without what names files: they may be gone meanwhile."""
+    written = json.loads((lab.dir / "experiment.json").read_text())
+    written["control"]["apps"] = []
+    return loads(json.dumps({**written, "workload": [], "inject": []}))
 
 
 def _check_alone(lab: Lab, request: dict[str, Any]) -> None:
@@ -96,8 +104,11 @@ def taken_out(lab: Lab, name: str) -> tuple[list[str], str]:
     if not chosen and name != "all":
         known = ", ".join(dict.fromkeys(fault_id(f["fault"]) for f in here))
         raise InputError(f"there is no fault {name!r}", "command line", f"there are: {known or 'none'}")
-    agent = any(f["request"].get("to") == NAME for f in chosen)
-    late = _with_agent(lab, agent, lambda: [lab.fabricd.request("heal", fault=f["fault"]) for f in chosen])
+    for_agent = [f for f in chosen if f["request"].get("to") == NAME]
+    on = any(f["on"] for f in for_agent)
+    late = _with_agent(
+        lab, bool(for_agent), lambda: [lab.fabricd.request("heal", fault=f["fault"]) for f in chosen], expected=on
+    )
     return list(dict.fromkeys(fault_id(f["fault"]) for f in chosen)), late
 
 
@@ -159,29 +170,33 @@ def _all(lab: Lab, requests: list[dict[str, Any]]) -> None:
         raise
 
 
-def settled(lab: Lab, meanwhile: Callable[[], bool] = lambda: False) -> str:
+def settled(lab: Lab, meanwhile: Callable[[], bool] | None = None) -> str:
     """Waits until what was asked of fabricd has been carried out, by the controller too.
 
     Returns "", or who has not done it after PATIENCE_S in which `meanwhile`, called again and again, had nothing to do.
+    It reads the events of the lab's connection.
     """
     client = Fabricd(lab.fabricd.control)  # of its own: `meanwhile` may ask something else
     try:
         asked = client.ask("carried_out")
         end = time.monotonic() + PATIENCE_S
         while client.answer(asked, 0) is None:
-            if meanwhile():
+            if meanwhile is not None and meanwhile():
                 end = time.monotonic() + PATIENCE_S
             elif time.monotonic() > end:
                 who = in_words(client.waits) or "time to go on"
                 return f"{PATIENCE_S:g} s later it is not carried out everywhere: fabricd waits for {who}"
-            select.select([client, lab.fabricd], [], [], LOOK_S)
+            select.select([client] if meanwhile is None else [client, lab.fabricd], [], [], LOOK_S)
     finally:
         client.close()
     return ""
 
 
-def _with_agent(lab: Lab, needed: bool, do: Callable[[], Any]) -> str:
-    """Calls `do`, and carries out here what an agent is needed for; returns what `settled` says."""
+def _with_agent(lab: Lab, needed: bool, do: Callable[[], Any], *, expected: bool = True) -> str:
+    """Calls `do`, and carries out here what an agent is needed for; returns what `settled` says.
+
+    `expected`: something will have to be carried out; then nobody stops waiting before it comes.
+    """
     if not needed:
         do()
         return settled(lab)
@@ -196,7 +211,7 @@ def _with_agent(lab: Lab, needed: bool, do: Callable[[], Any]) -> str:
         for event in acts:
             agent.act(event)
         acted += len(acts)
-        return bool(acts) or not acted  # it is on its way: without an agent nobody would carry it out
+        return bool(acts) or (expected and not acted)  # without an agent nobody would carry it out
 
     return settled(lab, act)
 

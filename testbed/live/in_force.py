@@ -5,6 +5,7 @@ A run stores it (live.json, results.figures.in_force): its figures are not those
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,10 @@ class InForce:
         self._began_ns = began_ns
         self._counted = {row["fault"] for row in before.get("faults", ())}
         self._faults = {name: one for name, one in faults(lab).items() if not one["over"]}
-        self._actions = {done.number for done in log(lab.dir)}
-        self._acted = {done.number for done in log(lab.dir) if done.state == _IN_FORCE}
+        here = log(lab.dir)
+        self._actions = {done.number for done in here}
+        self._acted = {done.number for done in here if done.state == _IN_FORCE}
+        self._passing = _passing(lab) & self._actions - self._acted
 
     def told(self, ours: Collection[str]) -> dict[str, Any]:
         """What live.json holds. `ours` are the ids of the run's own faults. Of a fabric that is gone: what was there
@@ -67,6 +70,9 @@ class InForce:
         """Operators' actions: those in force then, and all that came since."""
         found = []
         for done in log(self._lab.dir):
+            if done.number in self._passing:
+                passing: Entry = {"what": "action", "id": str(done.number), "line": done.line, "from_us": None}
+                found.append({**passing, "gone": True, "passing": True})
             if done.number in self._actions and done.number not in self._acted:
                 continue
             came_us = None if done.number in self._actions else self._us(done.time_ns)
@@ -96,6 +102,13 @@ def faults(lab: Lab) -> dict[str, Entry]:
             one["off"] &= not fault["on"]
             one["over"] &= _over(fault, now_ns)
     return found
+
+
+def _passing(lab: Lab) -> set[int]:
+    """Numbers of the actions of which something lies in fabricd: in force, or for a while after it, as a link that a
+    replaced cable or a rollback takes down."""
+    settings = (f["fault"] for f in lab.fabricd.request("faults")["faults"] if f["request"].get("operator"))
+    return {int(found[1]) for name in settings if (found := re.match(r"config(\d+)\.", name))}
 
 
 def _over(fault: Mapping[str, Any], now_ns: float) -> bool:

@@ -24,14 +24,17 @@ ROLLBACK = "rollback"
 
 
 def config(site: Site, words: Sequence[str], advance: Advance | None = None) -> list[Done]:
-    """Carries out a line of `config`: an action, or `rollback [N|all]`. Raises UserError; then nothing was done."""
+    """Carries out a line of `config`: an action, or `rollback [N|all]`.
+
+    Raises UserError: then nothing was done, unless it says so.
+    """
     if words[:1] == [ROLLBACK]:
         return rollback(site, _which(words[1:]), advance)
     return [carry_out(site, words, advance)]
 
 
 def carry_out(site: Site, words: Sequence[str], advance: Advance | None = None) -> Done:
-    """Carries out the action that these words name. Raises UserError; then nothing was done."""
+    """Carries out the action that these words name. Raises UserError: then nothing was done, unless it says so."""
     action, rest = find(ACTIONS.values(), words)
     values = action.read(rest, site.fabric)
     with opened(site.directory) as record:
@@ -105,7 +108,7 @@ def _recorded(site: Site, record: Record, done: Done) -> Done:
     try:
         late = site.settle()
     except FabricdError as error:
-        raise UserError(str(error), done.line) from None
+        raise UserError(f"it is done, but {error}", done.line) from None
     finally:
         done = replace(done, notes=(*done.notes, *([late] if late else [])))
         record.add(done)

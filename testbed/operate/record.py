@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -55,14 +55,7 @@ class Record:
     def entries(self) -> list[Done]:
         """All actions in their order."""
         self._file.seek(0)
-        found: dict[int, Done] = {}
-        for line in self._file:
-            one = read(json.loads(line))
-            if one.rollback:
-                found[one.number] = replace(found[one.number], rolled_back_ns=one.time_ns)
-            else:
-                found[one.number] = one
-        return list(found.values())
+        return _entries(self._file)
 
     def add(self, done: Done) -> None:
         self._file.write(json.dumps(asdict(done)) + "\n")
@@ -78,8 +71,20 @@ def opened(directory: Path) -> Iterator[Record]:
 
 
 def log(directory: Path) -> list[Done]:
-    """What was done at the fabric in this directory."""
-    if not (directory / FILE).exists():
+    """What was done at the fabric in this directory; does not wait for who acts."""
+    try:
+        text = (directory / FILE).read_text()
+    except FileNotFoundError:
         return []
-    with opened(directory) as record:
-        return record.entries()
+    return _entries(text[: text.rfind("\n") + 1].splitlines())  # the last line may not be written to its end
+
+
+def _entries(lines: Iterable[str]) -> list[Done]:
+    found: dict[int, Done] = {}
+    for line in lines:
+        one = read(json.loads(line))
+        if one.rollback:
+            found[one.number] = replace(found[one.number], rolled_back_ns=one.time_ns)
+        else:
+            found[one.number] = one
+    return list(found.values())

@@ -109,8 +109,10 @@ class Attempt:
     def leave(self, lab: Lab) -> None:
         """Takes the fabric down, or, if it was up before, leaves it as it was."""
         if self.tenant:
-            self.keep_live()
-            self.tenant.leave(planning.endpoints(self.plan), self._agent)
+            try:
+                self.keep_live()
+            finally:
+                self.tenant.leave(planning.endpoints(self.plan), self._agent)
         else:
             lab.down()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ def _where_and_hint(key: str, theirs: Any, file: str | Path, settings: Sequence[
         if f"{key}.".startswith(f"{said}.") or f"{said}.".startswith(f"{key}."):
             return (
                 f"--set {setting}",
-                f"leave it out, or bring up a fabric with it: testbed up {file} --set {setting!r}",
+                f"leave it out, or bring up a fabric with it: testbed up {file} --set {shlex.quote(setting)}",
             )
     section = key.partition(".")[0]
     hint = f"leave {section}: out of the file, say --set {key}={_text(theirs)}, or bring up a fabric from this file"

@@ -93,7 +93,11 @@ def _taken(on: Tenant, attempt: Attempt) -> Lab:
         what = "a run that goes on after failures needs a fabric of its own"
         raise InputError(what, attempt.experiment.place("workload"), "testbed run FILE")
     on.begin(attempt.experiment.inject, planning.endpoints(attempt.plan))
-    attempt.keep_live()  # now, for one that is killed
+    try:
+        attempt.keep_live()  # now, for one that is killed
+    except BaseException:
+        on.leave(planning.endpoints(attempt.plan), None)
+        raise
     return on.lab
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import signal
@@ -20,6 +21,7 @@ from testbed.fabric.lab import Lab
 from testbed.live import jobs
 from testbed.machine import ownership
 from testbed.machine.teardown import control_group_paths
+from testbed.run.attempt import Attempt
 from testbed.run.job import run_on
 from tests.parts.machine import ROOT, TESTBED, cli, fabric_ids, told, traces, wait_until
 
@@ -127,7 +129,9 @@ def test_what_is_in_force_is_stored_with_the_run(run: Callable[..., dict[str, An
     told("config", "interface", "speed", "leaf0:2", "100Gbps", "--fabric", virtual)
     told("config", "rollback", "--fabric", virtual)
     try:
-        run(JOB)  # here the short loss is over
+        first = load(Path(run(JOB)["run"])).live[
+            "in_force"
+        ]  # in it the short loss gets over, and what the rollback does
         its = Path(run(JOB)["run"])
     finally:
         told("heal", "all", "--fabric", virtual)
@@ -141,7 +145,33 @@ def test_what_is_in_force_is_stored_with_the_run(run: Callable[..., dict[str, An
     }  # fmt: skip
     assert load(its).summary["live"] == load(its).live
     assert "- `testbed config interface speed leaf0:1 100Gbps`: all the time" in (its / "report.md").read_text()
+    passing = {"what": "action", "id": "2", "line": "interface speed leaf0:2 100Gbps", "from_us": None, "gone": True}
+    assert {**passing, "passing": True} in first
+    assert [one.get("passing") for one in load(Path(run(JOB)["run"])).live["in_force"]] == [True]
     assert load(Path(run(JOB)["run"])).live["in_force"] == []
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_one_whose_disk_is_full_leaves_nothing(
+    run: Callable[..., dict[str, Any]], virtual: str, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    fault = told("inject", "straggler", "--on", "nic:1", "--factor", "2", "--fabric", virtual).strip()
+    before, calls, keep = run(JOB)["metrics_sha256"], [], Attempt.keep_live
+
+    def full(attempt: Attempt) -> None:
+        calls.append(which)
+        if len(calls) == which:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        keep(attempt)
+
+    try:
+        with monkeypatch.context() as patch, pytest.raises((OSError, UserError)):
+            patch.setattr(Attempt, "keep_live", full)
+            run(JOB)
+        assert left_on(virtual) == [fault]
+        assert run(JOB)["metrics_sha256"] == before
+    finally:
+        told("heal", "all", "--fabric", virtual)
 
 
 def test_what_comes_and_goes_during_a_run_is_stored_with_it(virtual: str, tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ def test_what_nobody_confirms_is_said_and_what_was_done_is_recorded(
     def refused() -> bool:
         return "refused a message" in told("show", "logging", "--fabric", fabric)
 
-    told("inject", "cable_down", "--on", "cable:leaf0-spine0", "--fabric", fabric)
+    # if it asks too late it meets the controller already, and says so
+    assert here("inject", "cable_down", "--on", "cable:leaf0-spine0", "--fabric", fabric).returncode in (0, 1)
     wait_until(refused, "the switch refuses a flow")
     assert "f2 is in, but " in late("inject", "loss", "--on", "nic:1", "--rate", "0.5", code=1)
     assert [f["id"] for f in json.loads(told("show", "faults", fabric, "--json"))] == ["f1", "f2"]

@@ -41,6 +41,7 @@ def on_live(folder: Path, live: dict[str, Any] | None) -> Path:
         ({"from_us": 0.0, "gone": True}, "from 0.000 us, gone before the end"),
         ({"from_us": None, "gone": True, "until_us": 40.0}, "from the beginning to 40.000 us"),
         ({"from_us": 12.3, "gone": True, "until_us": 40.0}, "from 12.300 us to 40.000 us"),
+        ({"from_us": None, "gone": True, "passing": True}, "was still passing when it began"),
         ({"line": None, "primitive": "frames"}, "put in and healed meanwhile"),
     ],
 )

@@ -105,7 +105,7 @@ def test_summary_figures() -> None:
 
 
 def test_the_mean_bus_bandwidth_is_that_of_mean_times_as_in_the_table() -> None:
-    """1,000 bytes in 1 and in 3 us, of a factor of 1.5: 1,000 bytes in 2 us, 0.75 GB/s, and not the mean of 1.5 and 0.5."""
+    """1,000 bytes in 1 and in 3 us, of a factor of 1.5: in 2 us, 0.75 GB/s, not the mean of 1.5 and 0.5."""
     same = {"step": 0, "collective": "all_reduce", "algorithm": "ring", "size_bytes": 1000}
     rows = [{**same, "time_ns": ns, "busbw_Bps": 1.5e12 / ns} for ns in (1000.0, 3000.0)]
     assert summarize(rows, {})["busbw_GBps"] == pytest.approx(0.75)

@@ -208,6 +208,8 @@ void control_idle(struct fabric *f)
 /* Is a fault that was put in at or before @t still to go on? */
 static bool to_go_on(struct fabric *f, ps_t t)
 {
+	if (!f->clock.started)
+		return false; /* what is due goes on as it is put in; what was missed belongs to the next job */
 	fault_forget_healed(f); /* time may stand still before them */
 	const struct event *first = f->heap.n ? event_first(&f->heap) : NULL;
 
