@@ -90,14 +90,6 @@ const struct event *event_first(struct heap *h);
 bool event_pop(struct heap *h, struct event *e);
 void events_free(struct heap *h);
 
-/* event_soon() - What will run soon: the first of what is in the heap is for @i = 0, what may follow it for 1 and 2
- * Return: NULL if there is no such event
- */
-static inline const struct heap_entry *event_soon(const struct heap *h, size_t i)
-{
-	return i < h->entries && !(h->gap && !i) ? &h->at[i] : NULL;
-}
-
 static inline enum event_kind event_kind(const struct event *e)
 {
 	return (enum event_kind)(e->key >> 56);
