@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from results.compare.counters import Moved, moved
-from results.compare.differences import differences, flat_differences
+from results.compare.differences import differences
 from results.compare.interval import Interval, interval
 from results.compare.side import REPLICATE, Point, Side
 from results.figures import in_force
@@ -85,7 +85,7 @@ class Comparison:
         """The keys in which the experiments differ, by path, with the value of each side; and what was in force on
         live fabrics, a key for each fault and action."""
         swept = [key for key in (*self.keys, REPLICATE) if any(key in side.swept for side in self.sides)]
-        of_live = flat_differences([in_force.keys(side.live) for side in self.sides])
+        of_live = differences([in_force.keys(side.live) for side in self.sides])
         return differences([side.experiment for side in self.sides], swept) | of_live
 
     @cached_property

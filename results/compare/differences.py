@@ -23,12 +23,6 @@ def differences(experiments: Sequence[Mapping[str, Any]], swept: Iterable[str] =
     return {key: values for key, values in found.items() if not any(within(key, one) for one in known)}
 
 
-def flat_differences(flat: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Likewise for mappings of one level: the keys that not all have with the same value."""
-    found = {key: [one.get(key, ABSENT) for one in flat] for key in dict.fromkeys(k for one in flat for k in one)}
-    return {key: values for key, values in found.items() if len(set(values)) > 1}
-
-
 def _walk(values: Sequence[Any], path: str) -> Iterator[tuple[str, list[Any]]]:
     if all(hashable(v) == hashable(values[0]) for v in values):
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from results.figures.checkpoints import accounts
@@ -59,10 +60,8 @@ def mean_busbw(rows: Iterable[Mapping[str, Any]]) -> float | None:
     for r in rows:
         if r["busbw_Bps"]:
             lines[r.get("step"), r["size_bytes"], r.get("group")].append(r)
-    of_lines = [
-        of[0]["busbw_Bps"] * of[0]["time_ns"] * len(of) / sum(r["time_ns"] for r in of) for of in lines.values()
-    ]
-    return sum(of_lines) / len(of_lines) if of_lines else None
+    found = [its[0]["busbw_Bps"] * its[0]["time_ns"] / fmean(r["time_ns"] for r in its) for its in lines.values()]
+    return fmean(found) if found else None
 
 
 def _times(rows: Sequence[Mapping[str, Any]], suffix: str) -> dict[str, float]:
