@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
 
 Entry = dict[str, Any]
-_IN_FORCE = "in force"
 
 
 class InForce:
@@ -33,7 +32,7 @@ class InForce:
         self._faults = {name: one for name, one in faults(lab).items() if not one["over"]}
         here = log(lab.dir)
         self._actions = {done.number for done in here}
-        self._acted = {done.number for done in here if done.state == _IN_FORCE}
+        self._acted = {done.number for done in here if done.in_force}
         self._passing = _passing(lab) & self._actions - self._acted
 
     def told(self, ours: Collection[str]) -> dict[str, Any]:

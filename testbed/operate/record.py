@@ -38,7 +38,12 @@ class Done:
     def state(self) -> str:
         if self.rolled_back_ns is not None:
             return "rolled back"
-        return "done" if self.for_good or not self.undo else "in force"
+        return "in force" if self.in_force else "done"
+
+    @property
+    def in_force(self) -> bool:
+        """It stands, and can be taken back."""
+        return bool(self.undo) and not self.for_good and self.rolled_back_ns is None
 
 
 def read(entry: Mapping[str, Any]) -> Done:
