@@ -9,7 +9,8 @@ from topologies.graph.search import hops
 
 WIRE_OVERHEAD = 24  # FCS, preamble and gap
 PAUSE_WIRE = 64 + 20
-ROCE_HEADERS = 14 + 20 + 8 + 12 + 16 + 4 + 4  # Ethernet, IPv4, UDP, BTH, RETH, immediate, ICRC
+ETHERNET = 14
+ROCE_HEADERS = ETHERNET + 20 + 8 + 12 + 16 + 4 + 4  # Ethernet, IPv4, UDP, BTH, RETH, immediate, ICRC
 TELEMETRY = 16 + 5 * 16
 ACK_FRAME = 14 + 20 + 8 + 12 + 4 + 4
 

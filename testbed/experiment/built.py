@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from hardware import bounds
@@ -16,11 +17,10 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.workers import Workers
 
 _KERNEL_MTU = 1500
-_ETHERNET = 14
 
 
 class Blocks(Protocol):
-    """The blocks of an experiment that say it."""
+    """The blocks of an experiment that say what its fabric is made of."""
 
     @property
     def clock(self) -> Clock: ...
@@ -34,7 +34,24 @@ class Blocks(Protocol):
     def workers(self) -> Workers: ...
 
 
-def complex_of(nic: Nic) -> Complex | None:
+def bare_hardware(blocks: Blocks) -> Hardware:
+    """The hardware's parameters that the experiment says itself, and that frames' times depend on."""
+    fabric, nic = blocks.fabric, blocks.fabric.nic
+    return Hardware(
+        cable_rate_bps=fabric.cable.rate,
+        cable_delay_ns=fabric.cable.delay,
+        switch_latency_ns=fabric.switch.latency,
+        switch_buffer_bytes=fabric.switch.buffer,
+        pcie_rate_bps=nic.pcie.rate,
+        pcie_latency_ns=nic.pcie.latency,
+        complex=_complex(nic),
+        router_rate_bps=nic.router.rate,
+        router_latency_ns=nic.router.latency,
+        reaction_ns=blocks.control.reaction,
+    )
+
+
+def _complex(nic: Nic) -> Complex | None:
     """The inside of off-path SmartNICs."""
     if nic.complex is None:
         return None
@@ -42,26 +59,20 @@ def complex_of(nic: Nic) -> Complex | None:
     return Complex(inside.rate, inside.delay, inside.bridge_latency, inside.dma_latency, inside.post)
 
 
+def headroom_of(fabric: FabricSpec, rate_bps: float, delay_ns: float) -> int:
+    """Bytes of headroom of a port, for each lossless class, by its cable."""
+    if fabric.switch.headroom is not None:
+        return fabric.switch.headroom
+    return bounds.headroom_bytes(rate_bps, delay_ns, fabric.nic.mtu)
+
+
 def built(blocks: Blocks) -> Built:
     """What the fabric is made of."""
-    spec = blocks.fabric
-    switch, nic = spec.switch, spec.nic
-    hardware = Hardware(
-        cable_rate_bps=spec.cable.rate,
-        cable_delay_ns=spec.cable.delay,
-        switch_buffer_bytes=switch.buffer,
-        pcie_rate_bps=nic.pcie.rate,
-        router_rate_bps=nic.router.rate,
-        complex=complex_of(nic),
-        reaction_ns=blocks.control.reaction,
-    )
-
-    def headroom(rate_bps: float, delay_ns: float) -> int:
-        return bounds.headroom_bytes(rate_bps, delay_ns, nic.mtu) if switch.headroom is None else switch.headroom
-
+    switch, nic = blocks.fabric.switch, blocks.fabric.nic
     sums = 4 * switch.accelerator.elements if switch.accelerator else 0
     telemetry = bounds.TELEMETRY if blocks.transport.cc.name == "hpcc" else 0
-    packet = max(nic.mtu, sums) + bounds.ROCE_HEADERS - _ETHERNET + telemetry
+    packet = max(nic.mtu, sums) + bounds.ROCE_HEADERS - bounds.ETHERNET + telemetry
     longest = max(packet, _KERNEL_MTU) if blocks.clock.mode == "real" else packet
     watchdog_ns = switch.watchdog.detect if switch.watchdog else None
-    return Built(hardware, headroom, longest, watchdog_ns, blocks.workers.cpus)
+    headroom = partial(headroom_of, blocks.fabric)
+    return Built(bare_hardware(blocks), headroom, longest, watchdog_ns, blocks.workers.cpus)

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from testbed.base.types import unknown
-from testbed.experiment import step_checks, task_checks, trace_checks
+from testbed.experiment import built, step_checks, task_checks, trace_checks
 from testbed.experiment.blocks import known
 from testbed.experiment.step_checks import Found
 from testbed.experiment.steps.train import TrainStep, scaled_by
@@ -15,38 +15,24 @@ from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
-    from testbed.experiment.blocks.clock import Clock
-    from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec
-    from testbed.experiment.blocks.transport import Transport
-    from testbed.experiment.blocks.workers import Workers
     from testbed.experiment.steps.serve import Serve
     from testbed.experiment.steps.steps import Step
     from testbed.experiment.steps.train import Train
     from testbed.faults import Injection
 
 
-class Blocks(Protocol):
+class Blocks(built.Blocks, Protocol):
     """The blocks of an experiment that are checked against each other."""
 
     @property
     def seed(self) -> int: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def fabric(self) -> FabricSpec: ...
-    @property
-    def control(self) -> Control: ...
-    @property
-    def transport(self) -> Transport: ...
     @property
     def workload(self) -> Sequence[Step]: ...
     @property
     def inject(self) -> Sequence[Injection]: ...
     @property
     def capture(self) -> Sequence[str]: ...
-    @property
-    def workers(self) -> Workers: ...
 
 
 def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
@@ -95,11 +81,10 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
 
 
 def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
-    from testbed.experiment.built import built
     from testbed.faults import CannotInject, check
 
     try:
-        check(injection, fabric, blocks.transport.cc.name, built(blocks))
+        check(injection, fabric, blocks.transport.cc.name, built.built(blocks))
     except CannotInject as error:
         yield (error.key,) if error.key else (), error.what, error.hint
     if injection.fault.only_real_clock and blocks.clock.mode != "real":

@@ -6,19 +6,18 @@ import json
 import select
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from hardware.client import Fabricd, FabricdError
 from hardware.patience import LOOK_S
 from testbed.base.errors import INTERRUPTED, InputError, UserError
 from testbed.experiment import Experiment, loads
-from testbed.experiment.built import built
 from testbed.fabric.lab import Lab
 from testbed.fabric.waits import in_words
 from testbed.faults import CannotInject, Injection
 from testbed.faults.base import fault_id
 from testbed.inject.agent import NAME, Agent
+from testbed.inject.place import place_of
 
 PATIENCE_S = 60.0
 """How long a command waits until others have carried out what it has asked for."""
@@ -38,10 +37,7 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
     experiment = _experiment(lab)
     if injection.fault.only_real_clock and not lab.kernel:
         raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
-    place = injection.place(
-        lab.fabric, experiment.fabric.cable.rate, experiment.seed, experiment.transport.cc.name, built(experiment)
-    )
-    place = replace(place, programs=lab.kernel)
+    place = place_of(injection, experiment, lab.fabric, programs=lab.kernel)
     name = name or _free_name(lab)
     try:
         status = lab.fabricd.request("status")

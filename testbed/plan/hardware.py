@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardware import bounds, cc
 from hardware.config import Hardware
-from testbed.experiment.built import complex_of
+from testbed.experiment.built import bare_hardware, headroom_of
 from topologies.graph.fabric import Cable, Fabric
 from workloads import registry
 from workloads.times.in_network import block_bytes
@@ -23,20 +23,14 @@ def hardware_of(experiment: Experiment) -> Hardware:
     """The hardware's parameters, for fabricd's configuration."""
     fabric, nic, transport = experiment.fabric, experiment.fabric.nic, experiment.transport
     scale_up, graph = fabric.scale_up, experiment.build_fabric()
-    hardware = Hardware(
-        cable_rate_bps=fabric.cable.rate,
-        cable_delay_ns=fabric.cable.delay,
-        switch_latency_ns=fabric.switch.latency,
-        switch_buffer_bytes=fabric.switch.buffer,
+    hardware = replace(
+        bare_hardware(experiment),
         mtu=nic.mtu,
-        pcie_rate_bps=nic.pcie.rate,
-        pcie_latency_ns=nic.pcie.latency,
         post_ns=experiment.costs.post,
         tx_buffer_bytes=nic.tx_buffer,
         ack_every=nic.ack_every,
         timeout_ns=nic.timeout,
         retry=nic.retry,
-        reaction_ns=experiment.control.reaction,
         switch=_switch(experiment),
         accelerator=_accelerator(experiment),
         nic={
@@ -49,9 +43,6 @@ def hardware_of(experiment: Experiment) -> Hardware:
             "cc": congestion_control(experiment, setting_of(experiment, graph)),
             **_engine(nic),
         },
-        complex=complex_of(nic),
-        router_rate_bps=nic.router.rate,
-        router_latency_ns=nic.router.latency,
     )
     if scale_up is not None:
         hardware = replace(hardware, scale_up_rate_bps=scale_up.rate, scale_up_delay_ns=scale_up.delay)
@@ -72,7 +63,7 @@ def _own_of_switches(experiment: Experiment, graph: Fabric, hardware: Hardware) 
         if all(cable == usual for cable in found):
             continue
         found += [usual] * switch.accelerator
-        own: dict[str, Any] = {"headroom_bytes": [headroom_of(experiment, *cable) for cable in found]}
+        own: dict[str, Any] = {"headroom_bytes": [headroom_of(experiment.fabric, *cable) for cable in found]}
         if spec.switch.ecn is not None:
             own["port_ecn"] = [_ecn(experiment, rate) for rate, _ in found]
         yield switch.name, own
@@ -101,14 +92,6 @@ def ecn_of(experiment: Experiment, rate: float | None = None) -> tuple[int, int,
     return kmin, kmax, pmax if ecn.pmax is None else ecn.pmax
 
 
-def headroom_of(experiment: Experiment, rate_bps: float, delay_ns: float) -> int:
-    """Bytes of headroom of a port, for each lossless class, by its cable."""
-    fabric = experiment.fabric
-    if fabric.switch.headroom is not None:
-        return fabric.switch.headroom
-    return bounds.headroom_bytes(rate_bps, delay_ns, fabric.nic.mtu)
-
-
 def setting_of(experiment: Experiment, graph: Fabric) -> cc.Setting:
     """What the defaults of congestion controls depend on."""
     fabric = experiment.fabric
@@ -134,30 +117,17 @@ def uniform(graph: Fabric) -> bool:
     return not own and (bool(graph.complexes) or not graph.inside)
 
 
-def _bare_hardware(experiment: Experiment) -> Hardware:
-    """The parameters that frames' times depend on."""
-    fabric = experiment.fabric
-    return Hardware(
-        cable_rate_bps=fabric.cable.rate,
-        cable_delay_ns=fabric.cable.delay,
-        complex=complex_of(fabric.nic),
-        switch_latency_ns=fabric.switch.latency,
-        router_rate_bps=fabric.nic.router.rate,
-        router_latency_ns=fabric.nic.router.latency,
-    )
-
-
 def line_rate_bps(experiment: Experiment, graph: Fabric, ranks: Sequence[int]) -> float:
     """The least of these ranks' line rates."""
     if uniform(graph):
         return experiment.fabric.cable.rate
-    hardware = _bare_hardware(experiment)
+    hardware = bare_hardware(experiment)
     return min(hardware.nic_bps(graph, graph.nics[rank].name) for rank in ranks)
 
 
 def _longest_rtt_ns(experiment: Experiment, graph: Fabric) -> float:
     """As bounds.base_rtt_ns has it, over the path that takes longest, cable by cable."""
-    fabric, hardware = experiment.fabric, _bare_hardware(experiment)
+    fabric, hardware = experiment.fabric, bare_hardware(experiment)
     full, ack = fabric.nic.mtu + bounds.ROCE_HEADERS, bounds.ACK_FRAME
 
     def over(cable: Cable) -> float:
@@ -241,7 +211,7 @@ def _worst_cable(experiment: Experiment, graph: Fabric) -> tuple[float, float]:
     """The least rate and the longest delay of all cables outside of NICs."""
     if uniform(graph):
         return experiment.fabric.cable.rate, experiment.fabric.cable.delay
-    hardware = _bare_hardware(experiment)
+    hardware = bare_hardware(experiment)
     found = [hardware.cable(graph, cable) for cable in graph.cables if cable.name not in graph.inside]
     return min(rate for rate, _ in found), max(delay for _, delay in found)
 
@@ -301,7 +271,7 @@ def _switch(experiment: Experiment) -> dict[str, Any]:
     return {
         "alpha": switch.alpha,
         "reserve_bytes": switch.reserve,
-        "headroom_bytes": headroom_of(experiment, experiment.fabric.cable.rate, experiment.fabric.cable.delay),
+        "headroom_bytes": headroom_of(experiment.fabric, experiment.fabric.cable.rate, experiment.fabric.cable.delay),
         "xon_offset_bytes": switch.xon_offset,
         "lossless": switch.lossless if switch.pfc else [],
         "dscp": {str(d): switch.dscp.get(d, 0) for d in range(64)},

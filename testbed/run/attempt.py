@@ -36,11 +36,11 @@ from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
 from testbed.base.worker_output import OutputParser
 from testbed.inject.agent import GONE_S, Agent
+from testbed.inject.place import place_of
 from testbed.live.verdict import judged
 from testbed.machine.processes import wait_for
 from testbed.plan import plan as planning
 from testbed.plan import together
-from testbed.plan.hardware import line_rate_bps
 from testbed.plan.thresholds import marking
 from testbed.run import measured
 from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
@@ -235,12 +235,7 @@ class Attempt:
             names, began_ns = self.tenant.fault_names(len(names)), self.tenant.began_ns
         requests: list[dict[str, Any]] = []
         for k, injection in enumerate(self.experiment.inject):
-            place = injection.place(
-                lab.fabric,
-                line_rate_bps(self.experiment, lab.fabric, range(lab.fabric.ranks)),
-                self.experiment.seed + k,
-                self.experiment.transport.cc.name,
-            )
+            place = place_of(injection, self.experiment, lab.fabric, nth=k)
             requests += injection.requests(place, names[k], now_ns=began_ns)
         return requests
 

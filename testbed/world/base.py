@@ -9,21 +9,20 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
-from testbed.experiment.built import built
 from testbed.experiment.overrides import override
 from testbed.fabric.lab import Lab
 from testbed.fabric.postmortem import why_dead
 from testbed.faults.base import fault_id
 from testbed.inject.agent import Agent
+from testbed.inject.place import place_of
 from testbed.operate.record import Done, log
 from testbed.plan import together
-from testbed.plan.hardware import line_rate_bps
 from testbed.world.history import Counters, History
 from testbed.world.job import Job, plan_of
 from testbed.world.steps import Step
@@ -31,7 +30,6 @@ from testbed.world.steps import Step
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.faults import Injection
-    from testbed.faults.base import Place
     from topologies import Fabric
 
 READS = frozenset({"counters", "status", "waits", "faults", "flows", "traffic_results", "parameters", "log"})
@@ -187,7 +185,7 @@ class AnyWorld(ABC):
     def put_in(self, injection: Injection, name: str | None = None) -> str:
         """Puts a fault in, now; its times count from now. Returns its id. Raises CannotInject, FabricdError."""
         name = name or self._free_name()
-        place = place_of(injection, self.lab, self.experiment, self.experiment.seed)
+        place = place_of(injection, self.experiment, self.lab.fabric, programs=self.lab.kernel)
         done: list[str] = []
         try:
             for request in injection.requests(place, name, now_ns=self._now()):
@@ -248,9 +246,3 @@ class Gone:
         if isinstance(value, FabricdError):
             hint = f"testbed clean {self._lab.id}"
             raise WorldGone(f"fabric {self._lab.id} cannot go on: {value}", why_dead(self._lab.record), hint) from None
-
-
-def place_of(injection: Injection, lab: Lab, experiment: Experiment, seed: int) -> Place:
-    rate = line_rate_bps(experiment, lab.fabric, range(lab.fabric.ranks))
-    place = injection.place(lab.fabric, rate, seed, experiment.transport.cc.name, built(experiment))
-    return replace(place, programs=lab.kernel)

@@ -17,9 +17,10 @@ from hardware.client import FabricdError, FabricdSilent
 from testbed.fabric.lab import Lab
 from testbed.inject.agent import NAME as AGENT
 from testbed.inject.agent import Agent
+from testbed.inject.place import place_of
 from testbed.live.look.events import in_order
 from testbed.plan import together
-from testbed.world.base import READS, AnyWorld, Gone, WorldGone, place_of
+from testbed.world.base import READS, AnyWorld, Gone, WorldGone
 from testbed.world.condition import parse
 from testbed.world.history import PERIOD_NS, emulated
 from testbed.world.job import Job
@@ -47,7 +48,7 @@ class World(AnyWorld):
         lab.fabricd.request("run_until", time_ns=0)
         requests: list[dict[str, Any]] = []
         for number, injection in enumerate(injections, 1):
-            place = place_of(injection, lab, experiment, experiment.seed + number - 1)
+            place = place_of(injection, experiment, lab.fabric, nth=number - 1, programs=lab.kernel)
             requests += injection.requests(place, f"f{number}", now_ns=0.0)
         world = cls(lab, experiment, Job.start(lab, experiment, together.struck(requests)))
         world._agent = Agent(lab, world.job.kill)

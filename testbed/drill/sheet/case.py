@@ -24,9 +24,9 @@ from testbed.drill.sheet.drill import Drill, OldCounter, old_counter
 from testbed.drill.sheet.places import CannotDraw, Ground, draw_all
 from testbed.drill.sheet.truth import Cause, Truth
 from testbed.experiment import Experiment
-from testbed.experiment.built import built
 from testbed.faults import CATALOGUE, CannotInject, Injection, Mistakes
 from testbed.faults.host import WorkerFault
+from testbed.inject.place import place_of
 from topologies.graph.fabric import TopologyError
 from topologies.graph.targets import resolve
 
@@ -110,11 +110,7 @@ class Case:
 
     def cause(self, injection: Injection) -> Cause:
         """What an injection makes part of the truth. Raises CannotInject if it does not fit the fabric."""
-        experiment = self.experiment
-        place = injection.place(
-            experiment.build_fabric(), experiment.fabric.cable.rate, experiment.seed, experiment.transport.cc.name,
-            built(experiment),
-        )  # fmt: skip
+        place = place_of(injection, self.experiment, self.experiment.build_fabric())
         injection.requests(place, "f")
         return Cause(injection.fault.name, injection.fault.resources(place))
 
