@@ -112,12 +112,24 @@ def _where_it_ends(error: Exception) -> str:
 
 
 def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Sets a key, its path joined by dots, in a resolved experiment. Raises InputError if there is no such key."""
+    """Sets a key, its path joined by dots, in a resolved experiment. Raises InputError if there is no such key.
+
+    Where `null` is no value the key is dropped, as if the file did not have it.
+    """
+    from testbed.base.explain import takes_null
+    from testbed.experiment.model import Experiment
+
     *path, last = key.split(".")
     place: Any = document
+    loc: list[str | int] = []
     for step in path:
-        place = place[_index(place, step, where)]
-    place[_index(place, last, where)] = value
+        loc.append(_index(place, step, where))
+        place = place[loc[-1]]
+    at = _index(place, last, where)
+    if value is None and isinstance(place, dict) and not takes_null((*loc, at), Experiment):
+        del place[at]
+    else:
+        place[at] = value
 
 
 def _index(place: Any, step: str, where: str) -> str | int:
@@ -140,6 +152,9 @@ def _write(written: Any, resolved: Any, path: Sequence[str]) -> None:
 
     for depth, step in enumerate(path):
         at: Any = int(step) if isinstance(resolved, list) else step
+        if isinstance(resolved, dict) and at not in resolved:  # dropped
+            written.pop(at, None)
+            return
         there = None if isinstance(written, dict) and at not in written else written[at]
         inner = resolved[at]
         if depth == len(path) - 1 or not isinstance(there, dict | list):

@@ -71,7 +71,7 @@ def test_a_failed_run_shows_what_was_measured(testbed: Cli) -> None:
         (("run", ""), "the name of the file is empty"),
         (("run", "/dev/null"), "no ordinary file"),
         (("run", "small.yaml", "--out", ""), "the name of the run folder is empty"),
-        (("run", "small.yaml", "--set", "fabric.topology.ring.nodes=null"), "nothing here"),
+        (("run", "small.yaml", "--set", "fabric.topology.ring.nodes=null"), "ring needs it"),
         (("run", "small.yaml", "--out", "small.yaml"), "a file of that name"),
         (("run", "small.yaml", "--out", "/proc/x/y"), "cannot be written"),
         (("run", "small.yaml", "--set", "fabric.nic.mtu=3"), "mtu"),
@@ -128,6 +128,33 @@ def test_keys_of_the_experiment_can_be_set(testbed: Cli) -> None:
     with pytest.raises(InputError) as told:
         override(resolved, ["fabric.cable.rate=fast"])
     assert told.value.where == "--set fabric.cable.rate=fast: fabric.cable.rate"
+
+
+@pytest.mark.parametrize(
+    ("key", "left"),
+    [
+        ("place.tensor", {"place": {"pipeline": "rail"}}),  # a name of the file's own
+        ("place", {"place": {}}),
+        ("schedule", {"schedule": "1f1b"}),
+        ("batch.count", {"batch": {"micro": 1, "count": 1}}),
+        ("first_bucket", {"first_bucket": None}),
+    ],
+)
+def test_null_drops_a_key_as_if_the_file_did_not_have_it(key: str, left: dict[str, object]) -> None:
+    text = """name: t
+fabric: {topology: {rail: {servers: 2, gpus: 2}}}
+workload:
+  - train:
+      model: {layers: 4, hidden: 64, heads: 4, seq: 64}
+      gpu: {flops: 100T}
+      batch: {count: 4}
+      parallel: {tensor: 2, pipeline: 2}
+      place: {tensor: scale_up, pipeline: rail}
+      schedule: gpipe
+      first_bucket: 1MiB
+"""
+    train = override(loads(text), [f"workload.0.train.{key}=null"]).resolved()["workload"][0]["train"]
+    assert {name: train[name] for name in left} == left
 
 
 def test_another_topology_drops_what_only_the_old_one_had() -> None:
