@@ -218,7 +218,7 @@ class Fabricd:
                 went_on, time_ns = time.monotonic(), now_ns
             elif time.monotonic() - went_on > deadline_s:
                 self.waits = self.request("waits")["waits"]
-                raise FabricdError(f"the job before has not ended, and for {deadline_s:g} s no emulated time has passed")
+                raise FabricdError(f"the job before has not ended, and no time has passed for {deadline_s:g} s")
 
     def subscribe(self, *, settles: bool = False, acts: str | None = None) -> None:
         """Subscribe to events.
