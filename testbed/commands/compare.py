@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 @click.option("--all", "every", is_flag=True, help="Also figures that are equal, and all counters that moved.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(runs: tuple[str, ...], limits: tuple[str, ...], out: Path | None, every: bool, as_json: bool) -> None:
-    """Compare runs or sweeps with the first one: which keys differ, figures with their ratios, counters that moved. Of
+    """Compare runs or sweeps with the first one.
+
+    Which keys differ, figures with their ratios, counters that moved. Of
     sweeps, points with the same swept values are compared; over five seeds or more with an interval that says whether a
     difference stands out.
 
