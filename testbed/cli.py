@@ -147,7 +147,7 @@ def cli() -> None:
     Examples:
       testbed doctor                               can this machine run it?
       testbed run experiments/quickstart.yaml      one measured run
-      testbed bench all_reduce -b 1K -e 16M -f 4   a collective, in nccl-tests' way
+      testbed bench all_reduce -b 1K -e 16M -f 4   a collective, as nccl-tests
       testbed up experiments/quickstart.yaml       a fabric to play with
     """
 

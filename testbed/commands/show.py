@@ -108,7 +108,7 @@ def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json:
         finally:
             lab.close()
     else:
-        rows = load_run(run).rows("flows")
+        rows = (sweep_of(run) or load_run(run)).rows("flows")
     there = list(dict.fromkeys(row["switch"] for row in rows))
     if switch is not None and switch not in there:
         raise InputError(f"there is no switch {switch}", "command line: --switch", f"switches: {', '.join(there)}")
