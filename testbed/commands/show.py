@@ -129,9 +129,7 @@ def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json:
 @click.option("-n", "--lines", type=Whole(0), default=20, show_default=True, help="With --part: lines of each file.")
 @click.option("-f", "--follow", is_flag=True, help="With --part: go on with what is written from now on, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON; with --part, the lines by file.")
-def show_logging(
-    fabric: str | None, part: str | None, lines: int, follow: bool, as_json: bool, **said_by: Any
-) -> None:
+def show_logging(fabric: str | None, part: str | None, lines: int, follow: bool, as_json: bool, **said_by: Any) -> None:
     """Show what switches, NICs and the controller have logged, or what the programs of a fabric have written.
 
     The log is of the emulated network, with emulated times. With --part it is of programs on this machine: fabricd, the
