@@ -47,7 +47,7 @@ def command(
     profile: bool,
     as_json: bool,
 ) -> None:
-    """Run the experiment in FILE: build its fabric, run its workload, store and show what was measured.
+    """Run an experiment: fabric up, workload, figures, fabric down.
 
     \b
     Examples:

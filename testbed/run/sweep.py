@@ -196,7 +196,7 @@ def at(experiment: Experiment, k: int) -> Experiment:
 
 def impossible(error: InputError) -> dict[str, Any]:
     """What the row of a combination says that is not valid: only in a large sweep, small ones are checked before."""
-    return {"error": f"{error.what} ({error.where})"}
+    return {"error": f"{error.what} ({error.where})" + (f": {error.hint}" if error.hint else "")}
 
 
 def _row(
