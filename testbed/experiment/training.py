@@ -15,6 +15,7 @@ from topologies.kinds import axes
 from workloads.base.entry import Algorithm
 from workloads.registry import ALGORITHMS
 from workloads.steps.build import group_sizes, step_groups
+from workloads.steps.fraction import too_small
 from workloads.steps.memory import Memory, memory
 from workloads.steps.plan.experts import Gating
 from workloads.steps.plan.gpu import PRESETS as GPUS
@@ -123,6 +124,11 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
         yield from _too_large(t)
         yield from _groups(train, t)
         yield from _shapes(train, t, layout, fabric)
+        if train.scale and train.scale.by > 1:
+            layers = min(train.scale.layers or [t.model.layers])
+            few = replace(t, model=replace(t.model, layers=layers))
+            small = too_small(few, layout, train.scale.by, spec.nic.mtu) if not next(problems(few), None) else ()
+            yield from ((("scale", "by"), what, hint) for what, hint in small)
 
 
 def _placed(train: Train, t: Training, fabric: Fabric) -> Layout:
@@ -223,17 +229,22 @@ def _too_large(t: Training) -> Iterator[Found]:
     room = t.gpu.memory
     if room is None:
         return
-    needed = {stage: memory(t, stage) for stage in range(t.parallel.pipeline)}
-    stage = max(needed, key=lambda s: needed[s].all)
-    if needed[stage].all <= room:
+    stage, its = fullest(t)
+    if its.all <= room:
         return
-    its = needed[stage]
-    where = f"a rank of stage {stage}" if len(needed) > 1 else "a rank"
+    where = f"a rank of stage {stage}" if t.parallel.pipeline > 1 else "a rank"
     what = (
         f"the model does not fit: {where} needs {gigabytes(its.all)}, {gigabytes(its.all - room)} more than the "
         f"GPU's {gigabytes(room)} ({_parts(its)})"
     )
     yield ("gpu",), what, _what_would_fit(t, room)
+
+
+def fullest(t: Training) -> tuple[int, Memory]:
+    """The stage whose ranks hold most, and what."""
+    needed = {stage: memory(t, stage) for stage in range(t.parallel.pipeline)}
+    stage = max(needed, key=lambda s: needed[s].all)
+    return stage, needed[stage]
 
 
 def _what_would_fit(t: Training, room: int) -> str:
@@ -243,7 +254,7 @@ def _what_would_fit(t: Training, room: int) -> str:
             other = replace(t, recompute=recompute, shard=shard)
             if (recompute, shard) == (t.recompute, t.shard) or next(problems(other), None):
                 continue
-            most = max(memory(other, stage).all for stage in range(t.parallel.pipeline))
+            most = fullest(other)[1].all
             if most <= room:
                 changed = {"recompute": recompute} if recompute != t.recompute else {}
                 changed |= {"shard": shard} if shard != t.shard else {}

@@ -47,10 +47,12 @@ def task_figures(
             for told, its, way in zip(planned, tasks, ways, strict=True)
         ]
     names = [told["name"] for told in planned]
+    about = [told.get("about_step", {}) for told in planned]
     if scale:
         names = [f"{name}, {layers} layers" for name, layers in zip(names, scale["layers"], strict=False)]
         names.append(f"train, the whole of {scale['layers'][-1]} layers")
-    for k, (name, (time_ns, how)) in enumerate(zip(names, found, strict=True)):
+        about.append(scale["whole"])
+    for k, (name, its, (time_ns, how)) in enumerate(zip(names, about, found, strict=True)):
         ranks = len(planned[min(k, len(planned) - 1)]["ranks"])
         yield Figure(
             step=number + min(k, len(planned) - 1),
@@ -60,6 +62,7 @@ def task_figures(
             size_bytes=None,
             time_ns=time_ns,
             how=how,
+            about=its,
         )
 
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from testbed.base.errors import InputError
 from testbed.experiment.training import settings_of, training_of
-from testbed.plan.training import name_of
+from testbed.plan.training import about, name_of
 from testbed.predict.figure import ONE_PIPELINE, Figure
 from topologies.kinds import KINDS
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import choices, find
 from workloads.steps.build import folded_graph
-from workloads.steps.plan.parallel import DIMENSIONS, Place
+from workloads.steps.plan.parallel import DIMENSIONS, Layout, Place
 from workloads.steps.plan.placement import CannotPlace, places
 from workloads.tasks.oracle import oracle, step_ns
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
@@ -68,6 +68,7 @@ def training_figures(
         time_ns=time_ns,
         how=ONE_PIPELINE,
         no_model=tuple(durations.no_model),
+        about=about(t, Layout(t.parallel, some)),
     )
 
 

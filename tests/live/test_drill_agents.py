@@ -86,7 +86,7 @@ def test_killed_it_leaves_nothing(words: list[str], tmp_path: Path) -> None:
 
 
 def test_by_the_official_mcp_client_to_the_end(words: list[str], tmp_path: Path) -> None:
-    pytest.importorskip("mcp", reason="needs the Python package mcp (requirements.lock has it)")
+    pytest.importorskip("mcp", reason="needs the Python package mcp (requirements-dev.lock has it)")
     import anyio
     from mcp import ClientSession, StdioServerParameters, stdio_client
 

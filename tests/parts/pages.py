@@ -96,7 +96,7 @@ def without_browser() -> str:
     try:
         import playwright.sync_api  # noqa: F401
     except ImportError:
-        return "needs the Python package playwright (requirements.lock has it)"
+        return "needs the Python package playwright (requirements-dev.lock has it)"
     if not any(map(shutil.which, CHROMIUMS)):
         return f"needs Chromium: Debian's package {CHROMIUMS[0]}, or one of {', '.join(CHROMIUMS[1:])}"
     return ""

@@ -218,7 +218,7 @@ def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
 
 
 def test_by_the_official_client_in_memory(game: Game) -> None:
-    pytest.importorskip("mcp", reason="needs the Python package mcp (requirements.lock has it)")
+    pytest.importorskip("mcp", reason="needs the Python package mcp (requirements-dev.lock has it)")
     import anyio
     from mcp import Client
 
@@ -404,7 +404,7 @@ def test_an_agent_plays(tasks: list[suite.Task], tmp_path: Path) -> None:
 
 
 def test_an_agent_plays_by_mcp(tasks: list[suite.Task], tmp_path: Path) -> None:
-    pytest.importorskip("mcp", reason="needs the Python package mcp (requirements.lock has it)")
+    pytest.importorskip("mcp", reason="needs the Python package mcp (requirements-dev.lock has it)")
     well = [task for task in tasks if task.healthy][:1]
     agent = shlex.join([sys.executable, str(AGENT.with_name("mcp_agent.py"))])
     cases = played(well, agent, tmp_path / "out", speaks="mcp")

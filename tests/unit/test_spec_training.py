@@ -79,9 +79,6 @@ MISTAKES = {
         {"parallel": "{tensor: 8}", "model": "{layers: 8, hidden: 256, heads: 4, seq: 128}"},
         9, "parallel.tensor", "heads of the model, 4, cannot be divided by tensor 8", "1, 2, 4",
     ),
-    "micro-batches": (
-        {"parallel": "{pipeline: 8}"}, 8, "batch.count", "4 micro-batches are fewer than the pipeline's 8 stages", "8",
-    ),
     "interleaved": (
         {"parallel": "{pipeline: 4, data: 2}", "count": 6, "more": "schedule: {interleaved: 2}"},
         8, "batch.count", "no multiple", "a multiple of 4",
@@ -187,7 +184,7 @@ def test_what_would_fit_is_said() -> None:
 
 def test_a_plan_says_all_that_does_not_divide() -> None:
     with pytest.raises(InputError) as raised:
-        loads(_text(parallel="{tensor: 3, pipeline: 3, data: 8}", count=2))
+        loads(_text(parallel="{tensor: 3, pipeline: 3, data: 8}", count=2, more="schedule: {interleaved: 2}"))
     assert {p.where.rpartition(".")[2] for p in (raised.value, *raised.value.also)} >= {"tensor", "pipeline", "count"}
 
 

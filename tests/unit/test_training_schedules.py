@@ -54,6 +54,14 @@ def test_zb_h1s_bubble_with_unequal_passes(tf: float, tb: float, tw: float) -> N
         assert bubble == pytest.approx((p - 1) * (tf + tb - tw), abs=0.1)
 
 
+@pytest.mark.parametrize(("p", "m"), [(4, 1), (4, 3), (8, 5)])
+def test_fewer_micro_batches_than_stages(p: int, m: int) -> None:
+    """The same forms, of which none asks for m >= p; 1F1B's is without messages."""
+    form = (m + p - 1) * (TF + TB)
+    assert _took(_step("gpipe", p, m), TF, TB, message=TC) == pytest.approx(form + 2 * (p - 1) * TC, rel=1e-9)
+    assert _took(_step("1f1b", p, m), TF, TB) == pytest.approx(form, rel=1e-9)
+
+
 def test_1f1b_exposes_more_messages_than_gpipe() -> None:
     """With p = 4, m = 8: 3351.96 us by GPipe, 3438.6 by 1F1B."""
     assert _took(_step("gpipe", 4, 8), TF, TB, message=TC) == pytest.approx(3_351_960, abs=1)

@@ -300,8 +300,7 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 		port_drop(f, p, fr, DROP_NO_RECEIVE_BUFFER);
 		return;
 	}
-	n->rx_packets++;
-	n->rx_bytes += fr->len;
+	nic_count(&n->rx_rdma, p, fr);
 	bool kept = false;
 	if (pkt->opcode == RC_ACK)
 		qp_acknowledged(f, q, pkt, fr);

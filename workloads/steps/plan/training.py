@@ -139,10 +139,6 @@ def _experts(t: Training) -> Iterator[Found]:
 
 def _schedule(t: Training) -> Iterator[Found]:
     stages = t.parallel.pipeline
-    if t.count < stages:
-        yield ("batch", "count"), f"{t.count} micro-batches are fewer than the pipeline's {stages} stages", (
-            f"count: {stages} or more"
-        )  # fmt: skip
     if t.schedule == "interleaved":
         if stages == 1:
             yield ("schedule",), "one stage has nothing to interleave with", "pipeline: 2 or more"
