@@ -7,6 +7,7 @@ kind of topology changes, keys that fit only the old kind are dropped: scale-up 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -96,6 +97,7 @@ def _parse(setting: str) -> tuple[str, Any]:
     from ruamel.yaml.error import YAMLError
 
     key, equals, text = setting.partition("=")
+    key = re.sub(r"\[(\d+)\]", r".\1", key)  # as errors write it: workload[0].sizes
     if not equals:
         raise InputError("a setting is KEY=VALUE", f"--set {setting}", _EXAMPLE)
     try:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -201,11 +202,54 @@ def test_counters_are_shown(testbed: Cli) -> None:
 
 
 def test_progress_goes_to_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from testbed.base.progress import Progress, TerminalProgress, for_stderr
+    from testbed.base.progress import LineProgress, TerminalProgress, for_stderr
 
-    assert type(for_stderr()) is Progress
+    assert type(for_stderr()) is LineProgress
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert type(for_stderr()) is TerminalProgress
+
+
+def test_in_a_pipe_a_run_that_takes_long_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    from testbed.base.progress import LineProgress
+
+    said = threading.Event()
+
+    class Heard(LineProgress):
+        def _print(self, text: str) -> None:
+            super()._print(text)
+            said.set()
+
+    with Heard(quiet_s=0.01) as progress:
+        progress.stage("building the fabric")
+        assert said.wait(30)
+        progress.measure(12)
+        progress.advance("16777216 bytes")
+        said.clear()
+        assert said.wait(30) and said.clear() is None and said.wait(30)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "building the fabric" and told[-1] == "1 of 12 measurements, 16777216 bytes"
+
+
+def test_the_real_clock_says_how_slow_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    from testbed.base.progress import Progress
+    from testbed.commands.run import _say_how_slow
+
+    ring = loads(
+        "name: s\nclock: {real: {dilation: 100000}}\nfabric: {topology: {star: {hosts: 4}}, cable: {rate: 400Gbps}}\n"
+        "workload: [{collective: all_gather, algorithm: ring, sizes: [64MiB], iterations: 3}]\n"
+    )
+    _say_how_slow(ring, Progress())
+    # each NIC sends 3 x 16 MiB, 2 % of it headers: 1.03 ms; three times, 100,000 times slower: 310 s
+    told = capsys.readouterr().err
+    assert told.startswith("note: the real clock goes 100,000 times slower than the network: ")
+    assert told.endswith(" of its time take at least 5.2 min\n")
+
+
+def test_a_key_may_be_written_as_errors_write_it() -> None:
+    star = loads(
+        "name: s\nfabric: {topology: {star: {hosts: 4}}}\nworkload: [{collective: all_gather, sizes: [1KiB]}]\n"
+    )
+    assert override(star, ["workload[0].iterations=7"]).workload[0].iterations == 7
 
 
 def test_a_changed_key_changes_the_defaults_that_follow_from_it() -> None:
