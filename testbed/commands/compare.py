@@ -45,9 +45,10 @@ def command(
     every: bool,
     as_json: bool,
 ) -> None:
-    """Compare runs or sweeps with the first one: which keys differ, figures with their ratios, counters that moved. Of
-    sweeps, points with the same swept values are compared, seed by seed; over five seeds or more with an interval that
-    says whether a difference stands out.
+    """Compare runs or sweeps with the first one.
+
+    Which keys differ, figures with their ratios, counters that moved. Of sweeps, points with the same swept values
+    are compared, seed by seed; over five seeds or more with an interval that says whether a difference stands out.
 
     \b
     Examples:

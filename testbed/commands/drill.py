@@ -132,7 +132,9 @@ def _say(answer: Answer, as_json: bool) -> None:
 
 @click.group(cls=Drills, context_settings=_HELP)
 def command() -> None:
-    """Find the fault: a fabric that stands still while you think, a job that is not well, a score.
+    """Find the fault in a job that is not well, for a score.
+
+    The fabric stands still while you think.
 
     `start` brings a drill up and opens its prompt. Time passes only by what you do. While it is on, every line of the
     prompt also goes from another shell: `testbed drill show pfc`.

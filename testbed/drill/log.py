@@ -17,7 +17,7 @@ from typing import Any
 from testbed.base.errors import InputError
 
 FORMAT = 1
-RULES = 2
+RULES = 3
 """How worlds are drawn and games go. One more with each change after which older logs are no longer played the same;
 a log that says none is of a time before 2."""
 INSTRUCTOR = "instructor"

@@ -37,6 +37,7 @@ def told(code: str, stage: Stage, entries: Sequence[Entry], ending: Ending) -> d
         "began_ns": stage.began_ns,
         "warmup_ns": drill.warmup,
         "healthy_step_ns": stage.healthy_step_ns,
+        "healthy_period_ns": stage.healthy_period_ns,
         "slo_ns": stage.healthy_step_ns * drill.slo.step,
         "courses": {name: [list(step) for step in steps] for name, steps in ending.courses.items()},
         **ending.to_dict(),
@@ -110,7 +111,7 @@ def _measured_job(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _job(report: dict[str, Any]) -> list[tuple[str, str]]:
     s, speed = report["score"], report["speed"]
-    healthy = _healthy_speed(report)
+    healthy = 1e9 / report.get("healthy_period_ns", report["healthy_step_ns"])  # older logs have the step alone
     job = [f"{_share(speed['now'], healthy)} of the healthy speed"]
     if speed["fault"] != speed["now"]:
         job[0] += f"; without you {_share(speed['fault'], healthy)}"
@@ -118,19 +119,6 @@ def _job(report: dict[str, Any]) -> list[tuple[str, str]]:
         job[0] += f"; with the cause mended {_share(speed['mended'], healthy)}"
     job.append(f"your actions have cost {report['lost_steps']:.1f} steps")
     return _labelled("job", job)
-
-
-def _healthy_speed(report: dict[str, Any]) -> float:
-    """Steps per second in the warm-up, counted as `speed` is: with what lies between two steps.
-
-    Without the first, which may connect and so take longer, if there is another.
-    """
-    ended = [(began, took) for began, took in report["courses"]["yours"] if began + took <= report["warmup_ns"]]
-    ended = ended[1:] or ended
-    if not ended:
-        return float(1e9 / report["healthy_step_ns"])
-    (first, _), (last, took) = ended[0], ended[-1]
-    return float(len(ended) * 1e9 / (last + took - first))
 
 
 def _share(speed: float, healthy: float) -> str:

@@ -56,8 +56,11 @@ def everywhere(lab: Lab, *argv: str) -> subprocess.CompletedProcess[str]:
 
 def received(lab: Lab) -> list[int]:
     """Bytes that came in by each NIC's interface."""
-    told = json.loads(subprocess.run([*TESTBED, "inspect", "--fabric", lab.id, "--json"], capture_output=True, cwd=ROOT,
-                                     check=True).stdout)  # fmt: skip
+    told = json.loads(
+        subprocess.run(
+            [*TESTBED, "status", "--where", "--fabric", lab.id, "--json"], capture_output=True, cwd=ROOT, check=True
+        ).stdout
+    )
     found = []
     for rank in told["ranks"]:
         shown = subprocess.run(

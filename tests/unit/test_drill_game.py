@@ -17,7 +17,7 @@ from testbed.drill.own import HELP_WIDE
 from testbed.drill.play import prompt
 from testbed.drill.play.ranking import ranked
 from testbed.drill.replay import _may_be_played, replayed
-from testbed.drill.report import as_markdown, as_text
+from testbed.drill.report import as_markdown
 from testbed.drill.sheet import file
 from testbed.drill.sheet.answer import fits
 from testbed.drill.sheet.case import Case
@@ -322,19 +322,6 @@ def test_no_history_in_another_users_home(tmp_path: Path, monkeypatch: pytest.Mo
     assert prompt._history() == tmp_path / "state/railbed/drill_history"
     monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
     assert prompt._history() is None
-
-
-def test_what_lies_between_two_steps_makes_a_healthy_job_no_slower_than_healthy() -> None:
-    """Steps of 70 us, 4 us apart, after one that connects: from the first start to the last end 10 take 736 us."""
-    game = game_of(healthy=True)
-    assert game.command("submit healthy").ok
-    steps = [[0.0, 80e3], *([84e3 + k * 74e3, 70e3] for k in range(19))]
-    now = 10 / (10 * 70e3 + 9 * 4e3) * 1e9
-    told = game.report() | {"healthy_step_ns": 70e3, "warmup_ns": 84e3 + 10 * 74e3, "courses": {"yours": steps}}
-    told["speed"] = {"now": now, "fault": now, "mended": now}
-    assert "100% of the healthy speed" in as_text(told)
-    told["speed"] = {"now": now / 2, "fault": now / 2, "mended": now}
-    assert "50% of the healthy speed" in as_text(told)
 
 
 def test_the_report_says_what_it_was_and_what_was_done() -> None:
