@@ -8,7 +8,10 @@ run test explore fuzz bench lint build:
 lock:
 	python3 -m venv --clear build/lock
 	build/lock/bin/pip install -q --upgrade pip setuptools
-	build/lock/bin/pip install -q '.[dev]'
-	{ sed '/^[^#]/,$$d' requirements.lock; build/lock/bin/pip freeze --all --exclude pip --exclude railbed; } > build/requirements.lock
-	mv build/requirements.lock requirements.lock
-	rm -rf build/lock
+	build/lock/bin/pip install -q .
+	build/lock/bin/pip freeze --all --exclude pip --exclude railbed > build/run.txt
+	build/lock/bin/pip install -q -c build/run.txt '.[dev]'
+	build/lock/bin/pip freeze --all --exclude pip --exclude railbed > build/dev.txt
+	{ sed '/^[^#]/,$$d' requirements.lock; cat build/run.txt; } > build/new.lock && mv build/new.lock requirements.lock
+	{ sed '/^[^#]/,$$d' requirements-dev.lock; grep -vxFf build/run.txt build/dev.txt; } > build/new.lock && mv build/new.lock requirements-dev.lock
+	rm -rf build/lock build/run.txt build/dev.txt

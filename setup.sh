@@ -22,7 +22,7 @@ usage: ./setup.sh VERB [ARGUMENT...]
           machines of which one is killed gives the same, and leaves nothing), prove hashes (the same figures
           before and after a change of the code), prove fastpath (the same with the fast path and without),
           prove predict (predictions of drawn cases against their runs), prove simgrid (those of large fabrics against
-          SimGrid, which it fetches),
+          SimGrid, which it fetches), prove recovery (selective repeat against go-back-N and its closed form),
           prove drills (every drill is seen, solved, and healthy where nothing is wrong), prove drill-kills (as kills, of
           drills), prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
           reads, sleeps and load between it is the same); --help says more
@@ -54,14 +54,49 @@ check_ours() {
     [ -w . ] || fail "$(id -un) cannot write here, and the checkout belongs to $(stat -c %U .): use sudo, or a checkout of your own"
 }
 
-quietly() { # what it says is shown only if it fails
+# Runs a command whose output is shown only if it fails; what it has come to, as `progress` reads it from the output so
+# far, is said every few seconds.
+quietly() { # PROGRESS COMMAND...
+    progress=$1
+    shift
     log=$(mktemp)
-    if ! "$@" >"$log" 2>&1; then
-        cat "$log" >&2
-        rm -f "$log"
-        return 1
-    fi
+    "$@" >"$log" 2>&1 &
+    working=$!
+    trap 'kill "$working" 2>/dev/null; rm -f "$log"; exit 130' INT TERM HUP
+    ticks=0
+    before=
+    while kill -0 "$working" 2>/dev/null; do
+        sleep 0.2
+        ticks=$((ticks + 1))
+        [ $((ticks % 20)) -eq 0 ] || continue
+        now=$("$progress" <"$log")
+        [ -z "$now" ] || [ "$now" = "$before" ] || say "  $now"
+        before=$now
+    done
+    ended=0
+    wait "$working" || ended=$?
+    trap - INT TERM HUP
+    [ "$ended" -eq 0 ] || tail -n 40 "$log" >&2
     rm -f "$log"
+    return "$ended"
+}
+
+nothing() { :; }
+
+pip_progress() { # pip says what it has found, then that it unpacks; how far it has come then, the folder says
+    awk '/^Collecting /{n++} /^Installing collected/{unpacks=1}
+         END {if (unpacks) print "unpacking"; else if (n) print n " packages found"}' | {
+        read -r line || exit 0
+        [ "$line" = unpacking ] || { printf '%s\n' "$line"; exit 0; }
+        set -- .venv/lib/python*/site-packages/*.dist-info
+        printf '%s packages unpacked\n' $#
+    }
+}
+
+apt_progress() {
+    awk '/^Get:/{got++} /^Unpacking /{unpacked++} /^Setting up /{up++}
+         END {if (up) print up " of " unpacked " packages set up"; else if (unpacked) print unpacked " packages unpacked"
+              else if (got) print got " packages fetched"}'
 }
 
 can_be_root() { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null 2>&1; }
@@ -105,17 +140,22 @@ install_packages() {
         say "no root and no sudo here, so these packages are not installed:$missing"
         return
     fi
-    say "installing$missing"
     # shellcheck disable=SC2086
-    as_root sh -s -- $missing <<'END' || fail "the packages could not be installed (see above); on Ubuntu they need the universe and -updates repositories"
+    set -- $missing
+    say "installing $# of the distribution's packages:$missing"
+    quietly apt_progress apt_install "$@" ||
+        fail "the packages could not be installed (see above); on Ubuntu they need the universe and -updates repositories"
+}
+
+apt_install() {
+    as_root sh -s -- "$@" <<'END'
 set -e
 export DEBIAN_FRONTEND=noninteractive
-apt-get -q -o DPkg::Lock::Timeout=300 update >/dev/null || echo "setup: apt-get update failed; trying with the old lists" >&2
+apt-get -q -o DPkg::Lock::Timeout=300 update >/dev/null || echo "apt-get update failed; trying with the old lists"
 if command -v debconf-set-selections >/dev/null; then
     echo "wireshark-common wireshark-common/install-setuid boolean false" | debconf-set-selections
     echo "iperf3 iperf3/start_daemon boolean false" | debconf-set-selections
 fi
-log=$(mktemp)
 sshd=no
 case " $* " in *" openssh-server "*) # its tests start one of their own: the machine's must not listen because of us
     sshd=yes
@@ -127,13 +167,8 @@ case " $* " in *" openssh-server "*) # its tests start one of their own: the mac
         chmod +x /usr/sbin/policy-rc.d
     fi ;;
 esac
-if ! apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" </dev/null >"$log" 2>&1; then
-    tail -n 30 "$log" >&2
-    rm -f "$log"
-    exit 1
-fi
+apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" </dev/null
 [ $sshd = no ] || systemctl disable ssh.service ssh.socket >/dev/null 2>&1 || true
-rm -f "$log"
 END
 }
 
@@ -141,21 +176,28 @@ END
 
 hash_of() { cat "$@" | sha256sum | cut -d ' ' -f 1; }
 
-make_venv() {
+make_venv() { # --dev: what tests need, too
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
         fail "Python 3.11 or newer is needed as $python (found: $("$python" --version 2>&1 || echo none))"
     system=$(printf '%s\n' "$PWD" "$(os_id)" "$(uname -m)" "$("$python" --version)" | hash_of - requirements.lock)
     project=$(hash_of pyproject.toml setup.py)
     if [ ! -x .venv/bin/python ] || [ "$system" != "$(cat $stamp-system 2>/dev/null)" ]; then
-        say "making .venv"
+        say "making .venv, with the $(grep -c == requirements.lock) Python packages of requirements.lock (some 600 MB)"
         "$python" -m venv --clear .venv || fail "$python cannot make a virtual environment"
-        quietly .venv/bin/python -m pip install -q --disable-pip-version-check --no-input -r requirements.lock ||
-            fail "the packages of requirements.lock could not be installed (see above)"
+        pip_install requirements.lock
         printf '%s\n' "$system" >$stamp-system
+    fi
+    if [ "${1:-}" = --dev ]; then
+        dev=$(hash_of requirements-dev.lock)
+        if [ "$dev" != "$(cat $stamp-dev 2>/dev/null)" ]; then
+            say "adding the $(grep -c == requirements-dev.lock) Python packages of tests, style and types"
+            pip_install requirements-dev.lock
+            printf '%s\n' "$dev" >$stamp-dev
+        fi
     fi
     if [ ! -x .venv/bin/testbed ] || [ "$project" != "$(cat $stamp-project 2>/dev/null)" ]; then
         say "installing the testbed command"
-        quietly .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e . ||
+        quietly nothing .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e . ||
             fail "Railbed could not be installed into .venv (see above)"
         for page in hardware/*.[1-9]; do
             [ -f "$page" ] || continue
@@ -166,10 +208,17 @@ make_venv() {
     fi
 }
 
+pip_install() { # the packages of a lock, which names all of them: nothing is left to resolve
+    quietly pip_progress .venv/bin/python -m pip install --disable-pip-version-check --no-input --no-deps -r "$1" ||
+        fail "the packages of $1 could not be installed (see above)"
+}
+
 build_fabricd() { .venv/bin/python -m hardware.build "$@" >/dev/null || fail "fabricd could not be built (see above)"; }
 
 # Python code as it is run: a worker or controller whose environment lets Python write nothing would compile it each time.
-compile_python() { .venv/bin/python -m compileall -q topologies controllers workloads hardware testbed results tests; }
+compile_python() {
+    .venv/bin/python -m compileall -q topologies controllers workloads hardware testbed results ${1:+tests}
+}
 
 # Only ever the wheel for CPUs: the ordinary one brings gigabytes for GPUs that nothing here uses.
 torch_wheel='torch==2.13.0+cpu'
@@ -189,20 +238,26 @@ build_ryu() { controllers/ryu-env.sh || fail "the ryu environment could not be b
 # --- verbs -----------------------------------------------------------------
 
 # fabricd needs nothing of .venv: it is compiled while pip fetches and unpacks.
-set_up() { # --sanitize: the build for tests, too
+set_up() { # --dev: what tests need, too; --sanitize: that, and the build for tests
+    started=$(date +%s)
+    more=
+    [ $# -eq 0 ] || more=--dev
     check_ours
     choose_python
     install_packages
     said_by_cc=$(mktemp)
+    [ -x hardware/bin/fabricd ] || say "compiling fabricd, beside the next steps"
     compile_fabricd "$@" >"$said_by_cc" 2>&1 &
     compiling=$!
-    make_venv
+    make_venv $more
     built=0
     wait "$compiling" || built=1
     [ "$built" -eq 0 ] || cat "$said_by_cc" >&2
     rm -f "$said_by_cc"
     [ "$built" -eq 0 ] || fail "fabricd could not be built (see above)"
-    compile_python
+    compile_python $more
+    took=$(($(date +%s) - started))
+    [ "$took" -lt 10 ] || say "ready after $took s"
 }
 
 compile_fabricd() {
@@ -264,7 +319,7 @@ unit_tests() {
         missing=$(missing_packages 2>/dev/null)
         [ -z "$missing" ] || say "not root, so these packages are not installed:$missing"
     fi
-    make_venv
+    make_venv --dev
     (build_fabricd) || say "going on without fabricd"
     .venv/bin/python -m pytest -n "$(processes 1)" "$@" tests/unit
 }
@@ -311,21 +366,21 @@ case "$verb" in
         .venv/bin/python -m hardware.fuzz --seconds "${1:-600}"
         ;;
     bench)
-        set_up
+        set_up --dev
         as_root .venv/bin/python -m tests.bench "$@"
         ;;
     prove)
         case "${1:-}" in
-            load | kills | machines | hashes | fastpath | predict | simgrid | drills | drill-kills | drill-leaks | drill-replay) ;;
-            *) usage >&2; say "prove what? load, kills, machines, hashes, fastpath, predict, simgrid, drills, drill-kills, drill-leaks or drill-replay"; exit 2 ;;
+            load | kills | machines | hashes | fastpath | predict | simgrid | recovery | drills | drill-kills | drill-leaks | drill-replay) ;;
+            *) usage >&2; say "prove what? load, kills, machines, hashes, fastpath, predict, simgrid, recovery, drills, drill-kills, drill-leaks or drill-replay"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift
-        set_up
+        set_up --dev
         as_root .venv/bin/python -m "$proof" "$@"
         ;;
     lint)
-        set_up
+        set_up --dev
         lint
         ;;
     torch)

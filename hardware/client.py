@@ -63,6 +63,7 @@ class Fabricd:
         self.control = Path(control)
         self.process = process
         self.waits: list[dict[str, Any]] = []
+        self.time_ns = 0.0  # when it said so
         self._pulsed: int | None = None
         self._pulsed_at = 0.0
         self._events: deque[dict[str, Any]] = deque()
@@ -191,11 +192,12 @@ class Fabricd:
         """Lets every rank's worker connect once more, after the end of a job; returns the emulated time (ns).
 
         With the virtual clock, time then stands still until `start`.  Raises FabricdError if the job's workers are
-        still connected, or if the frames that they have left under way do not come to an end.
+        still connected, or if what they have left under way does not come to an end: `deadline_s` after the emulated
+        time went on last.  `waits` then says for whom it stands still.
         """
         status = self.request("status")
         if status["clock"] == "virtual" and status["running"]:
-            self.request("quiesce")
+            self._quiet(deadline_s)
         deadline = time.monotonic() + deadline_s
         while True:
             try:
@@ -206,6 +208,17 @@ class Fabricd:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
+
+    def _quiet(self, deadline_s: float) -> None:
+        """Waits until all that is under way has come to an end. Raises as `next_job`."""
+        asked = self.ask("quiesce")
+        went_on, time_ns = time.monotonic(), -1.0
+        while self.answer(asked, LOOK_S) is None:
+            if (now_ns := self.time_ns) != time_ns:
+                went_on, time_ns = time.monotonic(), now_ns
+            elif time.monotonic() - went_on > deadline_s:
+                self.waits = self.request("waits")["waits"]
+                raise FabricdError(f"the job before has not ended, and no time has passed for {deadline_s:g} s")
 
     def subscribe(self, *, settles: bool = False, acts: str | None = None) -> None:
         """Subscribe to events.
@@ -278,7 +291,7 @@ class Fabricd:
                 self._events.append(message)
             elif message.get("id") == self._pulsed:
                 self._pulsed = None
-                self.waits = message.get("waits", [])
+                self.waits, self.time_ns = message.get("waits", []), message.get("time_ns", 0.0)
             else:
                 self._answers.append(message)
         self.patience.begin()

@@ -2,6 +2,6 @@
 
 from results.store.folder import StoreError
 from results.store.load import Run
-from results.store.many import Runs, load, load_many
+from results.store.many import IncompleteWarning, Runs, load, load_many
 
-__all__ = ["Run", "Runs", "StoreError", "load", "load_many"]
+__all__ = ["IncompleteWarning", "Run", "Runs", "StoreError", "load", "load_many"]

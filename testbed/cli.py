@@ -25,21 +25,30 @@ from testbed import __version__, commands
 from testbed.base import this_process
 from testbed.base.errors import BAD_INPUT, INTERRUPTED, RUN_FAILED, InputError, MachineError, Problem, UserError
 from testbed.base.text import printable
+from testbed.commands._group import Group
 
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
-_ORDER = (
-    *("doctor", "checklist", "predict", "run", "bench", "show", "report", "compare", "plot", "runs", "chakra"),
-    *("up", "advance", "status", "inspect", "serve", "logs", "job", "shell", "exec", "ovs", "inject", "heal"),
-    *("config", "ethtool", "probe", "capture", "list", "down", "drill", "clean", "completion"),
-)
 
 
-class Verbs(click.Group):
+class Verbs(Group):
     """A group whose commands are the modules of `testbed.commands`; shows every error in the same way."""
 
+    headings = {
+        "Plan": ("checklist", "predict"),
+        "Measure": ("run", "bench"),
+        "Results": ("report", "compare", "plot", "runs", "chakra"),
+        "Fabric": ("up", "status", "advance", "job", "shell", "exec", "ovs", "down"),
+        "Observe": ("show", "probe", "capture", "serve"),
+        "Change": ("inject", "heal", "config"),
+        "Learn": ("drill",),
+        "Machine": ("doctor", "clean", "completion"),
+    }
+    former = {
+        "list": "status --all", "inspect": "status --where", "logs": "show logging --part", "ethtool": "show ethtool",
+    }  # fmt: skip
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        found = [m.name for m in pkgutil.iter_modules(commands.__path__) if not m.name.startswith("_")]
-        return sorted(found, key=lambda v: (_ORDER.index(v) if v in _ORDER else len(_ORDER), v))
+        return sorted(m.name for m in pkgutil.iter_modules(commands.__path__) if not m.name.startswith("_"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -47,13 +56,6 @@ class Verbs(click.Group):
         command = import_module(f"testbed.commands.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As click does it, but a verb's first sentence stays whole."""
-        found = ((verb, self.get_command(ctx, verb)) for verb in self.list_commands(ctx))
-        rows = [(verb, command.get_short_help_str(limit=1000)) for verb, command in found if command]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
 
     def main(  # type: ignore[override]  # this group is always the program, so it always exits
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
@@ -145,7 +147,7 @@ def cli() -> None:
     Examples:
       testbed doctor                               can this machine run it?
       testbed run experiments/quickstart.yaml      one measured run
-      testbed bench all_reduce -b 1K -e 16M -f 4   a collective, in nccl-tests' way
+      testbed bench all_reduce -b 1K -e 16M -f 4   a collective, as nccl-tests
       testbed up experiments/quickstart.yaml       a fabric to play with
     """
 

@@ -16,11 +16,13 @@ from typing import Any
 
 from results.compare.counters import Moved, moved
 from results.compare.differences import differences
-from results.compare.interval import Interval, interval
+from results.compare.interval import LEVEL, Interval, interval
+from results.compare.pairs import paired, seed
 from results.compare.side import REPLICATE, Point, Side
 from results.figures import in_force
-from results.figures.keys import hashable, raw, value_at
+from results.figures.keys import hashable, raw
 from results.store.folder import StoreError
+from results.store.load import Run
 
 Values = tuple[Any, ...]
 MEAN_OVER_SIZES = "busbw_GBps"
@@ -35,12 +37,14 @@ def ratio(first: float, other: float) -> float:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure at one point: of each side the values over its seeds, in their order, and those seeds."""
+    """One figure at one point: of each side the values over the seeds that are compared, in their order, and those
+    seeds; `dropped` are those that it has beside them (pairs.py)."""
 
     at: dict[str, Any]  # the values of the swept keys
     name: str
     values: tuple[tuple[float, ...], ...]
     seeds: tuple[tuple[Any, ...], ...]
+    dropped: tuple[tuple[Any, ...], ...]
 
     def mean(self, side: int) -> float | None:
         """Over the seeds; None if that side does not have it."""
@@ -54,19 +58,22 @@ class Figure:
         return ratio(first, other)
 
     def interval(self, side: int) -> Interval | None:
-        """Of that ratio; None with too few seeds. Pairs only if both sides have just the same seeds, each once."""
-        same = self.seeds[0] == self.seeds[side] and len(set(map(hashable, self.seeds[0]))) == len(self.seeds[0])
-        return interval(self.values[0], self.values[side], paired=same)
+        """Of that ratio; None with too few seeds."""
+        return interval(self.values[0], self.values[side], paired=self.paired(side))
+
+    def paired(self, side: int) -> bool:
+        """Whether its values and those of the first side are pairs: of the same seeds, each once."""
+        return self.seeds[0] == self.seeds[side] and len(set(map(hashable, self.seeds[0]))) == len(self.seeds[0])
 
     def to_dict(self) -> dict[str, Any]:
         """As `testbed compare --json` has it."""
         others = [self._against(side) for side in range(1, len(self.values))]
         means = [_finite(self.mean(side)) for side in range(len(self.values))]
-        return {"at": self.at, "figure": self.name, "seeds": list(map(len, self.values)), "mean": means,
-                "against_first": others}  # fmt: skip
+        seeds = {"seeds": list(map(len, self.values)), "dropped_seeds": list(map(list, self.dropped))}
+        return {"at": self.at, "figure": self.name, **seeds, "mean": means, "against_first": others}
 
     def _against(self, side: int) -> dict[str, Any]:
-        told: dict[str, Any] = {"ratio": _finite(self.ratio(side))}
+        told: dict[str, Any] = {"ratio": _finite(self.ratio(side)), "paired": self.paired(side)}
         if found := self.interval(side):
             of = "ratio_interval" if found.ratio else "difference_interval"
             told |= {of: [_finite(found.low), _finite(found.high)], "stands_out": found.stands_out}
@@ -108,28 +115,33 @@ class Comparison:
 
     @cached_property
     def figures(self) -> list[Figure]:
-        """Every figure of every shared point."""
-        return [figure for at, sides in self.points for figure in _figures(at, sides)]
+        """Every figure of every shared point; those that `unlike` has are no figures of the same thing."""
+        return [figure for at, sides in self.points for figure in _figures(at, _good(sides))]
+
+    @cached_property
+    def unlike(self) -> dict[str, list[list[int]]]:
+        """Means over sizes that are not the same on all sides, by name, with the sizes of each side."""
+        return {name: sizes for _, sides in self.points for name, sizes in _unlike(_good(sides)).items()}
 
     @cached_property
     def counters(self) -> list[Moved]:
-        """Counters that moved, over all shared points that have ended on every side.
-
-        None if the sides have different numbers of runs.
-        """
+        """Counters that moved, over the runs of `_runs`; none if the sides have different numbers of them."""
         if not self.same_numbers:
             return []
-        runs: list[list[Any]] = [[] for _ in self.sides]
-        for _, sides in self.points:
-            if all(point.run is not None and not point.error for points in sides for point in points):
-                for mine, points in zip(runs, sides, strict=True):
-                    mine += [point.run for point in points]
+        runs = [[run for of in self._runs for run in of[side]] for side in range(len(self.sides))]
         return moved(runs) if all(runs) else []
 
     @cached_property
     def same_numbers(self) -> bool:
         """Whether every side has as many runs at each shared point: sums over them mean the same."""
-        return all(len(points) == len(sides[0]) for _, sides in self.points for points in sides)
+        return all(len(runs) == len(sides[0]) for sides in self._runs for runs in sides)
+
+    @cached_property
+    def _runs(self) -> list[list[list[Run]]]:
+        """Of each shared point each side's runs that have ended well, of the seeds that are compared."""
+        pairs = (paired(_good(sides)) for _, sides in self.points)
+        found = [[[point.run for point in points if point.run is not None] for points in sides] for sides in pairs]
+        return [sides for sides in found if all(sides)]
 
     @property
     def same(self) -> bool:
@@ -146,6 +158,7 @@ class Comparison:
         return {
             "sides": sides,
             "same": self.same,
+            "level": LEVEL,
             "differing": self.differing,
             "figures": [figure.to_dict() for figure in self.figures],
             "counters": [counter.to_dict() for counter in self.counters],
@@ -157,7 +170,7 @@ class Comparison:
         for point in side.points:
             groups.setdefault(tuple(hashable(v) for v in point.at(self.keys)), []).append(point)
         for points in groups.values():
-            points.sort(key=_seed)
+            points.sort(key=_by_seed)
         return groups
 
     def _at(self, values: Values) -> dict[str, Any]:
@@ -177,28 +190,47 @@ def _ends(key: str) -> str:
     return key.partition(",")[0].strip()
 
 
-def _seed(point: Point) -> float:
-    seed = value_at(point.experiment, REPLICATE)
-    return float(seed) if isinstance(seed, int | float) else math.inf
+def _by_seed(point: Point) -> float:
+    its = seed(point)
+    return float(its) if isinstance(its, int | float) else math.inf
+
+
+def _good(sides: Sequence[Sequence[Point]]) -> list[list[Point]]:
+    return [[point for point in points if not point.error] for points in sides]
 
 
 def _figures(at: dict[str, Any], sides: Sequence[Sequence[Point]]) -> Iterator[Figure]:
-    good = [[point for point in points if not point.error] for points in sides]
-    names = dict.fromkeys(k for points in good for p in points for k, v in p.figures.items() if _number(v))
+    unlike = _unlike(sides)
+    names = dict.fromkeys(k for points in sides for p in points for k, v in p.figures.items() if _number(v))
     for name in names:
-        if name.startswith(MEAN_OVER_SIZES) and len({_sizes(p, name) for points in good for p in points}) > 1:
-            continue  # means over different sizes say nothing of each other
-        have = [[point for point in points if _number(point.figures.get(name))] for points in good]
-        values = tuple(tuple(float(point.figures[name]) for point in points) for points in have)
-        seeds = tuple(tuple(value_at(point.experiment, REPLICATE) for point in points) for points in have)
-        yield Figure(at, name, values, seeds)
+        if name in unlike:
+            continue
+        have = [[point for point in points if _number(point.figures.get(name))] for points in sides]
+        mine = paired(have)
+        values = tuple(tuple(float(point.figures[name]) for point in points) for points in mine)
+        seeds = tuple(tuple(map(seed, points)) for points in mine)
+        kept = {id(point) for points in mine for point in points}
+        dropped = tuple(tuple(seed(point) for point in points if id(point) not in kept) for points in have)
+        yield Figure(at, name, values, seeds, dropped)
 
 
-def _sizes(point: Point, mean: str) -> frozenset[str]:
-    """The figures by size that belong to that mean: those of the same algorithm."""
+def _unlike(sides: Sequence[Sequence[Point]]) -> dict[str, list[list[int]]]:
+    """Means over different sizes say nothing of each other."""
+    names = {k for points in sides for p in points for k in p.figures if k.startswith(MEAN_OVER_SIZES)}
+    found = {name: [{size for p in points for size in _sizes(p, name)} for points in sides] for name in sorted(names)}
+    return {
+        name: [sorted(of) for of in sizes]
+        for name, sizes in found.items()
+        if len({_sizes(p, name) for points in sides for p in points}) > 1
+    }
+
+
+def _sizes(point: Point, mean: str) -> frozenset[int]:
+    """Of the figures by size that belong to that mean: those of the same algorithm."""
     suffix = mean.removeprefix(MEAN_OVER_SIZES)
     by_size = (name.removeprefix("time_us_") for name in point.figures if name.startswith("time_us_"))
-    return frozenset(size for size in by_size if size.lstrip("0123456789") == suffix)
+    found = (size.removesuffix(suffix) if suffix else size for size in by_size if size.endswith(suffix))
+    return frozenset(int(size) for size in found if size.isdecimal())
 
 
 def _number(value: Any) -> bool:

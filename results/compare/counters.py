@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from results.frames.columns import COLUMNS, COUNT
+from hardware.tables import entries
+from results.frames.columns import COLUMNS, WATERMARK
 from results.store.load import Run
 
 _PLACES = {
@@ -20,9 +21,6 @@ _PLACES = {
     "faults": ("fault",),
 }
 """The frames that hold counters, and what a row of each is about."""
-_NO_COUNTERS = {"rank", "ip", "fan_in", "elements", "slots", "slots_free", "shared_slots", "buffer_bytes"}
-_MOST = ("_max_bytes", "used_max")
-"""Watermarks: of several places the highest counts, not the sum."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +47,20 @@ class Moved:
 
 
 def names(frame: str) -> list[str]:
-    """The counters of a frame; of drops they are the reasons, which only runs tell."""
-    place = _PLACES.get(frame, ())
-    found = (c.name for c in COLUMNS.get(frame, ()) if c.dtype == COUNT and c.name not in (*place, *_NO_COUNTERS))
-    return list(found) if place and frame != "drops" else []
+    """The counters of a frame; of drops they are the reasons."""
+    if frame == "drops":
+        return [name for _, name, _ in entries("link/drops.def")]
+    return list(_sorts(frame)) if frame in _PLACES else []
+
+
+def every_name() -> list[str]:
+    """FRAME.NAME of each counter."""
+    return [f"{frame}.{name}" for frame in _PLACES for name in names(frame)]
+
+
+def _sorts(frame: str) -> dict[str, str]:
+    """What each counter of a frame is: COUNTER or WATERMARK."""
+    return {column.name: column.sort for column in COLUMNS.get(frame, ()) if column.sort}
 
 
 def moved(sides: Sequence[Sequence[Run]]) -> list[Moved]:
@@ -75,17 +83,18 @@ Table = dict[tuple[Any, ...], dict[str, int]]
 
 def _by_place(runs: Sequence[Run], frame: str, place: Sequence[str]) -> Table:
     table: Table = defaultdict(lambda: defaultdict(int))
+    sorts = _sorts(frame)
     for run in runs:
         for row in run.rows(frame):
             mine = table[tuple(row.get(k) for k in place)]
-            for column in COLUMNS[frame]:
-                if column.dtype == COUNT and column.name not in place:
-                    mine[column.name] = _joined(column.name, mine[column.name], row.get(column.name) or 0)
+            for name, sort in sorts.items():
+                mine[name] = _joined(sort, mine[name], row.get(name) or 0)
     return table
 
 
-def _joined(name: str, one: int, other: int) -> int:
-    return max(one, other) if name.endswith(_MOST) else one + other
+def _joined(sort: str, one: int, other: int) -> int:
+    """Over several places or runs."""
+    return max(one, other) if sort == WATERMARK else one + other
 
 
 def _drops(tables: Sequence[Table]) -> list[Moved]:
@@ -100,11 +109,11 @@ def _drops(tables: Sequence[Table]) -> list[Moved]:
 
 
 def _counter(frame: str, column: str, unit: str, name: str, tables: Sequence[Mapping[Any, Any]]) -> Moved | None:
-    totals = []
+    sort, totals = _sorts(frame)[column], []
     for table in tables:
         total = 0
         for row in table.values():
-            total = _joined(column, total, row.get(column, 0))
+            total = _joined(sort, total, row.get(column, 0))
         totals.append(total)
     places = dict.fromkeys(place for table in tables for place in table)
     there = {p: tuple(table.get(p, {}).get(column, 0) for table in tables) for p in places}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from results.figures.in_force import told
+from results.figures.scaled import all_scaled
 from results.figures.timeline import steps
 from results.figures.values import full
 
@@ -27,11 +28,12 @@ def report(
     environment: Mapping[str, Any],
     metrics_sha256: str,
     live: Mapping[str, Any] | None = None,
+    about: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The whole report. `results` and `tables` (ports, nics, qps, switches, drops, timeline) are rows of the frames.
 
     `hops` has how many times a frame passed a switch (frame_hops), and how many of those by the fast path (fast_hops).
-    `live` has what was in force on a fabric that was up before (in_force.py).
+    `live` has what was in force on a fabric that was up before (in_force.py).  `about` describes the steps.
     """
     parts = [f"# {name}", ""]
     if error:
@@ -44,7 +46,7 @@ def report(
     if fidelity["verdict"] == "invalid":
         parts += [_INVALID + "; ".join(fidelity["reasons"]), ""]
     parts += _results(results)
-    parts += _steps(tables.get("timeline", ()))
+    parts += _steps(tables.get("timeline", ()), about)
     parts += _drops(tables["drops"])
     parts += _busiest(tables["ports"])
     parts += _hops(hops)
@@ -96,11 +98,12 @@ def _results(results: Sequence[Mapping[str, Any]]) -> list[str]:
     return _table(head, rows, len(results))
 
 
-def _steps(timeline: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Where the time of each step of tasks went; means over the ranks."""
-    found = [one.row() for one in steps(timeline)]
+def _steps(timeline: Sequence[Mapping[str, Any]], about: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where the time of each step of tasks went, means over the ranks; and what follows for a larger model."""
+    found = steps(timeline)
     if not found:
         return []
+    large = [text for _, whole in all_scaled(about, found) for text in (f"{whole}", "")]
     times = ("time_ns", "compute_ns", "exposed_ns", "bubble_ns")
     head = ("step", "iteration", "time (us)", "compute (us)", "exposed (us)", "bubble (us)", "overlap (%)", "straggler")
     rows = (
@@ -111,9 +114,9 @@ def _steps(timeline: Sequence[Mapping[str, Any]]) -> list[str]:
             "-" if row["overlap"] is None else f"{100 * row['overlap']:.1f}",
             "-" if row["straggler"] is None else f"rank {row['straggler']}",
         )
-        for row in found
+        for row in (one.row() for one in found)
     )
-    return ["## Steps", "", *_table(head, rows, len(found))]
+    return ["## Steps", "", *_table(head, rows, len(found)), *large]
 
 
 def gigabytes(rate: float | None) -> str:

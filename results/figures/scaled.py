@@ -10,9 +10,12 @@ its expected time is in the bound, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
+
+from results.figures.timeline import StepTime
 
 SLACK = 0.001
 
@@ -27,23 +30,40 @@ class Scaled:
     bound: float
     mfu: float
     tokens_per_s: float
+    memory_bytes: int | None = None  # of the rank that holds most
+
+    def __str__(self) -> str:
+        *fewer, layers = self.layers
+        of = f", from {' and '.join(map(str, fewer))}" if fewer else ""
+        if self.by > 1:
+            of += f"{', and' if fewer else ', from'} 1/{self.by} of bytes, computations and latencies"
+        time = f"{layers} layers{of}: {self.time_ns / 1e6:.4f} ms, within {100 * self.bound:.2f} %"
+        return f"{time}; MFU {100 * self.mfu:.1f} %, {self.tokens_per_s:.4g} tokens/s"
 
     def row(self) -> dict[str, Any]:
         """As in a run's JSON."""
         run = list(self.layers[:-1]) or None
         whole = {"time_ns": self.time_ns, "bound": self.bound, "mfu": self.mfu, "tokens_per_s": self.tokens_per_s}
+        whole |= {} if self.memory_bytes is None else {"memory_bytes": self.memory_bytes}
         return {"layers": self.layers[-1], "from_layers": run, "by": self.by, **whole}
 
 
-def all_scaled(steps: Sequence[Mapping[str, Any]], times: Mapping[int, float]) -> list[tuple[int, Scaled]]:
-    """Number of a step, and what follows from it and those before it; `times`: of steps that were run, by number."""
-    found = []
-    for number, step in enumerate(steps):
-        if scale := step.get("scale"):
-            first = number + 2 - len(scale["expected_ns"])
-            if all(k in times for k in range(first, number + 1)):
-                found.append((number, scaled(step, [times[k] for k in range(first, number + 1)])))
-    return found
+def all_scaled(steps: Sequence[Mapping[str, Any]], found: Iterable[StepTime]) -> list[tuple[int, Scaled]]:
+    """Number of a step, and what follows from it and those before it.  `found`: what was run."""
+    times: dict[int, list[float]] = {}
+    for one in found:
+        times.setdefault(one.step, []).append(one.time_ns)
+    numbers = [(number, step, small_steps(steps, number)) for number, step in enumerate(steps) if step.get("scale")]
+    return [
+        (number, scaled(step, [fmean(times[k]) for k in small]))
+        for number, step, small in numbers
+        if all(k in times for k in small)
+    ]
+
+
+def small_steps(steps: Sequence[Mapping[str, Any]], number: int) -> range:
+    """The numbers of the steps from which a large one follows: step `number` is the last of them."""
+    return range(number + 2 - len(steps[number]["scale"]["expected_ns"]), number + 1)
 
 
 def scaled(step: Mapping[str, Any], measured_ns: Sequence[float]) -> Scaled:
@@ -59,7 +79,8 @@ def scaled(step: Mapping[str, Any], measured_ns: Sequence[float]) -> Scaled:
     met = abs(measured_ns[-1] / small[-1] - 1) * (1 - 1 / by)
     bound = SLACK + straight + abs(time - by_expected) / time + met
     whole = scale["whole"]
-    return Scaled(tuple(layers), by, time, bound, whole["ideal_ns"] / time, whole["tokens"] * 1e9 / time)
+    figures = whole["ideal_ns"] / time, whole["tokens"] * 1e9 / time
+    return Scaled(tuple(layers), by, time, bound, *figures, (whole.get("memory") or {}).get("peak"))
 
 
 def _line(layers: Sequence[int], times: Sequence[float]) -> float:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from results.figures.checkpoints import accounts
 from results.figures.going_on import going_on
+from results.figures.scaled import all_scaled, small_steps
 from results.figures.serving import figures as serving_figures
 from results.figures.serving import served
 from results.figures.timeline import steps
@@ -83,6 +84,7 @@ _FIGURES = {
     "retransmitted": "packets sent again", "fallbacks": "operations not offloaded", "step_us": "step (us)",
     "compute_us": "compute of a rank (us)", "exposed_us": "exposed communication (us)", "bubble_us": "bubble (us)",
     "overlap": "hidden share of communication", "mfu": "MFU", "tokens_per_s": "tokens per second",
+    "bound": "share of the step by which it may be wrong", "memory_GB": "memory of the fullest rank (GB)",
     "between_tokens_us": "time between tokens (us)", "batch_us": "a token for everybody (us)",
     "tokens_per_s_gpu": "tokens per second and GPU",
     "tokens_per_cost": "tokens per unit of cost", "checkpoint_us": "pause of a checkpoint (us)",
@@ -100,34 +102,61 @@ def figure_label(name: str) -> str:
         )
     if name.startswith("busbw_GBps"):
         return f"bus bandwidth (GB/s), {name.removeprefix('busbw_GBps').removeprefix('_')}".removesuffix(", ")
-    return _FIGURES.get(name, name)
+    if name in _FIGURES:
+        return _FIGURES[name]
+    plain, _, number = name.rpartition("_")
+    if number.isdecimal() and plain.startswith(_SMALL):
+        return f"small step {number}: {figure_label(plain.removeprefix(_SMALL))}"
+    return f"{_FIGURES[plain]}, step {number}" if number.isdecimal() and plain in _FIGURES else name
 
 
 _STEP = ("time_ns", "compute_ns", "exposed_ns", "bubble_ns", "overlap", "mfu", "tokens_per_s")
+_OF_THE_MODEL = ("mfu", "tokens_per_s")
+_SMALL = "small_"
+"""Before the figures of steps that were run in place of a larger one, so that nobody takes them for the model's."""
 
 
 def of_steps(timeline: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Where the time of steps of tasks goes, means over iterations and ranks; with its number, if there are several.
 
-    `timeline` are rows of that frame, `about` describes the steps, as in the run.
+    `timeline` are rows of that frame, `about` describes the steps, as in the run.  Of a step that was scaled down the
+    figures are the whole model's; those of the small steps come behind them, and are called so.
     """
     found = steps(timeline)
+    large = dict(all_scaled(about, found))
+    small = {k for number, step in enumerate(about) if step.get("scale") for k in small_steps(about, number)}
     numbers = sorted({one.step for one in found})
+    several = len([number for number in numbers if number not in small or number in large]) > 1
     figures: dict[str, float] = {}
+    later: dict[str, float] = {}
     for number in numbers:
-        its = about[number]
-        mine = [one for one in found if one.step == number]
+        its, suffix, mine = about[number], f"_{number}" if several else "", [o for o in found if o.step == number]
         rows = [one.row(its.get("tokens"), its.get("ideal_ns")) | served(one, its) for one in mine]
-        suffix = f"_{number}" if len(numbers) > 1 else ""
-        for key in (*_STEP, *serving_figures(rows)):
-            if values := [row[key] for row in rows if row.get(key) is not None]:
-                name, unit = ("step_us" if key == "time_ns" else key.replace("_ns", "_us")), key.endswith("_ns")
-                figures[name + suffix] = sum(values) / len(values) / (1000 if unit else 1)
+        if number in small:
+            keys = [key for key in _STEP if key not in _OF_THE_MODEL]
+            later |= {f"{_SMALL}{name}_{number}": value for name, value in _means(rows, keys)}
+            rows = [large[number].row()] if number in large else []
+        elif held := its.get("memory"):
+            rows[0]["memory_bytes"] = held["peak"]
+        keys = [*_STEP, "bound", "memory_bytes", *serving_figures(rows)]
+        figures |= {name + suffix: value for name, value in _means(rows, keys)}
+    figures |= later
     if whole := going_on(about, found, ()):
         figures["goodput"] = whole.goodput
     for _, of in accounts(about, found):
         figures |= {"checkpoint_us": of.pause_ns / 1000, "goodput": of.goodput, "best_steps": of.best_steps}
     return figures
+
+
+def _means(rows: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """Of each of these figures, in the unit in which it is shown."""
+    for key in keys:
+        if values := [row[key] for row in rows if row.get(key) is not None]:
+            name, unit = _SHOWN.get(key) or ((key[:-2] + "us", 1e3) if key.endswith("_ns") else (key, 1))
+            yield name, sum(values) / len(values) / unit
+
+
+_SHOWN = {"time_ns": ("step_us", 1e3), "memory_bytes": ("memory_GB", 1e9)}
 
 
 def summarize(

@@ -23,18 +23,34 @@ REAL = "float64"
 BOOL = "bool"
 
 
+COUNTER = "counter"  # only grows: sums of it mean something
+WATERMARK = "watermark"  # the most that there ever was: of several the highest
+
+
 @dataclass(frozen=True)
 class Column:
-    """A column: its pandas dtype, its unit ("" for a number without one or for text) and its meaning."""
+    """A column: its pandas dtype, its unit ("" for a number without one or for text) and its meaning.
+
+    `sort`: COUNTER, WATERMARK, or "" of all else: what a row is about, settings, levels at the run's end.
+    """
 
     name: str
     dtype: str
     unit: str
     meaning: str
+    sort: str = ""
+
+
+def _numbers(unit: str, sort: str = "", **meanings: str) -> tuple[Column, ...]:
+    return tuple(Column(name, COUNT, unit, meaning, sort) for name, meaning in meanings.items())
 
 
 def _counters(unit: str, **meanings: str) -> tuple[Column, ...]:
-    return tuple(Column(name, COUNT, unit, meaning) for name, meaning in meanings.items())
+    return _numbers(unit, COUNTER, **meanings)
+
+
+def _watermarks(unit: str, **meanings: str) -> tuple[Column, ...]:
+    return _numbers(unit, WATERMARK, **meanings)
 
 
 _STEP = Column("step", COUNT, "", "index of the step in the experiment's workload")
@@ -124,10 +140,17 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _PORT,
         Column("peer", TEXT, "", "`NODE:PORT` at the other end of the cable"),
         *_counters("frames", tx_frames="frames sent", rx_frames="frames received"),
-        *_counters("bytes", tx_bytes="bytes sent, without FCS, preamble and gap", rx_bytes="bytes received, likewise"),
+        *_counters(
+            "bytes", tx_bytes="bytes sent, with FCS, without preamble and gap", rx_bytes="bytes received, likewise"
+        ),
         *_counters("frames", drops="frames dropped here, for whatever reason"),
-        *_counters("bytes", queue_max_bytes="most bytes that ever stood in the output queue"),
+        *_watermarks("bytes", queue_max_bytes="most bytes that ever stood in the output queue"),
         *_counters("frames", ecn_marked="frames marked CE here"),
+        Column("rate_bps", REAL, "bit/s", "its cable's rate at the run's end; missing where it has no cable"),
+        Column("tx_Bps", REAL, "bytes/s", "tx_bytes per emulated time of the whole run"),
+        Column("rx_Bps", REAL, "bytes/s", "rx_bytes likewise"),
+        Column("tx_util", REAL, "", "the share of rate_bps that it sent at, preambles and gaps included, likewise"),
+        Column("rx_util", REAL, "", "the share that it received at"),
     ),
     "priorities": (
         _NODE,
@@ -143,9 +166,9 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ),
         *_counters("us", rx_pause_duration="time that it was paused"),
         *_counters("frames", ecn_marked="frames marked CE", drops="frames dropped"),
-        *_counters(
+        *_counters("bytes", drop_bytes="of those, with FCS"),
+        *_watermarks(
             "bytes",
-            drop_bytes="of those, with FCS",
             queue_max_bytes="longest output queue",
             ingress_max_bytes="most of the buffer that came in here ever held",
             headroom_max_bytes="most of its headroom that was ever used",
@@ -155,22 +178,22 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "nics": (
         Column("nic", TEXT, "", "name of the NIC"),
         Column("rank", COUNT, "", "rank that drives it"),
-        *_counters("packets", tx_vport_rdma_unicast_packets="RoCE packets sent"),
-        *_counters("bytes", tx_vport_rdma_unicast_bytes="bytes of them"),
-        *_counters("packets", rx_vport_rdma_unicast_packets="RoCE packets received"),
+        *_counters("packets", tx_vport_rdma_unicast_packets="RoCE packets sent through its port: data, ACKs, CNPs"),
+        *_counters("bytes", tx_vport_rdma_unicast_bytes="bytes of them, without FCS"),
+        *_counters("packets", rx_vport_rdma_unicast_packets="RoCE packets received through it, likewise"),
         *_counters("bytes", rx_vport_rdma_unicast_bytes="bytes of them"),
         *_counters("packets", tx_vport_rdma_multicast_packets="RoCE packets sent to multicast addresses"),
         *_counters("bytes", tx_vport_rdma_multicast_bytes="bytes of them"),
         *_counters("packets", rx_vport_rdma_multicast_packets="RoCE packets received for them"),
         *_counters("bytes", rx_vport_rdma_multicast_bytes="bytes of them"),
-        *(Column(name, COUNT, unit, meaning) for _, name, unit, meaning in entries("nic/counters.def")),
-        *_counters("bytes", engine_used_bytes="of the engine's memory in use at the run's end"),
+        *(Column(name, COUNT, unit, meaning, COUNTER) for _, name, unit, meaning in entries("nic/counters.def")),
+        *_numbers("bytes", engine_used_bytes="of the engine's memory in use at the run's end"),
     ),
     "qps": (
-        *_counters("", rank="rank that owns it", qp="its number", peer="rank at the other end", peer_qp="number there"),
+        *_numbers("", rank="rank that owns it", qp="its number", peer="rank at the other end", peer_qp="number there"),
         Column("path", TEXT, "", "`network` or `scale_up`"),
         Column("state", TEXT, "", "state at the run's end"),
-        *_counters("", udp_src_port="UDP source port of its packets, by which ECMP tells flows apart"),
+        *_numbers("", udp_src_port="UDP source port of its packets, by which ECMP tells flows apart"),
         *_counters("packets", tx_packets="packets sent"),
         *_counters("bytes", tx_bytes="bytes sent"),
         *_counters("packets", retransmitted="packets sent again", cnps="congestion notifications received"),
@@ -181,26 +204,17 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "switches": (
         Column("switch", TEXT, "", "name of the switch"),
         *_counters("frames", frames_in="frames that came in", forwarding_drops="frames that no flow forwarded"),
-        *_counters(
-            "bytes",
-            buffer_max_bytes="most bytes that ever stood in the buffer",
-            buffer_bytes="its size",
-            buffer_used_bytes="what stood in it at the run's end",
-        ),
+        *_watermarks("bytes", buffer_max_bytes="most bytes that ever stood in the buffer"),
+        *_numbers("bytes", buffer_bytes="its size", buffer_used_bytes="what stood in it at the run's end"),
     ),
     "accelerators": (
         Column("switch", TEXT, "", "switch that it hangs on"),
-        *_counters("", ip="its address, as a number", fan_in="bits of a slot's bitmap"),
-        *_counters("elements", elements="that it adds of one packet, at most"),
-        *_counters(
-            "slots",
-            slots="that can be reserved",
-            slots_free="of them free at the run's end",
-            slots_used_max="of them in use at a time, at most",
-            shared_slots="that best-effort jobs share",
-            shared_used="of them in use at the run's end",
-            shared_used_max="of them in use at a time, at most",
-        ),
+        *_numbers("", ip="its address, as a number", fan_in="bits of a slot's bitmap"),
+        *_numbers("elements", elements="that it adds of one packet, at most"),
+        *_numbers("slots", slots="that can be reserved", slots_free="of them free at the run's end"),
+        *_watermarks("slots", slots_used_max="of them in use at a time, at most"),
+        *_numbers("slots", shared_slots="that best-effort jobs share", shared_used="of them in use at the run's end"),
+        *_watermarks("slots", shared_used_max="of them in use at a time, at most"),
         *_counters(
             "packets",
             contributions="that came to be added up",
@@ -217,7 +231,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "flows": (
         Column("switch", TEXT, "", "name of the switch"),
-        *_counters("", table="flow table", priority="the rule of the highest priority that matches is taken"),
+        *_numbers("", table="flow table", priority="the rule of the highest priority that matches is taken"),
         Column("match", TEXT, "", "as ovs-ofctl writes it; empty: any frame"),
         *_counters("frames", packets="frames that met it"),
         *_counters("bytes", bytes="of them, without FCS"),
@@ -266,11 +280,18 @@ def _data(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, s
         yield key, None, [row.get(key) for row in rows]
 
 
+def units(name: str) -> dict[str, str]:
+    """The unit of each column that has one."""
+    return {column.name: column.unit for column in COLUMNS[name] if column.unit}
+
+
 def frame(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The frame `name` (a key of COLUMNS) with these rows, the documented columns and their dtypes."""
     import pandas as pd
 
-    return pd.DataFrame({key: pd.Series(values, dtype=dtype) for key, dtype, values in _data(name, rows)})
+    made = pd.DataFrame({key: pd.Series(values, dtype=dtype) for key, dtype, values in _data(name, rows)})
+    made.attrs["units"] = units(name)
+    return made
 
 
 def table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -278,12 +299,21 @@ def table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     import pyarrow as pa
 
     types = {TEXT: pa.string(), COUNT: pa.int64(), MAYBE: pa.int64(), REAL: pa.float64(), BOOL: pa.bool_()}
-    return pa.table(
+    made = pa.table(
         {
             key: pa.array(values) if dtype is None else arrow_array(values, types[dtype])
             for key, dtype, values in _data(name, rows)
         }
     )
+    return with_units(made, units(name))
+
+
+def with_units(data: pa.Table, units: Mapping[str, str]) -> pa.Table:
+    """The table with the unit of each column in the metadata of its field, as `unit`: Parquet keeps that."""
+    import pyarrow as pa
+
+    fields = [one.with_metadata({"unit": units[one.name]}) if one.name in units else one for one in data.schema]
+    return pa.Table.from_arrays(data.columns, schema=pa.schema(fields, data.schema.metadata))
 
 
 def as_markdown() -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardware.tables import entries
+from results.frames.columns import with_units
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,6 +62,11 @@ SERIES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
 }  # fmt: skip
 
 
+def units(name: str) -> dict[str, str]:
+    """The unit of each column of a series that has one."""
+    return {column: unit for column, unit in SERIES[name][1] if unit}
+
+
 def read(samples: Path, places: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     """All series in a file that fabricd wrote; `places` is its answer to `sample`. A last half record is left out."""
     import numpy as np
@@ -96,8 +102,12 @@ def store(folder: Path) -> None:
     samples, places = folder / SAMPLES, folder / PLACES
     if not samples.exists() or not places.exists():
         return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     for name, data in read(samples, json.loads(places.read_text())).items():
-        data.to_parquet(folder / "metrics" / f"{name}.parquet", index=False)
+        stored = with_units(pa.Table.from_pandas(data, preserve_index=False), units(name))
+        pq.write_table(stored, folder / "metrics" / f"{name}.parquet")
     samples.unlink()
     places.unlink()
 

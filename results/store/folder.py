@@ -21,6 +21,9 @@ from typing import Any, TextIO
 from results.frames.columns import table
 
 RUNS = Path("results/runs")
+SCHEMA = 1
+"""Of a run's folder, in state.json. One more whenever what an older reader would find there means something else; what
+is only added, such as a column, needs none. Folders without it are older than the first."""
 
 
 class StoreError(Exception):
@@ -140,7 +143,14 @@ class RunFolder:
     def _set_state(self, state: str, error: Mapping[str, Any] | None) -> None:
         """Writes into the space that the file took from the beginning, so that it works on a full disk, too."""
         ended = None if state == "running" else time.time()
-        about = {"state": state, "error": error, "pid": os.getpid(), "began": self._began, "ended": ended}
+        about = {
+            "schema": SCHEMA,
+            "state": state,
+            "error": error,
+            "pid": os.getpid(),
+            "began": self._began,
+            "ended": ended,
+        }
         text = json.dumps(about, indent=2)
         if len(text) >= _STATE_BYTES:
             text = json.dumps(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from results.figures.summary import labels, of_steps, summarize
 from results.frames.columns import COLUMNS, frame
 from results.frames.metrics import counter_rows, rank_rows, result_rows
-from results.store.folder import RUNS, StoreError
+from results.store.folder import RUNS, SCHEMA, StoreError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,7 +180,7 @@ class Run(Frames):
         """A time series (results.frames.series.SERIES). Raises StoreError if the run was not sampled."""
         import pandas as pd
 
-        from results.frames.series import SERIES
+        from results.frames.series import SERIES, units
 
         path = self.path / "metrics" / f"{name}.parquet"
         if name not in SERIES:
@@ -188,9 +188,11 @@ class Run(Frames):
         if not path.exists():
             raise StoreError("this run was not sampled", str(self.path), "say measure: {sample: 10us}")
         try:
-            return pd.read_parquet(path)
+            series = pd.read_parquet(path)
         except (OSError, ValueError):  # pyarrow's own errors are among them
             raise damaged(path) from None
+        series.attrs["units"] = units(name)
+        return series
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The rows of a frame as plain data; None where a value is missing.
@@ -280,13 +282,25 @@ def find(run: str | Path) -> Path:
     path = Path(run)
     for candidate in (path, RUNS / path):
         if (candidate / "state.json").exists():
-            return candidate
+            return _readable(candidate)
     if path.exists():
         raise StoreError("this is no run folder: it has no state.json", str(run))
     for candidate in latest():
         if short_name(candidate) == str(path):
-            return candidate
+            return _readable(candidate)
     raise StoreError("there is no such run", str(run), _known(str(path)))
+
+
+def _readable(folder: Path) -> Path:
+    """Raises StoreError for a folder of a version that may mean something else by what stands in it."""
+    try:
+        schema = read_object(folder / "state.json").get("schema", 0)
+    except StoreError:  # damaged: whoever reads it will say so
+        return folder
+    if not isinstance(schema, int) or schema > SCHEMA:
+        what = f"a later version of Railbed has made this folder: its schema is {schema}, this one reads up to {SCHEMA}"
+        raise StoreError(what, str(folder), "read it with that version, or a later one")
+    return folder
 
 
 def latest() -> list[Path]:

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from results.figures.keys import differ, value_at
 from results.store import load as one_run
-from results.store.load import Frames, Run
-from results.store.sweeps import Sweep, sweep
+from results.store.load import Frames, Run, find
+from results.store.sweeps import SWEEP, Sweep, sweep
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _LABELS = ("name", "sweep")
+MOST_TOLD = 3
+
+
+class IncompleteWarning(UserWarning):
+    """Points of sweeps that have no figures are left out."""
 
 
 class Runs(Frames):
     """Several runs. In front of each frame stand `run`, a run's name, and a column for each key in which they differ.
 
     Keys are called by their path, as in a sweep: `fabric.cable.rate`. Values that are not plain are as in the file.
+    `failed` has the points of sweeps that are in no frame, each with its error.
     """
 
-    def __init__(self, runs: Sequence[tuple[str, Run]]) -> None:
+    def __init__(self, runs: Sequence[tuple[str, Run]], failed: Mapping[str, str] | None = None) -> None:
         self.runs = tuple(runs)
+        self.failed = dict(failed or {})
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -56,29 +64,52 @@ class Runs(Frames):
 
 
 @overload
-def load(run: str | Path) -> Run: ...
+def load(run: str | Path) -> Run | Any: ...  # a Runs, if it is a sweep
 @overload
 def load(run: str | Path, another: str | Path, *more: str | Path) -> Runs: ...
 def load(run: str | Path, another: str | Path | None = None, *more: str | Path) -> Run | Runs:
-    """The run in the folder `run`, or of that name under results/runs; of several, one `Runs`.
+    """The run in the folder `run`, or of that name under results/runs; of several, or of a sweep, one `Runs`.
 
     Raises StoreError if there is no run. A failed or killed run loads too: see `Run.state`.
     """
-    return one_run.load(run) if another is None else load_many([run, another, *more])
+    several = another is not None or (find(run) / SWEEP).exists()
+    return load_many([run, *([another] if another is not None else []), *more]) if several else one_run.load(run)
 
 
 def load_many(runs: Sequence[str | Path]) -> Runs:
-    """One `Runs` of runs and of the points of sweeps, a single sweep too. Points that failed are left out.
+    """One `Runs` of runs and of the points of sweeps.
 
-    Raises StoreError for what is none.
+    Points that failed have no figures: `Runs.failed` says which, and a warning how many. Raises StoreError for what is
+    no run.
     """
     found: list[tuple[str, Run]] = []
+    failed: dict[str, str] = {}
     for each in runs:
-        swept = sweep(each)
-        found += _points(swept) if swept else [((one := one_run.load(each)).path.name, one)]
-    return Runs(found)
+        if swept := sweep(each):
+            good, bad = _points(swept)
+            found += good
+            failed |= bad
+        else:
+            one = one_run.load(each)
+            found.append((one.path.name, one))
+    if failed:
+        told = "; ".join(f"{name}: {why}" for name, why in list(failed.items())[:MOST_TOLD])
+        more = f"; and {len(failed) - MOST_TOLD} more" if len(failed) > MOST_TOLD else ""
+        what = f"{len(failed)} of {len(failed) + len(found)} points are left out, .failed has them: {told}{more}"
+        warnings.warn(what, IncompleteWarning, stacklevel=2)
+    return Runs(found, failed)
 
 
-def _points(swept: Sweep) -> list[tuple[str, Run]]:
-    good = (point["run"] for point in swept.points if "error" not in point)
-    return [(f"{swept.path.name}/{folder}", Run(swept.path / folder)) for folder in good]
+def _points(swept: Sweep) -> tuple[list[tuple[str, Run]], dict[str, str]]:
+    """Those with figures; and why the others have none, those too that a sweep that ended early has not run."""
+    good, bad = [], {}
+    for number, point in enumerate(swept.points):
+        folder = swept.path / point.get("run", "")
+        name = f"{swept.path.name}/{point.get('run', f'point-{number}')}"
+        if "error" in point or not (folder / "state.json").exists():
+            bad[name] = str(point.get("error", "its folder is gone"))
+        else:
+            good.append((name, Run(folder)))
+    if missing := swept.total - len(swept.points):
+        bad[f"{swept.path.name}: {missing} more"] = f"{len(swept.points)} of {swept.total} points are done"
+    return good, bad

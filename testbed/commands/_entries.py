@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from testbed.commands import _fabric
+from testbed.commands._group import Group
 
 if TYPE_CHECKING:
     from testbed.words.entry import Entry, Parameter
@@ -118,7 +119,7 @@ class Later(click.Command):
 Makers = dict[str, Callable[[], click.Command]]
 
 
-class Entries(click.Group):
+class Entries(Group):
     """A group with commands of several words, such as `interfaces status`, beside its ordinary ones.
 
     `more` says which, when somebody asks: it costs other verbs nothing.

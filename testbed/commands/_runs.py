@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 def load_run(run: str) -> Run:
-    from results import StoreError, load
+    from results import StoreError
+    from results.store.load import load
     from testbed.base.errors import InputError
 
     try:

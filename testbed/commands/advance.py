@@ -22,7 +22,9 @@ _SHOWN = 10
 @click.option("--limit", default=LIMIT, show_default=True, metavar="TIME", help="For steps and until.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(what: tuple[str, ...], fabric: str | None, limit: str, as_json: bool) -> None:
-    """Let the clock of a held fabric (`testbed up FILE --virtual --job`) go on; then it stands still again.
+    """Let the clock of a held fabric go on for a while.
+
+    Then it stands still again. `testbed up FILE --virtual --job` brings one up.
 
     TIME goes on by exactly so much, such as 200us. N steps: until so many more steps of the job have ended. until COND:
     until a condition is met, such as 'step > 1.2x' (a step took 1.2 times the best one), 'step > 50us', 'drops > 0',

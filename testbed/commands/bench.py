@@ -80,7 +80,7 @@ from testbed.base.ranges import Whole
 @click.option("--host", is_flag=True, help="Columns of host time and bytes sent, of a rank.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, everything else on stderr.")
 def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, **options: Any) -> None:
-    """Measure COLLECTIVE over a range of sizes, with nccl-tests' options and table.
+    """Measure a collective over sizes, as nccl-tests does.
 
     Sizes are nccl-tests' (1K = 1024, 8M, 1G) or this project's (16MiB). All algorithms and sizes run on one fabric, one
     after the other, and every result is checked. A topology file may be a whole experiment: its transport, costs and

@@ -9,7 +9,7 @@ import click
 from testbed.commands._complete import FILE
 
 
-@click.command(short_help="Write the tasks of an experiment as Chakra's execution traces.")
+@click.command(short_help="Write an experiment's tasks as Chakra traces.")
 @click.argument("file", shell_complete=FILE)
 @click.option("--out", metavar="DIR", required=True, help="Folder for the traces; it is made, and must be empty.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")

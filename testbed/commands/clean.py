@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Also if the fabric is in use (only with ID).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(fabric: str | None, force: bool, as_json: bool) -> None:
-    """Remove what fabrics have left whose owner has died: processes, links, bridges, control groups, directories.
+    """Remove what killed runs have left, and nothing else.
+
+    That is what fabrics have left whose owner has died: processes, links, bridges, control groups, directories.
 
     Fabrics that are in use, and whatever is not a fabric's, are not touched.
 
@@ -32,7 +34,7 @@ def command(fabric: str | None, force: bool, as_json: bool) -> None:
     from testbed.machine import ownership
 
     if force and not fabric:
-        raise InputError("--force needs the id of the fabric", where="command line", hint="testbed list")
+        raise InputError("--force needs the id of the fabric", where="command line", hint="testbed status --all")
     failed: ownership.CleanFailed | None = None
     try:
         removed = ownership.clean(fabric, force)

@@ -28,14 +28,27 @@ if TYPE_CHECKING:
     "May repeat.",
 )
 @click.option(
+    "--significant",
+    is_flag=True,
+    help="With --fail-if: only differences count that stand out of the spread over seeds (five on each side, or more).",
+)
+@click.option(
     "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write it as a page: a file, .html."
 )
 @click.option("--all", "every", is_flag=True, help="Also figures that are equal, and all counters that moved.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(runs: tuple[str, ...], limits: tuple[str, ...], out: Path | None, every: bool, as_json: bool) -> None:
-    """Compare runs or sweeps with the first one: which keys differ, figures with their ratios, counters that moved. Of
-    sweeps, points with the same swept values are compared; over five seeds or more with an interval that says whether a
-    difference stands out.
+def command(
+    runs: tuple[str, ...],
+    limits: tuple[str, ...],
+    significant: bool,
+    out: Path | None,
+    every: bool,
+    as_json: bool,
+) -> None:
+    """Compare runs or sweeps with the first one.
+
+    Which keys differ, figures with their ratios, counters that moved. Of sweeps, points with the same swept values
+    are compared, seed by seed; over five seeds or more with an interval that says whether a difference stands out.
 
     \b
     Examples:
@@ -43,6 +56,7 @@ def command(runs: tuple[str, ...], limits: tuple[str, ...], out: Path | None, ev
       testbed run experiments/quickstart.yaml --set fabric.cable.rate=100Gbps --out results/runs/after
       testbed compare before after
       testbed compare before after --fail-if "busbw < 0.98" --json
+      testbed compare before after --fail-if "time > 1" --significant
       testbed compare before after -o difference.html
     """
     from results.compare.comparison import compare
@@ -52,8 +66,10 @@ def command(runs: tuple[str, ...], limits: tuple[str, ...], out: Path | None, ev
 
     if out is not None:
         checked(out)
+    if significant and not limits:
+        raise InputError("--significant is of limits, and there is none", "command line", '--fail-if "busbw < 0.98"')
     try:
-        asked = [Limit.parse(limit) for limit in limits]
+        asked = [Limit.parse(limit, significant=significant) for limit in limits]
         comparison = compare(runs)
         met = [why for limit in asked for why in limit.met(comparison)]
         _print(comparison, asked, met, every, as_json)

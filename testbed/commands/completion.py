@@ -15,7 +15,9 @@ _WHERE = {
 @click.argument("shell", type=click.Choice(tuple(_WHERE)))
 @click.option("--install", is_flag=True, help="Write it to where the shell looks for it, instead of printing it.")
 def command(shell: str, install: bool) -> None:
-    """Print the script that lets SHELL complete verbs, options, files, fabrics, faults, targets and runs.
+    """Let Tab complete verbs, files, fabrics, faults, runs.
+
+    Prints the script that SHELL takes for it.
 
     \b
     Examples:

@@ -89,7 +89,9 @@ def _about(words: list[str]) -> str:
 @_fabric.option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(words: tuple[str, ...], fabric: str | None, as_json: bool) -> None:
-    """Change the fabric that is up, as an operator does: ports, cables, queues, NICs, routes.
+    """Change a live fabric as an operator does, and back.
+
+    Ports, cables, queues, NICs, routes.
 
     What is set lies over everything else, injected faults too. All of it is recorded: testbed show config log.
 

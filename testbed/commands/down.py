@@ -14,7 +14,7 @@ from testbed.commands import _fabric
 @click.option("--all", "everything", is_flag=True, help="Every fabric that `testbed up` left up.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(fabric: str | None, everything: bool, as_json: bool) -> None:
-    """Take down the fabric ID (default: the only one that is up).
+    """Take down a live fabric.
 
     A fabric of a `testbed run` that still goes on belongs to that run: stop the run, or use `testbed clean ID --force`.
 

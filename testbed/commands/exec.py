@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 @click.option("--ssh", is_flag=True, help="As ssh does: RANK may be a NIC's name, CMD is a line for sh.")
 @click.argument("words", nargs=-1, metavar="[RANK] CMD...")
 def command(fabric: str | None, tty: bool | None, everywhere: bool, ssh: bool, words: tuple[str, ...]) -> None:
-    """Run CMD in the container of RANK, with our standard input and output; its exit code is ours.
+    """Run CMD in the container of RANK.
 
-    That is 127 if there is no such command, and 126 if it cannot be executed. A rank of a fabric that was left up gets
+    It has our standard input and output, and its exit code is ours. That is 127 if there is no such command, and 126
+    if it cannot be executed. A rank of a fabric that was left up gets
     its container with the first command; it stays until the fabric goes down.
 
     With --all it runs at every rank, and lines of its output begin with [RANK]. RANK, WORLD_SIZE, MASTER_ADDR and the

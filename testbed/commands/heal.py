@@ -15,7 +15,9 @@ from testbed.commands._complete import HEALABLE
 @_fabric.option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(fault: str, fabric: str | None, as_json: bool) -> None:
-    """Undo the fault ID, or all of them; the others stay exactly as they are.
+    """Undo the fault ID, or all of them.
+
+    The others stay exactly as they are.
 
     \b
     Examples:

@@ -133,7 +133,9 @@ def _inject(fault: str, fabric: str | None, as_json: bool, given: dict[str, Any]
 @click.option("--json", "as_json", is_flag=True, help="With --list: print one JSON object on stdout.")
 @click.pass_context
 def command(ctx: click.Context, fabric: str | None, listing: bool, as_json: bool) -> None:
-    """Put FAULT into the fabric that is up, and print its id, by which `testbed heal` takes it out again.
+    """Put a fault into a live fabric.
+
+    Prints the fault's id, by which `testbed heal` takes it out again.
 
     `testbed inject FAULT --help` says what a fault takes and what it strikes.
 

@@ -34,7 +34,7 @@ def _job_and_fabric(job: str | None, fabric: str | None) -> tuple[str | None, st
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Run workloads on a fabric that is up, in the background: start, status, stop.
+    """Run workloads on a live fabric in the background.
 
     A job goes on without this terminal, and ends with its fabric. A fabric has one job at a time.
 

@@ -16,7 +16,9 @@ _ID = re.compile(r"[0-9a-f]{4}")
 @_fabric.option
 @click.argument("words", nargs=-1, required=True, metavar="[ID] CMD...")
 def command(fabric: str | None, words: tuple[str, ...]) -> None:
-    """Run CMD in the network namespace of the fabric ID (default: the only one that is up), among its switches.
+    """Run CMD among the switches of a live fabric.
+
+    It runs in the fabric's network namespace.
 
     Each fabric has an Open vSwitch of its own; there ovs-vsctl, ovs-ofctl and ovs-appctl find it. Bridges have their
     switches' names, and port 1 of rail0 is the device rail0-eth1. The exit code is that of CMD.

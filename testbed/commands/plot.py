@@ -59,7 +59,9 @@ def command(
     over: str | None,
     iteration: int | None,
 ) -> None:
-    """Draw RUN, a run folder: queue, rate and pauses over time (of runs with `measure: {sample: ..}`), slowdowns of
+    """Draw runs and sweeps as pictures.
+
+    Queue, rate and pauses over time (of runs with `measure: {sample: ..}`), slowdowns of
     flows by size (fct), the timeline of tasks by rank and stream, or the figures of a sweep. Of one or several runs and
     sweeps: algorithms compared by their speedup over a baseline, by the same as a heat map, by times, host time and
     bytes sent. `trace` writes the timeline as a file that ui.perfetto.dev opens.

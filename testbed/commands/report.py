@@ -16,7 +16,9 @@ from testbed.commands._page import checked
     "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File, .html (default: RUN-report.html)."
 )
 def command(run: str, out: Path | None) -> None:
-    """Write a report of RUN, a run or a sweep: one HTML file that any browser opens, offline. Verdict, figures, the
+    """Write a report of a run or a sweep.
+
+    It is one HTML file that any browser opens, offline. Verdict, figures, the
     network coloured by what its ports counted, queues and rates over time (of runs with `measure: {sample: ..}`), the
     ranks' timeline, drops, what was asked, and how to get it again.
 

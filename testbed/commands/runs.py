@@ -54,7 +54,9 @@ def command(
     sort: str,
     as_json: bool,
 ) -> None:
-    """List the runs and sweeps in results/runs: their state, verdict, size, tags. `tag` and `untag` mark them, `prune`
+    """List what is stored in results/runs, tag it, prune it.
+
+    Of each run and sweep its state, verdict, size, tags. `tag` and `untag` mark them, `prune`
     throws away those that are no longer needed.
 
     \b

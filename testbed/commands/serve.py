@@ -19,7 +19,7 @@ from testbed.commands import _fabric
               help="Wall time between two looks at the fabric.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout: fabric, url, port.")
 def command(fabric: str | None, port: int, period: float, as_json: bool) -> None:
-    """Serve the fabric ID (default: the only one that is up) as a page, until Ctrl-C or until it goes down.
+    """Show a live fabric in the browser, until Ctrl-C.
 
     The page shows the topology with load, queues, pauses, marks and drops, faults and jobs, the counters of every
     cable, the tables of `testbed show`, logs; a held clock it lets go on. The server listens on 127.0.0.1 alone; the

@@ -14,7 +14,7 @@ from testbed.commands import _fabric
 @_fabric.either
 @click.option("-c", "commands", multiple=True, metavar="CMD", help="Run this command and leave; may repeat.")
 def command(fabric: str | None, commands: tuple[str, ...]) -> None:
-    """Talk to the fabric ID (default: the only one that is up) on Mininet's command line.
+    """Talk to a live fabric on Mininet's command line.
 
     Commands can also come from standard input. Then, and with -c, the exit code is that of the last command that
     failed. `link A B down` is the fault cable_down: `testbed show faults` lists it, and `link A B up` or `testbed heal`

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from testbed.base.ranges import Whole
 from testbed.commands import _fabric
 from testbed.commands._complete import FILE, RUN, RUN_OR_FABRIC
 from testbed.commands._entries import Entries, Makers
 from testbed.commands._runs import load_run, sweep_of
+from testbed.live.logs import PARTS
 
 if TYPE_CHECKING:
     from topologies import Fabric
@@ -21,13 +23,20 @@ def _live() -> Makers:
     """The views of live fabrics."""
     from testbed.commands import _counters, _views
 
-    views = {words: make for words, make in _views.commands().items() if words != "flows"}  # below: of runs, too
+    views = {
+        words: make for words, make in _views.commands().items() if words not in ("flows", "logging")
+    }  # both below
     return {"counters": lambda: _counters.command, **views}
 
 
-@click.group(cls=Entries, more=_live, context_settings={"help_option_names": ["-h", "--help"]})
+class _Show(Entries):
+    headings = {"Stored, or in a file": ("run", "experiment", "topology"), "Of both": ("counters", "flows")}
+    others = "Of a live fabric"
+
+
+@click.group(cls=_Show, more=_live, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Show a run, a topology, an experiment, or what a live fabric counts.
+    """Show what a run or a live fabric counts, and is.
 
     \b
     Examples:
@@ -99,7 +108,7 @@ def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json:
         finally:
             lab.close()
     else:
-        rows = load_run(run).rows("flows")
+        rows = (sweep_of(run) or load_run(run)).rows("flows")
     there = list(dict.fromkeys(row["switch"] for row in rows))
     if switch is not None and switch not in there:
         raise InputError(f"there is no switch {switch}", "command line: --switch", f"switches: {', '.join(there)}")
@@ -108,6 +117,53 @@ def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json:
         click.echo(json.dumps(table.rows))
     else:
         show_tables([table])
+
+
+@command.command("logging")
+@_fabric.either
+@click.option("--who", metavar="WHO", help="Only this one: a switch, nicRANK, rankRANK, controller.")
+@click.option("--level", type=click.Choice(["info", "warning", "error"]), help="At least so bad.")
+@click.option(
+    "--part", type=click.Choice(["all", *PARTS]), help="What this program of the fabric has written, instead."
+)
+@click.option("-n", "--lines", type=Whole(0), default=20, show_default=True, help="With --part: lines of each file.")
+@click.option("-f", "--follow", is_flag=True, help="With --part: go on with what is written from now on, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON; with --part, the lines by file.")
+def show_logging(fabric: str | None, part: str | None, lines: int, follow: bool, as_json: bool, **said_by: Any) -> None:
+    """Show what switches, NICs and the controller have logged, or what the programs of a fabric have written.
+
+    The log is of the emulated network, with emulated times. With --part it is of programs on this machine: fabricd, the
+    controller, Open vSwitch, workers, jobs. A fabric that is dead has only those. What the workers of a run have
+    written is in the run's folder, `logs/`.
+
+    \b
+    Examples:
+      testbed show logging --level warning
+      testbed show logging --who rail0
+      testbed show logging --part controller
+      testbed show logging 3f2a --part all -n 5
+    """
+    import os
+
+    from testbed.commands._views import live
+    from testbed.live.logs import last, written
+    from testbed.live.views import VIEWS
+    from testbed.machine import ownership
+
+    record = ownership.find(fabric)
+    if part is None and not follow and record.state != "dead":
+        live(VIEWS["logging"], record.id, as_json=as_json, **said_by)
+        return
+    files = written(record.dir, list(PARTS) if part in (None, "all") else [part])
+    if as_json:
+        found = {str(path.relative_to(record.dir)): last(path, lines) for path in files}
+        click.echo(json.dumps({"fabric": record.id, "dir": str(record.dir), "logs": found}))
+    elif follow:
+        os.execvp("tail", ["tail", "-n", str(lines), "-F", *map(str, files)])
+    else:
+        for path in files:
+            click.echo(f"==> {path} <==")
+            click.echo("".join(f"{line}\n" for line in last(path, lines)))
 
 
 @command.command("faults")

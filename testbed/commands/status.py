@@ -1,43 +1,129 @@
-"""`testbed status`: the status of a live fabric."""
+"""`testbed status`: which fabrics there are, how one of them is, and where its parts are on this machine."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from testbed.commands import _fabric
 
+if TYPE_CHECKING:
+    from testbed.machine.ownership import Record
+
 
 @click.command()
 @_fabric.either
+@click.option("--all", "every", is_flag=True, help="All fabrics of this machine, a line each.")
+@click.option(
+    "--where", is_flag=True, help="Where its ranks and switches are: containers, namespaces, interfaces, ports."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(fabric: str | None, as_json: bool) -> None:
-    """Show how the fabric ID (default: the only one that is up) is: clock, fidelity, controller, faults, job.
+def command(fabric: str | None, every: bool, where: bool, as_json: bool) -> None:
+    """Show which fabrics there are, and how one is.
 
-    The verdict is of all that was since the fabric came up; lateness counts from when its last job began. Of a fabric
-    that is dead it says why.
+    Of one: clock, fidelity, controller, faults, job. Without ID it is of the only fabric that is up, and if there are
+    several, a line for each. The verdict is of all
+    that was since the fabric came up; lateness counts from when its last job began. Of a fabric that is dead it says
+    why.
+
+    The last lines of --where are to be typed as they stand: they look at a switch from where it is.
 
     \b
     Examples:
       testbed status
+      testbed status --all
       testbed status 3f2a --json
+      testbed status --where
     """
-    from testbed.live.status import status
+    from testbed.base.errors import InputError, UserError
     from testbed.machine import ownership
 
-    found = status(ownership.find(fabric))
+    if every and (where or fabric):
+        raise InputError("--all shows every fabric, ID and --where one of them", "command line", "give one of them")
+    if where:
+        _show_places(fabric, as_json)
+        return
+    one = None
+    with suppress(UserError) if fabric is None else nullcontext():
+        one = None if every else ownership.find(fabric)
+    if one is None:
+        _show_all(as_json)
+    else:
+        _show_one(one, as_json)
+
+
+def _show_one(record: Record, as_json: bool) -> None:
+    from testbed.live.status import status
+
+    found = status(record)
     if as_json:
         click.echo(json.dumps(found))
         return
     click.echo(f"fabric {found['id']}: {found['name']}, {found['topology']}, {found['ranks']} ranks, {found['state']}")
     if "why" in found:
         click.echo(f"  why         {found['why']}")
-        click.echo(f"  logs        testbed logs {found['id']}")
+        click.echo(f"  logs        testbed show logging {found['id']}")
         return
     for head, text in _lines(found):
         click.echo(f"  {head:<11} {text}")
+
+
+def _show_all(as_json: bool) -> None:
+    from testbed.fabric.inventory import inventory
+
+    fabrics = inventory()
+    if as_json:
+        click.echo(json.dumps({"fabrics": fabrics}))
+        return
+    if not fabrics:
+        click.echo("no fabrics")
+        return
+    rows = [("id", "state", "name", "topology", "clock", "ranks", "owner", "age")]
+    for f in fabrics:
+        owner = f"{f['owner']} {f['owner_name']}".strip()
+        rows.append(
+            (f["id"], f["state"], f["name"], f["topology"], f["clock"], str(f["ranks"]), owner, _age(f["age_s"]))
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for f in fabrics:
+        if f["state"] == "alive" and not f["controller_alive"]:
+            click.echo(f"the controller of {f['id']} has died; forwarding goes on, failures are not routed around")
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _show_places(fabric: str | None, as_json: bool) -> None:
+    from testbed.fabric.lab import Lab
+    from testbed.live.places import places
+    from testbed.tables.results import counters, show
+
+    lab = Lab.attach(fabric)
+    try:
+        found = places(lab)
+    finally:
+        lab.close()
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for name in ("ranks", "switches"):
+        rows = [
+            {key: ", ".join(value) if isinstance(value, list) else value for key, value in row.items()}
+            for row in found[name]
+        ]
+        show(counters(name, rows, whole=True), wide=True)
+        click.echo()
+    for line in found["type"]:
+        click.echo(line)
 
 
 def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 @click.option("--job", is_flag=True, help="With --virtual: repeat the workload for ever; the clock is held.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(file: str, settings: tuple[str, ...], virtual: bool, job: bool, as_json: bool) -> None:
-    """Bring up the fabric of the experiment in FILE with the real clock, and leave it up.
+    """Bring up the fabric of an experiment, and leave it up.
+
+    Its clock is real; with --virtual it stands still until something runs.
 
     The fabric then belongs to its fabricd. Faults of the file's `inject:` are put in; its `workload:` is left, and
-    `testbed run FILE --fabric ID` runs it. Look at the fabric with `testbed status` and `testbed inspect`, use it with
+    `testbed run FILE --fabric ID` runs it. Look at the fabric with `testbed status`, use it with
     `testbed shell` and `testbed exec`, end it with `testbed down`.
 
     `clock: virtual` in the file is for runs. With --virtual, or --set clock=virtual, the fabric has it, too.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.steps.train import scaled_by
 from workloads.base.vocabulary import DTYPES
+from workloads.steps.fraction import divided
 from workloads.tasks.graph import Graph
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 
@@ -61,12 +62,7 @@ def _smaller(task: Task, by: int, graph: Graph, rank: int, algorithm: str | None
             return replace(task, duration_ns=round(task.duration_ns / by, 3))
         case Collective():
             unit = DTYPES[task.dtype] * len(graph.members(rank, task))
-            return replace(task, size_bytes=_divided(task.size_bytes, by, unit), algorithm=algorithm)
+            return replace(task, size_bytes=divided(task.size_bytes, by, unit), algorithm=algorithm)
         case Send() | Recv():
-            return replace(task, size_bytes=_divided(task.size_bytes, by, 1))
+            return replace(task, size_bytes=divided(task.size_bytes, by, 1))
     raise TypeError(f"{type(task).__name__} is no kind of task")
-
-
-def _divided(nbytes: int, by: int, unit: int) -> int:
-    """In whole elements for every rank, at least one."""
-    return max(round(nbytes / by / unit), 1) * unit

@@ -15,6 +15,7 @@ from topologies.kinds import axes
 from workloads.base.entry import Algorithm
 from workloads.registry import ALGORITHMS
 from workloads.steps.build import group_sizes, step_groups
+from workloads.steps.fraction import too_small
 from workloads.steps.memory import Memory, memory
 from workloads.steps.plan.experts import Gating
 from workloads.steps.plan.gpu import PRESETS as GPUS
@@ -23,6 +24,7 @@ from workloads.steps.plan.model import PRESETS as MODELS
 from workloads.steps.plan.model import Model
 from workloads.steps.plan.parallel import Layout, Parallel
 from workloads.steps.plan.placement import CannotPlace, placed
+from workloads.steps.plan.schedules import CHUNKS
 from workloads.steps.plan.training import RECOMPUTE, SHARDS, Training, problems
 from workloads.tasks.graph import Settings
 
@@ -51,7 +53,7 @@ def training_of(train: Train) -> Training:
     """Raises Mistakes for what is missing or unknown; `problems` has the rest."""
     model = model_of(train.model)
     if isinstance(train.schedule, str):
-        schedule, chunks = train.schedule, 1
+        schedule, chunks = train.schedule, CHUNKS.get(train.schedule, 1)
     else:
         schedule, chunks = "interleaved", train.schedule.interleaved
     p = train.parallel
@@ -103,7 +105,7 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
         yield ("root_unit",), what, "shard: fsdp, no pipeline, a vocab; or leave it out"
     found = list(problems(t))
     yield from found
-    if fabric.params != spec.topology.params:  # too large to be built: predictions place its ranks themselves
+    if spec.topology.is_large:  # predictions place its ranks themselves
         yield from _scale(train, t)
         if not found:
             yield from _too_large(t)
@@ -123,6 +125,11 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
         yield from _too_large(t)
         yield from _groups(train, t)
         yield from _shapes(train, t, layout, fabric)
+        if train.scale and train.scale.by > 1:
+            layers = min(train.scale.layers or [t.model.layers])
+            few = replace(t, model=replace(t.model, layers=layers))
+            small = too_small(few, layout, train.scale.by, spec.nic.mtu) if not next(problems(few), None) else ()
+            yield from ((("scale", "by"), what, hint) for what, hint in small)
 
 
 def _placed(train: Train, t: Training, fabric: Fabric) -> Layout:
@@ -208,11 +215,11 @@ def _scale(train: Train, t: Training) -> Iterator[Found]:
     if train.scale is None or train.scale.layers is None:
         return
     few, more = train.scale.layers
-    stages = t.parallel.pipeline * t.chunks
     for k, layers in enumerate((few, more)):
-        if layers % stages:
-            what = f"{layers} layers cannot be divided into {stages} stages" + (" of chunks" if t.chunks > 1 else "")
-            yield ("scale", "layers", k), what, f"a multiple of {stages}"
+        if layers % t.parts:
+            chunks = " of chunks" if t.parts > t.parallel.pipeline else ""
+            what = f"{layers} layers cannot be divided into {t.parts} stages{chunks}"
+            yield ("scale", "layers", k), what, f"a multiple of {t.parts}"
     if not few < more < t.model.layers:
         what = f"from {few} and {more} layers the time of {t.model.layers} does not follow"
         yield ("scale", "layers"), what, f"two numbers below {t.model.layers}, the smaller one first"
@@ -223,17 +230,22 @@ def _too_large(t: Training) -> Iterator[Found]:
     room = t.gpu.memory
     if room is None:
         return
-    needed = {stage: memory(t, stage) for stage in range(t.parallel.pipeline)}
-    stage = max(needed, key=lambda s: needed[s].all)
-    if needed[stage].all <= room:
+    stage, its = fullest(t)
+    if its.all <= room:
         return
-    its = needed[stage]
-    where = f"a rank of stage {stage}" if len(needed) > 1 else "a rank"
+    where = f"a rank of stage {stage}" if t.parallel.pipeline > 1 else "a rank"
     what = (
         f"the model does not fit: {where} needs {gigabytes(its.all)}, {gigabytes(its.all - room)} more than the "
         f"GPU's {gigabytes(room)} ({_parts(its)})"
     )
     yield ("gpu",), what, _what_would_fit(t, room)
+
+
+def fullest(t: Training) -> tuple[int, Memory]:
+    """The stage whose ranks hold most, and what."""
+    needed = {stage: memory(t, stage) for stage in range(t.parallel.pipeline)}
+    stage = max(needed, key=lambda s: needed[s].all)
+    return stage, needed[stage]
 
 
 def _what_would_fit(t: Training, room: int) -> str:
@@ -243,7 +255,7 @@ def _what_would_fit(t: Training, room: int) -> str:
             other = replace(t, recompute=recompute, shard=shard)
             if (recompute, shard) == (t.recompute, t.shard) or next(problems(other), None):
                 continue
-            most = max(memory(other, stage).all for stage in range(t.parallel.pipeline))
+            most = fullest(other)[1].all
             if most <= room:
                 changed = {"recompute": recompute} if recompute != t.recompute else {}
                 changed |= {"shard": shard} if shard != t.shard else {}

@@ -411,7 +411,7 @@ def network(record: Record) -> IO[bytes]:
         if process and process.alive():
             with suppress(FileNotFoundError):  # it has just ended
                 return open(f"/proc/{process.pid}/ns/net", "rb")
-    raise MachineError(f"fabric {record.id} has no process left in its network namespace", hint="testbed list")
+    raise MachineError(f"fabric {record.id} has no process left in its network namespace", hint="testbed status --all")
 
 
 def own_ovs(record: Record) -> OpenVSwitch:

@@ -1,4 +1,4 @@
-"""The fabrics on this machine, alive and dead, as `testbed list` shows them."""
+"""The fabrics on this machine, alive and dead, as `testbed status --all` shows them."""
 
 from __future__ import annotations
 

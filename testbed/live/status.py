@@ -27,7 +27,7 @@ def status(record: Record) -> dict[str, Any]:
     try:
         return about | _of(lab, record)
     except FabricdError as error:
-        raise UserError(str(error), f"fabric {record.id}", f"testbed logs {record.id}") from None
+        raise UserError(str(error), f"fabric {record.id}", f"testbed show logging {record.id}") from None
     finally:
         lab.close()
 

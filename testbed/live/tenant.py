@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hardware.client import FabricdError
 from results.frames.metrics import nanoseconds, picoseconds
 from testbed.base.errors import UserError
+from testbed.fabric.waits import in_words
 from testbed.faults.base import fault_id
 from testbed.inject.agent import NAME as AGENT
 from testbed.live.in_force import InForce
@@ -57,7 +58,9 @@ class Tenant:
         except BaseException as error:
             self.leave([], None)
             if isinstance(error, FabricdError):
-                raise UserError(str(error), f"fabric {self.lab.id}", f"testbed status {self.lab.id}") from None
+                who = in_words(fabricd.waits)
+                what = f"{error}; it waits for {who}" if who else str(error)
+                raise UserError(what, f"fabric {self.lab.id}", f"testbed status {self.lab.id}") from None
             raise
         here = {fault["fault"] for fault in fabricd.request("faults")["faults"]}
         counted = {row["fault"]: row["hits"] for row in reversed(self.before.get("faults", []))}

@@ -165,7 +165,7 @@ def create() -> tuple[Record, Journal, LockFile]:
             continue
         with suppress(FileExistsError):
             return _create(fabric_id)
-    raise MachineError("no free fabric id", hint="too many fabrics: testbed list, testbed clean")
+    raise MachineError("no free fabric id", hint="too many fabrics: testbed status --all, testbed clean")
 
 
 def _create(fabric_id: str) -> tuple[Record, Journal, LockFile]:

@@ -6,18 +6,16 @@ A step that says `scale` becomes one or two smaller ones, with fewer layers, or 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from testbed.base.errors import InputError
 from testbed.experiment.scale import scaled_down, shrunk
-from testbed.experiment.training import layout_of, settings_of, training_of
+from testbed.experiment.training import fullest, layout_of, settings_of, training_of
 from testbed.plan.expected import expected
 from testbed.plan.tasks import planned
 from workloads.steps import checkpoint
 from workloads.steps.build import step_graph
 from workloads.tasks.oracle import step_ns
-from workloads.tasks.task import Collective, Send
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
@@ -47,7 +45,7 @@ def training_steps(
             graph, one, fabric, lambda step: alone(step, one), chooser,
             iterations=train.iterations, warmup=train.warmup, name=name_of(t, by),
         )  # fmt: skip
-        return step | {"about_step": {"tokens": t.step_tokens, "ideal_ns": ideal_ns(t)}}
+        return step | {"about_step": about(t, layout)}
 
     def made(t: Training) -> tuple[Graph, dict[str, Any]]:
         graph = step_graph(t, layout, settings_of(train))
@@ -69,21 +67,28 @@ def training_steps(
             graph, step = made(t)
         if by > 1:
             graph = shrunk(graph, by, step)
-            _large_enough(graph, experiment, by)
             step = planned_on(small, graph, t)
         times.insert(0, step_ns(expected(graph, step, small, fabric)))
         steps.insert(0, step)
-    about = {"tokens": whole.step_tokens, "ideal_ns": ideal_ns(whole)}
-    if by > 1:  # its time is no step's: no MFU
-        for one in steps:
+    for one in steps:
+        del one["about_step"]["memory"]  # nobody asks what a part of the model would need
+        if by > 1:  # its time is no step's: no MFU
             one["about_step"].clear()
     steps[-1]["about_step"]["scale"] = {
         "layers": [*sizes, *([whole.model.layers] if train.scale.layers else [])],
         "by": by,
         "expected_ns": times,
-        "whole": about,
+        "whole": about(whole, layout),
     }
     return steps
+
+
+def about(t: Training, layout: Layout) -> dict[str, Any]:
+    """What a step's figures need: tokens, the time of an MFU of 1, and what the rank that holds most has."""
+    stage, its = fullest(t)
+    rank = min(rank for place, rank in layout.ranks.items() if place.pipeline == stage)
+    memory = {"rank": rank, "peak": its.all, **asdict(its)}
+    return {"tokens": t.step_tokens, "ideal_ns": ideal_ns(t), "memory": memory}
 
 
 def _checkpointed(
@@ -131,29 +136,6 @@ def _checkpointed(
         "price": told.price,
     }
     return steps
-
-
-LEAST_PACKETS = 64
-"""Of a group's largest message, after scaling: below that a packet's own time counts too much."""
-
-
-def _large_enough(graph: Graph, experiment: Experiment, by: int) -> None:
-    """Raises InputError for a group whose messages are too small to tell of larger ones."""
-    largest: dict[str, int] = {}
-    for rank, its in graph.tasks.items():
-        for task in its:
-            if isinstance(task, Collective):
-                part = task.size_bytes // len(graph.members(rank, task))
-                largest[task.group] = max(largest.get(task.group, 0), part)
-            elif isinstance(task, Send):
-                largest[task.group] = max(largest.get(task.group, 0), task.size_bytes)
-    mtu = experiment.fabric.nic.mtu
-    for group, nbytes in largest.items():
-        if nbytes < LEAST_PACKETS * mtu:
-            most = by * nbytes // (LEAST_PACKETS * mtu)
-            what = f"1/{by} of what group {group!r} sends at a time is {nbytes / mtu:.0f} packets at most"
-            hint = f"by: {most} leaves {LEAST_PACKETS}" if most > 1 else "its messages are too small to be scaled"
-            raise InputError(what, experiment.place("workload"), hint)
 
 
 def ideal_ns(t: Training) -> float:

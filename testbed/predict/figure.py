@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ HOW = {
 }
 """How a time can be found."""
 
+
+_OF_TRAINING = ("mfu", "tokens_per_s", "memory_bytes")
 
 Tell = Callable[[str], None]
 
@@ -47,6 +49,23 @@ class Figure:
     busbw_factor: float | None = None
     group: int | None = None
     no_model: tuple[str, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)  # of a training step (testbed.plan.training.about)
+
+    @property
+    def mfu(self) -> float | None:
+        """Of a training step: the share of all GPUs' peak that the model's FLOPs take."""
+        return self.about["ideal_ns"] / self.time_ns if "ideal_ns" in self.about and self.time_ns else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Likewise."""
+        return self.about["tokens"] * 1e9 / self.time_ns if "tokens" in self.about and self.time_ns else None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Of the rank that holds most."""
+        peak: int | None = self.about.get("memory", {}).get("peak")
+        return peak
 
     @property
     def algbw_bps(self) -> float | None:
@@ -72,6 +91,7 @@ class Figure:
             "time_ns": round(self.time_ns, 3),
             "algbw_Bps": self.algbw_bps,
             "busbw_Bps": self.busbw_bps,
+            **{key: value for key in _OF_TRAINING if (value := getattr(self, key)) is not None},
             "how": self.how,
             **({"no_model": list(self.no_model)} if self.no_model else {}),
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 
 from rich.console import Group, RenderableType
@@ -30,25 +30,33 @@ def _parts(prediction: Prediction, title: str) -> Iterator[RenderableType]:
         yield Text(f"#   - {text}", style="dim")
 
 
+Column = tuple[tuple[str, str, int], Callable[[Figure], str]]
+
+_GROUP: list[Column] = [(("grp", "", 4), lambda f: str(f.group))]
+_TIME: list[Column] = [
+    (("size", "(B)", 12), lambda f: "-" if f.size_bytes is None else str(f.size_bytes)),
+    (("time", "(us)", 9), lambda f: microseconds(f.time_ns)),
+]
+_COLLECTIVE: list[Column] = [
+    (("algbw", "(GB/s)", 7), lambda f: gigabytes(f.algbw_bps)),
+    (("busbw", "(GB/s)", 7), lambda f: gigabytes(f.busbw_bps)),
+]
+_TRAINING: list[Column] = [
+    (("MFU", "(%)", 6), lambda f: "-" if f.mfu is None else f"{100 * f.mfu:.1f}"),
+    (("tokens", "(1/s)", 9), lambda f: "-" if f.tokens_per_s is None else f"{f.tokens_per_s:.4g}"),
+    (("memory", "(GB)", 8), lambda f: "-" if f.memory_bytes is None else f"{f.memory_bytes / 1e9:.4g}"),
+]
+_HOW: list[Column] = [(("algorithm", "", 16), lambda f: f.algorithm), (("how", "", 12), lambda f: f.how)]
+
+
 def _step(rows: list[Figure]) -> Iterator[RenderableType]:
     yield Text("#")
-    groups = rows[0].group is not None
-    table = grid(
-        *((("grp", "", 4),) if groups else ()),
-        ("size", "(B)", 12), ("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7),
-        ("algorithm", "", 16), ("how", "", 12),
-    )  # fmt: skip
+    columns = [*_TIME, *(_TRAINING if rows[0].tokens_per_s else _COLLECTIVE), *_HOW]
+    columns = [*(_GROUP if rows[0].group is not None else ()), *columns]
+    table = grid(*(head for head, _ in columns))
     yield Text(f"# {rows[0].name}, {' + '.join(dict.fromkeys(str(f.ranks) for f in rows))} ranks", style="bold")
     for f in rows:
-        table.add_row(
-            *((str(f.group),) if groups else ()),
-            "-" if f.size_bytes is None else str(f.size_bytes),
-            microseconds(f.time_ns),
-            gigabytes(f.algbw_bps),
-            gigabytes(f.busbw_bps),
-            f.algorithm,
-            f.how,
-        )
+        table.add_row(*(cell(f) for _, cell in columns))
     yield table
     if names := dict.fromkeys(name for f in rows for name in f.no_model):
         yield Text(f"# without {', '.join(names)}: no model, and `auto` may take it", style="dim")

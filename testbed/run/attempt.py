@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from statistics import fmean
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -369,7 +368,7 @@ class Attempt:
             metrics_sha256=metrics_sha256(results, ranks, self.counters, timeline),
             stopped=self.stopped,
             steps=[self._step_row(one) for one in found],
-            scaled=self._scaled(found),
+            scaled=[{"step": number, **its.row()} for number, its in all_scaled(self.steps, found)],
             checkpoints=[{"step": number, **its.row()} for number, its in accounts(self.steps, found)],
             going_on=whole.row() if whole else None,
             experiment=self.resolved,
@@ -389,13 +388,6 @@ class Attempt:
         about = self.steps[one.step]
         return one.row(about.get("tokens"), about.get("ideal_ns")) | served(one, about)
 
-    def _scaled(self, found: Sequence[StepTime]) -> list[Row]:
-        of: dict[int, list[float]] = {}
-        for one in found:
-            of.setdefault(one.step, []).append(one.time_ns)
-        times = {number: fmean(its) for number, its in of.items()}
-        return [{"step": number, **whole.row()} for number, whole in all_scaled(self.steps, times)]
-
     def _report(self, result: RunResult, tables: Mapping[str, list[Row]]) -> str:
         return report(
             name=self.experiment.name,
@@ -409,6 +401,7 @@ class Attempt:
             environment=self.environment,
             metrics_sha256=result.metrics_sha256,
             live=self.live,
+            about=self.steps,
         )
 
 

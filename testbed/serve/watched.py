@@ -217,7 +217,7 @@ class Watched:
             except (FabricdError, OSError) as error:
                 if wait_for(lambda: not self.alive(), _END_S):
                     raise self.gone() from None
-                raise UserError(str(error), f"fabric {self.lab.id}", f"testbed logs {self.lab.id}") from None
+                raise UserError(str(error), f"fabric {self.lab.id}", f"testbed show logging {self.lab.id}") from None
 
     def alive(self) -> bool:
         """Whether the fabric's owner is still there; asks nothing of fabricd."""

@@ -104,7 +104,8 @@ def _figures(comparison: Comparison, called: Sequence[str], every: bool) -> Part
     if several and min(len(of) for f in shown for of in f.values) < FEWEST:
         notes.append(f"no interval for fewer than {FEWEST} seeds a side")
     if several:
-        notes.append("*: the difference stands out of the spread over seeds")
+        notes.append(f"*: the difference stands out of the spread over seeds, with {LEVEL:.0%} confidence")
+    notes += _dropped(comparison, called)
     if equal:
         notes.append(f"{equal} figure{'s are' if equal > 1 else ' is'} equal on all sides (--all shows them)")
     notes += [f"only in {called[n]}: {_at(at)}" for n, at in comparison.left_out[:MOST_LEFT_OUT]]
@@ -113,6 +114,19 @@ def _figures(comparison: Comparison, called: Sequence[str], every: bool) -> Part
     none = "no figure differs" if comparison.points else "they share no point: no values of swept keys in common"
     rows = [_row(figure, len(called), several) for figure in shown]
     return Part("Figures", heads, len(comparison.keys) + 1, rows, none, notes)
+
+
+def _dropped(comparison: Comparison, called: Sequence[str]) -> list[str]:
+    """The seeds that only one side has: what is compared are pairs of the same seed."""
+    notes = dict.fromkeys(
+        f"seeds that not every side has, left out of {called[n]}{f' at {_at(f.at)}' if f.at else ''}: "
+        + ", ".join(map(str, seeds))
+        for f in comparison.figures
+        for n, seeds in enumerate(f.dropped)
+        if seeds
+    )
+    more = [f"and more such seeds at {len(notes) - MOST_LEFT_OUT} more places"] if len(notes) > MOST_LEFT_OUT else []
+    return [*list(notes)[:MOST_LEFT_OUT], *more]
 
 
 def _row(figure: Figure, sides: int, several: bool) -> list[str]:

@@ -18,7 +18,7 @@ from results.figures.in_force import told as told_of_live
 from results.figures.report import gigabytes
 from results.figures.scaled import all_scaled
 from results.figures.summary import mean_busbw
-from results.figures.timeline import StepTime, steps
+from results.figures.timeline import steps
 from results.figures.values import full
 from results.store.folder import StoreError
 from testbed.run.profile import wall_s
@@ -287,7 +287,9 @@ def _steps(run: Run) -> Iterator[RenderableType]:
         )  # fmt: skip
     yield table
     yield from _held(run.steps)
-    yield from _scaled(run, found)
+    for _, whole in all_scaled(run.steps, found):
+        yield Text("#")
+        yield Text(f"# {whole}", style="bold", overflow="ignore", no_wrap=True)
     yield from checkpoints.of_steps(run.steps, found)
     if any("going_on" in step for step in run.steps):
         yield from checkpoints.of_run(run.steps, found, run.rows("events"))
@@ -295,34 +297,14 @@ def _steps(run: Run) -> Iterator[RenderableType]:
 
 
 def _held(steps: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """What ranks of scripts have in their GPUs' memory."""
+    """What is in the memory of the rank's GPU that holds most."""
     for number, about in enumerate(steps):
-        if its := about.get("memory"):
-            peak, *parts = (f"{its[key] / 1e6:.6g} MB" for key in ("peak", "parameters", "gradients", "optimizer"))
-            said = f"parameters {parts[0]}, gradients {parts[1]}, optimizer {parts[2]}"
-            yield Text(f"# step {number}: rank {its['rank']} of the script has {peak} at most at a time ({said})")
+        if its := about.get("memory") or about.get("scale", {}).get("whole", {}).get("memory"):
+            peak, *parts = (f"{key} {its[key] / 1e6:.6g} MB".removeprefix("peak ") for key in _HELD if key in its)
+            yield Text(f"# step {number}: rank {its['rank']} has {peak} at most at a time ({', '.join(parts)})")
 
 
-def _scaled(run: Run, found: Sequence[StepTime]) -> Iterator[RenderableType]:
-    """What follows from steps of few layers for the model."""
-    numbers = sorted({one.step for one in found})
-    times = {number: fmean(one.time_ns for one in found if one.step == number) for number in numbers}
-    for _, whole in all_scaled(run.steps, times):
-        *fewer, layers = whole.layers
-        of = f", from {' and '.join(map(str, fewer))}" if fewer else ""
-        part = (
-            f"{', and' if fewer else ', from'} 1/{whole.by} of bytes, computations and latencies"
-            if whole.by > 1
-            else ""
-        )
-        yield Text("#")
-        yield Text(
-            f"# {layers} layers{of}{part}: {whole.time_ns / 1e6:.4f} ms, "
-            f"within {100 * whole.bound:.2f} %; MFU {100 * whole.mfu:.1f} %, {whole.tokens_per_s:.4g} tokens/s",
-            style="bold",
-            overflow="ignore",
-            no_wrap=True,
-        )
+_HELD = ("peak", "parameters", "gradients", "optimizer", "activations")
 
 
 def _footer(

@@ -187,7 +187,7 @@ def _remember(made: list[str]) -> object:
 
 
 def test_up_list_down(standing: str) -> None:
-    (row,) = [f for f in json.loads(cli("list", "--json"))["fabrics"] if f["id"] == standing]
+    (row,) = [f for f in json.loads(cli("status", "--all", "--json"))["fabrics"] if f["id"] == standing]
     assert (row["state"], row["standing"], row["name"], row["topology"]) == (
         "alive",
         True,
@@ -196,7 +196,7 @@ def test_up_list_down(standing: str) -> None:
     )
     assert (row["ranks"], row["switches"], row["controller_alive"]) == (3, 1, True)
     assert row["owner_name"] == "fabricd"
-    text = cli("list")
+    text = cli("status", "--all")
     assert standing in text
     assert "star hosts=3" in text
     assert cli("down", standing) == f"fabric {standing} is down\n"
@@ -239,7 +239,7 @@ def test_a_dead_controller_is_said(standing: str) -> None:
     lab.close()
     os.kill(lab.controller.pid, signal.SIGKILL)
     wait_until(lambda: lab.controller.poll() is not None, "it is dead")
-    assert f"the controller of {standing} has died" in cli("list")
+    assert f"the controller of {standing} has died" in cli("status", "--all")
 
 
 def test_down_of_a_run_in_progress_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -330,7 +330,7 @@ def test_with_the_real_clock_a_job_runs_beside_what_is_there(real: tuple[str, st
 
 
 def test_each_part_is_found_by_what_inspect_says(real: tuple[str, str]) -> None:
-    said = json.loads(told("inspect", real[0], "--json"))
+    said = json.loads(told("status", real[0], "--where", "--json"))
     first = said["ranks"][0]
     assert (first["host"], first["interface"], first["ip"], first["port"]) == ("h0", "h0-eth0", "10.0.0.1", ["sw0:1"])
     links = subprocess.check_output(["nsenter", f"--net={first['netns']}", "ip", "link", "show", "h0-eth0"], text=True)
@@ -338,7 +338,7 @@ def test_each_part_is_found_by_what_inspect_says(real: tuple[str, str]) -> None:
     for line in said["type"]:
         printed = subprocess.check_output([*TESTBED, *line.split()[1:]], text=True, cwd=ROOT)
         assert printed
-    assert "switches programmed" in told("logs", real[0], "--part", "controller")
+    assert "switches programmed" in told("show", "logging", real[0], "--part", "controller")
 
 
 def test_status_says_what_is_wrong(real: tuple[str, str]) -> None:

@@ -77,7 +77,7 @@ def test_the_controller_of_a_fabric_that_stays_up_is_another_process_and_stays(f
     told("config", "controller", "restart", "--fabric", fabric)
     told("config", "route", "drain", "spine0", "--fabric", fabric)
     told("config", "rollback", "--fabric", fabric)
-    assert fabric in told("list")
+    assert fabric in told("status", "--all")
 
 
 def test_there_is_a_fabric_to_be_named() -> None:

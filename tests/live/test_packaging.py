@@ -162,9 +162,24 @@ def test_source_archive_holds_what_a_build_needs(archives):
     (archive,) = archives.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
-    assert {"setup.sh", "setup.py", "pyproject.toml", "requirements.lock", "hardware/fabricd/main.c"} <= names
+    assert {
+        "setup.sh",
+        "setup.py",
+        "pyproject.toml",
+        "requirements.lock",
+        "requirements-dev.lock",
+        "hardware/fabricd/main.c",
+    } <= names
     assert {"experiments/quickstart.yaml", "docs/experiment.md", "tests/live/test_packaging.py"} <= names
     assert "hardware/bin/fabricd" not in names
+
+
+def test_the_wheel_has_the_drills(archives):
+    """All of them, their suites, and the tables that are read beside them."""
+    (wheel,) = archives.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        shipped = {name for name in archive.namelist() if name.startswith("drills/")}
+    assert shipped == {str(path.relative_to(ROOT)) for path in (ROOT / "drills").rglob("*.*") if path.is_file()}
 
 
 def test_wheel_is_for_the_platform_and_any_python(archives):
@@ -210,19 +225,28 @@ def test_every_layer_is_packaged(archives):
             assert name in packaged or name.startswith(("results/runs/", "results/bench/")), name
 
 
-def pinned() -> dict[str, str]:
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
-    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+def pinned(lock: str) -> set[str]:
+    lines = (ROOT / lock).read_text().splitlines()
+    return {line.partition("==")[0].lower().replace("_", "-") for line in lines if line and not line.startswith("#")}
 
 
-def test_lock_names_no_place_and_covers_the_dependencies():
-    text = (ROOT / "requirements.lock").read_text()
-    assert "://" not in text and "--" not in text
+def named(requirements: list[str]) -> set[str]:
+    return {re.match(r"[A-Za-z0-9._-]+", requirement).group().lower() for requirement in requirements}
+
+
+def test_locks_name_no_place_and_cover_the_dependencies():
+    for lock in ("requirements.lock", "requirements-dev.lock"):
+        text = (ROOT / lock).read_text()
+        assert "://" not in text and "--" not in text
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    locked = {name.lower().replace("_", "-") for name in pinned()}
-    for requirement in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
-        name = re.match(r"[A-Za-z0-9._-]+", requirement)
-        assert name and name.group().lower() in locked, requirement
+    of_a_run, of_tests = pinned("requirements.lock"), pinned("requirements-dev.lock")
+    assert named(project["dependencies"]) <= of_a_run
+    assert named(project["optional-dependencies"]["dev"]) <= of_a_run | of_tests
+    assert not of_a_run & of_tests
+
+
+def test_who_only_runs_gets_no_tools_of_developers():
+    assert not pinned("requirements.lock") & {"pytest", "mypy", "ruff", "hypothesis", "playwright", "scapy", "build"}
 
 
 # --- setup.sh --------------------------------------------------------------

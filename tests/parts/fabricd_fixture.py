@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import mmap
 import os
+import re
 import selectors
 import socket
 import tempfile
@@ -294,9 +295,11 @@ def bare_fabric(
     patience_s: float = 60.0,
     sample: int | None = None,
     change: Callable[[dict[str, Any]], None] = lambda config: None,
+    dies: str = "",
 ) -> Iterator[BareFabric]:
     """Brings a fabric up and takes it down whatever happens; fails if fabricd ends badly or has leaked.
 
+    If it `dies`, that is a pattern of all that it says.
     `sample` is the fast path's: one frame in so many of a flow goes through Open vSwitch; 0: all do; None: SAMPLE.
     `change` may edit fabricd's configuration.
     """
@@ -326,7 +329,8 @@ def bare_fabric(
         log.seek(0)
         said = log.read().decode(errors="replace")
         assert fabricd.process is not None
-        assert (fabricd.process.returncode, said) == (0, "")
+        assert fabricd.process.returncode == (1 if dies else 0), said
+        assert re.fullmatch(dies, said.strip()), said
 
 
 def _bridges_up(fabric: Fabric, switch: OwnSwitch) -> None:

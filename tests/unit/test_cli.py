@@ -56,9 +56,48 @@ def trial(*arguments: str):
 def test_help_lists_every_verb_and_nothing_else():
     done = run("--help")
     assert done.returncode == 0
-    listed = done.stdout.partition("Commands:\n")[2]
-    assert sorted(re.findall(r"^  (\w+)", listed, re.MULTILINE)) == VERBS
-    assert "..." not in listed
+    _, *sections = re.split(
+        r"^(?:Plan|Measure|Results|Fabric|Observe|Change|Learn|Machine):\n", done.stdout, flags=re.M
+    )
+    assert sorted(re.findall(r"^  (\w+)", "".join(sections), re.MULTILINE)) == VERBS
+    assert len(sections) == 8 and "..." not in "".join(sections)
+    assert all(len(line) < 80 for line in done.stdout.splitlines())
+
+
+def test_help_of_show_is_whole_too():
+    said = run("show", "--help").stdout.partition("Options:")[2]
+    assert "..." not in said
+    assert re.search(r"^  pfcwd config +Show when the PFC watchdog of a live fabric's\n +switches steps in", said, re.M)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("statsu", "No such command 'statsu'. Did you mean 'status'?"),
+        ("show interface", "Did you mean 'interfaces' or"),
+        ("show pf config", "Did you mean 'pfc'?"),
+        ("zzz", "No such command 'zzz'.\n"),
+        ("list", "No such command 'list'. `testbed status --all` does what it did."),
+        ("logs --part ovs", "`testbed show logging --part` does what it did."),
+    ],
+)
+def test_an_unknown_command_is_answered_by_what_is_near(line, said):
+    result = CliRunner().invoke(cli, line.split(), prog_name="testbed")
+    assert result.exit_code == 2 and said in result.stderr
+
+
+def test_the_page_of_commands_is_what_they_say():
+    from tests.commands_page import PAGE, as_markdown
+
+    assert PAGE.read_text() == as_markdown(), "python -m tests.commands_page"
+
+
+def test_status_of_no_fabric_is_a_list_of_none(run_dir):
+    assert CliRunner().invoke(cli, ["status"]).stdout == "no fabrics\n"
+    assert CliRunner().invoke(cli, ["status", "--all", "--json"]).stdout == '{"fabrics": []}\n'
+    result = CliRunner().invoke(cli, ["status", "3f2a", "--all"])
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (
+        2, "error: --all shows every fabric, ID and --where one of them")  # fmt: skip
 
 
 def test_help_imports_nothing_heavy():
@@ -89,7 +128,7 @@ def test_every_verb_has_help_with_examples(name):
 def test_no_verb_shows_the_help_and_is_bad_input():
     done = run()
     assert done.returncode == 2
-    assert "Commands:" in done.stderr + done.stdout
+    assert "Machine:" in done.stderr + done.stdout
 
 
 def test_version():
@@ -193,12 +232,12 @@ def test_a_fifo_is_no_experiment_file(tmp_path):
 # --- which fabric ----------------------------------------------------------
 
 OF_A_FABRIC = (
-    *("status", "inspect", "serve", "logs", "down", "shell", "ovs ls", "clean", "exec 0 ls", "heal f1", "ethtool 0"),
+    *("status", "status --where", "serve", "show logging", "down", "shell", "ovs ls", "clean", "exec 0 ls", "heal f1"),
     *("inject cable_down --on all", "job status", "job stop", "job start FILE", "run FILE", "show counters"),
     *("show faults", "show pfc", "show ecn", "show queues", "show qps", "show drops", "show interfaces status"),
-    *("show job", "advance 10us"),
+    *("show job", "show ethtool 0", "advance 10us"),
 )
-ALONE = ("status", "inspect", "serve", "logs", "down", "shell", "clean", "show faults", "show pfc",
+ALONE = ("status", "status --where", "serve", "show logging", "down", "shell", "clean", "show faults", "show pfc",
          "show job", "job status", "job stop")  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from results.compare.differences import ABSENT, differences
 from results.compare.interval import FEWEST, interval
 from results.compare.limit import Limit, LimitError
 from results.store.load import load
+from testbed.base.errors import InputError
 from testbed.commands.compare import command
 from tests.parts.stored_runs import EXPERIMENT, experiment, operation, stored, stored_sweep
 
@@ -162,7 +163,7 @@ def test_a_figure_that_no_run_has_and_a_side_that_failed(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("limit", "code"),
     [("nics.retransmitted > 1", 1), ("nics.retransmitted < 1", 0), ("nics.STOOD >= 1", 1), ("nics.STOOD > 1", 0),
-     ("switches.frames_in != 1", 0), ("drops.buffer > 1", 0)],
+     ("switches.frames_in != 1", 0), ("drops.lossy > 1", 0)],
 )  # fmt: skip
 def test_limits_of_counters(tmp_path: Path, limit: str, code: int) -> None:
     nic = {"nic": "h0", "rank": 0, "retransmitted": 4}
@@ -173,10 +174,66 @@ def test_limits_of_counters(tmp_path: Path, limit: str, code: int) -> None:
     assert ran(a, b, "--fail-if", limit)[0] == code
 
 
-@pytest.mark.parametrize("name", ["nics.retransmited", "nic.retransmitted", "ports.", "qps.cnps"])
-def test_a_counter_that_there_is_not(tmp_path: Path, name: str) -> None:
-    with pytest.raises(LimitError, match="there is no counter"):
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("nics.retransmited", "nics.retransmitted"), ("nic.retransmitted", "nics.retransmitted"), ("ports.", ""),
+     ("qps.cnps", ""), ("drops.headrom", "drops.headroom"), ("nics.engine_used_bytes", ""),
+     ("accelerators.shared_used", "accelerators.shared_used_max")],
+)  # fmt: skip
+def test_a_counter_that_there_is_not(tmp_path: Path, name: str, meant: str) -> None:
+    with pytest.raises(LimitError, match="there is no counter") as caught:
         Limit.parse(f"{name} > 1").met(compare([one(tmp_path, "a"), one(tmp_path, "b", 2.0)]))
+    assert not meant or f"did you mean {meant}" in caught.value.hint
+
+
+def test_a_mean_over_other_sizes_is_refused_with_the_reason(tmp_path: Path) -> None:
+    a = stored(tmp_path / "a", [operation(100), operation(10, size=1024)])
+    b = stored(tmp_path / "b", [operation(100)], metrics_sha256="1")
+    with pytest.raises(LimitError, match="the sizes are not the same") as caught:
+        Limit.parse("busbw < 1").met(compare([a, b]))
+    assert caught.value.hint == "1 KiB, 1 MiB against 1 MiB; a figure of one size is time_us_1048576"
+    assert Limit.parse("time_us_1048576 > 1").met(compare([a, b])) == []
+
+
+def test_levels_are_no_counters(tmp_path: Path) -> None:
+    frames = [
+        {"nics": [{"nic": "h0", "rank": 0, "engine_used_bytes": n}],
+         "switches": [{"switch": "sw0", "buffer_used_bytes": n}],
+         "accelerators": [{"switch": "sw0", "shared_used": n, "slots_free": n}]}
+        for n in (0, 5)
+    ]  # fmt: skip
+    a, b = (stored(tmp_path / f"r{k}", [operation(1)], frames=of, metrics_sha256=str(k)) for k, of in enumerate(frames))
+    assert compare([a, b]).counters == []
+
+
+NOISE = {s: 100.0 + (s * 37) % 11 for s in range(1, 8)}
+
+
+def sides(folder: Path, factor: float, spread: float = 0.0) -> tuple[Path, Path]:
+    """A sweep over seeds, and one whose times are `factor` of them, a little more or less by seed."""
+    a = stored_sweep(folder / "a", [({"seed": s}, time) for s, time in NOISE.items()])
+    points = [({"seed": s}, time * factor * (1 + spread * (-1) ** s)) for s, time in NOISE.items()]
+    return a, stored_sweep(folder / "b", points)
+
+
+@pytest.mark.parametrize(
+    ("factor", "spread", "limit", "code"),
+    [(1.5, 0.01, "time > 1", 1), (1.02, 0.05, "time > 1", 0), (1.5, 0.01, "time > 2", 0), (1.0, 0.0, "time >= 1", 0)],
+)
+def test_limits_of_significant_differences(tmp_path: Path, factor: float, spread: float, limit: str, code: int) -> None:
+    a, b = sides(tmp_path, factor, spread)
+    assert ran(a, b, "--fail-if", limit, "--significant")[0] == code
+    if factor == 1.02:
+        assert ran(a, b, "--fail-if", limit)[0] == 1
+
+
+def test_what_is_significant_is_not_guessed(tmp_path: Path) -> None:
+    a, b = one(tmp_path, "a"), one(tmp_path, "b", 200.0)
+    assert "nobody can tell" in ran(a, b, "--fail-if", "time > 1", "--significant")[1]
+    with pytest.raises(LimitError, match="counters have no interval"):
+        Limit.parse("drops.lossy > 1", significant=True)
+    with pytest.raises(InputError, match="there is none"):
+        ran(a, b, "--significant")
 
 
 def test_of_three_sides_nothing_to_nothing_is_one(tmp_path: Path) -> None:
@@ -203,18 +260,46 @@ def test_sides_that_are_not_whole_pass_no_limit(tmp_path: Path) -> None:
 
 def test_counters_of_unequal_numbers_of_runs_are_not_compared(tmp_path: Path) -> None:
     a = stored_sweep(tmp_path / "a", [({"seed": s}, 100.0) for s in (1, 2, 3)])
-    b = stored_sweep(tmp_path / "b", [({"seed": s}, 100.0) for s in (1, 2)])
+    b = stored_sweep(tmp_path / "b", [({"seed": s}, 100.0) for s in (4, 5)])
     assert compare([a, b]).counters == [] and "different numbers of runs" in ran(a, b)[1]
     assert "different numbers" in Limit.parse("nics.retransmitted > 1").met(compare([a, b]))[0]
 
 
-def test_only_values_of_the_same_seeds_are_pairs(tmp_path: Path) -> None:
-    noise = {s: 100.0 + 30 * ((s * 7) % 5) for s in range(1, 8)}
-    a = stored_sweep(tmp_path / "a", [({"seed": s}, "deadlock" if s == 2 else noise[s]) for s in noise])
-    b = stored_sweep(tmp_path / "b", [({"seed": s}, "deadlock" if s == 4 else noise[s] / 2) for s in noise])
+def test_the_same_seeds_are_pairs_and_others_are_left_out(tmp_path: Path) -> None:
+    """At each seed that both have the time is the same: what one side alone has makes no difference."""
+    slow = {s: 1000.0 * s for s in (11, 12, 13)}
+    a = stored_sweep(tmp_path / "a", [({"seed": s}, time) for s, time in (NOISE | slow).items()])
+    b = stored_sweep(tmp_path / "b", [({"seed": s}, time) for s, time in (NOISE | {21: 5.0}).items()])
+    found = compare([a, b])
+    (time,) = (f for f in found.figures if f.name == "time_us_1048576")
+    assert (time.ratio(1), time.paired(1), time.dropped) == (1.0, True, ((11, 12, 13), (21,)))
+    spread = time.interval(1)
+    assert spread is not None and (spread.low, spread.high) == (1, 1)
+    text = ran(a, b, "--all")[1]
+    assert "left out of A: 11, 12, 13" in text and "left out of B: 21" in text and "95% confidence" in text
+    assert [len(runs) for runs in found._runs[0]] == [len(NOISE)] * 2  # counters likewise
+    told = json.loads(ran(a, b, "--json")[1])
+    assert told["level"] == 0.95 and told["figures"][0]["dropped_seeds"] == [[11, 12, 13], [21]]
+
+
+def test_a_seed_that_failed_on_one_side_is_left_out_on_the_other(tmp_path: Path) -> None:
+    a = stored_sweep(tmp_path / "a", [({"seed": s}, "deadlock" if s == 2 else NOISE[s]) for s in NOISE])
+    b = stored_sweep(tmp_path / "b", [({"seed": s}, "deadlock" if s == 4 else NOISE[s] / 2) for s in NOISE])
     (time,) = (f for f in compare([a, b]).figures if f.name == "time_us_1048576")
     found = time.interval(1)
-    assert found is not None and found.low < 0.49 and found.high > 0.51  # as pairs each would be just half
+    assert time.dropped == ((4,), (2,)) and found is not None
+    assert found.low == pytest.approx(0.5) == found.high  # each pair is just half
+
+
+def test_sides_without_a_seed_in_common_are_compared_by_all_of_theirs(tmp_path: Path) -> None:
+    a = stored_sweep(tmp_path / "a", [({"seed": s}, time) for s, time in NOISE.items()])
+    b = stored_sweep(tmp_path / "b", [({"seed": s + 10}, time / 2) for s, time in NOISE.items()])
+    c = stored_sweep(tmp_path / "c", [({"seed": s}, time / 4) for s, time in NOISE.items() if s > 2])
+    (time,) = (f for f in compare([a, b, c]).figures if f.name == "time_us_1048576")
+    assert time.dropped == ((1, 2), (), ()) and [time.paired(n) for n in (1, 2)] == [False, True]
+    assert time.ratio(2) == pytest.approx(0.25) and list(map(len, time.values)) == [5, 7, 5]
+    found = time.interval(1)
+    assert found is not None and found.low < found.high
 
 
 def test_the_same_figures_from_other_keys(tmp_path: Path) -> None:

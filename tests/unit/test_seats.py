@@ -79,7 +79,7 @@ def test_a_dead_holder_is_a_machine_error(tmp_path: Path, gone: Process) -> None
     work = coming_up(tmp_path, gone, ControllerSeat(ours))
     with its, pytest.raises(MachineError, match="no process left") as raised:
         work.order_controller(CONTROL)
-    assert raised.value.hint == "testbed list"
+    assert raised.value.hint == "testbed status --all"
 
 
 def test_a_container_whose_init_has_just_gone_does_not_stand_still(

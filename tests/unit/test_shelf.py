@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 import results
-from results.store.folder import RunFolder, StoreError
+from results.store.folder import SCHEMA, RunFolder, StoreError
 from results.store.shelf import SORTS, STATES, shelf, superfluous, tag, throw_away
 from testbed.base.errors import InputError
 from testbed.commands import runs as verb
+from testbed.commands._counters import FRAMES
+from testbed.commands._counters import command as show_counters
 from tests.parts.stored_runs import experiment, operation, stored, stored_sweep
 
 
@@ -143,10 +147,50 @@ def test_several_runs_are_one_tidy_frame(store: Path) -> None:
     assert both.keys == ("fabric.cable.rate",)
     assert list(both.results.columns[:3]) == ["run", "fabric.cable.rate", "step"]
     assert both.results.groupby("fabric.cable.rate").time_ns.mean().to_dict() == {"400Gbps": 200.0, "100Gbps": 50.0}
-    swept = results.load_many(["s"])
+    with pytest.warns(results.IncompleteWarning, match="1 of 3 points are left out.*s/point-2: deadlock"):
+        swept = results.load("s")
+    assert swept.failed == {"s/point-2": "deadlock"}
     assert swept.figures[["run", "seed", "time_us_1048576"]].values.tolist() == [
         ["s/point-0", 1, 0.01],
         ["s/point-1", 2, 0.02],
     ]
-    assert len(results.load("a", "s").results) == 4
+    with pytest.warns(results.IncompleteWarning):
+        assert len(results.load("a", "s").results) == 4
     assert results.load("a").results.columns[0] == "step"
+
+
+def test_points_that_are_not_there_are_said(store: Path) -> None:
+    swept = stored_sweep(store / "s", [({"seed": 1}, 10.0), ({"seed": 2}, 20.0)])
+    assert len(results.load("s").results) == 2  # without a warning, which would be an error here
+    shutil.rmtree(swept / "point-1")
+    told = json.loads((swept / "sweep.json").read_text())
+    (swept / "sweep.json").write_text(json.dumps({**told, "total": 4}))
+    with pytest.warns(results.IncompleteWarning):
+        loaded = results.load_many(["s"])
+    assert loaded.failed == {"s/point-1": "its folder is gone", "s: 2 more": "2 of 4 points are done"}
+
+
+def test_a_folder_of_a_later_schema_is_refused_and_one_without_is_read(store: Path) -> None:
+    run = stored(store / "a", [operation(1)])
+    state = json.loads((run / "state.json").read_text())
+    assert state["schema"] == SCHEMA
+    (run / "state.json").write_text(json.dumps({**state, "schema": SCHEMA + 1}))
+    with pytest.raises(StoreError, match=f"reads up to {SCHEMA}"):
+        results.load("a")
+    del state["schema"]
+    (run / "state.json").write_text(json.dumps(state))
+    assert len(results.load("a").results) == 1
+
+
+def test_parquet_files_say_their_units(store: Path) -> None:
+    run = stored(store / "a", [operation(1)])
+    fields = pq.read_schema(run / "metrics" / "results.parquet")
+    assert fields.field("busbw_Bps").metadata == {b"unit": b"bytes/s"} and fields.field("ranks").metadata is None
+    assert results.load("a").results.attrs["units"]["time_ns"] == "ns, emulated"
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_every_table_of_counters_can_be_shown(store: Path, frame: str) -> None:
+    stored(store / "a", [operation(1)], frames={"accelerators": [{"switch": "sw0", "completed": 7}]})
+    done = CliRunner().invoke(show_counters, ["a", frame], catch_exceptions=False)
+    assert done.exit_code == 0 and ("completed" in done.output) is (frame == "accelerators")

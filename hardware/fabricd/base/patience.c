@@ -7,6 +7,8 @@
  *
  *  - its connection is closed: the kernel says so at once (worker/worker.c, control/hold.c);
  *  - it is stopped: every look for STOPPED_NS finds it in state T;
+ *  - it has ended, its parent having seen so or not: who waits for one whose end nothing else
+ *    tells asks for patience_gone();
  *  - patience has run out.
  *
  * What counts against patience is the time since the last word of the process, less
@@ -71,7 +73,7 @@ static bool read_file(const char *path, char *text, size_t room)
 	return n > 0;
 }
 
-/* State and CPU ticks of a process.  Return: false if it is gone */
+/* State and CPU ticks of a process.  Return: false if it is gone: one that nobody has reaped yet is, too */
 static bool read_stat(int pid, char *state, uint64_t *cpu)
 {
 	char path[64], text[1024];
@@ -82,7 +84,7 @@ static bool read_stat(int pid, char *state, uint64_t *cpu)
 	if (!rest || sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", state, &user, &system) != 3)
 		return false;
 	*cpu = user + system;
-	return true;
+	return *state != 'Z' && *state != 'X';
 }
 
 /* For how long threads of a process were ready to run and did not; more threads than we look at do not matter */
@@ -119,6 +121,15 @@ static const struct seen *look_at(int pid, int64_t now)
 	if (seen.there)
 		seen.queued_ns = read_queued(pid);
 	return &seen;
+}
+
+/* patience_gone() - Has the process ended?  Of one that is not known nobody can tell */
+bool patience_gone(const struct patience *p)
+{
+	char state;
+	uint64_t cpu;
+
+	return p->pid && !read_stat(p->pid, &state, &cpu);
 }
 
 /* patience_look() - Look at who is waited for

@@ -236,6 +236,15 @@ void control_carried_out(struct fabric *f)
 	}
 }
 
+/* Who was to bring the ranks has gone: those that have not come by now are waited for no more */
+static void nobody_comes(struct fabric *f)
+{
+	for (uint32_t i = 0; i < f->nic_count; i++)
+		if (f->workers[i].state == WORKER_ABSENT)
+			f->workers[i].expected = false;
+	clock_workers_changed(f);
+}
+
 /* control_sweep() - Let go of connections that are over; never in the middle of handling one */
 void control_sweep(struct fabric *f)
 {
@@ -245,6 +254,8 @@ void control_sweep(struct fabric *f)
 			*at = c->next;
 			if (c->holds)
 				clock_unanswered(f, c, "its connection is closed");
+			if (c->starts)
+				nobody_comes(f);
 			if (!strcmp(c->acts, "controller"))
 				log_note(f, REPORT_NOTE, json_pack("{s:s, s:s, s:s}", "who", "controller", "level", "error",
 								   "text", "connection lost"));
@@ -263,6 +274,7 @@ void control_close(struct fabric *f)
 		conn_free(c);
 	}
 	free(f->clock.holds);
+	parts_close(f);
 	log_close(f);
 	if (f->control_fd >= 0)
 		close(f->control_fd);

@@ -34,6 +34,7 @@ struct control_conn {
 	char *out;
 	size_t out_bytes, out_room;
 	bool subscribed, settles, closing;
+	bool starts; /* it has let the clock run, for ranks that it brings */
 	uint32_t holds; /* events that it has still to answer */
 	bool pinged;	/* asked for a sign of life */
 	bool silent;	/* judged dead: not waited for until it says something */
@@ -82,6 +83,9 @@ void log_close(struct fabric *f);
 json_t *counters_json(struct fabric *f);
 const char *parameters_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
 const char *profile_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
+const char *parts_watch(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
+void parts_close(struct fabric *f);
+
 const char *next_job(struct fabric *f);
 bool fabric_idle(const struct fabric *f);
 

@@ -85,7 +85,6 @@ static const char *start(struct fabric *f, struct control_conn *c, const json_t 
 {
 	const json_t *ranks = json_object_get(request, "ranks");
 
-	(void)c;
 	(void)answer;
 	if (f->clock.mode == CLOCK_REAL)
 		return "start: the real clock runs already";
@@ -98,6 +97,8 @@ static const char *start(struct fabric *f, struct control_conn *c, const json_t 
 	}
 	for (size_t i = 0; i < json_array_size(ranks); i++)
 		f->workers[json_integer_value(json_array_get(ranks, i))].expected = true;
+	for (struct control_conn *other = f->conns; other; other = other->next)
+		other->starts = other == c;
 	f->clock.started = true;
 	clock_workers_changed(f);
 	return NULL;

@@ -84,6 +84,7 @@ struct fabric {
 	int control_fd;
 	struct control_conn *conns;
 	struct sampler *sampler; /* NULL: no time series */
+	struct part *parts;	 /* processes without which it cannot go on */
 };
 
 bool config_fail(struct fabric *f, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -29,21 +29,11 @@
 #include "link/scheduler.h"
 #include "wire/ethernet.h"
 
+#define DROP(kind, name, why) [DROP_##kind] = #name,
 static const char *const drop_names[DROPS] = {
-	[DROP_TAIL] = "tail",
-	[DROP_FORWARDING] = "forwarding",
-	[DROP_CABLE] = "cable",
-	[DROP_ICRC] = "icrc",
-	[DROP_NO_QP] = "no_qp",
-	[DROP_MALFORMED] = "malformed",
-	[DROP_LOSSY] = "lossy",
-	[DROP_HEADROOM] = "headroom",
-	[DROP_FAULT] = "fault",
-	[DROP_NO_RECEIVE_BUFFER] = "no_receive_buffer",
-	[DROP_TTL] = "ttl",
-	[DROP_WATCHDOG] = "watchdog",
-	[DROP_MTU] = "mtu",
+#include "link/drops.def"
 };
+#undef DROP
 
 static const char *const shown_names[SHOWNS] = {
 	[SHOWN_SILENT] = "silent",

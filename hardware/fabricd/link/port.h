@@ -17,22 +17,12 @@
 
 struct capture;
 
+#define DROP(kind, name, why) DROP_##kind,
 enum drop {
-	DROP_TAIL,		/* the buffer is full */
-	DROP_FORWARDING,	/* no rule sends it anywhere */
-	DROP_CABLE,		/* the cable is down */
-	DROP_ICRC,		/* wrong checksum at the receiver */
-	DROP_NO_QP,		/* for nobody here */
-	DROP_MALFORMED,
-	DROP_LOSSY,		/* a lossy class's queue is over its threshold */
-	DROP_HEADROOM,		/* a lossless class's headroom is full */
-	DROP_FAULT,		/* an injected loss */
-	DROP_NO_RECEIVE_BUFFER,	/* the NIC's is full */
-	DROP_TTL,		/* ran out */
-	DROP_WATCHDOG,		/* the PFC watchdog empties the queue */
-	DROP_MTU,		/* longer than the cable carries */
+#include "link/drops.def"
 	DROPS
 };
+#undef DROP
 
 /* What an operator's counters show of an injected loss, at the port where the frame should have come in */
 enum shown {

@@ -22,6 +22,10 @@
  * thousands.
  *
  * A group ends when its last member has left it or is lost.
+ *
+ * What a lost member has said of its own time says nothing any more: it may have been ten
+ * days ahead.  So it leaves now, and its call dates nothing; neither does that of one that
+ * has ended well with the real clock, which nobody can let go on.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,10 +103,34 @@ static struct group *group_new(struct fabric *f, const struct group *like, const
 	return *at = g;
 }
 
+static bool dates_nothing(const struct fabric *f, const struct worker *w)
+{
+	return w->state == WORKER_LOST || (w->state == WORKER_DONE && f->clock.mode == CLOCK_REAL);
+}
+
+/* When the last of the members' calls acts, or with @shown came, by their own clocks */
+static ps_t last_call(const struct fabric *f, const struct group *g, bool shown)
+{
+	ps_t last = 0;
+
+	for (uint32_t i = 0; i < g->count; i++) {
+		const struct member *m = &g->member[i];
+		ps_t t = shown ? m->t : m->acts;
+		if (t > last && !dates_nothing(f, m->nic->worker))
+			last = t;
+	}
+	return last;
+}
+
+static ps_t not_before_now(const struct fabric *f, ps_t t)
+{
+	return t > f->clock.now ? t : f->clock.now;
+}
+
 /* All members have called that ever will */
 static void all_there(struct fabric *f, struct group *g)
 {
-	ps_t t = g->acts > f->clock.now ? g->acts : f->clock.now;
+	ps_t t = not_before_now(f, last_call(f, g, false));
 
 	gathered(f, g);
 	g->state = GROUP_ASKING;
@@ -168,10 +196,8 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 	m->called = true;
 	m->cookie = asked->cookie;
 	w->connecting++;
-	if (w->now > g->t)
-		g->t = w->now;
-	if (worker_acts(w) > g->acts)
-		g->acts = worker_acts(w);
+	m->t = w->now;
+	m->acts = worker_acts(w);
 	g->called++;
 	for (uint32_t i = 0; i < g->count && !g->reason[0]; i++)
 		if (g->member[i].nic->worker->state >= WORKER_DONE)
@@ -183,10 +209,8 @@ const char *offload_group(struct fabric *f, struct worker *w, const struct group
 
 void group_open_later(struct fabric *f, struct group *g)
 {
-	ps_t t = g->t + f->reaction;
-
 	g->state = GROUP_OPENING;
-	event_add(f, t > f->clock.now ? t : f->clock.now, EV_GROUP_OPEN, 0, 0, 0, g->id, g, 0);
+	event_add(f, not_before_now(f, last_call(f, g, true) + f->reaction), EV_GROUP_OPEN, 0, 0, 0, g->id, g, 0);
 }
 
 /* Give a group its number: from now on its members are found by that */
@@ -286,7 +310,7 @@ void offload_left(struct fabric *f, struct member *m)
 void group_leave(struct fabric *f, struct worker *w, struct member *m)
 {
 	struct group *g = m->group;
-	ps_t t = worker_acts(w) > f->clock.now ? worker_acts(w) : f->clock.now;
+	ps_t t = dates_nothing(f, w) ? f->clock.now : not_before_now(f, worker_acts(w));
 
 	m->leaving = true;
 	event_add(f, t, EV_GROUP_LEFT, m->nic->n.index, 0, 0, g->id, m, 0);
@@ -300,9 +324,34 @@ static struct member *mine(struct group *g, const struct nic *n)
 	return NULL;
 }
 
+struct ending {
+	const struct fabric *f;
+	const struct worker *w;
+};
+
+/* What has a date by the clock of a worker that dates nothing any more happens earlier */
+static bool dated_anew(struct event *e, void *context)
+{
+	const struct ending *ending = context;
+	const struct fabric *f = ending->f;
+	ps_t t = e->t;
+
+	if (event_kind(e) == EV_GROUP_LEFT && ((const struct member *)e->a)->nic->worker == ending->w)
+		t = f->clock.now;
+	else if (event_kind(e) == EV_GROUP)
+		t = not_before_now(f, last_call(f, e->a, false));
+	else if (event_kind(e) == EV_GROUP_OPEN)
+		t = not_before_now(f, last_call(f, e->a, true) + f->reaction);
+	if (t < e->t)
+		e->t = t;
+	return false;
+}
+
 /* group_worker_ended() - A rank is gone: it leaves everything that it was a member of, and the others learn it */
 void group_worker_ended(struct fabric *f, struct worker *w)
 {
+	bool ahead = false;
+
 	for (struct group *g = f->groups; g; g = g->next) {
 		struct member *m = mine(g, w->nic);
 		if (!m)
@@ -318,7 +367,10 @@ void group_worker_ended(struct fabric *f, struct worker *w)
 			snprintf(why, sizeof why, "rank %u has ended", w->rank);
 			offload_failed(f, m, why);
 		}
+		ahead = ahead || (m->called && worker_acts(w) > f->clock.now && dates_nothing(f, w));
 	}
+	if (ahead)
+		event_forget(f, dated_anew, &(struct ending){f, w});
 }
 
 void offload_free(struct fabric *f)

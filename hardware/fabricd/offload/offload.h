@@ -26,6 +26,8 @@ struct member {
 	struct member *next; /* of the NIC's, with the same hash of the group's number */
 	uint32_t index, cookie;
 	bool called, leaving, left; /* it has said so; it is no longer there */
+	ps_t t;	   /* when it called */
+	ps_t acts; /* when that call acts: no worker that runs holds the clock at its own time */
 	bool failed; /* its work cannot be done by the offload any more: the workers have been told */
 	void *state; /* the kind's */
 };
@@ -41,8 +43,6 @@ struct group {
 	const struct offload_ops *ops;
 	uint32_t tag, count, called, left;
 	uint64_t args[GROUP_ARGS];
-	ps_t t;		    /* when the last member called */
-	ps_t acts;	    /* when that call acts: no worker that runs holds the clock at its own time */
 	uint64_t asked;	    /* id of the event that the controller answers, 0: none */
 	json_t *granted;    /* the controller's answer */
 	bool unanswered;    /* there was none */

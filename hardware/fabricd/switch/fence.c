@@ -8,8 +8,9 @@
  * port was polled once more.  So with at most 32 frames pending a port, whatever has not
  * come out by then never will.
  *
- * A fence that does not come back is waited for with patience.  Where it is said how far
- * the clock goes (control/until.c), a slow one is waited for on, and that is reported.
+ * A fence that does not come back is waited for with patience, and not at all once Open
+ * vSwitch has ended.  Where it is said how far the clock goes (control/until.c), a slow one
+ * is waited for on, and that is reported.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -94,9 +95,8 @@ void ovs_fence_readable(struct fabric *f)
 static bool is_waited_for(struct fabric *f, const char *text)
 {
 	struct ovs *o = f->ovs;
-	bool gone = o->patience.pid && o->patience.state == '?';
 
-	if (!f->clock.bounded || gone || wall_ns() - o->patience.heard_ns >= SLOW_TIMES * f->patience_ns)
+	if (!f->clock.bounded || wall_ns() - o->patience.heard_ns >= SLOW_TIMES * f->patience_ns)
 		return false;
 	if (!o->slow)
 		report_event(f, REPORT_OVS_SLOW, json_pack("{s:s}", "reason", text));
@@ -104,10 +104,18 @@ static bool is_waited_for(struct fabric *f, const char *text)
 	return true;
 }
 
+static void lost(struct fabric *f, const char *text)
+{
+	fprintf(stderr, "fabricd: %s\n", text);
+	report_event(f, REPORT_OVS_LOST, json_pack("{s:s}", "reason", text));
+	f->failed = f->stop = true;
+}
+
 /* ovs_tick() - Look whether frames have been out for long enough to ask with a fence */
 void ovs_tick(struct fabric *f)
 {
 	struct ovs *o = f->ovs;
+	int64_t looked = o->patience.looked_ns;
 	char why[128];
 
 	if (!o->inside)
@@ -124,10 +132,11 @@ void ovs_tick(struct fabric *f)
 	} else if (patience_look(&o->patience, f->patience_ns, false, why, sizeof why)) {
 		char text[192];
 		snprintf(text, sizeof text, "Open vSwitch returns no fence%s%s", o->patience.pid ? ": " : "", o->patience.pid ? why : "");
-		if (is_waited_for(f, text))
-			return;
-		fprintf(stderr, "fabricd: %s\n", text);
-		report_event(f, REPORT_OVS_LOST, json_pack("{s:s}", "reason", text));
-		f->failed = f->stop = true;
+		if (!is_waited_for(f, text))
+			lost(f, text);
+	} else if (o->patience.looked_ns != looked && patience_gone(&o->patience)) {
+		char text[64];
+		snprintf(text, sizeof text, "Open vSwitch has ended (process %d)", o->patience.pid);
+		lost(f, text);
 	}
 }

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from topologies import Nic, Switch
 
 
-def inspect_fabric(lab: Lab) -> dict[str, Any]:
+def places(lab: Lab) -> dict[str, Any]:
     """For each rank and each switch, and commands that look at the first switch."""
     job = jobs.running(lab.record)
     lab.job = job.id if job else ""
