@@ -87,7 +87,7 @@ static inline void near_port(const struct fabric *f, const struct queued *q)
 	if (node->kind != NODE_NIC)
 		return;
 	NEAR_FIELDS(node, struct nic, tx, ip);
-	NEAR_FIELDS(node, struct nic, p, rx_bytes);
+	NEAR_FIELDS(node, struct nic, p, rx_rdma);
 }
 
 static inline void near_sender(const struct frame *fr)

@@ -140,10 +140,17 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _PORT,
         Column("peer", TEXT, "", "`NODE:PORT` at the other end of the cable"),
         *_counters("frames", tx_frames="frames sent", rx_frames="frames received"),
-        *_counters("bytes", tx_bytes="bytes sent, without FCS, preamble and gap", rx_bytes="bytes received, likewise"),
+        *_counters(
+            "bytes", tx_bytes="bytes sent, with FCS, without preamble and gap", rx_bytes="bytes received, likewise"
+        ),
         *_counters("frames", drops="frames dropped here, for whatever reason"),
         *_watermarks("bytes", queue_max_bytes="most bytes that ever stood in the output queue"),
         *_counters("frames", ecn_marked="frames marked CE here"),
+        Column("rate_bps", REAL, "bit/s", "its cable's rate at the run's end; missing where it has no cable"),
+        Column("tx_Bps", REAL, "bytes/s", "tx_bytes per emulated time of the whole run"),
+        Column("rx_Bps", REAL, "bytes/s", "rx_bytes likewise"),
+        Column("tx_util", REAL, "", "the share of rate_bps that it sent at, preambles and gaps included, likewise"),
+        Column("rx_util", REAL, "", "the share that it received at"),
     ),
     "priorities": (
         _NODE,
@@ -171,9 +178,9 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "nics": (
         Column("nic", TEXT, "", "name of the NIC"),
         Column("rank", COUNT, "", "rank that drives it"),
-        *_counters("packets", tx_vport_rdma_unicast_packets="RoCE packets sent"),
-        *_counters("bytes", tx_vport_rdma_unicast_bytes="bytes of them"),
-        *_counters("packets", rx_vport_rdma_unicast_packets="RoCE packets received"),
+        *_counters("packets", tx_vport_rdma_unicast_packets="RoCE packets sent through its port: data, ACKs, CNPs"),
+        *_counters("bytes", tx_vport_rdma_unicast_bytes="bytes of them, without FCS"),
+        *_counters("packets", rx_vport_rdma_unicast_packets="RoCE packets received through it, likewise"),
         *_counters("bytes", rx_vport_rdma_unicast_bytes="bytes of them"),
         *_counters("packets", tx_vport_rdma_multicast_packets="RoCE packets sent to multicast addresses"),
         *_counters("bytes", tx_vport_rdma_multicast_bytes="bytes of them"),

@@ -16,6 +16,9 @@ from typing import Any
 
 Row = dict[str, Any]
 
+GAP_BYTES = 20
+"""Preamble and gap of a frame: on the cable, and in no counter of bytes."""
+
 _PRIORITY = re.compile(r"(.+)_prio(\d)(_.+)?")
 
 # The tables of `counters` that are metrics of emulated time (`fidelity` is not: fences depend on the machine).
@@ -225,10 +228,23 @@ def counter_rows(counters: Mapping[str, Any]) -> dict[str, list[Row]]:
     """fabricd's counters as rows of frames: COUNTER_TABLES, FLOWS, and `priorities`, which are ports' by class."""
     tables = {name: [dict(row) for row in counters.get(name, [])] for name in (*COUNTER_TABLES, FLOWS)}
     tables["priorities"] = [row for port in tables["ports"] for row in _priority_rows(port)]
+    cables = {(link["node"], link["port"]): link["rate_bps"] for link in counters.get("links", ())}
     for port in tables["ports"]:
         port["drops"] = sum(port.get("drops", {}).values())
         port.pop("priorities", None)
+        port |= _rates(port, cables.get((port["node"], port["port"])), counters.get("time_ns", 0))
     return tables
+
+
+def _rates(port: Mapping[str, Any], cable_bps: float | None, time_ns: float) -> Row:
+    """What a port carried on average while it was counted."""
+    found: Row = {"rate_bps": cable_bps}
+    for way in ("tx", "rx") if time_ns > 0 else ():
+        carried, frames = port.get(f"{way}_bytes", 0), port.get(f"{way}_frames", 0)
+        found[f"{way}_Bps"] = carried * 1e9 / time_ns
+        if cable_bps:
+            found[f"{way}_util"] = (carried + GAP_BYTES * frames) * 8e9 / (time_ns * cable_bps)
+    return found
 
 
 def _priority_rows(port: Mapping[str, Any]) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
+from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -107,8 +108,18 @@ def unknown_key(key: str, allowed: list[str]) -> tuple[str, str]:
     return what, hint.replace("known: ", "allowed keys: ")
 
 
-def allowed_keys(loc: tuple[str | int, ...], root: type[BaseModel]) -> list[str]:
+def allowed_keys(loc: Path, root: type[BaseModel]) -> list[str]:
     """The keys of the model at a pydantic location."""
+    return [f.alias or n for m in _models_at(loc, root) for n, f in m.model_fields.items()]
+
+
+def takes_null(loc: Path, root: type[BaseModel]) -> bool:
+    """Whether `null` is a value of the key there, which says something."""
+    fields = [f for m in _models_at(loc[:-1], root) for n, f in m.model_fields.items() if loc[-1] in (n, f.alias)]
+    return any(f.annotation is Any or NoneType in get_args(f.annotation) for f in fields)
+
+
+def _models_at(loc: Path, root: type[BaseModel]) -> list[type[BaseModel]]:
     models: list[type[BaseModel]] = [root]
     names_follow = False  # the next step is a name that the file chooses, as in `cables: {NAME: ..}`
     for step in loc:
@@ -121,7 +132,7 @@ def allowed_keys(loc: tuple[str | int, ...], root: type[BaseModel]) -> list[str]
         fields = [f for m in models for n, f in m.model_fields.items() if step in (n, f.alias)]
         models = [m for f in fields for m in _models_in(f.annotation)]
         names_follow = any(get_origin(f.annotation) is dict for f in fields)
-    return [f.alias or n for m in models for n, f in m.model_fields.items()]
+    return models
 
 
 def _models_in(annotation: Any) -> list[type[Model]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,10 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Prints what the user should know while the run goes on."""
-        print(f"note: {text}", file=sys.stderr)
+        self._print(f"note: {text}")
+
+    def _print(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
         """As `note`, but only once for all points of a sweep."""
@@ -66,7 +70,7 @@ class Progress:
 
     def point(self, text: str) -> None:
         """The next point begins: `text` says which."""
-        print(f"{self._sweep.next()}: {text}", file=sys.stderr)
+        self._print(f"{self._sweep.next()}: {text}")
 
     def point_done(self) -> None:
         """It has ended, well or not."""
@@ -75,7 +79,51 @@ class Progress:
     def point_ended(self, text: str) -> None:
         """As `point` and `point_done`, of one among several that run at a time: `text` says which, and where."""
         self._sweep.done += 1
-        print(f"{self._sweep.ended()}: {text}", file=sys.stderr)
+        self._print(f"{self._sweep.ended()}: {text}")
+
+
+class LineProgress(Progress):
+    """Where stderr is no terminal: a line now and then says that the run goes on, and how far it is."""
+
+    def __init__(self, quiet_s: float = 10.0) -> None:
+        self._quiet_s = quiet_s  # so long nothing is said
+        self._said = time.monotonic()
+        self._text, self._total, self._seen = "", 0, 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+
+    def __enter__(self) -> Progress:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _go_on(self) -> None:
+        while not self._over.wait(max(0.0, self._said + self._quiet_s - time.monotonic())):
+            if self._text and time.monotonic() >= self._said + self._quiet_s:
+                count = f"{self._seen} of {self._total} measurements, " if self._total else ""
+                self._print(f"{count}{self._text}")
+            elif not self._text:
+                self._said = time.monotonic()
+
+    def stage(self, text: str) -> None:
+        self._text, self._total = text, 0
+
+    def measure(self, total: int) -> None:
+        self._text, self._total, self._seen = "running", total, 0
+
+    def advance(self, text: str) -> None:
+        self._seen += 1
+        self._text = text
+
+    def doing(self, text: str) -> None:
+        self._text = text
+
+    def _print(self, text: str) -> None:
+        super()._print(text)
+        self._said = time.monotonic()
 
 
 class SweepClock:
@@ -181,9 +229,9 @@ class TerminalProgress(Progress):
 
 
 def for_stderr() -> Progress:
-    """The progress to show: a bar on a terminal, else only notes."""
+    """The progress to show: a bar on a terminal, else a line now and then."""
     if not sys.stderr.isatty():
-        return Progress()
+        return LineProgress()
     from rich.console import Console
 
     return TerminalProgress(Console(stderr=True))

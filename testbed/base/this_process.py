@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
+
+_ENDING: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 ours = False
 """testbed.cli sets it. In a notebook or a script others' code runs beside ours."""
@@ -21,12 +24,21 @@ def caught(note: Callable[[int], object]) -> Iterator[None]:
     before = {}
     try:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            for number in _ENDING:
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
                     before[number] = signal.signal(number, lambda number, _frame: note(number))
         yield
     finally:
-        for number, handler in before.items():
+        _put_back(before)
+
+
+def _put_back(handlers: Mapping[int, Any]) -> None:
+    """A signal that acts as soon as its handler is back must not keep the others from theirs."""
+    try:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    finally:
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
@@ -40,3 +52,54 @@ def undisturbed() -> Iterator[None]:
     finally:
         for first in came[:1]:
             signal.raise_signal(first)
+
+
+class Heard:
+    """What `held` gives: a block `with heard:` is one in which signals act as they did before."""
+
+    def __init__(self) -> None:
+        self.before: dict[int, Callable[[int, Any], Any]] = {}
+        self._acts = False
+        self._came: list[int] = []
+
+    def handle(self, number: int, frame: Any) -> None:
+        """A signal has come."""
+        if self._acts:
+            self.before[number](number, frame)
+        else:
+            self._came.append(number)
+
+    def __enter__(self) -> None:
+        try:
+            self._acts = True
+            if self._came:
+                signal.raise_signal(self._came.pop(0))
+        except BaseException:
+            self._acts = False
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.no_more()
+
+    def no_more(self) -> None:
+        """From here on they wait again."""
+        self._acts = False
+
+
+@contextmanager
+def held() -> Iterator[Heard]:
+    """Signals that end this process wait, but in blocks `with heard:`, of which the first lets through what has come.
+
+    So there is no line at which one could come between what is made and whoever cares for it. What comes after the last
+    such block changes nothing any more.
+    """
+    heard = Heard()
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for number in _ENDING:
+                if callable(handler := signal.getsignal(number)):
+                    heard.before[number] = handler
+                    signal.signal(number, heard.handle)
+        yield heard
+    finally:
+        _put_back(heard.before)

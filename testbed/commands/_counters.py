@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
+from results.frames.columns import COLUMNS
 from testbed.commands import _fabric, _views
 from testbed.commands._complete import RUN_OR_FABRIC
 from testbed.commands._runs import load_run, sweep_of
 from testbed.live.views import VIEWS
 
-FRAMES = ["ports", "priorities", "nics", "qps", "switches", "flows", "drops", "faults", "events"]
+FRAMES = [name for name in COLUMNS if name not in ("results", "ranks", "timeline")]
+"""Tables of what was counted; the others are of what was measured."""
 
 
 @click.command("counters")
@@ -46,7 +48,14 @@ def command(run: str | None, frame: str, fabric: str | None, as_json: bool, **ch
     else:
         if frame == "ports" and load_run(run).experiment.get("fabric", {}).get("scale_up"):
             rows = with_scale_up(rows, {row["switch"] for row in of.rows("switches")})
-        show(counters(frame, rows), wide=True)
+        show(counters(frame, [{k: _plain(k, v) for k, v in row.items()} for row in rows]), wide=True)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Means as far as a person reads them; times stay exact."""
+    if not isinstance(value, float) or not name.endswith(("_bps", "_Bps", "_util")):
+        return value
+    return float(f"{value:.4g}") if name.endswith("_util") else round(value)
 
 
 def with_scale_up(rows: list[dict[str, Any]], switches: set[str]) -> list[dict[str, Any]]:

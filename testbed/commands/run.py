@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +102,34 @@ def command(
         _sweep(experiment, out, as_json, on, retries or 0)
         return
     shown = (lambda: None) if as_json else _imports_for_showing
-    _run(lambda progress: run(experiment, out, progress, profile=profile, meanwhile=shown), host, as_json)
+
+    def measured(progress: Progress) -> RunResult:
+        if experiment.clock.mode == "real":
+            _say_how_slow(experiment, progress)
+        return run(experiment, out, progress, profile=profile, meanwhile=shown)
+
+    _run(measured, host, as_json)
+
+
+def _say_how_slow(experiment: Experiment, progress: Progress) -> None:
+    """How much slower than the network its clock goes; how long the workload takes, if there is a model of it."""
+    from testbed.base.errors import UserError
+    from testbed.base.progress import duration
+    from testbed.plan.dilation import automatic
+    from testbed.plan.hardware import hardware_of
+    from testbed.predict.predict import predict
+
+    dilation = experiment.clock.dilation or automatic(experiment.build_fabric(), hardware_of(experiment))
+    total_ns = 0.0
+    with suppress(UserError):
+        for figure in predict(experiment).figures:
+            step = experiment.workload[figure.step]
+            times = getattr(step, "iterations", 1) + getattr(step, "warmup", 0)
+            total_ns += figure.time_ns * times
+    wall_s = total_ns * dilation / 1e9
+    took = f": {total_ns / 1e6:.3g} ms of its time take at least {duration(wall_s)}" if wall_s >= 1 else ""
+    if dilation > 1:
+        progress.note(f"the real clock goes {dilation:,} times slower than the network{took}")
 
 
 def _run(do: Callable[[Progress], RunResult], host: bool, as_json: bool) -> None:

@@ -7,6 +7,7 @@ kind of topology changes, keys that fit only the old kind are dropped: scale-up 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -96,6 +97,7 @@ def _parse(setting: str) -> tuple[str, Any]:
     from ruamel.yaml.error import YAMLError
 
     key, equals, text = setting.partition("=")
+    key = re.sub(r"\[(\d+)\]", r".\1", key)  # as errors write it: workload[0].sizes
     if not equals:
         raise InputError("a setting is KEY=VALUE", f"--set {setting}", _EXAMPLE)
     try:
@@ -112,12 +114,24 @@ def _where_it_ends(error: Exception) -> str:
 
 
 def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Sets a key, its path joined by dots, in a resolved experiment. Raises InputError if there is no such key."""
+    """Sets a key, its path joined by dots, in a resolved experiment. Raises InputError if there is no such key.
+
+    Where `null` is no value the key is dropped, as if the file did not have it.
+    """
+    from testbed.base.explain import takes_null
+    from testbed.experiment.model import Experiment
+
     *path, last = key.split(".")
     place: Any = document
+    loc: list[str | int] = []
     for step in path:
-        place = place[_index(place, step, where)]
-    place[_index(place, last, where)] = value
+        loc.append(_index(place, step, where))
+        place = place[loc[-1]]
+    at = _index(place, last, where)
+    if value is None and isinstance(place, dict) and not takes_null((*loc, at), Experiment):
+        del place[at]
+    else:
+        place[at] = value
 
 
 def _index(place: Any, step: str, where: str) -> str | int:
@@ -140,6 +154,9 @@ def _write(written: Any, resolved: Any, path: Sequence[str]) -> None:
 
     for depth, step in enumerate(path):
         at: Any = int(step) if isinstance(resolved, list) else step
+        if isinstance(resolved, dict) and at not in resolved:  # dropped
+            written.pop(at, None)
+            return
         there = None if isinstance(written, dict) and at not in written else written[at]
         inner = resolved[at]
         if depth == len(path) - 1 or not isinstance(there, dict | list):

@@ -71,7 +71,7 @@ def run(
     try:
         return attempt.store(code)
     except OSError as error:
-        problem = attempt.problem or _no_room(error, folder)
+        problem = attempt.problem or no_room(error, folder)
         if problem is None:
             raise
         raise RunFailed(problem, folder.fail(problem.to_dict())) from None
@@ -118,7 +118,7 @@ def _measured(attempt: Attempt, lab: Lab, meanwhile: Callable[[], object]) -> in
         if not attempt.counters:
             attempt.fidelity = Fidelity("invalid", ["interrupted: no counters"])
     except OSError as error:
-        attempt.problem = _no_room(error, folder)
+        attempt.problem = no_room(error, folder)
         if attempt.problem is None:
             folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
             raise
@@ -135,7 +135,7 @@ def check_work(experiment: Experiment) -> None:
         raise InputError("there is nothing to run: the workload is empty", experiment.place("workload"), hint)
 
 
-def _no_room(error: OSError, folder: RunFolder) -> Problem | None:
+def no_room(error: OSError, folder: RunFolder) -> Problem | None:
     """The problem if the disk is full; None for other errors."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -26,12 +26,13 @@ from results.store.folder import RunFolder, StoreError
 from results.store.load import load
 from results.store.sweeps import POINTS, SWEEP, described
 from testbed.base import yaml_writer
-from testbed.base.errors import InputError, Problem, UserError, require_root
+from testbed.base.errors import INTERRUPTED, MACHINE_CANNOT, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
+from testbed.base.this_process import held
 from testbed.experiment.overrides import changed
 from testbed.fabric.fork_server import ControllerSeat, ControllerServer
 from testbed.run.outcome import RunFailed, RunInterrupted
-from testbed.run.run import run
+from testbed.run.run import no_room, run
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 FILE = SWEEP
 CHECKED = 500
 """Up to so many points are all checked before the first one runs: that takes a second or two."""
-INTERRUPTED = 130
 
 
 class SweepEnded(UserError):
@@ -137,42 +137,65 @@ def run_sweep(
     check(experiment)
     require_root()
     prepare(experiment, progress)
-    try:
-        folder = RunFolder.create(experiment.name, out)
-    except StoreError as error:
-        raise InputError(error.what, error.where, error.hint) from None
-    done: dict[int, dict[str, Any]] = {}
-    head = {"name": experiment.name, "keys": list(experiment.sweep), "total": total}
-
-    def rows() -> list[dict[str, Any]]:
-        return [done[k] for k in sorted(done)]
-
-    try:
-        folder.write_json(SWEEP, {**head, "points": []})
-        folder.write_json("environment.json", environment(experiment.seed))
-        with (folder.path / "experiment.yaml").open("w") as file:
-            yaml_writer.dump(experiment.resolved(), file)
-        with closing(runner(experiment, folder, progress)) as points_run:
-            for k, row in points_run:
-                stopped = row.pop("stopped", 0)
-                done[k] = row
-                folder.append(POINTS, row)
-                if stopped:
-                    raise SystemExit(stopped)
-    except (KeyboardInterrupt, SystemExit, UserError) as error:
-        folder.write_json(SWEEP, {**head, "points": rows()})
-        problem, code = _ended(error, len(done), total)
-        raise SweepEnded(problem, folder.fail(problem.to_dict()), code) from None
-    except BaseException as error:
-        folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
-        raise
-    folder.write_json(SWEEP, {**head, "points": rows()})
-    return folder.complete(), rows()
+    with held() as heard:
+        try:
+            folder = RunFolder.create(experiment.name, out)
+        except StoreError as error:
+            raise InputError(error.what, error.where, error.hint) from None
+        done: dict[int, dict[str, Any]] = {}
+        try:
+            with heard:
+                _run_points(experiment, folder, progress, runner, done)
+            _write_rows(experiment, folder, done)
+            return folder.complete(), _rows(done)
+        except (KeyboardInterrupt, SystemExit, UserError, OSError) as error:
+            heard.no_more()
+            problem, code = _ended(error, len(done), total, folder)
+            with suppress(OSError):  # a full disk: its points are in their own lines
+                _write_rows(experiment, folder, done)
+            raise SweepEnded(problem, folder.fail(problem.to_dict()), code) from None
+        except BaseException as error:
+            folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
+            raise
 
 
-def _ended(error: KeyboardInterrupt | SystemExit | UserError, done: int, total: int) -> tuple[Problem, int]:
-    """Why the sweep ended early, and the exit code."""
+def _run_points(
+    experiment: Experiment, folder: RunFolder, progress: Progress, runner: Runner, done: dict[int, dict[str, Any]]
+) -> None:
+    """Each one's row is in `done`, and in the folder, as soon as it has ended."""
+    _write_rows(experiment, folder, {})
+    folder.write_json("environment.json", environment(experiment.seed))
+    with (folder.path / "experiment.yaml").open("w") as file:
+        yaml_writer.dump(experiment.resolved(), file)
+    with closing(runner(experiment, folder, progress)) as points_run:
+        for k, row in points_run:
+            stopped = row.pop("stopped", 0)
+            done[k] = row
+            folder.append(POINTS, row)
+            if stopped:
+                raise SystemExit(stopped)
+
+
+def _rows(done: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [done[k] for k in sorted(done)]
+
+
+def _write_rows(experiment: Experiment, folder: RunFolder, done: dict[int, dict[str, Any]]) -> None:
+    head = {"name": experiment.name, "keys": list(experiment.sweep), "total": count(experiment)}
+    folder.write_json(SWEEP, {**head, "points": _rows(done)})
+
+
+def _ended(
+    error: KeyboardInterrupt | SystemExit | UserError | OSError, done: int, total: int, folder: RunFolder
+) -> tuple[Problem, int]:
+    """Why the sweep ended early, and the exit code. Raises an OSError that is none of the disk's room."""
     so_far = f"{done} of {total} points are kept"
+    if isinstance(error, OSError):
+        problem = no_room(error, folder)
+        if problem is None:
+            folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
+            raise error
+        return Problem(problem.what, problem.where, f"{problem.hint}; {so_far}"), MACHINE_CANNOT
     if isinstance(error, UserError):
         return Problem(error.what, error.where, f"{error.hint}; {so_far}" if error.hint else so_far), error.exit_code
     code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else INTERRUPTED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,3 +128,15 @@ def test_host_time_and_bytes_are_means_over_the_ranks_in_whatever_order(
     assert row["sent_bytes"] == sum(sent for _, sent in taken) / len(taken)
     del lines[0]["host_ns"]
     assert result_rows(rank_rows(lines), [step(len(taken))])[0]["host_ns"] is None
+
+
+def test_ports_have_rates_and_shares_of_their_cables() -> None:
+    """100 frames of 1,000 bytes with FCS in 2 us: 50 GB/s; with 20 bytes of gap each 408 of 1,000 Gb/s."""
+    port = {"node": "sw0", "port": 1, "tx_frames": 100, "tx_bytes": 100_000, "rx_frames": 0, "rx_bytes": 0}
+    links = [{"node": "sw0", "port": 1, "rate_bps": 10**12}]
+    counted = {"ports": [port, {**port, "port": 2}], "links": links, "time_ns": 2000.0}
+    one, without = counter_rows(counted)["ports"]
+    assert (one["rate_bps"], one["tx_Bps"], one["rx_Bps"]) == (10**12, 50e9, 0)
+    assert (one["tx_util"], one["rx_util"]) == (pytest.approx(0.408), 0)
+    assert without["rate_bps"] is None and without["tx_Bps"] == 50e9 and "tx_util" not in without
+    assert "tx_Bps" not in counter_rows({"ports": [port]})["ports"][0]

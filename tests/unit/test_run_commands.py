@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def test_a_failed_run_shows_what_was_measured(testbed: Cli) -> None:
         (("run", ""), "the name of the file is empty"),
         (("run", "/dev/null"), "no ordinary file"),
         (("run", "small.yaml", "--out", ""), "the name of the run folder is empty"),
-        (("run", "small.yaml", "--set", "fabric.topology.ring.nodes=null"), "nothing here"),
+        (("run", "small.yaml", "--set", "fabric.topology.ring.nodes=null"), "ring needs it"),
         (("run", "small.yaml", "--out", "small.yaml"), "a file of that name"),
         (("run", "small.yaml", "--out", "/proc/x/y"), "cannot be written"),
         (("run", "small.yaml", "--set", "fabric.nic.mtu=3"), "mtu"),
@@ -130,6 +131,33 @@ def test_keys_of_the_experiment_can_be_set(testbed: Cli) -> None:
     assert told.value.where == "--set fabric.cable.rate=fast: fabric.cable.rate"
 
 
+@pytest.mark.parametrize(
+    ("key", "left"),
+    [
+        ("place.tensor", {"place": {"pipeline": "rail"}}),  # a name of the file's own
+        ("place", {"place": {}}),
+        ("schedule", {"schedule": "1f1b"}),
+        ("batch.count", {"batch": {"micro": 1, "count": 1}}),
+        ("first_bucket", {"first_bucket": None}),
+    ],
+)
+def test_null_drops_a_key_as_if_the_file_did_not_have_it(key: str, left: dict[str, object]) -> None:
+    text = """name: t
+fabric: {topology: {rail: {servers: 2, gpus: 2}}}
+workload:
+  - train:
+      model: {layers: 4, hidden: 64, heads: 4, seq: 64}
+      gpu: {flops: 100T}
+      batch: {count: 4}
+      parallel: {tensor: 2, pipeline: 2}
+      place: {tensor: scale_up, pipeline: rail}
+      schedule: gpipe
+      first_bucket: 1MiB
+"""
+    train = override(loads(text), [f"workload.0.train.{key}=null"]).resolved()["workload"][0]["train"]
+    assert {name: train[name] for name in left} == left
+
+
 def test_another_topology_drops_what_only_the_old_one_had() -> None:
     quickstart = load("experiments/quickstart.yaml")  # says scale_up, which only a rail has
     star = override(quickstart, ["fabric.topology={star: {hosts: 4}}"])
@@ -174,11 +202,54 @@ def test_counters_are_shown(testbed: Cli) -> None:
 
 
 def test_progress_goes_to_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from testbed.base.progress import Progress, TerminalProgress, for_stderr
+    from testbed.base.progress import LineProgress, TerminalProgress, for_stderr
 
-    assert type(for_stderr()) is Progress
+    assert type(for_stderr()) is LineProgress
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert type(for_stderr()) is TerminalProgress
+
+
+def test_in_a_pipe_a_run_that_takes_long_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    from testbed.base.progress import LineProgress
+
+    said = threading.Event()
+
+    class Heard(LineProgress):
+        def _print(self, text: str) -> None:
+            super()._print(text)
+            said.set()
+
+    with Heard(quiet_s=0.01) as progress:
+        progress.stage("building the fabric")
+        assert said.wait(30)
+        progress.measure(12)
+        progress.advance("16777216 bytes")
+        said.clear()
+        assert said.wait(30) and said.clear() is None and said.wait(30)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "building the fabric" and told[-1] == "1 of 12 measurements, 16777216 bytes"
+
+
+def test_the_real_clock_says_how_slow_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    from testbed.base.progress import Progress
+    from testbed.commands.run import _say_how_slow
+
+    ring = loads(
+        "name: s\nclock: {real: {dilation: 100000}}\nfabric: {topology: {star: {hosts: 4}}, cable: {rate: 400Gbps}}\n"
+        "workload: [{collective: all_gather, algorithm: ring, sizes: [64MiB], iterations: 3}]\n"
+    )
+    _say_how_slow(ring, Progress())
+    # each NIC sends 3 x 16 MiB, 2 % of it headers: 1.03 ms; three times, 100,000 times slower: 310 s
+    told = capsys.readouterr().err
+    assert told.startswith("note: the real clock goes 100,000 times slower than the network: ")
+    assert told.endswith(" of its time take at least 5.2 min\n")
+
+
+def test_a_key_may_be_written_as_errors_write_it() -> None:
+    star = loads(
+        "name: s\nfabric: {topology: {star: {hosts: 4}}}\nworkload: [{collective: all_gather, sizes: [1KiB]}]\n"
+    )
+    assert override(star, ["workload[0].iterations=7"]).workload[0].iterations == 7
 
 
 def test_a_changed_key_changes_the_defaults_that_follow_from_it() -> None:

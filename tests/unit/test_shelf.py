@@ -17,6 +17,8 @@ from results.store.folder import SCHEMA, RunFolder, StoreError
 from results.store.shelf import SORTS, STATES, shelf, superfluous, tag, throw_away
 from testbed.base.errors import InputError
 from testbed.commands import runs as verb
+from testbed.commands._counters import FRAMES
+from testbed.commands._counters import command as show_counters
 from tests.parts.stored_runs import experiment, operation, stored, stored_sweep
 
 
@@ -185,3 +187,10 @@ def test_parquet_files_say_their_units(store: Path) -> None:
     fields = pq.read_schema(run / "metrics" / "results.parquet")
     assert fields.field("busbw_Bps").metadata == {b"unit": b"bytes/s"} and fields.field("ranks").metadata is None
     assert results.load("a").results.attrs["units"]["time_ns"] == "ns, emulated"
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_every_table_of_counters_can_be_shown(store: Path, frame: str) -> None:
+    stored(store / "a", [operation(1)], frames={"accelerators": [{"switch": "sw0", "completed": 7}]})
+    done = CliRunner().invoke(show_counters, ["a", frame], catch_exceptions=False)
+    assert done.exit_code == 0 and ("completed" in done.output) is (frame == "accelerators")

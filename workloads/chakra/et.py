@@ -61,6 +61,11 @@ class Node:
         return f"node {self.id}" + (f" {self.name[:60]!r}" if self.name else "")
 
     @property
+    def turn(self) -> tuple[int, int]:
+        """Of nodes that could be next the one for which this is least."""
+        return self.start_us, self.id
+
+    @property
     def type_name(self) -> str:
         return NODE_TYPES.get(self.type, f"type {self.type}")
 

@@ -1,7 +1,8 @@
 """A graph of tasks as traces: one for each rank, which other readers of Chakra understand, too.
 
-A task is a node that waits for the tasks that it names and for the one before it on its stream.  What Chakra has no
-word for (streams, algorithms, times below a microsecond) stands in one attribute, which others pass over.
+A task is a node that waits for the tasks that it names and, unless its stream is unordered, for the one before it
+there.  What Chakra has no word for (streams, algorithms, times below a microsecond) stands in one attribute, which
+others pass over.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def record(graph: Graph) -> dict[int, Trace]:
         "groups": {name: [list(members) for members in tuples] for name, tuples in graph.groups.items()},
         "settings": {name: asdict(of) for name, of in graph.settings.items()},
         "ranks": sorted(graph.tasks),
-    }
+    } | ({"unordered": sorted(graph.unordered)} if graph.unordered else {})
     own = json.dumps(told, separators=(",", ":"))
     every = range(max(graph.tasks, default=-1) + 1)  # who reads traces wants one of each rank
     return {rank: Trace(_nodes(graph, rank, numbers), attributes={OWN: own}) for rank in every}
@@ -63,7 +64,7 @@ def _nodes(graph: Graph, rank: int, numbers: Mapping[tuple[str, tuple[int, ...]]
         ids[task.id] = number
     for number, task in enumerate(tasks, 1):
         waits = [ids[name] for name in task.after]
-        before = last.get(task.stream)
+        before = last.get(task.stream) if task.stream not in graph.unordered else None
         node = Node(number, task.id, data_deps=[*waits, *([before] if before and before not in waits else [])])
         last[task.stream] = number
         own: dict[str, Any] = {"stream": task.stream, "after": len(waits)}

@@ -1,10 +1,11 @@
 """Traces of all ranks as one graph of tasks.
 
 As the usual feeder has it, a rank does one computation on its CPU, one on its GPU and one communication at a time, and
-any number of receives.  So each of these is a stream; a receive shares one only with receives that it waits for anyway.
-The order on a stream is fixed beforehand: no node before one that it waits for, of the others by recorded start, then
-by id.  Metadata and invalid nodes take no time, and whoever waits for them waits for what they wait for.  So do
-collectives of one rank.  Those of no bytes are barriers.
+any number of receives.  So each of these is a stream, on which whatever is ready goes first (issue.py); a receive
+shares one only with receives that it waits for anyway.  Collectives, and messages of one tag, match in an order in
+which none comes before one that it waits for, of the others by recorded start, then by id.  Metadata and invalid nodes
+take no time, and whoever waits for them waits for what they wait for.  So do collectives of one rank.  Those of no
+bytes are barriers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from types import NoneType
 from typing import Any
 
 from workloads.base.vocabulary import DTYPES
+from workloads.chakra import issue
 from workloads.chakra.et import BadTrace, Node, Trace
 from workloads.chakra.names import COLLECTIVES, ELEMENTS, MOST_MESSAGE, MOST_NS, OF_A_PART, OWN
 from workloads.tasks.check import BadGraph
@@ -45,10 +47,14 @@ class Roofline:
 
 @dataclass(frozen=True)
 class How:
-    """How traces are read: times as recorded (None) or by a roofline; types of nodes that take no time, besides."""
+    """How traces are read: times as recorded (None) or by a roofline; types of nodes that take no time, besides.
+
+    `missing`: nodes may wait for nodes that are not there, as if those had ended; recorders leave many out.
+    """
 
     time: Roofline | None = None
     skip: frozenset[str] = frozenset()
+    missing: bool = False
 
 
 def graph(
@@ -78,7 +84,9 @@ def graph(
         nodes[rank] = reader.by_task
         its_groups |= reader.new_groups
     try:
-        return Graph(its_groups, tasks, own[1] if own else {})
+        if own:
+            return Graph(its_groups, tasks, own[1], own[3])
+        return issue.in_order(its_groups, tasks, lambda rank, task: nodes[rank][task.id].turn)
     except BadGraph as error:
         rank = -1 if error.rank is None else error.rank
         node = nodes.get(rank, {}).get(error.task or "")
@@ -93,15 +101,16 @@ def _check_all(ranks: Iterable[int], traces: Mapping[int, Trace]) -> None:
 
 def _own_groups(
     trace: Trace, file: str
-) -> tuple[dict[str, tuple[tuple[int, ...], ...]], dict[str, Settings], list[int]] | None:
-    """Groups, settings and ranks of a graph that was written by record.py."""
+) -> tuple[dict[str, tuple[tuple[int, ...], ...]], dict[str, Settings], list[int], frozenset[str]] | None:
+    """Groups, settings, ranks and unordered streams of a graph that was written by record.py."""
     if OWN not in trace.attributes:
         return None
     try:
         told = json.loads(str(trace.attributes[OWN]))
         made = {str(name): tuple(tuple(map(int, m)) for m in tuples) for name, tuples in told["groups"].items()}
         settings = {str(name): _settings(of) for name, of in told["settings"].items()}
-        return made, settings, list(map(int, told["ranks"]))
+        unordered = frozenset(_of({"stream": name}, "stream", str) for name in told.get("unordered", ()))
+        return made, settings, list(map(int, told["ranks"])), unordered
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise BadTrace(f"its attribute {OWN!r} is damaged", file, "metadata") from None
 
@@ -160,12 +169,14 @@ class _Rank:
 
     def _waits(self, node: Node) -> list[int]:
         waits = list(dict.fromkeys((*node.data_deps, *node.ctrl_deps)))
-        for other in waits:
-            if other == node.id:
-                raise self.bad(node, "it waits for itself")
-            if other not in self.nodes:
-                raise self.bad(node, f"it waits for node {other}, which this trace does not have")
-        return waits
+        if node.id in waits:
+            raise self.bad(node, "it waits for itself")
+        there = [other for other in waits if other in self.nodes]
+        if len(there) < len(waits) and (self.written or not self.how.missing):
+            other = next(other for other in waits if other not in self.nodes)
+            hint = "" if self.written else " (missing: ignore takes it to have ended)"
+            raise self.bad(node, f"it waits for node {other}, which this trace does not have{hint}")
+        return there
 
     def tasks(self) -> Iterator[Task]:
         """In the order in which they are issued.  Raises BadTrace."""
@@ -214,7 +225,7 @@ class _Rank:
         for number, waits in self.waits.items():
             for other in waits:
                 followers.setdefault(other, []).append(number)
-        ready = [(self.nodes[number].start_us, number) for number, count in open_waits.items() if not count]
+        ready = [self.nodes[number].turn for number, count in open_waits.items() if not count]
         heapq.heapify(ready)
         order = []
         while ready:
@@ -223,7 +234,7 @@ class _Rank:
             for other in followers.get(number, ()):
                 open_waits[other] -= 1
                 if not open_waits[other]:
-                    heapq.heappush(ready, (self.nodes[other].start_us, other))
+                    heapq.heappush(ready, self.nodes[other].turn)
         if len(order) < len(self.nodes):
             raise self._circle({number for number, count in open_waits.items() if count})
         return order
@@ -262,8 +273,7 @@ class _Rank:
         common: dict[str, Any] = {"id": name, "after": tuple(after)}
         on_cpu = bool(node.attributes.get("is_cpu_op", False))
         if what == "comp":
-            stream = "cpu" if on_cpu else "gpu"
-            return Compute(**common, stream=stream, duration_ns=self._time_ns(node, on_cpu))
+            return Compute(**common, stream=issue.CPU if on_cpu else issue.GPU, duration_ns=self._time_ns(node, on_cpu))
         size = self._whole(node, "comm_size")
         if what == "comm_coll":
             return self._collective(node, common, size)
@@ -276,7 +286,7 @@ class _Rank:
             raise self.bad(node, f"there is no rank {peer}: there are traces of {self.ranks}")
         tag = str(self._whole(node, "comm_tag", 0))
         if sends:
-            return Send(**common, stream="comm", peer=peer, size_bytes=size, tag=tag)
+            return Send(**common, stream=issue.COMM, peer=peer, size_bytes=size, tag=tag)
         return Recv(**common, stream=receive_stream, peer=peer, size_bytes=size, tag=tag)
 
     def _time_ns(self, node: Node, on_cpu: bool) -> float:
@@ -314,7 +324,9 @@ class _Rank:
         if not whole or collective == "barrier":  # of no bytes it is one
             collective, whole = "barrier", 0
         dtype = next((d for d in ELEMENTS if whole % (DTYPES[d] * len(members)) == 0), ELEMENTS[-1])
-        return Collective(**common, stream="comm", collective=collective, group=group, size_bytes=whole, dtype=dtype)
+        return Collective(
+            **common, stream=issue.COMM, collective=collective, group=group, size_bytes=whole, dtype=dtype
+        )
 
     def _group(self, node: Node) -> tuple[str, tuple[int, ...]]:
         name = node.attributes.get("pg_name", "")

@@ -7,8 +7,12 @@ is wrong is said with the rank and the task's id.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any
 
 from workloads.base.vocabulary import DTYPES, OPS
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task, words
@@ -53,16 +57,16 @@ class Links:
     order: tuple[Node, ...]  # all tasks, each behind whatever its end waits for
 
 
-def links(groups: Groups, tasks: Tasks) -> Links:
-    """Checks a graph, and says what follows from it.  Raises BadGraph."""
+def links(groups: Groups, tasks: Tasks, unordered: AbstractSet[str] = frozenset()) -> Links:
+    """Checks a graph, of which some streams are unordered, and says what follows from it.  Raises BadGraph."""
     _check_groups(groups)
     before: dict[Node, tuple[Node, ...]] = {}
     for rank, its in tasks.items():
         if rank < 0:
             raise BadGraph(f"there is no rank {rank}")
-        before |= _check_rank(rank, its, groups)
-    instances = dict(_instances(groups, tasks))
-    sends = _messages(tasks)
+        before |= _check_rank(rank, its, groups, unordered)
+    instances = dict(instances_of(groups, tasks))
+    sends = messages_of(tasks)
     return Links(before, instances, sends, order_of(tasks, before, instances, sends))
 
 
@@ -83,7 +87,9 @@ def _check_groups(groups: Groups) -> None:
                 seen.add(rank)
 
 
-def _check_rank(rank: int, tasks: Sequence[Task], groups: Groups) -> Iterator[tuple[Node, tuple[Node, ...]]]:
+def _check_rank(
+    rank: int, tasks: Sequence[Task], groups: Groups, unordered: AbstractSet[str]
+) -> Iterator[tuple[Node, tuple[Node, ...]]]:
     """What each task of a rank waits for there."""
     numbers: dict[str, int] = {}
     for number, task in enumerate(tasks):
@@ -95,10 +101,14 @@ def _check_rank(rank: int, tasks: Sequence[Task], groups: Groups) -> Iterator[tu
             raise BadGraph("its stream has an empty name", rank, task.id)
         numbers[task.id] = number
         _check_task(rank, task, groups)
-    last: dict[str, int] = {}
+    last: dict[str, list[int]] = {}  # of each stream: whom the next one waits for
     for number, task in enumerate(tasks):
-        waits = [last[task.stream]] if task.stream in last else []
-        last[task.stream] = number
+        waits: list[int] = []
+        if task.stream in unordered and not isinstance(task, Collective):
+            last.setdefault(task.stream, []).append(number)
+        else:
+            waits += last.get(task.stream, ())
+            last[task.stream] = [number]
         for name in task.after:
             if name == task.id:
                 raise BadGraph("it waits for itself", rank, task.id)
@@ -142,7 +152,7 @@ def _check_task(rank: int, task: Task, groups: Groups) -> None:
             raise bad(f"{type(task).__name__} is no kind of task")
 
 
-def _instances(groups: Groups, tasks: Tasks) -> Iterator[tuple[Node, Instance]]:
+def instances_of(groups: Groups, tasks: Tasks) -> Iterator[tuple[Node, Instance]]:
     """Every collective with those of the other members: matched by their order in the lists."""
     issued: dict[tuple[str, int], list[int]] = {}  # (group, rank) -> numbers of its collectives
     for rank, its in tasks.items():
@@ -190,7 +200,7 @@ def _ordinal(k: int) -> str:
     return f"{n}{ending}"
 
 
-def _messages(tasks: Tasks) -> dict[Node, Node]:
+def messages_of(tasks: Tasks) -> dict[Node, Node]:
     """Every Recv with its Send: by sender, receiver and tag, in order."""
     sent: dict[tuple[int, int, str], deque[Node]] = {}
     for rank, its in tasks.items():
@@ -225,8 +235,11 @@ def order_of(
     before: Mapping[Node, tuple[Node, ...]],
     instances: Mapping[Node, Instance],
     sends: Mapping[Node, Node],
+    key: Callable[[Node], Any] | None = None,
 ) -> tuple[Node, ...]:
     """All tasks, each behind those that its end waits for.  Raises BadGraph if some wait in a circle.
+
+    Of those that could be next it is the one for which `key` is least, or that could be so for the longest.
 
     A collective ends when all its members have started it: so its tasks stand side by side, behind what each of them
     waits for.
@@ -247,15 +260,17 @@ def order_of(
         for other in its:
             followers.setdefault(other, []).append(node)
     left = {node: len(its) for node, its in waits.items()}
-    ready = deque(sorted(node for node, many in left.items() if not many))
+    turns = count()
+    ready = [(key(node) if key else 0, next(turns), node) for node in sorted(left) if not left[node]]
+    heapify(ready)
     order: list[Node] = []
     while ready:
-        node = ready.popleft()
+        *_, node = heappop(ready)
         order.extend(instances[node].nodes.values() if node in instances else [node])
         for follower in followers.get(node, ()):
             left[follower] -= 1
             if not left[follower]:
-                ready.append(follower)
+                heappush(ready, (key(follower) if key else 0, next(turns), follower))
     if len(order) < len(before):
         raise _circle(tasks, waits, {node for node, many in left.items() if many})
     return tuple(order)

@@ -19,6 +19,7 @@ from workloads.parts.context import Context
 from workloads.tasks.communicator import Communicator, HostCollective, Kind
 from workloads.tasks.messages import Message, Messages
 from workloads.tasks.requests import Request, Requests
+from workloads.tasks.turns import Turns
 from workloads.verbs import CompletionError, FabricError, wire
 from workloads.verbs.wire import Record
 
@@ -192,6 +193,7 @@ class Executor:
                 self._waits[follower] -= 1
         self._ready: list[tuple[bool, int]] = []
         self._later: list[tuple[int, int]] = []  # ps from the begin on, task
+        self._turns = Turns[int, int]()
         for number, waits in enumerate(self._waits):
             if not waits:
                 self._may_start(number)
@@ -242,6 +244,8 @@ class Executor:
         heappush(self._ready, (self.tasks[number]["do"] != "compute", number))
 
     def _start(self, number: int) -> None:
+        if self.tasks[number].get("in_turn") and not self._turns.taken(self.tasks[number]["stream"], number):
+            return
         self.spans[number] = Span(self.device.answered_ps)
         doing = self._active[number] = self._doing(number, self.tasks[number])
         doing.start()
@@ -284,14 +288,16 @@ class Executor:
             self._ended(number, time_ps)
 
     def _ended(self, number: int, time_ps: int) -> None:
-        doing, span = self._active.pop(number), self.spans[number]
+        doing, span, order = self._active.pop(number), self.spans[number], self.tasks[number]
         assert span is not None
         span.end_ps, span.wrong = max(time_ps, span.start_ps), doing.finish()
         if isinstance(doing, HostCollective):
-            self.communicators[self.tasks[number]["communicator"]].finished(doing)
+            self.communicators[order["communicator"]].finished(doing)
         elif isinstance(doing, Request) and number in doing.requests.fallbacks:
             self.fallbacks[number] = doing.requests.fallbacks[number]
         self._left -= 1
+        if order.get("in_turn") and (following := self._turns.left(order["stream"])) is not None:
+            self._due(following)
         for follower in self._followers[number]:
             self._waits[follower] -= 1
             if not self._waits[follower]:

@@ -26,11 +26,15 @@ class Graph:
 
     `groups`: name -> its tuples of ranks, which share no rank: a rank's collective on a group is with the tuple that
     has the rank.  Groups of different names may overlap.
+
+    `unordered`: streams on which tasks run one at a time, whatever is ready first, and of those that are ready the
+    first in the list.  Only collectives wait for all before them there, as all ranks have to come to them in one order.
     """
 
     groups: Mapping[str, tuple[Members, ...]]
     tasks: Mapping[int, tuple[Task, ...]]
     settings: Mapping[str, Settings] = field(default_factory=dict)
+    unordered: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in self.settings:
@@ -41,7 +45,7 @@ class Graph:
     @cached_property
     def links(self) -> Links:
         """Who waits for whom, who does what together."""
-        return links(self.groups, self.tasks)
+        return links(self.groups, self.tasks, self.unordered)
 
     def members(self, rank: int, task: Collective) -> Members:
         """With whom a rank does a collective."""

@@ -7,9 +7,12 @@ take as long as alone, and the two agree; where they do, nothing is faster than 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
 
+from workloads.tasks.check import Node
 from workloads.tasks.graph import Graph
 from workloads.tasks.task import Collective, Compute, Recv, Task
+from workloads.tasks.turns import Turns
 
 Duration = Callable[[int, Task], float]
 """Rank and task -> ns that it takes alone.  Of a Recv: from the start of its Send to its arrival."""
@@ -34,6 +37,8 @@ def together(duration: Duration) -> Ends:
 def oracle(graph: Graph, duration: Duration, ends: Ends | None = None) -> Times:
     """Start and end of every task, if nothing that runs at the same time is in the way of anything else."""
     ends = ends or together(duration)
+    if graph.unordered:
+        return _ByTime(graph, duration, ends).times()
     links = graph.links
     started: dict[tuple[int, int], float] = {}
     ended: dict[tuple[int, int], float] = {}
@@ -54,6 +59,80 @@ def oracle(graph: Graph, duration: Duration, ends: Ends | None = None) -> Times:
             case _:
                 ended[node] = started[node] + duration(rank, task)
     return {(r, graph.tasks[r][n].id): (started[r, n], ended[r, n]) for r, n in links.order}
+
+
+_ENDS, _MAY_START = range(2)
+
+
+class _ByTime:
+    """From event to event: which task of an unordered stream is next depends on when others end."""
+
+    def __init__(self, graph: Graph, duration: Duration, ends: Ends) -> None:
+        self.graph, self.duration, self.ends, self.links = graph, duration, ends, graph.links
+        self.waits = {node: len(others) for node, others in self.links.before.items()}
+        self.followers: dict[Node, list[Node]] = {}
+        for node, others in self.links.before.items():
+            for other in others:
+                self.followers.setdefault(other, []).append(node)
+        self.receives = {send: receive for receive, send in self.links.sends.items()}
+        self.started: dict[Node, float] = {}
+        self.ended: dict[Node, float] = {}
+        self.turns = Turns[tuple[int, str], Node]()
+        self.agenda: list[tuple[float, int, Node]] = []
+
+    def times(self) -> Times:
+        tasks = self.graph.tasks
+        for node, many in self.waits.items():
+            if not many:
+                self._wait(node, 0.0)
+        while self.agenda:
+            now, what, node = heappop(self.agenda)
+            if what == _ENDS:
+                self._end(now, node)
+            elif self._in_turn(node):
+                self.started[node] = now
+                self._start(now, node, tasks[node[0]][node[1]])
+        return {(r, tasks[r][n].id): (self.started[r, n], self.ended[r, n]) for r, n in self.links.order}
+
+    def _wait(self, node: Node, now: float) -> None:
+        heappush(self.agenda, (max(now, self.graph.tasks[node[0]][node[1]].not_before_ns), _MAY_START, node))
+
+    def _in_turn(self, node: Node) -> bool:
+        stream = self.graph.tasks[node[0]][node[1]].stream
+        return stream not in self.graph.unordered or self.turns.taken((node[0], stream), node)
+
+    def _start(self, now: float, node: Node, task: Task) -> None:
+        match task:
+            case Compute():
+                self._ends(node, now + task.duration_ns)
+            case Collective():
+                nodes = self.links.instances[node].nodes
+                if all(other in self.started for other in nodes.values()):
+                    its = self.ends(task, {r: self.started[other] for r, other in nodes.items()})
+                    for rank, other in nodes.items():
+                        self._ends(other, its[rank])
+            case Recv():
+                if (send := self.links.sends[node]) in self.started:
+                    self._ends(node, max(now, self.started[send] + self.duration(node[0], task)))
+            case _:
+                self._ends(node, now + self.duration(node[0], task))
+                receive = self.receives[node]
+                if receive in self.started:
+                    its_task = self.graph.tasks[receive[0]][receive[1]]
+                    self._ends(receive, now + self.duration(receive[0], its_task))
+
+    def _ends(self, node: Node, time: float) -> None:
+        heappush(self.agenda, (time, _ENDS, node))
+
+    def _end(self, now: float, node: Node) -> None:
+        self.ended[node] = now
+        stream = self.graph.tasks[node[0]][node[1]].stream
+        if stream in self.graph.unordered and (following := self.turns.left((node[0], stream))) is not None:
+            self._wait(following, now)
+        for follower in self.followers.get(node, ()):
+            self.waits[follower] -= 1
+            if not self.waits[follower]:
+                self._wait(follower, now)
 
 
 def step_ns(times: Times) -> float:

@@ -70,6 +70,7 @@ class _Compiler:
                 order["before"] = [n for _, n in self.graph.links.before[rank, number]]
                 order |= {"not_before_ns": task.not_before_ns} if task.not_before_ns else {}
                 order |= {"every": task.every} if task.every > 1 else {}
+                order |= {"in_turn": True} if task.stream in self.graph.unordered else {}
                 if isinstance(task, Compute):
                     order |= {"do": "compute", "ns": task.duration_ns}
         return {

@@ -17,6 +17,7 @@ from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
 from workloads.collectives.schedule import Copy, Program, Recv, Send, Shape, program_of, schedule_of, steps
 from workloads.collectives.shape import shape_of
+from workloads.tasks.turns import Turns
 from workloads.times.messages import Costs
 from workloads.times.network import Agenda, Network, QueuePair
 from workloads.times.queue_pairs import Call, Flow
@@ -226,6 +227,7 @@ class _Rank:
         self._due: list[Callable[[], None]] = []
         self._streams: dict[int, float] = {}  # when each has computed what it was given
         self._ready: list[tuple[bool, int]] = []
+        self._turns = Turns[int, int]()
         self._active: dict[int, Callable[[], bool]] = {}
         self._there: set[int] = set()  # messages of ours that are acknowledged, or have arrived
         self._waits = [len(order["before"]) for order in orders]
@@ -278,6 +280,8 @@ class _Rank:
 
     def _start(self, number: int) -> None:
         order = self.orders[number]
+        if order.get("in_turn") and not self._turns.taken(order["stream"], number):
+            return
         if order["do"] == "compute":
             if order["ns"] <= 0:
                 self._ended(number)
@@ -302,6 +306,9 @@ class _Rank:
 
     def _ended(self, number: int) -> None:
         self.left -= 1
+        order = self.orders[number]
+        if order.get("in_turn") and (following := self._turns.left(order["stream"])) is not None:
+            self._may_start(following)
         for follower in self._followers[number]:
             self._waits[follower] -= 1
             if not self._waits[follower]:

@@ -2,7 +2,7 @@
 
 Tasks of one stream of a rank run one after the other, in the order of the rank's list.  A task starts when the task
 before it on its stream and those that it names in `after` have ended, and not before its time.  Streams run side by
-side.
+side.  Some are unordered (graph.py): there whatever is ready first is next.
 """
 
 from __future__ import annotations

@@ -150,20 +150,26 @@ static json_t *links_json(const struct fabric *f)
 	return links;
 }
 
+static void vport_json(json_t *o, const char *way, const struct vport *v)
+{
+	for (int multicast = 0; multicast < 2; multicast++) {
+		const char *to = multicast ? "multicast" : "unicast";
+		char name[48];
+		snprintf(name, sizeof name, "%s_vport_rdma_%s_packets", way, to);
+		COUNT(o, name, v->packets[multicast]);
+		snprintf(name, sizeof name, "%s_vport_rdma_%s_bytes", way, to);
+		COUNT(o, name, v->bytes[multicast]);
+	}
+}
+
 static json_t *nic_json(const struct nic *n)
 {
 	json_t *o = json_object();
 
 	json_object_set_new(o, "nic", json_string(n->n.name));
 	COUNT(o, "rank", n->rank);
-	COUNT(o, "tx_vport_rdma_unicast_packets", n->tx_packets - n->tx_multicast_packets);
-	COUNT(o, "tx_vport_rdma_unicast_bytes", n->tx_bytes - n->tx_multicast_bytes);
-	COUNT(o, "rx_vport_rdma_unicast_packets", n->rx_packets - n->rx_multicast_packets);
-	COUNT(o, "rx_vport_rdma_unicast_bytes", n->rx_bytes - n->rx_multicast_bytes);
-	COUNT(o, "tx_vport_rdma_multicast_packets", n->tx_multicast_packets);
-	COUNT(o, "tx_vport_rdma_multicast_bytes", n->tx_multicast_bytes);
-	COUNT(o, "rx_vport_rdma_multicast_packets", n->rx_multicast_packets);
-	COUNT(o, "rx_vport_rdma_multicast_bytes", n->rx_multicast_bytes);
+	vport_json(o, "tx", &n->tx_rdma);
+	vport_json(o, "rx", &n->rx_rdma);
 #define COUNTER(field, name, unit, meaning) COUNT(o, #name, n->field);
 #include "nic/counters.def"
 #undef COUNTER

@@ -202,12 +202,7 @@ void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_u
 		break;
 	}
 	if (roce_is_offload(pkt.opcode)) {
-		n->rx_packets++;
-		n->rx_bytes += fr->len;
-		if (fr->data[0] & 1) {
-			n->rx_multicast_packets++;
-			n->rx_multicast_bytes += fr->len;
-		}
+		nic_count(&n->rx_rdma, p, fr);
 		if (!f->receivers->offload(f, n, &pkt, fr))
 			port_drop(f, p, fr, DROP_NO_QP);
 		else if (!scale_up)
@@ -262,4 +257,25 @@ static void receive(struct fabric *f, struct port *p, struct frame *fr)
 		nic_receive(f, (struct nic *)p->node, fr, false);
 }
 
-const struct node_ops nic_ops = {.receive = receive, .idle = netdev_resume};
+/* Of all that leaves, the host's kernel alone sends what no source has built and what is for no queue pair */
+static void leaving(struct fabric *f, struct port *p, struct frame *fr)
+{
+	(void)f;
+	if (fr->tx_buffer || fr->to)
+		nic_count(&((struct nic *)p->node)->tx_rdma, p, fr);
+}
+
+/* nic_count() - An RDMA packet has left or come in through the cable: mlx5's vport counters have data, acknowledgements
+ * and congestion notifications alike, in both directions, and nothing of the scale-up domain
+ */
+void nic_count(struct vport *v, const struct port *p, const struct frame *fr)
+{
+	bool multicast = fr->data[0] & 1;
+
+	if (p->number != 1)
+		return;
+	v->packets[multicast]++;
+	v->bytes[multicast] += fr->len;
+}
+
+const struct node_ops nic_ops = {.receive = receive, .leaving = leaving, .idle = netdev_resume};

@@ -78,6 +78,11 @@ struct pcie_took {
 	ps_t ps;
 };
 
+/* RDMA packets through the cable, one way; [1]: those to multicast addresses */
+struct vport {
+	uint64_t packets[2], bytes[2];
+};
+
 struct nic {
 	struct node n;
 	struct port port[2]; /* 0: cable, 1: scale-up */
@@ -103,8 +108,7 @@ struct nic {
 	char netdev_name[16];
 	bool netdev_paused;
 	uint64_t netdev_drops;
-	uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes;
-	uint64_t tx_multicast_packets, tx_multicast_bytes, rx_multicast_packets, rx_multicast_bytes; /* of those: to multicast addresses */
+	struct vport tx_rdma, rx_rdma;
 #define COUNTER(field, name, unit, meaning) uint64_t field;
 #include "nic/counters.def"
 #undef COUNTER
@@ -137,6 +141,7 @@ ps_t pcie_read(struct nic *n, ps_t now, uint32_t bytes);
 ps_t pcie_read_time(const struct nic *n, ps_t now, uint32_t bytes);
 
 void nic_on_wire(struct fabric *f, struct frame *fr);
+void nic_count(struct vport *v, const struct port *p, const struct frame *fr);
 uint64_t nic_sent_bytes(const struct nic *n, ps_t t);
 
 bool nic_rx_room(struct fabric *f, struct nic *n, uint32_t bytes);

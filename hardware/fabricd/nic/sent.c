@@ -28,12 +28,6 @@ void nic_on_wire(struct fabric *f, struct frame *fr)
 {
 	struct nic *n = tx_of(fr)->nic;
 
-	n->tx_packets++;
-	n->tx_bytes += fr->len;
-	if (fr->data[0] & 1) {
-		n->tx_multicast_packets++;
-		n->tx_multicast_bytes += fr->len;
-	}
 	if (fr->data_of_worker)
 		count_data(f, n, fr->len);
 	if (fr->from)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -45,7 +46,7 @@ class FromFile(Model):
         for name in graph.groups:
             its = graph.settings.get(name, Settings())
             settings[name] = Settings(its.traffic_class, {**its.algorithms, **self.algorithm}, its.options)
-        return Graph(graph.groups, graph.tasks, settings)
+        return replace(graph, settings=settings)
 
 
 class ChakraStep(FromFile):
@@ -62,6 +63,9 @@ class ChakraStep(FromFile):
     )
     skip: list[str | int] = Field(
         default_factory=list, max_length=100, description="types of nodes that take no time, such as `mem_load`, or 12"
+    )
+    missing: Literal["refuse", "ignore"] = Field(
+        default="refuse", description="nodes that others wait for and that are not there: taken to have ended, or not"
     )
 
     @field_validator("chakra", "groups")
@@ -80,7 +84,7 @@ class ChakraStep(FromFile):
     @cached_property
     def _graph(self) -> Graph:
         time = None if self.time == "recorded" else Roofline(self.time.flops, self.time.memory)
-        how = How(time, frozenset(map(str, self.skip)))
+        how = How(time, frozenset(map(str, self.skip)), self.missing == "ignore")
         return files.load(Path(self.chakra), Path(self.groups) if self.groups else None, how)
 
     def graph(self, ranks: int) -> Graph:

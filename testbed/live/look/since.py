@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from results.frames.columns import COLUMNS, COUNTER
 from testbed.live.look.table import Counters
 
-# The keys that identify a row, and the columns that are not counters.
+# The keys that identify a row.
 _KEYS = {
     "ports": ("node", "port"),
     "nics": ("rank",),
@@ -18,11 +19,6 @@ _KEYS = {
     "accelerators": ("switch",),
     "flows": ("switch", "table", "priority", "match"),
 }
-_STATES = {
-    *("port", "rank", "qp", "peer", "peer_qp", "rate_bps", "window_bytes", "udp_src_port", "engine_used_bytes"),
-    *("table", "priority", "buffer_bytes", "buffer_used_bytes"),
-    *("ip", "slots", "slots_free", "elements", "fan_in", "shared_slots", "shared_used"),
-}
 
 
 def since(now: Counters, then: Counters | None) -> Counters:
@@ -32,7 +28,10 @@ def since(now: Counters, then: Counters | None) -> Counters:
     rows: dict[str, Any] = {}
     for table, keys in _KEYS.items():
         old = {tuple(row[k] for k in keys): row for row in then.get(table, ())}
-        rows[table] = [_less(row, _same(row, old.get(tuple(row[k] for k in keys), {}))) for row in now.get(table, ())]
+        kept = {*keys, *(column.name for column in COLUMNS.get(table, ()) if column.sort != COUNTER)}
+        rows[table] = [
+            _less(row, _same(row, old.get(tuple(row[k] for k in keys), {})), kept) for row in now.get(table, ())
+        ]
     return {**now, **rows}
 
 
@@ -41,12 +40,13 @@ def _same(row: Mapping[str, Any], old: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if row.get("tx_packets", 0) < old.get("tx_packets", 0) else old
 
 
-def _less(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+def _less(new: Mapping[str, Any], old: Mapping[str, Any], kept: Collection[str] = ()) -> dict[str, Any]:
+    """`kept` are no counters. Within a row, such as a port's priorities, all are but watermarks."""
     row: dict[str, Any] = {}
     for key, value in new.items():
         if isinstance(value, Mapping):
             row[key] = _less(value, old.get(key, {}))
-        elif isinstance(value, int) and not isinstance(value, bool) and key not in _STATES and "_max" not in key:
+        elif isinstance(value, int) and not isinstance(value, bool) and key not in kept and "_max" not in key:
             row[key] = value - old.get(key, 0)
         else:
             row[key] = value
