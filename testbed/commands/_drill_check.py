@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.base.ranges import Whole
 from testbed.commands._complete import DRILL
 
 if TYPE_CHECKING:
@@ -19,19 +20,34 @@ if TYPE_CHECKING:
 @click.argument("drills", nargs=-1, shell_complete=DRILL)
 @click.option("--all", "every", is_flag=True, help="All drills of the catalogue.")
 @click.option("--seed", default="7Q4", metavar="S", help="Draws the places (default: 7Q4).")
+@click.option("--seeds", type=Whole(1, 1000), default=1, metavar="N", help="Look at N worlds of each (S, S1, S2 ..): "
+              "what its evidence says, and what the fault costs there (default: 1).")  # fmt: skip
+@click.option("--solution", metavar="FILE", help="Play these lines instead of the solver's: of one DRILL and its seed.")
 @click.option("--rivals", metavar="PLACE", help="Strike PLACE with each class that can: which look the same?")
 @click.option("-o", "--out", metavar="FILE", help="With --rivals: add what was found to FILE, a YAML file of families.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a drill on stdout.")
-def check(drills: tuple[str, ...], every: bool, seed: str, rivals: str | None, out: str | None, as_json: bool) -> None:
+def check(
+    drills: tuple[str, ...],
+    every: bool,
+    seed: str,
+    seeds: int,
+    solution: str | None,
+    rivals: str | None,
+    out: str | None,
+    as_json: bool,
+) -> None:
     """Check DRILLS: places can be drawn, the fault can be seen, the solver finds it, the healthy twin is healthy.
 
-    A drill passes if the solver, which sees only what a student may see, gets 80 points or more.
+    A drill passes if the solver, which sees only what a student may see, gets 80 points or more, or the lines of its
+    author (--solution: one line of the prompt a line, the last one `submit ..`); if what it gives as evidence shows; if
+    a fault that is to be mended has cost the job something; and if it is not called hard although one limit tells it.
 
     \b
     Examples:
       testbed drill check lost/dirty-optics pfc/storm
       testbed drill check --all
-      testbed drill check my-drill.yaml --seed 4KX
+      testbed drill check my-drill.yaml --seed 4KX --seeds 5
+      testbed drill check my-drill.yaml --seed 4KX --solution my-lines.txt
       testbed drill check corruption/bad-hop-somewhere --rivals cable:leaf0-spine0 -o families.yaml
     """
     from testbed.base.errors import InputError, require_root
@@ -43,6 +59,10 @@ def check(drills: tuple[str, ...], every: bool, seed: str, rivals: str | None, o
         raise InputError("which drills?", "command line", "DRILL .., or --all")
     loaded = [file.load(name) for name in (file.catalogue() if every else drills)]
     chosen = seed_of(seed)
+    if solution and (len(loaded) != 1 or rivals or loaded[0].on_real_clock or not loaded[0].faults):
+        raise InputError("a solution is of one drill with a fault, whose clock stands", "--solution", "one DRILL")
+    lines = _lines(solution) if solution else []
+    more = [seed_of(f"{seed}{k + 1}") for k in range(seeds - 1)]
     require_root()
     if rivals:
         if len(loaded) != 1:
@@ -51,7 +71,7 @@ def check(drills: tuple[str, ...], every: bool, seed: str, rivals: str | None, o
         return
     found: list[Checked] = []
     for drill in loaded:
-        found.append(checked(drill, chosen))
+        found.append(checked(drill, chosen, lines, more))
         one = found[-1]
         if as_json:
             click.echo(json.dumps(one.to_dict()))
@@ -69,6 +89,18 @@ def check(drills: tuple[str, ...], every: bool, seed: str, rivals: str | None, o
             click.echo("\n".join(players(found)))
     if passed < len(found):
         sys.exit(1)
+
+
+def _lines(path: str) -> list[str]:
+    """Of a solution, as a prompt without a terminal takes them. Raises InputError."""
+    from testbed.base.errors import InputError
+    from testbed.base.model_file import Sort, text_of
+
+    lines = text_of(path, Sort("a solution", "lines as at the prompt", "docs/drill-authors.md")).splitlines()
+    found = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not found:
+        raise InputError("there is no line in it", path, "lines as at the prompt, the last one: submit ANSWER")
+    return found
 
 
 def players(found: Sequence[Checked]) -> list[str]:

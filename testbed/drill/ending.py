@@ -81,23 +81,26 @@ def ending_of(
     if touched:
         without = twins.without_student(case, now, up, stage.later)
         courses["nobody's"] = without.courses
-    speed_mended = speed_healthy = 1e9 / stage.healthy_step_ns
+    counts = bool(stage.drawn.truth) and case.drill.asks_to_fix
+    speed_mended = without.speed
     mending = [entry for entry in touched if entry.line.split()[0] == CONFIG]
-    if mending and stage.drawn.truth and case.drill.asks_to_fix:
+    if mending and counts:
         mended = twins.mended(case, mending[0].time_ns, now, up, stage.later)
         courses["mended"] = mended.courses
         speed_mended = mended.speed
-        if mended.speed <= without.speed * (1 + NOTHING_TO_WIN):  # too late to tell, or there is nothing to win
-            speed_healthy = twins.healthy(case, now, up).speed
+    speed_healthy = speed_mended
+    if counts and answer and speed_mended <= without.speed * (1 + NOTHING_TO_WIN):
+        # nothing was mended, or too late to tell, or nothing was lost: the twin alone says which, by the same measure
+        speed_healthy = twins.healthy(case, now, up).speed
+        speed_mended = speed_mended if mending else speed_healthy
     own_job = workload(stage.world.experiment) == workload(case.experiment)
     lost = max(0.0, without.steps - own.steps)
-    counts = bool(stage.drawn.truth) and case.drill.asks_to_fix
     course = Course(
         t_ns=now - stage.began_ns,
         tau_ns=case.drill.budget.tau_ns,
         hints=hints,
         wrong=wrong,
-        lost_ns=lost * stage.healthy_step_ns,
+        lost_ns=lost * stage.healthy_period_ns,
         speed=(own.speed if own_job else 0.0) if counts else None,
         speed_fault=without.speed,
         speed_mended=speed_mended,

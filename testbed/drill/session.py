@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from testbed.drill.sheet.case import Case
     from topologies.graph.fabric import Fabric
 
+ASKED = {
+    "healthy": "Is anything wrong?",
+    "where": "Where?",
+    "what": "What?",
+    "fix": "If it costs the job anything, mend it before you answer.",
+}
+"""What a ticket asks, by the words of a drill's `question`."""
 _JOB = ("collective", "algorithm", "size", "sizes")
 
 
@@ -75,6 +82,7 @@ def ticket(case: Case, fabric: Fabric, sealed: str, code: str, seed: str | None)
         "level": drill.level,
         "world": f"{topology_text(topology.kind, topology.params)}, {fabric.ranks} ranks, {jobs}",
         "question": drill.question,
+        "asked": " ".join(ASKED[one] for one in drill.question),
         "views": drill.views.model_dump(mode="json"),
         "clock": drill.clock.mode,
         "budget": {
@@ -91,18 +99,12 @@ def ticket_text(told: dict[str, Any], time_ns: int, dilation: int = 1) -> str:
     """A ticket as a prompt prints it, when the clock stands at `time_ns`; `dilation` is the real clock's."""
     seed = f", seed {told['seed']}" if told["seed"] else ""
     budget = told["budget"]
-    asked = {
-        "healthy": "Is anything wrong?",
-        "where": "Where?",
-        "what": "What?",
-        "fix": "Mend it before you answer.",
-    }
     return "\n".join(
         [
             f"drill {told['drill']}{seed}: {told['world']}. sealed {told['sealed'][:16]}",
             f"TICKET  {told['title']}",
             *([f"        {told['text']}"] if told["text"] else []),
-            f"ASKED   {' '.join(asked[one] for one in told['question'])}",
+            f"ASKED   {told['asked']}",
             f"BUDGET  {clock(budget['emulated_ns'])} of emulated time, {budget['answers']} answers. "
             + _clock_says(told, time_ns, dilation),
         ]

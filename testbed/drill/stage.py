@@ -74,6 +74,8 @@ class Stage:
     drawn: Drawn
     began_ns: int  # when the student gets it
     healthy_step_ns: float
+    healthy_period_ns: float = 0.0
+    """From the beginning of one healthy step to that of the next: a job's speed counts what lies between them, too."""
     zero_ns: int = 0
     """The time from which those of the drill's file count. On the real clock it is the end of the job's first step: how
     long it takes to start is a matter of the machine."""
@@ -92,7 +94,8 @@ class Stage:
                 raise UserError("no step of the job ends in the healthy world", drill.place("job"), hint)
             drawn = case.draw(measured(world.fabric, case.experiment, world.counters()["ports"]))
             zero = world.time_ns if drill.on_real_clock else 0
-            stage = cls(case, world, drawn, max(zero + round(drill.begins_ns), world.time_ns), 0.0, zero)
+            began_ns = max(zero + round(drill.begins_ns), world.time_ns)
+            stage = cls(case, world, drawn, began_ns, 0.0, zero_ns=zero)
             for k, herring in enumerate(drawn.benign):
                 world.put_in(_from_now(herring, world.time_ns - zero), f"b{k}")
             if not healthy:
@@ -103,6 +106,7 @@ class Stage:
             if not steps:
                 raise UserError("no step of the job ends within the warm-up", drill.place("warmup"), "a longer one")
             stage.healthy_step_ns = _usual([step.end_ns - step.start_ns for step in steps])
+            stage.healthy_period_ns = _period(steps)
             if begin:
                 stage.until_ns(stage.began_ns)
             return stage
@@ -148,3 +152,9 @@ def _usual(times: Sequence[float]) -> float:
     """The median: a first step may connect, and so take longer."""
     ordered = sorted(times)
     return ordered[len(ordered) // 2]
+
+
+def _period(steps: Sequence[Step]) -> float:
+    """The mean, without the first step if there is another."""
+    usual = steps[1:] or steps
+    return (usual[-1].end_ns - usual[0].start_ns) / len(usual)

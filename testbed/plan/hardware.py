@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hardware import bounds, cc
+from hardware import bounds, cc, recovery
 from hardware.config import Hardware
 from testbed.experiment.built import bare_hardware, headroom_of
 from topologies.graph.fabric import Cable, Fabric
@@ -38,7 +38,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
             "lossless": fabric.switch.lossless,
             **receive_thresholds(nic.rx_buffer, fabric.cable.rate, fabric.cable.delay, nic.mtu),
             "recovery": transport.recovery,
-            "reorder_packets": transport.reorder_packets,
+            "reorder_packets": _reorder_packets(experiment, graph),
             **_classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
             "cc": congestion_control(experiment, setting_of(experiment, graph)),
             **_engine(nic),
@@ -138,6 +138,20 @@ def _longest_rtt_ns(experiment: Experiment, graph: Fabric) -> float:
     slowest = min(hardware.nic_bps(graph, nic.name) for nic in graph.nics)
     coalesced = (fabric.nic.ack_every - 1) * bounds.ser_ns(full, slowest)
     return fabric.nic.mtu * 8e9 / fabric.nic.pcie.rate + fabric.nic.pcie.latency + way + coalesced
+
+
+def _reorder_packets(experiment: Experiment, graph: Fabric) -> int:
+    """What NICs keep out of order: as written, or by the longest path."""
+    transport, nic = experiment.transport, experiment.fabric.nic
+    if transport.reorder_packets is not None:
+        return transport.reorder_packets
+    if transport.recovery != "selective_repeat":
+        return recovery.LEAST
+    hardware = bare_hardware(experiment)
+    rate = max(hardware.nic_bps(graph, end.name) for end in graph.nics)
+    packet_ns = max(bounds.ser_ns(nic.mtu + bounds.ROCE_HEADERS, rate), nic.mtu * 8e9 / nic.pcie.rate)
+    waiting = nic.tx_buffer / nic.mtu + nic.ack_every
+    return recovery.reorder_packets(setting_of(experiment, graph).base_rtt_ns, packet_ns, waiting)
 
 
 def congestion_control(experiment: Experiment, setting: cc.Setting) -> dict[str, object]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import secrets
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from urllib.parse import parse_qs
 
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_BYTES = 24
 MOST_BYTES = 64 * 1024  # of a request's body
+_ICON = Path(__file__).parent / "pages" / "icon.svg"
 _HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _METHODS = ("GET", "HEAD", "POST")
 _HEADERS = {
@@ -77,6 +79,8 @@ class Guard:
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         if asked and scope["method"] == "GET" and scope["path"] == self.path:
             return self._enter(asked[0], cookie)
+        if scope["path"] == "/favicon.ico":  # asked for by browsers on their own, for answers that are no page too
+            return FileResponse(_ICON, media_type="image/svg+xml", headers={"cache-control": "max-age=86400"})
         if self._same(_cookie(headers.get("cookie", ""), cookie)):
             return None
         return _no("open the URL that the command has printed, with its token")

@@ -142,17 +142,17 @@ def test_all_bytes_arrive_whatever_is_lost_or_reordered(
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_share, st.integers(1, 200_000), st.integers(1, 1000), st.sampled_from([2, 16, 256]))
 def test_selective_repeat_sends_again_only_what_was_lost(share: float, size: int, seed: int, room: int) -> None:
-    """With nothing lost on the way back each packet comes in once, but for the first after a timeout.
+    """With nothing lost on the way back each packet comes in once, but for what a timeout sends.
 
-    When the end of a message is lost, the sender cannot know how far the receiver is: it sends the first packet that
-    is not acknowledged, which may have come.
+    When the end of a message is lost, the sender cannot know how far the receiver is: what is not acknowledged may
+    have come, less than `ack_every` packets each time.
     """
     rule = {"effect": "drop", "select": {"share": share}, "ports": FORWARD}
     result = _deliver("selective_repeat", [rule], size, seed=seed, reorder_packets=room)
     twice = len(result["came"]) - len(set(result["came"]))
     assert set(result["came"]) == set(range(-(-size // 1024)))
     assert result["sender"]["retransmitted"] == result["drops"].get("fault", 0) + twice
-    assert result["receiver"]["duplicate_request"] == twice <= result["sender"]["local_ack_timeout_err"]
+    assert result["receiver"]["duplicate_request"] == twice <= 15 * result["sender"]["local_ack_timeout_err"]
 
 
 def test_recovery_is_the_same_every_time() -> None:

@@ -17,7 +17,7 @@ from testbed.base.errors import UserError
 from testbed.drill.play.client import Remote
 from testbed.machine import ownership
 from tests.parts.machine import ROOT, TESTBED, cli, fabric_ids, traces, wait_until
-from tests.parts.pages import Server, chromium, page_in, serving
+from tests.parts.pages import Server, builds, chromium, page_in, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Response
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 DRILL, SEED = "lost/dirty-optics", "7Q4"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
+@pytest.fixture(scope="module", params=builds())
+def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
+    with chromium(request.param) as browser:
         yield browser
 
 

@@ -14,7 +14,7 @@ from testbed.report.html import report
 from testbed.run.outcome import RunFailed
 from testbed.run.run import run
 from testbed.run.sweep import run_sweep
-from tests.parts.pages import chromium, page_in
+from tests.parts.pages import builds, chromium, page_in
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -45,9 +45,9 @@ workload:
 SWEEP = LOSSY.replace("256KiB", "4KiB") + "sweep: {transport.recovery: [go_back_n, selective_repeat]}\n"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
+@pytest.fixture(scope="module", params=builds())
+def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
+    with chromium(request.param) as browser:
         yield browser
 
 

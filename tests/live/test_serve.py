@@ -16,7 +16,7 @@ import pytest
 from testbed.live.views import VIEWS
 from tests.parts.live_fabric import wait_until
 from tests.parts.machine import STAR, cli, fabric_ids, told, traces
-from tests.parts.pages import Server, chromium, page_in, serving
+from tests.parts.pages import Server, builds, chromium, page_in, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Request, Route
@@ -206,9 +206,9 @@ def test_it_ends_when_the_fabric_goes_down(tmp_path: Path, watched: bool) -> Non
 # -- the page
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
+@pytest.fixture(scope="module", params=builds())
+def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
+    with chromium(request.param) as browser:
         yield browser
 
 

@@ -28,9 +28,11 @@ class FakeStep:
 
 @dataclass
 class FakeWorld:
-    """Steps follow each other; one that begins while a fault is in takes longer."""
+    """Steps follow each other, with a gap between two; one that begins while a fault is in takes longer."""
 
     case: Case
+    faulty_ns: int = FAULTY_NS
+    gap_ns: int = 0
     time_ns: int = 0
     faults: dict[str, float] = field(default_factory=dict)
     closed: bool = False
@@ -53,11 +55,12 @@ class FakeWorld:
     def advance(self, ns: int) -> None:
         goal = self.time_ns + ns
         while self.time_ns < goal:
-            end = self._all[-1].end_ns if self._all else 0
+            end = self._all[-1].end_ns if self._all else -self.gap_ns
             if end <= self.time_ns:
-                sick = any(at <= end for at in self.faults.values())
-                took = FAULTY_NS if sick else HEALTHY_NS
-                self._all.append(FakeStep(len(self._all), end, end + took, {0: FakeRank()}))
+                start = end + self.gap_ns
+                sick = any(at <= start for at in self.faults.values())
+                took = self.faulty_ns if sick else HEALTHY_NS
+                self._all.append(FakeStep(len(self._all), start, start + took, {0: FakeRank()}))
             self.time_ns = int(min(goal, self._all[-1].end_ns))
         self._kept.append((self.time_ns, self.counters()))
 

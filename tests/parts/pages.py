@@ -97,20 +97,25 @@ def without_browser() -> str:
         import playwright.sync_api  # noqa: F401
     except ImportError:
         return "needs the Python package playwright (requirements-dev.lock has it)"
-    if not any(map(shutil.which, CHROMIUMS)):
+    if not builds()[0]:
         return f"needs Chromium: Debian's package {CHROMIUMS[0]}, or one of {', '.join(CHROMIUMS[1:])}"
     return ""
 
 
+def builds() -> list[str]:
+    """The builds of Chromium that are here: they ask a server for different things.  One that is empty, if none is."""
+    headless, *desktop = CHROMIUMS
+    return [b for b in (shutil.which(headless), next(filter(None, map(shutil.which, desktop)), None)) if b] or [""]
+
+
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """A browser for the tests of a file."""
+def chromium(program: str) -> Iterator[Browser]:
+    """A browser for the tests of a file: one of `builds()`."""
     if lacks := without_browser():
         pytest.skip(lacks)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        program = next(path for name in CHROMIUMS if (path := shutil.which(name)))
         browser = playwright.chromium.launch(executable_path=program, args=list(_FLAGS))
         yield browser
         browser.close()

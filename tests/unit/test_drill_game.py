@@ -17,7 +17,7 @@ from testbed.drill.own import HELP_WIDE
 from testbed.drill.play import prompt
 from testbed.drill.play.ranking import ranked
 from testbed.drill.replay import _may_be_played, replayed
-from testbed.drill.report import as_markdown, as_text
+from testbed.drill.report import as_markdown
 from testbed.drill.sheet import file
 from testbed.drill.sheet.answer import fits
 from testbed.drill.sheet.case import Case
@@ -108,6 +108,30 @@ def test_time_passes_only_by_what_is_typed() -> None:
     assert game.command("advance 60us").data == {"time_ns": 760_000, "steps_ns": [60_000]}
     assert game.command("advance 2 steps").data["steps_ns"] == [60_000, 60_000]
     assert len(game.entries) == 10 and [e.acts for e in game.entries[-2:]] == [True, True]
+
+
+def test_of_many_steps_the_newest_are_told() -> None:
+    """From 700 us, in the seventh step of 60 us after the seventh healthy one, to 2 ms."""
+    game = game_of(TEXT.replace("emulated: 2ms", "emulated: 20ms"))
+    text = game.command("advance 1300us").text
+    times = text.partition(" steps and then ")[2].removesuffix(" us").split()
+    steps = [step for step in game.stage.world.steps if step.end_ns > 700_000]
+    assert int(text.split()[0]) + len(times) == len(steps) and len(times) == 12
+    assert "steps and then" not in game.command("advance 2 steps").text
+
+
+def test_the_topology_is_told_at_the_prompt() -> None:
+    text = game_of().command("topology").text
+    assert "\n  h4       h4 (rank 4)\n" in text
+    assert (
+        "\n  leaf1    leaf    1 h4 (rank 4)  2 h5 (rank 5)  3 h6 (rank 6)  4 h7 (rank 7)  5 spine0:2  6 spine1:2"
+        in text
+    )
+
+
+def test_help_of_an_action_says_what_it_does_to_the_job() -> None:
+    text = " ".join(game_of().command("help config interface shutdown").text.split())
+    assert "takes 50us" in text and "queue pairs that send there fail" in text
 
 
 def test_an_advance_beyond_the_budget_is_refused_and_changes_nothing() -> None:
@@ -322,19 +346,6 @@ def test_no_history_in_another_users_home(tmp_path: Path, monkeypatch: pytest.Mo
     assert prompt._history() == tmp_path / "state/railbed/drill_history"
     monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
     assert prompt._history() is None
-
-
-def test_what_lies_between_two_steps_makes_a_healthy_job_no_slower_than_healthy() -> None:
-    """Steps of 70 us, 4 us apart, after one that connects: from the first start to the last end 10 take 736 us."""
-    game = game_of(healthy=True)
-    assert game.command("submit healthy").ok
-    steps = [[0.0, 80e3], *([84e3 + k * 74e3, 70e3] for k in range(19))]
-    now = 10 / (10 * 70e3 + 9 * 4e3) * 1e9
-    told = game.report() | {"healthy_step_ns": 70e3, "warmup_ns": 84e3 + 10 * 74e3, "courses": {"yours": steps}}
-    told["speed"] = {"now": now, "fault": now, "mended": now}
-    assert "100% of the healthy speed" in as_text(told)
-    told["speed"] = {"now": now / 2, "fault": now / 2, "mended": now}
-    assert "50% of the healthy speed" in as_text(told)
 
 
 def test_the_report_says_what_it_was_and_what_was_done() -> None:

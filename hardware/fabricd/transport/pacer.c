@@ -31,6 +31,7 @@
 #include "transport/congestion.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
+#include "transport/repeat.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
 
@@ -168,6 +169,8 @@ void pacer_sent(struct fabric *f, struct frame *fr)
 	q->tx_bytes += fr->payload;
 	cc_catch_up(f, q);
 	ask(q, fr);
+	if (q->nic->p.selective)
+		repeat_left(f, q, fr->number, fr->asks);
 	if (fr->number < q->left) {
 		q->retransmitted++;
 		q->nic->retransmitted++;

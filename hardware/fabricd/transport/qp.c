@@ -7,6 +7,7 @@
 #include "transport/congestion.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
+#include "transport/repeat.h"
 #include "wire/roce.h"
 
 #define FIRST_QP_NUMBER 16
@@ -54,6 +55,7 @@ void qp_release(struct qp *q)
 	free(q->sq.at);
 	free(q->rq.at);
 	reorder_release(q);
+	repeat_release(q);
 	free(q);
 }
 

@@ -4,7 +4,8 @@
  *
  * Packets are taken in order.  A packet ahead of the expected number means loss.  It
  * is answered by one NAK (sequence error), and no other is sent until the expected
- * packet has come.  With selective repeat it is kept until then (reorder.c).  A packet
+ * packet has come.  With selective repeat it is kept until then (reorder.c), and its
+ * payload crosses PCIe at once: what is left for its turn is the completion.  A packet
  * behind the expected number is a duplicate, and acknowledged again if it asks for it.
  * A message that needs a receive request while none is posted is answered with an RNR
  * NAK and not taken.
@@ -189,15 +190,22 @@ static void copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_
 		q->ahead = ahead_name(&f->ahead, q->ahead, to + bytes, pkt->payload + bytes, left < bytes ? (uint32_t)left : bytes);
 }
 
+/* When so many bytes that have come for a queue pair are in memory, and what came before them.  An engine's stay in the NIC */
+static ps_t place(struct fabric *f, struct qp *q, uint32_t bytes)
+{
+	bool over_pcie = q->tx == &q->nic->tx[0] && !q->owner->ops->take;
+
+	return over_pcie ? pcie_write(q->nic, f->clock.now, bytes) : f->clock.now;
+}
+
 /* The expected packet is here
  * @fr:		The frame that @pkt was parsed from
+ * @kept:	It came ahead, and its payload was placed then: nothing but a completion is left to be written
  *
  * Return: whether it was taken
  */
-static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr)
+static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr, bool kept)
 {
-	struct nic *n = q->nic;
-
 	if (q->owner->ops->take)
 		return divert(f, q, pkt);
 	if (!acceptable(f, q, pkt))
@@ -213,7 +221,7 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, 
 	q->message_left -= pkt->payload_bytes;
 	if (roce_is_send(pkt->opcode))
 		q->message_bytes += pkt->payload_bytes;
-	ps_t visible = q->tx == &n->tx[1] ? f->clock.now : pcie_write(n, f->clock.now, pkt->payload_bytes);
+	ps_t visible = place(f, q, kept ? 0 : pkt->payload_bytes);
 	if (roce_is_last(pkt->opcode))
 		received(f, q, pkt, visible);
 	if (pkt->ack_request)
@@ -229,7 +237,7 @@ static void take_kept(struct fabric *f, struct qp *q)
 	bool taken = true, told = true;
 
 	while (taken && (fr = reorder_take(q))) {
-		taken = frame_parse(fr, &pkt) == ROCE_OK && take(f, q, &pkt, fr);
+		taken = frame_parse(fr, &pkt) == ROCE_OK && take(f, q, &pkt, fr, true);
 		told = !taken || pkt.ack_request;
 		frame_release(f, fr);
 	}
@@ -240,19 +248,20 @@ static void take_kept(struct fabric *f, struct qp *q)
 /* One ahead of the expected: something is lost, or comes later.  Return: whether the frame is kept */
 static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet *pkt, uint32_t ahead, struct frame *fr)
 {
-	q->nic->out_of_sequence++;
-	if (q->nic->p.selective) {
-		bool kept = reorder_keep(q, ahead, fr);
-		if (kept || !q->nak_sent)
-			answer(f, q, AETH_NAK_SEQUENCE, q->expected, kept ? pkt->psn : (uint32_t)q->expected);
-		q->nak_sent = true;
-		return kept;
-	}
-	if (!q->nak_sent) {
-		q->nak_sent = true;
-		answer(f, q, AETH_NAK_SEQUENCE, q->expected, q->msn);
-	}
-	return false;
+	enum kept kept = q->nic->p.selective ? reorder_keep(q, ahead, fr) : KEPT_NOT;
+
+	if (kept == KEPT_BEFORE)
+		q->nic->duplicate_request++;
+	else
+		q->nic->out_of_sequence++;
+	if (kept == KEPT)
+		place(f, q, pkt->payload_bytes);
+	if (kept != KEPT_NOT)
+		answer(f, q, AETH_NAK_SEQUENCE, q->expected, pkt->psn);
+	else if (!q->nak_sent)
+		answer(f, q, AETH_NAK_SEQUENCE, q->expected, q->nic->p.selective ? (uint32_t)q->expected : q->msn);
+	q->nak_sent = true;
+	return kept == KEPT;
 }
 
 /* qp_receive() - A data packet has come in for a queue pair that is ready
@@ -280,7 +289,7 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 	}
 	if (ahead > 0)
 		return came_ahead(f, q, pkt, (uint32_t)ahead, fr);
-	if (take(f, q, pkt, fr))
+	if (take(f, q, pkt, fr, false))
 		take_kept(f, q);
 	return false;
 }

@@ -16,10 +16,11 @@
  * fails.  An RNR NAK does the same after a pause.  Every acknowledgement that moves
  * `acked` restarts the timer and forgets the retries.
  *
- * With selective repeat (reorder.c), `send` never goes back; what was lost is sent
+ * With selective repeat (repeat.c), `send` never goes back; what was lost is sent
  * again in between.  The window of congestion control (congestion.h) may hold back the
- * next packet; its rate counts later, at the cable (pacer.c).  A sender that may send
- * nothing until it hears something asks for an acknowledgement.
+ * next packet; its rate counts later, at the cable (pacer.c).  What has come and what is
+ * lost is not in the window (RFC 6675, "pipe").  A sender that may send nothing until it
+ * hears something asks for an acknowledgement.
  *
  * Payload is read when a packet is built, and again when it is sent again.  A worker's stays
  * in its memory until it is delivered (link/lent.c); what is still under way when a request
@@ -40,7 +41,7 @@
 #include "transport/congestion.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
-#include "transport/reorder.h"
+#include "transport/repeat.h"
 #include "wire/ethernet.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
@@ -56,13 +57,20 @@ void qp_ready(struct fabric *f, struct qp *q)
 
 static bool window_open(const struct qp *q)
 {
-	uint64_t under_way = q->send - q->acked;
+	uint64_t under_way = repeat_under_way(q);
 
-	if (q->nic->p.selective && under_way >= q->nic->p.reorder_packets)
-		return false;
 	if (under_way && q->asked <= q->acked)
 		return true; /* the window has shrunk since, and nothing under way asks to be acknowledged: the next will */
 	return cc_window_open(q, under_way);
+}
+
+/* Is there a new packet, and room for it at the receiver? */
+static bool has_new(const struct qp *q)
+{
+	uint64_t there = q->made < q->next_packet ? q->made : q->next_packet;
+	uint64_t most = q->nic->p.selective ? q->nic->p.reorder_packets : WINDOW;
+
+	return q->send < there && q->send - q->acked < most;
 }
 
 /* Is there something to send? */
@@ -72,8 +80,7 @@ static bool has_work(const struct fabric *f, const struct qp *q)
 
 	if (q->state != QP_READY || f->clock.now < q->rnr_until)
 		return false;
-	uint64_t there = q->made < q->next_packet ? q->made : q->next_packet;
-	return repeat_next(q, &n) || (q->send < there && q->send - q->acked < WINDOW && window_open(q));
+	return (repeat_next(q, &n) || has_new(q)) && window_open(q);
 }
 
 static bool has_packet(const struct fabric *f, const struct tx_source *s)
@@ -90,13 +97,26 @@ static void none(struct fabric *f, struct tx_source *s)
 	(void)s;
 }
 
-static void set_timer(struct fabric *f, struct qp *q, ps_t t)
+static void look_at(struct fabric *f, struct qp *q, ps_t t)
 {
-	q->timer = t;
 	if (t < q->timer_event) {
 		q->timer_event = t;
 		event_add(f, t, EV_QP_TIMER, q->nic->n.index, 0, 0, q->number, q, 0);
 	}
+}
+
+/* When the timer runs out, or a packet that may only be late counts as lost */
+static ps_t next_look(const struct qp *q)
+{
+	ps_t due = repeat_due(q);
+
+	return due < q->timer ? due : q->timer;
+}
+
+static void set_timer(struct fabric *f, struct qp *q, ps_t t)
+{
+	q->timer = t;
+	look_at(f, q, next_look(q));
 }
 
 static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
@@ -228,20 +248,21 @@ const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .none
 static void go_back(struct fabric *f, struct qp *q)
 {
 	pacer_flush(f, q);
+	repeat_forget(q);
 	q->asked = q->acked;
 	q->send = q->acked;
 	q->send_wr_index = q->sq.head;
 }
 
-/* Everything before packet @n has arrived */
-static void advance(struct fabric *f, struct qp *q, uint64_t n)
+/* Everything before packet @n has arrived; an acknowledgement says so, or a NAK */
+static void advance(struct fabric *f, struct qp *q, uint64_t n, bool ack)
 {
 	uint64_t before = q->acked;
 
 	if (n <= q->acked)
 		return;
 	q->acked = n;
-	repeat_acked(q, before);
+	repeat_acked(f, q, before, ack);
 	q->retries = q->rnr_retries = 0;
 	while (q->sq.head != q->sq.tail) {
 		struct send_wr *wr = SEND_WR(q, q->sq.head);
@@ -289,7 +310,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 
 	if (ahead + ack < 0 || n > q->left)
 		return; /* old, or never sent */
-	advance(f, q, n);
+	advance(f, q, n, ack);
 	tell_cc(f, q, before, pkt, fr);
 	if (ack) {
 		qp_ready(f, q);
@@ -299,10 +320,12 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 		return;
 	if (syndrome == AETH_NAK_SEQUENCE) {
 		q->nic->packet_seq_err++;
-		if (q->nic->p.selective)
-			repeat_came(q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
-		else
+		if (q->nic->p.selective) {
+			repeat_came(f, q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
+			look_at(f, q, repeat_due(q));
+		} else {
 			go_back(f, q);
+		}
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
 		qp_ready(f, q);
 	} else if (syndrome == AETH_NAK_ACCESS) {
@@ -313,27 +336,30 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 			qp_fail(f, q, WC_RNR_RETRY);
 			return;
 		}
-		repeat_forget(q);
 		go_back(f, q);
 		q->rnr_until = f->clock.now + q->nic->p.rnr_timeout;
 		set_timer(f, q, q->rnr_until);
 	}
 }
 
-/* qp_timer_set() - An EV_QP_TIMER of time @t has come: is it the one that counts, and does the timer still run? */
+/* qp_timer_set() - An EV_QP_TIMER of time @t has come: is it the one that counts, and is there still something to look at? */
 bool qp_timer_set(struct qp *q, ps_t t)
 {
 	if (t != q->timer_event)
 		return false;
 	q->timer_event = PS_NEVER;
-	return q->timer != PS_NEVER && q->state == QP_READY;
+	return next_look(q) != PS_NEVER && q->state == QP_READY;
 }
 
 /* qp_timer() - The timer runs and its event has come: it may have moved on since */
 void qp_timer(struct fabric *f, struct qp *q)
 {
+	if (repeat_due(q) <= f->clock.now) {
+		repeat_look(f, q);
+		qp_ready(f, q);
+	}
 	if (f->clock.now < q->timer) {
-		set_timer(f, q, q->timer);
+		look_at(f, q, next_look(q));
 		return;
 	}
 	if (q->left_asked <= q->acked && f->clock.now < q->next_send && q->cc_state.rate < q->cc_state.line_rate) {

@@ -6,19 +6,21 @@ Everything goes by what a student may see: the views of two games of the same ca
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
-from testbed.drill.check import real
+from testbed.drill import twins
+from testbed.drill.check import evidence, real
 from testbed.drill.check.looked import playing, views
 from testbed.drill.check.players import Worth, answers, worth
 from testbed.drill.game import Game
 from testbed.drill.sheet.answer import parse
 from testbed.drill.sheet.case import Case
 from testbed.drill.sheet.drill import Drill, Level
-from testbed.drill.sheet.score import kinds
+from testbed.drill.sheet.score import NOTHING_TO_WIN, kinds
 from testbed.drill.sheet.truth import HEALTHY
 from testbed.drill.solve.solver import solve
 
@@ -26,9 +28,15 @@ SEEDS = tuple(f"{k}C{k % 7}" for k in range(20))
 """Of the places that must be drawn."""
 WINDOWS = 3
 WINDOW_NS = 200_000
+WATCHED_NS = 4_000_000
+"""What is given as evidence has to show in so much emulated time, or in the drill's `tau` if that is less."""
 ENOUGH = 80.0
 NOTHING_BACK = 0.05
 """Of what is left of the points for mending: less is none."""
+
+NOTHING_LOST = "it asks to mend, and the fault costs the job nothing here: leave `fix` out, or draw other places"
+LOOKED_UP = ("loudest", "thresholds")
+"""Players who only look up what is over a limit: what they find at once is not hard."""
 
 
 @dataclass
@@ -65,8 +73,9 @@ class Checked:
         return {**vars(self), **worths, "passes": self.passes}
 
 
-def check(drill: Drill, seed: str) -> Checked:
-    """All of it. Raises nothing for what is wrong with the drill."""
+def check(drill: Drill, seed: str, solution: Sequence[str] = (), more: Sequence[str] = ()) -> Checked:
+    """All of it. `solution`: lines that are played instead of the solver's, which is then not asked; `more`: seeds of
+    worlds that are looked at, too, and not played. Raises nothing for what is wrong with the drill."""
     found = Checked(drill.id, seed, level=drill.level)
     began = time.monotonic()
     try:
@@ -84,15 +93,22 @@ def check(drill: Drill, seed: str) -> Checked:
                     found.differs = _activated(well, ill)
                     if not found.differs:
                         found.wrong.append("no view differs from the healthy twin's: the fault does nothing here")
-                    solved(ill, found)
+                    if solution:
+                        played(ill, solution, found)
+                    else:
+                        solved(ill, found)
                     if ill.ending is not None:
                         found.ill = {name: worth(ill, one, ill.ending.course) for name, one in looked.items()}
                         f1 = kinds(parse(found.answer, ill.fabric).claims, ill.stage.drawn.truth)
-                        found.ill["solver"] = Worth(found.answer, found.score or 0.0, f1)
-            found.healthy = solve(well)
-            found.well = {name: worth(well, one) for name, one in {**said, "solver": found.healthy}.items()}
-            if found.healthy != HEALTHY:
-                found.wrong.append(f"the solver takes the healthy twin for {found.healthy}")
+                        found.ill["solution" if solution else "solver"] = Worth(found.answer, found.score or 0.0, f1)
+                        not_hard(found)
+            if not solution:
+                found.healthy = said["solver"] = solve(well)
+                if found.healthy != HEALTHY:
+                    found.wrong.append(f"the solver takes the healthy twin for {found.healthy}")
+            found.well = {name: worth(well, one) for name, one in said.items()}
+        for one in (seed, *more) if drill.faults else ():
+            found.wrong += [what if one == seed else f"seed {one}: {what}" for what in glance(drill, one)]
     except FabricdError as error:
         found.wrong.append(f"the world has died: {error}")
     except UserError as error:
@@ -148,6 +164,33 @@ def _activated(well: Game, ill: Game) -> tuple[str, ...]:
     return ()
 
 
+def glance(drill: Drill, seed: str) -> list[str]:
+    """What is wrong with a world without anybody playing it: evidence that is not so, a fault to be mended that costs
+    nothing."""
+    told = evidence.Watched(evidence.claims(drill.evidence))
+    wrong = evidence.unknown(drill.evidence)
+    with playing(drill, seed, healthy=True) as well, playing(drill, seed, healthy=False) as ill:
+        told.look(ill, well)
+        window, began_ns = WINDOW_NS, ill.time_ns
+        while told.open and ill.time_ns + window - began_ns <= min(WATCHED_NS, drill.budget.tau_ns):
+            for game in (well, ill):
+                game.command(f"advance {window}ns")
+            told.look(ill, well)
+            window *= 2
+        told.measure(ill, well)
+        if drill.asks_to_fix:
+            sick, usual = (twins.Course.of(game.stage, game.time_ns).speed for game in (ill, well))
+            wrong += [NOTHING_LOST] if usual - sick <= NOTHING_TO_WIN * usual else []
+    return wrong + told.wrong()
+
+
+def not_hard(found: Checked) -> None:
+    """Whether it is called hard, and is found by who compares nothing and tries nothing."""
+    for name in LOOKED_UP:
+        if found.level == "hard" and found.ill[name].f1 == 1.0:
+            found.wrong.append(f"it is called hard, and `{name}` names it at the first look, by one limit")
+
+
 def solved(game: Game, found: Checked) -> None:
     found.answer = solve(game)
     answer = game.command(f"submit {found.answer}")
@@ -156,10 +199,30 @@ def solved(game: Game, found: Checked) -> None:
     if game.ending is None:
         found.wrong.append(f"the solver's answer ends nothing: {answer.text}")
         return
+    if judged(game, found, "the solver") < NOTHING_BACK and game.touched():
+        found.wrong.append("what the solver does brings the job nothing back: leave `fix` out of the question")
+
+
+def played(game: Game, solution: Sequence[str], found: Checked) -> None:
+    """Its author's way to solve it, line by line as at the prompt; the last one answers."""
+    for number, line in enumerate(solution, 1):
+        answer = game.command(line)
+        if not answer.ok:
+            found.wrong.append(f"line {number} of the solution ({line}): {answer.text}")
+            return
+        if game.ending is not None:
+            found.answer = str(game.ending.answer or HEALTHY)
+            judged(game, found, "the solution")
+            return
+    found.wrong.append("the solution ends without a last `submit ANSWER`")
+
+
+def judged(game: Game, found: Checked, who: str) -> float:
+    """What an answer was worth; returns the share of the lost speed that is back, 1 if none or enough was lost."""
+    assert game.ending is not None and game.ending.score is not None
     score = game.ending.score
-    assert score is not None
     found.score = score.total
-    if found.score < ENOUGH:
-        found.wrong.append(f"the solver gets {found.score:.1f}, with {found.answer}")
-        if score.fixed is not None and score.fixed < NOTHING_BACK and game.touched():
-            found.wrong.append("what the solver does brings the job nothing back: leave `fix` out of the question")
+    if found.score >= ENOUGH:
+        return 1.0
+    found.wrong.append(f"{who} gets {found.score:.1f}, with {found.answer}")
+    return 1.0 if score.fixed is None else score.fixed

@@ -26,11 +26,11 @@ def probed(game: Game) -> Probed:
     }
 
 
-def of_probes(ill: Probed, well: Probed) -> frozenset[str]:
-    """Whether some pairs, or most, take longer than in the healthy twin, or do not answer."""
+def of_probes(ill: Probed, well: Probed, share: float = LONGER, more_us: float = LONGER_US) -> frozenset[str]:
+    """Whether some pairs, or most, take longer than in the healthy twin, by a share and so much, or do not answer."""
     found = set()
     lost = [pair for pair, us in well.items() if us is not None and ill.get(pair) is None]
-    longer = [pair for pair, us in well.items() if us and (ill.get(pair) or 0) > LONGER * us + LONGER_US]
+    longer = [pair for pair, us in well.items() if us and (ill.get(pair) or 0) > share * us + more_us]
     for what, pairs in (("lost", lost), ("longer", longer)):
         if pairs:
             found.add(f"{MESH}.{'most' if len(pairs) > len(well) / 2 else 'some'} {what}")

@@ -38,8 +38,11 @@ class Transport(Model):
     recovery: Literal["go_back_n", "selective_repeat"] = Field(
         default="go_back_n", description="what is sent again after a loss: everything from there on, or what was lost"
     )
-    reorder_packets: int = Field(
-        default=1024, ge=1, le=1 << 16, description="selective repeat: packets that a NIC keeps out of order, at most"
+    reorder_packets: int | None = Field(
+        default=None,
+        ge=1,
+        le=1 << 16,
+        description="selective repeat: what a NIC keeps out of order at most, in packets (null: four round trips)",
     )
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
     ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")

@@ -264,8 +264,7 @@ async function start() {
   at("about").textContent = `${ticket.world}`;
   at("case").textContent = `drill ${ticket.drill}, ${ticket.level}${ticket.seed ? `, seed ${ticket.seed}` : ""}; sealed ${ticket.sealed.slice(0, 12)}`;
   at("text").textContent = ticket.text || ticket.title;
-  const asked = { healthy: "Is anything wrong?", where: "Where?", what: "What?", fix: "Mend it before you answer." };
-  at("asked").textContent = ticket.question.map((one) => asked[one] ?? one).join(" ");
+  at("asked").textContent = ticket.asked;
   network = new Network(at("drawing"), about, { chosen: choose, hover });
   tables = new Tables(at("tables"));
   terminal = new Terminal(run);

@@ -1,0 +1,64 @@
+"""What a game is worth in the end, in worlds whose steps have gaps between them: speeds count the gaps, all alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from testbed.drill.ending import Ending, ending_of
+from testbed.drill.game import Game
+from testbed.drill.log import Entry
+from testbed.drill.report import as_text
+from testbed.drill.sheet import file
+from testbed.drill.sheet.answer import parse
+from testbed.drill.sheet.case import Case
+from tests.parts.drills import ALL_ASKED, clos
+from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeWorld
+
+GAP_NS = 4_000
+NOTHING_DONE = Entry(1, "config ecn leaf0 as it was", 100_000, 0, True, True)
+TEXT = clos(0.2).replace("warmup: 50us\nbegins: 100us", "warmup: 500us\nbegins: 600us") + ALL_ASKED
+
+
+def game_of(faulty_ns: int) -> Game:
+    up: Callable[[Case], Any] = partial(FakeWorld, faulty_ns=faulty_ns, gap_ns=GAP_NS)
+    return Game.start(Case.of(file.loads(TEXT, "d.yaml"), "7Q4", False), up=up)
+
+
+def ending(faulty_ns: int, *done: Entry) -> Ending:
+    game = game_of(faulty_ns)
+    answer = parse(str(game.stage.drawn.truth[0]), game.fabric)
+    return ending_of(game.stage, answer, done, hints=0, wrong=0, up=game._up)
+
+
+@pytest.mark.parametrize("done", [(), (NOTHING_DONE,)])
+def test_where_nothing_was_lost_nothing_is_asked_to_be_mended(done: tuple[Entry, ...]) -> None:
+    """The same points whether a command that does nothing was typed or not: the fault has cost the job nothing."""
+    found = ending(HEALTHY_NS, *done)
+    assert found.score is not None
+    assert (found.score.fixed, found.score.total) == (None, 100.0)
+    assert found.course.speed_fault == found.course.speed_healthy == found.speed
+
+
+def test_who_mends_nothing_has_mended_nothing() -> None:
+    """Ten steps of 60 us with nine gaps of 4 us between them, against ten of 40 us."""
+    found = ending(FAULTY_NS)
+    assert found.score is not None and found.score.fixed == 0.0
+    assert found.course.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
+    assert found.course.speed_healthy == pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
+    assert found.to_dict()["speed"]["mended"] == found.course.speed_healthy
+
+
+def test_a_lost_step_costs_what_lies_before_it_too() -> None:
+    """The ten steps after the first end at 480 us and have begun at 44."""
+    game = game_of(FAULTY_NS)
+    assert (game.stage.healthy_step_ns, game.stage.healthy_period_ns) == (40_000, 43_600)
+
+
+def test_a_healthy_job_is_no_slower_than_healthy() -> None:
+    game = game_of(HEALTHY_NS)
+    assert game.command(f"submit {game.stage.drawn.truth[0]}").ok
+    assert "100% of the healthy speed" in as_text(game.report())

@@ -1,0 +1,38 @@
+"""What NICs keep out of order by default: four round trips of the longest path, with what waits in the sender's NIC."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.experiment import loads
+from testbed.plan.hardware import hardware_of
+
+CLOS = "clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}"
+
+
+def kept(cable: str, topology: str = "star: {hosts: 2}", transport: str = "recovery: selective_repeat") -> int:
+    text = f"""
+name: kept
+fabric: {{topology: {{{topology}}}, cable: {{{cable}}}}}
+transport: {{{transport}}}
+workload: [{{flows: [{{from: 1, to: 0, size: 1MB}}]}}]
+"""
+    return int(hardware_of(loads(text)).nic["reorder_packets"])
+
+
+@pytest.mark.parametrize(
+    ("cable", "topology", "packets"),
+    [
+        ("rate: 400Gbps, delay: 500ns", "star: {hosts: 2}", 1024),
+        # 41 us of packets that take PCIe 64 ns each, 32 in the NIC, 16 of an acknowledgement: 4 x 690
+        ("rate: 800Gbps, delay: 10us", "star: {hosts: 2}", 4096),
+        ("rate: 800Gbps, delay: 10us", CLOS, 8192),
+        ("rate: 800Gbps, delay: 1ms", CLOS, 65536),
+    ],
+)
+def test_the_default_follows_the_longest_path(cable: str, topology: str, packets: int) -> None:
+    assert kept(cable, topology) == packets
+
+
+def test_what_is_written_holds() -> None:
+    assert kept("rate: 800Gbps", transport="recovery: selective_repeat, reorder_packets: 7") == 7
