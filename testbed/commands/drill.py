@@ -13,7 +13,7 @@ from testbed.commands._drill_bench import bench, compare
 from testbed.commands._drill_check import check
 from testbed.commands._drill_instruct import instruct, join
 from testbed.commands._drill_new import new
-from testbed.commands._drill_seed import DAILY, choose
+from testbed.commands._drill_seed import DAILY, LEVEL, SURPRISE, choose
 from testbed.commands._drill_serve import serve
 
 if TYPE_CHECKING:
@@ -187,6 +187,8 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
 @command.command()
 @click.argument("drill", required=False, metavar="[DRILL]", shell_complete=DRILL)
 @DAILY
+@SURPRISE
+@LEVEL
 @click.option(
     "--seed", metavar="S", help="Draws the places, and whether anything is wrong at all (default: a new one)."
 )
@@ -195,7 +197,15 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
 @click.option("--player", metavar="NAME", default="", help="Who plays, for leaderboards.")
 @click.option("--out", metavar="FILE", help="The game's log (default: results/drills/<timestamp>-<seed>.log).")
 def start(
-    drill: str | None, daily: bool, seed: str | None, faulty: bool, exam: bool, player: str, out: str | None
+    drill: str | None,
+    daily: bool,
+    surprise: bool,
+    level: str | None,
+    seed: str | None,
+    faulty: bool,
+    exam: bool,
+    player: str,
+    out: str | None,
 ) -> None:
     """Start DRILL, an id of `testbed drill list` or a file, and open its prompt.
 
@@ -207,6 +217,7 @@ def start(
       testbed drill start lost/dirty-optics
       testbed drill start lost/dirty-optics --seed 7Q4 --player ada
       testbed drill start my-drill.yaml --exam < lines.txt
+      testbed drill start --surprise --level medium
       testbed drill start --daily --player ada
     """
     import sys
@@ -217,7 +228,7 @@ def start(
 
     if daily and faulty:
         raise InputError("the day also says whether anything is wrong", "--daily", "leave out --faulty")
-    loaded, chosen, seed_by = choose(drill, seed, daily=daily, exam=exam, faulty=faulty)
+    loaded, chosen, seed_by = choose(drill, seed, daily=daily, surprise=surprise, level=level, exam=exam, faulty=faulty)
     healthy = False if faulty else None
     Case.of(loaded, chosen, healthy)  # whatever is wrong with it is said before anything is made
     require_root()

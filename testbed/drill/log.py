@@ -40,6 +40,8 @@ class Entry:
     """Of the world after it, if it acts."""
     by: str = ""
     """Whose it is: the player's, INSTRUCTOR's, or a page's that has looked by itself."""
+    notes: tuple[str, ...] = ()
+    """What an action has said of itself."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,13 @@ def read(path: Path) -> Log:
         )
     try:
         head = {key: value for key, value in told[0].items() if key != "railbed_drill"}
-        return Log(head, tuple(Entry(**one) for one in told[1:-2]), told[-2]["end"])
+        return Log(head, tuple(map(_entry, told[1:-2])), told[-2]["end"])
     except (TypeError, KeyError) as error:
         raise _damaged(name, 0, str(error)) from None
+
+
+def _entry(told: dict[str, Any]) -> Entry:
+    return Entry(**{**told, "notes": tuple(told.get("notes", ()))})
 
 
 def of_another_version(head: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ from workloads.steps.plan.model import PRESETS as MODELS
 from workloads.steps.plan.model import Model
 from workloads.steps.plan.parallel import Layout, Parallel
 from workloads.steps.plan.placement import CannotPlace, placed
+from workloads.steps.plan.schedules import CHUNKS
 from workloads.steps.plan.training import RECOMPUTE, SHARDS, Training, problems
 from workloads.tasks.graph import Settings
 
@@ -52,7 +53,7 @@ def training_of(train: Train) -> Training:
     """Raises Mistakes for what is missing or unknown; `problems` has the rest."""
     model = model_of(train.model)
     if isinstance(train.schedule, str):
-        schedule, chunks = train.schedule, 1
+        schedule, chunks = train.schedule, CHUNKS.get(train.schedule, 1)
     else:
         schedule, chunks = "interleaved", train.schedule.interleaved
     p = train.parallel
@@ -104,7 +105,7 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
         yield ("root_unit",), what, "shard: fsdp, no pipeline, a vocab; or leave it out"
     found = list(problems(t))
     yield from found
-    if fabric.params != spec.topology.params:  # too large to be built: predictions place its ranks themselves
+    if spec.topology.is_large:  # predictions place its ranks themselves
         yield from _scale(train, t)
         if not found:
             yield from _too_large(t)
@@ -214,11 +215,11 @@ def _scale(train: Train, t: Training) -> Iterator[Found]:
     if train.scale is None or train.scale.layers is None:
         return
     few, more = train.scale.layers
-    stages = t.parallel.pipeline * t.chunks
     for k, layers in enumerate((few, more)):
-        if layers % stages:
-            what = f"{layers} layers cannot be divided into {stages} stages" + (" of chunks" if t.chunks > 1 else "")
-            yield ("scale", "layers", k), what, f"a multiple of {stages}"
+        if layers % t.parts:
+            chunks = " of chunks" if t.parts > t.parallel.pipeline else ""
+            what = f"{layers} layers cannot be divided into {t.parts} stages{chunks}"
+            yield ("scale", "layers", k), what, f"a multiple of {t.parts}"
     if not few < more < t.model.layers:
         what = f"from {few} and {more} layers the time of {t.model.layers} does not follow"
         yield ("scale", "layers"), what, f"two numbers below {t.model.layers}, the smaller one first"

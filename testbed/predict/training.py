@@ -127,7 +127,12 @@ def _groups(t: Training, ranks: Ranks) -> dict[str, Ranks]:
     if p.expert > 1:
         split = ranks.reshape(p.tensor, p.context, p.data // p.expert, p.expert, p.pipeline)
         found["expert_data"] = split.transpose(0, 3, 4, 2, 1).reshape(-1, p.expert_copies)
-    if t.model.tied and t.model.vocab and p.pipeline > 1:
+    if t.mirrored:  # the stage is what changes fastest from row to row
+        for name in found.keys() & {"data", "expert_data"}:
+            rows = found[name].reshape(-1, p.pipeline, found[name].shape[1])
+            both = np.concatenate([rows, rows[:, ::-1]], axis=2)[:, : p.pipeline // 2]
+            found[name] = both.reshape(-1, both.shape[2])
+    if t.model.tied and t.model.vocab and not t.ends_meet:
         found["embedding"] = along(pipeline)[:, [0, -1]]
     return {name: its for name, its in found.items() if its.shape[1] > 1}
 

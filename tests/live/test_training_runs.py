@@ -55,13 +55,15 @@ def test_bubbles_of_pipelines_are_the_papers(tmp_path: Path) -> None:
     b, s, h, p, m, v = 1, 64, 128, 4, 8, 2
     pipeline = "model: {layers: 8, hidden: 128, heads: 4, seq: 64}, gpu: {flops: 10G, efficiency: 1}, "
     pipeline += "batch: {count: 8}, parallel: {pipeline: 4}, schedule: "
-    found = compared(tmp_path / "run", STAR, [f"{{{pipeline}{one}}}" for one in ("{interleaved: 2}", "zero_bubble")])
+    schedules = ("{interleaved: 2}", "zero_bubble", "zb_v", "dualpipe")
+    found = compared(tmp_path / "run", STAR, [f"{{{pipeline}{one}}}" for one in schedules])
     weights, core = 24 * b * s * h**2 / 10, 4 * b * s**2 * h / 10  # of a layer, ns
     forward, backward = 2 * (weights + core), 2 * (weights + 2 * core)  # of a stage
     ideal = m * (forward + backward + 2 * weights)
-    interleaved, zero = (one.measured_ns - ideal for one in found)
+    interleaved, zero, v_shaped, dual = (one.measured_ns - ideal for one in found)
     assert interleaved == pytest.approx((p - 1) / (v * m) * ideal, rel=0.01)
     assert zero == pytest.approx((p - 1) * (forward + backward - 2 * weights), rel=0.01)
+    assert 0 < v_shaped < dual < zero  # as their authors rank them
     assert all(0 <= one.off < 0.005 for one in found), found
 
 

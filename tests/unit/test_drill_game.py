@@ -110,6 +110,30 @@ def test_time_passes_only_by_what_is_typed() -> None:
     assert len(game.entries) == 10 and [e.acts for e in game.entries[-2:]] == [True, True]
 
 
+def test_of_many_steps_the_newest_are_told() -> None:
+    """From 700 us, in the seventh step of 60 us after the seventh healthy one, to 2 ms."""
+    game = game_of(TEXT.replace("emulated: 2ms", "emulated: 20ms"))
+    text = game.command("advance 1300us").text
+    times = text.partition(" steps and then ")[2].removesuffix(" us").split()
+    steps = [step for step in game.stage.world.steps if step.end_ns > 700_000]
+    assert int(text.split()[0]) + len(times) == len(steps) and len(times) == 12
+    assert "steps and then" not in game.command("advance 2 steps").text
+
+
+def test_the_topology_is_told_at_the_prompt() -> None:
+    text = game_of().command("topology").text
+    assert "\n  h4       h4 (rank 4)\n" in text
+    assert (
+        "\n  leaf1    leaf    1 h4 (rank 4)  2 h5 (rank 5)  3 h6 (rank 6)  4 h7 (rank 7)  5 spine0:2  6 spine1:2"
+        in text
+    )
+
+
+def test_help_of_an_action_says_what_it_does_to_the_job() -> None:
+    text = " ".join(game_of().command("help config interface shutdown").text.split())
+    assert "takes 50us" in text and "queue pairs that send there fail" in text
+
+
 def test_an_advance_beyond_the_budget_is_refused_and_changes_nothing() -> None:
     game = game_of()
     game.command("advance 750us")

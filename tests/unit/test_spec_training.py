@@ -83,6 +83,23 @@ MISTAKES = {
         {"parallel": "{pipeline: 4, data: 2}", "count": 6, "more": "schedule: {interleaved: 2}"},
         8, "batch.count", "no multiple", "a multiple of 4",
     ),
+    "one stage": ({"more": "schedule: zb_v"}, 10, "schedule", "one stage is no pipeline", "pipeline: 2 or more"),
+    "stages of two parts": (
+        {"parallel": "{pipeline: 8}", "more": "schedule: zb_v"},
+        10, "schedule", "cannot be divided into 8 stages of 2 chunks", "another schedule",
+    ),
+    "two ends": (
+        {"parallel": "{pipeline: 4, data: 2}", "more": "schedule: dualpipe"},
+        8, "batch.count", "two micro-batches at a time, 8 or more, and there are 4", "an even number, 8 or more",
+    ),
+    "two micro-batches by turns": (
+        {"parallel": "{pipeline: 4, data: 2}", "count": 8, "more": "schedule: dualpipe\n    shard: fsdp"},
+        11, "shard", "fsdp gathers a layer for one of them", "zero1",
+    ),
+    "activations that are needed": (
+        {"parallel": "{pipeline: 4, data: 2}", "more": "schedule: zb_v\n    recompute: full"},
+        11, "recompute", "zb_v keeps activations", "selective",
+    ),
     "GPU": ({"gpu": "{efficiency: 0.4}"}, 7, "gpu", "a GPU without FLOP/s", "preset: v100"),
     "GPU's name": ({"gpu": "{preset: h10}"}, 7, "gpu.preset", "unknown GPU 'h10'", "h100"),
     "GPU's type": (

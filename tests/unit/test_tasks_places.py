@@ -41,7 +41,7 @@ def moments(graph: Graph) -> nx.DiGraph:
     return walk
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero_bubble", "interleaved"])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero_bubble", "interleaved", "zb_v", "dualpipe"])
 @pytest.mark.parametrize("tensor", [1, 2])
 def test_who_shares_a_place_cannot_meet(schedule: str, tensor: int) -> None:
     t = Training(
@@ -50,7 +50,7 @@ def test_who_shares_a_place_cannot_meet(schedule: str, tensor: int) -> None:
         parallel=Parallel(pipeline=4, tensor=tensor),
         count=8,
         schedule=schedule,
-        chunks=2 if schedule == "interleaved" else 1,
+        chunks=2 if schedule in ("interleaved", "zb_v", "dualpipe") else 1,
     )
     graph = graph_of(t, constant(100, 200, 100))
     walk, at = moments(graph), landing(graph)

@@ -5,13 +5,15 @@ The executor checks what every collective and message leaves behind; here nothin
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.parts import task_graphs
-from tests.parts.training_steps import GPU, graph_of
+from tests.parts.training_steps import GPU, SMALL, graph_of
 from workloads.steps.plan.experts import Gating
 from workloads.steps.plan.model import Model
 from workloads.steps.plan.parallel import DIMENSIONS, Parallel
@@ -53,3 +55,15 @@ def test_data_is_right(t: Training) -> None:
     lines = task_graphs.run(t.parallel.ranks, graph)
     done = task_graphs.times(lines, graph)
     assert len(done) == sum(map(len, graph.tasks.values()))
+
+
+@pytest.mark.parametrize("plan", [{"pipeline": 2}, {"pipeline": 4}, {"pipeline": 2, "data": 2, "expert": 2}])
+@pytest.mark.parametrize("schedule", ["zb_v", "dualpipe"])
+def test_data_is_right_where_stages_have_two_parts(schedule: str, plan: dict[str, int]) -> None:
+    p = Parallel(**plan)
+    model = replace(SMALL, layers=2 * p.pipeline, vocab=32, tied=True, experts=4 if p.expert > 1 else 0)
+    t = Training(
+        model=model, gpu=GPU, parallel=p, count=2 * p.pipeline, schedule=schedule, chunks=2, shard="zero2",
+        bucket_bytes=1 << 14,
+    )  # fmt: skip
+    test_data_is_right.hypothesis.inner_test(t)

@@ -146,6 +146,8 @@ def test_float32_has_no_second_copy() -> None:
         ("gpipe", 1, lambda p, m, stage: 8 // p * m),
         ("1f1b", 1, lambda p, m, stage: 8 // p * min(m, p - stage)),
         ("zero_bubble", 1, lambda p, m, stage: 8 // p * p),
+        ("zb_v", 2, lambda p, m, stage: 8 // p * p),
+        ("dualpipe", 2, lambda p, m, stage: 8 // p * (p + 1)),
         # Korthikanti et al., section 4.2.3: 1 + (p - 1) / (p v) times what 1F1B holds, on the first stage.
         ("interleaved", 2, lambda p, m, stage: 8 * (1 + (p - 1) / (p * 2)) if stage == 0 else None),
     ],

@@ -7,11 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.parts.training_steps import GPU, SMALL, constant, graph_of
+from workloads.steps.memory import memory
 from workloads.steps.plan.parallel import Parallel
-from workloads.steps.plan.schedules import BACKWARD, FORWARD, SCHEDULES, WEIGHTS, schedule
+from workloads.steps.plan.schedules import (
+    BACKWARD,
+    CHUNKS,
+    FORWARD,
+    SCHEDULES,
+    SPLIT,
+    WEIGHTS,
+    apart,
+    held,
+    part,
+    parts,
+    schedule,
+)
 from workloads.steps.plan.training import Training
 from workloads.tasks.oracle import oracle, step_ns
-from workloads.tasks.task import Collective, Task
+from workloads.tasks.task import Collective, Compute, Send, Task
 
 TF, TB, TC = 100_000.0, 200_000.0, 8_660.0
 
@@ -68,19 +81,125 @@ def test_1f1b_exposes_more_messages_than_gpipe() -> None:
     assert _took(_step("1f1b", 4, 8), TF, TB, message=TC) == pytest.approx(3_438_600, rel=1e-4)
 
 
-@given(st.sampled_from(SCHEDULES), st.integers(1, 6), st.integers(1, 5), st.integers(2, 3))
-def test_every_micro_batch_passes_once_and_in_order(name: str, p: int, groups: int, chunks: int) -> None:
-    chunks = chunks if name == "interleaved" else 1
-    m = p * groups
+@st.composite
+def plans(draw: st.DrawFn) -> tuple[str, int, int, int]:
+    """Schedule, stages, micro-batches, chunks: all that is allowed."""
+    name, p = draw(st.sampled_from(SCHEDULES)), draw(st.integers(2, 6))
+    if name == "interleaved":
+        return name, p, p * draw(st.integers(1, 4)), draw(st.integers(2, 3))
+    if name == "dualpipe":
+        p = 2 * draw(st.integers(1, 3))
+        return name, p, 2 * draw(st.integers(p, 2 * p)), 2
+    return name, p, draw(st.integers(1, 16)), CHUNKS.get(name, 1)
+
+
+@given(plans())
+def test_every_micro_batch_passes_every_part_once_and_in_order(plan: tuple[str, int, int, int]) -> None:
+    name, p, m, chunks = plan
+    many = parts(name, p, chunks)
+    through: dict[tuple[str, int], list[int]] = {}
     for stage in range(p):
         passes = schedule(name, p, m, stage, chunks)
-        kinds = [FORWARD, BACKWARD, *([WEIGHTS] if name == "zero_bubble" else [])]
-        assert sorted(passes) == sorted((k, j, c) for k in kinds for j in range(m) for c in range(chunks))
-        at = {step: k for k, step in enumerate(passes)}
-        for j in range(m):
-            for c in range(chunks):
-                order = [at[k, j, c] for k in kinds]
-                assert order == sorted(order)
+        assert len(set(passes)) == len(passes)
+        at = {(step.kind, step.micro_batch, step.chunk): k for k, step in enumerate(passes)}
+        for kind, j, c in at:
+            through.setdefault((kind, j), []).append(part(name, p, stage, c))
+            assert (kind != BACKWARD) or at[FORWARD, j, c] < at[BACKWARD, j, c]
+            assert (kind != WEIGHTS) or at[BACKWARD, j, c] < at[WEIGHTS, j, c]
+        for k, step in enumerate(passes):
+            assert not step.beside or (passes[k - 1].kind, step.kind) == (FORWARD, BACKWARD)
+        assert bool(apart(passes)) == (name in SPLIT)
+        if name in SPLIT - {"dualpipe"}:
+            assert len(apart(passes)) == m * chunks
+    for j in range(m):
+        for kind in (FORWARD, BACKWARD):
+            assert sorted(through[kind, j]) == list(range(many))
+
+
+@given(plans())
+def test_no_schedule_waits_in_a_circle_and_none_beats_its_computations(plan: tuple[str, int, int, int]) -> None:
+    """The graph has no circle, and the step is as long as a stage computes and the first micro-batch's way at least."""
+    name, p, m, chunks = plan
+    t = replace(_step(name, p, m, chunks), model=replace(SMALL, layers=2 * p * chunks))
+    took = _took(t, 10.0, 10.0, 10.0, message=1.0)
+    each = 30 if name in SPLIT else 20
+    assert took >= each * m * t.parts / p - 1e-6
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 11), (8, 16)])
+def test_zb_v_has_no_bubble_and_holds_no_more_than_1f1b(p: int, m: int) -> None:
+    """Qi et al., arXiv 2401.10241, section 6: with equal passes a stage never waits once it has begun, and all hold
+    what 1F1B's first stage does, p micro-batches, here 2 p of half a stage."""
+    chunk = 50_000.0
+    t = replace(_step("zb_v", p, m, 2), model=replace(SMALL, layers=2 * p))
+    graph = graph_of(t, constant(chunk, chunk, chunk))
+    times = oracle(graph, lambda rank, task: 0.0)
+    for rank in range(p):
+        spans = [times[rank, task.id] for task in graph.tasks[rank] if isinstance(task, Compute)]
+        assert max(e for _, e in spans) - min(s for s, _ in spans) == pytest.approx(6 * m * chunk)
+    assert step_ns(times) == pytest.approx((6 * m + p - 1) * chunk)  # the last stage begins behind the others
+    assert [held(schedule("zb_v", p, m, stage, 2)) for stage in range(p)] == [2 * p] * p
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 10), (8, 16), (8, 20)])
+@pytest.mark.parametrize("weights", [1.0, 0.5, 0.25])
+def test_dualpipes_bubble_and_what_it_holds(p: int, m: int, weights: float) -> None:
+    """DeepSeek-V3, table 2: (PP/2 - 1)(F&B + B - 3 W), PP + 1 micro-batches.  F&B is F + B here, without messages, and
+    F is as long as the gradients of inputs."""
+    f = 80_000.0
+    b, w = (1 + weights) * f, weights * f
+    t = replace(_step("dualpipe", p, m, 2), model=replace(SMALL, layers=2 * p))
+    bubble = _took(t, f, b - w, w) - m * (f + b)
+    assert bubble == pytest.approx((p // 2 - 1) * (f + b + b - 3 * w), abs=1)
+    assert {held(schedule("dualpipe", p, m, stage, 2)) for stage in range(p)} == {p + 1}
+
+
+def test_dualpipe_twice_as_many_parameters_and_sums_them_over_both_ends() -> None:
+    """Table 2, "parameter 2x"."""
+    model = replace(SMALL, vocab=64)
+    plain, both = (
+        Training(model=model, gpu=GPU, parallel=Parallel(pipeline=4, data=2), count=8, schedule=name, chunks=chunks)
+        for name, chunks in (("1f1b", 1), ("dualpipe", 2))
+    )
+    for stage in range(4):
+        mirrored = memory(plain, stage).parameters + memory(plain, 3 - stage).parameters
+        assert memory(both, stage).parameters == mirrored
+    graph = graph_of(both)
+    assert graph.groups["data"] == ((0, 1, 6, 7), (2, 3, 4, 5))
+    summed = [sum(x.size_bytes for x in its if isinstance(x, Collective)) for its in graph.tasks.values()]
+    assert sum(summed) / 4 == 4 * model.parameters  # four ranks sum each
+
+
+@pytest.mark.parametrize(("name", "times"), [("1f1b", 1), ("zb_v", 2), ("dualpipe", 1)])
+def test_what_goes_between_stages(name: str, times: int) -> None:
+    """ZB-V sends twice what 1F1B does (its authors' table), DualPipe as much, half of it from either end."""
+    t = replace(_step(name, 4, 8, CHUNKS.get(name, 1)), model=SMALL)
+    for rank, its in graph_of(t).tasks.items():
+        sent = [task for task in its if isinstance(task, Send)]
+        inner = (rank > 0) + (rank < 3)
+        assert len(sent) == times * 8 * inner and all(abs(task.peer - rank) == 1 for task in sent)
+
+
+def test_dualpipe_computes_while_tokens_are_under_way() -> None:
+    """What a micro-batch adds when the pipeline is full, with an all-to-all of a twentieth of a layer, and of more than
+    all that is computed: DeepSeek-V3's point is that it is the longer of the two, and not their sum."""
+    model = replace(SMALL, experts=4)
+
+    def added(name: str, message: float) -> float:
+        def took(m: int) -> float:
+            parallel, chunks = Parallel(pipeline=2, data=2, expert=2), CHUNKS.get(name, 1)
+            t = Training(model=model, gpu=GPU, parallel=parallel, count=m, schedule=name, chunks=chunks)
+            its = {"all_to_all": message}
+            return step_ns(oracle(graph_of(t), _alone(0, **its)))
+
+        return (took(16) - took(8)) / 8
+
+    exchanges, computed = 4 * model.layers // 2, added("1f1b", 0)
+    assert added("dualpipe", 0) == pytest.approx(computed)
+    short, long = computed / 30, 2 * computed / exchanges
+    assert added("1f1b", short) == pytest.approx(computed + exchanges * short)
+    assert computed <= added("dualpipe", short) < computed + 0.1 * exchanges * short
+    assert added("dualpipe", long) == pytest.approx(exchanges * long)
 
 
 # Gradients and parameters

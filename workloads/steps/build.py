@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from workloads.steps.gradients import GRADIENTS, PARAMETERS, Buckets
@@ -16,6 +17,10 @@ from workloads.tasks.graph import Graph, Settings
 from workloads.tasks.task import Task
 
 ACTIVATIONS, ACTIVATION_GRADIENTS, OPTIMIZER = "activations", "activation_gradients", "optimizer"
+
+_LEAVES = {schedules.FORWARD: (ACTIVATIONS, 1), schedules.BACKWARD: (ACTIVATION_GRADIENTS, -1)}
+"""What a pass leaves to a neighbour, and how many parts further on that is."""
+ENDED = object()
 
 Groups = Mapping[str, tuple[tuple[int, ...], ...]]
 
@@ -53,8 +58,8 @@ def _those(tuples: Sequence[tuple[int, ...]], there: Container[int]) -> Iterator
 
 def step_groups(training: Training, layout: Layout) -> dict[str, tuple[tuple[int, ...], ...]]:
     """Name -> groups of ranks that do something together in this step."""
-    groups = layout.groups()
-    if training.model.tied and training.model.vocab and layout.parallel.pipeline > 1:
+    groups = layout.groups(mirrored=training.mirrored)
+    if training.model.tied and training.model.vocab and not training.ends_meet:
         groups["embedding"] = layout.ends()
     return groups
 
@@ -66,10 +71,10 @@ def group_sizes(training: Training) -> dict[str, int]:
         "tensor": p.tensor,
         "context": p.context,
         "pipeline": p.pipeline,
-        "data": p.copies,
+        "data": training.copies,
         "expert": p.expert,
-        "expert_data": p.expert_copies if p.expert > 1 else 1,
-        "embedding": 2 if model.tied and model.vocab and p.pipeline > 1 else 1,
+        "expert_data": training.expert_copies if p.expert > 1 else 1,
+        "embedding": 2 if model.tied and model.vocab and not training.ends_meet else 1,
     }
     return {name: size for name, size in sizes.items() if size > 1}
 
@@ -84,28 +89,60 @@ class _Rank:
         self._groups = {name: g for name, its in groups.items() for g in its if self._program.rank in g}
         self._layers = Layers(training, t, self._program, self._groups)
         self._passes = schedules.schedule(training.schedule, p.pipeline, training.count, at.pipeline, training.chunks)
-        self._last_of_weights = schedules.WEIGHTS if training.schedule == "zero_bubble" else schedules.BACKWARD
-        self._buckets = {"data": Buckets(training, self._program, "data", p.copies)}
+        self._apart = schedules.apart(self._passes)
+        self._last = {step.chunk: step for step in self._passes if self._has_weights(step)}
+        self._buckets = {"data": Buckets(training, self._program, "data", training.copies)}
         if p.expert > 1:
-            self._buckets["expert_data"] = Buckets(training, self._program, "expert_data", p.expert_copies)
+            self._buckets["expert_data"] = Buckets(training, self._program, "expert_data", training.expert_copies)
         self._reduced: list[str] = []
         self._uses = list(self._all_uses()) if training.gathers else []
         self._used = 0  # how many uses of parameters have begun
         self._gathers: dict[int, list[str]] = {}
 
     def tasks(self) -> tuple[Task, ...]:
-        do = {schedules.FORWARD: self._forward, schedules.BACKWARD: self._backward, schedules.WEIGHTS: self._weights}
-        for step in self._passes:
-            do[step.kind](step)
+        for k, step in enumerate(self._passes):
+            if step.beside:
+                continue
+            both = self._passes[k : k + 2]
+            if len(both) == 2 and both[1].beside:
+                self._together(*both)
+            else:
+                self._receive(step)
+                deque(self._do(step), maxlen=0)
+                self._send(step)
+                self._end_of(step)
         self._finish()
         return self._program.finished()
 
     # Passes
 
-    def _forward(self, step: Pass) -> None:
+    def _do(self, step: Pass) -> Iterator[None]:
+        """Half a layer after the other: whoever asks may do something else in between."""
+        do = {schedules.FORWARD: self._forward, schedules.BACKWARD: self._backward, schedules.WEIGHTS: self._weights}
+        return do[step.kind](step)
+
+    def _together(self, forward: Pass, backward: Pass) -> None:
+        """Half a layer of each in turn, so that one computes while the other's tokens are under way (DeepSeek-V3,
+        figure 4).  Their messages to neighbours are those of one pass."""
+        program = self._program
+        for step in (forward, backward):
+            self._receive(step)
+        begun = program.thread
+        ends, left = [], [(begun.copy(), self._do(backward)), (begun.copy(), self._do(forward))]
+        while left:
+            thread, half = left.pop(0)
+            program.thread = thread
+            if next(half, ENDED) is ENDED:
+                ends.append(thread)
+            else:
+                left.append((thread, half))
+        program.join(ends)
+        for step in (forward, backward):
+            self._send(step)
+        self._end_of(backward)
+
+    def _forward(self, step: Pass) -> Iterator[None]:
         name, layers = f"f{step.micro_batch}", self._layers
-        if not self._is_first(step):
-            self._receive(step, ACTIVATIONS, -1)
         for unit, number in self._chunk(step):
             if self._gathered(unit, step) is not None:
                 self._use(f"{name}.{self._named(unit, step, number)}")
@@ -114,14 +151,11 @@ class _Rank:
             elif unit.name == "head":
                 layers.predict(name)
             else:
-                layers.forward(f"{name}.{self._named(unit, step, number)}")
-        if not self._is_last(step):
-            self._send(step, ACTIVATIONS, 1)
+                yield from layers.forward(f"{name}.{self._named(unit, step, number)}")
 
-    def _backward(self, step: Pass) -> None:
+    def _backward(self, step: Pass) -> Iterator[None]:
         name, layers = f"b{step.micro_batch}", self._layers
-        if not self._is_last(step):
-            self._receive(step, ACTIVATION_GRADIENTS, 1)
+        layers.split = (step.micro_batch, step.chunk) in self._apart
         for unit, number in reversed(list(self._chunk(step))):
             its = f"{name}.{self._named(unit, step, number)}"
             if self._gathered(unit, step) is not None:
@@ -134,17 +168,14 @@ class _Rank:
                 self._gradients(step, its, unit)
             else:
                 if self._t.recompute == "full":
-                    layers.forward(f"r{its[1:]}", RECOMPUTED)
-                layers.backward_mlp(its)
+                    yield from layers.forward(f"r{its[1:]}", RECOMPUTED)
+                yield from layers.backward_mlp(its)
                 self._gradients(step, its, units.feed_forward(self._t), part=True)
                 layers.backward_attention(its)
                 self._gradients(step, its, units.attention(self._t), part=True)
                 self._gradients(step, its, unit, whole=True)
-        if not self._is_first(step):
-            self._send(step, ACTIVATION_GRADIENTS, -1)
-        self._end_of(step, schedules.BACKWARD)
 
-    def _weights(self, step: Pass) -> None:
+    def _weights(self, step: Pass) -> Iterator[None]:
         """The gradients of weights by themselves.  An embedding has no other, they came with the backward pass."""
         name, layers = f"w{step.micro_batch}", self._layers
         for unit, number in reversed(list(self._chunk(step))):
@@ -160,13 +191,19 @@ class _Rank:
                 layers.weights_attention(its)
                 self._gradients(step, its, units.attention(self._t), part=True)
                 self._gradients(step, its, unit, whole=True)
-        self._end_of(step, schedules.WEIGHTS)
+        yield
+
+    def _has_weights(self, step: Pass) -> bool:
+        """Whether it computes gradients of weights."""
+        if step.kind == schedules.BACKWARD:
+            return (step.micro_batch, step.chunk) not in self._apart
+        return step.kind == schedules.WEIGHTS
 
     def _chunk(self, step: Pass) -> Iterator[tuple[units.Unit, int]]:
         """The units that a pass goes through, forward, with their layers' numbers in the model."""
         if self._t.model.vocab and self._is_first(step):
             yield units.embedding(self._t), 0
-        first = self._virtual(step) * self._t.layers
+        first = self._part(step) * self._t.layers
         for number in range(first, first + self._t.layers):
             yield units.layer(self._t), number
         if self._t.model.vocab and self._is_last(step):
@@ -177,30 +214,39 @@ class _Rank:
 
     # Neighbours in the pipeline
 
-    def _virtual(self, step: Pass) -> int:
-        return step.chunk * self._t.parallel.pipeline + self._stage
+    def _part(self, step: Pass) -> int:
+        return schedules.part(self._t.schedule, self._t.parallel.pipeline, self._stage, step.chunk)
 
     def _is_first(self, step: Pass) -> bool:
-        return self._virtual(step) == 0
+        return self._part(step) == 0
 
     def _is_last(self, step: Pass) -> bool:
-        return self._virtual(step) == self._t.parallel.pipeline * self._t.chunks - 1
+        return self._part(step) == self._t.parts - 1
 
-    def _send(self, step: Pass, kind: str, by: int) -> None:
-        name = f"{kind}{step.micro_batch}.{self._virtual(step) + by}"
-        after = self._program.done()
-        self._program.send(name, kind, self._neighbour(by), self._boundary, "pipeline", f"send_{kind}", after)
+    def _send(self, step: Pass) -> None:
+        """What it leaves to the next part of the model, or to the one before."""
+        kind, by = _LEAVES.get(step.kind, ("", 0))
+        peer = self._neighbour(step, by)
+        if peer is not None:
+            name = f"{kind}{step.micro_batch}.{self._part(step) + by}"
+            after = self._program.done()
+            self._program.send(name, kind, peer, self._boundary, "pipeline", f"send_{kind}", after)
 
-    def _receive(self, step: Pass, kind: str, by: int) -> None:
-        name = f"{kind}{step.micro_batch}.{self._virtual(step)}"
-        stream = f"receive_{kind}"
-        self._program.wait(
-            self._program.receive(name, kind, self._neighbour(by), self._boundary, "pipeline", stream)
-        )  # fmt: skip
+    def _receive(self, step: Pass) -> None:
+        kind, by = _LEAVES.get(step.kind, ("", 0))
+        peer = self._neighbour(step, -by)
+        if peer is not None:
+            name, stream = f"{kind}{step.micro_batch}.{self._part(step)}", f"receive_{kind}"
+            self._program.wait(self._program.receive(name, kind, peer, self._boundary, "pipeline", stream))
 
-    def _neighbour(self, by: int) -> int:
-        pipe = self._groups["pipeline"]
-        return pipe[(self._stage + by) % len(pipe)]
+    def _neighbour(self, step: Pass, by: int) -> int | None:
+        """The rank with the part that is so far away; None: there is no such part, or this rank has it."""
+        t, which = self._t, self._part(step) + by
+        if not by or not 0 <= which < t.parts:
+            return None
+        like = schedules.Position(self._stage, step.chunk)
+        stage = schedules.position(t.schedule, t.parallel.pipeline, which, like).stage
+        return self._groups["pipeline"][stage] if stage != self._stage else None
 
     @property
     def _boundary(self) -> int:
@@ -262,7 +308,7 @@ class _Rank:
 
     def _gradients(self, step: Pass, name: str, unit: units.Unit, *, part: bool = False, whole: bool = False) -> None:
         """A unit's gradients are there.  Of a layer, each half (`part`), and then all of it (`whole`)."""
-        if step.kind != self._last_of_weights:
+        if not self._has_weights(step):
             return
         if self._t.root_unit and unit.name in ("embedding", "head"):
             if unit.name == "head":
@@ -277,13 +323,13 @@ class _Rank:
                         self._program.collective(asked, GRADIENTS, "reduce_scatter", group, size, dtype)
                     )  # fmt: skip
             return
-        if not whole and (self._t.reduces_always or step.micro_batch == self._t.count - 1):
+        if not whole and (self._t.reduces_always or step == self._last[step.chunk]):
             self._buckets["data"].add(unit.dense)
             self._buckets[self._expert_group].add(unit.expert)
 
-    def _end_of(self, step: Pass, kind: str) -> None:
+    def _end_of(self, step: Pass) -> None:
         """ZeRO-2 has no room for gradients of the next micro-batch beside these."""
-        if kind == self._last_of_weights and self._t.shard == "zero2":
+        if self._has_weights(step) and self._t.shard == "zero2":
             for buckets in self._buckets.values():
                 buckets.flush()
 
@@ -320,7 +366,7 @@ class _Rank:
         finalize_model_grads: norms, then the embedding)."""
         t = self._t
         if t.reduces_always:
-            elements = -(-elements // t.parallel.copies)
+            elements = -(-elements // t.copies)
         after = tuple(dict.fromkeys((*self._reduced, *self._program.done())))
         size = elements * t.model.width
         return self._program.collective(

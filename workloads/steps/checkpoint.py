@@ -41,7 +41,7 @@ class Checkpoint:
 def written_bytes(t: Training, stage: int) -> int:
     """Of a rank of that stage."""
     dense, expert = stage_parameters(t, stage)
-    elements = -(-dense // t.parallel.copies) + -(-expert // t.parallel.expert_copies)
+    elements = -(-dense // t.copies) + -(-expert // t.expert_copies)
     return (t.model.width + _state(t)) * elements
 
 
@@ -50,8 +50,7 @@ def held_bytes(t: Training, stage: int) -> int:
     dense, expert = stage_parameters(t, stage)
 
     def share(sharded: bool) -> int:
-        p = t.parallel
-        return -(-dense // (p.copies if sharded else 1)) + -(-expert // (p.expert_copies if sharded else 1))
+        return -(-dense // (t.copies if sharded else 1)) + -(-expert // (t.expert_copies if sharded else 1))
 
     return t.model.width * share(t.gathers) + _state(t) * share(t.shard != "none")
 

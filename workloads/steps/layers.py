@@ -12,7 +12,7 @@ Megatron's dispatcher, and they know nothing of it: it stays gathered, and its g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workloads.steps import ring_attention
@@ -37,7 +37,7 @@ class Layers:
         t, m = self.training, self.training.model
         self._whole = t.tokens * m.hidden * m.width
         self._block = 2 * t.tokens * m.keys // t.parallel.tensor * m.width
-        self._split = t.schedule == "zero_bubble"
+        self.split = False  # the gradients of weights have a pass of their own
         self._loads: list[int] = []
         self._experts = Cost()
         if m.experts:
@@ -45,8 +45,8 @@ class Layers:
 
     # Forward
 
-    def forward(self, name: str, kind: str = FORWARD) -> None:
-        """`name`: of the micro-batch, chunk and layer."""
+    def forward(self, name: str, kind: str = FORWARD) -> Iterator[None]:
+        """`name`: of the micro-batch, chunk and layer.  Comes back after each half."""
         times, program = self.times, self.program
         self._gather(f"{name}.attention")
         program.compute(kind, f"{name}.qkv", times.qkv.forward)
@@ -57,34 +57,43 @@ class Layers:
         program.compute(kind, f"{name}.projection", times.projection.forward)
         self._sum(f"{name}.attention")
         if not self.training.model.experts:
+            yield
             self._gather(f"{name}.mlp")
             program.compute(kind, f"{name}.mlp", times.column.forward + times.row.forward)
             self._sum(f"{name}.mlp")
+            yield
             return
         program.compute(kind, f"{name}.router", times.router.forward)
         self._dispatch(f"{name}.dispatch", DISPATCH)
+        yield
         self._gather(f"{name}.mlp", self._received)
         program.compute(kind, f"{name}.experts", self._experts.forward)
         self._sum(f"{name}.mlp", self._received)
         self._combine(f"{name}.combine", COMBINE)
+        yield
 
     # Backward
 
-    def backward_mlp(self, name: str) -> None:
-        """With the gradients of weights, unless the schedule computes them by themselves."""
+    def backward_mlp(self, name: str) -> Iterator[None]:
+        """With the gradients of weights, unless the schedule computes them by themselves.  Comes back while tokens are
+        under way; without experts before and behind it."""
         times, program = self.times, self.program
         if not self.training.model.experts:
+            yield
             self._half(f"{name}.mlp", times.row, Cost(), times.column)
+            yield
             return
         self._dispatch(f"{name}.combine", COMBINE)
+        yield
         self._gather(f"{name}.mlp.b", self._received)
         program.compute(BACKWARD, f"{name}.mlp.column", self._experts.inputs)
-        if not self._split:
+        if not self.split:
             program.compute(BACKWARD, f"{name}.mlp.column_weights", self._experts.weights)
         self._sum(f"{name}.mlp.b", self._received)
         self._combine(f"{name}.dispatch", DISPATCH)
+        yield
         program.compute(BACKWARD, f"{name}.router", times.router.inputs)
-        if not self._split:
+        if not self.split:
             program.compute(BACKWARD, f"{name}.router_weights", times.router.weights)
 
     def backward_attention(self, name: str) -> None:
@@ -125,7 +134,7 @@ class Layers:
         """Half a layer backwards: what ends it, the core, what begins it."""
         program = self.program
         self._gather(f"{name}.b")
-        program.compute(BACKWARD, f"{name}.row", row.inputs if self._split else row.backward)
+        program.compute(BACKWARD, f"{name}.row", row.inputs if self.split else row.backward)
         if "context" in self.groups and core.inputs:
             ring_attention.backward(program, self.groups["context"], name, BACKWARD, self._block, core.inputs)
         else:
@@ -135,10 +144,10 @@ class Layers:
     def _column(self, name: str, column: Cost) -> None:
         """Its inputs' gradients are summed beside the computation of its weights'."""
         program, sequence = self.program, self.training.parallel.sequence
-        again = self._ask_gather(f"{name}.again") if sequence and not self._split else None
+        again = self._ask_gather(f"{name}.again") if sequence and not self.split else None
         program.compute(BACKWARD, f"{name}.column", column.inputs)
         summed = self._ask_sum(f"{name}.b")
-        if not self._split:
+        if not self.split:
             if again:
                 program.wait(again)
             program.compute(BACKWARD, f"{name}.column_weights", column.weights)

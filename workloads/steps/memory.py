@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from workloads.steps.plan.schedules import held, schedule
+from workloads.steps.plan.schedules import held, part, schedule
 from workloads.steps.plan.training import Training
 from workloads.steps.plan.units import layer, root, stage_parameters, units_of
 
@@ -64,7 +64,7 @@ def memory(t: Training, stage: int) -> Memory:
     m, p, w = t.model, t.parallel, t.model.width
     dense, expert = stage_parameters(t, stage)
     shares = {
-        name: -(-dense // (p.copies if sharded else 1)) + -(-expert // (p.expert_copies if sharded else 1))
+        name: -(-dense // (t.copies if sharded else 1)) + -(-expert // (t.expert_copies if sharded else 1))
         for name, sharded in (
             ("parameters", t.gathers),
             ("gradients", t.reduces_always),
@@ -85,9 +85,9 @@ def memory(t: Training, stage: int) -> Memory:
     activations = held(passes) * t.layers * layer_activations(t)
     if t.recompute == "full":  # the layer that is being computed again has all of them
         activations += layer_activations(replace(t, recompute="none"))
-    if stage == p.pipeline - 1 and m.vocab:
+    if m.vocab and t.holds(stage, t.parts - 1):
         logits = 4 * t.tokens * -(-m.vocab // p.tensor)  # in float32
-        through = held([step for step in passes if step.chunk == t.chunks - 1])
+        through = held([step for step in passes if part(t.schedule, p.pipeline, stage, step.chunk) == t.parts - 1])
         activations += through * (t.routed * 2 * w * m.hidden + logits)
     return Memory(
         parameters=w * (shares["parameters"] + gathered),

@@ -2,16 +2,28 @@
 
 Computations stand on the stream `compute`.  `wait` says what the next one waits for; `done` names what has to have
 ended before something may start that needs all computed so far.  Computations with nothing between them become one
-task.
+task.  Two threads may take turns on the stream: each waits for its own, and needs what it has computed itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 
 COMPUTE = "compute"
+
+
+@dataclass
+class Thread:
+    """What is next waits for; the last computation."""
+
+    waits: dict[str, None] = field(default_factory=dict)
+    last: str | None = None
+
+    def copy(self) -> Thread:
+        return Thread(dict(self.waits), self.last)
 
 
 @dataclass
@@ -21,8 +33,8 @@ class Program:
     rank: int
     tasks: list[Task] = field(default_factory=list)
     _ids: set[str] = field(default_factory=set)
-    _waits: dict[str, None] = field(default_factory=dict)
-    _last: str | None = None
+    _thread: Thread = field(default_factory=Thread)
+    _computed: str | None = None  # last, by whichever thread
     _open: Compute | None = None
 
     def compute(self, kind: str, name: str, ns: float) -> None:
@@ -31,27 +43,27 @@ class Program:
             return
         before = self._open
         same = before is not None and before.kind == kind and before.id.split(".")[0] == name.split(".")[0]
-        if before is not None and same and not self._waits:
+        if before is not None and same and not self._thread.waits:
             duration = round(before.duration_ns + ns, 3)
             self._open = Compute(id=before.id, stream=COMPUTE, after=before.after, kind=kind, duration_ns=duration)
             return
         self._flush()
-        after, self._waits = tuple(self._waits), {}
+        after, self._thread.waits = tuple(self._thread.waits), {}
         self._open = Compute(id=self._new(name), stream=COMPUTE, after=after, kind=kind, duration_ns=round(ns, 3))
 
     def wait(self, *ids: str) -> None:
         """The next computation starts when these have ended."""
-        self._waits |= dict.fromkeys(ids)
+        self._thread.waits |= dict.fromkeys(ids)
 
     def done(self) -> tuple[str, ...]:
         """What has to have ended before whatever needs all that was computed and waited for until here."""
         self._flush()
-        return (*((self._last,) if self._last else ()), *self._waits)
+        return (*((self._thread.last,) if self._thread.last else ()), *self._thread.waits)
 
     def computed(self) -> tuple[str, ...]:
         """The last computation, if there is one."""
         self._flush()
-        return (self._last,) if self._last else ()
+        return (self._thread.last,) if self._thread.last else ()
 
     def collective(
         self,
@@ -98,6 +110,22 @@ class Program:
             )
         )  # fmt: skip
 
+    @property
+    def thread(self) -> Thread:
+        """Whose turn it is."""
+        self._flush()
+        return self._thread
+
+    @thread.setter
+    def thread(self, thread: Thread) -> None:
+        self._flush()
+        self._thread = thread
+
+    def join(self, threads: Sequence[Thread]) -> None:
+        """One goes on when all have ended: computations follow each other anyway."""
+        self._flush()
+        self._thread = Thread({name: None for thread in threads for name in thread.waits}, self._computed)
+
     def finished(self) -> tuple[Task, ...]:
         self._flush()
         return tuple(self.tasks)
@@ -110,7 +138,8 @@ class Program:
     def _flush(self) -> None:
         if self._open is not None:
             self.tasks.append(self._open)
-            self._last, self._open = self._open.id, None
+            self._thread.last = self._computed = self._open.id
+            self._open = None
 
     def _new(self, name: str) -> str:
         if name in self._ids:

@@ -120,7 +120,7 @@ struct qp {
 	uint64_t usable;      /* receives that the NIC may use: of recv_delay */
 	uint32_t seen, marked; /* data packets since the last acknowledgement, and those with CE */
 	struct reorder *reorder; /* selective repeat: what came ahead */
-	ps_t cnp_sent;	      /* when the last congestion notification went out */
+	ps_t came, cnp_sent;  /* when the last data packet came in, and the last congestion notification went out */
 	struct telemetry last; /* of the packet that is acknowledged next */
 	uint64_t sent_bytes_acked;
 	struct qp_sample {

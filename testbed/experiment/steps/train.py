@@ -176,7 +176,9 @@ class Train(Model):
         description="`{DIMENSION: AXIS}`: along which axis of the fabric a dimension lies (left out: Megatron's order)",
     )
     schedule: Annotated[str | Interleaved, BeforeValidator(_schedule)] = Field(
-        default="1f1b", description="of the pipeline: `gpipe`, `1f1b`, `{interleaved: CHUNKS}` or `zero_bubble` (ZB-H1)"
+        default="1f1b",
+        description="of the pipeline: `gpipe`, `1f1b`, `{interleaved: CHUNKS}`, `zero_bubble` (ZB-H1), "
+        "`zb_v` (ZB-V) or `dualpipe`",
     )
     shard: Literal["none", "zero1", "zero2", "zero3", "fsdp"] = Field(
         default="none", description="what the ranks of data (and context) share of optimizer, gradients, parameters"

@@ -58,8 +58,11 @@ class Layout:
     parallel: Parallel
     ranks: dict[Place, int]
 
-    def groups(self) -> dict[str, tuple[tuple[int, ...], ...]]:
-        """Name -> its groups of ranks; those of one rank are left out."""
+    def groups(self, *, mirrored: bool = False) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """Name -> its groups of ranks; those of one rank are left out.
+
+        `mirrored`: stages as far from the pipeline's two ends have the same parameters.
+        """
         p = self.parallel
         groups = {
             "tensor": self._along("tensor"),
@@ -69,7 +72,16 @@ class Layout:
             "expert": self._experts(),
             "expert_data": self._expert_copies() if p.expert > 1 else (),
         }
+        if mirrored:
+            groups |= {name: self._mirrored(groups[name]) for name in ("data", "expert_data")}
         return {name: its for name, its in groups.items() if its and len(its[0]) > 1}
+
+    def _mirrored(self, groups: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+        """Groups of each stage's ranks, in the order of the stages, together with those as far from the other end."""
+        stages = self.parallel.pipeline
+        each = len(groups) // stages
+        half = range(stages // 2 * each)
+        return tuple(groups[k] + groups[(stages - 1 - k // each) * each + k % each] for k in half)
 
     def ends(self) -> tuple[tuple[int, ...], ...]:
         """The first and the last stage of each pipeline."""

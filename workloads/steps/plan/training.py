@@ -9,6 +9,7 @@ from workloads.steps.plan.experts import Gating
 from workloads.steps.plan.gpu import Gpu
 from workloads.steps.plan.model import Model
 from workloads.steps.plan.parallel import Parallel
+from workloads.steps.plan.schedules import BIDIRECTIONAL, CHUNKS, ENDS_MEET, SPLIT, part, parts
 
 SHARDS = ("none", "zero1", "zero2", "zero3", "fsdp")
 RECOMPUTE = ("none", "selective", "full")
@@ -64,7 +65,36 @@ class Training:
     @property
     def layers(self) -> int:
         """Of one chunk of a stage."""
-        return self.model.layers // (self.parallel.pipeline * self.chunks)
+        return self.model.layers // self.parts
+
+    @property
+    def parts(self) -> int:
+        """Of the model, that follow each other in the pipeline."""
+        return parts(self.schedule, self.parallel.pipeline, self.chunks)
+
+    def holds(self, stage: int, which: int) -> bool:
+        """Whether a stage has this part of the model."""
+        return any(part(self.schedule, self.parallel.pipeline, stage, c) == which for c in range(self.chunks))
+
+    @property
+    def ends_meet(self) -> bool:
+        """Whether the ranks with the first part of the model have the last one, too."""
+        return self.parallel.pipeline == 1 or self.schedule in ENDS_MEET
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether each part of the model is on two ranks of a pipeline, as far from its two ends."""
+        return self.schedule in BIDIRECTIONAL
+
+    @property
+    def copies(self) -> int:
+        """Ranks with the same parameters, whose gradients are added up."""
+        return self.parallel.copies * (1 + self.mirrored)
+
+    @property
+    def expert_copies(self) -> int:
+        """Ranks with the same experts."""
+        return self.parallel.expert_copies * (1 + self.mirrored)
 
     @property
     def gathers(self) -> bool:
@@ -81,7 +111,6 @@ def problems(t: Training) -> Iterator[Found]:
     """Everything about a step that does not divide or does not go together."""
     m, p = t.model, t.parallel
     yield from _model(m)
-    stages = p.pipeline * t.chunks
     for number, what, many, key in (
         (m.heads, "heads", p.tensor, "tensor"),
         (m.kv_heads, "kv_heads", p.tensor, "tensor"),
@@ -95,9 +124,10 @@ def problems(t: Training) -> Iterator[Found]:
                 f"{what} of the model, {number}, cannot be divided by {key} {many}",
                 _divisors(number),
             )
-    if m.layers % p.pipeline == 0 and m.layers % stages:
+    if m.layers % p.pipeline == 0 and m.layers % t.parts:
         what = f"layers of the model, {m.layers}, cannot be divided into {p.pipeline} stages of {t.chunks} chunks"
-        yield ("schedule",), what, f"interleaved: {_divisors(m.layers // p.pipeline)}"
+        hint = f"{t.schedule}: {_divisors(m.layers // p.pipeline)}" if t.schedule not in CHUNKS else "another schedule"
+        yield ("schedule",), what, hint
     if p.sequence and p.tensor == 1:
         yield ("parallel", "sequence"), "sequence parallelism splits over the ranks of tensor, of which there is one", (
             "tensor: 2 or more, or leave sequence out"
@@ -139,18 +169,22 @@ def _experts(t: Training) -> Iterator[Found]:
 
 def _schedule(t: Training) -> Iterator[Found]:
     stages = t.parallel.pipeline
-    if t.schedule == "interleaved":
-        if stages == 1:
-            yield ("schedule",), "one stage has nothing to interleave with", "pipeline: 2 or more"
-        elif t.count % stages:
-            what = f"interleaved goes through {stages} micro-batches at a time, and {t.count} is no multiple of that"
-            yield ("batch", "count"), what, f"a multiple of {stages}"
-    if t.schedule == "zero_bubble" and t.recompute == "full":
-        yield (
-            ("recompute",),
-            "zero_bubble keeps activations for the gradients of weights",
-            "recompute: none or selective",
-        )
+    if t.schedule in ("interleaved", *CHUNKS) and stages == 1:
+        yield ("schedule",), f"one stage is no pipeline, and {t.schedule} is of several", "pipeline: 2 or more"
+    elif t.schedule == "interleaved" and t.count % stages:
+        what = f"interleaved goes through {stages} micro-batches at a time, and {t.count} is no multiple of that"
+        yield ("batch", "count"), what, f"a multiple of {stages}"
+    elif t.schedule == "dualpipe" and stages % 2:
+        yield ("schedule",), f"dualpipe takes two stages together, and there are {stages}", "pipeline: an even number"
+    elif t.schedule == "dualpipe" and (t.count % 2 or t.count < 2 * stages):
+        what = f"dualpipe takes two micro-batches at a time, {2 * stages} or more, and there are {t.count}"
+        yield ("batch", "count"), what, f"an even number, {2 * stages} or more"
+    if t.schedule == "dualpipe" and t.gathers:
+        what = f"dualpipe goes through two micro-batches by turns, and {t.shard} gathers a layer for one of them"
+        yield ("shard",), what, "shard: none, zero1 or zero2"
+    if t.schedule in SPLIT and t.recompute == "full":
+        what = f"{t.schedule} keeps activations for the gradients of weights"
+        yield ("recompute",), what, "recompute: none or selective"
     yield from _optimizer(t)
 
 
@@ -165,10 +199,10 @@ def _optimizer(t: Training) -> Iterator[Found]:
     if p.sequence and p.tensor > 1:
         what = f"{name} steps as soon as data has summed, and gradients of norms are summed over tensor after that"
         yield ("parallel", "sequence"), what, f"sequence: false, or {another}"
-    if m.tied and m.vocab and p.pipeline > 1:
+    if m.tied and m.vocab and not t.ends_meet:
         what = f"{name} steps as soon as data has summed, and both ends of the pipeline sum a tied table after that"
         yield ("model", "tied"), what, f"tied: false, pipeline: 1, or {another}"
-    if p.expert > 1 and p.expert_copies == 1:
+    if p.expert > 1 and t.expert_copies == 1:
         what = f"{name} steps with what it sums, and experts that one rank alone has are summed by nobody"
         yield ("parallel", "expert"), what, f"expert: a divisor of {p.data} below it, or {another}"
 

@@ -40,9 +40,9 @@ def embedding(t: Training) -> Unit:
 
 
 def head(t: Training) -> Unit:
-    """Of a model in one stage with one table, the norm alone is its own."""
+    """With one table, which the same ranks have for the embedding, the norm alone is its own."""
     part = t.model.head
-    if t.model.tied and t.parallel.pipeline == 1:
+    if t.model.tied and t.ends_meet:
         return Unit("head", part.whole)
     return Unit("head", part.on(t.parallel.tensor))
 
@@ -60,16 +60,16 @@ def replicated(t: Training, stage: int) -> int:
     """
     m = t.model
     layers = t.layers * t.chunks * (m.attention.whole + m.feed_forward.whole)
-    return layers + (m.head.whole if stage == t.parallel.pipeline - 1 else 0)
+    return layers + (m.head.whole if t.holds(stage, t.parts - 1) else 0)
 
 
 def units_of(t: Training, stage: int) -> Iterator[Unit]:
     """All units of a stage."""
     for _ in range(t.layers * t.chunks):
         yield layer(t)
-    if t.model.vocab and stage == 0:
+    if t.model.vocab and t.holds(stage, 0):
         yield embedding(t)
-    if t.model.vocab and stage == t.parallel.pipeline - 1:
+    if t.model.vocab and t.holds(stage, t.parts - 1):
         yield head(t)
 
 
