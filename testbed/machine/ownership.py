@@ -94,6 +94,10 @@ class Record:
     lock: str = ""
     owner: Process | None = None
     processes: dict[str, Process] = field(default_factory=dict)
+    endings: dict[int, str] = field(default_factory=dict)
+    """How processes have ended, by pid, as far as somebody has seen it."""
+    gone: str = ""
+    """Why its keeper has given it up."""
     drill: bool = False
     """A drill is played on it: whoever looks into it by another way sees more than the player may."""
 
@@ -116,6 +120,10 @@ class Record:
             self.mark = line["mark"]
         elif line["do"] == "drill":
             self.drill = True
+        elif line["do"] == "ended":
+            self.endings[int(line["pid"])] = str(line["how"])
+        elif line["do"] == "gone":
+            self.gone = str(line["why"])
 
     @property
     def name(self) -> str:
