@@ -88,6 +88,9 @@ class Verbs(Group):
         except Exception as error:
             from results.store.folder import StoreError
 
+            if lost := _of_fabric(error):
+                _show(lost, as_json)
+                sys.exit(lost.exit_code)
             if isinstance(error, StoreError):  # a run folder that is not whole
                 _show(InputError(error.what, error.where, error.hint), as_json)
                 sys.exit(BAD_INPUT)
@@ -105,6 +108,17 @@ def _of_system(error: OSError) -> UserError:
     if isinstance(error, PermissionError) and os.geteuid() != 0 and where.startswith(_OF_ROOT):
         return MachineError("needs root", where, f"sudo {' '.join(sys.argv)}")
     return UserError(error.strerror or str(error), where)
+
+
+def _of_fabric(error: Exception) -> UserError | None:
+    """What has become of the fabric that a command spoke to, if its fabricd answers no more."""
+    from hardware.client import FabricdLost
+
+    if not isinstance(error, FabricdLost) or error.control is None:
+        return None
+    from testbed.fabric.parts import failed
+
+    return failed(error, error.control.parent)
 
 
 def _print_json(error: dict[str, Any]) -> None:

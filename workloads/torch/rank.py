@@ -117,7 +117,7 @@ def _recorded(script: str, seed: int) -> dict[str, Any]:
     from workloads.torch.memory import Memory
     from workloads.torch.recorder import Recorder
 
-    recorder, memory = Recorder(), Memory()
+    recorder, memory = Recorder(script), Memory()
     charge = Charge(recorder, memory)
     memory.install()
     streams.install(recorder)
@@ -139,6 +139,8 @@ def _failed(error: BaseException, file: Path, script: str) -> int:
     """Says what went wrong, and where in the script."""
     traceback.print_exception(error)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == script]
+    while error.__cause__ is not None:  # torch's schedules say what they did, and only then why that failed
+        error = error.__cause__
     told = {
         "what": f"{type(error).__name__}: {error}",
         "line": frames[-1].lineno if frames else None,
