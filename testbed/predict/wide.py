@@ -160,6 +160,8 @@ def refuse_ports(experiment: Experiment) -> None:
 def refuse_cables(experiment: Experiment) -> None:
     """Raises InputError where some differ from others."""
     spec = experiment.fabric
+    if experiment.inject:
+        raise InputError("of so large a fabric all cables are alike", experiment.place("inject"), "leave it out")
     if spec.cables or spec.host_cable.model_fields_set:
         hint = "leave `cables` and `host_cable` out"
         raise InputError("of so large a fabric all cables are alike", experiment.place("fabric"), hint)
