@@ -10,12 +10,16 @@ import click
 
 from testbed.base.ranges import Whole
 from testbed.commands._complete import DRILL, FABRIC
-from testbed.commands._drill_seed import DAILY, choose
+from testbed.commands._drill_seed import DAILY, LEVEL, SURPRISE, choose
+from testbed.commands._say import say
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from testbed.drill.play.client import Remote
+    from testbed.drill.sheet.drill import Drill
+
+    Chosen = tuple[Drill, str, str]  # with its seed, and whose choice that was
 
 
 @click.command("serve")
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     "--fabric", metavar="ID", shell_complete=FABRIC, help="Of which drill that is on (default: the only one)."
 )
 @DAILY
+@SURPRISE
+@LEVEL
 @click.option("--seed", metavar="S", help="Of a new one: draws the places, and whether anything is wrong at all.")
 @click.option("--exam", is_flag=True, help="Sealed: no seed is shown, and only this page plays it; it ends with it.")
 @click.option("--player", metavar="NAME", default="", help="Who plays, for leaderboards.")
@@ -42,6 +48,8 @@ def serve(
     mcp: bool,
     fabric: str | None,
     daily: bool,
+    surprise: bool,
+    level: str | None,
     seed: str | None,
     exam: bool,
     player: str,
@@ -71,25 +79,28 @@ def serve(
     if web + jsonl + mcp != 1:
         raise InputError("served how?" if not web + jsonl + mcp else "served in one way", "command line",
                          "--web, --jsonl or --mcp")  # fmt: skip
-    if not drill and not daily and (seed or exam or player or out):
+    new = bool(drill or daily or surprise)
+    if not new and (seed or exam or player or out):
         raise InputError(
             "--seed, --exam, --player and --out are for a new drill", "command line", "name one: testbed drill list"
         )
-    if (drill or daily) and fabric:
+    if new and fabric:
         raise InputError(
-            "--fabric is for a drill that is on", "command line", f"leave out {drill or '--daily'}, or --fabric"
+            "--fabric is for a drill that is on", "command line", f"leave out {drill or 'it'}, or --fabric"
         )
+    if not web and daily:
+        raise InputError("a drill for a program is sealed, and that of the day is known to all", "--daily", "--web")
+    sealed = exam or not web
+    chosen = choose(drill, seed, daily=daily, surprise=surprise, level=level, exam=sealed) if new or level else None
     if web:
-        _page(drill, fabric, seed, port or 0, daily=daily, exam=exam, player=player, out=out, as_json=as_json)
+        _page(chosen, fabric, port or 0, exam=exam, player=player, out=out, as_json=as_json)
         return
     if port is not None or as_json:
         raise InputError("--port and --json are for a page", "command line", "leave them out, or --web")
-    if daily:
-        raise InputError("a drill for a program is sealed, and that of the day is known to all", "--daily", "--web")
-    _pipe(drill, fabric, seed, player=player, out=out, mcp=mcp)
+    _pipe(chosen, fabric, player=player, out=out, mcp=mcp)
 
 
-def _pipe(drill: str | None, fabric: str | None, seed: str | None, *, player: str, out: str | None, mcp: bool) -> None:
+def _pipe(chosen: Chosen | None, fabric: str | None, *, player: str, out: str | None, mcp: bool) -> None:
     """On stdin and stdout, until the program at the other end has gone."""
     from testbed.base.errors import UserError
     from testbed.drill.agents import jsonl
@@ -98,7 +109,7 @@ def _pipe(drill: str | None, fabric: str | None, seed: str | None, *, player: st
 
     if mcp:
         as_mcp.require_mcp()
-    session = _session(drill, fabric, seed, exam=True, player=player, out=out)
+    session = _session(chosen, fabric, exam=True, player=player, out=out)
     try:
         desk = Desk(session)
         if mcp:
@@ -107,22 +118,20 @@ def _pipe(drill: str | None, fabric: str | None, seed: str | None, *, player: st
             jsonl.serve(desk, 0, 1)
         if desk.gone:
             raise UserError("the drill has ended: its world or its server has died", "drill", "testbed clean")
-        if drill and not desk.over:
+        if chosen and not desk.over:
             session.command("give-up")
         if session.log:
             with suppress(OSError):  # nobody may be there to read it
-                click.echo(f"the game's log: {session.log}", err=True)
+                say(f"the game's log: {session.log}", err=True)
     finally:
         session.leave()
 
 
 def _page(
-    drill: str | None,
+    chosen: Chosen | None,
     fabric: str | None,
-    seed: str | None,
     port: int,
     *,
-    daily: bool,
     exam: bool,
     player: str,
     out: str | None,
@@ -137,7 +146,7 @@ def _page(
     from testbed.serve.student import Student, application
 
     sock = server.listen(port)
-    session = _session(drill, fabric, seed, daily=daily, exam=exam, player=player, out=out, page=True)
+    session = _session(chosen, fabric, exam=exam, player=player, out=out, page=True)
     try:
         token = new_token()
         student, url = Student(session), server.url(sock, token)
@@ -147,11 +156,11 @@ def _page(
         if as_json:
             told = {"drill": code, "fabric": session.fabric, "url": url, "port": sock.getsockname()[1]}
             told |= {"instructor": server.url(sock, his, PATH)} if teacher else {}
-            click.echo(json.dumps(told))
+            say(json.dumps(told))
         else:
-            click.echo(f"drill {code}, until Ctrl-C: open\n  {url}")
+            say(f"drill {code}, until Ctrl-C: open\n  {url}")
             if teacher:
-                click.echo(f"the instructor's page, which shows the truth:\n  {server.url(sock, his, PATH)}")
+                say(f"the instructor's page, which shows the truth:\n  {server.url(sock, his, PATH)}")
 
         def pages(ending: server.Ending) -> ASGIApp:
             players = application(student, token, ending)
@@ -161,7 +170,7 @@ def _page(
             ended = server.serve(pages, sock)
         except KeyboardInterrupt:
             if not exam:
-                click.echo(f"the drill goes on, on fabric {session.fabric}: testbed drill status", err=True)
+                say(f"the drill goes on, on fabric {session.fabric}: testbed drill status", err=True)
             return
         raise UserError(ended.why, "drill", "testbed drill list")
     finally:
@@ -177,21 +186,13 @@ def _no_page() -> Exception:
 
 
 def _session(
-    drill: str | None,
-    fabric: str | None,
-    seed: str | None,
-    *,
-    exam: bool,
-    player: str,
-    out: str | None,
-    daily: bool = False,
-    page: bool = False,
+    chosen: Chosen | None, fabric: str | None, *, exam: bool, player: str, out: str | None, page: bool = False
 ) -> Remote:
     """The client of a drill that is on, or of a new one. Raises InputError for a `page` of one on the real clock."""
     from testbed.base.errors import require_root
     from testbed.drill.play import client
 
-    if not drill and not daily:
+    if chosen is None:
         there = client.connect(fabric)
         if page and there.ticket()["clock"] == "real":
             there.leave()
@@ -199,10 +200,10 @@ def _session(
         return there
     from testbed.drill.sheet.case import Case
 
-    loaded, chosen, seed_by = choose(drill, seed, daily=daily, exam=exam)
-    if page and loaded.on_real_clock:
+    drill, seed, seed_by = chosen
+    if page and drill.on_real_clock:
         raise _no_page()
-    Case.of(loaded, chosen)
+    Case.of(drill, seed)
     require_root()
-    click.echo("bringing the world up ..", err=True)
-    return client.start(loaded, chosen, exam=exam, player=player, seed_by=seed_by, out=out)
+    say("bringing the world up ..", err=True)
+    return client.start(drill, seed, exam=exam, player=player, seed_by=seed_by, out=out)

@@ -13,8 +13,9 @@ from testbed.commands._drill_bench import bench, compare
 from testbed.commands._drill_check import check
 from testbed.commands._drill_instruct import instruct, join
 from testbed.commands._drill_new import new
-from testbed.commands._drill_seed import DAILY, choose
+from testbed.commands._drill_seed import DAILY, LEVEL, SURPRISE, choose
 from testbed.commands._drill_serve import serve
+from testbed.commands._say import say
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -115,19 +116,12 @@ def _once(line: str, fabric: str | None) -> Answer:
         session.leave()
 
 
-def _printable(text: str) -> str:
-    """Without what could move a terminal's cursor: a log may be another's."""
-    from testbed.base.text import printable
-
-    return "\n".join(map(printable, text.split("\n")))
-
-
 def _say(answer: Answer, as_json: bool) -> None:
     from testbed.base.errors import InputError
 
     if not answer.ok and answer.error:
         raise InputError(answer.error["what"], answer.error["where"], answer.error["hint"])
-    click.echo(json.dumps(answer.to_dict()) if as_json else _printable(answer.text))
+    say(json.dumps(answer.to_dict()) if as_json else answer.text)
 
 
 @click.group(cls=Drills, context_settings=_HELP)
@@ -175,18 +169,20 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
         if level in (None, d.level)
     ]
     if as_json:
-        click.echo(json.dumps({"drills": rows}))
+        say(json.dumps({"drills": rows}))
         return
     for row in rows:
         marks = f"{'fix' if row['asks to mend'] else '':4} {'real' if row['clock'] == 'real' else '':4}"
-        click.echo(f"{row['drill']:32} {row['level']:7} {marks} {row['title']}")
+        say(f"{row['drill']:32} {row['level']:7} {marks} {row['title']}")
     if not rows:
-        click.echo("no drill is like that")
+        say("no drill is like that")
 
 
 @command.command()
 @click.argument("drill", required=False, metavar="[DRILL]", shell_complete=DRILL)
 @DAILY
+@SURPRISE
+@LEVEL
 @click.option(
     "--seed", metavar="S", help="Draws the places, and whether anything is wrong at all (default: a new one)."
 )
@@ -195,7 +191,15 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
 @click.option("--player", metavar="NAME", default="", help="Who plays, for leaderboards.")
 @click.option("--out", metavar="FILE", help="The game's log (default: results/drills/<timestamp>-<seed>.log).")
 def start(
-    drill: str | None, daily: bool, seed: str | None, faulty: bool, exam: bool, player: str, out: str | None
+    drill: str | None,
+    daily: bool,
+    surprise: bool,
+    level: str | None,
+    seed: str | None,
+    faulty: bool,
+    exam: bool,
+    player: str,
+    out: str | None,
 ) -> None:
     """Start DRILL, an id of `testbed drill list` or a file, and open its prompt.
 
@@ -207,6 +211,7 @@ def start(
       testbed drill start lost/dirty-optics
       testbed drill start lost/dirty-optics --seed 7Q4 --player ada
       testbed drill start my-drill.yaml --exam < lines.txt
+      testbed drill start --surprise --level medium
       testbed drill start --daily --player ada
     """
     import sys
@@ -217,23 +222,23 @@ def start(
 
     if daily and faulty:
         raise InputError("the day also says whether anything is wrong", "--daily", "leave out --faulty")
-    loaded, chosen, seed_by = choose(drill, seed, daily=daily, exam=exam, faulty=faulty)
+    loaded, chosen, seed_by = choose(drill, seed, daily=daily, surprise=surprise, level=level, exam=exam, faulty=faulty)
     healthy = False if faulty else None
     Case.of(loaded, chosen, healthy)  # whatever is wrong with it is said before anything is made
     require_root()
     if sys.stdin.isatty():
-        click.echo("bringing the world up ..", err=True)
+        say("bringing the world up ..", err=True)
     session = client.start(
         loaded, chosen, healthy=healthy, exam=exam, player=player, seed_by=seed_by, out=out
     )  # fmt: skip
     try:
-        click.echo(session.ticket()["shown"])
-        prompt.play(session, sys.stdin, click.echo)
+        say(session.ticket()["shown"])
+        prompt.play(session, sys.stdin, say)
         on = not exam and not _over(session)
     finally:
         session.leave()
     if on:
-        click.echo(f"the drill goes on, on fabric {session.fabric}: testbed drill status, .. give-up ends it", err=True)
+        say(f"the drill goes on, on fabric {session.fabric}: testbed drill status, .. give-up ends it", err=True)
 
 
 def _over(session: Any) -> bool:
@@ -274,9 +279,9 @@ def report(log: str | None, out: str | None, as_json: bool) -> None:
                 f"{out} cannot be written", "command line: --out", "NAME.md, NAME.png or NAME.svg in a folder"
             )
         for path in write(told, target):
-            click.echo(str(path))
+            say(str(path))
     else:
-        click.echo(json.dumps(told) if as_json else _printable(as_text(told)))
+        say(json.dumps(told) if as_json else as_text(told))
 
 
 @command.command()
@@ -302,7 +307,7 @@ def replay(log: str, verify: bool, as_json: bool) -> None:
 
     def told(entry: Any, answer: Any) -> None:
         if not verify and not as_json:
-            click.echo(_printable(f"drill {entry.time_ns / 1000:g}us> {entry.line}\n{answer.text}"))
+            say(f"drill {entry.time_ns / 1000:g}us> {entry.line}\n{answer.text}")
 
     found = again(read, log, told=told)
     if found.differs:
@@ -314,9 +319,9 @@ def _verified(found: Replayed, as_json: bool) -> None:
     told = {"drill": found.log.head["drill"], "seed": found.log.head["seed"], "score": found.score,
             "sha256": found.log.sha256, "lines": len(found.log.entries)}  # fmt: skip
     if as_json:
-        click.echo(json.dumps(told))
+        say(json.dumps(told))
         return
-    click.echo(f"the same in every state: {told['drill']}, seed {told['seed']}, score {found.score:.1f}, "
+    say(f"the same in every state: {told['drill']}, seed {told['seed']}, score {found.score:.1f}, "
                f"sha256 {found.log.sha256[:16]}")  # fmt: skip
 
 
@@ -344,13 +349,13 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
         require_root()
     table, refused = ranked(Path(folder), play=not trust)
     if as_json:
-        click.echo(json.dumps({"players": table, "refused": refused}))
+        say(json.dumps({"players": table, "refused": refused}))
         return
     from testbed.tables.results import counters, show
 
     show(counters("players", table, whole=True), wide=True)
     for name, why in refused.items():
-        click.echo(_printable(f"{name} does not count: {why}"), err=True)
+        say((f"{name} does not count: {why}"), err=True)
 
 
 for _more in (bench, check, compare, instruct, join, new, serve):

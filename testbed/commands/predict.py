@@ -26,7 +26,7 @@ def command(file: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Work out how long the steps of the experiment in FILE take: the same schedules, on a model of the fabric.
 
     It starts nothing, and needs no root. Of a sweep every point is predicted. What the model leaves out it says below
-    the figures; what it has no model of (faults, sparse vectors, drawn flows, ..) it refuses, with the reason.
+    the figures; what it has no model of (most faults, sparse vectors, drawn flows, ..) it refuses, with the reason.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def _of_point(file: str, point: Point, working: Working) -> Prediction:
 
     values = described(point.values)
     try:
-        return predict(point.experiment, lambda text: working.at(f"point {values}, {text}"))
+        return predict(point.experiment, lambda text: working.at(f"point {values}, {text}"), list(point.values))
     except InputError as error:
         at = f"{file}: point {values}"
         raise InputError(error.what, at, error.hint, [replace(also, where=at) for also in error.also]) from None

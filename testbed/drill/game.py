@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from topologies.graph.fabric import Fabric
 
 OVER = "the drill is over"
+SHOWN = 12
+"""So many steps are told of when time has passed: the newest."""
 PATIENCE = 4
 """Times a healthy step that each step is waited for."""
 
@@ -100,6 +102,8 @@ class Game:
         self._digest = ""
         """Of the world after the last line that acts, if it is known."""
         self._closed = False
+        self._notes: tuple[str, ...] = ()
+        """What the action that was just carried out has said."""
 
     @classmethod
     def start(
@@ -157,7 +161,7 @@ class Game:
             if self.paused and found.acts and not self.over:
                 raise InputError("the instructor has paused the drill", entry.words, "looking goes")
             values = entry.read(rest, self.fabric)
-            self._stopped = False
+            self._stopped, self._notes = False, ()
             if found.touches and not self._digest:
                 self._digest = self.stage.world.digest()
             text, data = found.run(self, values, rest)
@@ -326,9 +330,9 @@ class Game:
 
     def _passed(self, before: int) -> Brought:
         times = [step.end_ns - step.start_ns for step in self.stage.world.steps[before:]]
-        shown = " ".join(f"{ns / 1000:.1f}" for ns in times[:12])
-        more = f" and {len(times) - 12} more" if len(times) > 12 else ""
-        text = f"steps {shown}{more} us" if times else "no step has ended"
+        shown = " ".join(f"{ns / 1000:.1f}" for ns in times[-SHOWN:])
+        more = f"{len(times) - SHOWN} steps and then " if len(times) > SHOWN else "steps "
+        text = f"{more}{shown} us" if times else "no step has ended"
         stands = not times and under_way(self.stage.world.steps, self.time_ns)
         if stands and (lost := gone(self.stage.world.request("status")["workers"])):
             text += f"; {lost}"
@@ -343,6 +347,7 @@ class Game:
         else:
             done = config(Site(world.lab, world, world.take_out, RepeatedJob(world)), words, self._spend)
         world.settle()
+        self._notes = tuple(note for one in done for note in one.notes)
         texts = [f"{one.line}{' taken back' if one.rollback else ''}; took {clock(one.cost_ns)}" for one in done]
         texts += [f"  {note}" for one in done for note in one.notes]
         passed = self._passed(before)[0] if len(world.steps) > before else ""
@@ -414,7 +419,7 @@ class Game:
         if acts:
             self._digest = digest
         took = self.time_ns - began_ns if not self.over else 0
-        self.entries.append(Entry(number, line.strip(), began_ns, took, ok, acts, digest, by))
+        self.entries.append(Entry(number, line.strip(), began_ns, took, ok, acts, digest, by, self._notes))
 
     def _digest_now(self) -> str:
         """Of the world; empty if it cannot be had now, for what was done is done."""

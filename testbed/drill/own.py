@@ -11,9 +11,11 @@ from testbed.drill.lines import Brought, Line, Play, parameter
 from testbed.drill.session import clock
 from testbed.drill.sheet.answer import FORM
 from testbed.live.views.job import under_way
+from testbed.operate.steps.action import Action
 from testbed.words import kinds
 from testbed.words.entry import Entry, Parameter, find
 from testbed.words.kinds import Wrong
+from topologies.graph.fabric import Fabric
 
 AMOUNTS = "200us, or 10 steps"
 DEFAULT_UNTIL_NS = 1e6
@@ -74,6 +76,31 @@ def status(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
 def ticket(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
     told = game.ticket()
     return game.ticket_text(), told
+
+
+def topology(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
+    """As it was planned: what is really plugged in where, `show lldp neighbors` says."""
+    fabric = game.fabric
+    text = [f"{fabric.kind}: {fabric.ranks} ranks, {_count(len(fabric.switches), 'switch', 'es')}, "
+            f"{len(fabric.cables)} cables, as planned (as it is: show lldp neighbors)"]  # fmt: skip
+    text += ["", "hosts"] + [
+        f"  {host.name:8} {'  '.join(_named(fabric, nic) for nic in host.nics)}" for host in fabric.hosts
+    ]
+    text += ["", "switches, and what is in their ports"]
+    for switch in fabric.switches:
+        beside = [(n, fabric.cable_at.get((switch.name, n))) for n in range(1, switch.ports + 1)]
+        ends = [(n, cable.other(switch.name)) for n, cable in beside if cable]
+        ports = [
+            f"{n} {_named(fabric, end.node) if end.node in fabric.nic_by_name else f'{end.node}:{end.port}'}"
+            for n, end in ends
+        ]
+        text.append(f"  {switch.name:8} {switch.role:6}  {'  '.join(ports)}")
+    return "\n".join(text), fabric.to_dict()
+
+
+def _named(fabric: Fabric, nic: str) -> str:
+    rank = fabric.nic_by_name[nic].rank
+    return f"{nic} (rank {rank})"
 
 
 def classes(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
@@ -143,6 +170,8 @@ def _help_of(game: Play, words: list[str]) -> Brought:
     else:
         entry, _ = find([line.entry for line in game.lines.values()], words, "help")
     about = [line for p in entry.parameters for line in _told(p.usage, p.help)]
+    if isinstance(entry, Action):
+        about += [line for what, said in entry.consequences.items() for line in _told(what, said)]
     return "\n".join([entry.usage, f"  {entry.about}", *about]), {"usage": entry.usage, "about": entry.about}
 
 
@@ -155,6 +184,12 @@ _COMMAND = parameter("command", "COMMAND", "one of them", rest=True)
 LINES = (
     Line(Entry(words="ticket", about="What somebody complains of, and what is asked."), ticket, False, after=True),
     Line(Entry(words="status", about="Time, what is left of the budget, the last steps."), status, False, after=True),
+    Line(
+        Entry(words="topology", about="Hosts, ranks, switches, and what is plugged in where."),
+        topology,
+        False,
+        after=True,
+    ),
     Line(Entry(words="advance", about="Let emulated time pass.", parameters=(_AMOUNT,)), advance, True),
     Line(
         Entry(words="until", about="Let time pass until a condition holds.", parameters=(_CONDITION, _FOR)), until, True
@@ -169,5 +204,5 @@ LINES = (
 )
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
+def _count(n: int, what: str, more: str = "s") -> str:
+    return f"{n} {what}{'' if n == 1 else more}"

@@ -31,8 +31,11 @@ def told(code: str, stage: Stage, entries: Sequence[Entry], ending: Ending) -> d
         "evidence": [] if case.healthy else list(drill.evidence or drill.hints),
         "looked": looked,
         "acted": [
-            {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line} for e in entries if e.acts and not e.by
+            {"time_ns": e.time_ns, "took_ns": e.took_ns, "line": e.line, "notes": list(e.notes)}
+            for e in entries
+            if e.acts and not e.by
         ],
+        "failed_qps": sum(qp["state"] == "error" for qp in stage.world.counters()["qps"]),
         "instructed": [{"time_ns": e.time_ns, "line": e.line} for e in entries if e.by == INSTRUCTOR],
         "began_ns": stage.began_ns,
         "warmup_ns": drill.warmup,
@@ -85,12 +88,16 @@ def sections(report: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
     evidence = _labelled("evidence", [f"{k}. {line}" for k, line in enumerate(report["evidence"], 1)])
     looks = [f"{line} ({n} times)" if n > 1 else line for line, n in report["looked"].items()]
     looked = _labelled("looked at", looks or ["nothing"])
-    acted = _labelled("did", [f"{clock(e['time_ns'])}: {e['line']}" for e in report["acted"]])
+    acted = _labelled("did", [line for e in report["acted"] for line in _done(e)])
     instructed = _labelled("teacher", [f"{clock(e['time_ns'])}: {e['line']}" for e in report.get("instructed", ())])
     named = [("Truth", truth), ("Answer", answer), ("Evidence", evidence), ("Looked at", looked), ("Did", acted),
              ("Instructor", instructed)]  # fmt: skip
     job = _measured_job(report) if "steps_ns" in report else _job(report)
     return [(title, lines) for title, lines in [*named, ("Job", job)] if lines]
+
+
+def _done(acted: dict[str, Any]) -> list[str]:
+    return [f"{clock(acted['time_ns'])}: {acted['line']}", *(f"  {note}" for note in acted.get("notes", ()))]
 
 
 def _labelled(label: str, lines: Sequence[str]) -> list[tuple[str, str]]:
@@ -118,6 +125,8 @@ def _job(report: dict[str, Any]) -> list[tuple[str, str]]:
     if s["fixed"] is not None:
         job[0] += f"; with the cause mended {_share(speed['mended'], healthy)}"
     job.append(f"your actions have cost {report['lost_steps']:.1f} steps")
+    if failed := report.get("failed_qps"):
+        job.append(f"{failed} queue pairs have failed, and do not come back by themselves: config job restart")
     return _labelled("job", job)
 
 

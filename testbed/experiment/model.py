@@ -144,6 +144,12 @@ class Experiment(Model):
             self._graph = self._build_fabric()
         return self._graph
 
+    def on_fabric(self, fabric: Fabric) -> Self:
+        """The same on a fabric whose cables are others: to see what it would take."""
+        other = self.model_copy()
+        other._graph = fabric
+        return other
+
     def _build_fabric(self) -> Fabric:
         topology = self.fabric.topology
         fabric = topology.with_complexes() if self.fabric.nic.complex else topology._fabric

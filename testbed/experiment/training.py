@@ -111,7 +111,7 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
         yield ("root_unit",), what, "shard: fsdp, no pipeline, a vocab; or leave it out"
     found = list(problems(t))
     yield from found
-    if fabric.params != spec.topology.params:  # too large to be built: predictions place its ranks themselves
+    if spec.topology.is_large:  # predictions place its ranks themselves
         yield from _scale(train, t)
         if not found:
             yield from _too_large(t)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.base.units import format_time
 from testbed.experiment.reference import DOCS
 from testbed.operate.registry import GROUPS
 from testbed.operate.steps.action import Action
@@ -31,9 +30,8 @@ def _section(action: Action) -> Iterator[str]:
     yield "|---|---|"
     for p in action.parameters:
         yield f"| `{p.usage}` | {_cell(p.help)} |"
-    yield f"| takes | {format_time(action.cost_ns)} ({action.cost_from}) |"
-    yield f"| touches | {action.blast} |"
-    yield f"| frames, queues | {action.traffic} |"
+    for what, said in action.consequences.items():
+        yield f"| {what} | {said} |"
     for said, faults in (("configures away", action.configures), ("removes", action.mends)):
         if faults:
             yield f"| {said} | {', '.join(f'[`{name}`](faults.md#{name})' for name in faults)} |"

@@ -13,6 +13,7 @@ from testbed.plan.serving import serving_graph
 from workloads.steps.build import step_graph
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
+from workloads.torch.cut import BadScript
 from workloads.torch.launch import Recorded, Script, ScriptFailed, record
 from workloads.torch.steps import Step, steps
 
@@ -81,6 +82,9 @@ def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[
         hint = "write flops beside the preset: gpu: {preset: .., flops: ..}, of its data sheet"
         where = place_of(told, experiment, "gpu")
         raise InputError(f"the script multiplies matrices, and {what}", where, hint) from None
+    except BadScript as bad:
+        where = f"{told.torch}:{bad.line}" if bad.line else told.torch
+        raise InputError(f"what the script's ranks do does not fit together: {bad}", where, bad.hint or DOCS) from None
     except BadGraph as bad:
         raise InputError(f"what the script's ranks do does not fit together: {bad}", told.torch, DOCS) from None
     if not found:

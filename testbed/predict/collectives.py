@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.predict.connected import Connected
-from testbed.predict.figure import FORMULA, MESSAGES, Figure
+from testbed.predict.figure import FLOWS, FORMULA, MESSAGES, Figure
 from testbed.predict.offloads import offload_ns
+from testbed.predict.wide import WideStep, for_too_many
 from topologies.ranks.hops import Hop
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
@@ -18,37 +21,57 @@ from workloads.times.queue_pairs import Numbers
 from workloads.times.replay import replayed
 
 if TYPE_CHECKING:
-    from testbed.experiment import Experiment
+    from testbed.experiment import CollectiveStep, Experiment
     from testbed.plan.choose import Chooser
     from workloads.base.entry import Algorithm
+    from workloads.times.wide.peers import Made
 
 MOST_FOLLOWED = 60_000
 """Messages of a schedule that are followed one by one: a few seconds of ours."""
+
+MOST_MULTICAST = 64
+"""Ranks whose multicasts' ways are looked at one by one."""
 
 
 def collective_figures(
     experiment: Experiment,
     chooser: Chooser,
     connected: Connected,
+    step: CollectiveStep,
     told: Mapping[str, Any],
     number: int,
     job: int,
     place: str,
 ) -> Iterator[Figure]:
-    """A line for each size and group of a step of the plan; if it is offloaded, it is the fabric's `job`th."""
+    """A line for each size and group of a step of the plan; if it is offloaded, it is the fabric's `job`th.
+
+    Of more messages than are followed it is the model of large fabrics.
+    """
     groups = told.get("groups", [told])
-    parts: dict[tuple[int, str], tuple[Numbers, ...]] = {}
+    parts: dict[tuple[int, str], _Part] = {}
     users: dict[Hop, int] = {}
     for size_bytes in told["sizes"]:
         for g, group in enumerate(groups):
             way = told | group | told.get("chosen", {}).get(str(size_bytes), {})
             entry = find(told["collective"], way["algorithm"])
             ranks = way["ranks"] or list(range(experiment.build_fabric().ranks))
-            if (part := (g, entry.name)) not in parts:  # as in the run, when a size first takes it
-                parts[part] = connected.part(entry, ranks, way)
+            if (its := parts.get((g, entry.name))) is None:  # as in the run, when a size first takes it
+                made = connected.made(experiment.build_fabric().ranks)
+                its = parts[g, entry.name] = _Part(connected.part(entry, ranks, way), made)
                 if len(groups) > 1:
-                    _apart(experiment, chooser, entry, ranks, way, parts[part], users, g, place)
-            time_ns, how = _time(experiment, chooser, entry, ranks, size_bytes, way, parts[part], job + g, place)
+                    _apart(experiment, chooser, entry, ranks, way, its.numbers, users, g, place)
+                elif entry.name == "multicast" and len(ranks) > MOST_MULTICAST:
+                    with suppress(InputError):
+                        its.large = for_too_many(experiment, step, entry, made, job, place)
+            if not its.large and (
+                found := _time(experiment, chooser, entry, ranks, size_bytes, way, its, job + g, place)
+            ):
+                time_ns, how = found
+            else:
+                if its.large is None:
+                    its.large = _large(experiment, step, entry, its.made, job, place)
+                    connected.counted(its.made)
+                time_ns, how = its.large(size_bytes), FLOWS
             yield Figure(
                 step=number,
                 name=told["collective"],
@@ -60,6 +83,15 @@ def collective_figures(
                 busbw_factor=entry.collective.busbw.of(len(ranks)),
                 group=g if "groups" in told else None,
             )
+
+
+@dataclass
+class _Part:
+    """An algorithm of a group: its queue pairs, and those made before; `large`: its model where it is not followed."""
+
+    numbers: tuple[Numbers, ...]
+    made: Made
+    large: WideStep | None = None
 
 
 def jobs(told: Mapping[str, Any]) -> int:
@@ -76,18 +108,29 @@ def _time(
     ranks: Sequence[int],
     size_bytes: int,
     way: Mapping[str, Any],
-    numbers: tuple[Numbers, ...],
+    part: _Part,
     job: int,
     place: str,
-) -> tuple[float, str]:
+) -> tuple[float, str] | None:
+    """None where there is more to follow than can be."""
     if not entry.schedule:
-        return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, numbers, job, place), FORMULA
-    case = _case(experiment, chooser, entry, ranks, size_bytes, way, numbers)
+        return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, part.numbers, job, place), FORMULA
+    case = _case(experiment, chooser, entry, ranks, size_bytes, way, part.numbers)
     followed = replayed(case, schedule_of(entry), MOST_FOLLOWED)
-    if followed is None:
-        what = f"{entry} has more than {MOST_FOLLOWED:,} messages among {len(ranks)} ranks"
-        raise InputError(what, place, "fewer ranks, or another algorithm")
-    return followed, MESSAGES
+    return None if followed is None else (followed, MESSAGES)
+
+
+def _large(
+    experiment: Experiment, step: CollectiveStep, entry: Algorithm, made: Made, job: int, place: str
+) -> WideStep:
+    """Raises InputError if large fabrics have no model of it, either."""
+    try:
+        return for_too_many(experiment, step, entry, made, job, place)
+    except InputError as error:
+        ranks = len(step.ranks or range(experiment.build_fabric().ranks))
+        what = f"{entry} has more than {MOST_FOLLOWED:,} messages among {ranks} ranks, and otherwise {error.what}"
+        smaller = "fewer ranks, a larger `chunk`" if step.chunk else "fewer ranks"
+        raise InputError(what, place, f"{smaller}, or another algorithm: {error.hint}") from None
 
 
 def _case(

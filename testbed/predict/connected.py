@@ -10,6 +10,7 @@ from workloads.collectives.schedule import schedule_of
 from workloads.collectives.shape import shape_of
 from workloads.tasks.replay import Tasks
 from workloads.times.queue_pairs import Numbers, QueuePairs, of_multicast, of_ring, of_schedule
+from workloads.times.wide.peers import Made
 
 if TYPE_CHECKING:
     from testbed.plan.choose import Chooser
@@ -24,6 +25,7 @@ class Connected:
 
     def __init__(self, chooser: Chooser, seed: int) -> None:
         self._chooses, self._seed = chooser.chooses, seed
+        self._asked = False  # whether the last part was the first of which there were too many
         self._pairs = QueuePairs()
 
     def part(self, entry: Algorithm, ranks: Sequence[int], told: Mapping[str, Any]) -> tuple[Numbers, ...]:
@@ -31,6 +33,7 @@ class Connected:
 
         `told`: of the step, with all `sizes`.
         """
+        self._asked = self._chooses
         if not self._chooses:
             return ({},)
         connect = self._pairs.connect
@@ -51,6 +54,20 @@ class Connected:
         if not entry.accelerators:
             return (connect(of_ring(ranks)),)
         return ({},)
+
+    def made(self, ranks: int) -> Made:
+        """All so far, for what works with arrays; none where they are not known."""
+        return Made(ranks, self._pairs.counts() if self._chooses else {})
+
+    def counted(self, made: Made) -> None:
+        """It goes on from these, of which there were too many to number them one by one."""
+        if self._asked and not self._chooses:
+            self._pairs.recount(made.counts())
+            self._chooses = True
+
+    def lost(self) -> None:
+        """What comes next made so many that nobody has counted them."""
+        self._chooses = False
 
     def tasks(self, tasks: Tasks) -> Numbers:
         """Likewise of a step of tasks; no numbers where NICs or switches do some of it, nor of what comes behind."""

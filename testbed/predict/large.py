@@ -7,29 +7,33 @@ always; `topology.params` keep what was written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.experiment.blocks.fabric import STAND_IN
+from testbed.experiment.training import layout_of, training_of
 from testbed.plan.ideal import costs_of
 from testbed.predict.collectives import jobs
 from testbed.predict.figure import Figure, Tell, step_of
 from testbed.predict.training import training_figures
-from testbed.predict.wide import refuse_cables, uses_scale_up, wide_figures
+from testbed.predict.wide import refuse_cables, refuse_ports, uses_scale_up, wide_figures
 from topologies import Fabric
 from topologies.graph.fabric import TopologyError
 from topologies.kinds import KINDS, build
 from workloads.registry import any_of
+from workloads.steps.fraction import fewest_messages
+from workloads.tasks.replay import MOST_MESSAGES
 from workloads.times.messages import Link
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.groups import Together
 from workloads.times.wide.peers import Made
-from workloads.times.wide.places import Grid, Places, Rails, Tiers
+from workloads.times.wide.places import places_of
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.experiment.steps.train import Train
 
 MOST_RANKS = 1 << 19
 SMALL: dict[str, dict[str, Any]] = {
@@ -50,11 +54,6 @@ def of_any_size() -> Iterator[None]:
         yield
     finally:
         STAND_IN.reset(token)
-
-
-def is_large(experiment: Experiment) -> bool:
-    """Whether a small fabric stands for the one that is asked for."""
-    return experiment.build_fabric().params != experiment.fabric.topology.params
 
 
 def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fabric, int]:
@@ -84,18 +83,6 @@ def _too_large(error: TopologyError) -> bool:
     return "too many" in error.what or "out of range" in error.what or "would need" in error.what
 
 
-def places_of(kind: str, params: Mapping[str, Any], *, scale_up: bool = False) -> Places:
-    """Where the ranks of such a fabric are."""
-    p = {key: value for key, value in params.items() if key not in ("links", "direct")}
-    if kind == "star":
-        return Tiers(per=p["hosts"])
-    if kind == "rail":
-        return Rails(p["servers"], p["gpus"], p["spines"], scale_up and p["gpus"] > 1)
-    if kind == "clos":
-        return Tiers(p["hosts_per_leaf"], p["leaves"], p["spines"], p["pods"], p["cores"])
-    return Grid(tuple(p["dims"]) if kind == "torus" else (p["nodes"],))
-
-
 def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Iterator[Figure]:
     """The lines of an experiment whose fabric is large.  Raises InputError for what there is no model of."""
     spec = experiment.fabric
@@ -105,7 +92,7 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
         place = experiment.place("workload", k)
         tell(step_of(experiment, k))
         if step.kind == "train":
-            yield from training_figures(experiment, step.train, _together(experiment), k, place)
+            yield from training_figures(experiment, step.train, together(experiment), k, place)
             continue
         if step.kind != "collective":
             what = f"there is no model of {step.kind} on so large a fabric"
@@ -116,9 +103,26 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
         job += jobs({"collective": step.collective, "algorithm": step.algorithm})
 
 
-def _together(experiment: Experiment) -> Together:
-    """For what groups of all ranks do at a time."""
+def of_too_many(experiment: Experiment, train: Train, number: int, place: str, *, sure: bool = False) -> Figure | None:
+    """The line of a training step with more messages than are followed, or None: no, or there is no such model of it.
+
+    `sure`: that there are so many.  Else they are counted by the fewest that any algorithm has, as nobody has looked
+    which one it is.
+    """
+    if train.checkpoint is not None or train.scale is not None:
+        return None
+    t = training_of(train)
+    if not sure and fewest_messages(t, layout_of(train, experiment.build_fabric())) <= MOST_MESSAGES:
+        return None
+    with suppress(InputError):
+        return next(training_figures(experiment, train, together(experiment), number, place))
+    return None
+
+
+def together(experiment: Experiment) -> Together:
+    """For what groups of all ranks do at a time.  Raises InputError where there is no such model of the fabric."""
     spec = experiment.fabric
+    refuse_ports(experiment)
     refuse_cables(experiment)
     within = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
     nics = Wide(

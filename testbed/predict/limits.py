@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, Problem
+from testbed.predict.faulty import is_of_cables, lasts
 from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
 
 if TYPE_CHECKING:
@@ -32,19 +33,30 @@ STEPS = {
 _RUN = "`testbed run` emulates it"
 
 
-def refuse(experiment: Experiment) -> None:
-    """Raises InputError for what there is no model of, all of it at once."""
-    found = list(_refused(experiment))
+def refuse(experiment: Experiment, swept: Iterable[str] = ()) -> None:
+    """Raises InputError for what there is no model of, all of it at once.  `swept`: the keys of the sweep it is of."""
+    found = list(_refused(experiment, swept))
     if found:
         raise InputError(found[0].what, found[0].where, found[0].hint, found[1:])
 
 
-def _refused(experiment: Experiment) -> Iterator[Problem]:
+def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
     if not experiment.workload:
         yield Problem("there is nothing to predict", experiment.place("workload"), "give it a step")
-    for k, fault in enumerate(experiment.inject):
-        what = f"a prediction is of a healthy fabric, and {fault.fault.name} is injected"
-        yield Problem(what, experiment.place("inject", k), f"{_RUN}; --set 'inject=[]' leaves it out")
+    without = "--set 'inject=[]'"
+    if any(one.strip().partition(".")[0] == "inject" for key in swept for one in key.split(",")):
+        without = f"--set 'sweep={{}}' {without}"
+    for k, injection in enumerate(experiment.inject):
+        what, hint = f"there is no model of {injection.fault.name}", f"{_RUN}; {without} leaves it out"
+        if is_of_cables(injection):
+            if lasts(injection) and not experiment.fabric.topology.is_large:
+                continue
+            what = f"{injection.fault.name} does not last for the whole run, and only then there is a model of it"
+            if experiment.fabric.topology.is_large:
+                what = "of so large a fabric all cables are alike"
+            else:
+                hint = f"from the beginning to the end (no `at`, `for`, `every`) it is predicted; {hint}"
+        yield Problem(what, experiment.place("inject", k), hint)
     if experiment.fabric.nic.complex is not None:
         what = "there is no model of off-path SmartNICs"
         yield Problem(what, experiment.place("fabric", "nic", "kind"), _RUN)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from testbed.plan.choose import Chooser
 from testbed.predict.collectives import collective_figures, jobs
 from testbed.predict.connected import Connected
+from testbed.predict.faulty import with_faults
 from testbed.predict.figure import Figure, Prediction, Tell, step_of
-from testbed.predict.large import is_large, large_figures
+from testbed.predict.large import large_figures, of_too_many
 from testbed.predict.limits import left_out, refuse
 from testbed.predict.tasks import task_figures
 
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from testbed.experiment import Experiment
 
 
-def predict(experiment: Experiment, tell: Tell = lambda text: None) -> Prediction:
-    """The times of all steps.  Raises InputError for what there is no model of.  `tell`: of each step, as it begins."""
-    refuse(experiment)
-    if is_large(experiment):
+def predict(experiment: Experiment, tell: Tell = lambda text: None, swept: Iterable[str] = ()) -> Prediction:
+    """The times of all steps.  Raises InputError for what there is no model of.
+
+    `tell`: of each step, as it begins.  `swept`: the keys of the sweep that it is a point of.
+    """
+    refuse(experiment, swept)
+    if experiment.fabric.topology.is_large:
         figures = tuple(large_figures(experiment, tell))
     else:
         with _uncollected():
@@ -45,17 +49,21 @@ def _uncollected() -> Iterator[None]:
 def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
     from testbed.plan.plan import plan  # the same steps as a run's
 
-    fabric = experiment.build_fabric()
-    chooser = Chooser(experiment, fabric)
+    laid = with_faults(experiment)
+    chooser = Chooser(laid, laid.build_fabric())
     connected, number, job = Connected(chooser, experiment.seed), 0, 1
     for k, step in enumerate(experiment.workload):
         tell(step_of(experiment, k))
-        one = experiment.model_copy(update={"workload": [step]})
-        planned = plan(one)["steps"]
         place = experiment.place("workload", k)
+        if step.kind == "train" and (figure := of_too_many(laid, step.train, number, place)):
+            yield figure
+            connected.lost()
+            number += 1
+            continue
+        planned = plan(experiment.model_copy(update={"workload": [step]}))["steps"]
         if step.kind == "collective":
-            yield from collective_figures(experiment, chooser, connected, planned[0], number, job, place)
+            yield from collective_figures(laid, chooser, connected, step, planned[0], number, job, place)
             job += jobs(planned[0])
         else:
-            yield from task_figures(experiment, chooser, connected, step, planned, number, place)
+            yield from task_figures(laid, chooser, connected, step, planned, number, place)
         number += len(planned)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from testbed.base.errors import InputError
 from testbed.experiment.training import layout_of, settings_of, training_of
 from testbed.plan.expected import expected
+from testbed.predict.connected import Connected
 from testbed.predict.figure import LONGEST_PATH, MESSAGES, Figure
+from testbed.predict.large import of_too_many
 from workloads.registry import find
 from workloads.steps.build import step_graph
 from workloads.tasks.oracle import step_ns
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.steps.steps import Step
     from testbed.plan.choose import Chooser
-    from testbed.predict.connected import Connected
     from workloads.tasks.graph import Graph
     from workloads.times.ways import Ways
 
@@ -41,6 +42,7 @@ def task_figures(
     ways = [chooser.ways(range(experiment.build_fabric().ranks), numbers=connected.tasks(its)) for its in tasks]
     if scale:
         found = [(time_ns, LONGEST_PATH) for time_ns in scale["expected_ns"]]
+        found[-1] = _whole(experiment, chooser, step, place)
     else:
         found = [
             _time(experiment, chooser, step, told, its, way, place)
@@ -77,7 +79,22 @@ def _time(
         followed = tasks.replayed(ways, chooser.costs)
         if followed is not None:
             return followed, MESSAGES
+        if step.kind == "train" and (large := of_too_many(experiment, step.train, 0, place, sure=True)):
+            return large.time_ns, large.how
     return step_ns(expected(graph, told, experiment, experiment.build_fabric())), LONGEST_PATH
+
+
+def _whole(experiment: Experiment, chooser: Chooser, step: Step, place: str) -> tuple[float, str]:
+    """Of a step that is made smaller, without that: as if it was the first of the file."""
+    from testbed.plan.plan import plan
+
+    assert step.kind == "train"
+    whole = step.model_copy(update={"train": step.train.model_copy(update={"scale": None})})
+    if (its := of_too_many(experiment, whole.train, 0, place)) is None:
+        planned = plan(experiment.model_copy(update={"workload": [whole]}))["steps"]
+        connected = Connected(chooser, experiment.seed)
+        (its,) = task_figures(experiment, chooser, connected, whole, planned, 0, place)
+    return its.time_ns, its.how
 
 
 def _graph(experiment: Experiment, step: Step, place: str) -> Graph:

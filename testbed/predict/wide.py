@@ -30,7 +30,7 @@ from workloads.times.wide.fabric import Wide
 from workloads.times.wide.in_network import by_switches_ns, tree_of
 from workloads.times.wide.multicast import Multicasts
 from workloads.times.wide.peers import Made, exchanged, neighbours, on_grid
-from workloads.times.wide.places import Places, Rails, Tiers
+from workloads.times.wide.places import KINDS, Places, Rails, Tiers, places_of
 from workloads.times.wide.rounds import Round, rounds_ns, rounds_of
 from workloads.times.wide.trees import HostTrees
 
@@ -78,20 +78,18 @@ def wide_figures(
 
     `made`: the queue pairs so far; this step's are added to them.
     """
-    what = "of so large a fabric all ranks take part"
-    if step.ranks is not None or step.groups is not None:
-        raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
+    refuse_some(step, place)
     refuse_cables(experiment)
     auto = step.algorithm == AUTO
     chosen, no_model = dict.fromkeys(step.sizes, step.algorithm), list[str]()
     if auto:
         chosen, no_model = _chosen(experiment, step, places, job, place)
-    times: dict[str, _Step] = {}  # an algorithm connects when a size first takes it
+    times: dict[str, WideStep] = {}  # an algorithm connects when a size first takes it
     for size_bytes in step.sizes:
         name = chosen[size_bytes]
         entry = find(step.collective, name)
         if name not in times:
-            times[name] = _Step(experiment, step, entry, places, made, job, place)
+            times[name] = WideStep(experiment, step, entry, places, made, job, place)
         yield Figure(
             step=number,
             name=step.collective,
@@ -105,11 +103,24 @@ def wide_figures(
         )
 
 
+def for_too_many(
+    experiment: Experiment, step: CollectiveStep, entry: Algorithm, made: Made, job: int, place: str
+) -> WideStep:
+    """Of a step with too many messages to follow them on a fabric that can be emulated.  Raises InputError."""
+    refuse_ports(experiment)
+    refuse_cables(experiment)
+    refuse_some(step, place)
+    spec = experiment.fabric
+    scale_up = spec.scale_up is not None and uses_scale_up(entry)
+    places = places_of(spec.topology.kind, spec.topology.params, scale_up=scale_up)
+    return WideStep(experiment, step.model_copy(update={"algorithm": entry.name}), entry, places, made, job, place)
+
+
 def _chosen(
     experiment: Experiment, step: CollectiveStep, places: Places, job: int, place: str
 ) -> tuple[dict[int, str], list[str]]:
     """The fastest for each size, of those that have a model, as if this was the file's first step; and the others."""
-    able: dict[str, _Step] = {}
+    able: dict[str, WideStep] = {}
     others = []
     for entry in choices(step.collective):
         one = step.model_copy(update={"algorithm": entry.name})
@@ -119,7 +130,7 @@ def _chosen(
             continue
         if _has_model(entry):
             with suppress(InputError):  # none on such a fabric
-                able[entry.name] = _Step(experiment, one, entry, places, Made(places.ranks), job, place)
+                able[entry.name] = WideStep(experiment, one, entry, places, Made(places.ranks), job, place)
         if entry.name not in able:
             others.append(str(entry))
     if not able:
@@ -128,15 +139,37 @@ def _chosen(
     return {size: min(able, key=lambda name: able[name](size)) for size in step.sizes}, others
 
 
+def refuse_some(step: CollectiveStep, place: str) -> None:
+    """Raises InputError where not all ranks take part."""
+    if step.ranks is not None or step.groups is not None:
+        what = "of so large a fabric all ranks take part"
+        raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
+
+
+def refuse_ports(experiment: Experiment) -> None:
+    """Raises InputError for a network that was named node by node, and for NICs with several ports."""
+    topology = experiment.fabric.topology
+    if topology.kind not in KINDS:
+        what = f"there is no model of so large a fabric of kind {topology.kind}"
+        raise InputError(what, experiment.place("fabric", "topology"), f"there is one of {', '.join(KINDS)}")
+    if topology.params.get("direct") or topology.params.get("links", 1) > 1:
+        what = "there is no model of NICs with several ports in so large a fabric"
+        raise InputError(what, experiment.place("fabric", "topology"), "leave it out")
+
+
 def refuse_cables(experiment: Experiment) -> None:
     """Raises InputError where some differ from others."""
     spec = experiment.fabric
+    if experiment.inject:
+        raise InputError("of so large a fabric all cables are alike", experiment.place("inject"), "leave it out")
     if spec.cables or spec.host_cable.model_fields_set:
         hint = "leave `cables` and `host_cable` out"
         raise InputError("of so large a fabric all cables are alike", experiment.place("fabric"), hint)
 
 
-class _Step:
+class WideStep:
+    """A collective of all ranks by one algorithm: called with a size, its time.  Raises InputError without a model."""
+
     def __init__(
         self,
         experiment: Experiment,

@@ -46,6 +46,8 @@ NOT_RUN = {
     "testbed show cpu": "needs the real clock; tests/live/test_drill_real.py has it",
     "testbed probe ping": "likewise",
     "testbed probe iperf3": "likewise",
+    'testbed exec --all -- "': "needs the real clock and PyTorch; tests/live/test_programs.py runs it",
+    "experiments/programs/mpirun.sh": "likewise, and Open MPI",
     "testbed drill": "its world goes on beside the next examples; tests of drills play it",
     "testbed job": "goes on in the background, beside the next examples; tests of jobs run them",
     "testbed serve": "goes on until Ctrl-C",
@@ -112,6 +114,7 @@ class Desk:
 
     def with_names(self, line: str) -> str:
         """3f2a stands for the fabric's id, f1 for the fault's."""
+        line = line.replace("$PWD", str(self.folder))
         line = re.sub(r"\b3f2a\b", self.ours[-1] if self.ours else "3f2a", line)
         return re.sub(r"\bf1\b", self.fault or "f1", line)
 

@@ -104,7 +104,7 @@ def test_by_the_official_mcp_client_to_the_end(words: list[str], tmp_path: Path)
                 return answer
 
             assert "TICKET" in (await call("ticket"))["text"]
-            assert "leaf0:1" in (await call("topology"))["text"]
+            assert "1 leaf0:2" in (await call("topology"))["text"]
             began = (await call("job"))["time_ns"]
             assert not (await call("config", command="interface shutdown leaf9:1"))["ok"]
             assert (await call("advance", us=20))["time_ns"] == began + 20_000

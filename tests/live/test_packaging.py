@@ -174,6 +174,14 @@ def test_source_archive_holds_what_a_build_needs(archives):
     assert "hardware/bin/fabricd" not in names
 
 
+def test_the_wheel_has_the_drills(archives):
+    """All of them, their suites, and the tables that are read beside them."""
+    (wheel,) = archives.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        shipped = {name for name in archive.namelist() if name.startswith("drills/")}
+    assert shipped == {str(path.relative_to(ROOT)) for path in (ROOT / "drills").rglob("*.*") if path.is_file()}
+
+
 def test_wheel_is_for_the_platform_and_any_python(archives):
     (wheel,) = archives.glob("*.whl")
     assert re.fullmatch(r"railbed-[0-9.]+-py3-none-linux_\w+\.whl", wheel.name)

@@ -51,6 +51,21 @@ STEPS = {
 }
 
 
+def test_faults_of_cables_that_last_are_as_in_a_run(tmp_path: Path) -> None:
+    """A slow uplink, a slow NIC's cable and a long one; `auto` takes what it takes on the healthy fabric."""
+    text = (
+        "name: t\nfabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}}\nworkload:\n"
+        "- {collective: all_reduce, algorithm: ring, sizes: [64KiB, 1MiB]}\n"
+        "- {collective: all_reduce, algorithm: auto, sizes: [1MiB]}\n"
+        "inject:\n- {fault: reduced_rate, on: 'cable:leaf0-spine0', rate: 100Gbps}\n"
+        "- {fault: reduced_rate, on: 'nic:1', rate: 200Gbps}\n- {fault: long_cable, on: 'nic:2', delay: 5us}\n"
+    )
+    done = run(loads(text), tmp_path / "run")
+    for row, figure in zip(done.results, predict(loads(text)).figures, strict=True):
+        assert figure.time_ns == pytest.approx(row["time_ns"], rel=0.01)
+        assert figure.algorithm.removesuffix(" (auto)") == row["algorithm"]
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_within_3_percent_of_the_emulation(name: str, tmp_path: Path) -> None:
     topology, ways = STEPS[name]

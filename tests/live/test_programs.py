@@ -3,49 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from testbed.experiment import loads
+from testbed.experiment import load
+from testbed.experiment.overrides import override
 from testbed.fabric.lab import Lab
 from tests.parts.machine import ROOT, TESTBED, wait_until
 from workloads.torch import launch
 
-FABRIC = "name: programs\nclock: real\nfabric: {topology: {star: {hosts: 2}}}\n"
-
-SUM_BY_GLOO = """
-import torch, torch.distributed as dist
-dist.init_process_group("gloo")
-x = torch.full((4096,), float(dist.get_rank() + 1))
-dist.all_reduce(x)
-print("sum", x[0].item(), x[-1].item())
-dist.destroy_process_group()
-"""
-
-# By OpenMPI's library as it is: needs no headers, compiler or mpi4py.
-SUM_BY_MPI = """
-import ctypes
-mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
-its = lambda name: ctypes.byref(ctypes.c_char.in_dll(mpi, name))
-world, rank, size = its("ompi_mpi_comm_world"), ctypes.c_int(), ctypes.c_int()
-mpi.MPI_Init(None, None)
-mpi.MPI_Comm_rank(world, ctypes.byref(rank))
-mpi.MPI_Comm_size(world, ctypes.byref(size))
-ours, total = (ctypes.c_double * 4096)(*[rank.value + 1.0] * 4096), (ctypes.c_double * 4096)()
-mpi.MPI_Allreduce(ours, total, 4096, its("ompi_mpi_double"), its("ompi_mpi_op_sum"), world)
-print("sum", rank.value, size.value, total[0], total[4095])
-mpi.MPI_Finalize()
-"""
+PROGRAMS = ROOT / "experiments" / "programs"
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    with Lab.up(loads(FABRIC)) as lab:
+    with Lab.up(override(load(str(PROGRAMS / "two-hosts.yaml")), [f"workers.bind=[{PROGRAMS}]"])) as lab:
         yield lab
 
 
@@ -118,7 +97,7 @@ def test_gloo_goes_over_the_fabric(lab: Lab) -> None:
     if not launch.available():
         pytest.skip("PyTorch is not installed here: ./setup.sh torch installs torch==2.13.0+cpu if pip can find it")
     before = received(lab)
-    done = everywhere(lab, sys.executable, "-c", SUM_BY_GLOO)
+    done = everywhere(lab, sys.executable, str(PROGRAMS / "allreduce_gloo.py"))
     assert done.returncode == 0, done.stdout
     assert sorted(line for line in done.stdout.splitlines() if "sum" in line) == [
         f"[{r}] sum 3.0 3.0" for r in range(2)
@@ -133,17 +112,10 @@ def test_mpi_goes_over_the_fabric(lab: Lab) -> None:
     if "Open MPI" not in version:
         pytest.skip(f"mpirun is not Open MPI's (apt-get install openmpi-bin): {version[:60]!r}")
     before = received(lab)
-    agent = " ".join([*TESTBED, "exec", "--fabric", lab.id, "--ssh"])
-    of_mpi = {
-        **{"plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": "1", "pml": "ob1", "btl": "tcp,self"},
-        **{"btl_tcp_if_include": "10.0.0.0/8", "oob_tcp_if_include": "10.0.0.0/8"},
-    }
-    inside = ["nsenter", f"--net=/proc/{lab.hosts['h0'].pid}/ns/net", "env", "RES_OPTIONS=timeout:1 attempts:1"]
-    command = [*inside, "mpirun", "--allow-run-as-root"]
-    command += [word for key, value in of_mpi.items() for word in ("--mca", key, value)]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        [*command, "--host", "h0,h1", "/usr/bin/python3", "-c", SUM_BY_MPI],
-        capture_output=True, text=True, cwd=ROOT, timeout=115,
+        [PROGRAMS / "mpirun.sh", "--host", "h0,h1", "/usr/bin/python3", str(PROGRAMS / "allreduce_mpi.py")],
+        env={**os.environ, "PATH": path, "FABRIC": lab.id}, capture_output=True, text=True, cwd=ROOT, timeout=115,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert sorted(done.stdout.splitlines()) == [f"sum {r} 2 3.0 3.0" for r in range(2)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from testbed.plan import graphs as recorded_graphs
 from testbed.plan.expected import expected
 from testbed.plan.plan import plan
 from testbed.run.run import run
+from tests.parts.torch_scripts import losses, over_gloo
 from workloads.tasks.oracle import step_ns
 from workloads.torch import launch
 
@@ -31,26 +31,6 @@ pytestmark = pytest.mark.skipif(
     not launch.available(),
     reason="PyTorch is not installed here: ./setup.sh torch installs torch==2.13.0+cpu if pip can find it",
 )
-
-# The script's ranks without anything of ours: forked, because an import takes seconds.
-PLAIN = """
-import os, runpy, sys
-import torch, torch._dynamo, torch.distributed.fsdp, torch.distributed.tensor
-torch.set_num_threads(1)
-world, script = int(sys.argv[1]), sys.argv[2]
-sys.argv = sys.argv[2:]
-children = []
-for rank in range(world):
-    if not (child := os.fork()):
-        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
-        if rank:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        runpy.run_path(script, run_name="__main__")
-        sys.stdout.flush()
-        os._exit(0)
-    children.append(child)
-sys.exit(any(os.waitpid(child, 0)[1] for child in children))
-"""
 
 
 @dataclass
@@ -72,22 +52,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     return Done(experiment, folder / "run", results.load(folder / "run").rows("timeline"))
 
 
-def losses(printed: str) -> list[tuple[str, int, float]]:
-    lines = [line.split() for line in printed.splitlines() if line.startswith(("ddp ", "fsdp ", "hsdp "))]
-    return [(name, int(step), float(loss)) for name, step, loss in lines]
-
-
-def test_losses_are_those_over_gloo(done: Done) -> None:
-    ours = losses((done.folder / "logs" / "script0.rank0.log").read_text())
-    alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
-    plain = subprocess.run(
-        [*alone, sys.executable, "-c", PLAIN, str(RANKS), str(SCRIPT), "ddp", "fsdp", "hsdp"],
-        capture_output=True,
-        text=True,
-        timeout=115,
-    )
-    assert plain.returncode == 0, plain.stderr[-2000:]
-    theirs = losses(plain.stdout)
+def test_losses_are_those_over_gloo(done: Done, tmp_path: Path) -> None:
+    names = ("ddp ", "fsdp ", "hsdp ")
+    ours = losses((done.folder / "logs" / "script0.rank0.log").read_text(), names)
+    theirs = losses(over_gloo(SCRIPT, ["ddp", "fsdp", "hsdp"], RANKS, tmp_path)[0], names)
     assert [line[:2] for line in ours] == [(name, step) for name in ("ddp", "fsdp", "hsdp") for step in range(3)]
     assert [line[:2] for line in theirs] == [line[:2] for line in ours]
     assert [line[2] for line in ours] == pytest.approx([line[2] for line in theirs], rel=1e-6)
@@ -157,6 +125,17 @@ def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_t
         "dist.all_to_all(lists, [torch.full((n,), r + 1.0) for n in gives])\n"
         "assert [x.tolist() for x in lists] == [[1.0] * gets[0], [2.0] * gets[1]]\n"
         "dist.all_to_all_single(torch.zeros(8), torch.zeros(8), [4, 4], [4, 4])\n"
+        "parts = torch.empty(2)\n"
+        "dist.reduce_scatter(parts, [torch.full((2,), 10.0 * k + r) for k in range(2)])\n"
+        "assert parts.tolist() == [20.0 * r + 1] * 2\n"
+        "dist.isend(torch.full((4,), 1.0 + r), 1 - r)\n"  # nobody waits for it
+        "ours = torch.zeros(4)\n"
+        "batch = [dist.P2POp(dist.isend, x[0, :4], r), dist.P2POp(dist.irecv, ours, r)]\n"
+        "for work in dist.batch_isend_irecv(batch):\n"
+        "    work.wait()\n"
+        "assert torch.equal(ours, x[0, :4])\n"
+        "dist.recv(ours, 1 - r)\n"
+        "assert ours.tolist() == [2.0 - r] * 4\n"
         "for refused in (lambda: torch.compile(torch.nn.Linear(2, 2)), lambda: dist.recv(x)):\n"
         "    try:\n"
         "        refused()\n"
@@ -170,10 +149,13 @@ def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_t
     assert compiled.startswith("torch.compile:") and "a receive from anybody" in received
     assert all("(hint: " in line for line in (compiled, received))
     reduced = [row for row in one.ranks[0]["rows"] if row["do"] == "collective"]
-    assert [row["size_bytes"] for row in reduced] == [4 << 20, 32]
+    assert [row["size_bytes"] for row in reduced] == [4 << 20, 32, 16]
     moved = [[(r["do"], r["size_bytes"]) for r in rank["rows"] if r["do"] in ("send", "recv")] for rank in one.ranks]
-    assert moved == [[("send", 2048), ("recv", 3072), ("send", 8), ("recv", 12)],
-                     [("send", 3072), ("recv", 2048), ("send", 12), ("recv", 8)]]  # fmt: skip
+    given, taken = (2048, 8, 16), (3072, 12, 16)
+    for its, gives, gets in zip(moved, (given, taken), (taken, given), strict=True):
+        assert its == [
+            one for pair in zip(gives, gets, strict=True) for one in zip(("send", "recv"), pair, strict=True)
+        ]
     computed = [row for row in one.ranks[0]["rows"] if row["do"] == "compute"]
     work = [tuple(done[:2]) for row in computed for done in row["work"]]
     assert sorted(flops for flops, _ in work if flops) == sorted(

@@ -54,10 +54,10 @@ def asked(desk: Desk, request: Any) -> dict[str, Any]:
     return answer
 
 
-def test_the_table_has_fourteen_tools_whose_schemas_are_of_json_schema() -> None:
+def test_the_table_has_fifteen_tools_whose_schemas_are_of_json_schema() -> None:
     assert [tool.name for tool in TOOLS] == [
         "ticket", "topology", "job", "show", "ethtool", "logs", "flows", "probe", "capture", "advance", "config",
-        "hint", "submit", "give_up",
+        "classes", "hint", "submit", "give_up",
     ]  # fmt: skip
     for tool in TOOLS:
         schema = tool.schema()
@@ -98,12 +98,38 @@ def test_a_tool_makes_a_line(tool: str, given: dict[str, Any], line: str) -> Non
 def test_a_drill_is_played_to_its_end_by_tools_and_lines(game: Game) -> None:
     desk = Desk(game)
     assert asked(desk, {"tool": "ticket", "id": 7})["id"] == 7
-    assert "leaf0:1" in asked(desk, {"tool": "topology"})["text"]
+    assert "1 leaf0:5" in asked(desk, {"tool": "topology"})["text"]
     plan = asked(desk, {"tool": "advance", "arguments": {"steps": 2}, "form": "json"})
     assert json.loads(plan["text"])["steps_ns"] == [60_000, 60_000] and plan["time_ns"] == game.time_ns
     assert asked(desk, {"command": "status"})["ok"] and not desk.over
     assert "SCORE" in asked(desk, {"tool": "submit", "arguments": {"answer": str(game.stage.drawn.truth[0])}})["text"]
     assert desk.over and asked(desk, {"command": "report"})["ok"]
+
+
+def merged(one: Any, other: Any) -> Any:
+    """As docs/drill-agents.md says: objects key by key, lists behind each other."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one | {key: merged(one[key], value) if key in one else value for key, value in other.items()}
+    return one + other if isinstance(one, list) else other
+
+
+def test_pages_of_json_are_whole(game: Game) -> None:
+    """Also under an id that is as long as it may be, and is written longer."""
+    desk = Desk(game)
+    for request, data in (
+        ({"tool": "topology"}, game.fabric.to_dict()),
+        ({"tool": "classes"}, game.command("classes").data),
+        ({"command": "help"}, game.command("help").data),
+        ({"command": "ticket"}, game.ticket()),
+    ):
+        page = asked(desk, {**request, "form": "json"})
+        found, pages = json.loads(page["text"]), 1
+        while "next" in page:
+            page = asked(desk, {"cursor": page["next"], "id": "\u0001" * 64})
+            found, pages = merged(found, json.loads(page["text"])), pages + 1
+        assert found == json.loads(json.dumps(data))
+        assert pages > 1 or len(json.dumps(data)) < LIMIT, request
+    assert not asked(desk, {"cursor": "1:99"})["ok"]
 
 
 def test_who_is_measured_is_told_neither_score_nor_truth(game: Game) -> None:

@@ -104,7 +104,7 @@ def test_steps_that_are_alike_are_one() -> None:
     both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
     for one in both:
         one.collective(0, "broadcast", 64, "float32", None, "broadcast")
-        one.step_ends()
+        one.model_is_called()
         for k in range(4):
             computes(one, 2 if k == 0 else 1)
             reduces(one)
@@ -173,7 +173,7 @@ def test_what_is_computed_after_a_step_is_no_part_of_it() -> None:
     both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
     for one in both:
         computes(one, 7)
-        one.step_ends()
+        one.model_is_called()
         for _ in range(2):
             computes(one, 3)
             reduces(one)
@@ -188,7 +188,7 @@ def test_what_is_computed_after_a_step_is_no_part_of_it() -> None:
 def test_a_second_optimizer_that_follows_at_once_is_of_the_same_step() -> None:
     both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
     for one in both:
-        one.step_ends()
+        one.model_is_called()
         for _ in range(2):
             reduces(one)
             computes(one)
@@ -207,7 +207,7 @@ def test_a_step_says_what_its_flops_take_at_best_and_collectives_have_a_class(
     both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
     for rank, one in enumerate(both):
         reduces(one)
-        one.step_ends()
+        one.model_is_called()
         for _ in range(2):
             one.charge((10_000_000, 30_000_000)[rank], 0, "float32")
             reduces(one)
@@ -244,7 +244,7 @@ def test_ranks_that_do_different_numbers_of_steps_are_refused() -> None:
     one.step_ends()
     one.step_ends()
     other.step_ends()
-    with pytest.raises(BadGraph, match="rank 1: its optimizer does 0 steps, and that of rank 0 does 1"):
+    with pytest.raises(BadGraph, match="rank 1: its optimizer does 1 steps, and that of rank 0 does 2"):
         made(one, other)
 
 

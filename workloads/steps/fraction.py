@@ -1,4 +1,4 @@
-"""1/s of a training step: what groups of ranks send at a time there, and whether that still tells of the whole."""
+"""What groups of ranks send in a training step: how many messages, and whether 1/s of them tells of the whole."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from workloads.tasks.task import Collective, Send
 if TYPE_CHECKING:
     from workloads.steps.plan.parallel import Layout
     from workloads.steps.plan.training import Training
+    from workloads.tasks.graph import Graph
 
 LEAST_PACKETS = 64
 """Of a group's largest message, after scaling: below that a packet's own time counts too much."""
@@ -28,19 +29,34 @@ def too_small(t: Training, layout: Layout, by: int, mtu: int) -> Iterator[tuple[
             yield f"1/{by} of what group {group!r} sends at a time is {part / mtu:.0f} packets at most", hint
 
 
-def _largest(t: Training, layout: Layout) -> dict[str, tuple[int, int, int]]:
-    """Of each group the largest of what it sends at a time: bytes, the ranks that share them, and an element's bytes.
+def fewest_messages(t: Training, layout: Layout) -> int:
+    """Of all ranks, by whatever algorithms: in a group of n every rank sends log2 n at least."""
+    graph, groups = _replica(t, layout)
+    sent = 0
+    for its in graph.tasks.values():
+        for task in its:
+            if isinstance(task, Collective):
+                sent += (len(groups[task.group][0]) - 1).bit_length() * (1 + (task.collective == "all_reduce"))
+            sent += isinstance(task, Send)
+    return sent * (t.parallel.ranks // len(graph.tasks))
 
-    One replica's ranks send what those of all others send.
-    """
+
+def _replica(t: Training, layout: Layout) -> tuple[Graph, dict[str, tuple[tuple[int, ...], ...]]]:
+    """The tasks of ranks that stand for all, as one replica's send what those of all others send; and their groups."""
     some = {place: rank for place, rank in layout.ranks.items() if not place.tensor and place.data < t.parallel.expert}
     ranks = set(some.values())
     groups = {
         name: tuple(its for its in tuples if not ranks.isdisjoint(its))
         for name, tuples in step_groups(t, layout).items()
     }
+    return folded_graph(t, some, groups), groups
+
+
+def _largest(t: Training, layout: Layout) -> dict[str, tuple[int, int, int]]:
+    """Of each group the largest of what it sends at a time: bytes, ranks that share them, an element's bytes."""
+    graph, groups = _replica(t, layout)
     found: dict[str, tuple[int, int, int]] = {}
-    for its in folded_graph(t, some, groups).tasks.values():
+    for its in graph.tasks.values():
         for task in its:
             if isinstance(task, Collective):
                 n = len(groups[task.group][0])

@@ -47,6 +47,14 @@ class QueuePairs:
         other._made, other._rings = self._made.copy(), dict(self._rings)
         return other
 
+    def counts(self) -> dict[int, int]:
+        """How many each rank has made."""
+        return dict(self._made)
+
+    def recount(self, counts: Mapping[int, int]) -> None:
+        """Others have made some: so many there are now."""
+        self._made = Counter(counts)
+
     def connect(self, calls: Mapping[int, Sequence[Call]]) -> Numbers:
         """What each rank asks for, in its order."""
         made = {(rank, *call): self._new(rank) for rank, its in calls.items() for call in its}

@@ -6,6 +6,7 @@ host.  Only barriers, and what a script reads, hold up the host.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -40,6 +41,8 @@ class Work(dist._Work):
         super().__init__()
         self.group, self.rows, self.finish, self.its_result, self.host = group, rows, finish, result, host
         self.future: Promise | None = None
+        if group.together is not None:
+            group.together.append(self)
 
     def wait(self, timeout: Any = None) -> bool:
         self.finish()
@@ -109,7 +112,9 @@ class Group(dist.ProcessGroup):
         recorder.groups.append(self.told)
         self.later: list[int] = []
         self.taken = 0
-        self.kept: list[Work] = []
+        self.together: list[Work] | None = None
+        self.to_itself: dict[int, deque[torch.Tensor]] = {}  # tag -> what is sent and not yet received
+        self.moving: set[Any] = set()  # messages of Gloo that nobody has waited for: the peer may not be there yet
 
     # What torch asks of a group
 
@@ -194,7 +199,8 @@ class Group(dist.ProcessGroup):
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         output, tensors, op = _one(outputs), _one(inputs), _op(opts)
         row = self._row("reduce_scatter", output, sum(map(_nbytes, tensors)), op)
-        return self._work(row, lambda: self._scattered(output, torch.stack(tensors), op), outputs)
+        flat = partial(torch.cat, [tensor.reshape(-1) for tensor in tensors])
+        return self._work(row, lambda: self._scattered(output.view(-1), flat(), op), outputs)
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         op = _op(opts)
@@ -271,15 +277,37 @@ class Group(dist.ProcessGroup):
             row = self.recorder.collective(self.number, "barrier", 0, "float32", None, "barrier")
         return self._work(row, self._inner("barrier"), [], host=True)
 
+    # Several at once: torch issues each, and waits for all
+
+    def _start_coalescing(self, device: Any) -> None:
+        self.together = []
+
+    def _end_coalescing(self, device: Any) -> Work:
+        works, self.together = self.together or [], None
+        rows = tuple(row for work in works for row in work.rows)
+
+        def finish() -> None:
+            for work in works:
+                work.finish()
+
+        return Work(self, rows, finish, [t for work in works for t in work.its_result])
+
     # Messages
 
     def send(self, tensors: Any, to: int, tag: int = 0) -> Work:
         tensor = _one(tensors)
+        if to == self.own_rank:
+            self.to_itself.setdefault(tag, deque()).append(tensor.detach().clone())
+            return Work(self, (), lambda: None, [tensor])
         row = self.recorder.message("send", self.members[to], _nbytes(tensor), f"{self.told['name']}.{tag}")
-        return self._message(row, self.inner.send([tensor], to, tag), tensor)
+        with _disable_current_modes():  # Gloo holds what it sends until it is waited for, which a script need not do
+            copy = tensor.detach().clone()
+        return self._message(row, self.inner.send([copy], to, tag), tensor)
 
     def recv(self, tensors: Any, source: int, tag: int = 0) -> Work:
         tensor = _one(tensors)
+        if source == self.own_rank:
+            return Work(self, (), lambda: tensor.copy_(self.to_itself[tag].popleft()), [tensor])
         row = self.recorder.message("recv", self.members[source], _nbytes(tensor), f"{self.told['name']}.{tag}")
         return self._message(row, self.inner.recv([tensor], source, tag), tensor)
 
@@ -287,14 +315,14 @@ class Group(dist.ProcessGroup):
         raise Refused("a receive from anybody: who sends first depends on the fabric", "name the sender: recv(src=..)")
 
     def _message(self, row: int, inner: Any, tensor: Any) -> Work:
-        waited: list[bool] = []
+        self.moving.add(inner)
 
         def finish() -> None:
-            if not waited:
+            if inner in self.moving:
                 inner.wait()
-                waited.append(True)
+                self.moving.remove(inner)
 
-        return self._kept(Work(self, (row,), finish, [tensor]))
+        return Work(self, (row,), finish, [tensor])
 
     # What is behind them
 
@@ -322,12 +350,7 @@ class Group(dist.ProcessGroup):
         """The values are there at once: what is emulated is when."""
         with _disable_current_modes():
             values()
-        return self._kept(Work(self, rows, lambda: None, result, host))
-
-    def _kept(self, work: Work) -> Work:
-        self.kept.append(work)  # C++ has only a pointer to it
-        del self.kept[:-1000]
-        return work
+        return Work(self, rows, lambda: None, result, host)
 
     def _inner(self, name: str, *args: Any) -> Callable[[], object]:
         return lambda: getattr(self.inner, name)(*args).wait()
@@ -430,6 +453,7 @@ def install(recorder: Recorder, charge: Charge) -> None:
         return made(*args, **{key: value for key, value in kwargs.items() if key not in _OF_THE_BACKEND})
 
     distributed_c10d._new_process_group_helper = ours
+    dist.monitored_barrier = lambda group=None, timeout=None, wait_all_ranks=False: dist.barrier(group)
 
 
 _OF_THE_BACKEND = ("backend_options", "device_id")

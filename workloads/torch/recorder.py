@@ -7,7 +7,9 @@ that it issues later comes after.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from types import FrameType
 from typing import Any
 
 MAIN = "main"
@@ -33,7 +35,8 @@ class Stream:
 class Recorder:
     """One rank's rows, its streams, and the groups that it is in."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: str = "") -> None:
+        self.script = script
         self.rows: list[Row] = []
         self.groups: list[dict[str, Any]] = []
         self.main = Stream(MAIN)
@@ -65,8 +68,15 @@ class Recorder:
 
     def message(self, do: str, peer: int, nbytes: int, tag: str) -> int:
         """A message to or from a rank; messages do not wait for each other."""
-        row = {"do": do, "kind": do, "peer": peer, "size_bytes": nbytes, "tag": tag}
+        row = {"do": do, "kind": do, "peer": peer, "size_bytes": nbytes, "tag": tag, "line": self._line()}
         return self._issue(row, self.stream(f"{do} {peer}"))
+
+    def _line(self) -> int | None:
+        """Where the script is."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame.f_code.co_filename != self.script:
+            frame = frame.f_back
+        return frame.f_lineno if frame is not None else None
 
     def wait(self, rows: Iterable[int]) -> None:
         """The current stream goes on when these have ended."""
@@ -79,12 +89,19 @@ class Recorder:
             self._host[on] = max(row, self._host.get(on, -1))
         self._waited += 1
 
+    def model_is_called(self) -> None:
+        """For the first time: what came before is the setup."""
+        self._mark("called")
+
     def step_ends(self) -> None:
         """What follows belongs to the next step."""
+        self._mark("step")
+
+    def _mark(self, do: str) -> None:
         for stream in self.streams.values():
             if stream.last is not None:
                 self.rows[stream.last]["closed"] = True
-        self.rows.append({"do": "step", "stream": MAIN})
+        self.rows.append({"do": do, "stream": MAIN})
 
     def step_goes_on(self) -> None:
         """A second optimizer follows the first at once: both are of one step."""

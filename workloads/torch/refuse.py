@@ -16,6 +16,8 @@ class Refused(RuntimeError):
 def install() -> None:
     """Puts a refusal in the place of each."""
     import torch
+    import torch.distributed as dist
+    import torch.multiprocessing as processes
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
         raise Refused(
@@ -23,4 +25,13 @@ def install() -> None:
             "leave it out when RAILBED is set in the environment",
         )
 
-    torch.compile = compiled
+    def split(*args: Any, **kwargs: Any) -> Any:
+        raise Refused("torch.distributed.split_group: it splits a communicator of NCCL", "use new_group(ranks)")
+
+    def spawned(fn: Any, args: Any = (), nprocs: int = 1, *more: Any, **kwargs: Any) -> None:
+        raise Refused(
+            f"torch.multiprocessing.spawn({getattr(fn, '__name__', fn)}, nprocs={nprocs}): ranks of the script's own",
+            "its ranks are started here, as by torchrun: call the function with int(os.environ['RANK'])",
+        )
+
+    torch.compile, dist.split_group, processes.spawn = compiled, split, spawned

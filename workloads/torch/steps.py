@@ -1,7 +1,7 @@
 """From what the ranks of a script have recorded to graphs of tasks: one for each kind of step that it does.
 
 A step goes from the end of one optimizer's step to the end of the next.  What comes before the model is first called is
-the setup.  Steps that are alike and follow each other are one graph, done several times.
+the setup (cut.py).  Steps that are alike and follow each other are one graph, done several times.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
+from workloads.torch.cut import parts
 
 Row = Mapping[str, Any]
 Members = tuple[int, ...]
@@ -41,19 +41,15 @@ def steps(
 ) -> list[Step]:
     """`recordings[i]` is of the fabric's rank `ranks[i]`; `peak_ns` says what FLOPs take at best.  Raises BadGraph."""
     names = _Groups(recordings, ranks)
-    parts = [_parts(recording["rows"]) for recording in recordings]
-    for rank, its in zip(ranks, parts, strict=True):
-        if len(its) != len(parts[0]):
-            what = f"its optimizer does {len(its) - 2} steps, and that of rank {ranks[0]} does {len(parts[0]) - 2}"
-            raise BadGraph(f"{what}: a step is one of all ranks", rank)
+    cut = parts([recording["rows"] for recording in recordings], ranks, names.instance)
     found: list[Step] = []
-    last = len(parts[0]) - 1
+    last = len(cut.rows[0]) - 1
     for k in range(last + 1):
         tasks = {
             rank: tuple(_tasks(its[k], number, ranks, names, time_ns))
-            for number, (rank, its) in enumerate(zip(ranks, parts, strict=True))
+            for number, (rank, its) in enumerate(zip(ranks, cut.rows, strict=True))
         }
-        training = 0 < k < last
+        training = 0 < k <= cut.steps
         if not any(tasks.values()):
             continue
         if not training and not any(isinstance(t, Collective | Send) for its in tasks.values() for t in its):
@@ -63,8 +59,8 @@ def steps(
             continue
         groups = names.used(tasks)
         its_settings = dict.fromkeys(groups, settings) if settings else {}
-        name = f"step {k}" if training else "setup" if k == 0 and last else "end" if last else "script"
-        ideal = sum(_work_ns(its[k], peak_ns) for its in parts) / len(parts) if peak_ns else 0.0
+        name = f"step {k}" if training else "setup" if k < last else "end" if cut.steps else "script"
+        ideal = sum(_work_ns(its[k], peak_ns) for its in cut.rows) / len(ranks) if peak_ns else 0.0
         found.append(Step(name, 1, training, Graph(groups, tasks, its_settings), ideal))
     return [_named(step) for step in found]
 
@@ -81,17 +77,6 @@ def _work_ns(rows: Sequence[tuple[int, Row]], time_ns: TimeNs) -> float:
     return float(sum(many * time_ns(flops, nbytes, dtype) for flops, nbytes, dtype, many in its))
 
 
-def _parts(rows: Sequence[Row]) -> list[list[tuple[int, Row]]]:
-    """The rows of each step, with their numbers."""
-    parts: list[list[tuple[int, Row]]] = [[]]
-    for number, row in enumerate(rows):
-        if row["do"] == "step":
-            parts.append([])
-        else:
-            parts[-1].append((number, row))
-    return parts
-
-
 class _Groups:
     """Names of groups of ranks.  Groups of one name share no rank, so some get a number behind theirs.
 
@@ -102,11 +87,13 @@ class _Groups:
     def __init__(self, recordings: Sequence[Mapping[str, Any]], ranks: Sequence[int]) -> None:
         self.tuples: dict[str, list[Members]] = {}
         self._streams: dict[tuple[int, int], str] = {}  # (number of the rank, of its group) -> the group's name
+        self._members: dict[tuple[int, int], Members] = {}  # likewise
         self._of: dict[tuple[int, int, int], str] = {}  # (number of the rank, of its group, root) -> name
         found = _those(recordings, ranks)
         for (_, name, members, _), users in found:
             final = self._place(name, members)
             self._streams |= dict.fromkeys(users, final)
+            self._members |= dict.fromkeys(users, members)
         for (_, _, members, _), users in found:
             final = self._streams[next(iter(users))]
             for root in sorted(set().union(*users.values())):
@@ -127,6 +114,10 @@ class _Groups:
 
     def stream(self, number: int, row: Row) -> str:
         return self._streams[number, row["group"]]
+
+    def instance(self, number: int, row: Row) -> object:
+        """The same for all ranks of a group, from whatever root."""
+        return self.stream(number, row), self._members[number, row["group"]]
 
     def of(self, number: int, row: Row) -> str:
         return self._of[number, row["group"], row.get("root", 0)]

@@ -20,7 +20,7 @@ def install(recorder: Recorder, charge: Charge) -> None:
         stepped = False
         if not called:
             called = True
-            recorder.step_ends()
+            recorder.model_is_called()
         charge.look()
         if recorder.phase == "optimizer":
             recorder.phase = "forward"

@@ -11,14 +11,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from testbed.base.errors import InputError, UserError
+from testbed.base.text import fit
 from testbed.base.types import unknown
-from testbed.drill.agents.pages import Pages, dumped, safe
+from testbed.drill.agents.pages import Pages, dumped
 from testbed.drill.agents.tools import BY_NAME, LONGEST
 from testbed.drill.session import Answer, Session
 
 KEYS = ("id", "command", "tool", "arguments", "cursor", "form")
 REQUEST = '{"command": "show job"}, or {"tool": "advance", "arguments": {"us": 200}}'
-_LOOKING = ("show", "help", "ticket", "status", "classes", "actions", "report")
+_LOOKING = ("show", "help", "ticket", "topology", "status", "classes", "actions", "report")
 _LONGEST_ERROR = 400
 _LONGEST_ID = 64
 OVER = "the drill is over"
@@ -69,14 +70,8 @@ class Desk:
             raise InputError(OVER, "drill", "nothing more is told")
         if "cursor" in asked:
             return self._pages.further(asked["cursor"], head)
-        if "tool" in asked:
-            tool = BY_NAME[asked["tool"]]
-            given = asked["arguments"]
-            line = tool.line(given)
-            answer = tool.ask(self._session, line)
-        else:
-            line = asked["command"]
-            answer = self._session.command(line)
+        line = BY_NAME[asked["tool"]].line(asked["arguments"]) if "tool" in asked else asked["command"]
+        answer = self._session.command(line)
         self._time_ns = answer.time_ns
         if line.split()[:1] and line.split()[0] not in _LOOKING and not self.over:
             self.over = bool(self._session.state()["over"])
@@ -87,14 +82,15 @@ class Desk:
             raise InputError(
                 str(error.get("what", answer.text)), str(error.get("where", "")), str(error.get("hint", ""))
             )
-        text = json.dumps(answer.data) if asked.get("form") == "json" else answer.text
-        return self._pages.first({**head, "ok": True, "time_ns": answer.time_ns}, text)
+        head = {**head, "ok": True, "time_ns": answer.time_ns}
+        as_json = asked.get("form") == "json"
+        return self._pages.first_of(head, answer.data) if as_json else self._pages.first(head, answer.text)
 
     def _told(self, head: dict[str, Any], request: Any, answer: dict[str, Any] | UserError) -> str:
         self.calls += 1
         if isinstance(answer, UserError):
             error = {
-                key: safe(value)[:_LONGEST_ERROR]
+                key: fit(value)[:_LONGEST_ERROR]
                 for key, value in (("what", answer.what), ("where", answer.where), ("hint", answer.hint))
                 if value
             }
@@ -121,7 +117,7 @@ def _checked(request: Any) -> dict[str, Any]:
     if not isinstance(ident, int | str | None) or len(str(ident)) > _LONGEST_ID:
         raise _wrong("an id is a number or a text", f"{_LONGEST_ID} characters at most")
     if isinstance(ident, str):
-        asked["id"] = safe(ident)
+        asked["id"] = fit(ident)
     if "tool" in asked:
         _tool(asked)
     elif "arguments" in asked:

@@ -1,42 +1,55 @@
-"""Long answers in pages: an answer's line has LIMIT characters at most, and a cursor if there is more."""
+"""Long answers in pages: an answer's line has LIMIT characters at most, and a cursor if there is more.
+
+A page of text ends behind a line. A page of JSON is whole: an object with a part of the rows of the tables. Who puts
+pages together merges their objects key by key, and puts lists behind each other.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.base.errors import InputError
-from testbed.base.text import printable
+from testbed.base.text import fit, printable
 
 LIMIT = 4000
 KEPT = 16
 """So many long answers can be read on."""
 _LONGEST_CURSOR = "999999999:999999999"
+_LONGEST_ID = 400
+"""Characters of an id as JSON has it, at most."""
+Read = Callable[[int, int], tuple[str, int | None]]
+"""From a place on, into so many characters: what fits, and where the next page begins (None: it was the last)."""
 
 
-def dumped(told: Mapping[str, Any]) -> str:
+def dumped(told: Any) -> str:
     return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-
-
-def safe(text: str) -> str:
-    """Without control characters but line ends: of what JSON then escapes, two characters come of one."""
-    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 class Pages:
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[dict[str, Any], str]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[dict[str, Any], Read]] = OrderedDict()
         self._number = 0
 
     def first(self, head: Mapping[str, Any], text: str) -> dict[str, Any]:
         """`head` with as much of the text as fits, and with `next` if there is more."""
+        whole = fit(text)
+        return self._begin(head, lambda start, room: _of_text(whole, start, room))
+
+    def first_of(self, head: Mapping[str, Any], data: Any) -> dict[str, Any]:
+        """The same of data, as JSON. Raises InputError for a part that no page has room for."""
+        room = _room(head)  # of the longest head that its pages will have
+        parts = _parts(data, room)
+        return self._begin(head, lambda start, _: (parts[start], start + 1 if start + 1 < len(parts) else None))
+
+    def _begin(self, head: Mapping[str, Any], read: Read) -> dict[str, Any]:
         self._number += 1
         number = str(self._number)
-        page = _page(head, number, safe(text), 0)
+        page = _page(head, number, read, 0)
         if "next" in page:
-            self._kept[number] = ({key: value for key, value in head.items() if key != "id"}, safe(text))
+            self._kept[number] = ({key: value for key, value in head.items() if key != "id"}, read)
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return page
@@ -44,25 +57,81 @@ class Pages:
     def further(self, cursor: str, also: Mapping[str, Any]) -> dict[str, Any]:
         """From a `next` on, with what the head has besides. Raises InputError."""
         number, colon, offset = cursor.partition(":")
-        if number not in self._kept or not colon or not (offset.isascii() and offset.isdecimal() and len(offset) < 10):
-            hint = f"the next of one of the last {KEPT} long answers"
-            raise InputError(f"there is no cursor {printable(cursor[:40])!r}", "cursor", hint)
-        head, text = self._kept[number]
-        return _page({**also, **head}, number, text, int(offset))
+        known = number in self._kept and colon and offset.isascii() and offset.isdecimal() and len(offset) < 10
+        try:
+            if known:
+                head, read = self._kept[number]
+                return _page({**also, **head}, number, read, int(offset))
+        except IndexError:
+            pass
+        hint = f"the next of one of the last {KEPT} long answers"
+        raise InputError(f"there is no cursor {printable(cursor[:40])!r}", "cursor", hint)
 
 
-def _page(head: Mapping[str, Any], number: str, text: str, start: int) -> dict[str, Any]:
-    room = LIMIT - len(dumped({**head, "text": "", "next": _LONGEST_CURSOR}))
+def _room(head: Mapping[str, Any]) -> int:
+    return LIMIT - len(dumped({**head, "text": "", "next": _LONGEST_CURSOR}))
+
+
+def _page(head: Mapping[str, Any], number: str, read: Read, start: int) -> dict[str, Any]:
+    page, more = read(start, _room(head))
+    return {**head, "text": page} if more is None else {**head, "text": page, "next": f"{number}:{more}"}
+
+
+def _of_text(text: str, start: int, room: int) -> tuple[str, int | None]:
     page = text[start : start + room]
     while (over := _written(page) - room) > 0:
         page = page[: -((over + 1) // 2)]
     end = start + len(page)
     if end >= len(text):
-        return {**head, "text": page}
+        return page, None
     line_end = page.rfind("\n") + 1
     if line_end > len(page) // 2:  # rows of tables stay whole
         page, end = page[:line_end], start + line_end
-    return {**head, "text": page, "next": f"{number}:{end}"}
+    return page, end
+
+
+def _parts(data: Any, room: int) -> list[str]:
+    """Of an object, whole objects whose texts fit."""
+    room -= _LONGEST_ID  # a further page may be asked for with an id of its own
+    if _written(whole := dumped(data)) <= room:
+        return [whole]
+    parts, now = [], Part()
+    for path, value in _leaves(data):
+        if now.told and _written(dumped(now.told)) + _written(dumped([*path, value])) + 8 * len(path) > room:
+            parts.append(dumped(now.told))
+            now = Part()
+        now.put(path, value)
+        if _written(dumped(now.told)) > room:
+            raise InputError(f"a part of it has no room in {LIMIT} characters", "form", 'ask for it as "form": "text"')
+    return [*parts, dumped(now.told)]
+
+
+def _leaves(data: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """What stands at keys within keys; each entry of a list by itself, as a list of one."""
+    if isinstance(data, Mapping) and data:
+        for key, value in data.items():
+            yield from _leaves(value, (*path, str(key)))
+    elif isinstance(data, list | tuple) and data and path:
+        yield from ((path, [one]) for one in data)
+    else:
+        yield path, data
+
+
+class Part:
+    """An object that grows."""
+
+    def __init__(self) -> None:
+        self.told: Any = {}
+
+    def put(self, path: Sequence[str], value: Any) -> None:
+        if not path:
+            self.told = value
+            return
+        at = self.told
+        for key in path[:-1]:
+            at = at.setdefault(key, {})
+        last = path[-1]
+        at[last] = [*at[last], *value] if isinstance(value, list) and last in at else value
 
 
 def _written(text: str) -> int:

@@ -13,7 +13,6 @@ from typing import Any
 
 from testbed.base.errors import InputError
 from testbed.base.types import unknown
-from testbed.drill.session import Answer, Session
 from testbed.drill.sheet.answer import FORM
 from testbed.faults import CATALOGUE
 from testbed.live.tools import TOOLS as MEASURING
@@ -64,8 +63,6 @@ class Tool:
     line: Callable[[Given], str]
     """The session's line. Raises InputError."""
     arguments: tuple[Argument, ...] = ()
-    # how it is asked, if it is no line
-    ask: Callable[[Session, str], Answer] = lambda session, line: session.command(line)
 
     @property
     def every(self) -> tuple[Argument, ...]:
@@ -124,24 +121,11 @@ def _capture(given: Given) -> str:
     return line + (f" --filter {shlex.quote(given['filter'])}" if given.get("filter") else "")
 
 
-def _plan(session: Session, _: str) -> Answer:
-    """The fabric as it was planned."""
-    told = session.state()
-    plan = told["topology"]
-    hosts = [f"{host['name']}: {' '.join(host['nics'])}" for host in plan["hosts"]]
-    switches = [f"{switch['name']} {switch['role']}" for switch in plan["switches"]]
-    ends = [(cable["a"], cable["b"]) for cable in plan["cables"]]
-    cables = [f"{a['node']}:{a['port']} {b['node']}:{b['port']}" for a, b in ends]
-    text = ["NICs are ranks 0, 1, .. in this order", *(nic["name"] for nic in plan["nics"]), "", "hosts", *hosts,
-            "", "switches", *switches, "", "cables", *cables]  # fmt: skip
-    return Answer(True, told["time_ns"], "\n".join(text), plan)
-
-
 _KINDS = tuple(words.partition(" ")[2] for words in MEASURING if words.startswith("probe "))
 
 TOOLS: tuple[Tool, ...] = (
     Tool("ticket", "What somebody complains of, what is asked, and the budget. Takes no time.", lambda _: "ticket"),
-    Tool("topology", "The fabric as planned: hosts, NICs, switches, cables. Takes no time.", lambda _: "", ask=_plan),
+    Tool("topology", "The fabric as planned: hosts, ranks, switches, cables. Takes no time.", lambda _: "topology"),
     Tool("job", "The training job's steps: how long, who was last, wrong elements. Takes no time.",
          lambda _: "show job"),
     Tool("show", "A view of the fabric as operators know it. Takes no time.", _show, (
@@ -175,6 +159,8 @@ TOOLS: tuple[Tool, ...] = (
     Tool("config", "Act as an operator; takes effect now, then its time passes. 'rollback N' takes one back. Actions: "
          + "; ".join(action.usage for action in ACTIONS.values()), lambda g: f"config {g['command']}",
          (Argument("command", "string", "such as: interface shutdown leaf0:4", True),)),
+    Tool("classes", "All classes of faults that an answer may name: where each can be, and what it is. Takes no time.",
+         lambda _: "classes"),
     Tool("hint", "The next hint. It costs points.", lambda _: "hint"),
     Tool("submit", f"Answer: {FORM}. Places: cable:A-B, switch:NAME, port:SWITCH:N, nic:RANK, all, controller. "
          f"Classes: {', '.join(CATALOGUE)}.", lambda g: f"submit {g['answer']}",

@@ -39,6 +39,7 @@ class Topology(Model):
     params: dict[str, Any]
     _fabric: Fabric = PrivateAttr()
     _ranks: int = PrivateAttr()
+    _is_large: bool = PrivateAttr(default=False)
     _with_complexes: Fabric | None = PrivateAttr(default=None)
 
     @model_validator(mode="wrap")
@@ -73,7 +74,13 @@ class Topology(Model):
                 raise mistake(error.what, error.hint, path=[kind, *_steps(error.key)]) from None
         topology: Self = handler({"kind": kind, "params": params})
         topology._fabric, topology._ranks = fabric, ranks
+        topology._is_large = kind != "custom" and fabric.params != params
         return topology
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a small fabric stands for the one that is asked for."""
+        return self._is_large
 
     @property
     def ranks(self) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from testbed.base.errors import InputError
-from testbed.base.units import format_rate
+from testbed.base.units import format_rate, format_time
 from testbed.faults.base import overlay
 from testbed.operate.steps import durations as take
 from testbed.operate.steps.action import Action, ranks
@@ -30,9 +31,20 @@ def _of_switch(site: Site, words: str, port: End) -> Cable:
     return site.fabric.cable_at[port.node, port.port]
 
 
-def _cut_off(site: Site, *cables: Cable) -> Iterator[Step]:
-    if alone := site.newly_alone({cable.name for cable in cables}):
+def _cut_off(site: Site, *cables: Cable, down_ns: float = inf) -> Iterator[Step]:
+    """What is said of cables that go down for so long."""
+    names = {cable.name for cable in cables}
+    if alone := site.newly_alone(names):
         yield Note(f"{ranks(alone)} had no other way to the rest")
+    lost_ns = down_ns if alone else min(down_ns, site.reaction_ns)
+    if lost_ns >= site.gives_up_ns and not names <= site.drained():
+        when = "it is up again" if lost_ns == down_ns else "the controller leads around it"
+        after = "" if lost_ns == inf else f", in {format_time(lost_ns)}"
+        yield Note(
+            f"until {when}{after}, what goes there is lost; queue pairs that hear nothing for "
+            f"{format_time(site.gives_up_ns)} fail, and their job with them: rollback before, or restart the job. "
+            "A drain first (route drain) loses nothing"
+        )
 
 
 def _shut(site: Site, port: End) -> list[dict[str, object]]:
@@ -65,6 +77,7 @@ def speed(site: Site, port: End, rate: float) -> Iterator[Step]:
         shown = ", ".join(map(format_rate, allowed))
         raise InputError(f"{port.node}:{port.port} does not run at {format_rate(int(rate))}", "interface speed: RATE",
                          f"its speeds: {shown}")  # fmt: skip
+    yield from _cut_off(site, cable, down_ns=take.LINK_NS)
     again = {**overlay("cable", cable.name, _DOWN), "for_ns": take.LINK_NS}
     yield Put(overlay("cable", cable.name, {"rate_bps": rate}), after=[again])
     yield Put(overlay("cable", cable.name, _DOWN), take.LINK_NS)
@@ -77,7 +90,7 @@ def mtu(site: Site, port: End, mtu: int) -> Iterator[Step]:
 
 def replace(site: Site, cable: Cable) -> Iterator[Step]:
     _outside(site, "cable replace", cable)
-    yield from _cut_off(site, cable)
+    yield from _cut_off(site, cable, down_ns=take.CABLE_NS)
     yield Put(overlay("cable", cable.name, _DOWN), take.CABLE_NS)
     yield Mend("cable replace", f"cable:{cable.name}")
     yield ForGood("the old cable is gone")
@@ -89,7 +102,7 @@ def move(site: Site, cable: Cable, other: Cable) -> Iterator[Step]:
     if cable == other:
         raise InputError("a cable cannot change places with itself", "cable move", "name two cables")
     down = [overlay("cable", one.name, _DOWN) for one in (cable, other)]
-    yield from _cut_off(site, cable, other)
+    yield from _cut_off(site, cable, other, down_ns=take.CABLE_NS)
     swap = {"primitive": "swap", "cables": [cable.name, other.name]}
     yield Put(swap, after=[{**out, "for_ns": take.CABLE_NS} for out in down])
     for out in down:
@@ -102,7 +115,10 @@ def _outside(site: Site, words: str, cable: Cable) -> None:
 
 
 _LOST = "frames on the cable and in its ports' queues are lost (drops `cable`), also those that the ports are given"
-_ROUND = "; `control.reaction` later the controller leads around it"
+_ROUND = (
+    "; `control.reaction` later the controller leads around it. If that is longer than `nic.timeout` times `nic.retry` "
+    "and one, queue pairs that send there fail before, and the job with them"
+)
 
 ACTIONS = (
     Action(

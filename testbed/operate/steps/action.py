@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from testbed.base.errors import InputError
+from testbed.base.units import format_time
 from testbed.operate.steps.site import Site
 from testbed.operate.steps.steps import Step
 from testbed.words.entry import Entry
@@ -33,6 +34,15 @@ class Action(Entry):
     example: str
     """As it may be written on a clos of 2 leaves, 2 spines and 2 hosts a leaf, with DCQCN and accelerators: for the
     page, and for tests that go through the registry."""
+
+    @property
+    def consequences(self) -> dict[str, str]:
+        """What an operator should know before: for the page, and for a drill's help."""
+        return {
+            "takes": f"{format_time(self.cost_ns)} ({self.cost_from})",
+            "touches": self.blast,
+            "frames, queues": self.traffic,
+        }
 
     @property
     def mends(self) -> tuple[str, ...]:

@@ -99,6 +99,16 @@ class Site:
     def nic(self, rank: int) -> Mapping[str, Any]:
         return self._named("nics", self.fabric.nics[rank].name)
 
+    @property
+    def reaction_ns(self) -> float:
+        """From a port's change to the controller's new rules."""
+        return float(self.configured["control"]["reaction_ns"])
+
+    @property
+    def gives_up_ns(self) -> float:
+        """The queue pairs of some NIC fail when nothing has got through for so long: a timeout, and each retry's."""
+        return min(float(nic["timeout_ns"]) * (int(nic["retry"]) + 1) for nic in self.configured["nics"])
+
     def _named(self, kind: str, name: str) -> Mapping[str, Any]:
         return next(one for one in self.configured[kind] if one["name"] == name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, TypeVar
@@ -110,8 +110,11 @@ _Some = TypeVar("_Some", Peers, Everybody, WithFirst, RingOfNics)
 class Made:
     """The queue pairs of all ranks, as the steps of a file make them one after the other."""
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks: int, before: Mapping[int, int] | None = None) -> None:
+        """`before`: how many some ranks have made already."""
         self._next = np.full(ranks, FIRST, np.int64)
+        for rank, count in (before or {}).items():
+            self._next[rank] += count
         self._ring: RingOfNics | None = None
 
     def numbers(
@@ -154,6 +157,10 @@ class Made:
         if self._ring is None:
             self._ring = self._counted(RingOfNics(self._next.copy(), order))
         return self._ring
+
+    def counts(self) -> dict[int, int]:
+        """How many each rank has made."""
+        return dict(enumerate((self._next - FIRST).tolist()))
 
     def add(self, each: int) -> None:
         """So many more of every rank's."""

@@ -6,11 +6,11 @@ source ports, and the switches' datapath ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -220,3 +220,18 @@ class _Choice:
     def of(self, dpid: Ranks, members: int) -> Ranks:
         """At the switches with these datapath ids, which have so many equal ports."""
         return member(*self._ends, self._port(), dpid, members) if members > 1 else np.zeros_like(dpid)
+
+
+KINDS = ("star", "ring", "torus", "rail", "clos")
+
+
+def places_of(kind: str, params: Mapping[str, Any], *, scale_up: bool = False) -> Places:
+    """Where the ranks of such a fabric are."""
+    p = {key: value for key, value in params.items() if key not in ("links", "direct")}
+    if kind == "star":
+        return Tiers(per=p["hosts"])
+    if kind == "rail":
+        return Rails(p["servers"], p["gpus"], p["spines"], scale_up and p["gpus"] > 1)
+    if kind == "clos":
+        return Tiers(p["hosts_per_leaf"], p["leaves"], p["spines"], p["pods"], p["cores"])
+    return Grid(tuple(p["dims"]) if kind == "torus" else (p["nodes"],))

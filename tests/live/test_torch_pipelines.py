@@ -1,0 +1,111 @@
+"""Pipelines of PyTorch on a fabric, as its tutorials write them: ranks first call their models at different places.
+
+Losses are those over Gloo, and steps take what the longest path through their tasks takes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import results
+from testbed.experiment import load
+from testbed.plan import graphs as recorded_graphs
+from testbed.plan.expected import expected
+from testbed.plan.plan import plan
+from testbed.run.run import run
+from tests.parts.torch_scripts import losses, over_gloo
+from workloads.tasks.oracle import step_ns
+from workloads.torch import launch
+
+SCRIPT = Path(__file__).parents[1] / "parts" / "pipeline_script.py"
+NAMES = ["gpipe", "1f1b", "interleaved", "ddp", "traced", "ring"]
+RANKS = 4
+
+pytestmark = pytest.mark.skipif(
+    not launch.available(),
+    reason="PyTorch is not installed here: ./setup.sh torch installs torch==2.13.0+cpu if pip can find it",
+)
+
+
+def test_pipelines_run_as_they_are(tmp_path: Path) -> None:
+    """The fabric does what the script does: values to 1e-6 of Gloo's, and no step longer than its longest path."""
+    (tmp_path / "e.yaml").write_text(
+        f"name: t\nfabric:\n  topology: {{star: {{hosts: {RANKS}}}}}\nworkload:\n"
+        f"- {{torch: {SCRIPT}, args: [{', '.join(NAMES)}], gpu: {{flops: 4T, hbm: 100GBps, efficiency: 1}}}}\n"
+    )
+    experiment = load(tmp_path / "e.yaml")
+    run(experiment, tmp_path / "run")
+    names = tuple(NAMES)
+    plain = over_gloo(SCRIPT, NAMES, RANKS, tmp_path)
+    for rank in range(RANKS):
+        ours = losses((tmp_path / "run" / "logs" / f"script0.rank{rank}.log").read_text(), names)
+        theirs = losses(plain[rank], names)
+        assert [line[:2] for line in ours] == [line[:2] for line in theirs] and ours
+        assert [line[2] for line in ours] == pytest.approx([line[2] for line in theirs], rel=1e-6)
+
+    fabric = experiment.build_fabric()
+    planned = plan(experiment)["steps"]
+    _, found = recorded_graphs.script_of(experiment.workload[0], experiment, fabric)
+    assert [(step.name, step.times) for step in found if step.training and step.times > 1] == [
+        ("steps 2 to 3", 2), ("steps 5 to 6", 2), ("steps 8 to 9", 2)
+    ]  # fmt: skip
+    rows = results.load(tmp_path / "run").rows("timeline")
+    for number, (step, told) in enumerate(zip(found, planned, strict=True)):
+        for iteration in range(step.times):
+            its = [row for row in rows if row["step"] == number and row["iteration"] == iteration]
+            took = max(row["end_ns"] for row in its) - min(row["start_ns"] for row in its)
+            alone = step_ns(expected(step.graph, told, experiment, fabric))
+            assert 0.999 * alone <= took <= 1.01 * alone, (step.name, took, alone)
+
+
+HELD = """
+import os, runpy, sys
+import torch
+from torch.profiler import ProfilerActivity, profile
+from torch._C._profiler import _EventType
+from workloads.torch.group import Group
+
+inner = Group._inner                                      # Gloo's own buffers are none of a GPU's
+Group._inner = lambda self, name, *its: (lambda: None) if name == "_allgather_base" else inner(self, name, *its)
+Group._reduced = Group._scattered = lambda *_: None
+
+def flat(nodes):
+    for one in nodes:
+        yield one
+        yield from flat(one.children)
+
+script = sys.argv.pop(1)
+with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as told:
+    runpy.run_path(script, run_name="__main__")
+held = [(e.start_time_ns, n, e.extra_fields.alloc_size) for n, e in enumerate(
+    flat(told.profiler.kineto_results.experimental_event_tree())) if e.tag == _EventType.Allocation]
+now = peak = 0
+for _, _, size in sorted(held):
+    now += size
+    peak = max(peak, now)
+print("allocated", peak)
+"""
+
+
+@pytest.mark.parametrize("how", ["ddp", "fsdp"])
+def test_what_ranks_hold_does_not_grow_with_steps_and_is_what_torchs_allocator_says(tmp_path: Path, how: str) -> None:
+    """3 steps and 30; to the byte what torch's profiler says of its allocator in the same processes.
+
+    With DDP that is at an operation that needs 32 KiB for itself.
+    """
+    study = Path(__file__).parents[2] / "experiments" / "training" / "transformer.py"
+    (tmp_path / "held.py").write_text(HELD)
+    peaks = {}
+    for steps in (3, 30):
+        text = study.read_text().replace("= 256, 4, 6, 128, 4, 3", f"= 64, 4, 3, 32, 4, {steps}")
+        assert f"4, 3, 32, 4, {steps}" in text
+        (tmp_path / "train.py").write_text(text)
+        script = launch.Script(str(tmp_path / "held.py"), ("train.py", how), str(tmp_path), ("h0", "h1"), 7)
+        done = launch.record(script)
+        peaks[steps] = [rank["memory"]["peak"] for rank in done.ranks]
+        allocated = [int(text.split()[-1]) for text in done.printed]
+        for peak, most in zip(peaks[steps], allocated, strict=True):
+            assert 0 <= most - peak <= (33_000 if how == "ddp" else 0)
+    assert peaks[3] == peaks[30]
