@@ -11,7 +11,8 @@ WIRE_OVERHEAD = 24  # FCS, preamble and gap
 PAUSE_WIRE = 64 + 20
 ETHERNET = 14
 ROCE_HEADERS = ETHERNET + 20 + 8 + 12 + 16 + 4 + 4  # Ethernet, IPv4, UDP, BTH, RETH, immediate, ICRC
-TELEMETRY = 16 + 5 * 16
+STAMPS = 5
+"""Hops that a packet has room for to hear of, at least, if its congestion control wants to hear of any."""
 ACK_FRAME = 14 + 20 + 8 + 12 + 4 + 4
 
 ECN_PROFILES = {25e9: (100, 400, 0.2), 50e9: (200, 800, 0.2), 100e9: (400, 1600, 0.2), 200e9: (300, 1200, 0.8),
@@ -35,13 +36,18 @@ def headroom_frames(rate_bps: float, delay_ns: float, frame_bytes: int, reverse_
     return int((2 * delay_ns + wait + pause) / ser_ns(frame_bytes, rate_bps)) + 2
 
 
-def headroom_bytes(rate_bps: float, delay_ns: float, mtu: int) -> int:
+def telemetry_bytes(stamps: int) -> int:
+    """What rides behind a packet for its congestion control, with room for so many hops."""
+    return 16 + 16 * stamps
+
+
+def headroom_bytes(rate_bps: float, delay_ns: float, mtu: int, stamps: int = STAMPS) -> int:
     """Headroom that a lossless class needs so that nothing is lost, whatever traffic there is in both directions.
 
     Frames of different lengths may need more than equal ones: all that starts in that time, the frame that makes the
     switch send XOFF, and one of full length that has started at the last moment.
     """
-    frame = mtu + ROCE_HEADERS + TELEMETRY
+    frame = mtu + ROCE_HEADERS + telemetry_bytes(stamps)
     open_ns = 2 * delay_ns + ser_ns(frame, rate_bps) + PAUSE_WIRE * 8e9 / rate_bps
     return int(open_ns * rate_bps / 8e9 * frame / (frame + WIRE_OVERHEAD)) + 1 + 2 * frame
 
@@ -52,11 +58,6 @@ def ecn_profile(rate_bps: float) -> tuple[int, int, float]:
     kmin, kmax, pmax = ECN_PROFILES[max(lower)]
     share = min(rate_bps / 25e9, 1.0)
     return max(int(kmin * 1000 * share), 1), max(int(kmax * 1000 * share), 2), pmax
-
-
-def dctcp_threshold(rate_bps: float) -> int:
-    """DCTCP's K in bytes: 3 KB for each Gbit/s."""
-    return max(int(3000 * rate_bps / 1e9), 1)
 
 
 def most_switches(fabric: Fabric) -> int:
@@ -105,6 +106,16 @@ def longest_ns(fabric: Fabric, over: Callable[[Cable], float], through: Callable
     return longest
 
 
+def hop_ns(*, rate_bps: float, delay_ns: float, latency_ns: float, mtu: int) -> float:
+    """What one switch more on the way adds to a round trip in an idle fabric."""
+    return _cable_ns(rate_bps, delay_ns, mtu) + 2 * latency_ns
+
+
+def _cable_ns(rate_bps: float, delay_ns: float, mtu: int) -> float:
+    """A cable with a packet, and with its acknowledgement."""
+    return ser_ns(mtu + ROCE_HEADERS, rate_bps) + ser_ns(ACK_FRAME, rate_bps) + 2 * delay_ns
+
+
 def fetch_ns(mtu: int, pcie_bps: float, pcie_ns: float) -> float:
     """From the time at which an idle NIC asks for a packet to the time at which it has it."""
     return mtu * 8e9 / pcie_bps + pcie_ns
@@ -112,13 +123,10 @@ def fetch_ns(mtu: int, pcie_bps: float, pcie_ns: float) -> float:
 
 def base_rtt_ns(
     switches: int, *, rate_bps: float, delay_ns: float, latency_ns: float, mtu: int, pcie_bps: float, pcie_ns: float,
-    ack_every: int = 1,
 ) -> float:  # fmt: skip
     """From asking for a packet's payload over PCIe to its acknowledgement, in an idle fabric.
 
-    With one acknowledgement for `ack_every` packets it is the time of the first packet, which waits for the others.
+    It is that of a packet that asks for its acknowledgement: those that wait for a later one are not measured either.
     """
-    frame = ser_ns(mtu + ROCE_HEADERS, rate_bps)
-    ack = ser_ns(ACK_FRAME, rate_bps)
-    there_and_back = (switches + 1) * (frame + ack + 2 * delay_ns) + 2 * switches * latency_ns
-    return mtu * 8e9 / pcie_bps + pcie_ns + there_and_back + (ack_every - 1) * frame
+    hops = switches * hop_ns(rate_bps=rate_bps, delay_ns=delay_ns, latency_ns=latency_ns, mtu=mtu)
+    return fetch_ns(mtu, pcie_bps, pcie_ns) + _cable_ns(rate_bps, delay_ns, mtu) + hops

@@ -6,8 +6,11 @@ docs/congestion-control.md are made from them. The controls themselves are in fa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+
+from hardware.bounds import STAMPS
 
 Default = float | str | Callable[["Setting"], float]
 SUFFIX = {"rate": "_bps", "time": "_ns", "size": "_bytes", "number": "", "choice": ""}
@@ -18,17 +21,29 @@ class Setting:
     """What defaults may depend on: the NICs' line rate in bit/s, the longest path's idle round trip in ns, the MTU.
 
     The round trip begins with the fetch of a packet, as windows count; `fetch_ns` of it pass before the packet is on
-    the cable, where measured round trips begin.
+    the cable, where measured round trips begin. `hop_ns` of it are each switch's, where all are alike. `switches` are
+    on the path that has most of them.
     """
 
     line_rate_bps: float
     base_rtt_ns: float
     mtu: int
     fetch_ns: float = 0.0
+    switches: int = 1
+    hop_ns: float = 0.0
 
     @property
     def bdp_bytes(self) -> float:
         return self.line_rate_bps / 8 * self.base_rtt_ns * 1e-9
+
+    @property
+    def network_rtt_ns(self) -> float:
+        """The idle round trip as it is measured."""
+        return self.base_rtt_ns - self.fetch_ns
+
+    @property
+    def network_bdp_bytes(self) -> float:
+        return self.line_rate_bps / 8 * self.network_rtt_ns * 1e-9
 
 
 @dataclass(frozen=True)
@@ -57,13 +72,17 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Control:
-    """A congestion control. `sets` are named sets of its parameters; the first is the default one."""
+    """A congestion control. `sets` are named sets of its parameters; the first is the default one.
+
+    `marks` are Kmin, Kmax and Pmax of switches where the experiment leaves them open, if its source has its own.
+    """
 
     name: str
     summary: str
     source: str
     parameters: tuple[Parameter, ...] = ()
     sets: Mapping[str, Mapping[str, Default]] = field(default_factory=dict)
+    marks: Callable[[Setting], tuple[int, int, float]] | None = None
 
     @property
     def by_name(self) -> dict[str, Parameter]:
@@ -85,7 +104,19 @@ def _scaled(mbps_at_25g: float) -> Callable[[Setting], float]:
 
 def _uec(s: Setting) -> float:
     """UEC's scaling factor a: the bandwidth-delay product, against that of 100 Gb/s and 12 us."""
-    return s.bdp_bytes / 150_000
+    return s.network_bdp_bytes / 150_000
+
+
+def _dctcp_marks(s: Setting) -> tuple[int, int, float]:
+    """One threshold: 3 KB for each Gb/s; the line is full above a seventh of the bandwidth-delay product."""
+    threshold = math.ceil(max(3000 * s.line_rate_bps / 1e9, s.bdp_bytes / 7))
+    return threshold, threshold, 1.0
+
+
+def _uec_marks(s: Setting) -> tuple[int, int, float]:
+    """htsim's main_uec.cpp: a fifth and four fifths of the bandwidth-delay product, all three in whole packets."""
+    packets = math.ceil(s.network_bdp_bytes / s.mtu)
+    return math.ceil(packets * 0.2) * s.mtu, math.ceil(packets * 0.8) * s.mtu, 1.0
 
 
 _MIN_RATE = Parameter("min_rate", "rate", 100e6, "the rate never goes below", least=1e6)
@@ -149,6 +180,7 @@ CONTROLS: dict[str, Control] = {
                 Parameter("g", "number", 1 / 16, "weight of a round trip in alpha", most=1.0),
                 Parameter("ai_packets", "number", 1, "additive increase a round trip, in packets", most=1000),
             ),
+            marks=_dctcp_marks,
         ),
         Control(
             "timely",
@@ -159,8 +191,9 @@ CONTROLS: dict[str, Control] = {
                 Parameter("ai", "rate", _scaled(25), "additive increase a round trip"),
                 Parameter("ewma", "number", 0.875, "weight of a new difference", most=1.0),
                 Parameter("t_low", "time", 50e3, "below this round-trip time the rate always grows"),
-                Parameter("t_high", "time", 500e3, "above this it always shrinks"),
-                Parameter("min_rtt", "time", 20e3, "what the gradient is measured against", least=1),
+                Parameter("t_high", "time", lambda s: max(500e3, 2 * s.network_rtt_ns), "above this it always shrinks"),
+                Parameter("min_rtt", "time", lambda s: max(20e3, s.network_rtt_ns),
+                          "what the gradient is measured against", least=1),
                 Parameter("hai_after", "number", 5, "negative gradients in a row make it five times `ai`", most=1e6),
                 _MAX_DECREASE, _FIXED_WINDOW,
             ),
@@ -172,8 +205,10 @@ CONTROLS: dict[str, Control] = {
             (
                 _BASE_RTT, _WINDOW, _BETA, _MAX_DECREASE,
                 Parameter("min_window", "number", 0.01, "least window in packets: below 1 it is a rate", least=1e-4),
-                Parameter("base_target", "time", 20e3, "delay aimed at, without switches"),
-                Parameter("hop_scale", "time", 1e3, "and so much more for each switch on the way"),
+                Parameter("base_target", "time", lambda s: 20e3 + s.network_rtt_ns - s.hop_ns * s.switches,
+                          "delay aimed at, without switches: 20 us, and what is idle on the way"),
+                Parameter("hop_scale", "time", lambda s: 1e3 + s.hop_ns,
+                          "and so much more for each switch on the way: 1 us, and what is idle there"),
                 Parameter("flow_range", "time", 40e3, "most that a small window adds to the target"),
                 Parameter("flow_min_window", "number", 0.1, "window in packets where it adds that", least=1e-3),
                 Parameter("flow_max_window", "number", 100, "and where it adds nothing", least=1e-3),
@@ -189,6 +224,9 @@ CONTROLS: dict[str, Control] = {
                 Parameter("eta", "number", 0.95, "utilization aimed at", least=0.1, most=1.0),
                 Parameter("max_stage", "number", 5, "additive steps between two multiplicative ones", most=100),
                 Parameter("ai", "rate", _scaled(50), "additive increase: so much x base_rtt goes into the window"),
+                Parameter("hops", "number", lambda s: max(s.switches, STAMPS),
+                          f"switches that a packet has room to hear of (longest path, {STAMPS} at least)",
+                          least=1, most=63),
             ),
         ),
         Control(
@@ -196,21 +234,30 @@ CONTROLS: dict[str, Control] = {
             "a window by queueing delay and ECN (Ultra Ethernet)",
             "UEC 1.0, 3.6.13, as in htsim's uec.cpp",
             (
-                replace(_BASE_RTT, default=lambda s: s.base_rtt_ns - s.fetch_ns,
+                replace(_BASE_RTT, default=lambda s: s.network_rtt_ns,
                         about="round-trip time of the idle fabric (longest path), from the cable on"),
                 replace(_WINDOW, default=lambda s: 1.5 * s.bdp_bytes), _BETA, _MAX_DECREASE,
-                Parameter("target_queue", "time", lambda s: s.base_rtt_ns, "queueing delay aimed at", least=1),
+                Parameter("target_queue", "time", lambda s: s.network_rtt_ns, "queueing delay aimed at", least=1),
                 Parameter("ewma", "number", 0.0125, "weight of a new delay in the average", most=1.0),
-                Parameter("proportional_packets", "number", lambda s: 4 * _uec(s) * s.base_rtt_ns / 12e3,
+                Parameter("proportional_packets", "number", lambda s: 4 * _uec(s) * s.network_rtt_ns / 12e3,
                           "increase a round trip without delay", most=1e6),
                 Parameter("ai_packets", "number", lambda s: 5 * _uec(s), "fair increase a round trip", most=1e6),
                 Parameter("period_packets", "number", lambda s: 0.15 * _uec(s), "and so much each base_rtt", most=1e6),
                 Parameter("fast", "number", lambda s: 0.25 * _uec(s), "a byte, after a window without delay", most=1e3),
-                Parameter("quick_adapt", "time", lambda s: 4 * s.base_rtt_ns, "delay that cuts the window at once"),
+                Parameter("quick_adapt", "time", lambda s: 4 * s.network_rtt_ns, "delay that cuts the window at once"),
             ),
+            marks=_uec_marks,
         ),
     )
 }  # fmt: skip
+
+
+def stamps(name: str, given: Mapping[str, float], switches: int) -> int:
+    """Of so many switches on the longest path those that a packet has room to hear of; 0: the control wants none."""
+    parameter = CONTROLS[name].by_name.get("hops")
+    if parameter is None:
+        return 0
+    return int(given.get("hops", parameter.value(Setting(0, 0, 0, switches=switches), parameter.default)))
 
 
 def fabricd_cc(name: str, values: Mapping[str, float]) -> dict[str, object]:

@@ -13,6 +13,8 @@ EXAMPLE = Setting(
     bounds.base_rtt_ns(1, rate_bps=RATE, delay_ns=500, latency_ns=500, mtu=MTU, pcie_bps=512e9, pcie_ns=500),
     MTU,
     bounds.fetch_ns(MTU, 512e9, 500),
+    1,
+    bounds.hop_ns(rate_bps=RATE, delay_ns=500, latency_ns=500, mtu=MTU),
 )
 """One switch, 400 Gb/s, 500 ns cables and pipelines."""
 UNITS = {

@@ -42,7 +42,19 @@ class FabricdError(Exception):
     """fabricd refused a request, did not start, or is gone; the text says which."""
 
 
-class FabricdSilent(FabricdError):
+class FabricdLost(FabricdError):
+    """Nobody answers at this control socket any more."""
+
+    def __init__(self, text: str, control: Path | None = None) -> None:
+        super().__init__(text)
+        self.control = control
+
+
+class FabricdGone(FabricdLost):
+    """fabricd has ended, or is about to."""
+
+
+class FabricdSilent(FabricdLost):
     """fabricd runs, but does not answer any more (see hardware.patience)."""
 
 
@@ -75,7 +87,7 @@ class Fabricd:
             self._socket.connect(str(control))
         except OSError as error:
             self._socket.close()
-            raise FabricdError(f"{control}: {error.strerror}; fabricd does not run") from error
+            raise FabricdGone(f"{control}: {error.strerror}; fabricd does not run", self.control) from error
         peer = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         self.patience = Patience(struct.unpack("3i", peer)[0], patience_s)
 
@@ -186,7 +198,7 @@ class Fabricd:
         if self._pulsed is not None and (why := self.patience.look()):
             self._receive(0)  # it may be there already
             if self._pulsed is not None:
-                raise FabricdSilent(f"fabricd does not answer: {why}")
+                raise FabricdSilent(f"fabricd does not answer: {why}", self.control)
 
     def next_job(self, deadline_s: float = 20.0) -> float:
         """Lets every rank's worker connect once more, after the end of a job; returns the emulated time (ns).
@@ -269,7 +281,7 @@ class Fabricd:
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
-            raise FabricdError("fabricd is gone") from error
+            raise FabricdGone("fabricd is gone", self.control) from error
 
     def _receive(self, timeout: float | None) -> None:
         """Take in what has come, waiting up to `timeout` s for something."""
@@ -279,9 +291,9 @@ class Fabricd:
         try:
             data = self._socket.recv(1 << 20)
         except OSError as error:
-            raise FabricdError("fabricd is gone") from error
+            raise FabricdGone("fabricd is gone", self.control) from error
         if not data:
-            raise FabricdError("fabricd is gone")
+            raise FabricdGone("fabricd is gone", self.control)
         self._input += data
         *lines, rest = self._input.split(b"\n")
         self._input = bytearray(rest)

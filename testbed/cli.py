@@ -24,7 +24,7 @@ import click
 from testbed import __version__, commands
 from testbed.base import this_process
 from testbed.base.errors import BAD_INPUT, INTERRUPTED, RUN_FAILED, InputError, MachineError, Problem, UserError
-from testbed.base.text import printable
+from testbed.base.text import fit
 from testbed.commands._group import Group
 
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
@@ -88,6 +88,9 @@ class Verbs(Group):
         except Exception as error:
             from results.store.folder import StoreError
 
+            if lost := _of_fabric(error):
+                _show(lost, as_json)
+                sys.exit(lost.exit_code)
             if isinstance(error, StoreError):  # a run folder that is not whole
                 _show(InputError(error.what, error.where, error.hint), as_json)
                 sys.exit(BAD_INPUT)
@@ -107,6 +110,17 @@ def _of_system(error: OSError) -> UserError:
     return UserError(error.strerror or str(error), where)
 
 
+def _of_fabric(error: Exception) -> UserError | None:
+    """What has become of the fabric that a command spoke to, if its fabricd answers no more."""
+    from hardware.client import FabricdLost
+
+    if not isinstance(error, FabricdLost) or error.control is None:
+        return None
+    from testbed.fabric.parts import failed
+
+    return failed(error, error.control.parent)
+
+
 def _print_json(error: dict[str, Any]) -> None:
     click.echo(json.dumps({"error": error}))
 
@@ -121,16 +135,11 @@ def _show(error: UserError, as_json: bool) -> None:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for number, problem in enumerate((Problem(error.what, error.where, error.hint), *error.also)):
-        console.print(Text.assemble(("error: " if number == 0 else "also: ", "bold red"), _shown(problem.what)))
+        console.print(Text.assemble(("error: " if number == 0 else "also: ", "bold red"), fit(problem.what)))
         if problem.where:
-            console.print(Text.assemble(("  at: ", "dim"), _shown(problem.where)))
+            console.print(Text.assemble(("  at: ", "dim"), fit(problem.where)))
         if problem.hint:
-            console.print(Text.assemble(("  hint: ", "cyan"), _shown(problem.hint)))
-
-
-def _shown(text: str) -> str:
-    """Made fit for a terminal, whoever wrote it."""
-    return "\n".join(map(printable, text.split("\n")))
+            console.print(Text.assemble(("  hint: ", "cyan"), fit(problem.hint)))
 
 
 def _traceback_if_asked() -> None:

@@ -69,6 +69,11 @@ class MachineError(UserError):
         super().__init__(what, where, hint, MACHINE_CANNOT, also)
 
 
+def internal(error: BaseException, where: str = "", hint: str = "this is a bug in Railbed") -> UserError:
+    """What is no mistake of the user's, said as such."""
+    return UserError(f"internal error: {type(error).__name__}: {error}", where, hint)
+
+
 def require_root() -> None:
     """Raises MachineError for an ordinary user; called before anything is made or printed."""
     if os.geteuid() != 0:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hardware.config import Hardware
-from testbed.checklist.exchange import Exchange
+from testbed.checklist.exchange import Exchange, Pair
 from testbed.checklist.exchanges import exchanges
 from testbed.plan.hardware import hardware_of
 from topologies.graph.fabric import Fabric
@@ -58,6 +58,11 @@ class Case:
     def place(self, *path: str | int) -> str:
         """File, line and key."""
         return self.experiment.place(*path)
+
+
+def over_network(case: Case, one: Exchange) -> list[Pair]:
+    """Its pairs that share no scale-up domain."""
+    return [pair for pair, n in one.sent.items() if n and not case.hops.in_scale_up(*pair)]
 
 
 Found = Iterator[tuple[str, tuple[str | int, ...], str]]

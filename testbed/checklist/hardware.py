@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from hardware import bounds
 from hardware.cc import CONTROLS, Setting
 from testbed.base.units import format_rate, format_time
-from testbed.checklist.finding import Case, Found, check, size
-from testbed.plan.hardware import setting_of
-from testbed.plan.thresholds import warnings
+from testbed.checklist.finding import Case, Found, check, over_network, size, some
+from testbed.experiment.built import needed_headroom, stamps_of
+from testbed.plan.hardware import ecn_of, setting_of
+from testbed.plan.thresholds import conflicts, narrow_pcie
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 MOST_HEADERS = 0.1
@@ -32,24 +33,31 @@ def mtu(case: Case) -> Found:
         yield what, where, "mtu: 4096"
 
 
+@check("PCIe", "what NICs send and receive, PCIe carries")
+def pcie(case: Case) -> Found:
+    for what in narrow_pcie(case.experiment):
+        yield what, ("fabric", "nic", "pcie"), "a faster fabric.nic.pcie.rate, or slower cables"
+
+
 @check("buffers", "PFC's thresholds and headroom, and ECN's thresholds, fit the buffers")
 def buffers(case: Case) -> Found:
     switch, nic, cable = case.experiment.fabric.switch, case.experiment.fabric.nic, case.experiment.fabric.cable
-    for text in warnings(case.experiment):
+    for text in conflicts(case.experiment):
         what, _, hint = (
             text.rpartition(": ")
             if "enlarge" in text
             else (text, "", "`testbed show experiment FILE` has all thresholds below the file")
         )
         yield what, ("fabric", "switch"), hint
-    needed = max(bounds.headroom_bytes(*case.hardware.cable(case.fabric, c), nic.mtu) for c in case.fabric.cables)
+    headroom = needed_headroom(case.experiment)
+    needed = max(headroom(*case.hardware.cable(case.fabric, c)) for c in case.fabric.cables)
     if switch.pfc and switch.lossless and switch.headroom is not None and switch.headroom < needed:
         what = (
             f"a headroom of {size(switch.headroom)} is less than what still comes in after a pause "
             f"({size(needed)} with these cables): lossless classes will lose frames"
         )
         yield what, ("fabric", "switch", "headroom"), "leave headroom out: it then follows from the cables"
-    own = bounds.headroom_bytes(cable.rate, cable.delay, nic.mtu)
+    own = headroom(cable.rate, cable.delay)
     if nic.pfc and 0 < nic.rx_buffer < 2 * own:
         what = (
             f"a NIC's receive buffer of {size(nic.rx_buffer)} is less than twice the headroom of its cable "
@@ -94,12 +102,11 @@ def congestion_control(case: Case) -> Found:
         *_window(chosen.name, values, setting),
         *_delays(case, values, setting),
         *_recovery(values, setting),
+        *_unheard(case),
     ):
         yield what, where, hint
     if chosen.name == "dctcp" and case.experiment.fabric.switch.ecn is not None:
-        from testbed.plan.hardware import ecn_of
-
-        kmin, _, _ = ecn_of(case.experiment)
+        kmin, _, _ = ecn_of(case.experiment, setting)
         if kmin < setting.bdp_bytes / 7:
             what = (
                 f"DCTCP keeps the line full with a threshold above a seventh of the bandwidth-delay product: "
@@ -122,14 +129,25 @@ def _window(name: str, values: dict[str, float], setting: Setting) -> Iterator[t
 
 def _delays(case: Case, values: dict[str, float], setting: Setting) -> Iterator[tuple[str, str]]:
     """Delays aimed at, below what an idle fabric takes from a packet to its acknowledgement."""
-    nic = case.experiment.fabric.nic
-    frame = bounds.ser_ns(nic.mtu + bounds.ROCE_HEADERS, setting.line_rate_bps)
-    idle = setting.base_rtt_ns - setting.fetch_ns - (nic.ack_every - 1) * frame
+    idle = setting.network_rtt_ns
     hops = values.get("hop_scale", 0) * bounds.most_switches(case.fabric)
     for key, more in (("t_high", 0.0), ("base_target", hops)):
         if key in values and values[key] + more < idle:
             what = f"{key} of {format_time(values[key])} is below the idle round trip ({format_time(round(idle))})"
             yield f"{what}: the rate falls without congestion", f"{key}: above that"
+
+
+def _unheard(case: Case) -> Iterator[tuple[str, str]]:
+    """Flows over more switches than the control hears of."""
+    room = stamps_of(case.experiment)
+    pairs = dict.fromkeys(pair for one in case.exchanges for pair in over_network(case, one)) if room else {}
+    far = {f"{a}->{b}": n for a, b in pairs if (n := len(case.hops.between(a, b)) - 1) > room}
+    if far:
+        what = (
+            f"packets have room to hear of {room} switches, and flows pass more: {some(far)} "
+            f"({max(far.values())} switches): they do not see the queues behind"
+        )
+        yield what, "leave hops out: it then follows from the longest path"
 
 
 def _recovery(values: dict[str, float], setting: Setting) -> Iterator[tuple[str, str]]:

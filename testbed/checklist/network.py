@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from testbed.base.units import format_rate
-from testbed.checklist.exchange import Exchange, Pair
-from testbed.checklist.finding import Case, Found, check, size, some
+from testbed.checklist.exchange import Exchange
+from testbed.checklist.finding import Case, Found, check, over_network, size, some
 from topologies.graph.fabric import EMBEDDED
 from topologies.kinds import DIMENSION_ORDER
 
@@ -64,11 +64,6 @@ def placement(case: Case) -> Found:
                     f"group {other!r}, which stays in it, {size(inside[other])}"
                 )
                 yield what, where[name], f"let {name!r} have the GPUs of a server, and {other!r} go along the rails"
-
-
-def over_network(case: Case, one: Exchange) -> list[Pair]:
-    """Its pairs that share no scale-up domain."""
-    return [pair for pair, n in one.sent.items() if n and not case.hops.in_scale_up(*pair)]
 
 
 @check("uplinks", "uplinks carry what is sent over them")

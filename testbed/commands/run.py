@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.base.ranges import Whole
-from testbed.commands._complete import FABRIC, FILE
+from testbed.commands._complete import FABRIC, FILE, RUN
 
 if TYPE_CHECKING:
     from testbed.base.progress import Progress
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     help="Run a sweep's points several at a time: local:N here, or a FILE that names machines (docs/machines.md).",
 )
 @click.option("--retries", type=Whole(0), metavar="N", help="With --on: run a failed point again, N times at most.")
+@click.option(
+    "--failed",
+    metavar="SWEEP",
+    shell_complete=RUN,
+    help="With --on: take the points that were done from SWEEP, which has ended, and run the others again.",
+)
 @click.option("--host", is_flag=True, help="Also show host time and bytes sent, of a rank.")
 @click.option("--profile", is_flag=True, help="Also show where wall time went, and store it in profile.json.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, everything else on stderr.")
@@ -43,6 +49,7 @@ def command(
     fabric: str | None,
     on: str | None,
     retries: int | None,
+    failed: str | None,
     host: bool,
     profile: bool,
     as_json: bool,
@@ -59,6 +66,7 @@ def command(
       testbed run experiments/quickstart.yaml --profile
       testbed run experiments/congestion/incast.yaml --on local:4
       testbed run experiments/congestion/incast.yaml --on machines.yaml
+      testbed run experiments/congestion/incast.yaml --on local:2 --failed incast
 
     With --fabric the workload runs on a fabric that `testbed up` has brought up, as often as you like; what the file
     says of the fabric must be as it is there, or be left out. `testbed job` does the same in the background.
@@ -79,8 +87,9 @@ def command(
     from testbed.run.run import run
 
     settings = (*settings, *([f"seed={seed}"] if seed is not None else []))
-    if on is None and retries is not None:
-        raise InputError("--retries is for points that run several at a time", "command line", "--on WHERE")
+    for name, value in (("--retries", retries), ("--failed", failed)):
+        if on is None and value is not None:
+            raise InputError(f"{name} is for points that run several at a time", "command line", "--on WHERE")
     if fabric is not None:
         if on is not None:
             what = "--fabric runs on a fabric that is up, and --on brings one up for each point"
@@ -89,7 +98,7 @@ def command(
 
         _run(lambda progress: run_on(fabric, file, settings, out, progress, profile=profile), host, as_json)
         return
-    if on is not None and on.startswith("local:"):
+    if on is not None and on.startswith("local:") and on != "local:1":
         from testbed.machines.processes import fork_server
 
         fork_server()
@@ -99,7 +108,7 @@ def command(
     if on is not None and not experiment.sweep:
         raise InputError("--on is for the points of a sweep, and there is no `sweep:`", file, "leave --on out")
     if experiment.sweep:
-        _sweep(experiment, out, as_json, on, retries or 0)
+        _sweep(experiment, out, as_json, on, retries or 0, failed)
         return
     shown = (lambda: None) if as_json else _imports_for_showing
 
@@ -160,7 +169,9 @@ def _imports_for_showing() -> None:
     assert results
 
 
-def _sweep(experiment: Experiment, out: str | None, as_json: bool, on: str | None, retries: int) -> None:
+def _sweep(
+    experiment: Experiment, out: str | None, as_json: bool, on: str | None, retries: int, failed: str | None
+) -> None:
     from results.store.sweeps import Sweep
     from testbed.base.errors import RUN_FAILED
     from testbed.base.progress import for_stderr
@@ -171,11 +182,13 @@ def _sweep(experiment: Experiment, out: str | None, as_json: bool, on: str | Non
         with ExitStack() as stack:
             how: dict[str, Any] = {}
             if on is not None:
+                from testbed.machines.known import noted
                 from testbed.machines.sweep import OnMachines
                 from testbed.machines.where import where
 
                 places = where(on)
-                machines = stack.enter_context(OnMachines(places.here, places.others, retries))
+                again = noted(failed) if failed else None
+                machines = stack.enter_context(OnMachines(places.here, places.others, retries, again))
                 how = {"runner": machines, "prepare": machines.reach}
             progress = stack.enter_context(for_stderr())
             folder, rows = run_sweep(experiment, out, progress, **how)

@@ -251,7 +251,8 @@ def show_experiment(file: str, as_json: bool) -> None:
 
     Below it, as comments, the thresholds that follow from it: headroom, XOFF, XON, Kmin and Kmax of each kind of port.
     XOFF is where a port is paused that alone holds frames in a switch (xoff_alone), and where all are equally full
-    (xoff_all). A warning on stderr says where ECN would mark only above PFC.
+    (xoff_all), and the parameters of congestion control. Warnings on stderr say where ECN would mark only above PFC, or
+    PCIe carries less than the cables.
 
     \b
     Examples:
@@ -259,10 +260,12 @@ def show_experiment(file: str, as_json: bool) -> None:
       testbed show experiment experiments/quickstart.yaml --json
     """
     import sys
+    from io import StringIO
 
     from testbed.base.yaml_writer import dump
     from testbed.experiment import load
     from testbed.plan import thresholds
+    from testbed.plan.hardware import written_control
     from testbed.tables.results import counters, lines
 
     experiment = load(file)
@@ -277,5 +280,10 @@ def show_experiment(file: str, as_json: bool) -> None:
             click.echo(f"\n# {title}")
             for line in lines(counters("thresholds", [thresholds.readable(row) for row in rows])):
                 click.echo(f"# {line}")
+        click.echo("\n# Congestion control")
+        control = StringIO()
+        dump(written_control(experiment), control)
+        for line in control.getvalue().splitlines():
+            click.echo(f"# {line}")
     for warning in thresholds.warnings(experiment):
         click.echo(f"warning: {warning}", err=True)

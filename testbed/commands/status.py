@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @_fabric.either
 @click.option("--all", "every", is_flag=True, help="All fabrics of this machine, a line each.")
 @click.option(
-    "--where", is_flag=True, help="Where its ranks and switches are: containers, namespaces, interfaces, ports."
+    "--where",
+    is_flag=True,
+    help="Where its parts, ranks and switches are: processes, namespaces, interfaces, ports.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(fabric: str | None, every: bool, where: bool, as_json: bool) -> None:
@@ -65,6 +67,7 @@ def _show_one(record: Record, as_json: bool) -> None:
     click.echo(f"fabric {found['id']}: {found['name']}, {found['topology']}, {found['ranks']} ranks, {found['state']}")
     if "why" in found:
         click.echo(f"  why         {found['why']}")
+        click.echo(f"  what to do  {found['hint']}")
         click.echo(f"  logs        testbed show logging {found['id']}")
         return
     for head, text in _lines(found):
@@ -115,7 +118,7 @@ def _show_places(fabric: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found))
         return
-    for name in ("ranks", "switches"):
+    for name in ("parts", "ranks", "switches"):
         rows = [
             {key: ", ".join(value) if isinstance(value, list) else value for key, value in row.items()}
             for row in found[name]
@@ -135,6 +138,9 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [("clock", f"{found['clock']}; {passed}{stands}"), ("fidelity", fidelity["verdict"])]
     lines += [("", reason) for reason in (*fidelity["reasons"], *fidelity["advice"])]
     lines.append(("controller", _controller(controller)))
+    rest = [one["text"] for one in found["troubles"] if (one["part"], one["state"]) != ("controller", "ended")]
+    rest += [f"rank {one['rank']}: its worker is gone: {one['reason']}" for one in found["lost"]]
+    lines += [("" if n else "troubles", text) for n, text in enumerate(rest)]
     faults = [
         f"{f['id']} {f.get('fault', '')} on {f.get('on', '?')}: {f['state']}, {f['hits']} hits" for f in found["faults"]
     ]

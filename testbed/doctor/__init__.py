@@ -12,7 +12,7 @@ from testbed.doctor.findings import CHECKS, Finding
 __all__ = ["Finding", "examine", "machine", "needs", "require"]
 
 
-_OF_ROOT = ("open vswitch", "tap devices", "mininet", "run directory", "leftovers")
+_OF_ROOT = ("open vswitch", "tap devices", "mininet", "run directory", "cgroups", "leftovers")
 """What only root can find out."""
 
 

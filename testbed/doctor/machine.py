@@ -8,6 +8,7 @@ import resource
 import shutil
 import socket
 import sys
+import tempfile
 import time
 from importlib import metadata
 from pathlib import Path
@@ -72,30 +73,37 @@ def _installed(name: str) -> bool:
     return True
 
 
-@check("cgroups")
+@check("cgroups", vital=True)
 def cgroups() -> str:
+    cost, mend = "workers cannot be confined", "mount /sys/fs/cgroup; in a container: writable"
     where = cgroup_controllers()
     if not where:
-        raise Lack("no cgroups", "workers cannot be confined", "mount /sys/fs/cgroup", fatal=True)
+        raise Lack("no cgroups", cost, mend, fatal=True)
+    for mount in sorted({mount for _, mount in where.values()}):
+        try:
+            group = Path(tempfile.mkdtemp(prefix="railbed-doctor-", dir=mount))
+            group.rmdir()
+        except OSError as error:
+            raise Lack(f"no group can be made in {mount}: {error.strerror}", cost, mend, fatal=True) from None
     lacking = [name for name in ("cpu", "memory", "pids") if name not in where]
     if lacking:
         cost = f"limits of workers on {', '.join(lacking)} have no effect"
         raise Lack(f"no controller for {', '.join(lacking)}", cost, "enable them on the kernel's command line")
-    return ", ".join(f"{name} ({where[name]})" for name in ("cpu", "memory", "pids"))
+    return ", ".join(f"{name} ({where[name][0]})" for name in ("cpu", "memory", "pids"))
 
 
-def cgroup_controllers() -> dict[str, str]:
-    """Controller -> `v1` or `v2`, as mounted here."""
-    found: dict[str, str] = {}
+def cgroup_controllers() -> dict[str, tuple[str, str]]:
+    """Controller -> `v1` or `v2`, as mounted here, and where."""
+    found: dict[str, tuple[str, str]] = {}
     for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, mount_point, kind, options, *_ = line.split(" ")
+        _, mount, kind, options, *_ = line.split(" ")
         if kind == "cgroup":
-            found |= dict.fromkeys(options.split(","), "v1")
+            named = [name for name in options.split(",") if name in ("cpu", "memory", "pids")]
+            found |= dict.fromkeys(named, ("v1", mount))
         elif kind == "cgroup2":
-            controllers = Path(mount_point, "cgroup.controllers")
-            found |= dict.fromkeys(controllers.read_text().split() if controllers.exists() else [], "v2") | {
-                "unified": "v2"
-            }
+            controllers = Path(mount, "cgroup.controllers")
+            has = controllers.read_text().split() if controllers.exists() else []
+            found |= dict.fromkeys([*has, "unified"], ("v2", mount))
     return found
 
 
@@ -129,11 +137,13 @@ def memory() -> str:
 
 @check("disk")
 def disk() -> str:
-    free = shutil.disk_usage(".").free >> 20
-    if free < 1024:
-        mend = "make room, or name another folder with --out"
-        raise Lack(f"{free} MiB free in {Path.cwd()}", "runs and captures may not fit", mend)
-    return f"{free / 1024:.0f} GiB free in {Path.cwd()}"
+    places = dict.fromkeys((str(Path.cwd()), tempfile.gettempdir()))
+    free = {place: shutil.disk_usage(place).free >> 20 for place in places}
+    for place, mib in free.items():
+        if mib < 1024:
+            mend = "make room, name another folder with --out, or another one for temporary files with TMPDIR"
+            raise Lack(f"{mib} MiB free in {place}", "runs and captures may not fit", mend)
+    return ", ".join(f"{mib / 1024:.0f} GiB free in {place}" for place, mib in free.items())
 
 
 @check("clock")

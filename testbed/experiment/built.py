@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from hardware import bounds
+from hardware import bounds, cc
 from hardware.config import Complex, Hardware
 from testbed.faults.built import Built
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import FabricSpec, Nic
     from testbed.experiment.blocks.transport import Transport
     from testbed.experiment.blocks.workers import Workers
+    from topologies.graph.fabric import Fabric
 
 _KERNEL_MTU = 1500
 
@@ -32,6 +34,7 @@ class Blocks(Protocol):
     def transport(self) -> Transport: ...
     @property
     def workers(self) -> Workers: ...
+    def build_fabric(self) -> Fabric: ...
 
 
 def bare_hardware(blocks: Blocks) -> Hardware:
@@ -59,20 +62,32 @@ def _complex(nic: Nic) -> Complex | None:
     return Complex(inside.rate, inside.delay, inside.bridge_latency, inside.dma_latency, inside.post)
 
 
-def headroom_of(fabric: FabricSpec, rate_bps: float, delay_ns: float) -> int:
-    """Bytes of headroom of a port, for each lossless class, by its cable."""
-    if fabric.switch.headroom is not None:
-        return fabric.switch.headroom
-    return bounds.headroom_bytes(rate_bps, delay_ns, fabric.nic.mtu)
+def needed_headroom(blocks: Blocks) -> Callable[[float, float], int]:
+    """Bytes that may still come in after a pause, by the cable's rate and delay."""
+    return partial(bounds.headroom_bytes, mtu=blocks.fabric.nic.mtu, stamps=max(stamps_of(blocks), bounds.STAMPS))
+
+
+def headroom_of(blocks: Blocks) -> Callable[[float, float], int]:
+    """Bytes of headroom of a port, for each lossless class, by its cable's rate and delay."""
+    said = blocks.fabric.switch.headroom
+    return needed_headroom(blocks) if said is None else lambda rate_bps, delay_ns: said
+
+
+def stamps_of(blocks: Blocks) -> int:
+    """Switches that a packet has room to hear of; 0: its congestion control wants to hear of none."""
+    chosen = blocks.transport.cc
+    if not cc.stamps(chosen.name, chosen.values, 1):
+        return 0
+    return cc.stamps(chosen.name, chosen.values, bounds.most_switches(blocks.build_fabric()))
 
 
 def built(blocks: Blocks) -> Built:
     """What the fabric is made of."""
     switch, nic = blocks.fabric.switch, blocks.fabric.nic
     sums = 4 * switch.accelerator.elements if switch.accelerator else 0
-    telemetry = bounds.TELEMETRY if blocks.transport.cc.name == "hpcc" else 0
+    stamps = stamps_of(blocks)
+    telemetry = bounds.telemetry_bytes(stamps) if stamps else 0
     packet = max(nic.mtu, sums) + bounds.ROCE_HEADERS - bounds.ETHERNET + telemetry
     longest = max(packet, _KERNEL_MTU) if blocks.clock.mode == "real" else packet
     watchdog_ns = switch.watchdog.detect if switch.watchdog else None
-    headroom = partial(headroom_of, blocks.fabric)
-    return Built(bare_hardware(blocks), headroom, longest, watchdog_ns, blocks.workers.cpus)
+    return Built(bare_hardware(blocks), headroom_of(blocks), longest, watchdog_ns, blocks.workers.cpus)

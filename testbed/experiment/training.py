@@ -61,7 +61,13 @@ def training_of(train: Train) -> Training:
         model=model,
         gpu=gpu_of(train.gpu, model.dtype),
         parallel=Parallel(
-            tensor=p.tensor, context=p.context, data=p.data, pipeline=p.pipeline, expert=p.expert, sequence=p.sequence
+            tensor=p.tensor,
+            context=p.context,
+            data=p.data,
+            pipeline=p.pipeline,
+            expert=p.expert,
+            sequence=p.sequence,
+            scatter_gather=p.scatter_gather,
         ),
         micro=train.batch.micro,
         count=train.batch.count,
@@ -349,7 +355,9 @@ def _groups(train: Train, t: Training) -> Iterator[Found]:
 def _uses(t: Training) -> dict[str, tuple[str, ...]]:
     """The collectives of each group."""
     shares = ("all_reduce",) if t.shard == "none" else ("reduce_scatter", "all_gather")
+    tensor: tuple[str, ...]
     tensor = ("all_gather", "reduce_scatter", "all_reduce") if t.parallel.sequence else ("all_reduce",)
+    tensor += ("all_gather",) if t.parallel.scatter_gather else ()
     return {
         "tensor": tensor,
         "data": shares,

@@ -35,6 +35,7 @@ from testbed.fabric.controller import (
 )
 from testbed.fabric.names import Names
 from testbed.fabric.ovs import Bridge, OpenVSwitch
+from testbed.fabric.parts import needed
 from testbed.machine import memory
 from testbed.machine.bytecode import keep_compiled
 from testbed.machine.lockfile import LockFile
@@ -363,6 +364,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     }
     (directory / f"{STATE}.new").write_text(json.dumps(state))
     os.rename(directory / f"{STATE}.new", directory / STATE)
+    fabricd.request("watch", processes=needed(Record.read(directory)))
     return fabricd, controller, state
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from testbed.fabric.parts import trouble
 from testbed.machine import ownership
 from testbed.machine.ownership import Record
 from topologies import KINDS, in_words
@@ -34,7 +35,10 @@ def clock_text(clock: dict[str, Any]) -> str:
 
 
 def inventory() -> list[dict[str, Any]]:
-    """One row per fabric: id, state (alive, starting, dead), name, topology, clock, ranks, owner, age."""
+    """One row per fabric: id, state, name, topology, clock, ranks, owner, age.
+
+    The state is alive, starting, broken (its owner lives, and a part of it has ended or stands still), or dead.
+    """
     return [row(record) for record in ownership.fabrics()]
 
 
@@ -42,9 +46,11 @@ def row(record: Record) -> dict[str, Any]:
     state, fabric = _json(record.dir / "lab.json"), _json(record.dir / "fabric.json")
     controller = record.processes.get("controller")
     alive = record.state
+    if alive == "alive":
+        alive = "starting" if not state else "broken" if trouble(record) else alive
     return {
         "id": record.id,
-        "state": "starting" if alive == "alive" and not state else alive,
+        "state": alive,
         "standing": record.standing,
         "name": state.get("name", ""),
         "topology": topology_text(fabric["kind"], fabric["params"]) if fabric else "",

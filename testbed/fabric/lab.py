@@ -26,7 +26,7 @@ from testbed.fabric.controller import CONTROLLER_OUT, CONTROLLER_PORT, controlle
 from testbed.fabric.inventory import topology_text
 from testbed.fabric.names import Names
 from testbed.fabric.ovs import OpenVSwitch
-from testbed.fabric.postmortem import why_dead
+from testbed.fabric.parts import Supervision, failed, trouble, why_dead
 from testbed.machine import ownership
 from testbed.machine.lockfile import LockFile
 from testbed.machine.mounts import binds
@@ -113,6 +113,8 @@ class Lab:
             raise UserError(f"fabric {record.id} is dead: {why_dead(record)}", hint=f"testbed clean {record.id}")
         if not record.in_our_namespace:
             raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
+        if found := trouble(record):
+            raise UserError(f"fabric {record.id} cannot go on: {found.what}", str(record.dir), found.hint)
         try:
             state = json.loads((record.dir / STATE).read_text())
             fabric = Fabric.from_dict(json.loads((record.dir / "fabric.json").read_text()))
@@ -120,7 +122,7 @@ class Lab:
         except FileNotFoundError:
             raise UserError(f"fabric {record.id} is still coming up", hint="try again in a moment") from None
         except FabricdError as error:
-            raise UserError(str(error), hint=f"testbed down {record.id}") from None
+            raise failed(error, record.dir) from None
         return cls(record, fabric, state, fabricd, Running(record.processes["controller"]))
 
     # -- what it is
@@ -201,6 +203,11 @@ class Lab:
     def hardware(self) -> Any:
         """fabricd's process (`pid`, `poll()`)."""
         return self.fabricd.process or Running(self.record.processes["fabricd"])
+
+    @cached_property
+    def supervision(self) -> Supervision:
+        """Of all its processes, from now on; for who has started them."""
+        return Supervision(self.record, self._children)
 
     @property
     def helpers(self) -> dict[str, Running]:
@@ -296,6 +303,7 @@ class Lab:
         self._down = True
         if self._net:
             self._net.close()
+        self._watch_no_more()
         with suppress(FabricdError):  # it closes its captures; if it is gone, it has none
             self.fabricd.request("stop", timeout=2.0)
         self.fabricd.close()
@@ -304,10 +312,16 @@ class Lab:
             self._lock.release()
         _reap(self._children)
 
+    def _watch_no_more(self) -> None:
+        if "supervision" in vars(self):
+            self.supervision.close()
+            del self.supervision
+
     def close(self) -> None:
         """Disconnects; the fabric stays up."""
         if self._net:
             self._net.close()
+        self._watch_no_more()
         self.fabricd.close()
 
     def __enter__(self) -> Self:

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hardware.client import Fabricd, FabricdError
+from hardware.client import Fabricd, FabricdError, FabricdLost
 from hardware.patience import LOOK_S
 from testbed.base.errors import INTERRUPTED, InputError, UserError
 from testbed.experiment import Experiment, loads
 from testbed.fabric.lab import Lab
+from testbed.fabric.parts import failed
 from testbed.fabric.waits import in_words
 from testbed.faults import CannotInject, Injection
 from testbed.faults.base import fault_id
@@ -54,6 +55,8 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
     except KeyboardInterrupt:
         hint = f"testbed show faults {lab.id} says whether it is, testbed heal {name} takes it out"
         raise UserError(f"interrupted: {name} may be in", f"fabric {lab.id}", hint, INTERRUPTED) from None
+    except FabricdLost as error:
+        raise failed(error, lab.dir) from None
     except FabricdError as error:
         raise UserError(str(error), hint=f"testbed show faults --fabric {lab.id}") from None
     if late:

@@ -1,9 +1,10 @@
-"""Where on this machine a live fabric is: its containers, namespaces, interfaces, bridges and TAP devices."""
+"""Where on this machine a live fabric is: processes, containers, namespaces, interfaces, bridges and TAP devices."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from testbed.fabric.parts import parts
 from testbed.live import jobs
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def places(lab: Lab) -> dict[str, Any]:
     return {
         "fabric": lab.id,
         "dir": str(lab.dir),
+        "parts": [part.to_dict() for part in parts(lab.record)],
         "ranks": [_rank(lab, nic) for nic in lab.fabric.nics],
         "switches": [_switch(lab, switch) for switch in lab.fabric.switches],
         "type": [

@@ -6,30 +6,57 @@ from pathlib import Path
 from typing import Any
 
 from hardware.client import FabricdError
+from results.figures.fidelity import Fidelity
 from testbed.base.errors import UserError
 from testbed.fabric.controller import CONTROLLER_PORT
 from testbed.fabric.inventory import row
 from testbed.fabric.lab import Lab
-from testbed.fabric.postmortem import why_dead
+from testbed.fabric.parts import failed, parts, stopped_programs, trouble, why_dead
 from testbed.live import jobs
 from testbed.machine.ownership import Record
-from testbed.machine.processes import wait_for
+from testbed.machine.processes import STOPPED, wait_for
 
 _ANSWER_S = 2.0  # for a controller to answer a ping
 
 
 def status(record: Record) -> dict[str, Any]:
-    """The status, as `testbed status --json` prints it; of a dead fabric: why it is dead. Raises UserError."""
+    """The status, as `testbed status --json` prints it. Raises UserError.
+
+    Of a fabric that is dead, or cannot go on: why, without a question to who could not answer.
+    """
     about = row(record)
-    if record.state == "dead":
-        return about | {"why": why_dead(record)}
-    lab = Lab.attach(record.id)
+    if over := _over(record):
+        return about | over
+    lab = None
     try:
+        lab = Lab.attach(record.id)
         return about | _of(lab, record)
-    except FabricdError as error:
-        raise UserError(str(error), f"fabric {record.id}", f"testbed show logging {record.id}") from None
+    except (FabricdError, UserError) as error:  # it may have ended meanwhile
+        told = failed(error, record.dir) if isinstance(error, FabricdError) else error
+        if over := _over(Record.read(record.dir)):
+            return row(record) | over
+        raise told from None
     finally:
-        lab.close()
+        if lab:
+            lab.close()
+
+
+def _over(record: Record) -> dict[str, Any]:
+    """What is left to be said of one that is dead or cannot go on."""
+    if record.state == "dead":
+        state, why, hint = "dead", why_dead(record), f"testbed clean {record.id}"
+    elif found := trouble(record):
+        state, why, hint = "broken", found.what, found.hint
+    else:
+        return {}
+    fidelity = Fidelity("invalid", [why])
+    return {"state": state, "why": why, "hint": hint, "fidelity": fidelity.to_dict(), "troubles": _troubles(record)}
+
+
+def _troubles(record: Record) -> list[dict[str, Any]]:
+    """The processes that do not run: they stand still, or have ended."""
+    found = [part for part in parts(record) if part.state != "running"]
+    return [part.to_dict() | {"text": part.text} for part in (*found, *stopped_programs(record))]
 
 
 def _of(lab: Lab, record: Record) -> dict[str, Any]:
@@ -49,6 +76,8 @@ def _of(lab: Lab, record: Record) -> dict[str, Any]:
         "faults": listed(lab.id),
         "job": jobs.describe(job) if job else None,
         "held": record.keeper is not None,
+        "troubles": _troubles(record),
+        "lost": [{"rank": w["rank"], "reason": w["reason"]} for w in clock["workers"] if w["state"] == "lost"],
     }
 
 
@@ -61,7 +90,8 @@ def _controller(lab: Lab, library: str) -> dict[str, Any]:
         seen[:] = lab.fabricd.request("status")["controllers"]
         return bool(seen) and all(c["answers"] for c in seen)
 
-    answered = wait_for(answers, _ANSWER_S, pause=0.02) if lab.controller.poll() is None else False
+    runs = lab.record.processes["controller"].state() not in ("", *STOPPED)
+    answered = wait_for(answers, _ANSWER_S, pause=0.02) if runs else answers()
     return {
         "library": library,
         "pid": lab.controller.pid,

@@ -224,6 +224,17 @@ def reap(ended: Iterable[Process]) -> None:
                 os.waitpid(process.pid, os.WNOHANG)
 
 
+def ended(code: int) -> str:
+    """How a process ended, from its return code (negative or above 128: signal)."""
+    number = -code if code < 0 else code - 128 if code > 128 else 0
+    if not number:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(number).name}"
+    except ValueError:
+        return f"ended with exit code {code}"
+
+
 def wait_for(condition: Callable[[], object], timeout: float, pause: float = 0.005) -> bool:
     """Polls until `condition()` is true; False after `timeout` seconds."""
     deadline = time.monotonic() + timeout

@@ -1,5 +1,5 @@
 """The points of a sweep, several at a time: on this machine, and on others by SSH.
 
-On this machine alone threads hand the points out (engine.py), else Dask does (cluster.py). On each machine they run in
-processes of their own (processes.py, point.py).
+Threads hand them out to places (engine.py): to this machine, and to others (remote.py), where a worker runs them
+(worker.py). On each they run in processes of their own (processes.py, point.py).
 """

@@ -6,21 +6,25 @@ that did not come to their end: beside its own folder, and of its name in the st
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import shutil
 import zipfile
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from results.store.folder import RUNS, RunFolder, StoreError
-from results.store.load import read_object
+from results.store.load import find, read_object
 from results.store.shelf import state_of
+from results.store.sweeps import SWEEP
+from testbed.base.errors import InputError
+from testbed.machines.answers import MOST_FILES
 
 RUN_POINTS = "points-run.jsonl"
+MOST_ENTRIES = 1_000_000
 _STAMP = re.compile(r"\d{8}-\d{6}-")
 _UNENDED = re.compile(r"\.(failed|partial)(-\d+)?$")
 
@@ -37,6 +41,22 @@ def earlier(folder: RunFolder, name: str) -> list[Path]:
                 if state_of(read_object(path / "state.json")) != "running":
                     found.append(((path / RUN_POINTS).stat().st_mtime, path))
     return [path for _, path in sorted(found, reverse=True)]
+
+
+def noted(sweep: str) -> Path:
+    """The folder of a sweep whose points are known by their hashes. Raises InputError."""
+    try:
+        path = find(sweep)
+    except StoreError as error:
+        raise InputError(error.what, f"--failed: {error.where}", error.hint) from None
+    if not (path / SWEEP).exists():
+        raise InputError("this is no sweep", f"--failed: {sweep}", "a run has no points")
+    if not (path / RUN_POINTS).exists():
+        what = "this sweep was not begun with --on: nothing says what its points were"
+        raise InputError(what, f"--failed: {sweep}", "run it with --on")
+    if state_of(read_object(path / "state.json")) == "running":
+        raise InputError("this sweep still runs", f"--failed: {sweep}", "when it has ended")
+    return path
 
 
 def done_in(path: Path) -> dict[str, tuple[dict[str, Any], str]]:
@@ -68,17 +88,21 @@ def take_over(run: Path, folder: Path) -> None:
     shutil.copytree(run, folder, copy_function=link)
 
 
-def packed(folder: Path) -> bytes:
-    """A run's folder as a zip file, which is removed here."""
-    into = io.BytesIO()
+def packed(folder: Path, into: Path) -> None:
+    """Makes a zip file of a run's folder, which is removed."""
     with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         for path in sorted(folder.rglob("*")):
             file.write(path, path.relative_to(folder))
     shutil.rmtree(folder, ignore_errors=True)
-    return into.getvalue()
 
 
-def unpacked(content: bytes, folder: Path) -> None:
-    """The folder again."""
-    with zipfile.ZipFile(io.BytesIO(content)) as file:
-        file.extractall(folder)  # strips what would lead out of it
+def unpacked(packed: Path, folder: Path) -> None:
+    """The folder again. Raises ValueError for a file that is no such folder, or one of more than MOST_FILES bytes."""
+    try:
+        with zipfile.ZipFile(packed) as file:
+            entries = file.infolist()
+            if sum(entry.file_size for entry in entries) > MOST_FILES or len(entries) > MOST_ENTRIES:
+                raise ValueError(f"it has more than {MOST_FILES >> 30} GiB, or {MOST_ENTRIES} files")
+            file.extractall(folder)  # no more than the sizes above; strips what would lead out of the folder
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+        raise ValueError(str(error)) from None

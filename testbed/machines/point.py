@@ -6,6 +6,7 @@ down: as after SIGTERM.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -19,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from testbed.base import this_process
-from testbed.base.errors import InputError, Problem, UserError
+from testbed.base.errors import InputError, MachineError, UserError
 from testbed.base.progress import Progress
-from testbed.experiment import loads
+from testbed.experiment import Experiment, loads
 from testbed.fabric.fork_server import ControllerSeat
 from testbed.machines.identity import resolved_hash
 from testbed.run.sweep import measured
@@ -68,26 +69,44 @@ def main(master: Connection, point: dict[str, Any], controller: socket.socket) -
 
 
 def _told(point: dict[str, Any], heard: Heard, seat: ControllerSeat) -> dict[str, Any]:
+    """As `told`, of an experiment that is read first."""
+    try:
+        experiment = loads(point["text"], point["name"], Path(point["directory"]))
+    except UserError as error:
+        return _problem(error)
+    if resolved_hash(experiment) != point["resolved"]:
+        return _problem(MachineError("the experiment means something else here: another default, or another path"))
+    return told(experiment, Path(point["folder"]), heard, seat)
+
+
+def told(experiment: Experiment, folder: Path, progress: Progress, seat: ControllerSeat) -> dict[str, Any]:
     """`row` of the sweep, or what kept the run from beginning, or `bug`.
 
     `mistake`: the point asks for what cannot be, on any machine. `problem` (with `exit_code`): this machine cannot.
     """
     try:
-        experiment = loads(point["text"], point["name"], Path(point["directory"]))
-        if resolved_hash(experiment) != point["resolved"]:
-            what = "the experiment means something else here: another default, or another path"
-            return {"problem": {**Problem(what).to_dict(), "exit_code": 3}}
-        try:
-            return {"row": measured(experiment, Path(point["folder"]), heard, seat)}
-        except InputError as error:
-            if error.where.startswith(point["folder"]):  # it cannot be written: others can, perhaps
-                raise
-            return {"mistake": error.to_dict()}
+        return {"row": measured(experiment, folder, progress, seat)}
+    except InputError as error:
+        # a folder that cannot be written: others can, perhaps
+        return _problem(error) if error.where.startswith(str(folder)) else {"mistake": error.to_dict()}
     except UserError as error:
-        return {"problem": {**error.to_dict(), "exit_code": error.exit_code}}
+        return _problem(error)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = str(error.filename or folder)
+            return _problem(MachineError(f"a point cannot run: {error.strerror}", where, "make room there"))
+        return _bug(error)
     except Exception as error:
-        traceback.print_exc()
-        return {"bug": f"internal error: {type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+        return _bug(error)
+
+
+def _problem(error: UserError) -> dict[str, Any]:
+    return {"problem": {**error.to_dict(), "exit_code": error.exit_code}}
+
+
+def _bug(error: Exception) -> dict[str, Any]:
+    traceback.print_exc()
+    return {"bug": f"internal error: {type(error).__name__}: {error}"}
 
 
 def _stop(number: int, _frame: object) -> None:

@@ -7,6 +7,7 @@ fabric down by itself (point.py).
 from __future__ import annotations
 
 import multiprocessing
+import os
 import shutil
 import signal
 import threading
@@ -20,23 +21,25 @@ from typing import Any
 from testbed.base.errors import UserError
 from testbed.fabric.fork_server import ControllerServer
 from testbed.machine import ownership
-from testbed.machine.processes import Process, wait_gone
+from testbed.machine.processes import Process, machine, wait_gone
 
 PRELOADED = "testbed.machines.preload"
 OWNERS = "owners"
+MASTER = "master"
 END_S = 80.0  # for points to take their fabrics down; then they are killed, and that is done here
 
 
 class Processes:
     """The points that run here now; `run` is called in as many threads as points may run at a time.
 
-    `folder` is where those run that are sent home; in its `owners` are the pids of all points, so that somebody else
-    can tidy up (`tidy`) if both they and we are killed.
+    In `folder` is who we are, and in its `owners` are the pids of all points, so that somebody else can tidy up if both
+    they and we are killed.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / OWNERS).mkdir(exist_ok=True)
+        mark(folder)
         self._context = fork_server()
         self._controllers = ControllerServer()
         self._running: set[Process] = set()
@@ -59,8 +62,8 @@ class Processes:
                 with suppress(ProcessLookupError):  # it is dead already
                     known = Process.of(pid)
                     self._running.add(known)
-                    mark = self.folder / OWNERS / f"{known.pid}-{known.start}"
-                    mark.touch()
+                    owner = self.folder / OWNERS / f"{known.pid}-{known.start}"
+                    owner.touch()
             its.close()
             seat.close()
             self.started(pid)
@@ -72,7 +75,7 @@ class Processes:
             take_down({pid})
             told = {"killed": -(process.exitcode or 0)}
         if known:
-            mark.unlink(missing_ok=True)
+            owner.unlink(missing_ok=True)
             with self._lock:
                 self._running.discard(known)
                 self._lock.notify_all()
@@ -134,6 +137,21 @@ def take_down(owners: set[int]) -> list[str]:
                 ownership.undo(record)
                 removed.append(record.id)
     return removed
+
+
+def mark(folder: Path) -> None:
+    """Notes in a folder that it is ours."""
+    me = Process.of(os.getpid())
+    (folder / MASTER).write_text(f"{machine()} {me.pid} {me.start}\n")
+
+
+def abandoned(folder: Path) -> bool:
+    """Whether the master of points in this folder is dead; not if it is on another machine, or cannot be known."""
+    try:
+        where, pid, start = (folder / MASTER).read_text().split()
+        return where == machine() and not Process(int(pid), int(start)).alive()
+    except (OSError, ValueError):
+        return False
 
 
 def tidy(folder: Path) -> list[str]:

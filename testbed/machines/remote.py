@@ -1,4 +1,7 @@
-"""Another machine: looked at before anything runs there, given a worker, and tidied up when it is lost or done."""
+"""Another machine: looked at before anything runs there, given points, and tidied up when it is lost or done.
+
+All that passes goes through the one SSH connection, as lines of JSON (answers.py); a run's folder comes home in parts.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeVar
 
 import paramiko
 
 from testbed.base.errors import MachineError, Problem, UserError
-from testbed.machines import ssh
+from testbed.machines import answers, ssh
+from testbed.machines.answers import Lines, Malformed
+from testbed.machines.engine import Gone
 from testbed.machines.identity import ROOT
-from testbed.machines.tunnel import FromThere, ToThere
 from testbed.machines.where import Other
 from testbed.machines.worker import versions
 
@@ -30,25 +36,39 @@ END_S = 90.0  # for what runs there to take its fabrics down
 TIDY_S = 60.0
 
 MOST_LINES = 1000  # that a shell prints before the worker begins
+MOST_STDERR = 1 << 16  # bytes of a line of it
 
 T = TypeVar("T")
 
 
+@dataclass
+class _Out:
+    """A point that runs there; its run's folder comes home into the file `files`."""
+
+    files: Path
+    bytes: int = 0
+    told: dict[str, Any] | None = None
+    problem: MachineError | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
 class Remote:
-    """A machine under way. Every method raises UserError, which names the machine and its place in the file."""
+    """A machine under way, a Place. Errors are UserErrors, which name the machine and its place in the file."""
 
     def __init__(self, other: Other) -> None:
         self.other = other
         self.name = other.name
         self.lost = self._ending = False
+        self._gone = ""
+        self._running: dict[int, _Out] = {}
+        self._lock, self._sending = threading.Lock(), threading.Lock()
         self._tidying: threading.Thread | None = None
         self._said = ""
         self._stderr: deque[str] = deque(maxlen=20)
         self._client = ssh.connect(other)
-        self._tunnel: ToThere | None = None
         try:
             self._channel = self._run("from testbed.machines.worker import main; main()")
-            self._lines = self._channel.makefile("r")
+            self._lines = Lines(self._channel)
             errors = self._channel.makefile_stderr("r")
             self._reader = threading.Thread(target=self._keep, args=(errors,), name="stderr", daemon=True)
             self._reader.start()
@@ -59,8 +79,8 @@ class Remote:
 
     def _keep(self, errors: Any) -> None:
         with suppress(OSError, EOFError, ValueError):
-            for line in errors:
-                self._stderr.append(line.rstrip())
+            while line := errors.readline(MOST_STDERR):
+                self._stderr.append(answers.plain(line.rstrip()))
 
     def _error(self, what: str, hint: str = "", where: str = "") -> MachineError:
         return MachineError(f"{self.name}: {what}", where or self.other.place, hint)
@@ -85,33 +105,40 @@ class Remote:
         return channel
 
     def _say(self, what: dict[str, Any]) -> None:
-        with suppress(OSError):  # then no answer comes either
-            self._channel.sendall((json.dumps(what) + "\n").encode())
+        """If it hears nothing any more, its connection ends: then no answer comes either."""
+        try:
+            with self._sending:
+                self._channel.sendall((json.dumps(what) + "\n").encode())
+        except OSError:
+            self._client.close()
 
     def _hear(self, seconds: float, doing: str) -> dict[str, Any]:
-        self._channel.settimeout(seconds)
+        """The next answer. Raises Malformed for none."""
+        return answers.said(self._line(seconds, monotonic() + seconds, doing))
+
+    def _line(self, seconds: float, until: float, doing: str) -> str:
         try:
-            if (line := self._lines.readline()) and isinstance(told := json.loads(line), dict):
-                return told
+            line = self._lines.next(seconds, until)
         except TimeoutError:
             raise self._error(f"it has said nothing for {seconds:.0f} s while {doing}") from None
-        except (OSError, EOFError, ValueError):
-            pass
-        raise self._ended(doing)
+        except (OSError, EOFError):
+            line = None
+        if line is None:
+            raise self._ended(doing)
+        return line
 
     def _hello(self) -> dict[str, Any]:
         """The worker's first answer, which says `versions`. What its shell prints before (a .bashrc may) is not its."""
-        self._channel.settimeout(HELLO_S)
-        try:
-            for line, _ in zip(self._lines, range(MOST_LINES), strict=False):
-                with suppress(ValueError):
-                    if isinstance(told := json.loads(line), dict) and "versions" in told:
-                        return told
-        except TimeoutError:
-            raise self._error(f"it has said nothing for {HELLO_S:.0f} s while starting") from None
-        except (OSError, EOFError, ValueError):
-            pass
+        until = monotonic() + HELLO_S
+        for _ in range(MOST_LINES):
+            line = self._line(HELLO_S, until, "starting")
+            with suppress(Malformed):
+                if "versions" in (told := answers.said(line)):
+                    return told
         raise self._ended("starting")
+
+    def _no_worker(self, malformed: Malformed) -> MachineError:
+        return self._error(f"its worker does not answer as one: {malformed}", "testbed: PATH, testbed doctor there")
 
     def _ended(self, doing: str) -> MachineError:
         """Why its worker is not there."""
@@ -132,55 +159,117 @@ class Remote:
 
     def _meet(self) -> None:
         """Hears what is there. Raises MachineError if it cannot run points, or not the same ones."""
-        told = self._hello()
-        here = versions()
-        for name, ours in here.items():
-            theirs = told.get("versions", {}).get(name, "none")
-            if theirs != ours:
-                what = "Railbed" if name == "railbed" else name
-                hint = "the same version on all machines, or figures would not be the same"
-                raise self._error(f"it has another version of {what}: {theirs}, here it is {ours}", hint)
-        if problems := told["problems"]:
-            first, *others = [Problem(f"{self.name}: {p['what']}", self.other.place, p["hint"]) for p in problems]
-            raise MachineError(first.what, first.where, first.hint, others)
-        transport = self._client.get_transport()
-        assert transport is not None
         try:
-            self._back = FromThere(transport)
-        except (paramiko.SSHException, OSError, EOFError):
-            raise self._error("its sshd forwards no ports", "AllowTcpForwarding yes in its sshd_config") from None
-        self._tunnel = ToThere(transport)
-        self.folder: str = told["folder"]
-        self.machine: str = told["machine"]
-        self.memory: int = told["memory"]
-        self.points: int = min(self.other.machine.points or told["cpus"], 4096)
+            told = self._hello()
+            there = answers.versions(told)
+            for name, ours in versions().items():
+                theirs = there.get(name, "none")
+                if theirs != ours:
+                    what = "Railbed" if name == "railbed" else name
+                    hint = "the same version on all machines, or figures would not be the same"
+                    raise self._error(f"it has another version of {what}: {theirs}, here it is {ours}", hint)
+            its = answers.greeting(told)
+        except Malformed as malformed:
+            raise self._no_worker(malformed) from None
+        self._raise([Problem(p.what, self.other.place, p.hint) for p in its.problems])
+        self.folder, self.machine, self.memory = its.folder, its.machine, its.memory
+        self.points: int = min(self.other.machine.points or its.cpus, 4096)
+
+    def _raise(self, problems: Sequence[Problem]) -> None:
+        if problems:
+            first, *others = [Problem(f"{self.name}: {p.what}", p.where, p.hint) for p in problems]
+            raise MachineError(first.what, first.where, first.hint, others)
 
     def check(self, sweep: dict[str, Any]) -> None:
         """Raises MachineError if the sweep would not be the same there: a key, a value, a file."""
         self._say({"check": sweep})
-        found = self._hear(CHECK_S, "checking the sweep")["problems"]
-        if found:
-            first, *others = [Problem(f"{self.name}: {p['what']}", p["where"], p["hint"]) for p in found]
-            raise MachineError(first.what, first.where, first.hint, others)
+        try:
+            found = answers.problems(self._hear(CHECK_S, "checking the sweep"))
+        except Malformed as malformed:
+            raise self._no_worker(malformed) from None
+        self._raise(found)
 
-    def start(self, port: int, security: dict[str, str], memory: float, command: Sequence[str]) -> None:
-        """Starts its worker, which speaks to the scheduler at this port of the loopback interface here."""
-        assert self._tunnel is not None
-        self._back.target = port
-        told = {"name": self.name, "points": self.points, "memory": memory, "security": security}
-        told |= {"scheduler": f"tls://127.0.0.1:{self._back.port}", "contact": f"tls://127.0.0.1:{self._tunnel.port}"}
-        self._say({"start": {**told, "command": list(command)}})
-        self._tunnel.target = self._hear(START_S, "starting its worker")["port"]
+    def start(self, command: Sequence[str], home: Path, lost: Callable[[str, str], object]) -> None:
+        """From here on it takes points. Their runs' folders come into `home`; `lost` is told its name, and why."""
+        self._say({"start": {"command": list(command)}})
+        try:
+            if "ready" not in (told := self._hear(START_S, "starting its worker")):
+                raise Malformed(f"{answers.plain(told)[:80]} where it should be ready")
+        except Malformed as malformed:
+            raise self._no_worker(malformed) from None
+        self._home, self._tell_lost = home, lost
         threading.Thread(target=self._listen, name="alive", daemon=True).start()
 
+    # -- points
+
+    def run(self, number: int, point: dict[str, Any]) -> dict[str, Any]:
+        """A point, to its end; `packed` is the file in which its run's folder has come. Raises Gone."""
+        out = _Out(self._home / f"point-{number}.zip")
+        out.files.unlink(missing_ok=True)  # of a machine that was lost
+        with self._lock:
+            if not self._gone:
+                self._running[number] = out
+        if self._gone:
+            raise Gone(self._gone)
+        try:
+            self._say({"run": number, "point": {**point, "folder": ""}})
+            out.ended.wait()
+        finally:
+            self._running.pop(number, None)
+        if out.told is None or out.problem:
+            out.files.unlink(missing_ok=True)
+            raise out.problem or Gone(self._gone)
+        return {**out.told, "packed": out.files} if out.bytes else out.told
+
     def _listen(self) -> None:
-        """A machine that says nothing any more is cut off: its tunnels end, so Dask knows that it is lost."""
-        self._channel.settimeout(SILENT_S)
-        with suppress(OSError, EOFError):
-            while self._lines.readline():
-                pass
-        if not self._ending and not self.lost and (transport := self._client.get_transport()):
-            transport.close()
+        """Hears of its points. A machine that says nothing any more, or nonsense, is lost: it is cut off."""
+        why = "its connection has ended"
+        try:
+            while (line := self._lines.next(SILENT_S)) is not None:
+                self._heard(answers.said(line))
+        except TimeoutError:
+            why = f"it has said nothing for {SILENT_S:.0f} s"
+        except Malformed as malformed:
+            why = f"it does not answer as a worker: {malformed}"
+        except (OSError, EOFError):
+            pass
+        with self._lock:
+            self._gone = why
+            out = list(self._running.values())
+        for one in out:
+            one.ended.set()
+        if not self._ending and not self.lost:
+            self._tell_lost(self.name, why)
+            self._client.close()
+
+    def _heard(self, told: dict[str, Any]) -> None:
+        """Raises Malformed."""
+        if "alive" in told:
+            return
+        number = told.get("files", told.get("ended"))
+        if not isinstance(number, int) or (out := self._running.get(number)) is None:
+            raise Malformed(f"it speaks of a point that it does not run: {answers.plain(number)[:20]}")
+        if "files" in told:
+            self._keep_part(out, answers.chunk(told))
+            return
+        out.told = answers.point(told.get("point"))
+        out.ended.set()
+
+    def _keep_part(self, out: _Out, part: bytes) -> None:
+        """What cannot be written here is said when the point has ended."""
+        out.bytes += len(part)
+        if out.bytes > answers.MOST_FILES:
+            raise Malformed(f"the folder of a point has more than {answers.MOST_FILES >> 30} GiB")
+        try:
+            if not out.problem:
+                with out.files.open("ab") as file:
+                    file.write(part)
+        except OSError as error:
+            hint = "make room, and start it again: it goes on"
+            what = f"a point's run cannot be written: {error.strerror or error}"
+            out.problem = MachineError(what, str(out.files.parent), hint)
+
+    # -- its end
 
     def end(self) -> bool:
         """Has what runs there end, and waits for that; False if it is not known to have ended."""
@@ -193,8 +282,6 @@ class Remote:
         return ended
 
     def close(self) -> None:
-        if self._tunnel:
-            self._tunnel.close()
         self._client.close()
 
     def end_later(self, note: Callable[[str], object]) -> None:

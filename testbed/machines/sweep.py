@@ -1,7 +1,9 @@
 """A sweep whose points run several at a time: handed out, brought home, run again where a machine was lost.
 
 The sweep's folder, its rows and its table are those of `testbed run` without `--on`, and so are all figures. What was
-lost with a machine runs again, on another. A point that failed runs again as often as `--retries` says.
+lost with a machine runs again, on another. A point that failed on one runs once more on another, which tells the
+point's fault from the machine's: a machine at which points fail that others can run gets no more. As often as
+`--retries` says it runs again in any case.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ import json
 import re
 import shutil
 import sys
-import tempfile
+import time
 from collections import deque
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +25,11 @@ from results.store.sweeps import described
 from testbed.base.errors import InputError, MachineError, Problem, UserError
 from testbed.base.progress import Progress
 from testbed.base.this_process import caught
+from testbed.fabric.fork_server import ControllerServer
 from testbed.machine.processes import machine
 from testbed.machines import known
-from testbed.machines.engine import Ended, Engine, Here
+from testbed.machines.blame import Blame
+from testbed.machines.engine import Ended, Engine, Here, InTurn, Lost, Place
 from testbed.machines.identity import file_hashes, point_hash, resolved_hash
 from testbed.machines.needs import memory_of, room
 from testbed.machines.processes import Processes
@@ -37,7 +41,9 @@ if TYPE_CHECKING:
     from testbed.machines.remote import Remote
 
 KILLED_MOST = 3
-"""A point whose process is killed so often is given up: it may be what the machine has no memory for."""
+"""A point whose process is killed, or lost with its machine, so often is given up: there may be no memory for it."""
+ASIDE = ".aside"
+"""Of the sweep's folder while it runs: who runs points here, and what comes home."""
 Rows = Generator[tuple[int, dict[str, Any]], None, None]
 
 
@@ -49,7 +55,8 @@ class _Point:
     experiment: Experiment
     values: dict[str, Any]
     sha256: str
-    failed: int = 0
+    failed_at: list[str] = field(default_factory=list)
+    """Where, in this order."""
     killed: int = 0
 
 
@@ -60,6 +67,8 @@ class OnMachines:
     here: int = 0
     others: Sequence[Other] = ()
     retries: int = 0
+    again: Path | None = None
+    """A finished sweep whose failed points are to run again."""
     _waiting: deque[int] = field(default_factory=deque)
     _out: dict[int, _Point] = field(default_factory=dict)
     _reached: list[Remote] = field(default_factory=list)
@@ -76,6 +85,7 @@ class OnMachines:
         self._waiting = deque(range(sweeps.count(experiment)))
         self._out = {}
         self._again: deque[_Point] = deque()
+        self._blame = Blame(self.retries)
         yield from self._taken_over()
         if self._waiting:
             yield from self._run()
@@ -121,7 +131,7 @@ class OnMachines:
         """The points that an earlier start has done."""
         total = len(self._waiting)
         done: list[tuple[int, dict[str, Any]]] = []
-        for path in known.earlier(self._folder, self._experiment.name):
+        for path in [self.again] if self.again else known.earlier(self._folder, self._experiment.name):
             its = known.done_in(path)
             taken = 0
             for number in list(self._waiting) if its else ():
@@ -137,7 +147,7 @@ class OnMachines:
                         shutil.rmtree(self._folder.path / f"point-{number}", ignore_errors=True)
                         continue
                     row = {**row, **point.values, "run": f"point-{number}"}
-                    self._note(point, row, {"machine": str(path)})
+                    self._note(point, row, str(path))
                     self._waiting.remove(number)
                     done.append((number, row))
                     taken += 1
@@ -146,52 +156,65 @@ class OnMachines:
         self._progress.points(total, len(done))
         yield from done
 
-    def _note(self, point: _Point, row: dict[str, Any], told: dict[str, Any]) -> None:
-        about = {"machine": told.get("machine"), "seconds": told.get("seconds")}
+    def _note(self, point: _Point, row: dict[str, Any], place: str, seconds: float | None = None) -> None:
+        about = {"machine": place, "seconds": seconds}
         self._folder.append(known.RUN_POINTS, {"sha256": point.sha256, **about, "row": row})
 
     # -- what is to be done
 
     def _run(self) -> Rows:
         with ExitStack() as stack:
-            remotes = self._reached
-            processes = None
-            if self.here:
-                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="railbed-sweep-")))
-                processes = Processes(folder)
-                stack.callback(processes.close)
-            here = room()
-            self._memory = min([*([here] if self.here else []), *(remote.memory for remote in remotes)])
-            started = self._started(stack, processes, here)
-            self._places = {remote.name: remote.points for remote in remotes} | ({HERE: self.here} if self.here else {})
-            self._remotes = {remote.name: remote for remote in remotes}
+            started = self._started(stack)
+            self._places = {remote.name: remote.points for remote in self._reached}
+            self._places |= {HERE: self.here} if self.here else {}
+            self._remotes = {remote.name: remote for remote in self._reached}
             yield from self._hand_out(started)
             while self._out or self._waiting or self._again:
                 said = started.said.get()
-                if isinstance(said, Ended):
-                    if (point := self._out.pop(said.number, None)) is not None:
-                        started.forget(said.number)
-                        if (row := self._row(point, said, started)) is not None:
-                            yield point.number, row
-                else:
-                    self._lost(said.machine)
+                if isinstance(said, Lost):
+                    started.retire(said.place)
+                    self._lost(said)
+                elif (point := self._out.pop(said.number, None)) is not None:
+                    row = self._row(point, said, started)
+                    if row is not None:
+                        yield point.number, row
                 yield from self._hand_out(started)
 
-    def _started(self, stack: ExitStack, processes: Processes | None, memory: float) -> Engine:
+    def _started(self, stack: ExitStack) -> Engine | InTurn:
         """An engine, and workers on all machines. What was begun ends with the stack."""
         remotes = self._reached
-        if processes and not remotes:
-            here = Here(processes, memory)
-            stack.callback(self._end, here, processes, ())
-            return here
-        from testbed.machines.cluster import cluster
-        from testbed.machines.remote import all_of
-
-        made = stack.enter_context(cluster(processes, self.here, memory))
+        if self.here == 1 and not remotes:
+            return InTurn(self._in_turn(stack.enter_context(ControllerServer())))
+        aside = self._folder.path / ASIDE
+        aside.mkdir()
+        stack.callback(shutil.rmtree, aside, ignore_errors=True)
+        processes, places = None, list[Place](remotes)
+        if self.here:
+            processes = Processes(aside)
+            stack.callback(processes.close)
+            places.append(Here(processes, self.here, room()))
+        made = Engine(places)
         stack.callback(self._end, made, processes, remotes)
-        self._progress.stage("starting the workers")
-        all_of(lambda r: r.start(made.port, made.credentials, r.memory, sys.argv), remotes)
+        if remotes:
+            from testbed.machines.remote import all_of
+
+            self._progress.stage("starting the workers")
+            all_of(lambda r: r.start(sys.argv, aside, lambda name, why: made.said.put(Lost(name, why))), remotes)
         return made
+
+    def _in_turn(self, controllers: ControllerServer) -> Callable[[int], dict[str, Any]]:
+        """Runs a point in this process, as a sweep without `--on` does."""
+        from testbed.machines.point import told
+
+        def run(number: int) -> dict[str, Any]:
+            began, experiment = time.monotonic(), self._out[number].experiment
+            with closing(controllers.seat(experiment.control.library)) as seat:
+                said = told(experiment, self._folder.path / f"point-{number}", self._progress, seat)
+            if stopped := said.get("row", {}).get("stopped"):
+                raise SystemExit(stopped)
+            return {**said, "seconds": round(time.monotonic() - began, 3)}
+
+        return run
 
     def _end(self, started: Engine, processes: Processes | None, remotes: Sequence[Remote]) -> None:
         """What still runs ends, and takes its fabric down; another Ctrl-C must not disturb that."""
@@ -217,21 +240,28 @@ class OnMachines:
             if not sure:
                 self._progress.note(f"{remote.name}: not known to have ended; testbed clean there")
 
-    def _lost(self, machine: str) -> None:
-        """Its points run on others: Dask has handed them out already. Raises MachineError if there is no other."""
-        if self._places.pop(machine, None) is None:
+    def _lost(self, said: Lost) -> None:
+        """Its points run on others: each says so itself. Raises MachineError if there is no other."""
+        if self._places.pop(said.place, None) is None:
             return
-        remote = self._remotes.get(machine)
+        remote = self._remotes.get(said.place)
         if remote:
             remote.tidy_later(self._progress.note)
         if not self._places:
             place = remote.other.place if remote else ""
-            raise MachineError(
-                f"{machine} is lost, and there is no other machine left", place, "start it again: it goes on"
-            )
-        self._progress.note(f"{machine} is lost: its points run on {', '.join(self._places)}")
+            what = f"{said.place} is lost, and there is no other machine left"
+            raise MachineError(f"{what}: {said.why}", place, "start it again: it goes on")
+        self._progress.note(f"{said.place} is lost: its points run on {', '.join(self._places)} ({said.why})")
 
-    def _hand_out(self, started: Engine) -> Rows:
+    def _retire(self, place: str, why: str, started: Engine | InTurn) -> None:
+        """A machine that is there, and gets no more points."""
+        self._progress.note(f"{place} runs no more points: {why}")
+        self._places.pop(place, None)
+        started.retire(place)
+        if remote := self._remotes.get(place):
+            remote.end_later(self._progress.note)
+
+    def _hand_out(self, started: Engine | InTurn) -> Rows:
         """Hands out as many points as can run at a time; those that are impossible end at once."""
         while len(self._out) < sum(self._places.values()) and (self._again or self._waiting):
             if self._again:
@@ -246,7 +276,8 @@ class OnMachines:
                     yield number, row
                     continue
             self._out[point.number] = point
-            started.submit(point.number, self._told(point), min(memory_of(point.experiment), self._memory))
+            memory = memory_of(point.experiment)
+            started.submit(point.number, self._told(point), memory, frozenset(point.failed_at))
 
     def _point(self, number: int) -> _Point:
         experiment = sweeps.at(self._experiment, number)
@@ -260,59 +291,75 @@ class OnMachines:
             "name": "point",
             "directory": str(point.experiment.directory.absolute()),
             "resolved": resolved_hash(point.experiment),
-            "folder": "" if self.others else str(self._folder.path / f"point-{point.number}"),
+            "folder": str(self._folder.path / f"point-{point.number}"),
             "run": f"point-{point.number}",
             "library": point.experiment.control.library,
         }
 
-    def _row(self, point: _Point, said: Ended, started: Engine) -> dict[str, Any] | None:
+    def _row(self, point: _Point, said: Ended, started: Engine | InTurn) -> dict[str, Any] | None:
         """The point's row; None if it runs again. Raises UserError for what no other machine could do better."""
         told = said.told
         for text in told.get("warnings", ()):
             self._progress.warn(text)
         for text in told.get("notes", ()):
             self._progress.note(f"{described(point.values)}: {text}")
+        if said.problem:
+            raise said.problem
         if "mistake" in told:
             row = {**point.values, **self._mistake(told["mistake"])}
-            self._note(point, row, told)
+            self._note(point, row, said.place, told.get("seconds"))
             self._say(point.number, row, "")
             return row
         if "problem" in told:
-            problem, machine = told["problem"], told["machine"]
-            if self._places.keys() - {machine}:
-                self._progress.note(f"{machine} runs no more points: {problem['what']} ({problem['hint']})")
-                self._places.pop(machine, None)
-                started.retire(machine)
-                if remote := self._remotes.get(machine):
-                    remote.end_later(self._progress.note)
+            problem = told["problem"]
+            if self._places.keys() - {said.place}:
+                self._retire(said.place, f"{problem['what']} ({problem['hint']})", started)
                 self._again.append(point)
                 return None
             raise UserError(problem["what"], problem["where"], problem["hint"], problem["exit_code"])
         row = told.get("row") or {"error": said.error or told.get("bug") or self._killed(told)}
         if "run" in row and not _run_of(point.number, row["run"]):
-            row = {"error": f"{told['machine']} names a folder that is none of this point's: {row['run']!r:.80}"}
-            told = {key: value for key, value in told.items() if key != "files"}
-        if "killed" in told:
-            point.killed += 1
-            if point.killed < KILLED_MOST:
-                self._runs_again(point, row["error"])
-                return None
-        if "stopped" in row:  # somebody has told the point's process to stop, not us
-            point.killed += 1
-            if point.killed < KILLED_MOST:
-                self._runs_again(point, "it was told to stop")
-                return None
-            row.pop("stopped")
-        if "error" in row and point.failed < self.retries:
-            point.failed += 1
-            self._runs_again(point, row["error"])
+            row = {"error": f"{said.place} names a folder that is none of this point's: {row['run']!r:.80}"}
+        if (why := self._why_again(point, said, row)) is not None:
+            self._runs_again(point, why)
             return None
-        if "files" in told:
-            _brought_home(told["files"], self._folder.path / row["run"])
+        row.pop("stopped", None)
+        if "packed" in told and "run" in row:
+            try:
+                _brought_home(told["packed"], self._folder.path / row["run"])
+            except ValueError as error:
+                row = {"error": f"{said.place} has sent a folder that cannot be read: {error}"}
+        self._judge(point, said.place, row, started)
         row = {**point.values, **row}
-        self._note(point, row, told)
-        self._say(point.number, row, self._how(told) if "error" not in row else "")
+        self._note(point, row, said.place, told.get("seconds"))
+        self._say(point.number, row, self._how(said) if "error" not in row else "")
         return row
+
+    def _why_again(self, point: _Point, said: Ended, row: dict[str, Any]) -> str | None:
+        """Why a point runs once more; None if this was its last time."""
+        told = said.told
+        if said.gone or told.get("stopped"):  # with its machine
+            point.killed += said.gone
+            return f"{said.place} is lost" if point.killed < KILLED_MOST else None
+        if "killed" in told or "stopped" in row:  # somebody has killed its process, or told it to stop, not us
+            point.killed += 1
+            point.failed_at.append(said.place)
+            if point.killed < KILLED_MOST:
+                return str(row["error"]) if "killed" in told else "it was told to stop"
+        elif "error" in row:
+            point.failed_at.append(said.place)
+            if self._blame.again(point.failed_at, row["error"], self._places):
+                return f"{row['error']} (on {said.place})" if self.others else str(row["error"])
+        return None
+
+    def _judge(self, point: _Point, place: str, row: dict[str, Any], started: Engine | InTurn) -> None:
+        """Whose fault it was that it failed here, or before."""
+        if "error" in row:
+            self._blame.failed(point.failed_at, row["error"])
+            return
+        for other, count in self._blame.done(point.failed_at, place).items():
+            if other in self._places and self._places.keys() - {other}:
+                self._retire(other, f"{count} points failed there that others could run", started)
 
     def _mistake(self, said: dict[str, Any]) -> dict[str, Any]:
         """What its row says: with the place in the user's file, not in the point's text."""
@@ -322,9 +369,9 @@ class OnMachines:
             where = self._experiment.place(*path)
         return sweeps.impossible(InputError(said["what"], where, said["hint"]))
 
-    def _how(self, told: dict[str, Any]) -> str:
-        where = f"on {told['machine']}, " if self.others else ""
-        return f" ({where}{told['seconds']:.1f} s)"
+    def _how(self, said: Ended) -> str:
+        where = f"on {said.place}, " if self.others else ""
+        return f" ({where}{said.told['seconds']:.1f} s)"
 
     @staticmethod
     def _killed(told: dict[str, Any]) -> str:
@@ -347,12 +394,18 @@ def _run_of(number: int, name: Any) -> bool:
     return isinstance(name, str) and re.fullmatch(rf"point-{number}(\.[a-z]+)?(-\d+)?", name) is not None
 
 
-def _brought_home(files: bytes, folder: Path) -> None:
-    """Raises MachineError if its files cannot be written here: so it would be with every further point."""
+def _brought_home(packed: Path, folder: Path) -> None:
+    """Raises MachineError if its files cannot be written here: so it would be with every further point. ValueError if
+    they are none."""
     try:
-        known.unpacked(files, folder)
+        known.unpacked(packed, folder)
+    except ValueError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         why = error.strerror or str(error)
         hint = "make room, and start it again: it goes on"
         raise MachineError(f"a point's run cannot be written: {why}", str(folder), hint) from None
+    finally:
+        packed.unlink(missing_ok=True)

@@ -1,54 +1,75 @@
-"""What runs on another machine: Dask's worker. It is started over SSH, and told everything on stdin.
+"""What runs on another machine, and runs points there. It is started over SSH, and told everything on stdin.
 
-It says what it is (`hello`), checks the sweep, and begins (`start`). Whenever stdin ends, because the sweep is over or
-whoever started it is gone, its points end, their fabrics are taken down, and so does it.
+It says what it is (`hello`), checks the sweep, and runs points (`run`). Whenever stdin ends, because the sweep is over
+or whoever started it is gone, its points end, their fabrics are taken down, and so does it.
 """
 
 from __future__ import annotations
 
-import asyncio
+import base64
+import errno
 import gc
 import json
 import os
 import platform
+import secrets
 import shutil
 import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from testbed.base.errors import MachineError, UserError
+from testbed.base.errors import MachineError, Problem, UserError
+from testbed.machines.answers import CHUNK
 from testbed.machines.identity import content_hash, version
 
 ALIVE_S = 3.0  # it says so often that it is there
-LIBRARIES = ("distributed", "dask", "msgpack", "cloudpickle")
-"""Both sides must have the same versions of these to understand each other."""
+ROOM_BYTES = 256 << 20
+"""Room for folders of points that is looked for before any runs."""
+_NAME = "railbed-sweep-"
 
 
 def main() -> None:
     """The process's whole life."""
-    sys.stdout, said = sys.stderr, sys.stdout  # nothing but answers goes there
+    sys.stdout, out = sys.stderr, sys.stdout  # nothing but answers goes there
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # points are ended by the end of stdin, and only then do we end
-    folder = Path(tempfile.mkdtemp(prefix="railbed-sweep-"))
+    from testbed.machines.processes import mark
+
+    _tidy_dead()
+    folder = Path(tempfile.mkdtemp(prefix=_NAME))
+    mark(folder)
+    said = _Said(out)
     try:
-        said.write("\n")  # the end of whatever the shell has printed before
-        _say(said, _hello(folder))
+        out.write("\n")  # the end of whatever the shell has printed before
+        said({**_hello(folder), "problems": _unfit(folder)})
         for line in sys.stdin:
             asked = json.loads(line)
             if "check" in asked:
-                _say(said, {"problems": _problems(asked["check"])})
+                said({"problems": _problems(asked["check"])})
             elif "start" in asked:
                 _work(asked["start"], folder, said)
                 break
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):
-        said.flush()
-    os._exit(0)  # Dask's threads would keep it
+    os._exit(0)  # threads would keep it
+
+
+class _Said:
+    """Answers, a line each, from whatever thread; nobody hears them any more once the connection has broken."""
+
+    def __init__(self, out: Any) -> None:
+        self._out = out
+        self._lock = threading.Lock()
+
+    def __call__(self, what: dict[str, Any]) -> None:
+        with self._lock, suppress(OSError, ValueError):
+            self._out.write(json.dumps(what) + "\n")
+            self._out.flush()
 
 
 def tidied(folder: str) -> None:
@@ -56,27 +77,41 @@ def tidied(folder: str) -> None:
     from testbed.machines.processes import tidy
 
     path = Path(folder)
-    if path.name.startswith("railbed-sweep-") and path.is_dir():
+    if path.name.startswith(_NAME) and path.is_dir():
         print(len(tidy(path)))
 
 
-def _say(said: Any, what: dict[str, Any]) -> None:
-    said.write(json.dumps(what) + "\n")
-    said.flush()
+def _tidy_dead() -> None:
+    """Removes what workers have left that were killed while nobody could reach this machine."""
+    from testbed.machines.processes import abandoned, tidy
+
+    for path in Path(tempfile.gettempdir()).glob(f"{_NAME}*"):
+        with suppress(OSError):
+            if abandoned(path):
+                tidy(path)
 
 
 def versions() -> dict[str, str]:
     """What must be the same on all machines."""
-    from importlib.metadata import version as of
-
-    python = ".".join(platform.python_version_tuple()[:2])
-    return {"railbed": version(), "python": python, **{name: of(name) for name in LIBRARIES}}
+    return {"railbed": version(), "python": ".".join(platform.python_version_tuple()[:2])}
 
 
 def _hello(folder: Path) -> dict[str, Any]:
-    from testbed import doctor
     from testbed.machine.processes import machine
     from testbed.machines.needs import room
+
+    return {
+        "versions": versions(),
+        "folder": str(folder),
+        "machine": machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory": room(),
+    }
+
+
+def _unfit(folder: Path) -> list[dict[str, str]]:
+    """What keeps points from running here."""
+    from testbed import doctor
 
     problems: list[dict[str, str]] = []
     try:
@@ -84,15 +119,12 @@ def _hello(folder: Path) -> dict[str, Any]:
     except MachineError as error:
         told = error.to_dict()
         problems = [{key: told[key] for key in ("what", "where", "hint")}, *told.get("also", ())]
-    problems += _old_fabricd()
-    return {
-        "versions": versions(),
-        "folder": str(folder),
-        "machine": machine(),
-        "cpus": len(os.sched_getaffinity(0)),
-        "memory": room(),
-        "problems": problems,
-    }
+    if (free := shutil.disk_usage(folder).free) < ROOM_BYTES:
+        what = f"disk: {free >> 20} MiB free in {folder.parent}"
+        problems.append(
+            {"what": what, "where": "", "hint": f"{ROOM_BYTES >> 20} MiB for runs, or another TMPDIR there"}
+        )
+    return problems + _old_fabricd()
 
 
 def _old_fabricd() -> list[dict[str, str]]:
@@ -121,52 +153,59 @@ def _problems(asked: dict[str, Any]) -> list[dict[str, str]]:
     return found
 
 
-def _work(told: dict[str, Any], folder: Path, said: Any) -> None:
-    gc.collect()
-    asyncio.run(_worked(told, folder, said))
-
-
-async def _worked(told: dict[str, Any], folder: Path, said: Any) -> None:
-    import dask
-    from distributed.security import Security
-
-    from testbed.machines.cluster import SETTINGS, PointWorker, options, quiet
+def _work(told: dict[str, Any], folder: Path, said: _Said) -> None:
+    """Runs points, each in a thread that waits for it, until stdin ends."""
     from testbed.machines.processes import Processes
 
-    quiet()
-    dask.config.set(SETTINGS)
+    gc.collect()
     sys.argv = told["command"]  # for environment.json of each run
-    security = Security(require_encryption=True, **told["security"])
     processes = Processes(folder)
-    worker = PointWorker(
-        told["scheduler"],
-        **options(told["points"], told["memory"], folder, told["name"]),
-        protocol="tls://",
-        host="127.0.0.1",
-        security=security,
-        contact_address=told["contact"],
-        death_timeout=60,
-    )
-    worker.processes = processes
-    await worker
-    _say(said, {"port": int(worker.listener.listen_address.rpartition(":")[2])})
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    threading.Thread(target=_wait, args=(loop, ended), daemon=True).start()
-    while not ended.is_set():
-        with suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), ALIVE_S)
-        with suppress(OSError):
-            _say(said, {"alive": True})
-    processes.stop()
-    await asyncio.to_thread(processes.wait)
-    processes.close()
-    with suppress(Exception):
-        await asyncio.wait_for(worker.close(timeout=2, executor_wait=False), 5)
-
-
-def _wait(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    ended = threading.Event()
+    threading.Thread(target=_alive, args=(said, ended), daemon=True).start()
+    said({"ready": True})
     with suppress(OSError, ValueError):
-        while sys.stdin.readline():
-            pass
-    loop.call_soon_threadsafe(ended.set)
+        for line in sys.stdin:
+            asked = json.loads(line)
+            threading.Thread(target=_run, args=(processes, asked["run"], asked["point"], said), daemon=True).start()
+    processes.stop()
+    processes.wait()
+    processes.close()
+    ended.set()
+
+
+def _alive(said: _Said, ended: threading.Event) -> None:
+    while not ended.wait(ALIVE_S):
+        said({"alive": True})
+
+
+def _run(processes: Any, number: int, point: dict[str, Any], said: _Said) -> None:
+    """A point: its run's folder goes home in parts, then what it says."""
+    folder = processes.folder / secrets.token_hex(8)
+    try:
+        folder.mkdir()
+        told = processes.run({**point, "folder": str(folder / point["run"])})
+        if "run" in (row := told.get("row", {})):
+            for part in _packed(folder, row["run"]):
+                said({"files": number, "data": base64.b64encode(part).decode()})
+    except OSError as error:
+        told = _cannot(error)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    said({"ended": number, "point": told})
+
+
+def _cannot(error: OSError) -> dict[str, Any]:
+    """What the machine does not let a point do: others may."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    hint = "make room there" if full else "testbed doctor there"
+    problem = Problem(error.strerror or str(error), str(error.filename or ""), hint)
+    return {"problem": {**problem.to_dict(), "exit_code": 3}}
+
+
+def _packed(folder: Path, run: str) -> Iterator[bytes]:
+    from testbed.machines.known import packed
+
+    packed(folder / run, folder / "packed.zip")
+    with (folder / "packed.zip").open("rb") as file:
+        while part := file.read(CHUNK):
+            yield part

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hardware import bounds, cc, recovery
 from hardware.config import Hardware
-from testbed.experiment.built import bare_hardware, headroom_of
+from testbed.base import controls
+from testbed.experiment.built import bare_hardware, headroom_of, needed_headroom
 from topologies.graph.fabric import Cable, Fabric
 from workloads import registry
 from workloads.times.in_network import block_bytes
@@ -23,6 +24,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
     """The hardware's parameters, for fabricd's configuration."""
     fabric, nic, transport = experiment.fabric, experiment.fabric.nic, experiment.transport
     scale_up, graph = fabric.scale_up, experiment.build_fabric()
+    setting = setting_of(experiment, graph)
     hardware = replace(
         bare_hardware(experiment),
         mtu=nic.mtu,
@@ -31,16 +33,16 @@ def hardware_of(experiment: Experiment) -> Hardware:
         ack_every=nic.ack_every,
         timeout_ns=nic.timeout,
         retry=nic.retry,
-        switch=_switch(experiment),
+        switch=_switch(experiment, setting),
         accelerator=_accelerator(experiment),
         nic={
             "pfc": nic.pfc,
             "lossless": fabric.switch.lossless,
-            **receive_thresholds(nic.rx_buffer, fabric.cable.rate, fabric.cable.delay, nic.mtu),
+            **_receive_thresholds(experiment, fabric.cable.rate, fabric.cable.delay),
             "recovery": transport.recovery,
             "reorder_packets": _reorder_packets(experiment, graph),
             **_classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
-            "cc": congestion_control(experiment, setting_of(experiment, graph)),
+            "cc": congestion_control(experiment, setting),
             **_engine(nic),
         },
     )
@@ -48,45 +50,46 @@ def hardware_of(experiment: Experiment) -> Hardware:
         hardware = replace(hardware, scale_up_rate_bps=scale_up.rate, scale_up_delay_ns=scale_up.delay)
     return replace(
         hardware,
-        of_switch=dict(_own_of_switches(experiment, graph, hardware)),
-        of_nic=dict(_own_of_nics(experiment, graph, hardware)),
+        of_switch=dict(_own_of_switches(experiment, graph, hardware, setting)),
+        of_nic=dict(_own_of_nics(experiment, graph, hardware, setting)),
     )
 
 
-def _own_of_switches(experiment: Experiment, graph: Fabric, hardware: Hardware) -> Iterator[tuple[str, dict[str, Any]]]:
+def _own_of_switches(
+    experiment: Experiment, graph: Fabric, hardware: Hardware, setting: cc.Setting
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Headroom and ECN by port, for switches whose cables differ."""
     spec = experiment.fabric
-    usual = spec.cable.rate, spec.cable.delay
+    usual, headroom = (spec.cable.rate, spec.cable.delay), headroom_of(experiment)
     for switch in graph.switches:
         cables = [graph.cable_at[switch.name, port] for port in range(1, switch.ports + 1)]
         found = [hardware.cable(graph, cable) for cable in cables]
         if all(cable == usual for cable in found):
             continue
         found += [usual] * switch.accelerator
-        own: dict[str, Any] = {"headroom_bytes": [headroom_of(experiment.fabric, *cable) for cable in found]}
+        own: dict[str, Any] = {"headroom_bytes": [headroom(*cable) for cable in found]}
         if spec.switch.ecn is not None:
-            own["port_ecn"] = [_ecn(experiment, rate) for rate, _ in found]
+            own["port_ecn"] = [_ecn(experiment, replace(setting, line_rate_bps=rate)) for rate, _ in found]
         yield switch.name, own
 
 
-def _own_of_nics(experiment: Experiment, graph: Fabric, hardware: Hardware) -> Iterator[tuple[str, dict[str, Any]]]:
+def _own_of_nics(
+    experiment: Experiment, graph: Fabric, hardware: Hardware, setting: cc.Setting
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """What depends on the cable's rate and delay, for NICs whose cable differs from the others."""
-    spec, usual = experiment.fabric, setting_of(experiment, graph)
+    spec = experiment.fabric
     for nic in graph.nics:
         rate, delay = hardware.cable(graph, graph.cable_at[nic.name, 1])
         if (rate, delay) != (spec.cable.rate, spec.cable.delay):
-            cc_of_nic = congestion_control(experiment, replace(usual, line_rate_bps=rate))
-            yield nic.name, {**receive_thresholds(spec.nic.rx_buffer, rate, delay, spec.nic.mtu), "cc": cc_of_nic}
+            cc_of_nic = congestion_control(experiment, replace(setting, line_rate_bps=rate))
+            yield nic.name, {**_receive_thresholds(experiment, rate, delay), "cc": cc_of_nic}
 
 
-def ecn_of(experiment: Experiment, rate: float | None = None) -> tuple[int, int, float]:
-    """Kmin and Kmax in bytes, and Pmax: as written, else DCTCP's threshold for DCTCP, else by the cable's rate."""
-    ecn, rate = experiment.fabric.switch.ecn, rate or experiment.fabric.cable.rate
+def ecn_of(experiment: Experiment, setting: cc.Setting) -> tuple[int, int, float]:
+    """Kmin and Kmax in bytes, and Pmax: as written, else as the congestion control's source has them, else by rate."""
+    ecn, marks = experiment.fabric.switch.ecn, cc.CONTROLS[experiment.transport.cc.name].marks
     assert ecn is not None
-    kmin, kmax, pmax = bounds.ecn_profile(rate)
-    if experiment.transport.cc.name == "dctcp":
-        kmin = kmax = bounds.dctcp_threshold(rate)
-        pmax = 1.0
+    kmin, kmax, pmax = marks(setting) if marks else bounds.ecn_profile(setting.line_rate_bps)
     if ecn.kmin is not None and ecn.kmax is not None:
         kmin, kmax = ecn.kmin, ecn.kmax
     return kmin, kmax, pmax if ecn.pmax is None else ecn.pmax
@@ -96,19 +99,17 @@ def setting_of(experiment: Experiment, graph: Fabric) -> cc.Setting:
     """What the defaults of congestion controls depend on."""
     fabric = experiment.fabric
     fetch = bounds.fetch_ns(fabric.nic.mtu, fabric.nic.pcie.rate, fabric.nic.pcie.latency)
+    switches = bounds.most_switches(graph)
     if not uniform(graph):
-        return cc.Setting(fabric.cable.rate, _longest_rtt_ns(experiment, graph), fabric.nic.mtu, fetch)
-    rtt = bounds.base_rtt_ns(
-        bounds.most_switches(graph),
-        rate_bps=fabric.cable.rate,
-        delay_ns=fabric.cable.delay,
-        latency_ns=fabric.switch.latency,
-        mtu=fabric.nic.mtu,
-        pcie_bps=fabric.nic.pcie.rate,
-        pcie_ns=fabric.nic.pcie.latency,
-        ack_every=fabric.nic.ack_every,
-    )
-    return cc.Setting(fabric.cable.rate, rtt, fabric.nic.mtu, fetch)
+        return cc.Setting(fabric.cable.rate, _longest_rtt_ns(experiment, graph), fabric.nic.mtu, fetch, switches)
+    hop: dict[str, Any] = {
+        "rate_bps": fabric.cable.rate,
+        "delay_ns": fabric.cable.delay,
+        "latency_ns": fabric.switch.latency,
+        "mtu": fabric.nic.mtu,
+    }
+    rtt = bounds.base_rtt_ns(switches, **hop, pcie_bps=fabric.nic.pcie.rate, pcie_ns=fabric.nic.pcie.latency)
+    return cc.Setting(fabric.cable.rate, rtt, fabric.nic.mtu, fetch, switches, bounds.hop_ns(**hop))
 
 
 def uniform(graph: Fabric) -> bool:
@@ -135,9 +136,7 @@ def _longest_rtt_ns(experiment: Experiment, graph: Fabric) -> float:
         return bounds.ser_ns(full, rate) + bounds.ser_ns(ack, rate) + 2 * delay
 
     way = bounds.longest_ns(graph, over, lambda switch: 2 * hardware.latency_ns(switch))
-    slowest = min(hardware.nic_bps(graph, nic.name) for nic in graph.nics)
-    coalesced = (fabric.nic.ack_every - 1) * bounds.ser_ns(full, slowest)
-    return fabric.nic.mtu * 8e9 / fabric.nic.pcie.rate + fabric.nic.pcie.latency + way + coalesced
+    return bounds.fetch_ns(fabric.nic.mtu, fabric.nic.pcie.rate, fabric.nic.pcie.latency) + way
 
 
 def _reorder_packets(experiment: Experiment, graph: Fabric) -> int:
@@ -159,6 +158,22 @@ def congestion_control(experiment: Experiment, setting: cc.Setting) -> dict[str,
     chosen = experiment.transport.cc
     values = cc.CONTROLS[chosen.name].values(setting, chosen.values, chosen.set)
     return cc.fabricd_cc(chosen.name, values)
+
+
+def written_control(experiment: Experiment) -> dict[str, Any]:
+    """The congestion control with every parameter as a file has it: of NICs with `fabric.cable`, and of others."""
+    graph, chosen = experiment.build_fabric(), experiment.transport.cc
+    setting, hardware = setting_of(experiment, graph), bare_hardware(experiment)
+
+    def of(rate_bps: float) -> Any:
+        its = cc.CONTROLS[chosen.name].values(replace(setting, line_rate_bps=rate_bps), chosen.values, chosen.set)
+        return controls.written(chosen.name, chosen.set, {k: float(f"{v:.12g}") for k, v in its.items()})
+
+    usual, rates = experiment.fabric.cable.rate, {}
+    if not uniform(graph):
+        rates = {nic.name: hardware.nic_bps(graph, nic.name) for nic in graph.nics}
+    others = {name: of(rate) for name, rate in rates.items() if rate != usual}
+    return {"cc": of(usual), **({"nics": others} if others else {})}
 
 
 def slots_for(experiment: Experiment, graph: Fabric, elements: int, *, server: bool = False) -> int:
@@ -230,9 +245,10 @@ def _worst_cable(experiment: Experiment, graph: Fabric) -> tuple[float, float]:
     return min(rate for rate, _ in found), max(delay for _, delay in found)
 
 
-def receive_thresholds(rx_buffer: int, rate_bps: float, delay_ns: float, mtu: int) -> dict[str, int]:
+def _receive_thresholds(experiment: Experiment, rate_bps: float, delay_ns: float) -> dict[str, int]:
     """A NIC sends XOFF when the packets that may still come just fit, and XON two packets below that."""
-    xoff = max(rx_buffer - bounds.headroom_bytes(rate_bps, delay_ns, mtu), rx_buffer // 2)
+    rx_buffer, mtu = experiment.fabric.nic.rx_buffer, experiment.fabric.nic.mtu
+    xoff = max(rx_buffer - needed_headroom(experiment)(rate_bps, delay_ns), rx_buffer // 2)
     return {"rx_buffer_bytes": rx_buffer, "rx_xoff_bytes": xoff, "rx_xon_bytes": max(xoff - 2 * mtu, 0)}
 
 
@@ -272,11 +288,11 @@ def _shared_slots(experiment: Experiment) -> int:
     return {(): 0, (False,): 0, (True,): accelerator.slots}.get(tuple(ways), accelerator.slots // 2)
 
 
-def _switch(experiment: Experiment) -> dict[str, Any]:
+def _switch(experiment: Experiment, setting: cc.Setting) -> dict[str, Any]:
     switch = experiment.fabric.switch
     ecn = {}
     if switch.ecn is not None:
-        ecn = _ecn(experiment, experiment.fabric.cable.rate)
+        ecn = _ecn(experiment, setting)
     watchdog = switch.watchdog and {
         "detect_ns": switch.watchdog.detect,
         "restore_ns": switch.watchdog.restore,
@@ -285,7 +301,7 @@ def _switch(experiment: Experiment) -> dict[str, Any]:
     return {
         "alpha": switch.alpha,
         "reserve_bytes": switch.reserve,
-        "headroom_bytes": headroom_of(experiment.fabric, experiment.fabric.cable.rate, experiment.fabric.cable.delay),
+        "headroom_bytes": headroom_of(experiment)(experiment.fabric.cable.rate, experiment.fabric.cable.delay),
         "xon_offset_bytes": switch.xon_offset,
         "lossless": switch.lossless if switch.pfc else [],
         "dscp": {str(d): switch.dscp.get(d, 0) for d in range(64)},
@@ -297,11 +313,11 @@ def _switch(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _ecn(experiment: Experiment, rate: float) -> dict[str, Any]:
-    """Of a port with a cable of this rate, by class."""
+def _ecn(experiment: Experiment, setting: cc.Setting) -> dict[str, Any]:
+    """Of a port in this setting, by class."""
     ecn = experiment.fabric.switch.ecn
     assert ecn is not None
-    kmin, kmax, pmax = ecn_of(experiment, rate)
+    kmin, kmax, pmax = ecn_of(experiment, setting)
     return {str(c): {"kmin_bytes": kmin, "kmax_bytes": kmax, "pmax": pmax} for c in ecn.classes}
 
 

@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hardware import bounds
 from testbed.base.units import format_rate, format_time
+from testbed.experiment.built import bare_hardware, stamps_of
+from testbed.plan.hardware import hardware_of, setting_of, uniform
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -92,7 +95,37 @@ def marking(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def warnings(experiment: Experiment) -> Iterator[str]:
-    """Warnings about thresholds that conflict."""
+    """Everything that a run's notes say before it begins: of two parts, one takes away what the other was asked for."""
+    yield from conflicts(experiment)
+    yield from narrow_pcie(experiment)
+    yield from unheard(experiment)
+
+
+def narrow_pcie(experiment: Experiment) -> Iterator[str]:
+    """Of NICs with one port whose PCIe carries less than their cable: what is left of the cable."""
+    nic, graph = experiment.fabric.nic, experiment.build_fabric()
+    line = experiment.fabric.cable.rate
+    if not uniform(graph):
+        hardware = bare_hardware(experiment)
+        cables = [graph.cable_at[one.name, 1] for one in graph.nics]
+        line = max((int(hardware.cable(graph, c)[0]) for c in cables if c.name not in graph.inside), default=0)
+    if nic.pcie.rate < line * nic.mtu / (nic.mtu + bounds.ROCE_HEADERS + bounds.WIRE_OVERHEAD):
+        carried = format_rate(int(nic.pcie.rate))
+        yield f"PCIe carries {carried} of payload, and a cable {format_rate(int(line))}: no NIC sends or receives more"
+
+
+def unheard(experiment: Experiment) -> Iterator[str]:
+    """Of a control that hears of switches' queues: paths that are longer than it hears of."""
+    room, longest = stamps_of(experiment), setting_of(experiment, experiment.build_fabric()).switches
+    if 0 < room < longest:
+        yield (
+            f"{experiment.transport.cc.name} hears of the first {room} switches of a path, and the longest has "
+            f"{longest}: flows do not see the queues that they cause behind those"
+        )
+
+
+def conflicts(experiment: Experiment) -> Iterator[str]:
+    """Of thresholds."""
     _, config = _configured(experiment)
     said: dict[str, list[str]] = {}
     for switch in config["switches"]:
@@ -134,7 +167,6 @@ def _ecn_above(switch: Mapping[str, Any], buffer: Buffer) -> Iterator[str]:
 
 def _configured(experiment: Experiment) -> tuple[Fabric, dict[str, Any]]:
     from hardware.config import fabricd_config
-    from testbed.plan.hardware import hardware_of
 
     graph = experiment.build_fabric()
     return graph, fabricd_config(graph, hardware_of(experiment), fabric_id="", clock={"mode": "virtual"})

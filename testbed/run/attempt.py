@@ -40,6 +40,7 @@ from testbed.live.verdict import judged
 from testbed.machine.processes import wait_for
 from testbed.plan import plan as planning
 from testbed.plan import together
+from testbed.plan.hardware import written_control
 from testbed.plan.thresholds import marking
 from testbed.run import measured
 from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
@@ -95,6 +96,7 @@ class Attempt:
         with (self.folder.path / "experiment.yaml").open("w") as file:
             yaml_writer.dump(self.resolved, file)
         self.folder.write_json("environment.json", self.environment)
+        self.folder.write_json("congestion-control.json", written_control(self.experiment))
         self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
         for number, step in enumerate(self.plan["steps"]):
             for rank, text in enumerate(step.get("printed", ())):

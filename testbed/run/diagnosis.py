@@ -15,12 +15,13 @@ from typing import Any
 from testbed.base.errors import Problem
 from testbed.base.text import printable
 from testbed.fabric.waits import ranks
+from testbed.machine.processes import ended
 from topologies import Fabric
 
 _TAIL_LINES = 5
 _WAITING = 4  # ranks of which it is said for whom they wait
 _OVS = ("ovs-vswitchd_died", "ovs-vswitchd_stopped", "ovsdb-server_died")
-_FATAL = ("worker_lost", "worker_hung", "stalled", "qp_error", "ovs_lost", *_OVS)
+_FATAL = ("worker_lost", "worker_hung", "stalled", "qp_error", "ovs_lost", "part_lost", *_OVS)
 STATUS = {5: "flushed", 10: "remote access error", 12: "transport retries exceeded", 13: "receiver never ready"}
 
 
@@ -53,7 +54,7 @@ class Symptoms:
     def conclusive(self) -> bool:
         """Whether further symptoms could not tell more about the cause."""
         return bool(self.absent or self.lossy or self.fabricd_gone) or any(
-            (*self.of_kind("worker_hung", *_OVS), *self.deadlocks())
+            (*self.of_kind("worker_hung", "part_lost", *_OVS), *self.deadlocks())
         )
 
     def of_kind(self, *kinds: str) -> Iterator[dict[str, Any]]:
@@ -79,6 +80,7 @@ def diagnose(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem:
     """Why the run failed. `logs` is where rank<N>.log and fabricd.log are."""
     causes = (
         _open_vswitch,
+        _part,
         _fabricd,
         _absent,
         _dead_worker,
@@ -115,6 +117,17 @@ def _open_vswitch(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | N
     name, _, how = event["event"].partition("_")
     what = event.get("reason", "") if name == "ovs" else f"{name} {'is stopped' if how == 'stopped' else 'has ended'}"
     return Problem(f"{what} while the run went on", "Open vSwitch", _see(logs, "ovs-vswitchd.log"))
+
+
+def _part(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
+    """A process without which the fabric cannot go on."""
+    event = next(symptoms.of_kind("part_lost"), None)
+    if event is None:
+        return None
+    name = event["name"]
+    if name.startswith("ovs"):
+        return Problem(f"{name} has ended while the run went on", "Open vSwitch", _see(logs, "ovs-vswitchd.log"))
+    return Problem(f"{name} (process {event['pid']}) has ended while the run went on", "the fabric's namespaces")
 
 
 def _fabricd(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
@@ -247,17 +260,6 @@ def _stalled(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
 
 def _place(rank: int, fabric: Fabric) -> str:
     return f"rank {rank} (NIC {fabric.nics[rank].name})" if rank < len(fabric.nics) else f"rank {rank}"
-
-
-def ended(code: int) -> str:
-    """How a process ended, from its return code (negative or above 128: signal)."""
-    number = -code if code < 0 else code - 128 if code > 128 else 0
-    if not number:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(number).name}"
-    except ValueError:
-        return f"ended with exit code {code}"
 
 
 def _see(logs: Path, name: str) -> str:

@@ -22,7 +22,8 @@ from hardware.client import FabricdError, FabricdSilent
 from hardware.patience import Patience
 from testbed.base.worker_output import OutputParser, UnexpectedLine
 from testbed.fabric.waits import in_words
-from testbed.run.diagnosis import Symptoms, ended
+from testbed.machine.processes import ended
+from testbed.run.diagnosis import Symptoms
 
 TICK_S = 0.1
 GRACE_S = 0.4  # from the first sign of failure to the end, unless all workers have ended before

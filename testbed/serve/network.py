@@ -14,7 +14,7 @@ from topologies.graph.targets import CableTarget, FlowTarget, NicTarget, PortTar
 Counters = Mapping[str, Any]
 
 COLUMNS = (
-    "up", "rate_bps", "queue_bytes", "paused", "tx_frames", "tx_bytes", "rx_frames", "rx_bytes",
+    "up", "rate_bps", "queue_bytes", "queue_max_bytes", "paused", "tx_frames", "tx_bytes", "rx_frames", "rx_bytes",
     "drops", "ecn_marked", "tx_pause", "rx_pause",
 )  # fmt: skip
 """A port's row in `ports`: what it is now, then what it has counted."""
@@ -75,7 +75,7 @@ def ports(counters: Counters) -> dict[str, list[int]]:
             continue
         classes = port["priorities"].items()
         rows[f"{port['node']}:{port['port']}"] = [
-            int(link["up"]), link["rate_bps"], link["queue_bytes"], link["paused"],
+            int(link["up"]), link["rate_bps"], link["queue_bytes"], port["queue_max_bytes"], link["paused"],
             port["tx_frames"], port["tx_bytes"], port["rx_frames"], port["rx_bytes"],
             sum(port["drops"].values()), port["ecn_marked"],
             sum(n for name, n in classes if name.startswith("tx_") and name.endswith("_pause")),

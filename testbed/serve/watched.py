@@ -16,7 +16,7 @@ from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
 from testbed.fabric.inventory import clock_text, topology_text
 from testbed.fabric.lab import Lab
-from testbed.fabric.postmortem import why_dead
+from testbed.fabric.parts import trouble, why_dead
 from testbed.live import jobs, logs
 from testbed.live.look.lab import OfLab
 from testbed.live.look.look import Look
@@ -68,6 +68,7 @@ class Watched:
         self._experiment = loads((lab.dir / "experiment.json").read_text())
         self._lock = Lock()
         self._now: Counters = {}
+        self._last: dict[str, Any] = {}  # frame
         self._before: Counters | None = None
         self._marks: OrderedDict[str, Counters] = OrderedDict()
 
@@ -96,6 +97,9 @@ class Watched:
 
     def _frame(self) -> dict[str, Any]:
         lab = self.lab
+        if self._last and (found := trouble(lab.record)) and not found.over:
+            fidelity = {"verdict": "invalid", "reasons": [found.what]}
+            return {**self._last, "moves": False, "fidelity": fidelity, "trouble": f"{found.what}; {found.hint}"}
         clock = lab.fabricd.request("status")
         now = lab.fabricd.request("counters")
         if now["time_ns"] != self._now.get("time_ns"):
@@ -105,8 +109,9 @@ class Watched:
         self._now = now
         job = jobs.running(lab.record)
         fidelity = judged(self._experiment, now["fidelity"], None).to_dict()
-        return {
+        self._last = {
             "time_ns": now["time_ns"],
+            "trouble": "",
             "moves": self._held.goes if self._held else lab.kernel or (clock["running"] and not clock["idle"]),
             "ports": ports(now),
             "fidelity": {"verdict": fidelity["verdict"], "reasons": fidelity["reasons"]},
@@ -116,6 +121,7 @@ class Watched:
             "job": self._job(job),
             "busy": sorted(w["rank"] for w in clock["workers"] if w["state"] in ("running", "waiting")),
         }
+        return self._last
 
     def _controller(self, connected: list[dict[str, Any]]) -> str:
         """As the page says it: one that stands still keeps its process and its connections, but no echo comes back."""
@@ -220,8 +226,11 @@ class Watched:
                 raise UserError(str(error), f"fabric {self.lab.id}", f"testbed show logging {self.lab.id}") from None
 
     def alive(self) -> bool:
-        """Whether the fabric's owner is still there; asks nothing of fabricd."""
-        return self.lab.dir.exists() and self.lab.record.state == "alive"
+        """Whether the fabric's owner is still there, and whatever it cannot do without; asks nothing of fabricd."""
+        if not self.lab.dir.exists() or self.lab.record.state != "alive":
+            return False
+        found = trouble(self.lab.record)
+        return found is None or not found.over
 
     def gone(self) -> Gone:
         """What has become of it: while it is taken down it may look dead."""
@@ -229,9 +238,12 @@ class Watched:
         def record() -> Record | None:
             return next((r for r in ownership.fabrics() if r.id == self.lab.id), None)
 
-        wait_for(lambda: (found := record()) is None or found.state == "dead", _DOWN_S, _PAUSE_S)
+        if (broken := trouble(self.lab.record)) is None or not broken.over:
+            wait_for(lambda: (found := record()) is None or found.state == "dead", _DOWN_S, _PAUSE_S)
         if wait_for(lambda: record() is None, _REMOVED_S, _PAUSE_S) or (dead := record()) is None:
             return Gone(f"fabric {self.lab.id} was taken down", failed=False)
+        if dead.state != "dead" and (broken := trouble(dead)):
+            return Gone(f"fabric {self.lab.id} cannot go on: {broken.what}", failed=True)
         return Gone(f"fabric {self.lab.id} is dead: {why_dead(dead)}", failed=True)
 
     def hang_up(self) -> None:

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from hardware.client import FabricdError
+from hardware.client import FabricdError, FabricdGone
 from testbed.base.errors import UserError
 from testbed.experiment.overrides import override
 from testbed.fabric.lab import Lab
-from testbed.fabric.postmortem import why_dead
+from testbed.fabric.parts import trouble, why_dead
 from testbed.faults.base import fault_id
 from testbed.inject.agent import Agent
 from testbed.inject.place import place_of
+from testbed.machine.processes import wait_for
 from testbed.operate.record import Done, log
 from testbed.plan import together
 from testbed.world.history import Counters, History
@@ -36,10 +37,15 @@ READS = frozenset({"counters", "status", "waits", "faults", "flows", "traffic_re
 """Requests to fabricd that change nothing."""
 _UNSAID = frozenset({"held", "act", "ping", "ovs_slow"})  # events that are no news of the emulated world
 OPAQUE = "world"
+_END_S = 2.0
 
 
 class WorldGone(UserError):
     """The world cannot go on: fabricd, Open vSwitch or a worker is gone or hangs."""
+
+
+class Stopped(UserError):
+    """A part of the fabric stands still. As soon as it goes on, so can the world."""
 
 
 @dataclass
@@ -53,6 +59,8 @@ class AnyWorld(ABC):
     _history: History = field(default_factory=History)
     _agent: Agent | None = None
     _closed: bool = False
+    _opaque: bool = False
+    _abouts: dict[str, Any] = field(default_factory=dict)  # by fault's id: what fabricd is not told of it
 
     # -- up
 
@@ -60,13 +68,16 @@ class AnyWorld(ABC):
     def up(cls, experiment: Experiment, *, opaque: bool = False, faults: bool = True) -> Self:
         """Brings the fabric up, with the workload as its job.
 
-        `faults`: those of `inject:` are put in. `opaque`: the fabric's directory does not have the experiment's name;
-        faults are never in it. Raises UserError; nothing is left then.
+        `faults`: those of `inject:` are put in. `opaque`: the fabric's directory does not have the experiment's name
+        (faults are never in it), and fabricd is told of what is put in later what it does, not what it is called.
+        Raises UserError; nothing is left then.
         """
         hidden = {"inject": [], "capture": [], **({"name": OPAQUE} if opaque else {})}
         lab = Lab.up(experiment.model_copy(update=hidden))
         try:
-            return cls._begin(lab, experiment, experiment.inject if faults else ())
+            world = cls._begin(lab, experiment, experiment.inject if faults else ())
+            world._opaque = opaque
+            return world
         except BaseException:
             lab.down()
             raise
@@ -113,6 +124,8 @@ class AnyWorld(ABC):
             raise WorldGone(f"the worker of rank {event['rank']} hangs: {event['reason']}")
         elif kind == "ovs_lost":
             raise WorldGone(event["reason"])
+        elif kind == "part_lost":
+            look_at_parts(self.lab)
         if kind not in _UNSAID:
             self.events.append(event)
 
@@ -182,6 +195,13 @@ class AnyWorld(ABC):
     def request(self, op: str, **arguments: Any) -> dict[str, Any]:
         """A request to fabricd. Raises FabricdError if it is refused."""
 
+    def _named(self, op: str, answer: dict[str, Any]) -> dict[str, Any]:
+        """An answer of fabricd's, with the names of faults that it was not told."""
+        for fault in answer["faults"] if op == "faults" else ():
+            if (about := self._abouts.get(fault_id(fault["fault"]))) is not None:
+                fault["request"]["about"] = about
+        return answer
+
     def put_in(self, injection: Injection, name: str | None = None) -> str:
         """Puts a fault in, now; its times count from now. Returns its id. Raises CannotInject, FabricdError."""
         name = name or self._free_name()
@@ -189,6 +209,8 @@ class AnyWorld(ABC):
         done: list[str] = []
         try:
             for request in injection.requests(place, name, now_ns=self._now()):
+                if self._opaque:
+                    self._abouts[name] = request.pop("about")
                 self.lab.fabricd.request("inject", **request)
                 done.append(request["fault"])
         except BaseException:
@@ -231,8 +253,22 @@ class AnyWorld(ABC):
         self.close()
 
 
+def look_at_parts(lab: Lab) -> None:
+    """Raises WorldGone for a part without which the fabric cannot go on, Stopped for one that stands still."""
+    lab.supervision.look()
+    found = trouble(lab.record)
+    if found and found.over:
+        lab.supervision.settle()
+        found = trouble(lab.record)
+    if found:
+        what = f"fabric {lab.id} cannot go on: {found.what}"
+        if found.over:
+            raise WorldGone(what, str(lab.dir), f"testbed clean {lab.id}")
+        raise Stopped(what, str(lab.dir), found.hint)
+
+
 class Gone:
-    """Says of a fabricd that is gone why, as WorldGone."""
+    """Says of a fabricd that is gone why, as WorldGone; of one that stands still that it does, as Stopped."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -244,5 +280,8 @@ class Gone:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(value, FabricdError):
+            if isinstance(value, FabricdGone):  # its connection closes first
+                wait_for(lambda: not self._lab.record.processes["fabricd"].alive(), _END_S)
+            look_at_parts(self._lab)
             hint = f"testbed clean {self._lab.id}"
             raise WorldGone(f"fabric {self._lab.id} cannot go on: {value}", why_dead(self._lab.record), hint) from None

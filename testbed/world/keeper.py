@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hardware.client import FabricdError
-from testbed.base.errors import BAD_INPUT, RUN_FAILED, UserError
+from testbed.base.errors import BAD_INPUT, RUN_FAILED, InputError, UserError, internal
+from testbed.fabric.parts import failed
 from testbed.faults import CannotInject, Injection
 from testbed.machine.ownership import KEEPER
 from testbed.machine.processes import Process
-from testbed.world.base import WorldGone
+from testbed.world.base import Stopped, WorldGone, look_at_parts
 from testbed.world.operator import config
 from testbed.world.world import World
 
@@ -90,13 +91,15 @@ def _keeper(experiment: Experiment, say: int) -> NoReturn:
     except WorldGone as gone:  # its logs stay, until `testbed clean`
         if world is None:
             _say(say, {"error": _told(gone)})
+        else:
+            world.lab.record.journal.write("gone", why=gone.what)
         print(gone, file=sys.stderr)
     except SystemExit:  # SIGTERM
         if world:
             world.close()
     except BaseException as error:
         traceback.print_exc()
-        told = error if isinstance(error, UserError) else UserError(f"{type(error).__name__}: {error}")
+        told = error if isinstance(error, UserError) else internal(error)
         _say(say, {"error": _told(told)})
         if world:
             world.close()
@@ -137,10 +140,14 @@ def _serve(world: World, listener: socket.socket) -> None:
     with ExitStack() as open_ones:
         while True:
             poll = select.poll()
-            for fd in (listener.fileno(), world.lab.fabricd.fileno(), *clients):
+            parts = world.lab.supervision.fileno()
+            for fd in (listener.fileno(), world.lab.fabricd.fileno(), parts, *clients):
                 poll.register(fd, select.POLLIN)
             ready = {fd for fd, _ in poll.poll(_LOOK_S * 1000)}
-            world.heed()
+            with suppress(Stopped):
+                if parts in ready:
+                    look_at_parts(world.lab)
+                world.heed()
             if listener.fileno() in ready:
                 client = open_ones.enter_context(listener.accept()[0])
                 clients[client.fileno()] = (client, bytearray())
@@ -180,23 +187,42 @@ def _answer(world: World, client: socket.socket, line: bytes) -> None:
 
 def _told_of(world: World, line: bytes) -> dict[str, Any]:
     try:
-        asked = json.loads(line)
-        if not isinstance(asked, dict):
-            raise ValueError("a request is a JSON object")
+        asked = _request(line)
         return {"ok": True, "value": CALLS[asked.pop("call")](world, asked)}
     except WorldGone:
         raise
     except UserError as error:
         return {"ok": False, "error": _told(error)}
     except FabricdError as error:
-        return {"ok": False, "error": _told(UserError(str(error)))}
+        return {"ok": False, "error": _told(failed(error, world.lab.dir))}
     except CannotInject as error:
         told = _told(UserError(error.what, hint=error.hint, exit_code=BAD_INPUT))
         return {"ok": False, "error": {**told, "key": error.key}}
-    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
-        hint = getattr(error, "hint", "")
-        what = getattr(error, "what", f"{type(error).__name__}: {error}")
-        return {"ok": False, "error": _told(UserError(what, hint=hint, exit_code=2))}
+    except ValueError as error:
+        if what := getattr(error, "what", ""):  # such as a wrong word: whose errors say what, they are meant for people
+            return {"ok": False, "error": _told(InputError(what, hint=getattr(error, "hint", "")))}
+        return _bug(world, error)
+    except Exception as error:
+        return _bug(world, error)
+
+
+def _request(line: bytes) -> dict[str, Any]:
+    """Raises InputError for what is no request."""
+    try:
+        asked = json.loads(line)
+    except (ValueError, RecursionError):
+        asked = None
+    if not isinstance(asked, dict) or asked.get("call") not in CALLS:
+        raise InputError("that is no request to a keeper", hint='{"call": NAME, ..}, a line each')
+    return asked
+
+
+def _bug(world: World, error: Exception) -> dict[str, Any]:
+    """Nobody's mistake but ours: it has to look like that."""
+    traceback.print_exc()
+    sys.stderr.flush()
+    hint = "this is a bug in Railbed; the traceback is there"
+    return {"ok": False, "error": _told(internal(error, str(world.lab.dir / LOG), hint))}
 
 
 def _told(error: UserError) -> dict[str, Any]:

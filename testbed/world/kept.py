@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from hardware.patience import LOOK_S, Patience
 from testbed.base.errors import InputError, UserError
 from testbed.fabric.lab import Lab
+from testbed.fabric.parts import trouble, why_dead
 from testbed.faults import CannotInject
+from testbed.faults.base import fault_id
 from testbed.live.look.steps import Step
 from testbed.machine import ownership
 from testbed.machine.ownership import Record
+from testbed.machine.processes import wait_for
 from testbed.operate.record import Done, log, read
 from testbed.world.condition import parse
 from testbed.world.keeper import LOG, SOCKET
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     from testbed.faults import Injection
 
 Counters = dict[str, Any]
+_END_S = 5.0  # for the lock of one that has ended to be free
+_STILL_S = 5.0  # for the keeper to say that a part stands still
 
 
 def is_kept(record: Record) -> bool:
@@ -49,7 +56,7 @@ class Kept:
         except OSError:
             self._socket.close()
             raise self._gone() from None
-        self._answers = self._socket.makefile("rb")
+        self._came = bytearray()
 
     @classmethod
     def attach(cls, fabric_id: str | None = None) -> Self:
@@ -64,17 +71,39 @@ class Kept:
             raise
 
     def _gone(self) -> UserError:
-        where = str(self.lab.dir / LOG)
-        return UserError(f"the keeper of fabric {self.lab.id} has ended", where, f"testbed clean {self.lab.id}")
+        where, record = str(self.lab.dir / LOG), Record.read(self.lab.dir)
+        wait_for(lambda: record.state == "dead", _END_S)
+        return UserError(f"fabric {self.lab.id} is dead: {why_dead(record)}", where, f"testbed clean {self.lab.id}")
+
+    def _answer(self) -> bytes:
+        """The next line of the keeper's; however long it takes, as long as nothing of the fabric stands still.
+
+        What else stands still than the keeper it says itself, unless it waits for that in another way.
+        """
+        patience, keeper = Patience(0, _STILL_S), self.lab.record.keeper
+        while (end := self._came.find(b"\n")) < 0:
+            if not select.select([self._socket], [], [], LOOK_S)[0]:
+                found = trouble(self.lab.record)
+                if found is None or found.over:
+                    patience.begin()
+                elif patience.look() or (keeper and keeper.stopped()):
+                    where = str(self.lab.dir)
+                    raise UserError(f"fabric {self.lab.id} cannot go on: {found.what}", where, found.hint)
+                continue
+            more = self._socket.recv(1 << 20)
+            if not more:
+                raise self._gone()
+            self._came += more
+        line = bytes(self._came[:end])
+        del self._came[: end + 1]
+        return line
 
     def _call(self, call: str, **arguments: Any) -> Any:
         try:
             self._socket.sendall(json.dumps({"call": call, **arguments}).encode() + b"\n")
-            line = self._answers.readline()
+            line = self._answer()
         except OSError:
             raise self._gone() from None
-        if not line:
-            raise self._gone()
         answer = json.loads(line)
         if not answer["ok"]:
             told = answer["error"]
@@ -156,7 +185,8 @@ class Kept:
         """Raises InputError if there is none of that name."""
         found: list[str] = self._call("take_out", name=name)
         if not found and name != "all":
-            here = {f["fault"].partition(".")[0] for f in self.request("faults")["faults"]}
+            every = self.request("faults")["faults"]
+            here = {fault_id(f["fault"]): None for f in every if not f["request"].get("operator")}
             raise InputError(f"there is no fault {name!r}", "command line", f"there are: {', '.join(here) or 'none'}")
         return found
 
@@ -170,7 +200,6 @@ class Kept:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self._answers.close()
         self._socket.close()
         self.lab.close()
 

@@ -18,7 +18,7 @@ from testbed.fabric.lab import Lab
 from testbed.inject.agent import NAME as AGENT
 from testbed.inject.agent import Agent
 from testbed.live.verdict import judged
-from testbed.world.base import READS, AnyWorld, Gone, WorldGone
+from testbed.world.base import READS, AnyWorld, Gone, WorldGone, look_at_parts
 from testbed.world.condition import parse
 from testbed.world.job import Job
 
@@ -89,10 +89,13 @@ class RealWorld(AnyWorld):
     def _wait(self, most_ns: float) -> None:
         """Until something is said, but for no longer than one look."""
         poll = select.poll()
-        for fd in (self.lab.fabricd.fileno(), *self.job.pipes):
+        for fd in (self.lab.fabricd.fileno(), self.lab.supervision.fileno(), *self.job.pipes):
             poll.register(fd, select.POLLIN)
         wall_s = min(most_ns * self.lab.dilation / 1e9, LOOK_S)
-        if not poll.poll(max(1, round(wall_s * 1000))):
+        heard = poll.poll(max(1, round(wall_s * 1000)))
+        if not heard or any(fd == self.lab.supervision.fileno() for fd, _ in heard):
+            look_at_parts(self.lab)
+        if not heard:
             with Gone(self.lab):
                 self.lab.fabricd.pulse()
                 self._look_at_workers()
@@ -131,4 +134,4 @@ class RealWorld(AnyWorld):
         answer = self.lab.fabricd.request(op, **arguments)
         if op not in READS:
             self.heed()
-        return answer
+        return self._named(op, answer)

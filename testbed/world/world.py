@@ -20,7 +20,7 @@ from testbed.inject.agent import Agent
 from testbed.inject.place import place_of
 from testbed.live.look.events import in_order
 from testbed.plan import together
-from testbed.world.base import READS, AnyWorld, Gone, WorldGone
+from testbed.world.base import READS, AnyWorld, Gone, WorldGone, look_at_parts
 from testbed.world.condition import parse
 from testbed.world.history import PERIOD_NS, emulated
 from testbed.world.job import Job
@@ -104,9 +104,9 @@ class World(AnyWorld):
 
     def _go(self, time_ns: int) -> None:
         self._now()
+        self._going = time_ns  # even if no answer comes: it was asked for
         with Gone(self.lab):
             self.lab.fabricd.request("run_until", time_ns=time_ns)
-        self._going = time_ns
         self._wait()
 
     def _wait(self) -> None:
@@ -122,10 +122,12 @@ class World(AnyWorld):
 
     def _sleep(self) -> None:
         poll = select.poll()
-        for fd in (self.lab.fabricd.fileno(), *self.job.pipes):
+        for fd in (self.lab.fabricd.fileno(), self.lab.supervision.fileno(), *self.job.pipes):
             poll.register(fd, select.POLLIN)
         heard = poll.poll(LOOK_S * 1000)
         self.job.read()
+        if not heard or any(fd == self.lab.supervision.fileno() for fd, _ in heard):
+            look_at_parts(self.lab)
         if not heard:
             self.lab.fabricd.pulse()
             self._look_at_workers()
@@ -203,7 +205,7 @@ class World(AnyWorld):
         answer = self.lab.fabricd.request(op, **arguments)
         if op not in READS:
             self.settle()
-        return answer
+        return self._named(op, answer)
 
     def settle(self) -> None:
         """Returns when all has happened that happens now: after changes that were made in other ways."""

@@ -83,7 +83,7 @@ def test_every_step_is_the_formulas(case: str) -> None:
         known = [(t, r) for t, r in rates.items() if t < at + 1]
         if known and at < max(rates):
             near = [r for t, r in known if t > at - 1] + [r for t, r in known if t <= at - 1][-1:]
-            assert any(rate == pytest.approx(r, rel=3e-3) for r in near), (at, rate, known[-1])
+            assert any(rate == pytest.approx(r, rel=5e-3) for r in near), (at, rate, known[-1])
     assert len(windows) > 10 or len(set(rates.values())) > 10  # it did something
     if control in ("timely", "hpcc") or "below" in case:
         assert len(sampled) > 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -141,3 +142,5 @@ def test_thirteen_to_one_over_a_clos_keeps_the_cable_busy(tmp_path: Path) -> Non
     wire = 2_000_000 + -(-2_000_000 // 4096) * (HEADERS + GAP)
     assert 13 * wire * 8 / 100 > 0.75 * max(row["time_ns"] for row in result.results)
     assert not result.counters["drops"]
+    control = json.loads((tmp_path / "run" / "congestion-control.json").read_text())["cc"]["dcqcn"]
+    assert control["set"] == "hpcc" and control["ai"] == "20Mbps" and control["cnp_gap"] == "1us"

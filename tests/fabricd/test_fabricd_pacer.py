@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from hardware.config import Hardware
-from tests.parts.traffic_fabric import drops, frame_bytes, nic, send, star, switch
+from tests.parts.traffic_fabric import bounds, drops, frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, CNP, WireFrame, of_rank, watched
 
 LINE, MTU = 100e9, 4096
@@ -18,11 +18,11 @@ ALWAYS = {"3": {"kmin_bytes": 1, "kmax_bytes": 1, "pmax": 1.0}}
 STILL = {"rate_timer": 1e12, "alpha_timer": 1e12, "byte_counter": 0, "g": 0}  # nothing but the cuts
 
 
-def hardware(control: str = "dcqcn paper", pfc: bool = False, **values: float) -> Hardware:
+def hardware(control: str = "dcqcn paper", pfc: bool = False, line: float = LINE, **values: float) -> Hardware:
     more = {"headroom": 200_000, "alpha": 1 / 1024} if pfc else {"headroom": 0, "lossless": [], "alpha": 64}
     return Hardware(
-        cable_rate_bps=LINE, pcie_rate_bps=512e9, switch_buffer_bytes=4 * 10**6 if pfc else 10**9, timeout_ns=1e9,
-        switch=switch(ecn=ALWAYS, **more), nic=nic(control, rate_bps=LINE, **values),
+        cable_rate_bps=line, pcie_rate_bps=512e9, switch_buffer_bytes=4 * 10**6 if pfc else 10**9, timeout_ns=1e9,
+        switch=switch(ecn=ALWAYS, **more), nic=nic(control, rate_bps=line, **values),
     )  # fmt: skip
 
 
@@ -93,6 +93,42 @@ def test_a_fast_queue_pair_does_not_wait_for_a_slow_one(cut_first: bool) -> None
     gaps = [b - a for a, b in zip(quiet, quiet[1:], strict=False)]
     assert len(gaps) > 500 and sum(taken) > 2
     assert all(g == pytest.approx(SER * (1 + n), abs=2) for g, n in zip(gaps, taken, strict=True))
+
+
+def rates(line: float, packets: int, times: Sequence[float]) -> list[float]:
+    """Of flows that took so long, as shares of the cable."""
+    idle = bounds.base_rtt_ns(
+        1, rate_bps=line, delay_ns=500, latency_ns=500, mtu=MTU, pcie_bps=512e9, pcie_ns=500
+    )  # fmt: skip
+    return [packets * bounds.ser_ns(frame_bytes(), line) / (t - idle) for t in times]
+
+
+@pytest.mark.parametrize("line", [25e9, 100e9, 400e9])
+@pytest.mark.parametrize(("rate", "beside"), [(0.996, 1), (0.4, 1), (0.996, 3), (0.2, 3)])
+def test_a_paced_queue_pair_gets_its_rate_or_its_turns_beside_others_at_full_rate(
+    line: float, rate: float, beside: int
+) -> None:
+    """Max-min fair: queue pairs of a NIC take turns, and one of them wants no more than its rate."""
+    packets, later = 1500, 8e15 / line
+    flows = [(2, 0, 60_000, 0.0), (1, 0, 3 * packets * MTU, 0.0)]  # meet at h0, so that 1 -> 0 is cut to min_rate
+    flows += [(1, 3 + i, packets * MTU, later) for i in range(beside)]
+    with star(3 + beside, hardware(line=line, **STILL, min_rate=rate * line, cnp_gap=50)) as f:
+        times = send(f, flows)
+        qps = {q["peer"]: q["rate_bps"] / line for q in f.counters()["qps"] if q["rank"] == 1}
+    assert qps == {0: rate, **{3 + i: 1.0 for i in range(beside)}}
+    paced = min(rate, 1 / (beside + 1))
+    others = rates(line, packets, times[2:])
+    # the first of the others finds room for a whole buffer before the paced one's turn: 31 of 1500 packets
+    assert others == pytest.approx([(1 - paced) / beside] * beside, rel=0.035)
+    assert 1 - sum(others) == pytest.approx(paced, abs=0.03)
+
+
+def test_paced_queue_pairs_beside_each_other_all_get_their_rates() -> None:
+    flows = [(n, to, 1500 * MTU, 0.0) for to in (0, 3, 4, 5) for n in (1, 2)]
+    with star(6, hardware(**STILL, min_rate=0.24 * LINE, cnp_gap=50)) as f:
+        times = send(f, flows)
+    got = rates(LINE, 1500, times)
+    assert min(got) >= 0.238 and max(got) < 0.26, got  # a little more than their rate: they begin at the cable's
 
 
 def test_a_pause_holds_what_is_fetched_and_its_pace_goes_on_after_it() -> None:

@@ -146,7 +146,7 @@ def test_nonsense_on_its_socket_is_answered_and_changes_nothing(held: str) -> No
                 world._call(**asked)
         for line in (b"\n", b"[]\n", b"{\n", b"\xff\n", b"1\n", *HOSTILE):
             world._socket.sendall(line)
-            assert json.loads(world._answers.readline())["ok"] is False
+            assert json.loads(world._answer())["ok"] is False
         with pytest.raises(UserError, match="there is no fault"):
             world.take_out("f9")
         with pytest.raises(UserError, match="unknown"):
@@ -218,7 +218,7 @@ def test_one_that_is_killed_leaves_nothing_that_clean_does_not_find(whom: str, t
         assert done.returncode == 1
         assert "ended" in done.stderr or "fabricd" in done.stderr
         wait_until(lambda: ownership.find(fabric_id).state == "dead", "the keeper to end")
-        assert "has ended" in told("status", fabric_id)
+        assert f"{whom} (process {record.processes[whom].pid})" in told("status", fabric_id)
         told("clean", fabric_id)
     finally:
         if (ownership.RUN_DIR / fabric_id).exists():

@@ -70,6 +70,23 @@ def test_after_an_interrupt_it_goes_on_where_it_stopped(tmp_path: Path, owners: 
     assert [results.load(folder / row["run"]).environment["seed"] for row in rows] == [1, 2, 3]
 
 
+def test_one_at_a_time_runs_in_turn_without_processes_and_goes_on_likewise(tmp_path: Path, owners: list[int]) -> None:
+    experiment = loads(SWEEP + "sweep: {seed: [1, 2]}\n")
+    _, alone = run_sweep(experiment, tmp_path / "alone", Noted())
+
+    class Interrupted(Noted):
+        def point_ended(self, text: str) -> None:
+            super().point_ended(text)
+            raise KeyboardInterrupt
+
+    with pytest.raises(SweepEnded):
+        run_sweep(experiment, tmp_path / "sweep", Interrupted(), OnMachines(1))
+    said = Noted()
+    _, rows = run_sweep(experiment, tmp_path / "sweep", said, OnMachines(1))
+    assert rows == alone and owners == [] and len(said.ended) == 1
+    assert said.notes == [f"1 of 2 points are done already, in {tmp_path / 'sweep.failed'}"]
+
+
 def test_a_point_whose_process_is_killed_runs_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owners: list[int]
 ) -> None:
@@ -82,7 +99,7 @@ def test_a_point_whose_process_is_killed_runs_again(
 
     monkeypatch.setattr(Processes, "started", kill_first)
     said = Noted()
-    _, rows = run_sweep(loads(SWEEP + "sweep: {seed: [1]}\n"), tmp_path / "sweep", said, OnMachines(1))
+    _, rows = run_sweep(loads(SWEEP + "sweep: {seed: [1]}\n"), tmp_path / "sweep", said, OnMachines(2))
     assert said.notes == ["seed = 1 runs again: its process was killed by signal 9"]
     assert rows[0]["fidelity"] == "exact" and len(owners) == 2 and left(owners) == []
 
@@ -90,7 +107,7 @@ def test_a_point_whose_process_is_killed_runs_again(
 def test_retries_are_for_points_that_failed(tmp_path: Path, owners: list[int]) -> None:
     broken = SWEEP + "inject: [{fault: loss, on: 'cable:h0-sw0', rate: 1.0}]\nsweep: {seed: [1]}\n"
     said = Noted()
-    folder, rows = run_sweep(loads(broken), tmp_path / "sweep", said, OnMachines(1, retries=1))
+    folder, rows = run_sweep(loads(broken), tmp_path / "sweep", said, OnMachines(2, retries=1))
     assert len(owners) == 2 and rows[0]["run"] == "point-0.failed" and (folder / "point-0.failed").is_dir()
     assert said.notes[0].startswith("seed = 1 runs again: ") and "failed: " in said.notes[1] and left(owners) == []
 

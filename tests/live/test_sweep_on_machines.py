@@ -166,14 +166,60 @@ def test_machines_that_cannot_be_used_are_all_named_before_anything_runs(cluster
     nothing_left(cluster)
 
 
-def test_without_forwarding_and_without_railbed_it_says_so(cluster: SshMachines) -> None:
-    closed = cluster.add(forwarding="no")
+def test_an_sshd_that_forwards_nothing_is_enough(cluster: SshMachines, alone: list[dict[str, object]]) -> None:
+    cluster.add(forwarding="no")
     done = cluster.testbed(*run(cluster))
-    assert done.returncode == 3 and f"{closed.address}: its sshd forwards no ports" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert told(cluster.folder / "out")["points"] == alone
+    assert not list((cluster.folder / "out").glob(".*"))  # what came home has been put in its place
+    nothing_left(cluster)
+
+
+def test_without_railbed_it_says_so(cluster: SshMachines) -> None:
+    machine = cluster.add()
     line = run(cluster)
-    file = cluster.file(f"machines: [{{host: {closed.address}, testbed: /nowhere}}]\n")
+    file = cluster.file(f"machines: [{{host: {machine.address}, testbed: /nowhere}}]\n")
     done = cluster.testbed(*line[:3], str(file), "--out", str(cluster.folder / "out"))
     assert done.returncode == 3 and "there is no Railbed in /nowhere" in done.stderr
+
+
+def test_a_machine_whose_points_fail_gets_no_more_and_they_run_on_another(
+    cluster: SshMachines, alone: list[dict[str, object]]
+) -> None:
+    """Its runc is there, as far as the doctor sees, and starts nothing."""
+    broken, real = cluster.folder / "runc", cluster.folder / "real-runc"
+    broken.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {real} "$@"\nexit 1\n')
+    broken.chmod(0o755)
+    bad = cluster.add(prepare=f"cp $(command -v runc) {real} && mount --bind {broken} $(command -v runc)")
+    good = cluster.add()
+    done = cluster.testbed(*run(cluster))
+    assert done.returncode == 0, done.stderr
+    assert f"{bad.address} runs no more points: 2 points failed there that others could run" in done.stderr
+    assert told(cluster.folder / "out")["points"] == alone
+    lines = (cluster.folder / "out" / "points-run.jsonl").read_text().splitlines()
+    assert {json.loads(line)["machine"] for line in lines} == {good.address}
+    nothing_left(cluster)
+
+
+def test_a_machine_without_control_groups_is_named_before_anything_runs(cluster: SshMachines) -> None:
+    cluster.add(prepare="mount -t tmpfs -o size=1m none /sys/fs/cgroup")
+    done = cluster.testbed(*run(cluster))
+    assert done.returncode == 3 and "cgroups: " in done.stderr, done.stderr
+
+
+def test_what_a_killed_worker_has_left_goes_when_the_next_one_comes(cluster: SshMachines) -> None:
+    machine = cluster.add()
+    with cluster.begin(*run(cluster)) as process:
+        wait_until(machine.fabrics, "a fabric")
+        process.kill()
+        for pid in machine.processes("machines.worker") + machine.processes("forkserver"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not machine.processes("machines.worker"), "its end")
+    assert len(machine.folders()) == 1
+    done = cluster.testbed(*run(cluster))
+    assert done.returncode == 0, done.stderr
+    nothing_left(cluster)
 
 
 def test_a_machine_without_a_file_that_the_sweep_names_says_which(cluster: SshMachines) -> None:

@@ -82,6 +82,8 @@ class Control:
 
     cnp_gap_ns: float | None = None
     """The receiver answers marks with a notification, one in so many ns."""
+    cnp_gap_at_most = False
+    """In whole packets it is rounded down, not up."""
     telemetry = (0, 0)
     """Bytes that it puts behind each packet, and behind each acknowledgement."""
 
@@ -150,6 +152,7 @@ class Sender:
     seen: int = 0
     marks: int = 0
     told_ns: float = -NEVER
+    came_ns: float = 0.0
 
 
 class Incast:
@@ -269,7 +272,9 @@ class Incast:
         s.seen += 1
         s.marks += p.marked
         gap = s.control.cnp_gap_ns
-        if p.marked and gap is not None and self.now - s.told_ns >= gap:
+        spacing, s.came_ns = self.now - s.came_ns, self.now
+        within = spacing if s.control.cnp_gap_at_most else 0.0
+        if p.marked and gap is not None and self.now + within - s.told_ns >= gap:
             s.told_ns = self.now
             self.answer(HEADERS + 16, lambda: self.notify(s))
         if p.asks:

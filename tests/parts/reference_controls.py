@@ -250,7 +250,7 @@ class Dcqcn(Control):
 
     def __init__(self, net: Net, p: Mapping[str, float]) -> None:
         super().__init__(net)
-        self.p, self.cnp_gap_ns = p, p["cnp_gap"]
+        self.p, self.cnp_gap_ns, self.cnp_gap_at_most = p, p["cnp_gap"], p["first_cut"] > 0
         self.target, self.alpha = self.line_bps, 1.0
         self.t = self.b = 0  # increases since the last cut, by timer and by bytes
         self.bytes = 0.0

@@ -162,7 +162,12 @@ def test_nics(nic: str, expected: list[str], said: str) -> None:
         ("{}", "{cc: {none: {window: 1KB}}}", ["congestion control"], "one flow cannot fill the line"),
         ("{}", "{cc: {dcqcn: {set: connectx5}}}", ["congestion control"], "at 400Gbps these parameters take 1200 ms"),
         ("{}", "{cc: {dcqcn: {set: scaled}}}", [], ""),
-        ("{}", "{cc: {swift: {base_target: 1us}}}", ["congestion control"], "below the idle round trip"),
+        (
+            "{}",
+            "{cc: {swift: {base_target: 1us, hop_scale: 0s}}}",
+            ["congestion control"],
+            "below the idle round trip",
+        ),
         ("{}", "{cc: {timely: {min_rate: 400Gbps}}}", ["congestion control"], "never slows down"),
     ],
 )
@@ -175,7 +180,7 @@ def test_switches_and_transport(switch: str, transport: str, expected: list[str]
 @pytest.mark.parametrize("control", ["none", "dcqcn", "dctcp", "timely", "swift", "hpcc", "nscc"])
 @pytest.mark.parametrize("rate", ["25Gbps", "100Gbps", "400Gbps", "800Gbps"])
 def test_defaults_of_controls_fit_every_rate(control: str, rate: str) -> None:
-    fabric = f"  cable: {{rate: {rate}}}\n"
+    fabric = f"  cable: {{rate: {rate}}}\n  nic: {{pcie: {{rate: 2Tbps}}}}\n"
     assert (
         checks("{clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}", fabric=fabric, transport=f"{{cc: {control}}}") == []
     )
@@ -261,3 +266,18 @@ def test_what_a_training_step_holds_of_its_gpu() -> None:
     assert f"optimizer {12 * gpt2 / 1e9:.4g} GB" in told[0] and " of 16 GB (" in told[0]
     assert checks(star, step % "1.5GB") == ["GPU memory"]
     assert checks(star, step % "16GB") == []
+
+
+def test_cables_that_are_faster_than_pcie() -> None:
+    (one,) = found(STAR, fabric="  cable: {rate: 800Gbps}\n")
+    assert one.check == "PCIe" and "PCIe carries 512Gbps of payload" in one.what
+    assert checks(STAR, fabric="  cable: {rate: 800Gbps}\n  nic: {pcie: {rate: 1Tbps}}\n") == []
+
+
+def test_flows_that_pass_more_switches_than_hpcc_hears_of() -> None:
+    """They are named; those that pass fewer are not."""
+    ring = "{ring: {nodes: 16}}"
+    flows = "flows: [{from: 0, to: 8, size: 1MB}, {from: 0, to: 1, size: 1MB}]"
+    (one,) = found(ring, flows, transport="{cc: {hpcc: {hops: 5}}}")
+    assert one.check == "congestion control" and "0->8 (9 switches)" in one.what and "0->1" not in one.what
+    assert checks(ring, flows, transport="{cc: hpcc}") == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import queue
 import re
 import socket
 import threading
@@ -21,38 +20,11 @@ from testbed.machines import point as of_point
 from testbed.machines import processes as of_processes
 from testbed.machines import sweep as of_sweep
 from testbed.machines import worker
-from testbed.machines.cluster import Cluster
 from testbed.machines.engine import Ended
 from testbed.machines.identity import content_hash, file_hashes
 from testbed.machines.processes import Processes
 from testbed.machines.sweep import OnMachines
 from tests.parts.small_sweep import SWEEP, Noted
-
-# -- points that come home
-
-
-class Result:
-    """A future of Dask's, as far as we ask it."""
-
-    def __init__(self, status: str, told: dict[str, Any]) -> None:
-        self.status, self.told, self.ready = status, told, threading.Event()
-
-    def result(self) -> dict[str, Any]:
-        assert self.ready.wait(10)
-        return self.told
-
-
-def test_a_result_that_was_lost_is_waited_for_and_holds_up_no_other() -> None:
-    engine = Cluster.__new__(Cluster)
-    engine.said = queue.SimpleQueue()
-    lost, finished, cancelled = Result("lost", {"a": 1}), Result("finished", {"b": 2}), Result("cancelled", {})
-    finished.ready.set()
-    for number, future in enumerate((cancelled, lost, finished)):
-        engine._ended(number, future)
-    assert engine.said.get(timeout=10) == Ended(2, {"b": 2})
-    lost.ready.set()
-    assert engine.said.get(timeout=10) == Ended(1, {"a": 1}) and engine.said.empty()
-
 
 # -- what a point says
 
@@ -71,7 +43,7 @@ def test_a_mistake_of_a_point_is_that_points_error_at_its_place_in_the_file(monk
 
     monkeypatch.setattr(of_point, "measured", no_image)
     told = of_point._told({**made._told(point), "folder": "/nowhere"}, of_point.Heard(), NoControllers().seat("os-ken"))
-    row = made._row(point, Ended(1, {**told, "machine": "lab1"}), None)  # type: ignore[arg-type]
+    row = made._row(point, Ended(1, told, "lab1"), None)  # type: ignore[arg-type]
     assert row == {"seed": 2, "error": "no such thing (mine.yaml:4: workload[0].flows)"}
     assert made._places == {"lab1": 1, "lab2": 1}  # it is not the machine's fault
 

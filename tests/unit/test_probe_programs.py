@@ -91,6 +91,7 @@ def test_a_world_on_the_real_clock_says_everywhere_that_its_fabric_is_gone(monke
             raise FabricdError("fabricd is gone")
 
     monkeypatch.setattr(base, "why_dead", lambda record: "it was killed")
+    monkeypatch.setattr(base, "look_at_parts", lambda lab: None)
     world = RealWorld.__new__(RealWorld)
     world.lab = SimpleNamespace(id="ab12", record=None, fabricd=Fabricd())  # type: ignore[assignment]
     world._history = History()

@@ -10,6 +10,10 @@
  *			trip (congestion avoidance, RFC 5681), not while such a cut is being
  *			acknowledged
  * W starts at the bandwidth-delay product, cable rate x base_rtt: there is no slow start.
+ *
+ * Loss is answered as TCP does (section 3.5, RFC 5681 section 3.1), with what is under way:
+ *	by NAK		W = half of that, 2 MTU at least, at most once a window of data, marks included
+ *	by timeout	W = MTU, and then W += acknowledged bytes up to that half (slow start)
  */
 #include "cc/cc.h"
 #include "engine/fabric.h"
@@ -36,16 +40,36 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 		s->alpha = (1 - g) * s->alpha + g * (double)s->round_marked / (double)s->round_seen;
 		s->round_seen = s->round_marked = 0;
 	}
+	if (s->window < s->slow_start && !ack->t->marked) {
+		double grown = s->window + (double)ack->bytes;
+		cc_set_window(q, grown < s->slow_start ? grown : s->slow_start);
+		return;
+	}
 	if (ack->acked < s->recover)
 		return;
 	if (ack->t->marked) {
 		cc_set_window(q, s->window * (1 - s->alpha / 2));
+		s->slow_start = 0;
 		s->recover = q->left;
 	} else {
 		cc_set_window(q, s->window + cc_param(q, CC_AI_PACKETS) * mtu * (double)ack->bytes / s->window);
 	}
 }
 
+static void lost(struct fabric *f, struct qp *q, enum cc_loss how)
+{
+	struct cc_state *s = &q->cc_state;
+	double half = (double)(q->left - q->acked) * q->mtu / 2, least = 2.0 * q->mtu;
+
+	(void)f;
+	if (how == CC_LOSS_NAK && q->acked < s->recover)
+		return;
+	if (q->retries < 2) /* not once more for what is sent for the third time */
+		s->slow_start = half > least ? half : least;
+	cc_set_window(q, how == CC_LOSS_TIMEOUT ? q->mtu : s->slow_start);
+	s->recover = q->left;
+}
+
 static const struct cc_algorithm dctcp = {
-	.name = "dctcp", .telemetry = true, .rounds = true, .start = start, .acked = acked};
+	.name = "dctcp", .telemetry = true, .rounds = true, .start = start, .acked = acked, .lost = lost};
 CC_CONTROL(dctcp);

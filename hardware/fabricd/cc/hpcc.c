@@ -11,6 +11,8 @@
  *	otherwise				W = Wc + Wai
  * for every acknowledgement; Wc follows W once a round trip.  Wai = AI x T.
  *
+ * A packet has room for `hops` stamps: as many as the longest path has switches, or more.
+ *
  * The rate is W / T, between min_rate and the cable's, and W follows these bounds
  * (UpdateRateHp of the authors' rdma-hw.cc).  So W may be less than a packet: one
  * packet at a time, at that rate.  U starts at 1, W at the cable's rate x T, and the
@@ -75,13 +77,13 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 			s->reference = w;
 		}
 	}
-	s->before = *ack->t;
+	telemetry_copy(&s->before, ack->t);
 }
 
 static const struct cc_algorithm hpcc = {
 	.name = "hpcc",
 	.telemetry = true,
-	.hops = HOPS_MAX,
+	.stamped = true,
 	.rounds = true,
 	.fills_window = true,
 	.start = start,

@@ -17,7 +17,8 @@
  * Every 8 packets, and every base_rtt, W += gained / W; every base_rtt W += period_packets
  * x MTU too.  Quick adapt: when d > quick_adapt and less than an eighth of `window` was
  * acknowledged in the last base_rtt + t, W becomes what was, and marks of what was under
- * way then are ignored.  W starts at `window`, the most that it can be.
+ * way then are ignored.  A packet that is found to be lost leaves the window (W -= MTU,
+ * mark_packet_for_retransmission), whether by NAK or by timeout.  W starts at `window`, the most that it can be.
  */
 #include "base/units.h"
 #include "cc/cc.h"
@@ -146,5 +147,13 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	cc_set_window(q, s->window);
 }
 
-static const struct cc_algorithm nscc = {.name = "nscc", .telemetry = true, .start = start, .acked = acked};
+static void lost(struct fabric *f, struct qp *q, enum cc_loss how)
+{
+	(void)f;
+	(void)how;
+	cc_set_window(q, q->cc_state.window - q->mtu);
+}
+
+static const struct cc_algorithm nscc = {
+	.name = "nscc", .telemetry = true, .answers_marks = true, .start = start, .acked = acked, .lost = lost};
 CC_CONTROL(nscc);

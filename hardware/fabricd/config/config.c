@@ -196,7 +196,7 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 		return config_fail(f, "%s: timeout_ns, rnr_timeout_ns: more than 0", n->n.name);
 	n->p = n->base;
 	n->pressure_event = PS_NEVER;
-	f->stamps = f->stamps || n->p.cc->hops;
+	f->stamps = f->stamps || n->p.cc->stamped;
 	n->n.ports = n->port;
 	n->n.port_count = 1;
 	n->worker = &f->workers[n->rank];

@@ -139,7 +139,7 @@ void params_in_force(struct fabric *f, struct fault *x)
 		struct nic *n = x->object;
 		n->p = n->base;
 		fold(f, OF_NIC, n, &n->p);
-		f->stamps = f->stamps || n->p.cc->hops;
+		f->stamps = f->stamps || n->p.cc->stamped;
 		nic_params_changed(f, n);
 		clock_worker_changed(f, n->worker);
 		if (!n->p.frozen)

@@ -56,6 +56,7 @@ struct frame {
 	struct tx_source *from; /* who sends it, or NULL: told when it goes onto the wire */
 	uint32_t payload;  /* likewise: bytes of payload in it */
 	bool asks;	   /* likewise: to be acknowledged */
+	bool early;	   /* in its NIC: it has waited for its time, and joins its queue before those that have not */
 	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
 	uint64_t number;   /* likewise: which of its packets it is */
 	const void *taker; /* who will look at it at its end, so that he is brought near; nothing else may depend on it */

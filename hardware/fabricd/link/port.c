@@ -256,6 +256,23 @@ void port_kick(struct fabric *f, struct port *p)
 		free_later(f, p);
 }
 
+/* Put a frame into a queue: at its end, or behind those that are early as well */
+static void join(struct fifo *q, struct frame *fr)
+{
+	struct frame **at = &q->head;
+
+	while (fr->early && *at && (*at)->early)
+		at = &(*at)->next;
+	if (!fr->early && q->tail)
+		at = &q->tail->next;
+	fr->next = *at;
+	*at = fr;
+	if (!fr->next)
+		q->tail = fr;
+	q->frames++;
+	q->bytes += fr->len;
+}
+
 /* port_enqueue() - Offer a frame to a port's egress queue
  *
  * The frame belongs to the port from here on; it may be dropped.
@@ -272,14 +289,7 @@ void port_enqueue(struct fabric *f, struct port *p, struct frame *fr)
 		port_drop(f, p, fr, DROP_MTU);
 		return;
 	}
-	fr->next = NULL;
-	if (q->tail)
-		q->tail->next = fr;
-	else
-		q->head = fr;
-	q->tail = fr;
-	q->frames++;
-	q->bytes += fr->len;
+	join(q, fr);
 	if (q->bytes > p->tc[fr->class].queue_max)
 		p->tc[fr->class].queue_max = q->bytes;
 	p->classes_used |= (uint8_t)(1u << fr->class);

@@ -45,7 +45,8 @@ struct cc_algorithm;
 	X(FAST, "fast")                                  \
 	X(QUICK_ADAPT, "quick_adapt_ns")                 \
 	X(CLAMP_TARGET, "clamp_target")                  \
-	X(ARMED, "first_cut")
+	X(ARMED, "first_cut")                            \
+	X(HOPS, "hops")
 
 enum cc_param {
 #define CC_PARAM(which, name) CC_##which,

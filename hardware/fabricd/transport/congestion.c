@@ -8,6 +8,7 @@
 #include "transport/qp.h"
 #include "wire/ethernet.h"
 
+#define WINDOW_ACKS 4
 #define LEAST_RATE 1e6 /* bits/s: a packet in some ms, whatever min_rate says */
 
 static void start_none(struct fabric *f, struct qp *q)
@@ -30,7 +31,7 @@ void cc_start(struct fabric *f, struct qp *q)
 	struct cc_state *s = &q->cc_state;
 
 	q->cc = q->tx == &q->nic->tx[1] ? &cc_none : q->nic->p.cc;
-	*s = (struct cc_state){.alpha_timer = PS_NEVER, .rate_timer = PS_NEVER};
+	*s = (struct cc_state){.alpha_timer = PS_NEVER, .rate_timer = PS_NEVER, .before = {.hop = s->before.hop}};
 	s->rate = s->line_rate = s->target_rate = q->tx->port->cable ? (double)q->tx->port->cable->p.rate_bps : 1e12;
 	if (q->tx == &q->nic->tx[0])
 		s->window = cc_param(q, CC_WINDOW);
@@ -81,6 +82,39 @@ void cc_notified(struct fabric *f, struct qp *q)
 		q->nic->rp_ignored++;
 }
 
+/* cc_lost() - Something has not come: it is sent again from now on */
+void cc_lost(struct fabric *f, struct qp *q, enum cc_loss how)
+{
+	if (!q->cc->lost)
+		return;
+	cc_catch_up(f, q);
+	q->cc->lost(f, q, how);
+	pacer_kick(f, q);
+}
+
+/* cc_hops() - So many stamps a packet has room for */
+uint8_t cc_hops(const struct qp *q)
+{
+	double hops = cc_param(q, CC_HOPS);
+
+	return !q->cc->stamped ? 0 : hops > HOPS_MAX ? HOPS_MAX : (uint8_t)hops;
+}
+
+/* cc_ack_gap() - So many packets share an acknowledgement
+ *
+ * nic.ack_every, but a control that goes by acknowledgements hears WINDOW_ACKS times in a
+ * window: otherwise a window of fewer packets would stand still until its last has come.
+ */
+uint32_t cc_ack_gap(const struct qp *q)
+{
+	uint32_t most = q->nic->p.ack_every;
+	double share = q->cc_state.window / q->mtu / WINDOW_ACKS;
+
+	if (!q->cc->acked || q->cc_state.window <= 0 || share >= most)
+		return most;
+	return share < 1 ? 1 : (uint32_t)share;
+}
+
 /* cc_set_rate() - From @t on, between the least rate and the cable's; what was left to wait changes with it */
 void cc_set_rate(struct qp *q, double bps, ps_t t)
 {
@@ -96,7 +130,8 @@ void cc_set_rate(struct qp *q, double bps, ps_t t)
 /* cc_window_open() - May one more packet go, with so many under way?
  *
  * A window holds whole packets (RFC 5681: nothing beyond it is sent); HPCC's is open
- * until it is full (IsWinBound of the authors' code).  One packet can always go.
+ * until it is full (IsWinBound of the authors' code).  One packet can always go.  What may
+ * have come and still waits for its acknowledgement is not under way (cc_ack_gap).
  */
 bool cc_window_open(const struct qp *q, uint64_t under_way)
 {
@@ -104,6 +139,7 @@ bool cc_window_open(const struct qp *q, uint64_t under_way)
 
 	if (!under_way || window <= 0)
 		return true;
+	window += q->cc->acked ? (double)(cc_ack_gap(q) - 1) * q->mtu : 0;
 	return q->cc->fills_window ? (double)(under_way * q->mtu) < window : (double)((under_way + 1) * q->mtu) <= window;
 }
 

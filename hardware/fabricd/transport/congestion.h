@@ -18,6 +18,9 @@
 struct fabric;
 struct qp;
 
+/* How a packet was found to be lost */
+enum cc_loss { CC_LOSS_NAK, CC_LOSS_TIMEOUT };
+
 struct cc_ack {
 	uint64_t bytes, packets; /* newly acknowledged */
 	uint64_t acked;		 /* packet number up to which all is acknowledged */
@@ -30,6 +33,7 @@ struct cc_state {
 	double rate, line_rate; /* rate == line_rate: not paced */
 	double window;		/* of payload under way; 0: no limit */
 	double target_rate, alpha, reference;
+	double slow_start; /* the window grows by what is acknowledged until it is so large */
 	double rtt_diff, utilization;
 	ps_t previous_rtt, last_decrease;
 	ps_t alpha_timer, rate_timer, cut_timer; /* when they run out next; PS_NEVER: off */
@@ -39,7 +43,7 @@ struct cc_state {
 	uint64_t window_end; /* packet number that ends the round trip under way */
 	uint64_t recover;    /* no second cut before this many packets are acknowledged */
 	uint64_t round_seen, round_marked;
-	uint32_t stage, falling;
+	uint32_t stage, falling, timeouts;
 	double delay, gained, came, idle, achieved, ignored, to_ignore; /* NSCC's, in ns and bytes */
 	ps_t adapt_at, adjusted;
 	bool fast;
@@ -52,12 +56,14 @@ struct cc_algorithm {
 	bool telemetry; /* acknowledgements bring back time and marks */
 	bool rounds;	/* acts once a round trip: the packet that ends one asks to be acknowledged */
 	bool fills_window; /* a packet may go while less than the window is under way */
-	uint8_t hops;	/* and so many switches' stamps */
+	bool stamped;	/* with what the switches on the way stamp, CC_HOPS of them */
+	bool answers_marks; /* the receiver acknowledges a marked packet at once */
 	void (*start)(struct fabric *f, struct qp *q);
 	void (*catch_up)(struct fabric *f, struct qp *q);
 	void (*sent)(struct fabric *f, struct qp *q, uint32_t bytes);
 	void (*acked)(struct fabric *f, struct qp *q, const struct cc_ack *ack);
 	bool (*notified)(struct fabric *f, struct qp *q); /* whether it was heeded */
+	void (*lost)(struct fabric *f, struct qp *q, enum cc_loss how); /* a recovery begins; `acked` is up to date */
 };
 
 double cc_param(const struct qp *q, enum cc_param which);
@@ -66,6 +72,9 @@ void cc_catch_up(struct fabric *f, struct qp *q);
 void cc_sent(struct fabric *f, struct qp *q, uint32_t frame_bytes);
 void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack);
 void cc_notified(struct fabric *f, struct qp *q);
+void cc_lost(struct fabric *f, struct qp *q, enum cc_loss how);
+uint8_t cc_hops(const struct qp *q);
+uint32_t cc_ack_gap(const struct qp *q);
 bool cc_window_open(const struct qp *q, uint64_t under_way);
 bool cc_round_over(struct qp *q, const struct cc_ack *ack);
 void cc_restart(struct fabric *f, struct qp *q);

@@ -9,18 +9,24 @@
  * the port takes its next frame.
  *
  * When the queue pair may send (EV_QP_SEND), its oldest deferred frame joins the port's
- * queue again (`due`), one at a time; if the rate is cut meanwhile, it is deferred again.
- * While its class is paused, it waits in the port's queue like any other frame.
+ * queue again (`due`), one at a time, before those that joined it meanwhile; if the rate
+ * is cut, it is deferred again.  While its class is paused, it waits in the port's queue
+ * like any other frame.
  *
- * next_send is the start of the last frame plus its length at the rate.  When the
+ * next_send is the start of the last frame plus its length at the rate.  If that frame was
+ * due and found the cable taken by others', it counts from when it was due: otherwise a
+ * rate would round to whole frames of others.  When the
  * rate changes, what is left of that time changes by old rate / new rate.  Timers of a
  * control are not events (congestion.h), so who waits for a rate that may grow looks
  * again when the control's timer runs out.
  *
  * Deferred frames take no room of the transmit buffer (tx.used_bytes), so a slow queue
  * pair does not stop the fetches of others.  A paced queue pair has no more fetched than
- * its rate carries in the time of a fetch, and at least one packet.  Only after a cut it
- * may have more: what was in the buffer then.
+ * its rate carries until a packet that is asked for now could leave: in the time of a fetch,
+ * or in which the frames of others that are before it leave, and two packets more, one that
+ * waits for its time and one for its turn.  So it gets its rate, or what is due to each in
+ * the round, whatever stands in the buffer.  It has one packet at least.  Only after a cut it may have
+ * more: what was in the buffer then.
  */
 #include "base/units.h"
 #include "engine/event.h"
@@ -120,8 +126,11 @@ void pacer_kick(struct fabric *f, struct qp *q)
 		look_later(f, q);
 		return;
 	}
+	struct port *p = q->tx->port;
 	q->due = take(q);
-	port_enqueue(f, q->tx->port, q->due);
+	q->due->early = true;
+	q->due_pauses = p->paused >> q->due->class & 1 ? UINT64_MAX : p->tc[q->due->class].pauses;
+	port_enqueue(f, p, q->due);
 }
 
 /* pacer_event() - An EV_QP_SEND of time @t has come */
@@ -132,13 +141,22 @@ void pacer_event(struct fabric *f, struct qp *q, ps_t t)
 	pacer_kick(f, q);
 }
 
+/* Share of the cable's rate times what is before the next packet, where not all of that is the queue pair's own */
+static double queued(const struct qp *q)
+{
+	uint64_t own = q->fetched_bytes - q->pacer_queue.bytes, all = q->tx->used_bytes;
+
+	return all > own ? q->cc_state.rate / q->cc_state.line_rate * (double)all + 2.0 * q->mtu : 0;
+}
+
 /* pacer_full() - Is enough fetched for a queue pair at its rate? */
 bool pacer_full(const struct fabric *f, const struct qp *q)
 {
 	if (!paced(q) && !q->pacer_queue.head && !q->due)
 		return false;
 	ps_t fetch = pcie_read_time(q->nic, f->clock.now, q->mtu);
-	return (double)q->fetched_bytes > q->cc_state.rate / 8 * (double)fetch / (double)PS_PER_S;
+	double enough = q->cc_state.rate / 8 * (double)fetch / (double)PS_PER_S, beside = queued(q);
+	return (double)q->fetched_bytes > (enough > beside ? enough : beside);
 }
 
 /* A round trip's last packet, and each one of a slow queue pair, asks to be acknowledged: known only now */
@@ -160,11 +178,20 @@ static void ask(struct qp *q, struct frame *fr)
 		q->left_asked = fr->number + 1;
 }
 
+/* How late a frame starts because the cable was taken by others when it was due: its pace goes on from that time */
+static ps_t held_up(const struct fabric *f, const struct qp *q, const struct frame *fr)
+{
+	bool by_frames = fr == q->due && q->due_pauses == q->tx->port->tc[fr->class].pauses && f->clock.now > q->next_send;
+
+	return by_frames ? f->clock.now - q->next_send : 0;
+}
+
 /* pacer_sent() - A frame of a queue pair starts on the cable */
 void pacer_sent(struct fabric *f, struct frame *fr)
 {
 	struct qp *q = (struct qp *)fr->from;
 
+	fr->early = false;
 	q->tx_packets++;
 	q->tx_bytes += fr->payload;
 	cc_catch_up(f, q);
@@ -179,7 +206,9 @@ void pacer_sent(struct fabric *f, struct frame *fr)
 	}
 	if (q->cc->telemetry)
 		telemetry_sent(fr->data, frame_near(fr), fr->away, (uint64_t)f->clock.now);
+	ps_t late = held_up(f, q, fr);
 	cc_sent(f, q, fr->len);
+	q->next_send = q->next_send - late > f->clock.now ? q->next_send - late : f->clock.now;
 }
 
 /* pacer_gone() - A frame of a queue pair has left the NIC, or was dropped there: the next one's turn */

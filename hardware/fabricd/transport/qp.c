@@ -56,6 +56,8 @@ void qp_release(struct qp *q)
 	free(q->rq.at);
 	reorder_release(q);
 	repeat_release(q);
+	telemetry_release(&q->last);
+	telemetry_release(&q->cc_state.before);
 	free(q);
 }
 

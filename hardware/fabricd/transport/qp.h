@@ -104,6 +104,7 @@ struct qp {
 	ps_t pace_event;      /* the earliest EV_QP_SEND that is due, or PS_NEVER */
 	struct fifo pacer_queue;     /* fetched, and not due */
 	struct frame *due;    /* one that was deferred and has joined the port's queue again, or NULL */
+	uint64_t due_pauses;  /* of its class, so far; UINT64_MAX: it was paused then */
 	uint64_t fetched_bytes; /* in the NIC: being fetched, deferred or queued */
 	uint64_t left, left_asked; /* behind the last packet that has left, and the last one that asked to be acknowledged */
 	uint64_t tx_packets, tx_bytes, retransmitted, cnps; /* counters */
@@ -119,7 +120,7 @@ struct qp {
 	uint64_t usable;      /* receives that the NIC may use: of recv_delay */
 	uint32_t seen, marked; /* data packets since the last acknowledgement, and those with CE */
 	struct reorder *reorder; /* selective repeat: what came ahead */
-	ps_t cnp_sent;	      /* when the last congestion notification went out */
+	ps_t came, cnp_sent;  /* when the last data packet came in, and the last congestion notification went out */
 	struct telemetry last; /* of the packet that is acknowledged next */
 	uint64_t sent_bytes_acked;
 	struct qp_sample {

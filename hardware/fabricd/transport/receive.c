@@ -44,12 +44,14 @@ static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt,
 	pkt->dst_qp = q->peer_number;
 	memcpy(pkt->dst_mac, q->peer->mac, 6);
 	memcpy(pkt->src_mac, q->nic->mac, 6);
-	fr->len = roce_build_unsealed(fr->data, FRAME_HEAD_BYTES - TRAILER_BYTES - TELEMETRY_MAX_BYTES, pkt);
+	fr->len = roce_build_unsealed(fr->data, FRAME_HEAD_BYTES - TRAILER_BYTES - TELEMETRY_BYTES(0), pkt);
 	fr->unsealed = true;
 	if (pkt->opcode == RC_ACK && q->last.present) {
 		q->last.seen = (uint16_t)(q->seen < UINT16_MAX ? q->seen : UINT16_MAX);
 		q->last.marked = (uint16_t)(q->marked < UINT16_MAX ? q->marked : UINT16_MAX);
 		q->last.room = q->last.hops;
+		if (fr->len + TELEMETRY_BYTES(q->last.room) + TRAILER_BYTES > FRAME_HEAD_BYTES)
+			frame_grow(f, fr);
 		fr->len = telemetry_append(fr->data, fr->len, &q->last);
 		q->seen = q->marked = 0;
 	}
@@ -68,15 +70,20 @@ static void answer(struct fabric *f, struct qp *q, uint8_t syndrome, uint64_t pa
 	send_answer(f, q, &pkt, q->nic->p.ack_dscp, q->nic->p.ack_class);
 }
 
-/* A data packet was marked on its way: tell the sender, if its control wants that and was not told just now */
+/* A data packet was marked on its way: tell the sender, if its control wants that and was not told just now
+ *
+ * The gap is so many whole packets.  A sender that looks at ticks would miss one if the gap is as long as a tick and
+ * ended a packet later: for it, it is rounded down, by the time since the packet before.
+ */
 static void congestion_seen(struct fabric *f, struct qp *q)
 {
 	static const uint8_t reserved[CNP_BYTES];
 	struct nic *n = q->nic;
 	ps_t gap = (ps_t)(n->p.cc_params.v[CC_CNP_GAP] * PS_PER_NS + 0.5);
+	ps_t spacing = n->p.cc_params.v[CC_ARMED] > 0 ? f->clock.now - q->came : 0;
 
 	n->np_marked++;
-	if (!n->p.cc->cnp || f->clock.now - q->cnp_sent < gap)
+	if (!n->p.cc->cnp || f->clock.now + spacing - q->cnp_sent < gap)
 		return;
 	q->cnp_sent = f->clock.now;
 	n->np_cnps++;
@@ -156,6 +163,12 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 	return true;
 }
 
+/* Is a packet to be acknowledged when it is taken? */
+static bool answers(const struct qp *q, const struct roce_packet *pkt)
+{
+	return pkt->ack_request || (q->nic->p.cc->answers_marks && (pkt->tos & ECN_CE) == ECN_CE);
+}
+
 /* The expected packet is here, and an engine in the NIC takes it */
 static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 {
@@ -169,7 +182,7 @@ static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt
 	q->expected++;
 	if (roce_is_last(pkt->opcode))
 		q->msn = (q->msn + 1) & PSN_MASK;
-	if (pkt->ack_request)
+	if (answers(q, pkt))
 		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
 	return true;
 }
@@ -224,7 +237,7 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, 
 	ps_t visible = place(f, q, kept ? 0 : pkt->payload_bytes);
 	if (roce_is_last(pkt->opcode))
 		received(f, q, pkt, visible);
-	if (pkt->ack_request)
+	if (answers(q, pkt))
 		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
 	return true;
 }
@@ -238,7 +251,7 @@ static void take_kept(struct fabric *f, struct qp *q)
 
 	while (taken && (fr = reorder_take(q))) {
 		taken = frame_parse(fr, &pkt) == ROCE_OK && take(f, q, &pkt, fr, true);
-		told = !taken || pkt.ack_request;
+		told = !taken || answers(q, &pkt);
 		frame_release(f, fr);
 	}
 	if (!told)
@@ -279,6 +292,7 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 		q->marked++;
 		congestion_seen(f, q);
 	}
+	q->came = f->clock.now;
 	if (n->p.cc->telemetry)
 		telemetry_read(fr->data, frame_near(fr), fr->away, &q->last);
 	if (ahead < 0) {

@@ -161,7 +161,10 @@ static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes
 {
 	const struct nic_params *p = &q->nic->p;
 
-	return last || every(n + 1, p->ack_every) || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
+	uint32_t gap = cc_ack_gap(q);
+	bool due = gap < p->ack_every ? n + 1 >= q->asked + gap : every(n + 1, p->ack_every);
+
+	return last || due || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
 	       (p->selective && n < q->sent_max) || !cc_window_open(q, n + 1 - q->acked) ||
 	       (p->selective && n + 2 - q->acked > p->reorder_packets);
 }
@@ -177,8 +180,12 @@ static void write_frame(struct fabric *f, struct qp *q, struct frame *fr, const 
 		copies_settle();
 		fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES - TELEMETRY_MAX_BYTES, pkt);
 	}
-	if (q->cc->telemetry)
-		fr->len = fr->away + telemetry_append(fr->data, frame_near(fr), &(struct telemetry){.room = q->cc->hops});
+	if (!q->cc->telemetry)
+		return;
+	uint8_t hops = cc_hops(q);
+	if (frame_near(fr) + TELEMETRY_BYTES(hops) + TRAILER_BYTES > FRAME_HEAD_BYTES)
+		frame_grow(f, fr);
+	fr->len = fr->away + telemetry_append(fr->data, frame_near(fr), &(struct telemetry){.room = hops});
 }
 
 /* Build the next packet: one that is to be sent again, or the next new one */
@@ -286,7 +293,8 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n, bool ack)
 
 static void tell_cc(struct fabric *f, struct qp *q, uint64_t before, const struct roce_packet *pkt, const struct frame *fr)
 {
-	struct telemetry t;
+	struct hop hops[HOPS_MAX];
+	struct telemetry t = {.hop = hops};
 
 	if (!q->cc->telemetry)
 		return;
@@ -320,12 +328,15 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 		return;
 	if (syndrome == AETH_NAK_SEQUENCE) {
 		q->nic->packet_seq_err++;
+		bool begins = true;
 		if (q->nic->p.selective) {
-			repeat_came(f, q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
+			begins = repeat_came(f, q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
 			look_at(f, q, repeat_due(q));
-		} else {
-			go_back(f, q);
 		}
+		if (begins)
+			cc_lost(f, q, CC_LOSS_NAK);
+		if (!q->nic->p.selective)
+			go_back(f, q);
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
 		qp_ready(f, q);
 	} else if (syndrome == AETH_NAK_ACCESS) {
@@ -355,7 +366,8 @@ bool qp_timer_set(struct qp *q, ps_t t)
 void qp_timer(struct fabric *f, struct qp *q)
 {
 	if (repeat_due(q) <= f->clock.now) {
-		repeat_look(f, q);
+		if (repeat_look(f, q))
+			cc_lost(f, q, CC_LOSS_NAK);
 		qp_ready(f, q);
 	}
 	if (f->clock.now < q->timer) {
@@ -377,6 +389,7 @@ void qp_timer(struct fabric *f, struct qp *q)
 		qp_fail(f, q, WC_RETRY);
 		return;
 	}
+	cc_lost(f, q, CC_LOSS_TIMEOUT);
 	if (q->nic->p.selective)
 		repeat_timeout(q);
 	else

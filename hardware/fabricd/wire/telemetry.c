@@ -14,9 +14,11 @@
  * without room for more hops.  It adds how many data packets it has seen since the
  * last acknowledgement, and how many of them were marked CE.
  *
- * HPCC's own header has 42 bytes for five hops, in the UDP payload.  This block has
- * 96; they take time on the wire and room in buffers like all other bytes.
+ * The sender says how many hops there is room for.  HPCC's own header has 42 bytes for
+ * five hops, in the UDP payload.  This block then has 96; they take time on the wire and
+ * room in buffers like all other bytes.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -36,11 +38,12 @@ uint32_t telemetry_append(uint8_t *frame, uint32_t len, const struct telemetry *
 
 	p = put_u8(put_u8(put_u8(put_u8(p, MARK), t->room), t->hops), 0);
 	p = put_be64(put_be16(put_be16(p, t->seen), t->marked), t->sent_ps);
-	for (unsigned i = 0; i < t->room; i++) {
+	for (unsigned i = 0; i < t->hops; i++) {
 		const struct hop *h = &t->hop[i];
 		p = put_be32(put_be32(put_be32(put_be32(p, h->t), h->tx_bytes), h->queue_bytes), h->rate_mbps);
 	}
-	return (uint32_t)(p - frame);
+	memset(p, 0, (size_t)(t->room - t->hops) * HOP_BYTES);
+	return (uint32_t)(p - frame) + (t->room - t->hops) * HOP_BYTES;
 }
 
 /* Where the block begins: behind the IP packet; the view is bad if there is none
@@ -67,13 +70,19 @@ void telemetry_sent(uint8_t *frame, size_t len, uint32_t away, uint64_t sent_ps)
 		put_be64(frame + (v.p - frame) + 8, sent_ps);
 }
 
+static void have_hops(struct telemetry *t)
+{
+	if (!t->hop && !(t->hop = calloc(HOPS_MAX, sizeof *t->hop)))
+		abort();
+}
+
 /* telemetry_read() - Take a frame's block in; `present` says whether there was one */
 void telemetry_read(const uint8_t *frame, size_t len, uint32_t away, struct telemetry *t)
 {
 	struct view v = behind_ip(frame, len, away);
 	uint8_t mark = get_u8(&v);
 
-	*t = (struct telemetry){0};
+	*t = (struct telemetry){.hop = t->hop};
 	t->room = get_u8(&v);
 	t->hops = get_u8(&v);
 	get_u8(&v);
@@ -81,10 +90,12 @@ void telemetry_read(const uint8_t *frame, size_t len, uint32_t away, struct tele
 	t->marked = get_be16(&v);
 	t->sent_ps = get_be64(&v);
 	if (v.bad || mark != MARK || t->room > HOPS_MAX || t->hops > t->room || t->sent_ps > INT64_MAX) {
-		*t = (struct telemetry){0};
+		*t = (struct telemetry){.hop = t->hop};
 		return;
 	}
-	for (unsigned i = 0; i < t->room; i++) {
+	if (t->hops)
+		have_hops(t);
+	for (unsigned i = 0; i < t->hops; i++) {
 		struct hop *h = &t->hop[i];
 		h->t = get_be32(&v);
 		h->tx_bytes = get_be32(&v);
@@ -92,6 +103,24 @@ void telemetry_read(const uint8_t *frame, size_t len, uint32_t away, struct tele
 		h->rate_mbps = get_be32(&v);
 	}
 	t->present = !v.bad;
+}
+
+/* telemetry_copy() - Let one be like another, with hops of its own */
+void telemetry_copy(struct telemetry *to, const struct telemetry *from)
+{
+	struct hop *hop = to->hop;
+
+	*to = *from;
+	to->hop = hop;
+	if (!from->hops)
+		return;
+	have_hops(to);
+	memcpy(to->hop, from->hop, from->hops * sizeof *to->hop);
+}
+
+void telemetry_release(struct telemetry *t)
+{
+	free(t->hop);
 }
 
 /* telemetry_stamp() - A frame starts on a switch's cable: fill the next hop, if it asks for that */

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOPS_MAX 5
+#define HOPS_MAX 63 /* a packet's TTL ends there */
 #define TELEMETRY_BYTES(hops) (16 + 16 * (hops))
 #define TELEMETRY_MAX_BYTES TELEMETRY_BYTES(HOPS_MAX)
 
@@ -18,19 +18,21 @@ struct hop {
 	uint32_t rate_mbps;
 };
 
-/* What rides behind the IP packet and comes back with the acknowledgement */
+/* What rides behind the IP packet and comes back with the acknowledgement.  Zeroed at first, released at the end */
 struct telemetry {
 	bool present;
 	uint8_t hops;	       /* stamped */
 	uint8_t room;	       /* that there is room for */
 	uint16_t seen, marked; /* data packets since the last acknowledgement, and those with CE */
 	uint64_t sent_ps;      /* when the acknowledged packet left */
-	struct hop hop[HOPS_MAX];
+	struct hop *hop;       /* HOPS_MAX of them, or NULL: there were none yet */
 };
 
 uint32_t telemetry_append(uint8_t *frame, uint32_t len, const struct telemetry *t);
 void telemetry_sent(uint8_t *frame, size_t len, uint32_t away, uint64_t sent_ps);
 void telemetry_read(const uint8_t *frame, size_t len, uint32_t away, struct telemetry *t);
+void telemetry_copy(struct telemetry *to, const struct telemetry *from);
+void telemetry_release(struct telemetry *t);
 void telemetry_stamp(uint8_t *frame, size_t len, uint32_t away, const struct hop *h);
 
 #endif

@@ -4,7 +4,7 @@ import { ask, at, choice, fill, make, Refused } from "./dom.js";
 import { counters, faultsOf, most } from "./details.js";
 import { bytes, counted, microseconds, rate, span } from "./format.js";
 import { Held } from "./held.js";
-import { levels, METRICS, Port } from "./metrics.js";
+import { levels, METRICS, metricsOf, Port } from "./metrics.js";
 import { Network } from "./network.js";
 import { Tables } from "./tables.js";
 
@@ -51,7 +51,7 @@ function drawMap() {
   const base = since === "last" ? before : since === "mark" ? mark : { time_ns: 0 };
   const passed = base ? frame.time_ns - base.time_ns : 0;
   const from = { last: "the last period that passed", mark: "since the mark", up: "since the fabric came up" }[since];
-  at("period").textContent = metric.name === "queue" ? "as it is now" : passed > 0 ? `${from}: ${span(passed)}, to ${microseconds(frame.time_ns)}` : `${from}: no time has passed`;
+  at("period").textContent = metric.name === "queue" ? (held ? "the most since the job began" : "as it is now") : passed > 0 ? `${from}: ${span(passed)}, to ${microseconds(frame.time_ns)}` : `${from}: no time has passed`;
 }
 
 function drawLegend() {
@@ -72,7 +72,7 @@ async function drawDetails() {
   }
   const { kind, name } = chosen;
   const cable = kind === "cable" ? network.cables.get(name) ?? about.cables.find((c) => c.name === name) : null;
-  const of = cable ? cable.ends : [name, ...(about.nodes.find((n) => n.name === name)?.rank === null ? [] : portsOf(name))];
+  const of = cable ? cable.ends : [name, ...portsOf(name)];
   const found = await ask("api/ports", { of, since, page });
   if (chosen?.name !== name) return; // another one has been clicked
   at("details-title").textContent = cable ? `cable ${name}` : name;
@@ -92,7 +92,7 @@ function describe(end) {
   const figures = port(end);
   if (!figures) return "";
   const state = figures.now("up") ? rate(figures.now("rate_bps")) : "down";
-  return make("p", { class: "soft small" }, `${end}: ${state}, sends ${rate(figures.sent())} (${METRICS[0].text(figures.load())}), queue ${bytes(figures.now("queue_bytes"))}${figures.now("paused") ? ", paused" : ""}`);
+  return make("p", { class: "soft small" }, `${end}: ${state}, sends ${rate(figures.sent())} (${METRICS[0].text(figures.load())}), queue ${bytes(figures.now("queue_bytes"))}, at most ${bytes(figures.now("queue_max_bytes"))}${figures.now("paused") ? ", paused" : ""}`);
 }
 
 let asking = false, again = false;
@@ -188,7 +188,7 @@ function listen() {
     const moved = !frame || next.time_ns !== frame.time_ns;
     if (frame && moved) before = frame;
     frame = next;
-    notice("");
+    notice(frame.trouble);
     draw();
     if (held?.going) return; // tables and steps follow when the clock stands
     if (moved || view === LOGS) drawTables();
@@ -213,8 +213,9 @@ async function start() {
   tables = new Tables(at("tables"));
   network = new Network(at("drawing"), about, { chosen: choose, hover });
   mark = await ask("api/mark", { page }, {});
-  choice(at("metrics"), METRICS.map((m) => [m.name, m.label, m.about]), metric.name, (name) => {
-    metric = METRICS.find((m) => m.name === name);
+  const metrics = metricsOf(about.held);
+  choice(at("metrics"), metrics.map((m) => [m.name, m.label, m.about]), metric.name, (name) => {
+    metric = metrics.find((m) => m.name === name);
     drawLegend();
     if (frame) draw();
   });

@@ -48,6 +48,11 @@ export const METRICS = [
   counted("drops", "Drops", "frames dropped at the port", "drops", [1, 10, 100, 1e3, 1e4]),
 ];
 
+/** Where the clock stands between steps nothing waits any more: what was the most that did says more. */
+const WATERMARK = { name: "queue", label: "Queue", about: "most bytes that have waited at the port since the job began", limits: METRICS[1].limits, of: (port) => port.now("queue_max_bytes"), text: bytes };
+
+export const metricsOf = (held) => (held ? METRICS.map((metric) => (metric.name === WATERMARK.name ? WATERMARK : metric)) : METRICS);
+
 /** What a drill's student can see of a cable, by the views of the drill. */
 export const STUDENTS = [
   counted("frames", "Frames", "frames that the port has sent", "frames", [1, 100, 1e3, 1e4, 1e5]),
