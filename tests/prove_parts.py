@@ -1,10 +1,10 @@
 """Proof: whichever process of a standing fabric ends or stands still is named at once, and no command waits for it.
 
 `./setup.sh prove parts [--events N] [--seed SEED]`. Fabrics are left up, in turns with a held clock and with the real
-one. On each, every process is stopped once (SIGSTOP) and let go on, in an order that a seed draws; then one is killed
-(SIGKILL), or a rank's worker is. After each, `status` has to name it within 2 s of wall time. Commands that need it
-have to fail and to name it, the others to succeed, and all long before patience has run out. What was stopped and goes
-on has done no harm. At the end `clean` leaves nothing.
+one. On each, some processes are stopped (SIGSTOP) and let go on, as a seed draws; then one is killed (SIGKILL), or a
+rank's worker is ended or stopped: each in its turn. After each, `status` has to name it within 2 s of wall time.
+Commands that need it have to fail and to name it, the others to succeed, and all long before patience has run out. What
+was stopped and goes on has done no harm. At the end `clean` leaves nothing.
 """
 
 from __future__ import annotations
@@ -89,8 +89,12 @@ def a_worker(record: Record, rank: int, number: int) -> float:
     return named(record, f"a program of rank {rank} (process {init.pid}) is stopped")
 
 
-def one_fabric(text: str, draw: random.Random, folder: Path, most: int, say: Say) -> Counter[str]:
-    """So many events at most; the last one of many is the fabric's end."""
+STOPS = 3
+WORKERS = ("SIGKILL of a worker", "SIGSTOP of a worker")
+
+
+def one_fabric(text: str, draw: random.Random, folder: Path, most: int, to_end: list[str], say: Say) -> Counter[str]:
+    """So many events at most; the last is the fabric's end, by the first of `to_end`, which is filled again."""
     count: Counter[str] = Counter()
 
     def note(what: str, took: float) -> None:
@@ -99,12 +103,14 @@ def one_fabric(text: str, draw: random.Random, folder: Path, most: int, say: Say
 
     with standing(text, folder) as record:
         parts = list(record.processes)
-        for part in draw.sample(parts, min(len(parts), most - 1)):
+        for part in draw.sample(parts, min(STOPS, most - 1)):
             note(f"stop of {part}", a_stop(text, record, part))
-        last = draw.choice([*parts, "worker", "worker"] if text == HELD else parts)
-        if last == "worker":
-            number = draw.choice((signal.SIGKILL, signal.SIGSTOP))
-            note(f"{number.name} of a worker", a_worker(record, draw.randrange(3), number))
+        if not to_end:
+            every = [*parts, *(WORKERS if text == HELD else ())]
+            to_end += draw.sample(every, len(every))
+        last = to_end.pop(0)
+        if last in WORKERS:
+            note(last, a_worker(record, draw.randrange(3), signal.Signals[last.partition(" ")[0]]))
         else:
             note(f"kill of {last}", a_kill(text, record, last))
     return count
@@ -113,9 +119,11 @@ def one_fabric(text: str, draw: random.Random, folder: Path, most: int, say: Say
 def prove(events: int, seed: int, say: Say = print) -> Counter[str]:
     """Raises AssertionError."""
     draw, count, fabrics = random.Random(seed), Counter[str](), 0
+    to_end: dict[str, list[str]] = {HELD: [], REAL: []}
     with tempfile.TemporaryDirectory(prefix="rbparts-") as folder:
         while (left := events - count.total()) > 0:
-            count += one_fabric(HELD if fabrics % 2 else REAL, draw, Path(folder), left, say)
+            text = HELD if fabrics % 2 else REAL
+            count += one_fabric(text, draw, Path(folder), left, to_end[text], say)
             fabrics += 1
             say(f"{count.total():4} of {events}")
     return count
@@ -132,9 +140,8 @@ def main() -> None:
         sys.exit(f"prove parts: {error} (seed {options.seed})")
     for what, times in count.most_common():
         print(f"{times:5} x {what}")
-    print(
-        f"{options.events} kills and stops, seed {options.seed}: each named within {SAID_S:g} s, no command took {ENDS_S:g} s"
-    )
+    bounds = f"each was named within {SAID_S:g} s, no command took {ENDS_S:g} s"
+    print(f"{options.events} kills and stops, seed {options.seed}: {bounds}")
 
 
 if __name__ == "__main__":
