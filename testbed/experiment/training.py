@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from testbed.base.types import unknown
 from testbed.base.units import format_size
+from testbed.experiment.blocks.fabric import dscp_of
 from testbed.experiment.blocks.known import misshapen
-from testbed.experiment.task_checks import dscp_of
 from topologies.kinds import axes
 from workloads.base.entry import Algorithm
 from workloads.registry import ALGORITHMS
