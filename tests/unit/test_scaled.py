@@ -133,9 +133,8 @@ workload:
     assert [n / held[-1] for n in held] == [4, 3, 2, 1]
     assert [its["ranks"] for its in plain["each"]] == [[*range(8)]]
     lines = [str(line) for line in _held([{"memory": piped}, {"memory": plain}])]
-    assert [line.partition(" have")[0] for line in lines] == [
-        "# step 0: ranks 0-1", "# step 0: ranks 2-3", "# step 0: ranks 4-5", "# step 0: ranks 6-7", "# step 1: ranks 0-7"
-    ]  # fmt: skip
+    who = [*(f"step 0: ranks {ranks}" for ranks in ("0-1", "2-3", "4-5", "6-7")), "step 1: ranks 0-7"]
+    assert [line.partition(" have")[0] for line in lines] == [f"# {one}" for one in who]
 
 
 def test_a_prediction_has_the_whole_models_figures() -> None:
