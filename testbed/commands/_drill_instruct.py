@@ -6,6 +6,7 @@ import click
 
 from testbed.commands._complete import DRILL, FABRIC
 from testbed.commands._drill_seed import choose
+from testbed.commands._say import say
 
 
 @click.command("instruct")
@@ -44,15 +45,15 @@ def instruct(drill: str | None, fabric: str | None, seed: str | None, player: st
         session = client.start(loaded, chosen, player=player, seed_by=seed_by)
         session.leave()
         fabric, code = session.fabric, session.instructor
-        click.echo(f"the player joins by: testbed drill join --fabric {fabric}\nthe instructor's code: {code}")
+        say(f"the player joins by: testbed drill join --fabric {fabric}\nthe instructor's code: {code}")
     else:
         fabric = client.which(fabric)
         asked = click.prompt("the instructor's code", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
         code = str(asked).strip()
     desk = client.Desk(fabric, code)
     try:
-        click.echo(desk.command("truth").text)
-        prompt.play(desk, sys.stdin, click.echo, teacher=desk)
+        say(desk.command("truth").text)
+        prompt.play(desk, sys.stdin, say, teacher=desk)
     finally:
         desk.leave()
 
@@ -73,7 +74,7 @@ def join(fabric: str | None) -> None:
 
     session = client.connect(fabric)
     try:
-        click.echo(session.ticket()["shown"])
-        prompt.play(session, sys.stdin, click.echo)
+        say(session.ticket()["shown"])
+        prompt.play(session, sys.stdin, say)
     finally:
         session.leave()

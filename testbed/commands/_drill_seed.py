@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.commands._say import say
+
 if TYPE_CHECKING:
     from testbed.drill.sheet.drill import Drill
 
@@ -49,7 +51,7 @@ def choose(
             what = "the drill of the day is chosen by the day, and known to all"
             raise InputError(what, "--daily", "leave out DRILL, --seed and --exam")
         its = of_day(today())
-        click.echo(f"the drill of {its.day} (UTC)", err=True)
+        say(f"the drill of {its.day} (UTC)", err=True)
         return its.drill, its.seed, its.day
     if not drill:
         raise InputError("which drill?", "command line", "an id of testbed drill list, a file, --surprise or --daily")

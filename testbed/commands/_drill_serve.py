@@ -11,6 +11,7 @@ import click
 from testbed.base.ranges import Whole
 from testbed.commands._complete import DRILL, FABRIC
 from testbed.commands._drill_seed import DAILY, LEVEL, SURPRISE, choose
+from testbed.commands._say import say
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -121,7 +122,7 @@ def _pipe(chosen: Chosen | None, fabric: str | None, *, player: str, out: str | 
             session.command("give-up")
         if session.log:
             with suppress(OSError):  # nobody may be there to read it
-                click.echo(f"the game's log: {session.log}", err=True)
+                say(f"the game's log: {session.log}", err=True)
     finally:
         session.leave()
 
@@ -155,11 +156,11 @@ def _page(
         if as_json:
             told = {"drill": code, "fabric": session.fabric, "url": url, "port": sock.getsockname()[1]}
             told |= {"instructor": server.url(sock, his, PATH)} if teacher else {}
-            click.echo(json.dumps(told))
+            say(json.dumps(told))
         else:
-            click.echo(f"drill {code}, until Ctrl-C: open\n  {url}")
+            say(f"drill {code}, until Ctrl-C: open\n  {url}")
             if teacher:
-                click.echo(f"the instructor's page, which shows the truth:\n  {server.url(sock, his, PATH)}")
+                say(f"the instructor's page, which shows the truth:\n  {server.url(sock, his, PATH)}")
 
         def pages(ending: server.Ending) -> ASGIApp:
             players = application(student, token, ending)
@@ -169,7 +170,7 @@ def _page(
             ended = server.serve(pages, sock)
         except KeyboardInterrupt:
             if not exam:
-                click.echo(f"the drill goes on, on fabric {session.fabric}: testbed drill status", err=True)
+                say(f"the drill goes on, on fabric {session.fabric}: testbed drill status", err=True)
             return
         raise UserError(ended.why, "drill", "testbed drill list")
     finally:
@@ -204,5 +205,5 @@ def _session(
         raise _no_page()
     Case.of(drill, seed)
     require_root()
-    click.echo("bringing the world up ..", err=True)
+    say("bringing the world up ..", err=True)
     return client.start(drill, seed, exam=exam, player=player, seed_by=seed_by, out=out)

@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from testbed.base.errors import InputError
+from testbed.base.model_file import Sort, text_of
 
+LOG = Sort("a log", "testbed drill start writes them to results/drills", "docs/drills.md")
+MOST_BYTES = 16 << 20
+"""Of a log: one of a long game has some 100 KB."""
 FORMAT = 1
 RULES = 3
 """How worlds are drawn and games go. One more with each change after which older logs are no longer played the same;
@@ -74,13 +78,9 @@ class Log:
 def read(path: Path) -> Log:
     """Raises InputError, also if a byte was changed."""
     name = str(path)
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", name, "a log that a drill has written") from None
-    except UnicodeDecodeError:
-        raise _damaged(name, 0, "it is no text") from None
-    lines = text.splitlines()
+    lines = text_of(path, LOG, MOST_BYTES).split("\n")
+    if lines[-1] == "":
+        lines.pop()
     told: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
         try:
