@@ -310,13 +310,33 @@ def _steps(run: Run) -> Iterator[RenderableType]:
 
 
 def _held(steps: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """What is in the memory of the rank's GPU that holds most."""
+    """What is in the memory of each rank's GPU."""
     for number, about in enumerate(steps):
-        if its := about.get("memory") or about.get("scale", {}).get("whole", {}).get("memory"):
+        told = about.get("memory") or about.get("scale", {}).get("whole", {}).get("memory")
+        if not told:
+            continue
+        of, each = told.get("of", f"step {number}"), told.get("each") or [{**told, "ranks": [told["rank"]]}]
+        for its in each[:MOST_HELD]:
             peak, *parts = (f"{key} {its[key] / 1e6:.6g} MB".removeprefix("peak ") for key in _HELD if key in its)
-            yield Text(f"# step {number}: rank {its['rank']} has {peak} at most at a time ({', '.join(parts)})")
+            ranks = its["ranks"]
+            who = f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {in_rows(ranks)} have"
+            yield Text(f"# {of}: {who} {peak} at most at a time ({', '.join(parts)})")
+        if len(each) > MOST_HELD:
+            yield Text(f"# and {len(each) - MOST_HELD} more: --json has what each rank holds", style="dim")
 
 
+def in_rows(numbers: Sequence[int]) -> str:
+    """`0-3, 8`: numbers that follow each other by the first and the last."""
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1][1:] = [number]
+        else:
+            rows.append([number])
+    return ", ".join("-".join(map(str, row)) for row in rows)
+
+
+MOST_HELD = 16
 _HELD = ("peak", "parameters", "gradients", "optimizer", "activations")
 
 
