@@ -321,6 +321,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	advance(f, q, n, ack);
 	tell_cc(f, q, before, pkt, fr);
 	if (ack) {
+		cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
 		qp_ready(f, q);
 		return;
 	}
@@ -328,15 +329,14 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 		return;
 	if (syndrome == AETH_NAK_SEQUENCE) {
 		q->nic->packet_seq_err++;
-		bool begins = true;
 		if (q->nic->p.selective) {
-			begins = repeat_came(f, q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
+			repeat_came(f, q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
 			look_at(f, q, repeat_due(q));
-		}
-		if (begins)
-			cc_lost(f, q, CC_LOSS_NAK);
-		if (!q->nic->p.selective)
+			cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
+		} else {
+			cc_lost(f, q, CC_LOSS_NAK, 1);
 			go_back(f, q);
+		}
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
 		qp_ready(f, q);
 	} else if (syndrome == AETH_NAK_ACCESS) {
@@ -366,8 +366,8 @@ bool qp_timer_set(struct qp *q, ps_t t)
 void qp_timer(struct fabric *f, struct qp *q)
 {
 	if (repeat_due(q) <= f->clock.now) {
-		if (repeat_look(f, q))
-			cc_lost(f, q, CC_LOSS_NAK);
+		repeat_look(f, q);
+		cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
 		qp_ready(f, q);
 	}
 	if (f->clock.now < q->timer) {
@@ -389,11 +389,13 @@ void qp_timer(struct fabric *f, struct qp *q)
 		qp_fail(f, q, WC_RETRY);
 		return;
 	}
-	cc_lost(f, q, CC_LOSS_TIMEOUT);
-	if (q->nic->p.selective)
+	if (q->nic->p.selective) {
 		repeat_timeout(q);
-	else
+		cc_lost(f, q, CC_LOSS_TIMEOUT, repeat_found(q));
+	} else {
+		cc_lost(f, q, CC_LOSS_TIMEOUT, 1);
 		go_back(f, q);
+	}
 	qp_ready(f, q);
 	if (q->timer == PS_NEVER) /* the round has not come to it yet */
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
