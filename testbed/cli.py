@@ -24,7 +24,7 @@ import click
 from testbed import __version__, commands
 from testbed.base import this_process
 from testbed.base.errors import BAD_INPUT, INTERRUPTED, RUN_FAILED, InputError, MachineError, Problem, UserError
-from testbed.base.text import printable
+from testbed.base.text import fit
 from testbed.commands._group import Group
 
 _OF_ROOT = ("/run", "/sys", "/proc", "/dev", "/var")
@@ -135,16 +135,11 @@ def _show(error: UserError, as_json: bool) -> None:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for number, problem in enumerate((Problem(error.what, error.where, error.hint), *error.also)):
-        console.print(Text.assemble(("error: " if number == 0 else "also: ", "bold red"), _shown(problem.what)))
+        console.print(Text.assemble(("error: " if number == 0 else "also: ", "bold red"), fit(problem.what)))
         if problem.where:
-            console.print(Text.assemble(("  at: ", "dim"), _shown(problem.where)))
+            console.print(Text.assemble(("  at: ", "dim"), fit(problem.where)))
         if problem.hint:
-            console.print(Text.assemble(("  hint: ", "cyan"), _shown(problem.hint)))
-
-
-def _shown(text: str) -> str:
-    """Made fit for a terminal, whoever wrote it."""
-    return "\n".join(map(printable, text.split("\n")))
+            console.print(Text.assemble(("  hint: ", "cyan"), fit(problem.hint)))
 
 
 def _traceback_if_asked() -> None:

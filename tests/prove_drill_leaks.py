@@ -42,7 +42,7 @@ COMPLETED = ("", "s", "show ", "config ", "help ", "show interfaces ", "hint ")
 ALL_CLASSES = ("classes", "help submit", "page about")
 """These have every class, always."""
 AN_OPERATORS_WORDS = {"meter", "loop", "miswired"}
-_FOUND = rb'inject(?!or|": \[\])|"fault|\bfault [a-z]?\d|"[eb]\d+(?:[./]\d+)?"|\bdrills/[a-z]'
+_FOUND = rb'inject(?!or|": \[\])|"fault|\bfault [a-z]?\d|"w\d+(?:[./]\d+)?"|\bdrills/[a-z]'
 _OWN = (
     "controller.log", "controller.out", "fabricd.log", "ovs-vswitchd.log", "ovsdb-server.log", "conf.db", "sealed",
 )  # fmt: skip
@@ -172,6 +172,7 @@ def _plain_name(name: str, fabric: str) -> str:
 
 
 def _named(drill: Drill, what: str, name: str, content: bytes, twin: bytes) -> Iterator[str]:
+    content = content.replace(bytes(CHECKOUT), b"")  # wherever that is, and whatever it is called
     every = [*re.finditer(_FOUND, content)]
     stem = drill.id.rpartition("/")[2]
     for called in (drill.id, *([stem] if "-" in stem else [])):  # `storm` is a word like any other

@@ -1,27 +1,60 @@
 """Synthetic traffic: size distributions, arrivals and patterns, drawn from a seed.
 
-A distribution is a table of (bytes, share of flows up to that size); between two entries sizes are evenly spread.
-`web_search` is the one of the DCTCP paper (Alizadeh et al., SIGCOMM 2010, figure 4, as tabulated with the HPCC
-simulator), `hadoop` Facebook's Hadoop cluster (Roy et al., SIGCOMM 2015, likewise).
+A distribution is a table of (bytes, percentage of flows up to that size); between two entries sizes are evenly spread.
+The published ones are in files of `mixes`, one a name, in the form in which they come with the HPCC simulator
+(alibaba-edu/High-Precision-Congestion-Control, traffic_gen); where they are from, SOURCES says.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-Table = tuple[tuple[float, float], ...]
+Table = Sequence[tuple[float, float]]  # bytes, share of flows up to that size
+MOST_ENTRIES = 10_000
 
-WEB_SEARCH: Table = (
-    (1, 0.0), (10_000, 0.15), (20_000, 0.20), (30_000, 0.30), (50_000, 0.40), (80_000, 0.53), (200_000, 0.60),
-    (1_000_000, 0.70), (2_000_000, 0.80), (5_000_000, 0.90), (10_000_000, 0.97), (30_000_000, 1.0),
-)  # fmt: skip
-HADOOP: Table = (
-    (1, 0.0), (180, 0.10), (216, 0.20), (560, 0.30), (900, 0.40), (1_100, 0.50), (1_870, 0.60), (3_160, 0.70),
-    (10_000, 0.80), (400_000, 0.90), (3_160_000, 0.95), (100_000_000, 0.98), (1_000_000_000, 1.0),
-)  # fmt: skip
+SOURCES = {
+    "web_search": "the web-search cluster of the DCTCP paper (Alizadeh et al., SIGCOMM 2010, figure 4)",
+    "hadoop": "Facebook's Hadoop cluster (Roy et al., SIGCOMM 2015), `FbHdp` of the HPCC paper",
+    "ali_storage": "Alibaba's distributed storage, 2019",
+    "google_rpc": "Google's RPCs, before 2008",
+}
+"""The published distributions."""
+
+
+class BadTable(ValueError):
+    """A table that is no distribution: which of its entries, what is wrong with it, what is allowed."""
+
+    def __init__(self, entry: int, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.entry, self.what, self.hint = entry, what, hint
+
+
+def checked(percents: Sequence[Sequence[float]]) -> Table:
+    """Of (bytes, percentage).  Raises BadTable."""
+    if not percents or percents[0][1] != 0:
+        raise BadTable(0, "the first entry is not 0 %", "the size that no flow is smaller than, and 0")
+    last = len(percents) - 1
+    if percents[last][1] != 100:
+        raise BadTable(last, f"the last entry is {percents[last][1]:g} %", "the largest size, and 100")
+    for k in range(1, len(percents)):
+        if percents[k][0] < percents[k - 1][0] or percents[k][1] < percents[k - 1][1]:
+            raise BadTable(k, "it is less than the entry before", "sizes and percentages that do not fall")
+    if percents[last][0] < 1:
+        raise BadTable(last, "no flow has a byte", "sizes in bytes")
+    return tuple((float(nbytes), percent / 100) for nbytes, percent in percents)
+
+
+@cache
+def published(name: str) -> Table:
+    """One of SOURCES."""
+    lines = (Path(__file__).parent / "mixes" / f"{name}.txt").read_text().splitlines()
+    return checked([[float(cell) for cell in line.split()] for line in lines])
 
 
 @dataclass(frozen=True)
@@ -49,12 +82,13 @@ def table_sizes(name: str, table: Table, most_bytes: int | None = None) -> Sizes
         table = _cut(table, most_bytes)
     mean = sum((b - a) * (p + q) / 2 for (p, a), (q, b) in zip(table, table[1:], strict=False))
 
+    shares = [share for _, share in table]
+
     def draw(rng: random.Random) -> int:
         u = rng.random()
-        for (low, a), (high, b) in zip(table, table[1:], strict=False):
-            if u <= b:
-                return max(1, round(low + (high - low) * (u - a) / (b - a))) if b > a else max(1, round(high))
-        return round(table[-1][0])
+        k = max(bisect_left(shares, u), 1)
+        (low, a), (high, b) = table[k - 1], table[k]
+        return max(1, round(low + (high - low) * (u - a) / (b - a))) if b > a else max(1, round(high))
 
     return Sizes(name, mean, draw)
 
@@ -77,12 +111,12 @@ def uniform(least_bytes: int, most_bytes: int) -> Sizes:
 
 
 def sizes_named(name: str, size_bytes: int, most_bytes: int | None = None) -> Sizes:
-    """`fixed` at size_bytes, `uniform` from 1 to twice that, `web_search` or `hadoop` (up to most_bytes)."""
+    """`fixed` at size_bytes, `uniform` from 1 to twice that, or one of SOURCES (up to most_bytes)."""
     if name == "fixed":
         return fixed(size_bytes)
     if name == "uniform":
         return uniform(1, max(2 * size_bytes - 1, 1))
-    return table_sizes(name, {"web_search": WEB_SEARCH, "hadoop": HADOOP}[name], most_bytes)
+    return table_sizes(name, published(name), most_bytes)
 
 
 def poisson(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from results.figures.keys import value_at
-from results.store.folder import StoreError
+from results.store.folder import SCHEMA, StoreError
 from results.store.load import Run, find, load
 from results.store.sweeps import Sweep, sweep
 
@@ -70,6 +70,11 @@ class Side:
         """What the fidelity verdicts of its points are, each once."""
         runs = (point.run for point in self.points if point.run is not None and not point.error)
         return list(dict.fromkeys(str(run.fidelity.get("verdict", "invalid")) for run in runs))
+
+    @property
+    def older(self) -> bool:
+        """Whether a run of it has an older schema, by which some of what it counts may mean something else."""
+        return any(point.run.state.get("schema", 0) < SCHEMA for point in self.points if point.run is not None)
 
     @property
     def hashes(self) -> list[str | None]:

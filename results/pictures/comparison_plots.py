@@ -43,7 +43,7 @@ def speedup(data: Data, baseline: str | None, over: str | None) -> list[Figure]:
     return _figures(data, ratios, x, "ratio", f"times as fast as {baseline}", f"time of {baseline} / time", even=1)
 
 
-def _values(figure_name: str, scale: float, title: str, label: str) -> Draw:
+def _values(figure_name: str, scale: float, title: str, label: str, linear: bool = False) -> Draw:
     """The picture of a figure over a swept key (of several: the first of numbers), sizes or ranks."""
 
     def values(data: Data, _baseline: str | None, over: str | None) -> list[Figure]:
@@ -52,7 +52,7 @@ def _values(figure_name: str, scale: float, title: str, label: str) -> Draw:
             raise PlotError(f"these runs say nothing of {title}")
         numbers = [k for k in data.keys if data.across(k).numbers] if figure_name == "time_ns" else []
         x = data.column(over or (numbers[0] if numbers else "size"))
-        return _figures(data, means.assign(value=means[figure_name] / scale), x, "value", title, label)
+        return _figures(data, means.assign(value=means[figure_name] / scale), x, "value", title, label, linear=linear)
 
     return values
 
@@ -108,7 +108,14 @@ def _in_order(across: Across) -> list[str]:
 
 
 def _figures(
-    data: Data, frame: pd.DataFrame, x: str, y: str, title: str, label: str, even: float | None = None
+    data: Data,
+    frame: pd.DataFrame,
+    x: str,
+    y: str,
+    title: str,
+    label: str,
+    even: float | None = None,
+    linear: bool = False,
 ) -> list[Figure]:
     """Lines over numbers; over categories bars in the colours of algorithms, a panel for each of what else differs."""
     across = data.across(x, frame)
@@ -129,6 +136,9 @@ def _figures(
                     axes.axhline(even, color=COLOURS[7], linewidth=0.8, linestyle="--")
                 if across.numbers and even is not None and frame[y].max() / frame[y].min() > 8:
                     log_axis(axes)
+                if linear:
+                    axes.set_yscale("linear")
+                    axes.set_ylim(0, panel[y].max() * 1.08 or 1)
                 axes.set_title(data.named(apart, values), fontsize=9)
                 axes.set_ylabel(textwrap.fill(label, 30))
             name_x([axes for axes, _ in panels], _label(x))
@@ -224,6 +234,10 @@ COMPARISONS = {
         Comparison(
             "times", "times by algorithm, over a swept key (a loss rate), sizes or ranks",
             _values("time_ns", 1e3, "times", "time (us)"),
+        ),
+        Comparison(
+            "busbw", "bus bandwidth by size, or over ranks, a swept key",
+            _values("busbw_Bps", 1e9, "bus bandwidth", "bus bandwidth (GB/s)", linear=True),
         ),
         Comparison(
             "host", "host time of a rank, by algorithm",

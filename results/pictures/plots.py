@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from results.figures.summary import jain
 from results.figures.values import percentile
 from results.pictures.drawing import COLOURS, PlotError, legend, log_axis, new_figure
-from results.pictures.rates import of_pairs
+from results.pictures.rate_plot import rate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from results.store.load import Run
 
-MOST_LINES = 12
 MOST_QUEUES = 8
 MOST_PAUSED = 40
 THRESHOLDS_WITHIN = 3.0
@@ -53,7 +51,8 @@ def queue(run: Run) -> Figure:
         one = depths[(depths["node"] == node) & (depths["port"] == port) & (depths["priority"] == priority)]
         times = [0.0, *(one["time_ns"] / 1000), end]
         values = [0.0, *(one["bytes"] / 1000), one["bytes"].iloc[-1] / 1000]
-        axes.plot(times, values, drawstyle="steps-post", linewidth=1.2, color=COLOURS[k % len(COLOURS)],
+        thicker = max(min(len(drawn), 4) - 1 - k, 0)  # where queues are alike, all of them are seen
+        axes.plot(times, values, drawstyle="steps-post", linewidth=1.2 + thicker, color=COLOURS[k % len(COLOURS)],
                   label=f"{node}:{port} class {priority}")  # fmt: skip
     _ecn(axes, run, set(drawn), float(longest.max()) / 1000)
     axes.set_ylim(bottom=0)
@@ -79,54 +78,6 @@ def _ecn(axes: Axes, run: Run, drawn: set[tuple[str, int, int]], highest: float)
                 above.append(f"{called} {at:g} KB")
     if above:
         axes.set_title(f"above the picture: ECN {', '.join(above)}", fontsize=8, loc="right")
-
-
-def rate(run: Run) -> Figure:
-    """Every queue pair's sending rate over time, and the fairness among flows that are under way.
-
-    Queue pairs inside a scale-up domain are left out if others use the network: they are many times as fast.
-    """
-    found = of_pairs(run)
-    if found is None:
-        raise PlotError("no queue pair has sent anything")
-    edges, rates = found.edges, found.rates
-    most = sorted(rates, key=lambda who: -rates[who].sum())[:MOST_LINES]
-    some = f": the {len(most)} of {len(rates)} that send most" if len(most) < len(rates) else ""
-    flows = not set(run.results["kind"]) <= {"collective", "tasks"} or run.results.empty
-    # the hops of a collective do not compete: fairness says nothing
-    figure, (axes, *fair) = new_figure(f"{run.name}: rates of queue pairs{some}", 2 if flows else 1, 2.8)
-    for k, who in enumerate(sorted(most)):
-        rank, qp, peer = who
-        path = ", scale-up" if who[:2] in found.inside else ""
-        axes.plot(edges / 1000, [*rates[who] / 1e9, rates[who][-1] / 1e9], drawstyle="steps-post", linewidth=1.1,
-                  color=COLOURS[k % len(COLOURS)], linestyle="-" if k < len(COLOURS) else "--",
-                  label=f"{rank} -> {peer} (QP {qp}{path})")  # fmt: skip
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("payload rate (Gb/s)")
-    axes.set_title(found.about, fontsize=8, loc="right")
-    if found.left_out:
-        axes.set_title(f"without {found.left_out} over the scale-up domains", fontsize=8, loc="left")
-    for below in fair:
-        index = _fairness([rates[who] for who in rates])
-        below.plot(edges / 1000, [*index, index[-1]], drawstyle="steps-post", color=COLOURS[7], linewidth=1.1)
-        below.set_ylabel("Jain's index of\nthose under way")
-        below.set_ylim(0, 1.05)
-    _emulated_time((axes, *fair)[-1], float(edges[-1]) / 1000)
-    legend(figure)
-    return figure
-
-
-def _fairness(rates: list[Any]) -> list[float]:
-    """Jain's index in each window, of the pairs between their first and last byte: one that must wait counts, too."""
-    import numpy as np
-
-    under_way = []
-    for one in rates:
-        (some,) = np.nonzero(one)
-        under_way.append((some[0], some[-1]) if len(some) else (1, 0))
-    columns = range(len(rates[0]))
-    here = [[r[k] for r, (first, last) in zip(rates, under_way, strict=True) if first <= k <= last] for k in columns]
-    return [jain(column) if any(column) else math.nan for column in here]
 
 
 def pauses(run: Run) -> Figure:

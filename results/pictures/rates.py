@@ -25,13 +25,43 @@ FRAMES = 20
 
 @dataclass(frozen=True)
 class Rates:
-    """`rates` in bit/s, a value for each window between two `edges` (ns); `inside`: those of scale-up domains."""
+    """`rates` in bit/s, a value for each window between two `edges` (ns); `inside`: those of scale-up domains.
+
+    `sent_again`: packets, and which share of all that is.
+    """
 
     edges: NDArray[np.float64]
     rates: dict[Pair, NDArray[np.float64]]
     inside: set[tuple[int, int]]
     left_out: int
     about: str
+    sent_again: dict[tuple[int, int], tuple[int, float]]
+
+    @property
+    def slowest(self) -> list[Pair]:
+        """All of them by what they send of new payload while they are under way; of those alike (within a twentieth of
+        the fastest) first the one that sends most again."""
+        new = {who: self._new(who) for who in self.rates}
+        unit = max(new.values(), default=0.0) / 20 or 1.0
+        return sorted(self.rates, key=lambda who: (round(new[who] / unit), -self._again(who)[0], who))
+
+    def _new(self, who: Pair) -> float:
+        """Mean rate from the first to the last byte."""
+        import numpy as np
+
+        (some,) = np.nonzero(self.rates[who])
+        under_way = self.rates[who][some[0] : some[-1] + 1] if len(some) else self.rates[who]
+        return float(under_way.mean()) * (1 - self._again(who)[1])
+
+    def _again(self, who: Pair) -> tuple[int, float]:
+        return self.sent_again.get(who[:2], (0, 0.0))
+
+    def named(self, who: Pair) -> str:
+        """`rank 6 to 0, QP 16 (615 packets sent again)`."""
+        rank, qp, peer = who
+        more = ["scale-up"] if who[:2] in self.inside else []
+        more += [f"{again} packets sent again"] if (again := self._again(who)[0]) else []
+        return f"rank {rank} to {peer}, QP {qp}" + (f" ({', '.join(more)})" if more else "")
 
 
 def of_pairs(run: Run) -> Rates | None:
@@ -51,7 +81,9 @@ def of_pairs(run: Run) -> Rates | None:
     network = [(who, one) for who, one in pairs if who[:2] not in inside]
     left_out = len(pairs) - len(network) if network else 0
     rates = {who: _rates(one, edges) * 8e9 / window for who, one in network or pairs}
-    return Rates(edges, rates, inside, left_out, f"each step: the mean over {window / 1000:g} us, {why}")
+    counted = zip(*(run.qps[key] for key in ("rank", "qp", "retransmitted", "tx_packets")), strict=True)
+    again = {(int(rank), int(qp)): (int(n), n / packets) for rank, qp, n, packets in counted if n}
+    return Rates(edges, rates, inside, left_out, f"each step: the mean over {window / 1000:g} us, {why}", again)
 
 
 def _scale_up(run: Run) -> set[tuple[int, int]]:

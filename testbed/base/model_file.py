@@ -40,8 +40,8 @@ class Sort:
         return self.name.partition(" ")[2]
 
 
-def text_of(path: str | Path, sort: Sort) -> str:
-    """What stands in the file.  Raises InputError."""
+def text_of(path: str | Path, sort: Sort, most: int = yaml_reader.MAX_BYTES) -> str:
+    """What stands in the file, of at most so many bytes.  Raises InputError."""
     name = str(path)
     if not name:
         raise InputError("the name of the file is empty", "command line", sort.ready)
@@ -49,15 +49,15 @@ def text_of(path: str | Path, sort: Sort) -> str:
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):  # a FIFO would keep us waiting
             raise InputError("this is no ordinary file", name, f"name {sort.name} file")
         with open(path, "rb") as file:
-            raw = file.read(yaml_reader.MAX_BYTES + 1)
+            raw = file.read(most + 1)
     except FileNotFoundError:
         raise InputError("there is no such file", name, sort.ready) from None
     except IsADirectoryError:
         raise InputError(f"this is a folder, not {sort.name} file", name, "name a .yaml file in it") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", name) from None
-    if len(raw) > yaml_reader.MAX_BYTES:
-        raise InputError(f"larger than {yaml_reader.MAX_BYTES >> 20} MiB", name, f"this is no {sort.bare} file")
+    if len(raw) > most:
+        raise InputError(f"larger than {most >> 20} MiB", name, f"this is no {sort.bare} file")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

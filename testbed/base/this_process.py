@@ -85,13 +85,17 @@ class Heard:
         """From here on they wait again."""
         self._acts = False
 
+    def came(self) -> int:
+        """The exit code of the first that waits, 0 for none; whoever asks sees to it."""
+        return 128 + self._came.pop(0) if self._came else 0
+
 
 @contextmanager
-def held() -> Iterator[Heard]:
-    """Signals that end this process wait, but in blocks `with heard:`, of which the first lets through what has come.
+def held(*, at_the_end: bool = False) -> Iterator[Heard]:
+    """Signals that end this process wait, but in blocks `with heard:`, of which the next lets through what has come.
 
     So there is no line at which one could come between what is made and whoever cares for it. What comes after the last
-    such block changes nothing any more.
+    such block changes nothing any more, or acts `at_the_end`.
     """
     heard = Heard()
     try:
@@ -103,3 +107,5 @@ def held() -> Iterator[Heard]:
         yield heard
     finally:
         _put_back(heard.before)
+        if at_the_end and (code := heard.came()):
+            signal.raise_signal(code - 128)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.checklist.exchange import LATENCY, Exchange, Pair, between
 from testbed.checklist.graph_exchanges import of_tasks
 from testbed.experiment.blocks.layout import group
-from testbed.experiment.steps.steps import FlowsStep
+from testbed.experiment.steps.flows import FlowsStep
 from testbed.plan import plan as planning
 from topologies.ranks.grid import NoGrid
 from workloads.base.entry import Algorithm

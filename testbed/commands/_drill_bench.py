@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.base.ranges import Number, Whole
+from testbed.commands._say import say
 
 if TYPE_CHECKING:
     from testbed.drill.agents.bench import Played
@@ -84,7 +85,7 @@ def bench(
             twin = "healthy " if case.healthy else ""
             said = case.left_out or case.failed or case.answer
             who = f"{name}: " if len(player.names) > 1 else ""
-            click.echo(
+            say(
                 f"{case.number + 1}/{len(todo)} {twin}{case.drill} {case.seed}: {who}{case.score:.1f}  {said}", err=True
             )
 
@@ -93,10 +94,10 @@ def bench(
     rows = [benchmark.row(name, cases) for name, cases in played.items()]
     if as_json:
         for row in rows:
-            click.echo(json.dumps({**row, "folder": str(benchmark.folder_of(folder, row["agent"], list(played)))}))
+            say(json.dumps({**row, "folder": str(benchmark.folder_of(folder, row["agent"], list(played)))}))
     else:
         _show("agents", [_shown(row) for row in rows])
-        click.echo(str(folder))
+        say(str(folder))
     if left_out := rows[0]["left_out"]:
         raise UserError(f"{left_out} of {len(todo)} cases do not count: their worlds died or cannot be made",
                         str(folder), "testbed doctor")  # fmt: skip
@@ -119,17 +120,17 @@ def compare(first: str, second: str, as_json: bool) -> None:
 
     told = compared(Path(first), Path(second))
     if as_json:
-        click.echo(json.dumps(told))
+        say(json.dumps(told))
         return
     left_out = f"; {told['left_out']} left out, in which a world has died" if told["left_out"] else ""
-    click.echo(f"{told['n']} cases{left_out}\n  first:  {told['first']}\n  second: {told['second']}")
+    say(f"{told['n']} cases{left_out}\n  first:  {told['first']}\n  second: {told['second']}")
     _show("differences", [{**row, "difference": _interval(row["difference"])} for row in told["rows"]])
 
 
 def _show(name: str, rows: list[dict[str, Any]]) -> None:
     from testbed.tables.results import counters, lines
 
-    click.echo("\n".join(lines(counters(name, rows, whole=True))))
+    say("\n".join(lines(counters(name, rows, whole=True))))
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import click
 
 from testbed.base.ranges import Whole
 from testbed.commands._complete import DRILL
+from testbed.commands._say import say
 
 if TYPE_CHECKING:
     from testbed.drill.check.check import Checked
@@ -74,19 +75,17 @@ def check(
         found.append(checked(drill, chosen, lines, more))
         one = found[-1]
         if as_json:
-            click.echo(json.dumps(one.to_dict()))
+            say(json.dumps(one.to_dict()))
             continue
         score = "-" if one.score is None else f"{one.score:.1f}"
-        click.echo(
-            f"{one.drill:34} {one.verdict:7} {score:>5} {len(one.differs):3} views {one.took_s:6.1f} s  {one.truth}"
-        )
+        say(f"{one.drill:34} {one.verdict:7} {score:>5} {len(one.differs):3} views {one.took_s:6.1f} s  {one.truth}")
         for what in one.wrong:
-            click.echo(f"  {what}")
+            say(f"  {what}")
     passed = sum(one.passes for one in found)
     if not as_json:
-        click.echo(f"{passed} of {len(found)} pass")
+        say(f"{passed} of {len(found)} pass")
         if len(found) > 1:
-            click.echo("\n".join(players(found)))
+            say("\n".join(players(found)))
     if passed < len(found):
         sys.exit(1)
 
@@ -137,15 +136,15 @@ def _compare(drill: object, seed: str, place: str, out: str | None, as_json: boo
     alike = {sight: groups(signatures) for sight, signatures in struck.by_sight.items()}
     if as_json:
         told = {sight: {kind: sorted(one) for kind, one in rows.items()} for sight, rows in struck.by_sight.items()}
-        click.echo(json.dumps({"signatures": told, "alike": alike, "left_out": struck.left}))
+        say(json.dumps({"signatures": told, "alike": alike, "left_out": struck.left}))
     else:
         best = next(iter(struck.by_sight.values()))
         for kind, one in best.items():
-            click.echo(f"{kind:18} {len(one):3} marks  {'; '.join(sorted(one))[:150]}")
+            say(f"{kind:18} {len(one):3} marks  {'; '.join(sorted(one))[:150]}")
         for sight, found in alike.items():
             same = [group for group in found if len(group) > 1]
-            click.echo(f"alike ({sight}): {'; '.join(' '.join(group) for group in same) or 'none'}")
+            say(f"alike ({sight}): {'; '.join(' '.join(group) for group in same) or 'none'}")
         for why in struck.left:
-            click.echo(f"not compared: {why}")
+            say(f"not compared: {why}")
     if out:
         write(its.id, place, alike, Path(out))

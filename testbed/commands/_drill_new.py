@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.base.ranges import Whole
+from testbed.commands._say import say
 
 if TYPE_CHECKING:
     from testbed.drill.make.new import Made
@@ -66,21 +67,21 @@ def new(
     for _ in range(TRIES - 1):
         if not found.refused or chosen:
             break
-        click.echo(f"seed {found.seed}: {found.refused}", err=True)
+        say(f"seed {found.seed}: {found.refused}", err=True)
         found = made(any_seed(), level, family)
     if found.refused:
         if as_json:
-            click.echo(json.dumps(_untold(found)))
+            say(json.dumps(_untold(found)))
             raise SystemExit(2)
         hint = "another seed; without --seed some are tried until one gives a drill"
         raise UserError(f"seed {found.seed} gives no drill: {found.refused}", "drill new", hint, exit_code=2)
     path = target or _free(Path(f"drill-{found.seed}.yaml"))
     path.write_text(found.text, encoding="utf-8")
     if as_json:
-        click.echo(json.dumps({**_untold(found), "file": str(path)}))
+        say(json.dumps({**_untold(found), "file": str(path)}))
         return
-    click.echo(f"{path}: {found.level} (difficulty {found.difficulty:g}), solved with {found.score:.0f} points")
-    click.echo(f"testbed drill start {path} --seed {found.seed}  # the world that was measured")
+    say(f"{path}: {found.level} (difficulty {found.difficulty:g}), solved with {found.score:.0f} points")
+    say(f"testbed drill start {path} --seed {found.seed}  # the world that was measured")
 
 
 def _free(path: Path) -> Path:
@@ -106,12 +107,12 @@ def _try(seeds: list[str], level: str | None, family: str | None, as_json: bool)
     found = []
     for seed in seeds:
         found.append(made(seed, level, family))
-        click.echo(json.dumps(found[-1].to_dict()) if as_json else _line(found[-1]))
+        say(json.dumps(found[-1].to_dict()) if as_json else _line(found[-1]))
     if as_json:
         return
     why = Counter(one.refused.partition(":")[0] for one in found if one.refused)
     passed = sum(not one.refused for one in found)
-    click.echo(f"{passed} of {len(found)} give a drill{''.join(f'; {n} {what}' for what, n in why.most_common())}")
+    say(f"{passed} of {len(found)} give a drill{''.join(f'; {n} {what}' for what, n in why.most_common())}")
 
 
 def _line(one: Made) -> str:

@@ -12,9 +12,11 @@ from testbed.commands._complete import DRILL, FABRIC
 from testbed.commands._drill_bench import bench, compare
 from testbed.commands._drill_check import check
 from testbed.commands._drill_instruct import instruct, join
+from testbed.commands._drill_key import key, verify
 from testbed.commands._drill_new import new
 from testbed.commands._drill_seed import DAILY, LEVEL, SURPRISE, choose
 from testbed.commands._drill_serve import serve
+from testbed.commands._say import say
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -115,19 +117,12 @@ def _once(line: str, fabric: str | None) -> Answer:
         session.leave()
 
 
-def _printable(text: str) -> str:
-    """Without what could move a terminal's cursor: a log may be another's."""
-    from testbed.base.text import printable
-
-    return "\n".join(map(printable, text.split("\n")))
-
-
 def _say(answer: Answer, as_json: bool) -> None:
     from testbed.base.errors import InputError
 
     if not answer.ok and answer.error:
         raise InputError(answer.error["what"], answer.error["where"], answer.error["hint"])
-    click.echo(json.dumps(answer.to_dict()) if as_json else _printable(answer.text))
+    say(json.dumps(answer.to_dict()) if as_json else answer.text)
 
 
 @click.group(cls=Drills, context_settings=_HELP)
@@ -175,13 +170,13 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
         if level in (None, d.level)
     ]
     if as_json:
-        click.echo(json.dumps({"drills": rows}))
+        say(json.dumps({"drills": rows}))
         return
     for row in rows:
         marks = f"{'fix' if row['asks to mend'] else '':4} {'real' if row['clock'] == 'real' else '':4}"
-        click.echo(f"{row['drill']:32} {row['level']:7} {marks} {row['title']}")
+        say(f"{row['drill']:32} {row['level']:7} {marks} {row['title']}")
     if not rows:
-        click.echo("no drill is like that")
+        say("no drill is like that")
 
 
 @command.command()
@@ -233,18 +228,18 @@ def start(
     Case.of(loaded, chosen, healthy)  # whatever is wrong with it is said before anything is made
     require_root()
     if sys.stdin.isatty():
-        click.echo("bringing the world up ..", err=True)
+        say("bringing the world up ..", err=True)
     session = client.start(
         loaded, chosen, healthy=healthy, exam=exam, player=player, seed_by=seed_by, out=out
     )  # fmt: skip
     try:
-        click.echo(session.ticket()["shown"])
-        prompt.play(session, sys.stdin, click.echo)
+        say(session.ticket()["shown"])
+        prompt.play(session, sys.stdin, say)
         on = not exam and not _over(session)
     finally:
         session.leave()
     if on:
-        click.echo(f"the drill goes on, on fabric {session.fabric}: testbed drill status, .. give-up ends it", err=True)
+        say(f"the drill goes on, on fabric {session.fabric}: testbed drill status, .. give-up ends it", err=True)
 
 
 def _over(session: Any) -> bool:
@@ -285,9 +280,9 @@ def report(log: str | None, out: str | None, as_json: bool) -> None:
                 f"{out} cannot be written", "command line: --out", "NAME.md, NAME.png or NAME.svg in a folder"
             )
         for path in write(told, target):
-            click.echo(str(path))
+            say(str(path))
     else:
-        click.echo(json.dumps(told) if as_json else _printable(as_text(told)))
+        say(json.dumps(told) if as_json else as_text(told))
 
 
 @command.command()
@@ -313,7 +308,7 @@ def replay(log: str, verify: bool, as_json: bool) -> None:
 
     def told(entry: Any, answer: Any) -> None:
         if not verify and not as_json:
-            click.echo(_printable(f"drill {entry.time_ns / 1000:g}us> {entry.line}\n{answer.text}"))
+            say(f"drill {entry.time_ns / 1000:g}us> {entry.line}\n{answer.text}")
 
     found = again(read, log, told=told)
     if found.differs:
@@ -325,17 +320,18 @@ def _verified(found: Replayed, as_json: bool) -> None:
     told = {"drill": found.log.head["drill"], "seed": found.log.head["seed"], "score": found.score,
             "sha256": found.log.sha256, "lines": len(found.log.entries)}  # fmt: skip
     if as_json:
-        click.echo(json.dumps(told))
+        say(json.dumps(told))
         return
-    click.echo(f"the same in every state: {told['drill']}, seed {told['seed']}, score {found.score:.1f}, "
+    say(f"the same in every state: {told['drill']}, seed {told['seed']}, score {found.score:.1f}, "
                f"sha256 {found.log.sha256[:16]}")  # fmt: skip
 
 
 @command.command()
 @click.argument("folder", type=click.Path(file_okay=False))
 @click.option("--trust", is_flag=True, help="Do not play the games again: only check that the logs are whole.")
+@click.option("--key", metavar="KEY", help="Only games that this public key (or the file that has it) has signed.")
 @_JSON
-def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
+def leaderboard(folder: str, trust: bool, key: str | None, as_json: bool) -> None:
     """Rank the players whose games' logs are in FOLDER. Each game is played again first.
 
     Games with seeds that were drawn, those of suites, drills of the day, and games whose seed the player has chosen (or
@@ -345,24 +341,26 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
     Examples:
       testbed drill leaderboard results/drills
       testbed drill leaderboard results/drills --trust
+      testbed drill leaderboard results/drills --key referee.key.pub
     """
     from pathlib import Path
 
     from testbed.base.errors import require_root
     from testbed.drill.play.ranking import ranked
+    from testbed.drill.proof.signing import public
 
     if not trust:
         require_root()
-    table, refused = ranked(Path(folder), play=not trust)
+    table, refused = ranked(Path(folder), play=not trust, key=public(key) if key else "")
     if as_json:
-        click.echo(json.dumps({"players": table, "refused": refused}))
+        say(json.dumps({"players": table, "refused": refused}))
         return
     from testbed.tables.results import counters, show
 
     show(counters("players", table, whole=True), wide=True)
     for name, why in refused.items():
-        click.echo(_printable(f"{name} does not count: {why}"), err=True)
+        say((f"{name} does not count: {why}"), err=True)
 
 
-for _more in (bench, check, compare, instruct, join, new, serve):
+for _more in (bench, check, compare, instruct, join, key, new, serve, verify):
     command.add_command(_more)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from results import Run
 
-KINDS = ("queue", "rate", "pauses", "fct", "timeline", "trace", "sweep", "speedup", "heat", "times", "host", "sent")
+KINDS = (
+    *("queue", "rate", "pauses", "fct", "timeline", "trace", "sweep"),
+    *("speedup", "heat", "times", "busbw", "host", "sent"),
+)
 _PICTURES = (".svg", ".png")
 MOST_NAMES = 3
 """Runs that a picture is named after."""
@@ -63,11 +66,13 @@ def command(
 
     Queue, rate and pauses over time (of runs with `measure: {sample: ..}`), slowdowns of
     flows by size (fct), the timeline of tasks by rank and stream, or the figures of a sweep. Of one or several runs and
-    sweeps: algorithms compared by their speedup over a baseline, by the same as a heat map, by times, host time and
-    bytes sent. `trace` writes the timeline as a file that ui.perfetto.dev opens.
+    sweeps: bus bandwidth by size; algorithms compared by their speedup over a baseline, by the same as a heat map, by
+    times, host time and bytes sent. `trace` writes the timeline as a file that ui.perfetto.dev opens.
 
     \b
     Examples:
+      testbed run experiments/quickstart.yaml --out results/runs/first
+      testbed plot first busbw
       testbed run experiments/congestion/fairness.yaml --out results/runs/fairness
       testbed plot fairness rate -o rate.png
       testbed run experiments/congestion/incast.yaml --out results/runs/incast

@@ -66,7 +66,6 @@ def command(
       testbed run experiments/quickstart.yaml --profile
       testbed run experiments/congestion/incast.yaml --on local:4
       testbed run experiments/congestion/incast.yaml --on machines.yaml
-      testbed run experiments/congestion/incast.yaml --on local:2 --failed incast
 
     With --fabric the workload runs on a fabric that `testbed up` has brought up, as often as you like; what the file
     says of the fabric must be as it is there, or be left out. `testbed job` does the same in the background.

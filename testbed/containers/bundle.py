@@ -25,6 +25,7 @@ from typing import Any
 from testbed.base.errors import MachineError
 from testbed.containers.seccomp import profile
 from testbed.machine.mounts import CHECKOUT, Bind, runtime_folders, system_paths
+from testbed.machine.ownership import id_range
 
 INSIDE = Path("/run/railbed")  # where socket, plan and init are, seen from inside
 SOCKETS = INSIDE / "workers"  # and the sockets of the ranks of a shared container: RANK/sock
@@ -41,7 +42,7 @@ _MASKED = [
 ]
 _READ_ONLY = [f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger")]
 _COVERED = ("/var", "/srv", "/opt", "/mnt", "/media", "/boot")
-# User ids that systemd's list of uid ranges leaves free: 4096 times 65536.
+# User ids that systemd's list of uid ranges leaves free: ID_RANGES times 65536.
 _FIRST_ID, _IDS = 0x7000_0000, 65536
 
 
@@ -158,7 +159,7 @@ def first_id(fabric_id: str) -> int | None:
     """The first user id of a fabric's ranks; None if only root can read the workers' code."""
     if not all(_open_to_all(p) for p in (*runtime_folders(), Path(sys.executable).resolve())):
         return None
-    return _FIRST_ID + int(fabric_id, 16) % 4096 * _IDS
+    return _FIRST_ID + id_range(fabric_id) * _IDS
 
 
 def _open_to_all(path: Path) -> bool:

@@ -16,7 +16,9 @@ from typing import Any
 
 _ENOSYS, _EPERM = 38, 1
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET,TIME}
-_AF_VSOCK = 40
+# Unix, IPv4 and IPv6 are what programs speak, netlink is how they ask for interfaces, packet how tcpdump listens. All
+# are of the network namespace; others (VSOCK, ALG, BLUETOOTH, CAN, XDP ..) are not, or are code that nobody here needs.
+FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16, "AF_PACKET": 17}
 # Personalities: Linux, with address randomization off, asking for the current one, and 32 bit's.
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 
@@ -25,7 +27,7 @@ _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 def profile() -> dict[str, Any]:
     """The `linux.seccomp` section of an OCI configuration."""
     groups: dict[str, list[str]] = json.loads(Path(__file__).with_suffix(".json").read_text())
-    conditional = {"clone", "socket", "personality"}
+    conditional = {"clone", "socket", "socketpair", "personality"}
     allowed = sorted({name for names in groups.values() for name in names} - conditional)
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
@@ -35,8 +37,8 @@ def profile() -> dict[str, Any]:
             _allow("clone", _argument(0, _NEW_NAMESPACES, "SCMP_CMP_MASKED_EQ", 0)),
             # Its flags are behind a pointer that no filter can follow; glibc falls back to clone.
             {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": _ENOSYS},
-            # Sockets of virtual machines are not part of the network namespace.
-            _allow("socket", _argument(0, _AF_VSOCK, "SCMP_CMP_NE")),
+            *(_allow("socket", _argument(0, family, "SCMP_CMP_EQ")) for family in FAMILIES.values()),
+            _allow("socketpair", _argument(0, FAMILIES["AF_UNIX"], "SCMP_CMP_EQ")),
             *(_allow("personality", _argument(0, p, "SCMP_CMP_EQ")) for p in _PERSONALITIES),
         ],
     }

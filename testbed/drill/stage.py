@@ -82,6 +82,7 @@ class Stage:
     later: list[tuple[int, Injection]] = field(default_factory=list)
     """Faults that were put in while it was played, and when."""
     _faults: list[str] = field(default_factory=list)
+    _ids: int = 0
 
     @classmethod
     def up(cls, case: Case, up: Up = world_of, *, healthy: bool = False, begin: bool = True) -> Stage:
@@ -96,11 +97,10 @@ class Stage:
             zero = world.time_ns if drill.on_real_clock else 0
             began_ns = max(zero + round(drill.begins_ns), world.time_ns)
             stage = cls(case, world, drawn, began_ns, 0.0, zero_ns=zero)
-            for k, herring in enumerate(drawn.benign):
-                world.put_in(_from_now(herring, world.time_ns - zero), f"b{k}")
-            if not healthy:
-                for k, fault in enumerate(drawn.faults):
-                    stage._faults.append(world.put_in(_from_now(fault, world.time_ns - zero), f"e{k}"))
+            for herring in drawn.benign:
+                stage._put_in(_from_now(herring, world.time_ns - zero))
+            for fault in () if healthy else drawn.faults:
+                stage._faults.append(stage._put_in(_from_now(fault, world.time_ns - zero)))
             stage.until_ns(zero + round(drill.warmup))
             steps = [step for step in world.steps if step.start_ns >= zero]
             if not steps:
@@ -122,10 +122,15 @@ class Stage:
     def put_in(self, injection: Injection) -> Cause:
         """One more fault, now; it belongs to the truth from here on. Raises CannotInject, FabricdError."""
         cause, drawn = self.case.cause(injection), self.drawn
-        self._faults.append(self.world.put_in(injection, f"e{len(drawn.faults)}"))
+        self._faults.append(self._put_in(injection))
         self.later.append((self.world.time_ns, injection))
         self.drawn = replace(drawn, faults=(*drawn.faults, injection), truth=(*drawn.truth, cause))
         return cause
+
+    def _put_in(self, injection: Injection) -> str:
+        """Under an id that does not tell faults from herrings."""
+        self._ids += 1
+        return self.world.put_in(injection, f"w{self._ids}")
 
     def written(self) -> list[dict[str, Any]]:
         """The faults with their parameters; a time of one that was put in later is of this world, as all others are."""

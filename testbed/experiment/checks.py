@@ -53,7 +53,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
     ranks = fabric.ranks
     for i, step in enumerate(blocks.workload):
         if step.kind == "flows":
-            problems = step_checks.flows(step.flows, fabric)
+            problems = step_checks.flows(step.flows, blocks.fabric, fabric)
         elif step.kind == "load":
             problems = step_checks.load(step.load, ranks)
         elif step.kind == "tasks":

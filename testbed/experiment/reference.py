@@ -131,7 +131,13 @@ def _plural(items: dict[str, Any]) -> str:
         return "mappings"
     if items.get("type") == "array":
         return f"lists of {_plural(items.get('items', {}))}"
-    return _takes(items).replace("integer", "integers").replace("text", "texts").replace("size", "sizes")
+    return (
+        _takes(items)
+        .replace("integer", "integers")
+        .replace("text", "texts")
+        .replace("size", "sizes")
+        .replace("number", "numbers")
+    )
 
 
 def main() -> None:

@@ -9,11 +9,14 @@ from testbed.base.types import unknown
 from testbed.base.units import format_size
 from testbed.experiment import program_checks
 from testbed.experiment.blocks import known
+from testbed.experiment.blocks.fabric import dscp_of
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
-    from testbed.experiment.steps.steps import CollectiveStep, Flow, Load
+    from testbed.experiment.blocks.fabric import FabricSpec
+    from testbed.experiment.steps.flows import Flow, Load
+    from testbed.experiment.steps.steps import CollectiveStep
     from workloads.base.entry import Algorithm
 
 Path = tuple[str | int, ...]
@@ -177,10 +180,22 @@ def _ranks(step: CollectiveStep, entry: Algorithm, fabric: Fabric, ranks: int) -
         yield () if step.ranks is None else ("ranks",), f"{step.collective} takes {needed}, not {taking_part}", hint
 
 
-def flows(flows: list[Flow], fabric: Fabric) -> Iterator[Found]:
+def flows(flows: list[Flow], spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     for i, flow in enumerate(flows):
-        for key, rank in (("from", flow.from_), ("to", flow.to)):
-            if problem := endpoint.missing(rank, fabric):
-                yield ("flows", i, key), *problem
-        if flow.from_ == flow.to:
-            yield ("flows", i, "to"), f"a flow from {_end(flow.to)} to itself", "name two different ranks"
+        for key, what, hint in _of_flow(flow, spec, fabric):
+            if flow.place:
+                yield ("flows",), f"{flow.place}: column {key}: {what}", hint
+            else:
+                yield ("flows", i, key), what, hint
+
+
+def _of_flow(flow: Flow, spec: FabricSpec, fabric: Fabric) -> Iterator[tuple[str, str, str]]:
+    for key, rank in (("from", flow.from_), ("to", flow.to)):
+        if problem := endpoint.missing(rank, fabric):
+            yield key, *problem
+    if flow.from_ == flow.to:
+        yield "to", f"a flow from {_end(flow.to)} to itself", "name two different ranks"
+    its = flow.traffic_class
+    if its is not None and dscp_of(its, spec) is None:
+        what = f"no DSCP is in class {its}, so nothing can be sent in it"
+        yield "class", what, f"fabric.switch.dscp: {{{its * 8}: {its}}} beside the others"

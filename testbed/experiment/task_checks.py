@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from testbed.base.types import unknown
 from testbed.base.units import format_size
 from testbed.experiment.blocks import known
+from testbed.experiment.blocks.fabric import dscp_of
 from testbed.experiment.step_checks import Found, Path, collective, rank_out_of_range
 from testbed.experiment.steps.steps import CollectiveStep
 from topologies.graph.fabric import Fabric
@@ -60,12 +61,6 @@ def no_dscp(its: int | None, spec: FabricSpec) -> tuple[str, str] | None:
         return None
     what = f"no DSCP is in class {its}, so nothing can be sent in it"
     return what, f"fabric.switch.dscp: {{{its * 8}: {its}}} beside the others"
-
-
-def dscp_of(traffic_class: int, spec: FabricSpec) -> int | None:
-    """How packets of a class are marked: by the lowest DSCP that switches put into it."""
-    marks = [d for d in range(64) if spec.switch.dscp.get(d, 0) == traffic_class]
-    return min(marks, default=None)
 
 
 def _algorithms(told: Tasks) -> Iterator[Found]:

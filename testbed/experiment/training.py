@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from testbed.base.types import unknown
 from testbed.base.units import format_size
+from testbed.experiment.blocks.fabric import dscp_of
 from testbed.experiment.blocks.known import misshapen
-from testbed.experiment.task_checks import dscp_of
 from topologies.kinds import axes
 from workloads.base.entry import Algorithm
 from workloads.registry import ALGORITHMS
@@ -61,7 +61,13 @@ def training_of(train: Train) -> Training:
         model=model,
         gpu=gpu_of(train.gpu, model.dtype),
         parallel=Parallel(
-            tensor=p.tensor, context=p.context, data=p.data, pipeline=p.pipeline, expert=p.expert, sequence=p.sequence
+            tensor=p.tensor,
+            context=p.context,
+            data=p.data,
+            pipeline=p.pipeline,
+            expert=p.expert,
+            sequence=p.sequence,
+            scatter_gather=p.scatter_gather,
         ),
         micro=train.batch.micro,
         count=train.batch.count,
@@ -349,7 +355,9 @@ def _groups(train: Train, t: Training) -> Iterator[Found]:
 def _uses(t: Training) -> dict[str, tuple[str, ...]]:
     """The collectives of each group."""
     shares = ("all_reduce",) if t.shard == "none" else ("reduce_scatter", "all_gather")
+    tensor: tuple[str, ...]
     tensor = ("all_gather", "reduce_scatter", "all_reduce") if t.parallel.sequence else ("all_reduce",)
+    tensor += ("all_gather",) if t.parallel.scatter_gather else ()
     return {
         "tensor": tensor,
         "data": shares,

@@ -14,7 +14,7 @@ from workloads.traffic import Arrival, burst, poisson, sizes_named
 
 
 class TrafficFault(Fault):
-    distribution: Literal["fixed", "uniform", "web_search", "hadoop"] = Field(
+    distribution: Literal["fixed", "uniform", "web_search", "hadoop", "ali_storage", "google_rpc"] = Field(
         default="fixed", description="sizes of the flows: all `size`, evenly from 1 byte to twice that, or as measured"
     )
     size: Size = default("1MB", "payload of a flow (fixed), or its mean (uniform)", gt=0, le=1 << 30)

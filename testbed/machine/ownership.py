@@ -36,11 +36,19 @@ from testbed.machine.processes import Process
 RUN_DIR = Path("/run/railbed")
 _ID = re.compile(r"[0-9a-f]{4}")
 _NEW = ".new-"
+ID_RANGES = 4096
+"""So many ranges of user ids there are for ranks. No two fabrics have the same one: they cannot signal each other."""
+_TRIES = 10 * ID_RANGES  # to draw one that is free, even if few are
 _GONE_S = 5.0  # for killed processes to be gone: Open vSwitch then closes a socket for each port
 PROCESSES = ".processes"  # suffix of the files that a fabric's processes keep locked
 HOST = "host "  # prefix of the names of processes that keep a host's namespace alive
 KEEPER = "keeper"
 SWITCHES = ("holder", "fabricd", "ovs-vswitchd", "ovsdb-server", "controller")  # they are in the fabric's namespace
+
+
+def id_range(fabric_id: str) -> int:
+    """The number of the range of user ids that a fabric's ranks have."""
+    return int(fabric_id, 16) % ID_RANGES
 
 
 def control_group(fabric_id: str) -> str:
@@ -167,10 +175,8 @@ class Record:
 
 def create() -> tuple[Record, Journal, LockFile]:
     """A new fabric with a free random id, owned by this process. Raises MachineError."""
-    for _ in range(1000):
+    for _ in range(_TRIES):
         fabric_id = secrets.token_hex(2)
-        if _in_use(fabric_id):
-            continue
         with suppress(FileExistsError):
             return _create(fabric_id)
     raise MachineError("no free fabric id", hint="too many fabrics: testbed status --all, testbed clean")
@@ -178,6 +184,8 @@ def create() -> tuple[Record, Journal, LockFile]:
 
 def _create(fabric_id: str) -> tuple[Record, Journal, LockFile]:
     with _run_directory(make=True):
+        if _in_use(fabric_id):
+            raise FileExistsError(fabric_id)
         # It has owner and lock before it gets its final name, so that it is never without them.
         new, final = RUN_DIR / f"{_NEW}{fabric_id}", RUN_DIR / fabric_id
         if new.exists():
@@ -222,7 +230,9 @@ def _run_directory(*, make: bool = False) -> Iterator[None]:
 
 
 def _in_use(fabric_id: str) -> bool:
-    return (RUN_DIR / fabric_id).exists() or any(teardown.control_group_paths(control_group(fabric_id)))
+    """Whether the id or its range of user ids is another fabric's, or some of it is left on the machine."""
+    taken = {id_range(name) for name in os.listdir(RUN_DIR) if _ID.fullmatch(name)}
+    return id_range(fabric_id) in taken or any(teardown.control_group_paths(control_group(fabric_id)))
 
 
 def fabrics() -> list[Record]:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.types import Model
+from testbed.experiment.blocks.fabric import dscp_of
 from testbed.experiment.blocks.layout import group
 from topologies import Fabric
 from topologies.graph import endpoint
@@ -19,7 +20,8 @@ from workloads.sparse.sizes import spot_blocks
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment, FlowsStep
     from testbed.experiment.blocks.fabric import Complex, Nic
-    from testbed.experiment.steps.steps import Load, LoadStep, Step
+    from testbed.experiment.steps.flows import Load, LoadStep
+    from testbed.experiment.steps.steps import Step
     from testbed.experiment.steps.tasks import Tasks, TasksStep
     from testbed.experiment.steps.traces import AicbStep, ChakraStep
     from testbed.plan.choose import Chooser
@@ -213,12 +215,12 @@ def _step(
     seed: int,
     chooser: Callable[[], Chooser],
 ) -> dict[str, Any]:
-    from testbed.experiment.steps.steps import FlowsStep, LoadStep
+    from testbed.experiment.steps.flows import FlowsStep, LoadStep
     from testbed.experiment.steps.tasks import TasksStep
     from testbed.experiment.steps.traces import AicbStep, ChakraStep
 
     if isinstance(step, FlowsStep):
-        return _flows(step, fabric)
+        return _flows(step, experiment, fabric)
     if isinstance(step, LoadStep):
         return _drawn(step.load, experiment, fabric, seed)
     if isinstance(step, TasksStep):
@@ -313,12 +315,17 @@ def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -
     }
 
 
-def _flows(step: FlowsStep, fabric: Fabric) -> dict[str, Any]:
+def _flows(step: FlowsStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
     def number(end: int) -> int:
         return endpoint.number(end, fabric)
 
+    def marking(its: int | None) -> dict[str, Any]:
+        return {} if its is None else {"traffic_class": its, "dscp": dscp_of(its, experiment.fabric)}
+
     flows = [
-        {"from": number(f.from_), "to": number(f.to), "size_bytes": f.size, "start_ns": f.start} for f in step.flows
+        {"from": number(f.from_), "to": number(f.to), "size_bytes": f.size, "start_ns": f.start}
+        | marking(f.traffic_class)
+        for f in step.flows
     ]
     return {"kind": "flows", "flows": flows}
 
@@ -328,7 +335,7 @@ def _drawn(load: Load, experiment: Experiment, fabric: Fabric, seed: int) -> dic
     from testbed.plan.hardware import line_rate_bps
 
     ranks = list(range(fabric.ranks)) if load.senders is None else load.senders
-    sizes = traffic.sizes_named(load.distribution, load.size, load.most)
+    sizes = load.drawn_sizes()
     if load.pattern == "burst":
         drawn = traffic.burst(sizes, ranks=ranks, to=load.to, each=load.flows, seed=seed)
     else:

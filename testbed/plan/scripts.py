@@ -11,6 +11,7 @@ from testbed.experiment import task_checks
 from testbed.experiment.training import gigabytes, gpu_of
 from testbed.plan.graphs import place_of, script_of
 from testbed.plan.tasks import planned
+from testbed.plan.training import told_memory
 from workloads.tasks.graph import Graph
 
 if TYPE_CHECKING:
@@ -42,19 +43,19 @@ def script_steps(
     return made
 
 
-def _memory(recorded: Recorded, told: TorchStep, experiment: Experiment) -> dict[str, int]:
-    """What the rank that holds most has at a time; refused if that is more than its GPU has."""
-    rank, its = max(enumerate(one["memory"] for one in recorded.ranks), key=lambda one: (one[1]["peak"], -one[0]))
+def _memory(recorded: Recorded, told: TorchStep, experiment: Experiment) -> dict[str, Any]:
+    """What ranks have at a time; refused if that of one is more than its GPU has."""
+    its = told_memory({rank: one["memory"] for rank, one in enumerate(recorded.ranks)})
     room = gpu_of(told.gpu, "float32", any_type=True).memory
     if room is not None and its["peak"] > room:
         parts = ", ".join(f"{key} {gigabytes(its[key])}" for key in ("parameters", "gradients", "optimizer"))
         what = (
-            f"the script does not fit: its rank {rank} has {gigabytes(its['peak'])} at a time, "
+            f"the script does not fit: its rank {its['rank']} has {gigabytes(its['peak'])} at a time, "
             f"{gigabytes(its['peak'] - int(room))} more than the GPU's {gigabytes(int(room))} (of it {parts})"
         )
         hint = "shard more (FSDP2), smaller batches, checkpointed activations, or a GPU with more memory"
         raise InputError(what, place_of(told, experiment, "gpu"), hint)
-    return {"rank": rank, **its}
+    return {"of": "the script", **its}
 
 
 def _check(graph: Graph, told: TorchStep, experiment: Experiment, fabric: Fabric) -> None:

@@ -10,8 +10,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
+from testbed.experiment.blocks.fabric import dscp_of
 from testbed.experiment.blocks.layout import group
-from testbed.experiment.task_checks import as_step, dscp_of
+from testbed.experiment.task_checks import as_step
 from topologies.ranks.grid import NoGrid
 from workloads.base.vocabulary import AUTO
 from workloads.registry import find

@@ -10,11 +10,12 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.scale import scaled_down, shrunk
-from testbed.experiment.training import fullest, layout_of, settings_of, training_of
+from testbed.experiment.training import layout_of, settings_of, training_of
 from testbed.plan.expected import expected
 from testbed.plan.tasks import planned
 from workloads.steps import checkpoint
 from workloads.steps.build import step_graph
+from workloads.steps.memory import memory
 from workloads.tasks.oracle import step_ns
 
 if TYPE_CHECKING:
@@ -84,11 +85,22 @@ def training_steps(
 
 
 def about(t: Training, layout: Layout) -> dict[str, Any]:
-    """What a step's figures need: tokens, the time of an MFU of 1, and what the rank that holds most has."""
-    stage, its = fullest(t)
-    rank = min(rank for place, rank in layout.ranks.items() if place.pipeline == stage)
-    memory = {"rank": rank, "peak": its.all, **asdict(its)}
-    return {"tokens": t.step_tokens, "ideal_ns": ideal_ns(t), "memory": memory}
+    """What a step's figures need: tokens, the time of an MFU of 1, and what ranks have in their memory."""
+    stages: dict[int, list[int]] = {}
+    for place, rank in layout.ranks.items():
+        stages.setdefault(place.pipeline, []).append(rank)
+    held = {rank: memory(t, stage) for stage, ranks in stages.items() for rank in ranks}
+    told = told_memory({rank: {"peak": its.all, **asdict(its)} for rank, its in sorted(held.items())})
+    return {"tokens": t.step_tokens, "ideal_ns": ideal_ns(t), "memory": told}
+
+
+def told_memory(held: Mapping[int, Mapping[str, int]]) -> dict[str, Any]:
+    """What the rank that holds most has, and what each has: of those that have the same once."""
+    rank, most = max(held.items(), key=lambda one: (one[1]["peak"], -one[0]))
+    alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for number, its in held.items():
+        alike.setdefault(tuple(its.items()), []).append(number)
+    return {"rank": rank, **most, "each": [{"ranks": ranks, **dict(its)} for its, ranks in alike.items()]}
 
 
 def _checkpointed(

@@ -137,8 +137,9 @@ def _state(fault: Mapping[str, Any]) -> str:
 
 def _events(run: Run) -> list[dict[str, Any]]:
     """What happened at which moment of emulated time: for the marks on the charts."""
+    faults = {f"f{n + 1}": one for n, one in enumerate(run.experiment.get("inject") or [])}
     found = [
-        {"us": row["time_ns"] / 1000, "text": _said(row)}
+        {"us": row["time_ns"] / 1000, "text": _said(row, faults)}
         for row in run.rows("events")
         if row.get("time_ns") is not None and row["event"] not in _NO_MARK
     ]
@@ -148,11 +149,28 @@ def _events(run: Run) -> list[dict[str, Any]]:
     return found
 
 
-def _said(row: Mapping[str, Any]) -> str:
-    """`link node=rail0 port=1 up=false`."""
-    more = {"node": row.get("node"), "port": row.get("port"), **json.loads(row.get("detail") or "{}")}
-    plain = [f"{k}={full(v)}" for k, v in more.items() if isinstance(v, str | int | float) and k != "id"]
-    return cut(" ".join([row["event"], *plain]))
+def _said(row: Mapping[str, Any], faults: Mapping[str, Mapping[str, Any]]) -> str:
+    """In words: `loss on cable:h0.0-rail0 begins (f1)`, `link of rail0:1: down`."""
+    more = {k: v for k, v in json.loads(row.get("detail") or "{}").items() if k != "id"}
+    what = row["event"].replace("_", " ")
+    if row["event"] == "fault" and "fault" in more:
+        name = str(more.pop("fault"))
+        its = faults.get(name, {})
+        what = f"{its['fault']} on {its['on']}" if "on" in its else str(its.get("fault", "fault"))
+        what += f" {'begins' if more.pop('on', True) else 'ends'} ({name})"
+    if row.get("node") is not None:
+        port = "" if row.get("port") is None else f":{row['port']}"
+        what += f" at {row['node']}{port}"
+    plain = [_fact(k.replace("_", " "), v) for k, v in more.items() if isinstance(v, str | int | float)]
+    return cut(what + (": " if plain else "") + ", ".join(plain))
+
+
+def _fact(key: str, value: str | float) -> str:
+    if key == "up" and isinstance(value, bool):
+        return "up" if value else "down"
+    if isinstance(value, bool):
+        return key if value else f"not {key}"
+    return f"{key} {full(value)}"
 
 
 def _timelines(run: Run) -> list[str]:

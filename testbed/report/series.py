@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from results.store.load import Run
 
 MOST_LINES = 8
+MOST_STRIPS = 16
 MOST_POINTS = 400_000
 """Of a chart; with more, each stretch of time keeps its least and its greatest value."""
 
@@ -37,12 +38,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines of one unit, and a word on what was left out."""
+    """Lines of one unit, and a word on what was left out; `strips`: one below the other, as many are alike."""
 
     title: str
     unit: str
     lines: Sequence[Line]
     about: str = ""
+    strips: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """For the page: all lines at the times of any of them."""
@@ -57,6 +59,7 @@ class Chart:
         return {
             "title": self.title,
             "unit": self.unit,
+            "strips": self.strips,
             "about": "; ".join(filter(None, (self.about, thinned))),
             "names": [line.name for line in lines],
             "x": _base64(times, "<f8"),
@@ -89,15 +92,12 @@ def _rates(run: Run, _: float) -> Iterator[Chart]:
     found = of_pairs(run)
     if found is None:
         return
-    most = sorted(found.rates, key=lambda who: -float(found.rates[who].sum()))[:MOST_LINES]
+    drawn = found.slowest[:MOST_STRIPS]
     edges = found.edges / 1000
-    lines = [
-        Line(f"rank {rank} -> {peer} (QP {qp})", edges, np.append(found.rates[rank, qp, peer] / 1e9, 0.0))
-        for rank, qp, peer in sorted(most)
-    ]
-    some = [found.about, _some(len(most), len(found.rates), "that send most")]
+    lines = [Line(found.named(who), edges, np.append(found.rates[who] / 1e9, 0.0)) for who in drawn]
+    some = ["the slowest first", found.about, _some(len(drawn), len(found.rates), "that are slowest")]
     some += [f"without {found.left_out} inside servers"] if found.left_out else []
-    yield Chart("Payload rate of queue pairs", "Gb/s", lines, "; ".join(filter(None, some)))
+    yield Chart("Payload rate of queue pairs", "Gb/s", lines, "; ".join(filter(None, some)), strips=True)
 
 
 def _allowed(run: Run, end: float) -> Iterator[Chart]:
@@ -139,7 +139,7 @@ def _largest(title: str, unit: str, data: pd.DataFrame, by: Sequence[str], value
 
 def _name(by: Sequence[str], names: Sequence[Any]) -> str:
     if by[0] == "rank":
-        return f"rank {names[0]} -> {names[2]} (QP {names[1]})"
+        return f"rank {names[0]} to {names[2]}, QP {names[1]}"
     place = ":".join(map(str, names[:2]))
     return f"{place} class {names[2]}" if len(names) > 2 else place
 

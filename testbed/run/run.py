@@ -19,7 +19,7 @@ from results.figures.fidelity import Fidelity
 from results.store.folder import RunFolder, StoreError
 from testbed.base.errors import RUN_FAILED, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
-from testbed.base.this_process import caught
+from testbed.base.this_process import Heard, caught, held
 from testbed.experiment.scale import scaled_down
 from testbed.plan import plan as planning
 from testbed.plan.thresholds import warnings
@@ -53,28 +53,31 @@ def run(
     progress = progress or Progress()
     check_work(experiment)
     require_root()
-    try:
-        folder = RunFolder.create(experiment.name, out)
-    except StoreError as error:
-        raise InputError(error.what, error.where, error.hint) from None
-    try:
-        for warning in warnings(experiment):
-            progress.warn(warning)
-        attempt = Attempt(experiment, folder, progress, tenant=on, profile=Profile(profile))
-        attempt.profile.stage(BRING_UP)
-        lab = _taken(on, attempt) if on else _up(experiment, progress, up)
-    except BaseException:
-        folder.discard()
-        raise
-    code = _measured(attempt, lab, meanwhile)
-    progress.stage("storing the run")
-    try:
-        return attempt.store(code)
-    except OSError as error:
-        problem = attempt.problem or no_room(error, folder)
-        if problem is None:
+    with held(at_the_end=True) as heard:
+        try:
+            folder = RunFolder.create(experiment.name, out)
+        except StoreError as error:
+            raise InputError(error.what, error.where, error.hint) from None
+        try:
+            with heard:
+                for warning in warnings(experiment):
+                    progress.warn(warning)
+                attempt = Attempt(experiment, folder, progress, tenant=on, profile=Profile(profile))
+                attempt.profile.stage(BRING_UP)
+                lab = _taken(on, attempt) if on else _up(experiment, progress, up)
+        except BaseException:
+            folder.discard()
             raise
-        raise RunFailed(problem, folder.fail(problem.to_dict())) from None
+        code = _measured(attempt, lab, meanwhile, heard)
+        attempt.stopped = attempt.stopped or heard.came()
+        progress.stage("storing the run")
+        try:
+            return attempt.store(code)
+        except OSError as error:
+            problem = attempt.problem or no_room(error, folder)
+            if problem is None:
+                raise
+            raise RunFailed(problem, folder.fail(problem.to_dict())) from None
 
 
 def _up(experiment: Experiment, progress: Progress, up: Callable[[Experiment], Lab] | None) -> Lab:
@@ -101,13 +104,14 @@ def _taken(on: Tenant, attempt: Attempt) -> Lab:
     return on.lab
 
 
-def _measured(attempt: Attempt, lab: Lab, meanwhile: Callable[[], object]) -> int:
+def _measured(attempt: Attempt, lab: Lab, meanwhile: Callable[[], object], heard: Heard) -> int:
     """Measures, and takes the fabric down; what went wrong is the attempt's `problem`. Returns its exit code."""
     folder, code = attempt.folder, RUN_FAILED
     try:
         with ExitStack() as stack:
             stack.callback(_down, lab, attempt, meanwhile)
-            attempt.measure(lab)
+            with heard:
+                attempt.measure(lab)
     except UserError as error:
         attempt.problem = attempt.problem or Problem(error.what, error.where, error.hint)
     except FabricdError as error:

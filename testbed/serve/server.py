@@ -14,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from testbed.base.errors import InputError, UserError
+from testbed.serve.connections import Bounded
 
 ADDRESS = "127.0.0.1"
 CLOSE_S = 1
@@ -101,7 +102,7 @@ async def _serve(make: Callable[[Ending], ASGIApp], sock: socket.socket) -> Endi
         uvicorn.Config(
             make(ending),
             loop="asyncio",
-            http="h11",
+            http=Bounded,
             ws="none",
             lifespan="on",
             log_level="critical",

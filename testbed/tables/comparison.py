@@ -65,7 +65,8 @@ def of_comparison(comparison: Comparison, *, every: bool = False) -> RenderableT
         failed = f", {len(side.states)} failed: {side.states[0]}" if side.states else ""
         points = f"{len(side.points)} points, " if side.swept else ""
         verdict = " and ".join(side.verdicts) or "no verdict"
-        told = f"# {letter}: {side.path} ({points}{verdict}{failed})"
+        older = ", of an older version: some of its counters mean something else" if side.older else ""
+        told = f"# {letter}: {side.path} ({points}{verdict}{older}{failed})"
         shown.append(Text(told, style="bold red" if failed else "dim"))
     if comparison.same:
         shown += [Text("#"), Text(f"{nothing(comparison)}what was measured is the same to the byte")]
@@ -106,6 +107,7 @@ def _figures(comparison: Comparison, called: Sequence[str], every: bool) -> Part
     if several:
         notes.append(f"*: the difference stands out of the spread over seeds, with {LEVEL:.0%} confidence")
     notes += _dropped(comparison, called)
+    notes += [f"left out: {figure_label(name)}, a mean over sizes that differ" for name in comparison.unlike]
     if equal:
         notes.append(f"{equal} figure{'s are' if equal > 1 else ' is'} equal on all sides (--all shows them)")
     notes += [f"only in {called[n]}: {_at(at)}" for n, at in comparison.left_out[:MOST_LEFT_OUT]]

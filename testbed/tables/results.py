@@ -8,8 +8,9 @@ from itertools import groupby
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -21,6 +22,7 @@ from results.figures.summary import mean_busbw
 from results.figures.timeline import steps
 from results.figures.values import full
 from results.store.folder import StoreError
+from testbed.base.text import fit
 from testbed.run.profile import wall_s
 from testbed.tables import checkpoints, serving
 from testbed.tables.cells import grid, microseconds
@@ -145,14 +147,25 @@ def show(renderable: RenderableType, console: Console | None = None, *, wide: bo
         console = Console(highlight=False)
         if wide or not console.is_terminal:
             console.width = 10_000
-    console.print(renderable, crop=False)
+    console.print(_Fit(renderable), crop=False)
+
+
+class _Fit:
+    """The same, without what could move a terminal's cursor: names in it may be others'."""
+
+    def __init__(self, renderable: RenderableType) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self._renderable, options):
+            yield segment if segment.control else Segment(fit(segment.text), segment.style)
 
 
 def lines(renderable: RenderableType) -> list[str]:
     """What `show` would print, as wide as it is, line by line."""
     console = Console(highlight=False, width=10_000, color_system=None, file=StringIO())
     with console.capture() as captured:
-        console.print(renderable, crop=False)
+        console.print(_Fit(renderable), crop=False)
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
@@ -297,13 +310,33 @@ def _steps(run: Run) -> Iterator[RenderableType]:
 
 
 def _held(steps: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """What is in the memory of the rank's GPU that holds most."""
+    """What is in the memory of each rank's GPU."""
     for number, about in enumerate(steps):
-        if its := about.get("memory") or about.get("scale", {}).get("whole", {}).get("memory"):
+        told = about.get("memory") or about.get("scale", {}).get("whole", {}).get("memory")
+        if not told:
+            continue
+        of, each = told.get("of", f"step {number}"), told.get("each") or [{**told, "ranks": [told["rank"]]}]
+        for its in each[:MOST_HELD]:
             peak, *parts = (f"{key} {its[key] / 1e6:.6g} MB".removeprefix("peak ") for key in _HELD if key in its)
-            yield Text(f"# step {number}: rank {its['rank']} has {peak} at most at a time ({', '.join(parts)})")
+            ranks = its["ranks"]
+            who = f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {in_rows(ranks)} have"
+            yield Text(f"# {of}: {who} {peak} at most at a time ({', '.join(parts)})")
+        if len(each) > MOST_HELD:
+            yield Text(f"# and {len(each) - MOST_HELD} more: --json has what each rank holds", style="dim")
 
 
+def in_rows(numbers: Sequence[int]) -> str:
+    """`0-3, 8`: numbers that follow each other by the first and the last."""
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1][1:] = [number]
+        else:
+            rows.append([number])
+    return ", ".join("-".join(map(str, row)) for row in rows)
+
+
+MOST_HELD = 16
 _HELD = ("peak", "parameters", "gradients", "optimizer", "activations")
 
 

@@ -59,6 +59,8 @@ class AnyWorld(ABC):
     _history: History = field(default_factory=History)
     _agent: Agent | None = None
     _closed: bool = False
+    _opaque: bool = False
+    _abouts: dict[str, Any] = field(default_factory=dict)  # by fault's id: what fabricd is not told of it
 
     # -- up
 
@@ -66,13 +68,16 @@ class AnyWorld(ABC):
     def up(cls, experiment: Experiment, *, opaque: bool = False, faults: bool = True) -> Self:
         """Brings the fabric up, with the workload as its job.
 
-        `faults`: those of `inject:` are put in. `opaque`: the fabric's directory does not have the experiment's name;
-        faults are never in it. Raises UserError; nothing is left then.
+        `faults`: those of `inject:` are put in. `opaque`: the fabric's directory does not have the experiment's name
+        (faults are never in it), and fabricd is told of what is put in later what it does, not what it is called.
+        Raises UserError; nothing is left then.
         """
         hidden = {"inject": [], "capture": [], **({"name": OPAQUE} if opaque else {})}
         lab = Lab.up(experiment.model_copy(update=hidden))
         try:
-            return cls._begin(lab, experiment, experiment.inject if faults else ())
+            world = cls._begin(lab, experiment, experiment.inject if faults else ())
+            world._opaque = opaque
+            return world
         except BaseException:
             lab.down()
             raise
@@ -190,6 +195,13 @@ class AnyWorld(ABC):
     def request(self, op: str, **arguments: Any) -> dict[str, Any]:
         """A request to fabricd. Raises FabricdError if it is refused."""
 
+    def _named(self, op: str, answer: dict[str, Any]) -> dict[str, Any]:
+        """An answer of fabricd's, with the names of faults that it was not told."""
+        for fault in answer["faults"] if op == "faults" else ():
+            if (about := self._abouts.get(fault_id(fault["fault"]))) is not None:
+                fault["request"]["about"] = about
+        return answer
+
     def put_in(self, injection: Injection, name: str | None = None) -> str:
         """Puts a fault in, now; its times count from now. Returns its id. Raises CannotInject, FabricdError."""
         name = name or self._free_name()
@@ -197,6 +209,8 @@ class AnyWorld(ABC):
         done: list[str] = []
         try:
             for request in injection.requests(place, name, now_ns=self._now()):
+                if self._opaque:
+                    self._abouts[name] = request.pop("about")
                 self.lab.fabricd.request("inject", **request)
                 done.append(request["fault"])
         except BaseException:

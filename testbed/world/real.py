@@ -134,4 +134,4 @@ class RealWorld(AnyWorld):
         answer = self.lab.fabricd.request(op, **arguments)
         if op not in READS:
             self.heed()
-        return answer
+        return self._named(op, answer)

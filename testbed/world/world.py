@@ -205,7 +205,7 @@ class World(AnyWorld):
         answer = self.lab.fabricd.request(op, **arguments)
         if op not in READS:
             self.settle()
-        return answer
+        return self._named(op, answer)
 
     def settle(self) -> None:
         """Returns when all has happened that happens now: after changes that were made in other ways."""

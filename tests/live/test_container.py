@@ -217,6 +217,31 @@ def test_system_calls_that_are_not_allowed(lab: Lab, call: str, arguments: str) 
     assert python(lab, SYSCALL.format(f"{number}, {arguments}")).split() == ["-1", "1"]
 
 
+FAMILIES_THERE = """
+import errno, socket
+made, refused = set(), set()
+for family in range(46):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+        try:
+            socket.socket(family, kind).close()
+            made.add(family)
+        except OSError as error:
+            if error.errno == errno.EPERM:
+                refused.add((family, kind))
+print(sorted(made))
+print(sorted(family for family in range(46) if sum(one == family for one, _ in refused) == 4))
+"""
+
+
+def test_sockets_of_the_families_that_programs_need_and_of_no_other(lab: Lab) -> None:
+    """AF_UNIX, AF_INET, AF_INET6, AF_NETLINK (addresses), AF_PACKET (tcpdump)."""
+    made, refused = (json.loads(line) for line in python(lab, FAMILIES_THERE).splitlines())
+    allowed = {int(getattr(socket, name)) for name in ("AF_UNIX", "AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET")}
+    assert set(made) == allowed
+    assert set(refused) == set(range(46)) - allowed
+    assert python(lab, "import socket; print(len(socket.socketpair()))") == "2\n"
+
+
 @x86_64
 def test_new_namespaces_by_clone_are_not_allowed_and_threads_are(lab: Lab) -> None:
     assert python(lab, SYSCALL.format("56, 0x10000000 | 17, 0, 0, 0, 0")).split() == ["-1", "1"]

@@ -136,6 +136,21 @@ def test_what_lies_on_the_machine_tells_nothing(session: client.Remote, drill: P
         assert sorted(one.splitlines()) == sorted(other.splitlines()), name
 
 
+def test_fabricd_is_not_told_what_a_fault_is_called(drill: Path) -> None:
+    """It knows what is done to frames, and neither the class nor which is a herring. Who mends it finds it all the
+    same."""
+    game = Game.start(Case.of(file.load(str(drill)), "7Q4", False))
+    try:
+        fabricd = game.stage.world.lab.fabricd
+        (fault,) = fabricd.request("faults")["faults"]
+        assert "about" not in fault["request"] and "loss" not in json.dumps(fault), fault
+        (cause,) = game.stage.drawn.truth
+        assert game.command(f"config cable replace {cause.place.removeprefix('cable:')}").ok
+        assert [one for one in fabricd.request("faults")["faults"] if not one["request"].get("operator")] == []
+    finally:
+        game.close()
+
+
 def test_a_sealed_drill_has_one_player(drill: Path, tmp_path: Path) -> None:
     mine = client.start(file.load(str(drill)), "7Q4", healthy=False, exam=True, out=str(tmp_path / "game.log"))
     try:

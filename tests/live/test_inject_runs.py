@@ -98,7 +98,7 @@ SEVERAL = (
     '{fault: straggler, on: "nic:1", factor: 2}',
     '{fault: slow_receiver, on: "nic:0", delay: 5us, for: 3ms}',
     '{fault: worker_frozen, on: "nic:2", at: 100us, for: 100us}',
-    '{fault: missing_entry, on: "switch:sw0", to: 1, at: 50us, for: 20us}',
+    '{fault: missing_entry, on: "switch:sw0", to: 1, at: 10us, for: 20us}',
     '{fault: cable_down, on: "cable:h0-sw0", at: 1ms, for: 100us}',
     '{fault: noisy_neighbour, on: all, load: 0.4, flows: 20, size: 32KiB, distribution: hadoop}',
 )  # fmt: skip

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.base.errors import UserError
+from testbed.containers.bundle import first_id
 from testbed.machine import ownership, processes
 from testbed.machine.lockfile import LockFile
 from testbed.machine.ownership import Journal, Record
@@ -244,6 +245,16 @@ def test_ids_are_four_hexadecimal_digits_that_nothing_uses(run_dir: Path, monkey
     finally:
         used.rmdir()
     assert (run_dir / "ab12").stat().st_mode & 0o777 == 0o700
+
+
+def test_no_two_fabrics_have_the_same_range_of_user_ids(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks of another fabric are strangers: no signal reaches them, and no file is theirs."""
+    offered = iter(["0abc", "1abc", "fabc", "0abd"])
+    monkeypatch.setattr(secrets, "token_hex", lambda n: next(offered) if n == 2 else "0" * 16)
+    made = [create(alive=True).id for _ in range(2)]
+    assert made == ["0abc", "0abd"]
+    first = [first_id(name) for name in made]
+    assert first[0] and first[1] and abs(first[0] - first[1]) >= 65536
 
 
 def test_many_fabrics_at_once_get_different_ids(run_dir: Path) -> None:

@@ -92,9 +92,9 @@ def test_memory_that_a_gpu_does_not_have_is_refused(tmp_path: Path) -> None:
     assert raised.value.where.endswith("e.yaml:5: workload[0].torch.gpu") or ":5: " in raised.value.where
     (tmp_path / "e.yaml").write_text(f"{text}- {{torch: s.py, gpu: {{flops: 1T, memory: 9MB}}}}\n")
     (step,) = plan(load(tmp_path / "e.yaml"))["steps"]
-    assert step["about_step"]["memory"] == {"rank": 0, "peak": 2 << 22} | dict.fromkeys(
-        ("parameters", "gradients", "optimizer"), 0
-    )
+    its = {"peak": 2 << 22, "parameters": 0, "gradients": 0, "optimizer": 0}
+    each = [{"ranks": [0, 1], **its}]
+    assert step["about_step"]["memory"] == {"of": "the script", "rank": 0, **its, "each": each}
 
 
 HOOKED = """

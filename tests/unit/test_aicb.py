@@ -12,7 +12,7 @@ from workloads.chakra import aicb
 from workloads.chakra.aicb import groups
 from workloads.chakra.et import BadTrace
 from workloads.tasks.oracle import oracle, step_ns
-from workloads.tasks.task import Collective
+from workloads.tasks.task import Collective, Recv, Send
 
 HEAD = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 1 pp: 1 vpp: 2 ga: 1 all_gpus: 4 "
 HEAD += "checkpoints: 0 checkpoint_initiates: 0 pp_comm: 0\n"
@@ -20,6 +20,36 @@ LAYERS = """2
 attention\t-1\t100\tALLREDUCE\t4096\t200\tALLREDUCE\t4096\t150\tNONE\t0\t100
 mlp\t-1\t300\tNONE\t0\t400\tNONE\t0\t350\tREDUCESCATTER\t8192\t100
 """
+
+
+PIPE = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 1 pp: 2 vpp: 2 ga: 3 all_gpus: 4 "
+PIPE += "checkpoints: 0 checkpoint_initiates: 0 pp_comm: 8192.0\n"
+PHASES = "-1\t{}\tALLREDUCE\t4096\t{}\tNONE\t0\t{}\tNONE\t0\t1\n"
+BATCH = "attention\t" + PHASES.format(1000, 2000, 500) + "mlp\t" + PHASES.format(3000, 4000, 1500)
+ONCE = "\t-1\t0\tNONE\t0\t0\tNONE\t0\t0\tALLGATHER\t4096\t1\n"
+STAGE = "8\ngrad_gather" + ONCE + 3 * BATCH + "cross_entropy\t-1\t700\tNONE\t0\t0\tNONE\t0\t0\tNONE\t0\t1\n"
+
+
+def test_a_pipeline_goes_forward_through_all_micro_batches_and_back() -> None:
+    """GPipe's form: a stage takes 4 us and two all-reduces of 1 us forward, 8 us back, and a message 2 us; at the end
+    of the way forward each stage has its loss of 0.7 us.  Nobody has two copies, so there is nothing to gather."""
+    graph = aicb.parse(PIPE + STAGE, 4)
+    assert graph.groups == {"tensor": ((0, 1), (2, 3))}
+    times = oracle(graph, lambda rank, task: 1000.0 if isinstance(task, Collective) else 2000.0)
+    p, m, forward, back, message, loss = 2, 3, 6000, 8000, 2000, 700
+    assert step_ns(times) == (m + p - 1) * (forward + back) + 2 * (p - 1) * message + loss
+    for rank, its in graph.tasks.items():
+        ends = [(task.peer, task.size_bytes) for task in its if isinstance(task, Send | Recv)]
+        assert ends == 2 * m * [((rank + 2) % 4, 8192)]
+
+
+def test_a_micro_benchmark_has_collectives_of_all_ranks_one_after_the_other() -> None:
+    """As AICB's micro_test files, which SimAI's iterate_micro_benchmark() issues without their computations."""
+    line = "micro_test\t-1\t1\tNONE\t0\t1\tNONE\t0\t1\tALLREDUCE\t{}\t1\n"
+    graph = aicb.parse("MICRO\n2\n" + line.format(4096) + line.format(8192), 4)
+    assert graph.groups == {"data": ((0, 1, 2, 3),)}
+    assert [(t.collective, t.size_bytes) for t in graph.tasks[3]] == [("all_reduce", 4096), ("all_reduce", 8192)]
+    assert step_ns(oracle(graph, lambda rank, task: 1000.0)) == 2000
 
 
 def test_a_step_goes_forward_and_back_and_weights_are_exchanged_beside_it() -> None:
@@ -75,8 +105,14 @@ def test_groups_by_suffix_and_groups_of_one_rank_have_nothing_to_do() -> None:
     ("text", "said"),
     [
         ("", "no head and no number of layers"),
-        ("MICRO\n1\n" + "x " * 12, "w:1: a workload of kind 'MICRO' is not read"),
-        (HEAD.replace("pp: 1", "pp: 2") + LAYERS, "w:1: pp 2 is not read: which stage has which layers"),
+        ("DATA\n1\n" + "x " * 12, "w:1: a workload of kind 'DATA' is not read"),
+        ("MICRO\n1\nx -1 1 ALLREDUCE 8 1 NONE 0 1 NONE 0 1\n", "collectives of weights alone, and 'x' has others"),
+        (HEAD.replace("pp: 1", "pp: 2") + LAYERS, "w:1: pp_comm 0: what goes between stages has 1 to 2147483648 bytes"),
+        (
+            HEAD.replace("pp: 1", "pp: 4") + LAYERS,
+            "no whole number of groups of 2 (tensor) x 1 (ep) x 4 (pp)",
+        ),
+        (PIPE.replace("ga: 3", "ga: 4") + STAGE, "its layers are not those of 4 micro-batches (ga)"),
         (HEAD.replace("checkpoints: 0", "checkpoints: 1") + LAYERS, "w:1: checkpoints 1 is not read"),
         (HEAD.replace("all_gpus: 4", "all_gpus: 8") + LAYERS, "w:1: it is of 8 GPUs, and there are 4 ranks"),
         (HEAD.replace("group: 2", "group: 3") + LAYERS, "4 ranks are no whole number of groups of 3 (tensor) x 1"),

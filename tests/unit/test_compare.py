@@ -70,6 +70,7 @@ def test_a_mean_over_other_sizes_is_not_compared(tmp_path: Path) -> None:
     b = stored(tmp_path / "b", [operation(100)], metrics_sha256="1")
     names = [f.name for f in compare([a, b]).figures]
     assert "busbw_GBps" not in names and {"time_us_1048576", "time_us_1024"} < set(names)
+    assert "left out: bus bandwidth (GB/s), a mean over sizes that differ" in ran(a, b)[1]
 
 
 def test_points_of_sweeps_meet_by_their_values_and_seeds_are_draws(tmp_path: Path) -> None:
@@ -317,6 +318,14 @@ def test_a_run_of_an_older_version_lacks_columns_and_still_compares(tmp_path: Pa
     pq.write_table(pq.read_table(path).drop_columns(["fallback", "slowdown", "tx_bytes"]), path)
     assert load(a).rows("results")[0]["fallback"] is None
     assert compare([a, b]).figures == compare([one(tmp_path, "c"), b]).figures
+
+
+def test_a_run_of_an_older_schema_is_marked(tmp_path: Path) -> None:
+    a, b = one(tmp_path, "a"), one(tmp_path, "b", 200.0)
+    state = json.loads((a / "state.json").read_text())
+    (a / "state.json").write_text(json.dumps({k: v for k, v in state.items() if k != "schema"}))
+    first, second, *_ = ran(a, b)[1].splitlines()
+    assert "of an older version" in first and "of an older version" not in second
 
 
 @pytest.mark.parametrize("file", ["summary.json", "metrics/results.parquet", "experiment.yaml"])

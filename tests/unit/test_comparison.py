@@ -138,6 +138,18 @@ def test_what_a_rank_takes_is_drawn_by_size(kind: str, values: list[float], tmp_
     assert list(line.get_xdata()) == list(SIZES) and list(line.get_ydata()) == pytest.approx(values)
 
 
+def test_bus_bandwidth_by_size_starts_at_zero_over_sizes_to_scale(tmp_path: Path) -> None:
+    """The picture that everybody draws: sizes on a logarithmic axis, GB/s on one that is not."""
+    drawn_at = [(1 << 10, 0.1), (1 << 20, 20.0), (1 << 30, 45.0)]
+    rows = [result("ring", 8, size, size / (1e9 * speed)) for size, speed in drawn_at]
+    figure = drawn("busbw", collect([a_run(tmp_path / "run", rows)]), None, None)
+    (axes,) = figure.axes
+    (line,) = axes.get_lines()
+    assert list(line.get_xdata()) == [size for size, _ in drawn_at]
+    assert list(line.get_ydata()) == pytest.approx([speed for _, speed in drawn_at])
+    assert (axes.get_xscale(), axes.get_yscale(), axes.get_ylim()[0]) == ("log", "linear", 0)
+
+
 def topology(kind: str, **params: Any) -> dict[str, Any]:
     return {"fabric": {"topology": {kind: params}, "scale_up": {"rate": "1Gbps"} if kind == "rail" else None}}
 

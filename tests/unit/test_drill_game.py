@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from testbed.base.errors import InputError, UserError
+from testbed.commands import drill
 from testbed.drill import log as logs
 from testbed.drill.game import Game
 from testbed.drill.own import HELP_WIDE
 from testbed.drill.play import prompt
 from testbed.drill.play.ranking import ranked
+from testbed.drill.proof.seal import Seal, commitment, opened
 from testbed.drill.replay import _may_be_played, replayed
 from testbed.drill.report import as_markdown
 from testbed.drill.sheet import file
 from testbed.drill.sheet.answer import fits
 from testbed.drill.sheet.case import Case
-from testbed.drill.sheet.seal import Seal, commitment, opened
 from testbed.drill.stage import Stage
 from testbed.live.look.look import Look, Sight
 from testbed.live.views.ports import called, drops
@@ -79,7 +82,7 @@ def test_the_player_gets_the_world_after_its_healthy_history() -> None:
     world = game.stage.world
     # places are drawn after the first step; the fault begins when the warm-up ends
     assert world.told == ["40000 noisy_neighbour all", f"40000 loss {game.stage.drawn.places['bad']}"]
-    assert world.faults == {"e0": 300_000}
+    assert world.faults == {"w2": 300_000}
     game.close()
     game.close()
     assert world.closed
@@ -235,7 +238,7 @@ def test_a_mistake_of_ours_is_no_end_of_a_game(monkeypatch: pytest.MonkeyPatch, 
 def test_a_line_that_fails_half_way_is_played_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def halfway(game: Game, words: list[str]) -> None:
         if words[0] == "rollback":
-            game.stage.world.take_out("e0")
+            game.stage.world.take_out("w2")
         raise UserError("it went half the way")
 
     monkeypatch.setattr(Game, "configure", halfway)
@@ -405,8 +408,32 @@ def test_a_log_that_is_cut_or_none_is_refused(written: Path, tmp_path: Path) -> 
         written.write_text("\n".join(lines[:left]) + "\n")
         with pytest.raises(InputError):
             logs.read(written)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="there is no such file"):
         logs.read(tmp_path / "none.log")
+
+
+def test_what_is_no_log_is_not_read_to_its_end(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(fifo := written.parent / "fifo.log")
+    for path in (fifo, Path("/dev/zero")):
+        with pytest.raises(InputError, match="no ordinary file"):
+            logs.read(path)
+    monkeypatch.setattr(logs, "MOST_BYTES", 1 << 20)
+    with open(huge := written.parent / "huge.log", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(InputError, match="larger than 1 MiB"):
+        logs.read(huge)
+    board, refused = ranked(written.parent, up=FakeWorld)  # type: ignore[arg-type]
+    assert len(board) == 1 and sorted(refused) == ["fifo.log", "huge.log"]
+
+
+def test_a_name_in_a_log_moves_no_cursor(written: Path) -> None:
+    log = logs.read(written)
+    evil = "\x1b]0;owned\x07\x1b[2J\x9b1mada"
+    logs.Log({**log.head, "player": evil, "drill": f"x{evil}"}, log.entries, log.end).write(written)
+    for command in (["leaderboard", str(written.parent), "--trust"], ["report", str(written)]):
+        said = CliRunner().invoke(drill.command, command)
+        assert said.exit_code == 0 and not {"\x1b", "\x07", "\x9b"} & set(said.output), said.output
+    assert "owned" in CliRunner().invoke(drill.command, ["leaderboard", str(written.parent), "--trust"]).output
 
 
 def test_played_again_it_is_the_same_or_it_is_said_where_it_is_not(written: Path) -> None:
@@ -459,9 +486,9 @@ def test_a_bad_log_is_refused_and_the_others_count(written: Path) -> None:
 
 
 def test_a_log_starts_no_programs() -> None:
-    drill = file.loads(TEXT + "control: {apps: [evil.py]}\n", "d.yaml")
+    starts = file.loads(TEXT + "control: {apps: [evil.py]}\n", "d.yaml")
     with pytest.raises(InputError, match="programs of its own"):
-        _may_be_played(drill, "a.log")
+        _may_be_played(starts, "a.log")
 
 
 def test_lines_of_a_page_are_not_the_players() -> None:

@@ -14,14 +14,20 @@ from results.figures.summary import figure_label
 from results.figures.values import amount, amounts, distinct, full
 from results.pictures.drawing import MOST_SERIES, Across, PlotError, new_figure
 from results.pictures.plots import PLOTS
+from results.pictures.rates import of_pairs
 from results.pictures.sweep_plot import sweep
 from testbed.base.units import RATE, SIZE, TIME
 
 QPS = [(1, 16, 0), (2, 16, 0)]
 
 
-def a_run(results: list[dict[str, Any]] | None = None, scale_up: Any = (), **series: list[dict[str, Any]]) -> Any:
-    """A run of a 400 Gb/s fabric, sampled each microsecond, that has these series."""
+def a_run(
+    results: list[dict[str, Any]] | None = None, scale_up: Any = (), again: Any = (), **series: list[dict[str, Any]]
+) -> Any:
+    """A run of a 400 Gb/s fabric, sampled each microsecond, that has these series.
+
+    `again`: (rank, number of its queue pair) and what it sent again, of so many packets.
+    """
     columns = ["kind", "end_ns", "size_bytes", "slowdown"]
     return SimpleNamespace(
         name="some", results=pd.DataFrame(results or [], columns=columns), fastest_bps=400e9, thresholds={"ecn": [
@@ -29,7 +35,10 @@ def a_run(results: list[dict[str, Any]] | None = None, scale_up: Any = (), **ser
             for port in (1, 2)
         ]}, experiment={"measure": {"sample": "1us"}, "fabric": {"nic": {"mtu": 4096}}},
         switches=pd.DataFrame({"switch": ["sw0"]}),
-        qps=pd.DataFrame([(*pair, "scale_up") for pair in scale_up], columns=["rank", "qp", "path"]),
+        qps=pd.DataFrame(
+            [(*pair, "scale_up", 0, 1) for pair in scale_up] + [(*pair, "network", *n) for pair, n in again],
+            columns=["rank", "qp", "path", "retransmitted", "tx_packets"],
+        ),
         series=lambda name: pd.DataFrame(series[name]),
     )  # fmt: skip
 
@@ -51,16 +60,40 @@ def ticks(axis: Any) -> list[str]:
     return [t.get_text() for t in axis.get_ticklabels()]
 
 
+def strip(axes: Any, k: int) -> dict[float, float]:
+    """Time (us) -> rate as a share of the strip's height, from its polygon."""
+    ups = {round(float(x), 6): float(y) for x, y in axes.collections[k].get_paths()[0].vertices}
+    return {x: round((k + 0.45 - y) / 0.85, 6) for x, y in ups.items()}
+
+
 def test_a_rate_is_what_was_sent_in_each_window_and_never_more_than_the_cable_carries() -> None:
     """The last sample is where sampling ends, off the grid; and what is quiet for long is not smeared over it."""
     whole = 100_000  # in 2 us: 400 Gb/s
     counts = [(2000.0, whole), (10_000.0, whole), (12_000.0, 2 * whole), (12_345.0, 2 * whole + 5_000)]
-    axes, _ = PLOTS["rate"].draw(a_run(qp_sent=sent(*counts))).axes
-    (line,) = axes.get_lines()
-    drawn = dict(steps(line))
-    assert drawn == {0: 400, 2: 0, 4: 0, 6: 0, 8: 0, 10: 400, 12: 20, 14: 20}
-    assert line.get_drawstyle() == "steps-post"
-    assert axes.get_ylim()[0] == 0 and "2 us" in axes.get_title(loc="right")
+    run = a_run(qp_sent=sent(*counts))
+    found = of_pairs(run)
+    assert found is not None and found.edges.tolist() == [0, 2e3, 4e3, 6e3, 8e3, 10e3, 12e3, 14e3]
+    assert (found.rates[1, 16, 0] / 1e9).tolist() == [400, 0, 0, 0, 0, 400, 20]
+    axes, _ = PLOTS["rate"].draw(run).axes
+    assert "2 us" in axes.get_title(loc="right") and "400 Gb/s high" in axes.get_title(loc="right")
+    assert strip(axes, 0)[4] == 0 and max(strip(axes, 0).values()) == 1
+
+
+def test_pairs_that_send_alike_are_all_seen_and_the_slowest_is_first() -> None:
+    """Equal lines hide each other: each pair has a strip of its own.  One that sends half again is half as fast."""
+    alike = sent((2000.0, 100_000), (4000.0, 200_000), qp=0) + sent((2000.0, 100_000), (4000.0, 200_000), qp=1)
+    (axes, _) = PLOTS["rate"].draw(a_run(qp_sent=alike)).axes
+    assert ticks(axes.yaxis) == ["rank 1 to 0, QP 16", "rank 2 to 0, QP 16"]
+    assert [max(strip(axes, k).values()) for k in (0, 1)] == [1, 1]
+    (axes, _) = PLOTS["rate"].draw(a_run(qp_sent=alike, again=[((2, 16), (25, 50))])).axes
+    assert ticks(axes.yaxis) == ["rank 2 to 0, QP 16 (25 packets sent again)", "rank 1 to 0, QP 16"]
+
+
+def test_of_many_pairs_there_is_a_map_with_a_row_for_each() -> None:
+    rows = [{"time_ns": t, "rank": r, "qp": 16, "peer": 0, "bytes": t * (r + 1)} for r in range(40) for t in (2e3, 4e3)]
+    axes = PLOTS["rate"].draw(a_run(qp_sent=rows)).axes[0]
+    assert [text.partition(",")[0] for text in ticks(axes.yaxis)] == [f"rank {r} to 0" for r in range(40)]
+    assert axes.images[0].get_array().shape[0] == 40
 
 
 def test_fairness_counts_those_that_have_to_wait() -> None:
@@ -73,10 +106,11 @@ def test_fairness_counts_those_that_have_to_wait() -> None:
 def test_what_stays_in_a_server_is_left_out_unless_there_is_nothing_else() -> None:
     both = sent((2000.0, 900_000), qp=0) + sent((2000.0, 100_000), qp=1)
     figure = PLOTS["rate"].draw(a_run(scale_up=[(1, 16)], qp_sent=both))
-    assert legend(figure) == ["2 -> 0 (QP 16)"]
-    assert figure.axes[0].get_title(loc="left") == "without 1 over the scale-up domains"
+    assert ticks(figure.axes[0].yaxis) == ["rank 2 to 0, QP 16"]
+    assert "without 1 over the scale-up domains" in figure.axes[0].get_title(loc="right")
     figure = PLOTS["rate"].draw(a_run(scale_up=[(1, 16)], qp_sent=sent((2000.0, 900_000), qp=0)))
-    assert legend(figure) == ["1 -> 0 (QP 16, scale-up)"] and figure.axes[0].get_title(loc="left") == ""
+    assert ticks(figure.axes[0].yaxis) == ["rank 1 to 0, QP 16 (scale-up)"]
+    assert "without" not in figure.axes[0].get_title(loc="right")
 
 
 def test_the_hops_of_a_collective_have_no_fairness() -> None:
@@ -87,7 +121,13 @@ def test_the_hops_of_a_collective_have_no_fairness() -> None:
 
 def test_a_window_says_why_it_is_longer_than_the_samples() -> None:
     def told(end_ns: float) -> str:
-        return PLOTS["rate"].draw(a_run(qp_sent=sent((end_ns, 100_000)))).axes[0].get_title(loc="right")
+        return (
+            PLOTS["rate"]
+            .draw(a_run(qp_sent=sent((end_ns, 100_000))))
+            .axes[0]
+            .get_title(loc="right")
+            .partition("\npayload, ")[2]
+        )
 
     assert told(10_000.0) == "each step: the mean over 2 us, in which a cable carries 20 frames"
     assert told(1e6) == "each step: the mean over 5 us, 200 in all"

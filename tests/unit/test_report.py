@@ -115,7 +115,12 @@ def test_a_killed_run_and_a_shortened_error_have_reports(tmp_path: Path) -> None
 
 def test_what_happened_is_not_said_in_python() -> None:
     told = {"event": "fault", "node": None, "port": None, "detail": '{"fault": "f1", "on": true, "to": null, "n": 3}'}
-    assert document._said(told) == "fault fault=f1 on=true n=3"
+    assert document._said(told, {}) == "fault begins (f1): n 3"
+    faults = {"f1": {"fault": "loss", "on": "cable:h0-sw0"}}
+    ended = {**told, "detail": '{"fault": "f1", "on": false}'}
+    assert document._said(ended, faults) == "loss on cable:h0-sw0 ends (f1)"
+    down = {"event": "link", "node": "sw0", "port": 1, "detail": '{"up": false, "by_hand": true, "id": 3}'}
+    assert document._said(down, {}) == "link at sw0:1: down, by hand"
     assert summary._detail({"event": "link", "up": False, "to": None, "node": "sw0"}) == "up false, to none, node sw0"
 
 

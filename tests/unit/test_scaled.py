@@ -14,6 +14,7 @@ from testbed.experiment import loads
 from testbed.plan.plan import plan, steps
 from testbed.predict import predict
 from testbed.run.sweep import check, impossible
+from testbed.tables.results import _held
 from workloads.steps.fraction import LEAST_PACKETS
 
 
@@ -112,6 +113,28 @@ def test_of_a_training_step_tokens_peak_and_memory_are_described() -> None:
     held = whole["memory"]
     assert (held["rank"], held["parameters"]) == (0, pytest.approx(2 * 4 * layer, rel=0.01))
     assert held["peak"] == held["parameters"] + held["gradients"] + held["optimizer"] + held["activations"]
+
+
+def test_each_rank_has_its_own_memory_and_each_step() -> None:
+    """1F1B's stage s of p holds p - s micro-batches; ranks with the same stand in one line."""
+    text = """name: t
+fabric: {topology: {rail: {servers: 4, gpus: 2}}}
+workload:
+- train:
+    model: {layers: 4, hidden: 64, heads: 4, seq: 64}
+    gpu: {flops: 100T}
+    batch: {count: 8}
+    parallel: {pipeline: 4, data: 2}
+- train: {model: {layers: 4, hidden: 64, heads: 4, seq: 64}, gpu: {flops: 100T}, parallel: {data: 8}}
+"""
+    piped, plain = (step["memory"] for step in steps(plan(loads(text))))
+    assert [its["ranks"] for its in piped["each"]] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    held = [its["activations"] for its in piped["each"]]
+    assert [n / held[-1] for n in held] == [4, 3, 2, 1]
+    assert [its["ranks"] for its in plain["each"]] == [[*range(8)]]
+    lines = [str(line) for line in _held([{"memory": piped}, {"memory": plain}])]
+    who = [*(f"step 0: ranks {ranks}" for ranks in ("0-1", "2-3", "4-5", "6-7")), "step 1: ranks 0-7"]
+    assert [line.partition(" have")[0] for line in lines] == [f"# {one}" for one in who]
 
 
 def test_a_prediction_has_the_whole_models_figures() -> None:

@@ -355,3 +355,5 @@ def test_of_ranks_that_failed_the_first_is_told_with_its_line(tmp_path: Path) ->
     assert (failed.where, failed.printed) == ("/x/s.py:7", "one\ntwo")
     assert failed.what == "rank 1 of the script failed: AssertionError: Torch not compiled with CUDA enabled"
     assert failed.hint.startswith("there is no GPU here")
+    of_set_device = "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'"
+    assert launch._hint(of_set_device) == failed.hint

@@ -107,7 +107,7 @@ def test_resolved_writes_everything_out_and_loads_again():
     resolved = e.resolved()
     assert resolved["fabric"]["topology"] == {"rail": {"servers": 4, "gpus": 2, "spines": 1}}
     assert resolved["fabric"]["nic"]["pcie"] == {"rate": "512Gbps", "latency": "500ns"}
-    assert resolved["workload"][1]["flows"][0] == {"from": 0, "to": 3, "size": "10MB", "start": "0ns"}
+    assert resolved["workload"][1]["flows"][0] == {"from": 0, "to": 3, "size": "10MB", "start": "0ns", "class": None}
     assert resolved["clock"] == "virtual"
     assert Experiment.model_validate(json.loads(json.dumps(resolved))) == e
     assert loads(json.dumps(resolved)) == e  # JSON is YAML
@@ -222,7 +222,8 @@ def test_schema_knows_every_key():
                     walk(inner, properties(node)[key], f"{path}.{key}")
         elif isinstance(value, list):
             for item in value:
-                walk(item, node.get("items", {}), f"{path}[]")
+                lists = [node, *node.get("anyOf", [])]
+                walk(item, next((one["items"] for one in lists if "items" in one), {}), f"{path}[]")
 
     walk(loads(GOOD).resolved(), schema, "")
 

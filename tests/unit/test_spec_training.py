@@ -83,6 +83,14 @@ MISTAKES = {
         {"parallel": "{pipeline: 4, data: 2}", "count": 6, "more": "schedule: {interleaved: 2}"},
         8, "batch.count", "no multiple", "a multiple of 4",
     ),
+    "scatter": (
+        {"parallel": "{data: 8, scatter_gather: true}"},
+        9, "parallel.scatter_gather", "over the ranks of tensor", "leave scatter_gather out",
+    ),
+    "scatter twice": (
+        {"parallel": "{tensor: 2, pipeline: 4, sequence: true, scatter_gather: true}"},
+        9, "parallel.scatter_gather", "is split already", "leave scatter_gather out",
+    ),
     "one stage": ({"more": "schedule: zb_v"}, 10, "schedule", "one stage is no pipeline", "pipeline: 2 or more"),
     "stages of two parts": (
         {"parallel": "{pipeline: 8}", "more": "schedule: zb_v"},

@@ -7,8 +7,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -18,13 +19,15 @@ import pytest
 from results.store import folder as store
 from results.store.shelf import state_of
 from testbed.base import this_process
-from testbed.base.errors import MACHINE_CANNOT
+from testbed.base.errors import MACHINE_CANNOT, Problem
 from testbed.base.progress import Progress
 from testbed.experiment import Experiment, loads
+from testbed.run import run as runs
 from testbed.run import sweep as sweeps
+from testbed.run.outcome import RunFailed
 from tests.parts.incast_experiment import INCAST
 
-FILES = {str(Path(module.__file__ or "")) for module in (sweeps, store, this_process)}
+FILES = {str(Path(module.__file__ or "")) for module in (sweeps, runs, store, this_process)}
 POINTS = 2
 DONE = {"fidelity": "exact"}
 
@@ -55,8 +58,8 @@ class Quiet(Progress):
         pass
 
 
-def signalled(experiment: Experiment, folder: Path, at: int, number: int) -> tuple[bool, BaseException | None]:
-    """Runs the sweep; at line `at` of FILES the signal comes. Returns whether it did, and what was raised."""
+def signalled(do: Callable[[], object], at: int, number: int) -> tuple[bool, BaseException | None]:
+    """Does it; at line `at` of FILES the signal comes. Returns whether it did, and what was raised."""
     seen = 0
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
@@ -73,7 +76,7 @@ def signalled(experiment: Experiment, folder: Path, at: int, number: int) -> tup
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        sweeps.run_sweep(experiment, folder, Quiet())
+        do()
     except BaseException as error:
         return seen >= at, error
     finally:
@@ -91,7 +94,7 @@ def test_a_signal_at_any_line_closes_the_folder(swept: Experiment, tmp_path: Pat
         at, ended, whole = 1, 0, 0
         while True:
             folder = tmp_path / str(at)
-            came, error = signalled(swept, folder / "s", at, number)
+            came, error = signalled(partial(sweeps.run_sweep, swept, folder / "s", Quiet()), at, number)
             if not came:
                 assert error is None
                 break
@@ -114,6 +117,68 @@ def test_a_signal_at_any_line_closes_the_folder(swept: Experiment, tmp_path: Pat
     finally:
         signal.signal(signal.SIGTERM, before)
     assert ended > 40 / step and whole > 0
+
+
+class OneAttempt:
+    """A run that measures nothing; as the real one, it stores what it is told."""
+
+    def __init__(self, experiment: Experiment, folder: store.RunFolder, progress: Progress, **_: Any) -> None:
+        self.experiment, self.folder, self.progress = experiment, folder, progress
+        self.profile = SimpleNamespace(stage=lambda _: None)
+        self.tenant, self.goes_on, self.settled, self.stopped = None, False, True, 0
+        self.problem: Problem | None = None
+        self.counters: dict[str, Any] = {}
+        self.left = 0
+
+    def measure(self, lab: Any) -> None:
+        lab.up += 1
+
+    def leave(self, lab: Any) -> None:
+        lab.up -= 1
+        lab.down += 1
+
+    def write_frames(self) -> None:
+        pass
+
+    def store(self, code: int) -> Any:
+        if self.problem:
+            raise RunFailed(self.problem, self.folder.fail(self.problem.to_dict()))
+        self.folder.complete()
+        return SimpleNamespace(stopped=self.stopped)
+
+
+def test_a_signal_at_any_line_of_a_run_closes_its_folder_and_is_not_lost(
+    swept: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "Attempt", OneAttempt)
+    monkeypatch.setattr(runs, "require_root", lambda: None)
+    monkeypatch.setattr(runs, "warnings", lambda experiment: ())
+    monkeypatch.setattr(runs, "scaled_down", lambda experiment: experiment)
+    at, failed, whole = 1, 0, 0
+    while True:
+        folder, labs, results = tmp_path / str(at), list[Any](), list[Any]()
+
+        def up(_: Experiment, labs: list[Any] = labs) -> Any:
+            labs.append(SimpleNamespace(up=0, down=0))
+            return labs[-1]
+
+        def do(folder: Path = folder, up: Any = up, results: list[Any] = results) -> None:
+            results.append(runs.run(swept, folder / "r", Quiet(), up=up))
+
+        came, error = signalled(do, at, signal.SIGINT)
+        left = [(path.name, state_of(json.loads((path / "state.json").read_text()))) for path in folder.glob("r*")]
+        assert left in ([], [("r", "complete")], [("r.failed", "failed")]), (at, left)
+        if not came:
+            assert error is None and left
+            break
+        assert error is not None or results[0].stopped == 130, (at, left)
+        assert not labs or not left or labs[0].down == 1, (at, left)
+        failed, whole, at = (
+            failed + (left[:1] == [("r.failed", "failed")]),
+            whole + (left[:1] == [("r", "complete")]),
+            at + 1,
+        )
+    assert failed > 3 and whole > 10
 
 
 @pytest.mark.parametrize("file", ["points.jsonl", "sweep.json", "experiment.yaml"])

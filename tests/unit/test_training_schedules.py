@@ -24,7 +24,7 @@ from workloads.steps.plan.schedules import (
 )
 from workloads.steps.plan.training import Training
 from workloads.tasks.oracle import oracle, step_ns
-from workloads.tasks.task import Collective, Compute, Send, Task
+from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 
 TF, TB, TC = 100_000.0, 200_000.0, 8_660.0
 
@@ -178,6 +178,34 @@ def test_what_goes_between_stages(name: str, times: int) -> None:
         sent = [task for task in its if isinstance(task, Send)]
         inner = (rank > 0) + (rank < 3)
         assert len(sent) == times * 8 * inner and all(abs(task.peer - rank) == 1 for task in sent)
+
+
+@pytest.mark.parametrize("m", [1, 4, 8])
+def test_scatter_and_gather_between_stages(m: int) -> None:
+    """Narayanan et al. (SC'21), section 4.1: b s h / t instead of b s h from rank to rank, and an all-gather over the
+    ranks of tensor.  GPipe's form, with both in place of a message; and as Megatron gathers behind what it has
+    computed, that comes between a stage's passes, too."""
+    p, t, whole = 4, 2, SMALL.seq * SMALL.hidden * SMALL.width
+    plan = Training(model=SMALL, gpu=GPU, parallel=Parallel(pipeline=p, tensor=t), count=m, schedule="gpipe")
+    split = replace(plan, parallel=replace(plan.parallel, scatter_gather=True))
+    sizes = {
+        kind: [task.size_bytes for task in graph_of(split).tasks[2] if isinstance(task, kind)] for kind in (Send, Recv)
+    }
+    assert sizes == {Send: [whole // t] * 2 * m, Recv: [whole // t] * 2 * m}
+    gathered = _named(graph_of(split).tasks[2], "all_gather")
+    assert [task.size_bytes for task in gathered] == [whole] * 2 * m and not _named(
+        graph_of(plan).tasks[2], "all_gather"
+    )
+
+    def duration(rank: int, task: Task) -> float:
+        if isinstance(task, Collective):
+            return 900.0 if task.collective == "all_gather" else 0.0
+        return TC * task.size_bytes / whole if isinstance(task, Send | Recv) else 0.0
+
+    for one, message, between in ((plan, TC, 0), (split, TC / t + 900, 900)):
+        graph = graph_of(one, constant(TF / one.layers, TB / one.layers))
+        form = (m + p - 1) * (TF + TB) + 2 * (p - 1) * message + 2 * (m - 1) * between
+        assert step_ns(oracle(graph, duration)) == pytest.approx(form, rel=1e-9)
 
 
 def test_dualpipe_computes_while_tokens_are_under_way() -> None:

@@ -35,6 +35,8 @@ class Flow(NamedTuple):
     target: int
     size_bytes: int
     start_ns: float
+    dscp: int | None = None  # of its packets; None: the NIC's, and its class
+    traffic_class: int = 0
 
 
 class Outcome(NamedTuple):
@@ -49,7 +51,10 @@ class Outcome(NamedTuple):
 
 def parse(flows: Sequence[dict[str, Any]]) -> list[Flow]:
     """The flows of a plan's step."""
-    return [Flow(k, f["from"], f["to"], f["size_bytes"], f.get("start_ns", 0.0)) for k, f in enumerate(flows)]
+    return [
+        Flow(k, f["from"], f["to"], f["size_bytes"], f.get("start_ns", 0.0), f.get("dscp"), f.get("traffic_class", 0))
+        for k, f in enumerate(flows)
+    ]
 
 
 def participants(flows: Sequence[Flow]) -> list[int]:
@@ -105,10 +110,11 @@ class Flows:
             at += nbytes
         self.kept_bytes = at
         self.window = context.region("window", kept_bytes) if self.incoming else None
-        peers = [Peer(f.target, tag + k) for k, f in outgoing.items()]
+        peers = [Peer(f.target, tag + k, dscp=f.dscp, traffic_class=f.traffic_class) for k, f in outgoing.items()]
         for k, f in self.incoming.items():
             assert self.window is not None
-            peers.append(Peer(f.source, tag + k, _TARGET.pack(self.window.key, self.base[k])))
+            private = _TARGET.pack(self.window.key, self.base[k])
+            peers.append(Peer(f.source, tag + k, private, dscp=f.dscp, traffic_class=f.traffic_class))
         pairs = device.connect(peers)
         self.sending: dict[int, _Sending] = {}
         for (k, f), pair in zip(outgoing.items(), pairs, strict=False):

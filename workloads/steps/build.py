@@ -238,6 +238,8 @@ class _Rank:
         if peer is not None:
             name, stream = f"{kind}{step.micro_batch}.{self._part(step)}", f"receive_{kind}"
             self._program.wait(self._program.receive(name, kind, peer, self._boundary, "pipeline", stream))
+            if self._t.parallel.scatter_gather:
+                self._layers.gather(name)
 
     def _neighbour(self, step: Pass, by: int) -> int | None:
         """The rank with the part that is so far away; None: there is no such part, or this rank has it."""
@@ -250,8 +252,9 @@ class _Rank:
 
     @property
     def _boundary(self) -> int:
-        """Bytes of a micro-batch between two stages."""
-        return self._t.routed * self._t.model.hidden * self._t.model.width
+        """Bytes of a micro-batch between two stages, from one rank to one."""
+        t = self._t
+        return t.routed * t.model.hidden * t.model.width // (t.parallel.tensor if t.parallel.scatter_gather else 1)
 
     # Sharded parameters
 

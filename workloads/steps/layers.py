@@ -163,6 +163,10 @@ class Layers:
 
     # Tensor parallelism
 
+    def gather(self, name: str) -> None:
+        """All that the ranks of tensor have a part of, from another stage (Narayanan et al., SC'21, section 4.1)."""
+        self.program.wait(self._ask_gather(name))
+
     def _gather(self, name: str, nbytes: int | None = None) -> None:
         """Before a half, with sequence parallelism."""
         if self.training.parallel.sequence:

@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import runpy
+import select
 import signal
 import sys
 import traceback
@@ -34,29 +35,51 @@ def main() -> int:
 
     torch.set_num_threads(1)
     _import_what_it_imports(spec["script"])
+    done, says_done = os.pipe()
+    over, ends_all = os.pipe()
     ranks: dict[int, int] = {}
     for rank in range(spec["world"]):
         process = os.fork()
         if process == 0:
             code = 1
             try:
+                os.close(ends_all)
                 code = _rank(spec, rank)
+                if not code:
+                    os.write(says_done, b".")
+                    os.read(over, 1)  # what it has sent may be under way
             finally:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(code)
         ranks[process] = rank
-    failed = 0
-    while ranks:
-        process, status = os.wait()
-        if process not in ranks:
-            continue
-        rank = ranks.pop(process)
-        if not failed and _is_lost(status, Path(spec["folder"]), rank):
-            failed = 1
-            for other in ranks:  # they wait for it
-                os.kill(other, signal.SIGKILL)
-    return failed
+    lost = _first_lost(ranks, done, Path(spec["folder"]))
+    for process in ranks:
+        if lost:  # they wait for it
+            os.kill(process, signal.SIGKILL)
+    os.close(ends_all)
+    for process in ranks:
+        os.waitpid(process, 0)
+    return int(lost)
+
+
+def _first_lost(ranks: dict[int, int], done: int, folder: Path) -> bool:
+    """Waits until all are done, or one has ended before; takes out those that have ended."""
+    waits = select.poll()
+    ends = {os.pidfd_open(process): process for process in ranks}
+    for one in (done, *ends):
+        waits.register(one, select.POLLIN)
+    left = len(ranks)
+    while left:
+        for ready, _ in waits.poll():
+            if ready == done:
+                left -= len(os.read(done, left))
+            else:
+                waits.unregister(ready)
+                process = ends[ready]
+                if _is_lost(os.waitpid(process, 0)[1], folder, ranks.pop(process)):
+                    return True
+    return False
 
 
 def _is_lost(status: int, folder: Path, rank: int) -> bool:

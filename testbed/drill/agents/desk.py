@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from testbed.base.errors import InputError, UserError
+from testbed.base.text import fit
 from testbed.base.types import unknown
-from testbed.drill.agents.pages import Pages, dumped, safe
+from testbed.drill.agents.pages import Pages, dumped
 from testbed.drill.agents.tools import BY_NAME, LONGEST
 from testbed.drill.session import Answer, Session
 
@@ -89,7 +90,7 @@ class Desk:
         self.calls += 1
         if isinstance(answer, UserError):
             error = {
-                key: safe(value)[:_LONGEST_ERROR]
+                key: fit(value)[:_LONGEST_ERROR]
                 for key, value in (("what", answer.what), ("where", answer.where), ("hint", answer.hint))
                 if value
             }
@@ -116,7 +117,7 @@ def _checked(request: Any) -> dict[str, Any]:
     if not isinstance(ident, int | str | None) or len(str(ident)) > _LONGEST_ID:
         raise _wrong("an id is a number or a text", f"{_LONGEST_ID} characters at most")
     if isinstance(ident, str):
-        asked["id"] = safe(ident)
+        asked["id"] = fit(ident)
     if "tool" in asked:
         _tool(asked)
     elif "arguments" in asked:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.base.errors import InputError
-from testbed.base.text import printable
+from testbed.base.text import fit, printable
 
 LIMIT = 4000
 KEPT = 16
@@ -28,11 +28,6 @@ def dumped(told: Any) -> str:
     return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
 
 
-def safe(text: str) -> str:
-    """Without control characters but line ends: of what JSON then escapes, two characters come of one."""
-    return "\n".join(printable(line) for line in text.split("\n"))
-
-
 class Pages:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, tuple[dict[str, Any], Read]] = OrderedDict()
@@ -40,7 +35,7 @@ class Pages:
 
     def first(self, head: Mapping[str, Any], text: str) -> dict[str, Any]:
         """`head` with as much of the text as fits, and with `next` if there is more."""
-        whole = safe(text)
+        whole = fit(text)
         return self._begin(head, lambda start, room: _of_text(whole, start, room))
 
     def first_of(self, head: Mapping[str, Any], data: Any) -> dict[str, Any]:

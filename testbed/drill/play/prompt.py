@@ -11,7 +11,7 @@ from shutil import get_terminal_size
 from typing import IO, TYPE_CHECKING, Protocol
 
 from testbed.base.errors import UserError
-from testbed.base.text import printable
+from testbed.base.text import fit
 from testbed.drill.play.folded import folded
 from testbed.drill.session import Answer, Session, clock
 
@@ -55,7 +55,7 @@ def play(session: Session, lines: IO[str], echo: Echo, teacher: Desk | None = No
             continue
         last = session.command(line)
         if last.text:
-            echo(folded(_safe(last.text), get_terminal_size().columns) if terminal else _safe(last.text))
+            echo(folded(fit(last.text), get_terminal_size().columns) if terminal else fit(last.text))
         if not teacher:
             heard = _said(session, heard, echo)
     return last
@@ -68,7 +68,7 @@ def _said(session: Session, heard: int, echo: Echo) -> int:
     except UserError:  # it has ended
         return heard
     for one in messages[heard:]:
-        echo(f"INSTRUCTOR  {_safe(one['text'])}")
+        echo(f"INSTRUCTOR  {fit(one['text'])}")
     return len(messages)
 
 
@@ -82,7 +82,7 @@ def follow(teacher: Desk, echo: Echo, lines: IO[str]) -> None:
             told = teacher.watch(since)
             since = told["next"]
             for row in told["transcript"]:
-                echo(_safe(row_text(row)))
+                echo(fit(row_text(row)))
             if not lines.isatty() or told["state"]["over"]:
                 return
             if select.select([lines], [], [], 0.5)[0]:
@@ -95,7 +95,7 @@ def fork(teacher: Desk, echo: Echo) -> None:
     try:
         other = teacher.fork()
     except UserError as error:
-        echo(_safe(str(error)))
+        echo(fit(str(error)))
         return
     other.leave()
     echo(
@@ -116,15 +116,10 @@ def watch(session: Session, amount: str, echo: Echo, lines: IO[str]) -> None:
     with suppress(KeyboardInterrupt):
         while not select.select([lines], [], [], 1.0)[0]:
             answer = session.command(f"advance {amount}")
-            echo(f"{clock(answer.time_ns)}  {_safe(answer.text)}")
+            echo(f"{clock(answer.time_ns)}  {fit(answer.text)}")
             if not answer.ok or session.state()["over"]:
                 return
         lines.readline()
-
-
-def _safe(text: str) -> str:
-    """Without what could move a terminal's cursor: a name of a header may be anything."""
-    return "\n".join(map(printable, text.split("\n")))
 
 
 def _typed(session: Session) -> Iterator[str]:

@@ -324,3 +324,9 @@ class FabricSpec(Model):
         if isinstance(topology, dict) and known.with_scale_up() & topology.keys():
             return {"scale_up": {}, **value}
         return value
+
+
+def dscp_of(traffic_class: int, spec: FabricSpec) -> int | None:
+    """How packets of a class are marked: by the lowest DSCP that switches put into it."""
+    marks = [d for d in range(64) if spec.switch.dscp.get(d, 0) == traffic_class]
+    return min(marks, default=None)

@@ -6,19 +6,17 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from testbed.base.types import Model, Size, Time, default, names
+from testbed.base.types import Model, Time, names
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.layout import Endpoint
+from testbed.experiment.steps.flows import BufferSize, FlowsStep, LoadStep
 from testbed.experiment.steps.programs import Feed, Message, Storage
 from testbed.experiment.steps.serve import ServeStep
 from testbed.experiment.steps.tasks import TasksStep
 from testbed.experiment.steps.traces import AicbStep, ChakraStep, TorchStep
 from testbed.experiment.steps.train import TrainStep
 
-MAX_TIME = 10.0**13
-
 Part = Annotated[int, Field(ge=0, le=1 << 20)]
-BufferSize = Annotated[Size, Field(le=16 << 30)]
 
 
 class CollectiveStep(Model):
@@ -168,42 +166,6 @@ class CollectiveStep(Model):
             if not entry.collective.sized:
                 filled.setdefault("sizes", ["0B"])
         return filled
-
-
-class Flow(Model):
-    from_: Endpoint = Field(alias="from", description="rank that writes, or the compute complex of a rank's NIC")
-    to: Endpoint = Field(description="rank whose memory is written, or such a complex")
-    size: BufferSize = Field(gt=0, description="payload")
-    start: Time = default("0ns", "when it starts, in emulated time of the step", le=MAX_TIME)
-
-
-class FlowsStep(Model):
-    kind: ClassVar[Literal["flows"]] = "flows"
-    flows: list[Flow] = Field(min_length=1, max_length=100_000, description="RDMA writes from rank to rank")
-
-
-class Load(Model):
-    pattern: Literal["random", "permutation", "incast", "burst"] = Field(
-        default="random",
-        description="who sends to whom: any to any other, each to one other, all to one, or all to one at once",
-    )
-    to: int = Field(default=0, ge=0, description="the one receiver of incast and burst")
-    senders: list[int] | None = Field(default=None, min_length=1, description="ranks that take part (null: all)")
-    distribution: Literal["fixed", "uniform", "web_search", "hadoop"] = Field(
-        default="fixed", description="sizes of the flows: all `size`, evenly up to twice that, or as measured"
-    )
-    size: BufferSize = default("1MB", "payload of a flow (fixed), or its mean (uniform)", gt=0)
-    most: BufferSize = default("30MB", "largest flow of a measured distribution: larger ones are cut", gt=0)
-    load: float = Field(
-        default=0.5, gt=0, le=1, allow_inf_nan=False,
-        description="share of its line rate that each sender offers; incast: of the receiver's, all senders together",
-    )  # fmt: skip
-    flows: int = Field(default=100, ge=1, le=100_000, description="how many (burst: from each sender)")
-
-
-class LoadStep(Model):
-    kind: ClassVar[Literal["load"]] = "load"
-    load: Load = Field(description="flows drawn from the seed: arrivals are a Poisson process")
 
 
 _KINDS: dict[str, type[Model]] = {

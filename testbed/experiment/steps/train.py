@@ -72,6 +72,10 @@ class Parallel(Model):
     pipeline: Count = Field(default=1, description="stages")
     expert: Count = Field(default=1, description="of the ranks of `data`, so many in a row share the experts")
     sequence: bool = Field(default=False, description="the ranks of `tensor` share what lies between matrices, too")
+    scatter_gather: bool = Field(
+        default=False,
+        description="each rank of `tensor` sends its part of what goes between stages, all of it is gathered there",
+    )
 
 
 class Interleaved(Model):

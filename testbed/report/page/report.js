@@ -84,24 +84,34 @@ function charts() {
     at("charts").append(element);
     const axis = { stroke: css("--soft"), grid: { stroke: css("--edge"), width: 0.5 }, ticks: { stroke: css("--edge") }, font: "12px system-ui" };
     const show = (value) => (value === null || value === undefined ? "" : String(Number(value.toPrecision(5))));
-    const series = chart.names.map((name, k) => ({
-      label: name, stroke: COLOURS[k % COLOURS.length], width: 1.2, points: { show: false },
-      paths: uPlot.paths.stepped({ align: 1 }), value: (_, value) => show(value),
-    }));
+    const values = chart.y.map((one) => numbers(one, Float32Array));
+    const { names } = chart;
+    const top = values.reduce((most, one) => one.reduce((a, b) => Math.max(a, b), most), 0) || 1;
+    const floor = (k) => names.length - 1 - k;
+    const look = (k) => (chart.strips
+      ? { stroke: COLOURS[0], width: 1, fill: `${COLOURS[0]}66`, fillTo: () => floor(k), value: (_, value) => (value === null ? "" : show((value - floor(k)) / 0.85 * top)) }
+      : { stroke: COLOURS[k % COLOURS.length], width: 1.2 + 0.8 * Math.max(Math.min(names.length, 4) - 1 - k, 0), value: (_, value) => show(value) });
+    const series = names.map((name, k) => ({ label: name, points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }), ...look(k) }));
+    const rows = chart.strips ? values.map((one, k) => one.map((value) => floor(k) + 0.85 * value / top)) : values;
+    const height = chart.strips ? 50 + 26 * names.length : 190;
+    const upright = chart.strips
+      ? { ...axis, size: Math.max(60, 16 + 6.6 * Math.max(...names.map((name) => name.length))), grid: { show: false }, ticks: { show: false }, splits: () => names.map((_, k) => floor(k) + 0.3), values: () => names }
+      : { ...axis, size: 60 };
+    const span = chart.strips ? () => [0, names.length] : (_, low, high) => [Math.min(low ?? 0, 0), (high || 1) * 1.08];
     const plot = new uPlot(
       {
-        width: element.clientWidth, height: 190,
+        width: element.clientWidth, height,
         cursor: { sync: { key: sync.key }, drag: { x: true, y: false } },
-        scales: { x: { time: false, range: (_, min, max) => (min === null ? [0, end || 1] : [min, max]) }, y: { range: (_, low, high) => [Math.min(low ?? 0, 0), (high || 1) * 1.08] } },
-        axes: [{ ...axis, size: 30, values: (_, ticks) => ticks.map((tick) => `${tick} us`) }, { ...axis, size: 60 }],
+        scales: { x: { time: false, range: (_, min, max) => (min === null ? [0, end || 1] : [min, max]) }, y: { range: span } },
+        axes: [{ ...axis, size: 30, values: (_, ticks) => ticks.map((tick) => `${tick} us`) }, upright],
         series: [{ label: "us", value: (_, value) => show(value) }, ...series],
         hooks: { drawAxes: [marks], setScale: [(plot, key) => { if (key === "x") zoomed(plot); }] },
       },
-      [numbers(chart.x, Float64Array), ...chart.y.map((values) => numbers(values, Float32Array))],
+      [numbers(chart.x, Float64Array), ...rows],
       element,
     );
     plots.push(plot);
-    new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: 190 })).observe(element);
+    new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height })).observe(element);
   }
   for (const plot of plots) plot.setScale("x", { min: 0, max: end || 1 });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());

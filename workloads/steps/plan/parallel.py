@@ -17,7 +17,10 @@ DIMENSIONS = ("tensor", "context", "data", "pipeline")
 
 @dataclass(frozen=True, kw_only=True)
 class Parallel:
-    """How many ranks each dimension has."""
+    """How many ranks each dimension has.
+
+    `scatter_gather`: of what goes between stages each rank of tensor sends its part, and all of it is gathered behind.
+    """
 
     tensor: int = 1
     context: int = 1
@@ -25,6 +28,7 @@ class Parallel:
     pipeline: int = 1
     expert: int = 1
     sequence: bool = False
+    scatter_gather: bool = False
 
     @property
     def ranks(self) -> int:

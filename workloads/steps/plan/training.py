@@ -135,6 +135,15 @@ def problems(t: Training) -> Iterator[Found]:
     elif p.sequence and m.seq % p.context == 0 and m.seq // p.context % p.tensor:
         what = f"seq of a rank, {m.seq // p.context}, cannot be divided by tensor {p.tensor}"
         yield ("parallel", "sequence"), what, "leave sequence out"
+    if p.scatter_gather and (p.tensor == 1 or p.pipeline == 1):
+        what = "scatter_gather splits what goes between stages over the ranks of tensor"
+        yield ("parallel", "scatter_gather"), what, "pipeline and tensor: 2 or more, or leave scatter_gather out"
+    elif p.scatter_gather and p.sequence:
+        what = "with sequence what goes between stages is split already, and stays so"
+        yield ("parallel", "scatter_gather"), what, "leave scatter_gather out"
+    elif p.scatter_gather and t.tokens * m.hidden % p.tensor:
+        what = f"activations of a micro-batch, {t.tokens * m.hidden} elements, cannot be divided by tensor {p.tensor}"
+        yield ("parallel", "scatter_gather"), what, "leave scatter_gather out"
     yield from _experts(t)
     yield from _schedule(t)
 

@@ -1,0 +1,133 @@
+"""Steps of flows: RDMA writes from rank to rank, written one by one, in a file, or drawn from a seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, ValidationInfo, model_validator
+
+from testbed.base.explain import explain
+from testbed.base.types import Model, Size, Time, default, mistake, mistakes
+from testbed.experiment.blocks.fabric import TrafficClass
+from testbed.experiment.blocks.layout import Endpoint
+from testbed.experiment.steps.traces import absolute
+from testbed.experiment.steps.written import MOST_FLOWS, MOST_TOLD, Found, Row, flows_of, sizes_of
+from workloads.traffic import MOST_ENTRIES, BadTable, Sizes, checked, sizes_named, table_sizes
+
+MAX_TIME = 10.0**13
+MOST_SIZE = 16 << 30
+BufferSize = Annotated[Size, Field(le=MOST_SIZE)]
+
+
+class Flow(Model):
+    from_: Endpoint = Field(alias="from", description="rank that writes, or the compute complex of a rank's NIC")
+    to: Endpoint = Field(description="rank whose memory is written, or such a complex")
+    size: BufferSize = Field(gt=0, description="payload")
+    start: Time = default("0ns", "when it starts, in emulated time of the step", le=MAX_TIME)
+    traffic_class: TrafficClass | None = Field(
+        default=None, alias="class", description="class that it is sent in (null: that of transport.dscp)"
+    )
+    _place: str = PrivateAttr(default="")
+
+    @property
+    def place(self) -> str:
+        """`FILE:LINE`, if it is from a file of flows."""
+        return self._place
+
+
+def _of_row(row: Row, error: ValidationError) -> Iterator[Found]:
+    for path, what, hint in explain(error, Flow, lambda path: row.get(str(path[0])) if path else row):
+        yield (), f"{row.place}: column {path[0] if path else '?'}: {what}", hint
+
+
+def _read_flows(value: Any, info: ValidationInfo) -> Any:
+    """A file's, each checked as if it stood in the experiment."""
+    if not isinstance(value, str):
+        return value
+    made, found = [], list[Found]()
+    for row in flows_of(Path(absolute(value, info))):
+        try:
+            made.append(Flow.model_validate(dict(row)))
+            made[-1]._place = row.place
+        except ValidationError as error:
+            found += _of_row(row, error)
+            if len(found) >= MOST_TOLD:
+                break
+    if found:
+        raise mistakes(found[:MOST_TOLD])
+    return made
+
+
+class FlowsStep(Model):
+    kind: ClassVar[Literal["flows"]] = "flows"
+    flows: Annotated[list[Flow], BeforeValidator(_read_flows, json_schema_input_type=list[Flow] | str)] = Field(
+        min_length=1, max_length=MOST_FLOWS,
+        description="RDMA writes from rank to rank; or a file of them, a line each: start, from, to, size, class",
+    )  # fmt: skip
+
+
+def _read_sizes(value: Any, info: ValidationInfo) -> Any:
+    """A file's; and whether it is a distribution."""
+    if isinstance(value, str):
+        return sizes_of(Path(absolute(value, info)))
+    if isinstance(value, list) and all(isinstance(one, list) and len(one) == 2 for one in value):
+        with suppress(TypeError):  # no numbers: that is said by itself
+            try:
+                checked(value)
+            except BadTable as error:
+                raise mistake(error.what, error.hint, [error.entry]) from None
+    return value
+
+
+class Load(Model):
+    pattern: Literal["random", "permutation", "incast", "burst"] = Field(
+        default="random",
+        description="who sends to whom: any to any other, each to one other, all to one, or all to one at once",
+    )
+    to: int = Field(default=0, ge=0, description="the one receiver of incast and burst")
+    senders: list[int] | None = Field(default=None, min_length=1, description="ranks that take part (null: all)")
+    distribution: Literal["fixed", "uniform", "web_search", "hadoop", "ali_storage", "google_rpc"] = Field(
+        default="fixed", description="sizes of the flows: all `size`, evenly up to twice that, or as measured"
+    )
+    sizes: Annotated[
+        list[Annotated[list[float], Field(min_length=2, max_length=2)]] | None,
+        BeforeValidator(_read_sizes, json_schema_input_type=list[list[float]] | str | None),
+    ] = Field(
+        default=None, min_length=2, max_length=MOST_ENTRIES,
+        description="a distribution of your own: a file, or `[[BYTES, PERCENT], ..]` (null: `distribution`)",
+    )  # fmt: skip
+    size: BufferSize = default("1MB", "payload of a flow (fixed), or its mean (uniform)", gt=0)
+    most: BufferSize | None = Field(
+        default=None, gt=0, description="larger flows of a measured distribution, or of `sizes`, are cut to this"
+    )
+    load: float = Field(
+        default=0.5, gt=0, le=1, allow_inf_nan=False,
+        description="share of its line rate that each sender offers; incast: of the receiver's, all senders together",
+    )  # fmt: skip
+    flows: int = Field(default=100, ge=1, le=100_000, description="how many (burst: from each sender)")
+
+    @model_validator(mode="after")
+    def _one_distribution(self) -> Self:
+        if self.sizes is None:
+            return self
+        if self.distribution != "fixed":
+            raise mistake("sizes are either of `distribution` or of `sizes`", "leave one of them out", ["sizes"])
+        largest = min(self.sizes[-1][0], self.most or math.inf)
+        if largest > MOST_SIZE:
+            raise mistake(f"flows of {largest:.0f} bytes are too large", "most: 16GiB cuts them", ["sizes"])
+        return self
+
+    def drawn_sizes(self) -> Sizes:
+        """The distribution that is asked for."""
+        if self.sizes is not None:
+            return table_sizes("own", checked(self.sizes), self.most)
+        return sizes_named(self.distribution, self.size, self.most)
+
+
+class LoadStep(Model):
+    kind: ClassVar[Literal["load"]] = "load"
+    load: Load = Field(description="flows drawn from the seed: arrivals are a Poisson process")

@@ -1,0 +1,100 @@
+"""Connections to a page's server: half a request does not stay, and there are not more than a bound."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from threading import Thread
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from testbed.serve import connections, server
+
+WHOLE = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+HALVES = {
+    "nothing": b"",
+    "half a line": b"GE",
+    "half a head": b"GET / HTTP/1.1\r\nHost: x\r\n",
+    "half a body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345",
+    "a request and half of another one": WHOLE + b"GET / HT",
+}
+
+
+async def _read(request: Request) -> PlainTextResponse:
+    return PlainTextResponse(str(len(await request.body())))
+
+
+def _while_served(play: Callable[[int], None]) -> None:
+    """Serves in this thread while another one plays, and then ends the server."""
+    app = Starlette(routes=[Route("/", _read, methods=["GET", "POST"])])
+    failed: list[BaseException] = []
+
+    def run(port: int) -> None:
+        try:
+            play(port)
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with server.listen(0) as sock:
+        thread = Thread(target=run, args=(sock.getsockname()[1],))
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            server.serve(lambda _: app, sock)
+        thread.join()
+    assert not failed, failed[0]
+
+
+def _connected(port: int) -> socket.socket:
+    return socket.create_connection((server.ADDRESS, port), timeout=30)
+
+
+def _ended(client: socket.socket) -> bytes:
+    """What comes until the server closes the connection."""
+    said = b""
+    try:
+        while more := client.recv(1 << 16):
+            said += more
+    except ConnectionResetError:
+        pass
+    return said
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_half_a_request_is_not_waited_for_for_ever(half: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.3)
+
+    def play(port: int) -> None:
+        with _connected(port) as client:
+            client.sendall(HALVES[half])
+            assert _ended(client).count(b"200 OK") == HALVES[half].count(WHOLE)
+        with _connected(port) as client:
+            client.sendall(WHOLE)
+            assert b"200 OK" in client.recv(1 << 16)
+
+    _while_served(play)
+
+
+def test_more_connections_than_it_takes_are_closed_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST", 4)
+
+    def play(port: int) -> None:
+        with ExitStack() as open_ones:
+            first = [open_ones.enter_context(_connected(port)) for _ in range(4)]
+            for client in first:
+                client.sendall(WHOLE)
+                assert b"200 OK" in client.recv(1 << 16)
+            with _connected(port) as fifth:
+                assert _ended(fifth) == b""
+            first[0].sendall(WHOLE)
+            assert b"200 OK" in first[0].recv(1 << 16)
+
+    _while_served(play)
