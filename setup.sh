@@ -18,7 +18,8 @@ usage: ./setup.sh VERB [ARGUMENT...]
   explore set up, run the property tests on cases drawn afresh until one fails: explore [MINUTES], default 10
   fuzz    set up, fuzz fabricd with sanitizers: fuzz [SECONDS], default 600
   prove   set up, then prove on this machine: prove load (the same figures beside other fabrics and CPU hogs),
-          prove kills (whatever is killed, nothing is left and nothing else is touched), prove machines (a sweep on
+          prove kills (whatever is killed, nothing is left and nothing else is touched), prove parts (who ends or stands
+          still of a fabric that is up is named at once, and no command waits for it), prove machines (a sweep on
           machines of which one is killed gives the same, and leaves nothing), prove hashes (the same figures
           before and after a change of the code), prove fastpath (the same with the fast path and without),
           prove predict (predictions of drawn cases against their runs), prove simgrid (those of large fabrics against
@@ -371,8 +372,8 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills | machines | hashes | fastpath | predict | simgrid | recovery | drills | drill-kills | drill-leaks | drill-replay) ;;
-            *) usage >&2; say "prove what? load, kills, machines, hashes, fastpath, predict, simgrid, recovery, drills, drill-kills, drill-leaks or drill-replay"; exit 2 ;;
+            load | kills | parts | machines | hashes | fastpath | predict | simgrid | recovery | drills | drill-kills | drill-leaks | drill-replay) ;;
+            *) usage >&2; say "prove what? load, kills, parts, machines, hashes, fastpath, predict, simgrid, recovery, drills, drill-kills, drill-leaks or drill-replay"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift

@@ -216,6 +216,8 @@ def _part_that_stands(draw: random.Random, folder: Path) -> Kill:
         if one:
             one.signal(signal.SIGKILL)
             wait_until(lambda one=one: not one.alive(), "it is dead", GONE_S)  # type: ignore[misc]
+    if {*victims} - {"controller", "worker"}:  # it ends with its parts
+        wait_until(lambda: record_of(fabric_id).state == "dead", "the fabric is dead", GONE_S)
     what = " and ".join(sorted(victims)) if len(victims) < 7 else "everything"
     return Kill(f"{what} of a fabric left up", [fabric_id])
 

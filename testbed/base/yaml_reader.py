@@ -24,9 +24,9 @@ Path = tuple[str | int, ...]
 class YamlProblem(Exception):
     """Not one plain YAML document: what is wrong, and on which line (0: the file as a whole)."""
 
-    def __init__(self, what: str, line: int = 0, hint: str = "", path: Path = ()) -> None:
+    def __init__(self, what: str, line: int = 0, hint: str = "", path: Path = (), character: int = 0) -> None:
         super().__init__(what)
-        self.what, self.line, self.hint, self.path = what, line, hint, path
+        self.what, self.line, self.hint, self.path, self.character = what, line, hint, path, character
 
 
 @dataclass
@@ -66,6 +66,11 @@ def read(text: str) -> Document:
     return document
 
 
+def value(text: str) -> Any:
+    """A value that is no file of its own, such as one on a command line. Raises YamlProblem."""
+    return read(text).data if text.strip() else None
+
+
 def _compose(text: str) -> Any:
     """The root of any document, even one that is hard to read; or what is wrong with it.  Raises YamlProblem."""
     from ruamel.yaml import YAML
@@ -76,7 +81,8 @@ def _compose(text: str) -> Any:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(str(part) for part in (error.context, error.problem) if part)
-        raise YamlProblem(f"not YAML: {what}", mark.line + 1 if mark else 0, _WANTED) from None
+        line, character = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        raise YamlProblem(f"not YAML: {what}", line, _WANTED, character=character) from None
     except YAMLError as error:
         raise YamlProblem(f"not YAML: {str(error).splitlines()[0]}", hint=_WANTED) from None
     except RecursionError:

@@ -66,12 +66,12 @@ class Yaml(ParamType):
     name = "yaml"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        import yaml
+        from testbed.base import yaml_reader
 
         try:
-            return yaml.safe_load(value)
-        except yaml.YAMLError:
-            self.fail(f"{value!r} is no YAML value", param, ctx)
+            return yaml_reader.value(value)
+        except yaml_reader.YamlProblem as problem:
+            self.fail(f"{value!r} is no YAML value: {problem.what.removeprefix('not YAML: ')}", param, ctx)
 
 
 def of(fault: type[Fault]) -> list[click.Parameter]:

@@ -2,7 +2,8 @@
 
 Archives are not trusted. They are unpacked by a child process that has locked itself into the new root with chroot, so
 that no path, link or `..` in them leads out. The rest of the machine is read-only for that process. Device nodes and
-set-id bits are left out. Bytes and files are counted against the free space. Deep trees are no problem.
+set-id bits are left out. Bytes and files are counted against the free space, and its memory is bounded: a small archive
+can list millions of files. Deep trees are no problem.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import hashlib
 import json
 import lzma  # noqa: F401
 import os
+import resource
 import shutil
 import stat
 import subprocess
@@ -23,7 +25,7 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.machine.directories import make_folders, remove
@@ -56,17 +58,24 @@ class NoRoom(ImageError):
 
 
 def unpack(
-    archive: Path, rootfs: Path, first_id: int = 0, *, reserve_bytes: int = 256 << 20, reserve_files: int = 1 << 14
+    archive: Path,
+    rootfs: Path,
+    first_id: int = 0,
+    *,
+    reserve_bytes: int = 256 << 20,
+    reserve_files: int = 1 << 14,
+    memory: int = 1 << 30,
 ) -> Image:
     """Unpacks into `rootfs`, a new directory, leaving at least so many bytes and files free there.
 
-    Its users and groups are `first_id` and the 65535 ids after that. Raises InputError; MachineError for lack of room.
+    Its users and groups are `first_id` and the 65535 ids after that. `memory` bounds the process that unpacks: a layer
+    of half a million files takes less. Raises InputError; MachineError for lack of room.
     """
     rootfs.mkdir(parents=True)
     there = os.statvfs(rootfs)
     room = there.f_bavail * there.f_frsize - reserve_bytes
     files = there.f_favail - reserve_files if there.f_files else sys.maxsize  # 0: a file system that does not count
-    numbers = [str(n) for n in (room, files, first_id)]
+    numbers = [str(n) for n in (room, files, first_id, memory)]
     child = [sys.executable, "-P", "-m", "testbed.containers.image", str(archive.absolute()), str(rootfs), *numbers]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     done = subprocess.run(child, env=env, capture_output=True, text=True, check=False)
@@ -84,6 +93,8 @@ def unpack(
 
 
 def _main(archive: str, rootfs: str, *numbers: str) -> dict[str, Any]:
+    room, files, first_id, memory = map(int, numbers)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     try:
         with tarfile.open(archive) as outer:
             layers, config = _contents(outer)
@@ -92,13 +103,14 @@ def _main(archive: str, rootfs: str, *numbers: str) -> dict[str, Any]:
             os.chroot(rootfs)
             os.chdir("/")
             os.umask(0)
-            room, files, first_id = map(int, numbers)
             unpacker = _Unpacker(room, files, inside, first_id)
             for layer in layers:
                 unpacker.layer(layer)
             return {"env": (config.get("config") or {}).get("Env") or []}
     except ImageError as error:
         return {"error": str(error), "no_room": isinstance(error, NoRoom)}
+    except MemoryError:
+        return {"error": f"to unpack it takes more than {memory >> 20} MiB of memory: it lists too many files"}
     except _NOT_AN_IMAGE as error:
         return {"error": f"not an image archive, or a damaged one ({type(error).__name__}: {error})"}
     except OSError as error:
@@ -226,6 +238,7 @@ class _Unpacker:
         times: list[tuple[str, float]] = []
         with stream, tarfile.open(fileobj=_plain(stream), mode="r:") as layer:
             for member in layer:
+                cast(Any, layer).members.clear()  # else it keeps all that it has met
                 path = os.path.normpath("/" + member.name)
                 folder, name = os.path.split(path)
                 if name == _OPAQUE:

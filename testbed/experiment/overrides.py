@@ -13,11 +13,13 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from testbed.base import yaml_reader
 from testbed.base.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
 
+_SHOWN = 200  # of a setting that is no YAML
 _EXAMPLE = "such as fabric.cable.rate=100Gbps or workload.0.iterations=5"
 
 
@@ -93,24 +95,16 @@ def _hint(problem: Problem, old: str | None) -> str:
 
 
 def _parse(setting: str) -> tuple[str, Any]:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     key, equals, text = setting.partition("=")
     key = re.sub(r"\[(\d+)\]", r".\1", key)  # as errors write it: workload[0].sizes
     if not equals:
         raise InputError("a setting is KEY=VALUE", f"--set {setting}", _EXAMPLE)
     try:
-        return key, YAML(typ="safe").load(text)
-    except YAMLError as error:
-        raise InputError(f"{text!r} is no YAML value", f"--set {setting}", _where_it_ends(error)) from None
-
-
-def _where_it_ends(error: Exception) -> str:
-    """Where a value on the command line is not YAML."""
-    mark = getattr(error, "problem_mark", None)
-    what = ", ".join(str(part) for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part)
-    return f"at character {mark.column + 1} of the value: {what}" if mark else what
+        return key, yaml_reader.value(text)
+    except yaml_reader.YamlProblem as problem:
+        place = f"at character {problem.character} of the value: " if problem.character else ""
+        hint = place + problem.what.removeprefix("not YAML: ")
+        raise InputError(f"{text[:_SHOWN]!r} is no YAML value", f"--set {setting[:_SHOWN]}", hint) from None
 
 
 def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:

@@ -238,8 +238,13 @@ class Watched:
         def record() -> Record | None:
             return next((r for r in ownership.fabrics() if r.id == self.lab.id), None)
 
-        if (broken := trouble(self.lab.record)) is None or not broken.over:
-            wait_for(lambda: (found := record()) is None or found.state == "dead", _DOWN_S, _PAUSE_S)
+        def decided() -> bool:
+            found = record()
+            if found is None or found.state == "dead":
+                return True
+            return found.standing and (broken := trouble(found)) is not None and broken.over  # nobody takes it down
+
+        wait_for(decided, _DOWN_S, _PAUSE_S)
         if wait_for(lambda: record() is None, _REMOVED_S, _PAUSE_S) or (dead := record()) is None:
             return Gone(f"fabric {self.lab.id} was taken down", failed=False)
         if dead.state != "dead" and (broken := trouble(dead)):

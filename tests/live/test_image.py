@@ -244,6 +244,22 @@ def test_an_image_with_too_many_files(tmp_path: Path) -> None:
         unpack(path, tmp_path / "root", reserve_files=os.statvfs(tmp_path).f_favail - 1000)
 
 
+@pytest.mark.parametrize("where", ["archive", "layer"])
+def test_a_small_archive_of_large_headers_takes_no_more_memory_than_it_may(tmp_path: Path, where: str) -> None:
+    """They pack to a hundredth. Those of a layer, from which nothing is made here, are forgotten one by one."""
+    info = member(".wh.gone")
+    info.pax_headers = {"comment": "x" * 200_000}
+    packed = gzip.compress(info.tobuf(tarfile.PAX_FORMAT) * 1000 + bytes(1024), 1)
+    path, memory = tmp_path / "many.tar", 128 << 20
+    assert len(packed) < 2 << 20
+    if where == "layer":
+        unpack(docker(path, [packed]), tmp_path / "root", memory=memory)
+        return
+    path.write_bytes(packed)
+    with pytest.raises(InputError, match="takes more than 128 MiB of memory"):
+        unpack(path, tmp_path / "root", memory=memory)
+
+
 def test_its_users_are_those_of_the_fabric(tmp_path: Path) -> None:
     mine, stranger = member("mine", size=1), member("stranger", size=1)
     mine.uid, mine.gid, stranger.uid = 7, 8, 1 << 20

@@ -71,7 +71,8 @@ def named(record: Record, what: str) -> float:
     while True:
         found = status(ownership.find(record.id))
         took = time.monotonic() - began
-        said = "; ".join([found.get("why", ""), *(one["text"] for one in found["troubles"])])
+        lost = [f"rank {one['rank']} is lost: {one['reason']}" for one in found.get("lost", ())]
+        said = "; ".join([found.get("why", ""), *(one["text"] for one in found["troubles"]), *lost])
         assert took < SAID_S, f"{took:.1f} s after it was said: {said}"
         if what in said:
             return took

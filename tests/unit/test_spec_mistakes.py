@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.base import yaml_reader
+from testbed.base import explain, yaml_reader
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from tests.parts.experiment_text import GOOD, line_of, problems
@@ -221,6 +221,16 @@ def test_aliases_cannot_blow_up(monkeypatch):
     for previous, letter in zip("abcdefgh", "bcdefghi", strict=True):
         bomb += f"{letter}: &{letter} [{', '.join([f'*{previous}'] * 10)}]\n"
     assert "more than" in problems(bomb)[0][1]
+
+
+def test_of_unknown_keys_by_the_thousand_only_the_first_are_thought_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look for what each may mean would take minutes; what else is wrong is still said."""
+    asked: list[str] = []
+    monkeypatch.setattr(explain, "unknown_key", lambda key, allowed: (asked.append(key) or f"unknown key {key!r}", ""))
+    text = GOOD.replace("seed: 1", "seed: -1") + "".join(f"nmae{k}: 1\n" for k in range(5000))
+    found = [what for _, what, _ in problems(text)]
+    assert 0 < len(asked) <= 100
+    assert "unknown key 'nmae0'" in found and "-1 is out of bounds" in found
 
 
 @settings(deadline=None, max_examples=100)
