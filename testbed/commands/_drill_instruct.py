@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from testbed.commands._complete import DRILL, FABRIC
-from testbed.commands._drill_seed import choose
+from testbed.commands._drill_seed import SIGN, choose
 from testbed.commands._say import say
 
 
@@ -16,7 +16,8 @@ from testbed.commands._say import say
 )
 @click.option("--seed", metavar="S", help="Of a new one: draws the places, and whether anything is wrong at all.")
 @click.option("--player", metavar="NAME", default="", help="Who plays the new one, for leaderboards.")
-def instruct(drill: str | None, fabric: str | None, seed: str | None, player: str) -> None:
+@SIGN
+def instruct(drill: str | None, fabric: str | None, seed: str | None, player: str, sign: str | None) -> None:
     """Instruct a player: see the truth and what he types, pause, give hints, put faults in, fork the world.
 
     DRILL is started for that; the player plays it from another shell (`testbed drill join`) or its page (`testbed drill
@@ -36,13 +37,15 @@ def instruct(drill: str | None, fabric: str | None, seed: str | None, player: st
 
     if drill and fabric:
         raise InputError("--fabric is for a drill that is on", "command line", f"leave out {drill}, or --fabric")
-    if not drill and (seed or player):
-        raise InputError("--seed and --player are for a new drill", "command line", "name one: testbed drill list")
+    if not drill and (seed or player or sign):
+        raise InputError(
+            "--seed, --player and --sign are for a new drill", "command line", "name one: testbed drill list"
+        )
     if drill:
         loaded, chosen, seed_by = choose(drill, seed, daily=False)
         Case.of(loaded, chosen)
         require_root()
-        session = client.start(loaded, chosen, player=player, seed_by=seed_by)
+        session = client.start(loaded, chosen, player=player, seed_by=seed_by, sign=sign)
         session.leave()
         fabric, code = session.fabric, session.instructor
         say(f"the player joins by: testbed drill join --fabric {fabric}\nthe instructor's code: {code}")

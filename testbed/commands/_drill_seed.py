@@ -15,6 +15,12 @@ SURPRISE = click.option(
     "--surprise", is_flag=True, help="Any drill of the catalogue, which is not named before the end: its name tells."
 )
 LEVEL = click.option("--level", type=click.Choice(["easy", "medium", "hard"]), help="With --surprise: of this level.")
+SIGN = click.option(
+    "--sign",
+    metavar="KEY",
+    type=click.Path(dir_okay=False),
+    help="Sign the game's log with this key (testbed drill key).",
+)
 DAILY = click.option(
     "--daily",
     is_flag=True,
@@ -45,7 +51,7 @@ def choose(
         if drill or seed or daily:
             what = "a surprise is drawn, drill and seed"
             raise InputError(what, "--surprise", "leave out DRILL, --seed and --daily")
-        return any_drill(level), any_seed(exam=exam), CHOSEN if faulty else DRAWN
+        return any_drill(level), any_seed(hidden=True), CHOSEN if faulty else DRAWN
     if daily:
         if drill or seed or exam:
             what = "the drill of the day is chosen by the day, and known to all"
@@ -57,7 +63,7 @@ def choose(
         raise InputError("which drill?", "command line", "an id of testbed drill list, a file, --surprise or --daily")
     if seed:
         return file.load(drill), seed_of(seed), CHOSEN
-    return file.load(drill), any_seed(exam=exam), CHOSEN if faulty else DRAWN
+    return file.load(drill), any_seed(hidden=True), CHOSEN if faulty else DRAWN
 
 
 def any_drill(level: str | None) -> Drill:

@@ -10,7 +10,7 @@ import click
 
 from testbed.base.ranges import Whole
 from testbed.commands._complete import DRILL, FABRIC
-from testbed.commands._drill_seed import DAILY, LEVEL, SURPRISE, choose
+from testbed.commands._drill_seed import DAILY, LEVEL, SIGN, SURPRISE, choose
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @LEVEL
 @click.option("--seed", metavar="S", help="Of a new one: draws the places, and whether anything is wrong at all.")
 @click.option("--exam", is_flag=True, help="Sealed: no seed is shown, and only this page plays it; it ends with it.")
+@SIGN
 @click.option("--player", metavar="NAME", default="", help="Who plays, for leaderboards.")
 @click.option(
     "--port", type=Whole(0, 65535), metavar="N", help="Of the page: the port on 127.0.0.1 (default: a free one)."
@@ -52,6 +53,7 @@ def serve(
     level: str | None,
     seed: str | None,
     exam: bool,
+    sign: str | None,
     player: str,
     port: int | None,
     out: str | None,
@@ -65,6 +67,9 @@ def serve(
     --jsonl and --mcp are for programs that have this command as their child: the same tools on stdin and stdout. DRILL
     is sealed then, and ends with its player.
 
+    With --sign it is a referee: its page is for players who are not root on this machine, and the log of their game is
+    signed with a key that only the referee has.
+
     A drill that it starts has a second page, for its instructor, with a URL of its own: it shows the truth.
 
     \b
@@ -73,6 +78,7 @@ def serve(
       testbed drill serve --daily --web
       testbed drill serve --web --port 8080
       testbed drill serve lost/dirty-optics --mcp
+      testbed drill serve --surprise --web --exam --sign referee.key --player ada
     """
     from testbed.base.errors import InputError
 
@@ -80,9 +86,11 @@ def serve(
         raise InputError("served how?" if not web + jsonl + mcp else "served in one way", "command line",
                          "--web, --jsonl or --mcp")  # fmt: skip
     new = bool(drill or daily or surprise)
-    if not new and (seed or exam or player or out):
+    if not new and (seed or exam or sign or player or out):
         raise InputError(
-            "--seed, --exam, --player and --out are for a new drill", "command line", "name one: testbed drill list"
+            "--seed, --exam, --sign, --player and --out are for a new drill",
+            "command line",
+            "name one: testbed drill list",
         )
     if new and fabric:
         raise InputError(
@@ -93,14 +101,16 @@ def serve(
     sealed = exam or not web
     chosen = choose(drill, seed, daily=daily, surprise=surprise, level=level, exam=sealed) if new or level else None
     if web:
-        _page(chosen, fabric, port or 0, exam=exam, player=player, out=out, as_json=as_json)
+        _page(chosen, fabric, port or 0, exam=exam, player=player, out=out, sign=sign, as_json=as_json)
         return
     if port is not None or as_json:
         raise InputError("--port and --json are for a page", "command line", "leave them out, or --web")
-    _pipe(chosen, fabric, player=player, out=out, mcp=mcp)
+    _pipe(chosen, fabric, player=player, out=out, sign=sign, mcp=mcp)
 
 
-def _pipe(chosen: Chosen | None, fabric: str | None, *, player: str, out: str | None, mcp: bool) -> None:
+def _pipe(
+    chosen: Chosen | None, fabric: str | None, *, player: str, out: str | None, sign: str | None, mcp: bool
+) -> None:
     """On stdin and stdout, until the program at the other end has gone."""
     from testbed.base.errors import UserError
     from testbed.drill.agents import jsonl
@@ -109,7 +119,7 @@ def _pipe(chosen: Chosen | None, fabric: str | None, *, player: str, out: str | 
 
     if mcp:
         as_mcp.require_mcp()
-    session = _session(chosen, fabric, exam=True, player=player, out=out)
+    session = _session(chosen, fabric, exam=True, player=player, out=out, sign=sign)
     try:
         desk = Desk(session)
         if mcp:
@@ -135,6 +145,7 @@ def _page(
     exam: bool,
     player: str,
     out: str | None,
+    sign: str | None,
     as_json: bool,
 ) -> None:
     from testbed.base.errors import UserError
@@ -146,7 +157,7 @@ def _page(
     from testbed.serve.student import Student, application
 
     sock = server.listen(port)
-    session = _session(chosen, fabric, exam=exam, player=player, out=out, page=True)
+    session = _session(chosen, fabric, exam=exam, player=player, out=out, sign=sign, page=True)
     try:
         token = new_token()
         student, url = Student(session), server.url(sock, token)
@@ -186,7 +197,14 @@ def _no_page() -> Exception:
 
 
 def _session(
-    chosen: Chosen | None, fabric: str | None, *, exam: bool, player: str, out: str | None, page: bool = False
+    chosen: Chosen | None,
+    fabric: str | None,
+    *,
+    exam: bool,
+    player: str,
+    out: str | None,
+    sign: str | None,
+    page: bool = False,
 ) -> Remote:
     """The client of a drill that is on, or of a new one. Raises InputError for a `page` of one on the real clock."""
     from testbed.base.errors import require_root
@@ -206,4 +224,4 @@ def _session(
     Case.of(drill, seed)
     require_root()
     say("bringing the world up ..", err=True)
-    return client.start(drill, seed, exam=exam, player=player, seed_by=seed_by, out=out)
+    return client.start(drill, seed, exam=exam, player=player, seed_by=seed_by, out=out, sign=sign)

@@ -12,6 +12,7 @@ from testbed.commands._complete import DRILL, FABRIC
 from testbed.commands._drill_bench import bench, compare
 from testbed.commands._drill_check import check
 from testbed.commands._drill_instruct import instruct, join
+from testbed.commands._drill_key import key, verify
 from testbed.commands._drill_new import new
 from testbed.commands._drill_seed import DAILY, LEVEL, SURPRISE, choose
 from testbed.commands._drill_serve import serve
@@ -328,8 +329,9 @@ def _verified(found: Replayed, as_json: bool) -> None:
 @command.command()
 @click.argument("folder", type=click.Path(file_okay=False))
 @click.option("--trust", is_flag=True, help="Do not play the games again: only check that the logs are whole.")
+@click.option("--key", metavar="KEY", help="Only games that this public key (or the file that has it) has signed.")
 @_JSON
-def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
+def leaderboard(folder: str, trust: bool, key: str | None, as_json: bool) -> None:
     """Rank the players whose games' logs are in FOLDER. Each game is played again first.
 
     Games with seeds that were drawn, those of suites, drills of the day, and games whose seed the player has chosen (or
@@ -339,15 +341,17 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
     Examples:
       testbed drill leaderboard results/drills
       testbed drill leaderboard results/drills --trust
+      testbed drill leaderboard results/drills --key referee.key.pub
     """
     from pathlib import Path
 
     from testbed.base.errors import require_root
     from testbed.drill.play.ranking import ranked
+    from testbed.drill.proof.signing import public
 
     if not trust:
         require_root()
-    table, refused = ranked(Path(folder), play=not trust)
+    table, refused = ranked(Path(folder), play=not trust, key=public(key) if key else "")
     if as_json:
         say(json.dumps({"players": table, "refused": refused}))
         return
@@ -358,5 +362,5 @@ def leaderboard(folder: str, trust: bool, as_json: bool) -> None:
         say((f"{name} does not count: {why}"), err=True)
 
 
-for _more in (bench, check, compare, instruct, join, new, serve):
+for _more in (bench, check, compare, instruct, join, key, new, serve, verify):
     command.add_command(_more)

@@ -22,14 +22,14 @@ from testbed.drill.lines import Brought, Line
 from testbed.drill.log import REAL, RULES, Entry, Log
 from testbed.drill.looking import Counted, Seen, look
 from testbed.drill.measured import ending_of_real
+from testbed.drill.proof.seal import Seal
 from testbed.drill.session import Answer, clock
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.answer import Submission, must_fit, offered, parse
 from testbed.drill.sheet.case import Case
-from testbed.drill.sheet.daily import CHOSEN
+from testbed.drill.sheet.daily import CHOSEN, tells_seed
 from testbed.drill.sheet.families import of as computed
 from testbed.drill.sheet.score import HINTS, Families, right
-from testbed.drill.sheet.seal import Seal
 from testbed.drill.stage import Stage, Up, world_of
 from testbed.live.views.job import gone, under_way
 from testbed.operate.carry_out import config
@@ -137,7 +137,11 @@ class Game:
 
     @property
     def code(self) -> str:
-        return self.seal.commitment[:8] if self.exam else self.case.code
+        return self.case.code if self.tells_seed else self.seal.commitment[:8]
+
+    @property
+    def tells_seed(self) -> bool:
+        return tells_seed(exam=self.exam, seed_by=self.seed_by)
 
     @cached_property
     def lines(self) -> dict[str, Line]:
@@ -203,7 +207,7 @@ class Game:
 
     def ticket(self) -> dict[str, Any]:
         return session.ticket(
-            self.case, self.fabric, self.seal.commitment, self.code, None if self.exam else self.case.seed
+            self.case, self.fabric, self.seal.commitment, self.code, self.case.seed if self.tells_seed else None
         )
 
     def ticket_text(self) -> str:

@@ -12,10 +12,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.base.model_file import Sort, text_of
+from testbed.drill.proof.signing import is_signed, sign
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 LOG = Sort("a log", "testbed drill start writes them to results/drills", "docs/drills.md")
 MOST_BYTES = 16 << 20
@@ -55,6 +59,8 @@ class Log:
     head: dict[str, Any]
     entries: tuple[Entry, ...]
     end: dict[str, Any]
+    signed_by: str = ""
+    """The public key of the server that has signed it (signing.py); empty: nobody has."""
 
     def lines(self) -> list[str]:
         return [
@@ -67,11 +73,12 @@ class Log:
     def sha256(self) -> str:
         return _hash(self.lines())
 
-    def write(self, path: Path) -> None:
-        """Whole or not at all."""
+    def write(self, path: Path, key: Ed25519PrivateKey | None = None) -> None:
+        """Whole or not at all; signed with a key."""
+        signed = sign(key, self.sha256) if key else {}
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.new")
-        new.write_text("\n".join([*self.lines(), json.dumps({"sha256": self.sha256})]) + "\n")
+        new.write_text("\n".join([*self.lines(), json.dumps({"sha256": self.sha256, **signed})]) + "\n")
         new.replace(path)
 
 
@@ -100,9 +107,12 @@ def read(path: Path) -> Log:
         raise InputError(
             "its hash is not that of its lines: something was changed", name, "take the log as it was written"
         )
+    signature = {key: told[-1].get(key) for key in ("key", "signature") if key in told[-1]}
+    if signature and not is_signed(signature.get("key"), signature.get("signature"), told[-1]["sha256"]):
+        raise InputError("its signature is not of its lines and that key", name, "take the log as it was written")
     try:
         head = {key: value for key, value in told[0].items() if key != "railbed_drill"}
-        return Log(head, tuple(map(_entry, told[1:-2])), told[-2]["end"])
+        return Log(head, tuple(map(_entry, told[1:-2])), told[-2]["end"], signature.get("key") or "")
     except (TypeError, KeyError) as error:
         raise _damaged(name, 0, str(error)) from None
 

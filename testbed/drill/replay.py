@@ -12,11 +12,12 @@ from testbed.base.errors import InputError, UserError
 from testbed.drill.game import Game
 from testbed.drill.instructor import Instructor
 from testbed.drill.log import REAL, Entry, Log, of_another_version
+from testbed.drill.proof.seal import commitment
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import Case
+from testbed.drill.sheet.daily import CHOSEN
 from testbed.drill.sheet.drill import Drill
-from testbed.drill.sheet.seal import commitment
 from testbed.drill.stage import Up, world_of
 
 
@@ -49,7 +50,11 @@ def replay(
     if sealed != head["sealed"]:
         return Replayed(log, "its truth is not the one that was sealed", None)
     game = Game.start(
-        Case.of(drill, head["seed"], head["healthy"]), exam=head["exam"], player=head.get("player", ""), up=up
+        Case.of(drill, head["seed"], head["healthy"]),
+        exam=head["exam"],
+        player=head.get("player", ""),
+        seed_by=head.get("seed_by", CHOSEN),
+        up=up,
     )
     try:
         if game.seal.truth != truth:

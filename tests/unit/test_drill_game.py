@@ -19,12 +19,12 @@ from testbed.drill.game import Game
 from testbed.drill.own import HELP_WIDE
 from testbed.drill.play import prompt
 from testbed.drill.play.ranking import ranked
+from testbed.drill.proof.seal import Seal, commitment, opened
 from testbed.drill.replay import _may_be_played, replayed
 from testbed.drill.report import as_markdown
 from testbed.drill.sheet import file
 from testbed.drill.sheet.answer import fits
 from testbed.drill.sheet.case import Case
-from testbed.drill.sheet.seal import Seal, commitment, opened
 from testbed.drill.stage import Stage
 from testbed.live.look.look import Look, Sight
 from testbed.live.views.ports import called, drops

@@ -16,8 +16,9 @@ from typing import Any
 
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.drill.play.wire import INSTRUCTOR_SOCKET, SOCKET, Lines
+from testbed.drill.proof.signing import private
 from testbed.drill.session import Answer
-from testbed.drill.sheet.daily import CHOSEN
+from testbed.drill.sheet.daily import CHOSEN, tells_seed
 from testbed.drill.sheet.drill import Drill
 from testbed.machine import ownership
 
@@ -132,15 +133,20 @@ def start(
     player: str = "",
     seed_by: str = CHOSEN,
     out: str | None = None,
+    sign: str | None = None,
 ) -> Remote:
-    """Starts a drill's server, and returns when the world stands at the player's first moment. Raises UserError."""
-    log = Path(out) if out else DRILLS / f"{datetime.now():%Y%m%d-%H%M%S}-{'sealed' if exam else seed}.log"
+    """Starts a drill's server, and returns when the world stands at the player's first moment. `sign`: the file of the
+    key that its log is signed with. Raises UserError."""
+    if sign:
+        private(Path(sign))
+    named = seed if tells_seed(exam=exam, seed_by=seed_by) else "sealed" if exam else secrets.token_hex(2)
+    log = Path(out) if out else DRILLS / f"{datetime.now():%Y%m%d-%H%M%S}-{named}.log"
     if log.exists():
         raise InputError("there is a file of this name already", str(log), "name another one with --out")
     told = {
         "text": drill.text, "name": drill.place(), "id": drill.id, "directory": os.path.abspath(drill.directory),
         "seed": seed, "healthy": healthy, "exam": exam, "player": player, "seed_by": seed_by,
-        "out": os.path.abspath(log), "shown": str(log),
+        "out": os.path.abspath(log), "shown": str(log), "sign": os.path.abspath(sign) if sign else None,
     }  # fmt: skip
     return _begun(told)
 

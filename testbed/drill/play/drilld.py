@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
@@ -27,6 +27,7 @@ from testbed.drill.instructor import Instructor, Transcript
 from testbed.drill.log import Entry
 from testbed.drill.play.desk import Desk, listening
 from testbed.drill.play.wire import INSTRUCTOR_SOCKET, SOCKET, Lines
+from testbed.drill.proof.signing import private
 from testbed.drill.replay import again
 from testbed.drill.session import Answer
 from testbed.drill.sheet import file
@@ -34,6 +35,9 @@ from testbed.drill.sheet.case import Case
 from testbed.drill.stage import Held, world_of
 from testbed.machine.ownership import mark_as_drill
 from testbed.world.base import WorldGone
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 LOG = "drilld.log"
 LOOK_S = 1.0
@@ -52,11 +56,14 @@ def marked(case: Case) -> Held:
 
 
 class Server:
-    def __init__(self, game: Game, out: Path, shown: str, token: str | None) -> None:
+    def __init__(
+        self, game: Game, out: Path, shown: str, token: str | None, key: Ed25519PrivateKey | None = None
+    ) -> None:
         self.game = game
         self.out = out
         self.shown = shown  # the same, as its player calls it
         self.token = token
+        self._key = key
         self.written = False
         self.told = False  # its player how it has ended, and where the log is
         self.ended = False
@@ -167,8 +174,11 @@ class Server:
         elif self.game.over and not self.told:
             self.told = True
             self._write()
-            answer["text"] += f"\nhow it went: testbed drill report {self.shown}"
-            if not self.game.case.drill.on_real_clock:
+            case = self.game.case
+            answer["text"] += (
+                f"\nit was {case.drill.id}, seed {case.seed}\nhow it went: testbed drill report {self.shown}"
+            )
+            if not case.drill.on_real_clock:
                 answer["text"] += f"; played again by: testbed drill replay {self.shown}"
             answer["log"] = str(self.out)
         return answer
@@ -182,7 +192,7 @@ class Server:
     def _write(self) -> None:
         if not self.written:
             self.written = True
-            self.game.log().write(self.out)
+            self.game.log().write(self.out, self._key)
 
     def _interrupted(self) -> bool:
         """Whether who asked for it wants it to stop, or is gone, or the instructor stops everybody."""
@@ -203,6 +213,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
+        key = private(Path(told["sign"])) if told.get("sign") else None
         drill = file.loads(told["text"], told["name"], Path(told["directory"]), id=told["id"])
         game = Game.start(
             Case.of(drill, told["seed"], told["healthy"]), exam=told["exam"], player=told["player"],
@@ -214,7 +225,7 @@ def main() -> None:
         return
     try:
         token = secrets.token_hex(16) if told["exam"] else None
-        server = Server(game, Path(told["out"]), told["shown"], token)
+        server = Server(game, Path(told["out"]), told["shown"], token, key)
         os.chdir("/")
         (server.dir / "sealed").write_bytes(game.seal.box())
         with _quiet_afterwards(server.dir / LOG):

@@ -17,9 +17,11 @@ from testbed.drill.stage import Up, world_of
 DAILY = "daily"
 
 
-def ranked(folder: Path, *, play: bool = True, up: Up = world_of) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def ranked(
+    folder: Path, *, play: bool = True, up: Up = world_of, key: str = ""
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """A row for each player and whose choice the seeds were, best first, those with seeds that the player has chosen
-    last; and the logs that do not count, with why. Raises InputError."""
+    last; and the logs that do not count, with why. `key`: only those count that it has signed. Raises InputError."""
     files = sorted(folder.glob("*.log"))
     if not files:
         raise InputError("there is no log of a drill", str(folder), "testbed drill start writes them to results/drills")
@@ -27,11 +29,19 @@ def ranked(folder: Path, *, play: bool = True, up: Up = world_of) -> tuple[list[
     refused: dict[str, str] = {}
     known: set[tuple[str, str]] = set()  # who has played which world
     whole: list[tuple[Path, Log]] = []
+    copies: dict[str, str] = {}
     for path in files:
         try:
-            whole.append((path, read(path)))
+            log = read(path)
         except UserError as error:
             refused[path.name] = error.what
+            continue
+        if key and log.signed_by != key:
+            refused[path.name] = "another key has signed it" if log.signed_by else "nobody has signed it"
+        elif (first := copies.setdefault(log.sha256, path.name)) != path.name:
+            refused[path.name] = f"it is the same game as {first}"
+        else:
+            whole.append((path, log))
     for path, log in sorted(whole, key=lambda one: (_began(one[1]), one[0].name)):
         try:
             if log.head.get(REAL):

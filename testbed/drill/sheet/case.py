@@ -156,11 +156,11 @@ def seed_of(text: str) -> str:
     return seed
 
 
-def any_seed(*, exam: bool = False) -> str:
-    """One that nobody has chosen: short enough to be said, or for an exam too long to be tried."""
+def any_seed(*, hidden: bool = False) -> str:
+    """One that nobody has chosen: short enough to be said, or if it is not told too long to be tried."""
     import secrets
 
-    return "".join(secrets.choice(ALPHABET) for _ in range(SEED_LETTERS if exam else 4))
+    return "".join(secrets.choice(ALPHABET) for _ in range(SEED_LETTERS if hidden else 4))
 
 
 def _number(text: str) -> int:

@@ -15,6 +15,12 @@ CHOSEN, DRAWN, OF_SUITE = "chosen", "drawn", "suite"
 """Whose choice a seed was: the player's, nobody's, a suite's (bench). Of the drill of a day the day stands there."""
 
 
+def tells_seed(*, exam: bool, seed_by: str) -> bool:
+    """Whether the player may see it before the end: with a seed the world can be played elsewhere, to its truth. Who
+    has chosen it knows it; one that was drawn would be no better than chosen."""
+    return not exam and seed_by != DRAWN
+
+
 @dataclass(frozen=True)
 class Daily:
     """Which drill, and which seed of it."""
