@@ -144,7 +144,7 @@ def measure(case: Case, time_ns: float) -> Outcome:
 
 def _until(f: BareFabric, time_ns: float) -> None:
     f.fabricd.request("run_until", time_ns=time_ns)
-    f.events("held")
+    f.events("held", 3600.0)
 
 
 def _wire_bytes(port: Mapping[str, Any]) -> int:

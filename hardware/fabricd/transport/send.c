@@ -160,7 +160,6 @@ static bool every(uint64_t n, uint32_t m)
 static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes)
 {
 	const struct nic_params *p = &q->nic->p;
-
 	uint32_t gap = cc_ack_gap(q);
 	bool due = gap < p->ack_every ? n + 1 >= q->asked + gap : every(n + 1, p->ack_every);
 
@@ -389,13 +388,11 @@ void qp_timer(struct fabric *f, struct qp *q)
 		qp_fail(f, q, WC_RETRY);
 		return;
 	}
-	if (q->nic->p.selective) {
+	if (q->nic->p.selective)
 		repeat_timeout(q);
-		cc_lost(f, q, CC_LOSS_TIMEOUT, repeat_found(q));
-	} else {
-		cc_lost(f, q, CC_LOSS_TIMEOUT, 1);
+	cc_lost(f, q, CC_LOSS_TIMEOUT, q->nic->p.selective ? repeat_found(q) : 1);
+	if (!q->nic->p.selective)
 		go_back(f, q);
-	}
 	qp_ready(f, q);
 	if (q->timer == PS_NEVER) /* the round has not come to it yet */
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
