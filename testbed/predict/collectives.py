@@ -11,7 +11,7 @@ from testbed.base.errors import InputError
 from testbed.predict.connected import Connected
 from testbed.predict.figure import FLOWS, FORMULA, MESSAGES, Figure
 from testbed.predict.offloads import offload_ns
-from testbed.predict.wide import WideStep, for_too_many
+from testbed.predict.wide import MOST_FOLLOWED, WideStep, for_too_many
 from topologies.ranks.hops import Hop
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from testbed.plan.choose import Chooser
     from workloads.base.entry import Algorithm
     from workloads.times.wide.peers import Made
-
-MOST_FOLLOWED = 60_000
-"""Messages of a schedule that are followed one by one: a few seconds of ours."""
 
 MOST_MULTICAST = 64
 """Ranks whose multicasts' ways are looked at one by one."""

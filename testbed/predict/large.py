@@ -17,8 +17,9 @@ from testbed.experiment.training import layout_of, training_of
 from testbed.plan.ideal import costs_of
 from testbed.predict.collectives import jobs
 from testbed.predict.figure import Figure, Tell, step_of
+from testbed.predict.limits import refuse_cables, refuse_ports
 from testbed.predict.training import training_figures
-from testbed.predict.wide import refuse_cables, refuse_ports, uses_scale_up, wide_figures
+from testbed.predict.wide import uses_scale_up, wide_figures
 from topologies import Fabric
 from topologies.graph.fabric import TopologyError
 from topologies.kinds import KINDS, build

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from testbed.base.errors import InputError, Problem
 from testbed.predict.faulty import is_of_cables, lasts
 from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
+from workloads.times.wide.places import KINDS
 
 if TYPE_CHECKING:
-    from testbed.experiment import Experiment
+    from testbed.experiment import CollectiveStep, Experiment
     from testbed.experiment.blocks.fabric import Accelerator
     from workloads.times.multicast import Multicast
 
@@ -73,6 +74,34 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
             if step.compression is not None:
                 what = "there is no model of compression in NICs"
                 yield Problem(what, experiment.place("workload", k, "compression"), _RUN)
+
+
+def refuse_some(step: CollectiveStep, place: str) -> None:
+    """Raises InputError where not all ranks take part."""
+    if step.ranks is not None or step.groups is not None:
+        what = "of so large a fabric all ranks take part"
+        raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
+
+
+def refuse_ports(experiment: Experiment) -> None:
+    """Raises InputError for a network that was named node by node, and for NICs with several ports."""
+    topology = experiment.fabric.topology
+    if topology.kind not in KINDS:
+        what = f"there is no model of so large a fabric of kind {topology.kind}"
+        raise InputError(what, experiment.place("fabric", "topology"), f"there is one of {', '.join(KINDS)}")
+    if topology.params.get("direct") or topology.params.get("links", 1) > 1:
+        what = "there is no model of NICs with several ports in so large a fabric"
+        raise InputError(what, experiment.place("fabric", "topology"), "leave it out")
+
+
+def refuse_cables(experiment: Experiment) -> None:
+    """Raises InputError where some differ from others."""
+    spec = experiment.fabric
+    if experiment.inject:
+        raise InputError("of so large a fabric all cables are alike", experiment.place("inject"), "leave it out")
+    if spec.cables or spec.host_cable.model_fields_set:
+        hint = "leave `cables` and `host_cable` out"
+        raise InputError("of so large a fabric all cables are alike", experiment.place("fabric"), hint)
 
 
 def accelerator_for(experiment: Experiment, contributors: int, place: str) -> Accelerator:

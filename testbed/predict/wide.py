@@ -14,29 +14,39 @@ from testbed.base.errors import InputError
 from testbed.experiment.blocks.known import misshapen
 from testbed.plan.hardware import slots_over
 from testbed.plan.ideal import costs_of
-from testbed.predict.figure import FLOWS, Figure
-from testbed.predict.limits import REFUSED, accelerator_for, in_time
+from testbed.predict.figure import FLOWS, MESSAGES, Figure
+from testbed.predict.limits import REFUSED, accelerator_for, in_time, refuse_cables, refuse_ports, refuse_some
 from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.exchange import distances
+from workloads.collectives.schedule import schedule_of
+from workloads.collectives.shape import shape_of
 from workloads.registry import algorithms, choices, find
 from workloads.times.case import Case
 from workloads.times.messages import Link
+from workloads.times.queue_pairs import of_schedule
+from workloads.times.replay import replayed
 from workloads.times.wide.all_to_all import crowd_of, spread_ns
 from workloads.times.wide.around import host_ring_over_ns
-from workloads.times.wide.both_ways import both_ways_ns
+from workloads.times.wide.both_ways import Numbered, both_ways_ns
 from workloads.times.wide.direct_reduce import ring_ns
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.in_network import by_switches_ns, tree_of
 from workloads.times.wide.multicast import Multicasts
 from workloads.times.wide.peers import Made, exchanged, neighbours, on_grid
-from workloads.times.wide.places import KINDS, Places, Rails, Tiers, places_of
+from workloads.times.wide.places import Places, Rails, Tiers, places_of
 from workloads.times.wide.rounds import Round, rounds_ns, rounds_of
 from workloads.times.wide.trees import HostTrees
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
     from workloads.times.wide.fabric import Numbers
+
+MOST_FOLLOWED = 60_000
+"""Messages of a schedule that are followed one by one: a few seconds of ours."""
+
+MOST_WITHOUT_MODEL = 4 * MOST_FOLLOWED
+"""Likewise where there is nothing else."""
 
 IN_ROUNDS = (
     "torus", "hierarchical", "halving_doubling", "halving", "recursive_doubling", "bruck", "dissemination", "shift",
@@ -89,7 +99,7 @@ def wide_figures(
         name = chosen[size_bytes]
         entry = find(step.collective, name)
         if name not in times:
-            times[name] = WideStep(experiment, step, entry, places, made, job, place)
+            times[name] = WideStep(experiment, step, entry, places, made, job, place, follow=not auto)
         yield Figure(
             step=number,
             name=step.collective,
@@ -97,7 +107,7 @@ def wide_figures(
             ranks=places.ranks,
             size_bytes=size_bytes,
             time_ns=times[name](size_bytes),
-            how=FLOWS,
+            how=times[name].how,
             busbw_factor=entry.collective.busbw.of(places.ranks),
             no_model=tuple(no_model),
         )
@@ -139,34 +149,6 @@ def _chosen(
     return {size: min(able, key=lambda name: able[name](size)) for size in step.sizes}, others
 
 
-def refuse_some(step: CollectiveStep, place: str) -> None:
-    """Raises InputError where not all ranks take part."""
-    if step.ranks is not None or step.groups is not None:
-        what = "of so large a fabric all ranks take part"
-        raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
-
-
-def refuse_ports(experiment: Experiment) -> None:
-    """Raises InputError for a network that was named node by node, and for NICs with several ports."""
-    topology = experiment.fabric.topology
-    if topology.kind not in KINDS:
-        what = f"there is no model of so large a fabric of kind {topology.kind}"
-        raise InputError(what, experiment.place("fabric", "topology"), f"there is one of {', '.join(KINDS)}")
-    if topology.params.get("direct") or topology.params.get("links", 1) > 1:
-        what = "there is no model of NICs with several ports in so large a fabric"
-        raise InputError(what, experiment.place("fabric", "topology"), "leave it out")
-
-
-def refuse_cables(experiment: Experiment) -> None:
-    """Raises InputError where some differ from others."""
-    spec = experiment.fabric
-    if experiment.inject:
-        raise InputError("of so large a fabric all cables are alike", experiment.place("inject"), "leave it out")
-    if spec.cables or spec.host_cable.model_fields_set:
-        hint = "leave `cables` and `host_cable` out"
-        raise InputError("of so large a fabric all cables are alike", experiment.place("fabric"), hint)
-
-
 class WideStep:
     """A collective of all ranks by one algorithm: called with a size, its time.  Raises InputError without a model."""
 
@@ -179,7 +161,11 @@ class WideStep:
         made: Made,
         job: int,
         place: str,
+        *,
+        follow: bool = False,
     ) -> None:
+        """`follow`: where there is no model its messages, one by one, if they are few."""
+        self._follow, self.how = follow, FLOWS
         self.experiment, self.step, self.entry, self.places, self.place = experiment, step, entry, places, place
         self.job = job
         self.n, self.width = places.ranks, DTYPES[step.dtype]
@@ -219,6 +205,8 @@ class WideStep:
         if entry.name in BY_HOSTS:
             return self._by_hosts()
         if entry.name not in IN_ROUNDS:
+            if self._follow and entry.schedule and entry.layout in ("", "ring"):
+                return self._followed()
             what = f"there is no model of {entry}{' in pieces' if step.chunk else ''} for {self.n} ranks"
             raise InputError(what, f"{self.place}.algorithm", f"there is one of {_modelled(step.collective)}")
         return self._on_grid() if entry.layout in ("grid", "domains") else self._in_rounds()
@@ -270,6 +258,30 @@ class WideStep:
 
         def time_ns(size_bytes: int) -> float:
             return float(named(self.entry.time)(self._case(size_bytes, ways, dims)))
+
+        return time_ns
+
+    def _followed(self) -> Callable[[int], float]:
+        """Message by message, as on a small fabric."""
+        entry, step, n, self.how = self.entry, self.step, self.n, MESSAGES
+        order = list(self.places.order) if entry.layout == "ring" else list(range(n))
+        options = {key: getattr(step, key) for key in entry.extra}
+        largest = shape_of(entry, n, max(step.sizes), self.width, options, self.experiment.seed)
+        calls = of_schedule(schedule_of(entry), largest, order, 2 * MOST_WITHOUT_MODEL)  # of both ends
+        ways = None if calls is None else Numbered(self._bare, order, self._made.connected(calls))
+
+        def time_ns(size_bytes: int) -> float:
+            found = None
+            if ways is not None:
+                case = Case.of(entry, n, size_bytes, self.width, options, self.experiment.seed, self.costs, ways)
+                found = replayed(case, schedule_of(entry), MOST_WITHOUT_MODEL)
+            if found is None:
+                what = f"there is no model of {entry} for {n} ranks, and more than {MOST_WITHOUT_MODEL:,} messages"
+                hint = f"there is one of {_modelled(step.collective)}"
+                raise InputError(
+                    what, f"{self.place}.algorithm", f"a larger `chunk`; {hint}" if largest.chunk else hint
+                )
+            return found
 
         return time_ns
 

@@ -8,7 +8,7 @@ from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
 from testbed.predict import collectives, predict
 from testbed.predict.figure import FLOWS, FORMULA, LONGEST_PATH, MESSAGES, ONE_PIPELINE
-from testbed.predict.large import of_any_size
+from testbed.predict.large import large_figures, of_any_size
 
 CUSTOM = """custom:
       nodes: {a: host, b: host, c: host, d: host, left: switch, right: switch}
@@ -152,3 +152,29 @@ def test_the_whole_of_a_scaled_step_is_what_the_step_is_by_itself(
     *small, whole = predict(experiment(topology, text + ", scale: {layers: [1, 2]}}")).figures
     assert {figure.how for figure in small} == {LONGEST_PATH}
     assert whole.how == alone.how == how and whole.time_ns == alone.time_ns
+
+
+@pytest.mark.parametrize("topology", ["clos: {leaves: 8, hosts_per_leaf: 8, spines: 4}", "torus: {dims: [4, 4]}"])
+def test_what_large_fabrics_have_no_model_of_is_followed_there_just_so(topology: str) -> None:
+    its = experiment(topology, "collective: all_reduce, algorithm: double_binary_tree, sizes: [4KiB, 1MiB]")
+    for one, other in zip(predict(its).figures, large_figures(its), strict=True):
+        assert (other.how, other.time_ns) == (MESSAGES, pytest.approx(one.time_ns, rel=1e-9))
+
+
+def test_a_double_tree_of_a_large_fabric_is_one_level_deeper_for_twice_the_ranks() -> None:
+    """Two hosts a leaf of a tree more: a message up, one down, and what its parent adds up."""
+
+    def took(ranks: int) -> float:
+        step = "collective: all_reduce, algorithm: double_binary_tree, sizes: [4KiB]"
+        (figure,) = predict(experiment(f"star: {{hosts: {ranks}}}", step)).figures
+        return figure.time_ns
+
+    small, middle, large = took(128), took(256), took(512)
+    assert large - middle == pytest.approx(middle - small, rel=0.01)
+
+
+def test_messages_of_a_large_fabric_are_bounded() -> None:
+    step = "collective: all_reduce, algorithm: double_binary_tree, sizes: [64MiB]"
+    with pytest.raises(InputError) as wrong:
+        predict(experiment("star: {hosts: 4096}", step))
+    assert "more than 240,000 messages" in wrong.value.what and wrong.value.hint.startswith("a larger `chunk`")

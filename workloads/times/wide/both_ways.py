@@ -23,6 +23,7 @@ from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
 if TYPE_CHECKING:
     from workloads.times.messages import Costs, Link, Path
+    from workloads.times.queue_pairs import Numbers
     from workloads.times.ways import Pair, Route
     from workloads.times.wide.fabric import Wide
 
@@ -58,6 +59,18 @@ class Some:
 
     def _of(self, pairs: Sequence[Pair]) -> list[Pair]:
         return [(self.ranks[a], self.ranks[b]) for a, b in pairs]
+
+
+@dataclass(frozen=True)
+class Numbered(Some):
+    """Likewise, each channel with queue pairs of its own."""
+
+    numbers: Numbers
+
+    def route(self, pair: Pair, channel: int = 0) -> Route:
+        a, b = self.ranks[pair[0]], self.ranks[pair[1]]
+        here, there = (np.array([number], np.int64) for number in self.numbers[a, b, channel])
+        return replace(self.ways, numbers=lambda source, target: (here, there)).route((a, b), channel)
 
 
 def both_ways_ns(chunk_bytes: int, ways: Callable[[Places], Wide], places: Places, costs: Costs) -> float:

@@ -67,7 +67,7 @@ class Wide:
         inside = self.places.inside(source, target) if self.scale_up else np.zeros(1, bool)
         keys = tuple(int(ids[0]) for which, ids in self.stages(source, target, inside) if which.size)
         link = self.scale_up if inside[0] and self.scale_up else self.cable
-        path = self._path(source, target, np.ones(max(keys) + 1, np.int64))
+        path = self._path(source, target, None)
         return Route(keys, (link,) * len(keys), path)
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
@@ -140,12 +140,16 @@ class Wide:
         """UDP source ports."""
         return source_port(*self.numbers(source, target), source_ip, target_ip)
 
-    def _path(self, source: Ranks, target: Ranks, loads: NDArray[np.int64]) -> Path:
-        """Of one message."""
+    def _path(self, source: Ranks, target: Ranks, loads: NDArray[np.int64] | None) -> Path:
+        """Of one message.  `loads`: messages on each link (None: no other ones)."""
         inside = self.places.inside(source, target) if self.scale_up else np.zeros(1, bool)
-        shares = [int(loads[ids[0]]) for which, ids in self.stages(source, target, inside) if which.size]
+        shares = [
+            1 if loads is None else int(loads[ids[0]])
+            for which, ids in self.stages(source, target, inside)
+            if which.size
+        ]
         if inside[0]:
             assert self.scale_up is not None
             return Path((Link(self.scale_up.rate_bps / max(shares), self.scale_up.delay_ns),), scale_up=True)
-        links = tuple(Link(self.cable.rate_bps / max(share, 1), self.cable.delay_ns) for share in shares)
-        return Path(links, (self.latency_ns,) * (len(links) - 1))
+        cables = tuple(Link(self.cable.rate_bps / max(share, 1), self.cable.delay_ns) for share in shares)
+        return Path(cables, (self.latency_ns,) * (len(cables) - 1))

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from workloads.times.queue_pairs import FIRST
+from workloads.times.queue_pairs import FIRST, QueuePairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from workloads.times.queue_pairs import Call
+    from workloads.times.queue_pairs import Numbers as Flows
     from workloads.times.wide.fabric import Numbers
 
     Ranks = NDArray[np.int64]
@@ -157,6 +159,15 @@ class Made:
         if self._ring is None:
             self._ring = self._counted(RingOfNics(self._next.copy(), order))
         return self._ring
+
+    def connected(self, calls: Mapping[int, Sequence[Call]]) -> Flows:
+        """What each rank asks for, one by one: peers and channels in its order."""
+        pairs = QueuePairs()
+        pairs.recount(self.counts())
+        found = pairs.connect(calls)
+        for rank, its in calls.items():
+            self._next[rank] += len(its)
+        return found
 
     def counts(self) -> dict[int, int]:
         """How many each rank has made."""
