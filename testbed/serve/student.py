@@ -46,6 +46,8 @@ LOOK_S = 2.0
 class Played(Session, Protocol):
     """A session whose commands can be interrupted from another thread, and that tells a page's own lines apart."""
 
+    def transcript(self) -> list[dict[str, Any]]: ...
+
     def command(self, line: str, page: bool = False) -> Answer: ...
 
     def interrupt(self) -> None: ...
@@ -86,6 +88,14 @@ class Student:
             "actions", []
         )
         return found
+
+    def transcript(self) -> list[dict[str, Any]]:
+        """For a page that is opened anew: what was typed before, and what was answered."""
+        return self._asked(lambda one: one.transcript())
+
+    def report(self) -> str:
+        """What the page shows at the end by itself."""
+        return self._asked(lambda one: one.command("report", True)).text
 
     def interrupt(self) -> None:
         """The command that goes on ends sooner; nothing is answered for it here."""
@@ -177,6 +187,8 @@ def application(student: Student, token: str, ending: Ending) -> ASGIApp:
         Route("/api/about", told(lambda _: student.about(), ending)),
         Route("/api/state", told(lambda _: student.state(), ending)),
         Route("/api/actions", told(lambda _: student.actions(), ending)),
+        Route("/api/transcript", told(lambda _: student.transcript(), ending)),
+        Route("/api/report", told(lambda _: student.report(), ending)),
         Route("/api/figures", told(lambda _: student.figures(), ending)),
         Route("/api/complete", told(lambda request: student.complete(text_of(request, "line")), ending)),
         Route("/api/interrupt", told(lambda _: student.interrupt(), ending), methods=["POST"]),

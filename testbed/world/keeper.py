@@ -212,7 +212,7 @@ def _request(line: bytes) -> dict[str, Any]:
         asked = json.loads(line)
     except (ValueError, RecursionError):
         asked = None
-    if not isinstance(asked, dict) or asked.get("call") not in CALLS:
+    if not isinstance(asked, dict) or str(asked.get("call")) not in CALLS:
         raise InputError("that is no request to a keeper", hint='{"call": NAME, ..}, a line each')
     return asked
 

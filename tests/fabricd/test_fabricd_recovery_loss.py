@@ -67,7 +67,7 @@ def test_go_back_n_goodput_follows_its_model(loss: float, tx_frames: int) -> Non
 
 @pytest.mark.parametrize("loss", [0.001, 0.01])
 def test_selective_repeat_loses_little_more_than_what_was_lost(loss: float) -> None:
-    """Each lost packet goes once more, and that is all; twice lost means a timeout."""
+    """Each lost packet goes once more, and that is all."""
     packets = 20_000
     took = {}
     for recovery in ("go_back_n", "selective_repeat"):

@@ -85,6 +85,14 @@ def test_it_is_played_to_its_end_and_tells_nothing_before(browser: Browser, serv
         chosen = [page.locator(field).input_value() for field in ("#views", "#options")]
         assert chosen == ["show nics", "--changed 300us"]
         typed(page, "advance 1us")
+        lines, said = (page.locator(what).all_inner_texts() for what in ("#said .typed", "#said pre"))
+        with page_in(browser) as anew:
+            anew.goto(server.url)
+            anew.locator("#tables table").wait_for()
+            assert anew.locator("#said .typed").all_inner_texts() == lines and len(lines) == 4, "all of it is there"
+            assert anew.locator("#said pre").all_inner_texts() == said
+            anew.locator("#line").press("ArrowUp")
+            assert anew.locator("#line").input_value() == "advance 1us"
         page.locator("#when", has_text="the clock has gone on since").get_by_role("button", name="look again").click()
         page.locator("#when:not(:has(button))").wait_for()
         page.get_by_role("button", name="cable leaf0-spine0").press("Enter")

@@ -200,6 +200,16 @@ def test_a_fault_that_would_make_it_better_is_refused_by_its_keeper(held: str) -
     assert "reduced_rate" not in told("show", "faults", "--fabric", held)
 
 
+def test_what_an_operator_has_set_is_no_fault(held: str) -> None:
+    told("config", "interface", "mtu", "sw0:1", "4096", "--fabric", held)
+    try:
+        done = here("heal", "config1", "--fabric", held)
+        assert (done.returncode, "there are: f1" in done.stderr, "config1'" in done.stderr) == (2, True, True)
+        assert "config" not in done.stderr.partition("there are:")[2]
+    finally:
+        told("config", "rollback", "--fabric", held)
+
+
 def test_status_says_that_it_is_held(held: str) -> None:
     shown = told("status", held)
     assert "it is held: testbed advance" in shown

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from hardware.client import Fabricd
 from testbed.live.status import status
 from testbed.machine import ownership
 from testbed.machine.ownership import Record
 from tests.parts.machine import ROOT, TESTBED, cli, told, wait_until
-from tests.parts.standing import ENDS_S, HELD, REAL, ends, go_on, kill, named, standing, stop
+from tests.parts.standing import ENDS_S, HELD, REAL, STANDS, ends, go_on, kill, named, standing, stop
 
 STRAGGLER = ("inject", "straggler", "--on", "nic:0", "--factor", "2")
 
@@ -92,6 +93,18 @@ def test_a_controller_is_named_and_the_fabric_goes_on(real: Record) -> None:
     pid = kill(real, "controller")
     named(real, f"controller (process {pid}) has ended")
     assert ends("show", "queues", real.id).returncode == 0
+
+
+def test_a_job_that_ends_while_its_ranks_start_holds_up_nobody(tmp_path: Path) -> None:
+    """Its ranks were waited for: a fault was not in after 60 s, and the next run hung without a word."""
+    (tmp_path / "job.yaml").write_text("name: job\nworkload: [{collective: all_reduce, sizes: [4KiB]}]\n")
+    with standing(STANDS, tmp_path) as record:
+        job = Fabricd(record.dir / "control.sock")
+        job.request("start", ranks=[0, 1, 2])
+        job.request("inject", fault="t", primitive="traffic", flows=[[0, 1, 4096, 1000]])  # something is under way
+        job.close()  # as when it is killed
+        assert ends(*STRAGGLER, "--fabric", record.id).returncode == 0
+        assert ends("run", str(tmp_path / "job.yaml"), "--fabric", record.id).returncode == 0
 
 
 def test_a_stopped_program_of_a_rank_is_named(real: Record) -> None:

@@ -231,6 +231,11 @@ def test_the_page_shows_the_fabric(
         assert page.locator("#details .change").count() == 0, "all of it has grown since the fabric came up"
         right = page.evaluate("document.querySelector('#details th:last-child').getBoundingClientRect().right")
         assert 0 < right <= width, "both ends are seen side by side"
+        page.locator('[data-node="sw0"]').press("Enter")
+        page.get_by_role("heading", name="sw0", exact=True).wait_for()
+        heads = page.locator("#details th")
+        page.locator("#details th", has_text="sw0:4").wait_for()
+        assert heads.all_inner_texts() == ["counter", "sw0", *(f"sw0:{port}" for port in range(1, 5))]
         page.get_by_label("show").select_option("queue counters")
         page.get_by_role("columnheader", name="TxQ").first.wait_for()
         page.get_by_label("filter").fill("sw0:2")
@@ -299,6 +304,9 @@ def test_a_held_clock_goes_on_from_the_page(browser: Browser, tmp_path: Path) ->
             shown = server.json("/api/steps?from=0")
             told_steps = json.loads(told("show", "job", fabric, "--json"))
             assert len(shown) >= 10
+            page.get_by_role("button", name="Queue", exact=True).click()
+            page.get_by_text("the most since the job began").wait_for()
+            page.locator("#details tbody tr").first.wait_for()  # nothing waits at any port now, but it did
             assert told_steps
             assert page.locator("#chart canvas").count() == 1
     finally:

@@ -17,6 +17,8 @@ from workloads.times.messages import Path as Way
 
 MIB = 1 << 20
 
+ACK = 14 + 20 + 8 + 12 + 4 + 4  # Ethernet, IPv4, UDP, BTH, AETH, ICRC
+
 
 def ran(folder: Path, hosts: int, steps: list[str], more: str = "") -> tuple[Path, dict[str, Any]]:
     lines = "\n".join(f"  - {{collective: all_reduce, {step}}}" for step in steps)
@@ -42,7 +44,8 @@ def test_every_number_of_workers_size_and_density(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("density", [1, 0.1, 0.01])
 def test_nics_count_what_is_stated(tmp_path: Path, density: float) -> None:
-    """One aggregator of its own: a worker's NIC sends its messages in one packet each, and nothing else."""
+    """One aggregator of its own: a worker's NIC sends its messages in one packet each, and acknowledges as many results
+    as come in; its messages are acknowledged likewise."""
     step = f"algorithm: omnireduce, sizes: [1MiB], density: {density}, block: 128, aggregators: 1"
     folder, summary = ran(tmp_path, 5, [step])
     (row,) = summary["results"]
@@ -53,8 +56,10 @@ def test_nics_count_what_is_stated(tmp_path: Path, density: float) -> None:
     for rank in range(4):
         data = round(density * blocks) * 512
         messages = (ranks.tx_bytes[rank] - data) // 24
-        assert nics.tx_vport_rdma_unicast_bytes[rank] == data + messages * per_message, (rank, messages)
-        assert nics.tx_vport_rdma_unicast_packets[rank] == messages
+        results = nics.rx_vport_rdma_unicast_packets[rank] - messages
+        assert nics.tx_vport_rdma_unicast_packets[rank] == messages + results
+        sent = data + messages * per_message + results * ACK
+        assert nics.tx_vport_rdma_unicast_bytes[rank] == sent, (rank, messages)
     assert row["tx_bytes"] == ranks.tx_bytes.mean() and row["rx_bytes"] == ranks.rx_bytes.mean()
 
 

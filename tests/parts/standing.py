@@ -20,6 +20,10 @@ name: held
 fabric: {topology: {star: {hosts: 3}}, nic: {timeout: 20us}}
 workload: [{collective: all_reduce, algorithm: ring, sizes: [16KiB]}]
 """
+STANDS = """
+name: stands
+fabric: {topology: {star: {hosts: 3}}}
+"""
 REAL = """
 name: real
 clock: {real: {dilation: 1000}}
@@ -35,7 +39,7 @@ ENDS_S = 30.0
 def standing(text: str, folder: Path) -> Iterator[Record]:
     file = folder / "standing.yaml"
     file.write_text(text)
-    more = ("--virtual", "--job") if text == HELD else ()
+    more = {HELD: ("--virtual", "--job"), STANDS: ("--virtual",)}.get(text, ())
     fabric_id = str(json.loads(cli("up", str(file), "--json", *more))["id"])
     try:
         yield ownership.find(fabric_id)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.live.look.steps import RankStep, Step
 from testbed.live.views.job import folded, gone, slowest, under_way
+from testbed.world import keeper
 from testbed.world.condition import parse
 from testbed.world.history import History
 from testbed.world.steps import Collected
@@ -24,6 +27,18 @@ def line(number: int, rank: int, **more: Any) -> bytes:
 def step(number: int, time_ns: float, wrong: int = 0, busy: tuple[float, ...] = (10, 10, 10)) -> Step:
     ranks = {r: RankStep(b, time_ns - b, wrong, 0.0, time_ns) for r, b in enumerate(busy)}
     return Step(number, 0.0, time_ns, ranks)
+
+
+def test_a_bug_in_a_keeper_looks_like_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is no bad input: exit code 1, and the evidence is kept."""
+    world: Any = SimpleNamespace(steps=[1, 2], events=None, lab=SimpleNamespace(dir=tmp_path))
+    for call, why in (("steps", "TypeError"), ("events", "TypeError"), ("history", "AttributeError")):
+        told = keeper._told_of(world, json.dumps({"call": call, "since": "x"}).encode())["error"]
+        assert told["exit_code"] == 1 and told["what"].startswith(f"internal error: {why}: "), told
+        assert told["where"] == str(tmp_path / "keeper.log")
+    assert capsys.readouterr().err.count("Traceback") == 3
+    for line in (b"{", b"[]", b'{"call": "fly"}', b'{"call": ["steps"]}'):
+        assert keeper._told_of(world, line)["error"]["exit_code"] == 2
 
 
 class World:

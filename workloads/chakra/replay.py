@@ -49,7 +49,8 @@ class Roofline:
 class How:
     """How traces are read: times as recorded (None) or by a roofline; types of nodes that take no time, besides.
 
-    `missing`: nodes may wait for nodes that are not there, as if those had ended; recorders leave many out.
+    `missing`: nodes may wait for nodes that are not there, as if those had ended (recorders leave many out), and for
+    themselves.
     """
 
     time: Roofline | None = None
@@ -169,13 +170,12 @@ class _Rank:
 
     def _waits(self, node: Node) -> list[int]:
         waits = list(dict.fromkeys((*node.data_deps, *node.ctrl_deps)))
-        if node.id in waits:
-            raise self.bad(node, "it waits for itself")
-        there = [other for other in waits if other in self.nodes]
+        there = [other for other in waits if other in self.nodes and other != node.id]
         if len(there) < len(waits) and (self.written or not self.how.missing):
-            other = next(other for other in waits if other not in self.nodes)
-            hint = "" if self.written else " (missing: ignore takes it to have ended)"
-            raise self.bad(node, f"it waits for node {other}, which this trace does not have{hint}")
+            other = next(other for other in waits if other not in there)
+            what = f"node {other}, which this trace does not have" if other != node.id else "itself"
+            hint = "" if self.written else " (missing: ignore passes over that)"
+            raise self.bad(node, f"it waits for {what}{hint}")
         return there
 
     def tasks(self) -> Iterator[Task]:

@@ -82,6 +82,11 @@ class Remote:
         told: dict[str, Any] = self._ask("state")
         return told
 
+    def transcript(self) -> list[dict[str, Any]]:
+        """What the player has typed, and what was answered."""
+        told: list[dict[str, Any]] = self._ask("transcript")
+        return told
+
     def complete(self, line: str) -> list[str]:
         told: list[str] = self._ask("complete", line=line)
         return told

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 LOG = "drilld.log"
 LOOK_S = 1.0
 """How often it looks, at least, whether its fabric is there."""
+TOLD_AGAIN = 200
+"""So many lines, with their answers, are told to a page that is opened anew."""
 SPENT = "the budget is gone"
 """What stands in the transcript where a line would: nobody has typed it."""
 SEALED = UserError("this drill is sealed, and has its player", "drill", "start one of your own: testbed drill start")
@@ -151,6 +153,8 @@ class Server:
             return {"brought": {**self.game.ticket(), "shown": self.game.ticket_text()}}
         if op == "state":
             return {"brought": self.game.state()}
+        if op == "transcript":
+            return {"brought": [row for row in self.transcript.since(0)[1] if not row["by"]][-TOLD_AGAIN:]}
         if op == "complete":
             return {"brought": self.game.complete(str(told.get("line", "")))}
         if op == "close":

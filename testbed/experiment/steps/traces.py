@@ -65,7 +65,8 @@ class ChakraStep(FromFile):
         default_factory=list, max_length=100, description="types of nodes that take no time, such as `mem_load`, or 12"
     )
     missing: Literal["refuse", "ignore"] = Field(
-        default="refuse", description="nodes that others wait for and that are not there: taken to have ended, or not"
+        default="refuse",
+        description="nodes that wait for some that are not there, or for themselves: an error, or passed over",
     )
 
     @field_validator("chakra", "groups")

@@ -140,6 +140,15 @@ async function recall() {
   acted = done.filter((row) => row.ok && row.line.startsWith("config ")).map((row) => ({ time_ns: nanoseconds(row.time), line: row.line.slice(7) }));
 }
 
+/** What stood in the terminal before the page was opened anew. */
+async function again() {
+  for (const { time_ns, line, text, ok } of await ask("api/transcript")) {
+    terminal.remember(line);
+    terminal.say(microseconds(time_ns), line, text, ok);
+    if (ok && line.trim() === "hint") at("hints").append(make("li", {}, text));
+  }
+}
+
 /** `700us` as the drill writes it. */
 function nanoseconds(text) {
   const [, number, unit] = /^([\d.]+)\s*(ns|us|ms|s)$/.exec(text) ?? [];
@@ -192,9 +201,9 @@ async function drawEnd() {
   ended = true;
   answer.end();
   const { total, ...parts } = state.score;
-  const told = await ask("api/command", {}, { line: "report" });
+  const report = await ask("api/report");
   const rows = Object.entries(parts).filter(([, value]) => value !== null).map(([name, value]) => make("tr", {}, make("td", { class: "text" }, PARTS[name] ?? name), make("td", {}, ["hints", "damage", "wrong"].includes(name) ? (value ? `-${value.toFixed(1)}` : "0") : value.toFixed(2))));
-  fill(at("score"), make("h3", {}, "Score"), make("p", { class: "total" }, total.toFixed(1)), make("table", {}, make("tbody", {}, ...rows)), make("h3", {}, "Report"), make("pre", { id: "report" }, told.text));
+  fill(at("score"), make("h3", {}, "Score"), make("p", { class: "total" }, total.toFixed(1)), make("table", {}, make("tbody", {}, ...rows)), make("h3", {}, "Report"), make("pre", { id: "report" }, report));
 }
 
 // -- what is done
@@ -281,6 +290,7 @@ async function start() {
   offerViews();
   drawLegend();
   await recall();
+  await again();
   await refresh();
   showTables(VIEW, { data: figures.counters, time_ns: figures.time_ns });
   look();
