@@ -153,7 +153,7 @@ CONTROLS: dict[str, Control] = {
             ),
             {
                 "hpcc": {
-                    "min_rate": lambda s: min(1e9, s.line_rate_bps / 10), "ai": _scaled(5), "hai": _scaled(50),
+                    "min_rate": lambda s: min(1e9, s.line_rate_bps / 100), "ai": _scaled(5), "hai": _scaled(50),
                     "alpha_timer": 1e3, "rate_timer": 300e3, "byte_counter": 0, "fast_recovery": 1,
                     "decrease_gap": 4e3, "first_cut": "armed", "clamp_target": "after_timer", "cnp_gap": 1e3,
                 },

@@ -10,9 +10,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from hardware import bounds
 from hardware.build import build
 from hardware.cc import Setting
 from results.frames import series
@@ -29,11 +30,13 @@ name: case
 fabric:
   topology: {custom: {nodes: {%(nodes)s}, cables: [%(cables)s]}}
   cable: {rate: %(gbps)gGbps, delay: %(delay_us)gus}
-  switch: {%(switch)s}
+  switch: {buffer: %(buffer)dB, %(switch)s}
   nic: {ack_every: %(ack_every)d, pcie: {rate: %(pcie_gbps)gGbps}}
 transport: {cc: %(control)s, recovery: %(recovery)s}
 """
 LOSSY = "lossless: [], pfc: false"
+SHARED = 32_000_000
+"""Of a switch's buffer: as by default, where cables are short."""
 
 
 @dataclass(frozen=True)
@@ -51,36 +54,47 @@ class Case:
     def __str__(self) -> str:
         return " ".join(str(getattr(self, f.name)) for f in fields(self))
 
-    @cached_property
+    @property
     def experiment(self) -> Experiment:
-        chains = [[f"s{i}" for i in range(self.switches)]]
-        if self.far:
-            chains = [[f"c{n}s{i}" for i in range(self.switches - 1)] + ["s0"] for n in range(self.senders)]
-        hosts = [f"h{i}" for i in range(self.senders + 1)]
-        cables = [f"{a}-{b}" for chain in chains for a, b in itertools.pairwise(chain)]
-        cables += [f"h0-{chains[0][-1]}"]
-        cables += [f"{host}-{chains[n % len(chains)][0]}" for n, host in enumerate(hosts[1:])]
-        switches = dict.fromkeys(itertools.chain(*chains))
-        nodes = [f"{name}: switch" for name in switches] + [f"{name}: host" for name in hosts]
-        said = {f.name: getattr(self, f.name) for f in fields(self)}
-        return loads(
-            FILE
-            % {
-                **said,
-                "nodes": ", ".join(nodes),
-                "cables": ", ".join(cables),
-                "pcie_gbps": 1.28 * self.gbps,
-                "switch": LOSSY if self.lossy else "",
-            }
-        )
+        return _experiment(self)
 
-    @cached_property
+    @property
     def setting(self) -> Setting:
         return setting_of(self.experiment, self.experiment.build_fabric())
 
     @property
     def bdp_bytes(self) -> float:
         return self.setting.bdp_bytes
+
+
+def _aside(case: Case) -> int:
+    """Headroom and reserve of a port and class."""
+    return bounds.headroom_bytes(case.gbps * 1e9, case.delay_us * 1000, 4096, 9) + 4000
+
+
+@lru_cache(8)
+def _experiment(case: Case) -> Experiment:
+    chains = [[f"s{i}" for i in range(case.switches)]]
+    if case.far:
+        chains = [[f"c{n}s{i}" for i in range(case.switches - 1)] + ["s0"] for n in range(case.senders)]
+    hosts = [f"h{i}" for i in range(case.senders + 1)]
+    cables = [f"{a}-{b}" for chain in chains for a, b in itertools.pairwise(chain)]
+    cables += [f"h0-{chains[0][-1]}"]
+    cables += [f"{host}-{chains[n % len(chains)][0]}" for n, host in enumerate(hosts[1:])]
+    switches = dict.fromkeys(itertools.chain(*chains))
+    nodes = [f"{name}: switch" for name in switches] + [f"{name}: host" for name in hosts]
+    said = {f.name: getattr(case, f.name) for f in fields(case)}
+    return loads(
+        FILE
+        % {
+            **said,
+            "nodes": ", ".join(nodes),
+            "cables": ", ".join(cables),
+            "pcie_gbps": 1.28 * case.gbps,
+            "switch": LOSSY if case.lossy else "",
+            "buffer": SHARED + (0 if case.lossy else 2 * (case.senders + 2) * _aside(case)),
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -130,7 +144,7 @@ def measure(case: Case, time_ns: float) -> Outcome:
 
 def _until(f: BareFabric, time_ns: float) -> None:
     f.fabricd.request("run_until", time_ns=time_ns)
-    f.events("held")
+    f.events("held", 3600.0)
 
 
 def _wire_bytes(port: Mapping[str, Any]) -> int:

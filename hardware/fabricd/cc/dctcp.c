@@ -56,12 +56,13 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	}
 }
 
-static void lost(struct fabric *f, struct qp *q, enum cc_loss how)
+static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
 {
 	struct cc_state *s = &q->cc_state;
 	double half = (double)(q->left - q->acked) * q->mtu / 2, least = 2.0 * q->mtu;
 
 	(void)f;
+	(void)packets;
 	if (how == CC_LOSS_NAK && q->acked < s->recover)
 		return;
 	if (q->retries < 2) /* not once more for what is sent for the third time */

@@ -17,7 +17,7 @@
  * Every 8 packets, and every base_rtt, W += gained / W; every base_rtt W += period_packets
  * x MTU too.  Quick adapt: when d > quick_adapt and less than an eighth of `window` was
  * acknowledged in the last base_rtt + t, W becomes what was, and marks of what was under
- * way then are ignored.  A packet that is found to be lost leaves the window (W -= MTU,
+ * way then are ignored.  Each packet that is found to be lost leaves the window (W -= MTU,
  * mark_packet_for_retransmission), whether by NAK or by timeout.  W starts at `window`, the most that it can be.
  */
 #include "base/units.h"
@@ -147,11 +147,11 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	cc_set_window(q, s->window);
 }
 
-static void lost(struct fabric *f, struct qp *q, enum cc_loss how)
+static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
 {
 	(void)f;
 	(void)how;
-	cc_set_window(q, q->cc_state.window - q->mtu);
+	cc_set_window(q, q->cc_state.window - (double)packets * q->mtu);
 }
 
 static const struct cc_algorithm nscc = {

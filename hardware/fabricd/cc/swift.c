@@ -95,10 +95,11 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	follow(f, q, w);
 }
 
-static void lost(struct fabric *f, struct qp *q, enum cc_loss how)
+static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
 {
 	struct cc_state *s = &q->cc_state;
 
+	(void)packets;
 	s->timeouts = how == CC_LOSS_TIMEOUT ? s->timeouts + 1 : 0;
 	bool reset = s->timeouts >= RESET_TIMEOUTS;
 	if (!reset && !can_decrease(f, s))

@@ -23,6 +23,7 @@
 #include "link/frame.h"
 #include "link/params.h"
 #include "link/port.h"
+#include "link/scheduler.h"
 #include "nic/nic.h"
 #include "nic/params.h"
 #include "switch/ovs.h"
@@ -318,7 +319,9 @@ static bool load_nodes(struct fabric *f, const json_t *config)
 		mtu = n->mtu > mtu ? n->mtu : mtu;
 	}
 	/* room for RoCE headers, or a VLAN tag on a kernel's frame, and the trailer */
-	f->frame_room = (mtu + ROCE_MAX_HEADER + OFFLOAD_BYTES + ICRC_BYTES + 32 + TELEMETRY_MAX_BYTES + TRAILER_BYTES + 7) & ~7u;
+	uint32_t room = mtu + ROCE_MAX_HEADER + OFFLOAD_BYTES + ICRC_BYTES + 32 + TRAILER_BYTES + 7;
+	f->frame_room = (room + TELEMETRY_MAX_BYTES) & ~7u;
+	f->turn_bytes = (room + TELEMETRY_BYTES(TURN_HOPS)) & ~7u;
 	return true;
 }
 

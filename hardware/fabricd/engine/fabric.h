@@ -48,6 +48,7 @@ struct fabric {
 	size_t passage_slab_count, frame_slab_count;
 	void **frame_slabs;
 	uint32_t frame_room;
+	uint32_t turn_bytes; /* credit of a turn by weight 1 (link/scheduler.c) */
 	uint64_t last_frame_id;
 	struct capture *captures;
 	bool stamps; /* some control asks switches for telemetry */

@@ -4,8 +4,8 @@
  *
  * Strict classes come first, the highest of them before the others.  The rest
  * share what is left by deficit round robin (Shreedhar, Varghese 1995): a class
- * whose turn comes gets weight x the longest frame of credit, sends while its
- * credit lasts, and keeps what is left of it as long as it has frames.  A paused
+ * whose turn comes gets weight x the longest frame (with telemetry of TURN_HOPS
+ * switches) of credit, sends while its credit lasts, and keeps what is left of it as long as it has frames.  A paused
  * class is passed over and its credit stays as it is.
  */
 #include "engine/fabric.h"
@@ -36,7 +36,7 @@ unsigned scheduler_pick(const struct fabric *f, struct port *p, uint8_t ready)
 			return c;
 		c = p->scheduled = (uint8_t)((c + 1) % CLASSES);
 		if (ready >> c & 1)
-			p->tc[c].deficit += (int64_t)weight[c] * f->frame_room;
+			p->tc[c].deficit += (int64_t)weight[c] * f->turn_bytes;
 	}
 }
 

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#define TURN_HOPS 5
+
 struct fabric;
 struct port;
 

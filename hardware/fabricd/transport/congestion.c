@@ -82,13 +82,13 @@ void cc_notified(struct fabric *f, struct qp *q)
 		q->nic->rp_ignored++;
 }
 
-/* cc_lost() - Something has not come: it is sent again from now on */
-void cc_lost(struct fabric *f, struct qp *q, enum cc_loss how)
+/* cc_lost() - So many packets are found to be lost; they are sent again from now on */
+void cc_lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
 {
-	if (!q->cc->lost)
+	if (!q->cc->lost || !packets)
 		return;
 	cc_catch_up(f, q);
-	q->cc->lost(f, q, how);
+	q->cc->lost(f, q, how, packets);
 	pacer_kick(f, q);
 }
 

@@ -63,7 +63,8 @@ struct cc_algorithm {
 	void (*sent)(struct fabric *f, struct qp *q, uint32_t bytes);
 	void (*acked)(struct fabric *f, struct qp *q, const struct cc_ack *ack);
 	bool (*notified)(struct fabric *f, struct qp *q); /* whether it was heeded */
-	void (*lost)(struct fabric *f, struct qp *q, enum cc_loss how); /* a recovery begins; `acked` is up to date */
+	/* so many packets are found to be lost (go-back-N: one, whatever is behind it) */
+	void (*lost)(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets);
 };
 
 double cc_param(const struct qp *q, enum cc_param which);
@@ -72,7 +73,7 @@ void cc_catch_up(struct fabric *f, struct qp *q);
 void cc_sent(struct fabric *f, struct qp *q, uint32_t frame_bytes);
 void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack);
 void cc_notified(struct fabric *f, struct qp *q);
-void cc_lost(struct fabric *f, struct qp *q, enum cc_loss how);
+void cc_lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets);
 uint8_t cc_hops(const struct qp *q);
 uint32_t cc_ack_gap(const struct qp *q);
 bool cc_window_open(const struct qp *q, uint64_t under_way);

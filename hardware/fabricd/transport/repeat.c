@@ -46,7 +46,7 @@ struct repeat {
 	uint64_t came;	   /* behind the highest that has come */
 	uint64_t turns, turn_came; /* times that something was sent again, and the last of them that came */
 	uint64_t oldest, oldest_before; /* of what was sent again and is not known to have come, or 0: the first */
-	uint64_t end;	   /* a recovery lasts until this is acknowledged */
+	uint32_t found;	   /* lost, and not told yet: repeat_found() */
 	ps_t window;	   /* that a hole waits */
 	ps_t due;	   /* when the first wait is over, or PS_NEVER */
 	uint32_t losses;   /* holes in a row that were lost, since one was late */
@@ -116,6 +116,7 @@ static void lose(struct repeat *r, uint32_t i)
 {
 	at(r, i)->state = LOST;
 	r->lost++;
+	r->found++;
 	if (i < r->next)
 		r->next = i;
 }
@@ -159,15 +160,6 @@ static void look(struct repeat *r, uint32_t i, ps_t now)
 		judge(r, i, now);
 }
 
-/* Return: whether a recovery begins: something is lost, and all is acknowledged that had been sent when the last one began */
-static bool begins(const struct qp *q, struct repeat *r)
-{
-	if (!r->lost || q->acked < r->end)
-		return false;
-	r->end = q->send;
-	return true;
-}
-
 /* A hole has come, and that is heard of at once: was it late, or was it sent again? */
 static void heard(struct repeat *r, const struct hole *h, ps_t now)
 {
@@ -191,17 +183,15 @@ static void close_hole(struct repeat *r, struct hole *h)
 	h->state = CAME;
 }
 
-/* repeat_came() - A NAK says that packet @n has come; the expected one itself: that one ahead could not be kept
- * Return: whether a recovery begins with it
- */
-bool repeat_came(struct fabric *f, struct qp *q, uint64_t n)
+/* repeat_came() - A NAK says that packet @n has come; the expected one itself: that one ahead could not be kept */
+void repeat_came(struct fabric *f, struct qp *q, uint64_t n)
 {
 	struct repeat *r = repeat_of(q);
 	uint32_t holes = r->count;
 
 	r->timed = 0;
 	if (n < q->acked || n >= q->send)
-		return false;
+		return;
 	struct hole *h = n < r->known ? find(r, n) : NULL;
 	if (n == q->acked) {
 		add_holes(r, n + 1, f->clock.now);
@@ -217,7 +207,6 @@ bool repeat_came(struct fabric *f, struct qp *q, uint64_t n)
 		}
 	}
 	look(r, holes, f->clock.now);
-	return begins(q, r);
 }
 
 /* repeat_timeout() - Nothing was heard: what has left and is not known to have come is lost, sent again or not.
@@ -241,7 +230,6 @@ void repeat_timeout(struct qp *q)
 	}
 	r->oldest = 0;
 	r->due = PS_NEVER;
-	r->end = q->send;
 }
 
 /* repeat_acked() - Everything below q->acked has come; it was @before
@@ -338,13 +326,20 @@ ps_t repeat_due(const struct qp *q)
 	return q->repeat ? q->repeat->due : PS_NEVER;
 }
 
-/* repeat_look() - A wait may be over
- * Return: whether a recovery begins with it
- */
-bool repeat_look(struct fabric *f, struct qp *q)
+/* repeat_look() - A wait may be over */
+void repeat_look(struct fabric *f, struct qp *q)
 {
 	look(q->repeat, q->repeat->count, f->clock.now);
-	return begins(q, q->repeat);
+}
+
+/* repeat_found() - So many packets have been found to be lost since this was asked last, some perhaps once more */
+uint32_t repeat_found(struct qp *q)
+{
+	uint32_t found = q->repeat ? q->repeat->found : 0;
+
+	if (found)
+		q->repeat->found = 0;
+	return found;
 }
 
 /* repeat_under_way() - Packets that may be on their way: neither known to have come nor lost (RFC 6675: "pipe") */

@@ -10,7 +10,7 @@
 struct fabric;
 struct qp;
 
-bool repeat_came(struct fabric *f, struct qp *q, uint64_t n);
+void repeat_came(struct fabric *f, struct qp *q, uint64_t n);
 void repeat_timeout(struct qp *q);
 void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of);
 void repeat_forget(struct qp *q);
@@ -18,7 +18,8 @@ bool repeat_next(const struct qp *q, uint64_t *n);
 void repeat_sent(struct qp *q);
 void repeat_left(struct fabric *f, struct qp *q, uint64_t n, bool asks);
 ps_t repeat_due(const struct qp *q);
-bool repeat_look(struct fabric *f, struct qp *q);
+void repeat_look(struct fabric *f, struct qp *q);
+uint32_t repeat_found(struct qp *q);
 uint64_t repeat_under_way(const struct qp *q);
 void repeat_release(struct qp *q);
 

@@ -160,7 +160,6 @@ static bool every(uint64_t n, uint32_t m)
 static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes)
 {
 	const struct nic_params *p = &q->nic->p;
-
 	uint32_t gap = cc_ack_gap(q);
 	bool due = gap < p->ack_every ? n + 1 >= q->asked + gap : every(n + 1, p->ack_every);
 
@@ -321,6 +320,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	advance(f, q, n, ack);
 	tell_cc(f, q, before, pkt, fr);
 	if (ack) {
+		cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
 		qp_ready(f, q);
 		return;
 	}
@@ -328,15 +328,14 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 		return;
 	if (syndrome == AETH_NAK_SEQUENCE) {
 		q->nic->packet_seq_err++;
-		bool begins = true;
 		if (q->nic->p.selective) {
-			begins = repeat_came(f, q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
+			repeat_came(f, q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
 			look_at(f, q, repeat_due(q));
-		}
-		if (begins)
-			cc_lost(f, q, CC_LOSS_NAK);
-		if (!q->nic->p.selective)
+			cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
+		} else {
+			cc_lost(f, q, CC_LOSS_NAK, 1);
 			go_back(f, q);
+		}
 		set_timer(f, q, f->clock.now + q->nic->p.timeout);
 		qp_ready(f, q);
 	} else if (syndrome == AETH_NAK_ACCESS) {
@@ -366,8 +365,8 @@ bool qp_timer_set(struct qp *q, ps_t t)
 void qp_timer(struct fabric *f, struct qp *q)
 {
 	if (repeat_due(q) <= f->clock.now) {
-		if (repeat_look(f, q))
-			cc_lost(f, q, CC_LOSS_NAK);
+		repeat_look(f, q);
+		cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
 		qp_ready(f, q);
 	}
 	if (f->clock.now < q->timer) {
@@ -389,10 +388,10 @@ void qp_timer(struct fabric *f, struct qp *q)
 		qp_fail(f, q, WC_RETRY);
 		return;
 	}
-	cc_lost(f, q, CC_LOSS_TIMEOUT);
 	if (q->nic->p.selective)
 		repeat_timeout(q);
-	else
+	cc_lost(f, q, CC_LOSS_TIMEOUT, q->nic->p.selective ? repeat_found(q) : 1);
+	if (!q->nic->p.selective)
 		go_back(f, q);
 	qp_ready(f, q);
 	if (q->timer == PS_NEVER) /* the round has not come to it yet */
