@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from testbed.predict.limits import REFUSED, accelerator_for, in_time, refuse_cab
 from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.exchange import distances
-from workloads.collectives.schedule import schedule_of
+from workloads.collectives.schedule import more_than, schedule_of
 from workloads.collectives.shape import shape_of
 from workloads.registry import algorithms, choices, find
 from workloads.times.case import Case
@@ -267,20 +267,18 @@ class WideStep:
         order = list(self.places.order) if entry.layout == "ring" else list(range(n))
         options = {key: getattr(step, key) for key in entry.extra}
         largest = shape_of(entry, n, max(step.sizes), self.width, options, self.experiment.seed)
-        calls = of_schedule(schedule_of(entry), largest, order, 2 * MOST_WITHOUT_MODEL)  # of both ends
-        ways = None if calls is None else Numbered(self._bare, order, self._made.connected(calls))
+        if more_than(schedule_of(entry), largest, MOST_WITHOUT_MODEL):
+            what = f"there is no model of {entry} for {n} ranks, and more than {MOST_WITHOUT_MODEL:,} messages"
+            hint = f"there is one of {_modelled(step.collective)}"
+            raise InputError(what, f"{self.place}.algorithm", f"a larger `chunk`; {hint}" if largest.chunk else hint)
+        calls = of_schedule(schedule_of(entry), largest, order, inf)
+        assert calls is not None
+        ways = Numbered(self._bare, order, self._made.connected(calls))
 
         def time_ns(size_bytes: int) -> float:
-            found = None
-            if ways is not None:
-                case = Case.of(entry, n, size_bytes, self.width, options, self.experiment.seed, self.costs, ways)
-                found = replayed(case, schedule_of(entry), MOST_WITHOUT_MODEL)
-            if found is None:
-                what = f"there is no model of {entry} for {n} ranks, and more than {MOST_WITHOUT_MODEL:,} messages"
-                hint = f"there is one of {_modelled(step.collective)}"
-                raise InputError(
-                    what, f"{self.place}.algorithm", f"a larger `chunk`; {hint}" if largest.chunk else hint
-                )
+            case = Case.of(entry, n, size_bytes, self.width, options, self.experiment.seed, self.costs, ways)
+            found = replayed(case, schedule_of(entry), inf)
+            assert found is not None
             return found
 
         return time_ns

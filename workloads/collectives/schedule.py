@@ -97,6 +97,16 @@ class Shape:
 Schedule = Callable[[Shape, int], Program]
 
 
+def more_than(schedule: Schedule, shape: Shape, most: int) -> bool:
+    """Whether it has more messages than that, of all ranks; no more ranks are looked at than that takes."""
+    sent = 0
+    for index in range(shape.ranks):
+        sent += sum(isinstance(step, Send) for step in steps(program_of(schedule, shape, index)))
+        if sent > most:
+            return True
+    return False
+
+
 def schedule_of(entry: Algorithm) -> Schedule:
     """The function that makes an algorithm's programs."""
     return cast(Schedule, named(entry.schedule))
