@@ -89,7 +89,7 @@ def ending_of(
         courses["mended"] = mended.courses
         speed_mended = mended.speed
     speed_healthy = speed_mended
-    if counts and answer and speed_mended <= without.speed * (1 + NOTHING_TO_WIN):
+    if counts and speed_mended <= without.speed * (1 + NOTHING_TO_WIN):
         # nothing was mended, or too late to tell, or nothing was lost: the twin alone says which, by the same measure
         speed_healthy = twins.healthy(case, now, up).speed
         speed_mended = speed_mended if mending else speed_healthy

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from testbed.drill.check.players import scored
 from testbed.drill.ending import Ending, ending_of
 from testbed.drill.game import Game
 from testbed.drill.log import Entry
@@ -50,6 +51,15 @@ def test_who_mends_nothing_has_mended_nothing() -> None:
     assert found.course.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
     assert found.course.speed_healthy == pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
     assert found.to_dict()["speed"]["mended"] == found.course.speed_healthy
+
+
+def test_a_game_that_is_given_up_says_what_an_answer_would_have_been_worth() -> None:
+    """Of players who only look, many share a game that nobody answers."""
+    game = game_of(FAULTY_NS)
+    game.command("give-up")
+    assert game.ending is not None
+    worth = scored(game, str(game.stage.drawn.truth[0]), game.ending.course)[1]
+    assert (worth.fixed, worth.total) == (0.0, 80.0)
 
 
 def test_a_lost_step_costs_what_lies_before_it_too() -> None:
