@@ -40,6 +40,9 @@ def checked(percents: Sequence[Sequence[float]]) -> Table:
     if not percents or percents[0][1] != 0:
         raise BadTable(0, "the first entry is not 0 %", "the size that no flow is smaller than, and 0")
     last = len(percents) - 1
+    for k, entry in enumerate(percents):
+        if not all(0 <= number < math.inf for number in entry):  # NaN is not, either
+            raise BadTable(k, "a size or percentage that is none", "numbers that are not negative")
     if percents[last][1] != 100:
         raise BadTable(last, f"the last entry is {percents[last][1]:g} %", "the largest size, and 100")
     for k in range(1, len(percents)):
@@ -94,6 +97,8 @@ def table_sizes(name: str, table: Table, most_bytes: int | None = None) -> Sizes
 
 
 def _cut(table: Table, most: int) -> Table:
+    if table[0][0] >= most:
+        return (most, 0.0), (most, 1.0)
     kept: list[tuple[float, float]] = []
     for (low, a), (high, b) in zip(table, table[1:], strict=False):
         kept.append((low, a))

@@ -125,7 +125,7 @@ def test_what_points_run_in_is_closed_whatever_comes(tmp_path: Path, monkeypatch
     monkeypatch.setattr(of_sweep, "Processes", lambda folder: SimpleNamespace(close=lambda: closed.append(True)))
     monkeypatch.setattr(of_sweep, "room", no_room)
     folder = RunFolder.create("x", tmp_path / "sweep")
-    with pytest.raises(MachineError, match="no memory"), OnMachines(here=1) as runner:
+    with pytest.raises(MachineError, match="no memory"), OnMachines(here=2) as runner:
         list(_rows(runner, folder))
     assert closed == [True]
 

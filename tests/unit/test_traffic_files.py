@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from random import Random
@@ -12,7 +13,7 @@ from testbed.base.errors import InputError
 from testbed.experiment import Experiment, load
 from testbed.experiment.steps import written
 from testbed.plan.plan import plan
-from workloads.traffic import SOURCES, Table, published, sizes_named, table_sizes
+from workloads.traffic import SOURCES, BadTable, Table, checked, published, sizes_named, table_sizes
 
 # Means as the generator that comes with the distributions works them out (traffic_gen/custom_rand.py, getAvg)
 MEANS = {"web_search": 1_711_250, "hadoop": 120_420.75, "ali_storage": 40_869.8, "google_rpc": 2_891.62125}
@@ -251,3 +252,26 @@ def test_what_never_ends_is_not_waited_for(tmp_path: Path) -> None:
         file.truncate(written.MOST_BYTES + 1)
     with pytest.raises(InputError, match="has 16,777,217 bytes"):
         experiment(tmp_path, "flows: huge.csv")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        [[math.nan, 0], [1000, 100]],
+        [[0, 0], [math.nan, 50], [1000, 100]],
+        [[0, 0], [10, math.nan], [1000, 100]],
+        [[-math.inf, 0], [1000, 100]],
+        [[-1e30, 0], [1000, 100]],
+        [[0, 0], [math.inf, 100]],
+    ],
+)
+def test_what_is_no_number_or_negative_is_no_distribution(table: list[list[float]]) -> None:
+    with pytest.raises(BadTable, match="that is none"):
+        checked(table)
+
+
+@pytest.mark.parametrize("least", [[[1000.0, 0.0]], [[1000.0, 0.0], [1000.0, 50.0]], [[500.0, 0.0]]])
+def test_a_cut_below_the_least_size_leaves_flows_of_that_size(least: list[list[float]]) -> None:
+    sizes = table_sizes("own", checked([*least, [2000.0, 100.0]]), 500)
+    assert sizes.mean_bytes == 500
+    assert {sizes.draw(At(share)) for share in (0.0, 0.3, 0.9)} == {500}
