@@ -114,7 +114,6 @@ class Desk:
 
     def with_names(self, line: str) -> str:
         """3f2a stands for the fabric's id, f1 for the fault's."""
-        line = line.replace("$PWD", str(self.folder))
         line = re.sub(r"\b3f2a\b", self.ours[-1] if self.ours else "3f2a", line)
         return re.sub(r"\bf1\b", self.fault or "f1", line)
 
@@ -156,6 +155,7 @@ class Desk:
 
     def check(self, words: list[str]) -> None:
         """What `testbed WORDS` asks for can be done: its options, its file, and the values that it sets."""
+        words = [word.replace("$PWD", str(self.folder)) for word in words]  # as a shell does
         if words[0] not in TOO_LONG or "--fabric" in words:
             command, rest, context = cli, words, click.Context(cli, info_name="testbed")
             while isinstance(command, click.Group):
