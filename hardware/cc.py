@@ -22,7 +22,7 @@ class Setting:
 
     The round trip begins with the fetch of a packet, as windows count; `fetch_ns` of it pass before the packet is on
     the cable, where measured round trips begin. `hop_ns` of it are each switch's, where all are alike. `switches` are
-    on the path that has most of them.
+    on the path that has most of them. `given` is what the file says of the control's parameters.
     """
 
     line_rate_bps: float
@@ -31,6 +31,7 @@ class Setting:
     fetch_ns: float = 0.0
     switches: int = 1
     hop_ns: float = 0.0
+    given: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def bdp_bytes(self) -> float:
@@ -44,6 +45,10 @@ class Setting:
     @property
     def network_bdp_bytes(self) -> float:
         return self.line_rate_bps / 8 * self.network_rtt_ns * 1e-9
+
+    @property
+    def target_queue_ns(self) -> float:
+        return self.given.get("target_queue", self.network_rtt_ns)
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ class Control:
 
     def values(self, setting: Setting, given: Mapping[str, float], named_set: str | None = None) -> dict[str, float]:
         """Every parameter's value: what is given, else what the named set says, else the default."""
+        setting = replace(setting, given=given)
         chosen = dict(self.sets[named_set or next(iter(self.sets))]) if self.sets else {}
         values = {}
         for p in self.parameters:
@@ -237,14 +243,14 @@ CONTROLS: dict[str, Control] = {
                 replace(_BASE_RTT, default=lambda s: s.network_rtt_ns,
                         about="round-trip time of the idle fabric (longest path), from the cable on"),
                 replace(_WINDOW, default=lambda s: 1.5 * s.bdp_bytes), _BETA, _MAX_DECREASE,
-                Parameter("target_queue", "time", lambda s: s.network_rtt_ns, "queueing delay aimed at", least=1),
+                Parameter("target_queue", "time", lambda s: s.target_queue_ns, "queueing delay aimed at", least=1),
                 Parameter("ewma", "number", 0.0125, "weight of a new delay in the average", most=1.0),
-                Parameter("proportional_packets", "number", lambda s: 4 * _uec(s) * s.network_rtt_ns / 12e3,
+                Parameter("proportional_packets", "number", lambda s: 4 * _uec(s) * s.target_queue_ns / 12e3,
                           "increase a round trip without delay", most=1e6),
                 Parameter("ai_packets", "number", lambda s: 5 * _uec(s), "fair increase a round trip", most=1e6),
                 Parameter("period_packets", "number", lambda s: 0.15 * _uec(s), "and so much each base_rtt", most=1e6),
                 Parameter("fast", "number", lambda s: 0.25 * _uec(s), "a byte, after a window without delay", most=1e3),
-                Parameter("quick_adapt", "time", lambda s: 4 * s.network_rtt_ns, "delay that cuts the window at once"),
+                Parameter("quick_adapt", "time", lambda s: 4 * s.target_queue_ns, "delay that cuts the window at once"),
             ),
             marks=_uec_marks,
         ),

@@ -281,7 +281,7 @@ _ENTRIES = (
     ),
     _others(
         _ALL_REDUCE, "in_network_best_effort", "offloads.best_effort:AllReduce",
-        "times.best_effort:best_effort_all_reduce_ns",
+        "times.in_network:best_effort_all_reduce_ns",
         "likewise in slots that jobs share; blocks that get none are added up by the first rank's host (ATP, "
         "[best-effort.md](best-effort.md))",
         instead=_ALL_REDUCE_RING, shared_slots=True, max_ranks=64, **_BY_SWITCHES,

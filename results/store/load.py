@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -107,7 +107,10 @@ class Run(Frames):
     @cached_property
     def state(self) -> dict[str, Any]:
         """`state` (complete, failed, or running, as a killed run says too), `error`, `began`, `ended` (Unix time)."""
-        return self._json("state.json")
+        told = self._json("state.json")
+        if not isinstance(told.get("state"), str) or not isinstance(told.get("error"), dict | None):
+            raise damaged(self.path / "state.json")
+        return {"error": None, **told}
 
     @cached_property
     def experiment(self) -> dict[str, Any]:
@@ -116,11 +119,11 @@ class Run(Frames):
         from ruamel.yaml.error import YAMLError
 
         path = self.path / "experiment.yaml"
-        if not path.exists():
+        if not _is_there(path):
             return {}
         try:
             return dict(YAML(typ="safe").load(path))
-        except (YAMLError, UnicodeDecodeError, TypeError, ValueError):
+        except (YAMLError, UnicodeDecodeError, TypeError, ValueError, RecursionError):
             raise damaged(path) from None
 
     @cached_property
@@ -131,7 +134,10 @@ class Run(Frames):
     @cached_property
     def fidelity(self) -> dict[str, Any]:
         """`verdict`, `reasons`, `advice`; empty if the run did not get that far."""
-        return self._json("fidelity.json")
+        told = self._json("fidelity.json")
+        if told and not isinstance(told.get("verdict"), str):
+            raise damaged(self.path / "fidelity.json")
+        return told
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -185,7 +191,7 @@ class Run(Frames):
         path = self.path / "metrics" / f"{name}.parquet"
         if name not in SERIES:
             raise StoreError(f"there is no series called {name!r}", str(self.path), f"there are {', '.join(SERIES)}")
-        if not path.exists():
+        if not _is_there(path):
             raise StoreError("this run was not sampled", str(self.path), "say measure: {sample: 10us}")
         try:
             series = pd.read_parquet(path)
@@ -202,7 +208,7 @@ class Run(Frames):
         import pyarrow.parquet as pq
 
         path = self.path / "metrics" / f"{name}.parquet"
-        if path.exists():
+        if _is_there(path):
             try:
                 with pq.ParquetFile(path) as file:  # read_table() would import pyarrow.dataset first, half a second
                     rows = list(file.read().to_pylist())
@@ -220,18 +226,10 @@ class Run(Frames):
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
-        return read_object(path) if path.exists() else {}
+        return read_object(path) if _is_there(path) else {}
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
-        """The complete lines of a file; a killed run may leave half a line at the end."""
-        path = self.path / name
-        if not path.exists():
-            return []
-        text = path.read_text()
-        try:
-            return [dict(json.loads(line)) for line in text[: text.rfind("\n") + 1].splitlines()]
-        except (ValueError, TypeError):
-            raise damaged(path) from None
+        return read_lines(self.path / name)
 
 
 def _completed(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -242,10 +240,31 @@ def _completed(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises StoreError if there is none."""
+    return _objects(path, lambda text: [text])[0]
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects in the complete lines of a file; whoever was killed may leave half a line at the end."""
+    return _objects(path, lambda text: text[: text.rfind("\n") + 1].splitlines()) if _is_there(path) else []
+
+
+def _objects(path: Path, parts: Callable[[str], list[str]]) -> list[dict[str, Any]]:
+    _is_there(path)
     try:
-        return dict(json.loads(path.read_text()))
-    except (ValueError, TypeError):
+        told = [json.loads(part) for part in parts(path.read_text())]
+    except (ValueError, RecursionError):
         raise damaged(path) from None
+    if not all(isinstance(one, dict) for one in told):
+        raise damaged(path)
+    return told
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is such a file. Raises StoreError for what is none: a FIFO would keep us waiting, a device has no
+    end."""
+    if path.exists() and not path.is_file():
+        raise StoreError("this is no ordinary file", str(path), "a run's folder has ordinary files and folders")
+    return path.exists()
 
 
 def damaged(path: Path) -> StoreError:
@@ -311,8 +330,8 @@ def latest() -> list[Path]:
 def _began(folder: Path) -> tuple[float, str]:
     state = folder / "state.json"
     try:
-        return float(json.loads(state.read_text())["began"]), folder.name
-    except (OSError, ValueError, KeyError, TypeError):
+        return float(read_object(state)["began"]), folder.name
+    except (OSError, StoreError, ValueError, KeyError, TypeError):
         return state.stat().st_mtime, folder.name
 
 

@@ -6,13 +6,12 @@ the lines of `points.jsonl`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from results.figures.values import full
-from results.store.load import Run, damaged, find, read_object
+from results.store.load import Run, damaged, find, read_lines, read_object
 
 SWEEP = "sweep.json"
 POINTS = "points.jsonl"
@@ -27,7 +26,7 @@ class Sweep:
         try:
             self.name: str = told["name"]
             self.keys: list[str] = told["keys"]
-            self.points: list[dict[str, Any]] = told["points"] or _lines(path / POINTS)
+            self.points: list[dict[str, Any]] = told["points"] or read_lines(path / POINTS)
             self.total: int = told.get("total", len(self.points))
             whole = all({*self.keys} <= point.keys() and point.keys() & {"run", "error"} for point in self.points)
         except (KeyError, TypeError, AttributeError, ValueError):
@@ -81,9 +80,3 @@ def key_names(keys: Iterable[str]) -> dict[str, str]:
 def described(values: Mapping[str, Any]) -> str:
     """`hosts = 4, cc = dcqcn`: a point's values."""
     return ", ".join(f"{name} = {full(values[key])}" for key, name in key_names(values).items())
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines; a killed sweep may leave half of one."""
-    text = path.read_text() if path.exists() else ""
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]

@@ -24,6 +24,10 @@ CHUNK = 384 << 10
 MOST_FILES = 16 << 30
 """Bytes that the folder of one point may have, packed or unpacked."""
 _TEXT = 4000
+_WHOLE = 1 << 62
+"""Whole numbers are less."""
+_DEEPEST = 8
+"""Lists and mappings within each other, of a row."""
 
 
 class Malformed(Exception):
@@ -119,6 +123,12 @@ def point(told: Any) -> dict[str, Any]:
         found[key] = [plain(text)[:_TEXT] for text in found.get(key, ())]
     if "row" in found:
         found["row"] = {plain(key): _figure(value) for key, value in found["row"].items()}
+        if not isinstance(found["row"].get("error", ""), str):
+            raise Malformed("the error of a point is no text")
+    if "killed" in found and "row" in found:
+        raise Malformed("a point was killed, and has a row")
+    if not 0 <= found.get("seconds", 0) < _WHOLE:
+        raise Malformed(f"a point took {plain(found['seconds'])[:80]} seconds")
     for key in ("mistake", "problem"):
         if key in found:
             its = found[key]
@@ -144,10 +154,17 @@ def plain(value: Any) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in str(value))
 
 
-def _figure(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return plain(value)[:_TEXT] if isinstance(value, str) else json.loads(plain(json.dumps(value)))
+def _figure(value: Any, deep: int = 0) -> Any:
+    """As files of results can hold it."""
+    if isinstance(value, str):
+        return plain(value)[:_TEXT]
+    if deep > _DEEPEST or (isinstance(value, int) and abs(value) >= _WHOLE):
+        raise Malformed("a figure of a point is too large, or too deep")
+    if isinstance(value, list):
+        return [_figure(one, deep + 1) for one in value]
+    if isinstance(value, dict):
+        return {plain(key): _figure(one, deep + 1) for key, one in value.items()}
+    return value
 
 
 def _text(told: Mapping[str, Any], key: str) -> str:
@@ -158,6 +175,6 @@ def _text(told: Mapping[str, Any], key: str) -> str:
 
 def _whole(told: Mapping[str, Any], key: str, least: int) -> int:
     value = told.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 62:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < _WHOLE:
         raise Malformed(f"its {key} are {plain(value)[:80]!r}")
     return value

@@ -69,10 +69,6 @@ class Chooser:
         inside = self._scale_up if scale_up else None
         return Routed(self._hops, ranks, self._links, self._latencies, inside, numbers or {})
 
-    def link(self, a: str, b: str) -> Link:
-        """The cable between two nodes, in that direction."""
-        return self._links[a, b]
-
     def along(self, nodes: Sequence[str]) -> Path:
         """From NIC to NIC over these nodes."""
         links = tuple(self._links[pair] for pair in pairwise(nodes))

@@ -51,7 +51,7 @@ class Buffer:
 
 def rows(experiment: Experiment) -> list[dict[str, Any]]:
     """Thresholds of switches' ports: one row for those that are alike in all, sizes in bytes."""
-    graph, config = _configured(experiment)
+    graph, config = configured(experiment)
     found: dict[tuple[Any, ...], dict[str, list[int]]] = {}
     cables = {tuple(end): c for c in config["cables"] for end in (c["a"], c["b"])}
     for switch in config["switches"]:
@@ -67,7 +67,7 @@ def rows(experiment: Experiment) -> list[dict[str, Any]]:
 
 def nic_rows(experiment: Experiment) -> list[dict[str, Any]]:
     """As `rows`, for NICs' receive buffers."""
-    _, config = _configured(experiment)
+    _, config = configured(experiment)
     found: dict[tuple[int, int, int], list[str]] = {}
     for nic in config["nics"]:
         key = (nic["rx_buffer_bytes"], nic["rx_xoff_bytes"], nic["rx_xon_bytes"])
@@ -80,7 +80,7 @@ def nic_rows(experiment: Experiment) -> list[dict[str, Any]]:
 
 def marking(experiment: Experiment) -> list[dict[str, Any]]:
     """Where ECN begins and ends, by switch, port and class."""
-    _, config = _configured(experiment)
+    _, config = configured(experiment)
     return [
         {
             "node": switch["name"],
@@ -126,7 +126,7 @@ def unheard(experiment: Experiment) -> Iterator[str]:
 
 def conflicts(experiment: Experiment) -> Iterator[str]:
     """Of thresholds."""
-    _, config = _configured(experiment)
+    _, config = configured(experiment)
     said: dict[str, list[str]] = {}
     for switch in config["switches"]:
         buffer = Buffer.of(switch)
@@ -165,7 +165,8 @@ def _ecn_above(switch: Mapping[str, Any], buffer: Buffer) -> Iterator[str]:
         yield f"ECN lies above PFC: {begins}, but whoever has brought {_size(most)} is paused; {when}"
 
 
-def _configured(experiment: Experiment) -> tuple[Fabric, dict[str, Any]]:
+def configured(experiment: Experiment) -> tuple[Fabric, dict[str, Any]]:
+    """Its fabric, and fabricd's configuration of it."""
     from hardware.config import fabricd_config
 
     graph = experiment.build_fabric()

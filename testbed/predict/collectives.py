@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
     from testbed.plan.choose import Chooser
     from workloads.base.entry import Algorithm
+    from workloads.times.buffers import Buffers
     from workloads.times.wide.peers import Made
 
 MOST_MULTICAST = 64
@@ -34,6 +35,7 @@ def collective_figures(
     experiment: Experiment,
     chooser: Chooser,
     connected: Connected,
+    buffers: Buffers,
     step: CollectiveStep,
     told: Mapping[str, Any],
     number: int,
@@ -61,7 +63,7 @@ def collective_figures(
                     with suppress(InputError):
                         its.large = for_too_many(experiment, step, entry, made, job, place)
             if not its.large and (
-                found := _time(experiment, chooser, entry, ranks, size_bytes, way, its, job + g, place)
+                found := _time(experiment, chooser, buffers, entry, ranks, size_bytes, way, its, job + g, place)
             ):
                 time_ns, how = found
             else:
@@ -79,6 +81,7 @@ def collective_figures(
                 how=how,
                 busbw_factor=entry.collective.busbw.of(len(ranks)),
                 group=g if "groups" in told else None,
+                paused=buffers.taken(),
             )
 
 
@@ -101,6 +104,7 @@ def jobs(told: Mapping[str, Any]) -> int:
 def _time(
     experiment: Experiment,
     chooser: Chooser,
+    buffers: Buffers,
     entry: Algorithm,
     ranks: Sequence[int],
     size_bytes: int,
@@ -113,7 +117,7 @@ def _time(
     if not entry.schedule:
         return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, part.numbers, job, place), FORMULA
     case = _case(experiment, chooser, entry, ranks, size_bytes, way, part.numbers)
-    followed = replayed(case, schedule_of(entry), MOST_FOLLOWED)
+    followed = replayed(case, schedule_of(entry), MOST_FOLLOWED, buffers)
     return None if followed is None else (followed, MESSAGES)
 
 

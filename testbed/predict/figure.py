@@ -36,7 +36,8 @@ def step_of(experiment: Experiment, number: int) -> str:
 class Figure:
     """One line of the prediction.  `group`: which of several that work side by side.
 
-    `no_model`: what `auto` may choose in a run, and could not be compared with.
+    `no_model`: what `auto` may choose in a run, and could not be compared with.  `paused`: cables whose senders PFC
+    would pause, by the nodes at their ends, as far as messages are followed.
     """
 
     step: int
@@ -49,6 +50,7 @@ class Figure:
     busbw_factor: float | None = None
     group: int | None = None
     no_model: tuple[str, ...] = ()
+    paused: tuple[tuple[str, str], ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)  # of a training step (testbed.plan.training.about)
 
     @property

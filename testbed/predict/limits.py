@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from testbed.base.errors import InputError, Problem
 from testbed.predict.faulty import is_of_cables, lasts
 from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
+from testbed.predict.pauses import pauses
 from workloads.times.wide.places import KINDS
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
     if names := dict.fromkeys(name for figure in figures for name in figure.no_model):
         yield f"what a run may choose and there is no model of on so large a fabric: {', '.join(names)}"
     yield "losses, full buffers and the pauses that they make"
+    yield from pauses(figures)
     control = experiment.transport.cc.name
     if control != "none":
         yield f"what {control} does to rates"

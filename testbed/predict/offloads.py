@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from controllers.offload.trees import Tree, Trees
+from testbed.experiment.built import bare_hardware
 from testbed.predict.limits import accelerator_for, in_time
 from workloads.base.entry import named
 from workloads.base.vocabulary import DTYPES
@@ -117,13 +118,12 @@ def _way(experiment: Experiment, chooser: Chooser, trees: Trees, tree: Tree, ran
     """From a rank up to the root, and down again; the accelerators that add up."""
     fabric, spec = experiment.build_fabric(), experiment.fabric.switch.accelerator
     assert spec is not None
+    built = experiment.as_written() if experiment.inject else experiment  # a fault leaves accelerators as they are
     nic = fabric.nics[rank].name
     at = fabric.cable_at[nic, 1].other(nic).node
     up = [at, *_above(trees, at, tree.root)]
     nodes = [nic, *up, *reversed(up[:-1]), nic]
-    adders = tuple(
-        (spec.rate or _ports_bps(chooser, trees, name), tree.inputs(name)) for name in up if name in tree.adding
-    )
+    adders = tuple((spec.rate or _ports_bps(built, name), tree.inputs(name)) for name in up if name in tree.adding)
     return chooser.along(nodes), adders
 
 
@@ -132,11 +132,11 @@ def _above(trees: Trees, switch: str, root: str) -> Iterator[str]:
         yield trees.fabric.cable_at[name, port].other(name).node
 
 
-def _ports_bps(chooser: Chooser, trees: Trees, switch: str) -> float:
+def _ports_bps(experiment: Experiment, switch: str) -> float:
     """Of all ports together, as an accelerator's when the file does not say."""
-    ports = range(1, trees.fabric.switch_by_name[switch].ports + 1)
-    ends = (trees.fabric.cable_at[switch, port].other(switch).node for port in ports)
-    return sum(chooser.link(switch, end).rate_bps for end in ends)
+    fabric, hardware = experiment.build_fabric(), bare_hardware(experiment)
+    ports = range(1, fabric.switch_by_name[switch].ports + 1)
+    return sum(hardware.cable(fabric, fabric.cable_at[switch, port])[0] for port in ports)
 
 
 class _Branches:

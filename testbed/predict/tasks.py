@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.steps.steps import Step
     from testbed.plan.choose import Chooser
+    from topologies.ranks.hops import Hop
     from workloads.tasks.graph import Graph
+    from workloads.times.buffers import Buffers
     from workloads.times.ways import Ways
 
 
@@ -28,6 +30,7 @@ def task_figures(
     experiment: Experiment,
     chooser: Chooser,
     connected: Connected,
+    buffers: Buffers,
     step: Step,
     planned: Sequence[Mapping[str, Any]],
     number: int,
@@ -41,11 +44,13 @@ def task_figures(
     tasks = [Tasks(told, find, experiment.seed) for told in planned]
     ways = [chooser.ways(range(experiment.build_fabric().ranks), numbers=connected.tasks(its)) for its in tasks]
     if scale:
-        found = [(time_ns, LONGEST_PATH) for time_ns in scale["expected_ns"]]
-        found[-1] = _whole(experiment, chooser, step, place)
+        found: list[tuple[float, str, tuple[Hop, ...]]] = [
+            (time_ns, LONGEST_PATH, ()) for time_ns in scale["expected_ns"]
+        ]
+        found[-1] = _whole(experiment, chooser, buffers, step, place)
     else:
         found = [
-            _time(experiment, chooser, step, told, its, way, place)
+            (*_time(experiment, chooser, buffers, step, told, its, way, place), buffers.taken())
             for told, its, way in zip(planned, tasks, ways, strict=True)
         ]
     names = [told["name"] for told in planned]
@@ -54,7 +59,7 @@ def task_figures(
         names = [f"{name}, {layers} layers" for name, layers in zip(names, scale["layers"], strict=False)]
         names.append(f"train, the whole of {scale['layers'][-1]} layers")
         about.append(scale["whole"])
-    for k, (name, its, (time_ns, how)) in enumerate(zip(names, about, found, strict=True)):
+    for k, (name, its, (time_ns, how, paused)) in enumerate(zip(names, about, found, strict=True)):
         ranks = len(planned[min(k, len(planned) - 1)]["ranks"])
         yield Figure(
             step=number + min(k, len(planned) - 1),
@@ -65,18 +70,26 @@ def task_figures(
             time_ns=time_ns,
             how=how,
             about=its,
+            paused=paused,
         )
 
 
 def _time(
-    experiment: Experiment, chooser: Chooser, step: Step, told: Mapping[str, Any], tasks: Tasks, ways: Ways, place: str
+    experiment: Experiment,
+    chooser: Chooser,
+    buffers: Buffers,
+    step: Step,
+    told: Mapping[str, Any],
+    tasks: Tasks,
+    ways: Ways,
+    place: str,
 ) -> tuple[float, str]:
     """Every message followed where tasks share cables, or flows a choice of spines; else the exact longest path."""
     if (serving := told.get("about_step", {}).get("serving")) is not None:
         return float(serving["expected_ns"]), LONGEST_PATH
     graph = _graph(experiment, step, place)
     if tasks.followable and (chooser.chooses or tasks.share(ways)):
-        followed = tasks.replayed(ways, chooser.costs)
+        followed = tasks.replayed(ways, chooser.costs, buffers)
         if followed is not None:
             return followed, MESSAGES
         if step.kind == "train" and (large := of_too_many(experiment, step.train, 0, place, sure=True)):
@@ -84,7 +97,9 @@ def _time(
     return step_ns(expected(graph, told, experiment, experiment.build_fabric())), LONGEST_PATH
 
 
-def _whole(experiment: Experiment, chooser: Chooser, step: Step, place: str) -> tuple[float, str]:
+def _whole(
+    experiment: Experiment, chooser: Chooser, buffers: Buffers, step: Step, place: str
+) -> tuple[float, str, tuple[Hop, ...]]:
     """Of a step that is made smaller, without that: as if it was the first of the file."""
     from testbed.plan.plan import plan
 
@@ -93,8 +108,8 @@ def _whole(experiment: Experiment, chooser: Chooser, step: Step, place: str) -> 
     if (its := of_too_many(experiment, whole.train, 0, place)) is None:
         planned = plan(experiment.model_copy(update={"workload": [whole]}))["steps"]
         connected = Connected(chooser, experiment.seed)
-        (its,) = task_figures(experiment, chooser, connected, whole, planned, 0, place)
-    return its.time_ns, its.how
+        (its,) = task_figures(experiment, chooser, connected, buffers, whole, planned, 0, place)
+    return its.time_ns, its.how, its.paused
 
 
 def _graph(experiment: Experiment, step: Step, place: str) -> Graph:

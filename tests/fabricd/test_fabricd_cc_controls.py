@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from hardware import bounds, cc
+from hardware.build import build
 from hardware.config import Hardware
 from tests.parts import reference_controls
+from tests.parts.fabricd_fixture import BareFabric, bare_fabric
 from tests.parts.incast_model import Ack, Control, Net, Stamp
 from tests.parts.traffic_fabric import frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, WireFrame, of_rank, watched
@@ -129,3 +131,32 @@ def test_telemetry_leaves_the_packet_as_it_was() -> None:
     acks = [fr for fr in seen["frames"] if fr.out]
     assert sum(fr.seen for fr in acks) == len(data)
     assert {fr.sent_ns for fr in acks} <= {fr.sent_ns for fr in data}
+
+
+def test_hpcc_forgets_the_stamps_of_another_path() -> None:
+    """SIGCOMM 2019, section 4.1, pathID: stamps of the path before say nothing of this one, whose ports count anew."""
+    size, at_ns = 10_000_000, 60_000.0
+    took = []
+    for moves in (False, True):
+        with bare_fabric(
+            "clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 1}, hardware("hpcc"), binary=build()
+        ) as f:
+            f.fabricd.request("start", ranks=[])
+            f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[0, 1, size, 0]])
+            f.fabricd.request("run_until", time_ns=at_ns)
+            f.events("held")
+            used, other = sorted(("spine0", "spine1"), key=lambda name: -_sent_by(f, name))
+            assert _sent_by(f, used) > 10 * _sent_by(f, other)
+            if moves:
+                way = f"dl_dst={f.fabric.nics[1].mac},actions=output:{f.port_to('leaf0', other)}"
+                f.ofctl("mod-flows", f.bridge("leaf0"), way)
+            f.fabricd.request("run_until", time_ns=3e6)
+            f.events("held")
+            ((*_, start, end),) = f.fabricd.request("traffic_results", fault="t")["flows"]
+            took.append(end - start)
+            assert (_sent_by(f, other) > size / 2) == moves and not f.nic(0)["retransmitted"]
+    assert took[1] == pytest.approx(took[0], rel=0.01)
+
+
+def _sent_by(f: BareFabric, node: str) -> int:
+    return sum(p["tx_bytes"] for p in f.counters()["ports"] if p["node"] == node)

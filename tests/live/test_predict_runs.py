@@ -66,6 +66,45 @@ def test_faults_of_cables_that_last_are_as_in_a_run(tmp_path: Path) -> None:
         assert figure.algorithm.removesuffix(" (auto)") == row["algorithm"]
 
 
+MEETINGS = {
+    "a gather that fits": ("{star: {hosts: 8}}", "gather, algorithm: linear, sizes: [512KiB]"),
+    "a gather that does not": ("{star: {hosts: 8}}", "gather, algorithm: linear, sizes: [576KiB]"),
+    "to a slow NIC": ("{star: {hosts: 4}}, nic: {pcie: {rate: 300Gbps}}", "gather, algorithm: linear, sizes: [2MiB]"),
+    "a ring": ("{ring: {nodes: 8}}", "all_reduce, algorithm: ring, sizes: [1MiB]"),
+    "halves that meet on a ring": ("{ring: {nodes: 8}}", "all_reduce, algorithm: halving_doubling, sizes: [4MiB]"),
+    "one switch": ("{star: {hosts: 8}}", "all_to_all, algorithm: spread, sizes: [2MiB]"),
+    "an uplink, shortly": (
+        "{clos: {leaves: 2, spines: 1, hosts_per_leaf: 4}}", "all_to_all, algorithm: spread, sizes: [224KiB]"
+    ),
+    "an uplink": (
+        "{clos: {leaves: 2, spines: 1, hosts_per_leaf: 4}}", "all_to_all, algorithm: spread, sizes: [256KiB]"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEETINGS)
+def test_where_a_prediction_says_that_somebody_is_paused_somebody_is(name: str, tmp_path: Path) -> None:
+    fabric, step = MEETINGS[name]
+    experiment = loads(
+        f"name: p\nfabric: {{topology: {fabric}, switch: {{buffer: 2MB}}}}\nworkload:\n- {{collective: {step}}}\n"
+    )
+    said = [text for text in predict(experiment).left_out if text.startswith("PFC")]
+    assert bool(said) == (run(experiment, tmp_path / "run").counters["pause_rx"] > 0)
+
+
+def test_a_fault_leaves_accelerators_as_fast_as_they_are(tmp_path: Path) -> None:
+    """Theirs is the rate of all ports together, as they are built: what the fault adds is the cables' alone."""
+    text = (
+        "name: t\nfabric: {topology: {star: {hosts: 4}}, switch: {accelerator: {slots: 4}}}\n"
+        "workload:\n- {collective: all_reduce, algorithm: in_network, sizes: [64KiB]}\n"
+    )
+    fault = "inject:\n- {fault: reduced_rate, on: all, rate: 100Gbps}\n"
+    (healthy,), (slower,) = (run(loads(text + more), tmp_path / str(len(more))).results for more in ("", fault))
+    expected, with_fault = (predict(loads(text + more)).figures[0].time_ns for more in ("", fault))
+    assert not slower["fallback"]
+    assert with_fault - expected == pytest.approx(slower["time_ns"] - healthy["time_ns"], abs=1)
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_within_3_percent_of_the_emulation(name: str, tmp_path: Path) -> None:
     topology, ways = STEPS[name]

@@ -70,6 +70,17 @@ def test_other_controls_keep_their_marks() -> None:
     assert ecn_of(Case("dcqcn").experiment, Case("dcqcn").setting) == (800_000, 3_200_000, 0.2)
 
 
+def test_nscc_scales_with_the_queue_that_is_asked_for() -> None:
+    """initNsccParams of uec.cpp with main_uec's -target_q_delay 6, at 100 Gb/s and 12 us: a is 1, b is 6 / 12."""
+    setting, mss = cc.Setting(100e9, 12e3, 4096), 4096
+    found, usual = (cc.CONTROLS["nscc"].values(setting, given) for given in ({"target_queue": 6e3}, {}))
+    alpha = 4.0 * mss * 1 * (6 / 12) / 6e3  # per byte and ns below the target
+    assert found["proportional_packets"] * mss / found["target_queue"] == pytest.approx(alpha)
+    assert found["quick_adapt"] == 4 * 6e3
+    changed = {"target_queue", "proportional_packets", "quick_adapt"}
+    assert {k for k in found if found[k] != pytest.approx(usual[k])} == changed
+
+
 @pytest.mark.parametrize("delay_us", [0.1, 1, 10, 100])
 @pytest.mark.parametrize("switches", [1, 3, 9])
 def test_swift_aims_at_the_idle_round_trip_and_more(switches: int, delay_us: float) -> None:

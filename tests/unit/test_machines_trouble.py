@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import threading
 import zipfile
@@ -265,6 +266,16 @@ def ended(**point: Any) -> bytes:
         (ended(), False, "a point does not say how it ended"),
         (ended(row=[]), False, "row of a point is '[]'"),
         (ended(problem={"what": "x"}), False, "it does not say its where"),
+        (ended(row={"error": ["x"]}), False, "the error of a point is no text"),
+        (ended(row={"time": 10**4000}), False, "a figure of a point is too large, or too deep"),
+        (
+            ended(row={"time": json.loads("[" * 900 + "]" * 900)}),
+            False,
+            "a figure of a point is too large, or too deep",
+        ),
+        (ended(row={"time": 1}, killed=9), False, "a point was killed, and has a row"),
+        (ended(row={"time": 1}, seconds=10**4000), False, "a point took 1000"),
+        (ended(row={"time": 1}, seconds=math.nan), False, "a point took nan"),
         (line(ended=4, point={"row": {}}), False, "it speaks of a point that it does not run: 4"),
         (line(ended=[3], point={"row": {}}), False, "it speaks of a point that it does not run"),
         (line(files=3, data="???"), False, "a part of a file that is none"),

@@ -472,7 +472,7 @@ def test_groups_whose_links_are_alike_are_followed_once_and_no_others(monkeypatc
     monkeypatch.setattr(replay._Replay, "run", counted)
     ring = collective("all_reduce", "ring", "64KiB")
     rails = [[0, 4, 8], [1, 5, 9], [2, 6, 10]]
-    alike = figures("{rail: {servers: 3, gpus: 4}}", {**ring, "groups": rails})
+    alike = figures("{rail: {servers: 4, gpus: 4}}", {**ring, "groups": rails})
     assert len({f.time_ns for f in alike}) == 1 and followed == [3]
     tree = "{clos: {leaves: 2, spines: 1, hosts_per_leaf: 4}}"
     near, far = (figures(tree, {**ring, "ranks": ranks})[0].time_ns for ranks in ([0, 1, 2], [0, 1, 4]))

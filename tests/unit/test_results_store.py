@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +16,7 @@ import pytest
 from results import StoreError, load
 from results.frames.columns import COLUMNS, as_markdown, frame
 from results.store.folder import RUNS, RunFolder
-from results.store.load import event_row, latest
+from results.store.load import Run, event_row, latest
 from tests.parts.measurements import line, step
 
 
@@ -183,3 +184,47 @@ def test_unfinished_steps_are_loadable_without_steps(tmp_path: Path) -> None:
     folder = RunFolder.create("x", tmp_path / "run")
     folder.write_json("steps.json", {"ranks": 2, "steps": [step(2)]})
     assert load(folder.path).results.empty
+
+
+@pytest.mark.parametrize(
+    ("file", "read"),
+    [
+        ("state.json", lambda run: run.state),
+        ("summary.json", lambda run: run.summary),
+        ("experiment.yaml", lambda run: run.experiment),
+        ("events.jsonl", lambda run: run.rows("events")),
+        ("metrics/results.parquet", lambda run: run.rows("results")),
+    ],
+)
+def test_a_device_in_a_runs_folder_is_not_read(tmp_path: Path, file: str, read: Callable[[Run], object]) -> None:
+    """It may have no end, a FIFO no beginning."""
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to("/dev/null")
+    with pytest.raises(StoreError, match="no ordinary file") as error:
+        read(Run(tmp_path))
+    assert error.value.where == str(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "read"),
+    [
+        ("state.json", '{"state": 5, "error": null}', lambda run: run.state),
+        ("state.json", '{"state": "failed", "error": "x"}', lambda run: run.state),
+        ("state.json", "{}", lambda run: run.state),
+        ("fidelity.json", '{"reasons": []}', lambda run: run.fidelity),
+        ("summary.json", "[]", lambda run: run.summary),
+        ("summary.json", "[" * 100_000, lambda run: run.summary),
+        ("experiment.yaml", "[" * 5_000, lambda run: run.experiment),
+        ("events.jsonl", "[]\n", lambda run: run.rows("events")),
+        ("events.jsonl", "[" * 100_000 + "\n", lambda run: run.rows("events")),
+        ("events.jsonl", "\udcff\n", lambda run: run.rows("events")),
+    ],
+)
+def test_what_is_not_as_it_was_written_is_damaged(
+    tmp_path: Path, file: str, text: str, read: Callable[[Run], object]
+) -> None:
+    (tmp_path / file).write_text(text, errors="surrogateescape")
+    with pytest.raises(StoreError, match="this file is damaged") as error:
+        read(Run(tmp_path))
+    assert error.value.where == str(tmp_path / file)

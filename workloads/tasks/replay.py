@@ -18,6 +18,7 @@ from workloads.base.vocabulary import DTYPES
 from workloads.collectives.schedule import Copy, Program, Recv, Send, Shape, program_of, schedule_of, steps
 from workloads.collectives.shape import shape_of
 from workloads.tasks.turns import Turns
+from workloads.times.buffers import Buffers, Watch
 from workloads.times.messages import Costs
 from workloads.times.network import Agenda, Network, QueuePair
 from workloads.times.queue_pairs import Call, Flow
@@ -109,14 +110,21 @@ class Tasks:
                     its.append(members)
         return False
 
-    def replayed(self, ways: Ways, costs: Costs) -> float | None:
-        """Time in ns, over `ways` of all ranks of the fabric; None where it is not followed."""
+    def replayed(self, ways: Ways, costs: Costs, buffers: Buffers | None = None) -> float | None:
+        """Time in ns, over `ways` of all ranks of the fabric; None where it is not followed.
+
+        `buffers`: who would be paused is noted.
+        """
         every = (sent for rank, its in self.orders.items() for sent in self._sends(rank, its))
         sizes = [nbytes for _, nbytes, _ in islice(every, MOST_MESSAGES + 1)]
         if len(sizes) > MOST_MESSAGES:
             return None
         packets = sum(map(costs.packets, sizes))
-        return _Replay(self, ways, costs, max(1, -(-packets // _TRAINS))).run()
+        watch = Watch(buffers.rooms) if buffers else None
+        time_ns = _Replay(self, ways, costs, max(1, -(-packets // _TRAINS)), watch).run()
+        if buffers and watch:
+            buffers.found.update(dict.fromkeys(watch.paused()))
+        return time_ns
 
 
 def _unlike(orders: Sequence[Order]) -> list[Order]:
@@ -362,9 +370,9 @@ class _Rank:
 
 
 class _Replay:
-    def __init__(self, tasks: Tasks, ways: Ways, costs: Costs, train: int) -> None:
+    def __init__(self, tasks: Tasks, ways: Ways, costs: Costs, train: int, watch: Watch | None) -> None:
         self.tasks, self.costs, self.agenda = tasks, costs, Agenda()
-        self.network = Network(self.agenda, ways, costs, train)
+        self.network = Network(self.agenda, ways, costs, train, watch)
         self._pairs: dict[Flow, QueuePair] = {}
         self._streams: dict[tuple[tuple[int, int], Flow], _Stream] = {}
         self.ends: dict[tuple[int, int, int, int], dict[str, tuple[_Rank, int]]] = {}

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
 
-FRAME_BYTES = 14 + 20 + 8 + 12 + 4 + 4 + 20  # Ethernet, IPv4, UDP, BTH, ICRC, FCS, preamble and gap
+OUTSIDE_BYTES = 4 + 20  # FCS, preamble and gap: of a link, not of a buffer
+FRAME_BYTES = 14 + 20 + 8 + 12 + 4 + OUTSIDE_BYTES  # Ethernet, IPv4, UDP, BTH, ICRC
 SHORTEST_BYTES = 64 + 20  # frame with FCS, preamble and gap
 RETH_BYTES = 16
 IMM_BYTES = 4

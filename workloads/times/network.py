@@ -2,27 +2,30 @@
 
 None of the emulator's code.  A train is a few packets of one message; its first packet goes on as soon as it is there.
 Queue pairs of a NIC take turns, train by train, and what a NIC has fetched and not yet sent is bounded.  Left out are
-losses, full buffers, marks, classes, and what an acknowledgement waits for: it goes before data, and takes its time of
-the links.
+losses, full buffers (buffers.py sees where there would be pauses), marks, classes, and what an acknowledgement waits
+for: it goes before data, and takes its time of the links.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
-from workloads.times.messages import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES, Costs, wire_bytes
+from topologies.ranks.hops import Hop
+from workloads.times.buffers import Held, Watch
+from workloads.times.messages import ACK_BYTES, FRAME_BYTES, IMM_BYTES, OUTSIDE_BYTES, RETH_BYTES, Costs, wire_bytes
 from workloads.times.ways import Pair, Route, Ways
 
 _WIRE, _PAYLOAD = 0, 1
 
 Told = Callable[[float], None]
 _Bytes = tuple[int, int]  # on the wire, and of payload
-_Parts = tuple[_Bytes, _Bytes, _Bytes, int, bool]  # a train's: whole, first and last packet, acks, is it the last
+_Parts = tuple[_Bytes, _Bytes, _Bytes, int, bool, int]
+"""A train's: whole, first and last packet, acknowledgements, is it the last, packets."""
 
 
 class Agenda:
@@ -61,13 +64,16 @@ class _Message:
 
 
 class _Train:
-    """Bytes of all of it, of its first and of its last packet; acknowledgements that it asks for."""
+    """Bytes of all of it, of its first and of its last packet; acknowledgements that it asks for.
 
-    __slots__ = ("acks", "first", "last", "message", "tail", "whole")
+    `message`: that it is the end of.
+    """
 
-    def __init__(self, message: _Message | None, whole: _Bytes, first: _Bytes, last: _Bytes, acks: int) -> None:
-        self.message = message
-        self.whole, self.first, self.last, self.acks = whole, first, last, acks
+    __slots__ = ("acks", "first", "last", "message", "packets", "tail", "whole")
+
+    def __init__(self, message: _Message, parts: _Parts) -> None:
+        self.whole, self.first, self.last, self.acks, ends, self.packets = parts
+        self.message = message if ends else None
         self.tail = 0.0  # when its last packet waits for the stage that its first one has come to
 
 
@@ -83,22 +89,22 @@ class _Port:
 
 
 class QueuePair:
-    """From one rank to another."""
+    """From one rank to another.  `held`: in what it waits for each stage."""
 
-    __slots__ = ("ack_ns", "back", "links", "packets", "port", "queue", "stages")
+    __slots__ = ("ack_ns", "back", "held", "links", "packets", "port", "queue", "stages")
 
-    def __init__(self, port: _Port, links: int, stages: list[_Stage], ack_ns: float) -> None:
-        self.port, self.links, self.stages, self.ack_ns = port, links, stages, ack_ns
+    def __init__(self, port: _Port, links: int, stages: list[_Stage], held: list[Held | None], ack_ns: float) -> None:
+        self.port, self.links, self.stages, self.held, self.ack_ns = port, links, stages, held, ack_ns
         self.back: list[_Stage] = []
         self.packets = 0  # posted so far
         self.queue: deque[tuple[_Message, _Parts]] = deque()
 
 
 class Network:
-    """The ranks of a group, and what lies between them.  `train`: packets of a train."""
+    """The ranks of a group, and what lies between them.  `train`: packets of a train.  `watch`: buffers on the way."""
 
-    def __init__(self, agenda: Agenda, ways: Ways, costs: Costs, train: int) -> None:
-        self._agenda, self._ways, self._costs, self._train = agenda, ways, costs, train
+    def __init__(self, agenda: Agenda, ways: Ways, costs: Costs, train: int, watch: Watch | None = None) -> None:
+        self._agenda, self._ways, self._costs, self._train, self._watch = agenda, ways, costs, train, watch
         self._room = max(costs.tx_buffer_bytes, 3 * train * (costs.mtu + FRAME_BYTES))
         self._stages: dict[Hashable, _Stage] = {}
         self._ports: dict[tuple[int, bool], _Port] = {}
@@ -111,7 +117,9 @@ class Network:
         if port_key not in self._ports:
             pcie = None if route.scale_up else self._pcie("fetch", pair[0])
             self._ports[port_key] = _Port(pcie)
-        made = QueuePair(self._ports[port_key], len(route.links), stages, route.path.ack_ns())
+        made = QueuePair(
+            self._ports[port_key], len(route.links), stages, self._buffers(route, len(stages)), route.path.ack_ns()
+        )
         back, its = self._between((pair[1], pair[0]), channel)
         made.back = its[: len(back.links)]
         return made
@@ -138,6 +146,12 @@ class Network:
             stages.append(self._pcie("write", pair[1]))
         return route, stages
 
+    def _buffers(self, route: Route, stages: int) -> list[Held | None]:
+        if self._watch is None or route.scale_up:
+            return [None] * stages
+        latencies = (*route.path.switch_latency_ns, 0.0)
+        return [None, *map(self._watch.at, cast("Sequence[Hop]", route.keys), latencies)]
+
     def _cut(self, nbytes: int, before: int) -> list[_Parts]:
         """The trains of a message that so many packets of its queue pair, modulo `ack_every`, come before."""
         costs, n = self._costs, self._costs.packets(nbytes)
@@ -154,7 +168,7 @@ class Network:
             whole = first if single else (first[0] + last[0] + between * wire_bytes(costs.mtu), payload)
             asked = (before + end) // costs.ack_every - (before + begin) // costs.ack_every
             acks = asked + (end == n and (before + end) % costs.ack_every > 0)
-            found.append((whole, first, last, acks, end == n))
+            found.append((whole, first, last, acks, end == n, end - begin))
         return found
 
     def _posted(self, t: float, pair: QueuePair, nbytes: int, message: _Message) -> None:
@@ -167,10 +181,10 @@ class Network:
     def _fetch(self, t: float, port: _Port) -> None:
         while port.turn and port.used < self._room:
             pair = port.turn.popleft()
-            message, (whole, first, last, acks, ends) = pair.queue.popleft()
+            train = _Train(*pair.queue.popleft())
             if pair.queue:
                 port.turn.append(pair)
-            train = _Train(message if ends else None, whole, first, last, acks)
+            whole, first = train.whole, train.first
             port.used += whole[_WIRE]
             head = train.tail = t
             if (pcie := port.pcie) is not None:
@@ -195,6 +209,10 @@ class Network:
         tail = stage.free = start + train.whole[counts] * ns_per_byte
         if train.tail + last > tail:
             tail = train.tail + last
+        if (held := pair.held[k]) is not None:
+            leaves = (start, tail - last) if k < pair.links else (start + first, tail)  # for PCIe a packet stays
+            between = OUTSIDE_BYTES * train.packets if k < pair.links else 0
+            held.add((t, train.tail), leaves, train.whole[counts] - between, train.packets)
         train.tail = tail + stage.after_ns
         if k == 0:
             self._agenda.at(tail - last, self._sent, pair.port, train.whole[_WIRE])

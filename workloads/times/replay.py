@@ -10,9 +10,11 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
+from topologies.ranks.hops import Hop
 from workloads.collectives.schedule import Lane, Program, Recv, Schedule, Send, Shape, program_of, steps
+from workloads.times.buffers import Buffers, Room, Watch
 from workloads.times.case import Case
 from workloads.times.messages import Link
 from workloads.times.network import Agenda, Network, QueuePair
@@ -117,9 +119,9 @@ class _Host:
 
 
 class _Replay:
-    def __init__(self, case: Case, programs: Sequence[Program], packets: int) -> None:
+    def __init__(self, case: Case, programs: Sequence[Program], packets: int, watch: Watch | None) -> None:
         self.case, self.agenda = case, Agenda()
-        network = self._network = Network(self.agenda, case.ways, case.costs, max(1, -(-packets // _TRAINS)))
+        network = self._network = Network(self.agenda, case.ways, case.costs, max(1, -(-packets // _TRAINS)), watch)
         self.hosts = [_Host(self, i, program) for i, program in enumerate(programs)]
         self.streams: dict[tuple[int, int, int], _Stream] = {}
         for host in self.hosts:
@@ -160,18 +162,21 @@ class _Replay:
         return [host.clock for host in self.hosts]
 
 
-def replayed(case: Case, schedule: Schedule, most_messages: float = MOST_MESSAGES) -> float | None:
-    """Time in ns; None where there are more messages to follow than that."""
+def replayed(
+    case: Case, schedule: Schedule, most_messages: float = MOST_MESSAGES, buffers: Buffers | None = None
+) -> float | None:
+    """Time in ns; None where there are more messages to follow than that.  `buffers`: who would be paused is noted."""
     shape, most = case.shape, _PIECES * case.n
     found = -(-shape.count // shape.chunk) if shape.chunk else 1
     if shape.chunk and found > most:
         half, full = (
-            _followed(case, schedule, replace(shape, count=n * shape.chunk), most_messages) for n in (most // 2, most)
+            _followed(case, schedule, replace(shape, count=n * shape.chunk), most_messages, buffers)
+            for n in (most // 2, most)
         )
         if half is None or full is None:
             return None
         return full + (found - most) * (full - half) / (most - most // 2)
-    return _followed(case, schedule, shape, most_messages)
+    return _followed(case, schedule, shape, most_messages, buffers)
 
 
 def replayed_ends(case: Case, schedule: Schedule, starts: Sequence[float]) -> list[float] | None:
@@ -182,13 +187,20 @@ def replayed_ends(case: Case, schedule: Schedule, starts: Sequence[float]) -> li
     return _ends(case, schedule, case.shape, MOST_MESSAGES, starts)
 
 
-def _followed(case: Case, schedule: Schedule, shape: Shape, most_messages: float) -> float | None:
-    ends = _ends(case, schedule, shape, most_messages, [0.0] * shape.ranks)
+def _followed(
+    case: Case, schedule: Schedule, shape: Shape, most_messages: float, buffers: Buffers | None
+) -> float | None:
+    ends = _ends(case, schedule, shape, most_messages, [0.0] * shape.ranks, buffers)
     return None if ends is None else max(ends)
 
 
 def _ends(
-    case: Case, schedule: Schedule, shape: Shape, most_messages: float, starts: Sequence[float]
+    case: Case,
+    schedule: Schedule,
+    shape: Shape,
+    most_messages: float,
+    starts: Sequence[float],
+    buffers: Buffers | None = None,
 ) -> list[float] | None:
     programs, messages, packets = [], 0, 0
     sends: set[tuple[int, int, int]] = set()
@@ -201,24 +213,36 @@ def _ends(
                 packets += case.costs.packets((step.stop - step.start) * case.width)
         if messages > most_messages:
             return None
-    like = _likeness(case, schedule, shape, starts, sorted(sends))
+    like, names = _likeness(case, schedule, shape, starts, sorted(sends), buffers)
     if like not in _ENDED:
         if len(_ENDED) == _MOST_KNOWN:
             del _ENDED[next(iter(_ENDED))]
-        _ENDED[like] = tuple(_Replay(case, programs, packets).run(starts))
-    return list(_ENDED[like])
+        watch = Watch(buffers.rooms) if buffers else None
+        ends = tuple(_Replay(case, programs, packets, watch).run(starts))
+        _ENDED[like] = ends, tuple(names.index(hop) for hop in watch.paused()) if watch else ()
+    ends, paused = _ENDED[like]
+    if buffers:
+        buffers.found.update(dict.fromkeys(cast(Hop, names[k]) for k in paused))
+    return list(ends)
 
 
-_ENDED: dict[bytes, tuple[float, ...]] = {}
+_ENDED: dict[bytes, tuple[tuple[float, ...], tuple[int, ...]]] = {}
+"""When ranks are through, and which of the links, by when they occur first, lead to buffers that pause."""
 _MOST_KNOWN = 4096
 
 
 def _likeness(
-    case: Case, schedule: Schedule, shape: Shape, starts: Sequence[float], sends: Sequence[tuple[int, int, int]]
-) -> bytes:
+    case: Case,
+    schedule: Schedule,
+    shape: Shape,
+    starts: Sequence[float],
+    sends: Sequence[tuple[int, int, int]],
+    buffers: Buffers | None,
+) -> tuple[bytes, list[Hashable]]:
     """The same where a replay can only give the same: groups whose links are alike, and shared alike, take as long.
 
-    So a job of thousands of groups has few to follow.  A link counts by when it occurs first, whatever its name.
+    So a job of thousands of groups has few to follow.  A link counts by when it occurs first, whatever its name; where
+    there are `buffers`, so do the nodes.  And the links.
     """
     names: dict[Hashable, int] = {}
     links: dict[Link, int] = {}
@@ -232,4 +256,11 @@ def _likeness(
             way = path, route.path.switch_latency_ns, route.scale_up
             routes.append((pair, channel, keys, ways.setdefault(way, len(ways))))
     what = schedule.__module__, schedule.__qualname__, shape, case.width, case.costs, tuple(starts), list(links)
-    return blake2b(repr((what, list(ways), routes)).encode(), digest_size=16).digest()
+    held = _rooms(cast("Sequence[Hop]", list(names)), buffers) if buffers else None
+    return blake2b(repr((what, list(ways), routes, held)).encode(), digest_size=16).digest(), list(names)
+
+
+def _rooms(hops: Sequence[Hop], buffers: Buffers) -> list[tuple[int, Room | None]]:
+    """Where each link leads."""
+    nodes: dict[str, int] = {}
+    return [(nodes.setdefault(node, len(nodes)), buffers.rooms.get(node)) for _, node in hops]

@@ -11,6 +11,9 @@
  *	otherwise				W = Wc + Wai
  * for every acknowledgement; Wc follows W once a round trip.  Wai = AI x T.
  *
+ * Stamps of another path than before say nothing of a rate: they only are what the next
+ * ones are compared with (section 4.1, pathID).
+ *
  * A packet has room for `hops` stamps: as many as the longest path has switches, or more.
  *
  * The rate is W / T, between min_rate and the cable's, and W follows these bounds
@@ -65,7 +68,7 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	if (!ack->t->present || !ack->t->hops)
 		return;
 	bool round = cc_round_over(q, ack);
-	if (s->before.present && s->before.hops == ack->t->hops) {
+	if (s->before.present && s->before.hops == ack->t->hops && s->before.path == ack->t->path) {
 		double u = measure(q, ack->t), step = cc_param(q, CC_AI) / 8 * base;
 		bool multiply = u >= eta || s->stage >= cc_param(q, CC_MAX_STAGE);
 		double w = multiply ? s->reference / (u / eta) + step : s->reference + step;

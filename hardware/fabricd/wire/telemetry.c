@@ -5,11 +5,11 @@
  * If its control wants it, a data packet carries a block behind its IP packet, as
  * Ethernet padding: RoCE headers, their decoding and the ICRC stay as they are.
  *
- *	u8 'T', u8 room, u8 hops, u8 0, u16 seen, u16 marked, u64 sent (ps),
+ *	u8 'T', u8 room, u8 hops, u8 path, u16 seen, u16 marked, u64 sent (ps),
  *	room x { u32 time (256 ps), u32 bytes sent, u32 queue, u32 rate (Mb/s) }
  *
  * all big endian.  Each switch fills the next free hop when the frame starts on
- * the cable; bytes sent count preamble and gap, so that a full cable is at its
+ * the cable, and adds itself to `path` by exclusive or; bytes sent count preamble and gap, so that a full cable is at its
  * rate.  The receiver sends the block back behind the acknowledgement of the packet,
  * without room for more hops.  It adds how many data packets it has seen since the
  * last acknowledgement, and how many of them were marked CE.
@@ -36,7 +36,7 @@ uint32_t telemetry_append(uint8_t *frame, uint32_t len, const struct telemetry *
 {
 	uint8_t *p = frame + len;
 
-	p = put_u8(put_u8(put_u8(put_u8(p, MARK), t->room), t->hops), 0);
+	p = put_u8(put_u8(put_u8(put_u8(p, MARK), t->room), t->hops), t->path);
 	p = put_be64(put_be16(put_be16(p, t->seen), t->marked), t->sent_ps);
 	for (unsigned i = 0; i < t->hops; i++) {
 		const struct hop *h = &t->hop[i];
@@ -85,7 +85,7 @@ void telemetry_read(const uint8_t *frame, size_t len, uint32_t away, struct tele
 	*t = (struct telemetry){.hop = t->hop};
 	t->room = get_u8(&v);
 	t->hops = get_u8(&v);
-	get_u8(&v);
+	t->path = get_u8(&v);
 	t->seen = get_be16(&v);
 	t->marked = get_be16(&v);
 	t->sent_ps = get_be64(&v);
@@ -123,14 +123,18 @@ void telemetry_release(struct telemetry *t)
 	free(t->hop);
 }
 
-/* telemetry_stamp() - A frame starts on a switch's cable: fill the next hop, if it asks for that */
-void telemetry_stamp(uint8_t *frame, size_t len, uint32_t away, const struct hop *h)
+/* telemetry_stamp() - A frame starts on a switch's cable: fill the next hop, if it asks for that
+ * @port:	What tells this port from others
+ */
+void telemetry_stamp(uint8_t *frame, size_t len, uint32_t away, const struct hop *h, uint8_t port)
 {
 	struct view v = behind_ip(frame, len, away);
 
 	if (v.bad || v.left < HEAD_BYTES || v.p[0] != MARK || v.p[2] >= v.p[1] ||
 	    v.left < HEAD_BYTES + (size_t)v.p[1] * HOP_BYTES)
 		return;
-	uint8_t *block = frame + (v.p - frame), *at = block + HEAD_BYTES + block[2]++ * HOP_BYTES;
+	uint8_t *block = frame + (v.p - frame);
+	uint8_t *at = block + HEAD_BYTES + block[2]++ * HOP_BYTES;
+	block[3] ^= port;
 	put_be32(put_be32(put_be32(put_be32(at, h->t), h->tx_bytes), h->queue_bytes), h->rate_mbps);
 }

@@ -23,6 +23,7 @@ struct telemetry {
 	bool present;
 	uint8_t hops;	       /* stamped */
 	uint8_t room;	       /* that there is room for */
+	uint8_t path;	       /* another one, most likely, if the hops are others */
 	uint16_t seen, marked; /* data packets since the last acknowledgement, and those with CE */
 	uint64_t sent_ps;      /* when the acknowledged packet left */
 	struct hop *hop;       /* HOPS_MAX of them, or NULL: there were none yet */
@@ -33,6 +34,6 @@ void telemetry_sent(uint8_t *frame, size_t len, uint32_t away, uint64_t sent_ps)
 void telemetry_read(const uint8_t *frame, size_t len, uint32_t away, struct telemetry *t);
 void telemetry_copy(struct telemetry *to, const struct telemetry *from);
 void telemetry_release(struct telemetry *t);
-void telemetry_stamp(uint8_t *frame, size_t len, uint32_t away, const struct hop *h);
+void telemetry_stamp(uint8_t *frame, size_t len, uint32_t away, const struct hop *h, uint8_t port);
 
 #endif

@@ -1,0 +1,53 @@
+"""Where a run's PFC would pause somebody: which buffers there are, and what is said of those that fill up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from testbed.plan.thresholds import MOST_NAMES, Buffer, configured
+from workloads.times.buffers import Buffers, Room
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+    from testbed.predict.figure import Figure
+    from topologies.ranks.hops import Hop
+
+
+def buffers_of(experiment: Experiment, traffic_class: int) -> Buffers:
+    """Of its switches and NICs, as far as they pause this class."""
+    _, config = configured(experiment)
+    rooms: dict[str, Room] = {}
+    for switch in config["switches"]:
+        if traffic_class in switch["lossless"]:
+            buffer = Buffer.of(switch)
+            rooms[switch["name"]] = Room(buffer.reserve, max(buffer.shared, 0), buffer.alpha)
+    for nic in config["nics"]:
+        if nic["pfc"] and nic["rx_buffer_bytes"] and traffic_class in nic["lossless"]:
+            rooms[nic["name"]] = Room(nic["rx_xoff_bytes"])
+    return Buffers(rooms)
+
+
+def pauses(figures: Sequence[Figure]) -> Iterator[str]:
+    """A line for each step and algorithm in which somebody would be paused."""
+    some = [figure for figure in figures if figure.paused]
+    for (_, name, algorithm), its in groupby(some, key=lambda f: (f.step, f.name, f.algorithm)):
+        rows = list(its)
+        sizes = dict.fromkeys(f"{f.size_bytes} B" for f in rows if f.size_bytes is not None)
+        what = f"{name} by {algorithm}, {', '.join(sizes)}" if sizes else name
+        hops = dict.fromkeys(hop for f in rows for hop in f.paused)
+        yield f"PFC, in {what}: {_who(list(hops))}; a run takes longer where that holds others up, too"
+
+
+def _who(hops: Sequence[Hop]) -> str:
+    by: dict[str, list[str]] = {}
+    for sender, node in hops:
+        by.setdefault(node, []).append(sender)
+    said = [f"{node} would pause {_some(senders, ', ')}" for node, senders in by.items()]
+    return _some(said, "; ")
+
+
+def _some(names: Sequence[str], between: str) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES + 1 else ""
+    return between.join(names[:MOST_NAMES] if more else names) + more

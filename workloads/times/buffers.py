@@ -1,0 +1,111 @@
+"""Where PFC would pause somebody: what a schedule's messages hold of switches' and NICs' buffers, had they no end.
+
+A model in which nobody is paused says who would be first.  A packet counts where it came in, from its last bit in until
+it goes on; a switch pauses that port when what it holds of the shared part reaches alpha times what is free of it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from topologies.ranks.hops import Hop
+
+_STEPS = 8  # in which a train comes and goes, if it has as many packets
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes: `reserve` for each port alone, `shared` for all; `alpha` as a switch's.  A NIC has its XOFF as reserve."""
+
+    reserve: float
+    shared: float = 0.0
+    alpha: float = 1.0
+
+
+class Held:
+    """What came in over one cable: of each train when it came (first packet, last), when it left, bytes, packets."""
+
+    __slots__ = ("before_ns", "passed")
+
+    def __init__(self, before_ns: float) -> None:
+        self.before_ns = before_ns  # from a packet's last bit in until it waits for the way out
+        self.passed = array("d")
+
+    def add(self, waits: tuple[float, float], leaves: tuple[float, float], nbytes: float, packets: int) -> None:
+        first, last = waits
+        self.passed.extend((first - self.before_ns, last - self.before_ns, *leaves, nbytes, packets))
+
+
+class Watch:
+    """Of one replay."""
+
+    def __init__(self, rooms: Mapping[str, Room]) -> None:
+        self._rooms = rooms
+        self._held: dict[str, dict[Hop, Held]] = {}
+
+    def at(self, hop: Hop, before_ns: float) -> Held | None:
+        """What comes in over this cable; None where nobody is paused."""
+        if hop[1] not in self._rooms:
+            return None
+        return self._held.setdefault(hop[1], {}).setdefault(hop, Held(before_ns))
+
+    def paused(self) -> list[Hop]:
+        """The cables whose senders are, each with the node that pauses at its end."""
+        found = []
+        for node, its in self._held.items():
+            some = {hop: held for hop, held in its.items() if held.passed}
+            over = _over(self._rooms[node], list(some.values())) if some else []
+            found += [hop for hop, is_over in zip(some, over, strict=False) if is_over]
+        return found
+
+
+@dataclass
+class Buffers:
+    """Of a fabric, by node, where its traffic is lossless; and who was paused since somebody asked."""
+
+    rooms: Mapping[str, Room]
+    found: dict[Hop, None] = field(default_factory=dict)
+
+    def taken(self) -> tuple[Hop, ...]:
+        """Who was paused since the last time."""
+        found = tuple(self.found)
+        self.found.clear()
+        return found
+
+
+def _over(room: Room, held: Sequence[Held]) -> list[bool]:
+    """Which of a node's ports reach the threshold."""
+    changes = [_changes(np.frombuffer(its.passed).reshape(-1, 6)) for its in held]
+    filled = [np.cumsum(change) for _, change in changes]
+    least = room.reserve + room.alpha * room.shared / (1 + len(held) * room.alpha)  # all equally full
+    if max(one.max() for one in filled) < least:
+        return [False] * len(held)
+    beyond = [np.maximum(one - room.reserve, 0.0) for one in filled]
+    at, change = (np.concatenate(its) for its in zip(*changes, strict=True))
+    port = np.repeat(np.arange(len(held)), [len(one) for one in filled])
+    grows = np.concatenate([np.diff(one, prepend=0.0) for one in beyond])
+    together = np.lexsort((-change, at))
+    used = np.empty_like(at)
+    used[together] = np.cumsum(grows[together])
+    reaches = np.concatenate(beyond) >= room.alpha * (room.shared - used)
+    whom = set(port[(change > 0) & (np.concatenate(filled) >= room.reserve) & reaches].tolist())
+    return [k in whom for k in range(len(held))]
+
+
+def _changes(passed: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """When how many bytes came, or (less than none) went, in order; of what is at the same time the most first."""
+    steps = np.minimum(passed[:, 5], _STEPS).astype(int)
+    rows = np.repeat(passed, steps, axis=0)
+    parts = np.repeat(steps, steps)
+    which = np.arange(len(rows)) - np.repeat(np.cumsum(steps) - steps, steps)
+    along = which / np.maximum(parts - 1, 1)
+    came, left = (rows[:, k] + along * (rows[:, k + 1] - rows[:, k]) for k in (0, 2))
+    nbytes = rows[:, 4] / parts
+    at, change = np.concatenate([came, left]), np.concatenate([nbytes, -nbytes])
+    order = np.lexsort((-change, at))
+    return at[order], change[order]
