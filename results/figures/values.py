@@ -65,7 +65,8 @@ def distinct(values: Sequence[Any]) -> list[str]:
     made = []
     for name, params in parts:
         alike = by_name[name]
-        telling = [k for k in params if any(other.get(k) != params[k] for other in alike)]
+        only = not name and len(params) == 1  # says itself what it is: interleaved=2
+        telling = [k for k in params if only or any(other.get(k) != params[k] for other in alike)]
         text = " ".join(filter(None, (name, *(f"{k.rpartition('.')[2]}={params[k]}" for k in telling))))
         made.append(cut(text or "set"))
     return [text if made.count(text) == 1 else full(v) for text, v in zip(made, values, strict=True)]

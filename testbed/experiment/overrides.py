@@ -50,7 +50,7 @@ def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], sho
     for key, value, where in values:
         _set(resolved, key, value, where)
         _write(written, resolved, key.split("."))
-    fabric = resolved["fabric"]
+    fabric = resolved.get("fabric")  # a null has dropped it: what is missing, the file says
     topology = fabric["topology"] if isinstance(fabric, dict) and "topology" in fabric else None
     other = next(iter(topology), kind) if isinstance(topology, dict) else kind
     if other != kind:

@@ -6,7 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.base.errors import InputError, UserError
+from testbed.base.errors import InputError, MachineError, UserError
 from testbed.base.progress import Progress
 from testbed.experiment.training import Mistakes, gpu_of, layout_of, settings_of, training_of
 from testbed.plan.serving import serving_graph
@@ -14,7 +14,7 @@ from workloads.steps.build import step_graph
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
 from workloads.torch.cut import BadScript
-from workloads.torch.launch import Recorded, Script, ScriptFailed, record
+from workloads.torch.launch import NoTorch, Recorded, Script, ScriptFailed, record
 from workloads.torch.steps import Step, steps
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[
     try:
         recorded = _recorded(script)
         found = steps(recorded.ranks, ranks, time_ns, settings, peak_ns)
+    except NoTorch as lacking:
+        raise MachineError(lacking.what, place_of(told, experiment), lacking.hint) from None
     except ScriptFailed as failed:
         said = f"\n{failed.printed}" if failed.printed else ""
         raise UserError(f"{failed.what}{said}", failed.where or place_of(told, experiment), failed.hint) from None

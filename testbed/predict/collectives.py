@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.predict.connected import Connected
-from testbed.predict.figure import FLOWS, FORMULA, MESSAGES, Figure
+from testbed.predict.figure import FORMULA, MESSAGES, Figure
 from testbed.predict.offloads import offload_ns
 from testbed.predict.wide import MOST_FOLLOWED, WideStep, for_too_many
 from topologies.ranks.hops import Hop
@@ -70,7 +70,7 @@ def collective_figures(
                 if its.large is None:
                     its.large = _large(experiment, step, entry, its.made, job, place)
                     connected.counted(its.made)
-                time_ns, how = its.large(size_bytes), FLOWS
+                time_ns, how = its.large(size_bytes), its.large.how
             yield Figure(
                 step=number,
                 name=told["collective"],
@@ -129,8 +129,11 @@ def _large(
         return for_too_many(experiment, step, entry, made, job, place)
     except InputError as error:
         ranks = len(step.ranks or range(experiment.build_fabric().ranks))
-        what = f"{entry} has more than {MOST_FOLLOWED:,} messages among {ranks} ranks, and otherwise {error.what}"
-        smaller = "fewer ranks, a larger `chunk`" if step.chunk else "fewer ranks"
+        taken = "`auto` takes it here: " if step.algorithm == AUTO else ""
+        what = (
+            f"{taken}{entry} has more than {MOST_FOLLOWED:,} messages among {ranks} ranks, and otherwise {error.what}"
+        )
+        smaller = "fewer ranks, a larger `chunk`" if step.chunk and "chunk" not in error.hint else "fewer ranks"
         raise InputError(what, place, f"{smaller}, or another algorithm: {error.hint}") from None
 
 

@@ -116,14 +116,15 @@ def wide_figures(
 def for_too_many(
     experiment: Experiment, step: CollectiveStep, entry: Algorithm, made: Made, job: int, place: str
 ) -> WideStep:
-    """Of a step with too many messages to follow them on a fabric that can be emulated.  Raises InputError."""
+    """Of a step with many messages on a fabric that can be emulated.  Raises InputError."""
     refuse_ports(experiment)
     refuse_cables(experiment)
     refuse_some(step, place)
     spec = experiment.fabric
     scale_up = spec.scale_up is not None and uses_scale_up(entry)
     places = places_of(spec.topology.kind, spec.topology.params, scale_up=scale_up)
-    return WideStep(experiment, step.model_copy(update={"algorithm": entry.name}), entry, places, made, job, place)
+    alone = step.model_copy(update={"algorithm": entry.name})
+    return WideStep(experiment, alone, entry, places, made, job, place, follow=True)
 
 
 def _chosen(
@@ -270,7 +271,7 @@ class WideStep:
         if more_than(schedule_of(entry), largest, MOST_WITHOUT_MODEL):
             what = f"there is no model of {entry} for {n} ranks, and more than {MOST_WITHOUT_MODEL:,} messages"
             hint = f"there is one of {_modelled(step.collective)}"
-            raise InputError(what, f"{self.place}.algorithm", f"a larger `chunk`; {hint}" if largest.chunk else hint)
+            raise InputError(what, f"{self.place}.algorithm", f"{hint}, or a larger `chunk`" if largest.chunk else hint)
         calls = of_schedule(schedule_of(entry), largest, order, inf)
         assert calls is not None
         ways = Numbered(self._bare, order, self._made.connected(calls))

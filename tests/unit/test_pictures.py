@@ -289,6 +289,7 @@ def test_what_is_no_amount() -> None:
         (["none", "dcqcn", {"dcqcn": {"set": "paper"}}], ["none", "dcqcn", "dcqcn set=paper"]),
         ([[], [{"fault": "loss", "on": "all", "rate": 0.001}]], ["none", "loss"]),
         ([None, {"rate": "1Gbps", "delay": "1ns"}], ["none", "set"]),
+        (["gpipe", {"interleaved": 2}], ["gpipe", "interleaved=2"]),
     ],
 )
 def test_labels_are_short_and_tell_values_apart(values: list[Any], labels: list[str]) -> None:

@@ -82,11 +82,12 @@ def test_what_comes_behind_so_many_queue_pairs_takes_the_spines_of_a_run(
 
 
 def test_what_no_model_has_is_refused_with_all_that_helps() -> None:
-    step = "collective: all_reduce, algorithm: ring, sizes: [1MiB], chunk: 4KiB"
+    step = "collective: all_reduce, algorithm: ring, sizes: [1MiB], chunk: 2KiB"
     with pytest.raises(InputError) as wrong:
-        predict(experiment("star: {hosts: 200}", step))
-    assert "all_reduce by ring has more than 60,000 messages among 200 ranks" in wrong.value.what
-    assert wrong.value.hint.startswith("fewer ranks, a larger `chunk`, or another algorithm")
+        predict(experiment("star: {hosts: 240}", step))
+    assert "all_reduce by ring has more than 60,000 messages among 240 ranks" in wrong.value.what
+    assert wrong.value.hint.startswith("fewer ranks, or another algorithm: there is one of")
+    assert wrong.value.hint.endswith(", or a larger `chunk`")
 
 
 def test_multicasts_of_many_ranks_do_not_look_at_every_pair(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,4 +178,27 @@ def test_messages_of_a_large_fabric_are_bounded() -> None:
     step = "collective: all_reduce, algorithm: double_binary_tree, sizes: [64MiB]"
     with pytest.raises(InputError) as wrong:
         predict(experiment("star: {hosts: 4096}", step))
-    assert "more than 240,000 messages" in wrong.value.what and wrong.value.hint.startswith("a larger `chunk`")
+    assert "more than 240,000 messages" in wrong.value.what and wrong.value.hint.endswith("or a larger `chunk`")
+
+
+def test_a_fabric_that_can_be_emulated_has_what_large_ones_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    its = experiment(
+        "rail: {servers: 4, gpus: 4, spines: 2}",
+        "collective: all_reduce, algorithm: double_binary_tree, sizes: [4KiB, 4MiB]",
+    )
+    followed = [(one.how, one.time_ns) for one in predict(its).figures]
+    monkeypatch.setattr("testbed.predict.collectives.MOST_FOLLOWED", 100)
+    assert [(one.how, one.time_ns) for one in predict(its).figures] == followed
+    monkeypatch.setattr("testbed.predict.wide.MOST_WITHOUT_MODEL", 100)
+    with pytest.raises(InputError, match=": all_reduce by double_binary_tree has more than 100 messages"):
+        predict(its)
+
+
+def test_what_auto_takes_and_nothing_models_is_said_to_be_autos(monkeypatch: pytest.MonkeyPatch) -> None:
+    its = experiment("star: {hosts: 36}", "collective: all_reduce, algorithm: auto, sizes: [1KiB]")
+    (figure,) = predict(its).figures
+    assert figure.algorithm == "double_binary_tree (auto)"
+    monkeypatch.setattr("testbed.predict.collectives.MOST_FOLLOWED", 100)
+    monkeypatch.setattr("testbed.predict.wide.MOST_WITHOUT_MODEL", 100)
+    with pytest.raises(InputError, match=": `auto` takes it here: all_reduce by double_binary_tree has more than 100"):
+        predict(its)

@@ -73,6 +73,7 @@ def test_a_failed_run_shows_what_was_measured(testbed: Cli) -> None:
         (("run", "/dev/null"), "no ordinary file"),
         (("run", "small.yaml", "--out", ""), "the name of the run folder is empty"),
         (("run", "small.yaml", "--set", "fabric.topology.ring.nodes=null"), "ring needs it"),
+        (("run", "small.yaml", "--set", "fabric=null"), "key 'fabric' is missing"),
         (("run", "small.yaml", "--out", "small.yaml"), "a file of that name"),
         (("run", "small.yaml", "--out", "/proc/x/y"), "cannot be written"),
         (("run", "small.yaml", "--set", "fabric.nic.mtu=3"), "mtu"),

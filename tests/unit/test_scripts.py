@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from testbed.base.errors import InputError, UserError
+from testbed.base.errors import InputError, MachineError
 from testbed.experiment import load
 from testbed.plan import graphs
 from testbed.plan import plan as planning
@@ -340,9 +340,9 @@ def test_while_a_script_runs_it_is_said_how_long(monkeypatch: pytest.MonkeyPatch
 def test_without_pytorch_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "available", lambda: False)
     experiment = load(written(tmp_path, "{torch: s.py, gpu: {flops: 1T}}"))
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(MachineError) as raised:
         planning.plan(experiment)
-    assert "PyTorch is not installed" in raised.value.what and "railbed[torch]" in raised.value.hint
+    assert "PyTorch is not installed" in raised.value.what and "./setup.sh torch" in raised.value.hint
     assert raised.value.where.endswith("e.yaml:5: workload[0].torch")
 
 

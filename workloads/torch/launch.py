@@ -30,6 +30,10 @@ class ScriptFailed(Exception):
         self.what, self.hint, self.where, self.printed = what, hint, where, printed
 
 
+class NoTorch(ScriptFailed):
+    """There is no torch on this machine."""
+
+
 @dataclass(frozen=True)
 class Script:
     """`folder` is where it runs; `servers[i]` is the server of its rank i."""
@@ -57,9 +61,9 @@ def available() -> bool:
 def record(script: Script, waiting: Callable[[float], None] = lambda seconds: None) -> Recorded:
     """Runs all of the script's ranks to their end, and tells meanwhile how long that takes.  Raises ScriptFailed."""
     if not available():
-        raise ScriptFailed(
+        raise NoTorch(
             "PyTorch is not installed, so no script can be run",
-            f"{sys.executable} -m pip install 'railbed[torch]' (docs/pytorch.md: the wheel for CPUs is enough)",
+            f"./setup.sh torch installs the wheel for CPUs (or {sys.executable} -m pip install 'railbed[torch]')",
         )
     with tempfile.TemporaryDirectory(prefix="railbed-torch-") as made:
         folder = Path(made)

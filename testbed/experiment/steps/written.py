@@ -117,7 +117,8 @@ def _text(path: Path) -> str:
         ordinary = stat.S_ISREG(about.st_mode)
         text = path.read_bytes().decode("utf-8-sig") if ordinary and about.st_size <= MOST_BYTES else ""
     except (OSError, ValueError) as error:  # ValueError: no text, or a name that no file can have
-        raise mistake(f"{str(path)!r:.200} cannot be read: {error}", "a text file of one line for each entry") from None
+        why = getattr(error, "strerror", None) or error
+        raise mistake(f"{str(path)!r:.200} cannot be read: {why}", "a text file of one line for each entry") from None
     if not ordinary:
         raise mistake(f"{path} is no ordinary file", "a text file of one line for each entry")
     if about.st_size > MOST_BYTES:
