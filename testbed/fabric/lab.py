@@ -48,6 +48,18 @@ _TOOLS = {
 }
 
 
+def usable(fabric_id: str | None) -> Record:
+    """The fabric of this id, or the only one there is, if it can go on. Raises UserError."""
+    record = ownership.find(fabric_id)
+    if record.state == "dead":
+        raise UserError(f"fabric {record.id} is dead: {why_dead(record)}", hint=f"testbed clean {record.id}")
+    if not record.in_our_namespace:
+        raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
+    if found := trouble(record):
+        raise UserError(f"fabric {record.id} cannot go on: {found.what}", str(record.dir), found.hint)
+    return record
+
+
 @dataclass
 class Lab:
     """One live fabric.
@@ -108,13 +120,7 @@ class Lab:
     @classmethod
     def attach(cls, fabric_id: str | None = None) -> Lab:
         """The live fabric of this id, or the only one there is. Raises UserError."""
-        record = ownership.find(fabric_id)
-        if record.state == "dead":
-            raise UserError(f"fabric {record.id} is dead: {why_dead(record)}", hint=f"testbed clean {record.id}")
-        if not record.in_our_namespace:
-            raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
-        if found := trouble(record):
-            raise UserError(f"fabric {record.id} cannot go on: {found.what}", str(record.dir), found.hint)
+        record = usable(fabric_id)
         try:
             state = json.loads((record.dir / STATE).read_text())
             fabric = Fabric.from_dict(json.loads((record.dir / "fabric.json").read_text()))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.store.folder import RUNS
 from testbed.base.errors import InputError, UserError
-from testbed.fabric.lab import Lab
+from testbed.fabric.lab import Lab, usable
 from testbed.live import jobs
 from testbed.live.jobs import Job, JobLock
 from testbed.machine.directories import remove_tree
@@ -60,7 +60,7 @@ def start(
     fabric: str | None, file: str, settings: Sequence[str] = (), out: str | None = None, runs: int | None = 1
 ) -> tuple[Record, Job]:
     """Starts a job in the background, of so many runs or without end (None). Raises UserError."""
-    record = find(fabric)
+    record = usable(fabric)
     experiment = load_for(file, record, settings)
     check_work(experiment)
     folder = Path(os.path.abspath(out or RUNS / f"{datetime.now():%Y%m%d-%H%M%S}-{experiment.name}"))

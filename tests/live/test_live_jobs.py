@@ -23,6 +23,7 @@ from testbed.machine import ownership
 from testbed.machine.teardown import control_group_paths
 from testbed.run.attempt import Attempt
 from testbed.run.job import run_on
+from testbed.run.job import start as background
 from tests.parts.machine import ROOT, TESTBED, cli, fabric_ids, told, traces, wait_until
 
 # Random draws (loss, marks), offloads with slots and trees of the controller's, a cut that it routes around, samples.
@@ -362,3 +363,21 @@ def test_status_says_what_is_wrong(real: tuple[str, str]) -> None:
     assert f"its fabricd (process {record.processes['fabricd'].pid}) has ended" in printed
     with pytest.raises(UserError, match="has ended"):
         Lab.attach(real[0])
+
+
+def test_a_job_on_a_fabric_that_cannot_go_on_is_refused_at_once(tmp_path: Path) -> None:
+    fabric = up("name: small\nfabric: {topology: {clos: {leaves: 2, spines: 1, hosts_per_leaf: 1}}}\n", tmp_path)
+    (work := tmp_path / "job.yaml").write_text(ENDLESS)
+    try:
+        fabricd = ownership.find(fabric).owner
+        assert fabricd is not None
+        fabricd.signal(signal.SIGSTOP)
+        with pytest.raises(UserError, match="cannot go on: fabricd .* is stopped"):
+            background(fabric, str(work), out=str(tmp_path / "out"))
+        fabricd.signal(signal.SIGKILL)
+        wait_until(lambda: ownership.find(fabric).state == "dead", "fabricd is gone")
+        with pytest.raises(UserError, match="is dead"):
+            background(fabric, str(work), out=str(tmp_path / "out"))
+        assert not (tmp_path / "out").exists()
+    finally:
+        gone(fabric)
