@@ -42,7 +42,7 @@ def verify(logs: tuple[str, ...], key: str, as_json: bool) -> None:
       testbed drill verify results/drills/20260101-101500-sealed.log --key referee.key.pub
     """
     from testbed.base.errors import InputError
-    from testbed.drill.log import read
+    from testbed.drill.log import read, whole_log
     from testbed.drill.proof.signing import public
 
     its = public(key)
@@ -51,12 +51,13 @@ def verify(logs: tuple[str, ...], key: str, as_json: bool) -> None:
         if log.signed_by != its:
             what = f"another key has signed it: {log.signed_by}" if log.signed_by else "nobody has signed it"
             raise InputError(what, name, f"not {its}")
-        score = log.end["score"]
-        told = {
-            "log": name, "key": its, "sha256": log.sha256, "player": log.head.get("player", ""), "score": None,
-            **{what: log.head[what] for what in ("drill", "seed", "seed_by", "began", "instructed")},
-            **({"score": score["total"]} if score else {}),
-        }  # fmt: skip
+        with whole_log(name):
+            score = log.end["score"]
+            told = {
+                "log": name, "key": its, "sha256": log.sha256, "player": log.head.get("player", ""), "score": None,
+                **{what: log.head[what] for what in ("drill", "seed", "seed_by", "began", "instructed")},
+                **({"score": score["total"]} if score else {}),
+            }  # fmt: skip
         if as_json:
             say(json.dumps(told))
         else:

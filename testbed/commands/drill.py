@@ -272,17 +272,23 @@ def report(log: str | None, out: str | None, as_json: bool) -> None:
     from testbed.drill.play.client import newest_log
     from testbed.drill.report import as_text, write
 
-    told = logs.read(Path(log) if log else newest_log()).end["report"]
+    name = Path(log) if log else newest_log()
+    game = logs.read(name)
+    with logs.whole_log(str(name)):
+        told = game.end["report"]
+        text = json.dumps(told) if as_json else as_text(told)
     if out:
         target = Path(out)
         if target.suffix.lower() not in (".md", ".png", ".svg") or not target.parent.is_dir():
             raise InputError(
                 f"{out} cannot be written", "command line: --out", "NAME.md, NAME.png or NAME.svg in a folder"
             )
-        for path in write(told, target):
+        with logs.whole_log(str(name)):
+            written = write(told, target)
+        for path in written:
             say(str(path))
     else:
-        say(json.dumps(told) if as_json else as_text(told))
+        say(text)
 
 
 @command.command()

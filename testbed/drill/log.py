@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -119,6 +120,16 @@ def read(path: Path) -> Log:
 
 def _entry(told: dict[str, Any]) -> Entry:
     return Entry(**{**told, "notes": tuple(told.get("notes", ()))})
+
+
+@contextmanager
+def whole_log(name: str) -> Iterator[None]:
+    """For what is done with a log's fields: somebody may have written it himself, hash and all.  Raises InputError."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+        what = f"it is no whole log: {type(error).__name__} {error}"[:200]
+        raise InputError(what, name, "a log that a drill has written") from error
 
 
 def of_another_version(head: dict[str, Any]) -> str:

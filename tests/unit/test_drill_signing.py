@@ -137,3 +137,21 @@ def test_a_seed_that_was_drawn_is_not_told_before_the_end() -> None:
     assert game.command("give-up").ok and seed in json.dumps(game.command("report").data)
     chosen = Game.start(game.case, up=FakeWorld)  # type: ignore[arg-type]
     assert chosen.ticket()["seed"] == seed
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {},
+        {"score": "x", "report": 5},
+        {"score": ["x"], "report": {}},
+        {"score": {"x": 1}, "report": {"score": {"total": 10**400}}},
+    ],
+)
+def test_a_log_that_somebody_has_written_himself_is_told_so(signed: Path, key: Path, end: dict[str, object]) -> None:
+    """His hash is right, and his signature."""
+    replace(logs.read(signed), end=end).write(signed, signing.private(key))
+    for words in (["verify", str(signed), "--key", f"{key}.pub"], ["report", str(signed)]):
+        done = CliRunner().invoke(drill.command, words)
+        assert isinstance(done.exception, InputError) and done.exception.where == str(signed)
+        assert "it is no whole log" in done.exception.what

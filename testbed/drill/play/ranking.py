@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from testbed.base.errors import InputError, UserError
-from testbed.drill.log import REAL, Log, read
+from testbed.drill.log import REAL, Log, read, whole_log
 from testbed.drill.replay import on_real_clock, replay
 from testbed.drill.sheet.daily import CHOSEN, DRAWN, OF_SUITE, is_daily
 from testbed.drill.stage import Up, world_of
@@ -44,17 +44,15 @@ def ranked(
             whole.append((path, log))
     for path, log in sorted(whole, key=lambda one: (_began(one[1]), one[0].name)):
         try:
-            if log.head.get(REAL):
-                raise on_real_clock("leaderboard", path.name)
-            again = replay(log, str(path), up) if play else None
-            player = str(log.head.get("player") or "-")
-            _row(player, "", [log])  # it has all that is counted
-            seeds, world = _seeds(log), _world(log)
+            with whole_log(path.name):
+                if log.head.get(REAL):
+                    raise on_real_clock("leaderboard", path.name)
+                again = replay(log, str(path), up) if play else None
+                player = str(log.head.get("player") or "-")
+                _row(player, "", [log])  # it has all that is counted
+                seeds, world = _seeds(log), _world(log)
         except UserError as error:
             refused[path.name] = error.what
-            continue
-        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
-            refused[path.name] = f"it is no whole log: {type(error).__name__} {error}"[:200]
             continue
         if again and again.differs:
             refused[path.name] = f"played again it is another game: {again.differs}"
