@@ -95,7 +95,7 @@ CASES: list[Case] = [
     Case("cc_off", {"on": "nic:4"}, "nic cc 4 dcqcn", "nic cc 5 dcqcn", cc="dcqcn"),
     Case(
         "wrong_cc",
-        {"on": "nic:4", "parameters": {"g": 1.0, "rate_timer": "1ms"}},
+        {"on": "nic:4", "parameters": {"g": 1.0, "alpha_timer": "1ms", "decrease_gap": "100ns"}},
         "nic cc 4 dcqcn",
         "nic cc 5 dcqcn",
         cc="dcqcn",
