@@ -30,6 +30,8 @@ def one_flow(control: str, recovery: str = "go_back_n", **values: float) -> Iter
         ack_every=1,
     )
     with star(2, hardware) as f:
+        f.fabricd.request("run_until", time_ns=1)  # held before there is anything to do: nothing runs ahead
+        f.events("held")
         f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, 20_000_000, 0]])
         yield f
 

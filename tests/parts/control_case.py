@@ -120,6 +120,7 @@ def measure(case: Case, time_ns: float) -> Outcome:
         f.fabricd.request("start", ranks=[])
         out = f.port_to("s0", "s1" if case.switches > 1 and not case.far else "h0")
         places = f.fabricd.request("sample", path=str(f.directory / "samples"), period_ns=max(time_ns / 4000, 100))
+        _until(f, 1)  # held before there is anything to do: nothing runs ahead
         f.fabricd.request("inject", fault="t", primitive="traffic", flows=flows)
         _until(f, time_ns / 2)
         before, carried = _sent(f), _wire_bytes(port(f, "s0", out))
