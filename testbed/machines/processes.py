@@ -21,7 +21,7 @@ from typing import Any
 from testbed.base.errors import UserError
 from testbed.fabric.fork_server import ControllerServer
 from testbed.machine import ownership
-from testbed.machine.processes import Process, machine, wait_gone
+from testbed.machine.processes import Process, machine, wait_for, wait_gone
 
 PRELOADED = "testbed.machines.preload"
 OWNERS = "owners"
@@ -131,12 +131,16 @@ def _no_interrupts() -> Iterator[None]:
 def take_down(owners: set[int]) -> list[str]:
     """Removes the dead fabrics that these processes have left; returns their ids."""
     removed = []
-    for record in ownership.fabrics():
-        if record.in_our_namespace and record.owner and record.owner.pid in owners and record.state == "dead":
+    for record in _of(owners):
+        if record.state == "dead":
             with suppress(UserError):
                 ownership.undo(record)
                 removed.append(record.id)
     return removed
+
+
+def _of(owners: set[int]) -> list[ownership.Record]:
+    return [r for r in ownership.fabrics() if r.in_our_namespace and r.owner and r.owner.pid in owners]
 
 
 def mark(folder: Path) -> None:
@@ -165,6 +169,13 @@ def tidy(folder: Path) -> list[str]:
     for process in wait_gone(owners, 30.0):
         process.signal(signal.SIGKILL)
     wait_gone(owners, 5.0)
-    removed = take_down({process.pid for process in owners})
+    pids = {process.pid for process in owners}
+    removed: list[str] = []
+
+    def all_down() -> bool:
+        removed.extend(take_down(pids))
+        return not _of(pids)
+
+    wait_for(all_down, 5.0, pause=0.1)  # what an owner has started may hold its fabric's lock longer than it lives
     shutil.rmtree(folder, ignore_errors=True)
     return removed
