@@ -361,7 +361,18 @@ class Fleet:
 
 
 def test_a_machine_that_turns_bad_gets_no_more_points_and_none_is_lost(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, ["good", "bad"], lambda number, name: "no cgroups" if name == "bad" else "", points=12)
+    began: Counter[str] = Counter()
+
+    def fails(number: int, name: str) -> str:
+        """The good one's first and second point take until the bad one has begun as many."""
+        began[name] += 1
+        if name == "bad":
+            return "no cgroups"
+        mine = min(began["good"], 2)
+        wait_until(lambda: began["bad"] >= mine, "a point on the bad machine")
+        return ""
+
+    fleet = Fleet(tmp_path, ["good", "bad"], fails, points=12)
     assert [fleet.rows[k] for k in range(12)] == [{"seed": k, "good": k} for k in range(12)]
     assert sum(name == "bad" for _, name in fleet.ran) <= 3  # two strikes, and the one that had begun by then
     assert "bad runs no more points: 2 points failed there that others could run" in fleet.said.notes
