@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from hardware import bounds, cc
+from hardware import bounds, cc, recovery
 from hardware.config import Complex, Hardware
 from testbed.faults.built import Built
 
@@ -71,6 +71,29 @@ def headroom_of(blocks: Blocks) -> Callable[[float, float], int]:
     """Bytes of headroom of a port, for each lossless class, by its cable's rate and delay."""
     said = blocks.fabric.switch.headroom
     return needed_headroom(blocks) if said is None else lambda rate_bps, delay_ns: said
+
+
+def full_path_ns(blocks: Blocks) -> float:
+    """How long a packet of the longest path waits for its acknowledgement at most while nothing is lost.
+
+    In a lossless class every switch's whole buffer may be before it, in a lossy one what one queue may hold.
+    """
+    fabric, graph, hardware = blocks.fabric, blocks.build_fabric(), bare_hardware(blocks)
+    switch, nic, switches = fabric.switch, fabric.nic, bounds.most_switches(graph)
+    cables = [hardware.cable(graph, cable) for cable in graph.cables]
+    rate, delay = min(rate for rate, _ in cables), max(delay for _, delay in cables)
+    rtt = bounds.base_rtt_ns(
+        switches, rate_bps=rate, delay_ns=delay, latency_ns=switch.latency, mtu=nic.mtu, pcie_bps=nic.pcie.rate,
+        pcie_ns=nic.pcie.latency,
+    )  # fmt: skip
+    share = 1.0 if switch.pfc and switch.lossless else switch.alpha / (1 + switch.alpha)
+    return recovery.full_path_ns(switches, share * switch.buffer, rate, rtt)
+
+
+def timeout_ns(blocks: Blocks) -> float:
+    """`fabric.nic.timeout`: as written, or as long as a packet may wait without a loss."""
+    written = blocks.fabric.nic.timeout
+    return recovery.timeout_ns(full_path_ns(blocks)) if written is None else written
 
 
 def stamps_of(blocks: Blocks) -> int:

@@ -164,7 +164,8 @@ class Experiment(Model):
         if self.fabric.switch.accelerator:
             switches = tuple(replace(s, accelerator=s.role not in EMBEDDED) for s in fabric.switches)
             fabric = replace(fabric, switches=switches)
-        fabric = laid(fabric, self.fabric.host_cable, self.fabric.cables)
+        overrides = {} if topology.is_large else self.fabric.cables  # of cables that its small stand-in does not have
+        fabric = laid(fabric, self.fabric.host_cable, overrides)
         inside = self.fabric.nic.complex
         return capped(fabric, inside.port, self.fabric.cable.rate) if inside else fabric
 

@@ -134,8 +134,15 @@ def _index(place: Any, step: str, where: str) -> str | int:
         return int(step)
     if isinstance(place, dict) and step in place:
         return step
-    known = ", ".join(place) if isinstance(place, dict) else f"0 to {len(place) - 1}" if isinstance(place, list) else ""
-    raise InputError(f"there is no {step!r} here", where, f"there is {known}" if known else _EXAMPLE)
+    raise InputError(f"there is no {step!r} here", where, _there(place))
+
+
+def _there(place: Any) -> str:
+    """Which steps lead on from here."""
+    if isinstance(place, list):
+        many = f"its entries are 0 to {len(place) - 1}" if len(place) > 1 else "it has one entry: 0"
+        return many if place else "the list is empty: set all of it, such as --set 'inject=[{fault: .., on: ..}]'"
+    return f"its keys: {', '.join(place)}" if isinstance(place, dict) and place else _EXAMPLE
 
 
 def _write(written: Any, resolved: Any, path: Sequence[str]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.experiment import task_checks, training
 from testbed.experiment.step_checks import Found, rank_out_of_range
 from testbed.experiment.steps.traces import AicbStep, ChakraStep, TorchStep
 from topologies.graph.fabric import Fabric
+from workloads.base import named_file
 from workloads.chakra.et import BadTrace
 
 if TYPE_CHECKING:
@@ -41,8 +41,12 @@ def script(step: TorchStep, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]
     yield from ((("algorithm", *path), what, hint) for path, what, hint in task_checks.named(step.algorithm))
     if problem := task_checks.no_dscp(step.traffic_class, spec):
         yield ("traffic_class",), *problem
-    if not Path(step.torch).is_file():
+    try:
+        named_file.check(step.torch)
+    except named_file.Missing:
         yield ("torch",), f"there is no file {step.torch}", "a path from the experiment file's folder on"
+    except named_file.Unreadable as error:
+        yield ("torch",), f"{step.torch} cannot be read: {error.what}", "a script of Python"
     for k, rank in enumerate(step.ranks or ()):
         if problem := rank_out_of_range(rank, fabric.ranks):
             yield ("ranks", k), *problem

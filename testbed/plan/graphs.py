@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.base.progress import Progress
 from testbed.experiment.training import Mistakes, gpu_of, layout_of, settings_of, training_of
+from testbed.machine.scratch import scratch
 from testbed.plan.serving import serving_graph
 from workloads.steps.build import step_graph
 from workloads.tasks.check import BadGraph
@@ -97,7 +98,8 @@ def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[
 
 @cache  # of a sweep, which changes the fabric
 def _recorded(script: Script) -> Recorded:
-    return record(script, partial(Progress().waiting, f"the ranks of {Path(script.path).name}"))
+    with scratch("torch") as folder:
+        return record(script, folder, partial(Progress().waiting, f"the ranks of {Path(script.path).name}"))
 
 
 def place_of(told: TorchStep, experiment: Experiment, key: str = "torch") -> str:

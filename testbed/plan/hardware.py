@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from hardware import bounds, cc, recovery
 from hardware.config import Hardware
 from testbed.base import controls
-from testbed.experiment.built import bare_hardware, headroom_of, needed_headroom
+from testbed.base.units import format_time
+from testbed.experiment.built import bare_hardware, headroom_of, needed_headroom, timeout_ns
 from topologies.graph.fabric import Cable, Fabric
 from workloads import registry
 from workloads.times.in_network import block_bytes
@@ -31,13 +32,13 @@ def hardware_of(experiment: Experiment) -> Hardware:
         post_ns=experiment.costs.post,
         tx_buffer_bytes=nic.tx_buffer,
         ack_every=nic.ack_every,
-        timeout_ns=nic.timeout,
+        timeout_ns=timeout_ns(experiment),
         retry=nic.retry,
         switch=_switch(experiment, setting),
         accelerator=_accelerator(experiment),
         nic={
             "pfc": nic.pfc,
-            "lossless": fabric.switch.lossless,
+            "lossless": fabric.switch.lossless if fabric.switch.pfc else [],
             **_receive_thresholds(experiment, fabric.cable.rate, fabric.cable.delay),
             "recovery": transport.recovery,
             "reorder_packets": _reorder_packets(experiment, graph),
@@ -161,7 +162,7 @@ def congestion_control(experiment: Experiment, setting: cc.Setting) -> dict[str,
 
 
 def written_control(experiment: Experiment) -> dict[str, Any]:
-    """The congestion control with every parameter as a file has it: of NICs with `fabric.cable`, and of others."""
+    """Congestion control and recovery, every parameter as a file has it: of NICs with `fabric.cable`, and others."""
     graph, chosen = experiment.build_fabric(), experiment.transport.cc
     setting, hardware = setting_of(experiment, graph), bare_hardware(experiment)
 
@@ -173,7 +174,11 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
     if not uniform(graph):
         rates = {nic.name: hardware.nic_bps(graph, nic.name) for nic in graph.nics}
     others = {name: of(rate) for name, rate in rates.items() if rate != usual}
-    return {"cc": of(usual), **({"nics": others} if others else {})}
+    its_own = {"nics": others} if others else {}
+    kept = {}
+    if experiment.transport.recovery == "selective_repeat":
+        kept = {"reorder_packets": _reorder_packets(experiment, graph)}
+    return {"cc": of(usual), **its_own, "timeout": format_time(timeout_ns(experiment)), **kept}
 
 
 def slots_for(experiment: Experiment, graph: Fabric, elements: int, *, server: bool = False) -> int:

@@ -9,7 +9,7 @@ from hardware import bounds
 from hardware.config import Hardware
 from testbed.experiment import loads
 from testbed.plan.hardware import hardware_of
-from tests.parts.traffic_fabric import frame_bytes, send, star
+from tests.parts.traffic_fabric import drops, frame_bytes, send, star
 
 MTU = 4096
 
@@ -26,21 +26,75 @@ class Taken:
 
 def hardware(recovery: str, rate_bps: float, delay_ns: float, **nic: Any) -> Hardware:
     """As a file gives it that says no more than this."""
-    experiment = loads(f"""
+    h = hardware_of(
+        loads(f"""
 name: recovery
 fabric:
   topology: {{star: {{hosts: 2}}}}
   cable: {{rate: {rate_bps / 1e9}Gbps, delay: {delay_ns}ns}}
 transport: {{recovery: {recovery}}}
-workload: [{{flows: [{{from: 1, to: 0, size: 1MB}}]}}]
 """)
-    h = hardware_of(experiment)
+    )
     return replace(h, nic={**h.nic, **nic})
+
+
+@dataclass(frozen=True)
+class Incast:
+    """Some flows at once to one receiver over a switch, in a class without PFC and without congestion control."""
+
+    gbps: float
+    fan_in: int
+    size: int
+    buffer: int
+
+    def hardware(self, recovery: str) -> Hardware:
+        return hardware_of(
+            loads(f"""
+name: incast
+fabric:
+  topology: {{star: {{hosts: {self.fan_in + 1}}}}}
+  cable: {{rate: {self.gbps}Gbps}}
+  switch: {{pfc: false, buffer: {self.buffer}B}}
+  nic: {{retry: 1000}}
+transport: {{recovery: {recovery}, cc: none}}
+""")
+        )
+
+    @property
+    def ideal_ns(self) -> float:
+        """Of the last cable, if it is never idle."""
+        return self.fan_in * self.size / MTU * bounds.ser_ns(frame_bytes(), self.gbps * 1e9)
+
+    @property
+    def round_trip_ns(self) -> float:
+        """Of the idle fabric."""
+        return idle_ns(self.hardware("go_back_n"))
+
+    def run(self, recovery: str) -> Taken:
+        """Until the last flow has ended."""
+        with star(self.fan_in + 1, self.hardware(recovery)) as f:
+            time_ns = max(send(f, [(n, 0, self.size, 0) for n in range(1, self.fan_in + 1)]))
+            nics = f.counters()["nics"]
+            lost = drops(f)
+        assert lost.keys() <= {"lossy", "tail"}, lost
+        return Taken(
+            time_ns,
+            sum(n["retransmitted"] for n in nics),
+            sum(n["local_ack_timeout_err"] for n in nics),
+            sum(lost.values()),
+        )
 
 
 def packet_ns(h: Hardware) -> float:
     """Of a middle packet on the slower of cable and PCIe."""
     return max(bounds.ser_ns(frame_bytes(), h.cable_rate_bps), MTU * 8e9 / h.pcie_rate_bps)
+
+
+def idle_ns(h: Hardware) -> float:
+    """A packet's round trip over one switch, its fetch included."""
+    return bounds.base_rtt_ns(
+        1, rate_bps=h.cable_rate_bps, delay_ns=h.cable_delay_ns, latency_ns=h.switch_latency_ns, mtu=MTU,
+        pcie_bps=h.pcie_rate_bps, pcie_ns=h.pcie_latency_ns)  # fmt: skip
 
 
 def cost_of_a_loss_ns(h: Hardware) -> float:
@@ -54,11 +108,8 @@ def cost_of_a_loss_ns(h: Hardware) -> float:
 def selective_ns(h: Hardware, packets: int, loss: float) -> float:
     """Closed form of selective repeat: what is lost goes once more, and the end waits for the last of it."""
     t, d = packet_ns(h), cost_of_a_loss_ns(h)
-    idle = bounds.base_rtt_ns(
-        1, rate_bps=h.cable_rate_bps, delay_ns=h.cable_delay_ns, latency_ns=h.switch_latency_ns, mtu=MTU,
-        pcie_bps=h.pcie_rate_bps, pcie_ns=h.pcie_latency_ns)  # fmt: skip
     end = d - t * (1 - (1 - loss) ** (d / t)) / loss if loss else 0.0
-    return packets * t / (1 - loss) + idle + end
+    return packets * t / (1 - loss) + idle_ns(h) + end
 
 
 def lossy_flow(h: Hardware, packets: int, loss: float, *, seed: int = 1) -> Taken:

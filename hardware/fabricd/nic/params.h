@@ -46,7 +46,9 @@ struct cc_algorithm;
 	X(QUICK_ADAPT, "quick_adapt_ns")                 \
 	X(CLAMP_TARGET, "clamp_target")                  \
 	X(ARMED, "first_cut")                            \
-	X(HOPS, "hops")
+	X(HOPS, "hops")                                  \
+	X(HOP_RTT, "hop_rtt_ns")                         \
+	X(SWITCHES, "switches")
 
 enum cc_param {
 #define CC_PARAM(which, name) CC_##which,
@@ -68,7 +70,8 @@ struct nic_params {
 	uint64_t engine_reduce_bps, engine_packets_per_s, engine_memory_bytes, engine_prefetch_bytes;
 	uint32_t ack_every, retry, rnr_retry, reorder_packets;
 	uint32_t data_dscp, ack_dscp, cnp_dscp, data_class, ack_class, cnp_class;
-	uint8_t lossless, storm; /* classes that it pauses when its receive buffer fills; pauses without end */
+	uint8_t lossless, storm; /* classes that it pauses when its receive buffer fills, and in which nothing probes; pauses
+				  * without end */
 	double slow;		 /* host and GPU take so many times as long */
 	bool frozen;		 /* the worker is not woken */
 	bool selective;		 /* selective repeat; otherwise go-back-N */

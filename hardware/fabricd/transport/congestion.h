@@ -22,9 +22,10 @@ struct qp;
 enum cc_loss { CC_LOSS_NAK, CC_LOSS_TIMEOUT };
 
 struct cc_ack {
-	uint64_t bytes, packets; /* newly acknowledged */
+	uint64_t bytes, packets; /* newly known to have come, in order or not */
 	uint64_t acked;		 /* packet number up to which all is acknowledged */
 	ps_t rtt;		 /* 0: not known */
+	bool full;		 /* of a packet as long as the MTU */
 	uint32_t switches;	 /* on the way, by the TTL */
 	const struct telemetry *t;
 };
@@ -45,6 +46,7 @@ struct cc_state {
 	uint64_t round_seen, round_marked;
 	uint32_t stage, falling, timeouts;
 	double delay, gained, came, idle, achieved, ignored, to_ignore; /* NSCC's, in ns and bytes */
+	double base_rtt, most; /* its path's, and of its window */
 	ps_t adapt_at, adjusted;
 	bool fast;
 	struct telemetry before;

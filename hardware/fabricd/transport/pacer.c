@@ -196,8 +196,10 @@ void pacer_sent(struct fabric *f, struct frame *fr)
 	q->tx_bytes += fr->payload;
 	cc_catch_up(f, q);
 	ask(q, fr);
-	if (q->nic->p.selective)
-		repeat_left(f, q, fr->number, fr->asks);
+	if (q->nic->p.selective) {
+		repeat_left(f, q, fr->number);
+		timer_look(f, q);
+	}
 	if (fr->number < q->left) {
 		q->retransmitted++;
 		q->nic->retransmitted++;

@@ -99,6 +99,7 @@ struct qp {
 	ps_t timer_event; /* the earliest EV_QP_TIMER that is due, or PS_NEVER */
 	uint32_t retries, rnr_retries;
 	struct repeat *repeat; /* selective repeat: what is to be sent again */
+	bool probes; /* and the next packet asks what has come: it goes whatever the window says */
 	/* pacer.c */
 	ps_t next_send;	      /* not before, if it is paced */
 	ps_t pace_event;      /* the earliest EV_QP_SEND that is due, or PS_NEVER */
@@ -144,6 +145,11 @@ void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr);
 void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
 void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
 bool qp_slow(const struct qp *q, uint32_t frame_bytes);
+bool qp_has_new(const struct qp *q);
+bool qp_has_work(const struct fabric *f, const struct qp *q);
+void qp_go_back(struct fabric *f, struct qp *q);
+void timer_look(struct fabric *f, struct qp *q);
+void timer_set(struct fabric *f, struct qp *q, ps_t t);
 bool qp_timer_set(struct qp *q, ps_t t);
 void qp_timer(struct fabric *f, struct qp *q);
 void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);

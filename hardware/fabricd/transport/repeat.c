@@ -14,34 +14,35 @@
  * quarter longer than the longest that one has been late so far; a hole that was sent again
  * has had its wait.  After 16 holes in a row that were losses all the same the wait is over
  * (RFC 8985, sections 6.2 and 7: no window before reordering is seen, 16 recoveries until
- * it is given up).  "Sooner" means less than three quarters of the shortest round trip.  That is
- * measured on new packets that ask to be acknowledged while nothing is missing.
+ * it is given up).  "Sooner" means less than three quarters of the shortest round trip.
+ *
+ * When the last packets are lost, nothing comes that would show it.  So after two smoothed round
+ * trips without anything sent or heard (RFC 8985, section 7: tail loss probe), or one and four times what
+ * it varies by (RFC 9002, section 6.2), the sender asks: it sends one packet more, a new one
+ * even if the window is full, otherwise the one that it sent last.
+ * Nothing is lost by that yet; but when it comes, all others are overtaken.  A probe without an
+ * answer is followed by another, after twice the time each, until the timeout.
+ * What is waited for asks to be acknowledged and is answered at once, so nothing is added
+ * for acknowledgements that wait.  In a lossless class nobody asks: a pause may last
+ * longer than any round trip before (IRN, section 4.1: no timeouts where there is PFC).
  */
 #include <stdlib.h>
 
 #include "base/units.h"
 #include "engine/fabric.h"
+#include "link/port.h"
+#include "transport/holes.h"
 #include "transport/qp.h"
 #include "transport/repeat.h"
+#include "transport/round_trip.h"
 
 #define LOSSES_UNTIL_IN_ORDER 16
-
-enum hole_state { UNDER_WAY, LOST, CAME };
-
-struct hole {
-	uint64_t number;
-	uint64_t turn;	/* the how manieth to be sent again it was, the last time; 0: not yet */
-	uint64_t before; /* and the packet that was to be sent next then */
-	ps_t since;	/* overtaken; 0: it counts as lost by a timeout */
-	ps_t left;	/* sent again on the cable then; PS_NEVER: it is still in the NIC */
-	enum hole_state state;
-};
+#define MOST_DOUBLED 16
 
 struct repeat {
-	struct hole *hole; /* a ring, by number */
-	uint32_t room, first, count;
+	struct holes holes;
 	uint32_t open, lost; /* of them: not known to have come; and of those, to be sent again */
-	uint32_t next;	   /* behind `first` so many, of which none is lost */
+	uint32_t next;	   /* of the holes: before it none is lost */
 	uint64_t known;	   /* below this all has come but the holes */
 	uint64_t came;	   /* behind the highest that has come */
 	uint64_t turns, turn_came; /* times that something was sent again, and the last of them that came */
@@ -50,14 +51,10 @@ struct repeat {
 	ps_t window;	   /* that a hole waits */
 	ps_t due;	   /* when the first wait is over, or PS_NEVER */
 	uint32_t losses;   /* holes in a row that were lost, since one was late */
-	uint64_t timed;	   /* the round trip of the packet before this one is being measured, unless it is acknowledged */
-	ps_t timed_left, round_trip; /* when that one left; the shortest, 0: none yet */
+	struct round_trip trips;
+	ps_t probe;	   /* when to ask, or PS_NEVER */
+	uint32_t probes;   /* in a row, without an answer */
 };
-
-static struct hole *at(const struct repeat *r, uint32_t i)
-{
-	return &r->hole[(r->first + i) % r->room];
-}
 
 static struct repeat *repeat_of(struct qp *q)
 {
@@ -66,55 +63,22 @@ static struct repeat *repeat_of(struct qp *q)
 		if (!q->repeat)
 			abort();
 		q->repeat->known = q->repeat->came = q->acked;
-		q->repeat->due = PS_NEVER;
+		q->repeat->due = q->repeat->probe = PS_NEVER;
 	}
 	return q->repeat;
-}
-
-/* Twice the room; what was there is at the beginning */
-static void grow(struct repeat *r)
-{
-	uint32_t room = r->room ? 2 * r->room : 16;
-	struct hole *hole = calloc(room, sizeof *hole);
-
-	if (!hole)
-		abort();
-	for (uint32_t i = 0; i < r->count; i++)
-		hole[i] = *at(r, i);
-	free(r->hole);
-	r->hole = hole;
-	r->room = room;
-	r->first = 0;
 }
 
 /* Everything from `known` to @end is missing */
 static void add_holes(struct repeat *r, uint64_t end, ps_t since)
 {
-	for (; r->known < end; r->known++) {
-		if (r->count == r->room)
-			grow(r);
-		*at(r, r->count++) = (struct hole){.number = r->known, .since = since};
-		r->open++;
-	}
-}
-
-static struct hole *find(const struct repeat *r, uint64_t n)
-{
-	uint32_t least = 0, most = r->count;
-
-	while (least < most) {
-		uint32_t i = least + (most - least) / 2;
-		if (at(r, i)->number < n)
-			least = i + 1;
-		else
-			most = i;
-	}
-	return least < r->count && at(r, least)->number == n ? at(r, least) : NULL;
+	for (; r->known < end; r->known++, r->open++)
+		holes_add(&r->holes, &(struct hole){.number = r->known, .turn = r->turns, .before = r->known + 1, .since = since});
 }
 
 static void lose(struct repeat *r, uint32_t i)
 {
-	at(r, i)->state = LOST;
+	holes_at(&r->holes, i)->state = LOST;
+	holes_at(&r->holes, i)->asked = false;
 	r->lost++;
 	r->found++;
 	if (i < r->next)
@@ -129,26 +93,29 @@ static bool overtaken(const struct repeat *r, uint64_t turn, uint64_t before)
 
 static void judge(struct repeat *r, uint32_t i, ps_t now)
 {
-	const struct hole *h = at(r, i);
+	struct hole *h = holes_at(&r->holes, i);
 
 	if (h->state != UNDER_WAY)
 		return;
-	if (h->turn && !overtaken(r, h->turn, h->before)) {
-		if (!r->oldest || h->turn < r->oldest) {
+	bool late = overtaken(r, h->turn, h->before);
+	if (late && h->since == PS_NEVER)
+		h->since = now;
+	if (!late) {
+		if (h->again && (!r->oldest || h->turn < r->oldest)) {
 			r->oldest = h->turn;
 			r->oldest_before = h->before;
 		}
-	} else if (!h->turn && now < h->since + r->window) {
+	} else if (!h->again && now < h->since + r->window) {
 		if (h->since + r->window < r->due)
 			r->due = h->since + r->window;
 	} else {
 		lose(r, i);
-		if (!h->turn && r->window && ++r->losses == LOSSES_UNTIL_IN_ORDER)
+		if (!h->again && r->window && ++r->losses == LOSSES_UNTIL_IN_ORDER)
 			r->window = 0;
 	}
 }
 
-/* Which holes are lost by now?  Only new ones may be, unless what was sent again has been overtaken, or a wait is over */
+/* Which holes are lost by now?  Only those from @i on may be, unless what was sent again is overtaken, or a wait is over */
 static void look(struct repeat *r, uint32_t i, ps_t now)
 {
 	if ((r->oldest && overtaken(r, r->oldest, r->oldest_before)) || r->due <= now) {
@@ -156,15 +123,19 @@ static void look(struct repeat *r, uint32_t i, ps_t now)
 		r->oldest = 0;
 		r->due = PS_NEVER;
 	}
-	for (; i < r->count; i++)
+	for (; i < r->holes.count; i++)
 		judge(r, i, now);
 }
 
 /* A hole has come, and that is heard of at once: was it late, or was it sent again? */
 static void heard(struct repeat *r, const struct hole *h, ps_t now)
 {
-	if (!h->turn || h->left == PS_NEVER || now - h->left < r->round_trip / 4 * 3) {
-		ps_t late = h->since ? now - h->since : 0;
+	if (!h->again)
+		round_trip_over(&r->trips, h->number, now);
+	else if (!r->trips.smoothed && h->left != PS_NEVER)
+		round_trip_took(&r->trips, now - h->left); /* not for certain, but nothing else is known */
+	if (!h->asked && (!h->again || h->left == PS_NEVER || now - h->left < r->trips.shortest / 4 * 3)) {
+		ps_t late = h->since && h->since != PS_NEVER ? now - h->since : 0;
 		if (late + late / 4 > r->window)
 			r->window = late + late / 4;
 		if (late)
@@ -183,30 +154,53 @@ static void close_hole(struct repeat *r, struct hole *h)
 	h->state = CAME;
 }
 
+/* Something was heard, or has left: when to ask if that is all.  Not if nothing waits for an answer */
+static void wait_on(struct repeat *r, const struct qp *q, ps_t now)
+{
+	uint32_t class = q->own_class ? q->class : q->nic->p.data_class;
+	bool paused = q->tx->port->p.pfc_rx && q->nic->p.lossless >> class & 1;
+	bool waits = !paused && q->tx == &q->nic->tx[0] && (r->open || q->left_asked > r->known);
+
+	ps_t usual = r->trips.smoothed, more = 4 * r->trips.varies;
+
+	r->probe = waits && usual ? now + ((usual + (more > usual ? more : usual)) << r->probes) : PS_NEVER;
+}
+
+static void news(struct repeat *r, const struct qp *q, ps_t now)
+{
+	r->probes = 0;
+	wait_on(r, q, now);
+}
+
 /* repeat_came() - A NAK says that packet @n has come; the expected one itself: that one ahead could not be kept */
 void repeat_came(struct fabric *f, struct qp *q, uint64_t n)
 {
 	struct repeat *r = repeat_of(q);
-	uint32_t holes = r->count;
+	uint32_t from = r->came < r->known ? 0 : r->holes.count; /* a probe may have overtaken any */
+	ps_t now = f->clock.now;
 
-	r->timed = 0;
 	if (n < q->acked || n >= q->send)
 		return;
-	struct hole *h = n < r->known ? find(r, n) : NULL;
+	struct hole *h = n < r->known ? holes_find(&r->holes, n) : NULL;
 	if (n == q->acked) {
-		add_holes(r, n + 1, f->clock.now);
+		add_holes(r, n + 1, now);
+		n++;
 	} else {
-		add_holes(r, n, f->clock.now);
-		if (r->known == n)
+		add_holes(r, n, now);
+		if (r->known == n) {
 			r->known++;
-		if (n >= r->came)
-			r->came = n + 1;
+			round_trip_over(&r->trips, n, now);
+			news(r, q, now);
+		}
 		if (h && h->state != CAME) {
-			heard(r, h, f->clock.now);
+			heard(r, h, now);
 			close_hole(r, h);
+			news(r, q, now);
 		}
 	}
-	look(r, holes, f->clock.now);
+	if (n >= r->came)
+		r->came = n + 1;
+	look(r, from, now);
 }
 
 /* repeat_timeout() - Nothing was heard: what has left and is not known to have come is lost, sent again or not.
@@ -219,17 +213,18 @@ void repeat_timeout(struct qp *q)
 	bool in_nic = q->fetched_bytes; /* what is not there any more was dropped there, if it has not left */
 	uint64_t end = in_nic && q->left < q->send ? q->left : q->send;
 
-	if (r->known > q->acked && (!r->count || at(r, 0)->number != q->acked || at(r, 0)->state == CAME))
+	const struct hole *first = r->holes.count ? holes_at(&r->holes, 0) : NULL;
+	if (r->known > q->acked && (!first || first->number != q->acked || first->state == CAME))
 		repeat_forget(q);
 	add_holes(r, end, 0);
-	for (uint32_t i = 0; i < r->count; i++) {
-		struct hole *h = at(r, i);
+	for (uint32_t i = 0; i < r->holes.count; i++) {
+		struct hole *h = holes_at(&r->holes, i);
 		h->since = 0;
-		if (h->state == UNDER_WAY && !(h->turn && h->left == PS_NEVER && in_nic))
+		if (h->state == UNDER_WAY && !(h->again && h->left == PS_NEVER && in_nic))
 			lose(r, i);
 	}
-	r->oldest = 0;
-	r->due = PS_NEVER;
+	r->oldest = r->probes = 0;
+	r->due = r->probe = PS_NEVER;
 }
 
 /* repeat_acked() - Everything below q->acked has come; it was @before
@@ -241,24 +236,20 @@ void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of
 
 	if (!r)
 		return;
-	while (r->count && at(r, 0)->number < q->acked) {
-		struct hole *h = at(r, 0);
+	if (heard_of && q->acked > r->known)
+		round_trip_over(&r->trips, q->acked - 1, f->clock.now);
+	while (r->holes.count && holes_at(&r->holes, 0)->number < q->acked) {
+		struct hole *h = holes_at(&r->holes, 0);
 		if (h->number == before && h->state != CAME)
 			heard(r, h, f->clock.now);
 		close_hole(r, h);
-		r->first = (r->first + 1) % r->room;
-		r->count--;
+		holes_drop_first(&r->holes);
 		r->next -= r->next > 0;
 	}
 	r->known = r->known > q->acked ? r->known : q->acked;
 	r->came = r->came > q->acked ? r->came : q->acked;
-	look(r, r->count, f->clock.now);
-	if (!r->timed || r->timed > q->acked)
-		return;
-	ps_t took = f->clock.now - r->timed_left;
-	if (heard_of && (!r->round_trip || took < r->round_trip))
-		r->round_trip = took;
-	r->timed = 0;
+	look(r, r->holes.count, f->clock.now);
+	news(r, q, f->clock.now);
 }
 
 /* repeat_forget() - The receiver has forgotten what came ahead */
@@ -268,10 +259,10 @@ void repeat_forget(struct qp *q)
 
 	if (!r)
 		return;
-	r->first = r->count = r->open = r->lost = r->next = 0;
+	r->holes.count = r->open = r->lost = r->next = 0;
 	r->known = r->came = q->acked;
 	r->oldest = 0;
-	r->due = PS_NEVER;
+	r->due = r->probe = PS_NEVER;
 }
 
 /* repeat_next() - The next packet to be sent again
@@ -283,9 +274,9 @@ bool repeat_next(const struct qp *q, uint64_t *n)
 
 	if (!r || !r->lost)
 		return false;
-	while (at(r, r->next)->state != LOST)
+	while (holes_at(&r->holes, r->next)->state != LOST)
 		r->next++;
-	*n = at(r, r->next)->number;
+	*n = holes_at(&r->holes, r->next)->number;
 	return true;
 }
 
@@ -293,9 +284,10 @@ bool repeat_next(const struct qp *q, uint64_t *n)
 void repeat_sent(struct qp *q)
 {
 	struct repeat *r = q->repeat;
-	struct hole *h = at(r, r->next);
+	struct hole *h = holes_at(&r->holes, r->next);
 
 	h->state = UNDER_WAY;
+	h->again = true;
 	h->turn = ++r->turns;
 	h->before = q->send;
 	h->left = PS_NEVER;
@@ -307,29 +299,53 @@ void repeat_sent(struct qp *q)
 }
 
 /* repeat_left() - Packet @n starts on the cable, for the first time or again */
-void repeat_left(struct fabric *f, struct qp *q, uint64_t n, bool asks)
+void repeat_left(struct fabric *f, struct qp *q, uint64_t n)
 {
 	struct repeat *r = repeat_of(q);
-	struct hole *h = n < q->left ? find(r, n) : NULL;
+	struct hole *h = n < q->left ? holes_find(&r->holes, n) : NULL;
 
-	if (h && h->turn)
+	if (h && h->again)
 		h->left = f->clock.now;
-	if (n < q->left || !asks || r->timed || r->open)
-		return;
-	r->timed = n + 1;
-	r->timed_left = f->clock.now;
+	if (n >= q->left)
+		round_trip_left(&r->trips, n, q->acked, f->clock.now);
+	wait_on(r, q, f->clock.now);
 }
 
 /* repeat_due() - When to look again, or PS_NEVER */
 ps_t repeat_due(const struct qp *q)
 {
-	return q->repeat ? q->repeat->due : PS_NEVER;
+	const struct repeat *r = q->repeat;
+
+	return !r ? PS_NEVER : r->due < r->probe ? r->due : r->probe;
+}
+
+/* repeat_ask() - Nothing is heard of what has left, if the time for it has come: send one packet more, a new one if there is one
+ * @idle:	Nothing is left to be sent but new packets that the window holds back
+ */
+void repeat_ask(struct fabric *f, struct qp *q, bool idle, bool new)
+{
+	struct repeat *r = q->repeat;
+
+	if (f->clock.now < r->probe)
+		return;
+	wait_on(r, q, f->clock.now);
+	if (!idle || r->probe == PS_NEVER)
+		return;
+	r->probes += r->probes < MOST_DOUBLED;
+	q->probes = true;
+	if (new)
+		return;
+	add_holes(r, q->send, PS_NEVER);
+	uint32_t last = holes_sent_last(&r->holes);
+	lose(r, last);
+	r->found--; /* nobody says so */
+	holes_at(&r->holes, last)->asked = true;
 }
 
 /* repeat_look() - A wait may be over */
 void repeat_look(struct fabric *f, struct qp *q)
 {
-	look(q->repeat, q->repeat->count, f->clock.now);
+	look(q->repeat, q->repeat->holes.count, f->clock.now);
 }
 
 /* repeat_found() - So many packets have been found to be lost since this was asked last, some perhaps once more */
@@ -350,9 +366,19 @@ uint64_t repeat_under_way(const struct qp *q)
 	return r ? q->send - r->known + r->open - r->lost : q->send - q->acked;
 }
 
+/* repeat_delivered() - Packets that are known to have come */
+uint64_t repeat_delivered(const struct qp *q)
+{
+	const struct repeat *r = q->repeat;
+
+	return r ? r->known - r->open : q->acked;
+}
+
 void repeat_release(struct qp *q)
 {
-	if (q->repeat)
-		free(q->repeat->hole);
+	if (q->repeat) {
+		free(q->repeat->holes.hole);
+		free(q->repeat->trips.left);
+	}
 	free(q->repeat);
 }

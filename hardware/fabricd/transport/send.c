@@ -64,8 +64,8 @@ static bool window_open(const struct qp *q)
 	return cc_window_open(q, under_way);
 }
 
-/* Is there a new packet, and room for it at the receiver? */
-static bool has_new(const struct qp *q)
+/* qp_has_new() - Is there a new packet, and room for it at the receiver? */
+bool qp_has_new(const struct qp *q)
 {
 	uint64_t there = q->made < q->next_packet ? q->made : q->next_packet;
 	uint64_t most = q->nic->p.selective ? q->nic->p.reorder_packets : WINDOW;
@@ -73,21 +73,21 @@ static bool has_new(const struct qp *q)
 	return q->send < there && q->send - q->acked < most;
 }
 
-/* Is there something to send? */
-static bool has_work(const struct fabric *f, const struct qp *q)
+/* qp_has_work() - Is there something to send? */
+bool qp_has_work(const struct fabric *f, const struct qp *q)
 {
 	uint64_t n;
 
 	if (q->state != QP_READY || f->clock.now < q->rnr_until)
 		return false;
-	return (repeat_next(q, &n) || has_new(q)) && window_open(q);
+	return (repeat_next(q, &n) || qp_has_new(q)) && (q->probes || window_open(q));
 }
 
 static bool has_packet(const struct fabric *f, const struct tx_source *s)
 {
 	const struct qp *q = (const struct qp *)s;
 
-	return has_work(f, q) && !pacer_full(f, q);
+	return qp_has_work(f, q) && !pacer_full(f, q);
 }
 
 /* Who has nothing to send is ready again when it has, or when something fetched for it has left */
@@ -95,28 +95,6 @@ static void none(struct fabric *f, struct tx_source *s)
 {
 	(void)f;
 	(void)s;
-}
-
-static void look_at(struct fabric *f, struct qp *q, ps_t t)
-{
-	if (t < q->timer_event) {
-		q->timer_event = t;
-		event_add(f, t, EV_QP_TIMER, q->nic->n.index, 0, 0, q->number, q, 0);
-	}
-}
-
-/* When the timer runs out, or a packet that may only be late counts as lost */
-static ps_t next_look(const struct qp *q)
-{
-	ps_t due = repeat_due(q);
-
-	return due < q->timer ? due : q->timer;
-}
-
-static void set_timer(struct fabric *f, struct qp *q, ps_t t)
-{
-	q->timer = t;
-	look_at(f, q, next_look(q));
 }
 
 static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
@@ -163,7 +141,7 @@ static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes
 	uint32_t gap = cc_ack_gap(q);
 	bool due = gap < p->ack_every ? n + 1 >= q->asked + gap : every(n + 1, p->ack_every);
 
-	return last || due || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
+	return last || due || q->probes || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
 	       (p->selective && n < q->sent_max) || !cc_window_open(q, n + 1 - q->acked) ||
 	       (p->selective && n + 2 - q->acked > p->reorder_packets);
 }
@@ -233,6 +211,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	fr->payload = pkt.payload_bytes;
 	fr->asks = pkt.ack_request;
 	fr->data_of_worker = q->tx == &n->tx[0] && !q->owner->ops->generated;
+	q->probes = false;
 	if (again) {
 		repeat_sent(q);
 	} else {
@@ -243,7 +222,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 			q->send_wr_index++;
 	}
 	if (q->timer == PS_NEVER)
-		set_timer(f, q, f->clock.now + n->p.timeout);
+		timer_set(f, q, f->clock.now + n->p.timeout);
 	q->fetched_bytes += fr->len;
 	return q->owner->ops->in_nic ? IN_NIC : pkt.payload_bytes;
 }
@@ -251,7 +230,8 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .none = none, .passes = pacer_passes,
 				.on_wire = pacer_sent, .gone = pacer_gone};
 
-static void go_back(struct fabric *f, struct qp *q)
+/* qp_go_back() - Start anew from the first packet that is not acknowledged */
+void qp_go_back(struct fabric *f, struct qp *q)
 {
 	pacer_flush(f, q);
 	repeat_forget(q);
@@ -281,30 +261,59 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n, bool ack)
 		q->sq.head++;
 	}
 	if (q->send < q->acked)
-		go_back(f, q); /* had gone back further than was needed */
+		qp_go_back(f, q); /* had gone back further than was needed */
 	if (q->acked == q->send)
 		q->timer = PS_NEVER;
 	else
-		set_timer(f, q, f->clock.now + q->nic->p.timeout);
+		timer_set(f, q, f->clock.now + q->nic->p.timeout);
 	if (q->owner->ops->acked)
 		q->owner->ops->acked(f, q);
 }
 
-static void tell_cc(struct fabric *f, struct qp *q, uint64_t before, const struct roce_packet *pkt, const struct frame *fr)
+/* Is packet @n, which is not acknowledged, as long as the MTU? */
+static bool full(const struct qp *q, uint64_t n)
+{
+	if (n < q->acked || n >= q->send)
+		return false;
+	const struct send_wr *wr = SEND_WR(q, request_of(q, n));
+	return (n - wr->first + 1) * q->mtu <= wr->length;
+}
+
+/* @ack: whatever is known before the packet was read */
+static void tell_cc(struct fabric *f, struct qp *q, struct cc_ack *ack, const struct roce_packet *pkt, const struct frame *fr)
 {
 	struct hop hops[HOPS_MAX];
 	struct telemetry t = {.hop = hops};
+	uint64_t delivered = repeat_delivered(q);
 
 	if (!q->cc->telemetry)
 		return;
 	telemetry_read(fr->data, frame_near(fr), fr->away, &t);
-	cc_acked(f, q,
-		 &(struct cc_ack){.bytes = (q->acked - before) * q->mtu,
-				  .packets = q->acked - before,
-				  .acked = q->acked,
-				  .rtt = t.present ? f->clock.now - (ps_t)t.sent_ps : 0,
-				  .switches = pkt->ttl < TTL_SENT ? TTL_SENT - pkt->ttl : 0,
-				  .t = &t});
+	ack->packets = delivered > ack->packets ? delivered - ack->packets : 0;
+	ack->bytes = ack->packets * q->mtu;
+	ack->acked = q->acked;
+	ack->rtt = t.present ? f->clock.now - (ps_t)t.sent_ps : 0;
+	ack->switches = pkt->ttl < TTL_SENT ? TTL_SENT - pkt->ttl : 0;
+	ack->t = &t;
+	cc_acked(f, q, ack);
+}
+
+/* A NAK for a sequence error: what it says of other packets, and what is to be sent again */
+static void missing(struct fabric *f, struct qp *q, struct cc_ack *ack, const struct roce_packet *pkt, const struct frame *fr)
+{
+	q->nic->packet_seq_err++;
+	if (q->nic->p.selective)
+		repeat_came(f, q, q->acked + ((pkt->msn - pkt->psn) & PSN_MASK));
+	tell_cc(f, q, ack, pkt, fr);
+	if (q->nic->p.selective) {
+		timer_look(f, q);
+		cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
+	} else {
+		cc_lost(f, q, CC_LOSS_NAK, 1);
+		qp_go_back(f, q);
+	}
+	timer_set(f, q, f->clock.now + q->nic->p.timeout);
+	qp_ready(f, q);
 }
 
 /* qp_acknowledged() - An ACK or NAK has come in */
@@ -312,13 +321,19 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 {
 	uint8_t syndrome = pkt->syndrome;
 	int32_t ahead = psn_ahead(pkt->psn, (uint32_t)q->acked);
-	bool ack = (syndrome & 0x60) == 0;
-	uint64_t n = q->acked + (uint64_t)(int64_t)(ahead + ack), before = q->acked;
+	bool ack = (syndrome & 0x60) == 0, more = syndrome == AETH_NAK_SEQUENCE && q->nic->p.selective;
+	uint64_t n = q->acked + (uint64_t)(int64_t)(ahead + ack);
 
 	if (ahead + ack < 0 || n > q->left)
 		return; /* old, or never sent */
+	uint64_t answered = ack ? n - 1 : n + (more ? (pkt->msn - pkt->psn) & PSN_MASK : 0);
+	struct cc_ack told = {.packets = repeat_delivered(q), .full = full(q, answered)};
 	advance(f, q, n, ack);
-	tell_cc(f, q, before, pkt, fr);
+	if (!ack && syndrome == AETH_NAK_SEQUENCE && q->acked != q->next_packet) {
+		missing(f, q, &told, pkt, fr);
+		return;
+	}
+	tell_cc(f, q, &told, pkt, fr);
 	if (ack) {
 		cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
 		qp_ready(f, q);
@@ -326,19 +341,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	}
 	if (q->acked == q->next_packet)
 		return;
-	if (syndrome == AETH_NAK_SEQUENCE) {
-		q->nic->packet_seq_err++;
-		if (q->nic->p.selective) {
-			repeat_came(f, q, n + ((pkt->msn - pkt->psn) & PSN_MASK));
-			look_at(f, q, repeat_due(q));
-			cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
-		} else {
-			cc_lost(f, q, CC_LOSS_NAK, 1);
-			go_back(f, q);
-		}
-		set_timer(f, q, f->clock.now + q->nic->p.timeout);
-		qp_ready(f, q);
-	} else if (syndrome == AETH_NAK_ACCESS) {
+	if (syndrome == AETH_NAK_ACCESS) {
 		qp_fail(f, q, WC_REMOTE_ACCESS);
 	} else {
 		q->nic->rnr_naks++;
@@ -346,54 +349,8 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 			qp_fail(f, q, WC_RNR_RETRY);
 			return;
 		}
-		go_back(f, q);
+		qp_go_back(f, q);
 		q->rnr_until = f->clock.now + q->nic->p.rnr_timeout;
-		set_timer(f, q, q->rnr_until);
+		timer_set(f, q, q->rnr_until);
 	}
-}
-
-/* qp_timer_set() - An EV_QP_TIMER of time @t has come: is it the one that counts, and is there still something to look at? */
-bool qp_timer_set(struct qp *q, ps_t t)
-{
-	if (t != q->timer_event)
-		return false;
-	q->timer_event = PS_NEVER;
-	return next_look(q) != PS_NEVER && q->state == QP_READY;
-}
-
-/* qp_timer() - The timer runs and its event has come: it may have moved on since */
-void qp_timer(struct fabric *f, struct qp *q)
-{
-	if (repeat_due(q) <= f->clock.now) {
-		repeat_look(f, q);
-		cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
-		qp_ready(f, q);
-	}
-	if (f->clock.now < q->timer) {
-		look_at(f, q, next_look(q));
-		return;
-	}
-	if (q->left_asked <= q->acked && f->clock.now < q->next_send && q->cc_state.rate < q->cc_state.line_rate) {
-		set_timer(f, q, q->next_send + q->nic->p.timeout); /* the pacer holds what would be answered */
-		return;
-	}
-	q->timer = PS_NEVER;
-	if (q->rnr_until && q->rnr_until <= f->clock.now) {
-		q->rnr_until = 0;
-		qp_ready(f, q);
-		return;
-	}
-	q->nic->timeouts++;
-	if (q->retries++ >= q->nic->p.retry) {
-		qp_fail(f, q, WC_RETRY);
-		return;
-	}
-	if (q->nic->p.selective)
-		repeat_timeout(q);
-	cc_lost(f, q, CC_LOSS_TIMEOUT, q->nic->p.selective ? repeat_found(q) : 1);
-	if (!q->nic->p.selective)
-		go_back(f, q);
-	qp_ready(f, q);
-	if (q->timer == PS_NEVER) /* the round has not come to it yet */
-		set_timer(f, q, f->clock.now + q->nic->p.timeout);
 }

@@ -10,15 +10,21 @@ from pydantic import Field, ValidationInfo, field_validator
 from testbed.base.types import Model, Time, default, mistake, names, unknown
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.cables import MAX_TIME
+from workloads.base import named_file
+
+MOST_BYTES = 16 << 20
 
 
 def _application(directory: str | Path, name: str) -> str:
     """The absolute path of a controller application; raises what a validator raises."""
     path = Path(directory, name).absolute()
-    if not path.is_file():
-        raise mistake(f"there is no application {name!r}", "a path relative to the experiment file")
     try:
-        compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        named_file.check(path)
+        compile(named_file.read(path, MOST_BYTES), str(path), "exec", dont_inherit=True)
+    except named_file.Missing:
+        raise mistake(f"there is no application {name!r}", "a path relative to the experiment file") from None
+    except named_file.Unreadable as error:
+        raise mistake(f"application {name!r} cannot be read: {error.what}", "a file of Python") from None
     except (SyntaxError, ValueError) as error:
         line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
         raise mistake(f"{name}{line} is not Python: {getattr(error, 'msg', error)}") from None

@@ -19,6 +19,7 @@ from testbed.base.units import format_rate, format_time
 from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, OwnCable
 from topologies import build
 from topologies.graph.fabric import Fabric, TopologyError
+from workloads.base import named_file
 
 Place = tuple[str | int, ...]
 Found = tuple[Place, str, str]
@@ -154,10 +155,9 @@ def _from_file(name: Any, directory: Path) -> tuple[dict[str, Any], Fabric]:
     if not isinstance(name, str):
         raise mistake(f"{name!r:.40} is no file name", "a path relative to the experiment file", ["file"])
     try:
-        with open(directory / name, "rb") as file:
-            text = file.read(yaml_reader.MAX_BYTES).decode()
-    except (OSError, ValueError) as error:
-        what = f"{name} cannot be read: {getattr(error, 'strerror', None) or error}"
+        text = named_file.text(directory / name, yaml_reader.MAX_BYTES)
+    except named_file.Unreadable as error:
+        what = f"{name} cannot be read: {error.what}"
         raise mistake(what, "a path relative to the experiment file", ["file"]) from None
     try:
         document = yaml_reader.read(text)

@@ -267,7 +267,11 @@ class Nic(Model):
     mtu: int = Field(default=4096, ge=256, le=9000, description="payload of an RDMA packet at most, in bytes")
     pcie: Pcie = Field(default_factory=Pcie, description="the link between the NIC and its server")
     ack_every: int = Field(default=16, ge=1, le=1 << 20, description="packets that one acknowledgement covers")
-    timeout: Time = default("2ms", "send again after this long without an acknowledgement", gt=0, le=MAX_TIME)
+    timeout: Annotated[Time, Field(gt=0, le=MAX_TIME)] | None = Field(
+        default=None,
+        description="send again after this long without an acknowledgement (null: as long as a packet may wait in full "
+        "buffers on its path, 2 ms at least)",
+    )
     retry: int = Field(default=7, ge=0, le=1000, description="timeouts in a row until the queue pair fails")
     tx_buffer: Size = default("128KiB", "what the NIC has fetched and not yet sent, at most", gt=0)
     rx_buffer: Size = default("512KiB", "what has come in and not yet gone over PCIe, at most (0B: no end)", le=10**12)

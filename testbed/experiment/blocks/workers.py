@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from testbed.base.types import Model, Rate, Size, Time, default, mistake, mistakes
 from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME
 from testbed.machine.mounts import Bind, CannotBind
+from workloads.base import named_file
 
 
 class Workers(Model):
@@ -35,8 +36,12 @@ class Workers(Model):
         if value is None:
             return None
         path = Path((info.context or {}).get("directory", "."), value).absolute()
-        if not path.is_file():
-            raise mistake(f"there is no image archive {value!r}", "a path relative to the experiment file")
+        try:
+            named_file.check(path)
+        except named_file.Missing:
+            raise mistake(f"there is no image archive {value!r}", "a path relative to the experiment file") from None
+        except named_file.Unreadable as error:
+            raise mistake(f"image archive {value!r} cannot be read: {error.what}", "docs/experiment.md") from None
         return str(path)
 
     @field_validator("bind")

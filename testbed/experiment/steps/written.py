@@ -6,13 +6,13 @@ A line for each entry, columns apart by commas, blanks or tabs; empty lines and 
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from testbed.base.types import mistake, mistakes
 from testbed.base.units import UnitError, parse_size, parse_time
+from workloads.base import named_file
 from workloads.traffic import MOST_ENTRIES, BadTable, checked
 
 MOST_BYTES = 16 << 20
@@ -111,19 +111,12 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _text(path: Path) -> str:
-    """Of an ordinary file of some size: a FIFO would keep us waiting."""
     try:
-        about = path.stat()
-        ordinary = stat.S_ISREG(about.st_mode)
-        text = path.read_bytes().decode("utf-8-sig") if ordinary and about.st_size <= MOST_BYTES else ""
-    except (OSError, ValueError) as error:  # ValueError: no text, or a name that no file can have
-        why = getattr(error, "strerror", None) or error
-        raise mistake(f"{str(path)!r:.200} cannot be read: {why}", "a text file of one line for each entry") from None
-    if not ordinary:
-        raise mistake(f"{path} is no ordinary file", "a text file of one line for each entry")
-    if about.st_size > MOST_BYTES:
-        raise mistake(f"{path} has {about.st_size:,} bytes", f"at most {MOST_BYTES:,}")
-    return text
+        return named_file.text(path, MOST_BYTES)
+    except named_file.Unreadable as error:
+        line = f":{error.line}" if error.line else ""
+        what = f"{str(path)!r:.200}{line} cannot be read: {error.what}"
+        raise mistake(what, "a text file of one line for each entry") from None
 
 
 def _bounded(path: Path, rows: Sequence[tuple[int, list[str]]], most: int) -> None:

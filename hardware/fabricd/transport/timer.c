@@ -1,0 +1,91 @@
+/* Queue pairs: when they look again by themselves
+ *
+ * Theory of Operation
+ *
+ * A queue pair has one event for all it waits for, the earliest: the timeout, and what selective
+ * repeat waits for (repeat.c).  A time that moves on leaves its event where it is: when that comes, the
+ * next is set.
+ */
+#include "base/units.h"
+#include "engine/event.h"
+#include "engine/fabric.h"
+#include "nic/nic.h"
+#include "transport/congestion.h"
+#include "transport/qp.h"
+#include "transport/repeat.h"
+
+static ps_t next_look(const struct qp *q)
+{
+	ps_t due = repeat_due(q);
+
+	return due < q->timer ? due : q->timer;
+}
+
+/* timer_look() - What it waits for may come earlier than it did */
+void timer_look(struct fabric *f, struct qp *q)
+{
+	ps_t t = next_look(q);
+
+	if (t < q->timer_event) {
+		q->timer_event = t;
+		event_add(f, t, EV_QP_TIMER, q->nic->n.index, 0, 0, q->number, q, 0);
+	}
+}
+
+/* timer_set() - The timeout is at @t */
+void timer_set(struct fabric *f, struct qp *q, ps_t t)
+{
+	q->timer = t;
+	timer_look(f, q);
+}
+
+/* qp_timer_set() - An EV_QP_TIMER of time @t has come: is it the one that counts, and is there still something to look at? */
+bool qp_timer_set(struct qp *q, ps_t t)
+{
+	if (t != q->timer_event)
+		return false;
+	q->timer_event = PS_NEVER;
+	return next_look(q) != PS_NEVER && q->state == QP_READY;
+}
+
+static void look_at_repeat(struct fabric *f, struct qp *q)
+{
+	repeat_look(f, q);
+	cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
+	repeat_ask(f, q, !q->fetched_bytes && !qp_has_work(f, q), qp_has_new(q));
+	qp_ready(f, q);
+}
+
+/* qp_timer() - Its event has come: what it was for may have moved on since */
+void qp_timer(struct fabric *f, struct qp *q)
+{
+	if (repeat_due(q) <= f->clock.now)
+		look_at_repeat(f, q);
+	if (f->clock.now < q->timer) {
+		timer_look(f, q);
+		return;
+	}
+	if (q->left_asked <= q->acked && f->clock.now < q->next_send && q->cc_state.rate < q->cc_state.line_rate) {
+		timer_set(f, q, q->next_send + q->nic->p.timeout); /* the pacer holds what would be answered */
+		return;
+	}
+	q->timer = PS_NEVER;
+	if (q->rnr_until && q->rnr_until <= f->clock.now) {
+		q->rnr_until = 0;
+		qp_ready(f, q);
+		return;
+	}
+	q->nic->timeouts++;
+	if (q->retries++ >= q->nic->p.retry) {
+		qp_fail(f, q, WC_RETRY);
+		return;
+	}
+	if (q->nic->p.selective)
+		repeat_timeout(q);
+	cc_lost(f, q, CC_LOSS_TIMEOUT, q->nic->p.selective ? repeat_found(q) : 1);
+	if (!q->nic->p.selective)
+		qp_go_back(f, q);
+	qp_ready(f, q);
+	if (q->timer == PS_NEVER) /* the round has not come to it yet */
+		timer_set(f, q, f->clock.now + q->nic->p.timeout);
+}
