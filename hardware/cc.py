@@ -242,6 +242,8 @@ CONTROLS: dict[str, Control] = {
             (
                 replace(_BASE_RTT, default=lambda s: s.network_rtt_ns,
                         about="round-trip time of the idle fabric (longest path), from the cable on"),
+                Parameter("hop_rtt", "time", lambda s: s.hop_ns, "a path takes so much less for each switch below"),
+                Parameter("switches", "number", lambda s: s.switches, "these, the longest path's", most=255),
                 replace(_WINDOW, default=lambda s: 1.5 * s.bdp_bytes), _BETA, _MAX_DECREASE,
                 Parameter("target_queue", "time", lambda s: s.target_queue_ns, "queueing delay aimed at", least=1),
                 Parameter("ewma", "number", 0.0125, "weight of a new delay in the average", most=1.0),

@@ -12,11 +12,13 @@ import pytest
 
 from hardware.client import FabricdError
 from results.store.folder import RunFolder, StoreError
+from testbed.base.errors import MACHINE_CANNOT, UserError
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
 from testbed.run.outcome import RunFailed
 from tests.parts.fabricd_fixture import bare_fabric
 from tests.parts.fake_lab import FakeLab
+from tests.parts.machine import here
 from tests.parts.small_run import EXPERIMENT, whole
 from workloads.verbs import wire
 
@@ -60,6 +62,32 @@ def test_a_run_on_a_full_disk_is_refused_and_leaves_nothing(small: Path) -> None
         RunFolder.create("run", small / "run")
     assert told.value.where == str(small / "run")
     assert os.listdir(small) == ["full"]
+
+
+def test_a_run_for_whose_first_file_there_is_no_room_says_where(small: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=8k", str(small)], check=True)
+    with pytest.raises(UserError, match="the run cannot be written: No space left on device") as told:
+        running.run(loads(EXPERIMENT), small / "run")
+    assert (told.value.where, told.value.hint) == (str(small / "run"), "make room, or use --out")
+    assert os.listdir(small) == []
+
+
+def test_a_sweep_for_whose_first_file_there_is_no_room_says_so(small: Path, tmp_path: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=8k", str(small)], check=True)
+    (tmp_path / "sweep.yaml").write_text(EXPERIMENT + "sweep: {seed: [1, 2]}\n")
+    done = here("run", str(tmp_path / "sweep.yaml"), "--out", str(small / "sweep"))
+    assert done.returncode == MACHINE_CANNOT
+    assert "error: the run cannot be written: No space left on device\n" in done.stderr
+
+
+def test_a_file_that_there_is_no_room_to_write_anew_stays_what_it_was(small: Path) -> None:
+    folder = RunFolder.create("run", small / "run")
+    folder.write_json("sweep.json", {"points": [1]})
+    fill(small)
+    with pytest.raises(OSError, match="No space left"):
+        folder.write_json("sweep.json", {"points": list(range(10_000))})
+    assert json.loads((folder.path / "sweep.json").read_text()) == {"points": [1]}
+    assert not (folder.path / "sweep.json.new").exists()
 
 
 def test_captures_and_samples_that_are_not_whole_say_so_with_their_path(small: Path) -> None:

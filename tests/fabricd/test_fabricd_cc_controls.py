@@ -36,7 +36,7 @@ def hardware(control: str, **values: float) -> Hardware:
 
 def follow(model: Control, frames: list[WireFrame]) -> Iterator[tuple[float, Control]]:
     """Feeds a model with what came in; after each acknowledgement, its time."""
-    model.clock_ns = 1.0  # captures tell whole ns
+    model.clock_ns = 1.0  # captures tell the nearest ns
     acked = following = 0
     for fr in frames:
         if fr.out and fr.opcode != ACK:
@@ -45,9 +45,9 @@ def follow(model: Control, frames: list[WireFrame]) -> Iterator[tuple[float, Con
             continue
         packets, acked = fr.psn + 1 - acked, fr.psn + 1
         stamps = [Stamp(h.seconds * 1e9, h.tx_bytes, h.queue_bytes) for h in fr.hops]
-        stamp, now = (stamps or [Stamp(0, 0, 0)])[0], fr.time_ns + 0.5
-        rtt = now - (fr.sent_ns or 0)
-        model.acked(now, Ack(packets, acked, following, rtt, fr.seen, fr.marked, stamp))
+        stamp = (stamps or [Stamp(0, 0, 0)])[0]
+        rtt = fr.time_ns - (fr.sent_ns or 0)
+        model.acked(fr.time_ns, Ack(packets, acked, following, rtt, fr.seen, fr.marked, stamp))
         yield fr.time_ns, model
 
 
@@ -63,12 +63,15 @@ CASES: dict[str, tuple[type[reference_controls.Telemetry], dict[str, float]]] = 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_step_is_the_formulas(case: str) -> None:
-    """A flow alone, then with three others, then alone: each sampled rate and window is the model's."""
+    """A flow alone, then with three others, then alone: each sampled rate and window is the model's.
+
+    A capture rounds to the nearest ns. Of a round trip of 3,172 ns that is 1.6e-4, and as much of each of Swift's cuts.
+    """
     kind, values = CASES[case]
     control = kind.__name__.lower()
     with star(5, hardware(control, **values)) as f:
         with watched(f, "h1:1", 500) as seen:
-            send(f, [(1, 0, 6_000_000, 0), *((n, 0, 2_000_000, 30_000) for n in (2, 3, 4))])
+            send(f, [(1, 0, 1465 * MTU, 0), *((n, 0, 488 * MTU, 30_000) for n in (2, 3, 4))])
         (qp,) = [q for q in f.counters()["qps"] if q["rank"] == 1]
     sampled = dict(of_rank(seen["qp_rate"], 1, "rate_bps"))
     steps, windows, rates = 0, set(), {}
@@ -80,12 +83,12 @@ def test_every_step_is_the_formulas(case: str) -> None:
     assert steps > 200
     if model.window_bytes:
         assert qp["window_bytes"] == pytest.approx(max(model.window_bytes, MTU), rel=2e-3, abs=2)
-    assert qp["rate_bps"] == pytest.approx(model.rate_bps, rel=2e-3)
+    assert qp["rate_bps"] == pytest.approx(model.rate_bps, rel=1e-3)
     for at, rate in sampled.items():
         known = [(t, r) for t, r in rates.items() if t < at + 1]
         if known and at < max(rates):
             near = [r for t, r in known if t > at - 1] + [r for t, r in known if t <= at - 1][-1:]
-            assert any(rate == pytest.approx(r, rel=5e-3) for r in near), (at, rate, known[-1])
+            assert any(rate == pytest.approx(r, rel=1e-3) for r in near), (at, rate, known[-1])
     assert len(windows) > 10 or len(set(rates.values())) > 10  # it did something
     if control in ("timely", "hpcc") or "below" in case:
         assert len(sampled) > 10

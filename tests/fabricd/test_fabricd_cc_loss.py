@@ -163,3 +163,13 @@ def test_others_do_not_hear_of_loss(control: str) -> None:
         before, now = around(f, "packet_seq_err")
         told = {key: before[key] for key in ("window_bytes", "rate_bps")}
         assert told == pytest.approx({key: now[key] for key in told}, rel=0.01)
+
+
+def test_what_came_ahead_of_a_hole_is_delivered() -> None:
+    """uec.cpp counts what the receiver has (recvd_bytes): the window grows while packet 0 is missing."""
+    with one_flow("nscc", "selective_repeat") as f:
+        lose(f, None, match={"opcodes": ["WRITE_FIRST"]})
+        before, now = until(f, 10_000.0), until(f, 50_000.0)
+    lost = now["retransmitted"] - before["retransmitted"]
+    assert lost >= 5 and now["packet_seq_err"] > 300
+    assert now["window_bytes"] > before["window_bytes"] - 2 * MTU

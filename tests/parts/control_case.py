@@ -8,7 +8,7 @@ joins when a quarter of the time is over. Everything that the case does not name
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -141,6 +141,24 @@ def measure(case: Case, time_ns: float) -> Outcome:
         timeouts=sum(nic["local_ack_timeout_err"] for nic in all_over["nics"]),
         lost=lost,
     )
+
+
+def incast_queue_ns(experiment: Experiment, senders: Sequence[int], time_ns: float) -> float:
+    """The queue in front of rank 0 while these send to it: its mean in the second half, in time of the cable."""
+    topology, graph, rate = experiment.fabric.topology, experiment.build_fabric(), experiment.fabric.cable.rate
+    cable = graph.cable_at[graph.nics[0].name, 1]
+    out = cable.b if cable.a.node == graph.nics[0].name else cable.a
+    with bare_fabric(topology.kind, topology.params, hardware_of(experiment), binary=build()) as f:
+        f.fabricd.request("start", ranks=[])
+        places = f.fabricd.request("sample", path=str(f.directory / "samples"), period_ns=time_ns / 4000)
+        _until(f, 1)
+        size = int(rate / 8e9 * time_ns)
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[n, 0, size, 0] for n in senders])
+        _until(f, time_ns)
+        f.fabricd.request("sample_stop")
+        depth = series.read(f.directory / "samples", places)["queue_depth"]
+    queue = _half(depth[(depth["node"] == out.node) & (depth["port"] == out.port)], time_ns)
+    return sum(q * t for q, t in queue) / (time_ns / 2) * 8e9 / rate
 
 
 def _until(f: BareFabric, time_ns: float) -> None:

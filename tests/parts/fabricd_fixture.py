@@ -28,7 +28,7 @@ from hardware.build import build
 from hardware.client import Fabricd
 from hardware.config import Hardware, fabricd_config
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP, Devices
-from tests.parts.own_switch import OwnSwitch, own_switch
+from tests.parts.own_switch import USER, OwnSwitch, own_switch
 from topologies.graph.fabric import Fabric
 from workloads.verbs import wire
 from workloads.verbs.wire import Record
@@ -320,7 +320,9 @@ def bare_fabric(
         )
         change(config)
         before = ["setpriv", "--pdeathsig", "KILL", *switch.inside]
-        fabricd = Fabricd.start(config, Path(folder), binary=binary or fabricd_binary(), log=log, before=before)
+        fabricd = Fabricd.start(
+            config, Path(folder), user=USER, binary=binary or fabricd_binary(), log=log, before=before
+        )
         try:
             _bridges_up(fabric, switch)
             yield BareFabric(fabric, hardware, Path(folder), fabricd, switch)

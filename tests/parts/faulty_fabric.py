@@ -90,9 +90,7 @@ class FaultyFabric:
 
     def rest(self) -> None:
         """Nothing is under way any more; what faults ask of an agent is done."""
-        wanted = self.fabricd._last_id + 1
-        self.fabricd._last_id = wanted
-        self.fabricd._send({"id": wanted, "op": "quiesce"})
+        wanted = self.fabricd.ask("quiesce")
         deadline = time.monotonic() + 60
         while True:
             assert time.monotonic() < deadline, "the fabric does not come to rest"

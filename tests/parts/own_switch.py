@@ -23,6 +23,10 @@ _TETHER = ["setpriv", "--pdeathsig", "KILL"]
 _GROUP = "77"
 
 
+USER = 0x6FFF_FFFF
+"""A user without any right, who is fabricd, and the group of those who may speak to the Open vSwitch."""
+
+
 class OwnSwitch:
     """A running Open vSwitch; `inside` is what a command begins with that is to run where its devices are."""
 
@@ -35,7 +39,7 @@ class OwnSwitch:
         assert self.holder.stdout.readline() == b"up\n"
         self.inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net"]
         self.ovs = OpenVSwitch(folder / "ovs")
-        self.ovs.finish([self.ovs.make_database()])
+        self.ovs.finish([self.ovs.make_database(group=USER)])
         database = self.ovs.start_database(self._spawn)
         self.processes = [self.holder, database, self.ovs.start_switch(self._spawn, database)]
         self.run("ovs-vsctl", "--timeout=60", "--retry", "show")  # ovsdb-server may be about to listen

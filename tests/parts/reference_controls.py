@@ -162,19 +162,22 @@ class Dctcp(Telemetry):
 
 
 class Nscc(Telemetry):
-    """Ultra Ethernet 1.0, 3.6.13, as in htsim's uec.cpp (updateCwndOnAck_NSCC) without trimming; base_rtt is given."""
+    """Ultra Ethernet 1.0, 3.6.13, as in htsim's uec.cpp (updateCwndOnAck_NSCC, update_base_rtt) without trimming."""
 
     def __init__(self, net: Net, p: Mapping[str, float]) -> None:
         super().__init__(net, p)
         self.w = self.window_bytes = self.most = p["window"]
+        self.base = p["base_rtt"]
         self.average, self.cut, self.adjusted = 0.0, 0.0, 0.0
         self.gained, self.came, self.idle, self.fast = 0.0, 0.0, 0.0, False
         self.achieved, self.adapt_at, self.ignore, self.ignored = 0.0, 0.0, 0.0, 0.0
 
     def acked(self, now: float, ack: Ack) -> None:
-        base, new, ce = self.p["base_rtt"], ack.packets * self.net.mtu, ack.marked > 0
+        network, new, ce = self.p["base_rtt"], ack.packets * self.net.mtu, ack.marked > 0
+        if ack.rtt_ns < self.base:
+            self.base, self.most = ack.rtt_ns, self.most * ack.rtt_ns / self.base
         self.achieved, self.came, self.ignored = self.achieved + new, self.came + new, self.ignored + new
-        delay = ack.rtt_ns - base
+        delay = ack.rtt_ns - self.base
         if delay >= 0:
             self.update_delay(delay, ce)
         else:
@@ -184,14 +187,14 @@ class Nscc(Telemetry):
         else:
             self.quadrant(now, delay, ce, new)
             self.bound()
-            if self.came > 8 * self.net.mtu or now - self.adjusted > base:
+            if self.came > 8 * self.net.mtu or now - self.adjusted > network:
                 self.fulfill(now)
             self.bound()
         self.window_bytes = self.w
 
     def update_delay(self, delay: float, ce: bool) -> None:
-        base, weight = self.p["base_rtt"], self.p["ewma"]
-        sample = base / 4 if not ce and delay > self.p["target_queue"] else delay
+        weight = self.p["ewma"]
+        sample = self.base / 4 if not ce and delay > self.p["target_queue"] else delay
         self.average = weight * sample + (1 - weight) * self.average
 
     def quadrant(self, now: float, delay: float, ce: bool, new: float) -> None:
@@ -202,7 +205,7 @@ class Nscc(Telemetry):
             self.proportional(delay, new)
         elif delay >= target:
             self.fast, self.idle = False, 0.0
-            if self.average > target and now - self.cut > p["base_rtt"]:
+            if self.average > target and now - self.cut > self.base:
                 self.w *= max(1 - p["beta"] * (self.average - target) / self.average, 1 - p["max_decrease"])
                 self.cut = now
 
@@ -235,7 +238,7 @@ class Nscc(Telemetry):
                 self.w = max(self.achieved, float(self.net.mtu))
                 self.ignore, self.ignored, acted = under_way, 0.0, True
             self.achieved = 0.0
-            self.adapt_at = now + p["base_rtt"] + p["target_queue"]
+            self.adapt_at = now + self.base + p["target_queue"]
         return acted
 
     def bound(self) -> None:

@@ -130,7 +130,7 @@ def test_every_parameter_is_written_as_a_file_has_it() -> None:
     assert list(told["nics"]) == ["h2"] and told["nics"]["h2"]["nscc"]["ai_packets"] < told["cc"]["nscc"]["ai_packets"]
     again = loads(text.format(cables=cables, cc=json.dumps(told["cc"])))
     assert written_control(again)["cc"] == told["cc"]
-    assert json.dumps(written_control(star())) == '{"cc": {"none": {"window": "0B"}}}'
+    assert json.dumps(written_control(star())) == '{"cc": {"none": {"window": "0B"}}, "timeout": "2ms"}'
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,11 @@
  * acknowledged in the last base_rtt + t, W becomes what was, and marks of what was under
  * way then are ignored.  Each packet that is found to be lost leaves the window (W -= MTU,
  * mark_packet_for_retransmission), whether by NAK or by timeout.  W starts at `window`, the most that it can be.
+ *
+ * base_rtt is the longest path's at first.  A path with fewer switches takes hop_rtt less for each
+ * (main_uec.cpp, -enable_accurate_base_rtt), and a round trip that is shorter yet, of a packet as
+ * long as the MTU, lowers it (update_base_rtt); `window` shrinks with it.  The target, and how often W grows,
+ * stay the network's.
  */
 #include "base/units.h"
 #include "cc/cc.h"
@@ -41,14 +46,36 @@ static void start(struct fabric *f, struct qp *q)
 	struct cc_state *s = &q->cc_state;
 
 	(void)f;
+	s->base_rtt = cc_param(q, CC_BASE_RTT);
 	if (s->window <= 0)
-		cc_set_window(q, s->line_rate / 8 * cc_param(q, CC_BASE_RTT) * 1.5e-9);
+		cc_set_window(q, s->line_rate / 8 * s->base_rtt * 1.5e-9);
+	s->most = s->window;
+}
+
+/* Is the path a shorter one than was thought? */
+static void know_path(struct cc_state *s, const struct qp *q, const struct cc_ack *ack)
+{
+	double fewer = cc_param(q, CC_SWITCHES) - ack->switches, rtt = (double)ack->rtt / PS_PER_NS;
+	double base = cc_param(q, CC_BASE_RTT) - (fewer > 0 ? fewer : 0) * cc_param(q, CC_HOP_RTT);
+
+	base = ack->full && rtt < base ? rtt : base;
+	if (base >= s->base_rtt)
+		return;
+	s->most *= base / s->base_rtt;
+	s->base_rtt = base;
+}
+
+static void bound(struct qp *q)
+{
+	struct cc_state *s = &q->cc_state;
+
+	cc_set_window(q, s->window < s->most ? s->window : s->most);
 }
 
 static void average(struct qp *q, double delay, bool ce)
 {
 	double weight = cc_param(q, CC_EWMA);
-	double sample = !ce && delay > cc_param(q, CC_TARGET_QUEUE) ? cc_param(q, CC_BASE_RTT) / 4 : delay;
+	double sample = !ce && delay > cc_param(q, CC_TARGET_QUEUE) ? q->cc_state.base_rtt / 4 : delay;
 
 	q->cc_state.delay = (1 - weight) * q->cc_state.delay + weight * sample;
 }
@@ -63,14 +90,14 @@ static bool adapt(struct fabric *f, struct qp *q, double delay, bool ce)
 		return true;
 	if (f->clock.now <= s->adapt_at)
 		return false;
-	if (s->adapt_at && delay > cc_param(q, CC_QUICK_ADAPT) && s->achieved < cc_param(q, CC_WINDOW) / ADAPT_SHARE) {
+	if (s->adapt_at && delay > cc_param(q, CC_QUICK_ADAPT) && s->achieved < s->most / ADAPT_SHARE) {
 		cc_set_window(q, s->achieved);
 		s->to_ignore = (double)((q->left - q->acked) * q->mtu);
 		s->ignored = 0;
 		acted = true;
 	}
 	s->achieved = 0;
-	s->adapt_at = f->clock.now + ps(cc_param(q, CC_BASE_RTT) + cc_param(q, CC_TARGET_QUEUE));
+	s->adapt_at = f->clock.now + ps(s->base_rtt + cc_param(q, CC_TARGET_QUEUE));
 	return acted;
 }
 
@@ -94,7 +121,7 @@ static void high_delay_and_marks(struct fabric *f, struct qp *q)
 
 	s->fast = false;
 	s->idle = 0;
-	if (s->delay <= target || f->clock.now - s->last_decrease <= ps(cc_param(q, CC_BASE_RTT)))
+	if (s->delay <= target || f->clock.now - s->last_decrease <= ps(s->base_rtt))
 		return;
 	double keep = 1 - cc_param(q, CC_BETA) * (s->delay - target) / s->delay;
 	s->window *= keep > least ? keep : least;
@@ -119,12 +146,13 @@ static void fulfill(struct fabric *f, struct qp *q)
 static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 {
 	struct cc_state *s = &q->cc_state;
-	double delay = (double)ack->rtt / PS_PER_NS - cc_param(q, CC_BASE_RTT), target = cc_param(q, CC_TARGET_QUEUE),
-	       bytes = (double)ack->bytes;
+	double target = cc_param(q, CC_TARGET_QUEUE), bytes = (double)ack->bytes;
 	bool ce = ack->t->marked;
 
 	if (!ack->rtt)
 		return;
+	know_path(s, q, ack);
+	double delay = (double)ack->rtt / PS_PER_NS - s->base_rtt;
 	s->achieved += bytes;
 	s->came += bytes;
 	s->ignored += bytes;
@@ -142,9 +170,9 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 		low_delay(q, delay, bytes);
 	else if (delay >= target)
 		high_delay_and_marks(f, q);
-	cc_set_window(q, s->window);
+	bound(q);
 	fulfill(f, q);
-	cc_set_window(q, s->window);
+	bound(q);
 }
 
 static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
