@@ -21,6 +21,7 @@ BINARY = Path(__file__).parent / "bin" / "fabricd"
 SOURCES = Path(__file__).parent / "fabricd"
 CHECKOUT = Path(__file__).resolve().parents[1] / ".git"
 PULSE_S = 1.0
+_WRITES = ("capture", "sample")  # requests to write the file at `path`: fabricd itself may open none
 
 
 def _huge_pages(tunables: str) -> str:
@@ -98,6 +99,7 @@ class Fabricd:
         directory: Path,
         *,
         binary: Path = BINARY,
+        user: int = 0,
         fifo: bool = False,
         log: IO[bytes] | int | None = subprocess.DEVNULL,
         env: Mapping[str, str] | None = None,
@@ -106,9 +108,10 @@ class Fabricd:
     ) -> Fabricd:
         """Start a fabricd in `directory` and wait until it is ready.
 
-        fabricd.json, control.sock and workers/RANK/sock are made there.  `before` is a command that becomes fabricd
-        by exec, such as nsenter; `pass_fds` are descriptors that it keeps open.  Raises FabricdError with fabricd's
-        own words when it cannot.
+        fabricd.json, control.sock and workers/RANK/sock are made there.  `user` is the user and group that it becomes
+        once it has all open (0: it stays who we are), without any privilege.  `before` is a command that becomes
+        fabricd by exec, such as nsenter; `pass_fds` are descriptors that it keeps open.  Raises FabricdError with
+        fabricd's own words when it cannot.
         """
         if not binary.exists():
             raise FabricdError(f"{binary} is missing: build it with `python -m hardware.build`")
@@ -121,8 +124,9 @@ class Fabricd:
         config_file.write_text(json.dumps(config))
         control = directory / "control.sock"
         command = [str(binary), "--config", str(config_file), "--control", str(control), "--workers", str(workers)]
+        command += ["--user", str(user), *(["--fifo"] if fifo else [])]
         process = subprocess.Popen(
-            [*before, *command, *(["--fifo"] if fifo else [])],
+            [*before, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -159,7 +163,8 @@ class Fabricd:
         Raises FabricdError if it is refused, or on no answer within `timeout` s of wall time (None: however long it
         takes), and FabricdSilent when patience with fabricd has run out.
         """
-        answer = self.answer(self.ask(op, **arguments), timeout)
+        with _handed_over(arguments.get("path") if op in _WRITES else None) as files:
+            answer = self.answer(self.ask(op, files, **arguments), timeout)
         if answer is None:
             raise FabricdError(f"fabricd has not answered `{op}` within {timeout:g} s")
         return answer
@@ -270,18 +275,16 @@ class Fabricd:
         """Close the connection; fabricd goes on."""
         self._socket.close()
 
-    def ask(self, op: str, **arguments: Any) -> int:
-        """Send a request; return its id. Raises FabricdError if fabricd is gone."""
+    def ask(self, op: str, files: Sequence[int] = (), **arguments: Any) -> int:
+        """Send a request, with open files; return its id. Raises FabricdError if fabricd is gone."""
         self._last_id += 1
         asked = self._last_id
-        self._send({"id": asked, "op": op, **arguments})
-        return asked
-
-    def _send(self, message: Mapping[str, Any]) -> None:
+        said = json.dumps({"id": asked, "op": op, **arguments}).encode() + b"\n"
         try:
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
+            self._socket.sendall(said[socket.send_fds(self._socket, [said], files) :])
         except OSError as error:
             raise FabricdGone("fabricd is gone", self.control) from error
+        return asked
 
     def _receive(self, timeout: float | None) -> None:
         """Take in what has come, waiting up to `timeout` s for something."""
@@ -307,3 +310,25 @@ class Fabricd:
             else:
                 self._answers.append(message)
         self.patience.begin()
+
+
+@contextlib.contextmanager
+def _handed_over(path: str | None) -> Iterator[list[int]]:
+    """A file that fabricd is to write, opened for it; if it refuses, none is left that was not there before."""
+    if path is None:
+        yield []
+        return
+    new = not os.path.exists(path)
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise FabricdError(f"{path}: {error.strerror}") from None
+    try:
+        yield [file]
+    except FabricdError:
+        if new:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        raise
+    finally:
+        os.close(file)

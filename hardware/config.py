@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hardware import recovery
 from hardware.devices import FENCE_TAP, Devices
 from hardware.patience import DEFAULT_S
 from topologies.graph.fabric import EMBEDDED, Cable, Fabric, Nic, Switch
@@ -36,7 +37,7 @@ class Hardware:
     post_ns: float = 100.0
     tx_buffer_bytes: int = 131_072
     ack_every: int = 16
-    timeout_ns: float = 2_000_000.0
+    timeout_ns: float = recovery.LEAST_TIMEOUT_NS
     retry: int = 7
     rnr_timeout_ns: float = 10_000.0
     rnr_retry: int = 7  # 7: for ever, as in the verbs

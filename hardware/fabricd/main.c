@@ -39,8 +39,17 @@ static int not_ready(const char *why)
 
 static void usage(void)
 {
-	fputs("usage: fabricd --config FILE --control SOCKET --workers DIR [--fifo]\n", stderr);
+	fputs("usage: fabricd --config FILE --control SOCKET --workers DIR [--user ID] [--fifo]\n", stderr);
 	exit(2);
+}
+
+static unsigned number(const char *text)
+{
+	unsigned n;
+
+	if (sscanf(text, "%u", &n) != 1)
+		usage();
+	return n;
 }
 
 static void prepare_process(void)
@@ -61,11 +70,12 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"config", required_argument, NULL, 'c'},  {"control", required_argument, NULL, 's'},
-		{"workers", required_argument, NULL, 'w'}, {"fifo", no_argument, NULL, 'f'},
-		{NULL, 0, NULL, 0},
+		{"workers", required_argument, NULL, 'w'}, {"user", required_argument, NULL, 'u'},
+		{"fifo", no_argument, NULL, 'f'},	   {NULL, 0, NULL, 0},
 	};
 	struct fabric *f = &fabric;
 	const char *config = NULL, *control = NULL, *workers = NULL;
+	unsigned user = 0;
 	bool fifo = false;
 	json_error_t error;
 
@@ -74,6 +84,7 @@ int main(int argc, char **argv)
 		case 'c': config = optarg; break;
 		case 's': control = optarg; break;
 		case 'w': workers = optarg; break;
+		case 'u': user = number(optarg); break;
 		case 'f': fifo = true; break;
 		default: usage();
 		}
@@ -88,14 +99,10 @@ int main(int argc, char **argv)
 		snprintf(f->error, sizeof f->error, "%s:%d: %s", config, error.line, error.text);
 		return not_ready(f->error);
 	}
-	if (!config_load(f, f->config) || !control_open(f, control) || !workers_open(f, workers)) {
-		not_ready(f->error);
-		fabric_free(f);
-		return 1;
-	}
 	if (fifo && sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}))
 		fprintf(stderr, "fabricd: --fifo: %s; going on without\n", strerror(errno));
-	if (!privileges_drop(f)) {
+	if (!config_load(f, f->config) || !control_open(f, control) || !workers_open(f, workers) ||
+	    !privileges_drop(f, user)) {
 		not_ready(f->error);
 		fabric_free(f);
 		return 1;
@@ -110,7 +117,6 @@ int main(int argc, char **argv)
 	puts("{\"ready\": true}");
 	fflush(stdout);
 	fabric_run(f);
-	unlink(control);
 	fabric_free(f);
 	close(f->epoll_fd);
 	return f->failed;

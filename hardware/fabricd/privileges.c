@@ -2,19 +2,27 @@
  *
  * Theory of Operation
  *
- * Making devices needs privileges, running the fabric does not.  Hostile data is
- * only read after this.  From here on fabricd has no capability but the one to write
- * captures into a folder that is not root's (the testbed asks for those later), and
- * cannot gain any.  System calls are refused that it does not need and that somebody
- * who had taken it over would want: other programs, other processes' memory, mounts,
- * namespaces, modules, and sockets that are not local.
+ * Making devices needs privileges, running the fabric does not, with either clock.
+ * Hostile data is only read after this.  From here on fabricd is a user of its own,
+ * has no capability, and can gain none.  It opens no file any more: what it shall write
+ * is handed to it open, and Open vSwitch's sockets are its group's, in a folder that it
+ * has open.  System calls are refused that it does not need and that somebody who had
+ * taken it over would want: other programs, other processes' memory, mounts, namespaces,
+ * modules, and sockets that are not local.
+ *
+ * It stays root, still without any capability, where another user would not do: one
+ * that our user namespace does not have, or one from which /proc hides others' processes
+ * (mounted with `hidepid`), for it looks there whether who is waited for still runs.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -38,16 +46,43 @@
 static bool capabilities_dropped(void)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct have[2];
+	const struct __user_cap_data_struct none[2] = {0};
 
-	if (syscall(SYS_capget, &head, have))
-		return false;
-	/* only what is there can be kept: started without, there is nothing to give up */
-	have[0].permitted &= 1u << CAP_DAC_OVERRIDE;
-	have[0].effective &= 1u << CAP_DAC_OVERRIDE;
-	have[1].permitted = have[1].effective = 0;
-	have[0].inheritable = have[1].inheritable = 0;
-	return !syscall(SYS_capset, &head, have);
+	return !syscall(SYS_capset, &head, none);
+}
+
+static bool sees_others(void)
+{
+	int fd = open("/proc/1/stat", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* Try to be that user, and if that would not do, be root again; says why then */
+static bool become(unsigned user)
+{
+	if (setgroups(0, NULL) || setresgid(user, user, user) || seteuid(user)) {
+		fprintf(stderr, "fabricd: cannot be user %u: %s; stays root, without capabilities\n", user, strerror(errno));
+	} else if (!sees_others()) {
+		fprintf(stderr, "fabricd: /proc hides others' processes from user %u; stays root, without capabilities\n", user);
+	} else {
+		return !seteuid(0) && !setresuid(user, user, user);
+	}
+	return !seteuid(0) && !setresgid(0, 0, 0);
+}
+
+/* Change the user; what the kernel takes away with it we need: to die with who has started us, and our own /proc */
+static bool user_changed(unsigned user)
+{
+	int death = 0, parent = getppid();
+	bool done = !prctl(PR_GET_PDEATHSIG, &death) && become(user) && !prctl(PR_SET_PDEATHSIG, death) &&
+		    !prctl(PR_SET_DUMPABLE, 1);
+
+	if (death && getppid() != parent) /* it died meanwhile */
+		_exit(1);
+	return done;
 }
 
 static bool calls_refused(void)
@@ -87,14 +122,16 @@ static bool calls_refused(void)
 }
 
 /* privileges_drop() - Keep nothing that running the fabric does not need
+ * @user:	User and group to be from now on; 0: stay who we are
  *
  * Threads inherit it, so it comes before the first.
  *
  * Return: false and f->error filled
  */
-bool privileges_drop(struct fabric *f)
+bool privileges_drop(struct fabric *f, unsigned user)
 {
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || !capabilities_dropped() || !calls_refused())
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || (user && !user_changed(user)) || !capabilities_dropped() ||
+	    !calls_refused())
 		return config_fail(f, "cannot give up privileges: %s", strerror(errno));
 	return true;
 }

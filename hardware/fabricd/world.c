@@ -52,7 +52,7 @@ void fabric_free(struct fabric *f)
 		if (event_kind(&e) == EV_DOORBELL)
 			post_free(e.a);
 	captures_close(f);
-	sample_stop(f);
+	sample_end(f);
 	offload_free(f);
 	for (uint32_t i = 0; i < f->switch_count; i++) {
 		node_free(&f->switches[i].n);

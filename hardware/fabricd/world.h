@@ -8,6 +8,6 @@ struct fabric;
 
 void world_join(struct fabric *f);
 void fabric_free(struct fabric *f);
-bool privileges_drop(struct fabric *f);
+bool privileges_drop(struct fabric *f, unsigned user);
 
 #endif

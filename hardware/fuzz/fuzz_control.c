@@ -1,6 +1,7 @@
 /* The control protocol: bytes on a connection, in pieces, beside a subscriber and workers at work. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ static struct control_conn *conn_new(struct fabric *f, int *other_end)
 	if (!c || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds))
 		abort();
 	c->fd = fds[0];
+	c->file = -1;
 	*other_end = fds[1];
 	c->next = f->conns;
 	f->conns = c;
@@ -33,6 +35,23 @@ static void drain(int fd)
 
 	while (recv(fd, answers, sizeof answers, MSG_DONTWAIT) > 0)
 		;
+}
+
+/* Bytes, and with them a file to write */
+static bool say(int fd, const uint8_t *bytes, size_t n)
+{
+	_Alignas(struct cmsghdr) uint8_t ancillary[CMSG_SPACE(sizeof(int))] = {0};
+	struct iovec iov = {.iov_base = (void *)bytes, .iov_len = n};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ancillary, .msg_controllen = sizeof ancillary};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+	int file = memfd_create("written", MFD_CLOEXEC);
+
+	*head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof file)};
+	memcpy(CMSG_DATA(head), &file, sizeof file);
+	bool said = file >= 0 && sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+	close(file);
+	return said;
 }
 
 static void set_to_work(struct fabric *f)
@@ -62,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		size_t piece = 1u + next(&in) * 8u;
 		const uint8_t *bytes = view_take(&in.v, piece < in.v.left ? piece : in.v.left);
 		size_t n = piece < (size_t)(data + len - bytes) ? piece : (size_t)(data + len - bytes);
-		if (send(ends[0], bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		if (say(ends[0], bytes, n))
 			control_readable(f, one);
 		f->stop = false;
 		f->clock.mode = CLOCK_VIRTUAL;

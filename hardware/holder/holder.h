@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #define USERS 100  /* a host process's descriptor of its user namespace; testbed/containers/container.py names it too */
-#define IDS 65536l /* users of a user namespace */
+#define IDS 65535l /* users of a user namespace */
 #define ERROR_ROOM 512
 
 /* why a system call has failed, in words; always false */

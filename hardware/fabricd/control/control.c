@@ -55,6 +55,7 @@ void control_accept(struct fabric *f)
 		return;
 	}
 	c->fd = fd;
+	c->file = -1;
 	patience_of(&c->patience, fd);
 	c->next = f->conns;
 	f->conns = c;
@@ -62,8 +63,16 @@ void control_accept(struct fabric *f)
 		c->closing = true;
 }
 
+static void file_forget(struct control_conn *c)
+{
+	if (c->file >= 0)
+		close(c->file);
+	c->file = -1;
+}
+
 static void conn_free(struct control_conn *c)
 {
+	file_forget(c);
 	close(c->fd);
 	json_decref(c->quiesce.id);
 	json_decref(c->carried_out.id);
@@ -138,6 +147,33 @@ void control_event(struct fabric *f, enum report kind, json_t *fields)
 	json_decref(fields);
 }
 
+/* control_file() - The file that a request's sender has opened for us to write, or NULL */
+FILE *control_file(struct control_conn *c)
+{
+	FILE *file = c->file < 0 ? NULL : fdopen(c->file, "wb");
+
+	if (file)
+		c->file = -1;
+	return file;
+}
+
+/* Read what has come; a file that was handed over with it is kept for the request that it came with */
+static ssize_t take_in(struct control_conn *c)
+{
+	_Alignas(struct cmsghdr) uint8_t ancillary[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = {.iov_base = c->in + c->in_bytes, .iov_len = c->in_room - c->in_bytes};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ancillary, .msg_controllen = sizeof ancillary};
+	ssize_t n = recvmsg(c->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	const struct cmsghdr *head = n < 0 ? NULL : CMSG_FIRSTHDR(&msg);
+
+	if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
+		file_forget(c);
+		memcpy(&c->file, CMSG_DATA(head), sizeof c->file);
+	}
+	return n;
+}
+
 /* control_readable() - Take in requests, line by line */
 void control_readable(struct fabric *f, struct control_conn *c)
 {
@@ -151,7 +187,7 @@ void control_readable(struct fabric *f, struct control_conn *c)
 		c->in = in;
 		c->in_room = room;
 	}
-	ssize_t n = recv(c->fd, c->in + c->in_bytes, c->in_room - c->in_bytes, MSG_DONTWAIT);
+	ssize_t n = take_in(c);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
@@ -169,6 +205,8 @@ void control_readable(struct fabric *f, struct control_conn *c)
 	}
 	c->in_bytes -= (size_t)(line - c->in);
 	memmove(c->in, line, c->in_bytes);
+	if (!c->in_bytes)
+		file_forget(c);
 }
 
 /* fabric_idle() - Nothing is left that could happen by itself */

@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/patience.h"
 #include "base/units.h"
@@ -29,6 +30,7 @@ struct later {
 struct control_conn {
 	struct control_conn *next;
 	int fd;
+	int file; /* came with what was read last, for a request that writes it; -1: none */
 	char *in;
 	size_t in_bytes, in_room;
 	char *out;
@@ -46,6 +48,7 @@ struct control_conn {
 bool control_open(struct fabric *f, const char *path);
 void control_accept(struct fabric *f);
 void control_readable(struct fabric *f, struct control_conn *c);
+FILE *control_file(struct control_conn *c);
 void control_writable(struct fabric *f, struct control_conn *c);
 void control_send(struct fabric *f, struct control_conn *c, json_t *object);
 extern const struct listener control_listener;

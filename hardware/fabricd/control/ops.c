@@ -187,11 +187,13 @@ static const char *capture(struct fabric *f, struct control_conn *c, const json_
 	struct port *p = fabric_port_named(f, json_string_value(json_object_get(request, "port")));
 	const char *path = json_string_value(json_object_get(request, "path"));
 
-	(void)c;
 	(void)answer;
 	if (!p)
 		return "capture: port: no such port (NODE:NUMBER)";
-	return path ? capture_start(f, p, path) : "capture: path is needed";
+	if (!path)
+		return "capture: path is needed";
+	FILE *file = control_file(c);
+	return file ? capture_start(f, p, path, file) : "capture: the file was not handed over, or is not to be written";
 }
 
 static const char *stop_capture(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
@@ -297,29 +299,6 @@ static const char *traffic_results(struct fabric *f, struct control_conn *c, con
 		return "traffic_results: fault: no traffic fault of that id";
 	json_object_set_new(answer, "flows", flows);
 	return NULL;
-}
-
-static const char *sample(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
-{
-	const char *path = json_string_value(json_object_get(request, "path"));
-	const json_t *period = json_object_get(request, "period_ns");
-	double ns = json_number_value(period);
-
-	(void)c;
-	if (!path)
-		return "sample: path is needed";
-	if (!json_is_number(period) || !(ns >= 100) || ns > 1e12)
-		return "sample: period_ns: from 100 to 1e12";
-	sample_places(f, answer);
-	return sample_start(f, path, (ps_t)(ns * PS_PER_NS + 0.5));
-}
-
-static const char *sample_end(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
-{
-	(void)c;
-	(void)request;
-	(void)answer;
-	return sample_stop(f);
 }
 
 static const char *program(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)

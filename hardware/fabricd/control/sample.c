@@ -18,9 +18,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/units.h"
+#include "control/control.h"
 #include "control/sample.h"
 #include "engine/fabric.h"
 #include "link/params.h"
@@ -160,56 +162,81 @@ static void count_from_now(const struct fabric *f, struct sampler *s)
 		s->cnps[k] = s->first_cnps[k] = f->nics[k].np_cnps;
 }
 
-/* sample_start() - Begin to write samples
- * @period:	Of the grid, which begins now; so does what is counted
- *
+/* What the indices stand for */
+static void places_json(const struct fabric *f, json_t *answer)
+{
+	json_t *ports = json_array(), *switches = json_array(), *nics = json_array();
+
+	for (uint32_t k = 0; k < f->switch_count + f->nic_count; k++) {
+		const struct node *n = f->nodes[k];
+		json_array_append_new(n->kind == NODE_SWITCH ? switches : nics, json_string(n->name));
+		for (uint16_t i = 0; i < n->port_count; i++) {
+			const struct port *p = &n->ports[i];
+			json_array_append_new(ports, json_pack("[s, i, s, i]", n->name, (int)p->number,
+							       p->peer ? p->peer->node->name : "",
+							       p->peer ? (int)p->peer->number : 0));
+		}
+	}
+	json_object_set_new(answer, "ports", ports);
+	json_object_set_new(answer, "switches", switches);
+	json_object_set_new(answer, "nics", nics);
+}
+
+/* sample_start() - The request `sample`: begin to write samples, on a grid that begins now; so does what is counted
  * Return: NULL, or what is wrong
  */
-const char *sample_start(struct fabric *f, const char *path, ps_t period)
+const char *sample_start(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
+	const char *path = json_string_value(json_object_get(request, "path"));
+	const json_t *period = json_object_get(request, "period_ns");
+	double ns = json_number_value(period);
 	struct sampler *s;
 
+	if (!path)
+		return "sample: path is needed";
+	if (!json_is_number(period) || !(ns >= 100) || ns > 1e12)
+		return "sample: period_ns: from 100 to 1e12";
 	if (f->sampler)
 		return "sample: there is one already";
+	FILE *file = control_file(c);
+	if (!file)
+		return "sample: the file was not handed over, or is not to be written";
 	s = calloc(1, sizeof *s);
 	if (!s)
 		abort();
-	*s = (struct sampler){.period = period,
-			      .next = f->clock.now + period,
+	ps_t step = (ps_t)(ns * PS_PER_NS + 0.5);
+	*s = (struct sampler){.period = step,
+			      .next = f->clock.now + step,
 			      .began = f->clock.now,
 			      .path = strdup(path),
 			      .buffer = calloc(f->switch_count + 1, sizeof(uint64_t)),
 			      .cnps = calloc(f->nic_count + 1, sizeof(uint64_t)),
 			      .first_cnps = calloc(f->nic_count + 1, sizeof(uint64_t)),
 			      .port = calloc(f->port_count + 1, sizeof(struct port_sample)),
-			      .file = fopen(path, "wb")};
+			      .file = file};
 	if (!s->path || !s->buffer || !s->cnps || !s->first_cnps || !s->port)
 		abort();
 	count_from_now(f, s);
 	f->sampler = s;
-	if (!s->file) {
-		sample_stop(f);
-		return "sample: path: cannot be written";
-	}
+	s->error = ftruncate(fileno(file), 0) ? errno : 0;
 	setvbuf(s->file, NULL, _IOFBF, FILE_BUFFER_BYTES);
+	places_json(f, answer);
 	return NULL;
 }
 
-/* sample_stop() - Write what is left and close the file
+/* sample_end() - Write what is left and close the file
  * Return: NULL, or what is wrong
  */
-const char *sample_stop(struct fabric *f)
+const char *sample_end(struct fabric *f)
 {
 	struct sampler *s = f->sampler;
 	const char *wrong = NULL;
 
 	if (!s)
 		return NULL;
-	if (s->file) {
-		sample(f, s, f->clock.now);
-		if (fclose(s->file) && !s->error) /* what was still buffered */
-			s->error = errno;
-	}
+	sample(f, s, f->clock.now);
+	if (fclose(s->file) && !s->error) /* what was still buffered */
+		s->error = errno;
 	if (s->error) {
 		snprintf(f->error, sizeof f->error, "the samples %.300s are not whole: %s", s->path, strerror(s->error));
 		wrong = f->error;
@@ -227,22 +254,11 @@ const char *sample_stop(struct fabric *f)
 	return wrong;
 }
 
-/* sample_places() - What the indices stand for */
-void sample_places(const struct fabric *f, json_t *answer)
+/* sample_stop() - The request `sample_stop` */
+const char *sample_stop(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
-	json_t *ports = json_array(), *switches = json_array(), *nics = json_array();
-
-	for (uint32_t k = 0; k < f->switch_count + f->nic_count; k++) {
-		const struct node *n = f->nodes[k];
-		json_array_append_new(n->kind == NODE_SWITCH ? switches : nics, json_string(n->name));
-		for (uint16_t i = 0; i < n->port_count; i++) {
-			const struct port *p = &n->ports[i];
-			json_array_append_new(ports, json_pack("[s, i, s, i]", n->name, (int)p->number,
-							       p->peer ? p->peer->node->name : "",
-							       p->peer ? (int)p->peer->number : 0));
-		}
-	}
-	json_object_set_new(answer, "ports", ports);
-	json_object_set_new(answer, "switches", switches);
-	json_object_set_new(answer, "nics", nics);
+	(void)c;
+	(void)request;
+	(void)answer;
+	return sample_end(f);
 }

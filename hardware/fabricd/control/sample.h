@@ -7,13 +7,14 @@
 
 #include "base/units.h"
 
+struct control_conn;
 struct fabric;
 struct port;
 
 void sample_before(struct fabric *f, ps_t t);
 void sample_pause(struct fabric *f, const struct port *p, unsigned class, bool on);
-const char *sample_start(struct fabric *f, const char *path, ps_t period);
-const char *sample_stop(struct fabric *f);
-void sample_places(const struct fabric *f, json_t *answer);
+const char *sample_start(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
+const char *sample_stop(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
+const char *sample_end(struct fabric *f);
 
 #endif

@@ -22,9 +22,10 @@
  *    same.  Nobody waits for it: the frame itself goes by the cache.  What becomes of
  *    the twin must be what the cache says, or all is forgotten, and the run is not exact.
  */
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "engine/event.h"
@@ -37,7 +38,7 @@
 #define FLOWS_MAX (1u << 18)
 
 /* flow_cache_new() - Nothing is known yet
- * @folder:	Of Open vSwitch's sockets
+ * @folder:	Of Open vSwitch's sockets; kept open: later we may not go through the folders above it
  * @sample:	One frame in so many of a flow goes through Open vSwitch all the same
  */
 struct flow_cache *flow_cache_new(const char *folder, uint32_t sample, uint32_t switches)
@@ -47,7 +48,7 @@ struct flow_cache *flow_cache_new(const char *folder, uint32_t sample, uint32_t 
 	if (!c)
 		abort();
 	c->sample = sample;
-	snprintf(c->folder, sizeof c->folder, "%s", folder);
+	c->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	c->bucket = calloc(1u << BUCKET_BITS, sizeof(struct flow *));
 	c->bridge = calloc(switches + 1, sizeof *c->bridge);
 	if (!c->bucket || !c->bridge)
@@ -382,6 +383,8 @@ void flow_cache_free(struct fabric *f)
 	trace_free(f);
 	tables_unwatch(f);
 	rules_free(c);
+	if (c->folder >= 0)
+		close(c->folder);
 	free(c->bridge);
 	free(c->bucket);
 	free(c);

@@ -86,7 +86,7 @@ struct flow_cache {
 	uint32_t purges; /* of Open vSwitch's own cache, not yet answered: what comes out may follow old rules */
 	uint64_t hits, checked, stale, forgotten;
 	uint64_t changed; /* times that tables were changed while the clock waited for nobody */
-	char folder[108]; /* of Open vSwitch's sockets */
+	int folder; /* of Open vSwitch's sockets */
 	char (*bridge)[BRIDGE_BYTES]; /* of each switch, by its index */
 	struct rule **rules; /* by hash of the cookie */
 	struct trace *trace;
@@ -118,7 +118,7 @@ json_t *rules_json(struct fabric *f);
 
 void decision_add(struct fabric *f, struct decision *d, struct frame *before, uint16_t port, const struct frame *after);
 
-int local_connect(const char *folder, const char *name, const char *suffix);
+int local_connect(int folder, const char *name, const char *suffix);
 bool trace_ready(struct fabric *f);
 bool trace_ask(struct fabric *f, const struct flow *flow);
 void trace_free(struct fabric *f);

@@ -180,11 +180,11 @@ static void readable(struct fabric *f, struct reader *r)
 }
 
 /* local_connect() - A stream to a socket in Open vSwitch's folder, or -1 */
-int local_connect(const char *folder, const char *name, const char *suffix)
+int local_connect(int folder, const char *name, const char *suffix)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int n = snprintf(address.sun_path, sizeof address.sun_path, "%s/%s%s", folder, name, suffix);
+	int n = snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s%s", folder, name, suffix);
 
 	if (fd >= 0 && n > 0 && (size_t)n < sizeof address.sun_path &&
 	    !connect(fd, (const struct sockaddr *)&address, sizeof address))

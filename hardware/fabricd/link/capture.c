@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/units.h"
@@ -63,27 +64,29 @@ static void write_interface(struct capture *c, const struct port *p)
 }
 
 /* capture_start() - Write a port's frames, both directions, to a file
- *
- * Several ports may share a file.
+ * @path:	Its name; several ports may share a file
+ * @file:	It, open; ours to close from now on
  *
  * Return: NULL, or what is wrong
  */
-const char *capture_start(struct fabric *f, struct port *p, const char *path)
+const char *capture_start(struct fabric *f, struct port *p, const char *path, FILE *file)
 {
 	struct capture *c = f->captures;
 
-	if (p->capture)
+	if (p->capture) {
+		fclose(file);
 		return "this port is being captured already";
+	}
 	while (c && strcmp(c->path, path))
 		c = c->next;
-	if (!c) {
-		FILE *file = fopen(path, "wbe");
-		if (!file)
-			return strerror(errno);
+	if (c) {
+		fclose(file);
+	} else {
 		c = calloc(1, sizeof *c);
 		if (!c || !(c->path = strdup(path)))
 			abort();
 		c->file = file;
+		c->error = ftruncate(fileno(file), 0) ? errno : 0;
 		c->next = f->captures;
 		f->captures = c;
 		uint8_t body[16];

@@ -10,7 +10,7 @@
 #include "worker/services.h"
 #include "worker/worker.h"
 
-#define DURATION_MAX (1ull << 60) /* ps: thirteen days */
+#define DURATION_MAX (1ull << 60) /* ps: thirteen days, of one thing and of the clock */
 
 /* What takes that long on a host, on this one */
 static ps_t slowed(const struct worker *w, uint64_t duration)
@@ -39,7 +39,7 @@ const char *command_compute(struct message *m)
 		abort();
 	ps_t *free_at = &w->compute_free[stream], start = *free_at > w->now ? *free_at : w->now;
 	if (duration > DURATION_MAX || start > (ps_t)DURATION_MAX)
-		return "COMPUTE: longer than thirteen days";
+		return "COMPUTE: beyond thirteen days of emulated time, where the clock ends";
 	*free_at = start + slowed(w, duration);
 	worker_record(m->f, w, &(struct record){.kind = REC_COMPUTED, .wr_id = wr_id, .t = *free_at});
 	return NULL;
@@ -50,7 +50,7 @@ const char *command_spend(struct message *m)
 	uint64_t duration = get_le64(&m->v);
 
 	if (duration > DURATION_MAX || m->w->now > (ps_t)DURATION_MAX)
-		return "SPEND: longer than thirteen days";
+		return "SPEND: beyond thirteen days of emulated time, where the clock ends";
 	worker_busy(m->w, duration);
 	return NULL;
 }
@@ -64,7 +64,7 @@ const char *command_wait(struct message *m)
 	if (!m->last)
 		return "WAIT: must be the last command of a packet";
 	if (until != UINT64_MAX && until > DURATION_MAX)
-		return "WAIT: longer than thirteen days";
+		return "WAIT: beyond thirteen days of emulated time, where the clock ends";
 	worker_wait(m->f, m->w, records, until == UINT64_MAX ? PS_NEVER : (ps_t)until);
 	return NULL;
 }
