@@ -13,6 +13,7 @@ from testbed.predict.figure import FORMULA, MESSAGES, Figure
 from testbed.predict.offloads import offload_ns
 from testbed.predict.wide import MOST_FOLLOWED, WideStep, for_too_many
 from topologies.ranks.hops import Hop
+from workloads.base.entry import named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
 from workloads.registry import any_of, find
@@ -44,7 +45,8 @@ def collective_figures(
 ) -> Iterator[Figure]:
     """A line for each size and group of a step of the plan; if it is offloaded, it is the fabric's `job`th.
 
-    Of more messages than are followed it is the model of large fabrics.
+    Of more messages than are followed it is the model of large fabrics; of what `auto` takes and that has not, either,
+    the formula by which it was chosen.
     """
     groups = told.get("groups", [told])
     parts: dict[tuple[int, str], _Part] = {}
@@ -62,15 +64,20 @@ def collective_figures(
                 elif entry.name == "multicast" and len(ranks) > MOST_MULTICAST:
                     with suppress(InputError):
                         its.large = for_too_many(experiment, step, entry, made, job, place)
+            followed = False
             if not its.large and (
                 found := _time(experiment, chooser, buffers, entry, ranks, size_bytes, way, its, job + g, place)
             ):
                 time_ns, how = found
+                followed = how == MESSAGES
             else:
-                if its.large is None:
-                    its.large = _large(experiment, step, entry, its.made, job, place)
-                    connected.counted(its.made)
-                time_ns, how = its.large(size_bytes), its.large.how
+                try:
+                    time_ns, how = _large(experiment, connected, step, entry, its, size_bytes, job, place)
+                except InputError:
+                    if told["algorithm"] != AUTO or not entry.time:  # by this it was chosen, too
+                        raise
+                    case = _case(experiment, chooser, entry, ranks, size_bytes, way, its.numbers)
+                    time_ns, how = float(named(entry.time)(case)), FORMULA
             yield Figure(
                 step=number,
                 name=told["collective"],
@@ -81,7 +88,7 @@ def collective_figures(
                 how=how,
                 busbw_factor=entry.collective.busbw.of(len(ranks)),
                 group=g if "groups" in told else None,
-                paused=buffers.taken(),
+                paused=buffers.taken(looked=followed),
             )
 
 
@@ -122,17 +129,24 @@ def _time(
 
 
 def _large(
-    experiment: Experiment, step: CollectiveStep, entry: Algorithm, made: Made, job: int, place: str
-) -> WideStep:
-    """Raises InputError if large fabrics have no model of it, either."""
+    experiment: Experiment,
+    connected: Connected,
+    step: CollectiveStep,
+    entry: Algorithm,
+    part: _Part,
+    size_bytes: int,
+    job: int,
+    place: str,
+) -> tuple[float, str]:
+    """As on a large fabric.  Raises InputError if there is no model of it there, either."""
     try:
-        return for_too_many(experiment, step, entry, made, job, place)
+        if part.large is None:
+            part.large = for_too_many(experiment, step, entry, part.made, job, place)
+            connected.counted(part.made)
+        return part.large(size_bytes), part.large.how
     except InputError as error:
         ranks = len(step.ranks or range(experiment.build_fabric().ranks))
-        taken = "`auto` takes it here: " if step.algorithm == AUTO else ""
-        what = (
-            f"{taken}{entry} has more than {MOST_FOLLOWED:,} messages among {ranks} ranks, and otherwise {error.what}"
-        )
+        what = f"{entry} has more than {MOST_FOLLOWED:,} messages among {ranks} ranks, and otherwise {error.what}"
         smaller = "fewer ranks, a larger `chunk`" if step.chunk and "chunk" not in error.hint else "fewer ranks"
         raise InputError(what, place, f"{smaller}, or another algorithm: {error.hint}") from None
 

@@ -13,7 +13,7 @@ MESSAGES, FLOWS, FORMULA, LONGEST_PATH, ONE_PIPELINE = "messages", "flows", "for
 HOW = {
     MESSAGES: "every message of the schedule followed",
     FLOWS: "all ranks' messages at once, round by round; what shares a cable has equal shares",
-    FORMULA: "the closed form of what NICs and switches do",
+    FORMULA: "the closed form, of what NICs and switches do, or of a schedule with too many messages to follow",
     LONGEST_PATH: "the longest path through the tasks, each as long as alone",
     ONE_PIPELINE: "the longest path through one pipeline's tasks; groups of all pipelines that share a cable share it",
 }
@@ -37,7 +37,7 @@ class Figure:
     """One line of the prediction.  `group`: which of several that work side by side.
 
     `no_model`: what `auto` may choose in a run, and could not be compared with.  `paused`: cables whose senders PFC
-    would pause, by the nodes at their ends, as far as messages are followed.
+    would pause, by the nodes at their ends; None where messages are not followed, so that nobody has looked.
     """
 
     step: int
@@ -50,7 +50,7 @@ class Figure:
     busbw_factor: float | None = None
     group: int | None = None
     no_model: tuple[str, ...] = ()
-    paused: tuple[tuple[str, str], ...] = ()
+    paused: tuple[tuple[str, str], ...] | None = ()
     about: Mapping[str, Any] = field(default_factory=dict)  # of a training step (testbed.plan.training.about)
 
     @property
@@ -95,6 +95,7 @@ class Figure:
             "busbw_Bps": self.busbw_bps,
             **{key: value for key in _OF_TRAINING if (value := getattr(self, key)) is not None},
             "how": self.how,
+            "paused": None if self.paused is None else [list(hop) for hop in self.paused],
             **({"no_model": list(self.no_model)} if self.no_model else {}),
         }
 

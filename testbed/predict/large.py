@@ -15,9 +15,10 @@ from testbed.base.errors import InputError
 from testbed.experiment.blocks.fabric import STAND_IN
 from testbed.experiment.training import layout_of, training_of
 from testbed.plan.ideal import costs_of
+from testbed.predict.cables import cables_of
 from testbed.predict.collectives import jobs
 from testbed.predict.figure import Figure, Tell, step_of
-from testbed.predict.limits import refuse_cables, refuse_ports
+from testbed.predict.limits import refuse_ports
 from testbed.predict.training import training_figures
 from testbed.predict.wide import uses_scale_up, wide_figures
 from topologies import Fabric
@@ -124,13 +125,10 @@ def together(experiment: Experiment) -> Together:
     """For what groups of all ranks do at a time.  Raises InputError where there is no such model of the fabric."""
     spec = experiment.fabric
     refuse_ports(experiment)
-    refuse_cables(experiment)
     within = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
-    nics = Wide(
-        places_of(spec.topology.kind, spec.topology.params),
-        Link(spec.cable.rate, spec.cable.delay),
-        spec.switch.latency,
-    )
+    places = places_of(spec.topology.kind, spec.topology.params)
+    usual = Link(spec.cable.rate, spec.cable.delay)
+    nics = Wide(places, usual, spec.switch.latency, own=cables_of(experiment, places))
     inside = places_of(spec.topology.kind, spec.topology.params, scale_up=within is not None)
     costs = costs_of(experiment)
     if (engine := spec.nic.engine) is not None:

@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, Problem
-from testbed.predict.faulty import is_of_cables, lasts
+from testbed.predict.cables import is_of_cables, lasts
 from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
 from testbed.predict.pauses import pauses
 from workloads.times.wide.places import KINDS
@@ -55,7 +55,8 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
                 continue
             what = f"{injection.fault.name} does not last for the whole run, and only then there is a model of it"
             if experiment.fabric.topology.is_large:
-                what = "of so large a fabric all cables are alike"
+                what = "there is no model of faults on so large a fabric"
+                hint = f"fabric.cables gives a cable another rate or delay from the beginning; {without} leaves it out"
             else:
                 hint = f"from the beginning to the end (no `at`, `for`, `every`) it is predicted; {hint}"
         yield Problem(what, experiment.place("inject", k), hint)
@@ -93,16 +94,6 @@ def refuse_ports(experiment: Experiment) -> None:
     if topology.params.get("direct") or topology.params.get("links", 1) > 1:
         what = "there is no model of NICs with several ports in so large a fabric"
         raise InputError(what, experiment.place("fabric", "topology"), "leave it out")
-
-
-def refuse_cables(experiment: Experiment) -> None:
-    """Raises InputError where some differ from others."""
-    spec = experiment.fabric
-    if experiment.inject:
-        raise InputError("of so large a fabric all cables are alike", experiment.place("inject"), "leave it out")
-    if spec.cables or spec.host_cable.model_fields_set:
-        hint = "leave `cables` and `host_cable` out"
-        raise InputError("of so large a fabric all cables are alike", experiment.place("fabric"), hint)
 
 
 def accelerator_for(experiment: Experiment, contributors: int, place: str) -> Accelerator:

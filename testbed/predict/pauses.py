@@ -11,6 +11,7 @@ from workloads.times.buffers import Buffers, Room
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.experiment.steps.steps import Step
     from testbed.predict.figure import Figure
     from topologies.ranks.hops import Hop
 
@@ -29,6 +30,19 @@ def buffers_of(experiment: Experiment, traffic_class: int) -> Buffers:
     return Buffers(rooms)
 
 
+def class_of(experiment: Experiment, step: Step | None = None) -> int:
+    """The class of a step's data, where it says one; else of all."""
+    own: int | None = getattr(step, "traffic_class", None)
+    return experiment.fabric.switch.dscp.get(experiment.transport.dscp, 0) if own is None else own
+
+
+def unseen(experiment: Experiment, traffic_class: int) -> tuple[Hop, ...] | None:
+    """What is said of this class's pauses where no messages are followed: None, or of one without PFC that none are."""
+    switch, nic = experiment.fabric.switch, experiment.fabric.nic
+    paused = (switch.pfc or (nic.pfc and nic.rx_buffer > 0)) and traffic_class in switch.lossless
+    return None if paused else ()
+
+
 def pauses(figures: Sequence[Figure]) -> Iterator[str]:
     """A line for each step and algorithm in which somebody would be paused."""
     some = [figure for figure in figures if figure.paused]
@@ -36,7 +50,7 @@ def pauses(figures: Sequence[Figure]) -> Iterator[str]:
         rows = list(its)
         sizes = dict.fromkeys(f"{f.size_bytes} B" for f in rows if f.size_bytes is not None)
         what = f"{name} by {algorithm}, {', '.join(sizes)}" if sizes else name
-        hops = dict.fromkeys(hop for f in rows for hop in f.paused)
+        hops = dict.fromkeys(hop for f in rows for hop in f.paused or ())
         yield f"PFC, in {what}: {_who(list(hops))}; a run takes longer where that holds others up, too"
 
 

@@ -9,13 +9,13 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from testbed.plan.choose import Chooser
+from testbed.predict.cables import with_faults
 from testbed.predict.collectives import collective_figures, jobs
 from testbed.predict.connected import Connected
-from testbed.predict.faulty import with_faults
 from testbed.predict.figure import Figure, Prediction, Tell, step_of
 from testbed.predict.large import large_figures, of_too_many
 from testbed.predict.limits import left_out, refuse
-from testbed.predict.pauses import buffers_of
+from testbed.predict.pauses import buffers_of, class_of
 from testbed.predict.tasks import task_figures
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
     laid = with_faults(experiment)
     chooser = Chooser(laid, laid.build_fabric())
     connected, number, job = Connected(chooser, experiment.seed), 0, 1
-    usual = experiment.fabric.switch.dscp.get(experiment.transport.dscp, 0)
     buffers = cache(partial(buffers_of, experiment))
     for k, step in enumerate(experiment.workload):
         tell(step_of(experiment, k))
@@ -65,8 +64,7 @@ def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
             number += 1
             continue
         planned = plan(experiment.model_copy(update={"workload": [step]}))["steps"]
-        own = getattr(step, "traffic_class", None)
-        held = buffers(usual if own is None else own)
+        held = buffers(class_of(experiment, step))
         if step.kind == "collective":
             yield from collective_figures(laid, chooser, connected, held, step, planned[0], number, job, place)
             job += jobs(planned[0])

@@ -25,6 +25,8 @@ def _parts(prediction: Prediction, title: str) -> Iterator[RenderableType]:
     yield Text("#")
     for how in dict.fromkeys(f.how for f in prediction.figures):
         yield Text(f"# {how}: {HOW[how]}", style="dim")
+    if any(f.paused is None for f in prediction.figures):
+        yield Text("# ?: whether PFC would pause somebody is seen only where every message is followed", style="dim")
     yield Text("# Left out:", style="dim")
     for text in prediction.left_out:
         yield Text(f"#   - {text}", style="dim")
@@ -46,12 +48,14 @@ _TRAINING: list[Column] = [
     (("tokens", "(1/s)", 9), lambda f: "-" if f.tokens_per_s is None else f"{f.tokens_per_s:.4g}"),
     (("memory", "(GB)", 8), lambda f: "-" if f.memory_bytes is None else f"{f.memory_bytes / 1e9:.4g}"),
 ]
+_PAUSES: list[Column] = [(("PFC", "pauses", 6), lambda f: "?" if f.paused is None else "some" if f.paused else "none")]
 _HOW: list[Column] = [(("algorithm", "", 16), lambda f: f.algorithm), (("how", "", 12), lambda f: f.how)]
 
 
 def _step(rows: list[Figure]) -> Iterator[RenderableType]:
     yield Text("#")
     columns = [*_TIME, *(_TRAINING if rows[0].tokens_per_s else _COLLECTIVE), *_HOW]
+    columns += _PAUSES if any(f.paused != () for f in rows) else []
     columns = [*(_GROUP if rows[0].group is not None else ()), *columns]
     table = grid(*(head for head, _ in columns))
     yield Text(f"# {rows[0].name}, {' + '.join(dict.fromkeys(str(f.ranks) for f in rows))} ranks", style="bold")

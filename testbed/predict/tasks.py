@@ -44,14 +44,15 @@ def task_figures(
     tasks = [Tasks(told, find, experiment.seed) for told in planned]
     ways = [chooser.ways(range(experiment.build_fabric().ranks), numbers=connected.tasks(its)) for its in tasks]
     if scale:
-        found: list[tuple[float, str, tuple[Hop, ...]]] = [
-            (time_ns, LONGEST_PATH, ()) for time_ns in scale["expected_ns"]
+        found: list[tuple[float, str, tuple[Hop, ...] | None]] = [
+            (time_ns, LONGEST_PATH, buffers.taken(looked=False)) for time_ns in scale["expected_ns"]
         ]
         found[-1] = _whole(experiment, chooser, buffers, step, place)
     else:
         found = [
-            (*_time(experiment, chooser, buffers, step, told, its, way, place), buffers.taken())
+            (time_ns, how, buffers.taken(looked=how == MESSAGES))
             for told, its, way in zip(planned, tasks, ways, strict=True)
+            for time_ns, how in (_time(experiment, chooser, buffers, step, told, its, way, place),)
         ]
     names = [told["name"] for told in planned]
     about = [told.get("about_step", {}) for told in planned]
@@ -99,7 +100,7 @@ def _time(
 
 def _whole(
     experiment: Experiment, chooser: Chooser, buffers: Buffers, step: Step, place: str
-) -> tuple[float, str, tuple[Hop, ...]]:
+) -> tuple[float, str, tuple[Hop, ...] | None]:
     """Of a step that is made smaller, without that: as if it was the first of the file."""
     from testbed.plan.plan import plan
 

@@ -18,6 +18,7 @@ from testbed.base.errors import InputError
 from testbed.experiment.training import settings_of, training_of
 from testbed.plan.training import about, name_of
 from testbed.predict.figure import ONE_PIPELINE, Figure
+from testbed.predict.pauses import class_of, unseen
 from topologies.kinds import KINDS
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import choices, find
@@ -69,6 +70,7 @@ def training_figures(
         how=ONE_PIPELINE,
         no_model=tuple(durations.no_model),
         about=about(t, Layout(t.parallel, some)),
+        paused=unseen(experiment, class_of(experiment)),
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from testbed.base.errors import InputError
 from testbed.experiment.blocks.known import misshapen
 from testbed.plan.hardware import slots_over
 from testbed.plan.ideal import costs_of
+from testbed.predict.cables import cables_of
 from testbed.predict.figure import FLOWS, MESSAGES, Figure
-from testbed.predict.limits import REFUSED, accelerator_for, in_time, refuse_cables, refuse_ports, refuse_some
+from testbed.predict.limits import REFUSED, accelerator_for, in_time, refuse_ports, refuse_some
+from testbed.predict.pauses import class_of, unseen
 from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.exchange import distances
@@ -28,9 +31,12 @@ from workloads.times.queue_pairs import of_schedule
 from workloads.times.replay import replayed
 from workloads.times.wide.all_to_all import crowd_of, spread_ns
 from workloads.times.wide.around import host_ring_over_ns
+from workloads.times.wide.both_ways import MOST_FOLLOWED as MOST_FOLLOWED_RANKS
 from workloads.times.wide.both_ways import Numbered, both_ways_ns
+from workloads.times.wide.cables import Cables
 from workloads.times.wide.direct_reduce import ring_ns
-from workloads.times.wide.fabric import Wide
+from workloads.times.wide.fabric import Once, Wide
+from workloads.times.wide.groups import Together
 from workloads.times.wide.in_network import by_switches_ns, tree_of
 from workloads.times.wide.multicast import Multicasts
 from workloads.times.wide.peers import Made, exchanged, neighbours, on_grid
@@ -89,7 +95,6 @@ def wide_figures(
     `made`: the queue pairs so far; this step's are added to them.
     """
     refuse_some(step, place)
-    refuse_cables(experiment)
     auto = step.algorithm == AUTO
     chosen, no_model = dict.fromkeys(step.sizes, step.algorithm), list[str]()
     if auto:
@@ -110,6 +115,7 @@ def wide_figures(
             how=times[name].how,
             busbw_factor=entry.collective.busbw.of(places.ranks),
             no_model=tuple(no_model),
+            paused=unseen(experiment, class_of(experiment, step)),
         )
 
 
@@ -118,7 +124,6 @@ def for_too_many(
 ) -> WideStep:
     """Of a step with many messages on a fabric that can be emulated.  Raises InputError."""
     refuse_ports(experiment)
-    refuse_cables(experiment)
     refuse_some(step, place)
     spec = experiment.fabric
     scale_up = spec.scale_up is not None and uses_scale_up(entry)
@@ -177,7 +182,8 @@ class WideStep:
         within = spec.scale_up if uses_scale_up(entry) else None
         scale_up = Link(within.rate, within.delay) if within else None
         self._made = made
-        self._bare = Wide(places, Link(spec.cable.rate, spec.cable.delay), spec.switch.latency, scale_up)
+        usual, own = Link(spec.cable.rate, spec.cable.delay), cables_of(experiment, places)
+        self._bare = Wide(places, usual, spec.switch.latency, scale_up, own=own)
         self._time = self._model()
 
     def __call__(self, size_bytes: int) -> float:
@@ -190,6 +196,10 @@ class WideStep:
     def _model(self) -> Callable[[int], float]:
         """Raises InputError if there is none."""
         entry, step, order = self.entry, self.step, self.places.order
+        if self._bare.own and self._follow and entry.schedule and (entry.name != "ring" or step.chunk is not None):
+            with suppress(InputError):  # of cables that differ rounds of all ranks know less
+                return self._followed()
+            self.how = FLOWS
         if entry.engines:
             return self._round_nics(self._ways(self._made.ring(order)))
         if entry.layout == "ring" and not entry.schedule and entry.name == "host":
@@ -206,7 +216,7 @@ class WideStep:
         if entry.name in BY_HOSTS:
             return self._by_hosts()
         if entry.name not in IN_ROUNDS:
-            if self._follow and entry.schedule and entry.layout in ("", "ring"):
+            if self._follow and entry.schedule:
                 return self._followed()
             what = f"there is no model of {entry}{' in pieces' if step.chunk else ''} for {self.n} ranks"
             raise InputError(what, f"{self.place}.algorithm", f"there is one of {_modelled(step.collective)}")
@@ -251,14 +261,18 @@ class WideStep:
         return time_ns
 
     def _on_grid(self) -> Callable[[int], float]:
-        dims = [d for d in self.places.dims if d > 1]
+        entry, dims = self.entry, [d for d in self.places.dims if d > 1]
         if not dims or prod(dims) != self.n:
             what = "these ranks are no grid"
             raise InputError(what, f"{self.place}.algorithm", "a torus, ring or rail is one")
-        ways = _Once(self._ways(self._made.numbers(on_grid(dims))))
+        ways = Once(self._ways(self._made.numbers(on_grid(dims))))
+        if ways.own and not ways.own.tiers(self.n) and self.step.chunk is None:
+            order = range(len(dims)) if entry.layout == "grid" else reversed(range(len(dims)))
+            along = partial(Together(ways, ways, self.costs).along_ns, dims, list(order))
+            return lambda size: along(size, self.width)
 
         def time_ns(size_bytes: int) -> float:
-            return float(named(self.entry.time)(self._case(size_bytes, ways, dims)))
+            return float(named(entry.time)(self._case(size_bytes, ways, dims)))
 
         return time_ns
 
@@ -267,18 +281,26 @@ class WideStep:
         entry, step, n, self.how = self.entry, self.step, self.n, MESSAGES
         order = list(self.places.order) if entry.layout == "ring" else list(range(n))
         options = {key: getattr(step, key) for key in entry.extra}
-        largest = shape_of(entry, n, max(step.sizes), self.width, options, self.experiment.seed)
-        if more_than(schedule_of(entry), largest, MOST_WITHOUT_MODEL):
-            what = f"there is no model of {entry} for {n} ranks, and more than {MOST_WITHOUT_MODEL:,} messages"
-            hint = f"there is one of {_modelled(step.collective)}"
-            raise InputError(what, f"{self.place}.algorithm", f"{hint}, or a larger `chunk`" if largest.chunk else hint)
-        calls = of_schedule(schedule_of(entry), largest, order, inf)
+        if entry.layout in ("grid", "domains"):
+            options["dims"] = [d for d in self.places.dims if d > 1]
+        seed, schedule = self.experiment.seed, schedule_of(entry)
+        shapes = {size: shape_of(entry, n, size, self.width, options, seed) for size in step.sizes or [0]}
+        few = [size for size, shape in shapes.items() if not more_than(schedule, shape, MOST_WITHOUT_MODEL)]
+        what = f"there is no model of {entry} for {n} ranks, and more than {MOST_WITHOUT_MODEL:,} messages"
+        hint = f"there is one of {_modelled(step.collective)}"
+        hint += ", or a larger `chunk`" if any(shape.chunk for shape in shapes.values()) else ""
+        too_many = InputError(what, f"{self.place}.algorithm", hint)
+        if not few:
+            raise too_many
+        calls = of_schedule(schedule, shapes[max(few)], order, inf)
         assert calls is not None
         ways = Numbered(self._bare, order, self._made.connected(calls))
 
         def time_ns(size_bytes: int) -> float:
-            case = Case.of(entry, n, size_bytes, self.width, options, self.experiment.seed, self.costs, ways)
-            found = replayed(case, schedule_of(entry), inf)
+            if size_bytes not in few:
+                raise too_many
+            case = Case.of(entry, n, size_bytes, self.width, options, seed, self.costs, ways)
+            found = replayed(case, schedule, inf)
             assert found is not None
             return found
 
@@ -309,14 +331,18 @@ class WideStep:
         order = order if entry.layout == "ring" else range(n)
         numbers, around = self._made.by_hosts(entry.name, order)
         ways = self._ways(numbers)
+        tiers = ways.own and ways.own.tiers(n)
 
         def smaller(places: Places) -> Wide:
             if places.ranks == n:
                 return ways
             few = Made(places.ranks).by_hosts(entry.name, places.order)[0]
-            return replace(self._bare, places=places, numbers=few)
+            own = tiers and Cables.of_tiers(tiers, places.ranks, places.links)
+            return replace(self._bare, places=places, numbers=few, own=own)
 
         if entry.name == "bidirectional_ring":
+            if ways.own and not tiers and n > MOST_FOLLOWED_RANKS:
+                self._refuse_unlike("ring")
             return lambda size: both_ways_ns(-(-(size // width) // (2 * n)) * width, smaller, self.places, costs)
         trees, gather = HostTrees(ways, costs, np.array(order)), self._ways(around).ring()
 
@@ -350,6 +376,8 @@ class WideStep:
     def _multicast(self) -> Callable[[int], float]:
         places, spec = self.places, self.experiment.fabric
         hosts = self._bare
+        if hosts.own:
+            self._refuse_unlike("another algorithm")
         if isinstance(places, Rails) and places.gpus > 1 and spec.scale_up:
             domain = Link(spec.scale_up.rate, spec.scale_up.delay)
             hosts = replace(hosts, places=replace(places, scale_up=True), scale_up=domain)
@@ -363,32 +391,23 @@ class WideStep:
         tree = tree_of(self.places, self.job)
         accelerator = accelerator_for(self.experiment, int(tree.inputs[tree.adding()].max()), self.place)
         elements = min(accelerator.elements, spec.nic.mtu // 4)
+        worst = bare.own.worst(self.n) if bare.own else bare.cable
         slots = step.slots or slots_over(
-            self.experiment, (spec.cable.rate, spec.cable.delay), self.places.switches, elements
+            self.experiment, (worst.rate_bps, worst.delay_ns), self.places.switches, elements
         )
         return lambda size_bytes: by_switches_ns(
-            tree, self.n, size_bytes, bare.cable, bare.latency_ns, self.costs,
+            tree, bare, size_bytes, self.costs,
             width=self.width, elements=elements, slots=min(slots, accelerator.slots),
             fixed_point=not step.dtype.startswith(("int", "uint")), convert_bps=self.experiment.costs.convert,
             rate_bps=accelerator.rate, accelerator_ns=accelerator.latency,
         )  # fmt: skip
+
+    def _refuse_unlike(self, other: str) -> None:
+        what = f"there is no model of {self.entry} for {self.n} ranks where single cables differ"
+        raise InputError(what, f"{self.place}.algorithm", f"{other}, or cables that are alike")
 
     def _rounds_apart(self) -> None:
         if isinstance(self.places, Rails | Tiers) and self.places.links:
             others = {"bruck": "recursive_doubling", "pairwise": "spread"}
             what = f"there is no model of {self.entry} here: its rounds overlap on uplinks"
             raise InputError(what, f"{self.place}.algorithm", others[self.entry.name])
-
-
-class _Once(Wide):
-    """Rounds that repeat the same pairs are looked at once."""
-
-    def __init__(self, ways: Wide) -> None:
-        super().__init__(ways.places, ways.cable, ways.latency_ns, ways.scale_up, ways.numbers)
-        object.__setattr__(self, "_known", {})
-
-    def path(self, pairs: Sequence[Any]) -> Any:
-        known: dict[int, tuple[Any, Any]] = self._known  # type: ignore[attr-defined]
-        if id(pairs) not in known:
-            known[id(pairs)] = pairs, super().path(pairs)  # kept, so that its id stays its own
-        return known[id(pairs)][1]

@@ -13,6 +13,7 @@ from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
 from testbed.plan.plan import plan
 from testbed.predict import Prediction, predict
+from testbed.predict.large import large_figures
 from testbed.run.run import run
 from tests.prove_predict import cases
 from topologies.ranks.ring_order import ring_order
@@ -103,6 +104,22 @@ def test_a_fault_leaves_accelerators_as_fast_as_they_are(tmp_path: Path) -> None
     expected, with_fault = (predict(loads(text + more)).figures[0].time_ns for more in ("", fault))
     assert not slower["fallback"]
     assert with_fault - expected == pytest.approx(slower["time_ns"] - healthy["time_ns"], abs=1)
+
+
+@pytest.mark.parametrize(
+    "cables",
+    [
+        "host_cable: {rate: 100Gbps, delay: 2us}",
+        "cables: {'cable:leaf1-spine0': {rate: 50Gbps}, 'cable:h3-leaf1': {delay: 3us}}",
+    ],
+)
+def test_a_large_fabrics_model_of_unlike_cables_is_as_a_run(cables: str, tmp_path: Path) -> None:
+    ways = ("all_reduce, algorithm: ring", "all_gather, algorithm: direct_reduce", "all_reduce, algorithm: in_network")
+    text = "".join(f"- {{collective: {way}, sizes: [4KiB, 1MiB]}}\n" for way in (*ways, "all_to_all"))
+    topology = "{clos: {leaves: 3, spines: 1, hosts_per_leaf: 3}}"
+    experiment = loads(f"name: p\nfabric: {{topology: {topology}, {cables}}}\nworkload:\n{text}")
+    measured = run(experiment, tmp_path / "run").results
+    assert [f.time_ns for f in large_figures(experiment)] == pytest.approx([r["time_ns"] for r in measured], rel=LIMIT)
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -9,6 +9,7 @@ from testbed.experiment import Experiment, loads
 from testbed.predict import collectives, predict
 from testbed.predict.figure import FLOWS, FORMULA, LONGEST_PATH, MESSAGES, ONE_PIPELINE
 from testbed.predict.large import large_figures, of_any_size
+from workloads.registry import find
 
 CUSTOM = """custom:
       nodes: {a: host, b: host, c: host, d: host, left: switch, right: switch}
@@ -194,11 +195,19 @@ def test_a_fabric_that_can_be_emulated_has_what_large_ones_have(monkeypatch: pyt
         predict(its)
 
 
-def test_what_auto_takes_and_nothing_models_is_said_to_be_autos(monkeypatch: pytest.MonkeyPatch) -> None:
-    its = experiment("star: {hosts: 36}", "collective: all_reduce, algorithm: auto, sizes: [1KiB]")
-    (figure,) = predict(its).figures
-    assert figure.algorithm == "double_binary_tree (auto)"
-    monkeypatch.setattr("testbed.predict.collectives.MOST_FOLLOWED", 100)
-    monkeypatch.setattr("testbed.predict.wide.MOST_WITHOUT_MODEL", 100)
-    with pytest.raises(InputError, match=": `auto` takes it here: all_reduce by double_binary_tree has more than 100"):
-        predict(its)
+def test_of_what_auto_takes_a_size_with_too_many_messages_goes_by_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other sizes are followed; only what is asked for by its name is refused."""
+    step = "collective: all_reduce, algorithm: {}, sizes: [1KiB, 64MiB]"
+    its = experiment("star: {hosts: 36}", step.format("auto"))
+    monkeypatch.setattr("workloads.times.replay.MOST_MESSAGES", 10**6)  # so that `auto` takes it for both
+    monkeypatch.setattr("workloads.registry.choices", lambda name: [find(name, "double_binary_tree")])
+    monkeypatch.setattr("testbed.plan.choose.choices", lambda name: [find(name, "double_binary_tree")])
+    followed = predict(its).figures
+    for where in ("collectives.MOST_FOLLOWED", "wide.MOST_WITHOUT_MODEL"):
+        monkeypatch.setattr(f"testbed.predict.{where}", 1000)
+    small, large = predict(its).figures
+    assert {one.algorithm for one in (*followed, small, large)} == {"double_binary_tree (auto)"}
+    assert (small.how, small.time_ns) == (MESSAGES, followed[0].time_ns)
+    assert large.how == FORMULA and large.time_ns == pytest.approx(followed[1].time_ns, rel=0.03)
+    with pytest.raises(InputError, match=": all_reduce by double_binary_tree has more than 1,000"):
+        predict(experiment("star: {hosts: 36}", step.format("double_binary_tree")))

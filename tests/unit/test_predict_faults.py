@@ -74,7 +74,7 @@ def test_a_fault_wins_over_what_the_file_says_of_the_cable() -> None:
         ("fault: reduced_rate, on: 'nic:0', rate: 1Gbps, for: 1us", "star: {hosts: 4}", "last", "no `at`, `for`"),
         ("fault: loss, on: all, rate: 0.1", "star: {hosts: 4}", "no model of loss", "--set 'inject=[]' leaves it out"),
         ("fault: cable_down, on: 'nic:0'", "star: {hosts: 4}", "no model of cable_down", "--set 'inject=[]'"),
-        ("fault: reduced_rate, on: all, rate: 1Gbps", "star: {hosts: 4000}", "alike", "--set 'inject=[]'"),
+        ("fault: reduced_rate, on: all, rate: 1Gbps", "star: {hosts: 4000}", "so large", "--set 'inject=[]'"),
     ],
 )
 def test_other_faults_are_refused_with_what_helps(fault: str, topology: str, what: str, hint: str) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from testbed.experiment import Experiment, loads
 from testbed.predict import predict
-from testbed.predict.figure import MESSAGES
+from testbed.predict.figure import FLOWS, FORMULA, LONGEST_PATH, MESSAGES, ONE_PIPELINE
+from testbed.predict.large import of_any_size
+from testbed.predict.table import of_prediction
+
+MODEL = "model: {layers: 4, hidden: 512, heads: 16, seq: 256}, gpu: {flops: 100T}, batch: {count: 4}"
 
 PACKET, FRAME = 4096, 4096 + 14 + 20 + 8 + 12 + 4  # as a buffer holds it: without FCS, preamble and gap
 
@@ -83,3 +90,35 @@ def test_tasks_that_meet_are_looked_at_too() -> None:
         (figure,) = predict(loads(text, "t.yaml")).figures
         assert figure.how == MESSAGES
         assert sorted(figure.paused) == [(host, "leaf0") for host in paused]
+
+
+@pytest.mark.parametrize(
+    ("step", "how"),
+    [
+        ("collective: all_reduce, algorithm: direct_reduce, sizes: [1MiB]", FORMULA),
+        ("collective: all_reduce, algorithm: ring, sizes: [1MiB]", FLOWS),
+        (f"train: {{{MODEL}, parallel: {{data: 5000}}}}", ONE_PIPELINE),
+        (f"train: {{{MODEL}, parallel: {{data: 8}}, groups: {{data: {{algorithm: direct_reduce}}}}}}", LONGEST_PATH),
+    ],
+)
+def test_where_no_messages_are_followed_its_line_says_that_nobody_has_looked(step: str, how: str) -> None:
+    hosts = 5000 if how in (FLOWS, ONE_PIPELINE) else 8
+    for more, paused, cell in (("", None, "?"), (", switch: {pfc: false}, nic: {pfc: false}", (), None)):
+        with of_any_size():
+            its = predict(experiment(step, f"topology: {{star: {{hosts: {hosts}}}}}{more}"))
+        (figure,) = its.figures
+        assert (figure.how, figure.paused, figure.to_dict()["paused"]) == (how, paused, None if cell else [])
+        console = Console(width=160, record=True, file=StringIO())
+        console.print(of_prediction(its, "t"))
+        shown = console.export_text()
+        assert ("how     PFC\n" in shown, "# ?: whether PFC would pause somebody" in shown) == (bool(cell), bool(cell))
+        (row,) = [line.split() for line in shown.splitlines() if line[:1] != "#" and how in line]
+        assert row[-1] == (cell or how.split()[-1])
+
+
+def test_lines_say_which_sizes_pause() -> None:
+    its = predict(experiment("collective: gather, algorithm: linear, sizes: [64KiB, 2MiB]", SMALL))
+    console = Console(width=160, record=True, file=StringIO())
+    console.print(of_prediction(its, "t"))
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert [line[-1] for line in lines if "messages" in line and "linear" in line] == ["none", "some"]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from workloads.base import named_file
 from workloads.base.vocabulary import DTYPES
 from workloads.chakra.et import BadTrace
 from workloads.chakra.names import ELEMENTS, MOST_MESSAGE, MOST_NS
@@ -71,15 +72,10 @@ class Plan:
 def load(path: Path, ranks: int) -> Graph:
     """The graph on so many ranks.  Raises BadTrace."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
-            raise BadTrace(f"larger than {MOST_BYTES >> 20} MiB", str(path))
-        return parse(raw.decode(), ranks, str(path))
-    except OSError as error:
-        raise BadTrace(f"cannot be read: {error.strerror}", str(path)) from None
-    except UnicodeDecodeError:
-        raise BadTrace("it is no text", str(path)) from None
+        text = named_file.text(path, MOST_BYTES)
+    except named_file.Unreadable as error:
+        raise BadTrace(f"cannot be read: {error.what}", f"{path}:{error.line}" if error.line else str(path)) from None
+    return parse(text, ranks, str(path))
 
 
 def parse(text: str, ranks: int, name: str = "workload") -> Graph:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from workloads.base import named_file
 from workloads.chakra import wire
 from workloads.chakra.wire import BadWire, Field
 
@@ -85,12 +86,9 @@ class Trace:
 def read(path: Path) -> Trace:
     """Raises BadTrace."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise BadTrace(f"cannot be read: {error.strerror}", str(path)) from None
-    if len(data) > MOST_BYTES:
-        raise BadTrace(f"larger than {MOST_BYTES >> 20} MiB", str(path))
+        data = named_file.read(path, MOST_BYTES)
+    except named_file.Unreadable as error:
+        raise BadTrace(f"cannot be read: {error.what}", str(path)) from None
     if data[:2] == b"\x1f\x8b":
         raise BadTrace("it is compressed: gunzip it first", str(path))
     return parse(data, str(path))

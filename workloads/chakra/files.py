@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from workloads.base import named_file
 from workloads.chakra import et, replay
 from workloads.chakra.et import BadTrace
 from workloads.chakra.replay import How
@@ -53,11 +54,9 @@ def find(path: Path) -> dict[int, Path]:
 def read_groups(path: Path) -> dict[str, list[int]]:
     """`{"1": [0, 1], ..}`: the ranks of each group.  Raises BadTrace."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
-        told = json.loads(raw) if len(raw) <= MOST_BYTES else None
-    except OSError as error:
-        raise BadTrace(f"cannot be read: {error.strerror}", str(path)) from None
+        told = json.loads(named_file.read(path, MOST_BYTES))
+    except named_file.Unreadable as error:
+        raise BadTrace(f"cannot be read: {error.what}", str(path)) from None
     except (ValueError, RecursionError) as error:
         raise BadTrace(f"not JSON: {error}", str(path)) from None
     if not isinstance(told, dict):

@@ -6,12 +6,15 @@ Times count from the first request on: it comes at 0.
 from __future__ import annotations
 
 import csv
+import io
 import random
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workloads.base import named_file
+
+MOST_BYTES = 64 << 20
 COLUMNS = ("arrival", "prompt", "output")
 MOST_REQUESTS = 100_000
 MOST_TOKENS = 1 << 24
@@ -50,13 +53,8 @@ def poisson(
 def read(path: Path, time_ns: Callable[[str], float]) -> list[Request]:
     """A CSV file with the columns arrival, prompt and output; `time_ns` reads an arrival.  Raises BadRequests."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # a FIFO would keep us waiting
-            raise BadRequests(f"{path} is no ordinary file", "a CSV file")
-        with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin it with a mark
-            rows = list(csv.reader(file))
-    except BadRequests:
-        raise
-    except (OSError, ValueError, csv.Error) as error:  # ValueError: no text, or a name that no file can have
+        rows = list(csv.reader(io.StringIO(named_file.text(path, MOST_BYTES), newline="")))
+    except (named_file.Unreadable, csv.Error) as error:
         raise BadRequests(f"{str(path)!r:.200} cannot be read: {error}", "a CSV file") from None
     if not rows or tuple(cell.strip() for cell in rows[0]) != COLUMNS:
         raise BadRequests(f"{path}:1: the first line does not name the columns", ",".join(COLUMNS))

@@ -71,11 +71,11 @@ class Buffers:
     rooms: Mapping[str, Room]
     found: dict[Hop, None] = field(default_factory=dict)
 
-    def taken(self) -> tuple[Hop, ...]:
-        """Who was paused since the last time."""
+    def taken(self, *, looked: bool = True) -> tuple[Hop, ...] | None:
+        """Who was paused since the last time.  None: somebody may have been, and nobody `looked`."""
         found = tuple(self.found)
         self.found.clear()
-        return found
+        return found if looked or not self.rooms else None
 
 
 def _over(room: Room, held: Sequence[Held]) -> list[bool]:

@@ -66,6 +66,16 @@ class Path:
         return cls((Link(rate_bps, delay_ns),) * (switches + 1), (latency_ns,) * switches)
 
     @property
+    def first(self) -> Path:
+        """Its first link alone: the sender's own."""
+        return Path(self.links[:1], (), self.scale_up, self.memories)
+
+    @property
+    def last(self) -> Path:
+        """Its last one: the receiver's own."""
+        return Path(self.links[-1:], (), self.scale_up, self.memories)
+
+    @property
     def constant_ns(self) -> float:
         """What a frame of no length would take."""
         return sum(link.delay_ns for link in self.links) + sum(self.switch_latency_ns)
@@ -228,6 +238,11 @@ def acks_ns(chunk_bytes: int, path: Path, costs: Costs) -> float:
 def line_ns(size_bytes: int, path: Path, costs: Costs) -> float:
     """How long a message with immediate keeps the slowest part of its way busy."""
     return Packets.of(size_bytes, costs, reth=True, imm=True).through([slowest_stage(path, costs)])
+
+
+def link_ns(size_bytes: int, link: Link, costs: Costs) -> float:
+    """Likewise a link of its way."""
+    return Packets.of(size_bytes, costs, reth=True, imm=True).through([Stage(link.rate_bps, wire=True)])
 
 
 def slowest_stage(path: Path, costs: Costs) -> Stage:

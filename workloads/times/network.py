@@ -117,10 +117,10 @@ class Network:
         if port_key not in self._ports:
             pcie = None if route.scale_up else self._pcie("fetch", pair[0])
             self._ports[port_key] = _Port(pcie)
+        back, its = self._between((pair[1], pair[0]), channel)  # over which ECMP may lead acknowledgements elsewhere
         made = QueuePair(
-            self._ports[port_key], len(route.links), stages, self._buffers(route, len(stages)), route.path.ack_ns()
+            self._ports[port_key], len(route.links), stages, self._buffers(route, len(stages)), back.path.ack_ns()
         )
-        back, its = self._between((pair[1], pair[0]), channel)
         made.back = its[: len(back.links)]
         return made
 

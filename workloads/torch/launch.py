@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,43 +57,44 @@ def available() -> bool:
     return find_spec("torch") is not None
 
 
-def record(script: Script, waiting: Callable[[float], None] = lambda seconds: None) -> Recorded:
-    """Runs all of the script's ranks to their end, and tells meanwhile how long that takes.  Raises ScriptFailed."""
+def record(script: Script, folder: Path, waiting: Callable[[float], None] = lambda seconds: None) -> Recorded:
+    """Runs all of the script's ranks to their end, and tells meanwhile how long that takes.  Raises ScriptFailed.
+
+    `folder` is an empty one, for what they tell.  They end when this thread does.
+    """
     if not available():
         raise NoTorch(
             "PyTorch is not installed, so no script can be run",
             f"./setup.sh torch installs the wheel for CPUs (or {sys.executable} -m pip install 'railbed[torch]')",
         )
-    with tempfile.TemporaryDirectory(prefix="railbed-torch-") as made:
-        folder = Path(made)
-        spec = folder / "spec.json"
-        spec.write_text(json.dumps(_spec(script, folder)))
-        process = subprocess.Popen(
-            [*_alone(), sys.executable, "-m", "workloads.torch.rank", str(spec)],
-            cwd=script.folder,
-            env=os.environ
-            | {
-                "PYTHONPATH": _with_ours(),
-                "OMP_NUM_THREADS": "1",
-                "TORCH_CPP_LOG_LEVEL": "ERROR",
-                "PYTHONHASHSEED": "0",
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
-            said = _said(process, waiting)
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        ranks = range(len(script.servers))
-        printed = [_text(folder / f"rank{rank}.log") for rank in ranks]
-        if process.returncode:
-            raise _failure(script, folder, printed, said)
-        return Recorded([json.loads((folder / f"rank{rank}.json").read_text()) for rank in ranks], printed)
+    spec = folder / "spec.json"
+    spec.write_text(json.dumps(_spec(script, folder)))
+    process = subprocess.Popen(
+        [*_alone(), sys.executable, "-m", "workloads.torch.rank", str(spec)],
+        cwd=script.folder,
+        env=os.environ
+        | {
+            "PYTHONPATH": _with_ours(),
+            "OMP_NUM_THREADS": "1",
+            "TORCH_CPP_LOG_LEVEL": "ERROR",
+            "PYTHONHASHSEED": "0",
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        said = _said(process, waiting)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    ranks = range(len(script.servers))
+    printed = [_text(folder / f"rank{rank}.log") for rank in ranks]
+    if process.returncode:
+        raise _failure(script, folder, printed, said)
+    return Recorded([json.loads((folder / f"rank{rank}.json").read_text()) for rank in ranks], printed)
 
 
 def _said(process: subprocess.Popen[str], waiting: Callable[[float], None]) -> str:
@@ -115,10 +115,12 @@ def _with_ours() -> str:
 
 
 def _alone() -> list[str]:
-    """In a network of its own, where that can be had; whatever it starts ends with it."""
+    """Ends with us; in a network of its own, where that can be had, and there whatever it starts ends with it."""
+    ends = ["setpriv", "--pdeathsig", "KILL"]
     if os.geteuid():
-        return []
+        return ends
     return [
+        *ends,
         "unshare",
         "--net",
         "--pid",

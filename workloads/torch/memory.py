@@ -1,7 +1,7 @@
 """What a script's rank holds in its GPU's memory: all storages that operations have made and that are still there.
 
-Their sum is followed from operation to operation; its peak is what has to fit.  After an optimizer's step its
-parameters, their gradients and its state are counted by themselves: all of them are this rank's own shards.
+Their sum is followed from operation to operation; its peak in each step is what has to fit.  After an optimizer's step
+its parameters, their gradients and its state are counted by themselves: all of them are this rank's own shards.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ import torch
 
 
 class Memory:
-    """Bytes that are there, the most that ever were, and what optimizers had of them."""
+    """Bytes that are there, the most that were in each part of the script, and what optimizers had of them.
+
+    Part 0 is the set-up, which ends when the model is first called; each of the others ends with an optimizer's step.
+    """
 
     def __init__(self) -> None:
         self.live = self.peak = 0
+        self._done: list[dict[str, int]] = []  # parts
         self._storages: dict[int, tuple[int, Any]] = {}  # its address -> bytes, and what hears of its end
         self._parts: dict[int, dict[str, int]] = {}
 
@@ -55,10 +59,33 @@ class Memory:
             "optimizer": _bytes(state),
         }
 
-    def told(self) -> dict[str, int]:
-        """The parts are those of all optimizers' last steps."""
-        parts = {key: sum(its[key] for its in self._parts.values()) for key in ("parameters", "gradients", "optimizer")}
-        return {"peak": self.peak, **parts}
+    def model_is_called(self) -> None:
+        """For the first time: the set-up is over."""
+        self._next()
+
+    def step_ends(self) -> None:
+        """What is made from now on belongs to the next step."""
+        if not self._done:  # no model was called: there was no set-up
+            self._done.append({"peak": 0})
+        self._next()
+
+    def step_goes_on(self) -> None:
+        """A second optimizer follows the first at once: both are of one step."""
+        if self._done:
+            self.peak = max(self.peak, self._done.pop()["peak"])
+
+    def _next(self) -> None:
+        self._done.append(self._now())
+        self.peak = self.live
+
+    def _now(self) -> dict[str, int]:
+        """What optimizers have is that of all their last steps; nothing before the first."""
+        keys = ("parameters", "gradients", "optimizer") if self._parts else ()
+        return {"peak": self.peak, **{key: sum(its[key] for its in self._parts.values()) for key in keys}}
+
+    def told(self) -> list[dict[str, int]]:
+        """Of each part, the last one too."""
+        return [*self._done, self._now()]
 
     def install(self) -> None:
         """From now on it hears when a storage is resized."""

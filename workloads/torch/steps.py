@@ -29,6 +29,7 @@ class Step:
     times: int
     training: bool
     graph: Graph
+    part: int = 0  # of the script, counted from the set-up; the first, of steps that are alike
     ideal_ns: float = 0.0  # of all its FLOPs at the GPUs' peak: mean over the ranks
 
 
@@ -61,7 +62,7 @@ def steps(
         its_settings = dict.fromkeys(groups, settings) if settings else {}
         name = f"step {k}" if training else "setup" if k < last else "end" if cut.steps else "script"
         ideal = sum(_work_ns(its[k], peak_ns) for its in cut.rows) / len(ranks) if peak_ns else 0.0
-        found.append(Step(name, 1, training, Graph(groups, tasks, its_settings), ideal))
+        found.append(Step(name, 1, training, Graph(groups, tasks, its_settings), k, ideal))
     return [_named(step) for step in found]
 
 

@@ -21,6 +21,7 @@ def install(recorder: Recorder, charge: Charge) -> None:
         if not called:
             called = True
             recorder.model_is_called()
+            charge.memory.model_is_called()
         charge.look()
         if recorder.phase == "optimizer":
             recorder.phase = "forward"
@@ -28,6 +29,7 @@ def install(recorder: Recorder, charge: Charge) -> None:
     def begins(*_: Any) -> None:
         if stepped:
             recorder.step_goes_on()
+            charge.memory.step_goes_on()
         recorder.phase = "optimizer"
         charge.in_optimizer = True
 
@@ -38,6 +40,7 @@ def install(recorder: Recorder, charge: Charge) -> None:
         charge.in_optimizer = False
         recorder.phase = "forward"
         recorder.step_ends()
+        charge.memory.step_ends()
 
     register_module_forward_pre_hook(forward)
     register_optimizer_step_pre_hook(begins)

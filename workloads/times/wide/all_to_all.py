@@ -8,39 +8,70 @@ where there is one spine, and counted flow by flow where ECMP's hash spreads it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from workloads.times.messages import FRAME_BYTES, RETH_BYTES, Costs, received_ns, sent_ns
-from workloads.times.wide.places import Grid, Rails, Tiers
+from workloads.times.messages import FRAME_BYTES, RETH_BYTES, Costs, Link, received_ns, sent_ns
+from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from workloads.times.wide.fabric import Wide
 
 MOST_COUNTED = 1 << 24
 """Flows that are hashed one by one: some seconds of ours."""
 _BLOCK = 1 << 20
+MOST_SENDERS = 32
+"""Ranks whose messages are looked at one by one where cables differ."""
 
 
-def crowd_of(ways: Wide) -> int | None:
-    """Messages on the busiest link of the network; None where they are too many to count."""
+class Crowd(NamedTuple):
+    """The link that is busy longest, and how many messages it carries."""
+
+    messages: int
+    link: Link
+
+
+def crowd_of(ways: Wide) -> Crowd | None:
+    """None where flows are too many to count."""
     places, inside = ways.places, ways.scale_up is not None
     n = places.ranks
-    own = n - 1
+    own, between = n - 1, np.zeros(places.links, np.int64)
     match places:
         case Grid(dims):
-            return max(own, *(n // d * sum(range(1, d // 2 + 1)) for d in dims))
-        case Rails(servers, gpus, spines):
+            every = between.reshape(-1, len(dims), 2)  # by node, dimension, and whether up
+            for k, d in enumerate(dims):
+                every[:, k, 0] = n // d * sum(range(1, (d - 1) // 2 + 1))
+                every[:, k, 1] = n // d * sum(range(1, d // 2 + 1))
+        case Rails(servers, gpus):
             own -= inside * (gpus - 1)
-            if spines <= 1 or gpus == 1:
-                return max(own, servers * (n - servers - inside * (gpus - 1))) if gpus > 1 else own
-        case Tiers(per, leaves, spines, pods) if pods == 1 and (spines == 1 or leaves == 1):
-            return max(own, per * (n - per)) if leaves > 1 else own
-    return max(own, _counted(ways)) if n * n <= MOST_COUNTED else None
+            between[:] = servers * (n - servers - inside * (gpus - 1)) if gpus > 1 else 0
+        case Tiers(per, leaves):
+            between[:] = per * (n - per) if leaves > 1 else 0
+    if _chooses(places):
+        if n * n > MOST_COUNTED:
+            return None
+        between = _counted(ways)
+    if ways.own is None:
+        return Crowd(max(own, int(between.max(initial=0))), ways.cable)
+    loads = np.concatenate([np.full(2 * n, own), np.zeros(2 * n, np.int64), between])
+    busiest = int(np.argmax(loads * ways.own.slowness[ways.own.which]))
+    return Crowd(int(loads[busiest]), ways.own.kinds[ways.own.which[busiest]])
 
 
-def _counted(ways: Wide) -> int:
+def _chooses(places: Places) -> bool:
+    """Whether there are several ways for ECMP's hash to choose from, or pods."""
+    match places:
+        case Rails(_, gpus, spines):
+            return gpus > 1 and spines > 1
+        case Tiers(_, leaves, spines, pods):
+            return pods > 1 or (leaves > 1 and spines > 1)
+    return False
+
+
+def _counted(ways: Wide) -> NDArray[np.int64]:
     n = ways.places.ranks
     loads = np.zeros(ways.places.links, np.int64)
     everybody, most = np.arange(n), max(1, _BLOCK // n)
@@ -52,17 +83,27 @@ def _counted(ways: Wide) -> int:
             apart &= ~ways.places.inside(source, target)
         for _, ids in ways.places.between(source[apart], target[apart], ways.ports):
             loads += np.bincount(ids, minlength=len(loads))
-    return int(loads.max())
+    return loads
 
 
-def spread_ns(ways: Wide, crowd: int, chunk_bytes: int, costs: Costs) -> float:
-    """Time in ns, if the busiest link carries `crowd` messages of so many bytes."""
+def spread_ns(ways: Wide, crowd: Crowd, chunk_bytes: int, costs: Costs) -> float:
+    """Time in ns, if the busiest link carries so many messages of so many bytes."""
     n = ways.places.ranks
-    to = np.arange(1, n)  # in this order rank 0, as any other, posts
-    paths, which, _, _ = ways.kinds(np.zeros_like(to), to)
+    senders, far = _senders(ways), np.arange(1, n)  # in this order any rank posts
+    source, by = np.repeat(senders, n - 1), np.tile(far, len(senders))
+    paths, which = ways.alone(source, (source + by) % n)
     alone = np.array([max(received_ns(chunk_bytes, p, costs), sent_ns(chunk_bytes, p, costs)) for p in paths])
-    posted = float((to * costs.post_ns + alone[which]).max())
+    posted = float((by * costs.post_ns + alone[which]).max())
     wire = chunk_bytes + costs.packets(chunk_bytes) * FRAME_BYTES + RETH_BYTES
     around = isinstance(ways.places, Grid) and len(ways.places.dims) == 1
     last = float(alone[which].mean() if around else alone.max())
-    return costs.wake_ns + max(posted, costs.post_ns + last + (crowd - 1) * ways.cable.time_ns(wire))
+    return costs.wake_ns + max(posted, costs.post_ns + last + (crowd.messages - 1) * crowd.link.time_ns(wire))
+
+
+def _senders(ways: Wide) -> NDArray[np.int64]:
+    """Ranks that stand for all: one, or where cables differ one with each kind of cable, and some others."""
+    n = ways.places.ranks
+    if ways.own is None:
+        return np.zeros(1, np.int64)
+    _, unlike = np.unique(ways.own.which[:n], return_index=True)
+    return np.union1d(unlike, np.arange(0, n, -(-n // MOST_SENDERS)))

@@ -3,15 +3,15 @@
 A message is a pair of ranks; all messages of a round are under way together.  A *stage* is a step of all their ways at
 once: which of them take a link there, and which link.  Links are numbers, each direction of a cable has its own.
 
-Of messages that share links, max-min sharing gives the slowest its equal share of the link that most take: that link is
-filled first, and a round ends with its slowest message.  So the share is all that has to be known.
+Of messages that share links, max-min sharing gives the slowest its equal share of the link that is busy longest: that
+link is filled first, and a round ends with its slowest message.  So the share is all that has to be known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from workloads.times.messages import Link, Path
 from workloads.times.queue_pairs import FIRST, source_port
 from workloads.times.ways import Pair, Route
 from workloads.times.wide.around import Edge, Ring
+from workloads.times.wide.cables import Cables
 from workloads.times.wide.places import Places
 
 if TYPE_CHECKING:
@@ -34,11 +35,27 @@ def first_ones(source: Ranks, target: Ranks) -> tuple[Ranks, Ranks]:
     return np.full_like(source, FIRST), np.full_like(target, FIRST)
 
 
+class _Taken(NamedTuple):
+    """Which messages stay inside a domain; how many are on each link.
+
+    And of each message: what is on the link of its way that is busy longest, as messages on a usual one; its switches;
+    the delays of its links beyond those of usual ones; the sum of its links' signs (cables.py).
+    """
+
+    inside: NDArray[np.bool_]
+    loads: NDArray[np.int64]
+    most: NDArray[np.float64]
+    switches: NDArray[np.int64]
+    longer: NDArray[np.float64]
+    like: NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Wide:
-    """The ranks of such a fabric as ways.Ways: all cables alike, all switches alike.
+    """The ranks of such a fabric as ways.Ways: all switches alike.
 
-    `numbers`: of the queue pairs that carry the messages, for ECMP's hash.
+    `cable`: what its cables are, but for those that `own` has.  `numbers`: of the queue pairs that carry the messages,
+    for ECMP's hash.
     """
 
     places: Places
@@ -46,29 +63,30 @@ class Wide:
     latency_ns: float
     scale_up: Link | None = None
     numbers: Numbers = first_ones
+    own: Cables | None = None
 
     def path(self, pairs: Sequence[Pair]) -> Path:
         """What the slowest of these messages sees."""
         source, target = np.array(pairs, np.int64).T
-        inside, loads, most, switches = self._taken(source, target)
-        link = np.where(inside, 0.0 if self.scale_up is None else 1 / self.scale_up.rate_bps, 1 / self.cable.rate_bps)
-        worst = int(np.lexsort((switches, most * link))[-1])
-        return self._path(source[worst : worst + 1], target[worst : worst + 1], loads)
+        taken = self._taken(source, target)
+        usual = 0.0 if self.scale_up is None else 1 / self.scale_up.rate_bps
+        link = np.where(taken.inside, usual, 1 / self.cable.rate_bps)
+        far = taken.switches * (self.cable.delay_ns + self.latency_ns) + taken.longer
+        worst = int(np.lexsort((far, taken.most * link))[-1])
+        return self._path(source[worst : worst + 1], target[worst : worst + 1], taken.loads)
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
         """What each of them sees."""
         source, target = np.array(pairs, np.int64).T
-        _, loads, _, _ = self._taken(source, target)
+        loads = self._taken(source, target).loads
         return [self._path(source[k : k + 1], target[k : k + 1], loads) for k in range(len(pairs))]
 
     def route(self, pair: Pair, channel: int = 0) -> Route:
         """Of one message by itself: for a few that are followed one by one."""
         source, target = (np.array([rank], np.int64) for rank in pair)
-        inside = self.places.inside(source, target) if self.scale_up else np.zeros(1, bool)
-        keys = tuple(int(ids[0]) for which, ids in self.stages(source, target, inside) if which.size)
-        link = self.scale_up if inside[0] and self.scale_up else self.cable
+        keys = tuple(self._links(source, target))
         path = self._path(source, target, None)
-        return Route(keys, (link,) * len(keys), path)
+        return Route(keys, path.links * (len(keys) if path.scale_up else 1), path)
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
         raise NotImplementedError("bytes from rank to rank are not added up here")
@@ -80,50 +98,76 @@ class Wide:
 
     def edges(self, source: Ranks, target: Ranks) -> Ring:
         """Messages from each to each, all under way together."""
-        inside, loads, most, switches = self._taken(source, target)
-        _, first, which = np.unique(np.stack([inside, most, switches]), axis=1, return_index=True, return_inverse=True)
+        inside, loads, most, switches, _, like = self._taken(source, target)
+        rows = np.stack([inside, most, switches, like])
+        _, first, which = np.unique(rows, axis=1, return_index=True, return_inverse=True)
         kinds = []
         for k in first:
             one = source[k : k + 1], target[k : k + 1]
-            kinds.append(Edge(self._path(*one, np.ones_like(loads)), self._path(*one, loads)))
+            kinds.append(Edge(self._path(*one, None), self._path(*one, loads)))
         return Ring(kinds, np.asarray(which).reshape(-1))
 
-    def kinds(
-        self, source: Ranks, target: Ranks
-    ) -> tuple[list[Path], NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
-        """What these messages see alone: paths, and which of them each has.
+    def alone(self, source: Ranks, target: Ranks) -> tuple[list[Path], NDArray[np.intp]]:
+        """What these messages see alone: paths, and which of them each has."""
+        return self._alone(source, target, self._taken(source, target))
 
-        And how many share the fullest of its links, the last of those; and how many cables later than the first of
-        them a message comes there.
+    def crowded(
+        self, source: Ranks, target: Ranks, packet_bytes: int
+    ) -> tuple[list[Path], NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
+        """Likewise; and what is on the link of each one's way that is busy longest, as messages on a usual one.
+
+        And how much later than the first of those a packet of so many bytes comes there.
         """
-        inside, loads, most, switches = self._taken(source, target)
-        first_at = np.full(len(loads), len(loads), np.int64)
-        passed, last, at = np.zeros((3, len(source)), np.int64)
-        for which, ids in self.stages(source, target, inside):
-            np.minimum.at(first_at, ids, passed[which])
-            fullest = loads[ids] == most[which]
-            last[which[fullest]], at[which[fullest]] = ids[fullest], passed[which[fullest]]
-            passed[which] += 1
-        later = at - first_at[last]
-        _, first, which = np.unique(np.where(inside, -1, switches), return_index=True, return_inverse=True)
-        alone = np.ones_like(loads)
-        paths = [self._path(source[k : k + 1], target[k : k + 1], alone) for k in first]
-        return paths, np.asarray(which).reshape(-1), most, later
+        taken = self._taken(source, target)
+        loads, most = taken.loads, taken.most
+        first_ns = np.full(len(loads), np.inf)
+        passed_ns, at_ns = np.zeros((2, len(source)))
+        last = np.zeros(len(source), np.int64)
+        kinds = self.own.kinds if self.own else (self.cable,)
+        hop_ns = np.array([link.time_ns(packet_bytes) + link.delay_ns + self.latency_ns for link in kinds])
+        for which, ids in self.stages(source, target, taken.inside):
+            np.minimum.at(first_ns, ids, passed_ns[which])
+            fullest = self._busy(loads, ids) == most[which]
+            last[which[fullest]], at_ns[which[fullest]] = ids[fullest], passed_ns[which[fullest]]
+            passed_ns[which] += hop_ns[self.own.which[ids]] if self.own else hop_ns[0]
+        return *self._alone(source, target, taken), most, at_ns - first_ns[last]
 
-    def _taken(
-        self, source: Ranks, target: Ranks
-    ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Which stay inside a domain; messages on each link; of each message the most on its way, and its switches."""
+    def likeness(self, source: Ranks, target: Ranks) -> Ranks:
+        """The same of messages over links that are alike."""
+        return self._taken(source, target).like
+
+    def usual(self, path: Path) -> Link:
+        """What links are of which such a path is made, but for those that differ from others."""
+        return self.scale_up if path.scale_up and self.scale_up else self.cable
+
+    def _alone(self, source: Ranks, target: Ranks, taken: _Taken) -> tuple[list[Path], NDArray[np.intp]]:
+        rows = np.where(taken.inside, -1, taken.switches)
+        if self.own:
+            rows = np.stack([rows, taken.like])
+        _, first, which = np.unique(rows, axis=-1, return_index=True, return_inverse=True)
+        paths = [self._path(source[k : k + 1], target[k : k + 1], None) for k in first]
+        return paths, np.asarray(which).reshape(-1)
+
+    def _taken(self, source: Ranks, target: Ranks) -> _Taken:
         n = self.places.ranks
         inside = self.places.inside(source, target) if self.scale_up else np.zeros(len(source), bool)
         loads = np.zeros(4 * n + self.places.links, np.int64)
         for _, ids in self.stages(source, target, inside):
             loads += np.bincount(ids, minlength=len(loads))
-        most, links = np.zeros(len(source), np.int64), np.zeros(len(source), np.int64)
+        most, longer = np.zeros((2, len(source)))
+        links, like = np.zeros((2, len(source)), np.int64)
         for which, ids in self.stages(source, target, inside):
-            most[which] = np.maximum(most[which], loads[ids])
+            most[which] = np.maximum(most[which], self._busy(loads, ids))
             links[which] += 1
-        return inside, loads, most, links - 1
+            if self.own:
+                kind = self.own.which[ids]
+                like[which] += self.own.signs[kind]
+                longer[which] += self.own.longer_ns[kind]
+        return _Taken(inside, loads, most, links - 1, longer, like)
+
+    def _busy(self, loads: NDArray[np.int64], ids: Ranks) -> NDArray[np.float64]:
+        """What is on these links, as messages on a usual one."""
+        return loads[ids] * self.own.slowness[self.own.which[ids]] if self.own else loads[ids].astype(float)
 
     def stages(self, source: Ranks, target: Ranks, inside: NDArray[np.bool_]) -> Iterator[Stage]:
         n = self.places.ranks
@@ -140,16 +184,31 @@ class Wide:
         """UDP source ports."""
         return source_port(*self.numbers(source, target), source_ip, target_ip)
 
+    def _links(self, source: Ranks, target: Ranks) -> list[int]:
+        """The numbers of one message's links."""
+        inside = self.places.inside(source, target) if self.scale_up else np.zeros(1, bool)
+        return [int(ids[0]) for which, ids in self.stages(source, target, inside) if which.size]
+
     def _path(self, source: Ranks, target: Ranks, loads: NDArray[np.int64] | None) -> Path:
         """Of one message.  `loads`: messages on each link (None: no other ones)."""
-        inside = self.places.inside(source, target) if self.scale_up else np.zeros(1, bool)
-        shares = [
-            1 if loads is None else int(loads[ids[0]])
-            for which, ids in self.stages(source, target, inside)
-            if which.size
-        ]
-        if inside[0]:
-            assert self.scale_up is not None
+        links = self._links(source, target)
+        shares = [1 if loads is None else max(int(loads[k]), 1) for k in links]
+        if self.scale_up and links[0] >= 2 * self.places.ranks:
             return Path((Link(self.scale_up.rate_bps / max(shares), self.scale_up.delay_ns),), scale_up=True)
-        cables = tuple(Link(self.cable.rate_bps / max(share, 1), self.cable.delay_ns) for share in shares)
+        found = [self.cable if self.own is None else self.own.kinds[self.own.which[k]] for k in links]
+        cables = tuple(Link(k.rate_bps / share, k.delay_ns) for k, share in zip(found, shares, strict=True))
         return Path(cables, (self.latency_ns,) * (len(cables) - 1))
+
+
+class Once(Wide):
+    """Rounds that repeat the same pairs are looked at once."""
+
+    def __init__(self, ways: Wide) -> None:
+        super().__init__(**{field.name: getattr(ways, field.name) for field in fields(ways)})
+        object.__setattr__(self, "_known", {})
+
+    def path(self, pairs: Sequence[Any]) -> Any:
+        known: dict[int, tuple[Any, Any]] = self._known  # type: ignore[attr-defined]
+        if id(pairs) not in known:
+            known[id(pairs)] = pairs, super().path(pairs)  # kept, so that its id stays its own
+        return known[id(pairs)][1]

@@ -2,14 +2,14 @@
 
 Groups that are alike begin together, so what one takes depends on the links that it shares with the others: the loads
 of all groups' messages are added up, and the slowest group is followed.  One that shares nothing, of a few ranks, is
-followed message by message.
+followed message by message.  Where cables differ, so do groups: each that is unlike the others is followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,12 +59,13 @@ class Together:
     def collective_ns(self, entry: Algorithm, groups: Groups, size_bytes: int, width: int) -> float:
         """Of all these groups' at once."""
         if entry.engines:
-            return ring_ns(entry, size_bytes, self._slowest(self.nics, groups, size_bytes), self.costs)
+            rings = self._slowest(self.nics, groups, size_bytes)
+            return max(ring_ns(entry, size_bytes, ring, self.costs) for ring in rings)
         if entry.schedule and self.alone(groups):
-            case = Case.of(
-                entry, groups.shape[1], size_bytes, width, {}, self.seed, self.costs, Some(self.hosts, groups[0])
-            )
-            return expected_ns(entry, case)
+            n, options = groups.shape[1], dict[str, Any]()
+            ways = (Some(self.hosts, ranks) for ranks in self._unlike(groups))
+            cases = (Case.of(entry, n, size_bytes, width, options, self.seed, self.costs, its) for its in ways)
+            return max(expected_ns(entry, case) for case in cases)
         if entry.name == "ring":
             return self._ring_ns(entry, groups, size_bytes, width)
         if entry.name == "spread":
@@ -101,20 +102,46 @@ class Together:
         received, sent = (max(done(size_bytes, path, self.costs) for path in kinds) for done in (received_ns, sent_ns))
         return around + received, around + sent
 
-    def _slowest(self, ways: Wide, groups: Groups, size_bytes: int) -> Ring:
-        """The ring of the group whose edges take longest."""
+    def along_ns(self, dims: Sequence[int], order: Sequence[int], size_bytes: int, width: int) -> float:
+        """All-reduce among all ranks of a grid, as rings along its dimensions in this order, and back."""
+        places, count, found = np.arange(self.hosts.places.ranks).reshape(tuple(dims)), size_bytes // width, 0.0
+        for dim in order:
+            groups, n = np.moveaxis(places, dim, -1).reshape(-1, dims[dim]), dims[dim]
+            for reduces in (True, False):
+                found += self._round_ns(groups, [reduces] * (n - 1), -(-count // n) * width)
+            count = -(-count // n)
+        return found
+
+    def _unlike(self, groups: Groups) -> Groups:
+        """Those that stand for all."""
+        if self.hosts.own is None:
+            return groups[:1]
+        like = [
+            self.hosts.likeness(groups.reshape(-1), np.roll(groups, -far, axis=1).reshape(-1)).reshape(groups.shape)
+            for far in range(1, groups.shape[1])
+        ]
+        _, first = np.unique(np.concatenate(like, axis=1), axis=0, return_index=True)
+        return groups[np.sort(first)]
+
+    def _slowest(self, ways: Wide, groups: Groups, size_bytes: int) -> list[Ring]:
+        """The ring of the group whose edges take longest; where cables differ, of each that is unlike the others."""
         edges = ways.edges(groups.reshape(-1), np.roll(groups, -1, axis=1).reshape(-1))
         which = edges.which.reshape(groups.shape)
+        if ways.own:
+            return [Ring(edges.kinds, row) for row in np.unique(which, axis=0)]
         chunk = -(-size_bytes // groups.shape[1])
         takes = np.array([received_ns(chunk, kind.shared, self.costs) for kind in edges.kinds])[which]
         worst = int(np.lexsort((takes.sum(axis=1), takes.max(axis=1)))[-1])
-        return Ring(edges.kinds, which[worst])
+        return [Ring(edges.kinds, which[worst])]
 
     def _ring_ns(self, entry: Algorithm, groups: Groups, size_bytes: int, width: int) -> float:
         n, name = groups.shape[1], entry.collective.name
-        ring = self._slowest(self.hosts, groups, size_bytes)
         reduces = [True] * (n - 1) * (name != "all_gather") + [False] * (n - 1) * (name != "reduce_scatter")
-        return host_ring_over_ns(reduces, -(-(size_bytes // width) // n) * width, ring, self.costs)
+        return self._round_ns(groups, reduces, -(-(size_bytes // width) // n) * width)
+
+    def _round_ns(self, groups: Groups, reduces: Sequence[bool], chunk_bytes: int) -> float:
+        rings = self._slowest(self.hosts, groups, chunk_bytes * groups.shape[1])
+        return max(host_ring_over_ns(reduces, chunk_bytes, ring, self.costs) for ring in rings)
 
     def _rounds_ns(self, entry: Algorithm, groups: Groups, size_bytes: int, width: int) -> float:
         n, every = groups.shape[1], self.hosts.places.ranks
@@ -137,11 +164,14 @@ class Together:
             inside = ways.places.inside(source, target) if ways.scale_up else np.zeros(len(source), bool)
             for _, ids in ways.stages(source, target, inside):
                 loads += np.bincount(ids, minlength=len(loads))
-        paths, which, _, _ = ways.kinds(np.full(n - 1, groups[0, 0]), groups[0, 1:])
+        first = self._unlike(groups)
+        paths, which = ways.alone(np.repeat(first[:, 0], n - 1), first[:, 1:].reshape(-1))
         alone = np.array([max(received_ns(chunk_bytes, p, costs), sent_ns(chunk_bytes, p, costs)) for p in paths])
-        posted = float((np.arange(1, n) * costs.post_ns + alone[which]).max())
+        posted = float((np.tile(np.arange(1, n), len(first)) * costs.post_ns + alone[which]).max())
         wire = chunk_bytes + costs.packets(chunk_bytes) * FRAME_BYTES + RETH_BYTES
         rates = np.full(len(loads), ways.cable.rate_bps)
+        if ways.own:
+            rates /= ways.own.slowness[ways.own.which]
         if ways.scale_up:
             rates[2 * ways.places.ranks : 4 * ways.places.ranks] = ways.scale_up.rate_bps
         crowd_ns = float((np.maximum(loads - 1, 0) / rates).max()) * wire * 8e9

@@ -1,7 +1,7 @@
 """All-reduce by the switches of a large fabric: the tree that the controller makes of them, as arrays.
 
 A tree leads from every rank's switch by shortest ways to a root, the switch whose longest way is the shortest; a job's
-number says which of equally good ones (controllers/offload/trees.py).  All cables are alike, so a rank's time depends
+number says which of equally good ones (controllers/offload/trees.py).  Where cables are alike, a rank's time depends
 on how far it is from the root, and on what the accelerators on its way add up; only ranks that are the worst in one of
 these need be looked at.
 """
@@ -17,12 +17,13 @@ import numpy as np
 
 from workloads.times.in_network import in_network_all_reduce_ns
 from workloads.times.messages import Costs, Path
+from workloads.times.wide.cables import Links
 from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from workloads.times.messages import Link
+    from workloads.times.wide.fabric import Wide
 
     Numbers = NDArray[np.int64]
 
@@ -49,21 +50,32 @@ class Tree:
         """Which switches add up: the root, and all where two branches meet."""
         return np.asarray((self.far == 0) | ((self.far > 0) & (self.inputs > 1)))
 
-    def farthest(self) -> list[list[int]]:
-        """The ways up from switches with ranks, root last, that no other way is worse than in all respects."""
+    def farthest(self, ways: Wide) -> list[tuple[int, list[int]]]:
+        """The ways up from ranks, root last, that no other one over links like theirs is worse than in all respects."""
         adding = self.adding()
-        takes = np.stack([np.ones(len(adding)), adding, adding * (self.inputs + 1) / self.ports])
+        takes = np.zeros((4, len(adding)))
+        takes[:3] = np.ones(len(adding)), adding, adding * (self.inputs + 1) / self.ports
         order = np.argsort(self.far, kind="stable")
         order = order[self.far[order] >= 0]
+        if ways.own:
+            below = order[self.far[order] > 0]
+            up = Links(ways.places).between(below, self.above[below])
+            takes[3, below] = ways.own.signs[ways.own.which[up]]
         for level in np.split(order, np.flatnonzero(np.diff(self.far[order])) + 1)[1:]:
             takes[:, level] += takes[:, self.above[level]]
-        ends = np.flatnonzero((self.far >= 0) & (self.ranks > 0))
-        its, first = np.unique(takes[:, ends].round(9), axis=1, return_index=True)
+        leaves, ends = np.unique(ways.places.leaf(np.arange(ways.places.ranks)), return_index=True)
+        if ways.own:  # any rank may be the one with another cable
+            ends = np.arange(ways.places.ranks)
+            leaves = ways.places.leaf(ends)
+        its = takes[:, leaves].round(9)
+        if ways.own:
+            its[3] += ways.own.signs[ways.own.which[ends]]
+        its, first = np.unique(its, axis=1, return_index=True)
         worst: list[int] = []
         for k in range(its.shape[1] - 1, -1, -1):  # the longest first
-            if not any((its[1:, w] >= its[1:, k]).all() for w in worst):
+            if not any((its[1:3, w] >= its[1:3, k]).all() and its[3, w] == its[3, k] for w in worst):
                 worst.append(k)
-        return [self._up(int(ends[first[k]])) for k in worst]
+        return [(int(ends[first[k]]), self._up(int(leaves[first[k]]))) for k in worst]
 
     def meet(self, switch: int) -> Numbers:
         """How many cables lie between each switch of the tree and this one: up to where their ways meet, and down."""
@@ -150,10 +162,8 @@ def _on_tiers(per: int, leaves: int, spines: int, pods: int, cores: int, job: in
 
 def by_switches_ns(
     tree: Tree,
-    ranks: int,
+    ways: Wide,
     size_bytes: int,
-    cable: Link,
-    latency_ns: float,
     costs: Costs,
     *,
     width: int,
@@ -166,14 +176,14 @@ def by_switches_ns(
 ) -> float:
     """Time in ns.  `rate_bps`: of an accelerator (None: of all its switch's ports together)."""
     adding, inputs = tree.adding(), tree.inputs
+    ports_bps = _ports_bps(tree, ways)
 
-    def of(up: list[int]) -> float:
-        adders = tuple((rate_bps or cable.rate_bps * int(tree.ports[s]), int(inputs[s])) for s in up if adding[s])
-        links = 2 * len(up)
+    def of(rank: int, up: list[int]) -> float:
+        adders = tuple((rate_bps or float(ports_bps[s]), int(inputs[s])) for s in up if adding[s])
         return in_network_all_reduce_ns(
-            ranks,
+            ways.places.ranks,
             size_bytes,
-            Path((cable,) * links, (latency_ns,) * (links - 1)),
+            _there_and_back(ways, rank, up),
             costs,
             width=width,
             elements=elements,
@@ -184,4 +194,26 @@ def by_switches_ns(
             accelerator_ns=accelerator_ns,
         )
 
-    return max(map(of, tree.farthest()))
+    return max(of(*way) for way in tree.farthest(ways))
+
+
+def _there_and_back(ways: Wide, rank: int, up: Sequence[int]) -> Path:
+    n, links = ways.places.ranks, 2 * len(up)
+    if ways.own is None:
+        return Path((ways.cable,) * links, (ways.latency_ns,) * (links - 1))
+    between, lower, upper = Links(ways.places).between, np.array(up[:-1], int), np.array(up[1:], int)
+    numbers = [rank, *between(lower, upper).tolist(), *between(upper, lower)[::-1].tolist(), n + rank]
+    return Path(tuple(ways.own.kinds[ways.own.which[k]] for k in numbers), (ways.latency_ns,) * (links - 1))
+
+
+def _ports_bps(tree: Tree, ways: Wide) -> NDArray[np.float64]:
+    """Of all ports of each switch together, as its accelerator's where the file does not say."""
+    found = np.asarray(tree.ports * ways.cable.rate_bps, float)
+    if ways.own is None:
+        return found
+    places, own = ways.places, ways.own
+    more = np.array([kind.rate_bps - ways.cable.rate_bps for kind in own.kinds])[own.which]
+    source, target = places.ends()
+    np.add.at(found, places.leaf(np.arange(places.ranks)), more[: places.ranks])
+    np.add.at(found, source, np.where(target < 0, 0.0, more[4 * places.ranks :]))
+    return found

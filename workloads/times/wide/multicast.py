@@ -98,7 +98,7 @@ class Multicasts:
     def _of_each(
         self, ways: Wide, source: NDArray[np.int64], target: NDArray[np.int64], time_ns: Callable[[Path], float]
     ) -> Times:
-        paths, which, _, _ = ways.kinds(source, target)
+        paths, which = ways.alone(source, target)
         return np.array([time_ns(path) for path in paths])[which]
 
     def _message(self, by: int) -> Times:

@@ -51,6 +51,9 @@ class Places(Protocol):
     def between(self, source: Ranks, target: Ranks, ports: Ports) -> Iterator[Stage]:
         """The stages between the first switch and the last.  `ports`: UDP source ports, where there is a choice."""
 
+    def ends(self) -> tuple[Ranks, Ranks]:
+        """From which switch and to which each link between switches leads; -1: there is none of this number."""
+
     def leaf(self, rank: Ranks) -> Ranks:
         """The numbers of the switches that these ranks hang on."""
 
@@ -93,6 +96,17 @@ class Grid:
                 place = here // stride % n
                 at[going] = here + ((place + np.where(up[going], 1, -1)) % n - place) * stride
                 left[going] -= 1
+
+    def ends(self) -> tuple[Ranks, Ranks]:
+        me = np.arange(self.ranks)
+        to = np.full((self.ranks, len(self.dims), 2), -1)
+        for dim, n in enumerate(self.dims):
+            stride = prod(self.dims[dim + 1 :])
+            place = me // stride % n
+            to[:, dim, 1] = me + ((place + 1) % n - place) * stride
+            if n > 2:
+                to[:, dim, 0] = me + ((place - 1) % n - place) * stride
+        return np.repeat(me, 2 * len(self.dims)), to.reshape(-1)
 
     def leaf(self, rank: Ranks) -> Ranks:
         return rank
@@ -153,6 +167,14 @@ class Tiers:
         leaf = rank // self.per
         return BASE | leaf // self.leaves << 16 | leaf % self.leaves << 8 | rank % self.per + 1
 
+    def ends(self) -> tuple[Ranks, Ranks]:
+        n_leaves, n_spines = self.leaves * self.pods, self.spines * self.pods
+        leaf, choice = np.divmod(np.arange(n_leaves * self.spines), max(self.spines, 1))
+        spine = n_leaves + leaf // self.leaves * self.spines + choice
+        above, core = np.divmod(np.arange(n_spines * self.cores), max(self.cores, 1))
+        above, core = n_leaves + above, n_leaves + n_spines + core
+        return np.concatenate([leaf, spine, above, core]), np.concatenate([spine, leaf, core, above])
+
     def leaf(self, rank: Ranks) -> Ranks:
         return np.asarray(rank // self.per)
 
@@ -200,6 +222,10 @@ class Rails:
 
     def _ip(self, rank: Ranks) -> Ranks:
         return BASE | rank % self.gpus << 16 | rank // self.gpus + 1
+
+    def ends(self) -> tuple[Ranks, Ranks]:
+        rail, spine = np.divmod(np.arange(self.gpus * self.spines), max(self.spines, 1))
+        return np.concatenate([rail, self.gpus + spine]), np.concatenate([self.gpus + spine, rail])
 
     def leaf(self, rank: Ranks) -> Ranks:
         return np.asarray(rank % self.gpus)

@@ -15,7 +15,7 @@ import numpy as np
 
 from workloads.collectives.exchange import distances
 from workloads.collectives.halving import Folded
-from workloads.times.messages import Costs, Path, acks_ns, line_ns, received_ns, sent_ns, wire_bytes
+from workloads.times.messages import Costs, acks_ns, line_ns, link_ns, received_ns, sent_ns, wire_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,20 +114,17 @@ def rounds_ns(rounds: Iterator[Round], ways: Wide, costs: Costs, *, paced: bool 
 
 def _messages(nbytes: int, source: NDArray[np.intp], target: NDArray[np.int64], ways: Wide, costs: Costs) -> _Message:
     """Messages are of few kinds: by their way, and by how many share it."""
-    kinds, which, most, later = ways.kinds(source, target)
+    kinds, which, most, later = ways.crowded(source, target, wire_bytes(min(nbytes, costs.mtu)))
 
     def of_each(path_ns: list[float]) -> NDArray[np.float64]:
         return np.array(path_ns)[which]
 
-    def line(path: Path) -> float:
-        return line_ns(nbytes, path, costs)
-
-    lines = of_each([line(path) for path in kinds])
     acks = of_each([acks_ns(nbytes, path, costs) for path in kinds])
-    hop = ways.cable.time_ns(wire_bytes(min(nbytes, costs.mtu))) + ways.cable.delay_ns + ways.latency_ns
-    others = np.maximum((most - 1) * lines - later * hop, 0.0)
+    lines = of_each([line_ns(nbytes, path, costs) for path in kinds])
+    usual = of_each([link_ns(nbytes, ways.usual(path), costs) for path in kinds])
+    others = np.maximum(most * usual - lines - later, 0.0)
     return _Message(
         of_each([received_ns(nbytes, path, costs) for path in kinds]) + acks + others,
         of_each([sent_ns(nbytes, path, costs) for path in kinds]) + acks + others,
-        lines,
+        of_each([line_ns(nbytes, path.first, costs) for path in kinds]),
     )

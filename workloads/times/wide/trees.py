@@ -15,7 +15,7 @@ import numpy as np
 from workloads.collectives.schedule import WINDOW, Shape
 from workloads.collectives.trees import chain_reduce
 from workloads.times.case import Case
-from workloads.times.messages import FRAME_BYTES, Costs, Path, line_ns, received_ns, sent_ns, wire_bytes
+from workloads.times.messages import FRAME_BYTES, Costs, Path, line_ns, link_ns, received_ns, sent_ns, wire_bytes
 from workloads.times.replay import replayed
 from workloads.times.wide.both_ways import Some
 
@@ -124,7 +124,8 @@ class HostTrees:
 
         The first rank has all pieces at once: the next one may get many while it adds one, adds up all that have come
         before it looks again, and sends nothing meanwhile.  What that makes of the distances between pieces is seen
-        where the chain begins, message by message; further on nothing comes faster than it is added.
+        where the chain begins, message by message; further on nothing comes faster than it is added, or than the
+        slowest of cables that differ lets it through.
         """
         network = np.flatnonzero([not kind.shared.scale_up for kind in edges.kinds])
         far = np.flatnonzero(np.isin(edges.which, network))[-_LONG_EDGES:]
@@ -141,6 +142,10 @@ class HostTrees:
         later = followed(most) - followed(1)
         if pieces > most:
             later += (pieces - most) * (followed(most) - followed(least)) / (most - least)
+        if self._ways.own:
+            adds = self._costs.reduce_ns(piece_bytes)
+            lines = [self._line(piece_bytes, kind.shared, adds, windowed=True) for kind in edges.kinds]
+            later = max(later, (pieces - 1) * max(lines))
         return later
 
     def _line(self, nbytes: int, path: Path, adds: float, *, windowed: bool) -> float:
@@ -154,36 +159,46 @@ class HostTrees:
     def linear_scatter_ns(self, chunk_bytes: int) -> float:
         """The root posts all; its queue pairs take turns packet by packet."""
         ends = [0.0]
-        for to, line in self._apart(chunk_bytes):
+        for to, line, crowd in self._apart(chunk_bytes):
             first = chunk_bytes - (self._costs.packets(chunk_bytes) - 1) * self._costs.mtu
             turn = line * self._wire(first) / self._wire(chunk_bytes)
             out = len(to) * (line - turn) + np.arange(1, len(to) + 1) * turn
             begun = np.maximum(to * self._costs.post_ns, out - line + self._costs.post_ns) - self._costs.post_ns
             for done in _BOTH:
                 took = self._of_each(np.zeros_like(to), to, np.full_like(to, chunk_bytes), done, alone=True)
-                ends.append(float((begun + took).max()))
+                ends += [float((begun + took).max()), bool(crowd) * float(took.max()) + crowd]
         return max(ends)
 
     def linear_gather_ns(self, chunk_bytes: int) -> float:
         """All send at once; they stand one behind the other at the root's cable."""
         ends = [0.0]
-        for each, line in self._apart(chunk_bytes):
+        for each, line, crowd in self._apart(chunk_bytes):
             root, whole = np.zeros_like(each), np.full_like(each, chunk_bytes)
             came = np.sort(self._of_each(each, root, whole, received_ns, alone=True))
             known = self._of_each(each, root, whole, sent_ns, alone=True)
-            ends.append(float((came + np.arange(len(each) - 1, -1, -1) * line).max()))
-            ends[-1] += max(0.0, float(known.max() - came[-1]))
+            end = float((came + np.arange(len(each) - 1, -1, -1) * line).max())
+            ends.append(max(end, bool(crowd) * float(came.mean()) + crowd) + max(0.0, float(known.max() - came[-1])))
         return max(ends)
 
-    def _apart(self, chunk_bytes: int) -> Iterator[tuple[Numbers, float]]:
-        """The places of those that the root reaches over its NIC, and in its domain; and what a message takes there."""
+    def _apart(self, chunk_bytes: int) -> Iterator[tuple[Numbers, float, float]]:
+        """The places of those that the root reaches over its NIC, and in its domain; what a message takes at the root.
+
+        And where cables differ what the others take of the link that is busy longest, beside the slowest one.
+        """
+        ways, costs = self._ways, self._costs
         every = np.arange(1, self._n)
         ranks = self._order[every]
-        inside = self._ways.places.inside(np.full_like(ranks, self._order[0]), ranks) & bool(self._ways.scale_up)
+        inside = ways.places.inside(np.full_like(ranks, self._order[0]), ranks) & bool(ways.scale_up)
         for its in (every[inside], every[~inside]):
             if its.size:
-                path = self._ways.path([(int(self._order[its[0]]), int(self._order[0]))])
-                yield its, line_ns(chunk_bytes, path, self._costs)
+                root = np.full_like(its, self._order[0])
+                paths, _, most, _ = ways.crowded(self._order[its], root, 0)
+                line, crowd = line_ns(chunk_bytes, paths[0].last, costs), 0.0
+                if ways.own:
+                    busy = float(most.max()) * link_ns(chunk_bytes, ways.usual(paths[0]), costs)
+                    if busy > 1.001 * len(its) * line:
+                        crowd = busy - max(line_ns(chunk_bytes, path, costs) for path in paths)
+                yield its, line, crowd
 
     def _wire(self, nbytes: int) -> int:
         return nbytes + self._costs.packets(nbytes) * FRAME_BYTES
@@ -194,15 +209,16 @@ class HostTrees:
     def _of_each(self, source: Numbers, target: Numbers, nbytes: Numbers, done: Time, *, alone: bool = False) -> Times:
         """From posting to completion of a message between places in the order, while the others share its way."""
         ways, costs = self._ways, self._costs
-        paths, which, most, later = ways.kinds(self._order[source], self._order[target])
+        packet = wire_bytes(costs.mtu)
+        paths, which, most, later = ways.crowded(self._order[source], self._order[target], packet)
         kinds, kind = np.unique(np.stack([which, nbytes]), axis=1, return_inverse=True)
         kind = np.asarray(kind).reshape(-1)
         took = np.array([self._message(int(size), paths[k], done) for k, size in kinds.T])[kind]
         if alone or most.max() <= 1:
             return took
         lines = np.array([line_ns(int(size), paths[k], costs) for k, size in kinds.T])[kind]
-        hop = ways.cable.time_ns(wire_bytes(costs.mtu)) + ways.cable.delay_ns + ways.latency_ns
-        return np.asarray(took + np.maximum((most - 1) * lines - later * hop, 0.0))
+        usual = np.array([link_ns(int(size), ways.usual(paths[k]), costs) for k, size in kinds.T])[kind]
+        return np.asarray(took + np.maximum(most * usual - lines - later, 0.0))
 
 
 _LONG_EDGES = 3
