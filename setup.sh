@@ -90,10 +90,11 @@ pip_progress() { # pip says what it has found, then that it unpacks; how far it 
          END {if (unpacks) print "unpacking"; else if (n) print n " packages found"}' | {
         read -r line || exit 0
         [ "$line" = unpacking ] || { printf '%s\n' "$line"; exit 0; }
-        set -- .venv/lib/python*/site-packages/*.dist-info
-        printf '%s packages unpacked\n' $#
+        printf '%s packages unpacked\n' $(($(unpacked) - before_pip))
     }
 }
+
+unpacked() { find .venv/lib/python*/site-packages -maxdepth 1 -name '*.dist-info' | wc -l; }
 
 apt_progress() {
     awk '/^Get:/{got++} /^Unpacking /{unpacked++} /^Setting up /{up++}
@@ -211,6 +212,7 @@ make_venv() { # --dev: what tests need, too
 }
 
 pip_install() { # the packages of a lock, which names all of them: nothing is left to resolve
+    before_pip=$(unpacked) # pip itself, and what an earlier lock has brought
     quietly pip_progress .venv/bin/python -m pip install --disable-pip-version-check --no-input --no-deps -r "$1" ||
         fail "the packages of $1 could not be installed (see above)"
 }

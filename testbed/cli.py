@@ -196,6 +196,9 @@ def main() -> NoReturn:
     except SystemExit as end:
         ended.code = end.code
         raise
+    except KeyboardInterrupt:  # another one, while the end of the command was told
+        ended.code = INTERRUPTED
+        raise SystemExit(INTERRUPTED) from None
 
 
 if __name__ == "__main__":

@@ -34,12 +34,6 @@ def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     made = []
     for step in workload:
-        if "train" in step:
-            made += ["train"] * (2 if step["train"].get("scale") else 1)
-            continue
-        if "serve" in step:
-            made += ["serve"] * len(step["serve"].get("micro_batches") or [1])
-            continue
         if "collective" not in step:
             graph = next((kind for kind in step if kind not in ("flows", "load")), "write")
             made.append(graph)
@@ -49,6 +43,16 @@ def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
         told = ",".join(f"{k}={step[k]}" for k in differing if step[k] is not None)
         made.append(str(step["algorithm"]) + (f"[{told}]" if told else ""))
     return made
+
+
+def as_run(
+    names: Sequence[str], workload: Sequence[Mapping[str, Any]], about: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """The names of the steps that were run, which `about` describes: one of tasks in the file may be several there."""
+    if not about:  # a folder without steps.json
+        return list(names)
+    collectives = iter([name for name, step in zip(names, workload, strict=True) if "collective" in step])
+    return [next(collectives, one["kind"]) if one["kind"] == "collective" else one["kind"] for one in about]
 
 
 def mean_busbw(rows: Iterable[Mapping[str, Any]]) -> float | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from results.figures.keys import differ, hashable, raw, value_at, within
-from results.figures.summary import labels
+from results.figures.summary import as_run, labels
 from results.figures.values import distinct, number, size_label
 from results.pictures.drawing import Across, PlotError
 from results.store.load import Run, find, load
@@ -160,7 +160,8 @@ def _labels(runs: Sequence[Run], swept: Sequence[str]) -> list[list[str]]:
                      for n, step in enumerate(steps)])  # fmt: skip
     every = {json.dumps(step, sort_keys=True, default=str): step for steps in told for step in steps}
     names = dict(zip(every, labels(list(every.values())), strict=True))
-    return [[names[json.dumps(step, sort_keys=True, default=str)] for step in steps] for steps in told]
+    in_file = [[names[json.dumps(step, sort_keys=True, default=str)] for step in steps] for steps in told]
+    return [as_run(its, steps, run.steps) for its, steps, run in zip(in_file, told, runs, strict=True)]
 
 
 def _differing(experiments: Sequence[Mapping[str, Any]], swept: Sequence[str]) -> list[str]:

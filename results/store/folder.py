@@ -84,8 +84,14 @@ class RunFolder:
         return self.path / "logs"
 
     def write_json(self, name: str, value: Any) -> None:
-        """Writes `value` to the file `name`."""
-        (self.path / name).write_text(json.dumps(value, indent=2) + "\n")
+        """Writes `value` to the file `name`; if there is no room, the file is what it was before."""
+        new = self.path / f"{name}.new"
+        try:
+            new.write_text(json.dumps(value, indent=2) + "\n")
+            new.replace(self.path / name)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
 
     def write_text(self, name: str, text: str) -> None:
         """Writes `text` to the file `name`."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results.figures.summary import labels, of_steps, summarize
+from results.figures.summary import as_run, labels, of_steps, summarize
 from results.frames.columns import COLUMNS, frame
 from results.frames.metrics import counter_rows, rank_rows, result_rows
 from results.store.folder import RUNS, SCHEMA, StoreError
@@ -108,8 +108,8 @@ class Run(Frames):
     def state(self) -> dict[str, Any]:
         """`state` (complete, failed, or running, as a killed run says too), `error`, `began`, `ended` (Unix time)."""
         told = self._json("state.json")
-        if not isinstance(told.get("state"), str) or not isinstance(told.get("error"), dict | None):
-            raise damaged(self.path / "state.json")
+        if not told:
+            raise damaged(self.path / "state.json", "it is empty")
         return {"error": None, **told}
 
     @cached_property
@@ -122,9 +122,11 @@ class Run(Frames):
         if not _is_there(path):
             return {}
         try:
-            return dict(YAML(typ="safe").load(path))
+            told = dict(YAML(typ="safe").load(path))
         except (YAMLError, UnicodeDecodeError, TypeError, ValueError, RecursionError):
             raise damaged(path) from None
+        _check(path, told)
+        return told
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -134,10 +136,7 @@ class Run(Frames):
     @cached_property
     def fidelity(self) -> dict[str, Any]:
         """`verdict`, `reasons`, `advice`; empty if the run did not get that far."""
-        told = self._json("fidelity.json")
-        if told and not isinstance(told.get("verdict"), str):
-            raise damaged(self.path / "fidelity.json")
-        return told
+        return self._json("fidelity.json")
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -158,7 +157,8 @@ class Run(Frames):
     @cached_property
     def figures(self) -> dict[str, Any]:
         """The few figures that tell this run: what its row in a sweep has (results.figures.summary)."""
-        names = labels(self.experiment.get("workload", []))
+        workload = self.experiment.get("workload", [])
+        names = as_run(labels(workload), workload, self.steps)
         row = summarize(self.rows("results"), self.summary.get("counters", {}), names)
         return {**of_steps(self.rows("timeline"), self.steps), **row}
 
@@ -254,9 +254,19 @@ def _objects(path: Path, parts: Callable[[str], list[str]]) -> list[dict[str, An
         told = [json.loads(part) for part in parts(path.read_text())]
     except (ValueError, RecursionError):
         raise damaged(path) from None
-    if not all(isinstance(one, dict) for one in told):
-        raise damaged(path)
+    for number, one in enumerate(told, 1):
+        if not isinstance(one, dict):
+            raise damaged(path)
+        _check(path, one, number if path.suffix == ".jsonl" else 0)
     return told
+
+
+def _check(path: Path, told: dict[str, Any], line: int = 0) -> None:
+    """Raises StoreError that names the first value that is wrong."""
+    from results.store.shapes import wrong_in
+
+    if wrong := wrong_in(path.name, told):
+        raise damaged(path, wrong, line)
 
 
 def _is_there(path: Path) -> bool:
@@ -267,9 +277,10 @@ def _is_there(path: Path) -> bool:
     return path.exists()
 
 
-def damaged(path: Path) -> StoreError:
+def damaged(path: Path, why: str = "", line: int = 0) -> StoreError:
     """The error for a damaged file of a run folder."""
-    return StoreError("this file is damaged", str(path), "the run's other files can still be read")
+    what = "this file is damaged" + (f": {why}" if why else "")
+    return StoreError(what, f"{path}:{line}" if line else str(path), "the run's other files can still be read")
 
 
 def event_row(event: Mapping[str, Any]) -> dict[str, Any]:

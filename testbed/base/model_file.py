@@ -5,8 +5,6 @@ What kind of file it is, a `Sort` says: so the errors name what was wanted, and 
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from testbed.base import yaml_reader
 from testbed.base.errors import InputError, Problem
 from testbed.base.explain import explain
 from testbed.base.types import Model
+from workloads.base import named_file
 
 MAX_PROBLEMS = 20
 
@@ -46,23 +45,14 @@ def text_of(path: str | Path, sort: Sort, most: int = yaml_reader.MAX_BYTES) -> 
     if not name:
         raise InputError("the name of the file is empty", "command line", sort.ready)
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):  # a FIFO would keep us waiting
-            raise InputError("this is no ordinary file", name, f"name {sort.name} file")
-        with open(path, "rb") as file:
-            raw = file.read(most + 1)
-    except FileNotFoundError:
-        raise InputError("there is no such file", name, sort.ready) from None
-    except IsADirectoryError:
+        return named_file.text(path, most)
+    except named_file.Missing as error:
+        raise InputError(error.what, name, sort.ready) from None
+    except named_file.Folder:
         raise InputError(f"this is a folder, not {sort.name} file", name, "name a .yaml file in it") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", name) from None
-    if len(raw) > most:
-        raise InputError(f"larger than {most >> 20} MiB", name, f"this is no {sort.bare} file")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise InputError("not UTF-8 text", f"{name}:{line}") from None
+    except named_file.Unreadable as error:
+        place = f"{name}:{error.line}" if error.line else name
+        raise InputError(f"cannot be read: {error.what}", place, f"name {sort.name} file") from None
 
 
 def model_of(

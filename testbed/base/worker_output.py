@@ -17,7 +17,7 @@ from testbed.base.text import printable
 TEXT_MAX = 1000  # characters of one message
 KEPT_BYTES = 16 << 20  # of a rank's text, in its log
 _COUNT_MAX = 2**53
-_TIME_MAX_NS = 2.0**50  # thirteen days
+_TIME_MAX_NS = 2**60 / 1000  # as fabricd's DURATION_MAX: thirteen days
 _WAITING_MAX = 16  # tasks of a rank of which it is said for whom they wait
 _OF_COLLECTIVES = ("host_ns", "sent_bytes", "tx_bytes", "rx_bytes")
 
@@ -127,9 +127,10 @@ class OutputParser:
                 continue
             if not isinstance(one, list) or len(one) != 3:
                 raise UnexpectedLine("times: not start, end and wrong elements")
-            start, end, _ = (_count({"times": value}, "times") for value in one)
-            if not start <= end <= _TIME_MAX_NS * 1000:
-                raise UnexpectedLine("times: an end before its start, or no time")
+            start, end = (_time({"times": value / 1000 if type(value) is int else None}, "times") for value in one[:2])
+            _count({"times": one[2]}, "times")
+            if end < start:
+                raise UnexpectedLine("times: an end before its start")
         iteration = _one_of(raw, "iteration", range(-step["warmup"], step["iterations"]))
         return {"step": raw["step"], "iteration": iteration, "first": first, "times": times}
 
@@ -215,8 +216,10 @@ def _count(raw: Line, key: str) -> int:
 
 def _time(raw: Line, key: str) -> float:
     value = raw.get(key)
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _TIME_MAX_NS:  # no NaN
-        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:  # no NaN
+        if value <= _TIME_MAX_NS:
+            return value
+        raise UnexpectedLine(f"{key}: later than thirteen days of emulated time, where the clock ends")
     raise UnexpectedLine(f"{key}: not a time")
 
 

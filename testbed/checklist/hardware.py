@@ -8,7 +8,7 @@ from hardware import bounds
 from hardware.cc import CONTROLS, Setting
 from testbed.base.units import format_rate, format_time
 from testbed.checklist.finding import Case, Found, check, over_network, size, some
-from testbed.experiment.built import needed_headroom, stamps_of
+from testbed.experiment.built import full_path_ns, needed_headroom, stamps_of, timeout_ns
 from testbed.plan.hardware import ecn_of, setting_of
 from testbed.plan.thresholds import conflicts, narrow_pcie
 
@@ -90,6 +90,22 @@ def classes(case: Case) -> Found:
     if transport.cc.name in HEAR_MARKS and not marked:
         what = f"{transport.cc.name} goes by ECN marks, and class {one} of its data is not marked"
         yield what, ("transport", "cc"), f"fabric.switch.ecn: {{classes: [{one}]}}"
+
+
+def _waits(case: Case) -> Iterator[str]:
+    """How long senders wait, and how long they might have to."""
+    waits, full = timeout_ns(case.experiment), full_path_ns(case.experiment)
+    than = "longer" if waits >= full else "shorter"
+    yield f"{format_time(waits)}, {than} than packets may wait in full buffers on the longest way ({full / 1e6:.3g} ms)"
+
+
+@check("timeout", "nobody sends again what is still on its way over an idle path", _waits)
+def timeout(case: Case) -> Found:
+    waits = timeout_ns(case.experiment)
+    idle = setting_of(case.experiment, case.experiment.build_fabric()).base_rtt_ns
+    if waits < idle:
+        what = f"senders wait {format_time(waits)}, and an idle path takes {format_time(round(idle))} there and back"
+        yield what, ("fabric", "nic", "timeout"), "leave timeout out"
 
 
 @check("congestion control", "its parameters fit the links' rate and round-trip time")

@@ -17,9 +17,9 @@ FRAMES = [name for name in COLUMNS if name not in ("results", "ranks", "timeline
 """Tables of what was counted; the others are of what was measured."""
 
 
-@click.command("counters")
+@click.command("counters", epilog=f"TABLE: {', '.join(FRAMES)}.")
 @click.argument("run", required=False, metavar="[RUN|ID]", shell_complete=RUN_OR_FABRIC)
-@click.argument("frame", type=click.Choice(FRAMES), default="ports")
+@click.argument("frame", type=click.Choice(FRAMES), default="ports", metavar="[TABLE]")
 @_fabric.option
 @_views.options
 def command(run: str | None, frame: str, fabric: str | None, as_json: bool, **chosen: Any) -> None:

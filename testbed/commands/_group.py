@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 
 import click
@@ -17,7 +17,7 @@ class Group(click.Group):
     others = "Commands"
     """What those are under that no heading names."""
     former: Mapping[str, str] = {}
-    """Commands that have gone, each with the one that does its work now."""
+    """Words that are no commands (any more), each with the command that does what they say."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As click does it, but under headings, and with the first sentence of each whole."""
@@ -41,9 +41,16 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
     def _unknown(self, ctx: click.Context, name: str) -> str:
-        said = f"No such command {name!r}."
-        if name in self.former:
-            return f"{said} `{ctx.command_path} {self.former[name]}` does what it did."
         words = {word for command in self.list_commands(ctx) for word in (command, command.partition(" ")[0])}
-        near = get_close_matches(name, sorted(words), _NEAR)
+        known = {word: word for word in sorted(words)} | dict(self.former)
+        near = [name] if name in self.former else _near(name, known)
+        said = f"No such command {name!r}."
+        if near and near[0] in self.former:
+            return f"{said} `{ctx.command_path} {self.former[near[0]]}` does that."
         return f"{said} Did you mean {' or '.join(map(repr, near))}?" if near else said
+
+
+def _near(name: str, known: Collection[str]) -> list[str]:
+    """What was probably meant. Of a word of two letters that have changed places, difflib sees half."""
+    swapped = [word for word in known if sorted(word) == sorted(name)]
+    return [*dict.fromkeys([*swapped, *get_close_matches(name, known, _NEAR)])][:_NEAR]

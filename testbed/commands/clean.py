@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 def command(fabric: str | None, force: bool, as_json: bool) -> None:
     """Remove what killed runs have left, and nothing else.
 
-    That is what fabrics have left whose owner has died: processes, links, bridges, control groups, directories.
+    That is what fabrics have left whose owner has died: processes, links, bridges, control groups, directories; and the
+    folders of PyTorch scripts that were being run for what they do.
 
     Fabrics that are in use, and whatever is not a fabric's, are not touched.
 
@@ -31,7 +33,7 @@ def command(fabric: str | None, force: bool, as_json: bool) -> None:
       testbed clean 3f2a --force
     """
     from testbed.base.errors import InputError
-    from testbed.machine import ownership
+    from testbed.machine import ownership, scratch
 
     if force and not fabric:
         raise InputError("--force needs the id of the fabric", where="command line", hint="testbed status --all")
@@ -40,18 +42,21 @@ def command(fabric: str | None, force: bool, as_json: bool) -> None:
         removed = ownership.clean(fabric, force)
     except ownership.CleanFailed as error:
         failed, removed = error, error.removed
+    folders = [] if fabric else scratch.remove_abandoned()
     if not as_json:
-        _tell(removed, failed)
+        _tell(removed, folders, failed)
     elif not failed:
-        click.echo(json.dumps({"removed": [r.to_dict() for r in removed]}))
+        click.echo(json.dumps({"removed": [r.to_dict() for r in removed], "folders": [str(f) for f in folders]}))
     if failed:
         raise failed
 
 
-def _tell(removed: Sequence[Removed], failed: Exception | None) -> None:
+def _tell(removed: Sequence[Removed], folders: Sequence[Path], failed: Exception | None) -> None:
     for one in removed:
         parts = {k: v for k, v in one.to_dict().items() if k != "id" and v}
         what = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in parts.items())
         click.echo(f"removed fabric {one.id}: {what or 'its directory'}")
-    if not removed and not failed:
+    for folder in folders:
+        click.echo(f"removed {folder}")
+    if not removed and not folders and not failed:
         click.echo("nothing to clean")

@@ -16,6 +16,7 @@ from testbed.commands._drill_key import key, verify
 from testbed.commands._drill_new import new
 from testbed.commands._drill_seed import DAILY, LEVEL, SURPRISE, choose
 from testbed.commands._drill_serve import serve
+from testbed.commands._group import Group
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 
-class Drills(click.Group):
+class Drills(Group):
     """Beside its own commands, the first words of a drill's lines: `testbed drill show pfc` is `show pfc` there."""
+
+    former = {"resume": "join", "continue": "join", "attach": "join", "stop": "give-up", "end": "give-up"}
 
     @cached_property
     def heads(self) -> dict[str, list[str]]:
@@ -306,6 +309,7 @@ def replay(log: str, verify: bool, as_json: bool) -> None:
     from pathlib import Path
 
     from testbed.base.errors import UserError, require_root
+    from testbed.base.text import printable
     from testbed.drill import log as logs
     from testbed.drill.replay import replay as again
 
@@ -314,7 +318,7 @@ def replay(log: str, verify: bool, as_json: bool) -> None:
 
     def told(entry: Any, answer: Any) -> None:
         if not verify and not as_json:
-            say(f"drill {entry.time_ns / 1000:g}us> {entry.line}\n{answer.text}")
+            say(f"drill {entry.time_ns / 1000:g}us> {printable(entry.line)}\n{answer.text}")
 
     found = again(read, log, told=told)
     if found.differs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from results import Run
+
+    Choice = click.Choice[str]
+else:
+    Choice = click.Choice  # older ones are not generic
 
 KINDS = (
     *("queue", "rate", "pauses", "fct", "timeline", "trace", "sweep"),
@@ -34,9 +38,20 @@ class Plots(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=Plots)
+class Kind(Choice):
+    """A kind of picture, which stands behind the runs."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        runs = ctx.params.get("runs", ()) if ctx else ()
+        if value not in self.choices and runs and runs[0] in self.choices:
+            words = " ".join([*runs[1:], value, runs[0]])
+            self.fail(f"{runs[0]} is what to draw, and comes last: testbed plot {words}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+@click.command(cls=Plots, epilog=f"KIND: {', '.join(KINDS)}.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN..", shell_complete=RUN)
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=Kind(KINDS), metavar="KIND")
 @click.option(
     "-o",
     "--out",

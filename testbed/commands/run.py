@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     "--failed",
     metavar="SWEEP",
     shell_complete=RUN,
-    help="With --on: take the points that were done from SWEEP, which has ended, and run the others again.",
+    help="Take the points that were done from SWEEP, which has ended, and run the others again.",
 )
 @click.option("--host", is_flag=True, help="Also show host time and bytes sent, of a rank.")
 @click.option("--profile", is_flag=True, help="Also show where wall time went, and store it in profile.json.")
@@ -86,9 +86,10 @@ def command(
     from testbed.run.run import run
 
     settings = (*settings, *([f"seed={seed}"] if seed is not None else []))
-    for name, value in (("--retries", retries), ("--failed", failed)):
-        if on is None and value is not None:
-            raise InputError(f"{name} is for points that run several at a time", "command line", "--on WHERE")
+    if on is None and failed is not None:
+        on = "local:1"
+    if on is None and retries is not None:
+        raise InputError("--retries is for points that run several at a time", "command line", "--on WHERE")
     if fabric is not None:
         if on is not None:
             what = "--fabric runs on a fabric that is up, and --on brings one up for each point"
@@ -105,7 +106,8 @@ def command(
     if experiment.sweep and profile:
         raise InputError("--profile is for one run, and this is a sweep", file, "--set sweep={} and one point's values")
     if on is not None and not experiment.sweep:
-        raise InputError("--on is for the points of a sweep, and there is no `sweep:`", file, "leave --on out")
+        name = "--on" if failed is None else "--failed"
+        raise InputError(f"{name} is for the points of a sweep, and there is no `sweep:`", file, f"leave {name} out")
     if experiment.sweep:
         _sweep(experiment, out, as_json, on, retries or 0, failed)
         return
@@ -171,17 +173,17 @@ def _imports_for_showing() -> None:
 def _sweep(
     experiment: Experiment, out: str | None, as_json: bool, on: str | None, retries: int, failed: str | None
 ) -> None:
-    from results.store.sweeps import Sweep
+    from results.store.sweeps import SWEEP, Sweep
     from testbed.base.errors import RUN_FAILED
     from testbed.base.progress import for_stderr
+    from testbed.machines.known import noted, noting
     from testbed.run.sweep import SweepEnded, run_sweep
     from testbed.tables.results import of_sweep, show
 
     try:
         with ExitStack() as stack:
-            how: dict[str, Any] = {}
+            how: dict[str, Any] = {"runner": noting}
             if on is not None:
-                from testbed.machines.known import noted
                 from testbed.machines.sweep import OnMachines
                 from testbed.machines.where import where
 
@@ -192,6 +194,8 @@ def _sweep(
             progress = stack.enter_context(for_stderr())
             folder, rows = run_sweep(experiment, out, progress, **how)
     except SweepEnded as ended:
+        if not (ended.folder / SWEEP).exists():  # there was no room even for that
+            raise
         if as_json:
             click.echo(json.dumps(Sweep(ended.folder).to_dict()))
             sys.exit(ended.exit_code)

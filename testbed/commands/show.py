@@ -251,8 +251,8 @@ def show_experiment(file: str, as_json: bool) -> None:
 
     Below it, as comments, the thresholds that follow from it: headroom, XOFF, XON, Kmin and Kmax of each kind of port.
     XOFF is where a port is paused that alone holds frames in a switch (xoff_alone), and where all are equally full
-    (xoff_all), and the parameters of congestion control. Warnings on stderr say where ECN would mark only above PFC, or
-    PCIe carries less than the cables.
+    (xoff_all), and the parameters of congestion control and recovery. Warnings on stderr say where ECN would mark only
+    above PFC, or PCIe carries less than the cables.
 
     \b
     Examples:
@@ -280,7 +280,7 @@ def show_experiment(file: str, as_json: bool) -> None:
             click.echo(f"\n# {title}")
             for line in lines(counters("thresholds", [thresholds.readable(row) for row in rows])):
                 click.echo(f"# {line}")
-        click.echo("\n# Congestion control")
+        click.echo("\n# Congestion control and recovery")
         control = StringIO()
         dump(written_control(experiment), control)
         for line in control.getvalue().splitlines():

@@ -42,7 +42,7 @@ _MASKED = [
 ]
 _READ_ONLY = [f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger")]
 _COVERED = ("/var", "/srv", "/opt", "/mnt", "/media", "/boot")
-# User ids that systemd's list of uid ranges leaves free: ID_RANGES times 65536.
+# User ids that systemd's list of uid ranges leaves free: ID_RANGES times 65536. The last of each is its fabricd's.
 _FIRST_ID, _IDS = 0x7000_0000, 65536
 
 
@@ -159,7 +159,17 @@ def first_id(fabric_id: str) -> int | None:
     """The first user id of a fabric's ranks; None if only root can read the workers' code."""
     if not all(_open_to_all(p) for p in (*runtime_folders(), Path(sys.executable).resolve())):
         return None
-    return _FIRST_ID + id_range(fabric_id) * _IDS
+    return _range(fabric_id)[0]
+
+
+def fabricd_id(fabric_id: str) -> int:
+    """The user and group that a fabric's fabricd becomes: of its range, and no container has it."""
+    return _range(fabric_id)[-1]
+
+
+def _range(fabric_id: str) -> range:
+    first = _FIRST_ID + id_range(fabric_id) * _IDS
+    return range(first, first + _IDS)
 
 
 def _open_to_all(path: Path) -> bool:
@@ -169,7 +179,7 @@ def _open_to_all(path: Path) -> bool:
 
 
 def _mappings(first: int) -> dict[str, Any]:
-    mapping = [{"containerID": 0, "hostID": first, "size": _IDS}]
+    mapping = [{"containerID": 0, "hostID": first, "size": _IDS - 1}]
     return {"uidMappings": mapping, "gidMappings": mapping}
 
 

@@ -37,7 +37,7 @@ _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = 442, -100, 0x8000
 _HINT = "an image archive comes from `docker save IMAGE -o FILE` or `podman save --format oci-archive IMAGE -o FILE`"
 _NOT_AN_IMAGE = (tarfile.TarError, EOFError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 _BLOCK, _INODE = 4096, 1024  # what a file takes beside its bytes
-_MAX_ID = 65535
+_MAX_ID = 65534
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 

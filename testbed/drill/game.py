@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
+from testbed.base.text import printable
 from testbed.drill import registry, session
 from testbed.drill.ending import Ending, ending_of
 from testbed.drill.lines import Brought, Line
@@ -77,7 +78,7 @@ class Game:
         self.seed_by = seed_by
         """Whose choice the seed was (testbed/drill/sheet/daily.py)."""
         self.exam = exam
-        self.player = player
+        self.player = printable(player)
         self.families = computed(stage.case.drill.views) if families is None else families
         self.seal = Seal(truths.said(stage.drawn.truth), stage.case.drill.text)
         self.entries: list[Entry] = []

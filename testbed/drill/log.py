@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from testbed.base.errors import InputError
 from testbed.base.model_file import Sort, text_of
@@ -37,6 +39,8 @@ REAL = "real_clock"
 @dataclass(frozen=True)
 class Entry:
     """One line that was carried out: when, what it has taken, and what the world was like after it."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     number: int
     line: str
@@ -111,15 +115,68 @@ def read(path: Path) -> Log:
     signature = {key: told[-1].get(key) for key in ("key", "signature") if key in told[-1]}
     if signature and not is_signed(signature.get("key"), signature.get("signature"), told[-1]["sha256"]):
         raise InputError("its signature is not of its lines and that key", name, "take the log as it was written")
-    try:
-        head = {key: value for key, value in told[0].items() if key != "railbed_drill"}
-        return Log(head, tuple(map(_entry, told[1:-2])), told[-2]["end"], signature.get("key") or "")
-    except (TypeError, KeyError) as error:
-        raise _damaged(name, 0, str(error)) from None
+    entries = []
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            if number == 1:
+                _Head.model_validate_json(line)
+            elif number == len(lines) - 1:
+                _Last.model_validate_json(line)
+            else:
+                entries.append(_ENTRY.validate_json(line))
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise _damaged(name, number, f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
+    head = {key: value for key, value in told[0].items() if key != "railbed_drill"}
+    return Log(head, tuple(entries), told[-2]["end"], signature.get("key") or "")
 
 
-def _entry(told: dict[str, Any]) -> Entry:
-    return Entry(**{**told, "notes": tuple(told.get("notes", ()))})
+def _of_a_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"no plain text of a line: {text!r:.60}")
+    return text
+
+
+_Word = Annotated[str, AfterValidator(_of_a_line)]
+
+
+class _Told(BaseModel):
+    """Somebody may have written it himself, hash and all: what is played and printed is what it should be."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class _Head(_Told):
+    """Of older logs some is missing."""
+
+    drill: _Word
+    seed: _Word
+    text: str
+    healthy: bool
+    salt: _Word
+    sealed: _Word
+    exam: bool
+    player: _Word = ""
+    seed_by: _Word = ""
+    began: _Word | None = None
+    truth: _Word = ""
+    version: _Word = ""
+    rules: int | None = None
+
+
+class _End(_Told):
+    answer: _Word | None
+    truth: _Word
+    score: dict[str, float | None] | None
+    time_ns: float
+    report: dict[str, Any]
+
+
+class _Last(_Told):
+    end: _End
+
+
+_ENTRY = TypeAdapter(Entry)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from testbed.drill.ending import Ending, Times
 from testbed.drill.lines import CONFIG
 from testbed.drill.sheet import truth as truths
 from testbed.drill.sheet.score import NO_FAMILIES, Course, Families, score
+from testbed.experiment.built import timeout_ns
 
 if TYPE_CHECKING:
     from testbed.drill.log import Entry
@@ -122,7 +123,7 @@ def _before(stage: Stage, acted_ns: float) -> float | None:
 
 def _after(stage: Stage, now_ns: float, promised_ns: float) -> float | None:
     """The mean of the steps that begin now; None if they do not end in time, or have wrong elements."""
-    timeout = stage.case.experiment.fabric.nic.timeout
+    timeout = timeout_ns(stage.case.experiment)
 
     def later() -> list[Any]:
         return [step for step in stage.world.steps if step.start_ns >= now_ns]

@@ -22,7 +22,7 @@ from hardware.client import Fabricd, FabricdError
 from hardware.config import fabricd_config
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP
 from testbed.base.errors import MachineError
-from testbed.containers.bundle import first_id
+from testbed.containers.bundle import fabricd_id, first_id
 from testbed.containers.image import root_of
 from testbed.fabric.controller import (
     CONTROLLER_LOG,
@@ -166,8 +166,9 @@ class Bringup:
         with (self.dir / "fabricd.log").open("wb") as log:
             try:
                 fabricd = Fabricd.start(
-                    config, self.dir, fifo=fifo, log=log, env=self.mark, before=command, pass_fds=locks
-                )
+                    config, self.dir, user=fabricd_id(self.record.id), fifo=fifo, log=log, env=self.mark,
+                    before=command, pass_fds=locks,
+                )  # fmt: skip
             except FabricdError as error:
                 raise MachineError(str(error), where=str(log.name), hint="testbed doctor") from None
         assert fabricd.process is not None
@@ -309,7 +310,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     """All the steps in their order; returns also what has to be known of the fabric later, as stored in STATE."""
     directory, fabric = work.dir, work.fabric
     holder = work.start_holder()
-    database_file = work.ovs.make_database()
+    database_file = work.ovs.make_database(group=fabricd_id(work.record.id))
     (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
     (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
     work.enter(holder)

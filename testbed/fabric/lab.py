@@ -109,9 +109,10 @@ class Lab:
                 lab._lock = lock
                 return lab
             except BaseException:
-                ownership.undo(record)
-                lock.release()
-                _reap(work.children)
+                with undisturbed():
+                    ownership.undo(record)
+                    lock.release()
+                    _reap(work.children)
                 raise
             finally:
                 work.release_process_lock()
@@ -309,14 +310,15 @@ class Lab:
         self._down = True
         if self._net:
             self._net.close()
-        self._watch_no_more()
-        with suppress(FabricdError):  # it closes its captures; if it is gone, it has none
-            self.fabricd.request("stop", timeout=2.0)
-        self.fabricd.close()
-        ownership.undo(Record.read(self.dir))
-        if self._lock:
-            self._lock.release()
-        _reap(self._children)
+        with undisturbed():
+            self._watch_no_more()
+            with suppress(FabricdError):  # it closes its captures; if it is gone, it has none
+                self.fabricd.request("stop", timeout=2.0)
+            self.fabricd.close()
+            ownership.undo(Record.read(self.dir))
+            if self._lock:
+                self._lock.release()
+            _reap(self._children)
 
     def _watch_no_more(self) -> None:
         if "supervision" in vars(self):

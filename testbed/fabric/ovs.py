@@ -11,6 +11,7 @@ import os
 import resource
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -76,9 +77,16 @@ class OpenVSwitch:
 
     # -- its processes
 
-    def make_database(self) -> subprocess.Popen[str]:
-        """Makes the directory, and starts making an empty database; `finish` waits. Raises MachineError."""
+    def make_database(self, group: int | None = None) -> subprocess.Popen[str]:
+        """Makes the directory, and starts making an empty database; `finish` waits. Raises MachineError.
+
+        `group` may speak to ovs-vswitchd.
+        """
         self.dir.mkdir(mode=0o700)
+        if group is not None:
+            with suppress(OSError):  # our user namespace does not have it: fabricd stays root then
+                os.chown(self.dir, -1, group)
+                self.dir.chmod(0o2710)  # the group's is what is made in it
         return self._start(["ovsdb-tool", "create", str(self.dir / "conf.db")])
 
     def start_database(self, spawn: Spawn) -> subprocess.Popen[Any]:
@@ -92,19 +100,22 @@ class OpenVSwitch:
         if database.poll() is not None or not self.database.exists():
             log = self.dir / "ovsdb-server.log"
             raise MachineError(f"ovsdb-server does not start: {tail(log)}", where=str(log), hint=_HINT)
-        process = self._daemon(spawn, "ovs-vswitchd", [f"unix:{self.database}"])
+        process = self._daemon(spawn, "ovs-vswitchd", [f"unix:{self.database}"], umask=0o007)
         # ovs-appctl without a target looks for the socket of the pid that the pid file gives.
         (self.dir / f"ovs-vswitchd.{process.pid}.ctl").symlink_to(self.control.name)
         return process
 
-    def _daemon(self, spawn: Spawn, program: str, arguments: Sequence[str]) -> subprocess.Popen[Any]:
+    def _daemon(self, spawn: Spawn, program: str, arguments: Sequence[str], umask: int = -1) -> subprocess.Popen[Any]:
         log = self.dir / f"{program}.log"
         files = ["--pidfile", f"--unixctl={self.dir / program}.ctl", f"--log-file={log}"]
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a switch port takes a descriptor or two
         most = _MOST_FILES if most == resource.RLIM_INFINITY else min(most, _MOST_FILES)
         command = [*_PRIORITY, "prlimit", f"--nofile={most}:", program, *arguments, *files, *_LOGS]
         with log.open("ab") as errors:
-            return spawn(command, env={**self.env, **_MALLOC}, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+            return spawn(
+                command, env={**self.env, **_MALLOC}, umask=umask,
+                stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+            )  # fmt: skip
 
     def begin(self) -> subprocess.Popen[str]:
         """Starts waiting until ovs-vswitchd has read its database; `finish` waits."""

@@ -12,6 +12,9 @@ from mininet.log import error, output
 
 from testbed.fabric.mininet_output import log_to_stdout, nobody_reads
 from testbed.fabric.net import MOST_NAMES, NO_KERNEL_INTERFACE, FabricNet, listed
+from workloads.base import named_file
+
+MOST_SCRIPT_BYTES = 1 << 20
 
 _NEEDS_INTERFACE = ("ping", "iperf", "iperf3", "ssh", "nc", "curl", "arping", "traceroute", "mtr")
 _UNKNOWN_COMMAND = 127
@@ -121,10 +124,9 @@ class FabricCLI(CLI):
             self._refuse("usage: source FILE")
             return
         try:
-            with open(name, encoding="utf-8") as file:
-                lines = file.read().splitlines()
-        except (OSError, ValueError) as problem:
-            self._refuse(f"{name} cannot be read: {getattr(problem, 'strerror', None) or problem}")
+            lines = named_file.text(name, MOST_SCRIPT_BYTES).splitlines()
+        except named_file.Unreadable as error:
+            self._refuse(f"{name} cannot be read: {error.what}")
             return
         worst = 0
         for one in lines:

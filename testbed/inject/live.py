@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hardware.client import Fabricd, FabricdError, FabricdLost
@@ -96,13 +96,18 @@ def take_out(lab: Lab, name: str) -> list[str]:
     return names
 
 
+def no_such_fault(name: str, here: Iterable[Mapping[str, Any]]) -> InputError:
+    """`here`: the faults that there are, as fabricd has them."""
+    known = ", ".join(dict.fromkeys(fault_id(fault["fault"]) for fault in here))
+    return InputError(f"there is no fault {name!r}", "command line", f"there are {known}" if known else "there is none")
+
+
 def taken_out(lab: Lab, name: str) -> tuple[list[str], str]:
     """The ids of the faults that it has taken out, and what `settled` says. Raises InputError for an unknown one."""
     here = _faults(lab)
     chosen = [f for f in here if name in ("all", fault_id(f["fault"]))]
     if not chosen and name != "all":
-        known = ", ".join(dict.fromkeys(fault_id(f["fault"]) for f in here))
-        raise InputError(f"there is no fault {name!r}", "command line", f"there are: {known or 'none'}")
+        raise no_such_fault(name, here)
     for_agent = [f for f in chosen if f["request"].get("to") == NAME]
     on = any(f["on"] for f in for_agent)
     late = _with_agent(

@@ -31,6 +31,7 @@ from testbed.base.errors import MachineError, UserError
 from testbed.machine import processes, teardown
 from testbed.machine.directories import remove_tree
 from testbed.machine.lockfile import LockFile, is_locked
+from testbed.machine.maker import Maker
 from testbed.machine.processes import Process
 
 RUN_DIR = Path("/run/railbed")
@@ -104,6 +105,8 @@ class Record:
     processes: dict[str, Process] = field(default_factory=dict)
     endings: dict[int, str] = field(default_factory=dict)
     """How processes have ended, by pid, as far as somebody has seen it."""
+    by: Maker = Maker()
+    """Empty of a fabric that an older version has brought up."""
     gone: str = ""
     """Why its keeper has given it up."""
     drill: bool = False
@@ -126,6 +129,8 @@ class Record:
             self.processes |= {name: Process.from_dict(d) for name, d in line["processes"].items()}
         elif line["do"] == "mark":
             self.mark = line["mark"]
+        elif line["do"] == "by":
+            self.by = Maker(str(line["user"]), str(line["checkout"]))
         elif line["do"] == "drill":
             self.drill = True
         elif line["do"] == "ended":
@@ -183,7 +188,7 @@ def create() -> tuple[Record, Journal, LockFile]:
 
 
 def _create(fabric_id: str) -> tuple[Record, Journal, LockFile]:
-    with _run_directory(make=True):
+    with run_directory(make=True):
         if _in_use(fabric_id):
             raise FileExistsError(fabric_id)
         # It has owner and lock before it gets its final name, so that it is never without them.
@@ -194,6 +199,7 @@ def _create(fabric_id: str) -> tuple[Record, Journal, LockFile]:
         lock, journal = LockFile(new / "owner.lock"), Journal(new / "journal")
         journal.own(Process.of(os.getpid()), lock)
         journal.write("mark", mark=f"{fabric_id}-{secrets.token_hex(8)}")
+        journal.write("by", **asdict(Maker.here()))
         try:
             os.rename(new, final)
         except OSError:  # somebody has taken the id meanwhile
@@ -205,7 +211,7 @@ def _create(fabric_id: str) -> tuple[Record, Journal, LockFile]:
 
 
 @contextmanager
-def _run_directory(*, make: bool = False) -> Iterator[None]:
+def run_directory(*, make: bool = False) -> Iterator[None]:
     """Locks RUN_DIR. Raises MachineError if it cannot be made, FileNotFoundError if it is not there."""
     while True:
         if make:
@@ -330,7 +336,7 @@ def undo(record: Record) -> Removed:
             pass
         except OSError as error:
             raise MachineError(f"fabric {record.id} is not all gone: {error.strerror}", str(error.filename)) from None
-    _forget_run_directory()
+    forget_run_directory()
     return removed
 
 
@@ -429,14 +435,14 @@ def _noted(failures: list[str], what: str) -> Iterator[None]:
 
 def _remove_unfinished() -> None:
     """Removes directories of fabrics whose maker died before it had given them their names."""
-    with suppress(FileNotFoundError), _run_directory():
+    with suppress(FileNotFoundError), run_directory():
         for name in os.listdir(RUN_DIR):
             if name.startswith(_NEW):
                 remove_tree(RUN_DIR / name)
-    _forget_run_directory()
+    forget_run_directory()
 
 
-def _forget_run_directory() -> None:
+def forget_run_directory() -> None:
     """Removes RUN_DIR after the last fabric."""
-    with suppress(OSError), _run_directory():
+    with suppress(OSError), run_directory():
         RUN_DIR.rmdir()

@@ -57,7 +57,7 @@ def file_hashes(experiment: Experiment) -> dict[str, str]:
 
 
 def content_hash(path: str) -> str:
-    """Of a file; empty if there is nothing. What is no ordinary file has nothing in it."""
+    """Of a file; empty if there is nothing. What is no ordinary file, or calls itself empty, has nothing in it."""
     if not Path(path).exists():
         return ""
     stat = Path(path).stat()
@@ -65,8 +65,8 @@ def content_hash(path: str) -> str:
 
 
 @cache  # the points of a sweep name the same files
-def _content_hash(path: str, _changed_ns: int, _size: int) -> str:
-    with open(path if Path(path).is_file() else os.devnull, "rb") as file:
+def _content_hash(path: str, _changed_ns: int, size: int) -> str:
+    with open(path if Path(path).is_file() and size else os.devnull, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -1,7 +1,8 @@
-"""Points that an earlier start of the same sweep has done already: it goes on where it stopped.
+"""Points that are done: those of an earlier start of the same sweep, which goes on where it stopped, and those that
+come home from a machine.
 
-A sweep that runs several points at a time notes the hash of each in `points-run.jsonl`. A later one looks through those
-that did not come to their end: beside its own folder, and of its name in the store.
+A sweep notes the hash of each point in `points-run.jsonl`. A later one that runs several points at a time looks through
+those that did not come to their end: beside its own folder, and of its name in the store.
 """
 
 from __future__ import annotations
@@ -12,16 +13,25 @@ import re
 import shutil
 import zipfile
 import zlib
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from results.store.folder import RUNS, RunFolder, StoreError
 from results.store.load import find, read_object
 from results.store.shelf import state_of
 from results.store.sweeps import SWEEP
-from testbed.base.errors import InputError
+from testbed.base.errors import InputError, MachineError
 from testbed.machines.answers import MOST_FILES
+from testbed.machines.where import HERE
+from testbed.run.sweep import at, one_by_one
+
+if TYPE_CHECKING:
+    from testbed.base.progress import Progress
+    from testbed.experiment import Experiment
+
+Rows = Generator[tuple[int, dict[str, Any]], None, None]
 
 RUN_POINTS = "points-run.jsonl"
 MOST_ENTRIES = 1_000_000
@@ -52,11 +62,28 @@ def noted(sweep: str) -> Path:
     if not (path / SWEEP).exists():
         raise InputError("this is no sweep", f"--failed: {sweep}", "a run has no points")
     if not (path / RUN_POINTS).exists():
-        what = "this sweep was not begun with --on: nothing says what its points were"
-        raise InputError(what, f"--failed: {sweep}", "run it with --on")
+        what = "an older version has run this sweep: nothing says what its points were"
+        raise InputError(what, f"--failed: {sweep}", "run all of it again")
     if state_of(read_object(path / "state.json")) == "running":
         raise InputError("this sweep still runs", f"--failed: {sweep}", "when it has ended")
     return path
+
+
+def note(folder: RunFolder, sha256: str, row: dict[str, Any], place: str, seconds: float | None = None) -> None:
+    """Of a point that has ended: its hash, its row, where it has run, and how long that took."""
+    folder.append(RUN_POINTS, {"sha256": sha256, "machine": place, "seconds": seconds, "row": row})
+
+
+def noting(experiment: Experiment, folder: RunFolder, progress: Progress) -> Rows:
+    """A Runner: points one by one, each noted."""
+    from testbed.machines.identity import point_hash
+
+    with closing(one_by_one(experiment, folder, progress)) as points:
+        for number, row in points:
+            with suppress(InputError):  # a combination that cannot be
+                noted = {key: value for key, value in row.items() if key != "stopped"}
+                note(folder, point_hash(at(experiment, number)), noted, HERE)
+            yield number, row
 
 
 def done_in(path: Path) -> dict[str, tuple[dict[str, Any], str]]:
@@ -106,3 +133,25 @@ def unpacked(packed: Path, folder: Path) -> None:
             file.extractall(folder)  # no more than the sizes above; strips what would lead out of the folder
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise ValueError(str(error)) from None
+
+
+def run_of(number: int, name: Any) -> bool:
+    """Whether a run's folder of this name is one of point `number`: a machine has said it, and it becomes a path."""
+    return isinstance(name, str) and re.fullmatch(rf"point-{number}(\.[a-z]+)?(-\d+)?", name) is not None
+
+
+def brought_home(packed: Path, folder: Path) -> None:
+    """Raises MachineError if its files cannot be written here: so it would be with every further point. ValueError if
+    they are none."""
+    try:
+        unpacked(packed, folder)
+    except ValueError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        why = error.strerror or str(error)
+        hint = "make room, and start it again: it goes on"
+        raise MachineError(f"a point's run cannot be written: {why}", str(folder), hint) from None
+    finally:
+        packed.unlink(missing_ok=True)

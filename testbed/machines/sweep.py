@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +44,6 @@ KILLED_MOST = 3
 """A point whose process is killed, or lost with its machine, so often is given up: there may be no memory for it."""
 ASIDE = ".aside"
 """Of the sweep's folder while it runs: who runs points here, and what comes home."""
-Rows = Generator[tuple[int, dict[str, Any]], None, None]
 
 
 @dataclass
@@ -80,7 +79,7 @@ class OnMachines:
         for remote in self._reached:
             remote.close()
 
-    def __call__(self, experiment: Experiment, folder: RunFolder, progress: Progress) -> Rows:
+    def __call__(self, experiment: Experiment, folder: RunFolder, progress: Progress) -> known.Rows:
         self._experiment, self._folder, self._progress = experiment, folder, progress
         self._waiting = deque(range(sweeps.count(experiment)))
         self._out = {}
@@ -127,7 +126,7 @@ class OnMachines:
 
     # -- what was done before
 
-    def _taken_over(self) -> Rows:
+    def _taken_over(self) -> known.Rows:
         """The points that an earlier start has done."""
         total = len(self._waiting)
         done: list[tuple[int, dict[str, Any]]] = []
@@ -147,7 +146,7 @@ class OnMachines:
                         shutil.rmtree(self._folder.path / f"point-{number}", ignore_errors=True)
                         continue
                     row = {**row, **point.values, "run": f"point-{number}"}
-                    self._note(point, row, str(path))
+                    known.note(self._folder, point.sha256, row, str(path))
                     self._waiting.remove(number)
                     done.append((number, row))
                     taken += 1
@@ -156,13 +155,9 @@ class OnMachines:
         self._progress.points(total, len(done))
         yield from done
 
-    def _note(self, point: _Point, row: dict[str, Any], place: str, seconds: float | None = None) -> None:
-        about = {"machine": place, "seconds": seconds}
-        self._folder.append(known.RUN_POINTS, {"sha256": point.sha256, **about, "row": row})
-
     # -- what is to be done
 
-    def _run(self) -> Rows:
+    def _run(self) -> known.Rows:
         with ExitStack() as stack:
             started = self._started(stack)
             self._places = {remote.name: remote.points for remote in self._reached}
@@ -261,7 +256,7 @@ class OnMachines:
         if remote := self._remotes.get(place):
             remote.end_later(self._progress.note)
 
-    def _hand_out(self, started: Engine | InTurn) -> Rows:
+    def _hand_out(self, started: Engine | InTurn) -> known.Rows:
         """Hands out as many points as can run at a time; those that are impossible end at once."""
         while len(self._out) < sum(self._places.values()) and (self._again or self._waiting):
             if self._again:
@@ -307,7 +302,7 @@ class OnMachines:
             raise said.problem
         if "mistake" in told:
             row = {**point.values, **self._mistake(told["mistake"])}
-            self._note(point, row, said.place, told.get("seconds"))
+            known.note(self._folder, point.sha256, row, said.place, told.get("seconds"))
             self._say(point.number, row, "")
             return row
         if "problem" in told:
@@ -318,7 +313,7 @@ class OnMachines:
                 return None
             raise UserError(problem["what"], problem["where"], problem["hint"], problem["exit_code"])
         row = told.get("row") or {"error": said.error or told.get("bug") or self._killed(told)}
-        if "run" in row and not _run_of(point.number, row["run"]):
+        if "run" in row and not known.run_of(point.number, row["run"]):
             row = {"error": f"{said.place} names a folder that is none of this point's: {row['run']!r:.80}"}
         if (why := self._why_again(point, said, row)) is not None:
             self._runs_again(point, why)
@@ -326,12 +321,12 @@ class OnMachines:
         row.pop("stopped", None)
         if "packed" in told and "run" in row:
             try:
-                _brought_home(told["packed"], self._folder.path / row["run"])
+                known.brought_home(told["packed"], self._folder.path / row["run"])
             except ValueError as error:
                 row = {"error": f"{said.place} has sent a folder that cannot be read: {error}"}
         self._judge(point, said.place, row, started)
         row = {**point.values, **row}
-        self._note(point, row, said.place, told.get("seconds"))
+        known.note(self._folder, point.sha256, row, said.place, told.get("seconds"))
         self._say(point.number, row, self._how(said) if "error" not in row else "")
         return row
 
@@ -387,25 +382,3 @@ class OnMachines:
     def _say(self, number: int, row: dict[str, Any], how: str) -> None:
         self._progress.point_ended(described(sweeps.point(self._experiment, number)[0]) + how)
         sweeps.say_if_failed(self._experiment, number, row, self._folder, self._progress)
-
-
-def _run_of(number: int, name: Any) -> bool:
-    """Whether a run's folder of this name is one of point `number`: a machine has said it, and it becomes a path."""
-    return isinstance(name, str) and re.fullmatch(rf"point-{number}(\.[a-z]+)?(-\d+)?", name) is not None
-
-
-def _brought_home(packed: Path, folder: Path) -> None:
-    """Raises MachineError if its files cannot be written here: so it would be with every further point. ValueError if
-    they are none."""
-    try:
-        known.unpacked(packed, folder)
-    except ValueError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        why = error.strerror or str(error)
-        hint = "make room, and start it again: it goes on"
-        raise MachineError(f"a point's run cannot be written: {why}", str(folder), hint) from None
-    finally:
-        packed.unlink(missing_ok=True)

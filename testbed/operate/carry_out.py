@@ -83,7 +83,9 @@ def rollback(site: Site, which: int | Literal["all"] | None, advance: Advance | 
 def _one(entries: Sequence[Done], number: int) -> Done:
     entry = next((e for e in entries if e.number == number), None)
     if entry is None:
-        known = f"there are 1 to {len(entries)}" if entries else "nothing was done yet"
+        known = (
+            "nothing was done yet" if not entries else f"1 to {len(entries)}" if len(entries) > 1 else "there is one: 1"
+        )
         raise InputError(f"there is no action {number}", ROLLBACK, known)
     if entry.rolled_back_ns is not None:
         raise InputError(f"{number} ({entry.line}) was rolled back already", ROLLBACK)

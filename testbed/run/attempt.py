@@ -34,6 +34,7 @@ from testbed.base import this_process, yaml_writer
 from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
 from testbed.base.worker_output import OutputParser
+from testbed.experiment.built import timeout_ns
 from testbed.inject.agent import GONE_S, Agent
 from testbed.inject.place import place_of
 from testbed.live.verdict import judged
@@ -250,7 +251,7 @@ class Attempt:
 
     def _retry_s(self, lab: Lab) -> float:
         """Wall time after which a NIC sends again what was not acknowledged."""
-        return self.experiment.fabric.nic.timeout * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
+        return timeout_ns(self.experiment) * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
 
     def _on_line(self, line: dict[str, Any]) -> None:
         line = self.tenant.line(line) if self.tenant else line

@@ -65,6 +65,11 @@ def run(
                 attempt = Attempt(experiment, folder, progress, tenant=on, profile=Profile(profile))
                 attempt.profile.stage(BRING_UP)
                 lab = _taken(on, attempt) if on else _up(experiment, progress, up)
+        except OSError as error:
+            folder.discard()
+            if problem := no_room(error, folder):
+                raise UserError(problem.what, str(error.filename or folder.final), problem.hint) from None
+            raise
         except BaseException:
             folder.discard()
             raise

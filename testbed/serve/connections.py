@@ -1,6 +1,7 @@
 """Connections to a page's server: not more than a bound, and none that begins a request without an end.
 
-Anybody on this machine can connect, and the token is only asked for by whole requests (guard.py).
+Anybody on this machine can connect, and the token is only asked for by whole requests (guard.py). So a new connection
+is worth more than one that has been silent for long and waits for nothing: nobody can keep others out.
 """
 
 from __future__ import annotations
@@ -19,15 +20,24 @@ REQUEST_S = 10.0
 
 class Bounded(H11Protocol):
     _late: asyncio.TimerHandle | None = None
+    _heard = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._heard = self.loop.time()
+        self._look()
         if len(self.connections) > MOST:
-            transport.abort()
-        else:
-            self._look()
+            others = cast("set[Bounded]", self.connections) - {self}
+            given_up = min((c for c in others if not c._answering()), key=lambda c: c._heard, default=self)
+            self.connections.discard(given_up)
+            given_up._end()
+
+    def _answering(self) -> bool:
+        """Whether a whole request has not its whole answer yet; a page's events are one without end."""
+        return self._late is None and self.cycle is not None and not self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
+        self._heard = self.loop.time()
         super().data_received(data)
         self._look()
 

@@ -214,7 +214,7 @@ class Watched:
         for path in logs.written(self.lab.dir):
             if str(path.relative_to(self.lab.dir)) == name:
                 return logs.last(path, LOG_LINES)
-        raise InputError("there is no such log", "log", f"there are: {', '.join(self.log_files())}")
+        raise InputError("there is no such log", "log", f"there are {', '.join(self.log_files())}")
 
     def _reading(self, read: Callable[[], T]) -> T:
         with self._lock:

@@ -90,8 +90,8 @@ def of_profile(profile: Mapping[str, Any]) -> RenderableType:
 
 def _title(run: Run) -> str:
     experiment = run.experiment
-    if "fabric" not in experiment:
-        return f"{run.name}: its experiment.yaml is missing"
+    if not experiment.keys() >= {"name", "fabric", "clock", "seed"}:
+        return f"{run.name}: its experiment.yaml is missing, or not whole"
     ((kind, params),) = experiment["fabric"]["topology"].items()
     clock = experiment["clock"] if isinstance(experiment["clock"], str) else "real"
     of = ", ".join(key if value is True else f"{key} {value}" for key, value in in_words(kind, params).items())
@@ -320,7 +320,7 @@ def _held(steps: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
             peak, *parts = (f"{key} {its[key] / 1e6:.6g} MB".removeprefix("peak ") for key in _HELD if key in its)
             ranks = its["ranks"]
             who = f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {in_rows(ranks)} have"
-            yield Text(f"# {of}: {who} {peak} at most at a time ({', '.join(parts)})")
+            yield Text(f"# {of}: {who} {peak} at most at a time" + (f" ({', '.join(parts)})" if parts else ""))
         if len(each) > MOST_HELD:
             yield Text(f"# and {len(each) - MOST_HELD} more: --json has what each rank holds", style="dim")
 

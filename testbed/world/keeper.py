@@ -19,9 +19,10 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -76,9 +77,10 @@ def keep(experiment: Experiment) -> dict[str, Any]:
 def _keeper(experiment: Experiment, say: int) -> NoReturn:
     """The child's whole life."""
     world: World | None = None
+    ending: list[int] = []
     try:
         os.setsid()
-        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGTERM, partial(_end, ending))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         world = World.up(experiment)
@@ -87,7 +89,7 @@ def _keeper(experiment: Experiment, say: int) -> NoReturn:
         _quiet(world.lab.dir / LOG)
         _say(say, {"up": world.lab.describe()})
         os.close(say)
-        _serve(world, listener)
+        _serve(world, listener, ending)
     except WorldGone as gone:  # its logs stay, until `testbed clean`
         if world is None:
             _say(say, {"error": _told(gone)})
@@ -113,8 +115,10 @@ def _say(fd: int, what: Mapping[str, Any]) -> None:
         os.write(fd, json.dumps(what).encode())
 
 
-def _end(number: int, _frame: object) -> None:
-    raise SystemExit(128 + number)
+def _end(ending: list[int], number: int, _frame: object) -> None:
+    """Notes it, too: what is raised inside a destructor, or where modules are imported, may get lost."""
+    ending.append(128 + number)
+    raise SystemExit(ending[0])
 
 
 def _listening(path: Path) -> socket.socket:
@@ -134,11 +138,11 @@ def _quiet(log: Path) -> None:
     os.close(out)
 
 
-def _serve(world: World, listener: socket.socket) -> None:
-    """Until the world is gone. What fabricd asks for between requests is done, too."""
+def _serve(world: World, listener: socket.socket, ending: Sequence[int]) -> None:
+    """Until the world is gone, or a signal was to end us. What fabricd asks for between requests is done, too."""
     clients: dict[int, tuple[socket.socket, bytearray]] = {}
     with ExitStack() as open_ones:
-        while True:
+        while not ending:
             poll = select.poll()
             parts = world.lab.supervision.fileno()
             for fd in (listener.fileno(), world.lab.fabricd.fileno(), parts, *clients):
@@ -156,6 +160,7 @@ def _serve(world: World, listener: socket.socket) -> None:
                 if not _hear(world, client, data):
                     del clients[fd]
                     client.close()
+    raise SystemExit(ending[0])
 
 
 def _hear(world: World, client: socket.socket, data: bytearray) -> bool:

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from hardware.patience import LOOK_S, Patience
-from testbed.base.errors import InputError, UserError
+from testbed.base.errors import UserError
 from testbed.fabric.lab import Lab
 from testbed.fabric.parts import trouble, why_dead
 from testbed.faults import CannotInject
-from testbed.faults.base import fault_id
+from testbed.inject.live import no_such_fault
 from testbed.live.look.steps import Step
 from testbed.machine import ownership
 from testbed.machine.ownership import Record
@@ -186,8 +186,7 @@ class Kept:
         found: list[str] = self._call("take_out", name=name)
         if not found and name != "all":
             every = self.request("faults")["faults"]
-            here = {fault_id(f["fault"]): None for f in every if not f["request"].get("operator")}
-            raise InputError(f"there is no fault {name!r}", "command line", f"there are: {', '.join(here) or 'none'}")
+            raise no_such_fault(name, [f for f in every if not f["request"].get("operator")])
         return found
 
     def config(self, words: Sequence[str]) -> list[Done]:

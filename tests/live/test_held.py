@@ -204,7 +204,7 @@ def test_what_an_operator_has_set_is_no_fault(held: str) -> None:
     told("config", "interface", "mtu", "sw0:1", "4096", "--fabric", held)
     try:
         done = here("heal", "config1", "--fabric", held)
-        assert (done.returncode, "there are: f1" in done.stderr, "config1'" in done.stderr) == (2, True, True)
+        assert (done.returncode, "there are f1" in done.stderr, "config1'" in done.stderr) == (2, True, True)
         assert "config" not in done.stderr.partition("there are:")[2]
     finally:
         told("config", "rollback", "--fabric", held)

@@ -70,7 +70,7 @@ def test_each_host_has_a_network_of_its_own_users(hosts: dict[str, int]) -> None
         ["nsenter", f"--user=/proc/{hosts['h0']}/fd/100", "cat", "/proc/self/uid_map"],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    assert mapped.split() == ["0", str(IDS), "65536"]
+    assert mapped.split() == ["0", str(IDS), "65535"]
 
 
 def test_interfaces_are_configured_and_errors_told(ask: Ask, hosts: dict[str, int]) -> None:

@@ -327,6 +327,30 @@ def test_stopped_as_soon_as_it_is_begun_it_leaves_nothing(monkeypatch: pytest.Mo
     assert traces(fabric_id) == []
 
 
+@pytest.mark.parametrize("where", ["up", "down"])
+def test_stopped_once_more_while_it_is_taken_down_it_leaves_nothing(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    kill = ownership._kill
+
+    def kill_and_stop(record: Record, last: set[int]) -> int:
+        begun.append(record.id)
+        signal.raise_signal(signal.SIGINT)
+        return kill(record, last)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if where == "up":
+        monkeypatch.setattr(bringup.Controller, "wait_programmed", interrupt)
+    monkeypatch.setattr(ownership, "_kill", kill_and_stop)
+    with pytest.raises(KeyboardInterrupt), Lab.up(loads(STAR, "star.yaml")):
+        pass
+    (fabric_id,) = begun
+    assert traces(fabric_id) == []
+
+
 # -- killed
 
 

@@ -275,7 +275,7 @@ def test_errors_are_said_on_stderr(lab: Lab) -> None:
         "switch rail7 stop": "there is no switch 'rail7': there are rail0, rail1, spine0",
         "iperf h0 rail0": "rail0 is no host: there are h0, h1",
         "x abc": f"there is no node 'abc': there are {nodes}",
-        "source /nowhere": "/nowhere cannot be read: No such file or directory",
+        "source /nowhere": "/nowhere cannot be read: there is no such file",
         "h0": "what is h0 to do? Such as: h0 hostname",
     }
     arguments = [word for command in said for word in ("-c", command)]

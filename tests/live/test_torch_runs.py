@@ -16,6 +16,7 @@ import pytest
 
 import results
 from testbed.experiment import Experiment, load
+from testbed.machine.scratch import scratch
 from testbed.plan import graphs as recorded_graphs
 from testbed.plan.expected import expected
 from testbed.plan.plan import plan
@@ -143,7 +144,8 @@ def test_what_is_recorded_is_the_same_every_time_and_what_is_refused_says_what_t
         "        print(error)\n"
     )
     told = launch.Script(str(script), (), str(tmp_path), ("h0", "h1"), 7)
-    one, other = launch.record(told), launch.record(told)
+    with scratch("test") as here, scratch("test") as there:
+        one, other = launch.record(told, here), launch.record(told, there)
     assert one == other and one.printed[0] == one.printed[1]
     _, compiled, received = one.printed[0].splitlines()
     assert compiled.startswith("torch.compile:") and "a receive from anybody" in received

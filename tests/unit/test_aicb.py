@@ -144,7 +144,7 @@ def test_files(tmp_path: Path) -> None:
     path.write_text(HEAD + LAYERS)
     assert aicb.load(path, 4) == aicb.parse(HEAD + LAYERS, 4)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(BadTrace, match="it is no text"):
+    with pytest.raises(BadTrace, match="not UTF-8 text"):
         aicb.load(path, 4)
-    with pytest.raises(BadTrace, match="cannot be read: No such file"):
+    with pytest.raises(BadTrace, match="cannot be read: there is no such file"):
         aicb.load(tmp_path / "none", 4)

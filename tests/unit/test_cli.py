@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import dedent, indent
 
@@ -77,13 +78,38 @@ def test_help_of_show_is_whole_too():
         ("show interface", "Did you mean 'interfaces' or"),
         ("show pf config", "Did you mean 'pfc'?"),
         ("zzz", "No such command 'zzz'.\n"),
-        ("list", "No such command 'list'. `testbed status --all` does what it did."),
-        ("logs --part ovs", "`testbed show logging --part` does what it did."),
+        ("list", "No such command 'list'. `testbed status --all` does that."),
+        ("logs --part ovs", "`testbed show logging --part` does that."),
+        ("lsit", "No such command 'lsit'. `testbed status --all` does that."),
+        ("pu", "No such command 'pu'. Did you mean 'up'?"),
+        ("urn", "Did you mean 'run'"),
+        ("drill resume", "No such command 'resume'. `testbed drill join` does that."),
+        ("drill strat", "Did you mean 'start'"),
+        ("plot busbw quickstart", "busbw is what to draw, and comes last: testbed plot quickstart busbw\n"),
+        ("plot queue one two", "testbed plot one two queue\n"),
+        ("plot one busb", "'busb' is not one of 'queue'"),
     ],
 )
 def test_an_unknown_command_is_answered_by_what_is_near(line, said):
     result = CliRunner().invoke(cli, line.split(), prog_name="testbed")
     assert result.exit_code == 2 and said in result.stderr
+
+
+def _all(command, parent, name):
+    ctx = click.Context(command, info_name=name, parent=parent)
+    yield ctx
+    for inner in command.list_commands(ctx) if isinstance(command, click.Group) else ():
+        yield from _all(command.get_command(ctx, inner), ctx, inner)
+
+
+def test_no_usage_is_broken_within_a_word():
+    for ctx in _all(cli, None, "testbed"):
+        usages = []
+        for width in (80, 10_000):
+            formatter = click.HelpFormatter(width=width)
+            ctx.command.format_usage(ctx, formatter)
+            usages.append(" ".join(formatter.getvalue().split()))
+        assert usages[0] == usages[1]
 
 
 def test_the_page_of_commands_is_what_they_say():
@@ -271,6 +297,50 @@ def test_the_id_alone_is_the_same_and_two_fabrics_are_one_too_many(line, run_dir
     assert result.stderr == "error: there is no fabric 0bed\n  at: command line\n  hint: fabrics: 0bad (live)\n"
 
 
+@pytest.mark.parametrize(
+    ("by", "job", "what", "hint"),
+    [
+        ({"user": "alice"}, None, "alice has brought up fabric {id} (live), from HERE", "testbed down {id} takes it"),
+        (
+            {"checkout": "/srv/other"},
+            None,
+            "ME has brought up fabric {id} (live), from /srv/other",
+            "testbed down {id}",
+        ),
+        ({}, "j3", "job j3 (ring) runs on fabric {id} (live)", "testbed job stop j3, or wait; testbed down {id} takes"),
+        ({}, None, None, ""),
+    ],
+)
+def test_down_without_an_id_is_for_ones_own_fabric_on_which_nothing_runs(run_dir, monkeypatch, by, job, what, hint):
+    from testbed.machine import ownership
+    from testbed.machine.lockfile import LockFile
+    from testbed.machine.maker import Maker
+
+    me = asdict(Maker.here())
+    monkeypatch.setattr(Maker, "here", classmethod(lambda cls: cls(**{**me, **by})))
+    record, journal, lock = ownership.create()
+    journal.made({"fabricd": ownership.Process.of(os.getpid())})
+    (record.dir / "experiment.json").write_text('{"name": "live"}')
+    if job:
+        (record.dir / "jobs").mkdir()
+        (record.dir / f"jobs/{job}.json").write_text('{"state": "running", "name": "ring"}')
+        running = LockFile(record.dir / "jobs" / "lock")
+    monkeypatch.setattr(Maker, "here", classmethod(lambda cls: cls(**me)))
+    taken = []
+    monkeypatch.setattr("testbed.fabric.lab.take_down", lambda r: taken.append(r.id) or ownership.Removed(r.id))
+    done = CliRunner().invoke(cli, ["down"])
+    if what is None:
+        assert (done.exit_code, done.stdout, taken) == (0, f"fabric {record.id} is down\n", [record.id])
+    else:
+        said = what.replace("HERE", me["checkout"]).replace("ME", me["user"])
+        assert (done.exit_code, taken) == (2, []) and f"error: {said}\n".format(id=record.id) in done.stderr
+        assert f"  hint: {hint}".format(id=record.id) in done.stderr
+        assert CliRunner().invoke(cli, ["down", record.id]).exit_code == 0 and taken == [record.id]
+    if job:
+        running.release()
+    lock.release()
+
+
 def test_a_fabrics_id_in_place_of_a_jobs_means_the_fabric(run_dir):
     (run_dir / "0bad").mkdir(parents=True)
     assert CliRunner().invoke(cli, ["job", "status", "0bad"]).stdout == "fabric 0bad has had no job\n"
@@ -419,3 +489,33 @@ def test_without_a_stdout_it_ends_as_ever(tmp_path: Path):
     shell = ["sh", "-c", 'exec "$@" >&-', "sh"]
     done = subprocess.run([*shell, *main_with(tmp_path), "trial"], stderr=subprocess.PIPE, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+INTERRUPTED_AT = """
+import os, signal, sys
+
+class AsIfTyped:  # Ctrl-C, whenever one of these is imported
+    def find_spec(self, name, *_):
+        if name in MODULES:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, AsIfTyped())
+sys.argv[1:] = ["doctor"]
+from testbed.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("modules", "code", "said"),
+    [
+        (["click"], -signal.SIGINT, ""),
+        (["testbed.commands.doctor"], 130, "\nerror: interrupted\n"),
+        (["testbed.commands.doctor", "rich.console"], 130, "\n"),
+    ],
+    ids=["while it is imported", "in a command", "again while that is told"],
+)
+def test_ctrl_c_at_any_moment_shows_nothing_of_python(modules: list[str], code: int, said: str):
+    script = INTERRUPTED_AT.replace("MODULES", repr(modules))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr, done.stdout) == (code, said, "")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -20,8 +21,9 @@ from testbed.drill.own import HELP_WIDE
 from testbed.drill.play import prompt
 from testbed.drill.play.ranking import ranked
 from testbed.drill.proof.seal import Seal, commitment, opened
-from testbed.drill.replay import _may_be_played, replayed
+from testbed.drill.replay import Replayed, _may_be_played, replayed
 from testbed.drill.report import as_markdown
+from testbed.drill.session import Answer
 from testbed.drill.sheet import file
 from testbed.drill.sheet.answer import fits
 from testbed.drill.sheet.case import Case
@@ -426,14 +428,47 @@ def test_what_is_no_log_is_not_read_to_its_end(written: Path, monkeypatch: pytes
     assert len(board) == 1 and sorted(refused) == ["fifo.log", "huge.log"]
 
 
-def test_a_name_in_a_log_moves_no_cursor(written: Path) -> None:
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b1mada"
+FORGED: dict[str, Any] = {
+    "head.player": [EVIL, "eve\nsigned: ada", 7], "head.drill": [EVIL, None], "head.seed": ["7Q4\n", 7],
+    "head.healthy": ["no", 1], "head.exam": [None], "head.rules": ["3"], "head.text": [[]],
+    "entries.time_ns": ["0", 1.5], "entries.took_ns": [None], "entries.line": [7], "entries.acts": ["yes"],
+    "entries.notes": [[7], "many"], "entries.digest": [0],
+    "end.score": [7, {"total": "100"}, {"total": float("inf")}], "end.truth": [EVIL, 7], "end.answer": [{}],
+    "end.report": ["none"], "end.time_ns": ["soon"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("at", FORGED)
+def test_a_log_that_somebody_has_written_himself_is_refused(written: Path, at: str) -> None:
+    """Hash and all."""
     log = logs.read(written)
-    evil = "\x1b]0;owned\x07\x1b[2J\x9b1mada"
-    logs.Log({**log.head, "player": evil, "drill": f"x{evil}"}, log.entries, log.end).write(written)
-    for command in (["leaderboard", str(written.parent), "--trust"], ["report", str(written)]):
-        said = CliRunner().invoke(drill.command, command)
-        assert said.exit_code == 0 and not {"\x1b", "\x07", "\x9b"} & set(said.output), said.output
-    assert "owned" in CliRunner().invoke(drill.command, ["leaderboard", str(written.parent), "--trust"]).output
+    part, *path = at.split(".")
+    for value in FORGED[at]:
+        told = [json.loads(line) for line in log.lines()]
+        inner = {"head": told[0], "entries": told[1], "end": told[-1].get("end")}[part]
+        inner[path[-1]] = value
+        lines = [json.dumps(one) for one in told]
+        written.write_text("\n".join([*lines, json.dumps({"sha256": logs._hash(lines)})]) + "\n")
+        for command in (["report", str(written)], ["replay", str(written), "--verify"]):
+            said = CliRunner().invoke(drill.command, command)
+            assert isinstance(said.exception, InputError) and path[-1] in said.exception.what, said.output
+        said = CliRunner().invoke(drill.command, ["leaderboard", str(written.parent), "--trust"])
+        assert not {"\x1b", "\x07", "\x9b"} & set(said.output) and path[-1] in said.output
+
+
+def test_a_line_in_a_log_moves_no_cursor(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logs.read(written)
+    line = replace(log.entries[0], line=f"{EVIL}\nthe same in every state")
+    logs.Log(log.head, (line, *log.entries[1:]), log.end).write(written)
+
+    def again(log: logs.Log, name: str, told: Any) -> Replayed:
+        told(log.entries[0], Answer(True, 0, EVIL))
+        return Replayed(log, "", 1.0)
+
+    monkeypatch.setattr("testbed.drill.replay.replay", again)
+    said = CliRunner().invoke(drill.command, ["replay", str(written)]).output
+    assert not {"\x1b", "\x07", "\x9b"} & set(said) and said.count("\nthe same in every state") == 1
 
 
 def test_played_again_it_is_the_same_or_it_is_said_where_it_is_not(written: Path) -> None:

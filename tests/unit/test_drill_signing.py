@@ -145,7 +145,7 @@ def test_a_seed_that_was_drawn_is_not_told_before_the_end() -> None:
         {},
         {"score": "x", "report": 5},
         {"score": ["x"], "report": {}},
-        {"score": {"x": 1}, "report": {"score": {"total": 10**400}}},
+        {"answer": None, "truth": "", "time_ns": 1, "score": {"x": 1}, "report": {"score": {"total": 10**400}}},
     ],
 )
 def test_a_log_that_somebody_has_written_himself_is_told_so(signed: Path, key: Path, end: dict[str, object]) -> None:
@@ -153,5 +153,5 @@ def test_a_log_that_somebody_has_written_himself_is_told_so(signed: Path, key: P
     replace(logs.read(signed), end=end).write(signed, signing.private(key))
     for words in (["verify", str(signed), "--key", f"{key}.pub"], ["report", str(signed)]):
         done = CliRunner().invoke(drill.command, words)
-        assert isinstance(done.exception, InputError) and done.exception.where == str(signed)
-        assert "it is no whole log" in done.exception.what
+        assert isinstance(done.exception, InputError) and done.exception.where.startswith(str(signed))
+        assert done.exception.what.startswith("it is no whole log" if "truth" in end else "this log is damaged: end")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from testbed.base.errors import MachineError
-from testbed.machines import sweep as of_sweep
+from testbed.machines import known
 from testbed.machines.engine import Ended, Engine, Gone, Here, Place
 from testbed.machines.where import HERE
 
@@ -146,6 +146,6 @@ def test_a_disk_that_is_full_here_ends_the_sweep_with_what_to_do(
     zipfile.ZipFile(files, "w").close()
     monkeypatch.setattr(zipfile.ZipFile, "extractall", full)
     with pytest.raises(MachineError) as error:
-        of_sweep._brought_home(files, tmp_path / "point-0")
+        known.brought_home(files, tmp_path / "point-0")
     assert error.value.what == "a point's run cannot be written: No space left on device"
     assert error.value.where == str(tmp_path / "point-0") and not (tmp_path / "point-0").exists()

@@ -16,10 +16,9 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.fabric.fork_server import ControllerSeat
+from testbed.machines import known, worker
 from testbed.machines import point as of_point
 from testbed.machines import processes as of_processes
-from testbed.machines import sweep as of_sweep
-from testbed.machines import worker
 from testbed.machines.engine import Ended
 from testbed.machines.identity import content_hash, file_hashes
 from testbed.machines.processes import Processes
@@ -50,8 +49,8 @@ def test_a_mistake_of_a_point_is_that_points_error_at_its_place_in_the_file(monk
 
 @pytest.mark.parametrize("name", ["../../etc", "/etc", "point-2", "point-1/..", "point-1.failed/x", 7])
 def test_a_machine_cannot_name_a_folder_elsewhere(name: object) -> None:
-    assert not of_sweep._run_of(1, name)
-    assert all(of_sweep._run_of(1, f"point-1{end}") for end in ("", ".failed", ".failed-2", ".partial", "-2"))
+    assert not known.run_of(1, name)
+    assert all(known.run_of(1, f"point-1{end}") for end in ("", ".failed", ".failed-2", ".partial", "-2"))
 
 
 def test_a_point_that_is_dead_before_it_is_known_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -419,7 +419,7 @@ def test_what_failed_in_a_finished_sweep_runs_again_and_the_rest_is_taken_over(t
     [
         (lambda folder: None, "there is no such run"),
         (lambda folder: RunFolder.create("s", folder).complete(), "this is no sweep"),
-        (lambda folder: _sweep(folder, noted=False), "was not begun with --on"),
+        (lambda folder: _sweep(folder, noted=False), "an older version has run this sweep"),
         (lambda folder: _sweep(folder, noted=True, over=False), "this sweep still runs"),
     ],
 )

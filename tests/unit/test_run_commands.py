@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from testbed.base.errors import InputError
-from testbed.experiment import load, loads
-from testbed.experiment.overrides import override
+from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from tests.parts.command_line import Cli, Outcome
 from tests.parts.command_line import testbed as testbed
@@ -123,64 +121,6 @@ def test_an_ordinary_user_is_told_that_it_takes_root_before_anything_else(
     assert not Path("results").exists()
 
 
-def test_keys_of_the_experiment_can_be_set(testbed: Cli) -> None:
-    testbed("run", "small.yaml", "--seed", "9", "--set", "workload.0.iterations=2", "--out", "here")
-    resolved = loads(Path("here/experiment.yaml").read_text())
-    assert resolved.seed == 9
-    changed = override(resolved, ["fabric.cable.rate=100Gbps", "fabric.topology={star: {hosts: 5}}"])
-    assert (changed.fabric.cable.rate, len(changed.build_fabric().nics)) == (10**11, 5)
-    with pytest.raises(InputError) as told:
-        override(resolved, ["fabric.cable.rate=fast"])
-    assert told.value.where == "--set fabric.cable.rate=fast: fabric.cable.rate"
-
-
-@pytest.mark.parametrize(
-    ("key", "left"),
-    [
-        ("place.tensor", {"place": {"pipeline": "rail"}}),  # a name of the file's own
-        ("place", {"place": {}}),
-        ("schedule", {"schedule": "1f1b"}),
-        ("batch.count", {"batch": {"micro": 1, "count": 1}}),
-        ("first_bucket", {"first_bucket": None}),
-    ],
-)
-def test_null_drops_a_key_as_if_the_file_did_not_have_it(key: str, left: dict[str, object]) -> None:
-    text = """name: t
-fabric: {topology: {rail: {servers: 2, gpus: 2}}}
-workload:
-  - train:
-      model: {layers: 4, hidden: 64, heads: 4, seq: 64}
-      gpu: {flops: 100T}
-      batch: {count: 4}
-      parallel: {tensor: 2, pipeline: 2}
-      place: {tensor: scale_up, pipeline: rail}
-      schedule: gpipe
-      first_bucket: 1MiB
-"""
-    train = override(loads(text), [f"workload.0.train.{key}=null"]).resolved()["workload"][0]["train"]
-    assert {name: train[name] for name in left} == left
-
-
-def test_another_topology_drops_what_only_the_old_one_had() -> None:
-    quickstart = load("experiments/quickstart.yaml")  # says scale_up, which only a rail has
-    star = override(quickstart, ["fabric.topology={star: {hosts: 4}}"])
-    assert (star.fabric.topology.kind, star.fabric.scale_up) == ("star", None)
-    rail = override(quickstart, ["fabric.topology={rail: {servers: 2, gpus: 2}}"])
-    assert rail.fabric.scale_up == quickstart.fabric.scale_up
-    ring = loads(
-        "name: x\ncontrol: {routing: dimension_order}\ncapture: ['port:sw0:2']\nfabric:\n  topology: {ring: {nodes: 4}}"
-        "\n  cables: {'cable:sw0-sw1': {rate: 100Gbps}}"
-    )
-    other = override(ring, ["fabric.topology={star: {hosts: 4}}"])
-    assert (other.fabric.cables, other.control.routing) == ({}, "ecmp")
-    with pytest.raises(InputError) as told:
-        override(ring, ["fabric.topology={clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}}"])
-    assert told.value.where.endswith(": capture[0]")
-    assert told.value.hint.endswith("the file says this of its ring; --set 'capture=[]' leaves it out")
-    with pytest.raises(InputError, match="scale-up domain"):
-        override(quickstart, ["fabric.topology={star: {hosts: 4}}", "fabric.scale_up.rate=100Gbps"])
-
-
 def test_topologies_are_shown_and_drawn(testbed: Cli) -> None:
     shown = testbed("show", "topology", "rail", "servers=2", "gpus=2", "--svg", "rail.svg")
     assert (shown.code, shown.out) == (0, "")
@@ -248,55 +188,6 @@ def test_the_real_clock_says_how_slow_it_is(capsys: pytest.CaptureFixture[str]) 
     assert told.endswith(" of its time take at least 5.2 min\n")
 
 
-def test_a_key_may_be_written_as_errors_write_it() -> None:
-    star = loads(
-        "name: s\nfabric: {topology: {star: {hosts: 4}}}\nworkload: [{collective: all_gather, sizes: [1KiB]}]\n"
-    )
-    assert override(star, ["workload[0].iterations=7"]).workload[0].iterations == 7
-
-
-def test_a_changed_key_changes_the_defaults_that_follow_from_it() -> None:
-    star = loads(
-        "name: s\nfabric: {topology: {star: {hosts: 4}}}\nworkload: [{collective: all_gather, sizes: [1KiB]}]\n"
-    )
-    assert star.fabric.scale_up is None
-    rail = override(star, ["fabric.topology={rail: {servers: 2, gpus: 2}}"])
-    assert rail.fabric.scale_up is not None  # as if the file said so
-    reducing = override(star, ["workload.0.collective=all_reduce", "workload.0.op=max"])
-    assert (reducing.workload[0].op, star.written()["workload"]) == (
-        "max",
-        [{"collective": "all_gather", "sizes": ["1KiB"]}],
-    )  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("setting", "rest"),
-    [
-        ("fabric.switch.buffer=1MB", {"fabric.switch.alpha": 0.125}),
-        ("fabric.switch.scheduler.weights.3=7", {"fabric.switch.scheduler.weights.2": 1}),  # not a default of its own
-        ("fabric.switch.lossless.0=2", {"fabric.switch.lossless.1": 4}),
-        ("transport.cc.dcqcn.set=paper", {"transport.recovery": "go_back_n"}),
-        ("inject.0.rate=0.5", {"inject.0.on": "all"}),
-        ("fabric.switch.ecn.pmax=0.3", {"fabric.switch.ecn.classes.0": 3}),
-    ],
-)
-def test_setting_a_key_leaves_the_others(setting: str, rest: dict[str, Any]) -> None:
-    text = EXPERIMENT + "transport: {cc: dcqcn}\ninject: [{fault: loss, on: all, rate: 0.1}]\n"
-
-    def at(resolved: Any, key: str) -> Any:
-        for step in key.split("."):
-            resolved = resolved[int(step) if isinstance(resolved, list) else step]
-        return resolved
-
-    before, after = loads(text).resolved(), override(loads(text), [setting]).resolved()
-    key, _, value = setting.partition("=")
-    assert str(at(after, key)) == value
-    for other, expected in rest.items():
-        assert at(after, other) == at(before, other) == expected
-    at(before, key.rpartition(".")[0])[key.rpartition(".")[2] if not key.endswith(".0") else 0] = at(after, key)
-    assert before == after
-
-
 # --- sweeps ----------------------------------------------------------------
 
 SWEEP = EXPERIMENT + "sweep: {workload.0.iterations: [2, 2], seed: [1, 2]}\n"
@@ -346,6 +237,19 @@ def test_a_failed_point_is_said_at_once_and_makes_the_exit_code_1(testbed: Cli) 
     assert "1 of 4 points" in done.out
     as_json = testbed("show", "run", "here", "--json").data
     assert as_json["error"]["what"] == "1 of 4 points failed"
+
+
+def test_the_failed_points_of_any_sweep_run_again(testbed: Cli) -> None:
+    done = swept(testbed, EXPERIMENT + "sweep: {seed: [1, 2, 3, 4]}\n", script=Nth(2, "raise SystemExit('no luck')"))
+    assert done.code == 1 and "1 of 4 points" in done.out
+    again = testbed("run", "sweep.yaml", "--failed", "here", "--out", "again", "--json", script=whole)
+    assert again.code == 0 and "3 of 4 points are done already, in " in again.err
+    assert [point["run"] for point in again.data["points"]] == [f"point-{n}" for n in range(4)]
+    before = json.loads(Path("here/sweep.json").read_text())["points"]
+    after = again.data["points"]
+    assert [after[n] for n in (0, 1, 3)] == [before[n] for n in (0, 1, 3)] and "error" in before[2]
+    refused = testbed("run", "small.yaml", "--failed", "here")
+    assert refused.code == 2 and "--failed is for the points of a sweep" in refused.err
 
 
 @pytest.mark.parametrize("when", ["while a point runs", "while its fabric goes down"])
@@ -423,48 +327,6 @@ def test_a_huge_sweep_begins_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sweeping.count(many) == 40_000
     sweeping.check(many)
     assert len(checked) == 200 + 199
-
-
-# --- folders that are not whole ---------------------------------------------
-
-READERS = (("show", "run"), ("show", "run", "--json"), ("show", "counters", "qps"), ("plot", "times"), ("plot", "fct"),
-           ("plot", "sweep"), ("plot", "rate"))  # fmt: skip
-DAMAGES: dict[str, Any] = {
-    "no experiment": lambda f: (f / "experiment.yaml").unlink(),
-    "an empty experiment": lambda f: (f / "experiment.yaml").write_text(""),
-    "half an experiment": lambda f: (f / "experiment.yaml").write_text("name: [a"),
-    "no steps": lambda f: (f / "steps.json").unlink(),
-    "an empty state": lambda f: (f / "state.json").write_text(""),
-    "half a state": lambda f: (f / "state.json").write_text('{"state":'),
-    "a list for an object": lambda f: (f / "summary.json").write_text("[1, 2]"),
-    "no bytes of text": lambda f: (f / "fidelity.json").write_bytes(b"\xff\xfe"),
-    "half a frame": lambda f: (f / "metrics/results.parquet").write_bytes(b"PAR1half"),
-    "no frames": lambda f: [p.unlink() for p in (f / "metrics").iterdir()],
-    "half a sweep": lambda f: (f / "sweep.json").write_text('{"name": "x", "keys": ["a"], "points": [{}]}'),
-    "an empty sweep": lambda f: (f / "sweep.json").write_text(""),
-    "a sweep whose points are gone": lambda f: (f / "sweep.json").write_text(
-        '{"name": "x", "keys": ["a"], "points": [{"a": 1, "run": "point-0"}, {"a": [2], "error": "e"}]}'
-    ),
-}
-
-
-def test_whatever_is_damaged_in_a_folder_is_named(testbed: Cli) -> None:
-    import shutil
-
-    assert testbed("run", "small.yaml", "--out", "here").code == 0
-    for number, (what, damage) in enumerate(DAMAGES.items()):
-        folder = Path(f"damaged-{number}")
-        shutil.copytree("here", folder)
-        damage(folder)
-        said = []
-        for verb, *words in READERS:
-            words = [words[0], str(folder), *words[1:]] if verb == "show" else [str(folder), words[0], "-o", "p.svg"]
-            done = testbed(verb, *words)
-            assert done.code in (0, 2), f"{what}, {verb} {words}: {done.err}"
-            assert "Traceback" not in done.err and "internal error" not in done.out
-            said.append(done.err + done.out)
-        if what.startswith(("half", "an empty")):
-            assert any("this file is damaged" in one for one in said), what
 
 
 @pytest.mark.parametrize(

@@ -212,14 +212,23 @@ def test_a_step_says_what_its_flops_take_at_best_and_collectives_have_a_class(
             one.charge((10_000_000, 30_000_000)[rank], 0, "float32")
             reduces(one)
             one.step_ends()
-    held = {"peak": 80, "parameters": 40, "gradients": 20, "optimizer": 20}
-    ranks = [one.told() | {"memory": held | {"peak": 80 + rank}} for rank, one in enumerate(both)]
+    held = {"parameters": 40, "gradients": 20, "optimizer": 20}
+    ranks = [
+        one.told() | {"memory": [{"peak": 30}, held | {"peak": 80}, held | {"peak": 70 + 20 * rank}, {"peak": 99}]}
+        for rank, one in enumerate(both)
+    ]
     done = launch.Recorded(ranks, ["", ""])
     monkeypatch.setattr(graphs, "_recorded", lambda script: done)
     told = "{torch: s.py, gpu: {flops: 40T, efficiency: 0.5}, traffic_class: 4}"
     setup, trained = planning.plan(load(written(tmp_path, told)))["steps"]
-    memory = {key: its for key, its in setup["about_step"]["memory"].items() if key != "each"}
-    assert memory == held | {"of": "the script", "rank": 1, "peak": 81} and trained["iterations"] == 2
+    memory = [
+        {key: its for key, its in step["about_step"]["memory"].items() if key != "each"} for step in (setup, trained)
+    ]
+    assert memory == [
+        {"of": "setup", "rank": 0, "peak": 30},
+        held | {"of": "steps 1 to 2", "rank": 1, "peak": 90},  # the most of both; what comes after them is no part
+    ]
+    assert trained["iterations"] == 2
     assert trained["about_step"]["ideal_ns"] == pytest.approx(500)
     assert [order["ns"] for order in trained["tasks"]["1"] if order["do"] == "compute"] == [1500]
     assert {its["traffic_class"] for step in (setup, trained) for its in step["communicators"]} == {4}
@@ -250,7 +259,7 @@ def test_ranks_that_do_different_numbers_of_steps_are_refused() -> None:
 
 
 def written(folder: Path, step: str) -> Path:
-    (folder / "s.py").write_text("")
+    (folder / "s.py").write_text("pass\n")
     (folder / "e.yaml").write_text("name: t\nfabric:\n  topology: {star: {hosts: 2}}\nworkload:\n" + f"- {step}\n")
     return folder / "e.yaml"
 
@@ -287,8 +296,7 @@ def test_a_type_that_a_gpus_tensor_cores_do_not_know_needs_its_flops(
         one.charge(15_700_000, 0, "float32")
         one.charge(0, 900, "int64")  # this is memory's, whatever the type
         reduces(one)
-    held = {"peak": 80, "parameters": 40, "gradients": 20, "optimizer": 20}
-    ranks = [one.told() | {"memory": held | {"peak": 80 + rank}} for rank, one in enumerate(both)]
+    ranks = [one.told() | {"memory": [{"peak": 80}]} for one in both]
     done = launch.Recorded(ranks, ["", ""])
     monkeypatch.setattr(graphs, "_recorded", lambda script: done)
     experiment = load(written(tmp_path, f"{{torch: s.py, gpu: {gpu}}}"))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from threading import Thread
 
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from testbed.serve import connections, server
@@ -27,13 +28,27 @@ HALVES = {
 }
 
 
+SLOW = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def _slowly(request: Request) -> StreamingResponse:
+    """As a page's events: an answer without an end."""
+
+    async def said() -> AsyncIterator[str]:
+        while not await request.is_disconnected():
+            yield "more"
+            await asyncio.sleep(0.01)
+
+    return StreamingResponse(said())
+
+
 async def _read(request: Request) -> PlainTextResponse:
     return PlainTextResponse(str(len(await request.body())))
 
 
 def _while_served(play: Callable[[int], None]) -> None:
     """Serves in this thread while another one plays, and then ends the server."""
-    app = Starlette(routes=[Route("/", _read, methods=["GET", "POST"])])
+    app = Starlette(routes=[Route("/", _read, methods=["GET", "POST"]), Route("/slow", _slowly)])
     failed: list[BaseException] = []
 
     def run(port: int) -> None:
@@ -93,18 +108,42 @@ def test_half_a_request_is_not_waited_for_for_ever(half: str, monkeypatch: pytes
     _while_served(play)
 
 
-def test_more_connections_than_it_takes_are_closed_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("half", HALVES)
+def test_who_keeps_all_connections_open_keeps_nobody_out(half: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that has been silent for longest goes, and it alone."""
+    monkeypatch.setattr(connections, "MOST", 4)
+
+    def play(port: int) -> None:
+        with ExitStack() as open_ones:
+            first = []
+            for _ in range(4):
+                first.append(open_ones.enter_context(_connected(port)))
+                first[-1].sendall(WHOLE)
+                assert b"200 OK" in _answer(first[-1])
+                first[-1].sendall(HALVES[half].removeprefix(WHOLE))
+            with _connected(port) as fifth:
+                fifth.sendall(WHOLE)
+                assert b"200 OK" in _answer(fifth)
+                assert _ended(first[0]) == b""
+                if half == "nothing":
+                    first[1].sendall(WHOLE)
+                    assert b"200 OK" in _answer(first[1])
+
+    _while_served(play)
+
+
+def test_who_waits_for_an_answer_is_not_closed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MOST", 4)
 
     def play(port: int) -> None:
         with ExitStack() as open_ones:
             first = [open_ones.enter_context(_connected(port)) for _ in range(4)]
             for client in first:
-                client.sendall(WHOLE)
-                assert b"200 OK" in _answer(client)
+                client.sendall(SLOW)
+                assert client.recv(15) == b"HTTP/1.1 200 OK"
             with _connected(port) as fifth:
                 assert _ended(fifth) == b""
-            first[0].sendall(WHOLE)
-            assert b"200 OK" in _answer(first[0])
+            for client in first:
+                assert b"more" in client.recv(1 << 16)
 
     _while_served(play)

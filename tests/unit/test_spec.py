@@ -39,7 +39,7 @@ def test_defaults():
     e = loads("name: x\nfabric: {topology: {ring: {nodes: 4}}}")
     assert e.seed == 1 and e.clock.mode == "virtual" and e.workload == [] and e.capture == []
     assert (e.fabric.nic.mtu, e.fabric.nic.ack_every, e.fabric.nic.retry) == (4096, 16, 7)
-    assert (e.fabric.nic.timeout, e.fabric.nic.tx_buffer) == (2_000_000.0, 131072)
+    assert (e.fabric.nic.timeout, e.fabric.nic.tx_buffer) == (None, 131072)
     assert e.fabric.scale_up is None
     assert (e.control.routing, e.control.reaction) == ("ecmp", 1e6)
     assert (e.costs.post, e.costs.reduce, e.costs.wake) == (100.0, 800_000_000_000, 0.0)
@@ -93,7 +93,7 @@ def test_defaults_of_a_collective_are_the_registrys():
 
 
 def test_image_path_starts_at_the_file(tmp_path):
-    (tmp_path / "worker.tar").write_bytes(b"")
+    (tmp_path / "worker.tar").write_bytes(b"x")
     file = tmp_path / "e.yaml"
     file.write_text(GOOD + "workers: {image: worker.tar}\n")
     assert load(file).workers.image == str(tmp_path / "worker.tar")
@@ -163,7 +163,7 @@ def test_files_that_cannot_be_read(tmp_path):
     assert "cannot be read" in refusal("a\0b").what
     (tmp_path / "latin.yaml").write_bytes(b"name: x\n# caf\xe9\n")
     latin = refusal(tmp_path / "latin.yaml")
-    assert (latin.what, latin.where) == ("not UTF-8 text", f"{tmp_path}/latin.yaml:2")
+    assert (latin.what, latin.where) == ("cannot be read: not UTF-8 text", f"{tmp_path}/latin.yaml:2")
     (tmp_path / "huge.yaml").write_bytes(b"#" * (5 << 20))
     assert "larger than" in refusal(tmp_path / "huge.yaml").what
 

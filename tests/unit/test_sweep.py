@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from results.figures.summary import jain, labels, summarize
+from results.figures.summary import as_run, jain, labels, summarize
 from results.figures.values import percentile
 from testbed.base.errors import InputError
 from testbed.experiment import load, loads
@@ -92,6 +92,16 @@ def test_steps_are_called_by_what_tells_them_apart() -> None:
     ]
     both = summarize(rows, {}, labels(steps))
     assert (both["time_us_1_ring"], both["time_us_1_ring[chunk=64KiB]"]) == (1.0, 0.5)
+
+
+@pytest.mark.parametrize(("train", "steps"), [({}, 1), ({"scale": {"by": 16}}, 1), ({"scale": {"layers": [2, 4]}}, 2),
+                                               ({"checkpoint": {}}, 3)])  # fmt: skip
+def test_steps_behind_one_that_becomes_several_keep_their_names(train: dict[str, object], steps: int) -> None:
+    ring = {"collective": "all_reduce", "algorithm": "ring", "chunk": None}
+    workload = [{"train": train}, ring, {"flows": []}, {**ring, "chunk": "64KiB"}]
+    kinds = [*["tasks"] * steps, "collective", "flows", "collective"]
+    names = as_run(labels(workload), workload, [{"kind": kind} for kind in kinds])
+    assert names == [*["tasks"] * steps, "ring", "flows", "ring[chunk=64KiB]"]
 
 
 def test_summary_figures() -> None:

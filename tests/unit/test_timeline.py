@@ -210,7 +210,7 @@ def test_commands_draw_and_write_what_a_run_has_stored(
     rows = [compute(0, 0, 100), send(0, 1, 100, 110), recv(1, 0, 0, 110), compute(1, 110, 300)]
     for name in COLUMNS:
         folder.write_frame(name, rows if name == "timeline" else [])
-    folder.write_json("steps.json", {"steps": [{"kind": "tasks", "tokens": 300}]})
+    folder.write_json("steps.json", {"steps": [{"kind": "tasks", "name": "t", "ranks": 2, "tokens": 300}]})
     folder.complete()
 
     def testbed(*words: str) -> tuple[int, str, str]:

@@ -52,6 +52,18 @@ def test_what_the_plan_has_is_taken_as_it_is(parser: OutputParser) -> None:
     assert line(parser, 2, **RESULT, unknown=[1]) == {**RESULT, "rank": 2}
 
 
+def test_times_go_as_far_as_the_clock_does_and_then_it_is_said() -> None:
+    """fabricd counts picoseconds up to 2^60 (docs/clocks.md)."""
+    text = "name: t\nfabric: {topology: {star: {hosts: 2}}}\nworkload: [{tasks: {list: [{id: a, compute: 1us}]}}]"
+    parser, about = OutputParser(planning.plan(loads(text))), {"kind": "timeline", "step": 0, "iteration": 0}
+    for end in (2**53 + 1, 2**60):
+        assert line(parser, **about, first=0, times=[[0, end, 0]]) is not None
+    with pytest.raises(UnexpectedLine, match="times: later than thirteen days of emulated time, where the clock ends"):
+        line(parser, **about, first=0, times=[[0, 2**60 + 1000, 0]])
+    with pytest.raises(UnexpectedLine, match="times: not a time"):
+        line(parser, **about, first=0, times=[[0, True, 0]])
+
+
 BAD: list[dict[str, Any]] = [
     {"step": 2}, {"step": -1}, {"step": "0"}, {"step": True}, {"step": 1}, {"step": [0]}, {"step": None},
     {"collective": "broadcast"}, {"collective": {}}, {"algorithm": "\x1b[31mring"}, {"size_bytes": 1025},

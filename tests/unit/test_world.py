@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -170,3 +172,20 @@ def test_a_job_that_stands_says_so_though_its_steps_were_quick() -> None:
 def test_ranks_that_are_no_more_are_named() -> None:
     workers = [{"rank": rank, "state": state} for rank, state in enumerate(("waiting", "lost", "done", "lost"))]
     assert [gone(workers), gone(workers[:2]), gone(workers[:1])] == ["ranks 1, 3 are gone", "rank 1 is gone", ""]
+
+
+def test_a_keeper_ends_though_what_its_signal_raised_got_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python swallows it inside a destructor."""
+    ending: list[int] = []
+
+    class Thing:
+        def __del__(self) -> None:
+            keeper._end(ending, signal.SIGTERM, None)
+
+    unraisable: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    Thing()
+    assert len(unraisable) == 1
+    with pytest.raises(SystemExit) as ended:
+        keeper._serve(None, None, ending)  # type: ignore[arg-type]
+    assert ended.value.code == 143

@@ -29,8 +29,10 @@ from testbed.drill.sheet.drill import Drill
 from testbed.drill.sheet.score import Score, kinds
 from testbed.drill.sheet.suite import DEV, Task
 from testbed.drill.stage import Up, world_of
+from workloads.base import named_file
 
 FORMAT = 1
+MOST_BYTES = 64 << 20  # of results
 RESULTS = "bench.json"
 TRIES = 3
 MENDED = 0.95
@@ -224,13 +226,13 @@ def read(folder: Path) -> tuple[dict[str, Any], list[Played]]:
     """What a benchmark has left: its head, its cases. Raises InputError."""
     path = folder / RESULTS
     try:
-        told = json.loads(path.read_text())
+        told = json.loads(named_file.read(path, MOST_BYTES))
         if told.pop("railbed_bench") != FORMAT:
             raise InputError("these results are of another version", str(path), f"known: {FORMAT}")
         return told, [Played(**case) for case in told.pop("cases")]
-    except OSError as error:
+    except named_file.Unreadable as error:
         hint = "a folder that testbed drill bench has written"
-        raise InputError(f"cannot be read: {error.strerror}", str(path), hint) from None
+        raise InputError(f"cannot be read: {error.what}", str(path), hint) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(
             "these are no results of a benchmark, or are damaged", str(path), "take them as they were"

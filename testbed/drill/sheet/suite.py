@@ -17,6 +17,7 @@ from testbed.base.types import Model, unknown
 from testbed.drill.sheet import file
 from testbed.drill.sheet.case import ALPHABET, Case
 from testbed.drill.sheet.drill import Drill
+from workloads.base import named_file
 
 FOLDER = file.CATALOGUE / "suites"
 SUITE = Sort("a suite", "drills/suites has those that are ready", "drills: [lost/dirty-optics]")
@@ -85,10 +86,9 @@ def secret_of(path: str | None) -> bytes:
     if path is None:
         return DEV
     try:
-        with open(path, "rb") as opened:
-            secret = opened.read(MOST_SECRET + 1).strip()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", f"--secret {path}", "a file with a secret") from None
+        secret = named_file.read(path, MOST_SECRET).strip()
+    except named_file.Unreadable as error:
+        raise InputError(f"cannot be read: {error.what}", f"--secret {path}", "a file with a secret") from None
     if not LEAST_SECRET <= len(secret) <= MOST_SECRET:
         hint = f"{LEAST_SECRET} to {MOST_SECRET} bytes: head -c 32 /dev/urandom | base64 > {path}"
         raise InputError(f"a secret of {len(secret)} bytes", f"--secret {path}", hint)
