@@ -355,7 +355,9 @@ def test_status_says_what_is_wrong(real: tuple[str, str]) -> None:
     assert "connected to 1 of 1 switches" in (printed := told("status", real[0])) and "does not answer" in printed
     told("heal", hung, "--fabric", real[0])
     assert json.loads(told("status", real[0], "--json"))["controller"]["answers"] is True
-    record.processes["controller"].signal(signal.SIGSTOP)
+    controller = record.processes["controller"]
+    assert controller.signal(signal.SIGSTOP)
+    wait_until(controller.stopped, "the controller stands still")
     assert "does not answer" in told("status", real[0])
     record.processes["fabricd"].signal(signal.SIGKILL)
     wait_until(lambda: ownership.find(real[0]).state == "dead", "its end")
@@ -371,7 +373,8 @@ def test_a_job_on_a_fabric_that_cannot_go_on_is_refused_at_once(tmp_path: Path) 
     try:
         fabricd = ownership.find(fabric).owner
         assert fabricd is not None
-        fabricd.signal(signal.SIGSTOP)
+        assert fabricd.signal(signal.SIGSTOP)
+        wait_until(fabricd.stopped, "fabricd stands still")
         with pytest.raises(UserError, match="cannot go on: fabricd .* is stopped"):
             background(fabric, str(work), out=str(tmp_path / "out"))
         fabricd.signal(signal.SIGKILL)

@@ -68,8 +68,9 @@ from torch.profiler import ProfilerActivity, profile
 from torch._C._profiler import _EventType
 from workloads.torch.group import Group
 
-inner = Group._inner                                      # Gloo's own buffers are none of a GPU's
-Group._inner = lambda self, name, *its: (lambda: None) if name == "_allgather_base" else inner(self, name, *its)
+inner = Group._inner          # Gloo's own buffers are none of a GPU's, and its threads hold what they sent for a while
+moves = "_allgather_base", "broadcast"
+Group._inner = lambda self, name, *its: (lambda: None) if name in moves else inner(self, name, *its)
 Group._reduced = Group._scattered = lambda *_: None
 
 def flat(nodes):
