@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from tests.parts.small_run import EXPERIMENT, whole
 Cli = Any
 
 
+@dataclass
 class Outcome:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
+    code: int
+    out: str
+    err: str
 
     @property
     def data(self) -> Any:
