@@ -71,7 +71,7 @@ def _targets() -> Iterable[tuple[str, str]]:
 
 
 def _drills() -> Iterable[tuple[str, str]]:
-    from testbed.drill.sheet import file
+    from drills.sheet import file
 
     return ((name, file.load(name).title) for name in file.catalogue())
 

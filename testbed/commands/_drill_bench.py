@@ -12,7 +12,7 @@ from testbed.base.ranges import Number, Whole
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
-    from testbed.drill.agents.bench import Played
+    from drills.agents.bench import Played
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object (an agent) on stdout.")
 
@@ -62,11 +62,11 @@ def bench(
     """
     from datetime import datetime
 
+    from drills.agents import bench as benchmark
+    from drills.agents.players import players_of
+    from drills.play.drilld import marked
+    from drills.sheet.suite import drills_of, secret_of, tasks
     from testbed.base.errors import InputError, UserError, require_root
-    from testbed.drill.agents import bench as benchmark
-    from testbed.drill.agents.players import players_of
-    from testbed.drill.play.drilld import marked
-    from testbed.drill.sheet.suite import drills_of, secret_of, tasks
 
     names = suites or ("v1",)
     player, key = players_of(agents, speaks, user), secret_of(secret)
@@ -116,7 +116,7 @@ def compare(first: str, second: str, as_json: bool) -> None:
     Examples:
       testbed drill compare results/agents/a results/agents/b
     """
-    from testbed.drill.agents.compare import compared
+    from drills.agents.compare import compared
 
     told = compared(Path(first), Path(second))
     if as_json:

@@ -14,7 +14,7 @@ from testbed.commands._complete import DRILL
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
-    from testbed.drill.check.check import Checked
+    from drills.check.check import Checked
 
 
 @click.command()
@@ -51,10 +51,10 @@ def check(
       testbed drill check my-drill.yaml --seed 4KX --solution my-lines.txt
       testbed drill check corruption/bad-hop-somewhere --rivals cable:leaf0-spine0 -o families.yaml
     """
+    from drills.check.check import check as checked
+    from drills.sheet import file
+    from drills.sheet.case import seed_of
     from testbed.base.errors import InputError, require_root
-    from testbed.drill.check.check import check as checked
-    from testbed.drill.sheet import file
-    from testbed.drill.sheet.case import seed_of
 
     if every == bool(drills):
         raise InputError("which drills?", "command line", "DRILL .., or --all")
@@ -104,9 +104,9 @@ def _lines(path: str) -> list[str]:
 
 def players(found: Sequence[Checked]) -> list[str]:
     """A table of those who only look, and of the solver; and whether levels are what they say."""
-    from testbed.drill.agents.figures import estimate
-    from testbed.drill.check.players import correlation
-    from testbed.drill.sheet.drill import LEVELS
+    from drills.agents.figures import estimate
+    from drills.check.players import correlation
+    from drills.sheet.drill import LEVELS
     from testbed.tables.results import counters, lines
 
     ill, well = [one for one in found if one.ill], [one for one in found if one.well]
@@ -126,10 +126,10 @@ def _compare(drill: object, seed: str, place: str, out: str | None, as_json: boo
     from pathlib import Path
     from typing import cast
 
-    from testbed.drill.check import rivals
-    from testbed.drill.check.marks import groups
-    from testbed.drill.sheet.drill import Drill
-    from testbed.drill.sheet.families import write
+    from drills.check import rivals
+    from drills.check.marks import groups
+    from drills.sheet.drill import Drill
+    from drills.sheet.families import write
 
     its = cast(Drill, drill)
     struck = rivals.rivals(its, seed, place)

@@ -31,9 +31,9 @@ def instruct(drill: str | None, fabric: str | None, seed: str | None, player: st
     """
     import sys
 
+    from drills.play import client, prompt
+    from drills.sheet.case import Case
     from testbed.base.errors import InputError, require_root
-    from testbed.drill.play import client, prompt
-    from testbed.drill.sheet.case import Case
 
     if drill and fabric:
         raise InputError("--fabric is for a drill that is on", "command line", f"leave out {drill}, or --fabric")
@@ -73,7 +73,7 @@ def join(fabric: str | None) -> None:
     """
     import sys
 
-    from testbed.drill.play import client, prompt
+    from drills.play import client, prompt
 
     session = client.connect(fabric)
     try:

@@ -22,7 +22,7 @@ def key(file: str, as_json: bool) -> None:
     Examples:
       testbed drill key ~/referee.key
     """
-    from testbed.drill.proof.signing import new
+    from drills.proof.signing import new
 
     public = new(Path(file))
     say(json.dumps({"private": file, "public": f"{file}.pub", "key": public}) if as_json else f"{file}.pub: {public}")
@@ -41,9 +41,9 @@ def verify(logs: tuple[str, ...], key: str, as_json: bool) -> None:
     Examples:
       testbed drill verify results/drills/20260101-101500-sealed.log --key referee.key.pub
     """
+    from drills.log import read, whole_log
+    from drills.proof.signing import public
     from testbed.base.errors import InputError
-    from testbed.drill.log import read, whole_log
-    from testbed.drill.proof.signing import public
 
     its = public(key)
     for name in logs:

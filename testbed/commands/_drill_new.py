@@ -13,7 +13,7 @@ from testbed.base.ranges import Whole
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
-    from testbed.drill.make.new import Made
+    from drills.make.new import Made
 
 TRIES = 20
 PREFIX = "N"
@@ -44,10 +44,10 @@ def new(
       testbed drill new --level hard --family pfc -o my-drill.yaml
       testbed drill new --seeds 20 --json
     """
+    from drills.make.new import made
+    from drills.make.sketch import sketch
+    from drills.sheet.case import any_seed, seed_of
     from testbed.base.errors import InputError, UserError, require_root
-    from testbed.drill.make.new import made
-    from testbed.drill.make.sketch import sketch
-    from testbed.drill.sheet.case import any_seed, seed_of
 
     chosen = seed_of(seed) if seed else None
     if seeds and out:
@@ -98,9 +98,9 @@ def _untold(found: Made) -> dict[str, Any]:
 
 
 def _try(seeds: list[str], level: str | None, family: str | None, as_json: bool) -> None:
+    from drills.make.new import made
+    from drills.make.sketch import sketch
     from testbed.base.errors import require_root
-    from testbed.drill.make.new import made
-    from testbed.drill.make.sketch import sketch
 
     sketch(seeds[0], level, family)
     require_root()

@@ -16,8 +16,8 @@ from testbed.commands._say import say
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from testbed.drill.play.client import Remote
-    from testbed.drill.sheet.drill import Drill
+    from drills.play.client import Remote
+    from drills.sheet.drill import Drill
 
     Chosen = tuple[Drill, str, str]  # with its seed, and whose choice that was
 
@@ -112,10 +112,10 @@ def _pipe(
     chosen: Chosen | None, fabric: str | None, *, player: str, out: str | None, sign: str | None, mcp: bool
 ) -> None:
     """On stdin and stdout, until the program at the other end has gone."""
+    from drills.agents import jsonl
+    from drills.agents import mcp as as_mcp
+    from drills.agents.desk import Desk
     from testbed.base.errors import UserError
-    from testbed.drill.agents import jsonl
-    from testbed.drill.agents import mcp as as_mcp
-    from testbed.drill.agents.desk import Desk
 
     if mcp:
         as_mcp.require_mcp()
@@ -148,8 +148,8 @@ def _page(
     sign: str | None,
     as_json: bool,
 ) -> None:
+    from drills.play.client import Desk
     from testbed.base.errors import UserError
-    from testbed.drill.play.client import Desk
     from testbed.serve import server
     from testbed.serve.guard import new_token
     from testbed.serve.instructor import PATH, Teacher, both
@@ -207,8 +207,8 @@ def _session(
     page: bool = False,
 ) -> Remote:
     """The client of a drill that is on, or of a new one. Raises InputError for a `page` of one on the real clock."""
+    from drills.play import client
     from testbed.base.errors import require_root
-    from testbed.drill.play import client
 
     if chosen is None:
         there = client.connect(fabric)
@@ -216,7 +216,7 @@ def _session(
             there.leave()
             raise _no_page()
         return there
-    from testbed.drill.sheet.case import Case
+    from drills.sheet.case import Case
 
     drill, seed, seed_by = chosen
     if page and drill.on_real_clock:

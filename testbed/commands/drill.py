@@ -22,8 +22,8 @@ from testbed.commands._say import say
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from testbed.drill.replay import Replayed
-    from testbed.drill.session import Answer
+    from drills.replay import Replayed
+    from drills.session import Answer
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -37,7 +37,7 @@ class Drills(Group):
     @cached_property
     def heads(self) -> dict[str, list[str]]:
         """First words, and the whole lines that begin with them."""
-        from testbed.drill.registry import lines
+        from drills.registry import lines
 
         found: dict[str, list[str]] = {}
         for line in lines().values():
@@ -68,7 +68,7 @@ class _Words(click.Argument):
         from click.shell_completion import CompletionItem
 
         try:
-            from testbed.drill.play.client import connect
+            from drills.play.client import connect
 
             session = connect(ctx.params.get("fabric") or None)
             words = [str(ctx.info_name), *(ctx.params.get(self.name or "") or ())]
@@ -81,7 +81,7 @@ class _Words(click.Argument):
 
 def _line(head: str, usages: list[str]) -> click.Command:
     """A line of the drill that is on."""
-    from testbed.drill.registry import lines
+    from drills.registry import lines
 
     whole = lines().get(head)
     about = whole.entry.about if whole else f"One of: {', '.join(sorted(usages))}."
@@ -111,7 +111,7 @@ def _line(head: str, usages: list[str]) -> click.Command:
 
 def _once(line: str, fabric: str | None) -> Answer:
     """One line of the drill that is on, which stays on."""
-    from testbed.drill.play.client import connect
+    from drills.play.client import connect
 
     session = connect(fabric)
     try:
@@ -157,9 +157,9 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
       testbed drill list
       testbed drill list --family pfc --level easy
     """
+    from drills.sheet import file
     from testbed.base.errors import InputError
     from testbed.base.types import unknown
-    from testbed.drill.sheet import file
 
     names = file.catalogue()
     families = sorted({name.partition("/")[0] for name in names})
@@ -220,9 +220,9 @@ def start(
     """
     import sys
 
+    from drills.play import client, prompt
+    from drills.sheet.case import Case
     from testbed.base.errors import InputError, require_root
-    from testbed.drill.play import client, prompt
-    from testbed.drill.sheet.case import Case
 
     if daily and faulty:
         raise InputError("the day also says whether anything is wrong", "--daily", "leave out --faulty")
@@ -270,10 +270,10 @@ def report(log: str | None, out: str | None, as_json: bool) -> None:
     """
     from pathlib import Path
 
+    from drills import log as logs
+    from drills.play.client import newest_log
+    from drills.report import as_text, write
     from testbed.base.errors import InputError
-    from testbed.drill import log as logs
-    from testbed.drill.play.client import newest_log
-    from testbed.drill.report import as_text, write
 
     name = Path(log) if log else newest_log()
     game = logs.read(name)
@@ -308,10 +308,10 @@ def replay(log: str, verify: bool, as_json: bool) -> None:
     """
     from pathlib import Path
 
+    from drills import log as logs
+    from drills.replay import replay as again
     from testbed.base.errors import UserError, require_root
     from testbed.base.text import printable
-    from testbed.drill import log as logs
-    from testbed.drill.replay import replay as again
 
     read = logs.read(Path(log))
     require_root()
@@ -355,9 +355,9 @@ def leaderboard(folder: str, trust: bool, key: str | None, as_json: bool) -> Non
     """
     from pathlib import Path
 
+    from drills.play.ranking import ranked
+    from drills.proof.signing import public
     from testbed.base.errors import require_root
-    from testbed.drill.play.ranking import ranked
-    from testbed.drill.proof.signing import public
 
     if not trust:
         require_root()

@@ -18,8 +18,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from drills.play.client import Desk
 from testbed.base.errors import InputError, UserError
-from testbed.drill.play.client import Desk
 from testbed.faults import GROUPS, Fault
 from testbed.serve.answers import Gone, posted, text_of, told
 from testbed.serve.guard import Guard

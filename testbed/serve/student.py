@@ -20,8 +20,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from drills.session import Answer, Session
 from testbed.base.errors import InputError, UserError
-from testbed.drill.session import Answer, Session
 from testbed.serve.answers import Gone, posted, text_of, told
 from testbed.serve.guard import Guard
 from testbed.serve.network import Network

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
+from drills.agents import bench, figures, jsonl, mcp
+from drills.agents.compare import compared
+from drills.agents.desk import Desk
+from drills.agents.pages import KEPT, LIMIT, Pages, dumped
+from drills.agents.players import players_of
+from drills.agents.tools import BY_NAME, TOOLS
+from drills.game import Game
+from drills.sheet import file, suite
+from drills.sheet.case import Case
 from testbed.base.errors import InputError, MachineError
-from testbed.drill.agents import bench, figures, jsonl, mcp
-from testbed.drill.agents.compare import compared
-from testbed.drill.agents.desk import Desk
-from testbed.drill.agents.pages import KEPT, LIMIT, Pages, dumped
-from testbed.drill.agents.players import players_of
-from testbed.drill.agents.tools import BY_NAME, TOOLS
-from testbed.drill.game import Game
-from testbed.drill.sheet import file, suite
-from testbed.drill.sheet.case import Case
 from testbed.world.base import WorldGone
 from tests.parts.fake_world import FakeWorld
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from testbed.drill.check.players import scored
-from testbed.drill.ending import Ending, ending_of
-from testbed.drill.game import Game
-from testbed.drill.log import Entry
-from testbed.drill.report import as_text
-from testbed.drill.sheet import file
-from testbed.drill.sheet.answer import parse
-from testbed.drill.sheet.case import Case
+from drills.check.players import scored
+from drills.ending import Ending, ending_of
+from drills.game import Game
+from drills.log import Entry
+from drills.report import as_text
+from drills.sheet import file
+from drills.sheet.answer import parse
+from drills.sheet.case import Case
 from tests.parts.drills import ALL_ASKED, clos
 from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeWorld
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.drill.check.evidence import Claim, claims, unknown
+from drills.check.evidence import Claim, claims, unknown
 
 DROPS = frozenset({"drops.drops.no_qp new elsewhere", "interfaces errors.errors.RX_DRP new elsewhere", "job worse"})
 

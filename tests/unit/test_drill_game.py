@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from drills import log as logs
+from drills.game import Game
+from drills.own import HELP_WIDE
+from drills.play import prompt
+from drills.play.ranking import ranked
+from drills.proof.seal import Seal, commitment, opened
+from drills.replay import Replayed, _may_be_played, replayed
+from drills.report import as_markdown
+from drills.session import Answer
+from drills.sheet import file
+from drills.sheet.answer import fits
+from drills.sheet.case import Case
+from drills.stage import Stage
 from testbed.base.errors import InputError, UserError
 from testbed.commands import drill
-from testbed.drill import log as logs
-from testbed.drill.game import Game
-from testbed.drill.own import HELP_WIDE
-from testbed.drill.play import prompt
-from testbed.drill.play.ranking import ranked
-from testbed.drill.proof.seal import Seal, commitment, opened
-from testbed.drill.replay import Replayed, _may_be_played, replayed
-from testbed.drill.report import as_markdown
-from testbed.drill.session import Answer
-from testbed.drill.sheet import file
-from testbed.drill.sheet.answer import fits
-from testbed.drill.sheet.case import Case
-from testbed.drill.stage import Stage
 from testbed.live.look.look import Look, Sight
 from testbed.live.views.ports import called, drops
 from tests.parts.fake_world import FakeWorld
@@ -466,7 +466,7 @@ def test_a_line_in_a_log_moves_no_cursor(written: Path, monkeypatch: pytest.Monk
         told(log.entries[0], Answer(True, 0, EVIL))
         return Replayed(log, "", 1.0)
 
-    monkeypatch.setattr("testbed.drill.replay.replay", again)
+    monkeypatch.setattr("drills.replay.replay", again)
     said = CliRunner().invoke(drill.command, ["replay", str(written)]).output
     assert not {"\x1b", "\x07", "\x9b"} & set(said) and said.count("\nthe same in every state") == 1
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from drills import instructor
+from drills.game import Game
+from drills.instructor import Instructor, Transcript, _injection
+from drills.log import Entry
+from drills.play.drilld import Server
+from drills.session import Answer
+from drills.sheet import file
+from drills.sheet.case import Case
 from testbed.base.errors import InputError
-from testbed.drill import instructor
-from testbed.drill.game import Game
-from testbed.drill.instructor import Instructor, Transcript, _injection
-from testbed.drill.log import Entry
-from testbed.drill.play.drilld import Server
-from testbed.drill.session import Answer
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import Case
 from testbed.faults import CATALOGUE, Injection
 from testbed.serve.instructor import _described
 from tests.parts.fake_world import FakeWorld

@@ -13,24 +13,24 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drills.check.check import ENOUGH
+from drills.check.probes import MESH
+from drills.check.symptom import symptom
+from drills.make import measure, new, signs
+from drills.make.new import Refused
+from drills.make.signatures import drill_of, struck, table
+from drills.make.sketch import CHECKED, plain, sketch
+from drills.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS
+from drills.sheet import file
+from drills.sheet.answer import parse
+from drills.sheet.carried import possible
+from drills.sheet.case import ALPHABET, Case
+from drills.sheet.drill import LEVELS
+from drills.sheet.families import sight_name
+from drills.sheet.score import Course, score
+from drills.sheet.truth import Cause
 from testbed.base.errors import InputError
 from testbed.commands.drill import command
-from testbed.drill.check.check import ENOUGH
-from testbed.drill.check.probes import MESH
-from testbed.drill.check.symptom import symptom
-from testbed.drill.make import measure, new, signs
-from testbed.drill.make.new import Refused
-from testbed.drill.make.signatures import drill_of, struck, table
-from testbed.drill.make.sketch import CHECKED, plain, sketch
-from testbed.drill.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS
-from testbed.drill.sheet import file
-from testbed.drill.sheet.answer import parse
-from testbed.drill.sheet.carried import possible
-from testbed.drill.sheet.case import ALPHABET, Case
-from testbed.drill.sheet.drill import LEVELS
-from testbed.drill.sheet.families import sight_name
-from testbed.drill.sheet.score import Course, score
-from testbed.drill.sheet.truth import Cause
 
 seeds = st.text(alphabet=ALPHABET, min_size=1, max_size=12)
 PLAIN = "wjh true"
@@ -84,7 +84,7 @@ def test_the_table_has_what_can_strike_a_setting(name: str) -> None:
         there.append(key)
     assert {sight: sorted(rows) for sight, rows in table(name).items()} == {
         sight_name(sight): sorted(there) for sight in signs.SIGHTS
-    }, f"python -m testbed.drill.make.signatures {name}"
+    }, f"python -m drills.make.signatures {name}"
 
 
 def test_a_golden_configuration_shows_less() -> None:

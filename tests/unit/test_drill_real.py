@@ -9,27 +9,27 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from drills import log as logs
+from drills.agents.bench import check_measurable
+from drills.check.check import Checked
+from drills.check.real import Played, shows
+from drills.game import Game
+from drills.instructor import Instructor, Transcript
+from drills.log import Entry
+from drills.measured import RealEnding, ending_of_real
+from drills.play.drilld import Server
+from drills.play.ranking import ranked
+from drills.play.wire import SOCKET
+from drills.replay import replayed
+from drills.sheet import file
+from drills.sheet.answer import parse
+from drills.sheet.case import Case
+from drills.stage import Stage
 from hardware.client import FabricdError
 from results.figures.fidelity import Fidelity, real_clock
 from testbed.base.errors import InputError
 from testbed.commands import drill
 from testbed.containers import cpu
-from testbed.drill import log as logs
-from testbed.drill.agents.bench import check_measurable
-from testbed.drill.check.check import Checked
-from testbed.drill.check.real import Played, shows
-from testbed.drill.game import Game
-from testbed.drill.instructor import Instructor, Transcript
-from testbed.drill.log import Entry
-from testbed.drill.measured import RealEnding, ending_of_real
-from testbed.drill.play.drilld import Server
-from testbed.drill.play.ranking import ranked
-from testbed.drill.play.wire import SOCKET
-from testbed.drill.replay import replayed
-from testbed.drill.sheet import file
-from testbed.drill.sheet.answer import parse
-from testbed.drill.sheet.case import Case
-from testbed.drill.stage import Stage
 from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeWorld
 
 TEXT = """

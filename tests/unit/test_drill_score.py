@@ -10,14 +10,14 @@ import math
 
 import pytest
 
+from drills.sheet import file
+from drills.sheet.answer import Claim, Submission, parse
+from drills.sheet.carried import possible
+from drills.sheet.case import Case
+from drills.sheet.places import Ground
+from drills.sheet.score import Course, right, score
+from drills.sheet.truth import Cause
 from testbed.base.errors import InputError
-from testbed.drill.sheet import file
-from testbed.drill.sheet.answer import Claim, Submission, parse
-from testbed.drill.sheet.carried import possible
-from testbed.drill.sheet.case import Case
-from testbed.drill.sheet.places import Ground
-from testbed.drill.sheet.score import Course, right, score
-from testbed.drill.sheet.truth import Cause
 from testbed.faults import CATALOGUE
 
 CABLE = ("cable:leaf0-spine0", "port:leaf0:5", "port:spine0:1")

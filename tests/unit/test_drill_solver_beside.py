@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from testbed.drill.session import Answer
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import Case
-from testbed.drill.solve.solver import solve
+from drills.session import Answer
+from drills.sheet import file
+from drills.sheet.case import Case
+from drills.solve.solver import solve
 from tests.recorded import NOW_NS, Recorded, crc, ecn_config, nics
 
 SLOW = [
@@ -200,9 +200,9 @@ def test_who_is_not_asked_to_mend_does_not_look_behind() -> None:
 
 
 def test_a_switch_is_led_around_last_for_without_it_there_is_no_way_around_a_cable() -> None:
-    from testbed.drill.solve.desk import Desk
-    from testbed.drill.solve.finding import Finding
-    from testbed.drill.solve.solver import mend
+    from drills.solve.desk import Desk
+    from drills.solve.finding import Finding
+    from drills.solve.solver import mend
 
     asked = Recorded({}, FIX)
     switch = Finding("silent_corruption", "switch:spine1", "", ("route drain spine1",))
@@ -212,7 +212,7 @@ def test_a_switch_is_led_around_last_for_without_it_there_is_no_way_around_a_cab
 
 
 def test_counters_of_before_a_repair_are_not_recent() -> None:
-    from testbed.drill.solve.desk import Desk
+    from drills.solve.desk import Desk
 
     asked: list[str] = []
 
@@ -229,8 +229,8 @@ def test_counters_of_before_a_repair_are_not_recent() -> None:
 
 def test_frames_that_a_nic_has_sent_in_vain_are_lost_in_the_switch_beside_it() -> None:
     """A job that stands, and of 500 frames of rank 4 that switch has counted 400: no NIC is a switch."""
-    from testbed.drill.solve.desk import Desk
-    from testbed.drill.solve.lost import vanished
+    from drills.solve.desk import Desk
+    from drills.solve.lost import vanished
 
     stuck = {"job": [{"step": "0..3", "began_us": 1.0, "time_us": 90.0, "vs_best": "1.00x", "wrong": 0}]}
     shown = {

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from testbed.drill.session import Answer
-from testbed.drill.solve import congestion
-from testbed.drill.solve.desk import Desk
-from testbed.drill.solve.solver import solve
+from drills.session import Answer
+from drills.solve import congestion
+from drills.solve.desk import Desk
+from drills.solve.solver import solve
 from tests.recorded import STEPS, Recorded
 from topologies import build
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from testbed.drill.session import Answer
-from testbed.drill.solve import ecn
-from testbed.drill.solve.corruption import twice
-from testbed.drill.solve.desk import Desk
-from testbed.drill.solve.lost import under_way, vanished
-from testbed.drill.solve.solver import _well, solve
+from drills.session import Answer
+from drills.solve import ecn
+from drills.solve.corruption import twice
+from drills.solve.desk import Desk
+from drills.solve.lost import under_way, vanished
+from drills.solve.solver import _well, solve
 from tests.recorded import NOW_NS, Recorded, nics
 
 PROBE_NS = 100_000

@@ -58,7 +58,7 @@ def test_the_client_knows_the_records_and_what_stands_behind_them() -> None:
 
 def test_every_request_of_python_is_one() -> None:
     known = {op for op, *_ in entries(protocol.REQUESTS)}
-    sources = [f for folder in ("testbed", "controllers", "hardware") for f in (ROOT / folder).rglob("*.py")]
+    sources = [f for folder in ("testbed", "controllers", "hardware", "drills") for f in (ROOT / folder).rglob("*.py")]
     asked = {op for f in sources for op in re.findall(r"\.request\(\s*\"(\w+)\"", f.read_text())}
     assert len(asked) > 10 and asked <= known
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from drills.solve import traces
 from results.store.folder import RunFolder
 from testbed.base.errors import MachineError, UserError
 from testbed.base.progress import Progress
 from testbed.containers.container import Containers
-from testbed.drill.solve import traces
 from testbed.experiment import loads
 from testbed.fabric.bringup import Bringup
 from testbed.fabric.fork_server import ControllerSeat

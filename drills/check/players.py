@@ -1,0 +1,64 @@
+"""What those would have got who only look: the world has gone on without them, so that one game has it for all."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from math import fsum
+from typing import Any
+
+from drills.game import Game
+from drills.sheet.answer import Submission, parse
+from drills.sheet.score import Course, Score, kinds, right, score
+from drills.solve.baselines import PLAYERS
+
+LOOKERS = ("healthy", "random", "loudest", "thresholds")
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Of an answer: its points, and F1 of pairs of class and place, each exact."""
+
+    answer: str
+    score: float
+    f1: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def answers(game: Game) -> dict[str, str]:
+    return {name: PLAYERS[name](game) for name in LOOKERS}
+
+
+def worth(game: Game, answer: str, ended: Course | None = None) -> Worth:
+    """See `scored`."""
+    its, found = scored(game, answer, ended)
+    truth = game.stage.drawn.truth
+    return Worth(answer, found.total, kinds(its.claims, truth) if truth else 0.0)
+
+
+def scored(game: Game, answer: str, ended: Course | None = None) -> tuple[Submission, Score]:
+    """Of an answer given at the beginning, and again if it is not right: they have no second thoughts. `ended`: how
+    the game has ended of one who did mend."""
+    its, truth, families = parse(answer, game.fabric), game.stage.drawn.truth, game.families
+    wrong = 0 if right(its, truth, families) else game.case.drill.budget.answers - 1
+    ended = ended or Course()
+    untouched = None if ended.speed is None else ended.speed_fault
+    course = replace(ended, t_ns=0.0, hints=0, wrong=wrong, lost_ns=0.0, speed=untouched)
+    return its, score(its, truth, course, families)
+
+
+def correlation(hardness: Sequence[float], points: Sequence[float]) -> float | None:
+    """Spearman's; None if either is the same for all."""
+    one, other = _ranks(hardness), _ranks(points)
+    a, b = [x - fsum(one) / len(one) for x in one], [y - fsum(other) / len(other) for y in other]
+    spread = (fsum(x * x for x in a) * fsum(y * y for y in b)) ** 0.5
+    return fsum(x * y for x, y in zip(a, b, strict=True)) / spread if spread else None
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """The same values have the mean of their ranks."""
+    ordered = sorted(values)
+    return [(bisect_left(ordered, v) + bisect_right(ordered, v) - 1) / 2 for v in values]
