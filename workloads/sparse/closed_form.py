@@ -10,22 +10,12 @@ from numpy.typing import NDArray
 
 from topologies.graph.frames import ACK_BYTES, message_bytes
 from workloads.sparse.layout import Layout
-from workloads.sparse.sizes import MOST_BLOCKS
+from workloads.sparse.sizes import MOST_BLOCKS, header_bytes
 from workloads.sparse.spots import Windows
 from workloads.times.messages import Costs, Path, received_ns
 
 BLOCK_BYTES = 1024  # 256 elements of float32
 FUSION = 4
-
-
-def header_bytes(fusion: int) -> int:
-    """Of a message: round, mask and an offset for each column, padded to 8 bytes."""
-    return -(-(8 + 4 * fusion) // 8) * 8
-
-
-def part_header_bytes(blocks: int) -> int:
-    """Of a message of OmNICCL: how many blocks there are, and an index for each, padded to 8 bytes."""
-    return -(-(8 + 4 * blocks) // 8) * 8
 
 
 def omniccl_bytes(nonzero: Sequence[NDArray[np.bool_]], windows: Windows, itemsize: int) -> tuple[list[int], int]:
@@ -42,7 +32,7 @@ def _parts_bytes(marks: NDArray[Any], windows: Windows, itemsize: int) -> int:
     total = 0
     for window in range(windows.number):
         indices = np.flatnonzero(marks[window * windows.spot : (window + 1) * windows.spot])
-        total += part_header_bytes(len(indices)) + windows.elements(window, indices) * itemsize
+        total += header_bytes(len(indices)) + windows.elements(window, indices) * itemsize
     return total
 
 
@@ -104,7 +94,7 @@ def omniccl_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     windows of every complex at a time: the next ones wait for the sums of the first.
     """
     blocks = min(MOST_BLOCKS, -(-size_bytes // (BLOCK_BYTES * ranks)))
-    message = min(BLOCK_BYTES * blocks, size_bytes) + part_header_bytes(blocks)
+    message = min(BLOCK_BYTES * blocks, size_bytes) + header_bytes(blocks)
     acks = 1 + (costs.packets(message) - 1) // costs.ack_every
     frames = message_bytes(message, costs.mtu) + acks * ACK_BYTES
     window = max(link.time_ns(frames) for link in path.links)
