@@ -1,67 +1,33 @@
-"""A line that a player may type: its entry, what carries it out, what it touches."""
+"""What lines of players and of instructors share: how they are read, completed and printed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from drills.log import Entry as Noted
-from drills.stage import Stage
 from testbed.words import kinds
-from testbed.words.entry import Entry, Parameter
+from testbed.words.entry import Entry, Parameter, offers
 from topologies.graph.fabric import Fabric
 
-Brought = tuple[str, Any]  # text, data
+Output = tuple[str, Any]  # text, data
 CONFIG = "config"
 
 
-class Play(Protocol):
-    """What lines use of a game."""
-
-    stage: Stage
-    entries: list[Noted]
-
-    @property
-    def fabric(self) -> Fabric: ...
-    @property
-    def code(self) -> str: ...
-    @property
-    def lines(self) -> dict[str, Line]: ...
-    def ticket(self) -> dict[str, Any]: ...
-    def ticket_text(self) -> str: ...
-    def state(self) -> dict[str, Any]: ...
-    def report(self) -> dict[str, Any]: ...
-    def show(self, view: Any, values: Mapping[str, Any]) -> Brought: ...
-    def use(self, tool: Any, values: Mapping[str, Any]) -> Brought: ...
-    def configure(self, words: Sequence[str]) -> Brought: ...
-    def config_log(self) -> Brought: ...
-    def advance(self, ns: float) -> Brought: ...
-    def advance_steps(self, count: int) -> Brought: ...
-    def until(self, condition: str, limit_ns: float) -> Brought: ...
-    def hint(self) -> Brought: ...
-    def submit(self, text: str) -> Brought: ...
-    def give_up(self) -> Brought: ...
+def last_word(line: str) -> tuple[list[str], str]:
+    """The whole words of a line that is being typed, and the one that is not whole yet."""
+    words = line.split()
+    return words, "" if not line or line[-1].isspace() else words.pop()
 
 
-Run = Callable[[Play, Mapping[str, Any], Sequence[str]], Brought]
-"""Carries out a line: the game, the values of its parameters, the words behind its own."""
+def completions(entries: Iterable[Entry], words: Sequence[str], begun: str, fabric: Fabric) -> list[str]:
+    """What `begun` may become behind these words."""
+    return sorted({word for word, _ in offers(entries, words, fabric) if word.startswith(begun)})
 
 
-@dataclass(frozen=True)
-class Line:
-    entry: Entry
-    run: Run
-    acts: bool
-    """It changes the world or the game."""
-    touches: bool = False
-    """It changes the world otherwise than by letting time pass."""
-    after: bool = False
-    """It may be asked for when the game is over."""
+def table_text(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    from testbed.tables.results import counters, lines
 
-    @property
-    def words(self) -> str:
-        return self.entry.words
+    return "\n".join(lines(counters(name, rows, whole=True)))
 
 
 def parameter(name: str, metavar: str, about: str, *, required: bool = False, rest: bool = False) -> Parameter:

@@ -132,7 +132,7 @@ def _looked(blank: Played, game: Game, said: Said) -> Played:
     if said.answer is None:
         return _valued(blank, game, None, game.ending.score, said.why, said.calls)
     try:
-        answer, points = scored(game, said.answer, game.ending.course)
+        answer, points = scored(game, said.answer, game.ending.outcome)
     except InputError:
         return _valued(blank, game, None, game.ending.score, f"it answered {said.answer[:80]!r}", said.calls)
     submitted = game.case.drill.budget.answers if points.wrong else 1
@@ -160,7 +160,7 @@ def _valued(
         what=score.what,
         fixed=fixed,
         false_alarm=not truth and answer is not None and not answer.healthy,
-        time_ns=ending.course.t_ns,
+        time_ns=ending.outcome.t_ns,
         repair_ns=acted[-1].time_ns + acted[-1].took_ns - game.stage.began_ns if repaired else None,
         calls=calls,
         began_ns=game.stage.began_ns,
