@@ -42,13 +42,8 @@ def pcie(case: Case) -> Found:
 @check("buffers", "PFC's thresholds and headroom, and ECN's thresholds, fit the buffers")
 def buffers(case: Case) -> Found:
     switch, nic, cable = case.experiment.fabric.switch, case.experiment.fabric.nic, case.experiment.fabric.cable
-    for text in conflicts(case.experiment):
-        what, _, hint = (
-            text.rpartition(": ")
-            if "enlarge" in text
-            else (text, "", "`testbed show experiment FILE` has all thresholds below the file")
-        )
-        yield what, ("fabric", "switch"), hint
+    for what, hint in conflicts(case.experiment):
+        yield what, ("fabric", "switch"), hint or "`testbed show experiment FILE` has all thresholds below the file"
     headroom = needed_headroom(case.experiment)
     needed = max(headroom(*case.hardware.cable(case.fabric, c)) for c in case.fabric.cables)
     if switch.pfc and switch.lossless and switch.headroom is not None and switch.headroom < needed:
