@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from drills import twins
-from drills.lines import CONFIG
 from drills.log import LogEntry
 from drills.sheet.answer import Submission
 from drills.sheet.score import NO_FAMILIES, NOTHING_TO_WIN, Families, Outcome, Score, score
@@ -94,7 +93,7 @@ def ending_of(
         courses["nobody's"] = without.courses
     counts = bool(stage.drawn.truth) and case.drill.asks_to_fix
     speed_mended = without.speed
-    mending = [entry for entry in touched if entry.line.split()[0] == CONFIG]
+    mending = [entry for entry in touched if entry.is_config]
     if mending and counts:
         mended = twins.mended(case, mending[0].time_ns, now, up, stage.later)
         courses["mended"] = mended.courses

@@ -10,9 +10,8 @@ from importlib.metadata import version
 from typing import Any, Self
 
 from drills import registry
-from drills.lines import completions, last_word
 from drills.log import REAL, RULES, Log, LogEntry
-from drills.playing import Line, Play
+from drills.playing import Line, Play, completions, last_word
 from drills.session import Answer
 from drills.sheet.answer import offered
 from drills.sheet.case import Case

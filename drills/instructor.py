@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drills.game import OVER, Game, error_text
-from drills.lines import Output, completions, last_word, parameter
 from drills.log import INSTRUCTOR
 from drills.own import status
+from drills.playing import Output, completions, last_word, parameter
 from drills.session import Answer, clock
 from drills.sheet.case import OF_PROCESSES
 from drills.sheet.truth import as_answer

@@ -32,6 +32,7 @@ FORMAT = 1
 RULES = 3
 """Grows with each change after which replays of older logs differ; logs before 2 have none."""
 INSTRUCTOR = "instructor"
+CONFIG = "config"
 REAL = "real_clock"
 """In the head of a game on the real clock, which cannot be replayed."""
 
@@ -55,6 +56,11 @@ class LogEntry:
     """"": the player; INSTRUCTOR; or a page that has asked by itself."""
     notes: tuple[str, ...] = ()
     """What an action has said."""
+
+    @property
+    def is_config(self) -> bool:
+        """An operator's action."""
+        return self.line.split()[0] == CONFIG
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, cast
 
 from drills.ending import Ending, Times, points_text
-from drills.lines import CONFIG
 from drills.sheet.score import NO_FAMILIES, Families, Outcome, score
 from drills.sheet.truth import as_answer
 from results.figures.fidelity import Fidelity
@@ -83,7 +82,7 @@ def ending_of_real(
     """Measures what counts, waits for some steps if something was to be mended. Raises WorldGone."""
     drill, truth, world = stage.case.drill, stage.drawn.truth, cast("RealWorld", stage.world)
     now, slo_ns = world.time_ns, drill.slo.step * stage.healthy_step_ns
-    acted_ns = next((entry.time_ns for entry in touched if entry.ok and entry.line.split()[0] == CONFIG), None)
+    acted_ns = next((entry.time_ns for entry in touched if entry.ok and entry.is_config), None)
     steps: dict[str, float | None] = {
         "healthy": stage.healthy_step_ns,
         "before": _before(stage, now if acted_ns is None else acted_ns),

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from drills.lines import Output, parameter, table_text
-from drills.playing import Line, Play
+from drills.playing import Line, Output, Play, parameter, table_text
 from drills.report import as_text
 from drills.session import clock
 from drills.sheet.answer import FORM

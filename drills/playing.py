@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from drills import report, session
 from drills.ending import Ending, ending_of
-from drills.lines import Output, table_text
 from drills.log import LogEntry
 from drills.looking import Counted, Seen, look
 from drills.measured import ending_of_real
@@ -30,7 +29,8 @@ from testbed.live.views.job import gone, under_way
 from testbed.operate.carry_out import config
 from testbed.operate.record import log as config_log
 from testbed.operate.steps.site import Site
-from testbed.words.entry import Entry, find
+from testbed.words import kinds
+from testbed.words.entry import Entry, Parameter, find, offers
 from testbed.world.condition import parse as parse_condition
 from testbed.world.operator import LastingJob, RepeatedJob
 
@@ -46,6 +46,7 @@ PATIENCE = 4
 """Times a healthy step that each step is waited for."""
 
 
+Output = tuple[str, Any]  # text, data
 Run = Callable[["Play", Mapping[str, Any], Sequence[str]], Output]
 """Carries out a line: the game, the values of its parameters, the words behind its own."""
 
@@ -66,6 +67,28 @@ class Line:
     @property
     def words(self) -> str:
         return self.entry.words
+
+
+def last_word(line: str) -> tuple[list[str], str]:
+    """The whole words of a line that is being typed, and the one that is not whole yet."""
+    words = line.split()
+    return words, "" if not line or line[-1].isspace() else words.pop()
+
+
+def completions(entries: Iterable[Entry], words: Sequence[str], begun: str, fabric: Fabric) -> list[str]:
+    """What `begun` may become behind these words."""
+    return sorted({word for word, _ in offers(entries, words, fabric) if word.startswith(begun)})
+
+
+def table_text(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    from testbed.tables.results import counters, lines
+
+    return "\n".join(lines(counters(name, rows, whole=True)))
+
+
+def parameter(name: str, metavar: str, about: str, *, required: bool = False, rest: bool = False) -> Parameter:
+    """A word (or the rest of a line) that the command reads by itself."""
+    return Parameter(name, kinds.Kind("text", metavar), about, required=required, rest=rest)
 
 
 class Play:

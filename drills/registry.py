@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from drills import own
-from drills.lines import CONFIG, parameter
-from drills.playing import Line, Run
+from drills.log import CONFIG
+from drills.playing import Line, Run, parameter
 from testbed.live.tools import TOOLS
 from testbed.live.tools.tool import Tool
 from testbed.live.views import VIEWS

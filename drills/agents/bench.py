@@ -20,7 +20,6 @@ from drills.agents.figures import Estimate, estimate
 from drills.agents.players import Lookers, Player, Said
 from drills.check.players import scored
 from drills.game import Game
-from drills.lines import CONFIG
 from drills.sheet.answer import Submission
 from drills.sheet.daily import OF_SUITE
 from drills.sheet.drill import Drill
@@ -147,7 +146,7 @@ def _valued(
     fixed = None
     if truth and game.case.drill.asks_to_fix:
         fixed = score.fixed if answer else 0.0
-    acted = [entry for entry in game.entries if entry.ok and entry.acts and entry.line.split()[0] == CONFIG]
+    acted = [entry for entry in game.entries if entry.ok and entry.acts and entry.is_config]
     repaired = fixed is not None and fixed >= MENDED and acted
     return replace(
         blank,
