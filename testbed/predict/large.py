@@ -23,7 +23,7 @@ from testbed.predict.limits import refuse_ports
 from testbed.predict.training import training_figures
 from testbed.predict.wide import uses_scale_up, wide_figures
 from topologies import Fabric
-from topologies.graph.fabric import TopologyError
+from topologies.graph.fabric import OutOfBounds, TopologyError
 from topologies.kinds import KINDS, build
 from workloads.registry import any_of
 from workloads.steps.fraction import fewest_messages
@@ -63,8 +63,8 @@ def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fab
     """The parameters with defaults, the fabric or what stands for it, and the ranks.  Raises TopologyError."""
     try:
         fabric = build(kind, params)
-    except TopologyError as error:
-        if kind not in SMALL or not _too_large(error):
+    except OutOfBounds as error:
+        if kind not in SMALL:
             raise
         wide = {p.name: replace(p, most=MOST_RANKS) for p in KINDS[kind].parameters()}
         given = {name: wide[name].parse(value) for name, value in params.items()}
@@ -80,10 +80,6 @@ def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fab
             raise TopologyError("direct" if whole.get("direct") else "links", what, "leave it out") from None
         return whole, build(kind, {**whole, **SMALL[kind]}), ranks
     return dict(fabric.params), fabric, fabric.ranks
-
-
-def _too_large(error: TopologyError) -> bool:
-    return "too many" in error.what or "out of range" in error.what or "would need" in error.what
 
 
 def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Iterator[Figure]:

@@ -70,11 +70,6 @@ def _ends(step: Mapping[str, Any]) -> Iterator[int]:
         yield from (*(step.get("ranks") or ()), *step.get("helpers", ()))
 
 
-def for_rank(plan: Plan, rank: int) -> Plan:
-    """The plan of one endpoint's worker: of tasks those of its own."""
-    return for_ranks(plan, [rank])
-
-
 def _own(step: Mapping[str, Any], ranks: Sequence[int]) -> Mapping[str, Any]:
     if step["kind"] != "tasks":
         return step
@@ -83,7 +78,7 @@ def _own(step: Mapping[str, Any], ranks: Sequence[int]) -> Mapping[str, Any]:
 
 
 def for_ranks(plan: Plan, ranks: Sequence[int]) -> Plan:
-    """The plan of endpoints that share a process; workloads/together.py reads it."""
+    """The plan of endpoints that share a process: of tasks those of their own. workloads/together.py reads it."""
     own = [{"rank": rank, "costs": plan["costs" if rank < plan["ranks"] else "complex_costs"]} for rank in ranks]
     together = {"together": own} if len(ranks) > 1 else {}
     return {**plan, **own[0], **together, "steps": [_own(step, ranks) for step in plan["steps"]]}
