@@ -39,9 +39,9 @@ from testbed.inject.agent import GONE_S, Agent
 from testbed.inject.faults import put_in, requests_of
 from testbed.live.verdict import judged
 from testbed.machine.processes import wait_for
-from testbed.plan import plan as planning
 from testbed.plan import together
 from testbed.plan.hardware import written_control
+from testbed.plan.steps import plan as planning
 from testbed.plan.thresholds import marking
 from testbed.run import measured
 from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
