@@ -10,19 +10,12 @@ from testbed.predict.cables import is_of_cables, lasts
 from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
 from testbed.predict.pauses import pauses
 from workloads.base.entry import NoModel
-from workloads.registry import unpredicted
 from workloads.times.wide.places import KINDS
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
     from testbed.experiment.blocks.fabric import Accelerator
 
-STEPS = {
-    "load": "its flows come at drawn times and share cables and buffers: how they do is what a run shows",
-    "flows": "flows that share cables share them by their congestion control: how they do is what a run shows",
-    "torch": "what the script does is known when it has been run",
-}
-"""Steps by kind -> why there is no model of them."""
 _RUN = "`testbed run` emulates it"
 
 
@@ -55,17 +48,8 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
         what = "there is no model of off-path SmartNICs"
         yield Problem(what, experiment.place("fabric", "nic", "kind"), _RUN)
     for k, step in enumerate(experiment.workload):
-        if step.kind in STEPS:
-            yield Problem(STEPS[step.kind], experiment.place("workload", k), _RUN)
-        elif step.kind == "collective":
-            if (unknown := unpredicted(step.collective, step.algorithm)) is not None:
-                yield Problem(unknown[1], experiment.place("workload", k, unknown[0]), _RUN)
-            if step.chains is not None:
-                what = "there is no model of a multicast in chains, in which ranks wait for their turn"
-                yield Problem(what, experiment.place("workload", k, "chains"), f"{_RUN}; or leave it out")
-            if step.compression is not None:
-                what = "there is no model of compression in NICs"
-                yield Problem(what, experiment.place("workload", k, "compression"), _RUN)
+        for path, why, hint in step.not_predicted():
+            yield Problem(why, experiment.place("workload", k, *path), f"{_RUN}; {hint}" if hint else _RUN)
 
 
 def refuse_some(step: CollectiveStep, place: str) -> None:

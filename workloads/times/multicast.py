@@ -7,12 +7,10 @@ from collections.abc import Callable, Hashable, Sequence
 from math import ceil
 from typing import NamedTuple
 
+from topologies.graph.frames import OFFLOAD_BYTES, wire_bytes
 from workloads.base.entry import NoModel
 from workloads.collectives.exchange import distances
-from workloads.times.messages import Costs, Link, Packets, Path, pcie_ns, received_ns, stages_of, wire_bytes
-
-OFFLOAD_BYTES = 24
-"""The extension header of a multicast datagram."""
+from workloads.times.messages import Costs, Link, Packets, Path, pcie_ns, received_ns, stages_of
 
 Paths = Callable[[int, int], Path]
 """From one index of the group to another."""

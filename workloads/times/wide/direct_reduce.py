@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workloads.times.messages import Costs, Path, wire_bytes
+from topologies.graph.frames import wire_bytes
+from workloads.times.messages import Costs, Path
 from workloads.times.wide.around import PASS_PACKETS, Edge, Ring, direct_over_ns, host_ring_over_ns
 
 
