@@ -20,7 +20,7 @@ from drills.sheet.daily import CHOSEN, tells_seed
 from drills.sheet.drill import Drill
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.machine import ownership
-from testbed.machine.wire import Lines
+from testbed.machine.jsonlines import JsonLines
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 DRILLS = Path("results/drills")
@@ -35,7 +35,7 @@ class Remote:
         self.instructor = instructor
         """The token of the instructor, known to who has started the drill."""
         try:
-            self._lines = Lines.to(ownership.RUN_DIR / fabric / self.path)
+            self._lines = JsonLines.to(ownership.RUN_DIR / fabric / self.path)
         except OSError as error:
             raise UserError(
                 f"the drill on fabric {fabric} does not answer: {error.strerror}", hint="testbed clean"

@@ -13,7 +13,7 @@ from drills.instructor import Instructor
 from drills.replay import on_real_clock
 from drills.sheet.daily import CHOSEN
 from testbed.base.errors import InputError, UserError
-from testbed.machine.wire import Server, ready
+from testbed.machine.jsonlines import JsonServer, ready
 
 REFUSED = UserError("that is not the code of this drill's instructor", "instruct", "who has started it was told it")
 NOW = ("watch", "state", "complete", "interrupt")
@@ -24,7 +24,7 @@ class Desk:
     def __init__(self, instructor: Instructor, path: Path) -> None:
         self.instructor = instructor
         self.token = secrets.token_hex(8)
-        self.server = Server(path)
+        self.server = JsonServer(path)
 
     def heed(self, *, busy: bool = False) -> None:
         """Does what is asked here; never waits. `busy`: a command of the player's goes on."""

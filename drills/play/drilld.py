@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from drills.game import Game
 from drills.instructor import Instructor, Transcript
-from drills.log import Entry
+from drills.log import LogEntry
 from drills.play.desk import Desk
 from drills.play.wire import INSTRUCTOR_SOCKET, SOCKET
 from drills.proof.signing import private
@@ -28,12 +28,12 @@ from drills.replay import again
 from drills.session import Answer
 from drills.sheet import file
 from drills.sheet.case import Case
-from drills.stage import Held, world_of
+from drills.stage import DrillWorld, world_of
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
-from testbed.machine import wire
+from testbed.machine import jsonlines
+from testbed.machine.jsonlines import JsonLines
 from testbed.machine.ownership import mark_as_drill
-from testbed.machine.wire import Lines
 from testbed.world.base import WorldGone
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ SPENT = "the budget is gone"
 SEALED = UserError("this drill is sealed, and has its player", "drill", "start one of your own: testbed drill start")
 
 
-def marked(case: Case) -> Held:
+def marked(case: Case) -> DrillWorld:
     """The world of a case; from here on other commands leave its fabric alone."""
     world: Any = world_of(case)
     mark_as_drill(world.lab.record)
-    held: Held = world
+    held: DrillWorld = world
     return held
 
 
@@ -69,11 +69,11 @@ class Server:
         self.written = False
         self.told = False  # its player how it has ended, and where the log is
         self.ended = False
-        self._now: Lines | None = None  # whose command goes on
-        self._player: Lines | None = None  # of a sealed drill
+        self._now: JsonLines | None = None  # whose command goes on
+        self._player: JsonLines | None = None  # of a sealed drill
         self.transcript = Transcript()
         self.dir: Path = game.stage.world.lab.dir  # type: ignore[attr-defined]
-        self._server = wire.Server(self.dir / SOCKET, self._left)
+        self._server = jsonlines.JsonServer(self.dir / SOCKET, self._left)
         self.desk = Desk(Instructor(game, self.transcript), self.dir / INSTRUCTOR_SOCKET)
         game.interrupted = self._interrupted
 
@@ -84,7 +84,7 @@ class Server:
         fabricd = world.lab.fabricd.fileno()
         while not self.ended and not (self.game.over and ours.met and not (ours.clients or desk.clients)):
             self.desk.heed()
-            ours.hear(wire.ready([fabricd, *ours.files, *desk.files], LOOK_S), self._hear)
+            ours.hear(jsonlines.ready([fabricd, *ours.files, *desk.files], LOOK_S), self._hear)
             self.ended |= not self._there()
         ours.close()
         desk.close()
@@ -103,7 +103,7 @@ class Server:
             self._write()
         return (self.dir / SOCKET).exists()
 
-    def _hear(self, client: Lines) -> None:
+    def _hear(self, client: JsonLines) -> None:
         while (told := client.next()) is not None:
             self._now = client
             try:
@@ -113,11 +113,11 @@ class Server:
             if answer is not None:
                 client.send(answer)
 
-    def _left(self, client: Lines) -> None:
+    def _left(self, client: JsonLines) -> None:
         if client is self._player and self.token and not self.game.over:
             self._give_up()
 
-    def _answered(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
+    def _answered(self, client: JsonLines, told: dict[str, Any]) -> dict[str, Any] | None:
         """A mistake of ours is an error of that line, not the end of a game."""
         try:
             return self._answer(client, told)
@@ -126,7 +126,7 @@ class Server:
             what = f"that cannot be answered: {type(error).__name__}: {error}"
             return {"error": UserError(what[:400], "drill", f"the game goes on; {LOG} has more").to_dict()}
 
-    def _answer(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
+    def _answer(self, client: JsonLines, told: dict[str, Any]) -> dict[str, Any] | None:
         op = told.get("op")
         if self.token:
             if told.get("token") != self.token:
@@ -191,7 +191,7 @@ class Server:
         if self.game.paused:
             return True
         client = self._now
-        if client is None or not wire.ready([client], 0):
+        if client is None or not jsonlines.ready([client], 0):
             return False
         try:
             if client.receive():
@@ -237,7 +237,7 @@ def main() -> None:
 def _played_before(game: Game, entries: Sequence[dict[str, Any]]) -> None:
     """Of a fork: what was done until then. Raises UserError, and takes the game down."""
     for told in entries:
-        entry = Entry(**told)
+        entry = LogEntry(**told)
         if differs := again(game, entry)[1]:
             game.close()
             raise UserError(f"played again it is another game: {entry.line}: {differs}", "fork")

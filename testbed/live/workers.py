@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.machine.processes import wait_for
 from testbed.machine.teardown import GONE_S
-from testbed.plan import plan as planning
+from testbed.plan.steps import plan as planning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ _ALONE = (sys.executable, "-m", "workloads.worker")
 _TOGETHER = (sys.executable, "-m", "workloads.together")
 
 
-class Output:
+class WorkerPipe:
     """The end that we read of a pipe that a worker writes to."""
 
     def __init__(self, fd: int) -> None:
@@ -53,13 +53,13 @@ class Output:
 
 
 @dataclass
-class Process:
+class WorkerProcess:
     """A worker's process, of these ranks. What it prints are JSON lines; `errors`: what else it says, if it is read."""
 
     ranks: list[int]
     worker: Worker
-    output: Output
-    errors: Output | None = None
+    output: WorkerPipe
+    errors: WorkerPipe | None = None
 
     @property
     def open(self) -> bool:
@@ -72,7 +72,7 @@ class Process:
         wait_for(lambda: self.worker.poll() is not None, GONE_S)
 
 
-def start(lab: Lab, plan: dict[str, Any], groups: Sequence[list[int]], log: Path | None = None) -> list[Process]:
+def start(lab: Lab, plan: dict[str, Any], groups: Sequence[list[int]], log: Path | None = None) -> list[WorkerProcess]:
     """Starts a worker's process for each group of ranks. Their standard errors are read from pipes, too, or go to the
     files rankN.log in the folder `log`."""
     started = []
@@ -85,11 +85,11 @@ def start(lab: Lab, plan: dict[str, Any], groups: Sequence[list[int]], log: Path
                 for _ in range(1 if log else 2):
                     read, write = os.pipe()
                     ends.append(ours.enter_context(os.fdopen(write, "wb")))
-                    outputs.append(Output(read))
+                    outputs.append(WorkerPipe(read))
                     unread.callback(outputs[-1].close)
                 errors = ours.enter_context((log / f"rank{ranks[0]}.log").open("ab")) if log else ends[1]
                 program = _TOGETHER if shared else _ALONE
                 worker = lab.start_worker(ranks[0], program, stdout=ends[0], stderr=errors, **shared)
-            started.append(Process(ranks, worker, *outputs))
+            started.append(WorkerProcess(ranks, worker, *outputs))
         unread.pop_all()
     return started

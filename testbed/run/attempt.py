@@ -36,9 +36,9 @@ from testbed.inject.agent import Agent
 from testbed.inject.faults import put_in, requests_of
 from testbed.live import workers
 from testbed.live.verdict import judged
-from testbed.plan import plan as planning
 from testbed.plan import together
 from testbed.plan.hardware import written_control
+from testbed.plan.steps import plan as planning
 from testbed.plan.thresholds import marking
 from testbed.run import measured
 from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
@@ -76,7 +76,7 @@ class Attempt:
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
     _agent: Agent | None = None
-    _workers: Sequence[workers.Process] = ()
+    _workers: Sequence[workers.WorkerProcess] = ()
     _controller_messages: list[dict[str, Any]] = field(default_factory=list)
     _measured: measured.Measured | None = None
     _unwritten: Exception | None = None  # why its frames could not be written

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
-    from testbed.live.workers import Process
+    from testbed.live.workers import WorkerProcess
 
 NAME = "launcher"
 """Of its fault: by that fabricd has the clock stand still, and asks the testbed."""
@@ -77,7 +77,7 @@ class Launcher:
             {**steps[STEPS], **({"first": self._first} if again else {})},
         ]
 
-    def end(self, lab: Lab, workers: Iterable[Process]) -> None:
+    def end(self, lab: Lab, workers: Iterable[WorkerProcess]) -> None:
         """Ends all, and takes out all faults: what they do is kept for later."""
         for process in workers:
             process.end()

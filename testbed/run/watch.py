@@ -22,7 +22,7 @@ from hardware.client import FabricdError, FabricdSilent
 from hardware.patience import Patience
 from testbed.base.worker_output import OutputParser, UnexpectedLine
 from testbed.fabric.waits import in_words
-from testbed.live.workers import Output, Process
+from testbed.live.workers import WorkerPipe, WorkerProcess
 from testbed.machine.processes import ended
 from testbed.run.diagnosis import Symptoms
 
@@ -72,7 +72,7 @@ class Watch:
 
     def __init__(
         self,
-        workers: Sequence[Process],
+        workers: Sequence[WorkerProcess],
         parser: OutputParser,
         hardware: Hardware,
         processes: Mapping[str, Helper],
@@ -181,7 +181,7 @@ class Watch:
         if "fabricd" in self._processes:
             self._read_events()
 
-    def _read_worker(self, process: Process, output: Output) -> None:
+    def _read_worker(self, process: WorkerProcess, output: WorkerPipe) -> None:
         for line in output.read() or ():
             if output is process.output:
                 self._take_line(process.ranks, line)
@@ -192,7 +192,7 @@ class Watch:
             if not process.open:
                 self._wait_for_end(process)
 
-    def _wait_for_end(self, process: Process) -> None:
+    def _wait_for_end(self, process: WorkerProcess) -> None:
         """Has `_read` return as soon as the worker ends, which has closed its pipes: that is a moment later."""
         with suppress(OSError):
             end = os.pidfd_open(process.worker.pid)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import UserError
 from testbed.live import workers
-from testbed.plan import plan as planning
 from testbed.plan import together
+from testbed.plan.steps import plan as planning
 from testbed.world.steps import Collected
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Job:
 
     lab: Lab
     said: Collected
-    _processes: list[workers.Process]
+    _processes: list[workers.WorkerProcess]
 
     @classmethod
     def start(

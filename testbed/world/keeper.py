@@ -28,9 +28,9 @@ from hardware.client import FabricdError
 from testbed.base.errors import BAD_INPUT, InputError, UserError, internal
 from testbed.fabric.parts import failed
 from testbed.faults import CannotInject, Injection
+from testbed.machine.jsonlines import JsonLines, JsonServer, ready
 from testbed.machine.ownership import KEEPER
 from testbed.machine.processes import Process
-from testbed.machine.wire import Lines, Server, ready
 from testbed.world.base import Stopped, WorldGone, look_at_parts
 from testbed.world.operator import config
 from testbed.world.world import World
@@ -82,7 +82,7 @@ def _keeper(experiment: Experiment, say: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         world = World.up(experiment)
-        server = Server(world.lab.dir / SOCKET)
+        server = JsonServer(world.lab.dir / SOCKET)
         world.lab.record.journal.made({KEEPER: Process.of(os.getpid())})
         _quiet(world.lab.dir / LOG)
         _say(say, {"up": world.lab.describe()})
@@ -128,7 +128,7 @@ def _quiet(log: Path) -> None:
     os.close(out)
 
 
-def _serve(world: World, server: Server, ending: Sequence[int]) -> None:
+def _serve(world: World, server: JsonServer, ending: Sequence[int]) -> None:
     """Until the world is gone, or a signal was to end us. What fabricd asks for between requests is done, too."""
     while not ending:
         lab = world.lab
@@ -141,7 +141,7 @@ def _serve(world: World, server: Server, ending: Sequence[int]) -> None:
     raise SystemExit(ending[0])
 
 
-def _answer(world: World, client: Lines) -> None:
+def _answer(world: World, client: JsonLines) -> None:
     """Answers the requests that have come. Raises WorldGone, when it has said so."""
     while client.whole:
         gone: WorldGone | None = None

@@ -16,9 +16,9 @@ from testbed.faults import CannotInject
 from testbed.inject.faults import no_such_fault
 from testbed.live.look.steps import Step
 from testbed.machine import ownership
+from testbed.machine.jsonlines import JsonLines, ready
 from testbed.machine.ownership import Record
 from testbed.machine.processes import wait_for
-from testbed.machine.wire import Lines, ready
 from testbed.operate.record import Done, log, read
 from testbed.world.condition import parse
 from testbed.world.keeper import LOG, SOCKET
@@ -50,7 +50,7 @@ class Kept:
             hint = "testbed up FILE --virtual --job brings one up that is held"
             raise UserError(f"fabric {lab.id} is not held: {how}", hint=hint)
         try:
-            self._lines = Lines.to(lab.dir / SOCKET, most=None)
+            self._lines = JsonLines.to(lab.dir / SOCKET, most=None)
         except OSError:
             raise self._gone() from None
 

@@ -33,7 +33,7 @@ def ready(files: Sequence[File], timeout_s: float) -> list[File]:
     return [by_number[number] for number, _ in poll.poll(timeout_s * 1000)]
 
 
-class Lines:
+class JsonLines:
     """One end of a connection. `most`: bytes of a line (None: the other end is trusted). `whole`: lines that came."""
 
     def __init__(self, sock: socket.socket, most: int | None = LINE_MAX) -> None:
@@ -90,11 +90,11 @@ class Lines:
         self.sock.close()
 
 
-class Server:
+class JsonServer:
     """Listens where only our user may connect. `left` is called for each of the `clients` that has gone."""
 
-    def __init__(self, path: Path, left: Callable[[Lines], None] = lambda client: None) -> None:
-        self.clients: list[Lines] = []
+    def __init__(self, path: Path, left: Callable[[JsonLines], None] = lambda client: None) -> None:
+        self.clients: list[JsonLines] = []
         self.met = False  # anybody
         self._left = left
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -106,17 +106,17 @@ class Server:
         self._listener.listen(16)
 
     @property
-    def files(self) -> list[socket.socket | Lines]:
+    def files(self) -> list[socket.socket | JsonLines]:
         return [self._listener, *self.clients]
 
-    def hear(self, ready: Iterable[object], answer: Callable[[Lines], None]) -> None:
+    def hear(self, ready: Iterable[object], answer: Callable[[JsonLines], None]) -> None:
         """Takes what has come, out of what can be read: `answer` is called with each client who has said something.
         Who has gone is dropped, and so is who says what is no line of JSON."""
         for one in ready:
             if one is self._listener:
-                self.clients.append(Lines(self._listener.accept()[0]))
+                self.clients.append(JsonLines(self._listener.accept()[0]))
                 self.met = True
-            elif isinstance(one, Lines) and one in self.clients:
+            elif isinstance(one, JsonLines) and one in self.clients:
                 with self.talk(one):
                     if one.receive():
                         answer(one)
@@ -124,14 +124,14 @@ class Server:
                         self.drop(one)
 
     @contextmanager
-    def talk(self, client: Lines) -> Iterator[None]:
+    def talk(self, client: JsonLines) -> Iterator[None]:
         """The client is dropped if it is found to have gone, or to talk nonsense."""
         try:
             yield
         except (OSError, ValueError):
             self.drop(client)
 
-    def drop(self, client: Lines) -> None:
+    def drop(self, client: JsonLines) -> None:
         if client in self.clients:
             self.clients.remove(client)
             client.close()
