@@ -25,9 +25,8 @@ def uneven(
     to a, so that each receiver's elements add up to `count`: the way back of the same draw.
     """
     if senders and transposed:
-        there = uneven(ranks, count, skew, seed, ranks - senders)
-        back = {(ranks - 1 - b, ranks - 1 - a): there[a][b] for a in range(ranks) for b in range(ranks)}
-        return tuple(tuple(back[a, b] for b in range(ranks)) for a in range(ranks))
+        forth = uneven(ranks, count, skew, seed, ranks - senders)
+        return tuple(tuple(forth[ranks - 1 - b][ranks - 1 - a] for b in range(ranks)) for a in range(ranks))
     receivers = list(range(senders, ranks))
     popular = np.argsort(noise(seed, _POPULARITY)[: len(receivers)], kind="stable").tolist()
     harmonic = sum(1 / (k + 1) for k in range(len(receivers)))
@@ -46,7 +45,7 @@ def uneven(
     return tuple(rows)
 
 
-def given(
+def by_weights(
     parts: Sequence[Sequence[int]], ranks: int, count: int, senders: int = 0, transposed: bool = False
 ) -> tuple[tuple[int, ...], ...]:
     """[from][to]: how many elements, by a table of weights; the row with the largest sum has `count` of them.
@@ -54,8 +53,8 @@ def given(
     A row for each sender with a weight for each receiver; `transposed`: for each receiver with one for each sender.
     Without `senders` all ranks are both.  Exact where the shares are whole.
     """
-    most = max(sum(row) for row in parts)
-    shares = [_divided(count * sum(row) // most, row) if sum(row) else [0] * len(row) for row in parts]
+    largest = max(sum(row) for row in parts)
+    shares = [_divided(count * sum(row) // largest, row) if sum(row) else [0] * len(row) for row in parts]
     rows = [[0] * ranks for _ in range(ranks)]
     for i, row in enumerate(shares):
         for k, n in enumerate(row):
@@ -73,8 +72,8 @@ def _divided(count: int, weights: Sequence[float]) -> list[int]:
     shares = [int(x) for x in exact]
     short = count - sum(shares)
     by_remainder = sorted(range(len(weights)), key=lambda k: (shares[k] - exact[k], k))
-    for k in range(abs(short)):  # rounding may also have given away one too many
-        shares[by_remainder[k % len(weights)] if short > 0 else max(range(len(weights)), key=shares.__getitem__)] += (
-            1 if short > 0 else -1
-        )
+    for k in range(short):
+        shares[by_remainder[k % len(weights)]] += 1
+    for _ in range(-short):  # rounding may also have shared out one too many
+        shares[shares.index(max(shares))] -= 1
     return shares
