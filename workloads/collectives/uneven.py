@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from workloads.base.data import noise
+from workloads.base.divide import divided
 
 _POPULARITY, _PAIRS = 2**33, 2**34  # random streams
 
@@ -39,7 +40,7 @@ def uneven(
                 (1 - skew) / len(receivers) + skew * (0.5 + own[k] / 2**32) / ((popular[k] + 1) * harmonic)
                 for k in range(len(receivers))
             ]
-            for receiver, share in zip(receivers, _divided(count, weights), strict=True):
+            for receiver, share in zip(receivers, divided(count, weights), strict=True):
                 row[receiver] = share
         rows.append(tuple(row))
     return tuple(rows)
@@ -54,7 +55,7 @@ def by_weights(
     Without `senders` all ranks are both.  Exact where the shares are whole.
     """
     largest = max(sum(row) for row in parts)
-    shares = [_divided(count * sum(row) // largest, row) if sum(row) else [0] * len(row) for row in parts]
+    shares = [divided(count * sum(row) // largest, row) if sum(row) else [0] * len(row) for row in parts]
     rows = [[0] * ranks for _ in range(ranks)]
     for i, row in enumerate(shares):
         for k, n in enumerate(row):
@@ -63,17 +64,3 @@ def by_weights(
             else:
                 rows[i][senders + k] = n
     return tuple(tuple(row) for row in rows)
-
-
-def _divided(count: int, weights: Sequence[float]) -> list[int]:
-    """`count` in proportion to the weights, by largest remainder; of equal remainders the first ones."""
-    total = sum(weights)
-    exact = [count * w / total for w in weights]
-    shares = [int(x) for x in exact]
-    short = count - sum(shares)
-    by_remainder = sorted(range(len(weights)), key=lambda k: (shares[k] - exact[k], k))
-    for k in range(short):
-        shares[by_remainder[k % len(weights)]] += 1
-    for _ in range(-short):  # rounding may also have shared out one too many
-        shares[shares.index(max(shares))] -= 1
-    return shares
