@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from drills import twins
-from drills.lines import CONFIG
-from drills.log import Entry
-from drills.sheet import truth as truths
+from drills.log import LogEntry
 from drills.sheet.answer import Submission
-from drills.sheet.score import NO_FAMILIES, NOTHING_TO_WIN, Course, Families, Score, score
+from drills.sheet.score import NO_FAMILIES, NOTHING_TO_WIN, Families, Outcome, Score, score
+from drills.sheet.truth import as_answer
 from drills.stage import Stage, Up, world_of
 
 if TYPE_CHECKING:
@@ -26,36 +25,47 @@ class Ending:
     truth: str
     score: Score | None
     """None: the environment was unfit, and nothing is scored (measured.py)."""
-    course: Course
-    speed: float
+    outcome: Outcome
+    speed: float = 0.0
     """Of the job in the end, in right steps per second."""
-    lost_steps: float
+    lost_steps: float = 0.0
     """How many steps of the job the player's actions have cost."""
     courses: dict[str, Times] = field(default_factory=dict)
     """Steps of the world and of its twins, for the picture."""
 
-    def to_dict(self) -> dict[str, Any]:
+    @property
+    def answered(self) -> dict[str, Any]:
         return {
             "answer": None if self.answer is None else str(self.answer),
             "truth": self.truth,
             "score": self.score.to_dict() if self.score else None,
-            "time_ns": self.course.t_ns,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        outcome = self.outcome
+        return {
+            **self.answered,
+            "time_ns": outcome.t_ns,
             "lost_steps": self.lost_steps,
-            "speed": {"now": self.speed, "fault": self.course.speed_fault, "mended": self.course.speed_mended},
+            "speed": {"now": self.speed, "fault": outcome.speed_fault, "mended": outcome.speed_mended},
         }
 
     @property
     def text(self) -> str:
         assert self.score
-        s = self.score
-        parts = [f"detected {10 * s.detected:.0f}/10", f"where {s.where:.2f}", f"what {s.what:.2f}"]
-        parts += [] if s.fixed is None else [f"fixed {s.fixed:.2f}"]
-        parts.append(f"time {self.course.t_ns / 1000:g} us")
-        taken = {"hints": s.hints, "damage": s.damage, "wrong answers": s.wrong}
-        parts += [f"{name} -{points:.1f}" for name, points in taken.items() if points]
+        gained, lost = points_text(self.score)
+        parts = [*gained, f"time {self.outcome.t_ns / 1000:g} us", *lost]
         if self.lost_steps > 0:
             parts.append(f"({self.lost_steps:.1f} steps lost)")
-        return f"{'  '.join(parts)}\nSCORE {s.total:.1f}    truth: {self.truth}"
+        return f"{'  '.join(parts)}\nSCORE {self.score.total:.1f}    truth: {self.truth}"
+
+
+def points_text(score: Score, digits: int = 2) -> tuple[list[str], list[str]]:
+    """What the answer has gained, and what is taken off."""
+    gained = [f"detected {10 * score.detected:.0f}/10", f"where {score.where:.2f}", f"what {score.what:.2f}"]
+    gained += [] if score.fixed is None else [f"fixed {score.fixed:.{digits}f}"]
+    off = {"hints": score.hints, "damage": score.damage, "wrong answers": score.wrong}
+    return gained, [f"{name} -{points:.1f}" for name, points in off.items() if points]
 
 
 def workload(experiment: Experiment) -> Any:
@@ -65,15 +75,15 @@ def workload(experiment: Experiment) -> Any:
 def ending_of(
     stage: Stage,
     answer: Submission | None,
-    touched: Sequence[Entry],
+    touched: Sequence[LogEntry],
     *,
     hints: int,
     wrong: int,
     families: Families = NO_FAMILIES,
     up: Up = world_of,
 ) -> Ending:
-    """Lets the world go on for some steps, and works out its twins. `touched` are the entries that have changed it
-    otherwise than by letting time pass."""
+    """Lets the world go on for some steps, and runs its twins. `touched`: entries that have changed the world otherwise
+    than by letting time pass."""
     case, now = stage.case, stage.world.time_ns
     own = twins.Course.of(stage, now)
     courses: dict[str, Times] = {"yours": own.courses}
@@ -83,19 +93,19 @@ def ending_of(
         courses["nobody's"] = without.courses
     counts = bool(stage.drawn.truth) and case.drill.asks_to_fix
     speed_mended = without.speed
-    mending = [entry for entry in touched if entry.line.split()[0] == CONFIG]
+    mending = [entry for entry in touched if entry.is_config]
     if mending and counts:
         mended = twins.mended(case, mending[0].time_ns, now, up, stage.later)
         courses["mended"] = mended.courses
         speed_mended = mended.speed
     speed_healthy = speed_mended
     if counts and speed_mended <= without.speed * (1 + NOTHING_TO_WIN):
-        # nothing was mended, or too late to tell, or nothing was lost: the twin alone says which, by the same measure
+        # nothing mended, or too late to tell, or nothing lost: the twin says which, by the same measure
         speed_healthy = twins.healthy(case, now, up).speed
         speed_mended = speed_mended if mending else speed_healthy
     own_job = workload(stage.world.experiment) == workload(case.experiment)
     lost = max(0.0, without.steps - own.steps)
-    course = Course(
+    outcome = Outcome(
         t_ns=now - stage.began_ns,
         tau_ns=case.drill.budget.tau_ns,
         hints=hints,
@@ -106,5 +116,6 @@ def ending_of(
         speed_mended=speed_mended,
         speed_healthy=speed_healthy,
     )
-    found = score(answer, stage.drawn.truth, course, families)
-    return Ending(answer, truths.said(stage.drawn.truth), found, course, own.speed, lost, courses)
+    truth = stage.drawn.truth
+    points = score(answer, truth, outcome, families)
+    return Ending(answer, as_answer(truth), points, outcome, own.speed, lost, courses)

@@ -1,7 +1,7 @@
-"""A game's log: what was asked and done, in lines of JSON; the last one has the end and a hash over all before it.
+"""A game's log, in lines of JSON: the drill, the seed, every line that was typed; so it can be replayed. The last line
+has the end and a hash over all before it.
 
-It has all that is needed to play the game again: the drill itself, the seed, every line. It is written when the game is
-over; until then it is in memory, for its first line would tell the truth to who knows how to draw.
+It is in memory until the game is over: from its first line the truth could be drawn.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 LOG = Sort("a log", "testbed drill start writes them to results/drills", "docs/drills.md")
+_AS_WRITTEN = "take the log as it was written"
 MOST_BYTES = 16 << 20
 """Of a log: one of a long game has some 100 KB."""
 FORMAT = 1
 RULES = 3
-"""How worlds are drawn and games go. One more with each change after which older logs are no longer played the same;
-a log that says none is of a time before 2."""
+"""Grows with each change after which replays of older logs differ; logs before 2 have none."""
 INSTRUCTOR = "instructor"
+CONFIG = "config"
 REAL = "real_clock"
-"""In the head of a game on the real clock, which cannot be played again."""
+"""In the head of a game on the real clock, which cannot be replayed."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One line that was carried out: when, what it has taken, and what the world was like after it."""
+class LogEntry:
+    """One line that was carried out."""
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
@@ -48,13 +49,18 @@ class Entry:
     took_ns: int
     ok: bool
     acts: bool
-    """It has changed something: played again it has to be there."""
+    """It has changed something: a replay needs it."""
     digest: str = ""
     """Of the world after it, if it acts."""
     by: str = ""
-    """Whose it is: the player's, INSTRUCTOR's, or a page's that has looked by itself."""
+    """"": the player; INSTRUCTOR; or a page that has asked by itself."""
     notes: tuple[str, ...] = ()
-    """What an action has said of itself."""
+    """What an action has said."""
+
+    @property
+    def is_config(self) -> bool:
+        """An operator's action."""
+        return self.line.split()[0] == CONFIG
 
 
 @dataclass(frozen=True)
@@ -62,10 +68,10 @@ class Log:
     """`head`: the case; `entries`; `end`: answer, truth, score."""
 
     head: dict[str, Any]
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     end: dict[str, Any]
     signed_by: str = ""
-    """The public key of the server that has signed it (signing.py); empty: nobody has."""
+    """The public key of the server that has signed it (signing.py), if any."""
 
     def lines(self) -> list[str]:
         return [
@@ -93,28 +99,26 @@ def read(path: Path) -> Log:
     lines = text_of(path, LOG, MOST_BYTES).split("\n")
     if lines[-1] == "":
         lines.pop()
-    told: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
         try:
-            one = json.loads(line)
-            if not isinstance(one, dict):
+            row = json.loads(line)
+            if not isinstance(row, dict):
                 raise ValueError(line)
         except (ValueError, RecursionError):
             raise _damaged(name, number, "it is no JSON") from None
-        told.append(one)
-    if not told or "railbed_drill" not in told[0]:
+        rows.append(row)
+    if not rows or "railbed_drill" not in rows[0]:
         raise InputError("this is no log of a drill", name, "a log that a drill has written")
-    if told[0]["railbed_drill"] != FORMAT:
+    if rows[0]["railbed_drill"] != FORMAT:
         raise InputError("this log is of another version", f"{name}:1", f"known: {FORMAT}")
-    if len(told) < 3 or "sha256" not in told[-1] or "end" not in told[-2]:
+    if len(rows) < 3 or "sha256" not in rows[-1] or "end" not in rows[-2]:
         raise _damaged(name, len(lines), "its end is missing")
-    if told[-1]["sha256"] != _hash(lines[:-1]):
-        raise InputError(
-            "its hash is not that of its lines: something was changed", name, "take the log as it was written"
-        )
-    signature = {key: told[-1].get(key) for key in ("key", "signature") if key in told[-1]}
-    if signature and not is_signed(signature.get("key"), signature.get("signature"), told[-1]["sha256"]):
-        raise InputError("its signature is not of its lines and that key", name, "take the log as it was written")
+    if rows[-1]["sha256"] != _hash(lines[:-1]):
+        raise InputError("its hash is not that of its lines: something was changed", name, _AS_WRITTEN)
+    signature = {key: rows[-1].get(key) for key in ("key", "signature") if key in rows[-1]}
+    if signature and not is_signed(signature.get("key"), signature.get("signature"), rows[-1]["sha256"]):
+        raise InputError("its signature is not of its lines and that key", name, _AS_WRITTEN)
     entries = []
     for number, line in enumerate(lines[:-1], 1):
         try:
@@ -127,61 +131,61 @@ def read(path: Path) -> Log:
         except ValidationError as error:
             wrong = error.errors()[0]
             raise _damaged(name, number, f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
-    head = {key: value for key, value in told[0].items() if key != "railbed_drill"}
-    return Log(head, tuple(entries), told[-2]["end"], signature.get("key") or "")
+    head = {key: value for key, value in rows[0].items() if key != "railbed_drill"}
+    return Log(head, tuple(entries), rows[-2]["end"], signature.get("key") or "")
 
 
-def _of_a_line(text: str) -> str:
+def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError(f"no plain text of a line: {text!r:.60}")
     return text
 
 
-_Word = Annotated[str, AfterValidator(_of_a_line)]
+_Printable = Annotated[str, AfterValidator(_printable)]
 
 
-class _Told(BaseModel):
-    """Somebody may have written it himself, hash and all: what is played and printed is what it should be."""
+class _Row(BaseModel):
+    """Checked before it is played or printed: somebody may have forged it, hash and all."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class _Head(_Told):
-    """Of older logs some is missing."""
+class _Head(_Row):
+    """Older logs lack those with defaults."""
 
-    drill: _Word
-    seed: _Word
+    drill: _Printable
+    seed: _Printable
     text: str
     healthy: bool
-    salt: _Word
-    sealed: _Word
+    salt: _Printable
+    sealed: _Printable
     exam: bool
-    player: _Word = ""
-    seed_by: _Word = ""
-    began: _Word | None = None
-    truth: _Word = ""
-    version: _Word = ""
+    player: _Printable = ""
+    seed_by: _Printable = ""
+    began: _Printable | None = None
+    truth: _Printable = ""
+    version: _Printable = ""
     rules: int | None = None
 
 
-class _End(_Told):
-    answer: _Word | None
-    truth: _Word
+class _End(_Row):
+    answer: _Printable | None
+    truth: _Printable
     score: dict[str, float | None] | None
     time_ns: float
     report: dict[str, Any]
 
 
-class _Last(_Told):
+class _Last(_Row):
     end: _End
 
 
-_ENTRY = TypeAdapter(Entry)
+_ENTRY = TypeAdapter(LogEntry)
 
 
 @contextmanager
 def whole_log(name: str) -> Iterator[None]:
-    """For what is done with a log's fields: somebody may have written it himself, hash and all.  Raises InputError."""
+    """Around what is done with a log's fields, which may be forged. Raises InputError."""
     try:
         yield
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
@@ -190,13 +194,13 @@ def whole_log(name: str) -> Iterator[None]:
 
 
 def of_another_version(head: dict[str, Any]) -> str:
-    """What has written a log, if that is not this version ("": it is)."""
+    """Which version has written a log ("": this one)."""
     here = version("railbed"), RULES
-    its = head.get("version"), head.get("rules")
-    if its == here:
+    there = head.get("version"), head.get("rules")
+    if there == here:
         return ""
-    said = ["unknown" if one is None else str(one)[:20] for one in its]
-    return f"written by another version ({said[0]}, rules {said[1]}; here {here[0]}, rules {here[1]})"
+    shown = ["unknown" if one is None else str(one)[:20] for one in there]
+    return f"written by another version ({shown[0]}, rules {shown[1]}; here {here[0]}, rules {here[1]})"
 
 
 def _hash(lines: Sequence[str]) -> str:
@@ -204,6 +208,4 @@ def _hash(lines: Sequence[str]) -> str:
 
 
 def _damaged(name: str, line: int, why: str) -> InputError:
-    return InputError(
-        f"this log is damaged: {why}", f"{name}:{line}" if line else name, "take the log as it was written"
-    )
+    return InputError(f"this log is damaged: {why}", f"{name}:{line}" if line else name, _AS_WRITTEN)

@@ -1,4 +1,4 @@
-"""A world as the student's views see it: his sight, and counts that are left from long ago."""
+"""A world as the student's views show it: what they may tell, and old counters that a drill adds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topologies.graph.fabric import Fabric
 from topologies.graph.targets import CableTarget, PortTarget, resolve
 
 _SHOWN = ("crc", "acl", "meter")
-"""What an operator's counters call losses that were put in (testbed/live/views/ports.py)."""
+"""Counters of operators under which losses of faults are shown (testbed/live/views/ports.py)."""
 
 
 class Seen(OfWorld):
@@ -60,7 +60,7 @@ def look(seen: Seen, views: Views) -> Look:
 
 
 class Counted:
-    """A world as a condition counts it: of its drops those that the student's views show."""
+    """A world for conditions of `until`: they count only drops that the student's views show."""
 
     def __init__(self, seen: Seen, views: Views, world: Any) -> None:
         self._seen, self._views, self._world = seen, views, world
@@ -77,17 +77,17 @@ class Counted:
 class _Mapped(Sequence[tuple[int, dict[str, Any]]]):
     """A history whose snapshots are changed when they are looked at."""
 
-    def __init__(self, kept: Sequence[tuple[int, dict[str, Any]]], change: Any) -> None:
-        self._kept, self._change = kept, change
+    def __init__(self, snapshots: Sequence[tuple[int, dict[str, Any]]], change: Any) -> None:
+        self._snapshots, self._change = snapshots, change
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._snapshots)
 
     def __getitem__(self, index: Any) -> Any:
-        found = self._kept[index]
         if isinstance(index, slice):
-            return [(time_ns, self._change(counters)) for time_ns, counters in found]
-        return found[0], self._change(found[1])
+            return [self[k] for k in range(*index.indices(len(self)))]
+        time_ns, counters = self._snapshots[index]
+        return time_ns, self._change(counters)
 
 
 def _old(counters: Sequence[OldCounter], fabric: Fabric) -> Iterator[tuple[str, int, str, int]]:
@@ -105,5 +105,5 @@ def _add(port: dict[str, Any], counter: str, value: int) -> None:
     if isinstance(port.get(counter), int):
         port[counter] += value
     else:
-        drops = port.get("drops", {})
-        port["drops"] = {**drops, counter: drops.get(counter, 0) + value}
+        reasons = port.get("drops", {})
+        port["drops"] = {**reasons, counter: reasons.get(counter, 0) + value}

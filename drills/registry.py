@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from drills import own
-from drills.lines import CONFIG, Brought, Line, Play, Run, parameter
+from drills.log import CONFIG
+from drills.playing import Line, Run, parameter
 from testbed.live.tools import TOOLS
 from testbed.live.tools.tool import Tool
 from testbed.live.views import VIEWS
@@ -22,37 +22,30 @@ def lines() -> dict[str, Line]:
 
 
 def _views() -> Iterable[Line]:
+    def show(view: View) -> Run:
+        return lambda game, values, _: game.show(view, values)
+
     for words, view in VIEWS.items():
-        yield Line(replace(view, words=f"show {words}"), _shown(view), acts=False, after=True)
-
-
-def _shown(view: View) -> Run:
-    return lambda game, values, _: game.show(view, values)
+        yield Line(replace(view, words=f"show {words}"), show(view), acts=False, after=True)
 
 
 def _tools() -> Iterable[Line]:
+    def use(tool: Tool) -> Run:
+        return lambda game, values, _: game.use(tool, values)
+
     for tool in TOOLS.values():
-        kept = tuple(p for p in tool.parameters if p.name != "output")  # a player gets no files of this machine
-        entry = replace(tool, parameters=kept)
-        yield Line(entry, _used(entry), acts=True, touches=True)
-
-
-def _used(tool: Tool) -> Run:
-    return lambda game, values, _: game.use(tool, values)
+        parameters = tuple(p for p in tool.parameters if p.name != "output")  # a player gets no files of this machine
+        entry = replace(tool, parameters=parameters)
+        yield Line(entry, use(entry), acts=True, touches=True)
 
 
 def _actions() -> Iterable[Line]:
-    for words, action in ACTIONS.items():
-        yield Line(replace(action, words=f"{CONFIG} {words}"), _done(words), acts=True, touches=True)
+    def configure(words: str) -> Run:
+        return lambda game, _, rest: game.configure([*words.split(), *rest])
+
     which = parameter("which", "N | all", "an action by its number, or all (the last one)")
-    back = Entry(words=f"{CONFIG} rollback", about="Take an action back.", parameters=(which,))
-    yield Line(back, _done("rollback"), acts=True, touches=True)
-    yield Line(Entry(words=f"{CONFIG} log", about="What has been done to the fabric."), _config_log, False, after=True)
-
-
-def _done(words: str) -> Run:
-    return lambda game, values, rest: game.configure([*words.split(), *rest])
-
-
-def _config_log(game: Play, _: Mapping[str, Any], __: Sequence[str]) -> Brought:
-    return game.config_log()
+    rollback = Entry(words="rollback", about="Take an action back.", parameters=(which,))
+    for words, action in {**ACTIONS, "rollback": rollback}.items():
+        yield Line(replace(action, words=f"{CONFIG} {words}"), configure(words), acts=True, touches=True)
+    log = Entry(words=f"{CONFIG} log", about="What has been done to the fabric.")
+    yield Line(log, lambda game, _, __: game.config_log(), acts=False, after=True)

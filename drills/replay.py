@@ -1,4 +1,4 @@
-"""A game played again from its log: the same world, the same lines, and so to the byte the same end."""
+"""A game replayed from its log: the same world, the same lines, and so to the byte the same end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from drills.game import Game
 from drills.instructor import Instructor
-from drills.log import REAL, Entry, Log, of_another_version
+from drills.log import REAL, Log, LogEntry, of_another_version, read
 from drills.proof.seal import commitment
 from drills.session import Answer
 from drills.sheet import file
@@ -23,7 +23,7 @@ from testbed.base.errors import InputError, UserError
 
 @dataclass(frozen=True)
 class Replayed:
-    """What came of it: `differs` says where it first went another way ("": nowhere)."""
+    """`differs` says where the replay first differs from the log ("": nowhere)."""
 
     log: Log
     differs: str
@@ -32,14 +32,13 @@ class Replayed:
 
 
 def replay(
-    log: Log, name: str, up: Up = world_of, told: Callable[[Entry, Answer], None] = lambda entry, answer: None
+    log: Log, name: str, up: Up = world_of, on_line: Callable[[LogEntry, Answer], None] = lambda entry, answer: None
 ) -> Replayed:
-    """Plays it again; `told` gets each line that acts and what it has brought. Raises UserError for a drill that cannot
-    be played here."""
+    """`on_line` gets each line that acts, and its answer. Raises UserError for a drill that cannot be played here."""
     head = log.head
     if head.get(REAL):
         raise on_real_clock("replay", name)
-    if other := of_another_version(head):  # it would look like cheating
+    if other := of_another_version(head):  # a difference would look like cheating
         raise InputError(other, name, "play it again with that version")
     drill = file.loads(head["text"], name, Path(name).parent, id=head["drill"])
     truth = head.get("truth", log.end["truth"])  # at the start: an instructor may have added to it
@@ -63,7 +62,7 @@ def replay(
             if not entry.acts:
                 continue
             answer, differs = again(game, entry)
-            told(entry, answer)
+            on_line(entry, answer)
             if differs:
                 return Replayed(log, f"line {entry.number} ({entry.line}): {differs}", None)
         if game.ending is None:  # its player went away
@@ -85,8 +84,8 @@ def on_real_clock(where: str, name: str) -> InputError:
     return InputError(what, where, "its log says how it went: testbed drill report LOG")
 
 
-def again(game: Game, entry: Entry) -> tuple[Answer, str]:
-    """Carries out once more what acts; how it differs from what it was ("": not at all)."""
+def again(game: Game, entry: LogEntry) -> tuple[Answer, str]:
+    """Carries out a line that acts; returns how it differs from the log ("": not at all)."""
     game.ends_ns = entry.time_ns + entry.took_ns
     try:
         answer = Instructor(game).command(entry.line) if entry.by else game.command(entry.line)
@@ -96,8 +95,8 @@ def again(game: Game, entry: Entry) -> tuple[Answer, str]:
 
 
 def _may_be_played(drill: Drill, name: str) -> None:
-    """A log is another's: what it says of a drill of the catalogue must be so, and none of its files is run here.
-    Raises InputError."""
+    """A log may be a stranger's: a drill of the catalogue must be as it is here, and none may run programs. Raises
+    InputError."""
     if drill.id in file.catalogue():
         if file.load(drill.id).text != drill.text:
             raise InputError(f"its drill is not {drill.id} as it is here", name, "play the drill of this version")
@@ -105,7 +104,7 @@ def _may_be_played(drill: Drill, name: str) -> None:
         raise InputError("its drill starts programs of its own (control.apps)", name, "a log of a drill without them")
 
 
-def _differs(entry: Entry, answer: Answer, game: Game) -> str:
+def _differs(entry: LogEntry, answer: Answer, game: Game) -> str:
     if answer.ok != entry.ok:
         return "it was refused, and is not" if answer.ok else str((answer.error or {}).get("what"))
     now = next((e for e in reversed(game.entries) if e.acts), None)
@@ -113,14 +112,12 @@ def _differs(entry: Entry, answer: Answer, game: Game) -> str:
         return "it changes nothing"
     if now.time_ns != entry.time_ns or now.took_ns != entry.took_ns:
         return f"at {now.time_ns} for {now.took_ns} ns, not at {entry.time_ns} for {entry.took_ns}"
-    # a digest that could not be had is empty
+    # a digest that could not be computed is empty
     return "" if now.digest == entry.digest or not entry.digest else "the world after it is another"
 
 
 def replayed(path: Path, up: Up = world_of) -> Replayed:
     """Raises UserError."""
-    from drills.log import read
-
     log = read(path)
     try:
         return replay(log, str(path), up)

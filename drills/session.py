@@ -1,6 +1,6 @@
-"""What can be reached of a drill: prompts, programs, agents and pages play by a `Session` and by nothing else.
+"""A drill as its clients reach it: prompts, programs, agents and pages play by a `Session` and by nothing else.
 
-Its ticket is what a player is told before the first line.
+Its ticket is what a player reads before the first line.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def clock(ns: float) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command has brought: `text` as a prompt prints it, `data` as JSON has it, or an error."""
+    """What a command answers: `text` for a prompt, `data` for JSON, or an error."""
 
     ok: bool
     time_ns: float
@@ -48,28 +48,23 @@ class Answer:
 
 class Session(Protocol):
     def command(self, line: str) -> Answer:
-        """Carries out one line, such as `show job` or `advance 200us`. Never raises for what a player says."""
-        ...
+        """Carries out one line, such as `show job` or `advance 200us`. Never raises for what a player types."""
 
     def ticket(self) -> dict[str, Any]:
         """drill (its code), title, text, level, question, views, budget, sealed."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """time_ns, what is left of the budget, whether it is over, the score then, steps, topology."""
-        ...
 
     def complete(self, line: str) -> list[str]:
         """What the last word of a line may become."""
-        ...
 
     def close(self) -> None:
         """Ends the drill, and takes its fabric down."""
-        ...
 
 
 def ticket(case: Case, fabric: Fabric, sealed: str, code: str, seed: str | None) -> dict[str, Any]:
-    """What a player is told before his first line. `seed`: None where he is not told it."""
+    """`seed`: None where the player must not know it."""
     from testbed.fabric.inventory import topology_text
 
     drill, topology = case.drill, case.experiment.fabric.topology
@@ -85,34 +80,25 @@ def ticket(case: Case, fabric: Fabric, sealed: str, code: str, seed: str | None)
         "asked": " ".join(ASKED[one] for one in drill.question),
         "views": drill.views.model_dump(mode="json"),
         "clock": drill.clock.mode,
-        "budget": {
-            "emulated_ns": drill.budget.emulated,
-            "answers": drill.budget.answers,
-            "hints": len(drill.hints),
-        },
+        "budget": {"emulated_ns": drill.budget.emulated, "answers": drill.budget.answers, "hints": len(drill.hints)},
         "slo": drill.slo.step,
         "sealed": sealed,
     }
 
 
-def ticket_text(told: dict[str, Any], time_ns: int, dilation: int = 1) -> str:
-    """A ticket as a prompt prints it, when the clock stands at `time_ns`; `dilation` is the real clock's."""
-    seed = f", seed {told['seed']}" if told["seed"] else ""
-    budget = told["budget"]
-    return "\n".join(
-        [
-            f"drill {told['drill']}{seed}: {told['world']}. sealed {told['sealed'][:16]}",
-            f"TICKET  {told['title']}",
-            *([f"        {told['text']}"] if told["text"] else []),
-            f"ASKED   {told['asked']}",
-            f"BUDGET  {clock(budget['emulated_ns'])} of emulated time, {budget['answers']} answers. "
-            + _clock_says(told, time_ns, dilation),
-        ]
-    )
-
-
-def _clock_says(told: dict[str, Any], time_ns: int, dilation: int) -> str:
-    if told["clock"] == "virtual":
-        return f"The clock stands at {clock(time_ns)}, and goes on only by what you type (help)."
-    wall_s = round(told["budget"]["emulated_ns"] * dilation / 1e9)
-    return f"The clock is real, {dilation} times slower, and goes on while you think: {wall_s} s are left (help)."
+def ticket_text(ticket: dict[str, Any], time_ns: int, dilation: int = 1) -> str:
+    """As a prompt prints it, when the clock stands at `time_ns`; `dilation` is the real clock's."""
+    seed = f", seed {ticket['seed']}" if ticket["seed"] else ""
+    budget = ticket["budget"]
+    if ticket["clock"] == "virtual":
+        time = f"The clock stands at {clock(time_ns)}, and goes on only by what you type (help)."
+    else:
+        wall_s = round(budget["emulated_ns"] * dilation / 1e9)
+        time = f"The clock is real, {dilation} times slower, and goes on while you think: {wall_s} s are left (help)."
+    return "\n".join([
+        f"drill {ticket['drill']}{seed}: {ticket['world']}. sealed {ticket['sealed'][:16]}",
+        f"TICKET  {ticket['title']}",
+        *([f"        {ticket['text']}"] if ticket["text"] else []),
+        f"ASKED   {ticket['asked']}",
+        f"BUDGET  {clock(budget['emulated_ns'])} of emulated time, {budget['answers']} answers. {time}",
+    ])  # fmt: skip

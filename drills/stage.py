@@ -1,13 +1,14 @@
 """A world on which a case is played: its healthy history, its herrings, its faults at their times.
 
-Twins are further stages of the same case: without the faults, without the student, or mended at his moment. Emulated
-time does the rest: what differs between two of them, differs for that reason alone.
+Twins are further stages of the same case: without the faults, without the student, or mended when he first acted. Time
+is emulated, so whatever differs between two of them differs for that reason alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median_high
 from typing import TYPE_CHECKING, Any, Protocol
 
 from drills.sheet.carried import measured
@@ -25,8 +26,8 @@ LONGEST_STEP = 20
 """Times the warm-up after which the first step must have ended."""
 
 
-class Held(Protocol):
-    """What a drill uses of a world (testbed/world), which stands still, or with the real clock goes on."""
+class DrillWorld(Protocol):
+    """What a drill uses of a world (testbed/world) that stands still, or on the real clock goes on."""
 
     @property
     def time_ns(self) -> int: ...
@@ -49,20 +50,18 @@ class Held(Protocol):
     def close(self) -> None: ...
 
 
-Up = Callable[[Case], Held]
+Up = Callable[[Case], DrillWorld]
 """Brings up the world of a case: fabric and job, and nothing of its faults."""
 
 
-def world_of(case: Case) -> Held:
+def world_of(case: Case) -> DrillWorld:
     if case.drill.on_real_clock:
         from testbed.world.real import RealWorld
 
-        going: Held = RealWorld.up(case.experiment, opaque=True)
-        return going
+        return RealWorld.up(case.experiment, opaque=True)
     from testbed.world.world import World
 
-    world: Held = World.up(case.experiment, opaque=True)
-    return world
+    return World.up(case.experiment, opaque=True)
 
 
 @dataclass
@@ -70,17 +69,17 @@ class Stage:
     """One world of a case. `healthy` leaves its faults out, whatever the case says."""
 
     case: Case
-    world: Held
+    world: DrillWorld
     drawn: Drawn
     began_ns: int  # when the student gets it
     healthy_step_ns: float
     healthy_period_ns: float = 0.0
-    """From the beginning of one healthy step to that of the next: a job's speed counts what lies between them, too."""
+    """From the start of one healthy step to the next: a job's speed counts the gap between steps, too."""
     zero_ns: int = 0
-    """The time from which those of the drill's file count. On the real clock it is the end of the job's first step: how
-    long it takes to start is a matter of the machine."""
+    """From which times of the drill's file count: on the real clock the end of the job's first step, as the start takes
+    as long as the machine takes."""
     later: list[tuple[int, Injection]] = field(default_factory=list)
-    """Faults that were put in while it was played, and when."""
+    """Faults that were put in during the game, and when."""
     _faults: list[str] = field(default_factory=list)
     _ids: int = 0
 
@@ -105,8 +104,10 @@ class Stage:
             steps = [step for step in world.steps if step.start_ns >= zero]
             if not steps:
                 raise UserError("no step of the job ends within the warm-up", drill.place("warmup"), "a longer one")
-            stage.healthy_step_ns = _usual([step.end_ns - step.start_ns for step in steps])
-            stage.healthy_period_ns = _period(steps)
+            # a first step may connect, and so take longer
+            stage.healthy_step_ns = median_high(step.end_ns - step.start_ns for step in steps)
+            usual = steps[1:] or steps
+            stage.healthy_period_ns = (usual[-1].end_ns - usual[0].start_ns) / len(usual)
             if begin:
                 stage.until_ns(stage.began_ns)
             return stage
@@ -120,7 +121,7 @@ class Stage:
             self.world.advance(time_ns - self.world.time_ns)
 
     def put_in(self, injection: Injection) -> Cause:
-        """One more fault, now; it belongs to the truth from here on. Raises CannotInject, FabricdError."""
+        """One more fault, now; the truth has it from now on. Raises CannotInject, FabricdError."""
         cause, drawn = self.case.cause(injection), self.drawn
         self._faults.append(self._put_in(injection))
         self.later.append((self.world.time_ns, injection))
@@ -133,7 +134,7 @@ class Stage:
         return self.world.put_in(injection, f"w{self._ids}")
 
     def written(self) -> list[dict[str, Any]]:
-        """The faults with their parameters; a time of one that was put in later is of this world, as all others are."""
+        """The faults with their parameters; all times are of this world."""
         first = len(self.drawn.faults) - len(self.later)
         later = [replace(injection, at=injection.at + at_ns) for at_ns, injection in self.later]
         return [injection.written() for injection in (*self.drawn.faults[:first], *later)]
@@ -151,15 +152,3 @@ class Stage:
 def _from_now(injection: Injection, now_ns: float) -> Injection:
     """Its time counted from now: a world takes it so."""
     return replace(injection, at=max(0.0, injection.at - now_ns))
-
-
-def _usual(times: Sequence[float]) -> float:
-    """The median: a first step may connect, and so take longer."""
-    ordered = sorted(times)
-    return ordered[len(ordered) // 2]
-
-
-def _period(steps: Sequence[Step]) -> float:
-    """The mean, without the first step if there is another."""
-    usual = steps[1:] or steps
-    return (usual[-1].end_ns - usual[0].start_ns) / len(usual)

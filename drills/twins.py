@@ -1,7 +1,6 @@
-"""What the student's actions were worth: the same world without them, and mended at his moment.
+"""What the student's actions were worth: the same world without them, and mended when he first acted.
 
-Speed is measured over the ten steps that begin after the last answer, so that nobody need wait for them. Steps with
-wrong elements do not count.
+Speed is measured over the ten steps that begin after the last answer. Steps with wrong elements do not count.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ if TYPE_CHECKING:
 
 STEPS = 10
 PATIENCE = 4
-"""How many times as long as healthy ones the ten steps may take, besides one timeout of a NIC (a job that hangs goes on
-only after it); then those count that have ended."""
+"""Times healthy ones that the ten steps may take, besides one timeout of a NIC, after which a job that hangs goes on;
+then those count that have ended."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """How a job goes on from a moment: its speed, in right steps per second, and how many steps it had made by then."""
+    """A job from a moment on: its speed in right steps per second, and the steps that it had made by then."""
 
     speed: float
     steps: float
@@ -44,7 +43,7 @@ class Course:
             world.advance(min(round(stage.healthy_step_ns), end - world.time_ns))
         after = _after(world.steps, from_ns)[:STEPS]
         took = after[-1].end_ns - after[0].start_ns if len(after) == STEPS else limit
-        right = sum(1 for step in after if not _wrong(step))
+        right = sum(not any(rank.wrong for rank in step.ranks.values()) for step in after)
         courses = [(step.start_ns, step.end_ns - step.start_ns) for step in world.steps]
         return cls(right / took * 1e9, progress(world.steps, from_ns), courses)
 
@@ -53,12 +52,8 @@ def _after(steps: Sequence[Step], time_ns: float) -> list[Step]:
     return [step for step in steps if step.start_ns >= time_ns]
 
 
-def _wrong(step: Step) -> int:
-    return sum(rank.wrong for rank in step.ranks.values())
-
-
 def progress(steps: Sequence[Step], time_ns: float) -> float:
-    """How many steps have been made by a moment, the one under way by its share."""
+    """Steps that were made by a moment; the one under way counts by its share."""
     made = 0.0
     for step in steps:
         if step.end_ns <= time_ns:
@@ -68,23 +63,22 @@ def progress(steps: Sequence[Step], time_ns: float) -> float:
     return made
 
 
+def healthy(case: Case, to_ns: int, up: Up = world_of) -> Course:
+    """The twin in which nothing was ever wrong."""
+    return _course(Stage.up(case, up, healthy=True), to_ns)
+
+
 def without_student(case: Case, to_ns: int, up: Up = world_of, later: Later = ()) -> Course:
     """The twin in which the student did nothing; `later`: what was put in meanwhile."""
-    return _twin(case, to_ns, up, mended_ns=None, later=later)
+    return _course(Stage.up(case, up), to_ns, later)
 
 
 def mended(case: Case, at_ns: int, to_ns: int, up: Up = world_of, later: Later = ()) -> Course:
     """The twin in which the cause was taken away at that moment, and nothing was put in afterwards."""
-    return _twin(case, to_ns, up, mended_ns=at_ns, later=[one for one in later if one[0] <= at_ns])
+    return _course(Stage.up(case, up), to_ns, [one for one in later if one[0] <= at_ns], at_ns)
 
 
-def healthy(case: Case, to_ns: int, up: Up = world_of) -> Course:
-    """The twin in which nothing was ever wrong."""
-    return _twin(case, to_ns, up, mended_ns=None, well=True)
-
-
-def _twin(case: Case, to_ns: int, up: Up, *, mended_ns: int | None, well: bool = False, later: Later = ()) -> Course:
-    stage = Stage.up(case, up, healthy=well)
+def _course(stage: Stage, to_ns: int, later: Later = (), mended_ns: int | None = None) -> Course:
     try:
         for time_ns, injection in later:
             stage.until_ns(time_ns)

@@ -43,6 +43,10 @@ class FabricdError(Exception):
     """fabricd refused a request, did not start, or is gone; the text says which."""
 
 
+class FabricdSoAlready(FabricdError):
+    """What was to be put in is there, or what was to be taken out is not."""
+
+
 class FabricdLost(FabricdError):
     """Nobody answers at this control socket any more."""
 
@@ -181,7 +185,7 @@ class Fabricd:
                 if answer.get("id") != asked:
                     continue  # of a request that was given up
                 if not answer["ok"]:
-                    raise FabricdError(answer["error"])
+                    raise (FabricdSoAlready if answer.get("already") else FabricdError)(answer["error"])
                 return answer
             left = LOOK_S if deadline is None else min(LOOK_S, deadline - time.monotonic())
             self._receive(max(left, 0))

@@ -20,7 +20,6 @@ from drills.agents.figures import Estimate, estimate
 from drills.agents.players import Lookers, Player, Said
 from drills.check.players import scored
 from drills.game import Game
-from drills.lines import CONFIG
 from drills.sheet.answer import Submission
 from drills.sheet.daily import OF_SUITE
 from drills.sheet.drill import Drill
@@ -132,7 +131,7 @@ def _looked(blank: Played, game: Game, said: Said) -> Played:
     if said.answer is None:
         return _valued(blank, game, None, game.ending.score, said.why, said.calls)
     try:
-        answer, points = scored(game, said.answer, game.ending.course)
+        answer, points = scored(game, said.answer, game.ending.outcome)
     except InputError:
         return _valued(blank, game, None, game.ending.score, f"it answered {said.answer[:80]!r}", said.calls)
     submitted = game.case.drill.budget.answers if points.wrong else 1
@@ -147,7 +146,7 @@ def _valued(
     fixed = None
     if truth and game.case.drill.asks_to_fix:
         fixed = score.fixed if answer else 0.0
-    acted = [entry for entry in game.entries if entry.ok and entry.acts and entry.line.split()[0] == CONFIG]
+    acted = [entry for entry in game.entries if entry.ok and entry.acts and entry.is_config]
     repaired = fixed is not None and fixed >= MENDED and acted
     return replace(
         blank,
@@ -160,7 +159,7 @@ def _valued(
         what=score.what,
         fixed=fixed,
         false_alarm=not truth and answer is not None and not answer.healthy,
-        time_ns=ending.course.t_ns,
+        time_ns=ending.outcome.t_ns,
         repair_ns=acted[-1].time_ns + acted[-1].took_ns - game.stage.began_ns if repaired else None,
         calls=calls,
         began_ns=game.stage.began_ns,

@@ -98,7 +98,7 @@ def check(drill: Drill, seed: str, solution: Sequence[str] = (), more: Sequence[
                     else:
                         solved(ill, found)
                     if ill.ending is not None:
-                        found.ill = {name: worth(ill, one, ill.ending.course) for name, one in looked.items()}
+                        found.ill = {name: worth(ill, one, ill.ending.outcome) for name, one in looked.items()}
                         f1 = kinds(parse(found.answer, ill.fabric).claims, ill.stage.drawn.truth)
                         found.ill["solution" if solution else "solver"] = Worth(found.answer, found.score or 0.0, f1)
                         not_hard(found)

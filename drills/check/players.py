@@ -10,7 +10,7 @@ from typing import Any
 
 from drills.game import Game
 from drills.sheet.answer import Submission, parse
-from drills.sheet.score import Course, Score, kinds, right, score
+from drills.sheet.score import Outcome, Score, kinds, right, score
 from drills.solve.baselines import PLAYERS
 
 LOOKERS = ("healthy", "random", "loudest", "thresholds")
@@ -32,19 +32,19 @@ def answers(game: Game) -> dict[str, str]:
     return {name: PLAYERS[name](game) for name in LOOKERS}
 
 
-def worth(game: Game, answer: str, ended: Course | None = None) -> Worth:
+def worth(game: Game, answer: str, ended: Outcome | None = None) -> Worth:
     """See `scored`."""
     its, found = scored(game, answer, ended)
     truth = game.stage.drawn.truth
     return Worth(answer, found.total, kinds(its.claims, truth) if truth else 0.0)
 
 
-def scored(game: Game, answer: str, ended: Course | None = None) -> tuple[Submission, Score]:
+def scored(game: Game, answer: str, ended: Outcome | None = None) -> tuple[Submission, Score]:
     """Of an answer given at the beginning, and again if it is not right: they have no second thoughts. `ended`: how
     the game has ended of one who did mend."""
     its, truth, families = parse(answer, game.fabric), game.stage.drawn.truth, game.families
     wrong = 0 if right(its, truth, families) else game.case.drill.budget.answers - 1
-    ended = ended or Course()
+    ended = ended or Outcome()
     untouched = None if ended.speed is None else ended.speed_fault
     course = replace(ended, t_ns=0.0, hints=0, wrong=wrong, lost_ns=0.0, speed=untouched)
     return its, score(its, truth, course, families)

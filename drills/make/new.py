@@ -150,7 +150,7 @@ def _must_be_solved(drill: Drill, well: Game, ill: Game, found: Made) -> bool:
     ending = ill.ending
     if ending is None or ending.score is None:
         raise Refused(f"not solvable: {'; '.join(checked.wrong)}")
-    course, points, mends = ending.course, ending.score.total, True
+    course, points, mends = ending.outcome, ending.score.total, True
     if checked.wrong and ending.score.fixed is not None and ending.score.fixed < NOTHING_BACK:
         course, mends = replace(course, speed=None), False
         points = score(ending.answer, ill.stage.drawn.truth, course, ill.families).total

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from drills.game import Game
 from drills.instructor import Instructor, Transcript
-from drills.log import Entry
+from drills.log import LogEntry
 from drills.play.desk import Desk, listening
 from drills.play.wire import INSTRUCTOR_SOCKET, SOCKET, Lines
 from drills.proof.signing import private
@@ -30,7 +30,7 @@ from drills.replay import again
 from drills.session import Answer
 from drills.sheet import file
 from drills.sheet.case import Case
-from drills.stage import Held, world_of
+from drills.stage import DrillWorld, world_of
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
 from testbed.machine.ownership import mark_as_drill
@@ -49,11 +49,11 @@ SPENT = "the budget is gone"
 SEALED = UserError("this drill is sealed, and has its player", "drill", "start one of your own: testbed drill start")
 
 
-def marked(case: Case) -> Held:
+def marked(case: Case) -> DrillWorld:
     """The world of a case; from here on other commands leave its fabric alone."""
     world: Any = world_of(case)
     mark_as_drill(world.lab.record)
-    held: Held = world
+    held: DrillWorld = world
     return held
 
 
@@ -246,7 +246,7 @@ def main() -> None:
 def _played_before(game: Game, entries: Sequence[dict[str, Any]]) -> None:
     """Of a fork: what was done until then. Raises UserError, and takes the game down."""
     for told in entries:
-        entry = Entry(**told)
+        entry = LogEntry(**told)
         if differs := again(game, entry)[1]:
             game.close()
             raise UserError(f"played again it is another game: {entry.line}: {differs}", "fork")

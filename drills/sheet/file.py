@@ -31,8 +31,8 @@ def load(name: str, folder: Path = CATALOGUE) -> Drill:
     if name.endswith((SUFFIX, ".yml")) or os.path.exists(name):
         path = Path(name)
         return loads(text_of(path, DRILL), name, path.parent, id=path.stem)
-    what, hint = unknown("drill", name, known)
-    raise InputError(what, "command line", hint if len(known) < 12 else hint.partition("known:")[0] + DRILL.ready)
+    what, hint = unknown("drill", name, known, DRILL.ready if len(known) >= 12 else "")
+    raise InputError(what, "command line", hint)
 
 
 def loads(text: str, name: str = "drill", directory: Path = Path(), *, id: str = "drill") -> Drill:

@@ -76,8 +76,8 @@ def _members(path: Path) -> Iterator[Drill]:
     known = file.catalogue()
     for i, name in enumerate(suite.drills):
         if name not in known:
-            what, hint = unknown("drill", name, known)
-            raise InputError(what, place(("drills", i)), hint.partition("known:")[0] + file.DRILL.ready)
+            what, hint = unknown("drill", name, known, file.DRILL.ready)
+            raise InputError(what, place(("drills", i)), hint)
         yield file.load(name)
 
 

@@ -36,6 +36,5 @@ Truth = tuple[Cause, ...]
 """Of a healthy world none."""
 
 
-def said(causes: Sequence[Cause]) -> str:
-    """As an answer is written."""
+def as_answer(causes: Sequence[Cause]) -> str:
     return " ".join(map(str, causes)) or HEALTHY

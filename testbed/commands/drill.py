@@ -320,7 +320,7 @@ def replay(log: str, verify: bool, as_json: bool) -> None:
         if not verify and not as_json:
             say(f"drill {entry.time_ns / 1000:g}us> {printable(entry.line)}\n{answer.text}")
 
-    found = again(read, log, told=told)
+    found = again(read, log, on_line=told)
     if found.differs:
         raise UserError(f"played again it is another game: {found.differs}", log)
     _verified(found, as_json)

@@ -11,7 +11,7 @@ import pytest
 from drills.check.players import scored
 from drills.ending import Ending, ending_of
 from drills.game import Game
-from drills.log import Entry
+from drills.log import LogEntry
 from drills.report import as_text
 from drills.sheet import file
 from drills.sheet.answer import parse
@@ -20,7 +20,7 @@ from tests.parts.drills import ALL_ASKED, clos
 from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeWorld
 
 GAP_NS = 4_000
-NOTHING_DONE = Entry(1, "config ecn leaf0 as it was", 100_000, 0, True, True)
+NOTHING_DONE = LogEntry(1, "config ecn leaf0 as it was", 100_000, 0, True, True)
 TEXT = clos(0.2).replace("warmup: 50us\nbegins: 100us", "warmup: 500us\nbegins: 600us") + ALL_ASKED
 
 
@@ -29,28 +29,28 @@ def game_of(faulty_ns: int) -> Game:
     return Game.start(Case.of(file.loads(TEXT, "d.yaml"), "7Q4", False), up=up)
 
 
-def ending(faulty_ns: int, *done: Entry) -> Ending:
+def ending(faulty_ns: int, *done: LogEntry) -> Ending:
     game = game_of(faulty_ns)
     answer = parse(str(game.stage.drawn.truth[0]), game.fabric)
     return ending_of(game.stage, answer, done, hints=0, wrong=0, up=game._up)
 
 
 @pytest.mark.parametrize("done", [(), (NOTHING_DONE,)])
-def test_where_nothing_was_lost_nothing_is_asked_to_be_mended(done: tuple[Entry, ...]) -> None:
+def test_where_nothing_was_lost_nothing_is_asked_to_be_mended(done: tuple[LogEntry, ...]) -> None:
     """The same points whether a command that does nothing was typed or not: the fault has cost the job nothing."""
     found = ending(HEALTHY_NS, *done)
     assert found.score is not None
     assert (found.score.fixed, found.score.total) == (None, 100.0)
-    assert found.course.speed_fault == found.course.speed_healthy == found.speed
+    assert found.outcome.speed_fault == found.outcome.speed_healthy == found.speed
 
 
 def test_who_mends_nothing_has_mended_nothing() -> None:
     """Ten steps of 60 us with nine gaps of 4 us between them, against ten of 40 us."""
     found = ending(FAULTY_NS)
     assert found.score is not None and found.score.fixed == 0.0
-    assert found.course.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
-    assert found.course.speed_healthy == pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
-    assert found.to_dict()["speed"]["mended"] == found.course.speed_healthy
+    assert found.outcome.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
+    assert found.outcome.speed_healthy == pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
+    assert found.to_dict()["speed"]["mended"] == found.outcome.speed_healthy
 
 
 def test_a_game_that_is_given_up_says_what_an_answer_would_have_been_worth() -> None:
@@ -58,7 +58,7 @@ def test_a_game_that_is_given_up_says_what_an_answer_would_have_been_worth() -> 
     game = game_of(FAULTY_NS)
     game.command("give-up")
     assert game.ending is not None
-    worth = scored(game, str(game.stage.drawn.truth[0]), game.ending.course)[1]
+    worth = scored(game, str(game.stage.drawn.truth[0]), game.ending.outcome)[1]
     assert (worth.fixed, worth.total) == (0.0, 80.0)
 
 

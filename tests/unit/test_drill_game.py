@@ -175,7 +175,7 @@ def test_the_budget_ends_the_drill() -> None:
     answer = game.command("advance 2ms")
     assert game.over and "SCORE 0.0" in answer.text and game.ending is not None
     assert game.entries[-1].time_ns == 700_000
-    assert game.ending.course.t_ns == 2_000_000
+    assert game.ending.outcome.t_ns == 2_000_000
     assert "the drill is over" in refused(game, "advance 1us")
     assert game.command("show interfaces counters").ok  # one may still look
 
@@ -270,7 +270,7 @@ def test_a_tool_ends_with_the_budget_and_where_it_was_stopped(monkeypatch: pytes
     assert game.command("capture leaf0:1 --for 1s").ok and game.time_ns == 800_000 and not game.over
     game.interrupted = lambda: False
     game.command("capture leaf0:1 --for 1s")
-    assert game.over and game.ending and game.ending.course.t_ns == 2_000_000
+    assert game.over and game.ending and game.ending.outcome.t_ns == 2_000_000
     game.log().write(tmp_path / "game.log")
     assert replayed(tmp_path / "game.log", FakeWorld).differs == ""  # type: ignore[arg-type]
 
@@ -462,8 +462,8 @@ def test_a_line_in_a_log_moves_no_cursor(written: Path, monkeypatch: pytest.Monk
     line = replace(log.entries[0], line=f"{EVIL}\nthe same in every state")
     logs.Log(log.head, (line, *log.entries[1:]), log.end).write(written)
 
-    def again(log: logs.Log, name: str, told: Any) -> Replayed:
-        told(log.entries[0], Answer(True, 0, EVIL))
+    def again(log: logs.Log, name: str, on_line: Any) -> Replayed:
+        on_line(log.entries[0], Answer(True, 0, EVIL))
         return Replayed(log, "", 1.0)
 
     monkeypatch.setattr("drills.replay.replay", again)

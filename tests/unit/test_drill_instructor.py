@@ -7,7 +7,7 @@ import pytest
 from drills import instructor
 from drills.game import Game
 from drills.instructor import Instructor, Transcript, _injection
-from drills.log import Entry
+from drills.log import LogEntry
 from drills.play.drilld import Server
 from drills.session import Answer
 from drills.sheet import file
@@ -109,11 +109,11 @@ def test_what_a_page_looks_at_by_itself_is_not_in_the_transcript() -> None:
         time_ns, gone, over = 100, False, False
 
         def __init__(self) -> None:
-            self.entries: list[Entry] = []
+            self.entries: list[LogEntry] = []
 
         def command(self, line: str, page: bool = False) -> Answer:
             acts = line.startswith("advance")
-            self.entries.append(Entry(1, line, 100, 0, True, acts, "", "page" if page and not acts else ""))
+            self.entries.append(LogEntry(1, line, 100, 0, True, acts, "", "page" if page and not acts else ""))
             return Answer(True, 100, "said")
 
     server = Server.__new__(Server)

@@ -27,7 +27,7 @@ from drills.sheet.carried import possible
 from drills.sheet.case import ALPHABET, Case
 from drills.sheet.drill import LEVELS
 from drills.sheet.families import sight_name
-from drills.sheet.score import Course, score
+from drills.sheet.score import Outcome, score
 from drills.sheet.truth import Cause
 from testbed.base.errors import InputError
 from testbed.commands.drill import command
@@ -208,9 +208,9 @@ def test_mending_is_not_asked_for_where_it_brings_nothing(
     drill = drill_of(its)
     fabric = Case.of(drill, CHECKED, healthy=False).experiment.build_fabric()
     truth = (Cause("loss", ("cable:leaf0-spine0",)),)
-    course = Course(t_ns=5e7, tau_ns=1e6, speed=speed, speed_fault=1.0, speed_mended=2.0)
+    course = Outcome(t_ns=5e7, tau_ns=1e6, speed=speed, speed_fault=1.0, speed_mended=2.0)
     given = parse(answer, fabric)
-    ending = SimpleNamespace(answer=given, course=course, score=score(given, truth, course))
+    ending = SimpleNamespace(answer=given, outcome=course, score=score(given, truth, course))
     ill = SimpleNamespace(ending=ending, fabric=fabric, families={}, stage=SimpleNamespace(drawn=SimpleNamespace(
         truth=truth)), case=SimpleNamespace(drill=drill))  # fmt: skip
     wrong = [] if ending.score.total >= ENOUGH else ["too few points"]

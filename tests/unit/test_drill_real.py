@@ -15,7 +15,7 @@ from drills.check.check import Checked
 from drills.check.real import Played, shows
 from drills.game import Game
 from drills.instructor import Instructor, Transcript
-from drills.log import Entry
+from drills.log import LogEntry
 from drills.measured import RealEnding, ending_of_real
 from drills.play.drilld import Server
 from drills.play.ranking import ranked
@@ -122,7 +122,7 @@ def ended(*, mend: bool, acted: bool = True, healthy_steps: bool = False) -> Rea
     """The end of a game in which the cause was taken away, or was not, or had cost nothing."""
     text = TEXT.replace("slo: {step: 1.2}", "slo: {step: 2}") if healthy_steps else TEXT
     stage = Stage.up(Case.of(file.loads(text, "d.yaml"), "7Q4", False), GoingWorld)  # type: ignore[arg-type]
-    entry = Entry(1, "config cable replace leaf0-spine0", stage.world.time_ns, 0, True, True)
+    entry = LogEntry(1, "config cable replace leaf0-spine0", stage.world.time_ns, 0, True, True)
     if mend:
         stage.mend()
     stage.world.advance(200_000)
@@ -165,8 +165,8 @@ def test_steps_that_the_fault_spares_by_chance_do_not_mend() -> None:
     world: Any = stage.world
     stage.world.advance(300_000)
     answer = parse(" ".join(map(str, stage.drawn.truth)), stage.world.fabric)
-    config = Entry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, True, True)
-    refused = Entry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, False, True)
+    config = LogEntry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, True, True)
+    refused = LogEntry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, False, True)
     world.spare()
     world.spared = 100
     # so lucky is nobody; but who has changed nothing, or could not, has mended nothing
@@ -184,7 +184,7 @@ def test_a_few_quick_steps_are_no_repair(spared: int, fixed: float) -> None:
     world: Any = stage.world
     stage.world.advance(300_000)
     answer = parse(" ".join(map(str, stage.drawn.truth)), stage.world.fabric)
-    config = Entry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, True, True)
+    config = LogEntry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, True, True)
     world.spare()
     world.spared = spared
     ending = ending_of_real(stage, answer, [config], hints=0, wrong=0)

@@ -184,17 +184,10 @@ class Repeated(Kept):
         return ()
 
     def request(self, op: str, **arguments: Any) -> dict[str, Any]:
-        rest = "; 0 queue pairs with requests to send, 1 with receives posted"
-        lacks = [
-            "0 of 1 records" + rest,
-            "",
-            "8 of 1 records" + rest,
-            "0 of 0 records" + rest + "; other ranks to SYNC",
-        ]
-        states = ["waiting", "lost", "waiting", "waiting"]
+        waiting = [("waiting", "0 of 1 records"), ("lost", ""), ("waiting", "8 of 1 records"), ("waiting", "a SYNC")]
         workers = [
-            {"rank": k, "state": state, "time_ns": 1000, "waits_for": lack, "reason": ""}
-            for k, (state, lack) in enumerate(zip(states, lacks, strict=True))
+            {"rank": k, "state": state, "time_ns": 1000, "waits_for": text, "lacks": k in (0, 3), "reason": ""}
+            for k, (state, text) in enumerate(waiting)
         ]
         return {"workers": workers}
 

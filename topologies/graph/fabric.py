@@ -39,6 +39,10 @@ class TopologyError(ValueError):
         self.hint = hint
 
 
+class OutOfBounds(TopologyError):
+    """Less or more than a fabric may have."""
+
+
 @dataclass(frozen=True)
 class End:
     """One end of a cable: a node's name and its port number (switch ports count from 1, a NIC's port is 1)."""

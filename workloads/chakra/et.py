@@ -68,7 +68,7 @@ class Node:
 
     @property
     def type_name(self) -> str:
-        return NODE_TYPES.get(self.type, f"type {self.type}")
+        return NODE_TYPES.get(self.type, str(self.type))
 
 
 @dataclass

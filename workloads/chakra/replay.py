@@ -265,10 +265,8 @@ class _Rank:
     def _task(self, node: Node, after: Sequence[str], receive_stream: str) -> Task:
         what = node.type_name
         if what not in KNOWN:
-            hint = f"skip: [{what.removeprefix('type ')}] passes over them, in no time"
-            raise self.bad(
-                node, f"it is of {'' if what.startswith('type') else 'type '}{what}, which is not replayed ({hint})"
-            )
+            hint = f"skip: [{what}] passes over them, in no time"
+            raise self.bad(node, f"it is of type {what}, which is not replayed ({hint})")
         name = f"{node.id} {node.name}".strip()[:80]
         common: dict[str, Any] = {"id": name, "after": tuple(after)}
         on_cpu = bool(node.attributes.get("is_cpu_op", False))

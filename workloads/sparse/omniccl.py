@@ -15,9 +15,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from workloads.parts.part import Part
-from workloads.sparse.closed_form import part_header_bytes
 from workloads.sparse.inputs import SparseInputs
 from workloads.sparse.receives import MOST_RECEIVES, Receives
+from workloads.sparse.sizes import header_bytes
 from workloads.sparse.spots import Aggregator, WindowPart, Windows, Worker
 from workloads.verbs import FabricError, Peer, Region, wire
 from workloads.verbs.wire import Record
@@ -42,7 +42,7 @@ class AllReduce(Part):
         self.index = (self.aggregators if self.aggregates else self.workers).index(me)
         sparsity = {key: options[key] for key in ("block", "density", "overlap")}
         self.inputs = SparseInputs(self.context.seed, len(self.workers), self.dtype.name, self.op, **sparsity)
-        self.most_header = part_header_bytes(self.spot)
+        self.most_header = header_bytes(self.spot)
         self.spot_bytes = self._spot_bytes(self.spot)
         self._allocate()
         self._connect()
@@ -50,7 +50,7 @@ class AllReduce(Part):
 
     def _spot_bytes(self, blocks: int) -> int:
         elements: int = blocks * self.options["block"]
-        return part_header_bytes(blocks) + -(-elements * self.dtype.itemsize // 8) * 8
+        return header_bytes(blocks) + -(-elements * self.dtype.itemsize // 8) * 8
 
     @property
     def working_set_bytes(self) -> int:
@@ -147,7 +147,7 @@ class AllReduce(Part):
 
     def _read(self, at: int, nbytes: int, window: int) -> WindowPart:
         count, _ = _COUNT.unpack_from(self.incoming.view("uint8", at, _COUNT.size).data)
-        header = part_header_bytes(count)
+        header = header_bytes(count)
         elements, odd = divmod(nbytes - header, self.dtype.itemsize)
         if count > self.windows.spot or elements < 0 or odd:
             raise FabricError(f"window {window}: {count} blocks in {nbytes} bytes")
@@ -156,7 +156,7 @@ class AllReduce(Part):
 
     def _write(self, at: int, part: WindowPart) -> int:
         """Puts a header in front of data that begins at `at` + its length.  Returns the message's bytes."""
-        count, header = len(part.indices), part_header_bytes(len(part.indices))
+        count, header = len(part.indices), header_bytes(len(part.indices))
         _COUNT.pack_into(self.outgoing.view("uint8", at, _COUNT.size).data, 0, count, 0)
         self.outgoing.view("uint32", at + _COUNT.size, count)[:] = part.indices
         return header + len(part.data) * self.dtype.itemsize
@@ -164,7 +164,7 @@ class AllReduce(Part):
     # As a worker
 
     def _contribution_at(self, window: int, blocks: int, elements: int) -> NDArray[Any]:
-        at = self._spot(self.windows.aggregator(window), window) + part_header_bytes(blocks)
+        at = self._spot(self.windows.aggregator(window), window) + header_bytes(blocks)
         return self.outgoing.view(self.dtype.name, at, elements)
 
     def _contribute(self, window: int) -> None:
@@ -198,7 +198,7 @@ class AllReduce(Part):
 
     def _send(self, sums: WindowPart) -> None:
         half = self.windows.half(sums.window)
-        at = half * self.spot_bytes + self.most_header - part_header_bytes(len(sums.indices))
+        at = half * self.spot_bytes + self.most_header - header_bytes(len(sums.indices))
         nbytes = self._write(at, sums)
         for pair, key in zip(self.pairs, self.keys, strict=True):
             target = self._spot(self.index, sums.window)

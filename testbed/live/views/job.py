@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -69,16 +68,9 @@ STATES = {"running": "at work", "waiting": "waits", "done": "done", "lost": "gon
 
 
 def _now(worker: Mapping[str, Any]) -> dict[str, Any]:
-    lacks = "" if _has_all(worker["waits_for"]) else worker["waits_for"]
+    lacks = worker["waits_for"] if worker["lacks"] else ""
     state = "at work" if worker["state"] == "waiting" and not lacks else STATES[worker["state"]]
     return {"rank": worker["rank"], "state": state, "since_us": _us(worker["time_ns"]), "waits_for": lacks}
-
-
-def _has_all(waits_for: str) -> bool:
-    """Whether all is there that it asked for: it could go on, and nobody else keeps it from that."""
-    records = re.match(r"(\d+) of (\d+) records", waits_for)
-    enough = records is None or int(records[1]) >= int(records[2])
-    return enough and "to connect" not in waits_for and "to SYNC" not in waits_for
 
 
 COLUMNS = ("step", "time_us", "vs_best", "slowest_rank", "host_us", "compute_us", "wait_us")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controllers.flows import COOKIE_MAGIC, COOKIE_MAGIC_MASK
-from hardware.client import FabricdError
+from hardware.client import FabricdError, FabricdSoAlready
 from testbed.operate.steps.durations import JOB_NS
 from testbed.operate.steps.site import Site
 
@@ -235,9 +235,7 @@ def take_back(site: Site, undo: Undo) -> list[str]:
             continue
         try:
             site.fabricd.request(request.pop("op"), **request)
-        except FabricdError as error:
-            if "no fault of that id" not in str(error) and "one of that id" not in str(error):
-                raise
+        except FabricdSoAlready:
             gone.append(str(request["fault"]))
     return gone
 
