@@ -24,7 +24,8 @@ import numpy as np
 from testbed.experiment import loads
 from testbed.plan.ideal import costs_of
 from testbed.predict.large import large_figures, of_any_size, places_of
-from workloads.times.messages import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES, Link
+from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES
+from workloads.times.messages import Link
 from workloads.times.queue_pairs import FIRST
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.peers import Peers, exchanged

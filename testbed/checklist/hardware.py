@@ -11,6 +11,7 @@ from testbed.checklist.finding import Case, Found, check, over_network, size, so
 from testbed.experiment.built import full_path_ns, needed_headroom, stamps_of, timeout_ns
 from testbed.plan.hardware import ecn_of, setting_of
 from testbed.plan.thresholds import conflicts, narrow_pcie
+from topologies.graph import frames
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 MOST_HEADERS = 0.1
@@ -21,7 +22,7 @@ SLOWER = 5.0
 @check("mtu", "packets are as long as RoCE has them, and mostly payload")
 def mtu(case: Case) -> Found:
     payload = case.experiment.fabric.nic.mtu
-    headers = bounds.ROCE_HEADERS + bounds.WIRE_OVERHEAD
+    headers = frames.MOST_HEADERS + frames.OUTSIDE_BYTES
     share = headers / (payload + headers)
     where = ("fabric", "nic", "mtu")
     if payload not in PATH_MTUS:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hardware import bounds
 from testbed.base.units import format_rate, format_time
 from testbed.experiment.built import bare_hardware, stamps_of
 from testbed.plan.hardware import hardware_of, setting_of, uniform
+from topologies.graph import frames
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -110,7 +110,7 @@ def narrow_pcie(experiment: Experiment) -> Iterator[str]:
         hardware = bare_hardware(experiment)
         cables = [graph.cable_at[one.name, 1] for one in graph.nics]
         line = max((int(hardware.cable(graph, c)[0]) for c in cables if c.name not in graph.inside), default=0)
-    if nic.pcie.rate < line * nic.mtu / (nic.mtu + bounds.ROCE_HEADERS + bounds.WIRE_OVERHEAD):
+    if nic.pcie.rate < line * nic.mtu / (nic.mtu + frames.MOST_HEADERS + frames.OUTSIDE_BYTES):
         carried = format_rate(int(nic.pcie.rate))
         yield f"PCIe carries {carried} of payload, and a cable {format_rate(int(line))}: no NIC sends or receives more"
 

@@ -36,12 +36,12 @@ from testbed.base.progress import Progress
 from testbed.base.worker_output import OutputParser
 from testbed.experiment.built import timeout_ns
 from testbed.inject.agent import GONE_S, Agent
-from testbed.inject.place import place_of
+from testbed.inject.faults import put_in, requests_of
 from testbed.live.verdict import judged
 from testbed.machine.processes import wait_for
-from testbed.plan import plan as planning
 from testbed.plan import together
 from testbed.plan.hardware import written_control
+from testbed.plan.steps import plan as planning
 from testbed.plan.thresholds import marking
 from testbed.run import measured
 from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
@@ -218,8 +218,7 @@ class Attempt:
         files.callback(watch.close)
         self._workers, self._watch = workers, watch
         self._agent = Agent(lab, lambda rank: _killed(workers[rank]))
-        for request in (*requests, *(self._launcher.looks(now_ns) if self._launcher else ())):
-            lab.fabricd.request("inject", **request)
+        put_in(lab.fabricd, (*requests, *(self._launcher.looks(now_ns) if self._launcher else ())))
         if self.experiment.clock.mode == "virtual":
             lab.fabricd.request("start", ranks=list(workers))
         self.progress.measure(planning.measurements(self.plan))
@@ -235,11 +234,7 @@ class Attempt:
         began_ns = 0.0
         if self.tenant:
             names, began_ns = self.tenant.fault_names(len(names)), self.tenant.began_ns
-        requests: list[dict[str, Any]] = []
-        for k, injection in enumerate(self.experiment.inject):
-            place = place_of(injection, self.experiment, lab.fabric, nth=k)
-            requests += injection.requests(place, names[k], now_ns=began_ns)
-        return requests
+        return requests_of(self.experiment.inject, names, self.experiment, lab.fabric, now_ns=began_ns)
 
     def _struck(self, lab: Lab, requests: list[dict[str, Any]]) -> set[int]:
         """The ranks whose processes a fault is for, ours or one that is there already: nobody shares theirs."""

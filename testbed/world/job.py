@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from testbed.base.errors import UserError
 from testbed.inject.agent import GONE_S
 from testbed.machine.processes import wait_for
-from testbed.plan import plan as planning
 from testbed.plan import together
+from testbed.plan.steps import plan as planning
 from testbed.world.steps import Collected
 
 if TYPE_CHECKING:

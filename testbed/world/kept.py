@@ -15,7 +15,7 @@ from testbed.base.errors import UserError
 from testbed.fabric.lab import Lab
 from testbed.fabric.parts import trouble, why_dead
 from testbed.faults import CannotInject
-from testbed.inject.live import no_such_fault
+from testbed.inject.faults import no_such_fault
 from testbed.live.look.steps import Step
 from testbed.machine import ownership
 from testbed.machine.ownership import Record
@@ -185,8 +185,7 @@ class Kept:
         """Raises InputError if there is none of that name."""
         found: list[str] = self._call("take_out", name=name)
         if not found and name != "all":
-            every = self.request("faults")["faults"]
-            raise no_such_fault(name, [f for f in every if not f["request"].get("operator")])
+            raise no_such_fault(name, self)
         return found
 
     def config(self, words: Sequence[str]) -> list[Done]:

@@ -10,8 +10,7 @@ from results.figures.checkpoints import account, accounts, daly_ns, slowdown, yo
 from results.figures.timeline import steps
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.experiment.steps.train import TrainStep
-from testbed.experiment.training import layout_of, settings_of, training_of
+from testbed.experiment.steps.training import TrainStep, layout_of, settings_of, training_of
 from workloads.steps.build import step_graph
 from workloads.steps.checkpoint import COPY, Checkpoint, held_bytes, restored, with_checkpoint, written_bytes
 from workloads.tasks.oracle import oracle

@@ -13,7 +13,7 @@ from testbed.checklist.review import review
 from testbed.experiment import loads
 from testbed.experiment.model import Experiment
 from testbed.plan.ideal import Ideal
-from testbed.plan.plan import capture_ports, endpoints, for_rank, plan, steps
+from testbed.plan.steps.plan import capture_ports, endpoints, for_ranks, plan, steps
 from topologies.graph import endpoint
 from topologies.graph.fabric import TopologyError
 from topologies.graph.targets import resolve
@@ -51,7 +51,7 @@ def test_flows_to_and_from_complexes_reach_their_workers() -> None:
     assert [(f["from"], f["to"]) for f in made["steps"][0]["flows"]] == [(0, 3), (5, 1)]
     assert endpoints(made) == [0, 1, 2, 3, 5]
     assert steps(made) == [{"kind": "flows", "names": {"3": "nic:0.complex", "5": "nic:2.complex"}}]
-    assert for_rank(made, 5)["costs"]["post_ns"] == 200
+    assert for_ranks(made, [5])["costs"]["post_ns"] == 200
 
 
 def test_a_ping_pong_has_complexes_among_its_ranks() -> None:

@@ -14,8 +14,9 @@ from testbed.predict import predict
 from testbed.predict.cables import cables_of
 from testbed.predict.figure import FLOWS, MESSAGES, ONE_PIPELINE
 from testbed.predict.large import large_figures, of_any_size, together
+from topologies.graph.frames import FRAME_BYTES, IMM_BYTES, RETH_BYTES
 from workloads.registry import find
-from workloads.times.messages import FRAME_BYTES, IMM_BYTES, RETH_BYTES, Link
+from workloads.times.messages import Link
 from workloads.times.wide import fabric
 from workloads.times.wide.places import places_of
 

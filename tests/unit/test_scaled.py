@@ -11,7 +11,7 @@ from results.figures.scaled import SLACK, scaled
 from results.figures.summary import figure_label, of_steps
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.plan.plan import plan, steps
+from testbed.plan.steps.plan import plan, steps
 from testbed.predict import predict
 from testbed.run.sweep import check, impossible
 from testbed.tables.results import _held

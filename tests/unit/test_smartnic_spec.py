@@ -16,7 +16,7 @@ from testbed.experiment.blocks.fabric import Complex, Engine
 from testbed.experiment.model import Experiment
 from testbed.plan.hardware import hardware_of
 from testbed.plan.ideal import Ideal
-from testbed.plan.plan import endpoints, for_rank, plan
+from testbed.plan.steps.plan import endpoints, for_ranks, plan
 from workloads.times.messages import Costs, Link, flow_ns
 from workloads.times.messages import Path as Way
 
@@ -90,9 +90,9 @@ def test_complexes_take_part_only_in_what_asks_for_them() -> None:
     assert endpoints(made) == [0, 1, 2, 5]
     (step,) = made["steps"]
     assert (step["ranks"], step["helpers"], step["spot"]) == ([2, 0], [5], 256)
-    assert for_rank(made, 2)["costs"]["reduce_bps"] == 800e9 and "cache_bytes" not in for_rank(made, 2)["costs"]
-    assert for_rank(made, 5)["costs"]["cache_bytes"] == 6 << 20
-    assert for_rank(made, 5)["costs"]["reduce_bps"] == 200e9
+    assert for_ranks(made, [2])["costs"]["reduce_bps"] == 800e9 and "cache_bytes" not in for_ranks(made, [2])["costs"]
+    assert for_ranks(made, [5])["costs"]["cache_bytes"] == 6 << 20
+    assert for_ranks(made, [5])["costs"]["reduce_bps"] == 200e9
 
 
 def test_spots_stay_in_the_cache() -> None:

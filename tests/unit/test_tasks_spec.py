@@ -7,7 +7,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.base.worker_output import OutputParser, UnexpectedLine
 from testbed.experiment import loads
-from testbed.plan.plan import for_rank, measurements, plan, steps
+from testbed.plan.steps.plan import for_ranks, measurements, plan, steps
 
 RAIL = "{rail: {servers: 4, gpus: 2, spines: 1}}"
 GROUPS = "groups: {dp: [[0, 2], [1, 3]]}"
@@ -99,7 +99,7 @@ def test_the_plan_says_who_does_what_with_whom() -> None:
         **{"task": "r", "stream": "in", "kind": "forward", "operation": "recv", "group": None},
         **{"peer": 3, "tag": "t", "size_bytes": 1024},
     }
-    assert list(for_rank(made, 3)["steps"][0]["tasks"]) == ["3"]
+    assert list(for_ranks(made, [3])["steps"][0]["tasks"]) == ["3"]
     (told,) = steps(made)
     assert told["ways"] == [{"group": "dp", "collective": "all_reduce", "algorithm": "ring", "count": 2}]
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from topologies.graph.frames import ACK_BYTES, IMM_BYTES, RETH_BYTES, message_bytes, wire_bytes
 from workloads.programs.block import HEADER_BYTES
 from workloads.programs.costs import MessageCosts, Work, batch_ns
 from workloads.programs.message import Shape
 from workloads.programs.share import shared
-from workloads.times.messages import ACK_BYTES, IMM_BYTES, RETH_BYTES, Costs, Path, received_ns, wire_bytes
+from workloads.times.messages import Costs, Path, received_ns
 
 
 def _known(size_bytes: int, message: Mapping[str, Any] | None) -> tuple[Shape, MessageCosts, float]:
@@ -93,15 +94,9 @@ def _cable_ns(size_bytes: int, path: Path, costs: Costs, storage: Mapping[str, A
     way has an acknowledgement the other, by the program and by the transport."""
     block, replicas, ratio = storage["block"], storage["replicas"], storage["ratio"]
     small = wire_bytes(8, RETH_BYTES + IMM_BYTES)
-    into = _wire_bytes(HEADER_BYTES + block, costs) + replicas * (small + ACK_BYTES) + ACK_BYTES
-    out = replicas * (_wire_bytes(int(HEADER_BYTES + block / ratio), costs) + ACK_BYTES) + small + ACK_BYTES
+    into = message_bytes(HEADER_BYTES + block, costs.mtu) + replicas * (small + ACK_BYTES) + ACK_BYTES
+    out = replicas * (message_bytes(int(HEADER_BYTES + block / ratio), costs.mtu) + ACK_BYTES) + small + ACK_BYTES
     return float(size_bytes / block * max(into, out) * 8e9 / _line_bps(path))
-
-
-def _wire_bytes(nbytes: int, costs: Costs) -> float:
-    """Of a message: whole packets, the rest, RETH and immediate."""
-    whole, rest = divmod(nbytes, costs.mtu)
-    return whole * wire_bytes(costs.mtu) + (wire_bytes(rest) if rest else 0) + RETH_BYTES + IMM_BYTES
 
 
 def feed_by_hosts_ns(

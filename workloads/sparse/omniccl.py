@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from workloads.base.entry import Algorithm
 from workloads.parts.context import Context
 from workloads.parts.part import Part
-from workloads.sparse.closed_form import part_header_bytes
 from workloads.sparse.inputs import SparseInputs, averaging
 from workloads.sparse.receives import MOST_RECEIVES, Receives
+from workloads.sparse.sizes import header_bytes
 from workloads.sparse.spots import Aggregator, WindowPart, Windows, Worker
 from workloads.verbs import FabricError, Peer, Region, wire
 from workloads.verbs.wire import Record
@@ -54,7 +54,7 @@ class AllReduce(Part):
             options["density"],
             options["overlap"],
         )
-        self.most_header = part_header_bytes(self.spot)
+        self.most_header = header_bytes(self.spot)
         self.spot_bytes = self._spot_bytes(self.spot)
         self._allocate()
         self._connect(tag)
@@ -62,7 +62,7 @@ class AllReduce(Part):
 
     def _spot_bytes(self, blocks: int) -> int:
         elements: int = blocks * self.options["block"]
-        return part_header_bytes(blocks) + -(-elements * self.dtype.itemsize // 8) * 8
+        return header_bytes(blocks) + -(-elements * self.dtype.itemsize // 8) * 8
 
     @property
     def working_set_bytes(self) -> int:
@@ -165,7 +165,7 @@ class AllReduce(Part):
 
     def _read(self, at: int, nbytes: int, window: int) -> WindowPart:
         count, _ = _COUNT.unpack_from(self.incoming.view("uint8", at, _COUNT.size).data)
-        header = part_header_bytes(count)
+        header = header_bytes(count)
         elements, odd = divmod(nbytes - header, self.dtype.itemsize)
         if count > self.windows.spot or elements < 0 or odd:
             raise FabricError(f"window {window}: {count} blocks in {nbytes} bytes")
@@ -174,7 +174,7 @@ class AllReduce(Part):
 
     def _write(self, at: int, part: WindowPart) -> int:
         """Puts a header in front of data that begins at `at` + its length.  Returns the message's bytes."""
-        count, header = len(part.indices), part_header_bytes(len(part.indices))
+        count, header = len(part.indices), header_bytes(len(part.indices))
         _COUNT.pack_into(self.outgoing.view("uint8", at, _COUNT.size).data, 0, count, 0)
         self.outgoing.view("uint32", at + _COUNT.size, count)[:] = part.indices
         return header + len(part.data) * self.dtype.itemsize
@@ -182,7 +182,7 @@ class AllReduce(Part):
     # As a worker
 
     def _contribution_at(self, window: int, blocks: int, elements: int) -> NDArray[Any]:
-        at = self._spot(self.windows.aggregator(window), window) + part_header_bytes(blocks)
+        at = self._spot(self.windows.aggregator(window), window) + header_bytes(blocks)
         return self.outgoing.view(self.dtype.name, at, elements)
 
     def _contribute(self, window: int) -> None:
@@ -216,7 +216,7 @@ class AllReduce(Part):
 
     def _send(self, sums: WindowPart) -> None:
         turn = self.windows.turn(sums.window)
-        at = turn * self.spot_bytes + self.most_header - part_header_bytes(len(sums.indices))
+        at = turn * self.spot_bytes + self.most_header - header_bytes(len(sums.indices))
         nbytes = self._write(at, sums)
         for pair, key in zip(self.pairs, self.keys, strict=True):
             target = self._spot(self.index, sums.window)

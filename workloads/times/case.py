@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from topologies.graph.frames import FRAME_BYTES, RETH_BYTES
 from workloads.base.entry import Algorithm
 from workloads.collectives.schedule import WINDOW, Shape
 from workloads.collectives.shape import shape_of
-from workloads.times.messages import FRAME_BYTES, RETH_BYTES, Costs, Path, acks_ns, line_ns, received_ns, sent_ns
+from workloads.times.messages import Costs, Path, acks_ns, line_ns, received_ns, sent_ns
 from workloads.times.ways import Pair, Ways
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.times.messages import FRAME_BYTES, SHORTEST_BYTES, Costs, Path
+from topologies.graph.frames import FRAME_BYTES, OFFLOAD_BYTES, SHORTEST_BYTES
+from workloads.times.messages import Costs, Path
 
-OFFLOAD_BYTES = 24  # of our extension header
 ELEMENTS, SLOTS = 256, 256
 
 

@@ -9,19 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES, wire_bytes
 from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
-
-OUTSIDE_BYTES = 4 + 20  # FCS, preamble and gap: of a link, not of a buffer
-FRAME_BYTES = 14 + 20 + 8 + 12 + 4 + OUTSIDE_BYTES  # Ethernet, IPv4, UDP, BTH, ICRC
-SHORTEST_BYTES = 64 + 20  # frame with FCS, preamble and gap
-RETH_BYTES = 16
-IMM_BYTES = 4
-ACK_BYTES = FRAME_BYTES + 4  # AETH
-
-
-def wire_bytes(payload_bytes: int, headers_bytes: int = 0) -> int:
-    """What a data packet takes of a link: `headers_bytes` of RETH and immediate; payload is padded to words."""
-    return max(SHORTEST_BYTES, FRAME_BYTES + headers_bytes + -(-payload_bytes // 4) * 4)
 
 
 @dataclass(frozen=True)

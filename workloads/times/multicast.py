@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
+from topologies.graph.frames import OFFLOAD_BYTES, wire_bytes
 from workloads.collectives.exchange import distances
-from workloads.times.messages import Costs, Link, Packets, Path, pcie_ns, received_ns, stages_of, wire_bytes
+from workloads.times.messages import Costs, Link, Packets, Path, pcie_ns, received_ns, stages_of
 
-OFFLOAD_BYTES = 24
 """The extension header of a multicast datagram."""
 
 Paths = Callable[[int, int], Path]

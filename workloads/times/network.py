@@ -15,9 +15,10 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, cast
 
+from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, OUTSIDE_BYTES, RETH_BYTES, wire_bytes
 from topologies.ranks.hops import Hop
 from workloads.times.buffers import Held, Watch
-from workloads.times.messages import ACK_BYTES, FRAME_BYTES, IMM_BYTES, OUTSIDE_BYTES, RETH_BYTES, Costs, wire_bytes
+from workloads.times.messages import Costs
 from workloads.times.ways import Pair, Route, Ways
 
 _WIRE, _PAYLOAD = 0, 1

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from results.frames.metrics import GAP_BYTES
 from testbed.live.look.look import Look
 from testbed.live.look.table import Table
 from testbed.live.views import ports
 from testbed.live.views.view import View, counting
+from topologies.graph.frames import GAP_BYTES
 
 _TX_DROPS = ("lossy", "cable", "mtu", "watchdog", "ttl")
 """Reasons that are counted at the egress port; all others are counted at the ingress port."""

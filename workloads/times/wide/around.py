@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
+from topologies.graph.frames import ACK_BYTES
 from workloads.times.messages import (
-    ACK_BYTES,
     Costs,
     Packets,
     Path,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from topologies.graph.frames import wire_bytes
 from workloads.base.entry import Algorithm
-from workloads.times.messages import Costs, Path, wire_bytes
+from workloads.times.messages import Costs, Path
 from workloads.times.wide.around import PASS_PACKETS, Edge, Ring, direct_over_ns, host_ring_over_ns
 
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from topologies.graph.frames import FRAME_BYTES, RETH_BYTES
 from workloads.base.entry import Algorithm
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
-from workloads.times.messages import FRAME_BYTES, RETH_BYTES, Costs, received_ns, sent_ns
+from workloads.times.messages import Costs, received_ns, sent_ns
 from workloads.times.wide.around import Ring, host_ring_over_ns
 from workloads.times.wide.both_ways import Some
 from workloads.times.wide.direct_reduce import ring_ns

@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from topologies.graph.frames import OFFLOAD_BYTES, wire_bytes
 from workloads.collectives.exchange import distances
-from workloads.times.messages import Costs, Packets, Path, pcie_ns, received_ns, stages_of, wire_bytes
-from workloads.times.multicast import (
-    OFFLOAD_BYTES,
-    PATIENT_DATAGRAMS,
-    Multicast,
-    due_ns,
-    first_waits_ns,
-    last_hop_ns,
-)
+from workloads.times.messages import Costs, Packets, Path, pcie_ns, received_ns, stages_of
+from workloads.times.multicast import PATIENT_DATAGRAMS, Multicast, due_ns, first_waits_ns, last_hop_ns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from topologies.graph.frames import wire_bytes
 from workloads.collectives.exchange import distances
 from workloads.collectives.halving import Folded
-from workloads.times.messages import Costs, acks_ns, line_ns, link_ns, received_ns, sent_ns, wire_bytes
+from workloads.times.messages import Costs, acks_ns, line_ns, link_ns, received_ns, sent_ns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topologies.graph.frames import FRAME_BYTES, wire_bytes
 from workloads.collectives.schedule import WINDOW, Shape
 from workloads.collectives.trees import chain_reduce
 from workloads.times.case import Case
-from workloads.times.messages import FRAME_BYTES, Costs, Path, line_ns, link_ns, received_ns, sent_ns, wire_bytes
+from workloads.times.messages import Costs, Path, line_ns, link_ns, received_ns, sent_ns
 from workloads.times.replay import replayed
 from workloads.times.wide.both_ways import Some
 
