@@ -26,7 +26,7 @@ from testbed.base.yaml_reader import Path as KeyPath
 from testbed.experiment import Experiment
 from testbed.faults import CATALOGUE, CannotInject, Injection, Mistakes
 from testbed.faults.host import WorkerFault
-from testbed.inject.place import place_of
+from testbed.inject.faults import place_of
 from topologies.graph.fabric import TopologyError
 from topologies.graph.targets import resolve
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from results.figures.summary import labels
 from results.frames.metrics import rank_rows, result_rows
 from testbed.base.progress import Progress
-from testbed.plan import plan as planning
+from testbed.plan.steps import plan as planning
 from testbed.tables.results import choice, elements
 from topologies import in_words
 from workloads.registry import COLLECTIVES

@@ -9,28 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.checklist.exchange import LATENCY, Exchange, Pair, between
 from testbed.checklist.graph_exchanges import of_tasks
-from testbed.experiment.blocks.layout import group
 from testbed.experiment.steps.flows import FlowsStep
-from testbed.plan import plan as planning
-from topologies.ranks.grid import NoGrid
+from testbed.plan.steps import plan as planning
+from testbed.plan.steps.kinds import graph_of
 from workloads.base.entry import Algorithm
-from workloads.base.vocabulary import AUTO
-from workloads.registry import choices, find
+from workloads.registry import find
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.steps.steps import Step
+    from testbed.experiment.steps.step import Step
 
 
 def exchanges(experiment: Experiment) -> list[Exchange]:
     """All of a workload."""
     found: list[Exchange] = []
     for number, step in enumerate(experiment.workload):
-        if step.kind not in ("collective", "flows", "load"):
-            found += of_tasks(number, step, experiment)
+        if (graph := graph_of(step, experiment)) is not None:
+            found += of_tasks(number, step, graph, experiment)
             continue
         # Flows are drawn from the number of the step: the others stay, and are as short as can be.
-        told = [_by_one_algorithm(s, experiment) if s is step else _NOTHING for s in experiment.workload]
+        told = [s.quickly(experiment.build_fabric()) if s is step else _NOTHING for s in experiment.workload]
         planned = planning.plan(experiment.model_copy(update={"workload": told}))
         its = planned["steps"][number]
         if its["kind"] == "flows":
@@ -55,22 +53,8 @@ def _of_nics(one: Exchange, ranks: int) -> Exchange:
 _NOTHING = FlowsStep.model_validate({"flows": [{"from": 0, "to": 1, "size": "1B"}]})
 
 
-def _by_one_algorithm(step: Step, experiment: Experiment) -> Step:
-    """For `auto` the first that these ranks can carry out: to say which is fastest may take minutes."""
-    if step.kind != "collective" or step.algorithm != AUTO:
-        return step
-    for entry in choices(step.collective):
-        try:
-            group(entry, step.ranks, experiment.build_fabric())
-        except NoGrid:
-            continue
-        return step.model_copy(update={"algorithm": entry.name})
-    return step
-
-
 def _flows(number: int, flows: Sequence[Mapping[str, Any]], step: Step) -> Exchange:
-    drawn = step.kind == "load"
-    load = step.load.load if step.kind == "load" and step.load.pattern != "burst" else 1.0
+    drawn, load = step.offered is not None, step.offered or 1.0
     sent: Counter[Pair] = Counter()
     for flow in flows:
         sent[flow["from"], flow["to"]] += flow["size_bytes"]

@@ -26,7 +26,7 @@ def command(file: str, out: str, settings: tuple[str, ...]) -> None:
     from testbed.base.errors import InputError
     from testbed.experiment import load
     from testbed.experiment.overrides import override
-    from testbed.plan.graphs import graphs
+    from testbed.plan.steps.kinds import graphs
     from workloads.chakra import record
 
     experiment = override(load(file), settings)

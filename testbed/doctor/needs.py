@@ -16,8 +16,9 @@ from typing import Any
 
 from controllers.openflow.revalidation import NotPurged, purge
 from testbed.base.errors import MachineError
+from testbed.base.text import tail
 from testbed.doctor.findings import Lack, check
-from testbed.fabric.ovs import OpenVSwitch, tail
+from testbed.fabric.ovs import OpenVSwitch
 
 _CAPABILITIES = {
     "CAP_NET_ADMIN": 12,

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import select
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from hardware.client import Fabricd, FabricdError, FabricdLost
 from hardware.patience import LOOK_S
-from testbed.base.errors import INTERRUPTED, InputError, UserError
+from testbed.base.errors import INTERRUPTED, UserError
 from testbed.experiment import Experiment, loads
 from testbed.fabric.lab import Lab
 from testbed.fabric.parts import failed
 from testbed.fabric.waits import in_words
 from testbed.faults import CannotInject, Injection
 from testbed.faults.base import fault_id
+from testbed.inject import faults
 from testbed.inject.agent import NAME, Agent
-from testbed.inject.place import place_of
+from testbed.inject.faults import requests_of
 
 PATIENCE_S = 60.0
 """How long a command waits until others have carried out what it has asked for."""
@@ -38,11 +39,10 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
     experiment = _experiment(lab)
     if injection.fault.only_real_clock and not lab.kernel:
         raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
-    place = place_of(injection, experiment, lab.fabric, programs=lab.kernel)
-    name = name or _free_name(lab)
     try:
-        status = lab.fabricd.request("status")
-        requests = injection.requests(place, name, now_ns=status["time_ns"])
+        name = name or faults.free_name(lab.fabricd)
+        now_ns = lab.fabricd.request("status")["time_ns"]
+        requests = requests_of([injection], [name], experiment, lab.fabric, now_ns=now_ns, programs=lab.kernel)
         for request in requests:
             _check_alone(lab, request)
         agent = injection.fault.needs_agent or any(r.get("to") == NAME for r in requests)
@@ -51,7 +51,7 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
                 f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",
                 "leave --at, --for and --every out, or put it into an experiment",
             )
-        late = _with_agent(lab, agent, lambda: _all(lab, requests))
+        late = _with_agent(lab, agent, lambda: faults.put_in(lab.fabricd, requests))
     except KeyboardInterrupt:
         hint = f"testbed show faults {lab.id} says whether it is, testbed heal {name} takes it out"
         raise UserError(f"interrupted: {name} may be in", f"fabric {lab.id}", hint, INTERRUPTED) from None
@@ -96,24 +96,15 @@ def take_out(lab: Lab, name: str) -> list[str]:
     return names
 
 
-def no_such_fault(name: str, here: Iterable[Mapping[str, Any]]) -> InputError:
-    """`here`: the faults that there are, as fabricd has them."""
-    known = ", ".join(dict.fromkeys(fault_id(fault["fault"]) for fault in here))
-    return InputError(f"there is no fault {name!r}", "command line", f"there are {known}" if known else "there is none")
-
-
 def taken_out(lab: Lab, name: str) -> tuple[list[str], str]:
     """The ids of the faults that it has taken out, and what `settled` says. Raises InputError for an unknown one."""
-    here = _faults(lab)
-    chosen = [f for f in here if name in ("all", fault_id(f["fault"]))]
+    chosen = faults.named(lab.fabricd, [name])
     if not chosen and name != "all":
-        raise no_such_fault(name, here)
+        raise faults.no_such_fault(name, lab.fabricd)
     for_agent = [f for f in chosen if f["request"].get("to") == NAME]
     on = any(f["on"] for f in for_agent)
-    late = _with_agent(
-        lab, bool(for_agent), lambda: [lab.fabricd.request("heal", fault=f["fault"]) for f in chosen], expected=on
-    )
-    return list(dict.fromkeys(fault_id(f["fault"]) for f in chosen)), late
+    late = _with_agent(lab, bool(for_agent), lambda: faults.heal(lab.fabricd, chosen), expected=on)
+    return faults.ids(chosen), late
 
 
 def listed(fabric: str | None = None) -> list[dict[str, Any]]:
@@ -128,7 +119,7 @@ def listed(fabric: str | None = None) -> list[dict[str, Any]]:
 def rows(lab: Lab) -> list[dict[str, Any]]:
     """As `listed`, on a Lab. Raises FabricdError."""
     found: dict[str, dict[str, Any]] = {}
-    for fault in _faults(lab):
+    for fault in faults.injected(lab.fabricd):
         name = fault_id(fault["fault"])
         row = found.setdefault(
             name, {"id": name, "state": "off", "hits": 0, "since_ns": None, **fault["request"].get("about", {})}
@@ -147,31 +138,11 @@ def rows(lab: Lab) -> list[dict[str, Any]]:
 
 def restart_controller(lab: Lab) -> None:
     """Ends the controller, if it runs, and starts it anew. Raises UserError if a fault keeps it from running."""
-    if any(f["on"] and "controller" in f["request"].get("spec", {}) for f in _faults(lab)):
+    if any(f["on"] and "controller" in f["request"].get("spec", {}) for f in faults.injected(lab.fabricd)):
         raise UserError("the controller does not come up again", f"fabric {lab.id}")
-    agent = Agent(lab, lambda rank: _kill(lab, rank))
-    agent.end_controller()
+    Agent(lab).end_controller()
     lab.restart_controller()
     lab.fabricd.request("ask_controller")
-
-
-def _faults(lab: Lab) -> list[dict[str, Any]]:
-    """What is injected, without what operators have configured."""
-    every: list[dict[str, Any]] = lab.fabricd.request("faults")["faults"]
-    return [f for f in every if not f["request"].get("operator")]
-
-
-def _all(lab: Lab, requests: list[dict[str, Any]]) -> None:
-    """Injects all primitives of a fault, or none."""
-    done: list[str] = []
-    try:
-        for request in requests:
-            lab.fabricd.request("inject", **request)
-            done.append(request["fault"])
-    except FabricdError:
-        for name in done:
-            lab.fabricd.request("heal", fault=name)
-        raise
 
 
 def settled(lab: Lab, meanwhile: Callable[[], bool] | None = None) -> str:
@@ -206,24 +177,10 @@ def _with_agent(lab: Lab, needed: bool, do: Callable[[], Any], *, expected: bool
         return settled(lab)
     lab.fabricd.subscribe(acts=NAME)
     do()
-    agent = Agent(lab, lambda rank: _kill(lab, rank))
-    acted = 0
+    agent = Agent(lab)
 
     def act() -> bool:
-        nonlocal acted
-        acts = [e for e in lab.fabricd.events() if e["event"] == "act"]
-        for event in acts:
-            agent.act(event)
-        acted += len(acts)
-        return bool(acts) or (expected and not acted)  # without an agent nobody would carry it out
+        acts = agent.heed()
+        return bool(acts) or (expected and not agent.acts)  # without an agent nobody would carry it out
 
     return settled(lab, act)
-
-
-def _kill(lab: Lab, rank: int) -> None:
-    lab.containers.kill(rank)
-
-
-def _free_name(lab: Lab) -> str:
-    taken = {fault_id(f["fault"]) for f in lab.fabricd.request("counters")["faults"]}
-    return next(f"f{k}" for k in range(1, len(taken) + 2) if f"f{k}" not in taken)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hardware.client import FabricdError
 from testbed.faults import Injection, Mistakes
 from testbed.faults.base import fault_id
+from testbed.inject.faults import injected
 from testbed.operate.record import log
 
 if TYPE_CHECKING:
@@ -90,10 +91,8 @@ def faults(lab: Lab) -> dict[str, Entry]:
     one that cannot strike any more."""
     now_ns = lab.fabricd.request("status")["time_ns"]
     found: dict[str, Entry] = {}
-    for fault in lab.fabricd.request("faults")["faults"]:
+    for fault in injected(lab.fabricd):
         request = fault["request"]
-        if request.get("operator"):
-            continue
         with suppress(Mistakes):  # not one of the catalogue's: no command has put it in
             line = Injection.of(request.get("about")).line()
             first = {"line": line, "off": True, "over": True, "came_ns": request.get("at_ns", now_ns)}

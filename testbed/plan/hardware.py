@@ -269,27 +269,12 @@ def _accelerator(experiment: Experiment) -> dict[str, Any]:
 
 def _shared_slots(experiment: Experiment) -> int:
     """Slots of an accelerator that are shared: as written, or all, half or none, as the workload needs them."""
-    from testbed.experiment.task_checks import algorithms  # commands on a live fabric do without
-    from testbed.experiment.training import settings_of
-
     ranks = experiment.build_fabric().ranks
     accelerator = experiment.fabric.switch.accelerator
     assert accelerator is not None
     if accelerator.shared_slots is not None:
         return accelerator.shared_slots
-    named = [(s.collective, s.algorithm) for s in experiment.workload if s.kind == "collective"]
-    for step in experiment.workload:
-        if step.kind == "train":
-            named += [pair for its in settings_of(step.train).values() for pair in its.algorithms.items()]
-        elif step.kind == "torch":
-            named += step.algorithm.items()
-        elif step.kind == "serve":
-            named += step.serve.algorithm.items()
-        elif step.kind == "tasks":
-            named += algorithms(step.tasks.graph(ranks))
-        elif step.kind == "chakra" or step.kind == "aicb":
-            named += algorithms(step.graph(ranks))
-    entries = [registry.any_of(*pair) for pair in named]
+    entries = [registry.any_of(*pair) for step in experiment.workload for pair in step.algorithms(ranks)]
     ways = {entry.shared_slots for entry in entries if entry.accelerators}
     return {(): 0, (False,): 0, (True,): accelerator.slots}.get(tuple(ways), accelerator.slots // 2)
 

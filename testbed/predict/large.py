@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.experiment.blocks.fabric import STAND_IN
-from testbed.experiment.training import layout_of, training_of
+from testbed.experiment.steps.collective import CollectiveStep
+from testbed.experiment.steps.training import TrainStep, layout_of
 from testbed.plan.ideal import costs_of
 from testbed.predict.cables import cables_of
 from testbed.predict.collectives import jobs
@@ -35,7 +36,7 @@ from workloads.times.wide.places import places_of
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.steps.train import Train
+    from testbed.experiment.steps.step import Step
 
 MOST_RANKS = 1 << 19
 SMALL: dict[str, dict[str, Any]] = {
@@ -89,10 +90,10 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
     for k, step in enumerate(experiment.workload):
         place = experiment.place("workload", k)
         tell(step_of(experiment, k))
-        if step.kind == "train":
+        if isinstance(step, TrainStep):
             yield from training_figures(experiment, step.train, together(experiment), k, place)
             continue
-        if step.kind != "collective":
+        if not isinstance(step, CollectiveStep):
             what = f"there is no model of {step.kind} on so large a fabric"
             raise InputError(what, place, "collectives and training steps are predicted")
         scale_up = spec.scale_up is not None and uses_scale_up(any_of(step.collective, step.algorithm))
@@ -101,15 +102,15 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
         job += jobs({"collective": step.collective, "algorithm": step.algorithm})
 
 
-def of_too_many(experiment: Experiment, train: Train, number: int, place: str, *, sure: bool = False) -> Figure | None:
+def of_too_many(experiment: Experiment, step: Step, number: int, place: str, *, sure: bool = False) -> Figure | None:
     """The line of a training step with more messages than are followed, or None: no, or there is no such model of it.
 
     `sure`: that there are so many.  Else they are counted by the fewest that any algorithm has, as nobody has looked
     which one it is.
     """
-    if train.checkpoint is not None or train.scale is not None:
+    if not isinstance(step, TrainStep) or step.train.checkpoint is not None or step.train.scale is not None:
         return None
-    t = training_of(train)
+    t, train = step.training(), step.train
     if not sure and fewest_messages(t, layout_of(train, experiment.build_fabric())) <= MOST_MESSAGES:
         return None
     with suppress(InputError):

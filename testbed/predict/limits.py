@@ -15,6 +15,7 @@ from workloads.times.wide.places import KINDS
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
     from testbed.experiment.blocks.fabric import Accelerator
+    from testbed.experiment.steps.step import Found, Step
     from workloads.times.multicast import Multicast
 
 REFUSED = {
@@ -26,12 +27,6 @@ REFUSED = {
     "feed": "who gets a batch depends on who is ready first",
 }
 """Collectives and algorithms by name -> why there is no model of them."""
-STEPS = {
-    "load": "its flows come at drawn times and share cables and buffers: how they do is what a run shows",
-    "flows": "flows that share cables share them by their congestion control: how they do is what a run shows",
-    "torch": "what the script does is known when it has been run",
-}
-"""Likewise steps."""
 _RUN = "`testbed run` emulates it"
 
 
@@ -64,18 +59,14 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
         what = "there is no model of off-path SmartNICs"
         yield Problem(what, experiment.place("fabric", "nic", "kind"), _RUN)
     for k, step in enumerate(experiment.workload):
-        if step.kind in STEPS:
-            yield Problem(STEPS[step.kind], experiment.place("workload", k), _RUN)
-        elif step.kind == "collective":
-            for key in ("collective", "algorithm"):
-                if (why := REFUSED.get(getattr(step, key))) is not None:
-                    yield Problem(why, experiment.place("workload", k, key), _RUN)
-            if step.chains is not None:
-                what = "there is no model of a multicast in chains, in which ranks wait for their turn"
-                yield Problem(what, experiment.place("workload", k, "chains"), f"{_RUN}; or leave it out")
-            if step.compression is not None:
-                what = "there is no model of compression in NICs"
-                yield Problem(what, experiment.place("workload", k, "compression"), _RUN)
+        for path, why, hint in (*step.not_predicted(), *_without_model(step)):
+            yield Problem(why, experiment.place("workload", k, *path), f"{_RUN}; {hint}" if hint else _RUN)
+
+
+def _without_model(step: Step) -> Iterator[Found]:
+    for key in ("collective", "algorithm"):
+        if (why := REFUSED.get(getattr(step, key, ""))) is not None:
+            yield (key,), why, ""
 
 
 def refuse_some(step: CollectiveStep, place: str) -> None:

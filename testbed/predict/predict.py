@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from testbed.experiment.steps.collective import CollectiveStep
 from testbed.plan.choose import Chooser
 from testbed.predict.cables import with_faults
 from testbed.predict.collectives import collective_figures, jobs
@@ -49,7 +50,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
-    from testbed.plan.plan import plan  # the same steps as a run's
+    from testbed.plan.steps.plan import plan  # the same steps as a run's
 
     laid = with_faults(experiment)
     chooser = Chooser(laid, laid.build_fabric())
@@ -58,14 +59,14 @@ def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
     for k, step in enumerate(experiment.workload):
         tell(step_of(experiment, k))
         place = experiment.place("workload", k)
-        if step.kind == "train" and (figure := of_too_many(laid, step.train, number, place)):
+        if figure := of_too_many(laid, step, number, place):
             yield figure
             connected.lost()
             number += 1
             continue
         planned = plan(experiment.model_copy(update={"workload": [step]}))["steps"]
         held = buffers(class_of(experiment, step))
-        if step.kind == "collective":
+        if isinstance(step, CollectiveStep):
             yield from collective_figures(laid, chooser, connected, held, step, planned[0], number, job, place)
             job += jobs(planned[0])
         else:

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from testbed.base.errors import InputError
-from testbed.experiment.training import layout_of, settings_of, training_of
 from testbed.plan.expected import expected
+from testbed.plan.steps.kinds import graph_of
 from testbed.predict.connected import Connected
 from testbed.predict.figure import LONGEST_PATH, MESSAGES, Figure
 from testbed.predict.large import of_too_many
 from workloads.registry import find
-from workloads.steps.build import step_graph
 from workloads.tasks.oracle import step_ns
 from workloads.tasks.replay import Tasks
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.steps.steps import Step
+    from testbed.experiment.steps.step import Step
     from testbed.plan.choose import Chooser
     from topologies.ranks.hops import Hop
-    from workloads.tasks.graph import Graph
     from workloads.times.buffers import Buffers
     from workloads.times.ways import Ways
 
@@ -88,12 +85,13 @@ def _time(
     """Every message followed where tasks share cables, or flows a choice of spines; else the exact longest path."""
     if (serving := told.get("about_step", {}).get("serving")) is not None:
         return float(serving["expected_ns"]), LONGEST_PATH
-    graph = _graph(experiment, step, place)
+    graph = graph_of(step, experiment)
+    assert graph is not None
     if tasks.followable and (chooser.chooses or tasks.share(ways)):
         followed = tasks.replayed(ways, chooser.costs, buffers)
         if followed is not None:
             return followed, MESSAGES
-        if step.kind == "train" and (large := of_too_many(experiment, step.train, 0, place, sure=True)):
+        if large := of_too_many(experiment, step, 0, place, sure=True):
             return large.time_ns, large.how
     return step_ns(expected(graph, told, experiment, experiment.build_fabric())), LONGEST_PATH
 
@@ -102,24 +100,11 @@ def _whole(
     experiment: Experiment, chooser: Chooser, buffers: Buffers, step: Step, place: str
 ) -> tuple[float, str, tuple[Hop, ...] | None]:
     """Of a step that is made smaller, without that: as if it was the first of the file."""
-    from testbed.plan.plan import plan
+    from testbed.plan.steps.plan import plan
 
-    assert step.kind == "train"
-    whole = step.model_copy(update={"train": step.train.model_copy(update={"scale": None})})
-    if (its := of_too_many(experiment, whole.train, 0, place)) is None:
+    whole = step.whole()
+    if (its := of_too_many(experiment, whole, 0, place)) is None:
         planned = plan(experiment.model_copy(update={"workload": [whole]}))["steps"]
         connected = Connected(chooser, experiment.seed)
         (its,) = task_figures(experiment, chooser, connected, buffers, whole, planned, 0, place)
     return its.time_ns, its.how, its.paused
-
-
-def _graph(experiment: Experiment, step: Step, place: str) -> Graph:
-    fabric = experiment.build_fabric()
-    if step.kind == "train":
-        if step.train.checkpoint is not None:
-            raise InputError("there is no model of disks", f"{place}.train.checkpoint", "leave it out, or run it")
-        return step_graph(training_of(step.train), layout_of(step.train, fabric), settings_of(step.train))
-    if step.kind == "tasks":
-        return step.tasks.graph(fabric.ranks)
-    assert step.kind in ("chakra", "aicb")
-    return step.graph(fabric.ranks)

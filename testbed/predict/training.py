@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from testbed.base.errors import InputError
-from testbed.experiment.training import settings_of, training_of
-from testbed.plan.training import about, name_of
+from testbed.experiment.steps.training import settings_of, training_of
+from testbed.plan.steps.training import about, name_of
 from testbed.predict.figure import ONE_PIPELINE, Figure
 from testbed.predict.pauses import class_of, unseen
 from topologies.kinds import KINDS
@@ -75,8 +75,6 @@ def training_figures(
 
 
 def _refuse(train: Train, place: str) -> None:
-    if train.checkpoint is not None:
-        raise InputError("there is no model of disks", f"{place}.train.checkpoint", "leave it out")
     if train.scale is not None:
         what = "scale makes a step small enough to be run, and so large a fabric is not"
         raise InputError(what, f"{place}.train.scale", "leave it out: the whole step is predicted")

@@ -21,7 +21,7 @@ from testbed.base.errors import RUN_FAILED, InputError, Problem, UserError, requ
 from testbed.base.progress import Progress
 from testbed.base.this_process import Heard, caught, held
 from testbed.experiment.scale import scaled_down
-from testbed.plan import plan as planning
+from testbed.plan.steps import plan as planning
 from testbed.plan.thresholds import warnings
 from testbed.run.attempt import Attempt
 from testbed.run.outcome import RunFailed, RunResult

@@ -19,8 +19,8 @@ from testbed.experiment.overrides import override
 from testbed.fabric.lab import Lab
 from testbed.fabric.parts import trouble, why_dead
 from testbed.faults.base import fault_id
+from testbed.inject import faults
 from testbed.inject.agent import Agent
-from testbed.inject.place import place_of
 from testbed.machine.processes import wait_for
 from testbed.operate.record import Done, log
 from testbed.plan import together
@@ -204,36 +204,23 @@ class AnyWorld(ABC):
 
     def put_in(self, injection: Injection, name: str | None = None) -> str:
         """Puts a fault in, now; its times count from now. Returns its id. Raises CannotInject, FabricdError."""
-        name = name or self._free_name()
-        place = place_of(injection, self.experiment, self.lab.fabric, programs=self.lab.kernel)
-        done: list[str] = []
-        try:
-            for request in injection.requests(place, name, now_ns=self._now()):
-                if self._opaque:
-                    self._abouts[name] = request.pop("about")
-                self.lab.fabricd.request("inject", **request)
-                done.append(request["fault"])
-        except BaseException:
-            for one in done:
-                self.lab.fabricd.request("heal", fault=one)
-            raise
+        name = name or faults.free_name(self)
+        lab = self.lab
+        requests = faults.requests_of(
+            [injection], [name], self.experiment, lab.fabric, now_ns=self._now(), programs=lab.kernel
+        )
+        if self._opaque:
+            self._abouts[name] = [request.pop("about") for request in requests][-1]
+        faults.put_in(lab.fabricd, requests)
         self.settle()
         return name
 
     def take_out(self, name: str) -> list[str]:
         """Heals a fault, or `all`; returns the ids. There may be none of that name."""
         self._now()
-        every = self.lab.fabricd.request("faults")["faults"]
-        here = [f["fault"] for f in every if not f["request"].get("operator")]
-        chosen = [fault for fault in here if name in ("all", fault_id(fault))]
-        for fault in chosen:
-            self.lab.fabricd.request("heal", fault=fault)
+        healed = faults.heal(self.lab.fabricd, faults.named(self.lab.fabricd, [name]))
         self.settle()
-        return list(dict.fromkeys(fault_id(fault) for fault in chosen))
-
-    def _free_name(self) -> str:
-        taken = {fault_id(f["fault"]) for f in self.counters()["faults"]}
-        return next(f"f{k}" for k in range(1, len(taken) + 2) if f"f{k}" not in taken)
+        return healed
 
     # -- the end
 

@@ -17,7 +17,7 @@ from hardware.client import FabricdError, FabricdSilent
 from testbed.fabric.lab import Lab
 from testbed.inject.agent import NAME as AGENT
 from testbed.inject.agent import Agent
-from testbed.inject.place import place_of
+from testbed.inject.faults import put_in, requests_of
 from testbed.live.look.events import in_order
 from testbed.plan import together
 from testbed.world.base import READS, AnyWorld, Gone, WorldGone, look_at_parts
@@ -46,15 +46,12 @@ class World(AnyWorld):
     def _begin(cls, lab: Lab, experiment: Experiment, injections: Sequence[Injection]) -> Self:
         lab.fabricd.subscribe(acts=AGENT)
         lab.fabricd.request("run_until", time_ns=0)
-        requests: list[dict[str, Any]] = []
-        for number, injection in enumerate(injections, 1):
-            place = place_of(injection, experiment, lab.fabric, nth=number - 1, programs=lab.kernel)
-            requests += injection.requests(place, f"f{number}", now_ns=0.0)
+        names = [f"f{number + 1}" for number in range(len(injections))]
+        requests = requests_of(injections, names, experiment, lab.fabric, programs=lab.kernel)
         world = cls(lab, experiment, Job.start(lab, experiment, together.struck(requests)))
         world._agent = Agent(lab, world.job.kill)
         try:
-            for request in requests:
-                lab.fabricd.request("inject", **request)
+            put_in(lab.fabricd, requests)
             lab.fabricd.request("start", ranks=world.job.ranks)
             world._going = 0
             world._wait()

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 import results
 from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from testbed.predict import Prediction, predict
 from testbed.predict.large import large_figures
 from testbed.run.run import run

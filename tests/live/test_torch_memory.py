@@ -9,7 +9,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import load
 from testbed.machine.scratch import scratch
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from workloads.torch import launch
 
 pytestmark = pytest.mark.skipif(

@@ -12,9 +12,9 @@ import pytest
 import results
 from testbed.experiment import load
 from testbed.machine.scratch import scratch
-from testbed.plan import graphs as recorded_graphs
 from testbed.plan.expected import expected
-from testbed.plan.plan import plan
+from testbed.plan.steps import scripts as recorded_graphs
+from testbed.plan.steps.plan import plan
 from testbed.run.run import run
 from tests.parts.torch_scripts import losses, over_gloo
 from workloads.tasks.oracle import step_ns

@@ -10,10 +10,10 @@ from typing import Any
 import results
 from results.store.load import Run
 from testbed.experiment import Experiment, loads
-from testbed.experiment.steps.train import Train, TrainStep
-from testbed.experiment.training import layout_of, settings_of, training_of
+from testbed.experiment.steps.train import Train
+from testbed.experiment.steps.training import TrainStep, layout_of, settings_of, training_of
 from testbed.plan.expected import expected
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from testbed.run.run import run
 from topologies import Fabric
 from workloads.steps.build import step_graph

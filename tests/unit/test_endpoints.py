@@ -13,7 +13,7 @@ from testbed.checklist.review import review
 from testbed.experiment import loads
 from testbed.experiment.model import Experiment
 from testbed.plan.ideal import Ideal
-from testbed.plan.plan import capture_ports, endpoints, for_ranks, plan, steps
+from testbed.plan.steps.plan import capture_ports, endpoints, for_ranks, plan, steps
 from topologies.graph import endpoint
 from topologies.graph.fabric import TopologyError
 from topologies.graph.targets import resolve

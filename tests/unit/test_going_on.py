@@ -11,7 +11,7 @@ from results.figures.going_on import going_on
 from results.figures.timeline import steps
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from testbed.run.launcher import RESTORED, STEPS, Launcher, later, without
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph

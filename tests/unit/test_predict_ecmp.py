@@ -10,7 +10,7 @@ import pytest
 
 from testbed.experiment import Experiment, loads
 from testbed.plan import choose
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from testbed.predict import connected, predict
 from testbed.predict.large import large_figures, places_of
 from testbed.predict.wide import TREES

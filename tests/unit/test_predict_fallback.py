@@ -134,7 +134,7 @@ def test_a_thousand_gpus_are_neither_planned_nor_followed(monkeypatch: pytest.Mo
     def never(_: object) -> None:
         raise AssertionError("its tasks were planned")
 
-    monkeypatch.setattr("testbed.plan.plan.plan", never)
+    monkeypatch.setattr("testbed.plan.steps.plan.plan", never)
     text = (
         "train: {model: {preset: gpt3-13b}, gpu: {preset: a100}, batch: {count: 2}, "
         "parallel: {tensor: 8, pipeline: 4, data: 32}, place: {tensor: scale_up}}"

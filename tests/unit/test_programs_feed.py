@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.experiment.steps.programs import Feed
-from testbed.plan.plan import endpoints, plan
+from testbed.plan.steps.plan import endpoints, plan
 from tests.parts.fake_fabric import FakeFabric
 from tests.parts.fake_run import collective, run
 from tests.parts.fake_run import plan as fake_plan

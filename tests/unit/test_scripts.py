@@ -15,8 +15,8 @@ import pytest
 
 from testbed.base.errors import InputError, MachineError
 from testbed.experiment import load
-from testbed.plan import graphs
-from testbed.plan import plan as planning
+from testbed.plan.steps import kinds, scripts
+from testbed.plan.steps import plan as planning
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Settings
 from workloads.tasks.oracle import oracle, step_ns
@@ -218,7 +218,7 @@ def test_a_step_says_what_its_flops_take_at_best_and_collectives_have_a_class(
         for rank, one in enumerate(both)
     ]
     done = launch.Recorded(ranks, ["", ""])
-    monkeypatch.setattr(graphs, "_recorded", lambda script: done)
+    monkeypatch.setattr(scripts, "_recorded", lambda script: done)
     told = "{torch: s.py, gpu: {flops: 40T, efficiency: 0.5}, traffic_class: 4}"
     setup, trained = planning.plan(load(written(tmp_path, told)))["steps"]
     memory = [
@@ -298,14 +298,14 @@ def test_a_type_that_a_gpus_tensor_cores_do_not_know_needs_its_flops(
         reduces(one)
     ranks = [one.told() | {"memory": [{"peak": 80}]} for one in both]
     done = launch.Recorded(ranks, ["", ""])
-    monkeypatch.setattr(graphs, "_recorded", lambda script: done)
+    monkeypatch.setattr(scripts, "_recorded", lambda script: done)
     experiment = load(written(tmp_path, f"{{torch: s.py, gpu: {gpu}}}"))
     if said:
         with pytest.raises(InputError) as raised:
-            graphs.graphs(experiment)
+            kinds.graphs(experiment)
         assert said in raised.value.what and raised.value.where.endswith(":5: workload[0].gpu")
     else:
-        (graph,) = graphs.graphs(experiment).values()
+        (graph,) = kinds.graphs(experiment).values()
         assert [t.duration_ns for t in graph.tasks[0] if isinstance(t, Compute)] == [1001.0]
 
 

@@ -16,7 +16,7 @@ from testbed.experiment.blocks.fabric import Complex, Engine
 from testbed.experiment.model import Experiment
 from testbed.plan.hardware import hardware_of
 from testbed.plan.ideal import Ideal
-from testbed.plan.plan import endpoints, for_ranks, plan
+from testbed.plan.steps.plan import endpoints, for_ranks, plan
 from workloads.times.messages import Costs, Link, flow_ns
 from workloads.times.messages import Path as Way
 

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.plan.plan import plan, steps
+from testbed.plan.steps.plan import plan, steps
 
 TEXT = "name: s\nfabric: {topology: {star: {hosts: 4}}}\nworkload:\n- {collective: all_reduce, sizes: [64KiB], STEP}\n"
 

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.plan.plan import choices, plan
+from testbed.plan.steps.plan import choices, plan
 from topologies import build
 from topologies.ranks.grid import NoGrid, grid, servers_and_gpus
 from topologies.ranks.hops import Hops

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from testbed.base.errors import InputError
-from testbed.experiment import load, loads, serving_checks
-from testbed.experiment.serving import ping_pongs, requests_of
-from testbed.plan.plan import plan
+from testbed.experiment import load, loads
+from testbed.experiment.steps import serving_checks
+from testbed.experiment.steps.serving import ping_pongs, requests_of
+from testbed.plan.steps.plan import plan
 from workloads.serving.ping_pong import PingPong, ping_pong_graph
 from workloads.serving.requests import Request
 from workloads.tasks.graph import Graph

@@ -14,7 +14,7 @@ from results.store.folder import RunFolder
 from testbed.base.yaml_writer import dump
 from testbed.commands._counters import with_scale_up
 from testbed.experiment import loads
-from testbed.plan.plan import plan, steps
+from testbed.plan.steps.plan import plan, steps
 from testbed.tables.results import _flows, counters, of_run, show
 
 EXPERIMENT = """

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.experiment import Experiment, loads
 from testbed.plan.choose import Chooser
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from testbed.predict import predict
 from testbed.predict.connected import Connected
 from testbed.predict.figure import LONGEST_PATH, MESSAGES

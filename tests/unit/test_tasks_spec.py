@@ -7,7 +7,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.base.worker_output import OutputParser, UnexpectedLine
 from testbed.experiment import loads
-from testbed.plan.plan import for_ranks, measurements, plan, steps
+from testbed.plan.steps.plan import for_ranks, measurements, plan, steps
 
 RAIL = "{rail: {servers: 4, gpus: 2, spines: 1}}"
 GROUPS = "groups: {dp: [[0, 2], [1, 3]]}"

@@ -12,8 +12,8 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.base.worker_output import OutputParser
 from testbed.experiment import Experiment, loads
-from testbed.plan import plan as planning
 from testbed.plan import together as plans
+from testbed.plan.steps import plan as planning
 from workloads import together, worker
 from workloads.verbs import FabricError
 

@@ -10,8 +10,8 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.cli import cli
 from testbed.experiment import Experiment, load
-from testbed.plan import plan as planning
-from testbed.plan.graphs import graphs
+from testbed.plan.steps import plan as planning
+from testbed.plan.steps.scripts import graphs
 from workloads.chakra import et, record
 from workloads.chakra.et import Node, Trace
 from workloads.tasks.graph import Graph, Settings

@@ -12,7 +12,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import Experiment, load
 from testbed.experiment.steps import written
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from workloads.traffic import SOURCES, BadTable, Table, checked, published, sizes_named, table_sizes
 
 # Means as the generator that comes with the distributions works them out (traffic_gen/custom_rand.py, getAvg)

@@ -14,7 +14,7 @@ from testbed.base import worker_output
 from testbed.base.text import printable
 from testbed.base.worker_output import TEXT_MAX, OutputParser, UnexpectedLine
 from testbed.experiment import loads
-from testbed.plan import plan as planning
+from testbed.plan.steps import plan as planning
 from testbed.run import run as running
 from testbed.run.outcome import RunFailed
 from tests.parts.fake_lab import FakeLab, Script, result_line

@@ -14,6 +14,7 @@ from testbed.base.errors import UserError
 from testbed.faults import Injection, Mistakes
 from testbed.faults.base import Place, fault_id
 from testbed.faults.built import CannotInject
+from testbed.inject.faults import TakesRequests, injected
 from topologies.graph.fabric import Cable, Fabric
 
 if TYPE_CHECKING:
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
 
 
 _LEFT_OUT = "normalization changed ofp_match"  # what ovs-ofctl says of a match that is not whole
-
-
-class Hardware(Protocol):
-    """fabricd, or a world that holds it."""
-
-    def request(self, op: str, **arguments: Any) -> dict[str, Any]: ...
 
 
 class Job(Protocol):
@@ -47,7 +42,7 @@ class Site:
     """A live fabric. Its directory has its configuration, and gets the record of what was done."""
 
     lab: Lab
-    fabricd: Hardware
+    fabricd: TakesRequests
     heal: Callable[[str], Any]
     """Takes a fault out, by its id."""
     job: Job | None = None
@@ -114,20 +109,16 @@ class Site:
 
     # -- what lies over that
 
-    def _injected(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.fabricd.request("faults")["faults"]
-        return found
-
     def settings(self) -> list[dict[str, Any]]:
         """What operators have configured and not taken back, as fabricd's `faults` lists it."""
-        return [f for f in self._injected() if f["request"].get("operator")]
+        return [f for f in self.fabricd.request("faults")["faults"] if f["request"].get("operator")]
 
     def faults(self) -> dict[str, tuple[Injection, Place]]:
         """The faults that are in, by id."""
         found = {}
-        for fault in self._injected():
+        for fault in injected(self.fabricd):
             about = fault["request"].get("about")
-            if not about or fault["request"].get("operator") or (name := fault_id(fault["fault"])) in found:
+            if not about or (name := fault_id(fault["fault"])) in found:
                 continue
             try:
                 injection = Injection.of(about)
@@ -138,8 +129,8 @@ class Site:
 
     def down(self) -> set[str]:
         """Cables whose link is down."""
-        injected = [f for f in self._injected() if f["on"]]
-        cables = [f["request"] for f in injected if "cable" in f["request"]]
+        there = [f for f in self.fabricd.request("faults")["faults"] if f["on"]]
+        cables = [f["request"] for f in there if "cable" in f["request"]]
         return {r["cable"] for r in cables if r.get("values", {}).get("up") is False}
 
     def drained(self) -> set[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.base import units
-from testbed.experiment.training import Mistakes, gpu_of, model_of
+from testbed.experiment.steps.training import Mistakes, gpu_of, model_of
 from workloads.serving.apart import Apart
 from workloads.serving.ping_pong import PingPong
 from workloads.serving.pools import Pool

@@ -1,14 +1,17 @@
-"""Everything that is wrong with a step `serve`, with what is allowed."""
+"""The step `serve`, and everything that is wrong with one, with what is allowed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from testbed.experiment import task_checks
-from testbed.experiment.serving import (
+from pydantic import Field
+
+from testbed.experiment.steps.graphs import collectives, distinct, named
+from testbed.experiment.steps.serve import Serve
+from testbed.experiment.steps.serving import (
     APART,
     SHARED,
     context_of,
@@ -17,8 +20,9 @@ from testbed.experiment.serving import (
     requests_of,
     shared_pools,
 )
-from testbed.experiment.step_checks import Found, rank_out_of_range
-from testbed.experiment.training import Mistakes, gigabytes
+from testbed.experiment.steps.step import Blocks, Found, Step, below, rank_out_of_range, under
+from testbed.experiment.steps.training import Mistakes, gigabytes
+from topologies.graph.fabric import Fabric
 from workloads.serving.batching import Iteration
 from workloads.serving.ping_pong import ping_pong_graph
 from workloads.serving.pools import Pool, cache_bytes
@@ -26,8 +30,7 @@ from workloads.serving.requests import Request
 from workloads.serving.tensor_parallel import DECODE, PREFILL, Shared, Work, graph_of_work
 
 if TYPE_CHECKING:
-    from testbed.experiment.steps.serve import PoolOf, Serve
-    from topologies import Fabric
+    from testbed.experiment.steps.serve import PoolOf
     from workloads.steps.plan.model import Model
     from workloads.tasks.graph import Graph
 
@@ -44,7 +47,7 @@ _WHOSE = {"ping-pong": "attention and experts", "decode": "decode without reques
 def mistakes(serve: Serve, seed: int, fabric: Fabric) -> Iterator[Found]:
     """All of it, with what is allowed."""
     found = [*_which(serve), *_pools(serve, fabric), *_numbers(serve)]
-    found += ((("algorithm", *path), what, hint) for path, what, hint in task_checks.named(serve.algorithm))
+    found += below(("algorithm",), named(serve.algorithm))
     if found:
         yield from found
         return
@@ -56,12 +59,12 @@ def mistakes(serve: Serve, seed: int, fabric: Fabric) -> Iterator[Found]:
     yield from problems
     if problems:
         return
-    done = dict.fromkeys(task.collective for graph in graphs for task in task_checks.distinct(graph))
+    done = dict.fromkeys(task.collective for graph in graphs for task in distinct(graph))
     for name in serve.algorithm:
         if name not in done:
             yield ("algorithm", name), f"this step does no {name}", f"it does {', '.join(done) or 'none'}"
     said: set[str] = set()
-    for task, _, what, hint in chain.from_iterable(task_checks.collectives(graph, fabric) for graph in graphs):
+    for task, _, what, hint in chain.from_iterable(collectives(graph, fabric) for graph in graphs):
         where = ("algorithm", task.collective) if task.collective in serve.algorithm else ()
         if what not in said:
             yield where, f"{task.collective} of {task.group}: {what}", hint
@@ -260,3 +263,21 @@ def _too_large(name: str, pool: Pool, nbytes: int, cached: int = 0) -> Iterator[
         what = f"a rank of {name} needs {gigabytes(nbytes)}{more}, and its GPU has {gigabytes(room)}"
         fewer = "fewer or shorter sequences" if cached > nbytes // 2 else "more ranks"
         yield (name,), what, f"{fewer}, fewer layers, or another GPU"
+
+
+class ServeStep(Step):
+    kind: ClassVar[str] = "serve"
+    title: ClassVar[str] = "serving"
+    tables: ClassVar[Mapping[str, str]] = {"A pool of a serving step": "PoolOf"}
+
+    serve: Serve = Field(description="tokens are generated")
+
+    @classmethod
+    def written_algorithms(cls, written: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+        yield from under(under(written, "serve"), "algorithm").items()
+
+    def mistakes(self, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
+        yield from below(("serve",), mistakes(self.serve, blocks.seed, fabric))
+
+    def algorithms(self, ranks: int) -> list[tuple[str, str]]:
+        return list(self.serve.algorithm.items())

@@ -10,51 +10,49 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.scale import scaled_down, shrunk
-from testbed.experiment.training import layout_of, settings_of, training_of
+from testbed.experiment.steps.training import layout_of, settings_of, training_of
 from testbed.plan.expected import expected
-from testbed.plan.tasks import planned
+from testbed.plan.steps.planner import Planner
+from testbed.plan.steps.tasks import planned
 from workloads.steps import checkpoint
 from workloads.steps.build import step_graph
 from workloads.steps.memory import memory
 from workloads.tasks.oracle import step_ns
 
 if TYPE_CHECKING:
-    from testbed.experiment import CollectiveStep, Experiment
-    from testbed.experiment.steps.train import Checkpoint, Train
-    from testbed.plan.choose import Chooser
-    from topologies import Fabric
+    from testbed.experiment import Experiment
+    from testbed.experiment.steps.train import Checkpoint
+    from testbed.experiment.steps.training import TrainStep
     from workloads.steps.plan.parallel import Layout
     from workloads.steps.plan.training import Training
     from workloads.tasks.graph import Graph
 
 
-def training_steps(
-    train: Train,
-    experiment: Experiment,
-    fabric: Fabric,
-    alone: Callable[[CollectiveStep, Experiment], Mapping[str, Any]],
-    chooser: Callable[[], Chooser],
-) -> list[dict[str, Any]]:
-    """The steps of the plan; `alone` and `chooser` as for any step of tasks."""
+def training_graph(step: TrainStep, experiment: Experiment) -> Graph:
+    """Of the whole model."""
+    t, layout = training_of(step.train), layout_of(step.train, experiment.build_fabric())
+    return step_graph(t, layout, settings_of(step.train))
+
+
+def training_steps(told: TrainStep, planner: Planner) -> list[dict[str, Any]]:
+    """One; several with a checkpoint, or if it is made smaller."""
+    train, experiment, fabric = told.train, planner.experiment, planner.fabric
     whole = training_of(train)
     layout = layout_of(train, fabric)
     by = train.scale.by if train.scale else 1
     small = scaled_down(experiment)
 
-    def planned_on(one: Experiment, graph: Graph, t: Training) -> dict[str, Any]:
-        step = planned(
-            graph, one, fabric, lambda step: alone(step, one), chooser,
-            iterations=train.iterations, warmup=train.warmup, name=name_of(t, by),
-        )  # fmt: skip
+    def planned_on(its: Planner, graph: Graph, t: Training) -> dict[str, Any]:
+        step = planned(graph, its, iterations=train.iterations, warmup=train.warmup, name=name_of(t, by))
         return step | {"about_step": about(t, layout)}
 
     def made(t: Training) -> tuple[Graph, dict[str, Any]]:
         graph = step_graph(t, layout, settings_of(train))
-        return graph, planned_on(experiment, graph, t)
+        return graph, planned_on(planner, graph, t)
 
     if train.checkpoint is not None:
         return _checkpointed(
-            train.checkpoint, whole, layout, made(whole), lambda g: planned_on(experiment, g, whole), experiment.seed
+            train.checkpoint, whole, layout, made(whole), lambda g: planned_on(planner, g, whole), experiment.seed
         )
     if train.scale is None:
         return [made(whole)[1]]
@@ -68,7 +66,7 @@ def training_steps(
             graph, step = made(t)
         if by > 1:
             graph = shrunk(graph, by, step)
-            step = planned_on(small, graph, t)
+            step = planned_on(Planner(small, planner), graph, t)
         times.insert(0, step_ns(expected(graph, step, small, fabric)))
         steps.insert(0, step)
     for one in steps:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from testbed.experiment.serving import (
+from testbed.experiment.steps.serving import (
     aparts,
     context_of,
     ping_pongs,
@@ -17,8 +17,8 @@ from testbed.experiment.serving import (
     shared_pools,
 )
 from testbed.plan.expected import Durations
-from testbed.plan.iterations import decided, served
-from testbed.plan.tasks import planned
+from testbed.plan.steps.iterations import decided, served
+from testbed.plan.steps.tasks import planned
 from workloads.serving.balance import Balance
 from workloads.serving.batching import Iteration
 from workloads.serving.exchange import COMBINE, DISPATCH
@@ -28,31 +28,24 @@ from workloads.tasks.oracle import oracle
 from workloads.tasks.task import Collective
 
 if TYPE_CHECKING:
-    from testbed.experiment import CollectiveStep, Experiment
+    from testbed.experiment import Experiment
     from testbed.experiment.steps.serve import Serve
-    from testbed.plan.choose import Chooser
-    from topologies import Fabric
+    from testbed.experiment.steps.serving_checks import ServeStep
+    from testbed.plan.steps.planner import Planner
     from workloads.serving.apart import Apart
     from workloads.serving.pools import Pool
     from workloads.tasks.graph import Graph
 
-Planner = Callable[["Graph", str], dict[str, Any]]
+Plans = Callable[["Graph", str], dict[str, Any]]
 """A graph, and its name for tables -> a step of the plan."""
 
 
-def serving_steps(
-    serve: Serve,
-    experiment: Experiment,
-    fabric: Fabric,
-    alone: Callable[[CollectiveStep], Mapping[str, Any]],
-    chooser: Callable[[], Chooser],
-) -> list[dict[str, Any]]:
-    """The steps of the plan; `alone` and `chooser` as for any step of tasks."""
+def serving_steps(told: ServeStep, planner: Planner) -> list[dict[str, Any]]:
+    """One; of several numbers of micro-batches as many."""
+    serve, experiment, fabric = told.serve, planner.experiment, planner.fabric
 
     def made(graph: Graph, name: str) -> dict[str, Any]:
-        return planned(
-            graph, experiment, fabric, alone, chooser, iterations=serve.iterations, warmup=serve.warmup, name=name
-        )
+        return planned(graph, planner, iterations=serve.iterations, warmup=serve.warmup, name=name)
 
     def durations(graph: Graph, step: Mapping[str, Any]) -> Durations:
         return Durations(graph, step, experiment, fabric)
@@ -73,8 +66,9 @@ def serving_steps(
     return steps
 
 
-def serving_graph(serve: Serve, experiment: Experiment) -> Graph:
+def serving_graph(told: ServeStep, experiment: Experiment) -> Graph:
     """Of the most micro-batches.  Of requests as they are expected to be served; how does not change who sends what."""
+    serve = told.serve
     if plays_ping_pong(serve) and serve.requests is not None:
         of = max(aparts(serve, experiment.seed), key=lambda one: one.micro_batches)
         return served(serve, of, _reader(serve, experiment.seed), requests_of(serve, experiment.seed)).graph
@@ -90,7 +84,7 @@ def serving_graph(serve: Serve, experiment: Experiment) -> Graph:
 def _of_pools(
     serve: Serve,
     experiment: Experiment,
-    made: Planner,
+    made: Plans,
     durations: Callable[[Graph, Mapping[str, Any]], Durations],
 ) -> tuple[Graph, str, dict[str, Any]]:
     """Graph, name and description of ranks that share every matrix."""
@@ -127,7 +121,7 @@ def _of_apart(
     serve: Serve,
     experiment: Experiment,
     of: Apart,
-    made: Planner,
+    made: Plans,
     durations: Callable[[Graph, Mapping[str, Any]], Durations],
 ) -> tuple[Graph, str, dict[str, Any]]:
     """Requests on attention and experts, with so many micro-batches."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import Field
 
 from testbed.base.types import unknown
 from testbed.base.units import format_size
-from testbed.experiment.blocks.fabric import dscp_of
 from testbed.experiment.blocks.known import misshapen
+from testbed.experiment.steps.step import Blocks, Found, Path, Step, below, no_dscp, under
+from testbed.experiment.steps.train import Train
+from topologies.graph.fabric import Fabric
 from topologies.kinds import axes
 from workloads.base.entry import Algorithm
 from workloads.registry import ALGORITHMS
@@ -31,10 +35,7 @@ from workloads.tasks.graph import Settings
 if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import FabricSpec
     from testbed.experiment.steps.train import Gpu as GpuOf
-    from testbed.experiment.steps.train import GroupOf, Train, TrainModel
-    from topologies import Fabric
-
-Found = tuple[tuple[str | int, ...], str, str]
+    from testbed.experiment.steps.train import GroupOf, TrainModel
 
 _NEEDED = ("layers", "hidden", "heads", "seq")
 _COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
@@ -174,11 +175,8 @@ def _checkpoint(train: Train, t: Training, fabric: Fabric) -> Iterator[Found]:
 
 def _classes(train: Train, spec: FabricSpec) -> Iterator[Found]:
     for name, group in train.groups.items():
-        its = group.traffic_class
-        if its is not None and dscp_of(its, spec) is None:
-            what = f"no DSCP is in class {its}, so nothing can be sent in it"
-            hint = f"fabric.switch.dscp: {{{its * 8}: {its}}} beside the others"
-            yield ("groups", name, "traffic_class"), what, hint
+        if problem := no_dscp(group.traffic_class, spec):
+            yield ("groups", name, "traffic_class"), *problem
 
 
 def model_of(its: TrainModel) -> Model:
@@ -365,3 +363,59 @@ def _uses(t: Training) -> dict[str, tuple[str, ...]]:
         "expert": ("all_to_all",),
         "embedding": ("all_reduce",),
     }
+
+
+class TrainStep(Step):
+    kind: ClassVar[str] = "train"
+    title: ClassVar[str] = "a training step"
+    tables: ClassVar[Mapping[str, str]] = {"A group of a training step": "GroupOf"}
+
+    train: Train = Field(description="a training step, forward, backward and optimizer")
+
+    @classmethod
+    def written_algorithms(cls, written: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+        """Of what its groups may do."""
+        for group in under(under(written, "train"), "groups").values():
+            if isinstance(group, dict):
+                yield from ((c, group.get("algorithm")) for c in (*_COLLECTIVES, _OPTIMIZER_STEP))
+
+    def mistakes(self, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
+        yield from below(("train",), mistakes(self.train, blocks.fabric, fabric))
+
+    def beside(self, at: Path, blocks: Blocks) -> Iterator[Found]:
+        """What a run that goes on after failures cannot have beside it."""
+        if not self.train.checkpoint or self.train.checkpoint.steps is None:
+            return
+        where = (*at, "train", "checkpoint", "steps")
+        if blocks.clock.mode != "virtual":
+            yield where, "a run goes on after failures with the virtual clock only", "clock: virtual"
+        if len(blocks.workload) > 1:
+            what = "a run that goes on after failures has one step of the workload"
+            yield where, what, "an experiment of its own for each"
+        for k, injection in enumerate(blocks.inject):
+            if injection.fault.name == "worker_frozen" and injection.lasts is None:
+                what = "a rank that stands still for ever has not ended: its launcher would wait, too"
+                yield ("inject", k), what, "for: 1ms, or worker_killed"
+
+    def algorithms(self, ranks: int) -> list[tuple[str, str]]:
+        return [pair for its in settings_of(self.train).values() for pair in its.algorithms.items()]
+
+    def not_predicted(self) -> Iterator[Found]:
+        if self.train.checkpoint is not None:
+            yield ("train", "checkpoint"), "there is no model of disks", "or leave it out"
+
+    @property
+    def scaled_by(self) -> int:
+        return self.train.scale.by if self.train.scale else 1
+
+    def unscalable(self) -> Iterator[Found]:
+        for name, group in self.train.groups.items():
+            if group.algorithm and not all(e.schedule for e in entries_of(group.algorithm).values()):
+                what = f"{group.algorithm} goes by packets and slots, of which there is no 1/{self.scaled_by}"
+                yield ("train", "groups", name, "algorithm"), what, "ring"
+
+    def whole(self) -> Self:
+        return self.model_copy(update={"train": self.train.model_copy(update={"scale": None})})
+
+    def training(self) -> Training:
+        return training_of(self.train)

@@ -1,17 +1,18 @@
-"""The graphs of tasks of an experiment's steps, whatever they are made from."""
+"""From a script of PyTorch to steps of the plan: it is run by itself, and what its ranks did is planned."""
 
 from __future__ import annotations
 
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.base.progress import Progress
-from testbed.experiment.training import Mistakes, gpu_of, layout_of, settings_of, training_of
+from testbed.experiment.steps.graphs import collectives
+from testbed.experiment.steps.training import Mistakes, gigabytes, gpu_of
 from testbed.machine.scratch import scratch
-from testbed.plan.serving import serving_graph
-from workloads.steps.build import step_graph
+from testbed.plan.steps.tasks import planned
+from testbed.plan.steps.training import told_memory
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
 from workloads.torch.cut import BadScript
@@ -20,41 +21,65 @@ from workloads.torch.steps import Step, steps
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.steps.steps import Step as Written
     from testbed.experiment.steps.traces import TorchStep
+    from testbed.plan.steps.planner import Planner
     from topologies import Fabric
 
 DOCS = "docs/pytorch.md says how a script becomes tasks"
 
 
-def graphs(experiment: Experiment) -> dict[int, Graph]:
-    """Number of the step in the workload -> its graph; steps that are none are left out."""
-    found = ((number, graph_of(step, experiment)) for number, step in enumerate(experiment.workload))
-    return {number: graph for number, graph in found if graph is not None}
+def script_steps(told: TorchStep, planner: Planner) -> list[dict[str, Any]]:
+    """The setup, then steps that are alike as iterations of one."""
+    experiment, fabric = planner.experiment, planner.fabric
+    recorded, found = script_of(told, experiment, fabric)
+    _check_memory(recorded, told, experiment)
+    made = []
+    for step in found:
+        _check(step.graph, told, experiment, fabric)
+        name = f"{Path(told.torch).stem}, {step.name}"
+        its = planned(step.graph, planner, iterations=step.times, warmup=0, name=name)
+        ideal = {"ideal_ns": step.ideal_ns} if step.training and step.ideal_ns else {}
+        made.append(its | {"about_step": ideal | {"memory": {"of": step.name, **told_memory(_held(recorded, step))}}})
+    made[0]["printed"] = list(recorded.printed)
+    return made
 
 
-def graph_of(step: Written, experiment: Experiment) -> Graph | None:
-    """A training step is that of the whole model, a serving step that of the most micro-batches.
-
-    A script is run, and stands for the step that it does most often.
-    """
-    fabric = experiment.build_fabric()
-    if step.kind == "tasks":
-        return step.tasks.graph(fabric.ranks)
-    if step.kind == "chakra" or step.kind == "aicb":
-        return step.graph(fabric.ranks)
-    if step.kind == "train":
-        return step_graph(training_of(step.train), layout_of(step.train, fabric), settings_of(step.train))
-    if step.kind == "serve":
-        return serving_graph(step.serve, experiment)
-    if step.kind == "torch":
-        return _steady(step, experiment, fabric)
-    return None
+def _held(recorded: Recorded, step: Step | None = None) -> dict[int, dict[str, int]]:
+    """What each rank has when it has most, in these steps or the whole script, and what of it optimizers had then."""
+    of = slice(step.part, step.part + step.times) if step else slice(None)
+    held = {}
+    for rank, one in enumerate(recorded.ranks):
+        parts = one["memory"][of]
+        held[rank] = {**parts[-1], "peak": max(part["peak"] for part in parts)}
+    return held
 
 
-def _steady(told: TorchStep, experiment: Experiment, fabric: Fabric) -> Graph:
+def _check_memory(recorded: Recorded, told: TorchStep, experiment: Experiment) -> None:
+    """Raises InputError if a rank has more at a time than its GPU has."""
+    its = told_memory(_held(recorded))
+    room = gpu_of(told.gpu, "float32", any_type=True).memory
+    if room is not None and its["peak"] > room:
+        parts = ", ".join(
+            f"{key} {gigabytes(its[key])}" for key in ("parameters", "gradients", "optimizer") if key in its
+        )
+        what = (
+            f"the script does not fit: its rank {its['rank']} has {gigabytes(its['peak'])} at a time, "
+            f"{gigabytes(its['peak'] - int(room))} more than the GPU's {gigabytes(int(room))}"
+            + (f" (of it {parts})" if parts else "")
+        )
+        hint = "shard more (FSDP2), smaller batches, checkpointed activations, or a GPU with more memory"
+        raise InputError(what, place_of(told, experiment, "gpu"), hint)
+
+
+def _check(graph: Graph, told: TorchStep, experiment: Experiment, fabric: Fabric) -> None:
+    for task, _, what, hint in collectives(graph, fabric):
+        raise InputError(f"task {task.id!r} of the script: {what}", place_of(told, experiment), hint)
+
+
+def script_graph(told: TorchStep, experiment: Experiment) -> Graph:
     """The step that the script does most often."""
-    return max(script_of(told, experiment, fabric)[1], key=lambda step: (step.training, step.times)).graph
+    found = script_of(told, experiment, experiment.build_fabric())[1]
+    return max(found, key=lambda step: (step.training, step.times)).graph
 
 
 def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[Recorded, list[Step]]:

@@ -5,14 +5,14 @@ Every step that is made of tasks comes through here, whatever it was built from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.experiment.blocks.fabric import dscp_of
 from testbed.experiment.blocks.layout import group
-from testbed.experiment.task_checks import as_step
+from testbed.experiment.steps.graphs import as_step
 from topologies.ranks.grid import NoGrid
 from workloads.base.vocabulary import AUTO
 from workloads.registry import find
@@ -23,25 +23,24 @@ from workloads.tasks.task import Collective
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
-    from testbed.plan.choose import Chooser
+    from testbed.experiment.steps.graphs import GraphStep
+    from testbed.plan.steps.planner import Planner
     from topologies import Fabric
 
 
-def planned(
-    graph: Graph,
-    experiment: Experiment,
-    fabric: Fabric,
-    alone: Callable[[CollectiveStep], Mapping[str, Any]],
-    chooser: Callable[[], Chooser],
-    *,
-    iterations: int,
-    warmup: int,
-    name: str = "tasks",
-) -> dict[str, Any]:
-    """The step.  `alone` says how a collective step is planned that does one collective by itself.
+def task_steps(told: GraphStep, planner: Planner) -> list[dict[str, Any]]:
+    """Of a graph that is written, or read from a file."""
+    iterations, warmup = told.repeats
+    return [planned(told.graph(planner.fabric.ranks), planner, iterations=iterations, warmup=warmup)]
 
-    `name` is what the step is called in tables.
-    """
+
+def task_graph(told: GraphStep, experiment: Experiment) -> Graph:
+    return told.graph(experiment.build_fabric().ranks)
+
+
+def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, name: str = "tasks") -> dict[str, Any]:
+    """The step.  `name` is what it is called in tables."""
+    experiment, fabric = planner.experiment, planner.fabric
 
     @cache
     def step_of(task: Collective) -> CollectiveStep:
@@ -50,7 +49,7 @@ def planned(
     @cache
     def chosen(like: Collective) -> str:
         """What is fastest in the group's first tuple, of all that each of its tuples can do: all of them do it."""
-        ((_, best),) = chooser().choose(step_of(like), numbered=False).items()
+        ((_, best),) = planner.chooser.choose(step_of(like), numbered=False).items()
         expected: dict[str, float] = best["expected_ns"]
         tuples = graph.groups[like.group]
         return next(
@@ -66,7 +65,7 @@ def planned(
         told = group(entry, None if everybody else members, fabric)
         told["ranks"] = list(members) if told["ranks"] is None else told["ranks"]
         heeded = {key: getattr(step, key) for key in entry.extra if hasattr(step, key)}
-        more = alone(step).get("aggregation") if entry.accelerators else None
+        more = planner.collective(step).get("aggregation") if entry.accelerators else None
         return {
             **{"collective": task.collective, "algorithm": algorithm},
             **heeded,
