@@ -21,9 +21,8 @@ from workloads.times.wide.both_ways import MOST_FOLLOWED, both_ways_ns
 from workloads.times.wide.cables import Cables
 from workloads.times.wide.fabric import Once, Wide
 from workloads.times.wide.groups import Together
-from workloads.times.wide.in_network import by_switches_ns, tree_of
+from workloads.times.wide.in_network import Multicasts, by_switches_ns, tree_of
 from workloads.times.wide.model import Asked, Model, OverRing, Time
-from workloads.times.wide.multicast import Multicasts
 from workloads.times.wide.peers import Made, exchanged, neighbours, on_grid
 from workloads.times.wide.places import Places, Rails, Tiers
 from workloads.times.wide.trees import HostTrees
