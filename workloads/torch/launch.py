@@ -73,12 +73,7 @@ def record(script: Script, folder: Path, waiting: Callable[[float], None] = lamb
         [*_alone(), sys.executable, "-m", "workloads.torch.rank", str(spec)],
         cwd=script.folder,
         env=os.environ
-        | {
-            "PYTHONPATH": _with_ours(),
-            "OMP_NUM_THREADS": "1",
-            "TORCH_CPP_LOG_LEVEL": "ERROR",
-            "PYTHONHASHSEED": "0",
-        },
+        | {"PYTHONPATH": _with_ours(), "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONHASHSEED": "0"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
