@@ -341,7 +341,7 @@ def test_while_a_script_runs_it_is_said_how_long(monkeypatch: pytest.MonkeyPatch
                 its_input.write("done\n")
                 its_input.close()
 
-        assert launch._said(process, waiting) == "done\n"
+        assert launch._output_of(process, waiting) == "done\n"
     assert len(told) >= 3 and told == sorted(told)
 
 
