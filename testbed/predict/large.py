@@ -16,8 +16,8 @@ from testbed.experiment.blocks.fabric import STAND_IN
 from testbed.experiment.steps.collective import CollectiveStep
 from testbed.experiment.steps.training import TrainStep, layout_of
 from testbed.plan.ideal import costs_of
+from testbed.plan.steps.planned import is_offloaded
 from testbed.predict.cables import cables_of
-from testbed.predict.collectives import jobs
 from testbed.predict.figure import Figure, Tell, step_of
 from testbed.predict.limits import refuse_ports
 from testbed.predict.training import training_figures
@@ -99,7 +99,7 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
         scale_up = spec.scale_up is not None and uses_scale_up(any_of(step.collective, step.algorithm))
         places = places_of(spec.topology.kind, spec.topology.params, scale_up=scale_up)
         yield from wide_figures(experiment, step, places, made, k, job, place)
-        job += jobs({"collective": step.collective, "algorithm": step.algorithm})
+        job += is_offloaded(step.collective, step.algorithm)
 
 
 def of_too_many(experiment: Experiment, step: Step, number: int, place: str, *, sure: bool = False) -> Figure | None:

@@ -9,13 +9,14 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from testbed.base.errors import UserError
 from testbed.inject.agent import GONE_S
 from testbed.machine.processes import wait_for
 from testbed.plan import together
-from testbed.plan.steps import plan as planning
+from testbed.plan.steps.plan import plan
+from testbed.plan.steps.planned import Plan
 from testbed.world.steps import Collected
 
 if TYPE_CHECKING:
@@ -28,11 +29,12 @@ TOGETHER = (sys.executable, "-m", "workloads.together")
 LINE_MAX = 1 << 20
 
 
-def plan_of(experiment: Experiment) -> dict[str, Any]:
-    """The workload's plan, to be repeated. Each step is done once in a pass."""
-    plan = planning.plan(experiment)
-    plan["steps"] = [{**step, "iterations": 1, "warmup": 0} if "iterations" in step else step for step in plan["steps"]]
-    return {**plan, "repeat": True}
+def plan_of(experiment: Experiment) -> Plan:
+    """The workload's plan, to be repeated."""
+    repeated = plan(experiment).repeated()
+    if not repeated.taking_part:
+        raise UserError("there is no workload to repeat", "workload", "name at least one step")
+    return repeated
 
 
 @dataclass
@@ -40,7 +42,7 @@ class Job:
     """The workers of one workload, and what they have said."""
 
     lab: Lab
-    plan: dict[str, Any]
+    plan: Plan
     ranks: list[int]
     said: Collected
     _workers: list[tuple[list[int], Worker, int]] = field(default_factory=list)  # with the end of its pipe that we read
@@ -54,7 +56,7 @@ class Job:
         nobody; `after` is what workers before these have said. The clock does not run before fabricd's `start`.
         """
         plan = plan_of(experiment)
-        ranks = taking_part(plan)
+        ranks = plan.taking_part
         before = after or Collected(ranks)
         said = Collected(ranks, before.steps, best_ns=before.best_ns, base=len(before.steps))
         job = cls(lab, plan, ranks, said)
@@ -63,8 +65,7 @@ class Job:
         return job
 
     def _start(self, group: list[int]) -> None:
-        own = planning.for_ranks(self.plan, group)
-        (self.lab.worker_dir(group[0]) / "plan.json").write_text(json.dumps(own))
+        (self.lab.worker_dir(group[0]) / "plan.json").write_text(json.dumps(self.plan.told(group)))
         pipe, write = os.pipe()
         os.set_blocking(pipe, False)
         program = TOGETHER if len(group) > 1 else WORKER
@@ -134,17 +135,3 @@ class Job:
 
 def _gone(worker: Worker) -> bool:
     return worker.poll() is not None
-
-
-def taking_part(plan: dict[str, Any]) -> list[int]:
-    """The endpoints that some step is for."""
-    found: set[int] = set()
-    for step in plan["steps"]:
-        if step["kind"] == "flows":
-            found |= {flow[end] for flow in step["flows"] for end in ("from", "to")}
-        else:
-            ranks = step.get("ranks")
-            found |= {*(range(plan["ranks"]) if ranks is None else ranks), *step.get("helpers", ())}
-    if not found:
-        raise UserError("there is no workload to repeat", "workload", "name at least one step")
-    return sorted(found)
