@@ -9,7 +9,7 @@ import pytest
 
 from drills.session import Answer
 from drills.solve import congestion
-from drills.solve.desk import Desk
+from drills.solve.operator import Operator
 from drills.solve.solver import solve
 from tests.recorded import STEPS, Recorded
 from topologies import build
@@ -106,6 +106,44 @@ def test_who_is_at_work_while_all_wait_stands_still_although_all_have_sent_the_s
     assert solve(Now({4, 5})) == solve(Now(set())) == "worker_frozen@nic:0"
 
 
+class Losing(Recorded):
+    """A cable on which 20 frames came in each of the last 40 times 10 us; `lost`: how many of them, by how long ago."""
+
+    def __init__(self, lost: dict[int, int], frames: int = 20) -> None:
+        super().__init__({})
+        self.lost, self.frames = lost, frames
+
+    def command(self, line: str) -> Answer:
+        view, _, since = line.removeprefix("show interfaces ").partition(" --changed ")
+        if view not in ("errors", "counters") or not since:
+            return super().command(line)
+        bins = min(40, round(float(since.removesuffix("ns")) / 10_000))
+        lost = sum(count for k, count in self.lost.items() if k < bins)
+        row = {"IFACE": "leaf1:5", "RX_CRC": lost, "RX_ERR": lost, "RX_OK": self.frames * bins - lost}
+        return Answer(True, 700_000, "", {view: [row]})
+
+
+ONE_BY_ONE = dict.fromkeys((0, 3, 4, 9, 11, 12, 18, 20, 25, 26, 31, 33, 35, 37, 39), 1)
+
+
+@pytest.mark.parametrize(
+    ("lost", "frames", "kind"),
+    [
+        (ONE_BY_ONE, 20, "loss"),
+        ({7: 16}, 20, "burst_loss"),
+        ({7: 5}, 8, "burst_loss"),
+        (ONE_BY_ONE | {12: 5}, 8, "loss"),  # most of one 10 us, but as many again are spread over the others
+        ({7: 8}, 20, "loss"),  # not even half of what came
+        (dict.fromkeys(range(40), 1), 20, "drop_every"),
+    ],
+)
+def test_losses_are_a_burst_if_they_are_most_of_a_moment_and_far_from_even(
+    lost: dict[int, int], frames: int, kind: str
+) -> None:
+    """Of losses that fall one by one, the variance of their number is about its mean (Poisson)."""
+    assert solve(Losing(lost, frames)) == f"{kind}@cable:leaf1-spine0"
+
+
 Probes = tuple[float, float]
 """The quickest and the one in the middle."""
 
@@ -162,14 +200,14 @@ def test_probes_tell_a_long_cable_from_one_that_varies_whatever_steps_do(
     slowest: list[tuple[float, float]], steady: bool
 ) -> None:
     for times in ([100.0, 101.0], [100.0, 140.0]):
-        desk = Desk(asked := Probed(*slowest))
+        desk = Operator(asked := Probed(*slowest))
         assert congestion._steady(desk, times) is steady
         assert asked.lines == [f"probe mesh --count {congestion.PROBES}"]
 
 
 def test_steps_tell_it_if_no_probe_is_late() -> None:
-    assert congestion._steady(Desk(Probed((7.53, 7.53))), [100.0, 101.0])
-    assert not congestion._steady(Desk(Probed((7.53, 7.53))), [100.0, 140.0])
+    assert congestion._steady(Operator(Probed((7.53, 7.53))), [100.0, 101.0])
+    assert not congestion._steady(Operator(Probed((7.53, 7.53))), [100.0, 140.0])
 
 
 FAR = ((10.521, 10.521), (10.521, 10.521), (13.521, 13.521))
@@ -178,14 +216,14 @@ FAR = ((10.521, 10.521), (10.521, 10.521), (13.521, 13.521))
 def test_who_is_farther_off_is_not_late() -> None:
     """A healthy pair whose way is longer always takes as long."""
     varies = around((7.521, (8.738, 13.7), *FAR, (13.9, 17.0)))
-    assert not congestion._steady(Desk(varies), [100.0, 101.0])
+    assert not congestion._steady(Operator(varies), [100.0, 101.0])
     longer = around((7.521, (11.521, 11.521), *FAR, (17.521, 17.521)))
-    assert congestion._steady(Desk(longer), [100.0, 140.0])
+    assert congestion._steady(Operator(longer), [100.0, 140.0])
 
 
 @pytest.mark.parametrize(("probes", "steady"), [((7.9, 9.3), False), ((9.521, 9.521), True)])
 def test_pairs_that_are_late_are_asked_if_the_slowest_are_only_far_off(probes: Probes, steady: bool) -> None:
     asked = around((7.521, probes[1], *FAR, (13.521, 13.521)))
     asked.lat = {7: probes}
-    assert congestion._steady(Desk(asked), [100.0, 100.0 if not steady else 140.0]) is steady
+    assert congestion._steady(Operator(asked), [100.0, 100.0 if not steady else 140.0]) is steady
     assert asked.lines == [f"probe mesh --count {congestion.PROBES}", f"probe lat 0 7 --count {congestion.PROBES}"]
