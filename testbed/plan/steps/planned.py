@@ -141,13 +141,7 @@ class PlannedCollective(Planned):
 
     @property
     def jobs(self) -> int:
-        return is_offloaded(self.collective, self.algorithm) * (len(self.groups) or 1)
-
-
-def is_offloaded(collective: str, algorithm: str) -> bool:
-    """Whether NICs or switches carry it out."""
-    entry = any_of(collective, algorithm)
-    return entry.code.startswith("workloads.offloads") and entry.name != "host"
+        return any_of(self.collective, self.algorithm).offloaded * (len(self.groups) or 1)
 
 
 @dataclass(frozen=True)
