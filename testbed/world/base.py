@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import FabricdError, FabricdGone
@@ -144,7 +144,7 @@ class AnyWorld(ABC):
 
     def heed(self) -> None:
         """Does what fabricd asks for between two of our calls, because others have asked it for something."""
-        with Gone(self.lab):
+        with explaining(self.lab):
             for event in self.lab.fabricd.events(0.0):
                 self._event(event)
 
@@ -234,9 +234,7 @@ class AnyWorld(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -254,21 +252,14 @@ def look_at_parts(lab: Lab) -> None:
         raise Stopped(what, str(lab.dir), found.hint)
 
 
-class Gone:
+@contextmanager
+def explaining(lab: Lab) -> Iterator[None]:
     """Says of a fabricd that is gone why, as WorldGone; of one that stands still that it does, as Stopped."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if isinstance(value, FabricdError):
-            if isinstance(value, FabricdGone):  # its connection closes first
-                wait_for(lambda: not self._lab.record.processes["fabricd"].alive(), _END_S)
-            look_at_parts(self._lab)
-            hint = f"testbed clean {self._lab.id}"
-            raise WorldGone(f"fabric {self._lab.id} cannot go on: {value}", why_dead(self._lab.record), hint) from None
+    try:
+        yield
+    except FabricdError as error:
+        if isinstance(error, FabricdGone):  # its connection closes first
+            wait_for(lambda: not lab.record.processes["fabricd"].alive(), _END_S)
+        look_at_parts(lab)
+        what, hint = f"fabric {lab.id} cannot go on: {error}", f"testbed clean {lab.id}"
+        raise WorldGone(what, why_dead(lab.record), hint) from None

@@ -18,7 +18,7 @@ from testbed.fabric.lab import Lab
 from testbed.inject.agent import NAME as AGENT
 from testbed.inject.agent import Agent
 from testbed.live.verdict import judged
-from testbed.world.base import READS, AnyWorld, Gone, WorldGone, look_at_parts
+from testbed.world.base import READS, AnyWorld, WorldGone, explaining, look_at_parts
 from testbed.world.condition import parse
 from testbed.world.job import Job
 
@@ -66,7 +66,7 @@ class RealWorld(AnyWorld):
         return self._seen_ns
 
     def _now(self) -> int:
-        with Gone(self.lab):
+        with explaining(self.lab):
             return int(self.lab.fabricd.request("status")["time_ns"])
 
     def advance(self, ns: int) -> None:
@@ -96,7 +96,7 @@ class RealWorld(AnyWorld):
         if not heard or any(fd == self.lab.supervision.fileno() for fd, _ in heard):
             look_at_parts(self.lab)
         if not heard:
-            with Gone(self.lab):
+            with explaining(self.lab):
                 self.lab.fabricd.pulse()
                 self._look_at_workers()
         self.heed()
@@ -110,7 +110,7 @@ class RealWorld(AnyWorld):
             self._remember()
 
     def _remember(self) -> None:
-        with Gone(self.lab):
+        with explaining(self.lab):
             super()._remember()
 
     def settle(self) -> None:
@@ -124,7 +124,7 @@ class RealWorld(AnyWorld):
 
     def fidelity(self) -> Fidelity:
         """How far its figures can be trusted, as measured since it came up. Raises WorldGone."""
-        with Gone(self.lab):
+        with explaining(self.lab):
             counters = self.counters()
         return judged(self.experiment, counters["fidelity"], self._steal.share())
 

@@ -20,7 +20,7 @@ from testbed.inject.agent import Agent
 from testbed.inject.faults import put_in, requests_of
 from testbed.live.look.events import in_order
 from testbed.plan import together
-from testbed.world.base import READS, AnyWorld, Gone, WorldGone, look_at_parts
+from testbed.world.base import READS, AnyWorld, WorldGone, explaining, look_at_parts
 from testbed.world.condition import parse
 from testbed.world.history import PERIOD_NS, emulated
 from testbed.world.job import Job
@@ -102,14 +102,14 @@ class World(AnyWorld):
     def _go(self, time_ns: int) -> None:
         self._now()
         self._going = time_ns  # even if no answer comes: it was asked for
-        with Gone(self.lab):
+        with explaining(self.lab):
             self.lab.fabricd.request("run_until", time_ns=time_ns)
         self._wait()
 
     def _wait(self) -> None:
         """Until the clock is held at the time that was asked for; all lines up to it are then read."""
         fabricd = self.lab.fabricd
-        with Gone(self.lab):
+        with explaining(self.lab):
             while self._going is not None:
                 for event in fabricd.events(0.0):
                     self._event(event)
@@ -146,7 +146,7 @@ class World(AnyWorld):
         self.job.end()
         while any(w["state"] in ("running", "waiting") for w in self.request("status")["workers"]):
             self._sleep()  # until fabricd has seen that they are gone
-        with Gone(self.lab):
+        with explaining(self.lab):
             for event in self.lab.fabricd.events(0.0):
                 if event["event"] != "worker_lost":  # that they are gone is no news
                     self._event(event)
@@ -158,7 +158,7 @@ class World(AnyWorld):
         self.experiment = experiment
         self.job = Job.start(self.lab, experiment, self._struck(), self.job.said)
         self._agent = Agent(self.lab, self.job.kill)
-        with Gone(self.lab):
+        with explaining(self.lab):
             self.lab.fabricd.request("run_until", time_ns=self.time_ns)
             self.lab.fabricd.request("start", ranks=self.job.ranks)
         self._going = self.time_ns
