@@ -1,12 +1,13 @@
-"""Frames that come spoilt, twice, or in another order."""
+"""Frames that arrive corrupt, twice, or out of order."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 
-from drills.solve.desk import Desk, number
-from drills.solve.finding import Finding
+from drills.solve.diagnosis import Diagnosis
 from drills.solve.lost import missing, under_way
+from drills.solve.operator import Operator, by_peer, by_rank, number, sums
 from drills.solve.trials import change_cables, drain_switches, used
 
 _PAIR = re.compile(r"(\d+\.\d+\.\d+\.\d+) > (\d+\.\d+\.\d+\.\d+)")
@@ -15,105 +16,99 @@ LOOK_NS = 25_000.0
 WINDOW_NS = 400_000.0
 
 
-def checksums(desk: Desk) -> list[Finding]:
-    """ICRC errors at NICs: which way have the spoilt packets in common?"""
-    pairs = _spoilt(desk)
+def checksums(op: Operator) -> list[Diagnosis]:
+    """ICRC errors at NICs: the cable that all pairs with corrupt packets share."""
+    pairs = _corrupt(op)
     if not pairs:
         return []
     for _ in range(LOOKS):
         if len({dst for _, dst in pairs}) > 2:
             break
-        desk.pass_(LOOK_NS)
-        pairs |= _spoilt(desk)
+        op.pass_(LOOK_NS)
+        pairs |= _corrupt(op)
     why = f"spoilt on the way: {sorted(pairs)}"
     shared = set.intersection(*[set(pair) for pair in pairs])
     ranks = sorted({dst for _, dst in pairs} & shared or shared)
-    cable = None  # of one flow, its way has cables between switches, too
-    if not ranks or len(pairs) == 1 and len({_switch(desk, rank) for rank in next(iter(pairs))}) > 1:
-        cable = change_cables(desk, used(desk), _icrc, WINDOW_NS)
+    cable = None  # the path of a single flow has cables between switches, too
+    if not ranks or len(pairs) == 1 and len({op.switch_of(rank) for rank in next(iter(pairs))}) > 1:
+        cable = change_cables(op, used(op), _icrc, WINDOW_NS)
     if cable is None and ranks:
-        cable = desk.nic_cable(ranks[0])
-    return [Finding("corruption", f"cable:{cable.name}", why)] if cable else []
+        cable = op.nic_cable(ranks[0])
+    return [Diagnosis("corruption", f"cable:{cable.name}", why)] if cable else []
 
 
-def _spoilt(desk: Desk) -> set[tuple[int, int]]:
-    """From whom, to whom: by the headers of what was dropped, else by who has sent again to those who drop."""
-    found = set()
-    drops = [row for row in desk.recent("show drops") if row["reason"] == "icrc"]
+def _corrupt(op: Operator) -> set[tuple[int, int]]:
+    """Pairs of ranks: by the headers of dropped packets, else by who retransmits to those who drop."""
+    pairs = set()
+    drops = [row for row in op.recent("show drops") if row["reason"] == "icrc"]
     for row in drops:
-        told = _PAIR.match(str(row.get("headers", "")))
-        ends = [desk.rank_of_ip(ip) for ip in told.groups()] if told else [None]
-        if None not in ends:
-            found.add((int(ends[0] or 0), int(ends[1] or 0)))
-    at = {desk.rank(str(row["node"])) for row in drops} if not found else set()
-    for row in desk.recent("show qps") if at else ():
-        if int(row["peer"]) in at and number(row, "retransmitted") > 0:
-            found.add((int(row["rank"]), int(row["peer"])))
-    return found
+        if match := _PAIR.match(str(row.get("headers", ""))):
+            source, destination = map(op.rank_of_ip, match.groups())
+            if source is not None and destination is not None:
+                pairs.add((source, destination))
+    at = {op.rank(str(row["node"])) for row in drops} if not pairs else set()
+    for row in op.recent("show qps") if at else ():
+        if by_peer(row) in at and number(row, "retransmitted") > 0:
+            pairs.add((by_rank(row), by_peer(row)))
+    return pairs
 
 
-def _switch(desk: Desk, rank: int) -> str:
-    return desk.switch_end(desk.nic_cable(rank)).partition(":")[0]
+def _icrc(op: Operator, ns: float) -> bool:
+    return any(number(row, "rx_icrc_encapsulated") > 0 for row in op.recent("show nics", of_ns=ns))
 
 
-def _icrc(desk: Desk, ns: float) -> bool:
-    return any(number(row, "rx_icrc_encapsulated") > 0 for row in desk.recent("show nics", of_ns=ns))
-
-
-def twice(desk: Desk) -> list[Finding]:
-    """More comes in than was ever sent, and NICs have seen it before. Of late alone it may have been under way."""
-    if not any(number(row, "duplicate_request") > 0 for row in desk.recent("show nics")):
+def twice(op: Operator) -> list[Diagnosis]:
+    """More comes in than was ever sent, and NICs count duplicates. Recent counts alone may be of frames in flight."""
+    if not any(number(row, "duplicate_request") > 0 for row in op.recent("show nics")):
         return []
-    grown: dict[str, float] = {}
-    ever, held = missing(desk, 0, dropped=False), under_way(desk)
-    for port, n in missing(desk, dropped=False).items():
-        cable = desk.cable(port)
-        if n <= -held[port] and ever[port] < 0 and cable is not None:
-            grown[cable.name] = grown.get(cable.name, 0.0) - n
-    if not grown:
+    extra: dict[str, float] = defaultdict(float)
+    ever, in_flight = missing(op, 0, dropped=False), under_way(op)
+    for port, n in missing(op, dropped=False).items():
+        cable = op.cable(port)
+        if n <= -in_flight[port] and ever[port] < 0 and cable is not None:
+            extra[cable.name] -= n
+    if not extra:
         return []
-    worst = max(grown, key=lambda name: grown[name])
-    return [Finding("duplication", f"cable:{worst}", f"{grown[worst]:g} frames more came than were sent")]
+    worst = max(extra, key=lambda name: extra[name])
+    return [Diagnosis("duplication", f"cable:{worst}", f"{extra[worst]:g} frames more came than were sent")]
 
 
-def overtaking(desk: Desk) -> list[Finding]:
+def overtaking(op: Operator) -> list[Diagnosis]:
     """Gaps, and nothing is missing."""
-    if not _gaps(desk, WINDOW_NS):
+    if not _gaps(op, WINDOW_NS):
         return []
-    cable = change_cables(desk, used(desk), _gaps, WINDOW_NS)
+    cable = change_cables(op, used(op), _gaps, WINDOW_NS)
     why = "gaps in the order of packets, and no frame is missing anywhere"
-    return [Finding("reordering", f"cable:{cable.name}", why)] if cable else []
+    return [Diagnosis("reordering", f"cable:{cable.name}", why)] if cable else []
 
 
-def _gaps(desk: Desk, ns: float) -> bool:
-    return any(number(row, "out_of_sequence") > 0 for row in desk.recent("show nics", of_ns=ns))
+def _gaps(op: Operator, ns: float) -> bool:
+    return any(number(row, "out_of_sequence") > 0 for row in op.recent("show nics", of_ns=ns))
 
 
-def sums(desk: Desk) -> list[Finding]:
-    """Wrong results, and no counter of it: is it a switch that one can do without? Else it is where most are wrong."""
-    if not _wrong(desk, 2):
+def results(op: Operator) -> list[Diagnosis]:
+    """Wrong results, and no counter of them: a switch without which they are right, else the rank with most of them."""
+    if not _wrong(op):
         return []
-    wrong: dict[int, float] = {}
-    for row in desk.rows("show job --ranks --last 12"):
-        wrong[int(row["rank"])] = wrong.get(int(row["rank"]), 0.0) + number(row, "wrong")
-    to_nics = {end.node for c in desk.plan.cables if not desk.between_switches(c) for end in (c.a, c.b)}
-    inner = [switch.name for switch in desk.plan.switches if switch.name not in to_nics]
-    window = 4000.0 * desk.best_us + 100_000
-    found = drain_switches(desk, inner, lambda d, _: _wrong(d, 2), window)
-    if found:
-        line = f"route drain {found}"
-        desk.do(f"config route undrain {found}")  # what else is wrong may be on the other way
-        return [Finding("silent_corruption", f"switch:{found}", f"without {found} sums are right", (line,))]
+    wrong = sums(op.rows("show job --ranks --last 12"), by_rank, "wrong")
+    to_nics = {end.node for c in op.plan.cables if not op.between_switches(c) for end in (c.a, c.b)}
+    inner = [switch.name for switch in op.plan.switches if switch.name not in to_nics]
+    switch = drain_switches(op, inner, _wrong, 4000.0 * op.best_us + 100_000)
+    if switch:
+        op.do(f"config route undrain {switch}")  # what else is wrong may be on the other path
+        why = f"without {switch} sums are right"
+        return [Diagnosis("silent_corruption", f"switch:{switch}", why, (f"route drain {switch}",))]
     worst = max(wrong, key=lambda rank: wrong[rank], default=None)
     if worst is None:
         return []
-    return [Finding("silent_corruption", f"nic:{worst}", f"rank {worst} has the most wrong elements, {wrong[worst]:g}")]
+    why = f"rank {worst} has the most wrong elements, {wrong[worst]:g}"
+    return [Diagnosis("silent_corruption", f"nic:{worst}", why)]
 
 
-def _wrong(desk: Desk, last: int) -> bool:
-    return any(number(row, "wrong") > 0 for row in desk.rows(f"show job --last {last}"))
+def _wrong(op: Operator, _: float = 0.0) -> bool:
+    return any(number(row, "wrong") > 0 for row in op.rows("show job --last 2"))
 
 
-OWN = (checksums, twice, sums)
-"""What they go by no other class does."""
+OWN = (checksums, twice, results)
+"""Their symptoms are of no other class."""
 LATER = (overtaking,)

@@ -1,22 +1,22 @@
-"""How wires are mended without harm: led around, changed, used again."""
+"""How cables are mended without harm: drained, replaced, undrained."""
 
 from __future__ import annotations
 
-from drills.solve.desk import Desk
+from drills.solve.operator import Operator
 from topologies.graph.fabric import Cable
 
 
-def new_cable(desk: Desk, cable: Cable) -> tuple[str, ...]:
-    """A NIC has one cable: while it is changed the job would stand, and its queue pairs give up."""
-    if not desk.between_switches(cable):
+def new_cable(op: Operator, cable: Cable) -> tuple[str, ...]:
+    """Not at a NIC: it has one cable, so the job would stand and its queue pairs would fail."""
+    if not op.between_switches(cable):
         return ()
-    port = desk.switch_end(cable)
+    port = op.switch_end(cable)
     return (f"route drain {port}", f"cable replace {cable.name}", f"route undrain {port}")
 
 
-def around(desk: Desk, cable: Cable) -> tuple[str, ...]:
-    """Its flows go elsewhere: sooner than a new cable."""
-    return (f"route drain {desk.switch_end(cable)}",) if desk.between_switches(cable) else ()
+def around(op: Operator, cable: Cable) -> tuple[str, ...]:
+    """Its flows take other paths: quicker than a new cable."""
+    return (f"route drain {op.switch_end(cable)}",) if op.between_switches(cable) else ()
 
 
 def resync(switch: str) -> tuple[str, ...]:

@@ -1,102 +1,93 @@
-"""Pauses: who sends them without need, who does not heed them, whose buffer is too small."""
+"""PFC: pause storms, pauses that are ignored, buffers that are too small."""
 
 from __future__ import annotations
 
-from drills.solve.desk import Desk, number
-from drills.solve.finding import Finding
+from collections import defaultdict
+from collections.abc import Iterator
+
+from drills.solve.diagnosis import Diagnosis
+from drills.solve.operator import Operator, by_rank, node_of, number, sums
 
 MORE = 3.0
 FEW = 20
 FEWEST = 3
 
 
-def _sent(desk: Desk) -> dict[str, float]:
+def _sent(op: Operator) -> dict[str, float]:
     """XOFFs by port, of all lossless classes."""
-    rows = desk.recent("show pfc", "tx")
-    return {str(row["Port Tx"]): number(row, "PFC3") + number(row, "PFC4") for row in rows}
+    return sums(op.recent("show pfc", "tx"), lambda row: str(row["Port Tx"]), "PFC3", "PFC4")
 
 
-def storm(desk: Desk) -> list[Finding]:
+def storm(op: Operator) -> list[Diagnosis]:
     """The job stands, and a NIC pauses its switch."""
-    if not desk.stands:
+    if not op.stands:
         return []
-    sent = {port: n for port, n in _sent(desk).items() if n and desk.rank(port.partition(":")[0]) is not None}
+    sent = {port: n for port, n in _sent(op).items() if n and op.rank(port) is not None}
     if not sent:
         return []
-    port = max(sent, key=lambda p: sent[p])
-    rank = desk.rank(port.partition(":")[0])
+    port = max(sent, key=lambda port: sent[port])
     why = f"{port} has sent {sent[port]:g} pauses, and is paused by nobody"
-    return [Finding("pause_storm", f"nic:{rank}", why, (f"pfc {desk.peer(port)} off",))]
+    return [Diagnosis("pause_storm", f"nic:{op.rank(port)}", why, (f"pfc {op.peer(port)} off",))]
 
 
-def unheeded(desk: Desk) -> list[Finding]:
-    """Headroom runs over at one port, although it has what all have."""
-    over: dict[str, float] = {}
-    for row in desk.recent("show drops", of_ns=1_200_000.0):
-        if row["reason"] == "headroom":
-            port = f"{row['node']}:{row['port']}"
-            over[port] = over.get(port, 0.0) + number(row, "count")
+def unheeded(op: Operator) -> list[Diagnosis]:
+    """Headroom overflows at one port, although it has as much as all."""
+    rows = (row for row in op.recent("show drops", of_ns=1_200_000.0) if row["reason"] == "headroom")
+    over = sums(rows, lambda row: f"{row['node']}:{row['port']}", "count")
     if not over:
         return []
-    port = max(over, key=lambda p: over[p])
-    peer, rank = desk.peer(port), desk.rank(desk.peer(port).partition(":")[0])
-    deaf = _sent(desk).get(port, 0.0) > 0  # else nobody has told it to be still
-    place = f"port:{port}" if not deaf else f"port:{peer}" if rank is None else f"nic:{rank}"
+    port = max(over, key=lambda port: over[port])
+    peer, rank = op.peer(port), op.rank(op.peer(port))
+    ignored = _sent(op).get(port, 0.0) > 0  # else it has sent no pauses
+    place = f"port:{port}" if not ignored else f"port:{peer}" if rank is None else f"nic:{rank}"
     mend = (f"pfc {port} on", f"pfc {peer} on" if rank is None else f"nic pfc {rank} on")
-    how = "in spite of its pauses" if deaf else "and it sends no pauses"
-    return [Finding("pfc_off", place, f"{over[port]:g} frames too many at {port}, {how}", mend)]
+    how = "in spite of its pauses" if ignored else "and it sends no pauses"
+    return [Diagnosis("pfc_off", place, f"{over[port]:g} frames too many at {port}, {how}", mend)]
 
 
-def overflowing(desk: Desk) -> list[Finding]:
+def overflowing(op: Operator) -> Iterator[Diagnosis]:
     """A switch drops at most of its ports, for its shared buffer is full, and its like do not."""
     full: dict[str, set[int]] = {}
-    for row in desk.recent("show drops", of_ns=1_200_000.0):
+    for row in op.recent("show drops", of_ns=1_200_000.0):
         if row["reason"] == "tail":
             full.setdefault(str(row["node"]), set()).add(int(row["port"]))
-    found = []
     for switch, ports in full.items():
-        like = [len(full.get(s.name, ())) for s in desk.plan.switches if s.name != switch and s.name[:2] == switch[:2]]
-        cables = [cable for cable in desk.plan.cables if switch in (cable.a.node, cable.b.node)]
-        if like and 2 * len(ports) > len(cables) and not max(like):
-            found.append(_small(desk, switch, f"{switch} has no room left at {len(ports)} ports, its like have"))
-    return found
+        like = op.like(switch)
+        cables = [cable for cable in op.plan.cables if switch in (cable.a.node, cable.b.node)]
+        if like and 2 * len(ports) > len(cables) and not full.keys() & set(like):
+            yield _small(op, switch, f"{switch} has no room left at {len(ports)} ports, its like have")
 
 
-def _small(desk: Desk, switch: str, why: str) -> Finding:
-    size = next((row["size"] for row in desk.rows("show buffer config", "pools") if row["Switch"] == switch), 0)
-    return Finding("small_buffer", f"switch:{switch}", why, (f"buffer {switch} {size}B",))
+def _small(op: Operator, switch: str, why: str) -> Diagnosis:
+    size = next((row["size"] for row in op.rows("show buffer config", "pools") if row["Switch"] == switch), 0)
+    return Diagnosis("small_buffer", f"switch:{switch}", why, (f"buffer {switch} {size}B",))
 
 
-def shallow(desk: Desk) -> list[Finding]:
+def shallow(op: Operator) -> Iterator[Diagnosis]:
     """One switch pauses far more than another of its kind, and its queues are no deeper."""
-    if not desk.slow:
-        return []
-    sent: dict[str, float] = {switch.name: 0.0 for switch in desk.plan.switches}
-    for port, n in _sent(desk).items():
-        node = port.partition(":")[0]
-        if node in sent:
-            sent[node] += n
-    found = []
-    for switch, n in sent.items():
-        like = [m for other, m in sent.items() if other != switch and other[:2] == switch[:2]]
+    if not op.slow:
+        return
+    sent: dict[str, float] = defaultdict(float)
+    for port, n in _sent(op).items():
+        sent[node_of(port)] += n
+    for switch in (switch.name for switch in op.plan.switches):
+        n, like = sent[switch], [sent[other] for other in op.like(switch)]
         if like and n > FEW and n > MORE * max(like):
-            found.append(_small(desk, switch, f"{switch} has sent {n:g} pauses, its like {max(like):g}"))
-    return found
+            yield _small(op, switch, f"{switch} has sent {n:g} pauses, its like {max(like):g}")
 
 
-def held_back(desk: Desk) -> list[Finding]:
-    """The job is slow, and all NICs are told to be still now and then but one: it has never so much to send."""
-    if not desk.slow or desk.stands:
+def never_paused(op: Operator) -> list[Diagnosis]:
+    """The job is slow, and switches pause all NICs but one, which never sends enough."""
+    if not op.slow or op.stands:
         return []
-    rows = {int(row["rank"]): row for row in desk.recent("show nics")}
-    told = {nic.rank: number(rows.get(nic.rank, {}), "rx_prio3_pause") for nic in desk.plan.nics}
-    never = [rank for rank, n in told.items() if not n]
-    if len(never) != 1 or len(told) <= FEWEST or number(rows.get(never[0], {}), "tx_prio3_pause"):
+    rows = {by_rank(row): row for row in op.recent("show nics")}
+    never = [nic.rank for nic in op.plan.nics if not number(rows.get(nic.rank, {}), "rx_prio3_pause")]
+    if len(never) != 1 or len(op.plan.nics) <= FEWEST or number(rows.get(never[0], {}), "tx_prio3_pause"):
         return []
     why = f"all NICs but {never[0]} are paused by their switches"
-    return [Finding("slow_pcie", f"nic:{never[0]}", why, (f"nic pcie retrain {never[0]}",))]
+    return [Diagnosis("slow_pcie", f"nic:{never[0]}", why, (f"nic pcie retrain {never[0]}",))]
 
 
 LATER = (storm, unheeded, overflowing)
-BEHIND = (held_back,)
+BEHIND = (never_paused,)
 LAST = (shallow,)

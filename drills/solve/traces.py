@@ -1,9 +1,9 @@
-"""A player who does not look for the fault but for traces of those who have put it in.
+"""A player who does not look for the fault but for leaks of the truth.
 
-He is root, and reads what lies about: the files of the drill's fabric, its processes in /proc (arguments, environment,
-names, open files), their logs, how long the session takes to say things, and all of its words that are no view. Of that
-he takes what is not said of every class or every place alike. In a drill that keeps its truth to itself there is no
-such thing, and he does not beat `loudest`. The memory of the drill's server he leaves alone: root could read that.
+He is root, and reads the files of the drill's fabric, its processes in /proc (arguments, environment, names, open
+files), their logs, all answers of the session that are no view, and how long they take. He answers the class and the
+place that stand out there. A drill without leaks has neither, so he does not beat `loudest`. The memory of the drill's
+server he does not read, though root could.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,9 +30,9 @@ LINES = (
 )  # fmt: skip
 COMPLETED = ("", "show ", "config ", "help ", "hint ")
 WORD = re.compile(r"\b[a-z_]+\b(?!\"?:)")
-"""No key of JSON: every cable has its `delay`, and runc knows a `cpu_quota`."""
+"""No key of JSON: every cable has a `delay`, and runc a `cpu_quota`."""
 FEW = 3
-"""A text that names more classes is a list of them."""
+"""A text that names more classes is a list of all."""
 ASKED = 5
 SLOWER = 5.0
 MOST_OCTETS = 4 << 20
@@ -40,15 +40,16 @@ MOST_OCTETS = 4 << 20
 
 def traces(session: Session) -> str:
     """The class and the cable that stand out in all that is no view, or `healthy` if none does."""
-    told = [*_said(session), *(text for record in _fabrics(session) for text in _lying_about(record))]
-    kind = _named(told) or _slow(session)
+    texts = [*_answers(session), *(text for record in _fabrics(session) for text in _files_and_processes(record))]
+    kind = _named(texts) or _slow(session)
     if not kind:
         return HEALTHY
-    plan = Fabric.from_dict(session.state()["topology"])
-    return f"{kind}@cable:{_marked(told, [cable.name for cable in plan.cables])}"
+    count = "\n".join(texts).count
+    cables = sorted(cable.name for cable in Fabric.from_dict(session.state()["topology"]).cables)
+    return f"{kind}@cable:{max(cables, key=count)}"
 
 
-def _said(session: Session) -> Iterator[str]:
+def _answers(session: Session) -> Iterator[str]:
     for line in LINES:
         yield session.command(line).text
     for line in COMPLETED:
@@ -56,7 +57,7 @@ def _said(session: Session) -> Iterator[str]:
 
 
 def _fabrics(session: Session) -> list[Record]:
-    """Its own: a client knows which, and beside a game in this process it is ours."""
+    """Its own: a client knows its id, that of a game in this process is ours."""
     own = getattr(session, "fabric", None)
     return [
         record
@@ -65,7 +66,7 @@ def _fabrics(session: Session) -> list[Record]:
     ]
 
 
-def _lying_about(record: Record) -> Iterator[str]:
+def _files_and_processes(record: Record) -> Iterator[str]:
     """Each file and each process of a fabric, with its name."""
     for path in sorted(record.dir.rglob("*")):
         yield path.name
@@ -73,53 +74,47 @@ def _lying_about(record: Record) -> Iterator[str]:
             if path.is_file() and not path.is_symlink():
                 with path.open("rb") as file:
                     yield file.read(MOST_OCTETS).decode(errors="replace")
-    found = processes.belonging(record.mark, ()) | set(record.processes.values())
-    found |= {record.owner} if record.owner else set()
-    for process in sorted(found, key=lambda one: one.pid):
+    of_fabric = processes.belonging(record.mark, ()) | set(record.processes.values())
+    of_fabric |= {record.owner} if record.owner else set()
+    for process in sorted(of_fabric, key=lambda one: one.pid):
         if process.pid != os.getpid():
             yield from about(process.pid).values()
 
 
 def about(pid: int) -> dict[str, str]:
-    """What /proc says of a process."""
-    directory, found = Path("/proc", str(pid)), {}
+    """What /proc has of a process."""
+    directory, texts = Path("/proc", str(pid)), {}
     for name in ("cmdline", "environ", "comm", "cgroup"):
         with suppress(OSError):
-            found[name] = (directory / name).read_bytes().decode(errors="replace")
+            texts[name] = (directory / name).read_bytes().decode(errors="replace")
     with suppress(OSError):
-        found["open files"] = "\n".join(sorted(_targets(directory / "fd")))
+        texts["open files"] = "\n".join(sorted(_of_each(directory / "fd", os.readlink)))
     with suppress(OSError):
-        found["threads"] = "\n".join(sorted(_names(directory / "task")))
-    return found
+        texts["threads"] = "\n".join(sorted(_of_each(directory / "task", lambda d: (d / "comm").read_text().strip())))
+    return texts
 
 
-def _targets(directory: Path) -> Iterator[str]:
+def _of_each(directory: Path, read: Callable[[Path], str]) -> Iterator[str]:
     for name in os.listdir(directory):
         with suppress(OSError):
-            yield os.readlink(directory / name)
+            yield read(directory / name)
 
 
-def _names(directory: Path) -> Iterator[str]:
-    for name in os.listdir(directory):
-        with suppress(OSError):
-            yield (directory / name / "comm").read_text().strip()
-
-
-def _named(told: Iterable[str]) -> str:
-    """The class that is named most, where not many are."""
+def _named(texts: Iterable[str]) -> str:
+    """The class that is named most, in texts that name few."""
     count: Counter[str] = Counter()
-    for text in told:
-        there = {kind for kind in set(WORD.findall(text)) if kind in CATALOGUE}
-        if len(there) <= FEW:
-            count.update(there)
+    for text in texts:
+        kinds = set(WORD.findall(text)) & set(CATALOGUE)
+        if len(kinds) <= FEW:
+            count.update(kinds)
     return max(sorted(count), key=lambda kind: count[kind], default="")
 
 
 def _slow(session: Session) -> str:
-    """The class about whose answers the session thinks longest, if it is far longer than about any other.
+    """The class whose completions take far longer than those of any other.
 
-    They are asked about in turns: a machine that has something else to do for a while slows the answers of a turn, and
-    not those about one class. What a class takes is its quickest answer.
+    Classes are asked in rounds, so that a busy machine slows all of a round and not one class; the quickest answer of a
+    class counts.
     """
     took = dict.fromkeys(CATALOGUE, math.inf)
     for _ in range(ASKED):
@@ -129,9 +124,3 @@ def _slow(session: Session) -> str:
             took[kind] = min(took[kind], time.perf_counter() - began)
     first, second = sorted(took, key=lambda kind: -took[kind])[:2]
     return first if took[first] > SLOWER * took[second] else ""
-
-
-def _marked(told: Iterable[str], places: Iterable[str]) -> str:
-    """The place that is named most."""
-    text = "\n".join(told)
-    return max(sorted(places), key=text.count)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from drills.solve.desk import Desk
-from drills.solve.finding import Finding
+from drills.solve.diagnosis import Diagnosis
+from drills.solve.operator import Operator
 
 
-def crossed(desk: Desk) -> list[Finding]:
-    """Two cables whose ends hear each other's neighbours."""
+def crossed(op: Operator) -> list[Diagnosis]:
+    """Two cables with LLDP neighbours that the plan has not."""
     wrong: dict[str, None] = {}
-    for row in desk.rows("show lldp neighbors"):
-        port, heard = str(row["LocalPort"]), str(row["RemotePortDescr"])
-        cable = desk.cable(port)
-        if cable is not None and heard != desk.peer(port):
+    for row in op.rows("show lldp neighbors"):
+        cable = op.cable(str(row["LocalPort"]))
+        if cable is not None and row["RemotePortDescr"] != op.peer(str(row["LocalPort"])):
             wrong[cable.name] = None
-    names = list(wrong)
-    if len(names) < 2:
+    if len(wrong) < 2:
         return []
-    one, other = names[:2]
-    return [Finding("miswired", f"cable:{one}", f"{one} and {other} are crossed", (f"cable move {one} {other}",))]
+    one, other = list(wrong)[:2]
+    return [Diagnosis("miswired", f"cable:{one}", f"{one} and {other} are crossed", (f"cable move {one} {other}",))]
 
 
 RULES = (crossed,)

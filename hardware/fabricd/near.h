@@ -63,7 +63,7 @@ static inline void near_object(const struct fabric *f, const struct queued *q)
 static inline void near_class(const struct port *p, unsigned class)
 {
 	lines_near(p, NEAR_PORT_LINES);
-	NEAR_FIELDS(&p->tc[class], struct traffic_class, in, queue_max);
+	NEAR_FIELDS(&p->tc[class], struct traffic_class, in, rx_bytes);
 }
 
 static inline void near_port(const struct fabric *f, const struct queued *q)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardware.tables import entries
-from results.frames.columns import COLUMNS, WATERMARK
+from results.frames.columns import COLUMNS, GROWS, MOST
 from results.store.load import Run
 
 _PLACES = {
@@ -59,8 +59,8 @@ def every_name() -> list[str]:
 
 
 def _sorts(frame: str) -> dict[str, str]:
-    """What each counter of a frame is: COUNTER or WATERMARK."""
-    return {column.name: column.sort for column in COLUMNS.get(frame, ()) if column.sort}
+    """What each counter of a frame is: GROWS or MOST."""
+    return {column.name: column.sort for column in COLUMNS.get(frame, ()) if column.sort in (GROWS, MOST)}
 
 
 def moved(sides: Sequence[Sequence[Run]]) -> list[Moved]:
@@ -94,7 +94,7 @@ def _by_place(runs: Sequence[Run], frame: str, place: Sequence[str]) -> Table:
 
 def _joined(sort: str, one: int, other: int) -> int:
     """Over several places or runs."""
-    return max(one, other) if sort == WATERMARK else one + other
+    return max(one, other) if sort == MOST else one + other
 
 
 def _drops(tables: Sequence[Table]) -> list[Moved]:

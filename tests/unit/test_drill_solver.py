@@ -13,7 +13,7 @@ from drills.session import Answer
 from drills.sheet import file
 from drills.sheet.case import Case
 from drills.solve.baselines import PLAYERS
-from drills.solve.desk import odd
+from drills.solve.operator import odd
 from drills.solve.solver import solve
 from testbed.faults import CATALOGUE
 from tests.recorded import NOW_NS, Recorded, crc, ecn_config, nics

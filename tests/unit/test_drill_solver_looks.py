@@ -9,7 +9,7 @@ import pytest
 
 from drills.session import Answer
 from drills.solve import congestion
-from drills.solve.desk import Desk
+from drills.solve.operator import Operator
 from drills.solve.solver import solve
 from tests.recorded import STEPS, Recorded
 from topologies import build
@@ -162,14 +162,14 @@ def test_probes_tell_a_long_cable_from_one_that_varies_whatever_steps_do(
     slowest: list[tuple[float, float]], steady: bool
 ) -> None:
     for times in ([100.0, 101.0], [100.0, 140.0]):
-        desk = Desk(asked := Probed(*slowest))
+        desk = Operator(asked := Probed(*slowest))
         assert congestion._steady(desk, times) is steady
         assert asked.lines == [f"probe mesh --count {congestion.PROBES}"]
 
 
 def test_steps_tell_it_if_no_probe_is_late() -> None:
-    assert congestion._steady(Desk(Probed((7.53, 7.53))), [100.0, 101.0])
-    assert not congestion._steady(Desk(Probed((7.53, 7.53))), [100.0, 140.0])
+    assert congestion._steady(Operator(Probed((7.53, 7.53))), [100.0, 101.0])
+    assert not congestion._steady(Operator(Probed((7.53, 7.53))), [100.0, 140.0])
 
 
 FAR = ((10.521, 10.521), (10.521, 10.521), (13.521, 13.521))
@@ -178,14 +178,14 @@ FAR = ((10.521, 10.521), (10.521, 10.521), (13.521, 13.521))
 def test_who_is_farther_off_is_not_late() -> None:
     """A healthy pair whose way is longer always takes as long."""
     varies = around((7.521, (8.738, 13.7), *FAR, (13.9, 17.0)))
-    assert not congestion._steady(Desk(varies), [100.0, 101.0])
+    assert not congestion._steady(Operator(varies), [100.0, 101.0])
     longer = around((7.521, (11.521, 11.521), *FAR, (17.521, 17.521)))
-    assert congestion._steady(Desk(longer), [100.0, 140.0])
+    assert congestion._steady(Operator(longer), [100.0, 140.0])
 
 
 @pytest.mark.parametrize(("probes", "steady"), [((7.9, 9.3), False), ((9.521, 9.521), True)])
 def test_pairs_that_are_late_are_asked_if_the_slowest_are_only_far_off(probes: Probes, steady: bool) -> None:
     asked = around((7.521, probes[1], *FAR, (13.521, 13.521)))
     asked.lat = {7: probes}
-    assert congestion._steady(Desk(asked), [100.0, 100.0 if not steady else 140.0]) is steady
+    assert congestion._steady(Operator(asked), [100.0, 100.0 if not steady else 140.0]) is steady
     assert asked.lines == [f"probe mesh --count {congestion.PROBES}", f"probe lat 0 7 --count {congestion.PROBES}"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from hardware.tables import entries
 from testbed.base.errors import InputError
 from testbed.cli import cli
 from testbed.fabric import lab as lab_module
@@ -265,6 +266,32 @@ def test_a_later_jobs_queue_pair_of_the_same_number_has_counted_nothing_before()
     counted = since(now, then)
     assert counted["qps"] == [{"rank": 0, "qp": 16, "tx_packets": 5}]
     assert counted["switches"] == [{"switch": "sw0", "frames_in": 2}]
+
+
+@pytest.mark.parametrize(
+    ("table", "keys", "file"),
+    [
+        ("ports", {"node": "sw0", "port": 1}, "link/port.def"),
+        ("ports", {"node": "sw0", "port": 1}, "link/class.def"),
+        ("nics", {"rank": 0}, "nic/counters.def"),
+        ("switches", {"switch": "sw0"}, "switch/counters.def"),
+        ("accelerators", {"switch": "sw0"}, "accelerator/counters.def"),
+        ("accelerators", {"switch": "sw0"}, "accelerator/pool.def"),
+        ("qps", {"rank": 0, "qp": 16}, "transport/counters.def"),
+    ],
+)
+def test_what_only_grows_is_counted_from_a_moment_on(table: str, keys: dict[str, Any], file: str) -> None:
+    """Not so what there is, and the most that there was."""
+    sorts = {name.replace("N", "3"): sort for _, name, _, sort, _ in entries(file)}
+
+    def counted(value: int) -> dict[str, Any]:
+        values = dict.fromkeys(sorts, value)
+        return {table: [keys | ({"priorities": values} if "class" in file else values)]}
+
+    (row,) = since(counted(9), counted(7))[table]
+    grew = {name: value for name, value in row.get("priorities", row).items() if name in sorts}
+    assert set(sorts.values()) <= {"COUNT", "MOST", "LEVEL"} and sorts
+    assert grew == {name: 2 if sort == "COUNT" else 9 for name, sort in sorts.items()}
 
 
 @pytest.mark.parametrize("heard", [(3, 7), (7, 3)])

@@ -7,8 +7,6 @@
 #include "link/params.h"
 #include "switch/params.h"
 
-#define NUMBER(object, name, value) json_object_set_new(object, name, json_integer((json_int_t)(value)))
-
 static json_t *classes_json(uint8_t classes)
 {
 	json_t *list = json_array();

@@ -109,7 +109,11 @@ struct qp {
 	uint64_t due_pauses;  /* of its class, so far; UINT64_MAX: it was paused then */
 	uint64_t fetched_bytes; /* in the NIC: being fetched, deferred or queued */
 	uint64_t left, left_asked; /* behind the last packet that has left, and the last one that asked to be acknowledged */
-	uint64_t tx_packets, tx_bytes, retransmitted, cnps; /* counters */
+#define COUNTER(field, name, unit, sort, meaning) uint64_t field;
+#define VALUE(expression, name, unit, sort, meaning)
+#include "transport/counters.def"
+#undef COUNTER
+#undef VALUE
 	struct cc_state cc_state; /* congestion control; its own behind the queue pair */
 	/* receiver */
 	struct ring rq;

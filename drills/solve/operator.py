@@ -1,39 +1,36 @@
-"""What an operator has before him: the views of a session as rows, and the plan of the fabric.
-
-He goes by `Session.command`. The plan of the cabling, by which he knows what should be plugged in where, is the
-topology of `Session.state`.
-"""
+"""An operator at a session: views as rows, actions, and the plan of the cabling (the topology of `Session.state`)."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-from drills.session import Session
+from drills.session import Answer, Session
 from topologies.graph.fabric import Cable, Fabric
 
 Row = Mapping[str, Any]
+K = TypeVar("K", bound=Hashable)
 RECENT_NS = 400_000.0
-_LED = re.compile(r"config route (un)?drain (\S+:\d+)")
+_DRAIN = re.compile(r"config route (un)?drain (\S+:\d+)")
 STANDS = 3.0
-"""No step has ended for so many times the best: the job stands."""
+"""The job stands if no step has ended for so many times the best."""
 SLOW = 1.02
 
 
-class Desk:
+class Operator:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._seen: dict[str, Mapping[str, Any]] = {}
-        told = session.command("ticket")
-        self.ticket: Mapping[str, Any] = told.data or {}
-        self.time_ns = float(told.time_ns)
+        ticket = session.command("ticket")
+        self.ticket: Mapping[str, Any] = ticket.data or {}
+        self.time_ns = float(ticket.time_ns)
         self.from_ns = 0.0
-        """What was before is not recent, whatever is asked for."""
-        self.back: set[str] = set()
-        """Ports to which flows may come back that had been led around them."""
+        """Nothing before this is recent."""
+        self.undrained: set[str] = set()
+        """Ports that were drained, and may carry flows again."""
 
     @cached_property
     def plan(self) -> Fabric:
@@ -46,7 +43,7 @@ class Desk:
     # -- looking
 
     def tables(self, line: str) -> Mapping[str, Any]:
-        """What a line that only looks has brought; asked once at a hold. A view that is refused is empty."""
+        """Those of a view; asked once at a time. A view that is refused is empty."""
         if line not in self._seen:
             answer = self.session.command(line)
             self._seen[line] = answer.data if answer.ok and isinstance(answer.data, Mapping) else {}
@@ -54,35 +51,37 @@ class Desk:
 
     def rows(self, line: str, table: str = "") -> Sequence[Row]:
         tables = self.tables(line)
-        found = tables.get(table) if table else next(iter(tables.values()), None)
-        return found if isinstance(found, list) else []
+        rows = tables.get(table) if table else next(iter(tables.values()), None)
+        return rows if isinstance(rows, list) else []
 
     def recent(self, view: str, table: str = "", of_ns: float = RECENT_NS) -> Sequence[Row]:
-        """What has changed of late: counters of last year stay out."""
+        """What has changed of late, without old counters."""
         since = min(of_ns, max(1000.0, self.time_ns - max(1000.0, self.from_ns)))
         return self.rows(f"{view} --changed {since:.0f}ns", table)
 
     # -- acting
 
     def do(self, line: str) -> bool:
-        """A line that takes time; whether it went through."""
-        answer = self.session.command(line)
-        self._seen.clear()
-        self.time_ns = float(answer.time_ns)
-        led = _LED.fullmatch(line)
-        if led and answer.ok:
-            (self.back.add if led[1] else self.back.discard)(led[2])
+        """A line that takes time; whether it was carried out."""
+        answer = self._act(line)
+        drain = _DRAIN.fullmatch(line)
+        if drain and answer.ok:
+            (self.undrained.add if drain[1] else self.undrained.discard)(drain[2])
         return answer.ok
 
     def ask(self, line: str) -> Mapping[str, Any]:
-        """A tool's tables; it takes time. What is refused is empty."""
+        """A tool's tables; it takes time. A tool that is refused has none."""
+        answer = self._act(line)
+        return answer.data if answer.ok and isinstance(answer.data, Mapping) else {}
+
+    def _act(self, line: str) -> Answer:
         answer = self.session.command(line)
         self._seen.clear()
         self.time_ns = float(answer.time_ns)
-        return answer.data if answer.ok and isinstance(answer.data, Mapping) else {}
+        return answer
 
     def carry_out(self, lines: Sequence[str]) -> bool:
-        """Actions, one after the other, up to one that is refused: a cable that cannot be drained is not changed."""
+        """Actions in order, up to one that is refused: a cable that cannot be drained is not replaced."""
         return all(self.do(f"config {line}") for line in lines)
 
     def pass_(self, ns: float) -> bool:
@@ -128,8 +127,9 @@ class Desk:
         end = cable.b if f"{cable.a.node}:{cable.a.port}" == port else cable.a
         return f"{end.node}:{end.port}"
 
-    def rank(self, node: str) -> int | None:
-        nic = self.plan.nic_by_name.get(node)
+    def rank(self, place: str) -> int | None:
+        """Of a NIC, or of a port of it."""
+        nic = self.plan.nic_by_name.get(node_of(place))
         return None if nic is None else nic.rank
 
     def rank_of_ip(self, ip: str) -> int | None:
@@ -144,30 +144,60 @@ class Desk:
         end = cable.b if cable.a.node in self.plan.nic_by_name else cable.a
         return f"{end.node}:{end.port}"
 
-    def apart(self, one: int, other: int) -> bool:
-        """Whether two ranks are at different switches."""
-        ends = [self.switch_end(self.nic_cable(rank)).partition(":")[0] for rank in (one, other)]
-        return ends[0] != ends[1]
+    def switch_of(self, rank: int) -> str:
+        """The switch that a rank's NIC is plugged into."""
+        return node_of(self.switch_end(self.nic_cable(rank)))
 
     def between_switches(self, cable: Cable) -> bool:
         return not {cable.a.node, cable.b.node} & set(self.plan.nic_by_name)
 
+    def like(self, switch: str) -> list[str]:
+        """The other switches of its kind."""
+        return [one.name for one in self.plan.switches if one.name != switch and one.name[:2] == switch[:2]]
 
-def odd(rows: Iterable[Row], of: str, values: Sequence[str]) -> list[tuple[Row, Row]]:
-    """Rows whose values are not those of most that are like them (`of`): each with what is usual."""
-    groups: dict[Hashable, list[Row]] = {}
+
+def node_of(port: str) -> str:
+    return port.partition(":")[0]
+
+
+def odd(rows: Iterable[Row], of: str, columns: Sequence[str]) -> list[tuple[Row, Row]]:
+    """Rows whose columns differ from those of most rows with the same `of`: each with one of those."""
+
+    def values(row: Row) -> tuple[str, ...]:
+        return tuple(str(row.get(column)) for column in columns)
+
+    groups: dict[Hashable, list[Row]] = defaultdict(list)
     for row in rows:
-        groups.setdefault(row.get(of) if of else None, []).append(row)
-    found = []
+        groups[row.get(of) if of else None].append(row)
+    differing = []
     for group in groups.values():
-        usual, count = Counter(tuple(str(row.get(v)) for v in values) for row in group).most_common(1)[0]
-        if count * 2 <= len(group) and len(group) > 2:
-            continue
-        example = next(row for row in group if tuple(str(row.get(v)) for v in values) == usual)
-        found += [(row, example) for row in group if tuple(str(row.get(v)) for v in values) != usual]
-    return found
+        usual, count = Counter(map(values, group)).most_common(1)[0]
+        if count * 2 > len(group) or len(group) <= 2:
+            example = next(row for row in group if values(row) == usual)
+            differing += [(row, example) for row in group if values(row) != usual]
+    return differing
 
 
 def number(row: Row, key: str) -> float:
     value = row.get(key)
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+def sums(rows: Iterable[Row], of: Callable[[Row], K], *columns: str) -> dict[K, float]:
+    """The sum of these columns over the rows of each `of`."""
+    totals: dict[K, float] = defaultdict(float)
+    for row in rows:
+        totals[of(row)] += sum(number(row, column) for column in columns)
+    return dict(totals)
+
+
+def by_rank(row: Row) -> int:
+    return int(row["rank"])
+
+
+def by_peer(row: Row) -> int:
+    return int(row["peer"])
+
+
+def by_port(row: Row) -> str:
+    return str(row["Port"])
