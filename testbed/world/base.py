@@ -21,9 +21,11 @@ from testbed.fabric.parts import trouble, why_dead
 from testbed.faults.base import fault_id
 from testbed.inject import faults
 from testbed.inject.agent import Agent
+from testbed.machine.jsonlines import HasFileno, ready
 from testbed.machine.processes import wait_for
 from testbed.operate.record import Done, log
 from testbed.plan import together
+from testbed.world.condition import parse
 from testbed.world.history import Counters, History
 from testbed.world.job import Job, plan_of
 from testbed.world.steps import Step
@@ -92,16 +94,30 @@ class AnyWorld(ABC):
 
     # -- time
 
+    @property
+    @abstractmethod
+    def time_ns(self) -> int: ...
+
     @abstractmethod
     def advance(self, ns: int) -> None:
         """Lets so much time pass."""
 
-    @abstractmethod
     def until(self, condition: str | Callable[[Any], bool], limit_ns: int) -> bool:
         """Until the condition is met, but for no longer than `limit_ns`; returns whether it is.
 
-        Raises InputError for one that does not parse.
+        It is looked at now, and again and again. Raises InputError for one that does not parse.
         """
+        met = parse(condition).watched(self) if isinstance(condition, str) else condition
+        end = self._now() + limit_ns
+        while not met(self):
+            if (left := end - self._now()) <= 0:
+                return False
+            self._towards(left)
+        return True
+
+    @abstractmethod
+    def _towards(self, left_ns: int) -> None:
+        """Lets some time pass, but no more than that, before a condition is looked at again."""
 
     @abstractmethod
     def _now(self) -> int: ...
@@ -128,6 +144,19 @@ class AnyWorld(ABC):
             look_at_parts(self.lab)
         if kind not in _UNSAID:
             self.events.append(event)
+
+    def _hear(self, wall_s: float) -> None:
+        """Waits until something is said, but for no longer than that; who says nothing is looked at."""
+        lab = self.lab
+        files: list[int | HasFileno] = [lab.fabricd, lab.supervision, *self.job.pipes]
+        heard = ready(files, wall_s)
+        self.job.read()
+        if not heard or lab.supervision in heard:
+            look_at_parts(lab)
+        if not heard:
+            with explaining(lab):
+                lab.fabricd.pulse()
+                self._look_at_workers()
 
     def _look_at_workers(self) -> None:
         """A worker that has ended before it has connected would be waited for, for ever."""
