@@ -220,7 +220,7 @@ CALLS: dict[str, Callable[[World, Asked], Any]] = {
     "until": lambda world, asked: _after(world, world.until(str(asked["condition"]), int(asked["limit_ns"]))),
     "steps": lambda world, asked: [step.to_dict() for step in world.steps[asked["since"] :]],
     "counters": lambda world, asked: world.counters(),
-    "history": lambda world, asked: world.history().times,
+    "history": lambda world, asked: len(world.history()),
     "history_at": lambda world, asked: world.history()[asked["index"]],
     "events": lambda world, asked: world.events[asked["since"] :],
     "request": lambda world, asked: world.request(asked["op"], **asked["arguments"]),
