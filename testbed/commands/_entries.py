@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +32,8 @@ class _Word(ParamType):
         from testbed.fabric.lab import Lab
 
         try:
-            lab = Lab.attach(ctx.params.get("fabric") or None)
-            try:
+            with closing(Lab.attach(ctx.params.get("fabric") or None)) as lab:
                 known = list(self.parameter.kind.known(lab.fabric))
-            finally:
-                lab.close()
         except Exception:  # it must never disturb the line that is being typed
             return []
         return [CompletionItem(word, help=text) for word, text in known if word.startswith(incomplete)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +32,8 @@ class _Words(ParamType):
 
         words = list(ctx.params.get("words") or ())
         try:
-            lab = Lab.attach(ctx.params.get("fabric") or None)
-            try:
+            with closing(Lab.attach(ctx.params.get("fabric") or None)) as lab:
                 known = offers(ACTIONS.values(), words, lab.fabric)
-            finally:
-                lab.close()
         except Exception:  # it must never disturb the line that is being typed
             return []
         if not words:

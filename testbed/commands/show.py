@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,11 +103,8 @@ def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json:
     from testbed.live.views.switches import of_flows
 
     if fabric or run is None or _fabric.is_fabric(run):
-        lab = Lab.attach(_fabric.one_of(run, fabric))
-        try:
+        with closing(Lab.attach(_fabric.one_of(run, fabric))) as lab:
             rows = source_of(lab).flows()
-        finally:
-            lab.close()
     else:
         rows = (sweep_of(run) or load_run(run)).rows("flows")
     there = list(dict.fromkeys(row["switch"] for row in rows))
