@@ -17,10 +17,10 @@ from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
 from testbed.faults import cable, congestion, forwarding, host, loss, offload, queue
-from testbed.faults.base import Fault, Place, Primitive, resolve
+from testbed.faults.base import Fault, Place, Primitive
 from testbed.faults.built import Built, CannotInject
 from topologies.graph.fabric import Fabric, TopologyError
-from topologies.graph.targets import CableTarget
+from topologies.graph.targets import CableTarget, resolve
 
 GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Frames": loss.FAULTS,

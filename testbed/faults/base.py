@@ -6,7 +6,7 @@ override it, so a fault is healed by removing its primitives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,7 +14,6 @@ from pydantic import ConfigDict, Field
 
 from testbed.base.types import Model
 from testbed.faults.built import Built, CannotInject
-from topologies.graph import targets
 from topologies.graph.fabric import Cable, Fabric, Nic
 from topologies.graph.targets import (
     AllTarget,
@@ -168,11 +167,6 @@ class Fault(Model):
         """What is asked of fabricd. Raises CannotInject."""
         raise NotImplementedError
 
-    @property
-    def needs_agent(self) -> bool:
-        """Whether a process outside fabricd must act."""
-        return False
-
 
 def wire(place: Place) -> tuple[str, ...]:
     """The cable of a target by all its names: itself, its ports, its NIC, which comes with its cable."""
@@ -247,12 +241,3 @@ def overlay(what: str, name: object, values: Mapping[str, Any]) -> Primitive:
 def act(to: Literal["controller", "agent"], spec: Mapping[str, Any]) -> Primitive:
     """A request to the controller or the testbed's agent."""
     return {"primitive": "act", "to": to, "spec": dict(spec)}
-
-
-def resolve(fabric: Fabric, text: str) -> Target:
-    """Raises TopologyError."""
-    return targets.resolve(fabric, text)
-
-
-def listed(names: Iterable[str]) -> str:
-    return ", ".join(names)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from testbed.base.types import Rate, Size, Time
-from testbed.faults.base import Fault, Place, Primitive, ShowsAs, act, listed
+from testbed.faults.base import Fault, Place, Primitive, ShowsAs, act
 from testbed.faults.built import Built, CannotInject, more
 from topologies.graph.targets import PortTarget, SwitchTarget
 from topologies.kinds import DIMENSION_ORDER
@@ -84,7 +84,7 @@ class Loop(ToRank):
         spec = super().spec(place)
         near = [c.other(spec["switch"]).node for c in place.fabric.cables if spec["switch"] in (c.a.node, c.b.node)]
         if self.neighbour not in near or self.neighbour not in place.fabric.switch_by_name:
-            switches = listed(dict.fromkeys(n for n in near if n in place.fabric.switch_by_name))
+            switches = ", ".join(dict.fromkeys(n for n in near if n in place.fabric.switch_by_name))
             what = f"{self.neighbour} is no neighbour of {spec['switch']}"
             raise CannotInject(what, f"its neighbours: {switches}" if switches else "no switch is", "neighbour")
         return {**spec, "with": self.neighbour}
@@ -218,10 +218,6 @@ class ControllerFault(Fault):
     on: ClassVar[tuple[str, ...]] = ("controller",)
     mended_by: ClassVar[tuple[str, ...]] = ("controller restart",)
     state: ClassVar[str]
-
-    @property
-    def needs_agent(self) -> bool:
-        return True
 
     def primitives(self, place: Place) -> list[Primitive]:
         return [act("agent", {"controller": self.state})]

@@ -124,10 +124,6 @@ class WorkerFault(Fault):
     mended_by: ClassVar[tuple[str, ...]] = ("job restart",)
     action: ClassVar[str]
 
-    @property
-    def needs_agent(self) -> bool:
-        return True
-
     def primitives(self, place: Place) -> list[Primitive]:
         return [act("agent", {"worker": self.action, "rank": rank}) for rank in place.nics()]
 
@@ -149,10 +145,6 @@ class CpuQuota(Fault):
     only_real_clock: ClassVar[bool] = True
 
     cpus: float = Field(ge=0.01, le=4096, allow_inf_nan=False, description="CPUs that it may use: less than without")
-
-    @property
-    def needs_agent(self) -> bool:
-        return True
 
     def primitives(self, place: Place) -> list[Primitive]:
         return [act("agent", {"worker": "quota", "rank": rank, "cpus": self.cpus}) for rank in place.nics()]

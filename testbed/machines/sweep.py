@@ -311,7 +311,7 @@ class OnMachines:
                 self._retire(said.place, f"{problem['what']} ({problem['hint']})", started)
                 self._again.append(point)
                 return None
-            raise UserError(problem["what"], problem["where"], problem["hint"], problem["exit_code"])
+            raise UserError.of(problem)
         row = told.get("row") or {"error": said.error or told.get("bug") or self._killed(told)}
         if "run" in row and not known.run_of(point.number, row["run"]):
             row = {"error": f"{said.place} names a folder that is none of this point's: {row['run']!r:.80}"}
