@@ -64,12 +64,7 @@ _ALL_TO_ALL = Collective(
     "host:AllToAll", in_parts=True, meets=True,
 )  # fmt: skip
 _ALL_TO_ALL_V = Collective(
-    "all_to_all_v",
-    "the same with unequal chunks",
-    "a rank's input vector",
-    _ALL_BUT_ONE,
-    "host:AllToAll",
-    meets=True,
+    "all_to_all_v", "the same with unequal chunks", "a rank's input vector", _ALL_BUT_ONE, "host:AllToAll", meets=True
 )
 _M2N = Collective(
     "m2n", "each of the first `senders` ranks has sent unequal parts to the others", "a sender's vector", _WHOLE,
@@ -80,13 +75,7 @@ _N2M = Collective(
     "host:AllToAll", transposed=True,
 )  # fmt: skip
 _BARRIER = Collective(
-    "barrier",
-    "nobody has returned before all had called",
-    "none",
-    _WHOLE,
-    "host:Barrier",
-    sized=False,
-    meets=True,
+    "barrier", "nobody has returned before all had called", "none", _WHOLE, "host:Barrier", sized=False, meets=True
 )
 _SEND_RECV = Collective(
     "send_recv", "rank 1 has rank 0's vector (`pair`), every rank the one before it (`shift`, as nccl-tests)",

@@ -57,9 +57,8 @@ def command(fabric: str | None, tty: bool | None, everywhere: bool, ssh: bool, w
         else:
             terminal = sys.stdin.isatty() and sys.stdout.isatty() if tty is None else tty
             argv = ("sh", "-c", " ".join(argv)) if ssh else argv
-            run, env = lab.exec_command(
-                _fabric.rank_of(lab, rank, names=ssh), _through_env(lab, argv), tty=terminal and not ssh
-            )
+            number = _fabric.rank_of(lab, rank, names=ssh)
+            run, env = lab.exec_command(number, _through_env(lab, argv), tty=terminal and not ssh)
         if sys.stderr.isatty():  # for a terminal only: a program gets the command's own output
             _fabric.note_without_interfaces(lab)
     if everywhere:

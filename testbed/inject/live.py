@@ -43,7 +43,7 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
         requests = requests_of([injection], [name], experiment, lab.fabric, now_ns=now_ns, programs=lab.kernel)
         for request in requests:
             _check_alone(lab, request)
-        agent = injection.fault.needs_agent or any(r.get("to") == NAME for r in requests)
+        agent = any(r.get("to") == NAME for r in requests)
         if agent and (injection.at or injection.lasts is not None):
             raise CannotInject(
                 f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",

@@ -42,7 +42,6 @@ class Kept:
         """Raises UserError for a fabric that is not held, or whose keeper is gone."""
         self.lab = lab
         self._steps: list[Step] = []
-        self._state: dict[str, Any] = {}
         record = lab.record
         if not is_kept(record):
             how = "its clock is real" if lab.kernel else "only a run lets its clock go on"
@@ -101,10 +100,6 @@ class Kept:
             raise UserError.of(told)
         return answer["value"]
 
-    def _go(self, call: str, **arguments: Any) -> Any:
-        self._state = self._call(call, **arguments)
-        return self._state["value"]
-
     # -- time
 
     @property
@@ -112,14 +107,14 @@ class Kept:
         return int(self._call("state")["time_ns"])
 
     def advance(self, ns: int) -> None:
-        self._go("advance", ns=ns)
+        self._call("advance", ns=ns)
 
     def advance_steps(self, count: int, limit_ns: int) -> bool:
-        return bool(self._go("advance_steps", count=count, limit_ns=limit_ns))
+        return bool(self._call("advance_steps", count=count, limit_ns=limit_ns))
 
     def until(self, condition: str, limit_ns: int) -> bool:
         parse(condition)
-        return bool(self._go("until", condition=condition, limit_ns=limit_ns))
+        return bool(self._call("until", condition=condition, limit_ns=limit_ns))
 
     # -- reads
 

@@ -74,13 +74,7 @@ def due_ns(datagrams: int, cable: Link, costs: Costs) -> float:
 
 
 def all_gather_over_ns(
-    ranks: int,
-    size_bytes: int,
-    paths: Paths,
-    costs: Costs,
-    *,
-    messages: Paths | None = None,
-    hops: Hops | None = None,
+    ranks: int, size_bytes: int, paths: Paths, costs: Costs, *, messages: Paths | None = None, hops: Hops | None = None
 ) -> Multicast:
     """All send at once, each a datagram in the time that a link takes for one of every other rank.
 
@@ -135,13 +129,7 @@ def _crowd(ranks: int, hops: Hops) -> Counter[Hashable]:
 
 
 def _crowded_ns(
-    start: Sequence[float],
-    rank: int,
-    part: _Part,
-    paths: Paths,
-    hops: Hops,
-    crowd: Counter[Hashable],
-    costs: Costs,
+    start: Sequence[float], rank: int, part: _Part, paths: Paths, hops: Hops, crowd: Counter[Hashable], costs: Costs
 ) -> float:
     """When the last datagram is here that a link on the way carries, if it carries all without a gap."""
     count, full, last = part

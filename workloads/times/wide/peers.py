@@ -120,10 +120,7 @@ class Made:
         self._ring: RingOfNics | None = None
 
     def numbers(
-        self,
-        peers: Iterable[Ranks],
-        order: Sequence[int] | None = None,
-        channels: Sequence[int] | None = None,
+        self, peers: Iterable[Ranks], order: Sequence[int] | None = None, channels: Sequence[int] | None = None
     ) -> Peers:
         """Of what each rank asks for at once."""
         return self._counted(Peers(peers, self._next.copy(), order, channels))
