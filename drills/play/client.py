@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,13 +13,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from drills.play.wire import INSTRUCTOR_SOCKET, SOCKET, Lines
+from drills.play.wire import INSTRUCTOR_SOCKET, SOCKET
 from drills.proof.signing import private
 from drills.session import Answer
 from drills.sheet.daily import CHOSEN, tells_seed
 from drills.sheet.drill import Drill
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.machine import ownership
+from testbed.machine.jsonlines import JsonLines
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 DRILLS = Path("results/drills")
@@ -34,17 +34,14 @@ class Remote:
     def __init__(self, fabric: str, token: str | None = None, instructor: str = "") -> None:
         self.instructor = instructor
         """The token of the instructor, known to who has started the drill."""
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            sock.connect(str(ownership.RUN_DIR / fabric / self.path))
+            self._lines = JsonLines.to(ownership.RUN_DIR / fabric / self.path)
         except OSError as error:
-            sock.close()
             raise UserError(
                 f"the drill on fabric {fabric} does not answer: {error.strerror}", hint="testbed clean"
             ) from None
         self.fabric = fabric
         self.log: str | None = None
-        self._lines = Lines(sock)
         self._token = token
 
     def _ask(self, op: str, **arguments: Any) -> Any:
@@ -179,8 +176,7 @@ def _begun(told: dict[str, Any]) -> Remote:
     ready = json.loads(said)
     if "error" in ready:
         process.wait()
-        error = ready["error"]
-        raise UserError(error["what"], error["where"], error["hint"], ready["exit_code"])
+        raise UserError.of(ready["error"])
     process.returncode = 0  # it is no child to wait for: it outlives us
     return Remote(ready["fabric"], ready["token"], ready["instructor"])
 

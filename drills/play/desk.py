@@ -4,73 +4,38 @@ from __future__ import annotations
 
 import os
 import secrets
-import select
-import socket
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from drills.game import OVER
 from drills.instructor import Instructor
-from drills.play.wire import Lines
 from drills.replay import on_real_clock
 from drills.sheet.daily import CHOSEN
 from testbed.base.errors import InputError, UserError
+from testbed.machine.jsonlines import JsonServer, ready
 
 REFUSED = UserError("that is not the code of this drill's instructor", "instruct", "who has started it was told it")
 NOW = ("watch", "state", "complete", "interrupt")
 """What is answered while a command of the player's goes on; so is the line `pause`."""
 
 
-def listening(path: Path) -> socket.socket:
-    """A socket that only our user may open."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    old = os.umask(0o177)
-    try:
-        listener.bind(str(path))
-    finally:
-        os.umask(old)
-    listener.listen(16)
-    return listener
-
-
 class Desk:
     def __init__(self, instructor: Instructor, path: Path) -> None:
         self.instructor = instructor
         self.token = secrets.token_hex(8)
-        self.clients: list[Lines] = []
-        self._listener = listening(path)
-
-    @property
-    def files(self) -> list[socket.socket | Lines]:
-        return [self._listener, *self.clients]
+        self.server = JsonServer(path)
 
     def heed(self, *, busy: bool = False) -> None:
         """Does what is asked here; never waits. `busy`: a command of the player's goes on."""
-        for one in select.select(self.files, [], [], 0)[0]:
-            if isinstance(one, Lines):
-                try:
-                    there = one.receive()
-                except (OSError, ValueError):
-                    there = False
-                if not there:
-                    self._drop(one)
-            else:
-                self.clients.append(Lines(self._listener.accept()[0]))
-        for client in [*self.clients]:
-            while (told := client.peek()) is not None and (not busy or _at_once(told)):
-                client.next()
-                if told.get("op") == "interrupt":  # nothing here takes long
-                    continue
-                try:
-                    client.send(self._answer(told))
-                except OSError:
-                    self._drop(client)
-                    break
-
-    def _drop(self, client: Lines) -> None:
-        self.clients.remove(client)
-        client.close()
+        server = self.server
+        server.hear(ready(server.files, 0), lambda client: None)
+        for client in [*server.clients]:
+            with server.talk(client):
+                while (told := client.peek()) is not None and (not busy or _at_once(told)):
+                    client.next()
+                    if told.get("op") != "interrupt":  # nothing here takes long
+                        client.send(self._answer(told))
 
     def _answer(self, told: dict[str, Any]) -> dict[str, Any]:
         if not secrets.compare_digest(str(told.get("token")).encode(), self.token.encode()):

@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import select
 import signal
-import socket
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -23,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from drills.game import Game
 from drills.instructor import Instructor, Transcript
 from drills.log import LogEntry
-from drills.play.desk import Desk, listening
-from drills.play.wire import INSTRUCTOR_SOCKET, SOCKET, Lines
+from drills.play.desk import Desk
+from drills.play.wire import INSTRUCTOR_SOCKET, SOCKET
 from drills.proof.signing import private
 from drills.replay import again
 from drills.session import Answer
@@ -33,6 +31,8 @@ from drills.sheet.case import Case
 from drills.stage import DrillWorld, world_of
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
+from testbed.machine import jsonlines
+from testbed.machine.jsonlines import JsonLines
 from testbed.machine.ownership import mark_as_drill
 from testbed.world.base import WorldGone
 
@@ -69,33 +69,25 @@ class Server:
         self.written = False
         self.told = False  # its player how it has ended, and where the log is
         self.ended = False
-        self._clients: list[Lines] = []
-        self._now: Lines | None = None  # whose command goes on
-        self._player: Lines | None = None  # of a sealed drill
+        self._now: JsonLines | None = None  # whose command goes on
+        self._player: JsonLines | None = None  # of a sealed drill
         self.transcript = Transcript()
         self.dir: Path = game.stage.world.lab.dir  # type: ignore[attr-defined]
-        self._listener = listening(self.dir / SOCKET)
+        self._server = jsonlines.JsonServer(self.dir / SOCKET, self._left)
         self.desk = Desk(Instructor(game, self.transcript), self.dir / INSTRUCTOR_SOCKET)
         game.interrupted = self._interrupted
 
     def serve(self) -> None:
         """Until it is over and nobody listens."""
-        heard_anybody = False
+        ours, desk = self._server, self.desk.server
         world: Any = self.game.stage.world
         fabricd = world.lab.fabricd.fileno()
-        while not self.ended and not (self.game.over and heard_anybody and not (self._clients or self.desk.clients)):
+        while not self.ended and not (self.game.over and ours.met and not (ours.clients or desk.clients)):
             self.desk.heed()
-            everything: list[socket.socket | Lines | int] = [self._listener, fabricd, *self._clients]
-            everything += self.desk.files
-            for one in select.select(everything, [], [], LOOK_S)[0]:
-                if isinstance(one, Lines) and one in self._clients:
-                    self._hear(one)
-                elif one is self._listener:
-                    self._clients.append(Lines(self._listener.accept()[0]))
-                    heard_anybody = True
+            ours.hear(jsonlines.ready([fabricd, *ours.files, *desk.files], LOOK_S), self._hear)
             self.ended |= not self._there()
-        for client in [*self._clients, *self.desk.clients]:
-            client.close()
+        ours.close()
+        desk.close()
 
     def _there(self) -> bool:
         """Whether the fabric is. Nothing of a game that has lost it counts."""
@@ -111,26 +103,21 @@ class Server:
             self._write()
         return (self.dir / SOCKET).exists()
 
-    def _hear(self, client: Lines) -> None:
-        try:
-            there = client.receive()
-            while there and (told := client.next()) is not None:
-                self._now = client
-                try:
-                    answer = self._answered(client, told)
-                finally:
-                    self._now = None
-                if answer is not None:
-                    client.send(answer)
-        except (OSError, ValueError):
-            there = False
-        if not there and client in self._clients:
-            self._clients.remove(client)
-            client.close()
-            if client is self._player and self.token and not self.game.over:
-                self._give_up()
+    def _hear(self, client: JsonLines) -> None:
+        while (told := client.next()) is not None:
+            self._now = client
+            try:
+                answer = self._answered(client, told)
+            finally:
+                self._now = None
+            if answer is not None:
+                client.send(answer)
 
-    def _answered(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
+    def _left(self, client: JsonLines) -> None:
+        if client is self._player and self.token and not self.game.over:
+            self._give_up()
+
+    def _answered(self, client: JsonLines, told: dict[str, Any]) -> dict[str, Any] | None:
         """A mistake of ours is an error of that line, not the end of a game."""
         try:
             return self._answer(client, told)
@@ -139,7 +126,7 @@ class Server:
             what = f"that cannot be answered: {type(error).__name__}: {error}"
             return {"error": UserError(what[:400], "drill", f"the game goes on; {LOG} has more").to_dict()}
 
-    def _answer(self, client: Lines, told: dict[str, Any]) -> dict[str, Any] | None:
+    def _answer(self, client: JsonLines, told: dict[str, Any]) -> dict[str, Any] | None:
         op = told.get("op")
         if self.token:
             if told.get("token") != self.token:
@@ -204,12 +191,16 @@ class Server:
         if self.game.paused:
             return True
         client = self._now
-        if client is None or not select.select([client], [], [], 0)[0]:
+        if client is None or not jsonlines.ready([client], 0):
             return False
         try:
-            return not client.receive() or client.next_is("interrupt")
+            if client.receive():
+                if (told := client.peek()) is None or told.get("op") != "interrupt":
+                    return False
+                client.next()
         except (OSError, ValueError):
-            return True
+            pass
+        return True
 
 
 def main() -> None:
@@ -225,7 +216,7 @@ def main() -> None:
         )  # fmt: skip
         _played_before(game, told.get("entries", ()))
     except UserError as error:
-        _say({"error": error.to_dict(), "exit_code": error.exit_code})
+        _say({"error": error.carried()})
         return
     try:
         token = secrets.token_hex(16) if told["exam"] else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,14 @@ class UserError(Exception):
         if self.also:
             d["also"] = [p.to_dict() for p in self.also]
         return d
+
+    def carried(self) -> dict[str, Any]:
+        """As `of` takes it, in another process."""
+        return {**self.to_dict(), "exit_code": self.exit_code}
+
+    @staticmethod
+    def of(told: Mapping[str, Any]) -> UserError:
+        return UserError(told["what"], told["where"], told["hint"], told.get("exit_code", RUN_FAILED))
 
 
 class InputError(UserError):

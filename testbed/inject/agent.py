@@ -9,15 +9,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from testbed.machine.processes import Process, wait_for
+from testbed.machine.teardown import GONE_S
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
 
 NAME = "agent"
 """Its name at fabricd."""
-GONE_S = 60.0
-"""How long a process may take to be gone, with its connections, or to stand still, after a signal: it needs a CPU
-for that."""
 
 
 class Agent:

@@ -20,18 +20,18 @@ Row = dict[str, Any]
 """A primitive, as fabricd lists it."""
 
 
-class Hardware(Protocol):
+class TakesRequests(Protocol):
     """fabricd, or a world that holds it."""
 
     def request(self, op: str, **arguments: Any) -> dict[str, Any]: ...
 
 
-def injected(fabricd: Hardware) -> list[Row]:
+def injected(fabricd: TakesRequests) -> list[Row]:
     """The primitives of all faults, without what operators have configured."""
     return [row for row in fabricd.request("faults")["faults"] if not row["request"].get("operator")]
 
 
-def named(fabricd: Hardware, names: Collection[str]) -> list[Row]:
+def named(fabricd: TakesRequests, names: Collection[str]) -> list[Row]:
     """Those of the faults with these ids, or, if `all` is among them, of all."""
     return [row for row in injected(fabricd) if "all" in names or fault_id(row["fault"]) in names]
 
@@ -41,13 +41,13 @@ def ids(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(fault_id(row["fault"]) for row in rows))
 
 
-def no_such_fault(name: str, fabricd: Hardware) -> InputError:
+def no_such_fault(name: str, fabricd: TakesRequests) -> InputError:
     """What to say when there is no fault of this id."""
     known = ", ".join(ids(injected(fabricd)))
     return InputError(f"there is no fault {name!r}", "command line", f"there are {known}" if known else "there is none")
 
 
-def free_name(fabricd: Hardware) -> str:
+def free_name(fabricd: TakesRequests) -> str:
     """f1, f2 ..: the first that no fault has or has had."""
     taken = ids(fabricd.request("counters")["faults"])
     return next(f"f{k}" for k in range(1, len(taken) + 2) if f"f{k}" not in taken)
@@ -75,7 +75,7 @@ def requests_of(
     return found
 
 
-def put_in(fabricd: Hardware, requests: Iterable[Row]) -> None:
+def put_in(fabricd: TakesRequests, requests: Iterable[Row]) -> None:
     """Puts all primitives in, or none. Raises FabricdError."""
     done: list[Row] = []
     try:
@@ -87,7 +87,7 @@ def put_in(fabricd: Hardware, requests: Iterable[Row]) -> None:
         raise
 
 
-def heal(fabricd: Hardware, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def heal(fabricd: TakesRequests, rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Takes primitives out; returns the ids of their faults."""
     there = list(rows)
     for row in there:

@@ -12,7 +12,7 @@ from pathlib import Path
 from testbed.machine.processes import Process, existing, wait_for
 
 GONE_S = 60.0
-"""How long the last process of a control group may take to be gone: it needs a CPU for that."""
+"""How long a process may take to be gone, with its connections and control group, or to stand still: it needs a CPU."""
 
 # -- control groups
 

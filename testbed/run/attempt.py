@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -35,10 +32,10 @@ from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
 from testbed.base.worker_output import OutputParser
 from testbed.experiment.built import timeout_ns
-from testbed.inject.agent import GONE_S, Agent
+from testbed.inject.agent import Agent
 from testbed.inject.faults import put_in, requests_of
+from testbed.live import workers
 from testbed.live.verdict import judged
-from testbed.machine.processes import wait_for
 from testbed.plan import together
 from testbed.plan.hardware import written_control
 from testbed.plan.steps import plan as planning
@@ -54,13 +51,9 @@ from testbed.run.watch import Watch
 from workloads.base import numpy_core
 
 if TYPE_CHECKING:
-    from testbed.containers.container import Worker
     from testbed.experiment import Experiment
     from testbed.fabric.lab import Lab
     from testbed.live.tenant import Tenant
-
-WORKER = (sys.executable, "-m", "workloads.worker")
-TOGETHER = (sys.executable, "-m", "workloads.together")
 
 
 @dataclass
@@ -83,7 +76,7 @@ class Attempt:
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
     _agent: Agent | None = None
-    _workers: Mapping[int, Worker] = field(default_factory=dict)
+    _workers: Sequence[workers.WorkerProcess] = ()
     _controller_messages: list[dict[str, Any]] = field(default_factory=list)
     _measured: measured.Measured | None = None
     _unwritten: Exception | None = None  # why its frames could not be written
@@ -176,32 +169,12 @@ class Attempt:
         """Starts the workers and, with the virtual clock, time."""
         self.progress.stage("starting the workers")
         plan = {**self.plan, "steps": self._launcher.plan_of(self.plan["steps"])} if self._launcher else self.plan
-        workers: dict[int, Worker] = {}
-        pipes: dict[int, int] = {}
-        errors: dict[int, int] = {}
-        with ExitStack() as unread:
-            for ranks in together.processes(
-                self.experiment, planning.endpoints(self.plan), self._struck(lab, requests)
-            ):
-                pipe, write = os.pipe()
-                unread.callback(os.close, pipe)
-                error, write_errors = os.pipe()
-                unread.callback(os.close, error)
-                self._hand_plan(lab, ranks, plan)
-                for rank in ranks:
-                    (self.folder.logs / f"rank{rank}.log").touch()
-                shared = {"others": ranks[1:]} if len(ranks) > 1 else {}
-                program = TOGETHER if shared else WORKER
-                with os.fdopen(write, "wb") as output, os.fdopen(write_errors, "wb") as log:
-                    worker = lab.start_worker(ranks[0], program, stdout=output, stderr=log, **shared)
-                workers |= dict.fromkeys(ranks, worker)
-                pipes |= dict.fromkeys(ranks, pipe)
-                errors |= dict.fromkeys(ranks, error)
-            unread.pop_all()
+        groups = together.processes(self.experiment, planning.endpoints(self.plan), self._struck(lab, requests))
+        for rank in planning.endpoints(self.plan):
+            (self.folder.logs / f"rank{rank}.log").touch()
+        started = workers.start(lab, plan, groups)
         watch = Watch(
-            workers,
-            pipes,
-            errors,
+            started,
             OutputParser(plan),
             lab.fabricd,
             {"fabricd": lab.hardware, "controller": lab.controller, **lab.helpers},
@@ -216,11 +189,11 @@ class Attempt:
             began=self._began,
         )
         files.callback(watch.close)
-        self._workers, self._watch = workers, watch
-        self._agent = Agent(lab, lambda rank: _killed(workers[rank]))
+        self._workers, self._watch = started, watch
+        self._agent = Agent(lab, watch.kill)
         put_in(lab.fabricd, (*requests, *(self._launcher.looks(now_ns) if self._launcher else ())))
         if self.experiment.clock.mode == "virtual":
-            lab.fabricd.request("start", ranks=list(workers))
+            lab.fabricd.request("start", ranks=[rank for process in started for rank in process.ranks])
         self.progress.measure(planning.measurements(self.plan))
         self.profile.stage(WORKLOAD)
         if this_process.ours:
@@ -240,9 +213,6 @@ class Attempt:
         """The ranks whose processes a fault is for, ours or one that is there already: nobody shares theirs."""
         there = lab.fabricd.request("faults")["faults"] if self.tenant else ()
         return together.struck([*requests, *(fault["request"] for fault in there)])
-
-    def _hand_plan(self, lab: Lab, ranks: Sequence[int], plan: planning.Plan) -> None:
-        (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(planning.for_ranks(plan, ranks)))
 
     def _retry_s(self, lab: Lab) -> float:
         """Wall time after which a NIC sends again what was not acknowledged."""
@@ -267,7 +237,7 @@ class Attempt:
 
     def _on_event(self, event: dict[str, Any]) -> None:
         if self._launcher and self._launcher.event(event) and self._agent is not None:
-            self._launcher.end(self._agent.lab, self._workers.values())
+            self._launcher.end(self._agent.lab, self._workers)
             self._watch.take_events()
         if event["event"] == "act" and self._agent is not None:
             self._agent.act(event)
@@ -401,9 +371,3 @@ class Attempt:
             live=self.live,
             about=self.steps,
         )
-
-
-def _killed(worker: Worker) -> None:
-    """Returns when its process is gone, so that its NIC notices at the fault's own time."""
-    worker.kill()
-    wait_for(lambda: worker.poll() is not None, GONE_S)

@@ -13,12 +13,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from testbed.inject.agent import GONE_S
-from testbed.machine.processes import wait_for
-
 if TYPE_CHECKING:
-    from testbed.containers.container import Worker
     from testbed.fabric.lab import Lab
+    from testbed.live.workers import WorkerProcess
 
 NAME = "launcher"
 """Of its fault: by that fabricd has the clock stand still, and asks the testbed."""
@@ -80,11 +77,10 @@ class Launcher:
             {**steps[STEPS], **({"first": self._first} if again else {})},
         ]
 
-    def end(self, lab: Lab, workers: Iterable[Worker]) -> None:
+    def end(self, lab: Lab, workers: Iterable[WorkerProcess]) -> None:
         """Ends all, and takes out all faults: what they do is kept for later."""
-        for worker in {id(worker): worker for worker in workers}.values():
-            worker.kill()
-            wait_for(lambda its=worker: its.poll() is not None, GONE_S)  # type: ignore[misc]
+        for process in workers:
+            process.end()
         for fault in lab.fabricd.request("faults")["faults"]:
             lab.fabricd.request("heal", fault=fault["fault"])
         self.noticed = True

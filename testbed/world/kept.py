@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import select
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +16,7 @@ from testbed.faults import CannotInject
 from testbed.inject.faults import no_such_fault
 from testbed.live.look.steps import Step
 from testbed.machine import ownership
+from testbed.machine.jsonlines import JsonLines, ready
 from testbed.machine.ownership import Record
 from testbed.machine.processes import wait_for
 from testbed.operate.record import Done, log, read
@@ -50,13 +49,10 @@ class Kept:
             how = "its clock is real" if lab.kernel else "only a run lets its clock go on"
             hint = "testbed up FILE --virtual --job brings one up that is held"
             raise UserError(f"fabric {lab.id} is not held: {how}", hint=hint)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.connect(str(lab.dir / SOCKET))
+            self._lines = JsonLines.to(lab.dir / SOCKET, most=None)
         except OSError:
-            self._socket.close()
             raise self._gone() from None
-        self._came = bytearray()
 
     @classmethod
     def attach(cls, fabric_id: str | None = None) -> Self:
@@ -75,41 +71,35 @@ class Kept:
         wait_for(lambda: record.state == "dead", _END_S)
         return UserError(f"fabric {self.lab.id} is dead: {why_dead(record)}", where, f"testbed clean {self.lab.id}")
 
-    def _answer(self) -> bytes:
-        """The next line of the keeper's; however long it takes, as long as nothing of the fabric stands still.
+    def _answer(self) -> dict[str, Any]:
+        """The keeper's next answer; however long it takes, as long as nothing of the fabric stands still.
 
         What else stands still than the keeper it says itself, unless it waits for that in another way.
         """
         patience, keeper = Patience(0, _STILL_S), self.lab.record.keeper
-        while (end := self._came.find(b"\n")) < 0:
-            if not select.select([self._socket], [], [], LOOK_S)[0]:
+        while (answer := self._lines.next()) is None:
+            if not ready([self._lines], LOOK_S):
                 found = trouble(self.lab.record)
                 if found is None or found.over:
                     patience.begin()
                 elif patience.look() or (keeper and keeper.stopped()):
                     where = str(self.lab.dir)
                     raise UserError(f"fabric {self.lab.id} cannot go on: {found.what}", where, found.hint)
-                continue
-            more = self._socket.recv(1 << 20)
-            if not more:
+            elif not self._lines.receive():
                 raise self._gone()
-            self._came += more
-        line = bytes(self._came[:end])
-        del self._came[: end + 1]
-        return line
+        return answer
 
     def _call(self, call: str, **arguments: Any) -> Any:
         try:
-            self._socket.sendall(json.dumps({"call": call, **arguments}).encode() + b"\n")
-            line = self._answer()
+            self._lines.send({"call": call, **arguments})
+            answer = self._answer()
         except OSError:
             raise self._gone() from None
-        answer = json.loads(line)
         if not answer["ok"]:
             told = answer["error"]
             if "key" in told:
                 raise CannotInject(told["what"], told["hint"], told["key"])
-            raise UserError(told["what"], told["where"], told["hint"], told["exit_code"])
+            raise UserError.of(told)
         return answer["value"]
 
     def _go(self, call: str, **arguments: Any) -> Any:
@@ -195,10 +185,10 @@ class Kept:
     def hang_up(self) -> None:
         """Whoever waits for an answer in another thread gets none. What was asked for is done all the same."""
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._lines.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self._socket.close()
+        self._lines.close()
         self.lab.close()
 
     def __enter__(self) -> Self:

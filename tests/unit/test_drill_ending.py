@@ -72,3 +72,38 @@ def test_a_healthy_job_is_no_slower_than_healthy() -> None:
     game = game_of(HEALTHY_NS)
     assert game.command(f"submit {game.stage.drawn.truth[0]}").ok
     assert "100% of the healthy speed" in as_text(game.report())
+
+
+def mended_by_hand(at_ns: int, *lines: str) -> Ending:
+    """A player takes the fault away then; `lines` he has typed, the last then and each 100 us before the next."""
+    game = game_of(FAULTY_NS)
+    stage = game.stage
+    stage.until_ns(at_ns)
+    for name in list(stage.world.faults):
+        stage.world.take_out(name)
+    stage.until_ns(at_ns + 1_000_000)
+    done = [LogEntry(k, line, at_ns - 100_000 * k, 0, True, True) for k, line in enumerate(reversed(lines))][::-1]
+    return ending_of(stage, parse(str(stage.drawn.truth[0]), game.fabric), done, hints=0, wrong=0, up=game._up)
+
+
+def test_who_mends_at_once_is_worth_as_much_as_the_twin_that_is_mended() -> None:
+    """The job goes as fast as healthy again, which is what taking the cause away brings: all points for it."""
+    found = mended_by_hand(1_000_000, "config interface replace leaf0:1")
+    assert found.score is not None and (found.score.fixed, found.score.damage) == (1.0, 0.0)
+    healthy = pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
+    assert found.speed == found.outcome.speed_mended == found.outcome.speed_healthy == healthy
+    assert found.outcome.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
+    assert found.courses.keys() == {"yours", "nobody's", "mended"}
+
+
+def test_what_changes_the_world_without_configuring_it_mends_nothing() -> None:
+    """Probes are compared with the world without them; there is no twin that was mended when they were sent."""
+    assert mended_by_hand(1_000_000, "ping 0 5").courses.keys() == {"yours", "nobody's"}
+
+
+def test_the_twin_is_mended_when_the_player_configures_first() -> None:
+    """Steps of the twin are quick from its first `config` on, and slow before, whatever was probed earlier."""
+    found = mended_by_hand(1_000_000, "ping 0 5", "config qos clear", "config interface replace leaf0:1")
+    slow = [start for start, took in found.courses["mended"] if took == FAULTY_NS]
+    quick = [start for start, took in found.courses["mended"] if took == HEALTHY_NS and start > 600_000]
+    assert 900_000 - FAULTY_NS - GAP_NS <= max(slow) < 900_000 <= min(quick)

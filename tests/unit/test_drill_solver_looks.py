@@ -106,6 +106,44 @@ def test_who_is_at_work_while_all_wait_stands_still_although_all_have_sent_the_s
     assert solve(Now({4, 5})) == solve(Now(set())) == "worker_frozen@nic:0"
 
 
+class Losing(Recorded):
+    """A cable on which 20 frames came in each of the last 40 times 10 us; `lost`: how many of them, by how long ago."""
+
+    def __init__(self, lost: dict[int, int], frames: int = 20) -> None:
+        super().__init__({})
+        self.lost, self.frames = lost, frames
+
+    def command(self, line: str) -> Answer:
+        view, _, since = line.removeprefix("show interfaces ").partition(" --changed ")
+        if view not in ("errors", "counters") or not since:
+            return super().command(line)
+        bins = min(40, round(float(since.removesuffix("ns")) / 10_000))
+        lost = sum(count for k, count in self.lost.items() if k < bins)
+        row = {"IFACE": "leaf1:5", "RX_CRC": lost, "RX_ERR": lost, "RX_OK": self.frames * bins - lost}
+        return Answer(True, 700_000, "", {view: [row]})
+
+
+ONE_BY_ONE = dict.fromkeys((0, 3, 4, 9, 11, 12, 18, 20, 25, 26, 31, 33, 35, 37, 39), 1)
+
+
+@pytest.mark.parametrize(
+    ("lost", "frames", "kind"),
+    [
+        (ONE_BY_ONE, 20, "loss"),
+        ({7: 16}, 20, "burst_loss"),
+        ({7: 5}, 8, "burst_loss"),
+        (ONE_BY_ONE | {12: 5}, 8, "loss"),  # most of one 10 us, but as many again are spread over the others
+        ({7: 8}, 20, "loss"),  # not even half of what came
+        (dict.fromkeys(range(40), 1), 20, "drop_every"),
+    ],
+)
+def test_losses_are_a_burst_if_they_are_most_of_a_moment_and_far_from_even(
+    lost: dict[int, int], frames: int, kind: str
+) -> None:
+    """Of losses that fall one by one, the variance of their number is about its mean (Poisson)."""
+    assert solve(Losing(lost, frames)) == f"{kind}@cable:leaf1-spine0"
+
+
 Probes = tuple[float, float]
 """The quickest and the one in the middle."""
 

@@ -58,14 +58,14 @@ def test_a_damaged_message_is_counted(algorithm: str, monkeypatch: pytest.Monkey
     """One byte on its way: whoever gets it says so."""
     from workloads.programs import mailbox
 
-    taken = mailbox.Mailbox.taken
+    read = mailbox.Mailbox.read
 
     def damaged(self: mailbox.Mailbox, record: Any, nbytes: int | None = None) -> bytes:
-        got = bytearray(taken(self, record, nbytes))
+        got = bytearray(read(self, record, nbytes))
         got[-1] ^= 1
         return bytes(got)
 
-    monkeypatch.setattr(mailbox.Mailbox, "taken", damaged)
+    monkeypatch.setattr(mailbox.Mailbox, "read", damaged)
     helpers = {"helpers": [2, 3]} if algorithm == "nic" else {}
     message = Message().model_dump(by_alias=True)
     step = collective("rpc", [300], algorithm=algorithm, ranks=[0, 1], message=message, **helpers)

@@ -76,13 +76,13 @@ def test_a_damaged_block_is_counted(algorithm: str, at: int, monkeypatch: pytest
 def test_headers_alone_reach_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the NIC no message that the middle tier's host gets is longer than a header."""
     longest: dict[int, int] = {}
-    taken = mailbox.Mailbox.taken
+    read = mailbox.Mailbox.read
 
     def seen(self: mailbox.Mailbox, record: Any, nbytes: int | None = None) -> bytes:
         longest[self.peer] = max(longest.get(self.peer, 0), record.nbytes)
-        return taken(self, record, nbytes)
+        return read(self, record, nbytes)
 
-    monkeypatch.setattr(mailbox.Mailbox, "taken", seen)
+    monkeypatch.setattr(mailbox.Mailbox, "read", seen)
     fake = FakeFabric(4, 1)
     run(fake, fake_plan(3, step("nic", 3, [8192])))
     assert longest[3] == block.HEADER_BYTES or longest[3] > 512  # from the complex: headers, and compressed blocks

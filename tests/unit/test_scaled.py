@@ -15,7 +15,7 @@ from testbed.plan.steps.plan import plan, steps
 from testbed.predict import predict
 from testbed.run.sweep import check, impossible
 from testbed.tables.results import _held
-from workloads.steps.fraction import LEAST_PACKETS
+from workloads.steps.fraction import MIN_PACKETS
 
 
 def step(by: int, layers: tuple[int, ...], *expected: float) -> dict[str, object]:
@@ -154,7 +154,7 @@ def test_parts_that_are_too_small_are_said_before_a_sweep_begins_and_with_what_i
         check(loads(sweep, "s.yaml"))
     assert wrong.value.what.startswith("1/64 of what group 'data' sends at a time is 25 packets at most")
     assert wrong.value.where == "s.yaml:10: sweep.workload.0.train.scale.by[1]"
-    assert wrong.value.hint == f"by: 25 leaves {LEAST_PACKETS}"
+    assert wrong.value.hint == f"by: 25 leaves {MIN_PACKETS}"
     assert impossible(wrong.value)["error"].endswith("by: 25 leaves 64"), "nor is it lost where a point fails"
 
 

@@ -268,6 +268,28 @@ def test_a_later_jobs_queue_pair_of_the_same_number_has_counted_nothing_before()
     assert counted["switches"] == [{"switch": "sw0", "frames_in": 2}]
 
 
+def test_what_is_no_count_is_shown_as_it_stands() -> None:
+    """Levels, settings and watermarks are none: of a buffer that holds less than before, what it holds."""
+    then = {
+        "switches": [{"switch": "sw0", "frames_in": 7, "buffer_bytes": 900, "buffer_used_bytes": 300}],
+        "nics": [{"rank": 0, "tx_discards_phy": 4, "engine_used_bytes": 80}],
+        "accelerators": [{"switch": "sw0", "contributions": 5, "slots": 64, "slots_free": 60, "slots_used_max": 9}],
+        "ports": [{"node": "sw0", "port": 1, "tx_bytes": 500, "queue_max_bytes": 700, "drops": {"tail": 2}}],
+    }
+    now = {
+        "switches": [{"switch": "sw0", "frames_in": 9, "buffer_bytes": 900, "buffer_used_bytes": 100}],
+        "nics": [{"rank": 0, "tx_discards_phy": 5, "engine_used_bytes": 20}],
+        "accelerators": [{"switch": "sw0", "contributions": 6, "slots": 64, "slots_free": 61, "slots_used_max": 9}],
+        "ports": [{"node": "sw0", "port": 1, "tx_bytes": 800, "queue_max_bytes": 700, "drops": {"tail": 5}}],
+    }
+    assert {table: rows for table, rows in since(now, then).items() if table in now} == {
+        "switches": [{"switch": "sw0", "frames_in": 2, "buffer_bytes": 900, "buffer_used_bytes": 100}],
+        "nics": [{"rank": 0, "tx_discards_phy": 1, "engine_used_bytes": 20}],
+        "accelerators": [{"switch": "sw0", "contributions": 1, "slots": 64, "slots_free": 61, "slots_used_max": 9}],
+        "ports": [{"node": "sw0", "port": 1, "tx_bytes": 300, "queue_max_bytes": 700, "drops": {"tail": 3}}],
+    }
+
+
 @pytest.mark.parametrize(
     ("table", "keys", "file"),
     [

@@ -16,7 +16,7 @@ from workloads.programs.share import shared
 from workloads.times.messages import Costs, Path, received_ns
 
 
-def _known(size_bytes: int, message: Mapping[str, Any] | None) -> tuple[Shape, MessageCosts, float]:
+def _message(size_bytes: int, message: Mapping[str, Any] | None) -> tuple[Shape, MessageCosts, float]:
     if message is None:
         return Shape(size_bytes, 1, 1), MessageCosts(Work(), Work()), 0.0
     shape = Shape(size_bytes, message["nesting"], message["fields"])
@@ -27,9 +27,9 @@ def rpc_by_hosts_ns(
     ranks: int, size_bytes: int, path: Path, costs: Costs, message: Mapping[str, Any] | None = None
 ) -> float:
     """A call: serialized, sent, an object made of it, served, and the same back."""
-    shape, work, handler_ns = _known(size_bytes, message)
-    way = costs.post_ns + received_ns(shape.wire_bytes(), path, costs) + costs.wake_ns
-    return 2 * (2 * work.host.ns(shape) + way) + handler_ns
+    shape, work, handler_ns = _message(size_bytes, message)
+    one_way = costs.post_ns + received_ns(shape.wire_bytes(), path, costs) + costs.wake_ns
+    return 2 * (2 * work.host.ns(shape) + one_way) + handler_ns
 
 
 def rpc_by_nics_ns(
@@ -43,13 +43,13 @@ def rpc_by_nics_ns(
     complex_wake_ns: float = 0.0,
 ) -> float:
     """A call by NICs: `path` is from complex to complex, `inside` from a host to its complex, and back."""
-    shape, work, handler_ns = _known(size_bytes, message)
+    shape, work, handler_ns = _message(size_bytes, message)
     into, out = inside or (path, path)
     objects = received_ns(shape.object_bytes, into, costs), received_ns(shape.object_bytes, out, costs)
-    there = sum(objects) + received_ns(shape.wire_bytes(), path, costs)
+    network = sum(objects) + received_ns(shape.wire_bytes(), path, costs)
     complexes = 2 * (complex_wake_ns + work.nic.ns(shape) + complex_post_ns)
-    way = work.gather_ns(shape) + costs.post_ns + complexes + there
-    return 2 * (way + costs.wake_ns) + handler_ns
+    one_way = work.gather_ns(shape) + costs.post_ns + complexes + network
+    return 2 * (one_way + costs.wake_ns) + handler_ns
 
 
 def block_write_by_hosts_ns(
@@ -61,10 +61,9 @@ def block_write_by_hosts_ns(
     """
     if storage is None:
         return size_bytes * 8e9 / _line_bps(path)
-    one = (1 + storage["replicas"]) * costs.post_ns + storage["header"]
-    of = storage["host"]
-    compressing = size_bytes * 8e9 / of["compress"] / of["cores"]
-    posting = size_bytes / storage["block"] * one
+    block_ns, cores = (1 + storage["replicas"]) * costs.post_ns + storage["header"], storage["host"]
+    compressing = size_bytes * 8e9 / cores["compress"] / cores["cores"]
+    posting = size_bytes / storage["block"] * block_ns
     return float(max(_cable_ns(size_bytes, path, costs, storage), compressing, posting))
 
 
@@ -79,8 +78,8 @@ def block_write_by_nics_ns(
     """The same by a NIC: its cable, its engine, its complex that posts, or the host's core that handles headers."""
     if storage is None:
         return size_bytes * 8e9 / _line_bps(path)
-    of, blocks = storage["nic"], size_bytes / storage["block"]
-    compressing = size_bytes * 8e9 / of["compress"] / of["cores"]
+    engine, blocks = storage["nic"], size_bytes / storage["block"]
+    compressing = size_bytes * 8e9 / engine["compress"] / engine["cores"]
     posting = blocks * max((2 + storage["replicas"]) * complex_post_ns, storage["header"] + costs.post_ns)
     return float(max(_cable_ns(size_bytes, path, costs, storage), compressing, posting))
 
@@ -120,6 +119,6 @@ def _feed_ns(
         return size_bytes * 8e9 / _line_bps(path)
     servers, batches = ranks - len(feed["compute"]), size_bytes // feed["batch"]
     each_ns = batch_ns(feed, costs.post_ns, moves=by_hosts)
-    of = shared(feed["schedule"], feed["compute"], each_ns / servers, batches)
-    busiest = max(of.count(a) * compute for a, compute in enumerate(feed["compute"]))
+    batch_to = shared(feed["schedule"], feed["compute"], each_ns / servers, batches)
+    busiest = max(batch_to.count(a) * compute for a, compute in enumerate(feed["compute"]))
     return float(max(-(-batches // servers) * each_ns, busiest))

@@ -261,7 +261,7 @@ class Communicator:
     def _execution(self, slot: int, kind: Kind, number: int, memory: Memory) -> Execution:
         resolved, base = self._resolve(number), self.base[slot]
         connections = {}
-        for peer, channel in resolved.theirs:
+        for peer, channel in resolved.peers:
             where = (kind.ranks[peer], channel)
             key, at = self.keys[where], kind.all_needs[peer].at
             remote = Remote((key, key, key), (base + at[0], base + at[1], base + at[2]))

@@ -274,7 +274,7 @@ class Executor:
             if its is not None:
                 self._look(its.task, record.time_ps)
         else:
-            self._requests_of(record).heard(record)
+            self._requests_of(record).handle(record)
 
     def _requests_of(self, record: Record) -> Requests:
         for requests in self.requests:

@@ -89,9 +89,9 @@ class Requests:
             return group is not None and group.number == record.qp
         return record.qp in self.context.completed or record.qp in self.part.queue_pairs()
 
-    def heard(self, record: Record) -> None:
+    def handle(self, record: Record) -> None:
         """Something was said; `go_on` follows when all of it is known."""
-        self.part.heard(record)
+        self.part.handle(record)
         self._said = True
 
     def met(self, time_ps: int) -> None:

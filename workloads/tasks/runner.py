@@ -6,19 +6,16 @@ not one of this iteration), and then in one line of kind `tasks`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from workloads.base.entry import Algorithm
 from workloads.parts.context import Context
+from workloads.parts.iteration import Emit, measured, progress
 from workloads.tasks.executor import Executor, Stuck
 
 TASKS_PER_LINE = 2000
-PROGRESS_EVERY_S = 0.5
-
-Emit = Callable[[dict[str, Any]], None]
 
 
 def run_tasks(
@@ -38,27 +35,25 @@ def run_tasks(
     try:
         for iteration in range(plan.get("first", -plan["warmup"]), plan["iterations"]):
             said = {"step": number, "rank": device.rank, "iteration": iteration}
-            executor.tick = _progress(said, emit) if device.rank == plan["ranks"][0] else None
+            executor.tick = progress(said, emit) if device.rank == plan["ranks"][0] else None
             executor.prepare(iteration)
-            start_ns = device.sync(number + 1, ranks)
-            before = device.tally
-            with _asked(executor, said, emit):
-                try:
-                    executor.run()
-                except Stuck as stuck:
-                    emit({"kind": "waiting", **said, "tasks": stuck.waiting})
-                    raise
-            end_ns = device.time_ns
-            took = device.tally.since(before)
+            took = measured(device, number, ranks, lambda _, said=said: _run(executor, said, emit))  # type: ignore[misc]
             wrong = sum(span.wrong for span in executor.spans if span)
             if iteration >= 0 or wrong:
                 _say(executor, said, emit)
-                times = {"start_ns": start_ns, "end_ns": end_ns, "wrong": wrong}
-                costs = {"host_ns": took.host_ps / 1000, "sent_bytes": took.sent_bytes}
                 why = next(iter(executor.fallbacks.values()), "")
-                emit({"kind": "tasks", **said, **times, **costs, **({"fallback": why} if why else {})})
+                emit({"kind": "tasks", **said, **took._asdict(), "wrong": wrong, **({"fallback": why} if why else {})})
     finally:
         executor.close()
+
+
+def _run(executor: Executor, said: Mapping[str, Any], emit: Emit) -> None:
+    with _asked(executor, said, emit):
+        try:
+            executor.run()
+        except Stuck as stuck:
+            emit({"kind": "waiting", **said, "tasks": stuck.waiting})
+            raise
 
 
 def _say(executor: Executor, said: Mapping[str, Any], emit: Emit) -> None:
@@ -86,16 +81,3 @@ def _asked(executor: Executor, said: Mapping[str, Any], emit: Emit) -> Iterator[
 
 _ASKED: dict[int, Callable[[], None]] = {}
 """The ranks of this process that can be asked what they wait for."""
-
-
-def _progress(said: Mapping[str, Any], emit: Emit) -> Callable[[int, int], None]:
-    last = time.monotonic()
-
-    def tick(done: int, of: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= PROGRESS_EVERY_S:
-            last = now
-            emit({"kind": "progress", **said, "done": done, "of": of})
-
-    return tick

@@ -96,8 +96,8 @@ def _unequal_rounds(case: Case, *, reduce: bool) -> float:
     for k in order:
         before, at = at, list(at)
         for p, plan in enumerate(plans):
-            q, theirs, ours = plan[k].partner, plan[k].theirs, plan[k].ours
-            into, out = (ours, theirs) if reduce else (theirs, ours)
+            q, send, keep = plan[k]
+            into, out = (keep, send) if reduce else (send, keep)
             way = case.ways.path([(folded.rank(q), folded.rank(p))])
             received, sent = (span.stop - span.start for span in (into, out))
             arrived = max(before[p], before[q]) + _piecewise(case, received * case.width, way, reduce=reduce)

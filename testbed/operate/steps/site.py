@@ -14,7 +14,7 @@ from testbed.base.errors import UserError
 from testbed.faults import Injection, Mistakes
 from testbed.faults.base import Place, fault_id
 from testbed.faults.built import CannotInject
-from testbed.inject.faults import Hardware, injected
+from testbed.inject.faults import TakesRequests, injected
 from topologies.graph.fabric import Cable, Fabric
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Site:
     """A live fabric. Its directory has its configuration, and gets the record of what was done."""
 
     lab: Lab
-    fabricd: Hardware
+    fabricd: TakesRequests
     heal: Callable[[str], Any]
     """Takes a fault out, by its id."""
     job: Job | None = None
