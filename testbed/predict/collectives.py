@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from testbed.plan.choose import Chooser
     from workloads.base.entry import Algorithm
     from workloads.times.buffers import Buffers
-    from workloads.times.wide.peers import Made
+    from workloads.times.wide.peers import ConnectedPairs
 
 MOST_MULTICAST = 64
 """Ranks whose multicasts' ways are looked at one by one."""
@@ -88,7 +88,7 @@ def collective_figures(
                 how=how,
                 busbw_factor=entry.collective.busbw.of(len(ranks)),
                 group=g if "groups" in told else None,
-                paused=buffers.taken(looked=followed),
+                paused=buffers.take_paused(looked=followed),
             )
 
 
@@ -97,7 +97,7 @@ class _Part:
     """An algorithm of a group: its queue pairs, and those made before; `large`: its model where it is not followed."""
 
     numbers: tuple[Numbers, ...]
-    made: Made
+    made: ConnectedPairs
     large: WideStep | None = None
 
 

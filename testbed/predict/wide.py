@@ -35,11 +35,11 @@ from workloads.times.wide.both_ways import MOST_FOLLOWED as MOST_FOLLOWED_RANKS
 from workloads.times.wide.both_ways import Numbered, both_ways_ns
 from workloads.times.wide.cables import Cables
 from workloads.times.wide.direct_reduce import ring_ns
-from workloads.times.wide.fabric import Once, Wide
+from workloads.times.wide.fabric import CachedWays, Wide
 from workloads.times.wide.groups import Together
 from workloads.times.wide.in_network import by_switches_ns, tree_of
 from workloads.times.wide.multicast import Multicasts
-from workloads.times.wide.peers import Made, exchanged, neighbours, on_grid
+from workloads.times.wide.peers import ConnectedPairs, exchanged, neighbours, on_grid
 from workloads.times.wide.places import Places, Rails, Tiers, places_of
 from workloads.times.wide.rounds import Round, rounds_ns, rounds_of
 from workloads.times.wide.trees import HostTrees
@@ -88,7 +88,13 @@ def _modelled(collective: str) -> str:
 
 
 def wide_figures(
-    experiment: Experiment, step: CollectiveStep, places: Places, made: Made, number: int, job: int, place: str
+    experiment: Experiment,
+    step: CollectiveStep,
+    places: Places,
+    made: ConnectedPairs,
+    number: int,
+    job: int,
+    place: str,
 ) -> Iterator[Figure]:
     """The lines of a step; if it is offloaded, it is the fabric's `job`th.
 
@@ -120,7 +126,7 @@ def wide_figures(
 
 
 def for_too_many(
-    experiment: Experiment, step: CollectiveStep, entry: Algorithm, made: Made, job: int, place: str
+    experiment: Experiment, step: CollectiveStep, entry: Algorithm, made: ConnectedPairs, job: int, place: str
 ) -> WideStep:
     """Of a step with many messages on a fabric that can be emulated.  Raises InputError."""
     refuse_ports(experiment)
@@ -146,7 +152,7 @@ def _chosen(
             continue
         if _has_model(entry):
             with suppress(InputError):  # none on such a fabric
-                able[entry.name] = WideStep(experiment, one, entry, places, Made(places.ranks), job, place)
+                able[entry.name] = WideStep(experiment, one, entry, places, ConnectedPairs(places.ranks), job, place)
         if entry.name not in able:
             others.append(str(entry))
     if not able:
@@ -164,7 +170,7 @@ class WideStep:
         step: CollectiveStep,
         entry: Algorithm,
         places: Places,
-        made: Made,
+        made: ConnectedPairs,
         job: int,
         place: str,
         *,
@@ -265,7 +271,7 @@ class WideStep:
         if not dims or prod(dims) != self.n:
             what = "these ranks are no grid"
             raise InputError(what, f"{self.place}.algorithm", "a torus, ring or rail is one")
-        ways = Once(self._ways(self._made.numbers(on_grid(dims))))
+        ways = CachedWays(self._ways(self._made.numbers(on_grid(dims))))
         if ways.own and not ways.own.tiers(self.n) and self.step.chunk is None:
             order = range(len(dims)) if entry.layout == "grid" else reversed(range(len(dims)))
             along = partial(Together(ways, ways, self.costs).along_ns, dims, list(order))
@@ -336,7 +342,7 @@ class WideStep:
         def smaller(places: Places) -> Wide:
             if places.ranks == n:
                 return ways
-            few = Made(places.ranks).by_hosts(entry.name, places.order)[0]
+            few = ConnectedPairs(places.ranks).by_hosts(entry.name, places.order)[0]
             own = tiers and Cables.of_tiers(tiers, places.ranks, places.links)
             return replace(self._bare, places=places, numbers=few, own=own)
 

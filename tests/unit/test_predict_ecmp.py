@@ -24,7 +24,7 @@ from workloads.times.messages import Link
 from workloads.times.queue_pairs import FIRST, Numbers, QueuePairs, of_ring, of_schedule
 from workloads.times.ways import Routed
 from workloads.times.wide.fabric import Wide
-from workloads.times.wide.peers import Everybody, Made, neighbours
+from workloads.times.wide.peers import ConnectedPairs, Everybody, neighbours
 
 CLOS = ("clos", {"leaves": 3, "spines": 3, "hosts_per_leaf": 2, "pods": 2, "cores": 2})
 RAIL = ("rail", {"servers": 3, "gpus": 4, "spines": 3})
@@ -69,7 +69,7 @@ def test_a_large_fabrics_flows_take_the_same_links(kind: str, params: dict[str, 
 
 def test_numbers_of_all_ranks_at_once_are_those_one_by_one() -> None:
     order = [0, 2, 1, 4, 3]
-    pairs, made_at_once = QueuePairs(), Made(5)
+    pairs, made_at_once = QueuePairs(), ConnectedPairs(5)
     both: list[tuple[Numbers, Any]] = []
     for by_nics in (False, True, False, True):  # the second ring of NICs is the first one
         if by_nics:
@@ -93,7 +93,7 @@ def test_numbers_of_hosts_trees_and_rings_are_those_of_their_schedules(collectiv
     entry = find(collective, algorithm)
     order = [0, 2, 1, 4, 5, 3, 6][:n] if entry.layout == "ring" else list(range(n))
     shape = shape_of(entry, n, 4096, 4, {}, 0)
-    pairs, made = QueuePairs(), Made(n)
+    pairs, made = QueuePairs(), ConnectedPairs(n)
     for _ in range(2):
         calls = of_schedule(schedule_of(entry), shape, order, math.inf)
         assert calls is not None

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from workloads.times.in_network import in_network_all_reduce_ns
 from workloads.times.messages import Costs, Path
-from workloads.times.wide.cables import Links
+from workloads.times.wide.cables import LinkIndex
 from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tree:
+class SwitchTree:
     """Of switches by number: the one above each (the root's is itself), how far they are from it, and their ports.
 
     `ranks`: on each.  A switch that is not in the tree is as far as -1.
@@ -53,27 +53,27 @@ class Tree:
     def farthest(self, ways: Wide) -> list[tuple[int, list[int]]]:
         """The ways up from ranks, root last, that no other one over links like theirs is worse than in all respects."""
         adding = self.adding()
-        takes = np.zeros((4, len(adding)))
-        takes[:3] = np.ones(len(adding)), adding, adding * (self.inputs + 1) / self.ports
+        sums = np.zeros((4, len(adding)))
+        sums[:3] = np.ones(len(adding)), adding, adding * (self.inputs + 1) / self.ports
         order = np.argsort(self.far, kind="stable")
         order = order[self.far[order] >= 0]
         if ways.own:
             below = order[self.far[order] > 0]
-            up = Links(ways.places).between(below, self.above[below])
-            takes[3, below] = ways.own.signs[ways.own.which[up]]
+            up = LinkIndex(ways.places).between(below, self.above[below])
+            sums[3, below] = ways.own.signs[ways.own.which[up]]
         for level in np.split(order, np.flatnonzero(np.diff(self.far[order])) + 1)[1:]:
-            takes[:, level] += takes[:, self.above[level]]
+            sums[:, level] += sums[:, self.above[level]]
         leaves, ends = np.unique(ways.places.leaf(np.arange(ways.places.ranks)), return_index=True)
         if ways.own:  # any rank may be the one with another cable
             ends = np.arange(ways.places.ranks)
             leaves = ways.places.leaf(ends)
-        its = takes[:, leaves].round(9)
+        ways_up = sums[:, leaves].round(9)
         if ways.own:
-            its[3] += ways.own.signs[ways.own.which[ends]]
-        its, first = np.unique(its, axis=1, return_index=True)
+            ways_up[3] += ways.own.signs[ways.own.which[ends]]
+        ways_up, first = np.unique(ways_up, axis=1, return_index=True)
         worst: list[int] = []
-        for k in range(its.shape[1] - 1, -1, -1):  # the longest first
-            if not any((its[1:3, w] >= its[1:3, k]).all() and its[3, w] == its[3, k] for w in worst):
+        for k in range(ways_up.shape[1] - 1, -1, -1):  # the longest first
+            if not any((ways_up[1:3, w] >= ways_up[1:3, k]).all() and ways_up[3, w] == ways_up[3, k] for w in worst):
                 worst.append(k)
         return [(int(ends[first[k]]), self._up(int(leaves[first[k]]))) for k in worst]
 
@@ -98,7 +98,7 @@ class Tree:
         return way
 
 
-def tree_of(places: Places, job: int) -> Tree:
+def tree_of(places: Places, job: int) -> SwitchTree:
     """Of all ranks, for the fabric's `job`th offloaded collective."""
     match places:
         case Grid(dims):
@@ -110,7 +110,7 @@ def tree_of(places: Places, job: int) -> Tree:
     raise TypeError(f"{type(places).__name__} is no kind of fabric")
 
 
-def _on_grid(dims: Sequence[int], job: int) -> Tree:
+def _on_grid(dims: Sequence[int], job: int) -> SwitchTree:
     """All roots are equally good.  Of equal ways a switch takes one by its and the root's number, in port order."""
     n = prod(dims)
     me, root = np.arange(n), job % n
@@ -132,13 +132,13 @@ def _on_grid(dims: Sequence[int], job: int) -> Tree:
             neighbour.append(there)
     order = np.argsort(np.stack(port), axis=0, kind="stable")
     ways = np.maximum((np.stack(port) < n * len(dims)).sum(axis=0), 1)
-    taken = order[(root + me) % ways, me]
-    above = np.where(me == root, root, np.stack(neighbour)[taken, me])
+    chosen = order[(root + me) % ways, me]
+    above = np.where(me == root, root, np.stack(neighbour)[chosen, me])
     ports = 1 + sum(min(size - 1, 2) for size in dims)
-    return Tree(above, far, np.full(n, ports), np.ones(n, np.int64))
+    return SwitchTree(above, far, np.full(n, ports), np.ones(n, np.int64))
 
 
-def _on_tiers(per: int, leaves: int, spines: int, pods: int, cores: int, job: int) -> Tree:
+def _on_tiers(per: int, leaves: int, spines: int, pods: int, cores: int, job: int) -> SwitchTree:
     """Leaves come first in number, then spines, then cores."""
     n_leaves, n_spines = leaves * pods, spines * pods
     n = n_leaves + n_spines + cores
@@ -157,63 +157,44 @@ def _on_tiers(per: int, leaves: int, spines: int, pods: int, cores: int, job: in
         above[every], far[every] = spine, 2
         above[spine], far[spine] = root, 1
     above[root], far[root] = root, 0
-    return Tree(above, far, ports, ranks)
+    return SwitchTree(above, far, ports, ranks)
 
 
 def by_switches_ns(
-    tree: Tree,
-    ways: Wide,
-    size_bytes: int,
-    costs: Costs,
-    *,
-    width: int,
-    elements: int,
-    slots: int,
-    fixed_point: bool,
-    convert_bps: float | None,
-    rate_bps: float | None,
-    accelerator_ns: float,
+    tree: SwitchTree, ways: Wide, size_bytes: int, costs: Costs, *, rate_bps: float | None, **options: Any
 ) -> float:
-    """Time in ns.  `rate_bps`: of an accelerator (None: of all its switch's ports together)."""
+    """Time in ns.  `rate_bps`: of an accelerator (None: of all its switch's ports together).
+
+    `options`: as `in_network_all_reduce_ns` takes them.
+    """
     adding, inputs = tree.adding(), tree.inputs
     ports_bps = _ports_bps(tree, ways)
 
     def of(rank: int, up: list[int]) -> float:
         adders = tuple((rate_bps or float(ports_bps[s]), int(inputs[s])) for s in up if adding[s])
-        return in_network_all_reduce_ns(
-            ways.places.ranks,
-            size_bytes,
-            _there_and_back(ways, rank, up),
-            costs,
-            width=width,
-            elements=elements,
-            slots=slots,
-            fixed_point=fixed_point,
-            convert_bps=convert_bps,
-            accelerators=adders,
-            accelerator_ns=accelerator_ns,
-        )
+        path = _path_over_root(ways, rank, up)
+        return in_network_all_reduce_ns(ways.places.ranks, size_bytes, path, costs, accelerators=adders, **options)
 
     return max(of(*way) for way in tree.farthest(ways))
 
 
-def _there_and_back(ways: Wide, rank: int, up: Sequence[int]) -> Path:
+def _path_over_root(ways: Wide, rank: int, up: Sequence[int]) -> Path:
     n, links = ways.places.ranks, 2 * len(up)
     if ways.own is None:
         return Path((ways.cable,) * links, (ways.latency_ns,) * (links - 1))
-    between, lower, upper = Links(ways.places).between, np.array(up[:-1], int), np.array(up[1:], int)
+    between, lower, upper = LinkIndex(ways.places).between, np.array(up[:-1], int), np.array(up[1:], int)
     numbers = [rank, *between(lower, upper).tolist(), *between(upper, lower)[::-1].tolist(), n + rank]
     return Path(tuple(ways.own.kinds[ways.own.which[k]] for k in numbers), (ways.latency_ns,) * (links - 1))
 
 
-def _ports_bps(tree: Tree, ways: Wide) -> NDArray[np.float64]:
+def _ports_bps(tree: SwitchTree, ways: Wide) -> NDArray[np.float64]:
     """Of all ports of each switch together, as its accelerator's where the file does not say."""
-    found = np.asarray(tree.ports * ways.cable.rate_bps, float)
+    bps = np.asarray(tree.ports * ways.cable.rate_bps, float)
     if ways.own is None:
-        return found
+        return bps
     places, own = ways.places, ways.own
-    more = np.array([kind.rate_bps - ways.cable.rate_bps for kind in own.kinds])[own.which]
+    extra = np.array([kind.rate_bps - ways.cable.rate_bps for kind in own.kinds])[own.which]
     source, target = places.ends()
-    np.add.at(found, places.leaf(np.arange(places.ranks)), more[: places.ranks])
-    np.add.at(found, source, np.where(target < 0, 0.0, more[4 * places.ranks :]))
-    return found
+    np.add.at(bps, places.leaf(np.arange(places.ranks)), extra[: places.ranks])
+    np.add.at(bps, source, np.where(target < 0, 0.0, extra[4 * places.ranks :]))
+    return bps

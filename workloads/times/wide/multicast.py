@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from topologies.graph.frames import OFFLOAD_BYTES, wire_bytes
 from workloads.collectives.exchange import distances
 from workloads.times.messages import Costs, Packets, Path, pcie_ns, received_ns, stages_of
-from workloads.times.multicast import PATIENT_DATAGRAMS, Multicast, due_ns, first_waits_ns, last_hop_ns
+from workloads.times.multicast import PATIENT_DATAGRAMS, Multicast, datagram, due_ns, first_waits_ns, last_hop_ns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workloads.times.wide.fabric import Wide
-    from workloads.times.wide.in_network import Tree
+    from workloads.times.wide.in_network import SwitchTree
 
     Times = NDArray[np.float64]
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 class Multicasts:
     """`tree`: what datagrams take, of `network`.  `hosts`: of what hosts send each other, through domains, too."""
 
-    def __init__(self, tree: Tree, network: Wide, hosts: Wide, costs: Costs) -> None:
+    def __init__(self, tree: SwitchTree, network: Wide, hosts: Wide, costs: Costs) -> None:
         self._tree, self._network, self._hosts, self._costs = tree, network, hosts, costs
         self._order = np.array(network.places.order, np.int64)
         self._n = len(self._order)
@@ -38,25 +37,25 @@ class Multicasts:
         """From the first rank in order."""
         costs, start = self._costs, self._started()
         count = costs.packets(size_bytes)
-        full = _datagram(min(costs.mtu, size_bytes))
-        packets = Packets(count, full, full, _datagram(size_bytes - (count - 1) * costs.mtu))
+        full = datagram(min(costs.mtu, size_bytes))
+        packets = Packets(count, full, full, datagram(size_bytes - (count - 1) * costs.mtu))
 
         def there(path: Path) -> float:
             through = packets.through(stages_of(path, costs, to_memory=True)) + path.constant_ns
             return pcie_ns(path, costs, to_memory=True) + through
 
-        took = self._over_tree(self._order[0], self._order[1:], there)
+        arrival_ns = self._over_tree(self._order[0], self._order[1:], there)
         waits = self._over_tree(self._order[0], self._order[1:], lambda path: first_waits_ns(packets, path, costs))
-        here = np.concatenate([start[:1], start[0] + took])
-        return Multicast(self._told(here), float((start[0] - start[1:] + waits).max()))
+        done_at = np.concatenate([start[:1], start[0] + arrival_ns])
+        return Multicast(self._all_have_ns(done_at), float((start[0] - start[1:] + waits).max()))
 
     def all_gather(self, size_bytes: int) -> Multicast:
         """Of so many bytes from all together."""
         costs, start, n = self._costs, self._started(), self._n
         part = -(-size_bytes // n)
         count = costs.packets(part)
-        full, last = _datagram(min(costs.mtu, part)), _datagram(part - (count - 1) * costs.mtu)
-        here, waits = [], 0.0
+        full, last = datagram(min(costs.mtu, part)), datagram(part - (count - 1) * costs.mtu)
+        done_at, waits = [], 0.0
         depth = self._tree.far[self._network.places.leaf(self._order)]
         depths, some = np.unique(depth, return_index=True)
         looked = np.unique(np.linspace(0, len(depths) - 1, _DEPTHS).round().astype(int))
@@ -69,16 +68,16 @@ class Multicasts:
                 def coming(path: Path) -> float:
                     return last_hop_ns(n, k, full, of, path, costs)
 
-                took = self._over_tree(self._order[rank], self._order[others], coming)
-                return np.sort(start[others] + took)
+                arrival_ns = self._over_tree(self._order[rank], self._order[others], coming)
+                return np.sort(start[others] + arrival_ns)
 
             done = float((comes(count, last) + np.arange(n - 1, 0, -1) * line).max())
             write = last[0] * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
-            here.append(done + cable.delay_ns + write)
+            done_at.append(done + cable.delay_ns + write)
             if count < PATIENT_DATAGRAMS:
                 due = float(start[rank]) + costs.pcie_latency_ns + due_ns(n * count, cable, costs)
                 waits = max(waits, _longest_wait(comes(1, full), whole, cable.delay_ns, due))
-        return Multicast(self._told(np.interp(depth, depths[looked], here)), waits)
+        return Multicast(self._all_have_ns(np.interp(depth, depths[looked], done_at)), waits)
 
     def _over_tree(self, end: int, others: NDArray[np.int64], time_ns: Callable[[Path], float]) -> Times:
         """Of each way between one rank and others: up to where their branches meet, and down."""
@@ -108,10 +107,10 @@ class Multicasts:
             ready = np.maximum(posted, np.roll(posted, far) + self._message(far)) + costs.wake_ns
         return ready + costs.post_ns
 
-    def _told(self, here: Times) -> float:
-        posted = here + self._costs.wake_ns + self._costs.post_ns
-        told = np.roll(posted, -1) + self._message(-1)
-        return float(np.maximum(posted, told).max()) + self._costs.wake_ns
+    def _all_have_ns(self, done_at: Times) -> float:
+        posted = done_at + self._costs.wake_ns + self._costs.post_ns
+        received = np.roll(posted, -1) + self._message(-1)
+        return float(np.maximum(posted, received).max()) + self._costs.wake_ns
 
 
 _DEPTHS = 8
@@ -123,7 +122,3 @@ def _longest_wait(arrivals: Times, line: float, delay: float, due: float) -> flo
     k = np.arange(1, len(arrivals) + 1)
     done = np.maximum.accumulate(arrivals - (k - 1) * line) + k * line + delay
     return float(np.minimum(np.diff(done, prepend=0.0), done - due).max())
-
-
-def _datagram(payload_bytes: int) -> tuple[float, float]:
-    return payload_bytes, wire_bytes(payload_bytes, OFFLOAD_BYTES)
