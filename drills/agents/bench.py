@@ -1,7 +1,6 @@
 """A benchmark: one player, many worlds, each with its faults and without; one folder of results.
 
-A case in which the player fails is worth nothing. A case in which the world dies is played again, and after TRIES left
-out: it says nothing of the player.
+A case in which the player fails scores 0. A case in which the world dies is played again, and left out after TRIES.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from statistics import fmean
 from typing import Any
 
 from drills.agents.figures import Estimate, estimate
-from drills.agents.players import Lookers, Player, Said
+from drills.agents.players import BaselineAnswer, Lookers, Player
 from drills.check.players import scored
 from drills.game import Game
 from drills.sheet.answer import Submission
@@ -35,12 +34,12 @@ MOST_BYTES = 64 << 20  # of results
 RESULTS = "bench.json"
 TRIES = 3
 MENDED = 0.95
-"""Of the job's lost speed: with so much of it back, it counts as mended for the MTTR."""
+"""The share of the job's lost speed from which on it counts as mended for the MTTR."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """One case. Times are emulated; `left_out` says why it does not count."""
+    """One case. Times are emulated; `left_out`: why it does not count."""
 
     number: int
     drill: str
@@ -110,8 +109,8 @@ def _play(blank: Played, game: Game, player: Player, wall_s: float, folder: Path
     stem = f"{blank.number:04}"
     transcript: list[str] = []
 
-    def note(asked: Any, told: str) -> None:
-        transcript.append(json.dumps({"time_ns": game.time_ns, "asked": asked, "told": told}))
+    def note(request: Any, answer: str) -> None:
+        transcript.append(json.dumps({"time_ns": game.time_ns, "asked": request, "told": answer}))
 
     failed, calls = player.play(game, wall_s, folder / f"{stem}.stderr", note)
     if not game.over and not game.gone:
@@ -121,21 +120,21 @@ def _play(blank: Played, game: Game, player: Player, wall_s: float, folder: Path
     (folder / f"{stem}.transcript.jsonl").write_text("".join(f"{line}\n" for line in transcript))
     game.log().write(folder / f"{stem}.log")
     if isinstance(player, Lookers):
-        return [_looked(blank, game, one) for one in player.said]
+        return [_looked(blank, game, one) for one in player.answers]
     return [_valued(blank, game, game.ending.answer, game.ending.score, failed, calls)]
 
 
-def _looked(blank: Played, game: Game, said: Said) -> Played:
-    """Of one who has looked at the first hold, and answered."""
+def _looked(blank: Played, game: Game, given: BaselineAnswer) -> Played:
+    """Of a baseline that has looked at the beginning, and answered."""
     assert game.ending is not None
-    if said.answer is None:
-        return _valued(blank, game, None, game.ending.score, said.why, said.calls)
+    if given.answer is None:
+        return _valued(blank, game, None, game.ending.score, given.why, given.calls)
     try:
-        answer, points = scored(game, said.answer, game.ending.outcome)
+        answer, points = scored(game, given.answer, game.ending.outcome)
     except InputError:
-        return _valued(blank, game, None, game.ending.score, f"it answered {said.answer[:80]!r}", said.calls)
+        return _valued(blank, game, None, game.ending.score, f"it answered {given.answer[:80]!r}", given.calls)
     submitted = game.case.drill.budget.answers if points.wrong else 1
-    return _valued(blank, game, answer, points, "", said.calls + submitted)
+    return _valued(blank, game, answer, points, "", given.calls + submitted)
 
 
 def _valued(
@@ -214,28 +213,27 @@ def folder_of(folder: Path, name: str, names: Sequence[str]) -> Path:
     return folder / name.replace(":", "-") if len(names) > 1 else folder
 
 
-def _write(path: Path, told: dict[str, Any]) -> None:
+def _write(path: Path, results: dict[str, Any]) -> None:
     """Whole or not at all."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as new:
-        json.dump({**told, "cases": [asdict(one) for one in told["cases"]]}, new)
+        json.dump({**results, "cases": [asdict(one) for one in results["cases"]]}, new)
     Path(new.name).replace(path)
 
 
 def read(folder: Path) -> tuple[dict[str, Any], list[Played]]:
-    """What a benchmark has left: its head, its cases. Raises InputError."""
+    """The head and the cases of a benchmark. Raises InputError."""
     path = folder / RESULTS
     try:
-        told = json.loads(named_file.read(path, MOST_BYTES))
-        if told.pop("railbed_bench") != FORMAT:
+        results = json.loads(named_file.read(path, MOST_BYTES))
+        if results.pop("railbed_bench") != FORMAT:
             raise InputError("these results are of another version", str(path), f"known: {FORMAT}")
-        return told, [Played(**case) for case in told.pop("cases")]
+        return results, [Played(**case) for case in results.pop("cases")]
     except named_file.Unreadable as error:
         hint = "a folder that testbed drill bench has written"
         raise InputError(f"cannot be read: {error.what}", str(path), hint) from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(
-            "these are no results of a benchmark, or are damaged", str(path), "take them as they were"
-        ) from None
+        what = "these are no results of a benchmark, or are damaged"
+        raise InputError(what, str(path), "take them as they were") from None
 
 
 def row(agent: str, cases: Sequence[Played]) -> dict[str, Any]:

@@ -114,14 +114,14 @@ def _pipe(
     """On stdin and stdout, until the program at the other end has gone."""
     from drills.agents import jsonl
     from drills.agents import mcp as as_mcp
-    from drills.agents.desk import Desk
+    from drills.agents.desk import AgentSession
     from testbed.base.errors import UserError
 
     if mcp:
         as_mcp.require_mcp()
     session = _session(chosen, fabric, exam=True, player=player, out=out, sign=sign)
     try:
-        desk = Desk(session)
+        desk = AgentSession(session)
         if mcp:
             as_mcp.serve(desk)
         else:

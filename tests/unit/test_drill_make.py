@@ -17,7 +17,7 @@ from drills.check.check import ENOUGH
 from drills.check.probes import MESH
 from drills.check.symptom import symptom
 from drills.make import measure, new, signs
-from drills.make.new import Refused
+from drills.make.new import NoDrill
 from drills.make.signatures import drill_of, struck, table
 from drills.make.sketch import CHECKED, plain, sketch
 from drills.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS
@@ -190,10 +190,10 @@ def test_what_no_view_tells_apart_is_refused_before_a_world_is_made(monkeypatch:
     monkeypatch.setattr(new, "table", lambda name: same)
     new._must_be_unique(its, drill_of(its))  # alike at whole sight: a family
     monkeypatch.setattr(measure, "indistinct", lambda rows: [])
-    with pytest.raises(Refused, match=f"not unique: no permitted view tells {RECIPES[key].fault} from"):
+    with pytest.raises(NoDrill, match=f"not unique: no permitted view tells {RECIPES[key].fault} from"):
         new._must_be_unique(its, drill_of(its))
     monkeypatch.setattr(new, "table", lambda name: {PLAIN: {key: frozenset()}})
-    with pytest.raises(Refused, match="not activated"):
+    with pytest.raises(NoDrill, match="not activated"):
         new._must_be_unique(its, drill_of(its))
 
 
@@ -219,12 +219,12 @@ def test_mending_is_not_asked_for_where_it_brings_nothing(
     monkeypatch.setattr(new, "solved", lambda game, checked: vars(checked).update(wrong=wrong, score=1.0))
     found = new.Made("7Q4")
     if left is None:
-        with pytest.raises(Refused, match="not solvable: too few points"):
+        with pytest.raises(NoDrill, match="not solvable: too few points"):
             new._must_be_solved(drill, None, ill, found)  # type: ignore[arg-type]
         return
     assert new._must_be_solved(drill, None, ill, found) == left  # type: ignore[arg-type]
     assert found.players["thresholds"].score == 0.0 and (left or found.score == pytest.approx(90.0))
-    assert "fix" in its.told["question"] and its.without_mending().told["question"] == ["healthy", "where", "what"]
+    assert "fix" in its.keys["question"] and its.without_mending().keys["question"] == ["healthy", "where", "what"]
 
 
 @pytest.mark.parametrize(
@@ -309,14 +309,14 @@ def test_what_shows_nothing_is_refused_before_a_world_is_played() -> None:
     """Short of a configuration that is shown, nothing tells a watchdog that never steps in."""
     its = plain(SETTINGS["lossless"], RECIPES["short_watchdog"])
     new._must_be_unique(its, drill_of(its))
-    golden = replace(its, told={**its.told, "views": {"drops": "wjh", "config": "golden"}})
-    with pytest.raises(Refused, match="not activated: short_watchdog"):
+    golden = replace(its, keys={**its.keys, "views": {"drops": "wjh", "config": "golden"}})
+    with pytest.raises(NoDrill, match="not activated: short_watchdog"):
         new._must_be_unique(golden, drill_of(golden))
 
 
 def test_a_configuration_is_golden_only_if_all_that_is_wrong_is_told_by_something_else() -> None:
     drawn = [sketch(f"{k}G") for k in range(400)]
-    golden = [one for one in drawn if one.told["views"]["config"] == "golden"]
+    golden = [one for one in drawn if one.keys["views"]["config"] == "golden"]
     assert golden and all(recipe.configured for one in golden for recipe in one.recipes)
 
 
@@ -327,8 +327,8 @@ def test_no_recipe_is_refused_for_what_it_is() -> None:
             its = plain(SETTINGS[name], recipe)
             config = "golden" if recipe.configured else "true"
             for drops in ("wjh", "counters"):
-                one = replace(its, told={**its.told, "views": {"drops": drops, "config": config}})
+                one = replace(its, keys={**its.keys, "views": {"drops": drops, "config": config}})
                 try:
                     new._must_be_unique(one, drill_of(one))
-                except Refused as why:
+                except NoDrill as why:
                     pytest.fail(f"{key} in {name}, {drops} {config}: {why}")
