@@ -62,7 +62,7 @@ def parse(text: str, fabric: Fabric) -> Submission:
         except InputError as error:
             problems.append(Problem(error.what, error.where, error.hint))
     if problems:
-        raise InputError.of(problems)
+        raise InputError.several(problems)
     return Submission(tuple(claims))
 
 
@@ -94,7 +94,7 @@ def must_fit(answer: Submission) -> None:
         if not fits(one.kind, one.place)
     ]
     if problems:
-        raise InputError.of(problems)
+        raise InputError.several(problems)
 
 
 def offered(begun: str, fabric: Fabric) -> list[str]:

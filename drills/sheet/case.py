@@ -109,7 +109,7 @@ class Case:
         return injection
 
     def _wrong(self, found: Iterable[tuple[KeyPath, str, str]], at: KeyPath) -> InputError:
-        return InputError.of(Problem(what, self.drill.place(*at, *path), hint) for path, what, hint in found)
+        return InputError.several(Problem(what, self.drill.place(*at, *path), hint) for path, what, hint in found)
 
     def cause(self, injection: Injection) -> Cause:
         """What an injection makes part of the truth. Raises CannotInject if it does not fit the fabric."""
@@ -197,7 +197,9 @@ def _experiment(drill: Drill, seed: str) -> Experiment:
             return Experiment.model_validate({**written, **more}, context={"directory": drill.directory})
         except ValidationError as error:
             found = islice(explain(error, Experiment, lambda path: None), 20)
-            raise InputError.of(Problem(w, drill.place(*_in_drill(path)), hint) for path, w, hint in found) from None
+            raise InputError.several(
+                Problem(w, drill.place(*_in_drill(path)), hint) for path, w, hint in found
+            ) from None
 
     ranks = checked({}).build_fabric().ranks
     workload = [_step(step, ranks, drill, i) for i, step in enumerate(drill.job)]

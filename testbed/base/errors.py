@@ -70,7 +70,7 @@ class InputError(UserError):
         super().__init__(what, where, hint, BAD_INPUT, also)
 
     @classmethod
-    def of(cls, problems: Iterable[Problem]) -> InputError:
+    def several(cls, problems: Iterable[Problem]) -> InputError:
         """All of them; there has to be one."""
         first, *also = problems
         return cls(first.what, first.where, first.hint, also)
