@@ -38,7 +38,7 @@ MENDED = 0.95
 
 
 @dataclass(frozen=True)
-class Played:
+class CaseResult:
     """One case. Times are emulated; `left_out`: why it does not count."""
 
     number: int
@@ -74,10 +74,12 @@ def check_measurable(drills: Sequence[Drill]) -> None:
             raise InputError(what, "--suite", "drills with the virtual clock; testbed drill start plays this one")
 
 
-def play(task: Assignment, number: int, player: Player, wall_s: float, folder: Path, up: Up = world_of) -> list[Played]:
+def play(
+    task: Assignment, number: int, player: Player, wall_s: float, folder: Path, up: Up = world_of
+) -> list[CaseResult]:
     """Plays a case, again if the world dies; log, transcript and stderr go into the folder. One result for each of the
     player's names."""
-    blank = Played(number, task.drill.id, task.seed, task.healthy, task.world)
+    blank = CaseResult(number, task.drill.id, task.seed, task.healthy, task.world)
     names = player.names
     why = ""
     for _ in range(TRIES):
@@ -105,7 +107,7 @@ class _Died(Exception):
     pass
 
 
-def _play(blank: Played, game: Game, player: Player, wall_s: float, folder: Path) -> list[Played]:
+def _play(blank: CaseResult, game: Game, player: Player, wall_s: float, folder: Path) -> list[CaseResult]:
     stem = f"{blank.number:04}"
     transcript: list[str] = []
 
@@ -124,13 +126,13 @@ def _play(blank: Played, game: Game, player: Player, wall_s: float, folder: Path
     return [_valued(blank, game, game.ending.answer, game.ending.score, failed, calls)]
 
 
-def _looked(blank: Played, game: Game, given: BaselineAnswer) -> Played:
+def _looked(blank: CaseResult, game: Game, given: BaselineAnswer) -> CaseResult:
     """Of a baseline that has looked at the beginning, and answered."""
     assert game.ending is not None
     if given.answer is None:
         return _valued(blank, game, None, game.ending.score, given.why, given.calls)
     try:
-        answer, points = scored(game, given.answer, game.ending.outcome)
+        answer, points = scored(game, given.answer, game.ending.conduct)
     except InputError:
         return _valued(blank, game, None, game.ending.score, f"it answered {given.answer[:80]!r}", given.calls)
     submitted = game.case.drill.budget.answers if points.wrong else 1
@@ -138,8 +140,8 @@ def _looked(blank: Played, game: Game, given: BaselineAnswer) -> Played:
 
 
 def _valued(
-    blank: Played, game: Game, answer: Submission | None, score: Score | None, failed: str, calls: int
-) -> Played:
+    blank: CaseResult, game: Game, answer: Submission | None, score: Score | None, failed: str, calls: int
+) -> CaseResult:
     ending, truth = game.ending, game.stage.drawn.truth
     assert ending is not None and score is not None
     fixed = None
@@ -158,7 +160,7 @@ def _valued(
         what=score.what,
         fixed=fixed,
         false_alarm=not truth and answer is not None and not answer.healthy,
-        time_ns=ending.outcome.t_ns,
+        time_ns=ending.conduct.t_ns,
         repair_ns=acted[-1].time_ns + acted[-1].took_ns - game.stage.began_ns if repaired else None,
         calls=calls,
         began_ns=game.stage.began_ns,
@@ -174,10 +176,10 @@ def run(
     folder: Path,
     *,
     wall_s: float,
-    told: Callable[[Played, str], None] = lambda played, name: None,
+    told: Callable[[CaseResult, str], None] = lambda played, name: None,
     up: Up = world_of,
     resume: bool = False,
-) -> dict[str, list[Played]]:
+) -> dict[str, list[CaseResult]]:
     """Plays all of it; the cases of each of the player's names. Until the end the results lie where an agent of
     another user does not get at them; those of several in a folder each. `resume`: goes on with what is there.
     Raises InputError if that is of another benchmark."""
@@ -199,7 +201,7 @@ def run(
     return found
 
 
-def _played_before(folder: Path, written: dict[str, Any]) -> list[Played]:
+def _played_before(folder: Path, written: dict[str, Any]) -> list[CaseResult]:
     head, cases = read(folder)
     other = [key for key in written if head.get(key) != written[key]]
     if other:
@@ -220,14 +222,14 @@ def _write(path: Path, results: dict[str, Any]) -> None:
     Path(new.name).replace(path)
 
 
-def read(folder: Path) -> tuple[dict[str, Any], list[Played]]:
+def read(folder: Path) -> tuple[dict[str, Any], list[CaseResult]]:
     """The head and the cases of a benchmark. Raises InputError."""
     path = folder / RESULTS
     try:
         results = json.loads(named_file.read(path, MOST_BYTES))
         if results.pop("railbed_bench") != FORMAT:
             raise InputError("these results are of another version", str(path), f"known: {FORMAT}")
-        return results, [Played(**case) for case in results.pop("cases")]
+        return results, [CaseResult(**case) for case in results.pop("cases")]
     except named_file.Unreadable as error:
         hint = "a folder that testbed drill bench has written"
         raise InputError(f"cannot be read: {error.what}", str(path), hint) from None
@@ -236,7 +238,7 @@ def read(folder: Path) -> tuple[dict[str, Any], list[Played]]:
         raise InputError(what, str(path), "take them as they were") from None
 
 
-def row(agent: str, cases: Sequence[Played]) -> dict[str, Any]:
+def row(agent: str, cases: Sequence[CaseResult]) -> dict[str, Any]:
     """A line of the table; RCA F1, where and what over cases with a fault, false alarms over the healthy ones."""
     counted = [case for case in cases if not case.left_out]
     sick = [case for case in counted if case.truth != "healthy"]

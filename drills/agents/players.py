@@ -82,11 +82,11 @@ def player_of(agent: str, speaks: str, user: str | None) -> Player:
             raise InputError(f"there is no user {user!r}", "--user", "one of this machine, such as nobody") from None
     if speaks == "mcp":
         mcp.require_mcp()
-    return Agent(tuple(words), speaks, user)
+    return AgentPlayer(tuple(words), speaks, user)
 
 
 @dataclass(frozen=True)
-class Agent:
+class AgentPlayer:
     words: tuple[str, ...]
     speaks: str
     user: str | None

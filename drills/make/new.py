@@ -49,7 +49,7 @@ TICKETS = ("", "Nothing was changed by us.", "Somebody was in the room on Friday
 
 
 @dataclass
-class Made:
+class MadeDrill:
     """`refused`: why the seed gives no drill ("": it does)."""
 
     seed: str
@@ -80,9 +80,9 @@ class NoDrill(Exception):
     """The seed gives no drill; why."""
 
 
-def made(seed: str, level: str | None = None, family: str | None = None) -> Made:
+def made(seed: str, level: str | None = None, family: str | None = None) -> MadeDrill:
     """Raises UserError if no seed could do better."""
-    result = Made(seed)
+    result = MadeDrill(seed)
     began = time.monotonic()
     drawn = sketch(seed, level, family)
     result.aim, result.setting = drawn.aim, drawn.setting.name
@@ -101,7 +101,7 @@ def made(seed: str, level: str | None = None, family: str | None = None) -> Made
     return result
 
 
-def _make(drawn: Sketch, level: str | None, result: Made) -> None:
+def _make(drawn: Sketch, level: str | None, result: MadeDrill) -> None:
     drill = drill_of(drawn, "A drill that is being made")
     if wrong := undrawable(drill):
         raise NoDrill(wrong[0])
@@ -139,7 +139,7 @@ def _must_be_unique(drawn: Sketch, drill: Drill) -> None:
             raise NoDrill(f"not unique: no permitted view tells {recipe.fault} from {', '.join(alike)}")
 
 
-def _must_be_solved(drill: Drill, well: Game, ill: Game, result: Made) -> bool:
+def _must_be_solved(drill: Drill, well: Game, ill: Game, result: MadeDrill) -> bool:
     """Whether mending may be asked for, too: not if it brings the job nothing back."""
     answer = solve(well)
     if answer != HEALTHY:
@@ -150,14 +150,14 @@ def _must_be_solved(drill: Drill, well: Game, ill: Game, result: Made) -> bool:
     ending = ill.ending
     if ending is None or ending.score is None:
         raise NoDrill(f"not solvable: {'; '.join(checked.wrong)}")
-    outcome, points, mends = ending.outcome, ending.score.total, True
+    conduct, points, mends = ending.conduct, ending.score.total, True
     if checked.wrong and ending.score.fixed is not None and ending.score.fixed < NOTHING_BACK:
-        outcome, mends = replace(outcome, speed=None), False
-        points = score(ending.answer, ill.stage.drawn.truth, outcome, ill.families).total
+        conduct, mends = replace(conduct, speed=None), False
+        points = score(ending.answer, ill.stage.drawn.truth, conduct, ill.families).total
     result.score = points
     if checked.wrong and (mends or points < ENOUGH):
         raise NoDrill(f"not solvable: {'; '.join(checked.wrong)}")
-    result.players = {name: worth(ill, one, outcome) for name, one in looked.items()}
+    result.players = {name: worth(ill, one, conduct) for name, one in looked.items()}
     return mends
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from drills.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS, Recipe, Setting
+from drills.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS, Recipe, Scenario
 from drills.sheet.drill import LEVELS, Level
 from testbed.base.errors import InputError
 from testbed.base.types import unknown
@@ -35,7 +35,7 @@ class Sketch:
 
     seed: str
     aim: Level
-    setting: Setting
+    setting: Scenario
     recipes: tuple[Recipe, ...]
     keys: Mapping[str, Any]
     """Of the drill file."""
@@ -92,7 +92,7 @@ def sketch(seed: str, level: str | None = None, family: str | None = None) -> Sk
                   tuple((o, v) for o, v in (("level", level), ("family", family)) if v))  # fmt: skip
 
 
-def plain(setting: Setting, recipe: Recipe | None) -> Sketch:
+def plain(setting: Scenario, recipe: Recipe | None) -> Sketch:
     """The setting's first variant, with the recipe's first amounts or nothing wrong: for signatures."""
     first = _First()
     recipes = (recipe,) if recipe else ()
@@ -118,7 +118,7 @@ def _others(first: Recipe, setting: str) -> list[Recipe]:
             and not (r.needs and first.needs)]  # fmt: skip
 
 
-def _world(setting: Setting, dice: random.Random, recipes: Sequence[Recipe]) -> dict[str, Any]:
+def _world(setting: Scenario, dice: random.Random, recipes: Sequence[Recipe]) -> dict[str, Any]:
     needs = {key: value for r in recipes for key, value in r.needs.items()}
     compute = dice.choice(setting.computes)
     job = {**setting.job, "size": dice.choice(setting.sizes), **({"compute": compute} if compute else {})}

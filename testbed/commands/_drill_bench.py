@@ -12,7 +12,7 @@ from testbed.base.ranges import Number, Whole
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
-    from drills.agents.bench import Played
+    from drills.agents.bench import CaseResult
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object (an agent) on stdout.")
 
@@ -74,7 +74,7 @@ def bench(
         raise InputError("it is there already", f"--out {folder}", "name a new folder, or go on with --resume")
     require_root()
 
-    def told(case: Played, name: str) -> None:
+    def told(case: CaseResult, name: str) -> None:
         if not as_json:
             twin = "healthy " if case.healthy else ""
             result = case.left_out or case.failed or case.answer

@@ -13,7 +13,7 @@ from testbed.base.ranges import Whole
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
-    from drills.make.new import Made
+    from drills.make.new import MadeDrill
 
 TRIES = 20
 PREFIX = "N"
@@ -93,7 +93,7 @@ def _free(path: Path) -> Path:
     return path
 
 
-def _untold(found: Made) -> dict[str, Any]:
+def _untold(found: MadeDrill) -> dict[str, Any]:
     return {key: value for key, value in found.to_dict().items() if key not in TELLS}
 
 
@@ -115,6 +115,6 @@ def _try(seeds: list[str], level: str | None, family: str | None, as_json: bool)
     say(f"{passed} of {len(found)} give a drill{''.join(f'; {n} {what}' for what, n in why.most_common())}")
 
 
-def _line(one: Made) -> str:
+def _line(one: MadeDrill) -> str:
     said = one.refused or f"{one.level} ({one.difficulty:g}), {one.score:.0f} points"
     return f"{one.seed:6} {one.setting:10} {'+'.join(one.classes):28} {one.took_s:6.1f} s  {said}"

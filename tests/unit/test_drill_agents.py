@@ -346,7 +346,7 @@ def played(
     speaks: str = "jsonl",
     wall_s: float = 20,
     up: Any = FakeWorld,
-) -> list[bench.Played]:
+) -> list[bench.CaseResult]:
     (cases,) = bench.run(tasks, players_of([agent], speaks, None), {}, suite.DEV, folder, wall_s=wall_s, up=up).values()
     return cases
 
@@ -372,7 +372,7 @@ def test_a_benchmark_that_was_ended_goes_on(tasks: list[suite.Assignment], tmp_p
     players, folder = players_of(["baseline:random"], "jsonl", None), tmp_path / "out"
     (whole,) = bench.run(tasks, players, {}, suite.DEV, tmp_path / "whole", wall_s=20, up=FakeWorld).values()
 
-    def ends(played: bench.Played, name: str) -> None:
+    def ends(played: bench.CaseResult, name: str) -> None:
         if played.number == 1:
             raise KeyboardInterrupt
 

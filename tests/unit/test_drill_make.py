@@ -27,7 +27,7 @@ from drills.sheet.carried import possible
 from drills.sheet.case import ALPHABET, Case
 from drills.sheet.drill import LEVELS
 from drills.sheet.families import sight_name
-from drills.sheet.score import Outcome, score
+from drills.sheet.score import Conduct, score
 from drills.sheet.truth import Cause
 from testbed.base.errors import InputError
 from testbed.commands.drill import command
@@ -208,16 +208,16 @@ def test_mending_is_not_asked_for_where_it_brings_nothing(
     drill = drill_of(its)
     fabric = Case.of(drill, CHECKED, healthy=False).experiment.build_fabric()
     truth = (Cause("loss", ("cable:leaf0-spine0",)),)
-    course = Outcome(t_ns=5e7, tau_ns=1e6, speed=speed, speed_fault=1.0, speed_mended=2.0)
+    course = Conduct(t_ns=5e7, tau_ns=1e6, speed=speed, speed_fault=1.0, speed_mended=2.0)
     given = parse(answer, fabric)
-    ending = SimpleNamespace(answer=given, outcome=course, score=score(given, truth, course))
+    ending = SimpleNamespace(answer=given, conduct=course, score=score(given, truth, course))
     ill = SimpleNamespace(ending=ending, fabric=fabric, families={}, stage=SimpleNamespace(drawn=SimpleNamespace(
         truth=truth)), case=SimpleNamespace(drill=drill))  # fmt: skip
     wrong = [] if ending.score.total >= ENOUGH else ["too few points"]
     monkeypatch.setattr(new, "solve", lambda game: "healthy")
     monkeypatch.setattr(new, "answers", lambda game: {"thresholds": "healthy"})
     monkeypatch.setattr(new, "solved", lambda game, checked: vars(checked).update(wrong=wrong, score=1.0))
-    found = new.Made("7Q4")
+    found = new.MadeDrill("7Q4")
     if left is None:
         with pytest.raises(NoDrill, match="not solvable: too few points"):
             new._must_be_solved(drill, None, ill, found)  # type: ignore[arg-type]
@@ -245,7 +245,7 @@ def test_what_is_wrong_is_said_before_anything_is_made(words: list[str], said: s
 def test_one_seed_is_one_json_object_that_tells_nothing(
     refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    its = new.Made("7Q4", "easy", "easy", 1.0, "ring", ("loss",), ("show nics",), 90.0, "a text", refused)
+    its = new.MadeDrill("7Q4", "easy", "easy", 1.0, "ring", ("loss",), ("show nics",), 90.0, "a text", refused)
     monkeypatch.setattr(new, "made", lambda *_: its)
     monkeypatch.setattr("testbed.base.errors.require_root", lambda: None)
     one = CliRunner().invoke(command, ["new", "--seed", "7Q4", "--json", "-o", str(tmp_path / "d.yaml")])
@@ -257,7 +257,7 @@ def test_one_seed_is_one_json_object_that_tells_nothing(
 
 
 def test_the_world_that_was_measured_can_be_started_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    its = new.Made("7Q4", "easy", "easy", 1.0, "ring", ("loss",), ("show nics",), 90.0, "a text")
+    its = new.MadeDrill("7Q4", "easy", "easy", 1.0, "ring", ("loss",), ("show nics",), 90.0, "a text")
     monkeypatch.setattr(new, "made", lambda *_: its)
     monkeypatch.setattr("testbed.base.errors.require_root", lambda: None)
     out = tmp_path / "d.yaml"
