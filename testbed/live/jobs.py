@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -173,13 +173,15 @@ def tenant_of(lab: Lab, job: Job) -> Tenant:
 @contextmanager
 def job_on(fabric_id: str | None, **info: Any) -> Iterator[tuple[Lab, Job]]:
     """Attaches to a live fabric for one new job; its file records how it ends."""
-    with closing(Lab.attach(fabric_id)) as lab, ExitStack() as stack:
+    with closing(Lab.attach(fabric_id)) as lab:
         lock = JobLock.acquire(lab.record)
-        stack.callback(lock.release)
-        job = lock.new_job(**info)
-        lab.job = job.id
-        with recording_end(job):
-            yield lab, job
+        try:
+            job = lock.new_job(**info)
+            lab.job = job.id
+            with recording_end(job):
+                yield lab, job
+        finally:
+            lock.release()
 
 
 @contextmanager

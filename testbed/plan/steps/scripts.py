@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.base.progress import Progress
 from testbed.experiment.steps.graphs import collectives
 from testbed.experiment.steps.training import Mistakes, gigabytes, gpu_of
 from testbed.machine.scratch import scratch
+from testbed.plan.steps.planned import Planned
 from testbed.plan.steps.tasks import planned
 from testbed.plan.steps.training import told_memory
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
 from workloads.torch.cut import BadScript
 from workloads.torch.launch import NoTorch, Recorded, Script, ScriptFailed, record
-from workloads.torch.steps import Step, steps
+from workloads.torch.steps import ScriptStep, steps
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -28,23 +30,23 @@ if TYPE_CHECKING:
 DOCS = "docs/pytorch.md says how a script becomes tasks"
 
 
-def script_steps(told: TorchStep, planner: Planner) -> list[dict[str, Any]]:
+def script_steps(told: TorchStep, planner: Planner) -> list[Planned]:
     """The setup, then steps that are alike as iterations of one."""
     experiment, fabric = planner.experiment, planner.fabric
     recorded, found = script_of(told, experiment, fabric)
     _check_memory(recorded, told, experiment)
-    made = []
+    made: list[Planned] = []
     for step in found:
         _check(step.graph, told, experiment, fabric)
         name = f"{Path(told.torch).stem}, {step.name}"
         its = planned(step.graph, planner, iterations=step.times, warmup=0, name=name)
         ideal = {"ideal_ns": step.ideal_ns} if step.training and step.ideal_ns else {}
-        made.append(its | {"about_step": ideal | {"memory": {"of": step.name, **told_memory(_held(recorded, step))}}})
-    made[0]["printed"] = list(recorded.printed)
+        about = ideal | {"memory": {"of": step.name, **told_memory(_held(recorded, step))}}
+        made.append(replace(its, about_step=about, printed=() if made else list(recorded.printed)))
     return made
 
 
-def _held(recorded: Recorded, step: Step | None = None) -> dict[int, dict[str, int]]:
+def _held(recorded: Recorded, step: ScriptStep | None = None) -> dict[int, dict[str, int]]:
     """What each rank has when it has most, in these steps or the whole script, and what of it optimizers had then."""
     of = slice(step.part, step.part + step.times) if step else slice(None)
     held = {}
@@ -82,7 +84,7 @@ def script_graph(told: TorchStep, experiment: Experiment) -> Graph:
     return max(found, key=lambda step: (step.training, step.times)).graph
 
 
-def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[Recorded, list[Step]]:
+def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[Recorded, list[ScriptStep]]:
     """Runs a script, without a fabric, once for all that ask: what its ranks did and printed, and its steps."""
     ranks = told.ranks if told.ranks is not None else list(range(fabric.ranks))
     servers = tuple(fabric.nics[rank].name.partition(".")[0] for rank in ranks)
