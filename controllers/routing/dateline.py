@@ -51,8 +51,5 @@ def with_dscp(flow: Flow, across: bool) -> Flow:
     """The flow above `flow` for the data frames whose DSCP has to change here."""
     before, after = (DSCP, DSCP_ACROSS) if across else (DSCP_ACROSS, DSCP)
     return replace(
-        flow,
-        priority=PRIORITY + 1,
-        match=(*flow.match, ("ip_dscp", before)),
-        actions=(SetDscp(after), *flow.actions),
+        flow, priority=PRIORITY + 1, match=(*flow.match, ("ip_dscp", before)), actions=(SetDscp(after), *flow.actions)
     )

@@ -96,21 +96,21 @@ class Rows(Progress):
         self._lines: dict[tuple[int, int], list[Mapping[str, Any]]] = {
             (k, size): [] for k, step in enumerate(plan["steps"]) for size in step["sizes"]
         }
-        self._wanted = {k: self._steps[k]["ranks"] * step["iterations"] for k, step in enumerate(plan["steps"])}
+        self._expected = {k: self._steps[k]["ranks"] * step["iterations"] for k, step in enumerate(plan["steps"])}
         self.rows: list[BenchRow] = []
 
     def line(self, line: Mapping[str, Any]) -> None:
         self._lines[line["step"], line["size_bytes"]].append(line)
         for (step, size), lines in list(self._lines.items()):
-            if sum(one["iteration"] >= 0 for one in lines) < self._wanted[step]:
+            if sum(result["iteration"] >= 0 for result in lines) < self._expected[step]:
                 break
             del self._lines[step, size]
             self.rows.append(self._row(step, lines))
             self._say(self.rows[-1])
 
     def _row(self, number: int, lines: Sequence[Mapping[str, Any]]) -> BenchRow:
-        step, done = self._steps[number], result_rows(rank_rows(lines), self._steps)
-        timed = [r for r in done if r["iteration"] >= 0]
+        step, results = self._steps[number], result_rows(rank_rows(lines), self._steps)
+        timed = [r for r in results if r["iteration"] >= 0]
         size, time_ns = timed[0]["size_bytes"], fmean(r["time_ns"] for r in timed)
         algbw = size / time_ns if time_ns else None
         return BenchRow(
@@ -125,7 +125,7 @@ class Rows(Progress):
             time_us=time_ns / 1e3,
             algbw_GBps=algbw,
             busbw_GBps=None if algbw is None else algbw * step["busbw_factor"],
-            wrong=sum(r["wrong"] for r in done),
+            wrong=sum(r["wrong"] for r in results),
             host_us=_mean(timed, "host_ns", 1e3),
             sent_bytes=_mean(timed, "sent_bytes", 1),
             fallback=next((r["fallback"] for r in timed if r.get("fallback")), None),
@@ -182,7 +182,7 @@ def footer(rows: Sequence[BenchRow], chosen: Mapping[str, Mapping[str, Any]] | N
     mean = f"{fmean(busbw):.6g}" if busbw else "-"
     alone = {why: [r.size for r in rows if r.fallback == why] for why in dict.fromkeys(r.fallback for r in rows) if why}
     return [
-        *(f"#   auto, {choice(size, one)}" for size, one in (chosen or {}).items()),
+        *(f"#   auto, {choice(size, taken)}" for size, taken in (chosen or {}).items()),
         *(f"# {len(sizes)} of {len(rows)} sizes by the ranks themselves: {why}" for why, sizes in alone.items()),
         f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
         f"# Avg bus bandwidth    : {mean} GB/s",

@@ -7,6 +7,7 @@ nothing: it must never disturb the line that is being typed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,11 +60,8 @@ def _targets() -> Iterable[tuple[str, str]]:
     """Targets of the only fabric that is up."""
     from testbed.fabric.lab import Lab
 
-    lab = Lab.attach(None)
-    try:
+    with closing(Lab.attach(None)) as lab:
         fabric = lab.fabric
-    finally:
-        lab.close()
     yield from ((f"cable:{cable.name}", "") for cable in fabric.cables)
     yield from ((f"switch:{switch.name}", "") for switch in fabric.switches)
     yield from ((f"nic:{nic.rank}", nic.name) for nic in fabric.nics)

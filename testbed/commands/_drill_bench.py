@@ -26,13 +26,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 @click.option("--seeds", type=Whole(1, 1000), default=1, metavar="K", help="Seeds of each drill (default: 1).")
 @click.option("--secret", metavar="FILE", help="What the seeds are made of (default: the public one).")
 @click.option("--speaks", type=click.Choice(["jsonl", "mcp"]), default="jsonl", help="What the command speaks.")
-@click.option(
-    "--wall",
-    type=Number(1, 86400),
-    default=600,
-    metavar="S",
-    help="Most seconds for a case (default: 600).",
-)
+@click.option("--wall", type=Number(1, 86400), default=600, metavar="S", help="Most seconds for a case (default: 600).")
 @click.option("--user", metavar="NAME", help="As which user the command runs (default: as you).")
 @click.option("-o", "--out", metavar="FOLDER", help="Where results go (default: results/agents/<timestamp>).")
 @click.option("--resume", is_flag=True, help="Go on with a benchmark that was ended: its results are in --out.")
@@ -83,11 +77,10 @@ def bench(
     def told(case: Played, name: str) -> None:
         if not as_json:
             twin = "healthy " if case.healthy else ""
-            said = case.left_out or case.failed or case.answer
+            result = case.left_out or case.failed or case.answer
             who = f"{name}: " if len(player.names) > 1 else ""
-            say(
-                f"{case.number + 1}/{len(todo)} {twin}{case.drill} {case.seed}: {who}{case.score:.1f}  {said}", err=True
-            )
+            head = f"{case.number + 1}/{len(todo)} {twin}{case.drill} {case.seed}"
+            say(f"{head}: {who}{case.score:.1f}  {result}", err=True)
 
     head = {"suite": list(names), "seeds": seeds, "speaks": speaks}
     played = benchmark.run(todo, player, head, key, folder, wall_s=wall, told=told, up=marked, resume=resume)

@@ -6,26 +6,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.commands._complete import FABRIC
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
     from drills.sheet.drill import Drill
 
+FABRIC_OF_DRILL = click.option(
+    "--fabric", metavar="ID", shell_complete=FABRIC, help="Of which drill that is on (default: the only one)."
+)
 SURPRISE = click.option(
     "--surprise", is_flag=True, help="Any drill of the catalogue, which is not named before the end: its name tells."
 )
 LEVEL = click.option("--level", type=click.Choice(["easy", "medium", "hard"]), help="With --surprise: of this level.")
-SIGN = click.option(
-    "--sign",
-    metavar="KEY",
-    type=click.Path(dir_okay=False),
-    help="Sign the game's log with this key (testbed drill key).",
-)
-DAILY = click.option(
-    "--daily",
-    is_flag=True,
-    help="The drill of the day (by UTC): the same for everybody, a row of its own on leaderboards.",
-)
+SIGN = click.option("--sign", metavar="KEY", type=click.Path(dir_okay=False),
+                    help="Sign the game's log with this key (testbed drill key).")  # fmt: skip
+DAILY = click.option("--daily", is_flag=True, help="The drill of the day (by UTC): the same for everybody, a row of "
+                     "its own on leaderboards.")  # fmt: skip
 
 
 def choose(

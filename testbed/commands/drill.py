@@ -98,15 +98,14 @@ def _line(head: str, usages: list[str]) -> click.Command:
         callback=run,
         params=[
             _Words(["words"], nargs=-1, type=click.UNPROCESSED, metavar="..."),
-            click.Option(
-                ["--fabric"], metavar="ID", shell_complete=FABRIC, help="Of which drill (default: the only one)."
-            ),
+            click.Option(["--fabric"], metavar="ID", shell_complete=FABRIC,
+                         help="Of which drill (default: the only one)."),
             click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object on stdout."),
         ],
         help=f"{about}\n\n\b\nLines:\n{usage}",
         short_help=short,
         context_settings={**_HELP, "ignore_unknown_options": True},
-    )
+    )  # fmt: skip
 
 
 def _once(line: str, fabric: str | None) -> Answer:
@@ -232,9 +231,7 @@ def start(
     require_root()
     if sys.stdin.isatty():
         say("bringing the world up ..", err=True)
-    session = client.start(
-        loaded, chosen, healthy=healthy, exam=exam, player=player, seed_by=seed_by, out=out
-    )  # fmt: skip
+    session = client.start(loaded, chosen, healthy=healthy, exam=exam, player=player, seed_by=seed_by, out=out)
     try:
         say(session.ticket()["shown"])
         prompt.play(session, sys.stdin, say)
@@ -283,9 +280,8 @@ def report(log: str | None, out: str | None, as_json: bool) -> None:
     if out:
         target = Path(out)
         if target.suffix.lower() not in (".md", ".png", ".svg") or not target.parent.is_dir():
-            raise InputError(
-                f"{out} cannot be written", "command line: --out", "NAME.md, NAME.png or NAME.svg in a folder"
-            )
+            hint = "NAME.md, NAME.png or NAME.svg in a folder"
+            raise InputError(f"{out} cannot be written", "command line: --out", hint)
         with logs.whole_log(str(name)):
             written = write(told, target)
         for path in written:

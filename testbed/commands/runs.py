@@ -107,17 +107,11 @@ def remove(run: str, tags: tuple[str, ...]) -> None:
 
 
 def _change(run: str, add: Sequence[str], remove: Sequence[str]) -> None:
-    from results.store.folder import StoreError
     from results.store.load import find
     from results.store.shelf import tag
-    from testbed.base.errors import InputError
 
-    try:
-        path = find(run)
-        now = tag(path, add, remove)
-    except StoreError as error:
-        raise InputError(error.what, error.where, error.hint) from None
-    click.echo(f"{path.name}: {', '.join(now) or 'no tags'}")
+    path = find(run)
+    click.echo(f"{path.name}: {', '.join(tag(path, add, remove)) or 'no tags'}")
 
 
 @command.command("prune")

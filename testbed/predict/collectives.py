@@ -11,9 +11,9 @@ from testbed.base.errors import InputError
 from testbed.predict.connected import Connected
 from testbed.predict.figure import FORMULA, MESSAGES, Figure
 from testbed.predict.offloads import offload_ns
-from testbed.predict.wide import MOST_FOLLOWED, WideStep, for_too_many
+from testbed.predict.wide import WideStep, for_too_many
 from topologies.ranks.hops import Hop
-from workloads.base.entry import named
+from workloads.base.entry import NoModel, named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
 from workloads.registry import any_of, find
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from workloads.times.buffers import Buffers
     from workloads.times.wide.peers import Made
 
+MOST_FOLLOWED = 60_000
+"""Messages of a schedule that are followed one by one: a few seconds of ours."""
 MOST_MULTICAST = 64
 """Ranks whose multicasts' ways are looked at one by one."""
 
@@ -61,7 +63,7 @@ def collective_figures(
                 its = parts[g, entry.name] = _Part(connected.part(entry, ranks, way), made)
                 if len(groups) > 1:
                     _apart(experiment, chooser, entry, ranks, way, its.numbers, users, g, place)
-                elif entry.name == "multicast" and len(ranks) > MOST_MULTICAST:
+                elif entry.multicast and len(ranks) > MOST_MULTICAST:
                     with suppress(InputError):
                         its.large = for_too_many(experiment, step, entry, made, job, place)
             followed = False
@@ -104,8 +106,7 @@ class _Part:
 def jobs(told: Mapping[str, Any]) -> int:
     """How many groups of NICs or switches a step of the plan asks for."""
     entry = any_of(told["collective"], told["algorithm"])
-    offloaded = entry.code.startswith("workloads.offloads") and entry.name != "host"
-    return len(told.get("groups", [told])) if offloaded else 0
+    return len(told.get("groups", [told])) if entry.offloaded else 0
 
 
 def _time(
@@ -122,7 +123,10 @@ def _time(
 ) -> tuple[float, str] | None:
     """None where there is more to follow than can be."""
     if not entry.schedule:
-        return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, part.numbers, job, place), FORMULA
+        try:
+            return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, part.numbers, job), FORMULA
+        except NoModel as none:
+            raise InputError(none.what, f"{place}.{none.key}", none.hint) from None
     case = _case(experiment, chooser, entry, ranks, size_bytes, way, part.numbers)
     followed = replayed(case, schedule_of(entry), MOST_FOLLOWED, buffers)
     return None if followed is None else (followed, MESSAGES)

@@ -45,7 +45,7 @@ class Connected:
                 self._chooses = False  # what comes behind them is not known, either
                 return ({},)
             return (connect(calls),)
-        if entry.name == "multicast":
+        if entry.multicast:
             return (connect(of_multicast(ranks)),)
         if entry.engines:
             return (self._pairs.ring(ranks),)

@@ -15,13 +15,12 @@ from testbed.base.errors import InputError
 from testbed.experiment.blocks.fabric import STAND_IN
 from testbed.experiment.steps.collective import CollectiveStep
 from testbed.experiment.steps.training import TrainStep, layout_of
-from testbed.plan.ideal import costs_of
 from testbed.predict.cables import cables_of
 from testbed.predict.collectives import jobs
 from testbed.predict.figure import Figure, Tell, step_of
 from testbed.predict.limits import refuse_ports
 from testbed.predict.training import training_figures
-from testbed.predict.wide import uses_scale_up, wide_figures
+from testbed.predict.wide import costs_with_engines, wide_figures
 from topologies import Fabric
 from topologies.graph.fabric import OutOfBounds, TopologyError
 from topologies.kinds import KINDS, build
@@ -96,7 +95,7 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
         if not isinstance(step, CollectiveStep):
             what = f"there is no model of {step.kind} on so large a fabric"
             raise InputError(what, place, "collectives and training steps are predicted")
-        scale_up = spec.scale_up is not None and uses_scale_up(any_of(step.collective, step.algorithm))
+        scale_up = spec.scale_up is not None and not any_of(step.collective, step.algorithm).offloaded
         places = places_of(spec.topology.kind, spec.topology.params, scale_up=scale_up)
         yield from wide_figures(experiment, step, places, made, k, job, place)
         job += jobs({"collective": step.collective, "algorithm": step.algorithm})
@@ -127,7 +126,5 @@ def together(experiment: Experiment) -> Together:
     usual = Link(spec.cable.rate, spec.cable.delay)
     nics = Wide(places, usual, spec.switch.latency, own=cables_of(experiment, places))
     inside = places_of(spec.topology.kind, spec.topology.params, scale_up=within is not None)
-    costs = costs_of(experiment)
-    if (engine := spec.nic.engine) is not None:
-        costs = replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
-    return Together(replace(nics, places=inside, scale_up=within), nics, costs, experiment.seed)
+    both = replace(nics, places=inside, scale_up=within)
+    return Together(both, nics, costs_with_engines(experiment), experiment.seed)

@@ -28,6 +28,7 @@ from workloads.steps.plan.placement import CannotPlace, places
 from workloads.tasks.oracle import oracle, step_ns
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 from workloads.times.wide.groups import Together, has_model
+from workloads.times.wide.model import model_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -201,4 +202,4 @@ class _Durations:
 
     def _may(self, entry: Algorithm, groups: Ranks, alone: bool) -> bool:
         """Whether all ranks are in one of the groups, for what goes in rounds of all."""
-        return alone or entry.name == "ring" or entry.engines or groups.size == self._ranks.size
+        return alone or not model_of(entry).of_all or groups.size == self._ranks.size

@@ -159,7 +159,7 @@ def test_what_rounds_know_less_of_is_followed_message_by_message(monkeypatch: py
     one = experiment("star: {hosts: 16}", "  cables: {'cable:h1-sw0': {delay: 5us}}", step)
     (followed,), (large,) = predict(one).figures, large_figures(one)
     assert large.time_ns == pytest.approx(followed.time_ns, rel=1e-9)
-    monkeypatch.setattr("testbed.predict.wide.MOST_WITHOUT_MODEL", 1)
+    monkeypatch.setattr("workloads.times.wide.model.MOST_FOLLOWED", 1)
     (rounds,) = large_figures(one)
     assert rounds.how == FLOWS and rounds.time_ns == pytest.approx(0.88 * followed.time_ns, rel=0.01)
 

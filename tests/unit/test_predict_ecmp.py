@@ -13,13 +13,12 @@ from testbed.plan import choose
 from testbed.plan.steps.plan import plan
 from testbed.predict import connected, predict
 from testbed.predict.large import large_figures, places_of
-from testbed.predict.wide import TREES
 from topologies import Fabric
 from topologies.kinds import build
 from topologies.ranks.hops import Hops
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
 from workloads.collectives.shape import shape_of
-from workloads.registry import ALGORITHMS, find
+from workloads.registry import find
 from workloads.times.messages import Link
 from workloads.times.queue_pairs import FIRST, Numbers, QueuePairs, of_ring, of_schedule
 from workloads.times.ways import Routed
@@ -84,11 +83,19 @@ def test_numbers_of_all_ranks_at_once_are_those_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("collective", "algorithm"),
-    [(c, a) for c, a in ALGORITHMS if a in (*TREES, "bidirectional_ring")],
-)
+    ("collective", "algorithm", "numbers"),
+    [
+        ("broadcast", "binomial_tree", Made.tree), ("reduce", "binomial_tree", Made.tree),
+        ("scatter", "binomial_tree", Made.tree), ("gather", "binomial_tree", Made.tree),
+        ("broadcast", "chain", Made.chain), ("reduce", "chain", Made.chain),
+        ("scatter", "linear", Made.linear), ("gather", "linear", Made.linear),
+        ("broadcast", "scatter_all_gather", Made.tree_and_ring), ("all_reduce", "bidirectional_ring", Made.both_ways),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("n", [6, 7])
-def test_numbers_of_hosts_trees_and_rings_are_those_of_their_schedules(collective: str, algorithm: str, n: int) -> None:
+def test_numbers_of_hosts_trees_and_rings_are_those_of_their_schedules(
+    collective: str, algorithm: str, numbers: Any, n: int
+) -> None:
     """And how many each rank has made: the next step's come behind them."""
     entry = find(collective, algorithm)
     order = [0, 2, 1, 4, 5, 3, 6][:n] if entry.layout == "ring" else list(range(n))
@@ -98,7 +105,7 @@ def test_numbers_of_hosts_trees_and_rings_are_those_of_their_schedules(collectiv
         calls = of_schedule(schedule_of(entry), shape, order, math.inf)
         assert calls is not None
         known = pairs.connect(calls)
-        tree, ring = made.by_hosts(algorithm, order)
+        tree, ring = numbers(made, order)
         for index, rank in enumerate(order):
             for step in steps(program_of(schedule_of(entry), shape, index)):
                 if isinstance(step, Send):

@@ -48,9 +48,7 @@ class Custom(Kind):
     nodes: Mapping[str, Any] = other("mapping", "`{NAME: host}` or `{NAME: switch}`")
     cables: Sequence[Any] = other("list", "`A-B`, or `{between: A-B, rate: .., delay: .., class: ..}`")
     classes: Mapping[str, Any] | tuple[()] = other(
-        "mapping",
-        "`{NAME: {rate: .., delay: ..}}`; `host` and `uplink` are the cables that name none",
-        default=(),
+        "mapping", "`{NAME: {rate: .., delay: ..}}`; `host` and `uplink` are the cables that name none", default=()
     )
 
     def build(self) -> Fabric:

@@ -15,8 +15,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from workloads.parts.part import Part
+from workloads.parts.receives import MOST_RECEIVES, Receives
 from workloads.sparse.inputs import SparseInputs
-from workloads.sparse.receives import MOST_RECEIVES, Receives
 from workloads.sparse.sizes import header_bytes
 from workloads.sparse.spots import Aggregator, WindowPart, Windows, Worker
 from workloads.verbs import FabricError, Peer, Region, wire

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.parts.part import Part
+from workloads.parts.receives import MOST_RECEIVES, Receives
 from workloads.sparse.inputs import SparseInputs
 from workloads.sparse.layout import Layout
 from workloads.sparse.protocol import Aggregator, Message, Worker
-from workloads.sparse.receives import MOST_RECEIVES, Receives
 from workloads.verbs import FabricError, Peer, Region, wire
 from workloads.verbs.wire import Record
 

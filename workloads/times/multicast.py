@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from math import ceil
 from typing import NamedTuple
 
 from topologies.graph.frames import OFFLOAD_BYTES, wire_bytes
+from workloads.base.entry import NoModel
 from workloads.collectives.exchange import distances
 from workloads.times.messages import Costs, Link, Packets, Path, pcie_ns, received_ns, stages_of
-
-"""The extension header of a multicast datagram."""
 
 Paths = Callable[[int, int], Path]
 """From one index of the group to another."""
@@ -27,6 +27,14 @@ class Multicast(NamedTuple):
 
     time_ns: float
     waits_ns: float
+
+    def in_time(self, cutoff_ns: float) -> float:
+        """Its time.  Raises NoModel where ranks give its datagrams up and ask their neighbours for them."""
+        if self.waits_ns > cutoff_ns:
+            what = f"its cutoff of {cutoff_ns / 1e3:g}us ends before the first datagrams have come from afar"
+            enough = f"{ceil(self.waits_ns / 1e3)}us is enough here; there is no model of repair"
+            raise NoModel(f"{what}: a run repairs", enough, "cutoff")
+        return self.time_ns
 
 
 def broadcast_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
@@ -74,13 +82,7 @@ def due_ns(datagrams: int, cable: Link, costs: Costs) -> float:
 
 
 def all_gather_over_ns(
-    ranks: int,
-    size_bytes: int,
-    paths: Paths,
-    costs: Costs,
-    *,
-    messages: Paths | None = None,
-    hops: Hops | None = None,
+    ranks: int, size_bytes: int, paths: Paths, costs: Costs, *, messages: Paths | None = None, hops: Hops | None = None
 ) -> Multicast:
     """All send at once, each a datagram in the time that a link takes for one of every other rank.
 
@@ -135,13 +137,7 @@ def _crowd(ranks: int, hops: Hops) -> Counter[Hashable]:
 
 
 def _crowded_ns(
-    start: Sequence[float],
-    rank: int,
-    part: _Part,
-    paths: Paths,
-    hops: Hops,
-    crowd: Counter[Hashable],
-    costs: Costs,
+    start: Sequence[float], rank: int, part: _Part, paths: Paths, hops: Hops, crowd: Counter[Hashable], costs: Costs
 ) -> float:
     """When the last datagram is here that a link on the way carries, if it carries all without a gap."""
     count, full, last = part

@@ -5,7 +5,8 @@ Several messages at a time divide the rate of the cable that they have in common
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -59,7 +60,7 @@ class Uniform:
         return Route(keys, self.way.links, self.way)
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
-        out, into = _count(a for a, _ in pairs), _count(b for _, b in pairs)
+        out, into = Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
         return [_slowed(self.way, max(out[a], into[b])) for a, b in pairs]
 
     def path(self, pairs: Sequence[Pair]) -> Path:
@@ -151,13 +152,6 @@ def slowest(paths: Sequence[Path]) -> Path:
 
 
 _OUT, _INTO = ">", "<"  # of a GPU's link into its scale-up domain; no node is called so
-
-
-def _count(values: Iterable[int]) -> dict[int, int]:
-    counted: dict[int, int] = {}
-    for value in values:
-        counted[value] = counted.get(value, 0) + 1
-    return counted
 
 
 def _slowed(path: Path, sharing: int) -> Path:

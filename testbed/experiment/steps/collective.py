@@ -18,7 +18,7 @@ from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 from topologies.ranks.grid import NoGrid
 from workloads.base.vocabulary import AUTO
-from workloads.registry import choices
+from workloads.registry import choices, unpredicted
 
 if TYPE_CHECKING:
     from workloads.base.entry import Algorithm
@@ -188,6 +188,8 @@ class CollectiveStep(Step):
         return [(self.collective, self.algorithm)]
 
     def not_predicted(self) -> Iterator[Found]:
+        if (unknown := unpredicted(self.collective, self.algorithm)) is not None:
+            yield (unknown[0],), unknown[1], ""
         if self.chains is not None:
             what = "there is no model of a multicast in chains, in which ranks wait for their turn"
             yield ("chains",), what, "or leave it out"

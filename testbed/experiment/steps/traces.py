@@ -20,7 +20,7 @@ from topologies.graph.fabric import Fabric
 from workloads.base import named_file
 from workloads.chakra import aicb, files
 from workloads.chakra.et import NODE_TYPES, BadTrace
-from workloads.chakra.replay import How, Roofline
+from workloads.chakra.replay import Reading, Roofline
 from workloads.tasks.graph import Graph, Settings
 
 WITHOUT_TASKS = (*NODE_TYPES.values(),)
@@ -110,7 +110,7 @@ class ChakraStep(FromFile):
     @cached_property
     def _graph(self) -> Graph:
         time = None if self.time == "recorded" else Roofline(self.time.flops, self.time.memory)
-        how = How(time, frozenset(map(str, self.skip)), self.missing == "ignore")
+        how = Reading(time, frozenset(map(str, self.skip)), self.missing == "ignore")
         return files.load(Path(self.chakra), Path(self.groups) if self.groups else None, how)
 
     def graph(self, ranks: int) -> Graph:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from workloads.serving.apart import Apart, apart_graph, batch_name
-from workloads.serving.apart import Planned as PlannedPasses
-from workloads.serving.batching import Iteration, Limits, Planned, iterations
-from workloads.serving.passing import Way, planned
+from workloads.serving.apart import Apart, PlannedPasses, apart_graph, batch_name
+from workloads.serving.batching import Iteration, Limits, PlannedIteration, iterations
+from workloads.serving.passing import ExchangeTimes, plan_passes
 from workloads.serving.tensor_parallel import DECODE, PREFILL, Handed, Shared, Work, graph_of_work
 from workloads.tasks.graph import Graph
 from workloads.tasks.oracle import oracle, step_ns
@@ -63,7 +62,7 @@ def reads_prompts(
     return _work(name, shared, plan, arrivals), ends
 
 
-def _work(name: str, shared: Shared, plan: Sequence[Planned], arrivals: dict[int, float]) -> Work:
+def _work(name: str, shared: Shared, plan: Sequence[PlannedIteration], arrivals: dict[int, float]) -> Work:
     """Iterations do not begin before the requests that join them have come."""
     earliest = [max((arrivals[r] for r in p.iteration.joined), default=0.0) for p in plan] if arrivals else []
     return Work(name=name, shared=shared, iterations=[p.iteration for p in plan], earliest=earliest)
@@ -158,30 +157,30 @@ def served(
     ways = _ways(of, expects)
     come = {r: one.arrival_ns for r, one in enumerate(requests)}
     if prefill is None:
-        return Served(planned(of, requests, come, limits, ways, prompts=True), requests, None)
+        return Served(plan_passes(of, requests, come, limits, ways, prompts=True), requests, None)
     work, ends = reads_prompts(PREFILL, prefill, requests, limits, expects)
     come = {r: at for r, at in ends.items() if requests[r].output > 1}
     handed = _at_ranks(of, work, requests, expects)
-    return Served(planned(of, requests, come, limits, ways, prompts=False, handed=handed), requests, work)
+    return Served(plan_passes(of, requests, come, limits, ways, prompts=False, handed=handed), requests, work)
 
 
-def _ways(of: Apart, expects: Expects | None) -> Callable[[Table], Way]:
+def _ways(of: Apart, expects: Expects | None) -> Callable[[Table], ExchangeTimes]:
     """What an exchange takes if nothing else is on its way."""
     if expects is None:
-        return lambda tokens: Way(0.0, 0.0, 0.0)
+        return lambda tokens: ExchangeTimes(0.0, 0.0, 0.0)
     exchange = of.exchange
     even = tuple((1,) * len(of.experts.ranks) for _ in of.attention.ranks)
-    both = (exchange.there("-", 0, (), even), exchange.back("-", 0, (), even))  # of any sizes: they go alike
+    both = (exchange.dispatch("-", 0, (), even), exchange.combine("-", 0, (), even))  # of any sizes: they go alike
     graph = Graph(exchange.groups, dict.fromkeys(exchange.groups[both[0].group][0], both), exchange.settings)
     durations = expects(graph)
 
     @cache
-    def way(tokens: Table) -> Way:
-        tasks = (exchange.there("-", 0, (), tokens), exchange.back("-", 0, (), tokens))
+    def way(tokens: Table) -> ExchangeTimes:
+        tasks = (exchange.dispatch("-", 0, (), tokens), exchange.combine("-", 0, (), tokens))
         pools = (of.experts.ranks, of.attention.ranks)
         there, back = (durations.arrived(*one) for one in zip(tasks, pools, strict=True))
         two = [durations.arrived(*one, 2) for one in zip(tasks, pools, strict=True)]  # one just behind the other
-        return Way(there, back, max(two[0] - there, two[1] - back))
+        return ExchangeTimes(there, back, max(two[0] - there, two[1] - back))
 
     return way
 

@@ -17,7 +17,7 @@ from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
 from workloads.torch.cut import BadScript
 from workloads.torch.launch import NoTorch, Recorded, Script, ScriptFailed, record
-from workloads.torch.steps import Step, steps
+from workloads.torch.steps import ScriptStep, steps
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -44,7 +44,7 @@ def script_steps(told: TorchStep, planner: Planner) -> list[dict[str, Any]]:
     return made
 
 
-def _held(recorded: Recorded, step: Step | None = None) -> dict[int, dict[str, int]]:
+def _held(recorded: Recorded, step: ScriptStep | None = None) -> dict[int, dict[str, int]]:
     """What each rank has when it has most, in these steps or the whole script, and what of it optimizers had then."""
     of = slice(step.part, step.part + step.times) if step else slice(None)
     held = {}
@@ -82,7 +82,7 @@ def script_graph(told: TorchStep, experiment: Experiment) -> Graph:
     return max(found, key=lambda step: (step.training, step.times)).graph
 
 
-def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[Recorded, list[Step]]:
+def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[Recorded, list[ScriptStep]]:
     """Runs a script, without a fabric, once for all that ask: what its ranks did and printed, and its steps."""
     ranks = told.ranks if told.ranks is not None else list(range(fabric.ranks))
     servers = tuple(fabric.nics[rank].name.partition(".")[0] for rank in ranks)

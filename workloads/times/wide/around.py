@@ -257,11 +257,7 @@ def host_ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, ring: Ring, cos
     reduced = costs.reduce_ns(chunk_bytes)
     if costs.wake_ns == 0:
         runs = [
-            Run(
-                costs.post_ns + messages + adds * reduced,
-                np.maximum(busy, costs.post_ns + reduced),
-                len(list(same)),
-            )
+            Run(costs.post_ns + messages + adds * reduced, np.maximum(busy, costs.post_ns + reduced), len(list(same)))
             for adds, same in groupby(reduces[:-1])
         ]
         if always_on(runs):

@@ -1,22 +1,29 @@
-"""All-reduce by the switches of a large fabric: the tree that the controller makes of them, as arrays.
+"""What the switches of a large fabric do, sums and copies, over the tree that the controller makes of them, as arrays.
 
 A tree leads from every rank's switch by shortest ways to a root, the switch whose longest way is the shortest; a job's
 number says which of equally good ones (controllers/offload/trees.py).  Where cables are alike, a rank's time depends
 on how far it is from the root, and on what the accelerators on its way add up; only ranks that are the worst in one of
 these need be looked at.
+
+Multicasts have the same stages as for a few ranks (times/multicast.py).  In an all-gather every rank gets all others'
+datagrams over its own cable; how they come is worked out for a few ranks, from the nearest to the tree's root to the
+farthest, since the others' ways are like theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from topologies.graph.frames import OFFLOAD_BYTES, wire_bytes
+from workloads.collectives.exchange import distances
 from workloads.times.in_network import in_network_all_reduce_ns
-from workloads.times.messages import Costs, Path
+from workloads.times.messages import Costs, Packets, Path, pcie_ns, received_ns, stages_of
+from workloads.times.multicast import PATIENT_DATAGRAMS, Multicast, due_ns, first_waits_ns, last_hop_ns
 from workloads.times.wide.cables import Links
 from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from workloads.times.wide.fabric import Wide
 
     Numbers = NDArray[np.int64]
+    Times = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -217,3 +225,106 @@ def _ports_bps(tree: Tree, ways: Wide) -> NDArray[np.float64]:
     np.add.at(found, places.leaf(np.arange(places.ranks)), more[: places.ranks])
     np.add.at(found, source, np.where(target < 0, 0.0, more[4 * places.ranks :]))
     return found
+
+
+class Multicasts:
+    """`tree`: what datagrams take, of `network`.  `hosts`: of what hosts send each other, through domains, too."""
+
+    def __init__(self, tree: Tree, network: Wide, hosts: Wide, costs: Costs) -> None:
+        self._tree, self._network, self._hosts, self._costs = tree, network, hosts, costs
+        self._order = np.array(network.places.order, np.int64)
+        self._n = len(self._order)
+
+    def broadcast(self, size_bytes: int) -> Multicast:
+        """From the first rank in order."""
+        costs, start = self._costs, self._started()
+        count = costs.packets(size_bytes)
+        full = _datagram(min(costs.mtu, size_bytes))
+        packets = Packets(count, full, full, _datagram(size_bytes - (count - 1) * costs.mtu))
+
+        def there(path: Path) -> float:
+            through = packets.through(stages_of(path, costs, to_memory=True)) + path.constant_ns
+            return pcie_ns(path, costs, to_memory=True) + through
+
+        took = self._over_tree(self._order[0], self._order[1:], there)
+        waits = self._over_tree(self._order[0], self._order[1:], lambda path: first_waits_ns(packets, path, costs))
+        here = np.concatenate([start[:1], start[0] + took])
+        return Multicast(self._told(here), float((start[0] - start[1:] + waits).max()))
+
+    def all_gather(self, size_bytes: int) -> Multicast:
+        """Of so many bytes from all together."""
+        costs, start, n = self._costs, self._started(), self._n
+        part = -(-size_bytes // n)
+        count = costs.packets(part)
+        full, last = _datagram(min(costs.mtu, part)), _datagram(part - (count - 1) * costs.mtu)
+        here, waits = [], 0.0
+        depth = self._tree.far[self._network.places.leaf(self._order)]
+        depths, some = np.unique(depth, return_index=True)
+        looked = np.unique(np.linspace(0, len(depths) - 1, _DEPTHS).round().astype(int))
+        cable = self._network.cable
+        line, whole = cable.time_ns(last[1]), cable.time_ns(full[1])
+        for rank in some[looked].tolist():
+            others = np.delete(np.arange(n), rank)
+
+            def comes(k: int, of: tuple[float, float], rank: int = rank, others: Any = others) -> Times:
+                def coming(path: Path) -> float:
+                    return last_hop_ns(n, k, full, of, path, costs)
+
+                took = self._over_tree(self._order[rank], self._order[others], coming)
+                return np.sort(start[others] + took)
+
+            done = float((comes(count, last) + np.arange(n - 1, 0, -1) * line).max())
+            write = last[0] * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
+            here.append(done + cable.delay_ns + write)
+            if count < PATIENT_DATAGRAMS:
+                due = float(start[rank]) + costs.pcie_latency_ns + due_ns(n * count, cable, costs)
+                waits = max(waits, _longest_wait(comes(1, full), whole, cable.delay_ns, due))
+        return Multicast(self._told(np.interp(depth, depths[looked], here)), waits)
+
+    def _over_tree(self, end: int, others: NDArray[np.int64], time_ns: Callable[[Path], float]) -> Times:
+        """Of each way between one rank and others: up to where their branches meet, and down."""
+        tree, leaf, network = self._tree, self._network.places.leaf, self._network
+        met = tree.meet(int(leaf(np.array([end]))[0]))
+        switch = leaf(others)
+        switches, which = np.unique(met[switch] + 1, return_inverse=True)
+        paths = (Path((network.cable,) * (k + 1), (network.latency_ns,) * k) for k in switches.tolist())
+        return np.array([time_ns(path) for path in paths])[np.asarray(which).reshape(-1)]
+
+    def _of_each(
+        self, ways: Wide, source: NDArray[np.int64], target: NDArray[np.int64], time_ns: Callable[[Path], float]
+    ) -> Times:
+        paths, which = ways.alone(source, target)
+        return np.array([time_ns(path) for path in paths])[which]
+
+    def _message(self, by: int) -> Times:
+        """Of each place in order: an empty message from the place so many before it."""
+        source = np.roll(self._order, by)
+        return self._of_each(self._hosts, source, self._order, lambda path: received_ns(0, path, self._costs))
+
+    def _started(self) -> Times:
+        costs = self._costs
+        ready = np.full(self._n, costs.post_ns)
+        for far in distances(self._n):
+            posted = ready + costs.post_ns
+            ready = np.maximum(posted, np.roll(posted, far) + self._message(far)) + costs.wake_ns
+        return ready + costs.post_ns
+
+    def _told(self, here: Times) -> float:
+        posted = here + self._costs.wake_ns + self._costs.post_ns
+        told = np.roll(posted, -1) + self._message(-1)
+        return float(np.maximum(posted, told).max()) + self._costs.wake_ns
+
+
+_DEPTHS = 8
+"""Ranks whose arrivals are worked out."""
+
+
+def _longest_wait(arrivals: Times, line: float, delay: float, due: float) -> float:
+    """As of a few ranks (times/multicast.py)."""
+    k = np.arange(1, len(arrivals) + 1)
+    done = np.maximum.accumulate(arrivals - (k - 1) * line) + k * line + delay
+    return float(np.minimum(np.diff(done, prepend=0.0), done - due).max())
+
+
+def _datagram(payload_bytes: int) -> tuple[float, float]:
+    return payload_bytes, wire_bytes(payload_bytes, OFFLOAD_BYTES)

@@ -120,31 +120,39 @@ class Made:
         self._ring: RingOfNics | None = None
 
     def numbers(
-        self,
-        peers: Iterable[Ranks],
-        order: Sequence[int] | None = None,
-        channels: Sequence[int] | None = None,
+        self, peers: Iterable[Ranks], order: Sequence[int] | None = None, channels: Sequence[int] | None = None
     ) -> Peers:
         """Of what each rank asks for at once."""
         return self._counted(Peers(peers, self._next.copy(), order, channels))
 
-    def by_hosts(self, algorithm: str, order: Sequence[int]) -> tuple[Numbers, Numbers]:
-        """What trees, chains and two rings of hosts in a group's `order` ask for: for a tree's edges, for a ring's."""
-        ring = neighbours(order)
-        match algorithm:
-            case "linear":
-                one: Numbers = self.with_first()
-            case "chain":
-                one = self.numbers(_open(ring, order), order)
-            case "bidirectional_ring":
-                one = partial(_onward, self.numbers([*ring, *ring], order, [0, 0, 1, 1]), _places(order, len(order)))
-            case "scatter_all_gather":
-                tree = _in_order(in_tree(len(order)), order)
-                its = self.numbers([*tree, *ring], order, [0] * len(tree) + [1, 1])
-                return its, partial(its, channel=1)
-            case _:
-                one = self.numbers(_in_order(in_tree(len(order)), order), order)
+    # What trees, chains and two rings of hosts in a group's `order` ask for: for a tree's edges, for a ring's
+
+    def linear(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """Of what leads straight to or from the first."""
+        one = self.with_first()
         return one, one
+
+    def chain(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """From one to the next."""
+        one = self.numbers(_open(neighbours(order), order), order)
+        return one, one
+
+    def both_ways(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """Of two rings that go round the other way each."""
+        pairs = self.numbers(2 * neighbours(order), order, [0, 0, 1, 1])
+        one = partial(_onward, pairs, _places(order, len(order)))
+        return one, one
+
+    def tree(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """Of a binomial one."""
+        one = self.numbers(_in_order(in_tree(len(order)), order), order)
+        return one, one
+
+    def tree_and_ring(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """Of both, one after the other."""
+        tree = _in_order(in_tree(len(order)), order)
+        its = self.numbers([*tree, *neighbours(order)], order, [0] * len(tree) + [1, 1])
+        return its, partial(its, channel=1)
 
     def everybody(self) -> Everybody:
         """Likewise where each asks for all others."""
