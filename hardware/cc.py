@@ -107,6 +107,11 @@ class Control:
             values[p.name] = float(given[p.name]) if p.name in given else p.value(setting, default)
         return values
 
+    def stamps(self, given: Mapping[str, float], switches: int) -> int:
+        """Of so many switches on the longest path those that a packet has room to hear of."""
+        hops = self.by_name["hops"]
+        return int(given.get("hops", hops.value(Setting(0, 0, 0, switches=switches), hops.default)))
+
 
 def _scaled(mbps_at_25g: float) -> Callable[[Setting], float]:
     return lambda s: mbps_at_25g * 1e6 * s.line_rate_bps / 25e9
@@ -269,14 +274,6 @@ CONTROLS: dict[str, Control] = {
         ),
     )
 }  # fmt: skip
-
-
-def stamps(name: str, given: Mapping[str, float], switches: int) -> int:
-    """Of so many switches on the longest path those that a packet has room to hear of; 0: the control wants none."""
-    if "telemetry" not in CONTROLS[name].hears:
-        return 0
-    parameter = CONTROLS[name].by_name["hops"]
-    return int(given.get("hops", parameter.value(Setting(0, 0, 0, switches=switches), parameter.default)))
 
 
 def fabricd_cc(name: str, values: Mapping[str, float]) -> dict[str, object]:

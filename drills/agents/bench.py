@@ -24,7 +24,7 @@ from drills.sheet.answer import Submission
 from drills.sheet.daily import OF_SUITE
 from drills.sheet.drill import Drill
 from drills.sheet.score import Score, kinds
-from drills.sheet.suite import DEV, Task
+from drills.sheet.suite import DEV, Assignment
 from drills.stage import Up, world_of
 from hardware.client import FabricdError
 from testbed.base.errors import InputError, UserError
@@ -75,7 +75,7 @@ def check_measurable(drills: Sequence[Drill]) -> None:
             raise InputError(what, "--suite", "drills with the virtual clock; testbed drill start plays this one")
 
 
-def play(task: Task, number: int, player: Player, wall_s: float, folder: Path, up: Up = world_of) -> list[Played]:
+def play(task: Assignment, number: int, player: Player, wall_s: float, folder: Path, up: Up = world_of) -> list[Played]:
     """Plays a case, again if the world dies; log, transcript and stderr go into the folder. One result for each of the
     player's names."""
     blank = Played(number, task.drill.id, task.seed, task.healthy, task.world)
@@ -168,7 +168,7 @@ def _valued(
 
 
 def run(
-    tasks: Sequence[Task],
+    tasks: Sequence[Assignment],
     player: Player,
     head: dict[str, Any],
     secret: bytes,

@@ -43,6 +43,6 @@ def loads(text: str, name: str = "drill", directory: Path = Path(), *, id: str =
 
 
 def shown(path: Path) -> str:
-    """A path as short as it can be said from here."""
+    """A path from here, if that is shorter."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

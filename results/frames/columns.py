@@ -49,17 +49,15 @@ CLASS = "link/class.def"
 _REAL = ("rate_bps", "window_bytes")  # what their columns always were, though fabricd gives whole numbers
 
 
-def _counted(*files: str, first: Sequence[str | Column] = ()) -> tuple[Column, ...]:
-    """What fabricd counts by these tables of its sources: `first` ahead, all else as it stands there."""
+def _counted(*files: str, first: str = "", then: Sequence[Column] = ()) -> tuple[Column, ...]:
+    """What fabricd counts by these tables of its sources: those named `first`, others, all else as it stands there."""
     columns = {}
     for _, name, unit, sort, meaning in (entry for file in files for entry in entries(file)):
         name = name.replace("_prioN", "")
         columns[name] = Column(name, REAL if name in _REAL else COUNT, unit, meaning, sort)
-    ahead = [columns.pop(one) if isinstance(one, str) else one for one in first]
-    return (*ahead, *columns.values())
+    return (*[columns.pop(name) for name in first.split()], *then, *columns.values())
 
 
-_DROPS = _numbers("frames", GROWS, drops="frames dropped here, for whatever reason")
 _STEP = Column("step", COUNT, "", "index of the step in the experiment's workload")
 _NODE = Column("node", TEXT, "", "switch or NIC")
 _PORT = Column("port", COUNT, "", "port number on that node, from 1")
@@ -146,7 +144,10 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _NODE,
         _PORT,
         Column("peer", TEXT, "", "`NODE:PORT` at the other end of the cable"),
-        *_counted("link/port.def", first=("tx_frames", "rx_frames", "tx_bytes", "rx_bytes", *_DROPS)),
+        *_counted(
+            "link/port.def", first="tx_frames rx_frames tx_bytes rx_bytes",
+            then=_numbers("frames", GROWS, drops="frames dropped here, for whatever reason"),
+        ),
         *_numbers("frames", GROWS, ecn_marked="frames marked CE here"),
         Column("rate_bps", REAL, "bit/s", "its cable's rate at the run's end; missing where it has no cable"),
         Column("tx_Bps", REAL, "bytes/s", "tx_bytes per emulated time of the whole run"),
@@ -158,14 +159,14 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _NODE,
         _PORT,
         Column("priority", COUNT, "", "class, as in PFC's frames"),
-        *_counted(CLASS, first=("tx_packets", "rx_packets")),
+        *_counted(CLASS, first="tx_packets rx_packets"),
     ),
     "nics": (
         Column("nic", TEXT, "", "name of the NIC"),
         Column("rank", COUNT, "", "rank that drives it"),
         *_counted(
-            "nic/counters.def",
-            first=[f"{way}_vport_rdma_unicast_{what}" for way in ("tx", "rx") for what in ("packets", "bytes")],
+            "nic/counters.def", first="tx_vport_rdma_unicast_packets tx_vport_rdma_unicast_bytes "
+                                      "rx_vport_rdma_unicast_packets rx_vport_rdma_unicast_bytes",
         ),
     ),
     "qps": (
@@ -183,23 +184,9 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "accelerators": (
         Column("switch", TEXT, "", "switch that it hangs on"),
         *_counted(
-            "accelerator/counters.def",
-            "accelerator/pool.def",
-            first=(
-                "ip",
-                "fan_in",
-                "elements",
-                "slots",
-                "slots_free",
-                "slots_used_max",
-                "shared_slots",
-                "shared_used",
-                "shared_used_max",
-                "contributions",
-                "duplicates",
-                "stale",
-                "unknown",
-            ),
+            "accelerator/counters.def", "accelerator/pool.def",
+            first="ip fan_in elements slots slots_free slots_used_max shared_slots shared_used shared_used_max "
+                  "contributions duplicates stale unknown",
         ),
     ),
     "flows": (
@@ -208,11 +195,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("match", TEXT, "", "as ovs-ofctl writes it; empty: any frame"),
         *_numbers("frames", GROWS, packets="frames that met it"),
         *_numbers("bytes", GROWS, bytes="of them, without FCS"),
-        *_numbers(
-            "frames",
-            GROWS,
-            fast_packets="of those, by the fast path ([fast path](fast-path.md)): depends on the machine",
-        ),
+        *_numbers("frames", GROWS,
+                  fast_packets="of those, by the fast path ([fast path](fast-path.md)): depends on the machine"),
         Column("actions", TEXT, "", "what it does with them"),
     ),
     "drops": (
@@ -236,7 +220,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("port", MAYBE, "", "its port"),
         Column("detail", TEXT, "", "everything else that the event said, as JSON"),
     ),
-}
+}  # fmt: skip
 
 # What a number is that a row does not say: a counter that did not count. Everything else is missing.
 _MISSING: dict[str, Any] = {COUNT: 0, BOOL: False}

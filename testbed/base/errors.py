@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,12 @@ class InputError(UserError):
 
     def __init__(self, what: str, where: str = "", hint: str = "", also: Sequence[Problem] = ()) -> None:
         super().__init__(what, where, hint, BAD_INPUT, also)
+
+    @classmethod
+    def several(cls, problems: Iterable[Problem]) -> InputError:
+        """All of them; there has to be one."""
+        first, *also = problems
+        return cls(first.what, first.where, first.hint, also)
 
 
 class MachineError(UserError):

@@ -59,14 +59,14 @@ def bench(
     from drills.agents import bench as benchmark
     from drills.agents.players import players_of
     from drills.play.drilld import marked
-    from drills.sheet.suite import drills_of, secret_of, tasks
+    from drills.sheet.suite import assignments, drills_of, secret_of
     from testbed.base.errors import InputError, UserError, require_root
 
     names = suites or ("v1",)
     player, key = players_of(agents, speaks, user), secret_of(secret)
     drills = drills_of(names)
     benchmark.check_measurable(drills)
-    todo = tasks(drills, seeds, key)
+    todo = assignments(drills, seeds, key)
     folder = Path(out or f"results/agents/{datetime.now():%Y%m%d-%H%M%S}")
     if resume and not out:
         raise InputError("go on with what?", "--resume", "--out FOLDER, of a benchmark that was ended")

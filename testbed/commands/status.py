@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -110,11 +110,8 @@ def _show_places(fabric: str | None, as_json: bool) -> None:
     from testbed.live.places import places
     from testbed.tables.results import counters, show
 
-    lab = Lab.attach(fabric)
-    try:
+    with closing(Lab.attach(fabric)) as lab:
         found = places(lab)
-    finally:
-        lab.close()
     if as_json:
         click.echo(json.dumps(found))
         return

@@ -100,9 +100,9 @@ def timeout_ns(blocks: Blocks) -> float:
 def stamps_of(blocks: Blocks) -> int:
     """Switches that a packet has room to hear of; 0: its congestion control wants to hear of none."""
     chosen = blocks.transport.cc
-    if not cc.stamps(chosen.name, chosen.values, 1):
-        return 0
-    return cc.stamps(chosen.name, chosen.values, bounds.most_switches(blocks.build_fabric()))
+    control = cc.CONTROLS[chosen.name]
+    heard = "telemetry" in control.hears
+    return control.stamps(chosen.values, bounds.most_switches(blocks.build_fabric())) if heard else 0
 
 
 def built(blocks: Blocks) -> Built:

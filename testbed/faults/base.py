@@ -138,8 +138,6 @@ class Fault(Model):
     accelerators.  For docs, and for tests that go through the catalogue."""
     on: ClassVar[tuple[str, ...]]
     """Kinds of targets that it can strike."""
-    needs_agent: ClassVar[bool] = False
-    """Whether a process outside fabricd must act."""
     only_real_clock: ClassVar[bool] = False
     only_on: ClassVar[frozenset[str]] = frozenset()
     """Kinds of topology that it is for; empty: all."""

@@ -206,8 +206,6 @@ class ControllerFault(Fault):
     mended_by: ClassVar[tuple[str, ...]] = ("controller restart",)
     state: ClassVar[str]
 
-    needs_agent: ClassVar[bool] = True
-
     def primitives(self, place: Place) -> list[Primitive]:
         return [act("agent", {"controller": self.state})]
 

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -181,8 +181,7 @@ def tenant_of(lab: Lab, job: Job) -> Tenant:
 @contextmanager
 def job_on(fabric_id: str | None, **info: Any) -> Iterator[tuple[Lab, Job]]:
     """Attaches to a live fabric for one new job; its file records how it ends."""
-    lab = Lab.attach(fabric_id)
-    try:
+    with closing(Lab.attach(fabric_id)) as lab:
         lock = JobLock.acquire(lab.record)
         try:
             job = lock.new_job(**info)
@@ -191,8 +190,6 @@ def job_on(fabric_id: str | None, **info: Any) -> Iterator[tuple[Lab, Job]]:
                 yield lab, job
         finally:
             lock.release()
-    finally:
-        lab.close()
 
 
 @contextmanager

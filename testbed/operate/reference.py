@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.experiment.reference import DOCS
+from testbed.experiment.reference import DOCS, write
 from testbed.operate.registry import GROUPS
 from testbed.operate.steps.action import Action
 
 PAGE = DOCS / "operate.md"
-BEGIN = "<!-- tables: python -m testbed.operate.reference -->"
-END = "<!-- end of the tables -->"
 
 
 def tables() -> str:
@@ -41,10 +39,5 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def main() -> None:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{tables()}\n\n{END}{rest.partition(END)[2]}")
-
-
 if __name__ == "__main__":
-    main()
+    write(PAGE, "testbed.operate.reference", tables())

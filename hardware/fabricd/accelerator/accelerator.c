@@ -256,8 +256,6 @@ json_t *accelerator_json(const struct accelerator *a)
 #define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, a->field);
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "accelerator/counters.def"
-#undef COUNTER
-#undef VALUE
 	json_object_update_new(o, pool_json(a));
 	return o;
 }

@@ -28,8 +28,6 @@ struct accelerator {
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "accelerator/counters.def"
-#undef COUNTER
-#undef VALUE
 };
 
 extern const struct node_ops accelerator_ops;

@@ -56,8 +56,6 @@ struct pool {
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "accelerator/pool.def"
-#undef COUNTER
-#undef VALUE
 	int32_t *sums;
 	struct shared_slot slot[];
 };
@@ -339,8 +337,6 @@ json_t *pool_json(const struct accelerator *a)
 #define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, p->field);
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "accelerator/pool.def"
-#undef COUNTER
-#undef VALUE
 	return o;
 }
 

@@ -38,8 +38,6 @@ static void class_json(const struct fabric *f, const struct port *p, unsigned cl
 #define COUNTER(field, name, unit, sort, meaning) class_count(o, #name, class, tc->field);
 #define VALUE(expression, name, unit, sort, meaning) class_count(o, #name, class, (uint64_t)(expression));
 #include "link/class.def"
-#undef COUNTER
-#undef VALUE
 }
 
 static void port_json(const struct fabric *f, const struct port *p, json_t *ports, json_t *drops)
@@ -58,8 +56,6 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 #define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, p->field);
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "link/port.def"
-#undef COUNTER
-#undef VALUE
 	for (int why = 0; why < DROPS; why++) {
 		char text[256] = "";
 		if (!p->drops[why])
@@ -146,8 +142,6 @@ static json_t *nic_json(const struct nic *n)
 #define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, n->field);
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "nic/counters.def"
-#undef COUNTER
-#undef VALUE
 	return o;
 }
 
@@ -166,8 +160,6 @@ static json_t *qp_json(const struct qp *q)
 #define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, q->field);
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "transport/counters.def"
-#undef COUNTER
-#undef VALUE
 	json_object_set_new(o, "generated", json_boolean(q->owner->ops->generated));
 	return o;
 }
@@ -179,8 +171,6 @@ static json_t *switch_json(const struct sw *s)
 #define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, s->field);
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "switch/counters.def"
-#undef COUNTER
-#undef VALUE
 	return o;
 }
 

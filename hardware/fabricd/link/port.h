@@ -96,8 +96,6 @@ struct traffic_class {
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "link/class.def"
-#undef COUNTER
-#undef VALUE
 	ps_t paused_since, paused_until, paused_total;
 	ps_t watchdog_from;	/* the pause that EV_WATCHDOG looks at began then; PS_NEVER: none is due */
 	ps_t pause_seen;	/* the last XOFF */
@@ -123,8 +121,6 @@ struct port {
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "link/port.def"
-#undef COUNTER
-#undef VALUE
 	uint64_t queued_bytes;
 	uint32_t index;	 /* over all ports of the fabric */
 	uint8_t xoff;	      /* we pause the other end */

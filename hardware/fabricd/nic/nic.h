@@ -112,8 +112,6 @@ struct nic {
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "nic/counters.def"
-#undef COUNTER
-#undef VALUE
 	struct sent sent;
 	struct member *member[MEMBER_BUCKETS]; /* of groups that have a number, by that (offload/group.c) */
 };

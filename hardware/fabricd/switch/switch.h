@@ -24,8 +24,6 @@ struct sw {
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "switch/counters.def"
-#undef COUNTER
-#undef VALUE
 	bool deadlock_reported;
 	struct accelerator *accelerator; /* on its last port, or NULL */
 };

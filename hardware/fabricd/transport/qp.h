@@ -112,8 +112,6 @@ struct qp {
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "transport/counters.def"
-#undef COUNTER
-#undef VALUE
 	struct cc_state cc_state; /* congestion control; its own behind the queue pair */
 	/* receiver */
 	struct ring rq;
