@@ -34,7 +34,7 @@ class OutputParser:
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._steps: Sequence[Mapping[str, Any]] = plan["steps"]
         self._ranks: int = plan["ranks"]
-        self._most = sum(map(_lines_of, self._steps))
+        self._most = sum(_LINES[step["kind"]](step) for step in self._steps)
         self._measured: Counter[int] = Counter()
         self._kept: Counter[int] = Counter()
 
@@ -173,7 +173,7 @@ class OutputParser:
         step: Mapping[str, Any] = self._steps[_one_of(raw, "step", range(len(self._steps)))]
         if step["kind"] != kind:
             raise UnexpectedLine(f"step {raw['step']} is of another kind")
-        if kind in ("collective", "tasks") and rank not in (step["ranks"] or range(self._ranks)):
+        if rank not in (step.get("ranks", [rank]) or range(self._ranks)):
             raise UnexpectedLine(f"step {raw['step']} is not for this rank")
         return step
 
@@ -190,14 +190,15 @@ _CHECKS: dict[str, Callable[[OutputParser, int, Line], Line]] = {
 }
 
 
-def _lines_of(step: Mapping[str, Any]) -> int:
-    """How many results one rank has of a step, at most; of a warmup those that are wrong."""
-    if step["kind"] == "flows":
-        return 2 * len(step["flows"])
-    if step["kind"] == "tasks":  # its timeline in several lines
-        lines = 1 + max(-(-len(its) // 1000) for its in step["tasks"].values())
-        return int(lines * (step["warmup"] + step["iterations"]))
-    return int(len(step["sizes"]) * (step["warmup"] + step["iterations"]))
+_LINES: dict[str, Callable[[Mapping[str, Any]], int]] = {
+    "collective": lambda step: len(step["sizes"]) * (step["warmup"] + step["iterations"]),
+    "flows": lambda step: 2 * len(step["flows"]),
+    "tasks": lambda step: (
+        (1 + max(-(-len(its) // 1000) for its in step["tasks"].values()))  # its timeline in several lines
+        * (step["warmup"] + step["iterations"])
+    ),
+}
+"""How many results one rank has of a step, at most; of a warmup those that are wrong."""
 
 
 def _one_of(raw: Line, key: str, allowed: Any) -> Any:
