@@ -11,16 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from topologies.graph.mistake import Mistake
+
 _QUANTITY = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-zµμ]+)")
 
 
-class UnitError(ValueError):
+class UnitError(Mistake, ValueError):
     """A text that is no quantity of the kind asked for: `what` is wrong, `hint` says what is allowed."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(f"{what} ({hint})")
-        self.what = what
-        self.hint = hint
 
 
 @dataclass(frozen=True)

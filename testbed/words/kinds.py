@@ -14,17 +14,13 @@ from typing import Any
 from testbed.base import units
 from testbed.base.units import UnitError
 from topologies.graph.fabric import Cable, End, Fabric
+from topologies.graph.mistake import Mistake
 
 Offer = tuple[str, str]  # a word, and what it is
 
 
-class Wrong(ValueError):
+class Wrong(Mistake, ValueError):
     """A word that cannot be read: `what`, and a `hint` that says what is allowed."""
-
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
 
 
 @dataclass(frozen=True)
