@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, get_args
 
 from drills.game import Game
@@ -29,11 +29,8 @@ _OF_RANKS = ("nic",)
 
 @contextmanager
 def playing(drill: Drill, seed: str, *, healthy: bool) -> Iterator[Game]:
-    game = Game.start(Case.of(drill, seed, healthy), prints=False)
-    try:
+    with closing(Game.start(Case.of(drill, seed, healthy), prints=False)) as game:
         yield game
-    finally:
-        game.close()
 
 
 def views(game: Game) -> Seen:

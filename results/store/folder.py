@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from results.frames.columns import table
+from topologies.graph.mistake import Mistake
 
 RUNS = Path("results/runs")
 SCHEMA = 1
@@ -27,14 +28,11 @@ SCHEMA = 1
 as a column. Folders without it are older than the first."""
 
 
-class StoreError(Exception):
+class StoreError(Mistake):
     """A run folder that cannot be made or read: `what` and `where`, and `hint` on what to do."""
 
     def __init__(self, what: str, where: str, hint: str = "") -> None:
-        super().__init__(f"{where}: {what}" + (f" ({hint})" if hint else ""))
-        self.what = what
-        self.where = where
-        self.hint = hint
+        super().__init__(what, hint, where)
 
 
 def imports_for_frames() -> None:

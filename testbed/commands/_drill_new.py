@@ -63,25 +63,25 @@ def new(
     if target or chosen:
         _free(target or Path(f"drill-{chosen}.yaml"))
     require_root()
-    found = made(first, level, family)
+    made_drill = made(first, level, family)
     for _ in range(TRIES - 1):
-        if not found.refused or chosen:
+        if not made_drill.refused or chosen:
             break
-        say(f"seed {found.seed}: {found.refused}", err=True)
-        found = made(any_seed(), level, family)
-    if found.refused:
+        say(f"seed {made_drill.seed}: {made_drill.refused}", err=True)
+        made_drill = made(any_seed(), level, family)
+    if made_drill.refused:
         if as_json:
-            say(json.dumps(_untold(found)))
+            say(json.dumps(_untold(made_drill)))
             raise SystemExit(2)
         hint = "another seed; without --seed some are tried until one gives a drill"
-        raise UserError(f"seed {found.seed} gives no drill: {found.refused}", "drill new", hint, exit_code=2)
-    path = target or _free(Path(f"drill-{found.seed}.yaml"))
-    path.write_text(found.text, encoding="utf-8")
+        raise UserError(f"seed {made_drill.seed} gives no drill: {made_drill.refused}", "drill new", hint, exit_code=2)
+    path = target or _free(Path(f"drill-{made_drill.seed}.yaml"))
+    path.write_text(made_drill.text, encoding="utf-8")
     if as_json:
-        say(json.dumps({**_untold(found), "file": str(path)}))
+        say(json.dumps({**_untold(made_drill), "file": str(path)}))
         return
-    say(f"{path}: {found.level} (difficulty {found.difficulty:g}), solved with {found.score:.0f} points")
-    say(f"testbed drill start {path} --seed {found.seed}  # the world that was measured")
+    say(f"{path}: {made_drill.level} (difficulty {made_drill.difficulty:g}), solved with {made_drill.score:.0f} points")
+    say(f"testbed drill start {path} --seed {made_drill.seed}  # the world that was measured")
 
 
 def _free(path: Path) -> Path:
@@ -104,15 +104,15 @@ def _try(seeds: list[str], level: str | None, family: str | None, as_json: bool)
 
     sketch(seeds[0], level, family)
     require_root()
-    found = []
+    tried = []
     for seed in seeds:
-        found.append(made(seed, level, family))
-        say(json.dumps(found[-1].to_dict()) if as_json else _line(found[-1]))
+        tried.append(made(seed, level, family))
+        say(json.dumps(tried[-1].to_dict()) if as_json else _line(tried[-1]))
     if as_json:
         return
-    why = Counter(one.refused.partition(":")[0] for one in found if one.refused)
-    passed = sum(not one.refused for one in found)
-    say(f"{passed} of {len(found)} give a drill{''.join(f'; {n} {what}' for what, n in why.most_common())}")
+    why = Counter(one.refused.partition(":")[0] for one in tried if one.refused)
+    passed = sum(not one.refused for one in tried)
+    say(f"{passed} of {len(tried)} give a drill{''.join(f'; {n} {what}' for what, n in why.most_common())}")
 
 
 def _line(one: MadeDrill) -> str:

@@ -16,8 +16,9 @@ from drills.report import as_text
 from drills.sheet import file
 from drills.sheet.answer import parse
 from drills.sheet.case import Case
+from drills.twins import progress
 from tests.parts.drills import ALL_ASKED, clos
-from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeWorld
+from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeStep, FakeWorld
 
 GAP_NS = 4_000
 NOTHING_DONE = LogEntry(1, "config ecn leaf0 as it was", 100_000, 0, True, True)
@@ -107,3 +108,9 @@ def test_the_twin_is_mended_when_the_player_configures_first() -> None:
     slow = [start for start, took in found.courses["mended"] if took == FAULTY_NS]
     quick = [start for start, took in found.courses["mended"] if took == HEALTHY_NS and start > 600_000]
     assert 900_000 - FAULTY_NS - GAP_NS <= max(slow) < 900_000 <= min(quick)
+
+
+@pytest.mark.parametrize(("at", "made"), [(0, 0.0), (100, 1.0), (225, 2.0), (275, 2.25), (300, 2.5), (900, 3.0)])
+def test_a_step_under_way_counts_by_its_share(at: float, made: float) -> None:
+    steps: Any = [FakeStep(k, start, end, {}) for k, (start, end) in enumerate([(0, 100), (100, 200), (250, 350)])]
+    assert progress(steps, at) == made

@@ -147,3 +147,9 @@ def test_two_faults_at_one_place_are_one_place() -> None:
     both = (Cause("loss", CABLE), Cause("reduced_rate", CABLE))
     found = score(claims("loss@cable:leaf0-spine0"), both, NOW)
     assert (found.where, found.what) == (1.0, pytest.approx(2 / 3))
+
+
+def test_one_claim_names_one_cause() -> None:
+    """What is exact is not another one's family besides: 2 x 1 / (1 + 2)."""
+    both = (Cause("burst_loss", CABLE), Cause("loss", CABLE))
+    assert score(claims("burst_loss@cable:leaf0-spine0"), both, NOW, FAMILIES).what == pytest.approx(2 / 3)
