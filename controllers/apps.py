@@ -35,6 +35,7 @@ from typing import Any, ClassVar
 from controllers.flows import Flow
 from controllers.openflow.compat import app_manager, event, openflow_server
 from topologies.graph.fabric import Fabric
+from topologies.graph.mistake import Mistake
 
 Tables = dict[str, list[Flow]]
 PortName = tuple[str, int]
@@ -43,12 +44,11 @@ _RULES = ("OFPFlowMod", "OFPGroupMod", "OFPMeterMod")  # messages that change ho
 _handling: contextvars.ContextVar[str | None] = contextvars.ContextVar("handling", default=None)
 
 
-class AppError(Exception):
+class AppError(Mistake):
     """An application that cannot be loaded or has raised: `where` it did so."""
 
     def __init__(self, what: str, where: str) -> None:
-        super().__init__(f"{where}: {what}")
-        self.what, self.where = what, where
+        super().__init__(what, where=where)
 
 
 class SwitchReady(event.EventBase):

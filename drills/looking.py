@@ -9,6 +9,7 @@ from drills.sheet.drill import OldCounter, Views
 from drills.stage import Stage
 from testbed.live.look.look import Look, Sight
 from testbed.live.views.drops import drops
+from testbed.world.history import Snapshots
 from testbed.world.source import OfWorld
 from topologies.graph.fabric import Fabric
 from topologies.graph.targets import CableTarget, PortTarget, resolve
@@ -33,7 +34,13 @@ class Seen(OfWorld):
         return self._with_old(super().counters())
 
     def history(self) -> Sequence[tuple[int, dict[str, Any]]]:
-        return _Mapped(super().history(), self._with_old)
+        kept = super().history()
+
+        def one(index: int) -> tuple[int, dict[str, Any]]:
+            time_ns, counters = kept[index]
+            return time_ns, self._with_old(counters)
+
+        return Snapshots(len(kept), one)
 
     def _with_old(self, counters: dict[str, Any]) -> dict[str, Any]:
         if not self._old:
@@ -72,22 +79,6 @@ class Counted:
         now = self._seen.counters()
         (table,) = drops(Look(self._seen, now, None, None, Sight(self._views.drops, self._views.config)))
         return {**now, "drops": table.rows}
-
-
-class _Mapped(Sequence[tuple[int, dict[str, Any]]]):
-    """A history whose snapshots are changed when they are looked at."""
-
-    def __init__(self, snapshots: Sequence[tuple[int, dict[str, Any]]], change: Any) -> None:
-        self._snapshots, self._change = snapshots, change
-
-    def __len__(self) -> int:
-        return len(self._snapshots)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[k] for k in range(*index.indices(len(self)))]
-        time_ns, counters = self._snapshots[index]
-        return time_ns, self._change(counters)
 
 
 def _old(counters: Sequence[OldCounter], fabric: Fabric) -> Iterator[tuple[str, int, str, int]]:

@@ -17,18 +17,14 @@ from controllers.routing.dateline import Dateline, with_dscp
 from controllers.routing.distances import Toward, ends, live_links, shortest
 from controllers.routing.prefixes import PrefixTree
 from topologies.graph.fabric import Fabric, Switch
+from topologies.graph.mistake import Mistake
 from topologies.kinds import DIMENSION_ORDER
 
 Split = Callable[[Fabric, Switch, Toward], dict[tuple[int, ...], int]]
 
 
-class RoutingError(ValueError):
+class RoutingError(Mistake, ValueError):
     """A routing that does not exist or does not fit the topology: `what` is wrong, `hint` what to do."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(f"{what} ({hint})")
-        self.what = what
-        self.hint = hint
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Whether a drill is one: its fault can be seen, found, and told from others."""
+"""The check of a drill: its fault can be seen, found, and told from others."""

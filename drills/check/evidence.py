@@ -1,6 +1,6 @@
-"""Whether what a drill gives as evidence is so, against the healthy twin at the same holds.
+"""Whether the evidence of a drill holds, against the healthy twin at the same emulated times.
 
-A line of evidence is text for a reader. What stands in it in backquotes is a claim:
+A line of evidence is text for a reader. Its code in backquotes is a statement:
 
 - `show VIEW`: the view differs from the twin's (of several views before one text, one of them does);
 - a word behind it: a column, a reason or a message of that name differs there; after `no`: it does not;
@@ -9,7 +9,7 @@ A line of evidence is text for a reader. What stands in it in backquotes is a cl
   than were sent into it;
 - `probe mesh`: some pairs take longer than in the twin, or do not answer.
 
-Other lines in backquotes (`capture`, `config`, other probes) are what one may do, and are not tried.
+Other lines in backquotes (`capture`, `config`, other probes) are advice, and are not tried.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from topologies.graph.fabric import Fabric
 
 JOB = "job"
 COUNTED, LEFT = "interfaces counters", 3
-"""The view that counts what goes into cables; so many times what is under way at most is no chance."""
+"""The view that counts frames on cables; times the most frames in flight from which on a difference is significant."""
 AWAY_US = 0.5
-"""A way that is longer by one hop."""
+"""A path that is longer by one hop."""
 _OPENS = re.compile(r"(show|probe|capture|config)\b")
 _JOINS = re.compile(r"[\s,]*(and)?[\s,]*")
 _NOTHING = re.compile(r"\s*:\s*nothing\b")
@@ -38,8 +38,8 @@ _NO = re.compile(r"\bno\s+$")
 
 
 @dataclass
-class Claim:
-    """What a line says of some views (or of `probe mesh`)."""
+class Statement:
+    """Of a line of evidence, about some views (or `probe mesh`)."""
 
     line: str
     views: list[str] = field(default_factory=list)
@@ -48,15 +48,14 @@ class Claim:
     nothing: bool = False
 
     def holds(self, found: Signature) -> bool:
-        """What the views must show is there."""
-        its = [mark for mark in found if self._is_of(mark)]
-        return self.nothing or all(any(_names(mark, word) for mark in its) for word in self.shows) and bool(its)
+        """Whether the views show what they must."""
+        own = [mark for mark in found if self._is_of(mark)]
+        return self.nothing or all(any(_names(mark, word) for mark in own) for word in self.shows) and bool(own)
 
     def fails(self, found: Signature) -> str:
-        """What is there and must not be ("": nothing)."""
-        its = sorted(mark for mark in found if self._is_of(mark) and not degree(mark))
-        against = (mark for mark in its if self.nothing or any(_names(mark, word) for word in self.lacks))
-        return next(against, "")
+        """A mark that must not be there ("": none is)."""
+        own = sorted(mark for mark in found if self._is_of(mark) and not degree(mark))
+        return next((mark for mark in own if self.nothing or any(_names(mark, word) for word in self.lacks)), "")
 
     def _is_of(self, mark: str) -> bool:
         return any(mark.startswith((f"{view}.", f"{view} ")) for view in self.views)
@@ -66,28 +65,28 @@ def _names(mark: str, word: str) -> bool:
     return re.search(rf"(?<![\w]){re.escape(word)}(?![\w])", mark) is not None
 
 
-def claims(evidence: Sequence[str]) -> list[Claim]:
-    return [claim for line in evidence for claim in _of_line(line) if claim.views]
+def claims(evidence: Sequence[str]) -> list[Statement]:
+    return [statement for line in evidence for statement in _of_line(line) if statement.views]
 
 
-def _of_line(line: str) -> Iterator[Claim]:
-    claim, before = Claim(line), ""
+def _of_line(line: str) -> Iterator[Statement]:
+    statement, before = Statement(line), ""
     for k, part in enumerate(line.split("`")):
         if k % 2 == 0:
-            claim.nothing |= _NOTHING.match(part) is not None
+            statement.nothing |= _NOTHING.match(part) is not None
             before = part
         elif _OPENS.match(part):
             if not _JOINS.fullmatch(before):
-                yield claim
-                claim = Claim(line)
-            claim.views += _views(part)
-        elif claim.views:
-            (claim.lacks if _NO.search(before) else claim.shows).append(part)
-    yield claim
+                yield statement
+                statement = Statement(line)
+            statement.views += _views(part)
+        elif statement.views:
+            (statement.lacks if _NO.search(before) else statement.shows).append(part)
+    yield statement
 
 
 def _views(code: str) -> list[str]:
-    """The view of a line, without its options; `nic RANK` and `flows SWITCH` are looked at for all."""
+    """The view of a line, without its options: all ranks and switches are compared."""
     if code == MESH:
         return [MESH]
     words = code.split()[1:] if code.startswith("show ") else []
@@ -96,24 +95,24 @@ def _views(code: str) -> list[str]:
 
 
 def unknown(evidence: Sequence[str]) -> list[str]:
-    """Lines that name a view which there is not."""
+    """Mistakes: lines that name an unknown view."""
     return [f"there is no such view in its evidence: {one.line}" for one in claims(evidence) if "" in one.views]
 
 
 @dataclass
-class Watched:
-    """The evidence of a drill, held against what two worlds show from hold to hold."""
+class Observed:
+    """The evidence of a drill, compared with the views of two worlds as time passes."""
 
-    claims: list[Claim]
+    claims: list[Statement]
     _held: set[int] = field(default_factory=set)
     _against: dict[str, str] = field(default_factory=dict)
 
     def look(self, ill: Game, well: Game) -> None:
-        """At this hold; takes no time."""
+        """Compares the views now; takes no time."""
         self._take(found_in(ill, well))
 
     def measure(self, ill: Game, well: Game) -> None:
-        """What shows by probes alone; takes time, so it comes last."""
+        """Compares probes; they take time, so they come last."""
         if any(MESH in claim.views for claim in self.claims):
             self._take(of_probes(probed(ill), probed(well), 1.0, AWAY_US))
 
@@ -126,32 +125,32 @@ class Watched:
 
     @property
     def open(self) -> bool:
-        """Whether a look may still show what was not seen yet."""
+        """Whether a later look may show more of it."""
         return any(k not in self._held and MESH not in claim.views for k, claim in enumerate(self.claims))
 
     def wrong(self) -> list[str]:
-        unseen = [claim.line for k, claim in enumerate(self.claims) if k not in self._held]
-        said = [f"evidence that does not show here: {line}" for line in dict.fromkeys(unseen)]
-        return said + [f"evidence that is not so here ({mark}): {line}" for line, mark in self._against.items()]
+        unseen = dict.fromkeys(claim.line for k, claim in enumerate(self.claims) if k not in self._held)
+        wrong = [f"evidence that does not show here: {line}" for line in unseen]
+        return wrong + [f"evidence that is not so here ({mark}): {line}" for line, mark in self._against.items()]
 
 
 def found_in(ill: Game, well: Game) -> Signature:
-    """All that sets the world apart from its twin at this hold, by views."""
+    """All differences of the world from its twin in views at this time."""
     drill = ill.case.drill
-    its, twins = (closely(game, drill.views) for game in (ill, well))
+    own, twins = (closely(game, drill.views) for game in (ill, well))
     job = of_job(symptom(steps(ill), steps(well), drill.warmup))
-    return marks(its, twins, ()) | job | _of_cables(its, twins, ill.fabric)
+    return marks(own, twins, ()) | job | _of_cables(own, twins, ill.fabric)
 
 
 def _of_cables(ill: Seen, well: Seen, fabric: Fabric) -> Signature:
-    """Whether more or less comes out of some cable than goes in; what is under way is as much in the twin."""
+    """Whether more or fewer frames come out of some cable than go in; in the twin, the difference is in flight."""
     usual = max((abs(missing) for missing in _missing(well, fabric)), default=0)
     odd = any(abs(missing) > LEFT * (usual + 1) for missing in _missing(ill, fabric))
     return frozenset([f"{COUNTED}.cables received new"] if odd else [])
 
 
 def _missing(seen: Seen, fabric: Fabric) -> Iterator[int]:
-    """Frames that were sent and are not there, of each direction of the cables between switches."""
+    """Frames sent less frames received, of each direction of the cables between switches."""
     rows = {str(row["IFACE"]): row for row in seen.get(COUNTED, {}).get("counters", ())}
     for cable in fabric.cables:
         a, b = (rows.get(f"{end.node}:{end.port}") for end in (cable.a, cable.b))

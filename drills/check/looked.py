@@ -1,9 +1,9 @@
-"""Worlds of a drill that are played, and all that may be looked at there."""
+"""Worlds of a drill that are played, and all that their views show."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, get_args
 
 from drills.game import Game
@@ -21,35 +21,26 @@ SIGHTS = {
     for drops in get_args(Views.model_fields["drops"].annotation)
     for config in get_args(Views.model_fields["config"].annotation)
 }
-"""All that a drill may give, by name, the best first."""
+"""All that a drill may choose, by name, the best first."""
 NOW = "job now"
 _OF_RANKS = ("nic",)
-"""Views of one rank each: they are looked at for all."""
+"""Views of one rank each: shown for all."""
 
 
 @contextmanager
 def playing(drill: Drill, seed: str, *, healthy: bool) -> Iterator[Game]:
-    game = Game.start(Case.of(drill, seed, healthy), prints=False)
-    try:
+    with closing(Game.start(Case.of(drill, seed, healthy), prints=False)) as game:
         yield game
-    finally:
-        game.close()
 
 
 def views(game: Game) -> Seen:
-    """All that may be looked at without words of its own."""
-    found = {}
-    for words in game.lines:
-        if words.startswith("show "):
-            answer = game.command(words)
-            if answer.ok:
-                found[words[5:]] = answer.data
-    return found
+    """All that need no parameters."""
+    answers = {words[5:]: game.command(words) for words in game.lines if words.startswith("show ")}
+    return {words: answer.data for words, answer in answers.items() if answer.ok}
 
 
 def closely(game: Game, sight: Views) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """The rows of every table of every view as one with that sight has it, also of those that show one rank, and what
-    each rank does in the job."""
+    """The rows of every table of every view at a sight, with views of one rank for all, and the ranks of the job."""
     source, ranks = Source(game.stage), range(game.fabric.ranks)
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
 

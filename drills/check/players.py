@@ -1,4 +1,4 @@
-"""What those would have got who only look: the world has gone on without them, so that one game has it for all."""
+"""The scores of players who only look: they do not change the world, so one game serves all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from drills.game import Game
 from drills.sheet.answer import Submission, parse
-from drills.sheet.score import Outcome, Score, kinds, right, score
+from drills.sheet.score import Conduct, Score, kinds, right, score
 from drills.solve.baselines import PLAYERS
 
 LOOKERS = ("healthy", "random", "loudest", "thresholds")
@@ -18,11 +18,10 @@ LOOKERS = ("healthy", "random", "loudest", "thresholds")
 
 @dataclass(frozen=True)
 class Worth:
-    """Of an answer: its points, and F1 of pairs of class and place, each exact."""
-
     answer: str
     score: float
     f1: float
+    """Of pairs of class and place, each exact."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -32,22 +31,20 @@ def answers(game: Game) -> dict[str, str]:
     return {name: PLAYERS[name](game) for name in LOOKERS}
 
 
-def worth(game: Game, answer: str, ended: Outcome | None = None) -> Worth:
+def worth(game: Game, answer: str, ended: Conduct | None = None) -> Worth:
     """See `scored`."""
-    its, found = scored(game, answer, ended)
-    truth = game.stage.drawn.truth
-    return Worth(answer, found.total, kinds(its.claims, truth) if truth else 0.0)
+    submission, points = scored(game, answer, ended)
+    return Worth(answer, points.total, kinds(submission.claims, game.stage.drawn.truth))
 
 
-def scored(game: Game, answer: str, ended: Outcome | None = None) -> tuple[Submission, Score]:
-    """Of an answer given at the beginning, and again if it is not right: they have no second thoughts. `ended`: how
-    the game has ended of one who did mend."""
-    its, truth, families = parse(answer, game.fabric), game.stage.drawn.truth, game.families
-    wrong = 0 if right(its, truth, families) else game.case.drill.budget.answers - 1
-    ended = ended or Outcome()
+def scored(game: Game, answer: str, ended: Conduct | None = None) -> tuple[Submission, Score]:
+    """Of an answer given at the beginning, and again if it is wrong. `ended`: that of a game that was mended."""
+    submission, truth, families = parse(answer, game.fabric), game.stage.drawn.truth, game.families
+    wrong = 0 if right(submission, truth, families) else game.case.drill.budget.answers - 1
+    ended = ended or Conduct()
     untouched = None if ended.speed is None else ended.speed_fault
-    course = replace(ended, t_ns=0.0, hints=0, wrong=wrong, lost_ns=0.0, speed=untouched)
-    return its, score(its, truth, course, families)
+    conduct = replace(ended, t_ns=0.0, hints=0, wrong=wrong, lost_ns=0.0, speed=untouched)
+    return submission, score(submission, truth, conduct, families)
 
 
 def correlation(hardness: Sequence[float], points: Sequence[float]) -> float | None:
@@ -59,6 +56,6 @@ def correlation(hardness: Sequence[float], points: Sequence[float]) -> float | N
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """The same values have the mean of their ranks."""
+    """Equal values have the mean of their ranks."""
     ordered = sorted(values)
     return [(bisect_left(ordered, v) + bisect_right(ordered, v) - 1) / 2 for v in values]

@@ -1,4 +1,4 @@
-"""What has become of the job, by its steps and those of its healthy twin."""
+"""The symptom of the job, by its steps and those of its healthy twin."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def steps(game: Game) -> list[tuple[float, float, int]]:
 
 
 def symptom(ill: Sequence[tuple[float, float, int]], well: Sequence[tuple[float, float, int]], from_ns: float) -> str:
-    """What has become of the job since then: stopped, wrong, slower, unsteady, same."""
-    its = [step for step in ill if step[0] + step[1] > from_ns]
+    """The job since then: stopped, wrong, slower, unsteady, same."""
+    recent = [step for step in ill if step[0] + step[1] > from_ns]
     usual = [step[1] for step in well if step[0] + step[1] > from_ns]
-    if any(wrong for _, _, wrong in its) and not any(wrong for _, _, wrong in well):
+    if any(wrong for _, _, wrong in recent) and not any(wrong for _, _, wrong in well):
         return "wrong"
     if not usual:
         return "same"
-    if len(its) <= len(usual) / 4:
+    if len(recent) <= len(usual) / 4:
         return STOPS
-    times = [took for _, took, _ in its]
+    times = [took for _, took, _ in recent]
     if max(times) / min(times) > UNSTEADY * max(usual) / min(usual):
         return "unsteady"
     return "slower" if sum(times) / len(times) > SLOWER * sum(usual) / len(usual) else "same"

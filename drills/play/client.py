@@ -72,21 +72,17 @@ class Remote:
         return Answer(**told)
 
     def ticket(self) -> dict[str, Any]:
-        told: dict[str, Any] = self._ask("ticket")
-        return told
+        return dict(self._ask("ticket"))
 
     def state(self) -> dict[str, Any]:
-        told: dict[str, Any] = self._ask("state")
-        return told
+        return dict(self._ask("state"))
 
     def transcript(self) -> list[dict[str, Any]]:
         """What the player has typed, and what was answered."""
-        told: list[dict[str, Any]] = self._ask("transcript")
-        return told
+        return list(self._ask("transcript"))
 
     def complete(self, line: str) -> list[str]:
-        told: list[str] = self._ask("complete", line=line)
-        return told
+        return list(self._ask("complete", line=line))
 
     def interrupt(self) -> None:
         """A command that another thread waits for ends sooner."""
@@ -112,8 +108,7 @@ class Desk(Remote):
 
     def watch(self, since: int = 0) -> dict[str, Any]:
         """What is true, how it stands, and the transcript from that number on."""
-        told: dict[str, Any] = self._ask("watch", since=since)
-        return told
+        return dict(self._ask("watch", since=since))
 
     def fork(self) -> Remote:
         """The same world once more, up to now, held by a server of its own. Raises UserError."""

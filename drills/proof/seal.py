@@ -1,7 +1,7 @@
-"""The truth under seal: nobody can read it before the end, and nobody can change it afterwards.
+"""The truth under seal: nobody can read it before the end, or change it afterwards.
 
-The commitment, SHA-256 of salt, truth and drill, is shown at the start; salt and truth follow at the end. What may lie
-on a disk meanwhile is encrypted (AES-256-GCM) with a key that only memory has.
+The commitment, SHA-256 of salt, truth and drill, is shown at the start; salt and truth follow at the end. On disk the
+truth is encrypted (AES-256-GCM) meanwhile; the key is in memory alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Seal:
 
 
 def opened(box: bytes, key: bytes, commitment: str) -> str:
-    """The truth in a box. Raises ValueError if key, box or commitment are not of each other."""
+    """The truth in a box. Raises ValueError if key, box and commitment do not belong together."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

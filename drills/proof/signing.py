@@ -1,9 +1,9 @@
-"""Signed games: who has held a game, as its server, vouches for its log.
+"""Signed games: the server of a game vouches for its log.
 
-What is signed is the hash over all lines of a log: the drill's text, the seed and whose choice it was, the player's
-name, when it began, the commitment to the truth with its salt, every line that was typed, what the world was like after
-it, the score. Ed25519 (RFC 8032), by the library `cryptography`. A signature says that the key's holder has run the
-game; what that is worth is a matter of who could look into his machine (docs/drills.md).
+It signs the hash over all lines of the log: the drill, the seed and who chose it, the player, the start, the commitment
+to the truth with its salt, every line that was typed with the digest of the world after it, the score. Ed25519
+(RFC 8032), by the library `cryptography`. A signature proves that the key's holder has run the game; that is worth as
+much as his machine is closed to the player (docs/drills.md).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError
-from testbed.base.model_file import Sort, text_of
+from testbed.base.model_file import FileKind, text_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _CONTEXT = b"railbed: log of a drill\0"  # so that a signature of anything else is none of a log
-_KEY = Sort("a key", "testbed drill key FILE makes one", "docs/drills.md")
+_KEY = FileKind("a key", "testbed drill key FILE makes one", "docs/drills.md")
 _BYTES = 32
 MOST = 4096
 

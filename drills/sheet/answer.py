@@ -1,7 +1,6 @@
-"""An answer as it is written: `healthy`, or `CLASS@PLACE`, of several causes several.
+"""An answer as it is written: `healthy`, or `CLASS@PLACE` of each cause.
 
-Classes are the names of the catalogue of faults, places those of this fabric; both are always all there, so that the
-grammar tells nothing of a drill.
+All classes of the catalogue and all places of the fabric can be answered, so that the grammar leaks nothing of a drill.
 """
 
 from __future__ import annotations
@@ -55,16 +54,15 @@ def parse(text: str, fabric: Fabric) -> Submission:
         raise InputError("either it is healthy or something is wrong", f"submit {text[:80]}", FORM)
     if len(words) > MOST:
         raise InputError(f"{len(words)} causes", "submit", f"{MOST} at most")
-    found: list[Problem] = []
+    problems: list[Problem] = []
     claims: dict[Claim, None] = {}
     for word in words:
         try:
             claims[_claim(word, fabric)] = None
         except InputError as error:
-            found.append(Problem(error.what, error.where, error.hint))
-    if found:
-        first, *others = found
-        raise InputError(first.what, first.where, first.hint, others)
+            problems.append(Problem(error.what, error.where, error.hint))
+    if problems:
+        raise InputError.several(problems)
     return Submission(tuple(claims))
 
 
@@ -83,30 +81,29 @@ def _claim(word: str, fabric: Fabric) -> Claim:
 
 
 def fits(kind: str, place: str) -> bool:
-    """Whether a class can be at such a place. The ports at a cable's ends are names of the cable."""
+    """Whether a class can be at such a place. A cable is also named by the ports at its ends."""
     on = CATALOGUE[kind].on
     return kind_of(place) in on or ("cable" in on and kind_of(place) == "port")
 
 
 def must_fit(answer: Submission) -> None:
     """Raises InputError, with every claim whose class cannot be there."""
-    found = [
+    problems = [
         Problem(f"{one.kind} is at: {' '.join(CATALOGUE[one.kind].on)}", f"submit {one}", "classes lists all of them")
         for one in answer.claims
         if not fits(one.kind, one.place)
     ]
-    if found:
-        first, *others = found
-        raise InputError(first.what, first.where, first.hint, others)
+    if problems:
+        raise InputError.several(problems)
 
 
 def offered(begun: str, fabric: Fabric) -> list[str]:
-    """Whole answers that begin so; they tell nothing of what is wrong."""
+    """Whole answers that begin so, the same in every drill."""
     from drills.sheet.places import Ground
 
     kind, at, _ = begun.partition("@")
     if not at:
         return [name for name in (HEALTHY, *(f"{name}@" for name in CATALOGUE)) if name.startswith(begun)]
     ground = Ground(fabric, ())
-    every = [place for of in ("cable", "switch", "port", "nic") for place in ground.all_of(of)]
-    return [whole for place in (*every, "all", "controller") if (whole := f"{kind}@{place}").startswith(begun)]
+    places = [place for of in ("cable", "switch", "port", "nic") for place in ground.all_of(of)]
+    return [whole for place in (*places, "all", "controller") if (whole := f"{kind}@{place}").startswith(begun)]

@@ -1,17 +1,17 @@
 """Which places data of a job pass.
 
-From routes and schedule alone it is known where they may pass: on any shortest path, of which ECMP's hash takes one.
-Where they do pass, the counters of a fabric say on which the job has run for a while.
+Routes and schedule give where they may pass: any shortest path, of which ECMP's hash takes one. Where they do pass, the
+counters show once the job has run for a while.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from testbed.checklist.exchanges import exchanges
 from topologies.graph.fabric import Fabric
+from topologies.graph.search import hops as distances
 from topologies.kinds import DIMENSION_ORDER
 from topologies.ranks.hops import Hops
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from testbed.experiment import Experiment
 
 LEAST = 0.1
-"""Share of the busiest cable's bytes from which on a cable carries data: acknowledgements alone are far less."""
+"""Share of the busiest cable's bytes from which on a cable carries data: ACKs alone are far less."""
 
 
 def pairs(experiment: Experiment) -> set[tuple[int, int]] | None:
-    """The ranks that send to each other; None: the network itself does it, and pairs say nothing."""
-    found = exchanges(experiment)
-    if any(not one.sent for one in found):
+    """The ranks that send to each other; None if the network carries out the collective."""
+    steps = exchanges(experiment)
+    if any(not step.sent for step in steps):
         return None
     hops = Hops(experiment.build_fabric())
-    return {pair for one in found for pair, size in one.sent.items() if size and not hops.in_scale_up(*pair)}
+    return {pair for step in steps for pair, size in step.sent.items() if size and not hops.in_scale_up(*pair)}
 
 
 def possible(experiment: Experiment) -> set[str]:
@@ -74,28 +74,11 @@ def _places(fabric: Fabric, cables: Iterable[str], sending: Iterable[tuple[int, 
 
 
 def _on_shortest(fabric: Fabric, sending: Iterable[tuple[int, int]]) -> set[str]:
-    far = {rank: _distances(fabric, fabric.nics[rank].name) for rank in {rank for pair in sending for rank in pair}}
-    found = set()
-    for cable in fabric.cables:
-        u, v = cable.a.node, cable.b.node
-        for a, b in sending:
-            length = far[a][fabric.nics[b].name]
-            if length in (far[a][u] + 1 + far[b][v], far[a][v] + 1 + far[b][u]):
-                found.add(cable.name)
-                break
-    return found
+    far = {rank: distances(fabric, fabric.nics[rank].name) for rank in {rank for pair in sending for rank in pair}}
 
+    def on_shortest(u: str, v: str) -> bool:
+        return any(
+            far[a][fabric.nics[b].name] in (far[a][u] + 1 + far[b][v], far[a][v] + 1 + far[b][u]) for a, b in sending
+        )
 
-def _distances(fabric: Fabric, start: str) -> dict[str, int]:
-    beside: dict[str, list[str]] = {}
-    for cable in fabric.cables:
-        beside.setdefault(cable.a.node, []).append(cable.b.node)
-        beside.setdefault(cable.b.node, []).append(cable.a.node)
-    distance, queue = {start: 0}, deque([start])
-    while queue:
-        node = queue.popleft()
-        for other in beside[node]:
-            if other not in distance:
-                distance[other] = distance[node] + 1
-                queue.append(other)
-    return distance
+    return {cable.name for cable in fabric.cables if on_shortest(cable.a.node, cable.b.node)}

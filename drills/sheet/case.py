@@ -1,15 +1,16 @@
 """A case: a drill and a seed, and so a fabric, a job, places, faults, and the truth.
 
-One seed in five makes a healthy case of any drill: the same world, the same herrings, and no fault.  What carries the
-job is known for certain only when it has run for a while, so places are drawn in two steps: `Case.of` checks that there
-are any, `Case.draw` chooses among those that counters have shown.
+One seed in five makes a healthy case of any drill: the same world, the same herrings, and no fault. Which places carry
+the job is certain only once it has run for a while, so places are drawn in two steps: `Case.of` checks that there are
+any, `Case.draw` chooses among those that counters show.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -65,13 +66,13 @@ class Case:
     @property
     def code(self) -> str:
         """`SEED-XXXX`: names the case, and tells nothing of it."""
-        return f"{self.seed}-{_word(self.seed + self.drill.text, 4)}"
+        return f"{self.seed}-{letters_of(_number(self.seed + self.drill.text), 4)}"
 
     @property
     def first_fault_ns(self) -> float:
-        """When the first fault is put in: until then counters show what carries the job."""
-        told = [entry["at"] for entry in self.drill.faults if isinstance(entry.get("at"), str)]
-        return min([self.drill.warmup, *(parse_time(at) for at in told)])
+        """When the first fault is put in."""
+        times = [entry["at"] for entry in self.drill.faults if isinstance(entry.get("at"), str)]
+        return min([self.drill.warmup, *map(parse_time, times)])
 
     def draw(self, carries: Collection[str]) -> Drawn:
         """Chooses the places among those that carry the job.  Raises InputError."""
@@ -89,24 +90,26 @@ class Case:
             (("tenants", i), tenant.as_fault()) for i, tenant in enumerate(drill.tenants)
         ]
         herrings += [(("benign", i), entry) for i, entry in enumerate(drill.benign) if not old_counter(entry)]
-        own = [self._injection(entry, drawn, path, 0.0) for path, entry in herrings]
-        for injection, (path, _) in zip(own, herrings, strict=True):
+        benign = [self._injection(entry, drawn, path, 0.0) for path, entry in herrings]
+        for injection, (path, _) in zip(benign, herrings, strict=True):
             self._cause(injection, path)
         old = [self._old(entry, drawn, i) for i, entry in enumerate(drill.benign) if old_counter(entry)]
         if self.healthy:
-            return Drawn(drawn, (), tuple(own), tuple(old), ())
-        return Drawn(drawn, tuple(faults), tuple(own), tuple(old), tuple(causes))
+            faults, causes = [], []
+        return Drawn(drawn, tuple(faults), tuple(benign), tuple(old), tuple(causes))
 
     def _injection(self, entry: Mapping[str, Any], drawn: Mapping[str, Any], path: KeyPath, at_ns: float) -> Injection:
         try:
             injection = Injection.of(_timed(entry, drawn, at_ns))
-        except Mistakes as wrong:
-            first, *also = [Problem(w, self.drill.place(*path, *inner), hint) for inner, w, hint in wrong.found]
-            raise InputError(first.what, first.where, first.hint, also) from None
+        except Mistakes as mistakes:
+            raise self._wrong(mistakes.found, path) from None
         if injection.fault.only_real_clock and not self.drill.on_real_clock:
             hint = "clock: {real: {dilation: 100000}}"
             raise InputError(f"{injection.fault.name} is for the real clock", self.drill.place(*path, "fault"), hint)
         return injection
+
+    def _wrong(self, found: Iterable[tuple[KeyPath, str, str]], at: KeyPath) -> InputError:
+        return InputError.several(Problem(what, self.drill.place(*at, *path), hint) for path, what, hint in found)
 
     def cause(self, injection: Injection) -> Cause:
         """What an injection makes part of the truth. Raises CannotInject if it does not fit the fabric."""
@@ -115,20 +118,19 @@ class Case:
         return Cause(injection.fault.name, injection.fault.resources(place))
 
     def _cause(self, injection: Injection, path: KeyPath) -> Cause:
-        """The same of an entry of the file. Raises InputError that names it."""
+        """That of an entry of the file. Raises InputError that names it."""
         try:
             return self.cause(injection)
         except CannotInject as error:
             raise InputError(error.what, self.drill.place(*path, error.key or "on"), error.hint) from None
 
     def _old(self, entry: Mapping[str, Any], drawn: Mapping[str, Any], i: int) -> OldCounter:
-        told = {key: filled(value, drawn, key) for key, value in entry.items()}
+        values = {key: filled(value, drawn, key) for key, value in entry.items()}
         try:
-            old = OldCounter.model_validate(told)
+            old = OldCounter.model_validate(values)
         except ValidationError as error:
-            found = list(explain(error, OldCounter, lambda path: told.get(str(path[0])) if path else told))
-            first, *also = [Problem(w, self.drill.place("benign", i, *path), hint) for path, w, hint in found]
-            raise InputError(first.what, first.where, first.hint, also) from None
+            found = explain(error, OldCounter, lambda path: values.get(str(path[0])) if path else values)
+            raise self._wrong(found, ("benign", i)) from None
         where = self.drill.place("benign", i, "on")
         try:
             resolve(self.experiment.build_fabric(), old.on)
@@ -140,7 +142,7 @@ class Case:
 
 
 def _named(drill: Drill) -> str:
-    """What beside the seed draws the places: its name in the catalogue, but no file's, which anybody may choose."""
+    """Draws the places with the seed: the name in the catalogue, but no file's, which anybody may choose."""
     return drill.id if "/" in drill.id else "drill"
 
 
@@ -157,7 +159,7 @@ def seed_of(text: str) -> str:
 
 
 def any_seed(*, hidden: bool = False) -> str:
-    """One that nobody has chosen: short enough to be said, or if it is not told too long to be tried."""
+    """A random one: short enough to be said, or if it is hidden too long to be guessed."""
     import secrets
 
     return "".join(secrets.choice(ALPHABET) for _ in range(SEED_LETTERS if hidden else 4))
@@ -167,9 +169,8 @@ def _number(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
-def _word(text: str, letters: int) -> str:
-    number = _number(text)
-    return "".join(ALPHABET[number >> 5 * k & 31] for k in range(letters))
+def letters_of(number: int, count: int) -> str:
+    return "".join(ALPHABET[number >> 5 * k & 31] for k in range(count))
 
 
 def _timed(entry: Mapping[str, Any], drawn: Mapping[str, Any], at_ns: float) -> dict[str, Any]:
@@ -180,13 +181,13 @@ def _timed(entry: Mapping[str, Any], drawn: Mapping[str, Any], at_ns: float) -> 
 def _experiment(drill: Drill, seed: str) -> Experiment:
     """The drill's fabric and job as an experiment.  Raises InputError that names the drill's lines."""
     written = {
-        "name": "drill",  # what stands in the fabric's folder tells nothing
+        "name": "drill",  # files in the fabric's folder leak nothing
         "seed": _number(f"world {seed}") >> 16,
         "fabric": drill.fabric,
         "control": drill.control,
         "transport": drill.transport,
         "costs": drill.costs,
-        # which rank will be struck is not drawn yet: none may share a process that is killed
+        # whose process will be killed is not drawn yet, so no ranks may share one
         **({"clock": drill.clock.model_dump(mode="json")} if drill.on_real_clock else {}),
         "workers": {"ranks_per_process": 1} if any(f.get("fault") in OF_PROCESSES for f in drill.faults) else {},
     }
@@ -195,9 +196,10 @@ def _experiment(drill: Drill, seed: str) -> Experiment:
         try:
             return Experiment.model_validate({**written, **more}, context={"directory": drill.directory})
         except ValidationError as error:
-            explained = explain(error, Experiment, lambda path: None)
-            found = [Problem(what, drill.place(*_in_drill(path)), hint) for path, what, hint in explained]
-            raise InputError(found[0].what, found[0].where, found[0].hint, found[1:20]) from None
+            found = islice(explain(error, Experiment, lambda path: None), 20)
+            raise InputError.several(
+                Problem(w, drill.place(*_in_drill(path)), hint) for path, w, hint in found
+            ) from None
 
     ranks = checked({}).build_fabric().ranks
     workload = [_step(step, ranks, drill, i) for i, step in enumerate(drill.job)]
@@ -207,26 +209,25 @@ def _experiment(drill: Drill, seed: str) -> Experiment:
 
 
 def _in_drill(path: KeyPath) -> KeyPath:
-    """Where in the drill file stands what is at a path of the experiment."""
+    """The path in the drill file of a path of the experiment."""
     return ("job", *path[1:]) if path and path[0] == "workload" else path
 
 
 def _step(step: Mapping[str, Any], ranks: int, drill: Drill, i: int) -> dict[str, Any]:
     """A step of the job as one of a workload: `size` for `sizes`, `ranks: all`, `compute` before a collective."""
-    told = {key: value for key, value in step.items() if not (key == "ranks" and value == "all")}
-    if "collective" not in told:
-        return told
-    compute, size = told.pop("compute", None), told.pop("size", None)
+    keys = {key: value for key, value in step.items() if not (key == "ranks" and value == "all")}
+    if "collective" not in keys:
+        return keys
+    compute, size = keys.pop("compute", None), keys.pop("size", None)
     if compute is None:
-        return told if size is None else {**told, "sizes": [size]}
-    odd = set(told) - {"collective", "algorithm", "dtype", "op", "ranks"}
+        return keys if size is None else {**keys, "sizes": [size]}
+    odd = set(keys) - {"collective", "algorithm", "dtype", "op", "ranks"}
     if odd or size is None:
         key = min(odd) if odd else "size"
         what = f"{key!r} cannot stand beside `compute`" if odd else "key 'size' is missing"
-        raise InputError(
-            what, drill.place("job", i, key), "compute, size, algorithm, dtype, op, ranks; or write `tasks`"
-        )
-    members = told.pop("ranks", None) or list(range(ranks))
-    collective = {"id": "exchange", "group": "job", "size": size, "after": ["compute"], **told}
+        hint = "compute, size, algorithm, dtype, op, ranks; or write `tasks`"
+        raise InputError(what, drill.place("job", i, key), hint)
+    members = keys.pop("ranks", None) or list(range(ranks))
+    collective = {"id": "exchange", "group": "job", "size": size, "after": ["compute"], **keys}
     first = {"id": "compute", "compute": compute, "ranks": members}
     return {"tasks": {"groups": {"job": [members]}, "list": [first, collective]}}

@@ -1,4 +1,4 @@
-"""`draw:` of a drill file: what a place has to be like that a seed then chooses."""
+"""`draw:` of a drill file: conditions for the places that a seed chooses."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ class Draw(Model):
 
     any: Literal["cable", "switch", "port", "nic", "flow", "value"] = Field(description="what is drawn")
     between: list[str] | None = Field(
-        default=None,
-        min_length=2,
-        max_length=2,
+        default=None, min_length=2, max_length=2,
         description="cable: the roles of its ends, such as `[leaf, spine]`; `nic` is one, too",
-    )
+    )  # fmt: skip
     role: str | None = Field(default=None, description="switch, port: of this role (`leaf`, `spine`, `core`, `rail`)")
     facing: str | None = Field(default=None, description="port: the role of what is plugged in, or `nic`")
     at: str | None = Field(
@@ -60,8 +58,7 @@ class Draw(Model):
     @property
     def others(self) -> list[str]:
         """The names that it must differ from."""
-        texts = [self.not_] if isinstance(self.not_, str) else self.not_ or []
-        return [text.removeprefix("$") for text in texts]
+        return [name for key, name in self.refers() if key == "not"]
 
     def _written(self) -> Iterator[tuple[str, str]]:
         for key in ("at", "away"):
@@ -72,8 +69,7 @@ class Draw(Model):
 
     def refers(self) -> Iterator[tuple[str, str]]:
         """Keys, and the names that they refer to."""
-        for key, text in self._written():
-            yield key, text.removeprefix("$")
+        yield from ((key, text.removeprefix("$")) for key, text in self._written())
 
 
 def references(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

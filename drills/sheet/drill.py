@@ -1,5 +1,5 @@
-"""A drill file as a typed model. What stands in it is a template: places are drawn from a seed (places.py), so that
-reading it gives no answer; the truth follows from `faults` (case.py) and is written nowhere else.
+"""A drill file as a typed model. It is a template: places are drawn from a seed (places.py), so that reading it gives
+no answer. The truth follows from `faults` (case.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Slo(Model):
 
 
 class OldCounter(Model):
-    """A count that is left from long ago and does not grow."""
+    """A count from long ago that does not grow."""
 
     counter: str = Field(description="a counter of a port, or a reason of drops there, as views name it")
     on: str = Field(description="a port, or a cable: both its ends")
@@ -62,7 +62,7 @@ class OldCounter(Model):
 
 
 class Tenant(Model):
-    """Traffic of others; part of the world, and no fault."""
+    """Part of the world, and no fault."""
 
     load: float = Field(gt=0, le=1, allow_inf_nan=False, description="share of its line rate that each sender offers")
     size: Annotated[Size, Field(gt=0, le=1 << 30)] = default("20KB", "payload of a flow")
@@ -78,7 +78,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _mappings(value: Any) -> Any:
-    """Each entry a fault or an old counter; what else is in it is checked when its place is known."""
+    """Each entry is a fault or an old counter; the rest of it is checked when its place is drawn."""
     if not isinstance(value, list):
         return value
     for i, entry in enumerate(value):
@@ -188,11 +188,11 @@ class Drill(Model):
 
     @property
     def on_real_clock(self) -> bool:
-        """Its world goes on while the player thinks, and never goes the same way twice."""
+        """Its world goes on while the player thinks, and is never the same twice."""
         return self.clock.mode == "real"
 
     def place(self, *path: str | int) -> str:
-        """`FILE:LINE: KEY` of what stands at `path`."""
+        """`FILE:LINE: KEY` of a path."""
         return self._place(path) if self._place else ".".join(map(str, path))
 
 

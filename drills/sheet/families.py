@@ -1,9 +1,8 @@
-"""Families: classes at one kind of place that no permitted view separates, as `testbed drill check --rivals` has found.
+"""Families: classes at one kind of place that no permitted view separates, as `testbed drill check --rivals` measures.
 
-The file has, of each world that was struck, the classes that showed something there, in groups that showed the same,
-at each sight (what drops tell, whether the configuration is the true one). Groups may overlap: two classes showed the
-same if any group has both. They are a family, at such a place and sight, if they showed the same somewhere, and were
-told apart nowhere: where one shows nothing, nothing is said of both.
+The file has, for each place at which all classes were tried and each sight (what drops tell, whether the configuration
+is the true one), the classes with symptoms, in groups with the same symptoms. Groups may overlap. Two classes are a
+family, at such a place and sight, if some group has both, and in no other world both had symptoms that differed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def sight_name(views: Views) -> str:
 
 @cache
 def load(sight: str, path: Path = FILE) -> Families:
-    """Those of a sight. None where nothing has been computed."""
+    """Those of a sight."""
     return families((kind_of(one["place"]), one["alike"][sight]) for one in _read(path))
 
 
@@ -39,7 +38,7 @@ def of(views: Views) -> Families:
 
 
 def families(worlds: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> Families:
-    """By the kind of place and a class, all that are like it; `worlds`: that kind, and the groups found there."""
+    """The family of a class at a kind of place; `worlds`: that kind, and the groups there."""
     together: dict[str, set[frozenset[str]]] = defaultdict(set)
     apart: dict[str, set[frozenset[str]]] = defaultdict(set)
     for at, groups in worlds:
@@ -47,20 +46,20 @@ def families(worlds: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> Families:
         shown = sorted({kind for group in groups for kind in group})
         together[at] |= same
         apart[at] |= {frozenset(pair) for pair in combinations(shown, 2)} - same
-    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    of: dict[tuple[str, str], set[str]] = defaultdict(set)
     for at, pairs in together.items():
         for pair in pairs - apart[at]:
             for kind in pair:
-                found[at, kind] |= pair
-    return {key: frozenset(kinds) for key, kinds in found.items()}
+                of[at, kind] |= pair
+    return {key: frozenset(kinds) for key, kinds in of.items()}
 
 
 def write(drill: str, place: str, alike: Mapping[str, Sequence[Sequence[str]]], path: Path = FILE) -> None:
-    """Beside what is there of other worlds."""
+    """Keeps those of other worlds."""
     import yaml
 
-    kept = [one for one in _read(path) if (one["drill"], one["place"]) != (drill, place)]
-    worlds = [*kept, {"drill": drill, "place": place, "alike": {sight: [*groups] for sight, groups in alike.items()}}]
+    worlds = [one for one in _read(path) if (one["drill"], one["place"]) != (drill, place)]
+    worlds.append({"drill": drill, "place": place, "alike": {sight: [*groups] for sight, groups in alike.items()}})
     worlds.sort(key=lambda one: (kind_of(one["place"]), one["drill"], one["place"]))
     text = yaml.safe_dump({"worlds": worlds}, sort_keys=False, default_flow_style=None, width=118)
     path.write_text(_HEAD + text, encoding="utf-8")
@@ -70,7 +69,4 @@ def write(drill: str, place: str, alike: Mapping[str, Sequence[Sequence[str]]], 
 def _read(path: Path) -> list[dict[str, Any]]:
     import yaml
 
-    if not path.exists():
-        return []
-    found: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))["worlds"]
-    return found
+    return list(yaml.safe_load(path.read_text(encoding="utf-8"))["worlds"]) if path.exists() else []

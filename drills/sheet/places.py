@@ -1,7 +1,7 @@
-"""Drawing: a seed chooses places that are as a drill asks for.
+"""Drawing: a seed chooses places that meet a drill's conditions.
 
-The same drill, seed and knowledge of what carries the job give the same places.  Names are drawn in the order of the
-file; when a later one finds no place, an earlier one moves on.
+The same drill, seed and places that carry the job give the same places. Names are drawn in the order of the file; when
+a later one finds no place, an earlier one moves on.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drills.sheet.draw import Draw
+from drills.sheet.truth import kind_of
 from topologies.graph.fabric import EMBEDDED, Fabric
 from topologies.graph.targets import CableTarget, FlowTarget, NicTarget, PortTarget, SwitchTarget, Target, resolve
 
@@ -20,7 +21,7 @@ _HOST = (NIC, "host")
 
 
 class CannotDraw(ValueError):
-    """No place is as a name asks: which name, which key of it, why, and what there is."""
+    """No place meets the conditions of a name: the name, the key, why, and what there is."""
 
     def __init__(self, name: str, key: str, what: str, hint: str = "") -> None:
         super().__init__(what)
@@ -29,7 +30,7 @@ class CannotDraw(ValueError):
 
 @dataclass(frozen=True)
 class Ground:
-    """What places are drawn from: the fabric, and those of its places that data of the job pass (None: not known)."""
+    """What places are drawn from: the fabric, and those of its places that data of the job pass."""
 
     fabric: Fabric
     carries: Collection[str]
@@ -46,12 +47,11 @@ class Ground:
         match self.target(place):
             case CableTarget(cable):
                 return frozenset((cable.a.node, cable.b.node))
-            case PortTarget(switch):
+            case PortTarget(switch) | SwitchTarget(switch):
                 return frozenset((switch.name,))
             case NicTarget(nic):
-                return frozenset((nic.name, *self._beside(nic.name)))
-            case SwitchTarget(switch):
-                return frozenset((switch.name,))
+                cables = (c for c in self.fabric.cables if nic.name in (c.a.node, c.b.node))
+                return frozenset((nic.name, *(cable.other(nic.name).node for cable in cables)))
             case FlowTarget(source, destination):
                 return frozenset((source.name, destination.name))
         return frozenset()
@@ -62,9 +62,6 @@ class Ground:
             case CableTarget(cable) | PortTarget(cable=cable):
                 return cable.name
         return None
-
-    def _beside(self, node: str) -> list[str]:
-        return [c.other(node).node for c in self.fabric.cables if node in (c.a.node, c.b.node)]
 
     def all_of(self, kind: str) -> list[str]:
         """Every place of a kind."""
@@ -89,7 +86,7 @@ Test = Callable[[str], bool]
 
 
 def _conditions(draw: Draw, ground: Ground, drawn: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Test]]:
-    """(key, what is said if nothing is left, hint, test) of each condition."""
+    """(key, the error if no place is left, hint, test) of each condition."""
     what = draw.any
     if draw.between:
         roles = [NIC if role in _HOST else role for role in draw.between]
@@ -108,18 +105,16 @@ def _conditions(draw: Draw, ground: Ground, drawn: Mapping[str, Any]) -> Iterato
     if draw.facing:
         facing = NIC if draw.facing in _HOST else draw.facing
         yield (
-            "facing",
-            f"no such port faces a {draw.facing}",
-            "a role of switches, or nic",
+            "facing", f"no such port faces a {draw.facing}", "a role of switches, or nic",
             lambda p: ground.role(_across(ground, p)) == facing,
-        )
+        )  # fmt: skip
     if draw.at:
         place = drawn[draw.at.removeprefix("$")]
-        yield "at", f"no {what} is at {draw.at}", f"{draw.at} is {_kind(place)}", _near(ground, place)
+        yield "at", f"no {what} is at {draw.at}", f"{draw.at} is a {kind_of(place)}", _near(ground, place)
     if draw.away:
         place = drawn[draw.away.removeprefix("$")]
         near = _near(ground, place)
-        yield "away", f"every {what} is at {draw.away}", f"{draw.away} is {_kind(place)}", lambda p: not near(p)
+        yield "away", f"every {what} is at {draw.away}", f"{draw.away} is a {kind_of(place)}", lambda p: not near(p)
     for other in draw.others:
         yield "not", f"there is no {what} beside ${other}", "a larger fabric has more", _another(ground, drawn[other])
     if draw.carries:
@@ -151,12 +146,8 @@ def _across(ground: Ground, port: str) -> str:
     return target.cable.other(target.switch.name).node
 
 
-def _kind(place: str) -> str:
-    return f"a {place.partition(':')[0]}"
-
-
 def candidates(name: str, draw: Draw, ground: Ground, drawn: Mapping[str, Any]) -> list[Any]:
-    """All that a name may stand for, once those before it are drawn.  Raises CannotDraw."""
+    """All places for a name, given those drawn before it. Raises CannotDraw."""
     if draw.of is not None:
         return list(draw.of)
     left = ground.all_of(draw.any)
@@ -182,16 +173,15 @@ def draw_all(draws: Mapping[str, Draw], ground: Ground, seed: str) -> dict[str, 
             left = candidates(name, draws[name], ground, drawn)
         except CannotDraw as error:
             return error
-        chance = random.Random(f"{seed} {name}")  # its own: a name more changes no other
-        chance.shuffle(left)
-        worst = None
+        random.Random(f"{seed} {name}").shuffle(left)  # a generator of its own: another name changes no others
+        error_after = None
         for place in left:
             drawn[name] = place
-            worst = next_one(k + 1)
-            if worst is None:
+            error_after = next_one(k + 1)
+            if error_after is None:
                 return None
         drawn.pop(name)
-        return worst
+        return error_after
 
     if error := next_one(0):
         raise error

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from drills.sheet.draw import Draw
 from drills.sheet.drill import Drill, OldCounter, Tenant
-from testbed.experiment.reference import DOCS, rows, table
+from testbed.experiment.reference import DOCS, rows, table, write
 
 PAGE = DOCS / "drill-authors.md"
-BEGIN = "<!-- tables: python -m drills.sheet.reference -->"
-END = "<!-- end of the tables -->"
 MODELS = (("A drill", Drill), ("A place", Draw), ("A tenant", Tenant), ("An old counter", OldCounter))
 
 
@@ -21,10 +19,5 @@ def tables() -> str:
     return "\n".join(parts).strip()
 
 
-def main() -> None:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{tables()}\n\n{END}{rest.partition(END)[2]}")
-
-
 if __name__ == "__main__":
-    main()
+    write(PAGE, "drills.sheet.reference", tables())

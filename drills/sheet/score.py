@@ -1,4 +1,4 @@
-"""The score of a game, all of it in one place; nothing here knows a fabric.
+"""The score of a game. Nothing here knows a fabric.
 
     S = 100 (0.10 D + 0.35 L + 0.25 T + 0.20 M + 0.10 E) - H - B - W        0 at least, 100 at most
 
@@ -48,7 +48,7 @@ NO_FAMILIES: Families = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Conduct:
     """What counts besides the answer."""
 
     t_ns: float = 0.0  # emulated time from the first look to the last answer
@@ -80,7 +80,7 @@ class Score:
         return asdict(self)
 
 
-def score(answer: Submission | None, truth: Truth, course: Outcome, families: Families = NO_FAMILIES) -> Score:
+def score(answer: Submission | None, truth: Truth, course: Conduct, families: Families = NO_FAMILIES) -> Score:
     """Of an answer, or of none at all: that is 0."""
     hints = HINTS[min(course.hints, len(HINTS) - 1)]
     wrong = WRONG * course.wrong
@@ -90,16 +90,15 @@ def score(answer: Submission | None, truth: Truth, course: Outcome, families: Fa
         return Score(0.0, 0.0, 0.0, None, 0.0, hints, damage, wrong, 0.0)
     detected = float(answer.healthy == (not truth))
     if not truth:
-        return Score(
-            detected, detected, detected, None, detected, hints, damage, wrong, _bounded(100 * detected - taken)
-        )
+        total = _bounded(100 * detected - taken)
+        return Score(detected, detected, detected, None, detected, hints, damage, wrong, total)
     where, what = places(answer.claims, truth), kinds(answer.claims, truth, families)
     fixed = mended(course)
     speed = where * math.exp(-course.t_ns / course.tau_ns)
     spare = MENDED / 2 if fixed is None else 0.0
-    sum_ = DETECTED * detected + (PLACE + spare) * where + (KIND + spare) * what + SPEED * speed
-    sum_ += MENDED * (fixed or 0.0)
-    return Score(detected, where, what, fixed, speed, hints, damage, wrong, _bounded(100 * sum_ - taken))
+    gained = DETECTED * detected + (PLACE + spare) * where + (KIND + spare) * what + SPEED * speed
+    gained += MENDED * (fixed or 0.0)
+    return Score(detected, where, what, fixed, speed, hints, damage, wrong, _bounded(100 * gained - taken))
 
 
 def right(answer: Submission, truth: Truth, families: Families = NO_FAMILIES) -> bool:
@@ -131,10 +130,8 @@ def kinds(claims: Sequence[Claim], truth: Sequence[Cause], families: Families = 
 
 
 def _matched(claims: Sequence[Claim], truth: Sequence[Cause], families: Families) -> tuple[dict[int, float], int]:
-    """The causes that were named, with their weight, and how many different pairs were claimed.
-
-    Two names of one place, with the same class, are one pair.
-    """
+    """The causes that were named, with their weight, and how many different pairs were claimed (a class at two names
+    of one place is one)."""
     matched: dict[int, float] = {}
     pairs: set[tuple[str, str]] = set()
     for weight in (1.0, FAMILY):
@@ -149,15 +146,14 @@ def _matched(claims: Sequence[Claim], truth: Sequence[Cause], families: Families
                     matched[k] = weight
                     pairs.add(pair)
                     break
-    everything = {(claim.kind, _canonical(claim.place, truth)) for claim in claims}
-    return matched, len(everything)
+    return matched, len({(claim.kind, _canonical(claim.place, truth)) for claim in claims})
 
 
 def _canonical(place: str, truth: Sequence[Cause]) -> str:
     return next((cause.place for cause in truth if place in cause.resources), place)
 
 
-def mended(course: Outcome) -> float | None:
+def mended(course: Conduct) -> float | None:
     """M; None if it does not count."""
     if course.speed is None:
         return None

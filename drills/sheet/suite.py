@@ -1,6 +1,6 @@
 """Suites: which drills, and which seeds of each. A seed is an HMAC of a secret, so nobody knows the worlds before.
 
-The secret of development is public: everybody has the same worlds. A test's stands in a file that agents do not get.
+The secret for development is public, so all have the same worlds; that of a test is in a file that agents do not get.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drills.sheet import file
-from drills.sheet.case import ALPHABET, Case
+from drills.sheet.case import Case, letters_of
 from drills.sheet.drill import Drill
 from testbed.base.errors import InputError
-from testbed.base.model_file import Sort, model_of, text_of
+from testbed.base.model_file import FileKind, model_of, text_of
 from testbed.base.types import Model, unknown
 from workloads.base import named_file
 
 FOLDER = file.CATALOGUE / "suites"
-SUITE = Sort("a suite", "drills/catalogue/suites has those that are ready", "drills: [lost/dirty-optics]")
+SUITE = FileKind("a suite", "drills/catalogue/suites has those that are ready", "drills: [lost/dirty-optics]")
 DEV = b"railbed: public seeds for development"
 LETTERS = 8
 LEAST_SECRET = 16
@@ -34,7 +34,7 @@ class Suite(Model):
 
 
 @dataclass(frozen=True)
-class Task:
+class Assignment:
     """One game to be played: a drill, a seed, with its faults or without."""
 
     drill: Drill
@@ -48,26 +48,26 @@ class Task:
     @property
     def world(self) -> str:
         """Equal for the same world: all of it follows from these."""
-        told = "\0".join((self.drill.text, self.seed, str(self.healthy)))
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        text = "\0".join((self.drill.text, self.seed, str(self.healthy)))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def drills_of(names: Sequence[str]) -> list[Drill]:
     """Of suites by their names or files, and of drills. Raises InputError."""
     known = sorted(path.stem for path in FOLDER.glob("*.yaml"))
-    found: dict[str, Drill] = {}
+    drills: dict[str, Drill] = {}
     for name in names:
         path = FOLDER / f"{name}.yaml" if name in known else Path(name)
         if path.suffix in (".yaml", ".yml") and "\ndrills:" in f"\n{text_of(path, SUITE)}":
-            for drill in _members(path):
-                found.setdefault(drill.id, drill)
+            members = _members(path)
         elif "/" in name or path.suffix:
-            drill = file.load(name)
-            found.setdefault(drill.id, drill)
+            members = iter([file.load(name)])
         else:
             what, hint = unknown("suite", name, known)
             raise InputError(what, "--suite", f"{hint}; or files of suites or drills")
-    return list(found.values())
+        for drill in members:
+            drills.setdefault(drill.id, drill)
+    return list(drills.values())
 
 
 def _members(path: Path) -> Iterator[Drill]:
@@ -82,7 +82,7 @@ def _members(path: Path) -> Iterator[Drill]:
 
 
 def secret_of(path: str | None) -> bytes:
-    """What stands in the file, without white space around it; the public one without a file. Raises InputError."""
+    """That of a file, without white space around it; the public one without a file. Raises InputError."""
     if path is None:
         return DEV
     try:
@@ -97,15 +97,15 @@ def secret_of(path: str | None) -> bytes:
 
 def seed(secret: bytes, drill: str, k: int) -> str:
     """The k-th of a drill."""
-    number = int.from_bytes(hmac.digest(secret, f"{drill} {k}".encode(), "sha256"), "big")
-    return "".join(ALPHABET[number >> 5 * i & 31] for i in range(LETTERS))
+    return letters_of(int.from_bytes(hmac.digest(secret, f"{drill} {k}".encode(), "sha256"), "big"), LETTERS)
 
 
-def tasks(drills: Sequence[Drill], seeds: int, secret: bytes) -> list[Task]:
-    """Each seed of each drill, and its healthy twin, in an order that the secret alone tells."""
-    found = []
-    for drill in drills:
-        for k in range(seeds):
-            mine = seed(secret, drill.id, k)
-            found += [Task(drill, mine, healthy) for healthy in ((False, True) if drill.faults else (True,))]
-    return sorted(found, key=lambda task: hmac.digest(secret, f"order {task.world}".encode(), "sha256"))
+def assignments(drills: Sequence[Drill], seeds: int, secret: bytes) -> list[Assignment]:
+    """Each seed of each drill, and its healthy twin, in an order that only the secret gives."""
+    every = [
+        Assignment(drill, seed(secret, drill.id, k), healthy)
+        for drill in drills
+        for k in range(seeds)
+        for healthy in ((False, True) if drill.faults else (True,))
+    ]
+    return sorted(every, key=lambda one: hmac.digest(secret, f"order {one.world}".encode(), "sha256"))

@@ -1,7 +1,7 @@
 """The truth of a game: which classes of faults are where.
 
-A class is a fault's name in the catalogue.  A place may have several right names: a cable and the ports at its ends
-are one, where the wire itself is at fault.  The first name is the canonical one.
+A class is a fault's name in the catalogue. A place may have several names: where a cable is at fault, the ports at its
+ends name it, too. The first name is the canonical one.
 """
 
 from __future__ import annotations

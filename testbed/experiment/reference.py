@@ -15,8 +15,14 @@ from testbed.experiment.model import Experiment
 from testbed.experiment.steps.steps import KINDS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-BEGIN = "<!-- tables: python -m testbed.experiment.reference -->"
-END = "<!-- end of the tables -->"
+_END = "<!-- end of the tables -->"
+
+
+def write(page: Path, module: str, text: str) -> None:
+    """Writes what stands between a page's markers, which name the module that makes it."""
+    begin = f"<!-- tables: python -m {module} -->"
+    before, _, rest = page.read_text().partition(begin)
+    page.write_text(f"{before}{begin}\n{text}\n\n{_END}{rest.partition(_END)[2]}")
 
 
 def schema() -> dict[str, Any]:
@@ -132,10 +138,7 @@ def _plural(items: dict[str, Any]) -> str:
 
 def main() -> None:
     (DOCS / "experiment.schema.json").write_text(json.dumps(schema(), indent=1, ensure_ascii=False) + "\n")
-    page = DOCS / "experiment.md"
-    text = page.read_text()
-    before, _, rest = text.partition(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{tables()}\n\n{END}{rest.partition(END)[2]}")
+    write(DOCS / "experiment.md", "testbed.experiment.reference", tables())
 
 
 if __name__ == "__main__":

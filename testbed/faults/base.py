@@ -70,7 +70,6 @@ class Place:
         return next(name for name, cls in KINDS.items() if isinstance(self.target, cls))
 
     def cables(self) -> list[Cable]:
-        """The cables that the target stands for."""
         match self.target:
             case CableTarget(cable) | PortTarget(cable=cable):
                 return [cable]
@@ -138,8 +137,6 @@ class Fault(Model):
     accelerators.  For docs, and for tests that go through the catalogue."""
     on: ClassVar[tuple[str, ...]]
     """Kinds of targets that it can strike."""
-    needs_agent: ClassVar[bool] = False
-    """Whether a process outside fabricd must act."""
     only_real_clock: ClassVar[bool] = False
     only_on: ClassVar[frozenset[str]] = frozenset()
     """Kinds of topology that it is for; empty: all."""
@@ -156,7 +153,6 @@ class Fault(Model):
         return wire(place) if place.kind == "cable" else (str(place.target),)
 
     def values(self) -> dict[str, Any]:
-        """What its primitives set."""
         return {key: getattr(self, parameter) for key, parameter in self.sets.items()}
 
     def makes_worse(self, place: Place, built: Built) -> None:

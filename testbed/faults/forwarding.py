@@ -200,13 +200,9 @@ class SlowController(Fault):
 
 
 class ControllerFault(Fault):
-    """The controller's process is put into a state."""
-
     on: ClassVar[tuple[str, ...]] = ("controller",)
     mended_by: ClassVar[tuple[str, ...]] = ("controller restart",)
     state: ClassVar[str]
-
-    needs_agent: ClassVar[bool] = True
 
     def primitives(self, place: Place) -> list[Primitive]:
         return [act("agent", {"controller": self.state})]

@@ -116,8 +116,6 @@ class WorkerFault(Fault):
     mended_by: ClassVar[tuple[str, ...]] = ("job restart",)
     action: ClassVar[str]
 
-    needs_agent: ClassVar[bool] = True
-
     def primitives(self, place: Place) -> list[Primitive]:
         return [act("agent", {"worker": self.action, "rank": rank}) for rank in place.nics()]
 
@@ -137,7 +135,6 @@ class CpuQuota(Fault):
     example: ClassVar[dict[str, Any]] = {"on": "nic:0", "cpus": 0.5}
     on: ClassVar[tuple[str, ...]] = ("nic", "all")
     only_real_clock: ClassVar[bool] = True
-    needs_agent: ClassVar[bool] = True
 
     cpus: float = Field(ge=0.01, le=4096, allow_inf_nan=False, description="CPUs that it may use: less than without")
 

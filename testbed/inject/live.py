@@ -6,6 +6,7 @@ import json
 import select
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from hardware.client import Fabricd, FabricdError, FabricdLost
@@ -27,11 +28,8 @@ PATIENCE_S = 60.0
 
 def inject(injection: Injection, fabric: str | None = None) -> str:
     """Injects a fault; returns its id. Raises CannotInject, UserError."""
-    lab = Lab.attach(fabric)
-    try:
+    with closing(Lab.attach(fabric)) as lab:
         return put_in(lab, injection)
-    finally:
-        lab.close()
 
 
 def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
@@ -45,7 +43,7 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
         requests = requests_of([injection], [name], experiment, lab.fabric, now_ns=now_ns, programs=lab.kernel)
         for request in requests:
             _check_alone(lab, request)
-        agent = injection.fault.needs_agent or any(r.get("to") == NAME for r in requests)
+        agent = any(r.get("to") == NAME for r in requests)
         if agent and (injection.at or injection.lasts is not None):
             raise CannotInject(
                 f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",
@@ -81,11 +79,8 @@ def _check_alone(lab: Lab, request: dict[str, Any]) -> None:
 
 def heal(name: str, fabric: str | None = None) -> list[str]:
     """Heals one fault, or all; returns the ids. Raises InputError for an unknown one."""
-    lab = Lab.attach(fabric)
-    try:
+    with closing(Lab.attach(fabric)) as lab:
         return take_out(lab, name)
-    finally:
-        lab.close()
 
 
 def take_out(lab: Lab, name: str) -> list[str]:
@@ -109,11 +104,8 @@ def taken_out(lab: Lab, name: str) -> tuple[list[str], str]:
 
 def listed(fabric: str | None = None) -> list[dict[str, Any]]:
     """The faults of a live fabric: id, state, hits, the injection as written, and results of flows."""
-    lab = Lab.attach(fabric)
-    try:
+    with closing(Lab.attach(fabric)) as lab:
         return rows(lab)
-    finally:
-        lab.close()
 
 
 def rows(lab: Lab) -> list[dict[str, Any]]:
@@ -151,8 +143,7 @@ def settled(lab: Lab, meanwhile: Callable[[], bool] | None = None) -> str:
     Returns "", or who has not done it after PATIENCE_S in which `meanwhile`, called again and again, had nothing to do.
     It reads the events of the lab's connection.
     """
-    client = Fabricd(lab.fabricd.control)  # of its own: `meanwhile` may ask something else
-    try:
+    with closing(Fabricd(lab.fabricd.control)) as client:  # of its own: `meanwhile` may ask something else
         asked = client.ask("carried_out")
         end = time.monotonic() + PATIENCE_S
         while client.answer(asked, 0) is None:
@@ -162,8 +153,6 @@ def settled(lab: Lab, meanwhile: Callable[[], bool] | None = None) -> str:
                 who = in_words(client.waits) or "time to go on"
                 return f"{PATIENCE_S:g} s later it is not carried out everywhere: fabricd waits for {who}"
             select.select([client] if meanwhile is None else [client, lab.fabricd], [], [], LOOK_S)
-    finally:
-        client.close()
     return ""
 
 

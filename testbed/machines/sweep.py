@@ -126,7 +126,6 @@ class OnMachines:
     # -- what was done before
 
     def _taken_over(self) -> known.Rows:
-        """The points that an earlier start has done."""
         total = len(self._waiting)
         done: list[tuple[int, dict[str, Any]]] = []
         for path in [self.again] if self.again else known.earlier(self._folder, self._experiment.name):
@@ -313,7 +312,7 @@ class OnMachines:
                 self._retire(ended.place, f"{problem['what']} ({problem['hint']})", engine)
                 self._again.append(point)
                 return None
-            raise UserError(problem["what"], problem["where"], problem["hint"], problem["exit_code"])
+            raise UserError.of(problem)
         row = answer.get("row") or {"error": ended.error or answer.get("bug") or self._killed(answer)}
         if "run" in row and not known.run_of(point.number, row["run"]):
             row = {"error": f"{ended.place} names a folder that is none of this point's: {row['run']!r:.80}"}

@@ -14,11 +14,11 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from hardware.client import FabricdError, FabricdSilent
+from hardware.client import Fabricd, FabricdError, FabricdSilent
 from hardware.patience import Patience
 from testbed.base.worker_output import OutputParser, UnexpectedLine
 from testbed.fabric.waits import in_words
@@ -42,23 +42,6 @@ class Helper(Protocol):
     def poll(self) -> int | None: ...
 
 
-class Hardware(Protocol):
-    """The part of hardware.client.Fabricd that is needed."""
-
-    waits: list[dict[str, Any]]
-    patience: Patience
-
-    def request(self, op: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]: ...
-
-    def pulse(self) -> None: ...
-
-    def subscribe(self, *, acts: str | None = None) -> None: ...
-
-    def events(self, timeout: float | None = 0.0) -> Iterable[dict[str, Any]]: ...
-
-    def fileno(self) -> int: ...
-
-
 class Watch:
     """Follows a run until its end (`run`). What was seen is in `symptoms`, and was passed to the callbacks as it came.
 
@@ -74,7 +57,7 @@ class Watch:
         self,
         workers: Sequence[WorkerProcess],
         parser: OutputParser,
-        hardware: Hardware,
+        hardware: Fabricd,
         processes: Mapping[str, Helper],
         *,
         retry_s: float = 0.0,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from hardware.patience import LOOK_S, Patience
 from testbed.base.errors import UserError
@@ -21,12 +20,12 @@ from testbed.machine.ownership import Record
 from testbed.machine.processes import wait_for
 from testbed.operate.record import Done, log, read
 from testbed.world.condition import parse
+from testbed.world.history import Counters, Snapshots
 from testbed.world.keeper import LOG, SOCKET
 
 if TYPE_CHECKING:
     from testbed.faults import Injection
 
-Counters = dict[str, Any]
 _END_S = 5.0  # for the lock of one that has ended to be free
 _STILL_S = 5.0  # for the keeper to say that a part stands still
 
@@ -43,7 +42,6 @@ class Kept:
         """Raises UserError for a fabric that is not held, or whose keeper is gone."""
         self.lab = lab
         self._steps: list[Step] = []
-        self._state: dict[str, Any] = {}
         record = lab.record
         if not is_kept(record):
             how = "its clock is real" if lab.kernel else "only a run lets its clock go on"
@@ -102,10 +100,6 @@ class Kept:
             raise UserError.of(told)
         return answer["value"]
 
-    def _go(self, call: str, **arguments: Any) -> Any:
-        self._state = self._call(call, **arguments)
-        return self._state["value"]
-
     # -- time
 
     @property
@@ -113,14 +107,14 @@ class Kept:
         return int(self._call("state")["time_ns"])
 
     def advance(self, ns: int) -> None:
-        self._go("advance", ns=ns)
+        self._call("advance", ns=ns)
 
     def advance_steps(self, count: int, limit_ns: int) -> bool:
-        return bool(self._go("advance_steps", count=count, limit_ns=limit_ns))
+        return bool(self._call("advance_steps", count=count, limit_ns=limit_ns))
 
     def until(self, condition: str, limit_ns: int) -> bool:
         parse(condition)
-        return bool(self._go("until", condition=condition, limit_ns=limit_ns))
+        return bool(self._call("until", condition=condition, limit_ns=limit_ns))
 
     # -- reads
 
@@ -131,8 +125,7 @@ class Kept:
 
     @property
     def best_ns(self) -> float | None:
-        best: float | None = self._call("state")["best_ns"]
-        return best
+        return cast("float | None", self._call("state")["best_ns"])
 
     @property
     def errors(self) -> dict[int, str]:
@@ -140,18 +133,20 @@ class Kept:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._call("events", since=0)
-        return found
+        return list(self._call("events", since=0))
 
     def counters(self) -> Counters:
-        found: Counters = self._call("counters")
-        return found
+        return dict(self._call("counters"))
 
     def actions(self) -> Sequence[Done]:
         return log(self.lab.dir)
 
     def history(self) -> Sequence[tuple[int, Counters]]:
-        return _History(self)
+        def one(index: int) -> tuple[int, Counters]:
+            time_ns, counters = self._call("history_at", index=index)
+            return int(time_ns), counters
+
+        return Snapshots(self._call("history"), one)
 
     def digest(self) -> str:
         return str(self._call("digest"))
@@ -159,8 +154,7 @@ class Kept:
     # -- changes
 
     def request(self, op: str, **arguments: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._call("request", op=op, arguments=arguments)
-        return found
+        return dict(self._call("request", op=op, arguments=arguments))
 
     def settle(self) -> None:
         self._call("settle")
@@ -194,34 +188,5 @@ class Kept:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _History(Sequence[tuple[int, Counters]]):
-    """Each is fetched when it is looked at."""
-
-    def __init__(self, kept: Kept) -> None:
-        self._kept = kept
-        self.times: list[int] = kept._call("history")
-
-    def __len__(self) -> int:
-        return len(self.times)
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[int, Counters]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[tuple[int, Counters]]: ...
-    def __getitem__(self, index: int | slice) -> tuple[int, Counters] | list[tuple[int, Counters]]:
-        if isinstance(index, slice):
-            return [self._one(k) for k in range(*index.indices(len(self)))]
-        return self._one(range(len(self))[index])
-
-    def __iter__(self) -> Iterator[tuple[int, Counters]]:
-        return (self._one(k) for k in range(len(self)))
-
-    def _one(self, index: int) -> tuple[int, Counters]:
-        time_ns, counters = self._kept._call("history_at", index=index)
-        return int(time_ns), counters

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from drills import log as logs
 from drills.agents.bench import check_measurable
 from drills.check.check import Checked
-from drills.check.real import Played, shows
+from drills.check.real import RealGame, shows
 from drills.game import Game
 from drills.instructor import Instructor, Transcript
 from drills.log import LogEntry
@@ -300,13 +300,13 @@ def test_what_shows_is_what_stays_zero_in_the_healthy_world() -> None:
         ports = [{"IFACE": "leaf0:1", "RX_CRC": 0, "TX": sent}, {"IFACE": "leaf0:2", "RX_CRC": crc, "TX": sent}]
         return {"interfaces errors": {"ports": ports}, "cpu": {"cpu": [{"rank": 0, "nr_throttled": throttled}]}}
 
-    well = Played("healthy", seen=seen(0, 17, 0), steps_ns=[10.0] * 8, promised=1.5)
-    assert shows(Played("", seen=seen(0, 99, 0), steps_ns=[14.0] * 6, promised=1.5), well) == ()
-    assert shows(Played("", seen=seen(3, 99, 2), steps_ns=[14.0] * 6, promised=1.5), well) == (
+    well = RealGame("healthy", seen=seen(0, 17, 0), steps_ns=[10.0] * 8, slo=1.5)
+    assert shows(RealGame("", seen=seen(0, 99, 0), steps_ns=[14.0] * 6, slo=1.5), well) == ()
+    assert shows(RealGame("", seen=seen(3, 99, 2), steps_ns=[14.0] * 6, slo=1.5), well) == (
         "cpu.nr_throttled", "interfaces errors.RX_CRC",
     )  # fmt: skip
-    assert shows(Played("", seen=seen(0, 99, 0), steps_ns=[16.0] * 6, promised=1.5), well) == ("job",)
-    assert shows(Played("", seen=seen(0, 99, 0), steps_ns=[10.0], promised=1.5), well) == ("job",)
+    assert shows(RealGame("", seen=seen(0, 99, 0), steps_ns=[16.0] * 6, slo=1.5), well) == ("job",)
+    assert shows(RealGame("", seen=seen(0, 99, 0), steps_ns=[10.0], slo=1.5), well) == ("job",)
 
 
 @pytest.mark.parametrize(

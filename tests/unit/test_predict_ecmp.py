@@ -169,7 +169,7 @@ def test_auto_takes_what_is_fastest_over_the_spines_that_the_hash_takes(
 ) -> None:
     """With several sizes over those of the queue pairs that come behind what earlier sizes have connected."""
     one = experiment(topology, {**step, "algorithm": "auto"})
-    (planned,) = plan(one)["steps"]
+    (planned,) = plan(one).told()["steps"]
     found = list(planned["chosen"].values())[-1]
     assert found["algorithm"] == fastest
     assert predict(one).figures[-1].time_ns == pytest.approx(found["expected_ns"][fastest])
@@ -194,7 +194,7 @@ def test_auto_numbers_each_candidate_once_for_what_is_chosen_before_it(monkeypat
     for most in (choose.MOST_NUMBERED, 3):
         monkeypatch.setattr(choose, "MOST_NUMBERED", most)
         numbered.clear()
-        (planned,) = plan(one)["steps"]
+        (planned,) = plan(one).told()["steps"]
         assert {way["algorithm"] for way in planned["chosen"].values()} == {"spread"}
         tries = 2 + 1 + (most > 3)  # both; the chosen one; then the other one behind it, if that can be known
         assert len(numbered) == tries

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.experiment.steps.programs import Message
-from testbed.plan.steps.plan import endpoints, plan, steps
+from testbed.plan.steps.plan import plan
 from tests.parts.fake_fabric import FakeFabric
 from tests.parts.fake_run import collective, run
 from tests.parts.fake_run import plan as fake_plan
@@ -77,10 +77,10 @@ def test_a_damaged_message_is_counted(algorithm: str, monkeypatch: pytest.Monkey
 def test_what_workers_are_told() -> None:
     e = loads(TEXT.replace("NIC", "off_path").replace("STEP", "algorithm: nic, sizes: [1KiB], ranks: [2, 0]"))
     made = plan(e)
-    (step,) = made["steps"]
-    assert (step["ranks"], step["helpers"]) == ([2, 0], [5, 3]) and endpoints(made) == [0, 1, 2, 3, 5]
+    (step,) = made.told()["steps"]
+    assert (step["ranks"], step["helpers"]) == ([2, 0], [5, 3]) and made.endpoints == [0, 1, 2, 3, 5]
     assert step["message"]["host"] == {"field": 20, "level": 50, "copy": 109.6e9}
-    assert steps(made)[0]["ranks"] == 2
+    assert made.described()[0]["ranks"] == 2
     assert loads(TEXT.replace("NIC", "plain").replace("STEP", "sizes: [1KiB]")).workload[0].algorithm == "host"  # type: ignore[union-attr]
 
 

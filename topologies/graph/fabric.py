@@ -12,6 +12,8 @@ from ipaddress import IPv4Address
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from topologies.graph.mistake import Mistake
+
 if TYPE_CHECKING:
     import networkx as nx
 
@@ -29,14 +31,12 @@ FORWARDS = "router"
 EMBEDDED = frozenset({OWN_PORTS, FORWARDS})
 
 
-class TopologyError(ValueError):
+class TopologyError(Mistake, ValueError):
     """A topology that cannot be built: `key` is the wrong parameter, `hint` what is allowed."""
 
     def __init__(self, key: str, what: str, hint: str = "") -> None:
-        super().__init__(f"{key}: {what}" + (f" ({hint})" if hint else ""))
+        super().__init__(what, hint, key)
         self.key = key
-        self.what = what
-        self.hint = hint
 
 
 class OutOfBounds(TopologyError):

@@ -6,6 +6,7 @@ Without `message` cores and engines cost nothing: what is left is the network's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from topologies.graph.frames import ACK_BYTES, IMM_BYTES, RETH_BYTES, message_bytes, wire_bytes
@@ -98,23 +99,10 @@ def _cable_ns(size_bytes: int, path: Path, costs: Costs, storage: Mapping[str, A
     return float(size_bytes / block * max(into, out) * 8e9 / _line_bps(path))
 
 
-def feed_by_hosts_ns(
-    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None = None
-) -> float:
-    """The least that it takes: each server's core, or the busiest accelerator."""
-    return _feed_ns(ranks, size_bytes, path, costs, feed, by_hosts=True)
-
-
-def feed_by_nics_ns(
-    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None = None
-) -> float:
-    """The same, where a core only hands a batch over."""
-    return _feed_ns(ranks, size_bytes, path, costs, feed, by_hosts=False)
-
-
 def _feed_ns(
-    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None, *, by_hosts: bool
+    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None = None, *, by_hosts: bool
 ) -> float:
+    """The least that it takes: each server's core (by NICs it only hands a batch over), or the busiest accelerator."""
     if feed is None:
         return size_bytes * 8e9 / _line_bps(path)
     servers, batches = ranks - len(feed["compute"]), size_bytes // feed["batch"]
@@ -122,3 +110,7 @@ def _feed_ns(
     batch_to = shared(feed["schedule"], feed["compute"], each_ns / servers, batches)
     busiest = max(batch_to.count(a) * compute for a, compute in enumerate(feed["compute"]))
     return float(max(-(-batches // servers) * each_ns, busiest))
+
+
+feed_by_hosts_ns = partial(_feed_ns, by_hosts=True)
+feed_by_nics_ns = partial(_feed_ns, by_hosts=False)
