@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from results.figures.summary import labels
 from results.frames.metrics import rank_rows, result_rows
 from testbed.base.progress import Progress
-from testbed.plan.steps import plan as planning
+from testbed.plan.steps.plan import plan
 from testbed.tables.results import choice, elements
 from topologies import in_words
 from workloads.registry import COLLECTIVES
@@ -87,16 +87,16 @@ class Rows(Progress):
     """
 
     def __init__(self, experiment: Experiment, shown: Progress, say: Callable[[BenchRow], None]) -> None:
-        plan = planning.plan(experiment)
-        self._steps = planning.steps(plan)
+        planned = plan(experiment)
+        self._steps, steps = planned.described(), planned.told()["steps"]
         self._names = labels(experiment.resolved()["workload"])
-        self._roots = [_root(step) for step in plan["steps"]]
+        self._roots = [_root(step) for step in steps]
         self.chosen = [step.get("chosen") for step in self._steps]  # by `auto`, of each step
         self._shown, self._say = shown, say
         self._lines: dict[tuple[int, int], list[Mapping[str, Any]]] = {
-            (k, size): [] for k, step in enumerate(plan["steps"]) for size in step["sizes"]
+            (k, size): [] for k, step in enumerate(steps) for size in step["sizes"]
         }
-        self._expected = {k: self._steps[k]["ranks"] * step["iterations"] for k, step in enumerate(plan["steps"])}
+        self._expected = {k: self._steps[k]["ranks"] * step["iterations"] for k, step in enumerate(steps)}
         self.rows: list[BenchRow] = []
 
     def line(self, line: Mapping[str, Any]) -> None:
@@ -158,14 +158,14 @@ class Rows(Progress):
 
 def preamble(experiment: Experiment) -> list[str]:
     """The parameters in nccl-tests' words, and the fabric."""
-    plan = planning.plan(experiment)
-    first = plan["steps"][0]
+    planned = plan(experiment)
+    first = planned.told()["steps"][0]
     sizes = first["sizes"]
     topology = experiment.fabric.topology
     words = in_words(topology.kind, topology.params)
     of = ", ".join(key if value is True else f"{key} {value}" for key, value in words.items())
-    ranks = planning.steps(plan)[0]["ranks"]
-    idle = "" if ranks == plan["ranks"] else f" of {plan['ranks']}"
+    ranks = planned.described()[0]["ranks"]
+    idle = "" if ranks == planned.ranks else f" of {planned.ranks}"
     return [
         f"# {first['collective']}: {ranks}{idle} ranks, minBytes {sizes[0]} maxBytes {sizes[-1]}, "
         f"warmup iters: {first['warmup']} iters: {first['iterations']} validation: 1",
@@ -218,7 +218,6 @@ def _compared(time_us: float | None, base: float | None) -> str:
 
 
 def verdict(result: RunResult) -> list[str]:
-    """The verdict, and the run's folder."""
     drops = ", ".join(f"{n} {reason}" for reason, n in result.counters["drops"].items() if n) or "none"
     fidelity = result.fidelity
     return [

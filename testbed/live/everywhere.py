@@ -61,10 +61,10 @@ def execute(lab: Lab, argv: Sequence[str]) -> int:
     whole = False
     try:
         for nic in lab.fabric.nics:
-            told = {**environment(lab, nic), _ONE: mark}
+            env = {**environment(lab, nic), _ONE: mark}
             reader, writer = os.pipe()
             with undisturbed():
-                program = lab.execute(nic.rank, argv, told, stdout=writer, stderr=writer)
+                program = lab.execute(nic.rank, argv, env, stdout=writer, stderr=writer)
                 running.append(program)
             os.close(writer)
             out.pass_on(reader, nic.rank)
@@ -94,7 +94,6 @@ class _Out:
         self._wrote = time.monotonic()
 
     def pass_on(self, pipe: int, rank: int) -> None:
-        """From now on."""
         reader = threading.Thread(target=self._read, args=(pipe, f"[{rank}] ".encode()), daemon=True)
         self._readers.append(reader)
         reader.start()

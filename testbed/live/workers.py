@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from testbed.machine.processes import wait_for
 from testbed.machine.teardown import GONE_S
-from testbed.plan.steps import plan as planning
+from testbed.plan.steps.planned import Plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,13 +72,13 @@ class WorkerProcess:
         wait_for(lambda: self.worker.poll() is not None, GONE_S)
 
 
-def start(lab: Lab, plan: dict[str, Any], groups: Sequence[list[int]], log: Path | None = None) -> list[WorkerProcess]:
+def start(lab: Lab, plan: Plan, groups: Sequence[list[int]], log: Path | None = None) -> list[WorkerProcess]:
     """Starts a worker's process for each group of ranks. Their standard errors are read from pipes, too, or go to the
     files rankN.log in the folder `log`."""
     started = []
     with ExitStack() as unread:
         for ranks in groups:
-            (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(planning.for_ranks(plan, ranks)))
+            (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(plan.told(ranks)))
             shared = {"others": ranks[1:]} if len(ranks) > 1 else {}
             with ExitStack() as ours:
                 outputs, ends = [], []

@@ -16,7 +16,7 @@ from topologies.ranks.hops import Hop
 from workloads.base.entry import NoModel, named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
-from workloads.registry import any_of, find
+from workloads.registry import find
 from workloads.times.case import Case
 from workloads.times.queue_pairs import Numbers
 from workloads.times.replay import replayed
@@ -24,9 +24,10 @@ from workloads.times.replay import replayed
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
     from testbed.plan.choose import Chooser
+    from testbed.plan.steps.planned import PlannedCollective
     from workloads.base.entry import Algorithm
     from workloads.times.buffers import Buffers
-    from workloads.times.wide.peers import Made
+    from workloads.times.wide.peers import ConnectedPairs
 
 MOST_FOLLOWED = 60_000
 """Messages of a schedule that are followed one by one: a few seconds of ours."""
@@ -40,7 +41,7 @@ def collective_figures(
     connected: Connected,
     buffers: Buffers,
     step: CollectiveStep,
-    told: Mapping[str, Any],
+    planned: Sequence[PlannedCollective],
     number: int,
     job: int,
     place: str,
@@ -50,12 +51,14 @@ def collective_figures(
     Of more messages than are followed it is the model of large fabrics; of what `auto` takes and that has not, either,
     the formula by which it was chosen.
     """
-    groups = told.get("groups", [told])
+    (its_step,) = planned
+    told = its_step.told()
+    groups: Sequence[Mapping[str, Any]] = its_step.groups or [{}]
     parts: dict[tuple[int, str], _Part] = {}
     users: dict[Hop, int] = {}
     for size_bytes in told["sizes"]:
         for g, group in enumerate(groups):
-            way = told | group | told.get("chosen", {}).get(str(size_bytes), {})
+            way = {**told, **group, **its_step.chosen.get(str(size_bytes), {})}
             entry = find(told["collective"], way["algorithm"])
             ranks = way["ranks"] or list(range(experiment.build_fabric().ranks))
             if (its := parts.get((g, entry.name))) is None:  # as in the run, when a size first takes it
@@ -90,7 +93,7 @@ def collective_figures(
                 how=how,
                 busbw_factor=entry.collective.busbw.of(len(ranks)),
                 group=g if "groups" in told else None,
-                paused=buffers.taken(looked=followed),
+                paused=buffers.take_paused(looked=followed),
             )
 
 
@@ -99,14 +102,8 @@ class _Part:
     """An algorithm of a group: its queue pairs, and those made before; `large`: its model where it is not followed."""
 
     numbers: tuple[Numbers, ...]
-    made: Made
+    made: ConnectedPairs
     large: WideStep | None = None
-
-
-def jobs(told: Mapping[str, Any]) -> int:
-    """How many groups of NICs or switches a step of the plan asks for."""
-    entry = any_of(told["collective"], told["algorithm"])
-    return len(told.get("groups", [told])) if entry.offloaded else 0
 
 
 def _time(

@@ -16,7 +16,6 @@ from testbed.experiment.blocks.fabric import STAND_IN
 from testbed.experiment.steps.collective import CollectiveStep
 from testbed.experiment.steps.training import TrainStep, layout_of
 from testbed.predict.cables import cables_of
-from testbed.predict.collectives import jobs
 from testbed.predict.figure import Figure, Tell, step_of
 from testbed.predict.limits import refuse_ports
 from testbed.predict.training import training_figures
@@ -30,7 +29,7 @@ from workloads.tasks.replay import MOST_MESSAGES
 from workloads.times.messages import Link
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.groups import Together
-from workloads.times.wide.peers import Made
+from workloads.times.wide.peers import ConnectedPairs
 from workloads.times.wide.places import places_of
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fab
 def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Iterator[Figure]:
     """The lines of an experiment whose fabric is large.  Raises InputError for what there is no model of."""
     spec = experiment.fabric
-    made = Made(places_of(spec.topology.kind, spec.topology.params).ranks)
+    made = ConnectedPairs(places_of(spec.topology.kind, spec.topology.params).ranks)
     job = 1
     for k, step in enumerate(experiment.workload):
         place = experiment.place("workload", k)
@@ -95,10 +94,11 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
         if not isinstance(step, CollectiveStep):
             what = f"there is no model of {step.kind} on so large a fabric"
             raise InputError(what, place, "collectives and training steps are predicted")
-        scale_up = spec.scale_up is not None and not any_of(step.collective, step.algorithm).offloaded
+        offloaded = any_of(step.collective, step.algorithm).offloaded
+        scale_up = spec.scale_up is not None and not offloaded
         places = places_of(spec.topology.kind, spec.topology.params, scale_up=scale_up)
         yield from wide_figures(experiment, step, places, made, k, job, place)
-        job += jobs({"collective": step.collective, "algorithm": step.algorithm})
+        job += offloaded
 
 
 def of_too_many(experiment: Experiment, step: Step, number: int, place: str, *, sure: bool = False) -> Figure | None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from testbed.experiment.steps.collective import CollectiveStep
 from testbed.plan.choose import Chooser
+from testbed.plan.steps.planned import Planned, PlannedCollective, PlannedTasks
 from testbed.predict.cables import with_faults
-from testbed.predict.collectives import collective_figures, jobs
+from testbed.predict.collectives import collective_figures
 from testbed.predict.connected import Connected
 from testbed.predict.figure import Figure, Prediction, Tell, step_of
 from testbed.predict.large import large_figures, of_too_many
@@ -21,6 +21,12 @@ from testbed.predict.tasks import task_figures
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+
+
+FIGURES: dict[type[Planned], Callable[..., Iterator[Figure]]] = {
+    PlannedCollective: collective_figures,
+    PlannedTasks: task_figures,
+}
 
 
 def predict(experiment: Experiment, tell: Tell = lambda text: None, swept: Iterable[str] = ()) -> Prediction:
@@ -64,11 +70,8 @@ def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
             connected.lost()
             number += 1
             continue
-        planned = plan(experiment.model_copy(update={"workload": [step]}))["steps"]
+        planned = plan(experiment.model_copy(update={"workload": [step]})).steps
         held = buffers(class_of(experiment, step))
-        if isinstance(step, CollectiveStep):
-            yield from collective_figures(laid, chooser, connected, held, step, planned[0], number, job, place)
-            job += jobs(planned[0])
-        else:
-            yield from task_figures(laid, chooser, connected, held, step, planned, number, place)
+        yield from FIGURES[type(planned[0])](laid, chooser, connected, held, step, planned, number, job, place)
+        job += sum(one.jobs for one in planned)
         number += len(planned)

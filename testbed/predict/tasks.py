@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from testbed.plan.expected import expected
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.steps.step import Step
     from testbed.plan.choose import Chooser
+    from testbed.plan.steps.planned import PlannedTasks
     from topologies.ranks.hops import Hop
     from workloads.times.buffers import Buffers
     from workloads.times.ways import Ways
@@ -29,36 +30,37 @@ def task_figures(
     connected: Connected,
     buffers: Buffers,
     step: Step,
-    planned: Sequence[Mapping[str, Any]],
+    planned: Sequence[PlannedTasks],
     number: int,
+    job: int,
     place: str,
 ) -> Iterator[Figure]:
     """The lines of the steps of the plan that a step of the workload becomes.
 
     Of a training step that is made smaller there is one more: the whole one.
     """
-    scale = planned[-1].get("about_step", {}).get("scale")
-    tasks = [Tasks(told, find, experiment.seed) for told in planned]
+    scale = planned[-1].about_step.get("scale")
+    tasks = [Tasks(told.program, find, experiment.seed) for told in planned]
     ways = [chooser.ways(range(experiment.build_fabric().ranks), numbers=connected.tasks(its)) for its in tasks]
     if scale:
         found: list[tuple[float, str, tuple[Hop, ...] | None]] = [
-            (time_ns, LONGEST_PATH, buffers.taken(looked=False)) for time_ns in scale["expected_ns"]
+            (time_ns, LONGEST_PATH, buffers.take_paused(looked=False)) for time_ns in scale["expected_ns"]
         ]
         found[-1] = _whole(experiment, chooser, buffers, step, place)
     else:
         found = [
-            (time_ns, how, buffers.taken(looked=how == MESSAGES))
+            (time_ns, how, buffers.take_paused(looked=how == MESSAGES))
             for told, its, way in zip(planned, tasks, ways, strict=True)
             for time_ns, how in (_time(experiment, chooser, buffers, step, told, its, way, place),)
         ]
-    names = [told["name"] for told in planned]
-    about = [told.get("about_step", {}) for told in planned]
+    names = [told.name for told in planned]
+    about = [told.about_step for told in planned]
     if scale:
         names = [f"{name}, {layers} layers" for name, layers in zip(names, scale["layers"], strict=False)]
         names.append(f"train, the whole of {scale['layers'][-1]} layers")
         about.append(scale["whole"])
     for k, (name, its, (time_ns, how, paused)) in enumerate(zip(names, about, found, strict=True)):
-        ranks = len(planned[min(k, len(planned) - 1)]["ranks"])
+        ranks = len(planned[min(k, len(planned) - 1)].ranks)
         yield Figure(
             step=number + min(k, len(planned) - 1),
             name=name,
@@ -77,13 +79,13 @@ def _time(
     chooser: Chooser,
     buffers: Buffers,
     step: Step,
-    told: Mapping[str, Any],
+    told: PlannedTasks,
     tasks: Tasks,
     ways: Ways,
     place: str,
 ) -> tuple[float, str]:
     """Every message followed where tasks share cables, or flows a choice of spines; else the exact longest path."""
-    if (serving := told.get("about_step", {}).get("serving")) is not None:
+    if (serving := told.about_step.get("serving")) is not None:
         return float(serving["expected_ns"]), LONGEST_PATH
     graph = graph_of(step, experiment)
     assert graph is not None
@@ -93,7 +95,7 @@ def _time(
             return followed, MESSAGES
         if large := of_too_many(experiment, step, 0, place, sure=True):
             return large.time_ns, large.how
-    return step_ns(expected(graph, told, experiment, experiment.build_fabric())), LONGEST_PATH
+    return step_ns(expected(graph, told.program, experiment, experiment.build_fabric())), LONGEST_PATH
 
 
 def _whole(
@@ -104,7 +106,7 @@ def _whole(
 
     whole = step.whole()
     if (its := of_too_many(experiment, whole, 0, place)) is None:
-        planned = plan(experiment.model_copy(update={"workload": [whole]}))["steps"]
+        planned: Any = plan(experiment.model_copy(update={"workload": [whole]})).steps  # a graph: of tasks
         connected = Connected(chooser, experiment.seed)
-        (its,) = task_figures(experiment, chooser, connected, buffers, whole, planned, 0, place)
+        (its,) = task_figures(experiment, chooser, connected, buffers, whole, planned, 0, 0, place)
     return its.time_ns, its.how, its.paused

@@ -38,7 +38,7 @@ from testbed.live import workers
 from testbed.live.verdict import judged
 from testbed.plan import together
 from testbed.plan.hardware import written_control
-from testbed.plan.steps import plan as planning
+from testbed.plan.steps.plan import capture_ports, plan
 from testbed.plan.thresholds import marking
 from testbed.run import measured
 from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
@@ -82,18 +82,18 @@ class Attempt:
     _unwritten: Exception | None = None  # why its frames could not be written
 
     def __post_init__(self) -> None:
-        self.plan = planning.plan(self.experiment)
-        self._launcher = Launcher.of(self.plan["steps"])
-        self.steps = planning.steps(self.plan)
+        self.plan = plan(self.experiment)
+        self._launcher = Launcher.of(self.plan)
+        self.steps = self.plan.described()
         self.environment = environment(self.experiment.seed)
         self.resolved = self.experiment.resolved()
         with (self.folder.path / "experiment.yaml").open("w") as file:
             yaml_writer.dump(self.resolved, file)
         self.folder.write_json("environment.json", self.environment)
         self.folder.write_json("congestion-control.json", written_control(self.experiment))
-        self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
-        for number, step in enumerate(self.plan["steps"]):
-            for rank, text in enumerate(step.get("printed", ())):
+        self.folder.write_json("steps.json", {"ranks": self.plan.ranks, "steps": self.steps})
+        for number, step in enumerate(self.plan.steps):
+            for rank, text in enumerate(step.printed):
                 (self.folder.logs / f"script{number}.rank{rank}.log").write_text(text)
 
     @property
@@ -107,7 +107,7 @@ class Attempt:
             try:
                 self.keep_live()
             finally:
-                self.tenant.leave(planning.endpoints(self.plan), self._agent)
+                self.tenant.leave(self.plan.endpoints, self._agent)
         else:
             lab.down()
 
@@ -149,7 +149,7 @@ class Attempt:
         self.profile.begin(lab)
         self._began = time.monotonic()
         requests = self._requests(lab)
-        for event in planning.choices(self.plan):
+        for event in self.plan.choices():
             self._on_event(event)
         now_ns = 0.0
         while True:
@@ -168,14 +168,14 @@ class Attempt:
     def _start(self, lab: Lab, files: ExitStack, requests: list[dict[str, Any]], now_ns: float) -> Watch:
         """Starts the workers and, with the virtual clock, time."""
         self.progress.stage("starting the workers")
-        plan = {**self.plan, "steps": self._launcher.plan_of(self.plan["steps"])} if self._launcher else self.plan
-        groups = together.processes(self.experiment, planning.endpoints(self.plan), self._struck(lab, requests))
-        for rank in planning.endpoints(self.plan):
+        plan = self._launcher.plan_of(self.plan) if self._launcher else self.plan
+        groups = together.processes(self.experiment, self.plan.endpoints, self._struck(lab, requests))
+        for rank in self.plan.endpoints:
             (self.folder.logs / f"rank{rank}.log").touch()
         started = workers.start(lab, plan, groups)
         watch = Watch(
             started,
-            OutputParser(plan),
+            OutputParser(plan.told()),
             lab.fabricd,
             {"fabricd": lab.hardware, "controller": lab.controller, **lab.helpers},
             retry_s=self._retry_s(lab),
@@ -194,7 +194,7 @@ class Attempt:
         put_in(lab.fabricd, (*requests, *(self._launcher.looks(now_ns) if self._launcher else ())))
         if self.experiment.clock.mode == "virtual":
             lab.fabricd.request("start", ranks=[rank for process in started for rank in process.ranks])
-        self.progress.measure(planning.measurements(self.plan))
+        self.progress.measure(self.plan.measurements)
         self.profile.stage(WORKLOAD)
         if this_process.ours:
             numpy_core.import_core()  # the workers are at work, we are not
@@ -248,7 +248,7 @@ class Attempt:
 
     def _capture(self, lab: Lab) -> list[str]:
         """Starts the captures that the experiment asks for; returns their files."""
-        ports = dict.fromkeys(p for t in self.experiment.capture for p in planning.capture_ports(t, lab.fabric))
+        ports = dict.fromkeys(p for t in self.experiment.capture for p in capture_ports(t, lab.fabric))
         if ports:
             (self.folder.path / "captures").mkdir()
         files = {port: str(self.folder.path / "captures" / f"{port.replace(':', '-')}.pcapng") for port in ports}
@@ -303,7 +303,7 @@ class Attempt:
     def write_frames(self) -> None:
         """Writes what was measured as frames. What goes wrong, `store` raises: here the fabric is on its way down."""
         try:
-            about = [step.get("about", {}) for step in self.plan["steps"]]
+            about = [step.about for step in self.plan.steps]
             self._measured = measured.write(
                 self.folder, self.experiment, self.steps, about, self._lines, self.counters, self._events
             )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from testbed.base.errors import UserError
 from testbed.live import workers
 from testbed.plan import together
-from testbed.plan.steps import plan as planning
+from testbed.plan.steps.plan import plan
+from testbed.plan.steps.planned import Plan
 from testbed.world.steps import Collected
 
 if TYPE_CHECKING:
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
 
 
-def plan_of(experiment: Experiment) -> dict[str, Any]:
-    """The workload's plan, to be repeated. Each step is done once in a pass."""
-    plan = planning.plan(experiment)
-    plan["steps"] = [{**step, "iterations": 1, "warmup": 0} if "iterations" in step else step for step in plan["steps"]]
-    return {**plan, "repeat": True}
+def plan_of(experiment: Experiment) -> Plan:
+    """The workload's plan, to be repeated."""
+    repeated = plan(experiment).repeated()
+    if not repeated.taking_part:
+        raise UserError("there is no workload to repeat", "workload", "name at least one step")
+    return repeated
 
 
 @dataclass
@@ -41,7 +43,7 @@ class Job:
         nobody; `after` is what workers before these have said. The clock does not run before fabricd's `start`.
         """
         plan = plan_of(experiment)
-        ranks = taking_part(plan)
+        ranks = plan.taking_part
         before = after or Collected(ranks)
         said = Collected(ranks, before.steps, best_ns=before.best_ns, base=len(before.steps))
         return cls(lab, said, workers.start(lab, plan, together.processes(experiment, ranks, struck), lab.dir))
@@ -97,17 +99,3 @@ class Job:
         for process in self._processes:
             if process.open:
                 process.output.close()
-
-
-def taking_part(plan: dict[str, Any]) -> list[int]:
-    """The endpoints that some step is for."""
-    found: set[int] = set()
-    for step in plan["steps"]:
-        if step["kind"] == "flows":
-            found |= {flow[end] for flow in step["flows"] for end in ("from", "to")}
-        else:
-            ranks = step.get("ranks")
-            found |= {*(range(plan["ranks"]) if ranks is None else ranks), *step.get("helpers", ())}
-    if not found:
-        raise UserError("there is no workload to repeat", "workload", "name at least one step")
-    return sorted(found)

@@ -47,7 +47,7 @@ def test_pipelines_run_as_they_are(tmp_path: Path) -> None:
         assert [line[2] for line in ours] == pytest.approx([line[2] for line in theirs], rel=1e-6)
 
     fabric = experiment.build_fabric()
-    planned = plan(experiment)["steps"]
+    planned = plan(experiment).told()["steps"]
     _, found = recorded_graphs.script_of(experiment.workload[0], experiment, fabric)
     assert [(step.name, step.times) for step in found if step.training and step.times > 1] == [
         ("steps 2 to 3", 2), ("steps 5 to 6", 2), ("steps 8 to 9", 2)

@@ -65,7 +65,7 @@ def test_losses_are_those_over_gloo(done: Done, tmp_path: Path) -> None:
 def test_steps_take_what_the_longest_path_takes(done: Done) -> None:
     """Where collectives of several groups share a link, they take longer; nothing is faster."""
     fabric = done.experiment.build_fabric()
-    planned = plan(done.experiment)["steps"]
+    planned = plan(done.experiment).told()["steps"]
     _, found = recorded_graphs.script_of(done.experiment.workload[0], done.experiment, fabric)
     assert len(found) == len(planned) > 5
     for number, (step, told) in enumerate(zip(found, planned, strict=True)):

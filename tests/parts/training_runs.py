@@ -65,7 +65,7 @@ def checked(experiment: Experiment, folder: Path) -> Run:
 def compared(folder: Path, topology: str, trains: Sequence[str], more: str = "", rest: str = "") -> list[Compared]:
     """Runs the steps one after the other."""
     experiment = experiment_of(topology, trains, more, rest)
-    fabric, planned = experiment.build_fabric(), plan(experiment)["steps"]
+    fabric, planned = experiment.build_fabric(), plan(experiment).told()["steps"]
     rows = checked(experiment, folder).rows("timeline")
     graphs = [graph_of(train, experiment) for train in trains_of(experiment)]
     return [

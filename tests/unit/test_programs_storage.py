@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.experiment.steps.programs import Storage
-from testbed.plan.steps.plan import endpoints, plan
+from testbed.plan.steps.plan import plan
 from tests.parts.fake_fabric import FakeFabric
 from tests.parts.fake_run import collective, run
 from tests.parts.fake_run import plan as fake_plan
@@ -106,8 +106,8 @@ def test_each_server_gets_its_share() -> None:
 
 def test_what_workers_are_told() -> None:
     made = plan(loads(TEXT.replace("NIC", "off_path").replace("STEP", "algorithm: nic, sizes: [4KiB]")))
-    assert made["steps"][0]["helpers"] == [4] and endpoints(made) == [0, 1, 2, 3, 4]
-    assert made["steps"][0]["storage"]["host"] == {"cores": 4, "compress": 6.24e9}
+    assert made.told()["steps"][0]["helpers"] == [4] and made.endpoints == [0, 1, 2, 3, 4]
+    assert made.told()["steps"][0]["storage"]["host"] == {"cores": 4, "compress": 6.24e9}
 
 
 @pytest.mark.parametrize(

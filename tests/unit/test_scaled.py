@@ -11,7 +11,7 @@ from results.figures.scaled import SLACK, scaled
 from results.figures.summary import figure_label, of_steps
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.plan.steps.plan import plan, steps
+from testbed.plan.steps.plan import plan
 from testbed.predict import predict
 from testbed.run.sweep import check, impossible
 from testbed.tables.results import _held
@@ -106,7 +106,7 @@ workload:
 
 
 def test_of_a_training_step_tokens_peak_and_memory_are_described() -> None:
-    (small, large) = steps(plan(loads(STEP.format(scale="layers: [1, 2]"))))
+    (small, large) = plan(loads(STEP.format(scale="layers: [1, 2]"))).described()
     assert "memory" not in small, "nobody asks what a part would need"
     whole = large["scale"]["whole"]
     layer = 12 * 1024**2 + 13 * 1024  # matrices of a layer and their biases, as Megatron counts them
@@ -127,7 +127,7 @@ workload:
     parallel: {pipeline: 4, data: 2}
 - train: {model: {layers: 4, hidden: 64, heads: 4, seq: 64}, gpu: {flops: 100T}, parallel: {data: 8}}
 """
-    piped, plain = (step["memory"] for step in steps(plan(loads(text))))
+    piped, plain = (step["memory"] for step in plan(loads(text)).described())
     assert [its["ranks"] for its in piped["each"]] == [[0, 1], [2, 3], [4, 5], [6, 7]]
     held = [its["activations"] for its in piped["each"]]
     assert [n / held[-1] for n in held] == [4, 3, 2, 1]

@@ -220,18 +220,19 @@ def test_a_step_says_what_its_flops_take_at_best_and_collectives_have_a_class(
     done = launch.Recorded(ranks, ["", ""])
     monkeypatch.setattr(scripts, "_recorded", lambda script: done)
     told = "{torch: s.py, gpu: {flops: 40T, efficiency: 0.5}, traffic_class: 4}"
-    setup, trained = planning.plan(load(written(tmp_path, told)))["steps"]
+    planned: Any = planning.plan(load(written(tmp_path, told))).steps
+    setup, trained = planned
     memory = [
-        {key: its for key, its in step["about_step"]["memory"].items() if key != "each"} for step in (setup, trained)
+        {key: its for key, its in step.about_step["memory"].items() if key != "each"} for step in (setup, trained)
     ]
     assert memory == [
         {"of": "setup", "rank": 0, "peak": 30},
         held | {"of": "steps 1 to 2", "rank": 1, "peak": 90},  # the most of both; what comes after them is no part
     ]
-    assert trained["iterations"] == 2
-    assert trained["about_step"]["ideal_ns"] == pytest.approx(500)
-    assert [order["ns"] for order in trained["tasks"]["1"] if order["do"] == "compute"] == [1500]
-    assert {its["traffic_class"] for step in (setup, trained) for its in step["communicators"]} == {4}
+    assert trained.iterations == 2
+    assert trained.about_step["ideal_ns"] == pytest.approx(500)
+    assert [order["ns"] for order in trained.program["tasks"]["1"] if order["do"] == "compute"] == [1500]
+    assert {its["traffic_class"] for step in (setup, trained) for its in step.program["communicators"]} == {4}
     file = written(tmp_path, told)
     file.write_text(file.read_text().replace("workload", "  switch: {dscp: {26: 3}}\nworkload"))
     with pytest.raises(InputError, match="no DSCP is in class 4"):

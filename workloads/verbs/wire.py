@@ -102,7 +102,13 @@ WRITE = 0
 WRITE_IMM = 1
 SEND = 2
 
-REDUCTIONS = {"sum": 0, "min": 1, "max": 2, "prod": 3, "avg": 4}
+REDUCTIONS = {
+    "sum": 0,
+    "min": 1,
+    "max": 2,
+    "prod": 3,
+    "avg": 4,
+}
 ELEMENTS = {
     "float32": 0,
     "float16": 1,

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from testbed.experiment.blocks.fabric import dscp_of
 from testbed.plan.hardware import line_rate_bps
+from testbed.plan.steps.planned import Planned, PlannedFlow, PlannedFlows
 from topologies.graph import endpoint
 from workloads import traffic
 
 if TYPE_CHECKING:
-    from testbed.experiment.steps.flows import FlowsStep, LoadStep
+    from testbed.experiment.steps.flows import Flow, FlowsStep, LoadStep
     from testbed.plan.steps.planner import Planner
 
 
-def flows_steps(step: FlowsStep, planner: Planner) -> list[dict[str, Any]]:
+def flows_steps(step: FlowsStep, planner: Planner) -> list[Planned]:
     """As they are written."""
 
-    def number(end: int) -> int:
-        return endpoint.number(end, planner.fabric)
+    def planned(flow: Flow) -> PlannedFlow:
+        source, target = (endpoint.number(end, planner.fabric) for end in (flow.from_, flow.to))
+        dscp = None if flow.traffic_class is None else dscp_of(flow.traffic_class, planner.experiment.fabric)
+        return PlannedFlow(source, target, flow.size, flow.start, flow.traffic_class, dscp)
 
-    def marking(its: int | None) -> dict[str, Any]:
-        return {} if its is None else {"traffic_class": its, "dscp": dscp_of(its, planner.experiment.fabric)}
-
-    flows = [
-        {"from": number(f.from_), "to": number(f.to), "size_bytes": f.size, "start_ns": f.start}
-        | marking(f.traffic_class)
-        for f in step.flows
-    ]
-    return [{"kind": "flows", "flows": flows}]
+    return [PlannedFlows([planned(flow) for flow in step.flows])]
 
 
-def load_steps(step: LoadStep, planner: Planner) -> list[dict[str, Any]]:
+def load_steps(step: LoadStep, planner: Planner) -> list[Planned]:
     """A load's flows, drawn from the seed.  Where the senders' NICs differ, `load` is of the slowest."""
     load, experiment, fabric, seed = (
         step.load,
@@ -54,5 +49,4 @@ def load_steps(step: LoadStep, planner: Planner) -> list[dict[str, Any]]:
             seed=seed,
             to=load.to,
         )
-    flows = [{"from": a.source, "to": a.target, "size_bytes": a.size_bytes, "start_ns": a.start_ns} for a in drawn]
-    return [{"kind": "flows", "flows": flows}]
+    return [PlannedFlows([PlannedFlow(a.source, a.target, a.size_bytes, a.start_ns) for a in drawn])]

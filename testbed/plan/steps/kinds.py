@@ -6,7 +6,7 @@ A kind that has no line of its own is found by the class that it extends.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from testbed.experiment.steps.collective import CollectiveStep
 from testbed.experiment.steps.flows import FlowsStep, LoadStep
@@ -19,6 +19,7 @@ from workloads.base.entry import named
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.steps.step import Step
+    from testbed.plan.steps.planned import Planned
     from testbed.plan.steps.planner import Planner
     from workloads.tasks.graph import Graph
 
@@ -47,9 +48,9 @@ def becomes(step: Step) -> Becomes:
     return next(BECOMES[kind] for kind in type(step).__mro__ if kind in BECOMES)
 
 
-def steps_of(step: Step, planner: Planner) -> list[dict[str, Any]]:
+def steps_of(step: Step, planner: Planner) -> list[Planned]:
     """Its steps of the plan: one, most often."""
-    made: list[dict[str, Any]] = named(becomes(step).steps)(step, planner)
+    made: list[Planned] = named(becomes(step).steps)(step, planner)
     return made
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.types import Model
 from testbed.experiment.blocks.layout import group
+from testbed.plan.steps.planned import Planned, PlannedCollective
 from topologies import Fabric
 from topologies.graph import endpoint
-from workloads.base.vocabulary import AUTO
-from workloads.registry import extra, find
+from workloads.base.entry import named
+from workloads.base.vocabulary import AUTO, DTYPES
+from workloads.registry import any_of, extra, find
+from workloads.sparse.sizes import spot_blocks
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
@@ -41,30 +44,42 @@ class Planner:
         """Which one of the workload it is; 0 of none."""
         return next((k for k, one in enumerate(self.experiment.workload) if one is step), 0)
 
-    def collective(self, step: CollectiveStep) -> dict[str, Any]:
+    def collective(self, step: CollectiveStep) -> PlannedCollective:
         """One that is done by itself."""
-        keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
-        heeded = extra(step.collective, step.algorithm)
-        told = {"kind": "collective"} | {key: _plain(getattr(step, key)) for key in (*keys, *heeded)}
+        keys = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup")
+        same = {key: getattr(step, key) for key in keys}
+        options = {key: _plain(getattr(step, key)) for key in extra(step.collective, step.algorithm)}
         if step.algorithm == AUTO:
-            return told | {"chosen": self.chooser.choose(step)}
+            return PlannedCollective(**same, ranks=step.ranks, options=options, chosen=self.chooser.choose(step))
         entry = find(step.collective, step.algorithm)
-        if step.groups is None:
-            told |= group(entry, step.ranks, self.fabric)
-            if told["ranks"] is not None:
-                told["ranks"] = [endpoint.number(end, self.fabric) for end in told["ranks"]]
-        else:
-            told["groups"] = [group(entry, ranks, self.fabric) for ranks in step.groups]
-            told["ranks"] = [rank for ranks in step.groups for rank in ranks]
+        groups = [group(entry, ranks, self.fabric) for ranks in step.groups or ()]
+        ranks: list[int] | None = [rank for its in step.groups or () for rank in its]
+        if not groups:
+            of_all = group(entry, step.ranks, self.fabric)
+            ranks = of_all.pop("ranks")
+            ranks = ranks and [endpoint.number(end, self.fabric) for end in ranks]
+            options |= of_all
         if entry.accelerators:
-            told["aggregation"] = _aggregation(step, self.experiment, self.fabric)
-        if told.get("feed"):
-            told["feed"] |= {"post": self.experiment.costs.post}  # which accelerator, follows from what cores keep up
-        return told
+            options["aggregation"] = _aggregation(step, self.experiment, self.fabric)
+        if options.get("feed"):
+            options["feed"] |= {"post": self.experiment.costs.post}  # what cores keep up says who gets a batch
+        return PlannedCollective(**same, ranks=ranks, options=options, groups=groups)
+
+    def helped(self, its: PlannedCollective) -> PlannedCollective:
+        """With the compute complexes that it asks for, and spots that fit into their cache."""
+        cores, entry = self.experiment.fabric.nic.complex, any_of(its.collective, its.algorithm)
+        if cores is None or not entry.on_complexes:
+            return its
+        ranks, options = its.ranks or range(self.fabric.ranks), dict(its.options)
+        helped = named(entry.helped_by)(ranks, its.told()) if entry.helped_by else ranks[: options["aggregators"]]
+        if "spot" in options:
+            block = options["block"] * DTYPES[its.dtype]
+            options["spot"] = options["spot"] or spot_blocks(len(ranks), block, cores.cache)
+        return replace(its, options=options, helpers=[self.fabric.ranks + rank for rank in helped])
 
 
-def collective_steps(step: CollectiveStep, planner: Planner) -> list[dict[str, Any]]:
-    return [planner.collective(step)]
+def collective_steps(step: CollectiveStep, planner: Planner) -> list[Planned]:
+    return [planner.helped(planner.collective(step))]
 
 
 def _plain(value: Any) -> Any:

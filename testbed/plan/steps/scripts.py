@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.base.progress import Progress
 from testbed.experiment.steps.graphs import collectives
 from testbed.experiment.steps.training import Mistakes, gigabytes, gpu_of
 from testbed.machine.scratch import scratch
+from testbed.plan.steps.planned import Planned
 from testbed.plan.steps.tasks import planned
 from testbed.plan.steps.training import told_memory
 from workloads.tasks.check import BadGraph
@@ -28,19 +30,19 @@ if TYPE_CHECKING:
 DOCS = "docs/pytorch.md says how a script becomes tasks"
 
 
-def script_steps(told: TorchStep, planner: Planner) -> list[dict[str, Any]]:
+def script_steps(told: TorchStep, planner: Planner) -> list[Planned]:
     """The setup, then steps that are alike as iterations of one."""
     experiment, fabric = planner.experiment, planner.fabric
     recorded, found = script_of(told, experiment, fabric)
     _check_memory(recorded, told, experiment)
-    made = []
+    made: list[Planned] = []
     for step in found:
         _check(step.graph, told, experiment, fabric)
         name = f"{Path(told.torch).stem}, {step.name}"
         its = planned(step.graph, planner, iterations=step.times, warmup=0, name=name)
         ideal = {"ideal_ns": step.ideal_ns} if step.training and step.ideal_ns else {}
-        made.append(its | {"about_step": ideal | {"memory": {"of": step.name, **told_memory(_held(recorded, step))}}})
-    made[0]["printed"] = list(recorded.printed)
+        about = ideal | {"memory": {"of": step.name, **told_memory(_held(recorded, step))}}
+        made.append(replace(its, about_step=about, printed=() if made else list(recorded.printed)))
     return made
 
 

@@ -5,7 +5,8 @@ A step that lists several numbers of micro-batches becomes as many steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.steps.serving import (
@@ -18,6 +19,7 @@ from testbed.experiment.steps.serving import (
 )
 from testbed.plan.expected import Durations
 from testbed.plan.steps.iterations import decided, served
+from testbed.plan.steps.planned import Planned, PlannedTasks
 from testbed.plan.steps.tasks import planned
 from workloads.serving.balance import Balance
 from workloads.serving.batching import Iteration
@@ -36,33 +38,33 @@ if TYPE_CHECKING:
     from workloads.serving.pools import Pool
     from workloads.tasks.graph import Graph
 
-Plans = Callable[["Graph", str], dict[str, Any]]
+Plans = Callable[["Graph", str], PlannedTasks]
 """A graph, and its name for tables -> a step of the plan."""
 
 
-def serving_steps(told: ServeStep, planner: Planner) -> list[dict[str, Any]]:
+def serving_steps(told: ServeStep, planner: Planner) -> list[Planned]:
     """One; of several numbers of micro-batches as many."""
     serve, experiment, fabric = told.serve, planner.experiment, planner.fabric
 
-    def made(graph: Graph, name: str) -> dict[str, Any]:
+    def made(graph: Graph, name: str) -> PlannedTasks:
         return planned(graph, planner, iterations=serve.iterations, warmup=serve.warmup, name=name)
 
-    def durations(graph: Graph, step: Mapping[str, Any]) -> Durations:
-        return Durations(graph, step, experiment, fabric)
+    def durations(graph: Graph, step: PlannedTasks) -> Durations:
+        return Durations(graph, step.program, experiment, fabric)
 
     if not plays_ping_pong(serve):
         graph, name, about = _of_pools(serve, experiment, made, durations)
-        return [made(graph, name) | {"about_step": about}]
-    steps = []
+        return [replace(made(graph, name), about_step=about)]
+    steps: list[Planned] = []
     if serve.requests is not None:
         for of in aparts(serve, experiment.seed):
             graph, name, about = _of_apart(serve, experiment, of, made, durations)
-            steps.append(made(graph, name) | {"about_step": about})
+            steps.append(replace(made(graph, name), about_step=about))
         return steps
     for p in ping_pongs(serve, experiment.seed):
         graph = ping_pong_graph(p)
         step = made(graph, f"serve m={p.micro_batches}, {p.exchange}")
-        steps.append(step | {"about_step": _ping_pong(p, graph, durations(graph, step))})
+        steps.append(replace(step, about_step=_ping_pong(p, graph, durations(graph, step))))
     return steps
 
 
@@ -85,7 +87,7 @@ def _of_pools(
     serve: Serve,
     experiment: Experiment,
     made: Plans,
-    durations: Callable[[Graph, Mapping[str, Any]], Durations],
+    durations: Callable[[Graph, PlannedTasks], Durations],
 ) -> tuple[Graph, str, dict[str, Any]]:
     """Graph, name and description of ranks that share every matrix."""
     pools = shared_pools(serve, experiment.seed)
@@ -122,7 +124,7 @@ def _of_apart(
     experiment: Experiment,
     of: Apart,
     made: Plans,
-    durations: Callable[[Graph, Mapping[str, Any]], Durations],
+    durations: Callable[[Graph, PlannedTasks], Durations],
 ) -> tuple[Graph, str, dict[str, Any]]:
     """Requests on attention and experts, with so many micro-batches."""
     reader, requests = _reader(serve, experiment.seed), requests_of(serve, experiment.seed)

@@ -13,6 +13,7 @@ from testbed.base.errors import InputError
 from testbed.experiment.blocks.fabric import dscp_of
 from testbed.experiment.blocks.layout import group
 from testbed.experiment.steps.graphs import as_step
+from testbed.plan.steps.planned import Planned, PlannedTasks
 from topologies.ranks.grid import NoGrid
 from workloads.base.vocabulary import AUTO
 from workloads.registry import find
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from topologies import Fabric
 
 
-def task_steps(told: GraphStep, planner: Planner) -> list[dict[str, Any]]:
+def task_steps(told: GraphStep, planner: Planner) -> list[Planned]:
     """Of a graph that is written, or read from a file."""
     iterations, warmup = told.repeats
     return [planned(told.graph(planner.fabric.ranks), planner, iterations=iterations, warmup=warmup)]
@@ -38,7 +39,7 @@ def task_graph(told: GraphStep, experiment: Experiment) -> Graph:
     return told.graph(experiment.build_fabric().ranks)
 
 
-def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, name: str = "tasks") -> dict[str, Any]:
+def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, name: str = "tasks") -> PlannedTasks:
     """The step.  `name` is what it is called in tables."""
     experiment, fabric = planner.experiment, planner.fabric
 
@@ -65,7 +66,7 @@ def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, nam
         told = group(entry, None if everybody else members, fabric)
         told["ranks"] = list(members) if told["ranks"] is None else told["ranks"]
         heeded = {key: getattr(step, key) for key in entry.extra if hasattr(step, key)}
-        more = planner.collective(step).get("aggregation") if entry.accelerators else None
+        more = planner.collective(step).options.get("aggregation") if entry.accelerators else None
         return {
             **{"collective": task.collective, "algorithm": algorithm},
             **heeded,
@@ -85,7 +86,7 @@ def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, nam
         return way(like.setdefault(task.alike, task), members)
 
     try:
-        return compiled(graph, cache(way_of_like), find, dscp, iterations=iterations, warmup=warmup) | {"name": name}
+        return PlannedTasks(compiled(graph, cache(way_of_like), find, dscp), name, iterations, warmup)
     except BadGraph as bad:
         hint = "a group's offloaded collectives go in the order of the list, one at a time (docs/tasks.md)"
         raise InputError(str(bad), experiment.place("workload"), hint) from None

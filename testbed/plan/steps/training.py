@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.experiment.scale import scaled_down, shrunk
 from testbed.experiment.steps.training import layout_of, settings_of, training_of
 from testbed.plan.expected import expected
+from testbed.plan.steps.planned import Planned, PlannedTasks
 from testbed.plan.steps.planner import Planner
 from testbed.plan.steps.tasks import planned
 from workloads.steps import checkpoint
@@ -34,7 +35,7 @@ def training_graph(step: TrainStep, experiment: Experiment) -> Graph:
     return step_graph(t, layout, settings_of(step.train))
 
 
-def training_steps(told: TrainStep, planner: Planner) -> list[dict[str, Any]]:
+def training_steps(told: TrainStep, planner: Planner) -> list[Planned]:
     """One; several with a checkpoint, or if it is made smaller."""
     train, experiment, fabric = told.train, planner.experiment, planner.fabric
     whole = training_of(train)
@@ -42,11 +43,11 @@ def training_steps(told: TrainStep, planner: Planner) -> list[dict[str, Any]]:
     by = train.scale.by if train.scale else 1
     small = scaled_down(experiment)
 
-    def planned_on(its: Planner, graph: Graph, t: Training) -> dict[str, Any]:
+    def planned_on(its: Planner, graph: Graph, t: Training) -> PlannedTasks:
         step = planned(graph, its, iterations=train.iterations, warmup=train.warmup, name=name_of(t, by))
-        return step | {"about_step": about(t, layout)}
+        return replace(step, about_step=about(t, layout))
 
-    def made(t: Training) -> tuple[Graph, dict[str, Any]]:
+    def made(t: Training) -> tuple[Graph, PlannedTasks]:
         graph = step_graph(t, layout, settings_of(train))
         return graph, planned_on(planner, graph, t)
 
@@ -57,29 +58,32 @@ def training_steps(told: TrainStep, planner: Planner) -> list[dict[str, Any]]:
     if train.scale is None:
         return [made(whole)[1]]
     graph, step = made(whole)
-    times = [step_ns(expected(graph, step, experiment, fabric))]
-    steps: list[dict[str, Any]] = []
+    times = [step_ns(expected(graph, step.program, experiment, fabric))]
+    steps: list[PlannedTasks] = []
     sizes = [*(train.scale.layers or []), *([] if train.scale.layers else [whole.model.layers])]
     for layers in reversed(sizes):
         t = replace(whole, model=replace(whole.model, layers=layers))
         if layers != whole.model.layers:
             graph, step = made(t)
         if by > 1:
-            graph = shrunk(graph, by, step)
+            graph = shrunk(graph, by, step.program)
             step = planned_on(Planner(small, planner), graph, t)
-        times.insert(0, step_ns(expected(graph, step, small, fabric)))
+        times.insert(0, step_ns(expected(graph, step.program, small, fabric)))
         steps.insert(0, step)
-    for one in steps:
-        del one["about_step"]["memory"]  # nobody asks what a part of the model would need
-        if by > 1:  # its time is no step's: no MFU
-            one["about_step"].clear()
-    steps[-1]["about_step"]["scale"] = {
+    # Nobody asks what a part of the model would need; of 1/s no time is a step's: no MFU
+    steps = [replace(one, about_step={} if by > 1 else _without_memory(one.about_step)) for one in steps]
+    scale = {
         "layers": [*sizes, *([whole.model.layers] if train.scale.layers else [])],
         "by": by,
         "expected_ns": times,
         "whole": about(whole, layout),
     }
-    return steps
+    steps[-1] = replace(steps[-1], about_step={**steps[-1].about_step, "scale": scale})
+    return [*steps]
+
+
+def _without_memory(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in told.items() if key != "memory"}
 
 
 def about(t: Training, layout: Layout) -> dict[str, Any]:
@@ -105,10 +109,10 @@ def _checkpointed(
     told: Checkpoint,
     t: Training,
     layout: Layout,
-    made: tuple[Graph, dict[str, Any]],
-    planned_on: Callable[[Graph], dict[str, Any]],
+    made: tuple[Graph, PlannedTasks],
+    planned_on: Callable[[Graph], PlannedTasks],
     seed: int,
-) -> list[dict[str, Any]]:
+) -> list[Planned]:
     """The step, the step with a checkpoint, and the checkpoint read back.
 
     For a run of many `steps`: how it is read back, which is done after failures only, and the steps.
@@ -122,19 +126,16 @@ def _checkpointed(
         going_on |= {"between": told.mtbf * 3600e9 / (told.gpus or t.parallel.ranks), "seed": seed}
         going_on |= {"training": sorted(layout.ranks.values())}
         return [
-            {**read, "name": f"{plain['name']}, restored", "iterations": 0, "about_step": {}},
-            {**whole, "iterations": told.steps, "about_step": {**whole["about_step"], "going_on": going_on}},
+            replace(read, name=f"{plain.name}, restored", iterations=0, about_step={}),
+            replace(whole, iterations=told.steps, about_step={**whole.about_step, "going_on": going_on}),
         ]
-    steps = [plain]
     graphs = {
         f", {told.mode} checkpoint": checkpoint.with_checkpoint(graph, t, layout, its),
         ", restored": checkpoint.restored(t, layout, its),
     }
-    for name, one in graphs.items():
-        step = planned_on(one)
-        steps.append({**step, "name": f"{step['name']}{name}", "about_step": {}})
+    others = [(planned_on(one), name) for name, one in graphs.items()]
     nbytes = max(checkpoint.written_bytes(t, stage) for stage in range(t.parallel.pipeline))
-    plain["about_step"]["checkpoint"] = {
+    costs = {
         "mode": told.mode,
         "every": told.every,
         "bytes": nbytes,
@@ -145,7 +146,8 @@ def _checkpointed(
         "power_w": told.power,
         "price": told.price,
     }
-    return steps
+    first = replace(plain, about_step={**plain.about_step, "checkpoint": costs})
+    return [first, *(replace(step, name=f"{step.name}{name}", about_step={}) for step, name in others)]
 
 
 def ideal_ns(t: Training) -> float:
