@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from topologies.graph.mistake import Mistake
+
 RUN_FAILED = 1
 BAD_INPUT = 2
 MACHINE_CANNOT = 3
@@ -29,7 +31,7 @@ class Problem:
         return {"what": self.what, "where": self.where, "hint": self.hint}
 
 
-class UserError(Exception):
+class UserError(Mistake):
     """An error to be shown without a traceback.  `also` holds further problems found at the same time."""
 
     def __init__(
@@ -40,12 +42,12 @@ class UserError(Exception):
         exit_code: int = RUN_FAILED,
         also: Sequence[Problem] = (),
     ) -> None:
-        super().__init__(f"{where}: {what}" if where else what)
-        self.what = what
-        self.where = where
-        self.hint = hint
+        super().__init__(what, hint, where)
         self.exit_code = exit_code
         self.also = tuple(also)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" if self.where else self.what
 
     def to_dict(self) -> dict[str, Any]:
         """`{"what", "where", "hint"}`, and `also`: a list of the same when there is more than one problem."""

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from hardware.config import Hardware
 from testbed.base.units import format_rate, format_size, format_time
 from topologies.graph.fabric import Cable, Fabric
+from topologies.graph.mistake import Mistake
 
 
-class CannotInject(ValueError):
+class CannotInject(Mistake, ValueError):
     """The fault does not fit its target: `what`, `hint`; `key` is its parameter that is wrong, None: its target."""
 
     def __init__(self, what: str, hint: str = "", key: str | None = None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
+        super().__init__(what, hint)
         self.key = key
 
 

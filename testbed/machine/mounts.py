@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
+from topologies.graph.mistake import Mistake
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Read-only, as far as it is there.
 _FOLDERS = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"]
@@ -29,13 +31,8 @@ _OWN = ("/dev", "/proc", "/run", "/sys", "/tmp")  # of each container
 _WRITABLE = ":rw"
 
 
-class CannotBind(Exception):
+class CannotBind(Mistake):
     """Why a path cannot be bound, and what to do."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from topologies.graph.mistake import Mistake
 from workloads.base import named_file
 
 MOST_BYTES = 64 << 20
@@ -22,12 +23,8 @@ LONGEST_NS = 1e13  # from the first arrival to the last one
 _LATEST_NS = 1e19  # of an arrival as it is written: seconds since 1970 are less
 
 
-class BadRequests(ValueError):
+class BadRequests(Mistake, ValueError):
     """A file of requests that cannot be read: what is wrong, and in which line."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(f"{what} ({hint})")
-        self.what, self.hint = what, hint
 
 
 @dataclass(frozen=True)

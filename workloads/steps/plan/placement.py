@@ -13,18 +13,19 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from topologies.graph.mistake import Mistake
 from workloads.steps.plan.parallel import DIMENSIONS, Layout, Parallel, Place
 
 Axis = tuple[str, int]
 """Name and length."""
 
 
-class CannotPlace(ValueError):
+class CannotPlace(Mistake, ValueError):
     """`key` is the dimension that is to blame (""; the plan as a whole), `hint` what is allowed."""
 
     def __init__(self, key: str, what: str, hint: str) -> None:
-        super().__init__(f"{what} ({hint})")
-        self.key, self.what, self.hint = key, what, hint
+        super().__init__(what, hint)
+        self.key = key
 
 
 def placed(parallel: Parallel, place: Mapping[str, str], axes: Sequence[Axis]) -> Layout:
