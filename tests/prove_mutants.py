@@ -26,7 +26,7 @@ from pathlib import Path
 
 from tests import prove_mutants_c as c
 from tests import prove_mutants_python as python
-from tests.prove_mutants_bench import ENDLESS, ROOT, SURVIVED, Bench, Mutant, bench
+from tests.prove_mutants_bench import ENDLESS, SURVIVED, Bench, Mutant, bench
 from tests.prove_mutants_cover import Cover, cover_c, cover_python
 
 FLOOR = 0.85
@@ -68,10 +68,10 @@ ROOMS = {
 }
 
 
-def drawn(files: Sequence[Path], seed: str, only: str = "") -> tuple[int, Iterator[Mutant]]:
+def drawn(at: Bench, files: Sequence[Path], seed: str, only: str = "") -> tuple[int, Iterator[Mutant]]:
     """Lines that can be changed, evenly drawn, and one change of each. How many there are, and they, one by one."""
     draw = random.Random(seed)
-    codes = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(files)}
+    codes = {str(path.relative_to(at.tree)): path.read_text() for path in sorted(files)}
     of = {file: (c if file.endswith(".c") else python).mutants(file, code) for file, code in codes.items()}
     lines = [(file, line) for file, found in of.items() for line in sorted(found) if only in f"{file}:{line}:"]
     draw.shuffle(lines)
@@ -79,7 +79,7 @@ def drawn(files: Sequence[Path], seed: str, only: str = "") -> tuple[int, Iterat
 
 
 def equivalent() -> set[tuple[str, str, str]]:
-    listed = tomllib.loads((ROOT / "tests" / "equivalent_mutants.toml").read_text()).get("mutant", [])
+    listed = tomllib.loads(Path(__file__).with_name("equivalent_mutants.toml").read_text()).get("mutant", [])
     return {(one["file"], one["was"], one["now"]) for one in listed}
 
 
@@ -95,9 +95,9 @@ def judged(room: Room, at: Bench, cover: Cover, mutant: Mutant, limit: float) ->
 def prove(name: str, options: argparse.Namespace, at: Bench) -> tuple[int, int, int]:
     """Prints a line for each mutant. Return: how many were noticed, tried, and are listed as equivalent."""
     room = ROOMS[name]
-    files = sorted(path for pattern in room.files for path in ROOT.glob(pattern))
+    files = sorted(path for pattern in room.files for path in at.tree.glob(pattern))
     known, noticed, tried, same = equivalent(), 0, 0, 0
-    count, mutants = drawn(files, f"{options.seed} {name}", options.only)
+    count, mutants = drawn(at, files, f"{options.seed} {name}", options.only)
     cover = (cover_c if room.is_c else cover_python)(at, room.package, room.tests, files)
     print(f"{name}: {count} lines of {len(files)} files can be changed; {cover.about}")
     for mutant in mutants:

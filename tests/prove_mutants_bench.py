@@ -83,7 +83,7 @@ class Bench:
             import pytest
 
             plugins = [watch()] if watch else []
-            options = ["-x"] if not watch else []
+            options = ["--continue-on-collection-errors"] if watch else ["-x"]
             code = int(pytest.main([*options, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins))
             for plugin in plugins:
                 plugin.keep()
@@ -124,6 +124,8 @@ class Bench:
         if not kept.exists():
             raise SystemExit((self.tree / "said").read_text()[-2000:])
         found: dict[str, Any] = json.loads(kept.read_text())
+        if not found["seconds"]:
+            raise SystemExit(f"prove mutants: no test ran:\n{(self.tree / 'said').read_text()[-2000:]}")
         return found
 
 

@@ -63,6 +63,7 @@ class Cover:
     seconds: list[float]
     failed: list[str]
     is_c: bool
+    tree: Path
 
     @property
     def about(self) -> str:
@@ -87,16 +88,16 @@ class Cover:
         return known.get(max((n for n in known if n <= line), default=0), set())
 
     def _statement(self, known: dict[int, set[int]], mutant: Mutant) -> set[int]:
-        first, last = statement(mutant.file, mutant.line)
+        first, last = statement(self.tree / mutant.file, mutant.line)
         here = [known[n] for n in range(first, last + 1) if n in known]
         tests = set().union(*here) - {-1}
         return tests if tests or not here else set().union(*known.values()) - {-1}
 
 
 @functools.cache
-def _statements(file: str) -> list[tuple[int, int]]:
+def _statements(file: Path) -> list[tuple[int, int]]:
     found = []
-    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+    for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.stmt):
             body = getattr(node, "body", None)
             found.append(
@@ -105,7 +106,7 @@ def _statements(file: str) -> list[tuple[int, int]]:
     return found
 
 
-def statement(file: str, line: int) -> tuple[int, int]:
+def statement(file: Path, line: int) -> tuple[int, int]:
     """First and last line of the statement there, of a compound one of its head."""
     around = [one for one in _statements(file) if one[0] <= line <= one[1]]
     return min(around, key=lambda one: one[1] - one[0], default=(line, line))
@@ -201,16 +202,16 @@ def _blocks(tree: Path) -> dict[int, tuple[str, int]]:
     return blocks
 
 
-def _cover(kept: dict[str, Any], files: Sequence[Path], is_c: bool) -> Cover:
+def _cover(at: Bench, kept: dict[str, Any], files: Sequence[Path], is_c: bool) -> Cover:
     tests = list(kept["seconds"])
     numbers = {test: i for i, test in enumerate(tests)} | {_AT_IMPORT: -1}
-    wanted = {str(path.relative_to(ROOT)) for path in files}
+    wanted = {str(path.relative_to(at.tree)) for path in files}
     lines = {
         file: {int(line): {numbers[name] for name in names} for line, names in found.items()}
         for file, found in kept["lines"].items()
         if file in wanted
     }
-    return Cover(lines, tests, list(kept["seconds"].values()), kept["failed"], is_c)
+    return Cover(lines, tests, list(kept["seconds"].values()), kept["failed"], is_c, at.tree)
 
 
 def importers(package: str) -> list[str]:
@@ -227,7 +228,7 @@ def importers(package: str) -> list[str]:
 
 
 def cover_python(at: Bench, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
-    return _cover(at.watched([*importers(package), *tests], WatchPython), files, False)
+    return _cover(at, at.watched([*importers(package), *tests], WatchPython), files, False)
 
 
 def cover_c(at: Bench, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
@@ -243,7 +244,7 @@ def cover_c(at: Bench, package: str, tests: Sequence[str], files: Sequence[Path]
     subprocess.run(["cc", "-O2", "-c", *defined, "-o", str(tree / "cover.o"), str(cover)], check=True)
     subprocess.run([sys.executable, "-c", _BUILD_C, str(tree)], cwd=tree, check=True)
     try:
-        return _cover(at.watched(chosen, WatchC), files, True)
+        return _cover(at, at.watched(chosen, WatchC), files, True)
     finally:
         (tree / "hardware" / "bin" / "fabricd").unlink()
         at.builds()

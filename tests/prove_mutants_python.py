@@ -1,4 +1,4 @@
-"""Mutants of Python: mutmut's operators, and three of our own.
+"""Mutants of Python: mutmut's operators, and a few of our own.
 
 mutmut (BSD) is used as a library: its command runs a copy with all mutants at once, chosen by name, which neither
 properties and cached functions nor programs that tests start would see. Left out are its changes of strings, and all in
@@ -13,7 +13,7 @@ from typing import Any
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
-from mutmut.mutation.mutators import mutation_operators, operator_string
+from mutmut.mutation.mutators import mutation_operators, operator_assignment, operator_string
 
 from tests.prove_mutants_bench import Mutant
 
@@ -34,8 +34,20 @@ def _removed(node: cst.SimpleStatementLine) -> Iterable[cst.CSTNode]:
             yield node.with_changes(body=[cst.Pass()])
 
 
+def _assigned(node: cst.Assign | cst.AnnAssign) -> Iterable[cst.CSTNode]:
+    """Not what changes nothing: names of types, and None for False."""
+    if isinstance(node.value, cst.Subscript) or isinstance(node.value, cst.Name) and node.value.value == "False":
+        return []
+    alias = isinstance(node, cst.AnnAssign) and isinstance(node.annotation.annotation, cst.Name)
+    if alias and node.annotation.annotation.value == "TypeAlias":
+        return []
+    return operator_assignment(node)
+
+
 OPERATORS: Sequence[tuple[type, Callable[[Any], Iterable[cst.CSTNode]]]] = [
-    *(each for each in mutation_operators if each[1] is not operator_string),
+    *(each for each in mutation_operators if each[1] not in (operator_string, operator_assignment)),
+    (cst.Assign, _assigned),
+    (cst.AnnAssign, _assigned),
     (cst.If, _negated),
     (cst.While, _negated),
     (cst.CompFor, _unfiltered),

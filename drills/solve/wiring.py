@@ -17,6 +17,3 @@ def crossed(op: Operator) -> list[Diagnosis]:
         return []
     one, other = list(wrong)[:2]
     return [Diagnosis("miswired", f"cable:{one}", f"{one} and {other} are crossed", (f"cable move {one} {other}",))]
-
-
-RULES = (crossed,)

@@ -115,8 +115,8 @@ def _say(fd: int, what: Mapping[str, Any]) -> None:
 
 def _end(ending: list[int], number: int, _frame: object) -> None:
     """Notes it, too: what is raised inside a destructor, or where modules are imported, may get lost."""
-    ending.append(128 + number)
-    raise SystemExit(ending[0])
+    ending.append(number)
+    raise SystemExit
 
 
 def _quiet(log: Path) -> None:
@@ -138,7 +138,7 @@ def _serve(world: World, server: JsonServer, ending: Sequence[int]) -> None:
                 look_at_parts(lab)
             world.heed()
         server.hear(heard, partial(_answer, world))
-    raise SystemExit(ending[0])
+    raise SystemExit
 
 
 def _answer(world: World, client: JsonLines) -> None:

@@ -128,6 +128,17 @@ def test_a_paused_class_leaves_the_others_at_full_rate() -> None:
         assert port(f, "sw0", 1)["priorities"]["rx_prio3_pause_transition"] >= 1
 
 
+def test_a_port_counts_what_comes_and_goes_of_each_class() -> None:
+    """A hundred packets in class 3, in by one port and out by the other; nothing in the others'."""
+    with star(2) as f:
+        send(f, [(1, 0, 100 * 4096, 0)])
+        came, went = port(f, "sw0", 2)["priorities"], port(f, "sw0", 1)["priorities"]
+        nic = f.nic(1)
+    assert came["rx_prio3_packets"] == went["tx_prio3_packets"] == 100 == nic["tx_vport_rdma_unicast_packets"]
+    assert came["rx_prio3_bytes"] == went["tx_prio3_bytes"] >= 100 * (4096 + 14 + 20 + 8 + 12 + 4 + 4)
+    assert not {f"rx_prio{c}_packets" for c in range(8) if c != 3} & came.keys()
+
+
 def test_watchdog_ends_a_storm() -> None:
     watchdog = {"detect_ns": 20_000, "restore_ns": 50_000, "action": "drop"}
     h = Hardware(switch=switch(headroom=60_000, watchdog=watchdog), nic=nic(), timeout_ns=100_000)

@@ -47,7 +47,44 @@ def group(*members: str) -> dict[str, Any]:
     return {"flows": {"flows": rows}}
 
 
+def above(*rules: tuple[str, str]) -> dict[str, Any]:
+    """Rules that the controller does not write, above those that it does: switch and actions of each."""
+    rows = [{"switch": s, "priority": 200, "match": "ip,nw_dst=10.0.1.1", "actions": actions} for s, actions in rules]
+    return {"flows": {"flows": rows}}
+
+
+def buffers(pool: int = 9000, headroom: int = 500) -> dict[str, Any]:
+    """Those of leaf1 and of its first port; others have 9000 and 500 bytes."""
+    switches = {"leaf0": 9000, "leaf1": pool, "spine0": 9000, "spine1": 9000}
+    pools = [{"Switch": switch, "Pool": "shared", "size": size} for switch, size in switches.items()]
+    ports = {"leaf0:1": 500, "leaf1:1": headroom, "leaf1:2": 500, "spine0:1": 500}
+    return {"buffer config": {"pools": pools, "profiles": [{"Port": p, "xoff": x} for p, x in ports.items()]}}
+
+
+def nic_3(control: str = "dcqcn", ai: int = 40, gbps: int = 512) -> dict[str, Any]:
+    """The others have DCQCN, 40 and 512 Gbit/s."""
+    shown: dict[str, Any] = {"nics": {"nics": [{"rank": rank} for rank in range(8)]}}
+    for rank in range(8):
+        odd = rank == 3
+        roce = {"congestion control": control if odd else "dcqcn", "ai_bps": ai if odd else 40}
+        link = {"bandwidth": gbps if odd else 512, "LnkSta": "x8"}
+        shown[f"nic {rank}"] = {"roce": [{"parameter": k, "value": v} for k, v in roce.items()], "pcie": [link]}
+    return shown
+
+
 CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "a rule above the controller's leads elsewhere": (above(("leaf0", "output:2")), "wrong_port@switch:leaf0"),
+    "it limits": (above(("leaf0", "meter:1")), "meter@switch:leaf0"),
+    "it drops": (above(("leaf0", "drop")), "shadow_rule@switch:leaf0"),
+    "each of two sends it back": (above(("spine0", "IN_PORT"), ("leaf1", "IN_PORT")), "loop@switch:leaf1"),
+    "a pool smaller than others": (buffers(pool=900), "small_buffer@switch:leaf1"),
+    "less headroom than others": (buffers(headroom=90), "small_headroom@port:leaf1:1"),
+    "buffers all alike": (buffers(), "healthy"),
+    "a NIC without congestion control": (nic_3("none"), "cc_off@nic:3"),
+    "a NIC with another control": (nic_3("swift", ai=7), "wrong_cc@nic:3"),
+    "a NIC with another tuning": (nic_3(ai=7), "wrong_cc@nic:3"),
+    "a NIC whose bus is slower": (nic_3(gbps=64), "slow_pcie@nic:3"),
+    "NICs all alike": (nic_3(), "healthy"),
     "all that comes to a leaf leaves it in class 0": (
         {**left(leaf1_1_UC0=113, leaf1_5_UC0=340, leaf1_5_UC3=9, spine0_2_UC3=500), **in_class_0("leaf1:1", "leaf1:5")},
         "wrong_dscp_map@switch:leaf1",
@@ -78,6 +115,17 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 def test_the_solver_takes_it_for_what_it_is(name: str) -> None:
     shown, answer = CASES[name]
     assert solve(Recorded(shown)) == answer
+
+
+def test_what_differs_is_set_as_the_others_have_it() -> None:
+    for shown, line in [
+        (nic_3("none"), "config nic cc 3 dcqcn"),
+        (nic_3(ai=7), "config nic cc 3 dcqcn 'ai=40'"),
+        (buffers(pool=900), "config buffer leaf1 9000B"),
+        (buffers(headroom=90), "config headroom leaf1:1 500B"),
+    ]:
+        solve(asked := Recorded(shown, FIX))
+        assert asked.done[:1] == [line]
 
 
 def test_classes_are_mended_by_what_was_meant_to_be_set() -> None:
