@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from drills import twins
 from drills.log import LogEntry
 from drills.sheet.answer import Submission
-from drills.sheet.score import NO_FAMILIES, NOTHING_TO_WIN, Families, Outcome, Score, score
+from drills.sheet.score import NO_FAMILIES, NOTHING_TO_WIN, Conduct, Families, Score, score
 from drills.sheet.truth import as_answer
 from drills.stage import Stage, Up, world_of
 
@@ -25,7 +25,7 @@ class Ending:
     truth: str
     score: Score | None
     """None: the environment was unfit, and nothing is scored (measured.py)."""
-    outcome: Outcome
+    conduct: Conduct
     speed: float = 0.0
     """Of the job in the end, in right steps per second."""
     lost_steps: float = 0.0
@@ -42,19 +42,19 @@ class Ending:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        outcome = self.outcome
+        conduct = self.conduct
         return {
             **self.answered,
-            "time_ns": outcome.t_ns,
+            "time_ns": conduct.t_ns,
             "lost_steps": self.lost_steps,
-            "speed": {"now": self.speed, "fault": outcome.speed_fault, "mended": outcome.speed_mended},
+            "speed": {"now": self.speed, "fault": conduct.speed_fault, "mended": conduct.speed_mended},
         }
 
     @property
     def text(self) -> str:
         assert self.score
         gained, lost = points_text(self.score)
-        parts = [*gained, f"time {self.outcome.t_ns / 1000:g} us", *lost]
+        parts = [*gained, f"time {self.conduct.t_ns / 1000:g} us", *lost]
         if self.lost_steps > 0:
             parts.append(f"({self.lost_steps:.1f} steps lost)")
         return f"{'  '.join(parts)}\nSCORE {self.score.total:.1f}    truth: {self.truth}"
@@ -105,7 +105,7 @@ def ending_of(
         speed_mended = speed_mended if mending else speed_healthy
     own_job = workload(stage.world.experiment) == workload(case.experiment)
     lost = max(0.0, without.steps - own.steps)
-    outcome = Outcome(
+    conduct = Conduct(
         t_ns=now - stage.began_ns,
         tau_ns=case.drill.budget.tau_ns,
         hints=hints,
@@ -117,5 +117,5 @@ def ending_of(
         speed_healthy=speed_healthy,
     )
     truth = stage.drawn.truth
-    points = score(answer, truth, outcome, families)
-    return Ending(answer, as_answer(truth), points, outcome, own.speed, lost, courses)
+    points = score(answer, truth, conduct, families)
+    return Ending(answer, as_answer(truth), points, conduct, own.speed, lost, courses)

@@ -19,12 +19,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, Validat
 
 from drills.proof.signing import is_signed, sign
 from testbed.base.errors import InputError
-from testbed.base.model_file import Sort, text_of
+from testbed.base.model_file import FileKind, text_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-LOG = Sort("a log", "testbed drill start writes them to results/drills", "docs/drills.md")
+LOG = FileKind("a log", "testbed drill start writes them to results/drills", "docs/drills.md")
 _AS_WRITTEN = "take the log as it was written"
 MOST_BYTES = 16 << 20
 """Of a log: one of a long game has some 100 KB."""

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, cast
 
 from drills.ending import Ending, Times, points_text
-from drills.sheet.score import NO_FAMILIES, Families, Outcome, score
+from drills.sheet.score import NO_FAMILIES, Conduct, Families, score
 from drills.sheet.truth import as_answer
 from results.figures.fidelity import Fidelity
 from testbed.experiment.built import timeout_ns
@@ -43,7 +43,7 @@ def fit(fidelity: Fidelity) -> bool:
 
 @dataclass(frozen=True)
 class RealEnding(Ending):
-    """`outcome` has only what counts here; the times are measured."""
+    """`conduct` has only what counts here; the times are measured."""
 
     fidelity: Fidelity = field(default_factory=lambda: Fidelity("invalid"))
     took_ns: float = 0.0
@@ -93,13 +93,13 @@ def ending_of_real(
         if steps["before"] is None or steps["before"] > slo_ns:
             mended = acted_ns is not None and steps["now"] is not None and steps["now"] <= slo_ns
     speed = None if mended is None else float(mended)
-    outcome = Outcome(hints=hints, wrong=wrong, speed=speed, speed_mended=1.0, speed_healthy=1.0)
+    conduct = Conduct(hints=hints, wrong=wrong, speed=speed, speed_mended=1.0, speed_healthy=1.0)
     fidelity = world.fidelity()
-    points = score(answer, truth, outcome, families) if fit(fidelity) else None
+    points = score(answer, truth, conduct, families) if fit(fidelity) else None
     courses: dict[str, Times] = {"yours": [(step.start_ns, step.end_ns - step.start_ns) for step in world.steps]}
     took_ns = float(now - stage.began_ns)
     return RealEnding(
-        answer, as_answer(truth), points, outcome, courses=courses, fidelity=fidelity, took_ns=took_ns, steps_ns=steps
+        answer, as_answer(truth), points, conduct, courses=courses, fidelity=fidelity, took_ns=took_ns, steps_ns=steps
     )
 
 

@@ -25,10 +25,7 @@ _WRITES = ("capture", "sample")  # requests to write the file at `path`: fabricd
 
 
 def _huge_pages(tunables: str) -> str:
-    """For malloc(): in a large fabric, finding the page of what is looked at next takes longer than looking at it.
-
-    What the user has set comes behind it and wins. Where the C library or the kernel cannot, nothing changes.
-    """
+    """For malloc(): in a large fabric TLB misses cost more than the accesses. The user's own settings win."""
     return ":".join(["glibc.malloc.hugetlb=1", *([tunables] if tunables else [])])
 
 
@@ -44,7 +41,7 @@ class FabricdError(Exception):
 
 
 class FabricdSoAlready(FabricdError):
-    """What was to be put in is there, or what was to be taken out is not."""
+    """A fault to be injected is there already, or one to be healed is not."""
 
 
 class FabricdLost(FabricdError):
@@ -157,9 +154,9 @@ class Fabricd:
             line = stdout.readline()
         if not line:
             raise FabricdError("fabricd ended before it was ready")
-        said = json.loads(line)
-        if not said.get("ready"):
-            raise FabricdError(f"fabricd: {said.get('error')}")
+        state = json.loads(line)
+        if not state.get("ready"):
+            raise FabricdError(f"fabricd: {state.get('error')}")
 
     def request(self, op: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
         """Ask, wait for the answer, return it.
@@ -247,10 +244,8 @@ class Fabricd:
         `settles`: this client answers port events with `settled` (a controller).  `acts`: it carries out `act` events
         for "controller" or "agent", and answers them likewise.
         """
-        said: dict[str, Any] = {"settles": settles}
-        if acts:
-            said["acts"] = acts
-        self.request("subscribe", **said)
+        arguments: dict[str, Any] = {"settles": settles, **({"acts": acts} if acts else {})}
+        self.request("subscribe", **arguments)
 
     def events(self, timeout: float | None = 0.0) -> Iterator[dict[str, Any]]:
         """The events that have come; if there is none yet, waits up to `timeout` s for one (None: for ever)."""
@@ -282,13 +277,12 @@ class Fabricd:
     def ask(self, op: str, files: Sequence[int] = (), **arguments: Any) -> int:
         """Send a request, with open files; return its id. Raises FabricdError if fabricd is gone."""
         self._last_id += 1
-        asked = self._last_id
-        said = json.dumps({"id": asked, "op": op, **arguments}).encode() + b"\n"
+        line = json.dumps({"id": self._last_id, "op": op, **arguments}).encode() + b"\n"
         try:
-            self._socket.sendall(said[socket.send_fds(self._socket, [said], files) :])
+            self._socket.sendall(line[socket.send_fds(self._socket, [line], files) :])
         except OSError as error:
             raise FabricdGone("fabricd is gone", self.control) from error
-        return asked
+        return self._last_id
 
     def _receive(self, timeout: float | None) -> None:
         """Take in what has come, waiting up to `timeout` s for something."""

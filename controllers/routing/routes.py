@@ -1,9 +1,8 @@
 """Routes: the flows of every switch of a fabric, as a pure function.
 
-Frames take shortest paths over the cables that are up; a routing (one entry of
-ROUTINGS) says which of them a switch uses.  A hop always comes
-closer to the destination, so that no routing can loop, with or without failed
-cables.  Destinations are aggregated into prefixes.
+Frames take shortest paths over the cables that are up; a routing (one entry of ROUTINGS) says which of them a switch
+uses.  A hop always comes closer to the destination, so that no routing can loop, with or without failed cables.
+Destinations are aggregated into prefixes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A benchmark: one player, many worlds, each with its faults and without; one folder of results.
 
-A case in which the player fails is worth nothing. A case in which the world dies is played again, and after TRIES left
-out: it says nothing of the player.
+A case in which the player fails scores 0. A case in which the world dies is played again, and left out after TRIES.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from statistics import fmean
 from typing import Any
 
 from drills.agents.figures import Estimate, estimate
-from drills.agents.players import Lookers, Player, Said
+from drills.agents.players import BaselineAnswer, Lookers, Player
 from drills.check.players import scored
 from drills.game import Game
 from drills.sheet.answer import Submission
@@ -35,12 +34,12 @@ MOST_BYTES = 64 << 20  # of results
 RESULTS = "bench.json"
 TRIES = 3
 MENDED = 0.95
-"""Of the job's lost speed: with so much of it back, it counts as mended for the MTTR."""
+"""The share of the job's lost speed from which on it counts as mended for the MTTR."""
 
 
 @dataclass(frozen=True)
-class Played:
-    """One case. Times are emulated; `left_out` says why it does not count."""
+class CaseResult:
+    """One case. Times are emulated; `left_out`: why it does not count."""
 
     number: int
     drill: str
@@ -75,10 +74,12 @@ def check_measurable(drills: Sequence[Drill]) -> None:
             raise InputError(what, "--suite", "drills with the virtual clock; testbed drill start plays this one")
 
 
-def play(task: Assignment, number: int, player: Player, wall_s: float, folder: Path, up: Up = world_of) -> list[Played]:
+def play(
+    task: Assignment, number: int, player: Player, wall_s: float, folder: Path, up: Up = world_of
+) -> list[CaseResult]:
     """Plays a case, again if the world dies; log, transcript and stderr go into the folder. One result for each of the
     player's names."""
-    blank = Played(number, task.drill.id, task.seed, task.healthy, task.world)
+    blank = CaseResult(number, task.drill.id, task.seed, task.healthy, task.world)
     names = player.names
     why = ""
     for _ in range(TRIES):
@@ -106,12 +107,12 @@ class _Died(Exception):
     pass
 
 
-def _play(blank: Played, game: Game, player: Player, wall_s: float, folder: Path) -> list[Played]:
+def _play(blank: CaseResult, game: Game, player: Player, wall_s: float, folder: Path) -> list[CaseResult]:
     stem = f"{blank.number:04}"
     transcript: list[str] = []
 
-    def note(asked: Any, told: str) -> None:
-        transcript.append(json.dumps({"time_ns": game.time_ns, "asked": asked, "told": told}))
+    def note(request: Any, answer: str) -> None:
+        transcript.append(json.dumps({"time_ns": game.time_ns, "asked": request, "told": answer}))
 
     failed, calls = player.play(game, wall_s, folder / f"{stem}.stderr", note)
     if not game.over and not game.gone:
@@ -121,26 +122,26 @@ def _play(blank: Played, game: Game, player: Player, wall_s: float, folder: Path
     (folder / f"{stem}.transcript.jsonl").write_text("".join(f"{line}\n" for line in transcript))
     game.log().write(folder / f"{stem}.log")
     if isinstance(player, Lookers):
-        return [_looked(blank, game, one) for one in player.said]
+        return [_looked(blank, game, one) for one in player.answers]
     return [_valued(blank, game, game.ending.answer, game.ending.score, failed, calls)]
 
 
-def _looked(blank: Played, game: Game, said: Said) -> Played:
-    """Of one who has looked at the first hold, and answered."""
+def _looked(blank: CaseResult, game: Game, given: BaselineAnswer) -> CaseResult:
+    """Of a baseline that has looked at the beginning, and answered."""
     assert game.ending is not None
-    if said.answer is None:
-        return _valued(blank, game, None, game.ending.score, said.why, said.calls)
+    if given.answer is None:
+        return _valued(blank, game, None, game.ending.score, given.why, given.calls)
     try:
-        answer, points = scored(game, said.answer, game.ending.outcome)
+        answer, points = scored(game, given.answer, game.ending.conduct)
     except InputError:
-        return _valued(blank, game, None, game.ending.score, f"it answered {said.answer[:80]!r}", said.calls)
+        return _valued(blank, game, None, game.ending.score, f"it answered {given.answer[:80]!r}", given.calls)
     submitted = game.case.drill.budget.answers if points.wrong else 1
-    return _valued(blank, game, answer, points, "", said.calls + submitted)
+    return _valued(blank, game, answer, points, "", given.calls + submitted)
 
 
 def _valued(
-    blank: Played, game: Game, answer: Submission | None, score: Score | None, failed: str, calls: int
-) -> Played:
+    blank: CaseResult, game: Game, answer: Submission | None, score: Score | None, failed: str, calls: int
+) -> CaseResult:
     ending, truth = game.ending, game.stage.drawn.truth
     assert ending is not None and score is not None
     fixed = None
@@ -159,7 +160,7 @@ def _valued(
         what=score.what,
         fixed=fixed,
         false_alarm=not truth and answer is not None and not answer.healthy,
-        time_ns=ending.outcome.t_ns,
+        time_ns=ending.conduct.t_ns,
         repair_ns=acted[-1].time_ns + acted[-1].took_ns - game.stage.began_ns if repaired else None,
         calls=calls,
         began_ns=game.stage.began_ns,
@@ -175,10 +176,10 @@ def run(
     folder: Path,
     *,
     wall_s: float,
-    told: Callable[[Played, str], None] = lambda played, name: None,
+    told: Callable[[CaseResult, str], None] = lambda played, name: None,
     up: Up = world_of,
     resume: bool = False,
-) -> dict[str, list[Played]]:
+) -> dict[str, list[CaseResult]]:
     """Plays all of it; the cases of each of the player's names. Until the end the results lie where an agent of
     another user does not get at them; those of several in a folder each. `resume`: goes on with what is there.
     Raises InputError if that is of another benchmark."""
@@ -200,7 +201,7 @@ def run(
     return found
 
 
-def _played_before(folder: Path, written: dict[str, Any]) -> list[Played]:
+def _played_before(folder: Path, written: dict[str, Any]) -> list[CaseResult]:
     head, cases = read(folder)
     other = [key for key in written if head.get(key) != written[key]]
     if other:
@@ -214,31 +215,30 @@ def folder_of(folder: Path, name: str, names: Sequence[str]) -> Path:
     return folder / name.replace(":", "-") if len(names) > 1 else folder
 
 
-def _write(path: Path, told: dict[str, Any]) -> None:
+def _write(path: Path, results: dict[str, Any]) -> None:
     """Whole or not at all."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as new:
-        json.dump({**told, "cases": [asdict(one) for one in told["cases"]]}, new)
+        json.dump({**results, "cases": [asdict(one) for one in results["cases"]]}, new)
     Path(new.name).replace(path)
 
 
-def read(folder: Path) -> tuple[dict[str, Any], list[Played]]:
-    """What a benchmark has left: its head, its cases. Raises InputError."""
+def read(folder: Path) -> tuple[dict[str, Any], list[CaseResult]]:
+    """The head and the cases of a benchmark. Raises InputError."""
     path = folder / RESULTS
     try:
-        told = json.loads(named_file.read(path, MOST_BYTES))
-        if told.pop("railbed_bench") != FORMAT:
+        results = json.loads(named_file.read(path, MOST_BYTES))
+        if results.pop("railbed_bench") != FORMAT:
             raise InputError("these results are of another version", str(path), f"known: {FORMAT}")
-        return told, [Played(**case) for case in told.pop("cases")]
+        return results, [CaseResult(**case) for case in results.pop("cases")]
     except named_file.Unreadable as error:
         hint = "a folder that testbed drill bench has written"
         raise InputError(f"cannot be read: {error.what}", str(path), hint) from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(
-            "these are no results of a benchmark, or are damaged", str(path), "take them as they were"
-        ) from None
+        what = "these are no results of a benchmark, or are damaged"
+        raise InputError(what, str(path), "take them as they were") from None
 
 
-def row(agent: str, cases: Sequence[Played]) -> dict[str, Any]:
+def row(agent: str, cases: Sequence[CaseResult]) -> dict[str, Any]:
     """A line of the table; RCA F1, where and what over cases with a fault, false alarms over the healthy ones."""
     counted = [case for case in cases if not case.left_out]
     sick = [case for case in counted if case.truth != "healthy"]

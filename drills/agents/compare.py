@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from drills.agents.bench import Played, read
+from drills.agents.bench import CaseResult, read
 from drills.agents.figures import paired
 from testbed.base.errors import InputError
 
@@ -33,7 +33,9 @@ def compared(first: Path, second: Path) -> dict[str, Any]:
             "rows": rows}  # fmt: skip
 
 
-def _pairs(mine: Sequence[Played], others: Sequence[Played], first: Path, second: Path) -> list[tuple[Played, Played]]:
+def _pairs(
+    mine: Sequence[CaseResult], others: Sequence[CaseResult], first: Path, second: Path
+) -> list[tuple[CaseResult, CaseResult]]:
     of = {case.world: case for case in others}
     missing = [case.drill for case in mine if case.world not in of]
     more = {case.world for case in others} - {case.world for case in mine}
@@ -50,7 +52,7 @@ def _pairs(mine: Sequence[Played], others: Sequence[Played], first: Path, second
     return pairs
 
 
-def _row(name: str, attribute: str, pairs: Sequence[tuple[Played, Played]]) -> dict[str, Any] | None:
+def _row(name: str, attribute: str, pairs: Sequence[tuple[CaseResult, CaseResult]]) -> dict[str, Any] | None:
     if not pairs:
         return None
     mine = [float(getattr(a, attribute)) for a, _ in pairs]

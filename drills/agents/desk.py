@@ -1,4 +1,4 @@
-"""A desk where programs play a session: requests in, short answers out, whatever the requests are.
+"""A session for programs: requests in, short answers out, whatever the requests are.
 
 A request is {"command": LINE}, {"tool": NAME, "arguments": {..}} or {"cursor": NEXT}, each with `id` and `form` if
 wanted. An answer is one line {id, ok, time_ns, text, next, error}; errors are the program's to read, nothing is raised.
@@ -25,11 +25,12 @@ _LONGEST_ID = 64
 OVER = "the drill is over"
 
 
-class Desk:
-    """`blind`: neither score nor truth are told when it is over, and nothing more is answered."""
+class AgentSession:
+    """`blind`: when it is over, neither score nor truth are shown, and nothing more is answered; `heard` gets each
+    request and its answer."""
 
     def __init__(
-        self, session: Session, *, blind: bool = False, heard: Callable[[Any, str], None] = lambda asked, told: None
+        self, session: Session, *, blind: bool = False, heard: Callable[[Any, str], None] = lambda request, answer: None
     ) -> None:
         self._session = session
         self._blind = blind
@@ -46,23 +47,21 @@ class Desk:
         try:
             request = json.loads(line)
         except (ValueError, RecursionError):
-            return self._told({}, line[:LONGEST].decode(errors="replace"), _wrong("this is no JSON", REQUEST))
+            return self._line({}, line[:LONGEST].decode(errors="replace"), _wrong("this is no JSON", REQUEST))
         return self.ask(request)
 
     def too_long(self, most: int) -> str:
-        return self._told({}, None, _wrong(f"a line of more than {most} bytes", REQUEST))
+        return self._line({}, None, _wrong(f"a line of more than {most} bytes", REQUEST))
 
     def ask(self, request: Any) -> str:
         head: dict[str, Any] = {}
         try:
             asked = _checked(request)
             head = {"id": asked["id"]} if "id" in asked else {}
-            return self._told(head, request, self._answer(head, asked))
-        except InputError as error:
-            return self._told(head, request, error)
-        except UserError as error:  # its server is gone
-            self.gone = True
-            return self._told(head, request, error)
+            return self._line(head, request, self._answer(head, asked))
+        except UserError as error:
+            self.gone |= not isinstance(error, InputError)  # its server is gone
+            return self._line(head, request, error)
 
     def _answer(self, head: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
         """Raises UserError."""
@@ -78,22 +77,18 @@ class Desk:
         if self._blind and self.over:
             answer = Answer(True, answer.time_ns, OVER, {"over": True})
         if not answer.ok:
-            error = answer.error or {}
-            raise InputError(
-                str(error.get("what", answer.text)), str(error.get("where", "")), str(error.get("hint", ""))
-            )
+            error = {"what": answer.text, **(answer.error or {})}
+            what, where, hint = (str(error.get(key, "")) for key in ("what", "where", "hint"))
+            raise InputError(what, where, hint)
         head = {**head, "ok": True, "time_ns": answer.time_ns}
         as_json = asked.get("form") == "json"
         return self._pages.first_of(head, answer.data) if as_json else self._pages.first(head, answer.text)
 
-    def _told(self, head: dict[str, Any], request: Any, answer: dict[str, Any] | UserError) -> str:
+    def _line(self, head: dict[str, Any], request: Any, answer: dict[str, Any] | UserError) -> str:
         self.calls += 1
         if isinstance(answer, UserError):
-            error = {
-                key: fit(value)[:_LONGEST_ERROR]
-                for key, value in (("what", answer.what), ("where", answer.where), ("hint", answer.hint))
-                if value
-            }
+            parts = {"what": answer.what, "where": answer.where, "hint": answer.hint}
+            error = {key: fit(value)[:_LONGEST_ERROR] for key, value in parts.items() if value}
             answer = {**head, "ok": False, "time_ns": self._time_ns, "error": error}
         line = dumped(answer)
         self._heard(request, line)

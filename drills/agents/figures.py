@@ -39,8 +39,8 @@ def estimate(values: Grouped) -> Estimate | None:
     draw = random.Random(len(sums))
 
     def resampled() -> float:
-        taken = draw.choices(sums, k=len(sums))
-        return math.fsum(total for total, _ in taken) / sum(count for _, count in taken)
+        sample = draw.choices(sums, k=len(sums))
+        return math.fsum(total for total, _ in sample) / sum(count for _, count in sample)
 
     low, high = between(sorted(resampled() for _ in range(RESAMPLES)))
     return Estimate(fmean(value for _, value in values), low, high)

@@ -6,13 +6,18 @@ import os
 import select
 from collections.abc import Callable, Iterator
 
-from drills.agents.desk import Desk
+from drills.agents.desk import AgentSession
 
 LONGEST_LINE = 64 * 1024
 
 
 def serve(
-    desk: Desk, read_fd: int, write_fd: int, *, stop_fd: int | None = None, done: Callable[[], bool] = lambda: False
+    desk: AgentSession,
+    read_fd: int,
+    write_fd: int,
+    *,
+    stop_fd: int | None = None,
+    done: Callable[[], bool] = lambda: False,
 ) -> None:
     """Until the other end is gone, or the session, or `done`, or there is something at `stop_fd`."""
     for line in lines(read_fd, stop_fd):

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import IO, Any
 
-from drills.agents.desk import Desk
+from drills.agents.desk import AgentSession
 from drills.agents.tools import TOOLS
 from testbed.base.errors import MachineError
 
@@ -32,7 +32,9 @@ def require_mcp() -> None:
         ) from None
 
 
-def serve(desk: Desk, ends: tuple[IO[str], IO[str]] | None = None, after: Callable[[], None] = lambda: None) -> None:
+def serve(
+    desk: AgentSession, ends: tuple[IO[str], IO[str]] | None = None, after: Callable[[], None] = lambda: None
+) -> None:
     """On these ends (to read, to write), or on stdin and stdout, until nobody is at the other one."""
     import anyio
     from mcp.server.stdio import stdio_server
@@ -49,7 +51,7 @@ def serve(desk: Desk, ends: tuple[IO[str], IO[str]] | None = None, after: Callab
         pass
 
 
-def server_of(desk: Desk, after: Callable[[], None] = lambda: None) -> Any:
+def server_of(desk: AgentSession, after: Callable[[], None] = lambda: None) -> Any:
     """`after` is called behind each answer."""
     import mcp_types as types
     from mcp.server import Server

@@ -1,7 +1,7 @@
 """Long answers in pages: an answer's line has LIMIT characters at most, and a cursor if there is more.
 
-A page of text ends behind a line. A page of JSON is whole: an object with a part of the rows of the tables. Who puts
-pages together merges their objects key by key, and puts lists behind each other.
+A page of text ends behind a line. A page of JSON is an object with a part of the rows of the tables; to join pages,
+merge their objects key by key, and concatenate lists.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from testbed.base.text import fit, printable
 
 LIMIT = 4000
 KEPT = 16
-"""So many long answers can be read on."""
+"""Long answers whose further pages can be read."""
 _LONGEST_CURSOR = "999999999:999999999"
 _LONGEST_ID = 400
 """Characters of an id as JSON has it, at most."""
 Read = Callable[[int, int], tuple[str, int | None]]
-"""From a place on, into so many characters: what fits, and where the next page begins (None: it was the last)."""
+"""The page from a place on that fits so many characters, and where the next one begins (None: it is the last)."""
 
 
-def dumped(told: Any) -> str:
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+def dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class Pages:
@@ -95,19 +95,20 @@ def _parts(data: Any, room: int) -> list[str]:
     room -= _LONGEST_ID  # a further page may be asked for with an id of its own
     if _written(whole := dumped(data)) <= room:
         return [whole]
-    parts, now = [], Part()
+    parts: list[str] = []
+    part: Any = {}
     for path, value in _leaves(data):
-        if now.told and _written(dumped(now.told)) + _written(dumped([*path, value])) + 8 * len(path) > room:
-            parts.append(dumped(now.told))
-            now = Part()
-        now.put(path, value)
-        if _written(dumped(now.told)) > room:
+        if part and _written(dumped(part)) + _written(dumped([*path, value])) + 8 * len(path) > room:
+            parts.append(dumped(part))
+            part = {}
+        part = _with(part, path, value)
+        if _written(dumped(part)) > room:
             raise InputError(f"a part of it has no room in {LIMIT} characters", "form", 'ask for it as "form": "text"')
-    return [*parts, dumped(now.told)]
+    return [*parts, dumped(part)]
 
 
 def _leaves(data: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """What stands at keys within keys; each entry of a list by itself, as a list of one."""
+    """Values with their paths; each entry of a list by itself, as a list of one."""
     if isinstance(data, Mapping) and data:
         for key, value in data.items():
             yield from _leaves(value, (*path, str(key)))
@@ -117,21 +118,16 @@ def _leaves(data: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         yield path, data
 
 
-class Part:
-    """An object that grows."""
-
-    def __init__(self) -> None:
-        self.told: Any = {}
-
-    def put(self, path: Sequence[str], value: Any) -> None:
-        if not path:
-            self.told = value
-            return
-        at = self.told
-        for key in path[:-1]:
-            at = at.setdefault(key, {})
-        last = path[-1]
-        at[last] = [*at[last], *value] if isinstance(value, list) and last in at else value
+def _with(part: Any, path: Sequence[str], value: Any) -> Any:
+    """The part with a value put in at a path, or appended to the list there."""
+    if not path:
+        return value
+    *above, last = path
+    at = part
+    for key in above:
+        at = at.setdefault(key, {})
+    at[last] = [*at[last], *value] if isinstance(value, list) and last in at else value
+    return part
 
 
 def _written(text: str) -> int:

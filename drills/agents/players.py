@@ -12,8 +12,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
@@ -21,7 +21,7 @@ from threading import Timer
 from typing import Any, Protocol
 
 from drills.agents import jsonl, mcp
-from drills.agents.desk import Desk
+from drills.agents.desk import AgentSession
 from drills.check.players import LOOKERS
 from drills.game import Game
 from drills.session import Answer
@@ -33,21 +33,19 @@ from testbed.base.types import unknown
 BASELINE = "baseline:"
 SPEAKS = ("jsonl", "mcp")
 GRACE_S = 5.0
-"""So long an agent may take to end when the drill is over."""
+"""How long an agent may take to end when the drill is over."""
 
 Noting = Callable[[Any, str], None]
-"""Takes what was asked and what was told."""
+"""Gets each request and its answer."""
 
 
 class Player(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
-        """Whose results these are: one, but for those who only look."""
-        ...
+        """Of the results: one, but for those who only look."""
 
     def play(self, game: Game, wall_s: float, stderr: Path, noting: Noting) -> tuple[str, int]:
-        """Plays to the end. Returns why it has failed ("" if it has not), and how often it has called."""
-        ...
+        """Plays to the end. Returns why it has failed ("" if it has not), and the number of its calls."""
 
 
 def players_of(agents: Sequence[str], speaks: str, user: str | None) -> Player:
@@ -84,11 +82,11 @@ def player_of(agent: str, speaks: str, user: str | None) -> Player:
             raise InputError(f"there is no user {user!r}", "--user", "one of this machine, such as nobody") from None
     if speaks == "mcp":
         mcp.require_mcp()
-    return Agent(tuple(words), speaks, user)
+    return AgentPlayer(tuple(words), speaks, user)
 
 
 @dataclass(frozen=True)
-class Agent:
+class AgentPlayer:
     words: tuple[str, ...]
     speaks: str
     user: str | None
@@ -109,7 +107,7 @@ class Agent:
             raise UserError(f"{self.words[0]} cannot be started: {error.strerror}", "--agent") from None
 
     def play(self, game: Game, wall_s: float, stderr: Path, noting: Noting) -> tuple[str, int]:
-        desk = Desk(game, blind=True, heard=noting)
+        desk = AgentSession(game, blind=True, heard=noting)
         process = self._started(stderr)
         stopped, stop = os.pipe()
         late = False
@@ -153,7 +151,7 @@ class Agent:
                     pipe.close()
             os.close(stopped)
             os.close(stop)
-        if desk.over or game.gone:
+        if done():
             return "", desk.calls
         if late:
             return f"it took more than {wall_s:g} s of wall time", desk.calls
@@ -161,7 +159,7 @@ class Agent:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> int:
-    """Its exit code; it and what it has left behind are gone."""
+    """Its exit code; it and all its processes are gone."""
     if process.stdin:
         with suppress(OSError, ValueError):
             process.stdin.close()
@@ -184,34 +182,41 @@ class _TooLate(Exception):
     pass
 
 
-@dataclass
 class _Counted:
     """A session that counts and notes."""
 
-    game: Game
-    deadline: float
-    noting: Noting
-    calls: int = 0
+    def __init__(self, game: Game, wall_s: float, noting: Noting) -> None:
+        self.calls = 0
+        self.ticket, self.state, self.complete = game.ticket, game.state, game.complete
+        self._game, self._wall_s, self._noting = game, wall_s, noting
+        self._deadline = time.monotonic() + wall_s
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self._deadline
 
     def command(self, line: str) -> Answer:
-        if time.monotonic() > self.deadline:
-            raise _TooLate
+        if self.late:
+            raise _TooLate(f"it took more than {self._wall_s:g} s of wall time")
         self.calls += 1
-        answer = self.game.command(line)
-        self.noting({"command": line}, answer.text)
+        answer = self._game.command(line)
+        self._noting({"command": line}, answer.text)
         return answer
-
-    def ticket(self) -> dict[str, Any]:
-        return self.game.ticket()
-
-    def state(self) -> dict[str, Any]:
-        return self.game.state()
-
-    def complete(self, line: str) -> list[str]:
-        return self.game.complete(line)
 
     def close(self) -> None:
         pass
+
+
+@contextmanager
+def _reasons() -> Iterator[list[str]]:
+    """Why a baseline has failed, if it has."""
+    reasons: list[str] = []
+    try:
+        yield reasons
+    except _TooLate as late:
+        reasons.append(str(late))
+    except Exception as error:
+        reasons.append(f"it raised {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)
@@ -226,26 +231,19 @@ class Rules:
         return (f"{BASELINE}{self.word}",)
 
     def play(self, game: Game, wall_s: float, stderr: Path, noting: Noting) -> tuple[str, int]:
-        deadline = time.monotonic() + wall_s
-        game.interrupted = lambda: time.monotonic() > deadline
-        session = _Counted(game, deadline, noting)
-        why = ""
-        try:
+        session = _Counted(game, wall_s, noting)
+        game.interrupted = lambda: session.late
+        with _reasons() as why:
             answer = self.baseline(session)
-            while not game.over and not game.gone:  # it has no second thoughts
+            while not game.over and not game.gone and not why:  # it gives the same answer again
                 if not session.command(f"submit {answer}").ok:
-                    why = f"it answered {answer[:80]!r}"
-                    break
-        except _TooLate:
-            why = f"it took more than {wall_s:g} s of wall time"
-        except Exception as error:
-            why = f"it raised {type(error).__name__}: {error}"
-        return "" if game.over or game.gone else why, session.calls
+                    why.append(f"it answered {answer[:80]!r}")
+        return "" if game.over or game.gone else "".join(why), session.calls
 
 
 @dataclass(frozen=True)
-class Said:
-    """What one of them has answered, or why not."""
+class BaselineAnswer:
+    """Of a baseline in one world; or why it has none."""
 
     answer: str | None
     why: str
@@ -254,10 +252,10 @@ class Said:
 
 @dataclass
 class Lookers:
-    """Baselines that change nothing, in one world: each finds it as if it were alone."""
+    """Baselines that change nothing, in one world: each is as if alone."""
 
     rules: tuple[Rules, ...]
-    said: list[Said] = field(default_factory=list)
+    answers: list[BaselineAnswer] = field(default_factory=list)
     """In the last game, in their order."""
 
     @property
@@ -265,14 +263,11 @@ class Lookers:
         return tuple(name for one in self.rules for name in one.names)
 
     def play(self, game: Game, wall_s: float, stderr: Path, noting: Noting) -> tuple[str, int]:
-        self.said = []
+        self.answers = []
         game.prints = False  # they read data
         for one in self.rules:
-            session = _Counted(game, time.monotonic() + wall_s, noting)
-            try:
-                self.said.append(Said(one.baseline(session), "", session.calls))
-            except _TooLate:
-                self.said.append(Said(None, f"it took more than {wall_s:g} s of wall time", session.calls))
-            except Exception as error:
-                self.said.append(Said(None, f"it raised {type(error).__name__}: {error}", session.calls))
+            session, answer = _Counted(game, wall_s, noting), None
+            with _reasons() as why:
+                answer = one.baseline(session)
+            self.answers.append(BaselineAnswer(answer, "".join(why), session.calls))
         return "", 0

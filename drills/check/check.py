@@ -107,7 +107,7 @@ def _check_virtual(drill: Drill, seed: str, solution: Sequence[str], more: Seque
                 else:
                     solved(ill, result)
                 if ill.ending is not None:
-                    result.ill = {name: worth(ill, one, ill.ending.outcome) for name, one in ill_answers.items()}
+                    result.ill = {name: worth(ill, one, ill.ending.conduct) for name, one in ill_answers.items()}
                     f1 = kinds(parse(result.answer, ill.fabric).claims, ill.stage.drawn.truth)
                     result.ill["solution" if solution else "solver"] = Worth(result.answer, result.score or 0.0, f1)
                     not_hard(result)

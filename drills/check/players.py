@@ -10,7 +10,7 @@ from typing import Any
 
 from drills.game import Game
 from drills.sheet.answer import Submission, parse
-from drills.sheet.score import Outcome, Score, kinds, right, score
+from drills.sheet.score import Conduct, Score, kinds, right, score
 from drills.solve.baselines import PLAYERS
 
 LOOKERS = ("healthy", "random", "loudest", "thresholds")
@@ -31,20 +31,20 @@ def answers(game: Game) -> dict[str, str]:
     return {name: PLAYERS[name](game) for name in LOOKERS}
 
 
-def worth(game: Game, answer: str, ended: Outcome | None = None) -> Worth:
+def worth(game: Game, answer: str, ended: Conduct | None = None) -> Worth:
     """See `scored`."""
     submission, points = scored(game, answer, ended)
     return Worth(answer, points.total, kinds(submission.claims, game.stage.drawn.truth))
 
 
-def scored(game: Game, answer: str, ended: Outcome | None = None) -> tuple[Submission, Score]:
-    """Of an answer given at the beginning, and again if it is wrong. `ended`: the outcome of a game that was mended."""
+def scored(game: Game, answer: str, ended: Conduct | None = None) -> tuple[Submission, Score]:
+    """Of an answer given at the beginning, and again if it is wrong. `ended`: that of a game that was mended."""
     submission, truth, families = parse(answer, game.fabric), game.stage.drawn.truth, game.families
     wrong = 0 if right(submission, truth, families) else game.case.drill.budget.answers - 1
-    ended = ended or Outcome()
+    ended = ended or Conduct()
     untouched = None if ended.speed is None else ended.speed_fault
-    outcome = replace(ended, t_ns=0.0, hints=0, wrong=wrong, lost_ns=0.0, speed=untouched)
-    return submission, score(submission, truth, outcome, families)
+    conduct = replace(ended, t_ns=0.0, hints=0, wrong=wrong, lost_ns=0.0, speed=untouched)
+    return submission, score(submission, truth, conduct, families)
 
 
 def correlation(hardness: Sequence[float], points: Sequence[float]) -> float | None:

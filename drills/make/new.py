@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,9 +16,10 @@ from drills.check.probes import MESH
 from drills.check.symptom import steps, symptom
 from drills.game import Game
 from drills.make import measure, signs
-from drills.make.measure import Measured
+from drills.make.measure import Hardness
 from drills.make.signatures import table
 from drills.make.sketch import Sketch, sketch
+from drills.make.stock import Recipe
 from drills.sheet.carried import measured as carried
 from drills.sheet.carried import possible
 from drills.sheet.case import Case
@@ -28,7 +29,7 @@ from drills.sheet.families import sight_name
 from drills.sheet.file import loads
 from drills.sheet.places import Ground
 from drills.sheet.score import score
-from drills.sheet.truth import HEALTHY, kind_of
+from drills.sheet.truth import HEALTHY, Cause, kind_of
 from drills.solve.solver import solve
 from hardware.client import FabricdError
 from testbed.base.errors import UserError
@@ -48,8 +49,8 @@ TICKETS = ("", "Nothing was changed by us.", "Somebody was in the room on Friday
 
 
 @dataclass
-class Made:
-    """What came of a seed; `refused` is empty if it gives a drill."""
+class MadeDrill:
+    """`refused`: why the seed gives no drill ("": it does)."""
 
     seed: str
     aim: str = ""
@@ -62,136 +63,133 @@ class Made:
     text: str = ""
     refused: str = ""
     died: bool = False
-    """Refused because a world has died, which says nothing of the seed."""
+    """Refused because a world has died, which is not the seed's fault."""
     players: dict[str, Worth] = field(default_factory=dict)
-    """What those would have got who only look."""
+    """Of players who only look."""
     took_s: float = 0.0
-    measured: list[Measured] = field(default_factory=list)
+    measured: list[Hardness] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        told = {key: value for key, value in vars(self).items() if key not in ("text", "measured")}
-        told["players"] = {name: one.to_dict() for name, one in self.players.items()}
-        told["measured"] = [asdict(one) for one in self.measured]
-        return {**told, "passes": not self.refused}
+        data = {key: value for key, value in vars(self).items() if key != "text"}
+        data["players"] = {name: one.to_dict() for name, one in self.players.items()}
+        data["measured"] = [asdict(one) for one in self.measured]
+        return {**data, "passes": not self.refused}
 
 
-class Refused(Exception):
+class NoDrill(Exception):
     """The seed gives no drill; why."""
 
 
-def made(seed: str, level: str | None = None, family: str | None = None) -> Made:
-    """Raises UserError only for what no seed can help."""
-    found = Made(seed)
+def made(seed: str, level: str | None = None, family: str | None = None) -> MadeDrill:
+    """Raises UserError if no seed could do better."""
+    result = MadeDrill(seed)
     began = time.monotonic()
-    its = sketch(seed, level, family)
-    found.aim, found.setting = its.aim, its.setting.name
-    found.classes = tuple(r.fault for r in its.recipes)
-    table(its.setting.name)  # without it nothing can be measured
+    drawn = sketch(seed, level, family)
+    result.aim, result.setting = drawn.aim, drawn.setting.name
+    result.classes = tuple(r.fault for r in drawn.recipes)
+    table(drawn.setting.name)  # without it nothing can be measured
     try:
-        _make(its, level, found)
-    except Refused as why:
-        found.refused = str(why)
+        _make(drawn, level, result)
+    except NoDrill as why:
+        result.refused = str(why)
     except FabricdError as error:
-        found.refused, found.died = f"the world has died: {error}", True
+        result.refused, result.died = f"the world has died: {error}", True
     except UserError as error:
-        found.died = isinstance(error, WorldGone)
-        found.refused = f"{error.what} ({error.where})" if error.where else error.what
-    found.took_s = round(time.monotonic() - began, 1)
-    return found
+        result.died = isinstance(error, WorldGone)
+        result.refused = f"{error.what} ({error.where})" if error.where else error.what
+    result.took_s = round(time.monotonic() - began, 1)
+    return result
 
 
-def _make(its: Sketch, level: str | None, found: Made) -> None:
-    drill = drill_of(its, "A drill that is being made")
+def _make(drawn: Sketch, level: str | None, result: MadeDrill) -> None:
+    drill = drill_of(drawn, "A drill that is being made")
     if wrong := undrawable(drill):
-        raise Refused(wrong[0])
-    _must_be_unique(its, drill)
-    with playing(drill, its.seed, healthy=True) as well, playing(drill, its.seed, healthy=False) as ill:
+        raise NoDrill(wrong[0])
+    _must_be_unique(drawn, drill)
+    with playing(drill, drawn.seed, healthy=True) as well, playing(drill, drawn.seed, healthy=False) as ill:
         seen, usual = signs.seen(ill, drill.views), signs.seen(well, drill.views)
         if seen == usual:
-            raise Refused("not activated: no permitted view differs from the healthy twin's")
+            raise NoDrill("not activated: no permitted view differs from the healthy twin's")
         job = symptom(steps(ill), steps(well), drill.warmup)
         own = signs.signed(seen, usual, job)
-        found.measured = _measured(its, drill, ill, signs.named(seen, usual))
-        found.views = tuple(dict.fromkeys(view for one in found.measured for view in one.views))
-        found.difficulty = measure.difficulty(found.measured, len(its.twists))
-        found.level = measure.level_of(found.difficulty)
-        if level and found.level != level:
-            raise Refused(f"it is {found.level} (difficulty {found.difficulty:g}), not {level}")
-        if not _must_be_solved(drill, well, ill, found):
-            its = its.without_mending()
+        result.measured = _measured(drawn, drill, ill, signs.named(seen, usual))
+        result.views = tuple(dict.fromkeys(view for one in result.measured for view in one.views))
+        result.difficulty = measure.difficulty(result.measured, len(drawn.twists))
+        result.level = measure.level_of(result.difficulty)
+        if level and result.level != level:
+            raise NoDrill(f"it is {result.level} (difficulty {result.difficulty:g}), not {level}")
+        if not _must_be_solved(drill, well, ill, result):
+            drawn = drawn.without_mending()
     titles = TITLES[job]
-    title, ticket = titles[its.dice % len(titles)], TICKETS[its.dice // 16 % len(TICKETS)]
-    found.text = its.text(title, ticket, found.level, _evidence(own, found.views))
+    title, ticket = titles[drawn.dice % len(titles)], TICKETS[drawn.dice // 16 % len(TICKETS)]
+    result.text = drawn.text(title, ticket, result.level, list(_evidence(own, result.views)))
 
 
-def _must_be_unique(its: Sketch, drill: Drill) -> None:
-    """By the table alone, so before anything is brought up. Of which kind its place is does not depend on which of
-    those that the job may pass is drawn."""
-    case = Case.of(drill, its.seed, False)
+def _must_be_unique(drawn: Sketch, drill: Drill) -> None:
+    """By the table alone, before any world is brought up: the kind of the place is the same whichever is drawn."""
+    case = Case.of(drill, drawn.seed, False)
     causes = case.draw(possible(case.experiment)).truth
-    rows, whole = _rows(its, drill), table(its.setting.name)[sight_name(signs.SIGHTS[0])]
-    for recipe, cause in zip(its.recipes, causes, strict=True):
+    rows, full_sight = _rows(drawn, drill), table(drawn.setting.name)[sight_name(signs.SIGHTS[0])]
+    for recipe, cause in zip(drawn.recipes, causes, strict=True):
         if not rows.get(recipe.key, frozenset()) - signs.NOTHING:
-            raise Refused(f"not activated: {recipe.fault} shows nothing in the setting {its.setting.name}")
+            raise NoDrill(f"not activated: {recipe.fault} shows nothing in the setting {drawn.setting.name}")
         one = measure.measured(rows[recipe.key], recipe.fault, rows, lambda _: 1)
-        near = known_families(drill.views)
-        if alike := measure.beyond(one.rivals, recipe.fault, kind_of(cause.place), near, whole):
-            raise Refused(f"not unique: no permitted view tells {recipe.fault} from {', '.join(alike)}")
+        known = known_families(drill.views)
+        if alike := measure.beyond(one.rivals, recipe.fault, kind_of(cause.place), known, full_sight):
+            raise NoDrill(f"not unique: no permitted view tells {recipe.fault} from {', '.join(alike)}")
 
 
-def _must_be_solved(drill: Drill, well: Game, ill: Game, found: Made) -> bool:
-    """Whether mending may be asked for, too: not if what mends the fault brings the job nothing back."""
+def _must_be_solved(drill: Drill, well: Game, ill: Game, result: MadeDrill) -> bool:
+    """Whether mending may be asked for, too: not if it brings the job nothing back."""
     answer = solve(well)
     if answer != HEALTHY:
-        raise Refused(f"not solvable: the solver takes the healthy twin for {answer}")
+        raise NoDrill(f"not solvable: the solver takes the healthy twin for {answer}")
     looked = answers(ill)
-    checked = Checked(drill.id, found.seed)
+    checked = Checked(drill.id, result.seed)
     solved(ill, checked)
     ending = ill.ending
     if ending is None or ending.score is None:
-        raise Refused(f"not solvable: {'; '.join(checked.wrong)}")
-    course, points, mends = ending.outcome, ending.score.total, True
+        raise NoDrill(f"not solvable: {'; '.join(checked.wrong)}")
+    conduct, points, mends = ending.conduct, ending.score.total, True
     if checked.wrong and ending.score.fixed is not None and ending.score.fixed < NOTHING_BACK:
-        course, mends = replace(course, speed=None), False
-        points = score(ending.answer, ill.stage.drawn.truth, course, ill.families).total
-    found.score = points
+        conduct, mends = replace(conduct, speed=None), False
+        points = score(ending.answer, ill.stage.drawn.truth, conduct, ill.families).total
+    result.score = points
     if checked.wrong and (mends or points < ENOUGH):
-        raise Refused(f"not solvable: {'; '.join(checked.wrong)}")
-    found.players = {name: worth(ill, one, course) for name, one in looked.items()}
+        raise NoDrill(f"not solvable: {'; '.join(checked.wrong)}")
+    result.players = {name: worth(ill, one, conduct) for name, one in looked.items()}
     return mends
 
 
-def _rows(its: Sketch, drill: Drill) -> Mapping[str, Signature]:
-    return table(its.setting.name)[sight_name(drill.views)]
+def _rows(drawn: Sketch, drill: Drill) -> Mapping[str, Signature]:
+    return table(drawn.setting.name)[sight_name(drill.views)]
 
 
-def _evidence(own: Signature, needed: Sequence[str]) -> list[str]:
-    """Which views tell it, and by what."""
+def _evidence(own: Signature, needed: Sequence[str]) -> Iterator[str]:
+    """Which views show it, and by what columns."""
     parts = signs.by_view(own)
-    found = []
     for view in dict.fromkeys((*needed, *signs.FIRST_LOOKS)):
         columns = sorted({column.rpartition(".")[2] for column in parts.get(view, ())})
         if view == signs.JOB:
-            found.append(f"`show job`: the job is {columns[0]}" if columns else "`show job`: as ever")
+            yield f"`show job`: the job is {columns[0]}" if columns else "`show job`: as ever"
         elif view == MESH:
-            found.append("`probe mesh`: latencies")
+            yield "`probe mesh`: latencies"
         elif columns:
-            found.append(f"`show {view}`: {', '.join(columns[:6])}")
-    return found
+            yield f"`show {view}`: {', '.join(columns[:6])}"
 
 
-def drill_of(its: Sketch, title: str) -> Drill:
-    return loads(its.text(title, "", its.aim, ()), f"seed {its.seed}", id="drill")
+def drill_of(drawn: Sketch, title: str) -> Drill:
+    return loads(drawn.text(title, "", drawn.aim, ()), f"seed {drawn.seed}", id="drill")
 
 
-def _measured(its: Sketch, drill: Drill, ill: Game, named: set[str]) -> list[Measured]:
-    """A cause at a time, by the table's signatures of this setting at this sight."""
-    rows = _rows(its, drill)
-    fabric = ill.fabric
+def _measured(drawn: Sketch, drill: Drill, ill: Game, named: set[str]) -> list[Hardness]:
+    """Of each cause, by the table's signatures of this setting at this sight."""
+    rows, fabric = _rows(drawn, drill), ill.fabric
     ground = Ground(fabric, carried(fabric, ill.case.experiment, ill.stage.world.counters()["ports"]))
-    found = []
-    for recipe, cause in zip(its.recipes, ill.stage.drawn.truth, strict=True):
+
+    def hardness(recipe: Recipe, cause: Cause) -> Hardness:
         narrow = any(measure.is_named(place, ground, named) for place in cause.resources)
         left = partial(measure.places_left, ground=ground, named=named, narrow=narrow)
-        found.append(measure.measured(rows[recipe.key], recipe.fault, rows, left))
-    return found
+        return measure.measured(rows[recipe.key], recipe.fault, rows, left)
+
+    return list(map(hardness, drawn.recipes, ill.stage.drawn.truth))

@@ -1,7 +1,6 @@
 """A sketch: what a seed draws of a drill, before anything is measured. Pure: the same seed, the same sketch.
 
-`level` says how much is drawn, not what it will come to: that is measured (measure.py), and the file says the level
-that was found.
+`level` sets how much is drawn; how hard the drill is is measured (measure.py), and the file has that level.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from typing import Any
 
 import yaml
 
-from drills.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS, Recipe, Setting
+from drills.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS, Recipe, Scenario
 from drills.sheet.drill import LEVELS, Level
 from testbed.base.errors import InputError
 from testbed.base.types import unknown
 from testbed.base.units import format_time, parse_time
 
 VERSION = 2
-"""Of what a seed draws: a change of stock or sketch makes other drills of the same seeds."""
+"""Of what seeds draw: grows with each change of stock or sketch."""
 CHECKED = "7Q4"
 PULSES_SEEN = 1_300_000.0
-"""How long something that comes and goes is there before the player gets the world."""
+"""How long an intermittent fault is there before the player gets the world."""
 OLD = ("crc", "tail")
 BUDGET = {"easy": ("20ms", 2), "medium": ("50ms", 2), "hard": ("100ms", 1)}
 _NAME = re.compile(r"\$(\w+)")
@@ -36,27 +35,28 @@ class Sketch:
 
     seed: str
     aim: Level
-    setting: Setting
+    setting: Scenario
     recipes: tuple[Recipe, ...]
-    told: Mapping[str, Any]
+    keys: Mapping[str, Any]
+    """Of the drill file."""
     twists: tuple[str, ...]
     """What makes it harder: another fault, one that comes and goes, each old counter, a golden configuration."""
     dice: int
     options: tuple[tuple[str, str], ...] = ()
 
     def without_mending(self) -> Sketch:
-        """The same, but that the fault need not be mended."""
-        asked = [one for one in self.told["question"] if one != "fix"]
-        return replace(self, told={**self.told, "question": asked})
+        """The same, with a fault that need not be mended."""
+        asked = [one for one in self.keys["question"] if one != "fix"]
+        return replace(self, keys={**self.keys, "question": asked})
 
     def text(self, title: str, ticket: str, level: str, evidence: Sequence[str]) -> str:
         """As a drill file."""
-        said = "".join(f" --{option} {value}" for option, value in self.options)
-        made = f"# testbed drill new --seed {self.seed}{said}: version {VERSION} of what seeds draw\n"
+        options = "".join(f" --{option} {value}" for option, value in self.options)
+        comment = f"# testbed drill new --seed {self.seed}{options}: version {VERSION} of what seeds draw\n"
         head = {"title": title, **({"ticket": ticket} if ticket else {}), "level": level}
-        whole = {**head, **self.told, **({"evidence": list(evidence)} if evidence else {})}
-        whole_text: str = yaml.safe_dump(whole, sort_keys=False, width=120, default_flow_style=None, allow_unicode=True)
-        return made + whole_text
+        keys = {**head, **self.keys, **({"evidence": list(evidence)} if evidence else {})}
+        text: str = yaml.safe_dump(keys, sort_keys=False, width=120, default_flow_style=None, allow_unicode=True)
+        return comment + text
 
 
 def sketch(seed: str, level: str | None = None, family: str | None = None) -> Sketch:
@@ -78,29 +78,29 @@ def sketch(seed: str, level: str | None = None, family: str | None = None) -> Sk
     setting = SETTINGS[dice.choice([name for name in first.settings if not several or _others(first, name)])]
     recipes = (first, dice.choice(_others(first, setting.name))) if several else (first,)
     twists = ["another fault"] * several + ["comes and goes"] * sum(r.pulses for r in recipes)
-    told = _world(setting, dice, recipes)
+    keys = _world(setting, dice, recipes)
     if harder and dice.random() < 0.7:
         twists.append("old counters")
     if all(r.configured for r in recipes) and aim != "easy":
         twists.append("golden configuration")
     counters = aim == "hard" or (aim == "medium" and dice.random() < 0.5)
-    told |= _drawn(recipes, dice, herring="old counters" in twists)
-    told |= _asked(aim, recipes, golden="golden configuration" in twists, counters=counters)
+    keys |= _drawn(recipes, dice, herring="old counters" in twists)
+    keys |= _asked(aim, recipes, golden="golden configuration" in twists, counters=counters)
     if any(r.pulses for r in recipes):
-        told["begins"] = format_time(parse_time(setting.warmup) + PULSES_SEEN)
-    return Sketch(seed, aim, setting, recipes, told, tuple(twists), dice.randrange(1 << 16),
+        keys["begins"] = format_time(parse_time(setting.warmup) + PULSES_SEEN)
+    return Sketch(seed, aim, setting, recipes, keys, tuple(twists), dice.randrange(1 << 16),
                   tuple((o, v) for o, v in (("level", level), ("family", family)) if v))  # fmt: skip
 
 
-def plain(setting: Setting, recipe: Recipe | None) -> Sketch:
+def plain(setting: Scenario, recipe: Recipe | None) -> Sketch:
     """The setting's first variant, with the recipe's first amounts or nothing wrong: for signatures."""
     first = _First()
     recipes = (recipe,) if recipe else ()
-    told = _world(setting, first, recipes) | _drawn(recipes, first, herring=False)
-    told |= _asked("easy", recipes, golden=False, counters=False)
+    keys = _world(setting, first, recipes) | _drawn(recipes, first, herring=False)
+    keys |= _asked("easy", recipes, golden=False, counters=False)
     if recipe and recipe.pulses:
-        told["begins"] = format_time(parse_time(setting.warmup) + PULSES_SEEN)
-    return Sketch(CHECKED, "easy", setting, recipes, told, (), 0)
+        keys["begins"] = format_time(parse_time(setting.warmup) + PULSES_SEEN)
+    return Sketch(CHECKED, "easy", setting, recipes, keys, (), 0)
 
 
 class _First(random.Random):
@@ -118,7 +118,7 @@ def _others(first: Recipe, setting: str) -> list[Recipe]:
             and not (r.needs and first.needs)]  # fmt: skip
 
 
-def _world(setting: Setting, dice: random.Random, recipes: Sequence[Recipe]) -> dict[str, Any]:
+def _world(setting: Scenario, dice: random.Random, recipes: Sequence[Recipe]) -> dict[str, Any]:
     needs = {key: value for r in recipes for key, value in r.needs.items()}
     compute = dice.choice(setting.computes)
     job = {**setting.job, "size": dice.choice(setting.sizes), **({"compute": compute} if compute else {})}

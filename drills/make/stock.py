@@ -16,7 +16,7 @@ MARKS = {"kmin": "20KB", "kmax": "80KB", "pmax": 0.5}
 
 
 @dataclass(frozen=True)
-class Setting:
+class Scenario:
     """A fabric and its job. `sizes`, `computes`: what the job may be."""
 
     name: str
@@ -56,20 +56,20 @@ class Recipe:
 SETTINGS = {
     s.name: s
     for s in (
-        Setting("ring", [{"clos": CLOS}, {"clos": {**CLOS, "hosts_per_leaf": 3}}],
+        Scenario("ring", [{"clos": CLOS}, {"clos": {**CLOS, "hosts_per_leaf": 3}}],
                 {"collective": "all_reduce", "algorithm": "ring"}, ("256KiB", "128KiB"), ("20us", None),
                 {"nic": {"timeout": "100us"}}, {"reaction": "50us"}),
-        Setting("lossless", [{"clos": ONE_SPINE}], {"collective": "all_to_all"}, ("256KiB", "512KiB"), (None,),
+        Scenario("lossless", [{"clos": ONE_SPINE}], {"collective": "all_to_all"}, ("256KiB", "512KiB"), (None,),
                 {"switch": {"buffer": "1MB"}, "nic": {"timeout": "100us"}}, cc="none", rivals=("marking",)),
-        Setting("marking", [{"clos": ONE_SPINE}], {"collective": "all_to_all"}, ("512KiB", "256KiB"), (None,),
+        Scenario("marking", [{"clos": ONE_SPINE}], {"collective": "all_to_all"}, ("512KiB", "256KiB"), (None,),
                 {"switch": {"buffer": "4MB", "ecn": MARKS}, "nic": {"timeout": "500us"}}, rivals=("lossless",)),
-        Setting("star", [{"star": {"hosts": 8}}, {"star": {"hosts": 6}}],
+        Scenario("star", [{"star": {"hosts": 8}}, {"star": {"hosts": 6}}],
                 {"collective": "all_reduce", "algorithm": "ring"}, ("256KiB", "128KiB"), (None, "20us"),
                 {"nic": {"timeout": "100us"}}, {"reaction": "50us"}, rivals=("lossless", "rail")),
-        Setting("rail", [{"rail": {"servers": 4, "gpus": 2, "spines": 1}}],
+        Scenario("rail", [{"rail": {"servers": 4, "gpus": 2, "spines": 1}}],
                 {"collective": "all_reduce", "algorithm": "ring"}, ("256KiB", "128KiB"), ("20us",),
                 {"nic": {"timeout": "100us"}}, {"reaction": "50us"}, rivals=("star", "ring")),
-        Setting("offloaded", [{"clos": ONE_SPINE}], {"collective": "all_reduce", "algorithm": "in_network"},
+        Scenario("offloaded", [{"clos": ONE_SPINE}], {"collective": "all_reduce", "algorithm": "in_network"},
                 ("256KiB", "128KiB"), (None,), {"nic": {"timeout": "100us"}}, cc="none", warmup="1500us",
                 rivals=("lossless",)),
     )

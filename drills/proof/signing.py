@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError
-from testbed.base.model_file import Sort, text_of
+from testbed.base.model_file import FileKind, text_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _CONTEXT = b"railbed: log of a drill\0"  # so that a signature of anything else is none of a log
-_KEY = Sort("a key", "testbed drill key FILE makes one", "docs/drills.md")
+_KEY = FileKind("a key", "testbed drill key FILE makes one", "docs/drills.md")
 _BYTES = 32
 MOST = 4096
 

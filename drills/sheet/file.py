@@ -7,11 +7,11 @@ from pathlib import Path
 
 from drills.sheet.drill import Drill
 from testbed.base.errors import InputError
-from testbed.base.model_file import Sort, model_of, text_of
+from testbed.base.model_file import FileKind, model_of, text_of
 from testbed.base.types import unknown
 
 CATALOGUE = Path(__file__).resolve().parents[1] / "catalogue"
-DRILL = Sort("a drill", "testbed drill list names those that are ready", "docs/drill-authors.md has all keys")
+DRILL = FileKind("a drill", "testbed drill list names those that are ready", "docs/drill-authors.md has all keys")
 SUFFIX = ".yaml"
 _NO_DRILLS = ("suites",)  # folders beside the families
 

@@ -48,7 +48,7 @@ NO_FAMILIES: Families = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Conduct:
     """What counts besides the answer."""
 
     t_ns: float = 0.0  # emulated time from the first look to the last answer
@@ -80,7 +80,7 @@ class Score:
         return asdict(self)
 
 
-def score(answer: Submission | None, truth: Truth, course: Outcome, families: Families = NO_FAMILIES) -> Score:
+def score(answer: Submission | None, truth: Truth, course: Conduct, families: Families = NO_FAMILIES) -> Score:
     """Of an answer, or of none at all: that is 0."""
     hints = HINTS[min(course.hints, len(HINTS) - 1)]
     wrong = WRONG * course.wrong
@@ -153,7 +153,7 @@ def _canonical(place: str, truth: Sequence[Cause]) -> str:
     return next((cause.place for cause in truth if place in cause.resources), place)
 
 
-def mended(course: Outcome) -> float | None:
+def mended(course: Conduct) -> float | None:
     """M; None if it does not count."""
     if course.speed is None:
         return None

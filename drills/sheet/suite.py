@@ -15,12 +15,12 @@ from drills.sheet import file
 from drills.sheet.case import Case, letters_of
 from drills.sheet.drill import Drill
 from testbed.base.errors import InputError
-from testbed.base.model_file import Sort, model_of, text_of
+from testbed.base.model_file import FileKind, model_of, text_of
 from testbed.base.types import Model, unknown
 from workloads.base import named_file
 
 FOLDER = file.CATALOGUE / "suites"
-SUITE = Sort("a suite", "drills/catalogue/suites has those that are ready", "drills: [lost/dirty-optics]")
+SUITE = FileKind("a suite", "drills/catalogue/suites has those that are ready", "drills: [lost/dirty-optics]")
 DEV = b"railbed: public seeds for development"
 LETTERS = 8
 LEAST_SECRET = 16

@@ -75,25 +75,15 @@ def _schema(kind: units.Kind) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "x-quantity": kind.name, "pattern": kind.pattern})
 
 
-Rate = Annotated[
-    int, _quantity(units.parse_rate), PlainSerializer(units.format_rate, when_used="json"), _schema(units.RATE)
-]
-Time = Annotated[
-    float, _quantity(units.parse_time), PlainSerializer(units.format_time, when_used="json"), _schema(units.TIME)
-]
-Size = Annotated[
-    int, _quantity(units.parse_size), PlainSerializer(units.format_size, when_used="json"), _schema(units.SIZE)
-]
+def _written(format: Callable[[Any], str]) -> PlainSerializer:
+    return PlainSerializer(format, when_used="json")
 
-Flops = Annotated[
-    int, _quantity(units.parse_flops), PlainSerializer(units.format_flops, when_used="json"), _schema(units.FLOPS)
-]
-Bandwidth = Annotated[
-    int,
-    _quantity(units.parse_bandwidth),
-    PlainSerializer(units.format_bandwidth, when_used="json"),
-    _schema(units.BANDWIDTH),
-]
+
+Rate = Annotated[int, _quantity(units.parse_rate), _written(units.format_rate), _schema(units.RATE)]
+Time = Annotated[float, _quantity(units.parse_time), _written(units.format_time), _schema(units.TIME)]
+Size = Annotated[int, _quantity(units.parse_size), _written(units.format_size), _schema(units.SIZE)]
+Flops = Annotated[int, _quantity(units.parse_flops), _written(units.format_flops), _schema(units.FLOPS)]
+Bandwidth = Annotated[int, _quantity(units.parse_bandwidth), _written(units.format_bandwidth), _schema(units.BANDWIDTH)]
 
 
 def names(known: Callable[[], Sequence[str | None]]) -> Callable[[dict[str, Any]], None]:

@@ -218,7 +218,6 @@ def _compared(time_us: float | None, base: float | None) -> str:
 
 
 def verdict(result: RunResult) -> list[str]:
-    """The verdict, and the run's folder."""
     drops = ", ".join(f"{n} {reason}" for reason, n in result.counters["drops"].items() if n) or "none"
     fidelity = result.fidelity
     return [

@@ -24,10 +24,10 @@ def _of(words: Callable[[], Iterable[tuple[str, str]]], files: str = "") -> Comp
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            found = [CompletionItem(word, help=text) for word, text in words() if word.startswith(incomplete)]
+            items = [CompletionItem(word, help=text) for word, text in words() if word.startswith(incomplete)]
         except Exception:
-            found = []
-        return found if found or not files else [CompletionItem(incomplete, type=files)]
+            items = []
+        return items if items or not files else [CompletionItem(incomplete, type=files)]
 
     return complete
 

@@ -12,7 +12,7 @@ from testbed.base.ranges import Number, Whole
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
-    from drills.agents.bench import Played
+    from drills.agents.bench import CaseResult
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object (an agent) on stdout.")
 
@@ -74,7 +74,7 @@ def bench(
         raise InputError("it is there already", f"--out {folder}", "name a new folder, or go on with --resume")
     require_root()
 
-    def told(case: Played, name: str) -> None:
+    def told(case: CaseResult, name: str) -> None:
         if not as_json:
             twin = "healthy " if case.healthy else ""
             result = case.left_out or case.failed or case.answer
@@ -111,13 +111,13 @@ def compare(first: str, second: str, as_json: bool) -> None:
     """
     from drills.agents.compare import compared
 
-    told = compared(Path(first), Path(second))
+    comparison = compared(Path(first), Path(second))
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(comparison))
         return
-    left_out = f"; {told['left_out']} left out, in which a world has died" if told["left_out"] else ""
-    say(f"{told['n']} cases{left_out}\n  first:  {told['first']}\n  second: {told['second']}")
-    _show("differences", [{**row, "difference": _interval(row["difference"])} for row in told["rows"]])
+    left_out = f"; {comparison['left_out']} left out, in which a world has died" if comparison["left_out"] else ""
+    say(f"{comparison['n']} cases{left_out}\n  first:  {comparison['first']}\n  second: {comparison['second']}")
+    _show("differences", [{**row, "difference": _interval(row["difference"])} for row in comparison["rows"]])
 
 
 def _show(name: str, rows: list[dict[str, Any]]) -> None:
@@ -127,7 +127,6 @@ def _show(name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """As the table has it."""
     return {
         **{key: "-" if value is None else value for key, value in row.items()},
         "rca_f1": _interval(row["rca_f1"]),
@@ -136,7 +135,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _interval(told: dict[str, float] | None, digits: int = 2) -> str:
-    if told is None:
+def _interval(estimate: dict[str, float] | None, digits: int = 2) -> str:
+    if estimate is None:
         return "-"
-    return f"{told['mean']:.{digits}f} [{told['low']:.{digits}f}, {told['high']:.{digits}f}]"
+    return f"{estimate['mean']:.{digits}f} [{estimate['low']:.{digits}f}, {estimate['high']:.{digits}f}]"

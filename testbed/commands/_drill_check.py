@@ -70,50 +70,50 @@ def check(
             raise InputError("rivals are those of one drill", "command line: --rivals", "one DRILL")
         _compare(loaded[0], chosen, rivals, out, as_json)
         return
-    found: list[Checked] = []
+    results: list[Checked] = []
     for drill in loaded:
-        found.append(checked(drill, chosen, lines, more))
-        one = found[-1]
+        results.append(checked(drill, chosen, lines, more))
+        r = results[-1]
         if as_json:
-            say(json.dumps(one.to_dict()))
+            say(json.dumps(r.to_dict()))
             continue
-        score = "-" if one.score is None else f"{one.score:.1f}"
-        say(f"{one.drill:34} {one.verdict:7} {score:>5} {len(one.differs):3} views {one.took_s:6.1f} s  {one.truth}")
-        for what in one.wrong:
+        score = "-" if r.score is None else f"{r.score:.1f}"
+        say(f"{r.drill:34} {r.verdict:7} {score:>5} {len(r.differs):3} views {r.took_s:6.1f} s  {r.truth}")
+        for what in r.wrong:
             say(f"  {what}")
-    passed = sum(one.passes for one in found)
+    passed = sum(r.passes for r in results)
     if not as_json:
-        say(f"{passed} of {len(found)} pass")
-        if len(found) > 1:
-            say("\n".join(players(found)))
-    if passed < len(found):
+        say(f"{passed} of {len(results)} pass")
+        if len(results) > 1:
+            say("\n".join(players(results)))
+    if passed < len(results):
         sys.exit(1)
 
 
 def _lines(path: str) -> list[str]:
     """Of a solution, as a prompt without a terminal takes them. Raises InputError."""
     from testbed.base.errors import InputError
-    from testbed.base.model_file import Sort, text_of
+    from testbed.base.model_file import FileKind, text_of
 
-    lines = text_of(path, Sort("a solution", "lines as at the prompt", "docs/drill-authors.md")).splitlines()
-    found = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    if not found:
+    lines = text_of(path, FileKind("a solution", "lines as at the prompt", "docs/drill-authors.md")).splitlines()
+    kept = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not kept:
         raise InputError("there is no line in it", path, "lines as at the prompt, the last one: submit ANSWER")
-    return found
+    return kept
 
 
-def players(found: Sequence[Checked]) -> list[str]:
+def players(checked: Sequence[Checked]) -> list[str]:
     """A table of those who only look, and of the solver; and whether levels are what they say."""
     from drills.agents.figures import estimate
     from drills.check.players import correlation
     from drills.sheet.drill import LEVELS
     from testbed.tables.results import counters, lines
 
-    ill, well = [one for one in found if one.ill], [one for one in found if one.well]
+    ill, well = [one for one in checked if one.ill], [one for one in checked if one.well]
     rows = []
     for name in next((one.well for one in well), {}):
         f1 = estimate([(one.drill, one.ill[name].f1) for one in ill])
-        points = estimate([(one.drill, its[name].score) for one in found for its in (one.ill, one.well) if name in its])
+        points = estimate([(r.drill, by[name].score) for r in checked for by in (r.ill, r.well) if name in by])
         alarms = sum(one.well[name].score == 0 for one in well) / len(well)
         rows.append({"player": name, "worlds": len(ill) + len(well), "rca_f1": str(f1 or "-"),
                      "score": str(points or "-"), "false_alarms": f"{100 * alarms:.0f} %"})  # fmt: skip

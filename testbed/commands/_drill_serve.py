@@ -108,14 +108,14 @@ def _pipe(open_session: Callable[[], Remote], *, new: bool, mcp: bool) -> None:
     """On stdin and stdout, until the program at the other end has gone."""
     from drills.agents import jsonl
     from drills.agents import mcp as as_mcp
-    from drills.agents.desk import Desk
+    from drills.agents.desk import AgentSession
     from testbed.base.errors import UserError
 
     if mcp:
         as_mcp.require_mcp()
     session = open_session()
     try:
-        desk = Desk(session)
+        desk = AgentSession(session)
         if mcp:
             as_mcp.serve(desk)
         else:

@@ -21,7 +21,6 @@ def under(verb: str) -> _entries.Makers:
 
 
 def command(words: str) -> click.Command:
-    """The command of one tool."""
     tool = TOOLS[words]
 
     def run(fabric: str | None, as_json: bool, **given: Any) -> None:

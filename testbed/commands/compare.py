@@ -82,8 +82,8 @@ def command(
 
 def _print(comparison: Comparison, limits: list[Limit], met: list[str], every: bool, as_json: bool) -> None:
     if as_json:
-        told = {"failed_if": met} if limits else {}
-        click.echo(json.dumps({**comparison.to_dict(), **told}, allow_nan=False))
+        more = {"failed_if": met} if limits else {}
+        click.echo(json.dumps({**comparison.to_dict(), **more}, allow_nan=False))
         return
     from testbed.tables.comparison import of_comparison
     from testbed.tables.results import show

@@ -80,7 +80,6 @@ class _Words(click.Argument):
 
 
 def _line(head: str, usages: list[str]) -> click.Command:
-    """A line of the drill that is on."""
     from drills.registry import lines
 
     whole = lines().get(head)
@@ -165,10 +164,10 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
     if family and family not in families:
         what, hint = unknown("family", family, families)
         raise InputError(what, "--family", hint)
-    found = [file.load(name) for name in names if family in (None, name.partition("/")[0])]
+    loaded = [file.load(name) for name in names if family in (None, name.partition("/")[0])]
     rows = [
         {"drill": d.id, "level": d.level, "asks to mend": d.asks_to_fix, "clock": d.clock.mode, "title": d.title}
-        for d in found
+        for d in loaded
         if level in (None, d.level)
     ]
     if as_json:
@@ -275,15 +274,15 @@ def report(log: str | None, out: str | None, as_json: bool) -> None:
     name = Path(log) if log else newest_log()
     game = logs.read(name)
     with logs.whole_log(str(name)):
-        told = game.end["report"]
-        text = json.dumps(told) if as_json else as_text(told)
+        content = game.end["report"]
+        text = json.dumps(content) if as_json else as_text(content)
     if out:
         target = Path(out)
         if target.suffix.lower() not in (".md", ".png", ".svg") or not target.parent.is_dir():
             hint = "NAME.md, NAME.png or NAME.svg in a folder"
             raise InputError(f"{out} cannot be written", "command line: --out", hint)
         with logs.whole_log(str(name)):
-            written = write(told, target)
+            written = write(content, target)
         for path in written:
             say(str(path))
     else:
@@ -323,12 +322,12 @@ def replay(log: str, verify: bool, as_json: bool) -> None:
 
 
 def _verified(found: Replayed, as_json: bool) -> None:
-    told = {"drill": found.log.head["drill"], "seed": found.log.head["seed"], "score": found.score,
+    result = {"drill": found.log.head["drill"], "seed": found.log.head["seed"], "score": found.score,
             "sha256": found.log.sha256, "lines": len(found.log.entries)}  # fmt: skip
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(result))
         return
-    say(f"the same in every state: {told['drill']}, seed {told['seed']}, score {found.score:.1f}, "
+    say(f"the same in every state: {result['drill']}, seed {result['seed']}, score {found.score:.1f}, "
                f"sha256 {found.log.sha256[:16]}")  # fmt: skip
 
 

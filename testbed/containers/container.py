@@ -229,7 +229,6 @@ class Containers:
             self.remove(rank)
 
     def revive(self, rank: int) -> None:
-        """Allows a killed rank to have a container again."""
         self._killed(rank).unlink(missing_ok=True)
 
     def shared(self, rank: int) -> bool:
@@ -249,7 +248,6 @@ class Containers:
             wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless=STOPPED), _FREEZE_S)
 
     def thaw(self, rank: int) -> None:
-        """Lets frozen programs go on."""
         with self._locked(rank):
             self._signal(rank, signal.SIGCONT)
 
@@ -316,7 +314,6 @@ class Worker:
 
     @property
     def starting(self) -> bool:
-        """Whether runc is still starting it."""
         return self._starter.poll() is None
 
     def started(self) -> bool:

@@ -252,7 +252,6 @@ class _Unpacker:
                 os.utime(path, (mtime, mtime))
 
     def _empty(self, folder: str, mine: set[str]) -> None:
-        """Removes what lower layers have put there."""
         folder = os.path.realpath(folder)
         if os.path.isdir(folder):
             for name in os.listdir(folder):

@@ -8,25 +8,19 @@ from typing import TYPE_CHECKING, Protocol
 from testbed.base.types import unknown
 from testbed.experiment import built
 from testbed.experiment.blocks import known
+from testbed.experiment.steps.step import Blocks as OfSteps
 from testbed.experiment.steps.step import Found, below
 from testbed.experiment.steps.steps import scaled_by
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
-    from testbed.experiment.steps.step import Step
     from testbed.faults import Injection
 
 
-class Blocks(built.Blocks, Protocol):
+class Blocks(built.Blocks, OfSteps, Protocol):
     """The blocks of an experiment that are checked against each other."""
 
-    @property
-    def seed(self) -> int: ...
-    @property
-    def workload(self) -> Sequence[Step]: ...
-    @property
-    def inject(self) -> Sequence[Injection]: ...
     @property
     def capture(self) -> Sequence[str]: ...
 

@@ -144,7 +144,6 @@ class Bringup:
         return pids
 
     def start_database(self) -> subprocess.Popen[Any]:
-        """Starts the fabric's ovsdb-server."""
         process = self.ovs.start_database(self.spawn_inside)
         self.journal.made({"ovsdb-server": Process.of(process.pid)})
         return process
@@ -184,7 +183,6 @@ class Bringup:
         return LockFile(self.dir / "fabricd.lock") if self.persistent else None
 
     def hand_over(self, fabricd: Fabricd) -> None:
-        """Makes fabricd the owner of the fabric."""
         assert fabricd.process and self.fabricd_lock and self.holder
         self.journal.own(Process.of(fabricd.process.pid), self.fabricd_lock)
         self.holder.let_go()
@@ -236,7 +234,6 @@ class Bringup:
 
     @contextmanager
     def _controller_files(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-        """Its standard output and standard error."""
         with (self.dir / CONTROLLER_OUT).open("wb") as stdout, (self.dir / CONTROLLER_LOG).open("ab") as stderr:
             yield stdout, stderr
 
@@ -402,7 +399,6 @@ def network(record: Record) -> IO[bytes]:
 
 
 def own_ovs(record: Record) -> OpenVSwitch:
-    """A fabric's Open vSwitch."""
     return OpenVSwitch(record.dir / "ovs", record.mark)
 
 

@@ -31,7 +31,7 @@ def flows(ovs: OpenVSwitch, bridges: Mapping[str, str], fast: Sequence[Mapping[s
     try:
         vswitchd.command(ovs.control, "revalidator/purge")  # what its cache has counted is the rules' only then
         dumps = {switch: vswitchd.command(ovs.control, "bridge/dump-flows", name) for switch, name in bridges.items()}
-    except vswitchd.Refused as refused:
+    except vswitchd.CommandFailed as refused:
         raise MachineError(f"Open vSwitch does not list its flows: {refused}", where=str(ovs.log)) from None
     return rows(dumps, fast)
 

@@ -62,7 +62,6 @@ class ControllerSeat:
             self.socket.sendall(b"!")
 
     def close(self) -> None:
-        """Ends its controller."""
         self.socket.close()
 
 

@@ -181,11 +181,9 @@ class Lab:
 
     @property
     def ovs(self) -> OpenVSwitch:
-        """The fabric's own Open vSwitch."""
         return own_ovs(self.record)
 
     def ovs_command(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-        """As the function of the same name."""
         return ovs_command(self.record, argv)
 
     def mininet(self, cables: Cables) -> FabricNet:

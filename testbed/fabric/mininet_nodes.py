@@ -156,8 +156,6 @@ class FabricIntf(Intf):
 
 
 class FabricLink(Link):
-    """An emulated cable."""
-
     def __init__(self, *args: Any, cable: str, **params: Any) -> None:
         self.cable = cable
         super().__init__(*args, intf=FabricIntf, **{k: v for k, v in params.items() if k != "intf"})

@@ -109,7 +109,6 @@ class FabricNet(Mininet):
         """Nothing is left to do: the lab has brought the fabric up."""
 
     def stop(self) -> None:
-        """Takes the fabric down."""
         self.close()
         self._stop()
 
@@ -137,7 +136,6 @@ class FabricNet(Mininet):
         return True
 
     def _between(self, src: str, dst: str) -> list[str]:
-        """The cables between two nodes, by name."""
         cables = [link.cable for link in self.linksBetween(self.nameToNode[src], self.nameToNode[dst])]
         if not cables and f"{src}-{dst}" in self.fabric.cable_by_name:  # at a bridge in a NIC, called as its host is
             cables = [self.fabric.cable(f"{src}-{dst}").name]

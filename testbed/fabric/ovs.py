@@ -63,7 +63,6 @@ class OpenVSwitch:
 
     @property
     def database(self) -> Path:
-        """ovsdb-server's socket."""
         return self.dir / "db.sock"
 
     @property

@@ -52,7 +52,6 @@ class Part:
 
     @property
     def text(self) -> str:
-        """In words."""
         if self.state == "ended":
             return f"{self.name} (process {self.process.pid}) {self.how or 'has ended'}"
         return f"{self.name} (process {self.process.pid}) {'is stopped' if self.state == 'stopped' else 'runs'}"
@@ -93,7 +92,6 @@ class Trouble:
 
 
 def trouble(record: Record) -> Trouble | None:
-    """None if nothing hinders it."""
     hinders = [part for part in parts(record) if part.hinders]
     if not hinders:
         return None

@@ -68,25 +68,26 @@ class Injection:
         if name not in CATALOGUE:
             raise Mistakes([(("fault",), *unknown("fault", name, list(CATALOGUE)))])
         kind = CATALOGUE[name]
-        found: list[Found] = []
+        mistakes: list[Found] = []
         if not isinstance(value.get("on"), str):
-            found.append((("on",), f"where does {name} strike?", f"on: TARGET, of these kinds: {', '.join(kind.on)}"))
+            hint = f"on: TARGET, of these kinds: {', '.join(kind.on)}"
+            mistakes.append((("on",), f"where does {name} strike?", hint))
         times: dict[str, float | None] = {}
         for key in ("at", "for", "every"):
             try:
                 times[key] = None if value.get(key) is None else parse_time(value[key])
             except UnitError as error:
-                found.append(((key,), error.what, error.hint))
+                mistakes.append(((key,), error.what, error.hint))
         lasts, every = times.get("for"), times.get("every")
         if every is not None and (lasts is None or not 0 < lasts < every):
-            found.append((("every",), "`every` needs `for`, shorter than it", "such as for: 1ms, every: 10ms"))
+            mistakes.append((("every",), "`every` needs `for`, shorter than it", "such as for: 1ms, every: 10ms"))
         given = {k: v for k, v in value.items() if k not in _OWN}
         try:
             fault = kind.model_validate(given)
         except ValidationError as error:
-            found += explain(error, kind, lambda path: given.get(path[0]) if path else given)
-        if found:
-            raise Mistakes(found)
+            mistakes += explain(error, kind, lambda path: given.get(path[0]) if path else given)
+        if mistakes:
+            raise Mistakes(mistakes)
         return cls(fault, value["on"], times.get("at") or 0.0, lasts, every)
 
     def written(self) -> dict[str, Any]:

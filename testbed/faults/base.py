@@ -70,7 +70,6 @@ class Place:
         return next(name for name, cls in KINDS.items() if isinstance(self.target, cls))
 
     def cables(self) -> list[Cable]:
-        """The cables that the target stands for."""
         match self.target:
             case CableTarget(cable) | PortTarget(cable=cable):
                 return [cable]
@@ -154,7 +153,6 @@ class Fault(Model):
         return wire(place) if place.kind == "cable" else (str(place.target),)
 
     def values(self) -> dict[str, Any]:
-        """What its primitives set."""
         return {key: getattr(self, parameter) for key, parameter in self.sets.items()}
 
     def makes_worse(self, place: Place, built: Built) -> None:

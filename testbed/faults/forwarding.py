@@ -200,8 +200,6 @@ class SlowController(Fault):
 
 
 class ControllerFault(Fault):
-    """The controller's process is put into a state."""
-
     on: ClassVar[tuple[str, ...]] = ("controller",)
     mended_by: ClassVar[tuple[str, ...]] = ("controller restart",)
     state: ClassVar[str]

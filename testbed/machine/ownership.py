@@ -290,8 +290,6 @@ def _list(head: str, records: Iterable[Record]) -> str:
 
 @dataclass
 class Removed:
-    """What was removed of one fabric."""
-
     id: str
     processes: int = 0
     control_groups: int = 0
@@ -374,7 +372,6 @@ def _processes(record: Record) -> set[Process]:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Locks the directory."""
     try:
         fd = os.open(directory, os.O_RDONLY)
     except FileNotFoundError:  # somebody else was faster
@@ -442,6 +439,5 @@ def _remove_unfinished() -> None:
 
 
 def forget_run_directory() -> None:
-    """Removes RUN_DIR after the last fabric."""
     with suppress(OSError), run_directory():
         RUN_DIR.rmdir()

@@ -106,7 +106,6 @@ class Process:
         return ""
 
     def stopped(self) -> bool:
-        """Whether it is there, and stands still."""
         return self.state() in STOPPED
 
     def signal(self, number: int) -> bool:

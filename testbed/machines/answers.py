@@ -40,8 +40,6 @@ class Receiving(Protocol):
 
 
 class LineReader:
-    """Lines from a connection."""
-
     def __init__(self, channel: Receiving) -> None:
         self._channel = channel
         self._rest = b""
@@ -75,7 +73,6 @@ class Greeting:
 
 
 def parse(line: str) -> dict[str, Any]:
-    """An object."""
     try:
         answer = json.loads(line)
     except (ValueError, RecursionError):
@@ -140,7 +137,6 @@ def point(answer: Any) -> dict[str, Any]:
 
 
 def chunk(answer: Mapping[str, Any]) -> bytes:
-    """Of a file."""
     try:
         return base64.b64decode(answer["data"], validate=True)
     except (KeyError, TypeError, ValueError, binascii.Error):

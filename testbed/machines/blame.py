@@ -28,7 +28,6 @@ class Blame:
         return bool(doubted) or len(failed_at) <= self._retries
 
     def failed(self, failed_at: Sequence[str], error: str) -> None:
-        """It has failed for good."""
         if len(set(failed_at)) > 1:
             self._agreed.add(error)
 

@@ -59,8 +59,6 @@ class Backend(Protocol):
 
 @dataclass
 class Here:
-    """This machine as a place."""
-
     processes: Processes
     points: int
     memory: float
@@ -96,13 +94,11 @@ class Dispatcher:
             self._begin()
 
     def retire(self, name: str) -> None:
-        """Gives a place nothing more."""
         with self._lock:
             self._places.pop(name, None)
             self._begin()
 
     def cancel(self) -> None:
-        """Nothing more is run."""
         with self._lock:
             self._waiting.clear()
 
@@ -155,7 +151,6 @@ class InTurn:
         self._run = run
 
     def submit(self, number: int, point: dict[str, Any], memory: float, avoid: frozenset[str] = frozenset()) -> None:
-        """Runs a point."""
         self.events.put(Ended(number, self._run(number), HERE))
 
     def retire(self, name: str) -> None:

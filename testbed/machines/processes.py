@@ -103,7 +103,6 @@ class Processes:
             return len(killed)
 
     def close(self) -> None:
-        """Nothing is run any more."""
         self._controllers.close()
 
 

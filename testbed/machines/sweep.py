@@ -126,7 +126,6 @@ class OnMachines:
     # -- what was done before
 
     def _taken_over(self) -> known.Rows:
-        """The points that an earlier start has done."""
         total = len(self._waiting)
         done: list[tuple[int, dict[str, Any]]] = []
         for path in [self.again] if self.again else known.earlier(self._folder, self._experiment.name):

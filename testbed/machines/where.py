@@ -10,10 +10,10 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from testbed.base.errors import InputError
-from testbed.base.model_file import Sort, model_of, text_of
+from testbed.base.model_file import FileKind, model_of, text_of
 from testbed.base.types import Model, mistake, mistakes
 
-MACHINES = Sort(
+MACHINES = FileKind(
     "a list of machines",
     "docs/machines.md has an example; local:N runs N points at a time here",
     "machines: [{host: lab1}]",

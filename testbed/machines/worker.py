@@ -34,7 +34,6 @@ _NAME = "railbed-sweep-"
 
 
 def main() -> None:
-    """The process's whole life."""
     sys.stdout, out = sys.stderr, sys.stdout  # nothing but answers goes there
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # points are ended by the end of stdin, and only then do we end
@@ -92,7 +91,6 @@ def _tidy_dead() -> None:
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on all machines."""
     return {"railbed": version(), "python": ".".join(platform.python_version_tuple()[:2])}
 
 

@@ -28,11 +28,11 @@ def _section(action: Action) -> Iterator[str]:
     yield "|---|---|"
     for p in action.parameters:
         yield f"| `{p.usage}` | {_cell(p.help)} |"
-    for what, said in action.consequences.items():
-        yield f"| {what} | {said} |"
-    for said, faults in (("configures away", action.configures), ("removes", action.mends)):
+    for what, text in action.consequences.items():
+        yield f"| {what} | {text} |"
+    for text, faults in (("configures away", action.configures), ("removes", action.mends)):
         if faults:
-            yield f"| {said} | {', '.join(f'[`{name}`](faults.md#{name})' for name in faults)} |"
+            yield f"| {text} | {', '.join(f'[`{name}`](faults.md#{name})' for name in faults)} |"
 
 
 def _cell(text: str) -> str:

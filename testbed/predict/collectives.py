@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from testbed.plan.steps.planned import PlannedCollective
     from workloads.base.entry import Algorithm
     from workloads.times.buffers import Buffers
-    from workloads.times.wide.peers import Made
+    from workloads.times.wide.peers import ConnectedPairs
 
 MOST_FOLLOWED = 60_000
 """Messages of a schedule that are followed one by one: a few seconds of ours."""
@@ -93,7 +93,7 @@ def collective_figures(
                 how=how,
                 busbw_factor=entry.collective.busbw.of(len(ranks)),
                 group=g if "groups" in told else None,
-                paused=buffers.taken(looked=followed),
+                paused=buffers.take_paused(looked=followed),
             )
 
 
@@ -102,7 +102,7 @@ class _Part:
     """An algorithm of a group: its queue pairs, and those made before; `large`: its model where it is not followed."""
 
     numbers: tuple[Numbers, ...]
-    made: Made
+    made: ConnectedPairs
     large: WideStep | None = None
 
 

@@ -29,7 +29,7 @@ from workloads.tasks.replay import MOST_MESSAGES
 from workloads.times.messages import Link
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.groups import Together
-from workloads.times.wide.peers import Made
+from workloads.times.wide.peers import ConnectedPairs
 from workloads.times.wide.places import places_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fab
 def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Iterator[Figure]:
     """The lines of an experiment whose fabric is large.  Raises InputError for what there is no model of."""
     spec = experiment.fabric
-    made = Made(places_of(spec.topology.kind, spec.topology.params).ranks)
+    made = ConnectedPairs(places_of(spec.topology.kind, spec.topology.params).ranks)
     job = 1
     for k, step in enumerate(experiment.workload):
         place = experiment.place("workload", k)

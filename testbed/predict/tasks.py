@@ -44,12 +44,12 @@ def task_figures(
     ways = [chooser.ways(range(experiment.build_fabric().ranks), numbers=connected.tasks(its)) for its in tasks]
     if scale:
         found: list[tuple[float, str, tuple[Hop, ...] | None]] = [
-            (time_ns, LONGEST_PATH, buffers.taken(looked=False)) for time_ns in scale["expected_ns"]
+            (time_ns, LONGEST_PATH, buffers.take_paused(looked=False)) for time_ns in scale["expected_ns"]
         ]
         found[-1] = _whole(experiment, chooser, buffers, step, place)
     else:
         found = [
-            (time_ns, how, buffers.taken(looked=how == MESSAGES))
+            (time_ns, how, buffers.take_paused(looked=how == MESSAGES))
             for told, its, way in zip(planned, tasks, ways, strict=True)
             for time_ns, how in (_time(experiment, chooser, buffers, step, told, its, way, place),)
         ]

@@ -21,7 +21,7 @@ from workloads.registry import algorithms, choices, find
 from workloads.times.messages import Costs, Link
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.model import Adders, Asked, Time, model_of
-from workloads.times.wide.peers import Made
+from workloads.times.wide.peers import ConnectedPairs
 from workloads.times.wide.places import Places, places_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,13 @@ def _modelled(collective: str) -> str:
 
 
 def wide_figures(
-    experiment: Experiment, step: CollectiveStep, places: Places, made: Made, number: int, job: int, place: str
+    experiment: Experiment,
+    step: CollectiveStep,
+    places: Places,
+    made: ConnectedPairs,
+    number: int,
+    job: int,
+    place: str,
 ) -> Iterator[Figure]:
     """The lines of a step; if it is offloaded, it is the fabric's `job`th.
 
@@ -66,7 +72,7 @@ def wide_figures(
 
 
 def for_too_many(
-    experiment: Experiment, step: CollectiveStep, entry: Algorithm, made: Made, job: int, place: str
+    experiment: Experiment, step: CollectiveStep, entry: Algorithm, made: ConnectedPairs, job: int, place: str
 ) -> WideStep:
     """Of a step with many messages on a fabric that can be emulated.  Raises InputError."""
     refuse_ports(experiment)
@@ -92,7 +98,7 @@ def _chosen(
             continue
         if model_of(entry).whole:
             with suppress(InputError):  # none on such a fabric
-                able[entry.name] = WideStep(experiment, one, entry, places, Made(places.ranks), job, place)
+                able[entry.name] = WideStep(experiment, one, entry, places, ConnectedPairs(places.ranks), job, place)
         if entry.name not in able:
             others.append(str(entry))
     if not able:
@@ -110,7 +116,7 @@ class WideStep:
         step: CollectiveStep,
         entry: Algorithm,
         places: Places,
-        made: Made,
+        made: ConnectedPairs,
         job: int,
         place: str,
         *,
@@ -155,7 +161,7 @@ class WideStep:
 
 
 def _asked(
-    experiment: Experiment, step: CollectiveStep, entry: Algorithm, places: Places, made: Made, job: int
+    experiment: Experiment, step: CollectiveStep, entry: Algorithm, places: Places, made: ConnectedPairs, job: int
 ) -> Asked:
     spec = experiment.fabric
     domain = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None

@@ -181,7 +181,7 @@ class Attempt:
             retry_s=self._retry_s(lab),
             patience_s=self.experiment.patience / 1e9,
             on_line=self._on_line,
-            on_progress=self._on_progress,
+            on_progress=lambda line: self.progress.doing(doing(line)),
             on_text=self._on_text,
             on_event=self._on_event,
             on_waiting=self.progress.waiting,
@@ -227,9 +227,6 @@ class Attempt:
             return
         self.progress.advance(done(line, self.steps))
         self.progress.line(line)
-
-    def _on_progress(self, line: dict[str, Any]) -> None:
-        self.progress.doing(doing(line))
 
     def _on_text(self, rank: int, text: str) -> None:
         with (self.folder.logs / f"rank{rank}.log").open("a") as log:

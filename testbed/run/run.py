@@ -19,7 +19,7 @@ from results.figures.fidelity import Fidelity
 from results.store.folder import RunFolder, StoreError
 from testbed.base.errors import RUN_FAILED, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
-from testbed.base.this_process import Heard, caught, held
+from testbed.base.this_process import PendingSignals, caught, held
 from testbed.experiment.scale import scaled_down
 from testbed.plan.thresholds import warnings
 from testbed.run.attempt import Attempt
@@ -108,7 +108,7 @@ def _taken(on: Tenant, attempt: Attempt) -> Lab:
     return on.lab
 
 
-def _measured(attempt: Attempt, lab: Lab, meanwhile: Callable[[], object], heard: Heard) -> int:
+def _measured(attempt: Attempt, lab: Lab, meanwhile: Callable[[], object], heard: PendingSignals) -> int:
     """Measures, and takes the fabric down; what went wrong is the attempt's `problem`. Returns its exit code."""
     folder, code = attempt.folder, RUN_FAILED
     try:

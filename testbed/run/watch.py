@@ -16,14 +16,14 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from hardware.client import Fabricd, FabricdError, FabricdSilent
 from hardware.patience import Patience
 from testbed.base.worker_output import OutputParser, UnexpectedLine
 from testbed.fabric.waits import in_words
 from testbed.live.workers import WorkerPipe, WorkerProcess
-from testbed.machine.processes import ended
+from testbed.machine.processes import Running, ended
 from testbed.run.diagnosis import Symptoms
 
 TICK_S = 0.1
@@ -33,24 +33,15 @@ LOSSY_S = 1.5  # real clock: if frames without a flow still come after this time
 SHOWN_S = 3.0  # from then on it is shown for whom the run waits
 
 
-class Helper(Protocol):
-    """fabricd, a controller ..: `poll` gives its return code, None while it runs."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def poll(self) -> int | None: ...
-
-
 class Watch:
     """Follows a run until its end (`run`). What was seen is in `symptoms`, and was passed to the callbacks as it came.
 
-    What `workers` print `parser` checks. `processes` are fabricd
-    and the fabric's other processes, by name. `retry_s` is the wall time after which a NIC sends again (0 with the
-    virtual clock), `patience_s` how long a worker that does not start is waited for. `on_line` gets every measurement
-    line of a worker, `on_progress` its progress lines, `on_text` (rank, text) what is no JSON line, `on_event` every
-    event with `wall_s` added (since `began`), `on_waiting` (whom, seconds) for whom the run waits, and how long.
-    `forgives` says whether a rank's end is not the run's: then it is followed until all have ended.
+    What `workers` print `parser` checks. `processes` are fabricd and the fabric's other processes, by name. `retry_s`
+    is the wall time after which a NIC sends again (0 with the virtual clock), `patience_s` how long a worker that does
+    not start is waited for. `on_line` gets every measurement line of a worker, `on_progress` its progress lines,
+    `on_text` (rank, text) what is no JSON line, `on_event` every event with `wall_s` added (since `began`),
+    `on_waiting` (whom, seconds) for whom the run waits, and how long. `forgives` says whether a rank's end is not the
+    run's: then it is followed until all have ended.
     """
 
     def __init__(
@@ -58,7 +49,7 @@ class Watch:
         workers: Sequence[WorkerProcess],
         parser: OutputParser,
         hardware: Fabricd,
-        processes: Mapping[str, Helper],
+        processes: Mapping[str, Running],
         *,
         retry_s: float = 0.0,
         patience_s: float = 60.0,

@@ -16,7 +16,7 @@ import pytest
 
 from drills.agents import bench, figures, jsonl, mcp
 from drills.agents.compare import compared
-from drills.agents.desk import Desk
+from drills.agents.desk import AgentSession
 from drills.agents.pages import KEPT, LIMIT, Pages, dumped
 from drills.agents.players import players_of
 from drills.agents.tools import BY_NAME, TOOLS
@@ -46,7 +46,7 @@ def game() -> Iterator[Game]:
     game.close()
 
 
-def asked(desk: Desk, request: Any) -> dict[str, Any]:
+def asked(desk: AgentSession, request: Any) -> dict[str, Any]:
     line = desk.ask(request)
     assert len(line) <= LIMIT and "\n" not in line
     answer: dict[str, Any] = json.loads(line)
@@ -96,7 +96,7 @@ def test_a_tool_makes_a_line(tool: str, given: dict[str, Any], line: str) -> Non
 
 
 def test_a_drill_is_played_to_its_end_by_tools_and_lines(game: Game) -> None:
-    desk = Desk(game)
+    desk = AgentSession(game)
     assert asked(desk, {"tool": "ticket", "id": 7})["id"] == 7
     assert "1 leaf0:5" in asked(desk, {"tool": "topology"})["text"]
     plan = asked(desk, {"tool": "advance", "arguments": {"steps": 2}, "form": "json"})
@@ -115,7 +115,7 @@ def merged(one: Any, other: Any) -> Any:
 
 def test_pages_of_json_are_whole(game: Game) -> None:
     """Also under an id that is as long as it may be, and is written longer."""
-    desk = Desk(game)
+    desk = AgentSession(game)
     for request, data in (
         ({"tool": "topology"}, game.fabric.to_dict()),
         ({"tool": "classes"}, game.command("classes").data),
@@ -133,7 +133,7 @@ def test_pages_of_json_are_whole(game: Game) -> None:
 
 
 def test_who_is_measured_is_told_neither_score_nor_truth(game: Game) -> None:
-    desk = Desk(game, blind=True)
+    desk = AgentSession(game, blind=True)
     told = asked(desk, {"tool": "submit", "arguments": {"answer": str(game.stage.drawn.truth[0])}})
     assert (told["ok"], told["text"]) == (True, "the drill is over")
     for request in ({"command": "report"}, {"command": "actions"}, {"cursor": "1:0"}):
@@ -159,7 +159,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("line", HOSTILE)
 def test_hostile_requests_are_answered(game: Game, line: bytes) -> None:
-    desk = Desk(game)
+    desk = AgentSession(game)
     before = game.time_ns
     answer = json.loads(said := desk.ask_line(line))
     assert len(said) <= LIMIT and not answer["ok"] and answer["error"]["what"] and answer["time_ns"] == before
@@ -167,7 +167,7 @@ def test_hostile_requests_are_answered(game: Game, line: bytes) -> None:
 
 
 def test_random_bytes_are_answered(game: Game) -> None:
-    desk, draw = Desk(game), random.Random(5)
+    desk, draw = AgentSession(game), random.Random(5)
     whole = b'{"tool": "show", "arguments": {"view": "nics", "changed_since": "3us"}, "id": 4}'
     for _ in range(500):
         line = bytearray(whole)
@@ -230,7 +230,7 @@ def test_nobody_reads_the_answers(game: Game) -> None:
     os.close(mine)
     os.close(reads)
     before = game.time_ns
-    jsonl.serve(Desk(game), other, writes)
+    jsonl.serve(AgentSession(game), other, writes)
     assert game.time_ns == before  # the second was not carried out
     os.close(other)
     os.close(writes)
@@ -249,7 +249,7 @@ def test_by_the_official_client_in_memory(game: Game) -> None:
     from mcp import Client
 
     async def play() -> None:
-        async with Client(mcp.server_of(Desk(game))) as client:
+        async with Client(mcp.server_of(AgentSession(game))) as client:
             listed = (await client.list_tools()).tools
             assert [tool.name for tool in listed] == [tool.name for tool in TOOLS]
             assert listed[3].input_schema == BY_NAME["show"].schema()
@@ -346,7 +346,7 @@ def played(
     speaks: str = "jsonl",
     wall_s: float = 20,
     up: Any = FakeWorld,
-) -> list[bench.Played]:
+) -> list[bench.CaseResult]:
     (cases,) = bench.run(tasks, players_of([agent], speaks, None), {}, suite.DEV, folder, wall_s=wall_s, up=up).values()
     return cases
 
@@ -372,7 +372,7 @@ def test_a_benchmark_that_was_ended_goes_on(tasks: list[suite.Assignment], tmp_p
     players, folder = players_of(["baseline:random"], "jsonl", None), tmp_path / "out"
     (whole,) = bench.run(tasks, players, {}, suite.DEV, tmp_path / "whole", wall_s=20, up=FakeWorld).values()
 
-    def ends(played: bench.Played, name: str) -> None:
+    def ends(played: bench.CaseResult, name: str) -> None:
         if played.number == 1:
             raise KeyboardInterrupt
 

@@ -42,16 +42,16 @@ def test_where_nothing_was_lost_nothing_is_asked_to_be_mended(done: tuple[LogEnt
     found = ending(HEALTHY_NS, *done)
     assert found.score is not None
     assert (found.score.fixed, found.score.total) == (None, 100.0)
-    assert found.outcome.speed_fault == found.outcome.speed_healthy == found.speed
+    assert found.conduct.speed_fault == found.conduct.speed_healthy == found.speed
 
 
 def test_who_mends_nothing_has_mended_nothing() -> None:
     """Ten steps of 60 us with nine gaps of 4 us between them, against ten of 40 us."""
     found = ending(FAULTY_NS)
     assert found.score is not None and found.score.fixed == 0.0
-    assert found.outcome.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
-    assert found.outcome.speed_healthy == pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
-    assert found.to_dict()["speed"]["mended"] == found.outcome.speed_healthy
+    assert found.conduct.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
+    assert found.conduct.speed_healthy == pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
+    assert found.to_dict()["speed"]["mended"] == found.conduct.speed_healthy
 
 
 def test_a_game_that_is_given_up_says_what_an_answer_would_have_been_worth() -> None:
@@ -59,7 +59,7 @@ def test_a_game_that_is_given_up_says_what_an_answer_would_have_been_worth() -> 
     game = game_of(FAULTY_NS)
     game.command("give-up")
     assert game.ending is not None
-    worth = scored(game, str(game.stage.drawn.truth[0]), game.ending.outcome)[1]
+    worth = scored(game, str(game.stage.drawn.truth[0]), game.ending.conduct)[1]
     assert (worth.fixed, worth.total) == (0.0, 80.0)
 
 
@@ -92,8 +92,8 @@ def test_who_mends_at_once_is_worth_as_much_as_the_twin_that_is_mended() -> None
     found = mended_by_hand(1_000_000, "config interface replace leaf0:1")
     assert found.score is not None and (found.score.fixed, found.score.damage) == (1.0, 0.0)
     healthy = pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
-    assert found.speed == found.outcome.speed_mended == found.outcome.speed_healthy == healthy
-    assert found.outcome.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
+    assert found.speed == found.conduct.speed_mended == found.conduct.speed_healthy == healthy
+    assert found.conduct.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
     assert found.courses.keys() == {"yours", "nobody's", "mended"}
 
 

@@ -175,7 +175,7 @@ def test_the_budget_ends_the_drill() -> None:
     answer = game.command("advance 2ms")
     assert game.over and "SCORE 0.0" in answer.text and game.ending is not None
     assert game.entries[-1].time_ns == 700_000
-    assert game.ending.outcome.t_ns == 2_000_000
+    assert game.ending.conduct.t_ns == 2_000_000
     assert "the drill is over" in refused(game, "advance 1us")
     assert game.command("show interfaces counters").ok  # one may still look
 
@@ -270,7 +270,7 @@ def test_a_tool_ends_with_the_budget_and_where_it_was_stopped(monkeypatch: pytes
     assert game.command("capture leaf0:1 --for 1s").ok and game.time_ns == 800_000 and not game.over
     game.interrupted = lambda: False
     game.command("capture leaf0:1 --for 1s")
-    assert game.over and game.ending and game.ending.outcome.t_ns == 2_000_000
+    assert game.over and game.ending and game.ending.conduct.t_ns == 2_000_000
     game.log().write(tmp_path / "game.log")
     assert replayed(tmp_path / "game.log", FakeWorld).differs == ""  # type: ignore[arg-type]
 

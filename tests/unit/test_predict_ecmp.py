@@ -23,7 +23,7 @@ from workloads.times.messages import Link
 from workloads.times.queue_pairs import FIRST, Numbers, QueuePairs, of_ring, of_schedule
 from workloads.times.ways import Routed
 from workloads.times.wide.fabric import Wide
-from workloads.times.wide.peers import Everybody, Made, neighbours
+from workloads.times.wide.peers import ConnectedPairs, Everybody, neighbours
 
 CLOS = ("clos", {"leaves": 3, "spines": 3, "hosts_per_leaf": 2, "pods": 2, "cores": 2})
 RAIL = ("rail", {"servers": 3, "gpus": 4, "spines": 3})
@@ -68,7 +68,7 @@ def test_a_large_fabrics_flows_take_the_same_links(kind: str, params: dict[str, 
 
 def test_numbers_of_all_ranks_at_once_are_those_one_by_one() -> None:
     order = [0, 2, 1, 4, 3]
-    pairs, made_at_once = QueuePairs(), Made(5)
+    pairs, made_at_once = QueuePairs(), ConnectedPairs(5)
     both: list[tuple[Numbers, Any]] = []
     for by_nics in (False, True, False, True):  # the second ring of NICs is the first one
         if by_nics:
@@ -85,11 +85,12 @@ def test_numbers_of_all_ranks_at_once_are_those_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("collective", "algorithm", "numbers"),
     [
-        ("broadcast", "binomial_tree", Made.tree), ("reduce", "binomial_tree", Made.tree),
-        ("scatter", "binomial_tree", Made.tree), ("gather", "binomial_tree", Made.tree),
-        ("broadcast", "chain", Made.chain), ("reduce", "chain", Made.chain),
-        ("scatter", "linear", Made.linear), ("gather", "linear", Made.linear),
-        ("broadcast", "scatter_all_gather", Made.tree_and_ring), ("all_reduce", "bidirectional_ring", Made.both_ways),
+        ("broadcast", "binomial_tree", ConnectedPairs.tree), ("reduce", "binomial_tree", ConnectedPairs.tree),
+        ("scatter", "binomial_tree", ConnectedPairs.tree), ("gather", "binomial_tree", ConnectedPairs.tree),
+        ("broadcast", "chain", ConnectedPairs.chain), ("reduce", "chain", ConnectedPairs.chain),
+        ("scatter", "linear", ConnectedPairs.linear), ("gather", "linear", ConnectedPairs.linear),
+        ("broadcast", "scatter_all_gather", ConnectedPairs.tree_and_ring),
+        ("all_reduce", "bidirectional_ring", ConnectedPairs.both_ways),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("n", [6, 7])
@@ -100,7 +101,7 @@ def test_numbers_of_hosts_trees_and_rings_are_those_of_their_schedules(
     entry = find(collective, algorithm)
     order = [0, 2, 1, 4, 5, 3, 6][:n] if entry.layout == "ring" else list(range(n))
     shape = shape_of(entry, n, 4096, 4, {}, 0)
-    pairs, made = QueuePairs(), Made(n)
+    pairs, made = QueuePairs(), ConnectedPairs(n)
     for _ in range(2):
         calls = of_schedule(schedule_of(entry), shape, order, math.inf)
         assert calls is not None

@@ -19,7 +19,7 @@ from workloads.programs import figures
 from workloads.programs.closed_form import rpc_by_hosts_ns, rpc_by_nics_ns
 from workloads.programs.costs import MessageCosts
 from workloads.programs.message import Shape, flatten
-from workloads.times.messages import Costs, Link, Memory, Path
+from workloads.times.messages import Costs, Link, MemoryPath, Path
 
 FULL = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -121,8 +121,8 @@ def test_figures_on_the_page_are_those_of_the_code() -> None:
 
 
 WAY = Path((Link(100e9, 500),) * 2, (500.0,))
-INTO = Path((Link(100e9, 0), Link(200e9, 150)), (300.0,), memories=(Memory(252e9, 500), Memory(200e9, 300)))
-OUT = Path((Link(200e9, 150), Link(100e9, 0)), (300.0,), memories=(Memory(200e9, 300), Memory(252e9, 500)))
+INTO = Path((Link(100e9, 0), Link(200e9, 150)), (300.0,), memories=(MemoryPath(252e9, 500), MemoryPath(200e9, 300)))
+OUT = Path((Link(200e9, 150), Link(100e9, 0)), (300.0,), memories=(MemoryPath(200e9, 300), MemoryPath(252e9, 500)))
 
 
 def times(size: int, nesting: int, fields: int) -> tuple[float, float]:

@@ -4,9 +4,9 @@ Every block passes the same stages: PCIe, the cables up to the root of the tree,
 its switch, and the children's contributions one after the other), the cables down, PCIe.  A slot has one block under
 way; slots together keep the slowest stage busy.
 
-With best effort (docs/best-effort.md), when every block finds a slot, there is one stage more: sums go from the last
-accelerator over the parameter server's cable into its host's memory, are added to what its own rank has, and come back
-over that cable to all.
+With best effort (docs/best-effort.md), if every block finds a slot, there is one more stage: the last accelerator sends
+its sums over the parameter server's cable into the host's memory, the host adds its own rank's data, and the result
+goes back over that cable to all.
 """
 
 from __future__ import annotations

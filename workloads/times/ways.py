@@ -110,16 +110,16 @@ class Routed:
         return self.scale_up if self.scale_up and key[0] in (_OUT, _INTO) else self.links[key]
 
     @cached_property
-    def _known(self) -> dict[tuple[Pair, int], list[tuple[str, str]]]:
+    def _ways(self) -> dict[tuple[Pair, int], list[tuple[str, str]]]:
         return {}
 
     def _way(self, pair: Pair, channel: int = 0) -> list[tuple[str, str]]:
-        if (pair, channel) not in self._known:
+        if (pair, channel) not in self._ways:
             a, b = self.ranks[pair[0]], self.ranks[pair[1]]
             inside = self.scale_up is not None and self.hops.in_scale_up(a, b)
             way = [(_OUT, str(a)), (_INTO, str(b))] if inside else self.hops.between(a, b, self._port(a, b, channel))
-            self._known[pair, channel] = way
-        return self._known[pair, channel]
+            self._ways[pair, channel] = way
+        return self._ways[pair, channel]
 
     def _port(self, a: int, b: int, channel: int) -> int | None:
         if (a, b, channel) not in self.numbers:

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 Part = Annotated[int, Field(ge=0, le=1 << 20)]
 
 
+def _heeded(key: str, description: str, **bounds: Any) -> Any:
+    """A key that only some algorithms heed."""
+    return Field(default=None, description=description, json_schema_extra=known.heeded(key), **bounds)
+
+
 class CollectiveStep(Step):
     kind: ClassVar[str] = "collective"
     title: ClassVar[str] = "a collective"
@@ -61,105 +66,62 @@ class CollectiveStep(Step):
     chunk: BufferSize | None = Field(
         default=None, gt=0, description="pieces that the hosts' algorithms are pipelined by (null: the algorithm's own)"
     )
-    senders: int | None = Field(
-        default=None,
-        ge=1,
-        description="how many of the ranks send, the first ones (null: half)",
-        json_schema_extra=known.heeded("senders"),
-    )
-    skew: float | None = Field(
-        default=None,
+    senders: int | None = _heeded("senders", "how many of the ranks send, the first ones (null: half)", ge=1)
+    skew: float | None = _heeded(
+        "skew",
+        "how unequal the parts are, from 0 (equal) to 1 (Zipf's law; the default)",
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="how unequal the parts are, from 0 (equal) to 1 (Zipf's law; the default)",
-        json_schema_extra=known.heeded("skew"),
     )
-    parts: list[list[Part]] | None = Field(
-        default=None, min_length=1, max_length=4096,
-        description="instead of `skew`: weights of the parts, for each sender one for each receiver "
+    parts: list[list[Part]] | None = _heeded(
+        "parts",
+        "instead of `skew`: weights of the parts, for each sender one for each receiver "
         "(n2m: for each receiver one for each sender); the largest row is `size` (null: by `skew`)",
-        json_schema_extra=known.heeded("parts"),
-    )  # fmt: skip
+        min_length=1,
+        max_length=4096,
+    )
 
-    density: float | None = Field(
-        default=None, ge=0, le=1, allow_inf_nan=False,
-        description="share of a rank's blocks that are not zero (1)",
-        json_schema_extra=known.heeded("density"),
-    )  # fmt: skip
-    overlap: float | None = Field(
-        default=None, ge=0, le=1, allow_inf_nan=False,
-        description="share of those blocks that is the same at all ranks (0)",
-        json_schema_extra=known.heeded("overlap"),
-    )  # fmt: skip
-    block: int | None = Field(
-        default=None, ge=1, le=1 << 20, description="elements of a block (256)", json_schema_extra=known.heeded("block")
+    density: float | None = _heeded(
+        "density", "share of a rank's blocks that are not zero (1)", ge=0, le=1, allow_inf_nan=False
     )
-    fusion: int | None = Field(
-        default=None,
-        ge=1,
-        le=32,
-        description="blocks in a message, at most (4)",
-        json_schema_extra=known.heeded("fusion"),
+    overlap: float | None = _heeded(
+        "overlap", "share of those blocks that is the same at all ranks (0)", ge=0, le=1, allow_inf_nan=False
     )
+    block: int | None = _heeded("block", "elements of a block (256)", ge=1, le=1 << 20)
+    fusion: int | None = _heeded("fusion", "blocks in a message, at most (4)", ge=1, le=32)
     slots: int | None = Field(
         default=None, ge=1, le=65535,
         description="omnireduce: messages under way at a time, for each rank (256); "
         "in_network: slots that it asks for, in_network_best_effort: blocks under way, at most "
         "(null: rate x round trip)",
     )  # fmt: skip
-    spot: int | None = Field(
-        default=None,
-        ge=1,
-        le=1 << 16,
-        description="blocks of a window, for which a spot has room (null: 256, or what the cache allows)",
-        json_schema_extra=known.heeded("spot"),
+    spot: int | None = _heeded(
+        "spot", "blocks of a window, for which a spot has room (null: 256, or what the cache allows)", ge=1, le=1 << 16
     )
     aggregators: int | None = Field(
         default=None, ge=1,
         description="omnireduce: this number of ranks, the last ones, only aggregate (null: every rank has a share); "
         "omniccl: this number of compute complexes, the first ones, aggregate (null: all)",
     )  # fmt: skip
-    timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
-        default=None,
-        description="contribute again after this long without a result "
-        "(null: slots x the time of a frame + round trip)",
-        json_schema_extra=known.heeded("timeout"),
+    timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = _heeded(
+        "timeout", "contribute again after this long without a result (null: slots x the time of a frame + round trip)"
     )
-    chains: int | None = Field(
-        default=None,
-        ge=1,
-        description="how many ranks send at a time (null: all)",
-        json_schema_extra=known.heeded("chains"),
-    )
-    cutoff: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
-        default=None,
-        description="data this much overdue is fetched from the ring neighbour (20us)",
-        json_schema_extra=known.heeded("cutoff"),
+    chains: int | None = _heeded("chains", "how many ranks send at a time (null: all)", ge=1)
+    cutoff: Annotated[Time, Field(gt=0, le=1e9)] | None = _heeded(
+        "cutoff", "data this much overdue is fetched from the ring neighbour (20us)"
     )
 
-    compression: Literal["bfp"] | None = Field(
-        default=None,
-        description="block floating point on the cables, 16 float32 in 17 bytes (null: as they are)",
-        json_schema_extra=known.heeded("compression"),
+    compression: Literal["bfp"] | None = _heeded(
+        "compression", "block floating point on the cables, 16 float32 in 17 bytes (null: as they are)"
     )
-    optimizer: Literal["sgd", "adam"] | None = Field(
-        default=None, description="SGD with momentum 0.9, or Adam (sgd)", json_schema_extra=known.heeded("optimizer")
+    optimizer: Literal["sgd", "adam"] | None = _heeded("optimizer", "SGD with momentum 0.9, or Adam (sgd)")
+    message: Message | None = _heeded("message", "the calls' messages, and what they cost (docs/smartnic-programs.md)")
+    storage: Storage | None = _heeded(
+        "storage", "blocks, replicas, and what the middle tier takes (docs/smartnic-programs.md)"
     )
-    message: Message | None = Field(
-        default=None,
-        description="the calls' messages, and what they cost (docs/smartnic-programs.md)",
-        json_schema_extra=known.heeded("message"),
-    )
-    storage: Storage | None = Field(
-        default=None,
-        description="blocks, replicas, and what the middle tier takes (docs/smartnic-programs.md)",
-        json_schema_extra=known.heeded("storage"),
-    )
-    feed: Feed | None = Field(
-        default=None,
-        description="batches, what servers and accelerators take for one, and who gets it (docs/smartnic-programs.md)",
-        json_schema_extra=known.heeded("feed"),
+    feed: Feed | None = _heeded(
+        "feed", "batches, what servers and accelerators take for one, and who gets it (docs/smartnic-programs.md)"
     )
 
     @model_validator(mode="before")

@@ -25,7 +25,6 @@ _OF_CLASSES = [name.replace("N", str(c)) for _, name, _, sort, _ in entries(CLAS
 
 
 def since(now: Counters, then: Counters | None) -> Counters:
-    """What was counted after `then`."""
     if then is None:
         return now
     rows: dict[str, Any] = {}

@@ -19,7 +19,6 @@ _RX_ERRORS = ("icrc", "malformed", "crc", "cut_off")
 
 
 def counters(look: Look) -> list[Table]:
-    """As `show interfaces counters`."""
     before = {} if look.before is None else {ports.name(p): p for p in look.before["ports"]}
     passed_ns = 0 if look.before is None else look.now["time_ns"] - look.before["time_ns"]
     now = {ports.name(p): p for p in look.now["ports"]}

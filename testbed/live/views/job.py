@@ -78,7 +78,6 @@ COLUMNS = ("step", "time_us", "vs_best", "slowest_rank", "host_us", "compute_us"
 
 
 def folded(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Steps in groups that are shown as one."""
     group: list[Step] = []
     for step in steps:
         if group and not _alike(group[0], step):
@@ -126,13 +125,9 @@ def _ranks(step: Step) -> Iterator[dict[str, Any]]:
         yield {"step": str(step.number), "rank": rank, "time_us": _us(its.end_ns - its.start_ns), **_times(its)}
 
 
-def _times(its: RankStep) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "host_us": _us(its.host_ns),
-        "compute_us": _us(its.compute_ns),
-        "wait_us": _us(its.wait_ns),
-    }
-    return shown | {"wrong": its.wrong} | ({"fallback": its.fallback} if its.fallback else {})
+def _times(part: RankStep) -> dict[str, Any]:
+    times = {"host_us": _us(part.host_ns), "compute_us": _us(part.compute_ns), "wait_us": _us(part.wait_ns)}
+    return {**times, "wrong": part.wrong, **({"fallback": part.fallback} if part.fallback else {})}
 
 
 def _us(ns: float) -> float:

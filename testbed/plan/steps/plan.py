@@ -17,26 +17,14 @@ if TYPE_CHECKING:
 def plan(experiment: Experiment) -> Plan:
     """What all workers share; `convert_bps` only ranks have, caches only compute complexes."""
     costs, cores, planner = experiment.costs, experiment.fabric.nic.complex, Planner(experiment)
-    return Plan(
-        ranks=planner.fabric.ranks,
-        seed=experiment.seed,
-        costs={
-            "post_ns": costs.post,
-            "reduce_bps": costs.reduce,
-            "wake_ns": costs.wake,
-            "convert_bps": costs.convert,
-        },
-        complex_costs=None
-        if cores is None
-        else {
-            "post_ns": cores.post,
-            "wake_ns": cores.wake,
-            "reduce_bps": cores.reduce,
-            "cache_bytes": cores.cache,
-            "memory_reduce_bps": cores.memory_reduce,
-        },
-        steps=[made for step in experiment.workload for made in steps_of(step, planner)],
-    )
+    of_ranks = {"post_ns": costs.post, "reduce_bps": costs.reduce, "wake_ns": costs.wake}
+    of_ranks["convert_bps"] = costs.convert
+    of_complexes = None
+    if cores is not None:
+        of_complexes = {"post_ns": cores.post, "reduce_bps": cores.reduce, "wake_ns": cores.wake}
+        of_complexes |= {"cache_bytes": cores.cache, "memory_reduce_bps": cores.memory_reduce}
+    steps = [made for step in experiment.workload for made in steps_of(step, planner)]
+    return Plan(planner.fabric.ranks, experiment.seed, of_ranks, of_complexes, steps)
 
 
 def capture_ports(target: str, fabric: Fabric) -> list[str]:

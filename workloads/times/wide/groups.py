@@ -79,31 +79,30 @@ class Together:
         source, own = groups.reshape(-1), np.repeat(np.arange(len(groups)), groups.shape[1])
         for far in range(1, groups.shape[1]):
             target = np.roll(groups, -far, axis=1).reshape(-1)
-            inside = ways.places.inside(source, target) if ways.scale_up else np.zeros(len(source), bool)
-            for which, ids in ways.stages(source, target, inside):
-                taken = owner[ids]
+            for which, ids in ways.stages(source, target):
+                users = owner[ids]
                 owner[ids] = own[which]
-                if ((taken >= 0) & (taken != own[which])).any() or (owner[ids] != own[which]).any():
+                if ((users >= 0) & (users != own[which])).any() or (owner[ids] != own[which]).any():
                     return False
         return True
 
-    def message_ns(self, source: Groups, target: Groups, those: Groups, size_bytes: int) -> tuple[float, float]:
+    def message_ns(self, source: Groups, target: Groups, numbers: Groups, size_bytes: int) -> tuple[float, float]:
         """Of the slowest of `those` (numbers of messages), all of which are sent at a time: received, and known."""
         edges = self.hosts.edges(source, target)
-        kinds = [edges.kinds[k].shared for k in np.unique(edges.which[those])]
-        around = self.costs.post_ns + self.costs.wake_ns
+        kinds = [edges.kinds[k].shared for k in np.unique(edges.which[numbers])]
+        host_ns = self.costs.post_ns + self.costs.wake_ns
         received, sent = (max(done(size_bytes, path, self.costs) for path in kinds) for done in (received_ns, sent_ns))
-        return around + received, around + sent
+        return host_ns + received, host_ns + sent
 
     def along_ns(self, dims: Sequence[int], order: Sequence[int], size_bytes: int, width: int) -> float:
         """All-reduce among all ranks of a grid, as rings along its dimensions in this order, and back."""
-        places, count, found = np.arange(self.hosts.places.ranks).reshape(tuple(dims)), size_bytes // width, 0.0
+        places, count, total_ns = np.arange(self.hosts.places.ranks).reshape(tuple(dims)), size_bytes // width, 0.0
         for dim in order:
             groups, n = np.moveaxis(places, dim, -1).reshape(-1, dims[dim]), dims[dim]
             for reduces in (True, False):
-                found += self.hosts_ring_ns(groups, [reduces] * (n - 1), count, width)
+                total_ns += self.hosts_ring_ns(groups, [reduces] * (n - 1), count, width)
             count = -(-count // n)
-        return found
+        return total_ns
 
     def _unlike(self, groups: Groups) -> Groups:
         """Those that stand for all."""
@@ -123,8 +122,8 @@ class Together:
         if ways.own:
             return [Ring(edges.kinds, row) for row in np.unique(which, axis=0)]
         chunk = -(-size_bytes // groups.shape[1])
-        takes = np.array([received_ns(chunk, kind.shared, self.costs) for kind in edges.kinds])[which]
-        worst = int(np.lexsort((takes.sum(axis=1), takes.max(axis=1)))[-1])
+        edge_ns = np.array([received_ns(chunk, kind.shared, self.costs) for kind in edges.kinds])[which]
+        worst = int(np.lexsort((edge_ns.sum(axis=1), edge_ns.max(axis=1)))[-1])
         return [Ring(edges.kinds, which[worst])]
 
     # What models are made of (models.py): of all these groups' at once
@@ -160,8 +159,7 @@ class Together:
         source = groups.reshape(-1)
         for far in range(1, n):
             target = np.roll(groups, -far, axis=1).reshape(-1)
-            inside = ways.places.inside(source, target) if ways.scale_up else np.zeros(len(source), bool)
-            for _, ids in ways.stages(source, target, inside):
+            for _, ids in ways.stages(source, target):
                 loads += np.bincount(ids, minlength=len(loads))
         first = self._unlike(groups)
         paths, which = ways.alone(np.repeat(first[:, 0], n - 1), first[:, 1:].reshape(-1))

@@ -24,7 +24,7 @@ from workloads.times.wide.places import Places
 
 if TYPE_CHECKING:
     from workloads.times.wide.fabric import Numbers, Wide
-    from workloads.times.wide.peers import Made
+    from workloads.times.wide.peers import ConnectedPairs
 
 MOST_FOLLOWED = 240_000
 """Messages of a schedule that are followed one by one where there is no model: some seconds of ours."""
@@ -69,7 +69,7 @@ class Asked:
     dtype: str
     seed: int
     bare: Wide
-    made: Made
+    made: ConnectedPairs
     costs: Costs
     job: int  # which of the fabric's offloaded collectives it is
     adders: Adders

@@ -19,11 +19,11 @@ from workloads.times.wide.all_to_all import crowd_of, spread_ns
 from workloads.times.wide.around import host_ring_over_ns
 from workloads.times.wide.both_ways import MOST_FOLLOWED, both_ways_ns
 from workloads.times.wide.cables import Cables
-from workloads.times.wide.fabric import Once, Wide
+from workloads.times.wide.fabric import CachedWays, Wide
 from workloads.times.wide.groups import Together
 from workloads.times.wide.in_network import Multicasts, by_switches_ns, tree_of
 from workloads.times.wide.model import Asked, Model, OverRing, Time
-from workloads.times.wide.peers import Made, exchanged, neighbours, on_grid
+from workloads.times.wide.peers import ConnectedPairs, exchanged, neighbours, on_grid
 from workloads.times.wide.places import Places, Rails, Tiers
 from workloads.times.wide.trees import HostTrees
 
@@ -169,7 +169,7 @@ def _on_grid(asked: Asked) -> Time:
     dims, layout = [d for d in asked.places.dims if d > 1], asked.entry.layout
     if not dims or prod(dims) != asked.n:
         raise NoModel("these ranks are no grid", "a torus, ring or rail is one")
-    ways = Once(asked.over(asked.made.numbers(on_grid(dims))))
+    ways = CachedWays(asked.over(asked.made.numbers(on_grid(dims))))
     if ways.own and not ways.own.tiers(asked.n) and asked.options["chunk"] is None:
         order = range(len(dims)) if layout == "grid" else reversed(range(len(dims)))
         along = partial(Together(ways, ways, asked.costs).along_ns, dims, list(order))
@@ -184,7 +184,7 @@ GRID = Model(_on_grid)
 
 
 def _by_hosts(
-    asked: Asked, numbers: Callable[[Made, Sequence[int]], tuple[Numbers, Numbers]]
+    asked: Asked, numbers: Callable[[ConnectedPairs, Sequence[int]], tuple[Numbers, Numbers]]
 ) -> Callable[[Places], tuple[Wide, Wide]]:
     """The ways over a tree's edges, and over a ring's; of this fabric, or of a smaller one of its kind."""
     tree, around = (asked.over(its) for its in numbers(asked.made, asked.order))
@@ -194,7 +194,7 @@ def _by_hosts(
         if places.ranks == asked.n:
             return tree, around
         own = tiers and Cables.of_tiers(tiers, places.ranks, places.links)
-        few, _ = numbers(Made(places.ranks), places.order)
+        few, _ = numbers(ConnectedPairs(places.ranks), places.order)
         its = replace(asked.bare, places=places, numbers=few, own=own)
         return its, its
 
@@ -203,7 +203,7 @@ def _by_hosts(
 
 def _both_ways(asked: Asked) -> Time:
     _whole(asked)
-    of = _by_hosts(asked, Made.both_ways)
+    of = _by_hosts(asked, ConnectedPairs.both_ways)
     ways, _ = of(asked.places)
     if ways.own and not ways.own.tiers(asked.n) and asked.n > MOST_FOLLOWED:
         raise _unlike(asked, "ring")
@@ -213,7 +213,7 @@ def _both_ways(asked: Asked) -> Time:
 
 def _tree(
     time_ns: Callable[[HostTrees, Asked, int, Wide], float],
-    numbers: Callable[[Made, Sequence[int]], tuple[Numbers, Numbers]] = Made.tree,
+    numbers: Callable[[ConnectedPairs, Sequence[int]], tuple[Numbers, Numbers]] = ConnectedPairs.tree,
     *,
     pieces: bool = False,
 ) -> Model:
@@ -231,7 +231,7 @@ def _chain(*, reduce: bool) -> Model:
     def time_ns(trees: HostTrees, asked: Asked, size_bytes: int, around: Wide) -> float:
         return trees.chain_ns(*asked.case(size_bytes, around).pieces(size_bytes), reduce=reduce)
 
-    return _tree(time_ns, Made.chain, pieces=True)
+    return _tree(time_ns, ConnectedPairs.chain, pieces=True)
 
 
 BOTH_WAYS = Model(_both_ways)
@@ -241,11 +241,15 @@ TREE_BROADCAST = _tree(lambda trees, asked, size, around: trees.broadcast_ns(siz
 TREE_REDUCE = _tree(lambda trees, asked, size, around: trees.reduce_ns(size))
 TREE_SCATTER = _tree(lambda trees, asked, size, around: trees.scatter_ns(size // asked.width, asked.width))
 TREE_GATHER = _tree(lambda trees, asked, size, around: trees.gather_ns(size // asked.width, asked.width))
-LINEAR_SCATTER = _tree(lambda trees, asked, size, _: trees.linear_scatter_ns(asked.chunk_bytes(size)), Made.linear)
-LINEAR_GATHER = _tree(lambda trees, asked, size, _: trees.linear_gather_ns(asked.chunk_bytes(size)), Made.linear)
+LINEAR_SCATTER = _tree(
+    lambda trees, asked, size, _: trees.linear_scatter_ns(asked.chunk_bytes(size)), ConnectedPairs.linear
+)
+LINEAR_GATHER = _tree(
+    lambda trees, asked, size, _: trees.linear_gather_ns(asked.chunk_bytes(size)), ConnectedPairs.linear
+)
 SCATTER_ALL_GATHER = _tree(
     lambda trees, asked, size, around: trees.scatter_all_gather_ns(size // asked.width, asked.width, around.ring()),
-    Made.tree_and_ring,
+    ConnectedPairs.tree_and_ring,
 )
 
 

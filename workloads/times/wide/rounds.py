@@ -120,15 +120,15 @@ def rounds_ns(rounds: Iterator[Round], ways: Wide, costs: Costs, *, paced: bool 
     """Time in ns.  `paced`: who has not heard that its message has arrived sends no further one."""
     n = ways.places.ranks
     ready, free, known = np.zeros(n), np.zeros(n), np.zeros(n)
-    for one in rounds:
-        senders = np.flatnonzero(one.to != np.arange(n))
-        receivers = one.to[senders]
-        took = _messages(one.nbytes, senders, receivers, ways, costs)
+    for a_round in rounds:
+        senders = np.flatnonzero(a_round.to != np.arange(n))
+        receivers = a_round.to[senders]
+        elapsed = _messages(a_round.nbytes, senders, receivers, ways, costs)
         ready[senders] += costs.post_ns
         begin = np.maximum(ready, free)[senders]
-        free[senders], known[senders] = begin + took.busy, begin + took.acknowledged
-        ready[receivers] = np.maximum(ready[receivers], begin + took.received)
-        ready[receivers] += costs.wake_ns + one.reduce * costs.reduce_ns(one.nbytes)
+        free[senders], known[senders] = begin + elapsed.busy, begin + elapsed.acknowledged
+        ready[receivers] = np.maximum(ready[receivers], begin + elapsed.received)
+        ready[receivers] += costs.wake_ns + a_round.reduce * costs.reduce_ns(a_round.nbytes)
         if paced:
             ready = np.where(known <= ready, ready, known + costs.wake_ns)
     return float(np.where(known <= ready, ready, known + costs.wake_ns).max())
