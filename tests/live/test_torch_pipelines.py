@@ -66,7 +66,7 @@ import os, runpy, sys
 import torch
 from torch.profiler import ProfilerActivity, profile
 from torch._C._profiler import _EventType
-from workloads.torch.group import Group
+from workloads.torch.group import RecordedGroup as Group
 
 inner = Group._inner          # Gloo's own buffers are none of a GPU's, and its threads hold what they sent for a while
 moves = "_allgather_base", "broadcast"
