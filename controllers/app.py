@@ -1,9 +1,8 @@
 """The OpenFlow application: keeps the flows of every switch of one fabric as its routes have them.
 
-Proactive: a switch gets all its flows when it connects, nothing is ever learnt
-from frames.  When fabricd or a switch reports a port that went down, the routes
-change, and only the difference is sent.  Runs on os-ken and on ryu; all of this
-happens in the application's one event loop.
+Proactive: a switch gets all its flows when it connects, nothing is ever learnt from frames.  When fabricd or a switch
+reports a port that went down, the routes change, and only the difference is sent.  Runs on os-ken and on ryu; all of
+this happens in the application's one event loop.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from controllers.apps import Applications, PortChanged, SwitchReady, as_controll
 from controllers.fabricd import SUBSCRIBE, FabricdLink
 from controllers.flows.bridge import Bridge, Change
 from controllers.flows.faults import FaultError, refusals
-from controllers.offload.jobs import Placement, Refused
+from controllers.offload.jobs import JobRefused, Placement
 from controllers.openflow import messages
 from controllers.openflow.compat import App, event, handler, hub, ofp_event, ofproto
 from controllers.openflow.revalidation import NotPurged, purge
@@ -97,7 +96,7 @@ class Controller(App):
         self.names = {settings.dpid_base | s.dpid: s.name for s in self.fabric.switches}
         self.found: dict[str, list[int]] = {}  # cookies of flows that a new switch lists
         self.unsettled: list[Any] = []  # ids of fabricd's events that wait for switches
-        self.turned: list[Mapping[str, Any]] = []  # events of a cable's first port, before that of its second
+        self.pending_ends: list[Mapping[str, Any]] = []  # events of a cable's first port, before that of its second
         self.link = FabricdLink(settings.fabricd, self._from_fabricd, self.log) if settings.fabricd else None
         self.subscribed = self.link is None
         self.announced = False
@@ -202,7 +201,7 @@ class Controller(App):
             elif message.get("ok") is False and message.get("id") != SUBSCRIBE:
                 self.log.error("fabricd refused a request: %s", message.get("error"))
             elif message.get("id") == SUBSCRIBE and "ok" in message:
-                self.subscribed, self.turned = bool(message["ok"]), []
+                self.subscribed, self.pending_ends = bool(message["ok"]), []
                 if not self.subscribed:
                     self.log.error("fabricd refused the subscription: %s", message.get("error"))
         self.apps_due = bool(self.apps)
@@ -210,12 +209,12 @@ class Controller(App):
 
     def _port(self, message: Mapping[str, Any]) -> None:
         """A port goes up or down; both ends of a cable are one change, however their messages come in."""
-        self.turned.append(message)
+        self.pending_ends.append(message)
         if message["more"]:
             return
-        turned, self.turned = self.turned, []
-        self.unsettled += [one["id"] for one in turned]
-        ends = [(one["switch"], one["port"], one["up"]) for one in turned if self._is_port(one["switch"], one["port"])]
+        changed, self.pending_ends = self.pending_ends, []
+        self.unsettled += [one["id"] for one in changed]
+        ends = [(one["switch"], one["port"], one["up"]) for one in changed if self._is_port(one["switch"], one["port"])]
         for name, port, up in ends:
             self.ports.fabricd_says((name, port), up)
         if ends:
@@ -266,7 +265,7 @@ class Controller(App):
         try:
             placement = self.wanted.place(message)
             self._follow(f"job {number} ({message['kind']} of {len(message['ranks'])} ranks)")
-        except Refused as refused:
+        except JobRefused as refused:
             self.log.info("job %s refused: %s", number, refused)
             placement = Placement(answer={"refused": str(refused)})
         if not message.get("granted"):
@@ -293,7 +292,9 @@ class Controller(App):
         """Whether no application has anything left to do; asks them if this is not known."""
         if self.apps_due and not self.busy:
             self.apps_due = False
-            self.busy = self.apps.turns(self.send_event, lambda name: self.send_event(self.name, AppDone(name)))
+            self.busy = self.apps.ask_when_handled(
+                self.send_event, lambda name: self.send_event(self.name, AppDone(name))
+            )
             self.log.info("waiting for the applications %s", ", ".join(sorted(self.busy)))
         return not self.busy and not self.apps_due
 
@@ -325,9 +326,9 @@ class Controller(App):
                     self._purge()  # what was counted by now is the flows' as they are now
                 self._send(name, change)
                 sent = [sent[0] + 1, sent[1] + len(change.add), sent[2] + len(change.delete)]
-        took_ms = (time.perf_counter() - began) * 1000
+        duration_ms = (time.perf_counter() - began) * 1000
         if why:
-            self.log.info("%s: %d switches changed, %d flows in, %d out, %.1f ms", why, *sent, took_ms)
+            self.log.info("%s: %d switches changed, %d flows in, %d out, %.1f ms", why, *sent, duration_ms)
         return sent
 
     def _send(self, name: str, change: Change) -> None:

@@ -35,6 +35,7 @@ from typing import Any, ClassVar
 from controllers.flows import Flow
 from controllers.openflow.compat import app_manager, event, openflow_server
 from topologies.graph.fabric import Fabric
+from topologies.graph.mistake import Mistake
 
 Tables = dict[str, list[Flow]]
 PortName = tuple[str, int]
@@ -43,12 +44,11 @@ _RULES = ("OFPFlowMod", "OFPGroupMod", "OFPMeterMod")  # messages that change ho
 _handling: contextvars.ContextVar[str | None] = contextvars.ContextVar("handling", default=None)
 
 
-class AppError(Exception):
+class AppError(Mistake):
     """An application that cannot be loaded or has raised: `where` it did so."""
 
     def __init__(self, what: str, where: str) -> None:
-        super().__init__(f"{where}: {what}")
-        self.what, self.where = what, where
+        super().__init__(what, where=where)
 
 
 class SwitchReady(event.EventBase):
@@ -67,7 +67,7 @@ class PortChanged(event.EventBase):
         self.switch, self.port, self.up = switch, port, up
 
 
-class Turn(event.EventBase):
+class QueueHandled(event.EventBase):
     """An event that comes after all others of an application; `done` is called when it is handled."""
 
     def __init__(self, done: Callable[[], None]) -> None:
@@ -89,7 +89,7 @@ class Railbed:
     def ports_to(self, switch: str, neighbour: str) -> list[int]:
         """A switch's ports with a cable to that switch or NIC."""
         ends = [(c.end(switch), c.other(switch)) for c in self.fabric.cables if switch in (c.a.node, c.b.node)]
-        return sorted(here.port for here, there in ends if there.node == neighbour)
+        return sorted(own.port for own, far in ends if far.node == neighbour)
 
 
 def import_app(path: Path) -> str:
@@ -102,10 +102,10 @@ def import_app(path: Path) -> str:
     sys.modules[name] = module
     with _blamed_on(path):
         spec.loader.exec_module(module)
-    if not (found := _classes(module)):
+    if not (classes := _classes(module)):
         raise AppError("no application in it: a class derived from RyuApp or OSKenApp", str(path))
-    if len(found) > 1:
-        raise AppError(f"{len(found)} applications in it ({', '.join(found)}); a file holds one", str(path))
+    if len(classes) > 1:
+        raise AppError(f"{len(classes)} applications in it ({', '.join(classes)}); a file holds one", str(path))
     return name
 
 
@@ -154,7 +154,7 @@ class Applications:
         self._noted = False
         self._live = False
         for path, app in self._apps:
-            app.register_handler(Turn, lambda ev: ev.done())
+            app.register_handler(QueueHandled, lambda ev: ev.done())
             for handlers in app.event_handlers.values():
                 handlers[:] = [self._guarded(path, handler) for handler in handlers]
         if self._apps:
@@ -172,10 +172,10 @@ class Applications:
         sent, self._sent = self._sent, 0
         return sent
 
-    def turns(self, send: Callable[[str, Any], None], done: Callable[[str], None]) -> set[str]:
+    def ask_when_handled(self, send: Callable[[str, Any], None], done: Callable[[str], None]) -> set[str]:
         """Ask every application to say `done`, with its name, when it has handled what it has; returns the names."""
         for _, app in self._apps:
-            send(app.name, Turn(partial(done, app.name)))
+            send(app.name, QueueHandled(partial(done, app.name)))
         return {app.name for _, app in self._apps}
 
     # Parts of the controller that applications may take over
@@ -248,14 +248,14 @@ def as_controller() -> Iterator[None]:
         _handling.reset(token)
 
 
-def _checked(given: Any, before: Mapping[str, Sequence[Flow]]) -> Tables:
+def _checked(returned: Any, before: Mapping[str, Sequence[Flow]]) -> Tables:
     """What a `tables` method has returned.  Raises TypeError."""
-    if not isinstance(given, dict) or set(given) != set(before):
+    if not isinstance(returned, dict) or set(returned) != set(before):
         raise TypeError("tables() must return a list of flows for every switch that it was given")
-    for name, flows in given.items():
+    for name, flows in returned.items():
         if not all(isinstance(flow, Flow) for flow in flows):
             raise TypeError(f"tables() must return controllers.flows.Flow objects; those of {name} are not all")
-    return {name: list(flows) for name, flows in given.items()}
+    return {name: list(flows) for name, flows in returned.items()}
 
 
 def find_apps(paths: Sequence[str]) -> list[Path]:

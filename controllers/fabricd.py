@@ -1,8 +1,7 @@
 """The controller's connection to fabricd's control socket (docs/fabricd-protocol.md).
 
-A reader of its own connects, subscribes, and hands over what arrives, all
-messages that came together in one call: ports of one switch that fails go down
-together and are routed around at once.  A lost connection is opened again.
+A reader of its own connects, subscribes, and hands over what arrives, all messages that came together in one call:
+ports of one switch that fails go down together and are routed around at once.  A lost connection is opened again.
 """
 
 from __future__ import annotations

@@ -23,13 +23,13 @@ class Operator:
     """The requests that are on, by id, in their order."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self.asked: dict[str, Mapping[str, Any]] = {}
+        self.requests: dict[str, Mapping[str, Any]] = {}
         self._fabric = fabric
 
     def set(self, name: str, spec: Mapping[str, Any], on: bool) -> None:
-        self.asked.pop(name, None)
+        self.requests.pop(name, None)
         if on:
-            self.asked[name] = spec
+            self.requests[name] = spec
 
     def around(self, avoid: Set[PortName]) -> Set[PortName]:
         """What routes go around, with all that is drained. A drain that would cut a NIC off does not count."""
@@ -57,7 +57,7 @@ class Operator:
         return frozenset(str(spec["switch"]) for spec in self._of(RESYNC) if fault in spec["of"])
 
     def _of(self, kind: str) -> list[Mapping[str, Any]]:
-        return [spec for spec in self.asked.values() if spec[OPERATE] == kind]
+        return [spec for spec in self.requests.values() if spec[OPERATE] == kind]
 
     def _cables(self, ports: Set[PortName]) -> frozenset[Cable]:
         return frozenset(self._fabric.cable_at[port] for port in ports if port in self._fabric.cable_at)
@@ -65,10 +65,10 @@ class Operator:
 
 def about(spec: Mapping[str, Any]) -> str:
     """A request in words, for the log."""
-    what = spec.get("place") or spec.get("switch", "")
+    place = spec.get("place") or spec.get("switch", "")
     state = "on" if spec.get("state") else "off"
-    said = {DRAIN: "drained", HASH: f"hashes by {spec.get('seed')}", RESYNC: "written anew", DATELINE: state}
-    return f"{what} {said[spec[OPERATE]]}"
+    words = {DRAIN: "drained", HASH: f"hashes by {spec.get('seed')}", RESYNC: "written anew", DATELINE: state}
+    return f"{place} {words[spec[OPERATE]]}"
 
 
 def _with_seed(flow: Flow, seed: int) -> Flow:
@@ -77,20 +77,20 @@ def _with_seed(flow: Flow, seed: int) -> Flow:
 
 def _pairs(fabric: Fabric, without: frozenset[Cable]) -> int:
     """How many pairs of NICs reach each other without these cables."""
-    beside: dict[str, list[str]] = {}
+    neighbours: dict[str, list[str]] = {}
     for cable in fabric.cables:
         if cable not in without:
-            beside.setdefault(cable.a.node, []).append(cable.b.node)
-            beside.setdefault(cable.b.node, []).append(cable.a.node)
+            neighbours.setdefault(cable.a.node, []).append(cable.b.node)
+            neighbours.setdefault(cable.b.node, []).append(cable.a.node)
     left, pairs = {nic.name for nic in fabric.nics}, 0
     while left:
         queue = [left.pop()]
         seen = set(queue)
         for node in queue:
-            new = [far for far in beside.get(node, ()) if far not in seen]
-            seen.update(new)
-            queue += new
-        together = len(left & seen) + 1
+            unseen = [far for far in neighbours.get(node, ()) if far not in seen]
+            seen.update(unseen)
+            queue += unseen
+        part = len(left & seen) + 1
         left -= seen
-        pairs += together * (together - 1)
+        pairs += part * (part - 1)
     return pairs

@@ -5,35 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from topologies.graph.fabric import OWN_PORTS, Cable, Fabric, Switch
+from topologies.graph.frames import ACK_FRAME, MOST_HEADERS, OUTSIDE_BYTES, SHORTEST_BYTES, ser_ns
 from topologies.graph.search import hops
 
-WIRE_OVERHEAD = 24  # FCS, preamble and gap
-PAUSE_WIRE = 64 + 20
-ETHERNET = 14
-ROCE_HEADERS = ETHERNET + 20 + 8 + 12 + 16 + 4 + 4  # Ethernet, IPv4, UDP, BTH, RETH, immediate, ICRC
 STAMPS = 5
 """Hops that a packet has room for to hear of, at least, if its congestion control wants to hear of any."""
-ACK_FRAME = 14 + 20 + 8 + 12 + 4 + 4
 
 ECN_PROFILES = {25e9: (100, 400, 0.2), 50e9: (200, 800, 0.2), 100e9: (400, 1600, 0.2), 200e9: (300, 1200, 0.8),
                 400e9: (800, 3200, 0.2)}  # fmt: skip
 """Cable rate -> Kmin and Kmax in KB, and Pmax (SimAI's defaults)."""
-
-
-def ser_ns(frame_bytes: int, rate_bps: float) -> float:
-    """Time of a frame (without FCS) on a cable, preamble and gap included."""
-    return max(frame_bytes + 4, 64) * 8e9 / rate_bps + 20 * 8e9 / rate_bps
-
-
-def headroom_frames(rate_bps: float, delay_ns: float, frame_bytes: int, reverse_bytes: int) -> int:
-    """Frames that may still come in from the one that makes a switch send XOFF, that one included.
-
-    XOFF waits for a frame of `reverse_bytes` that has just started in its direction, then takes its own serialization
-    and the cable's delay. Frames that are then on the cable, and the one that has just started, still come.
-    """
-    wait = ser_ns(reverse_bytes, rate_bps) if reverse_bytes else 0.0
-    pause = PAUSE_WIRE * 8e9 / rate_bps
-    return int((2 * delay_ns + wait + pause) / ser_ns(frame_bytes, rate_bps)) + 2
 
 
 def telemetry_bytes(stamps: int) -> int:
@@ -47,9 +27,9 @@ def headroom_bytes(rate_bps: float, delay_ns: float, mtu: int, stamps: int = STA
     Frames of different lengths may need more than equal ones: all that starts in that time, the frame that makes the
     switch send XOFF, and one of full length that has started at the last moment.
     """
-    frame = mtu + ROCE_HEADERS + telemetry_bytes(stamps)
-    open_ns = 2 * delay_ns + ser_ns(frame, rate_bps) + PAUSE_WIRE * 8e9 / rate_bps
-    return int(open_ns * rate_bps / 8e9 * frame / (frame + WIRE_OVERHEAD)) + 1 + 2 * frame
+    frame = mtu + MOST_HEADERS + telemetry_bytes(stamps)
+    open_ns = 2 * delay_ns + ser_ns(frame, rate_bps) + SHORTEST_BYTES * 8e9 / rate_bps
+    return int(open_ns * rate_bps / 8e9 * frame / (frame + OUTSIDE_BYTES)) + 1 + 2 * frame
 
 
 def ecn_profile(rate_bps: float) -> tuple[int, int, float]:
@@ -113,7 +93,7 @@ def hop_ns(*, rate_bps: float, delay_ns: float, latency_ns: float, mtu: int) -> 
 
 def _cable_ns(rate_bps: float, delay_ns: float, mtu: int) -> float:
     """A cable with a packet, and with its acknowledgement."""
-    return ser_ns(mtu + ROCE_HEADERS, rate_bps) + ser_ns(ACK_FRAME, rate_bps) + 2 * delay_ns
+    return ser_ns(mtu + MOST_HEADERS, rate_bps) + ser_ns(ACK_FRAME, rate_bps) + 2 * delay_ns
 
 
 def fetch_ns(mtu: int, pcie_bps: float, pcie_ns: float) -> float:

@@ -79,7 +79,9 @@ class Parameter:
 class Control:
     """A congestion control. `sets` are named sets of its parameters; the first is the default one.
 
+    `hears` is what its rate or window follows: `marks` of ECN, `delay`, `telemetry` of switches, `losses`.
     `marks` are Kmin, Kmax and Pmax of switches where the experiment leaves them open, if its source has its own.
+    With a Kmin below `fills_line` of the bandwidth-delay product (one part of so many, in words) the line runs empty.
     """
 
     name: str
@@ -87,7 +89,9 @@ class Control:
     source: str
     parameters: tuple[Parameter, ...] = ()
     sets: Mapping[str, Mapping[str, Default]] = field(default_factory=dict)
+    hears: tuple[str, ...] = ()
     marks: Callable[[Setting], tuple[int, int, float]] | None = None
+    fills_line: tuple[int, str] | None = None
 
     @property
     def by_name(self) -> dict[str, Parameter]:
@@ -103,6 +107,11 @@ class Control:
             values[p.name] = float(given[p.name]) if p.name in given else p.value(setting, default)
         return values
 
+    def stamps(self, given: Mapping[str, float], switches: int) -> int:
+        """Of so many switches on the longest path those that a packet has room to hear of."""
+        hops = self.by_name["hops"]
+        return int(given.get("hops", hops.value(Setting(0, 0, 0, switches=switches), hops.default)))
+
 
 def _scaled(mbps_at_25g: float) -> Callable[[Setting], float]:
     return lambda s: mbps_at_25g * 1e6 * s.line_rate_bps / 25e9
@@ -113,9 +122,12 @@ def _uec(s: Setting) -> float:
     return s.network_bdp_bytes / 150_000
 
 
+_DCTCP_PARTS = 7
+
+
 def _dctcp_marks(s: Setting) -> tuple[int, int, float]:
     """One threshold: 3 KB for each Gb/s; the line is full above a seventh of the bandwidth-delay product."""
-    threshold = math.ceil(max(3000 * s.line_rate_bps / 1e9, s.bdp_bytes / 7))
+    threshold = math.ceil(max(3000 * s.line_rate_bps / 1e9, s.bdp_bytes / _DCTCP_PARTS))
     return threshold, threshold, 1.0
 
 
@@ -176,6 +188,7 @@ CONTROLS: dict[str, Control] = {
                               "alpha_timer": 1e3, "byte_counter": 32767, "fast_recovery": 1, "decrease_gap": 4e3,
                               "first_cut": "armed", "clamp_target": "after_timer", "cnp_gap": 2e3},
             },
+            hears=("marks",),
         ),
         Control(
             "dctcp",
@@ -186,7 +199,7 @@ CONTROLS: dict[str, Control] = {
                 Parameter("g", "number", 1 / 16, "weight of a round trip in alpha", most=1.0),
                 Parameter("ai_packets", "number", 1, "additive increase a round trip, in packets", most=1000),
             ),
-            marks=_dctcp_marks,
+            hears=("marks", "losses"), marks=_dctcp_marks, fills_line=(_DCTCP_PARTS, "a seventh"),
         ),
         Control(
             "timely",
@@ -203,6 +216,7 @@ CONTROLS: dict[str, Control] = {
                 Parameter("hai_after", "number", 5, "negative gradients in a row make it five times `ai`", most=1e6),
                 _MAX_DECREASE, _FIXED_WINDOW,
             ),
+            hears=("delay",),
         ),
         Control(
             "swift",
@@ -220,6 +234,7 @@ CONTROLS: dict[str, Control] = {
                 Parameter("flow_max_window", "number", 100, "and where it adds nothing", least=1e-3),
                 Parameter("ai_packets", "number", 1, "additive increase a round trip, in packets", most=1000),
             ),
+            hears=("delay", "losses"),
         ),
         Control(
             "hpcc",
@@ -234,6 +249,7 @@ CONTROLS: dict[str, Control] = {
                           f"switches that a packet has room to hear of (longest path, {STAMPS} at least)",
                           least=1, most=63),
             ),
+            hears=("telemetry",),
         ),
         Control(
             "nscc",
@@ -254,18 +270,10 @@ CONTROLS: dict[str, Control] = {
                 Parameter("fast", "number", lambda s: 0.25 * _uec(s), "a byte, after a window without delay", most=1e3),
                 Parameter("quick_adapt", "time", lambda s: 4 * s.target_queue_ns, "delay that cuts the window at once"),
             ),
-            marks=_uec_marks,
+            hears=("marks", "delay", "losses"), marks=_uec_marks,
         ),
     )
 }  # fmt: skip
-
-
-def stamps(name: str, given: Mapping[str, float], switches: int) -> int:
-    """Of so many switches on the longest path those that a packet has room to hear of; 0: the control wants none."""
-    parameter = CONTROLS[name].by_name.get("hops")
-    if parameter is None:
-        return 0
-    return int(given.get("hops", parameter.value(Setting(0, 0, 0, switches=switches), parameter.default)))
 
 
 def fabricd_cc(name: str, values: Mapping[str, float]) -> dict[str, object]:

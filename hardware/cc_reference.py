@@ -47,7 +47,7 @@ def _table(control: Control) -> Iterator[str]:
     values = [control.values(EXAMPLE, {}, name if control.sets else None) for name in sets]
     yield f"### `{control.name}`: {control.summary}"
     if control.source:
-        yield f"Source: {control.source}."
+        yield f"Source: {control.source}. Hears {', '.join(control.hears)}."
     yield ""
     yield "| parameter | what it is | " + " | ".join(f"`{s}`" if control.sets else s for s in sets) + " |"
     yield "|---|---|" + "---|" * len(sets)

@@ -25,10 +25,7 @@ _WRITES = ("capture", "sample")  # requests to write the file at `path`: fabricd
 
 
 def _huge_pages(tunables: str) -> str:
-    """For malloc(): in a large fabric, finding the page of what is looked at next takes longer than looking at it.
-
-    What the user has set comes behind it and wins. Where the C library or the kernel cannot, nothing changes.
-    """
+    """For malloc(): in a large fabric TLB misses cost more than the accesses. The user's own settings win."""
     return ":".join(["glibc.malloc.hugetlb=1", *([tunables] if tunables else [])])
 
 
@@ -41,6 +38,10 @@ def newer_source(binary: Path, sources: Path = SOURCES) -> Path | None:
 
 class FabricdError(Exception):
     """fabricd refused a request, did not start, or is gone; the text says which."""
+
+
+class FabricdSoAlready(FabricdError):
+    """A fault to be injected is there already, or one to be healed is not."""
 
 
 class FabricdLost(FabricdError):
@@ -153,9 +154,9 @@ class Fabricd:
             line = stdout.readline()
         if not line:
             raise FabricdError("fabricd ended before it was ready")
-        said = json.loads(line)
-        if not said.get("ready"):
-            raise FabricdError(f"fabricd: {said.get('error')}")
+        state = json.loads(line)
+        if not state.get("ready"):
+            raise FabricdError(f"fabricd: {state.get('error')}")
 
     def request(self, op: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
         """Ask, wait for the answer, return it.
@@ -181,7 +182,7 @@ class Fabricd:
                 if answer.get("id") != asked:
                     continue  # of a request that was given up
                 if not answer["ok"]:
-                    raise FabricdError(answer["error"])
+                    raise (FabricdSoAlready if answer.get("already") else FabricdError)(answer["error"])
                 return answer
             left = LOOK_S if deadline is None else min(LOOK_S, deadline - time.monotonic())
             self._receive(max(left, 0))
@@ -243,10 +244,8 @@ class Fabricd:
         `settles`: this client answers port events with `settled` (a controller).  `acts`: it carries out `act` events
         for "controller" or "agent", and answers them likewise.
         """
-        said: dict[str, Any] = {"settles": settles}
-        if acts:
-            said["acts"] = acts
-        self.request("subscribe", **said)
+        arguments: dict[str, Any] = {"settles": settles, **({"acts": acts} if acts else {})}
+        self.request("subscribe", **arguments)
 
     def events(self, timeout: float | None = 0.0) -> Iterator[dict[str, Any]]:
         """The events that have come; if there is none yet, waits up to `timeout` s for one (None: for ever)."""
@@ -278,13 +277,12 @@ class Fabricd:
     def ask(self, op: str, files: Sequence[int] = (), **arguments: Any) -> int:
         """Send a request, with open files; return its id. Raises FabricdError if fabricd is gone."""
         self._last_id += 1
-        asked = self._last_id
-        said = json.dumps({"id": asked, "op": op, **arguments}).encode() + b"\n"
+        line = json.dumps({"id": self._last_id, "op": op, **arguments}).encode() + b"\n"
         try:
-            self._socket.sendall(said[socket.send_fds(self._socket, [said], files) :])
+            self._socket.sendall(line[socket.send_fds(self._socket, [line], files) :])
         except OSError as error:
             raise FabricdGone("fabricd is gone", self.control) from error
-        return asked
+        return self._last_id
 
     def _receive(self, timeout: float | None) -> None:
         """Take in what has come, waiting up to `timeout` s for something."""

@@ -145,23 +145,13 @@ def fabricd_config(
             for n in fabric.nics
         ],
         "cables": [
-            {
-                "name": c.name,
-                "a": [c.a.node, c.a.port],
-                "b": [c.b.node, c.b.port],
-                "rate_bps": rate,
-                "delay_ns": delay,
-            }
+            {"name": c.name, "a": [c.a.node, c.a.port], "b": [c.b.node, c.b.port], "rate_bps": rate, "delay_ns": delay}
             for c in fabric.cables
             for rate, delay in (hardware.cable(fabric, c),)
         ],
         "scale_up": [
-            {
-                "nics": list(domain),
-                "rate_bps": hardware.scale_up_rate_bps,
-                "delay_ns": hardware.scale_up_delay_ns,
-            }
-            for domain in fabric.scale_up
+            {"nics": list(nics), "rate_bps": hardware.scale_up_rate_bps, "delay_ns": hardware.scale_up_delay_ns}
+            for nics in fabric.scale_up
         ],
     }
 
@@ -179,25 +169,17 @@ def _switch(fabric: Fabric, switch: Switch, hardware: Hardware, devices: Devices
     }
 
 
+_OF_NICS = ("mtu", "pcie_rate_bps", "pcie_latency_ns", "post_ns", "tx_buffer_bytes", "ack_every", "timeout_ns", "retry",
+            "rnr_timeout_ns", "rnr_retry")  # fmt: skip
+"""Parameters of all NICs, by their names in fabricd's configuration."""
+
+
 def _nic(hardware: Hardware) -> dict[str, Any]:
-    """What all NICs have in common."""
-    return {
-        "mtu": hardware.mtu,
-        "pcie_rate_bps": hardware.pcie_rate_bps,
-        "pcie_latency_ns": hardware.pcie_latency_ns,
-        "post_ns": hardware.post_ns,
-        "tx_buffer_bytes": hardware.tx_buffer_bytes,
-        "ack_every": hardware.ack_every,
-        "timeout_ns": hardware.timeout_ns,
-        "retry": hardware.retry,
-        "rnr_timeout_ns": hardware.rnr_timeout_ns,
-        "rnr_retry": hardware.rnr_retry,
-        **hardware.nic,
-    }
+    return {**{key: getattr(hardware, key) for key in _OF_NICS}, **hardware.nic}
 
 
 def _of_complex(hardware: Hardware) -> dict[str, Any]:
-    """What the side of an off-path SmartNIC's compute complex has otherwise."""
+    """What differs on the side of an off-path SmartNIC's compute complex."""
     if hardware.complex is None:
         return {}
     return {

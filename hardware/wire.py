@@ -1,6 +1,6 @@
-"""What a client of the worker socket must know, from fabricd's tables: numbers, and the layout that words describe.
+"""The worker socket's numbers and layouts, from fabricd's tables.
 
-`python -m hardware.protocol` writes it into workloads/verbs/wire.py, between two marks: where ranks run there may be
+`python -m hardware.protocol` writes them into workloads/verbs/wire.py, between two marks: where ranks run there may be
 neither a compiler nor these tables.
 """
 
@@ -18,31 +18,31 @@ BEGIN, END = "# tables: written by `python -m hardware.protocol`\n", "# end of t
 COMMANDS, REPLIES, RECORDS = "worker/commands.def", "worker/replies.def", "worker/records.def"
 STATUSES = "transport/status.def"
 
-_ASIDE = re.compile(r"\([^()]*\)")
+_PARENTHESES = re.compile(r"\([^()]*\)")
 _FIELD = re.compile(r"(?:(\d+) x )?\bu(8|16|32|64)\b([^,;:.]*)|\b(\d+) bytes\b([^,;:.]*)")
 _LETTER = {"8": "B", "16": "H", "32": "I", "64": "Q"}
 
 
-def layout(words: str, size: int) -> tuple[str, list[str]]:
-    """What struct calls the fields of a body's first `size` bytes, and what they are.  Raises ValueError.
+def layout(fields: str, size: int) -> tuple[str, list[str]]:
+    """The struct format and the names of a body's fields, up to `size` bytes. Raises ValueError.
 
-    Such words are "u32 tag, u16 flags (1: ..), 8 x u64 arguments": what stands in parentheses is an aside.
+    `fields` is as in "u32 tag, u16 flags (1: ..), 8 x u64 arguments"; text in parentheses is a comment.
     """
-    code, names, at = "<", [], 0
-    for times, bits, number, nbytes, text in (m.groups() for m in _FIELD.finditer(_ASIDE.sub("", words))):
-        if at >= size:
+    code, names, offset = "<", [], 0
+    for times, bits, name, nbytes, of_bytes in (m.groups() for m in _FIELD.finditer(_PARENTHESES.sub("", fields))):
+        if offset >= size:
             break
-        code += f"{nbytes}s" if nbytes else times + _LETTER[bits] if times else _LETTER[bits]
-        names.append((text or number or "").strip())
-        at += int(nbytes) if nbytes else int(times or 1) * int(bits) // 8
-    if at != size:
-        raise ValueError(f"{size} bytes, of which the words describe {at}: {words}")
+        code += f"{nbytes}s" if nbytes else f"{times or ''}{_LETTER[bits]}"
+        names.append((of_bytes or name or "").strip())
+        offset += int(nbytes) if nbytes else int(times or 1) * int(bits) // 8
+    if offset != size:
+        raise ValueError(f"{size} bytes, of which the words describe {offset}: {fields}")
     return code, names
 
 
-def choices(words: str, name: str) -> dict[str, int]:
-    """The numbers that a field may have, from an aside such as "reduction (0 sum, 1 min)"."""
-    (listed,) = re.findall(rf"{name} \(([^()]*)\)", words)
+def choices(fields: str, name: str) -> dict[str, int]:
+    """The values of a field, listed behind it as in "reduction (0 sum, 1 min)"."""
+    (listed,) = re.findall(rf"{name} \(([^()]*)\)", fields)
     return {word: int(number) for number, word in (one.split() for one in listed.split(","))}
 
 

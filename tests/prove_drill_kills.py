@@ -40,7 +40,7 @@ STARTED_S = 1.0
 COMES_UP_S = 1.5
 LATER_S = 0.3
 GONE_S = 60.0
-_SERVER = b"testbed.drill.play.drilld"
+_SERVER = b"drills.play.drilld"
 _MARK = "RAILBED_PROOF"
 
 

@@ -23,13 +23,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from drills.play.client import Remote, start
+from drills.registry import lines
+from drills.sheet import file
+from drills.sheet.case import Case
+from drills.sheet.drill import Drill
+from drills.solve.traces import about, traces
 from testbed.base.errors import UserError
-from testbed.drill.play.client import Remote, start
-from testbed.drill.registry import lines
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import Case
-from testbed.drill.sheet.drill import Drill
-from testbed.drill.solve.traces import about, traces
 from testbed.faults import CATALOGUE
 from testbed.machine import ownership, processes
 from testbed.machine.mounts import CHECKOUT
@@ -42,7 +42,7 @@ COMPLETED = ("", "s", "show ", "config ", "help ", "show interfaces ", "hint ")
 ALL_CLASSES = ("classes", "help submit", "page about")
 """These have every class, always."""
 AN_OPERATORS_WORDS = {"meter", "loop", "miswired"}
-_FOUND = rb'inject(?!or|": \[\])|"fault|\bfault [a-z]?\d|"w\d+(?:[./]\d+)?"|\bdrills/[a-z]'
+_FOUND = rb'inject(?!or|": \[\])|"fault|\bfault [a-z]?\d|"w\d+(?:[./]\d+)?"|\bdrills/catalogue'
 _OWN = (
     "controller.log", "controller.out", "fabricd.log", "ovs-vswitchd.log", "ovsdb-server.log", "conf.db", "sealed",
 )  # fmt: skip

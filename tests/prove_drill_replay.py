@@ -21,14 +21,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from drills import log as logs
+from drills.play.client import Remote, start
+from drills.registry import lines
+from drills.session import Answer
+from drills.sheet import file
+from drills.sheet.drill import Drill
+from drills.solve.solver import solve
 from testbed.base.errors import UserError
-from testbed.drill import log as logs
-from testbed.drill.play.client import Remote, start
-from testbed.drill.registry import lines
-from testbed.drill.session import Answer
-from testbed.drill.sheet import file
-from testbed.drill.sheet.drill import Drill
-from testbed.drill.solve.solver import solve
 from testbed.words.entry import find
 from tests.parts.machine import ROOT
 from tests.prove_load import hogs

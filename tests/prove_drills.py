@@ -128,7 +128,7 @@ def _kept(path: Path | None) -> dict[str, dict[str, Any]]:
 
 def _made(seed: str, end: float) -> dict[str, Any] | None:
     """None if it is too late to begin."""
-    from testbed.drill.make.new import made
+    from drills.make.new import made
 
     try:
         return made(seed).to_dict() if time.monotonic() < end else None
@@ -192,7 +192,7 @@ def pairs(told: list[dict[str, Any]]) -> list[tuple[float, float]]:
 
 def correlated(told: list[dict[str, Any]]) -> float | None:
     """Of those that pass."""
-    from testbed.drill.check.players import correlation
+    from drills.check.players import correlation
 
     return correlation(*_columns(pairs(told)))
 
@@ -201,8 +201,8 @@ def interval(values: Sequence[tuple[float, float]]) -> tuple[float, float] | Non
     """Of a rank correlation: the percentiles of a bootstrap that have 95 % between them (Efron, Tibshirani: An
     Introduction to the Bootstrap, 13.3). The same values have the same. Resamples in which difficulty or score is the
     same for all are left out; None if there are no others."""
-    from testbed.drill.agents.figures import RESAMPLES, between
-    from testbed.drill.check.players import correlation
+    from drills.agents.figures import RESAMPLES, between
+    from drills.check.players import correlation
 
     draw = random.Random(len(values))
     drawn = (correlation(*_columns(draw.choices(values, k=len(values)))) for _ in range(RESAMPLES if values else 0))

@@ -21,9 +21,8 @@ from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
 from testbed.predict import Prediction, predict
 from testbed.predict.large import large_figures
-from testbed.predict.limits import REFUSED
 from testbed.run.run import run
-from workloads.registry import ALGORITHMS
+from workloads.registry import ALGORITHMS, unpredicted
 
 LIMIT = 0.03
 WORST = 20
@@ -36,7 +35,7 @@ RANKS = (8, 9, 12, 15, 16, 24, 27, 32, 48, 64, 96, 128)
 def cases(draw: st.DrawFn, most: int, most_bytes: int = MOST_BYTES) -> tuple[Experiment, Prediction]:
     """One of up to `most` ranks that neither the file nor the prediction refuses."""
     n = draw(st.sampled_from([k for k in RANKS if k <= most]))
-    entry = draw(st.sampled_from([e for e in ALGORITHMS.values() if not {e.name, e.collective.name} & REFUSED.keys()]))
+    entry = draw(st.sampled_from([e for key, e in ALGORITHMS.items() if not unpredicted(*key)]))
     assume(entry.max_ranks is None or entry.max_ranks >= n)
     rows = draw(st.sampled_from([d for d in range(2, n) if n % d == 0]))
     spines = draw(st.sampled_from([1, 1, 2, 3]))

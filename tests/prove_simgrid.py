@@ -24,11 +24,12 @@ import numpy as np
 from testbed.experiment import loads
 from testbed.plan.ideal import costs_of
 from testbed.predict.large import large_figures, of_any_size, places_of
-from workloads.times.messages import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES, Link
+from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES
+from workloads.times.messages import Link
 from workloads.times.queue_pairs import FIRST
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.peers import Peers, exchanged
-from workloads.times.wide.rounds import rounds_of
+from workloads.times.wide.rounds import doubling, halving_doubling, shift
 
 ROOT = Path(__file__).parent.parent
 UNPACKED = ROOT / "results" / "simgrid"
@@ -36,6 +37,7 @@ LIBRARIES = UNPACKED / "usr" / "lib" / "x86_64-linux-gnu"
 MODULES = UNPACKED / "usr" / "lib" / "python3" / "dist-packages"
 PACKAGE = "python3-simgrid"
 
+ROUNDS = {"shift": shift, "halving_doubling": halving_doubling, "recursive_doubling": doubling}
 CASES = [
     (ranks, topology, collective, algorithm, size)
     for ranks, topologies in (
@@ -72,7 +74,7 @@ def told(ranks: int, topology: str, collective: str, algorithm: str, size: int) 
     (figure,) = large_figures(one)
     spec, costs = one.fabric, costs_of(one)
     places = places_of(spec.topology.kind, spec.topology.params)
-    rounds = list(rounds_of(algorithm, ranks, size // 4, 4))
+    rounds = list(ROUNDS[algorithm](ranks, size // 4, 4))
     peers = Peers(exchanged(r.to for r in rounds), np.full(ranks, FIRST))
     ways = Wide(places, Link(spec.cable.rate, spec.cable.delay), spec.switch.latency, None, peers)
     sent = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from testbed.drill.session import Answer
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import Case
+from drills.session import Answer
+from drills.sheet import file
+from drills.sheet.case import Case
 
 NOW_NS = 700_000
 STEPS = [

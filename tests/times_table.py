@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.experiment.steps.steps import CollectiveStep
+from testbed.experiment.steps.collective import CollectiveStep
 from testbed.plan.choose import Chooser
 from testbed.run.run import run
 from workloads.base.entry import Algorithm

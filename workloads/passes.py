@@ -12,18 +12,16 @@ of its compute tasks was under way. What is left of its time the rank waited for
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from workloads import registry
 from workloads.parts import flows
 from workloads.parts.context import Context
-from workloads.parts.part import Part
-from workloads.step import TAGS_PER_PART, Plan, Step, context_of, kept_of, part_of, steps_of
+from workloads.parts.iteration import Emit, measured
+from workloads.step import Collective, Plan, Step, context_of, kept_of, steps_of
 from workloads.verbs import Device
-
-Emit = Callable[[dict[str, Any]], None]
 
 
 @dataclass
@@ -86,26 +84,15 @@ class _Collective:
     """Each of its sizes once."""
 
     def __init__(self, context: Context, step: Step) -> None:
-        self.device, self.step = context.device, step
-        self.plan, _, tag = step.told(self.device.rank)
-        parts: dict[str, Part] = {}
-        self.sizes: list[tuple[int, Part]] = []
-        for size_bytes in self.plan["sizes"]:
-            told = {**self.plan, **self.plan.get("chosen", {}).get(str(size_bytes), {})}
-            if told["algorithm"] not in parts:
-                parts[told["algorithm"]] = part_of(context, step, told, tag + len(parts) * TAGS_PER_PART)
-            self.sizes.append((size_bytes, parts[told["algorithm"]]))
+        self.step, self.work = step, Collective(context, step)
+        self.sizes = [(size_bytes, self.work.part(size_bytes)[1]) for size_bytes in self.work.plan["sizes"]]
 
     def once(self, number: int) -> Took:
         took: Took | None = None
         for of_pass, (size_bytes, part) in enumerate(self.sizes):
-            part.prepare(size_bytes, self.step.number * 997 + number * len(self.sizes) + of_pass + 1)
-            start_ns = self.device.sync(self.step.number + 1, len(self.step.ranks))
-            before = self.device.tally
-            part.run()
-            end_ns = self.device.time_ns
-            host_ns = self.device.tally.since(before).host_ps / 1000 + part.cores_ns
-            one = Took(start_ns, end_ns, host_ns, wrong=part.finish(), fallback=part.fallback)
+            variant = self.step.number * 997 + number * len(self.sizes) + of_pass + 1
+            of_part, wrong = self.work.once(part, size_bytes, variant)
+            one = Took(*of_part[:3], wrong=wrong, fallback=part.fallback)
             took = took.and_then(one) if took else one
         assert took is not None
         return took
@@ -123,10 +110,7 @@ class _Tasks:
 
     def once(self, number: int) -> Took:
         self.executor.prepare(number)
-        start_ns = self.device.sync(self.step.number + 1, len(self.step.ranks))
-        before = self.device.tally
-        self.executor.run()
-        end_ns = self.device.time_ns
+        took = measured(self.device, self.step.number, len(self.step.ranks), lambda _: self.executor.run())
         spans = [span for span in self.executor.spans if span]
         computed = [
             (span.start_ps, span.end_ps)
@@ -134,9 +118,7 @@ class _Tasks:
             if order["do"] == "compute"
         ]
         return Took(
-            start_ns,
-            end_ns,
-            self.device.tally.since(before).host_ps / 1000,
+            *took[:3],
             covered(computed) / 1000,
             sum(span.wrong for span in spans),
             next(iter(self.executor.fallbacks.values()), ""),
@@ -152,12 +134,8 @@ class _Flows:
 
     def once(self, number: int) -> Took:
         self.part.prepare()
-        start_ns = self.device.sync(self.step.number + 1, len(self.step.ranks))
-        before = self.device.tally
-        self.part.run(start_ns)
-        end_ns = self.device.time_ns
-        wrong = sum(outcome.wrong for outcome in self.part.finish())
-        return Took(start_ns, end_ns, self.device.tally.since(before).host_ps / 1000, wrong=wrong)
+        took = measured(self.device, self.step.number, len(self.step.ranks), self.part.run)
+        return Took(*took[:3], wrong=sum(outcome.wrong for outcome in self.part.finish()))
 
 
 def covered(spans: Iterable[tuple[int, int]]) -> int:

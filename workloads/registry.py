@@ -64,12 +64,7 @@ _ALL_TO_ALL = Collective(
     "host:AllToAll", in_parts=True, meets=True,
 )  # fmt: skip
 _ALL_TO_ALL_V = Collective(
-    "all_to_all_v",
-    "the same with unequal chunks",
-    "a rank's input vector",
-    _ALL_BUT_ONE,
-    "host:AllToAll",
-    meets=True,
+    "all_to_all_v", "the same with unequal chunks", "a rank's input vector", _ALL_BUT_ONE, "host:AllToAll", meets=True
 )
 _M2N = Collective(
     "m2n", "each of the first `senders` ranks has sent unequal parts to the others", "a sender's vector", _WHOLE,
@@ -80,13 +75,7 @@ _N2M = Collective(
     "host:AllToAll", transposed=True,
 )  # fmt: skip
 _BARRIER = Collective(
-    "barrier",
-    "nobody has returned before all had called",
-    "none",
-    _WHOLE,
-    "host:Barrier",
-    sized=False,
-    meets=True,
+    "barrier", "nobody has returned before all had called", "none", _WHOLE, "host:Barrier", sized=False, meets=True
 )
 _SEND_RECV = Collective(
     "send_recv", "rank 1 has rank 0's vector (`pair`), every rank the one before it (`shift`, as nccl-tests)",
@@ -103,46 +92,58 @@ _PING_PONG = Collective(
 _RPC = Collective(
     "rpc", "the first rank has served remote procedure calls of all others ([smartnic-programs.md]"
     "(smartnic-programs.md))", "a message, in memory", _WHOLE, rooted=True,
+    unpredicted="its calls share host cores and compute complexes, which are no flows",
 )  # fmt: skip
 
 _BLOCK_WRITE = Collective(
     "block_write", "blocks have been compressed by a middle tier (the first rank) and are at storage servers (the last "
     "ones) ([smartnic-programs.md](smartnic-programs.md))", "what all writers write together", _WHOLE, rooted=True,
+    unpredicted="its blocks share host cores and compute complexes, which are no flows",
 )  # fmt: skip
 
 _FEED = Collective(
     "feed", "accelerators (the last ranks) have got and used what the others have preprocessed "
     "([smartnic-programs.md](smartnic-programs.md))", "all that is preprocessed", _WHOLE,
+    unpredicted="who gets a batch depends on who is ready first",
 )  # fmt: skip
 
 
 # Algorithms
 
 
-def _hosts(collective: Collective, name: str, schedule: str, time: str, summary: str, **more: Any) -> Algorithm:
-    """Hosts carry out a schedule of workloads/collectives/; `time` is its formula in workloads/times/ (or "")."""
-    return Algorithm(
-        collective,
-        name,
-        summary,
-        f"workloads.collectives.{collective.part}",
-        time and f"workloads.times.{time}",
-        f"workloads.collectives.{schedule}",
-        collective.ops,
-        **more,
-    )
+def _hosts(
+    collective: Collective, name: str, schedule: str, time: str, summary: str, wide: str = "", **more: Any
+) -> Algorithm:
+    """Hosts carry out a schedule of workloads/collectives/; `time` is its formula in workloads/times/ (or "").
+
+    `wide`: its model for large fabrics in workloads/times/wide/models.py (or "").
+    """
+    part, schedule = (f"workloads.collectives.{its}" for its in (collective.part, schedule))
+    time = time and f"workloads.times.{time}"
+    return Algorithm(collective, name, summary, part, time, schedule, collective.ops, wide=_wide(wide), **more)
 
 
-def _others(collective: Collective, name: str, code: str, time: str, summary: str, **more: Any) -> Algorithm:
-    """A part of its own: most often one of NICs or switches that do the work."""
-    return Algorithm(collective, name, summary, f"workloads.{code}", f"workloads.{time}", **more)
+def _others(
+    collective: Collective, name: str, code: str, time: str, summary: str, wide: str = "", **more: Any
+) -> Algorithm:
+    """A part of its own."""
+    return Algorithm(collective, name, summary, f"workloads.{code}", f"workloads.{time}", wide=_wide(wide), **more)
+
+
+def _offload(collective: Collective, name: str, code: str, *more: str, **keys: Any) -> Algorithm:
+    """Likewise one of workloads/offloads/, of NICs or switches that do the work."""
+    return _others(collective, name, f"offloads.{code}", *more, offloaded=True, **keys)
+
+
+def _wide(name: str) -> str:
+    return name and f"workloads.times.wide.models:{name}"
 
 
 _CHUNK: dict[str, Any] = {"extra": ("chunk",)}
 _PIPED: dict[str, Any] = {"extra": ("chunk",), "chunk_bytes": 128 << 10}  # worth little unless pipelined
 _SKEW: dict[str, Any] = {"extra": ("skew", "parts"), "defaults": {"skew": 1.0}}
 _SENDERS: dict[str, Any] = {"extra": ("senders", "skew", "parts"), "defaults": {"skew": 1.0}}
-_CUTOFF: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring"}
+_MULTICAST: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring", "multicast": True}
 _SUMS: dict[str, Any] = {"ops": ("sum", "avg")}
 _BY_SWITCHES: dict[str, Any] = {**_SUMS, "dtypes": ADDER_DTYPES, "extra": ("slots", "timeout"), "accelerators": True}
 _BY_NICS: dict[str, Any] = {"dtypes": ADDER_DTYPES, "engines": True, "layout": "ring"}
@@ -156,34 +157,35 @@ _MESSAGE: dict[str, Any] = {"extra": ("message",), "defaults": {"message": {}}}
 _STORAGE: dict[str, Any] = {"extra": ("storage",), "defaults": {"storage": {}}, "min_ranks": 3}
 _FED: dict[str, Any] = {"extra": ("feed",), "defaults": {"feed": {}}}
 _SPARSE_INPUT: dict[str, Any] = {"density": 1.0, "overlap": 0.0, "block": 256}  # workloads/sparse/inputs.py
+_SPARSE: dict[str, Any] = {**_SUMS, **_ALONE, "unpredicted": "what it sends depends on where the vectors have zeros"}
 
 _ALL_REDUCE_RING = _hosts(
     _ALL_REDUCE, "ring", "ring:all_reduce", "rings:ring_all_reduce",
-    "n - 1 hops that reduce, n - 1 that gather", layout="ring", **_CHUNK,
+    "n - 1 hops that reduce, n - 1 that gather", layout="ring", **_CHUNK, wide="ALL_REDUCE_RING",
 )  # fmt: skip
 _REDUCE_SCATTER_RING = _hosts(
     _REDUCE_SCATTER, "ring", "ring:reduce_scatter", "rings:ring_reduce_scatter",
-    "the hops that reduce", layout="ring", **_CHUNK,
+    "the hops that reduce", layout="ring", **_CHUNK, wide="REDUCE_SCATTER_RING",
 )  # fmt: skip
 _ALL_GATHER_RING = _hosts(
     _ALL_GATHER, "ring", "ring:all_gather", "rings:ring_all_gather",
-    "the hops that gather", layout="ring", **_CHUNK,
+    "the hops that gather", layout="ring", **_CHUNK, wide="ALL_GATHER_RING",
 )  # fmt: skip
 _OPTIMIZER_BY_HOSTS = _others(
     _OPTIMIZER_STEP, "host", "offloads.optimizer_step:Host", "times.wide.direct_reduce:host_optimizer_step_ns",
-    "ring reduce-scatter, each host updates its part, ring all-gather", **_OPTIMIZER,
+    "ring reduce-scatter, each host updates its part, ring all-gather", **_OPTIMIZER, wide="HOSTS_OPTIMIZER",
 )  # fmt: skip
 
 _ENTRIES = (
     _ALL_REDUCE_RING,
     _hosts(
         _ALL_REDUCE, "bidirectional_ring", "ring:bidirectional_all_reduce", "rings:bidirectional_all_reduce",
-        "two rings, half of the vector each, in opposite directions", layout="ring", **_CHUNK,
+        "two rings, half of the vector each, in opposite directions", layout="ring", **_CHUNK, wide="BOTH_WAYS",
     ),
     _hosts(
         _ALL_REDUCE, "halving_doubling", "halving:all_reduce", "halving:halving_doubling_all_reduce",
         "log2 p rounds with a partner p/2, p/4, .. away that halve the vector, and the same backwards (Rabenseifner)",
-        **_CHUNK,
+        wide="HALVING_DOUBLING", **_CHUNK,
     ),
     _hosts(
         _ALL_REDUCE, "double_binary_tree", "trees:double_binary_all_reduce", "trees:double_binary_tree_all_reduce",
@@ -193,68 +195,71 @@ _ENTRIES = (
     _hosts(
         _ALL_REDUCE, "torus", "torus:all_reduce", "rings:torus_all_reduce",
         "a ring along each dimension in turn: reduce-scatter along all, all-gather back", layout="grid", **_CHUNK,
+        wide="GRID",
     ),
     _hosts(
         _ALL_REDUCE, "hierarchical", "torus:hierarchical_all_reduce", "rings:hierarchical_all_reduce",
         "reduce-scatter in the scale-up domain, all-reduce along the rails, all-gather in the domain",
-        layout="domains", **_CHUNK,
+        wide="GRID", layout="domains", **_CHUNK,
     ),
     _REDUCE_SCATTER_RING,
     _hosts(
         _REDUCE_SCATTER, "halving", "halving:reduce_scatter", "halving:halving_reduce_scatter",
-        "the rounds that halve the vector", **_CHUNK,
+        "the rounds that halve the vector", **_CHUNK, wide="HALVING",
     ),
     _ALL_GATHER_RING,
     _hosts(
         _ALL_GATHER, "recursive_doubling", "halving:all_gather", "halving:doubling_all_gather",
-        "the halving rounds backwards",
+        "the halving rounds backwards", wide="RECURSIVE_DOUBLING",
     ),
     _hosts(
         _ALL_GATHER, "bruck", "exchange:bruck_all_gather", "halving:bruck_all_gather",
-        "ceil(log2 n) rounds for any n (Bruck et al.)",
+        "ceil(log2 n) rounds for any n (Bruck et al.)", wide="BRUCK",
     ),
     _hosts(
         _BROADCAST, "binomial_tree", "trees:binomial_broadcast", "trees:binomial_broadcast",
-        "one child after the other", **_CHUNK,
+        "one child after the other", **_CHUNK, wide="TREE_BROADCAST",
     ),
     _hosts(
         _BROADCAST, "chain", "trees:chain_broadcast", "trees:chain_broadcast",
-        "piece by piece through all ranks", layout="ring", **_PIPED,
+        "piece by piece through all ranks", layout="ring", **_PIPED, wide="CHAIN_BROADCAST",
     ),
     _hosts(
         _BROADCAST, "scatter_all_gather", "exchange:scatter_all_gather_broadcast",
         "exchange:scatter_all_gather_broadcast", "a binomial scatter, then a ring all-gather (van de Geijn)",
-        layout="ring",
+        wide="SCATTER_ALL_GATHER", layout="ring",
     ),
     _hosts(
         _REDUCE, "binomial_tree", "trees:binomial_reduce", "trees:binomial_reduce",
-        "one child after the other, upwards", **_CHUNK,
+        "one child after the other, upwards", **_CHUNK, wide="TREE_REDUCE",
     ),
     _hosts(
         _REDUCE, "chain", "trees:chain_reduce", "trees:chain_reduce",
-        "piece by piece through all ranks", layout="ring", **_PIPED,
+        "piece by piece through all ranks", layout="ring", **_PIPED, wide="CHAIN_REDUCE",
     ),
-    _hosts(_SCATTER, "linear", "exchange:linear_scatter", "exchange:linear_scatter", "all at once"),
+    _hosts(_SCATTER, "linear", "exchange:linear_scatter", "exchange:linear_scatter", "all at once", "LINEAR_SCATTER"),
     _hosts(
         _SCATTER, "binomial_tree", "exchange:binomial_scatter", "trees:binomial_scatter",
-        "through the tree, what a child needs in one message",
+        "through the tree, what a child needs in one message", wide="TREE_SCATTER",
     ),
-    _hosts(_GATHER, "linear", "exchange:linear_gather", "exchange:linear_gather", "all at once"),
+    _hosts(_GATHER, "linear", "exchange:linear_gather", "exchange:linear_gather", "all at once", "LINEAR_GATHER"),
     _hosts(
         _GATHER, "binomial_tree", "exchange:binomial_gather", "trees:binomial_gather",
-        "through the tree, what a child has in one message",
+        "through the tree, what a child has in one message", wide="TREE_GATHER",
     ),
     *(
         entry
-        for collective, more in ((_ALL_TO_ALL, {}), (_ALL_TO_ALL_V, _SKEW))
+        for collective, spread, pairwise, more in (
+            (_ALL_TO_ALL, "SPREAD", "PAIRWISE", {}), (_ALL_TO_ALL_V, "SPREAD_V", "", _SKEW)
+        )
         for entry in (
             _hosts(
                 collective, "spread", "exchange:spread_all_to_all", "exchange:spread_all_to_all",
-                "all messages at once", **more,
+                "all messages at once", spread, **more,
             ),
             _hosts(
                 collective, "pairwise", "exchange:pairwise_all_to_all", "exchange:pairwise_all_to_all",
-                "n - 1 rounds, each to the next but k", **more,
+                "n - 1 rounds, each to the next but k", pairwise, **more,
             ),
         )
     ),
@@ -267,69 +272,69 @@ _ENTRIES = (
     ),
     _hosts(
         _BARRIER, "dissemination", "exchange:dissemination_barrier", "exchange:dissemination_barrier",
-        "ceil(log2 n) rounds of empty messages",
+        "ceil(log2 n) rounds of empty messages", wide="DISSEMINATION",
     ),
     _hosts(_SEND_RECV, "pair", "exchange:pair_send_recv", "exchange:pair_send_recv", "one message", **_PAIR),
     _hosts(
         _SEND_RECV, "shift", "exchange:shift_send_recv", "exchange:shift_send_recv", "a message to the next rank",
+        wide="SHIFT",
     ),
-    _others(
-        _ALL_REDUCE, "in_network", "offloads.in_network:AllReduce", "times.in_network:in_network_all_reduce_ns",
+    _offload(
+        _ALL_REDUCE, "in_network", "in_network:AllReduce", "times.in_network:in_network_all_reduce_ns",
         "switches add up fixed-point blocks in slots, and copy the sums to all (SwitchML, "
-        "[in-network.md](in-network.md))",
-        instead=_ALL_REDUCE_RING, **_BY_SWITCHES,
+        "[in-network.md](in-network.md))", wide="BY_SWITCHES", instead=_ALL_REDUCE_RING, **_BY_SWITCHES,
     ),
-    _others(
-        _ALL_REDUCE, "in_network_best_effort", "offloads.best_effort:AllReduce",
+    _offload(
+        _ALL_REDUCE, "in_network_best_effort", "best_effort:AllReduce",
         "times.in_network:best_effort_all_reduce_ns",
         "likewise in slots that jobs share; blocks that get none are added up by the first rank's host (ATP, "
         "[best-effort.md](best-effort.md))",
         instead=_ALL_REDUCE_RING, shared_slots=True, max_ranks=64, **_BY_SWITCHES,
+        unpredicted="which of its blocks meet in shared slots depends on when each packet comes",
     ),
     _others(
         _ALL_REDUCE, "omnireduce", "sparse.omnireduce:AllReduce", "sparse.closed_form:omnireduce_ns",
         "blocks of zeros are not sent: aggregators add up what is left, as it streams in ([sparse.md](sparse.md))",
         extra=(*_SPARSE_INPUT, "fusion", "slots", "aggregators"),
-        defaults={**_SPARSE_INPUT, "fusion": 4, "slots": 256}, **_SUMS, **_ALONE,
+        defaults={**_SPARSE_INPUT, "fusion": 4, "slots": 256}, **_SPARSE,
     ),
     _others(
         _ALL_REDUCE, "omniccl", "sparse.omniccl:AllReduce", "sparse.closed_form:omniccl_ns",
         "blocks of zeros are not sent: compute complexes of SmartNICs add up the others ([sparse.md](sparse.md))",
-        extra=(*_SPARSE_INPUT, "spot", "aggregators"), defaults=_SPARSE_INPUT, on_complexes=True, **_SUMS, **_ALONE,
+        extra=(*_SPARSE_INPUT, "spot", "aggregators"), defaults=_SPARSE_INPUT, on_complexes=True, **_SPARSE,
     ),
-    _others(
-        _ALL_REDUCE, "direct_reduce", "offloads.direct_reduce:AllReduce",
+    _offload(
+        _ALL_REDUCE, "direct_reduce", "direct_reduce:AllReduce",
         "times.wide.direct_reduce:direct_all_reduce_ns",
         "a ring of NICs that add up what comes in and send it on; only results reach memory (DirectReduce, "
         "[direct-reduce.md](direct-reduce.md))",
-        instead=_ALL_REDUCE_RING, ops=OPS, extra=("compression",), **_BY_NICS,
+        wide="NICS_ALL_REDUCE", instead=_ALL_REDUCE_RING, ops=OPS, extra=("compression",), **_BY_NICS,
     ),
-    _others(
-        _REDUCE_SCATTER, "direct_reduce", "offloads.direct_reduce:ReduceScatter",
+    _offload(
+        _REDUCE_SCATTER, "direct_reduce", "direct_reduce:ReduceScatter",
         "times.wide.direct_reduce:direct_reduce_scatter_ns", "the reducing half of the ring of NICs",
-        instead=_REDUCE_SCATTER_RING, ops=OPS, extra=("compression",), **_BY_NICS,
+        wide="NICS_REDUCE_SCATTER", instead=_REDUCE_SCATTER_RING, ops=OPS, extra=("compression",), **_BY_NICS,
     ),
-    _others(
-        _ALL_GATHER, "multicast", "offloads.multicast:AllGather", "times.multicast:all_gather_ns",
+    _offload(
+        _ALL_GATHER, "multicast", "multicast:AllGather", "times.multicast:all_gather_ns",
         "every rank sends its part once, switches copy it to all, ring neighbours repair what is lost "
-        "([multicast.md](multicast.md))",
-        extra=("chains", "cutoff"), **_CUTOFF,
+        "([multicast.md](multicast.md))", wide="MULTICAST_ALL_GATHER", extra=("chains", "cutoff"), **_MULTICAST,
     ),
-    _others(
-        _BROADCAST, "multicast", "offloads.multicast:Broadcast", "times.multicast:broadcast_ns",
+    _offload(
+        _BROADCAST, "multicast", "multicast:Broadcast", "times.multicast:broadcast_ns",
         "the first rank sends its vector once, switches copy it to all, ring neighbours repair what is lost",
-        extra=("cutoff",), **_CUTOFF,
+        wide="MULTICAST_BROADCAST", extra=("cutoff",), **_MULTICAST,
     ),
-    _others(
-        _ALL_GATHER, "direct_reduce", "offloads.direct_reduce:AllGather",
+    _offload(
+        _ALL_GATHER, "direct_reduce", "direct_reduce:AllGather",
         "times.wide.direct_reduce:direct_all_gather_ns",
-        "the gathering half of the ring of NICs", instead=_ALL_GATHER_RING, **_BY_NICS,
+        "the gathering half of the ring of NICs", instead=_ALL_GATHER_RING, **_BY_NICS, wide="NICS_ALL_GATHER",
     ),
     _OPTIMIZER_BY_HOSTS,
-    _others(
-        _OPTIMIZER_STEP, "optimus_nic", "offloads.optimizer_step:OptimusNic", "times.wide.direct_reduce:optimus_nic_ns",
+    _offload(
+        _OPTIMIZER_STEP, "optimus_nic", "optimizer_step:OptimusNic", "times.wide.direct_reduce:optimus_nic_ns",
         "a ring of NICs, which keep the parameters and what the optimizer remembers (OptimusNIC)",
-        instead=_OPTIMIZER_BY_HOSTS, engines=True, **_OPTIMIZER,
+        wide="NICS_OPTIMIZER", instead=_OPTIMIZER_BY_HOSTS, engines=True, **_OPTIMIZER,
     ),
     _others(
         _PING_PONG, "write", "parts.ping_pong:WritePingPong", "times.messages:ping_pong_write_ns",
@@ -401,6 +406,17 @@ def any_of(collective: str, algorithm: str) -> Algorithm:
     if not (found := choices(collective)):
         raise UnknownCollective(f"{collective} has no algorithms to choose from", "leave algorithm out")
     return found[0]
+
+
+def unpredicted(collective: str, algorithm: str) -> tuple[str, str] | None:
+    """Which of a step's two keys says what there is no model of (AUTO: of none of its choices), and why there is none.
+
+    Raises UnknownCollective.
+    """
+    if why := COLLECTIVES[collective].unpredicted:
+        return "collective", why
+    entries = choices(collective) if algorithm == AUTO else [find(collective, algorithm)]
+    return ("algorithm", entries[0].unpredicted) if entries and all(e.unpredicted for e in entries) else None
 
 
 def extra(collective: str, algorithm: str) -> tuple[str, ...]:

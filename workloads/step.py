@@ -8,6 +8,7 @@ from typing import Any
 from workloads import registry
 from workloads.parts import flows
 from workloads.parts.context import Context, HostCosts
+from workloads.parts.iteration import Measured, measured
 from workloads.parts.part import Part
 from workloads.verbs import Device
 
@@ -81,3 +82,31 @@ def part_of(context: Context, step: Step, told: Mapping[str, Any], tag: int) -> 
     context.options = told
     part: Part = entry.load()(context, entry, ranks, told["dtype"], told.get("op"), tag)
     return part
+
+
+class Collective:
+    """Our part of a step that is one, connected as soon as a size's algorithm is known (with `auto` it depends)."""
+
+    def __init__(self, context: Context, step: Step) -> None:
+        self.context, self.step = context, step
+        self.plan, self.group, self._tag = step.told(context.device.rank)
+        self._parts: dict[str, Part] = {}
+
+    def part(self, size_bytes: int) -> tuple[str, Part]:
+        """The algorithm for a size, and our part of it."""
+        told = {**self.plan, **self.plan.get("chosen", {}).get(str(size_bytes), {})}
+        algorithm = told["algorithm"]
+        if algorithm not in self._parts:
+            tag = self._tag + len(self._parts) * TAGS_PER_PART
+            self._parts[algorithm] = part_of(self.context, self.step, told, tag)
+        return algorithm, self._parts[algorithm]
+
+    def once(self, part: Part, size_bytes: int, variant: int) -> tuple[Measured, int]:
+        """An iteration: what it took, and how many elements are wrong."""
+        part.prepare(size_bytes, variant)
+        took = measured(self.context.device, self.step.number, len(self.step.ranks), lambda _: part.run())
+        return took._replace(host_ns=took.host_ns + part.cores_ns), part.finish()
+
+    def close(self) -> None:
+        for part in self._parts.values():
+            part.close()

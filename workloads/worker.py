@@ -13,22 +13,17 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import workloads.base.process
 from workloads import registry
 from workloads.parts import flows
 from workloads.parts.context import Context
-from workloads.parts.part import Part
-from workloads.step import TAGS_PER_PART, Plan, Step, context_of, kept_of, part_of, steps_of
+from workloads.parts.iteration import Emit, measured, progress
+from workloads.step import Collective, Plan, Step, context_of, kept_of, steps_of
 from workloads.verbs import CompletionError, Device, FabricError
 
 DEFAULT_PLAN = "/run/railbed/plan.json"
-PROGRESS_EVERY_S = 0.5
-
-Emit = Callable[[dict[str, Any]], None]
 
 
 def run(plan: Plan, device: Device, emit: Emit) -> None:
@@ -55,51 +50,32 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
 
 
 def _run_collective(context: Context, step: Step, emit: Emit) -> None:
-    parts: dict[str, Part] = {}
+    device, work = context.device, Collective(context, step)
+    plan, variant = work.plan, step.number * 997
     try:
-        _measure(context, step, parts, emit)
+        for size_bytes in plan["sizes"]:
+            algorithm, part = work.part(size_bytes)
+            said = {"step": step.number, "collective": plan["collective"], "algorithm": algorithm}
+            said |= {"rank": device.rank, **work.group}
+            for iteration in range(-plan["warmup"], plan["iterations"]):
+                line = {**said, "size_bytes": size_bytes, "iteration": iteration}
+                context.tick = progress(line, emit if device.rank == step.ranks[0] else None)
+                variant += 1
+                took, wrong = work.once(part, size_bytes, variant)
+                if part.fallback:
+                    line["fallback"] = part.fallback
+                if device.rank not in step.helpers and (iteration >= 0 or wrong):
+                    emit({"kind": "collective", **line, **took._asdict(), "wrong": wrong, **part.moved})
     finally:
-        for part in parts.values():
-            part.close()
-
-
-def _measure(context: Context, step: Step, parts: dict[str, Part], emit: Emit) -> None:
-    device = context.device
-    plan, group, tag = step.told(device.rank)
-    variant = step.number * 997
-    for size_bytes in plan["sizes"]:
-        told = {**plan, **plan.get("chosen", {}).get(str(size_bytes), {})}  # with `auto` the algorithm depends on it
-        if told["algorithm"] not in parts:
-            parts[told["algorithm"]] = part_of(context, step, told, tag + len(parts) * TAGS_PER_PART)
-        part = parts[told["algorithm"]]
-        said = {"step": step.number, "collective": plan["collective"], "algorithm": told["algorithm"]}
-        said |= {"rank": device.rank, **group}
-        for iteration in range(-plan["warmup"], plan["iterations"]):
-            line = {**said, "size_bytes": size_bytes, "iteration": iteration}
-            context.tick = _progress(line, emit if device.rank == step.ranks[0] else None)
-            variant += 1
-            part.prepare(size_bytes, variant)
-            start_ns = device.sync(step.number + 1, len(step.ranks))
-            before = device.tally
-            part.run()
-            end_ns = device.time_ns
-            took = device.tally.since(before)
-            wrong = part.finish()
-            if part.fallback:
-                line["fallback"] = part.fallback
-            if device.rank not in step.helpers and (iteration >= 0 or wrong):
-                costs = {"host_ns": took.host_ps / 1000 + part.cores_ns, "sent_bytes": took.sent_bytes}
-                times = {"start_ns": start_ns, "end_ns": end_ns, "wrong": wrong}
-                emit({"kind": "collective", **line, **times, **costs, **part.moved})
+        work.close()
 
 
 def _run_flows(context: Context, step: Step, kept_bytes: int, emit: Emit) -> None:
     device = context.device
     part = flows.Flows(context, step.flows, step.tag, kept_bytes)
     part.prepare()
-    begin_ns = device.sync(step.number + 1, len(step.ranks))
-    context.tick = _progress({"step": step.number, "rank": device.rank}, emit)
-    part.run(begin_ns)
+    context.tick = progress({"step": step.number, "rank": device.rank}, emit)
+    measured(device, step.number, len(step.ranks), part.run)
     for outcome in part.finish():
         flow = outcome.flow
         emit(
@@ -117,20 +93,6 @@ def _run_flows(context: Context, step: Step, kept_bytes: int, emit: Emit) -> Non
                 "role": outcome.role,
             }
         )
-
-
-def _progress(line: Mapping[str, Any], emit: Emit | None) -> Callable[[int, int], None]:
-    """A tick that says how far an operation is, when it takes long (None: says nothing)."""
-    last = time.monotonic()
-
-    def tick(done: int, of: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if emit and now - last >= PROGRESS_EVERY_S:
-            last = now
-            emit({"kind": "progress", **line, "done": done, "of": of})
-
-    return tick
 
 
 def _emit(line: dict[str, Any]) -> None:

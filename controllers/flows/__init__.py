@@ -1,11 +1,9 @@
 """Flows of a switch's tables as plain data, independent of the OpenFlow library.
 
-Two tables.  ROUTE looks at the destination address, by prefixes that stand for
-places, and either outputs or hashes the frame onto one of several equal ports;
-MEMBER turns the hash's result into the port.  No two flows match the same frame,
-so that traffic stops when its flow is removed.  A flow's cookie is the hash of its
-contents, so that a controller that finds a flow in a switch knows from the
-cookie alone whether the flow is one that it wants.
+Two tables.  ROUTE looks at the destination address, by prefixes that stand for places, and either outputs or hashes the
+frame onto one of several equal ports; MEMBER turns the hash's result into the port.  No two flows match the same frame,
+so that traffic stops when its flow is removed.  A flow's cookie is the hash of its contents, so that a controller that
+finds a flow in a switch knows from the cookie alone whether the flow is one that it wants.
 """
 
 from __future__ import annotations

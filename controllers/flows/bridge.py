@@ -1,9 +1,8 @@
 """The flows that one switch should have, those that it was sent, and those that it has confirmed.
 
-A switch counts as settled when the flows it has confirmed, by the reply to the
-barrier that followed the last of them, are those wanted.  Its flows are not
-known while anything is on its way, nor when it connects.  A switch that goes
-away keeps its flows and so stays settled until other flows are wanted of it.
+A switch counts as settled when the flows it has confirmed, by the reply to the barrier that followed the last of them,
+are those wanted.  Its flows are not known while anything is on its way, nor when it connects.  A switch that goes away
+keeps its flows and so stays settled until other flows are wanted of it.
 """
 
 from __future__ import annotations
@@ -71,13 +70,13 @@ class Bridge:
         if self._sent is None or self._sent == self.wanted:
             return Change((), ())
         before, self._sent = self._sent, self.wanted
-        gone = tuple(sorted(flow.cookie for flow in before - self.wanted))
-        had, want = replications(before), replications(self.wanted)
+        cookies = tuple(sorted(flow.cookie for flow in before - self.wanted))
+        old_groups, new_groups = replications(before), replications(self.wanted)
         return Change(
             _in_order(self.wanted - before),
-            gone,
-            tuple(sorted(want - had, key=lambda g: g.group)),
-            tuple(sorted(g.group for g in had - want)),
+            cookies,
+            tuple(sorted(new_groups - old_groups, key=lambda g: g.group)),
+            tuple(sorted(g.group for g in old_groups - new_groups)),
         )
 
     def barrier_sent(self, xid: int) -> None:

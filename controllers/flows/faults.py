@@ -90,9 +90,9 @@ def _loop(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
         raise FaultError(f"{one} and {other} are no neighbours")
     for switch in (one, other):
         port = cable.end(switch).port
-        there, back = _only(address, Output(port)), _only(address, Return())
+        forth, back = _only(address, Output(port)), _only(address, Return())
         back = replace(back, priority=ABOVE + 1, match=(*back.match, ("in_port", port)))
-        tables = _changed(tables, switch, [*tables[switch], there, back])
+        tables = _changed(tables, switch, [*tables[switch], forth, back])
     return tables
 
 
@@ -173,8 +173,8 @@ def refusals(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> str:
     if spec.get("forwarding") != "table_full" or spec.get("switch") not in tables:
         return ""
     refused = len(tables[spec["switch"]]) - len(_table_full(fabric, tables, spec)[spec["switch"]])
-    said = f"{spec['switch']} refused {refused} flow mods: OFPET_FLOW_MOD_FAILED(5), OFPFMFC_TABLE_FULL(1)"
-    return said if refused else ""
+    message = f"{spec['switch']} refused {refused} flow mods: OFPET_FLOW_MOD_FAILED(5), OFPFMFC_TABLE_FULL(1)"
+    return message if refused else ""
 
 
 def _one_of_each_match(flows: list[Flow]) -> list[Flow]:

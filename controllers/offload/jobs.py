@@ -23,7 +23,7 @@ GROUPS = int(IPv4Address("239.0.0.0"))
 SLOTS, ELEMENTS, TIMEOUT_PS = 0, 1, 2  # arguments of an aggregation job
 
 
-class Refused(ValueError):
+class JobRefused(ValueError):
     """The job cannot be placed; the text says why."""
 
 
@@ -45,13 +45,13 @@ class Placement:
 
 def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
     """Places a job. Raises Refused."""
-    known = KINDS.get(job["kind"])
-    if known is None:
-        raise Refused(f"unknown kind of job {job['kind']!r}")
+    place_kind = KINDS.get(job["kind"])
+    if place_kind is None:
+        raise JobRefused(f"unknown kind of job {job['kind']!r}")
     try:
-        placement = known(fabric, trees, job)
+        placement = place_kind(fabric, trees, job)
     except NoTree as error:
-        raise Refused(str(error)) from None
+        raise JobRefused(str(error)) from None
     placement.answer["rules"] = {switch: len(flows) for switch, flows in sorted(placement.flows.items())}
     return placement
 
@@ -69,7 +69,7 @@ def _aggregate(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placemen
     ranks: Sequence[int] = job["ranks"]
     pools: Mapping[str, Mapping[str, Any]] = job["accelerators"]
     if not pools:
-        raise Refused("no switch has an accelerator")
+        raise JobRefused("no switch has an accelerator")
     tree = trees.tree(ranks, int(job["job"]), frozenset(pools))
     adding = tree.adding
     slots = _slots(job, tree, pools)
@@ -97,7 +97,7 @@ def _best_effort(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placem
     pools: Mapping[str, Mapping[str, Any]] = job["accelerators"]
     sharing = {switch: pool for switch, pool in pools.items() if pool["shared_slots"]}
     if not sharing:
-        raise Refused("no accelerator shares slots" if pools else "no switch has an accelerator")
+        raise JobRefused("no accelerator shares slots" if pools else "no switch has an accelerator")
     home = _switch_of(fabric, ranks[0])
     tree = trees.tree(ranks, 0, frozenset({home}))
     numbers = {rank: number for number, rank in enumerate(ranks) if number}  # the server's contributions never leave it
@@ -146,33 +146,33 @@ KINDS: dict[str, Callable[[Fabric, Trees, Mapping[str, Any]], Placement]] = {
 
 def _slots(job: Mapping[str, Any], tree: Tree, pools: Mapping[str, Mapping[str, Any]]) -> int:
     """How many slots the job gets: what it wants, or as many as are free all over its tree. Raises Refused."""
-    wanted = job["args"][SLOTS]
+    requested = job["args"][SLOTS]
     for switch in tree.adding:
         if switch not in pools:
-            raise Refused(f"{switch} has no accelerator")
+            raise JobRefused(f"{switch} has no accelerator")
         _fits(job, switch, pools[switch], len(_children(tree, switch)))
     scarce = min(tree.adding, key=lambda switch: pools[switch]["slots_free"])
     free = pools[scarce]["slots_free"]
     if not free:
-        raise Refused(f"{scarce}'s accelerator has no slot free of {pools[scarce]['slots']}")
-    return min(int(wanted), int(free))
+        raise JobRefused(f"{scarce}'s accelerator has no slot free of {pools[scarce]['slots']}")
+    return min(int(requested), int(free))
 
 
 def _fits(job: Mapping[str, Any], switch: str, pool: Mapping[str, Any], contributors: int) -> None:
     """Raises Refused when an accelerator is too narrow for a job's packets, or for its bitmap."""
-    elements, most, bits = job["args"][ELEMENTS], pool["elements"], pool["fan_in"]
-    if elements > most:
-        raise Refused(f"{switch}'s accelerator adds {most} elements of a packet, not {elements}")
+    elements, width, bits = job["args"][ELEMENTS], pool["elements"], pool["fan_in"]
+    if elements > width:
+        raise JobRefused(f"{switch}'s accelerator adds {width} elements of a packet, not {elements}")
     if contributors > bits:
-        raise Refused(f"{switch}'s accelerator has a bitmap of {bits} bits, not of {contributors}")
+        raise JobRefused(f"{switch}'s accelerator has a bitmap of {bits} bits, not of {contributors}")
 
 
 def _children(tree: Tree, switch: str) -> list[int | str]:
     """The contributors to a switch by port: ranks, and switches that add up. Other switches are passed through."""
-    found: dict[int, list[int | str]] = {port: [rank] for port, rank in tree.ranks[switch].items()}
+    by_port: dict[int, list[int | str]] = {port: [rank] for port, rank in tree.ranks[switch].items()}
     for port, below in tree.below[switch].items():
-        found[port] = [below] if below in tree.adding else _children(tree, below)
-    return [child for port in sorted(found) for child in found[port]]
+        by_port[port] = [below] if below in tree.adding else _children(tree, below)
+    return [child for port in sorted(by_port) for child in by_port[port]]
 
 
 def _address(fabric: Fabric, switch: str) -> int:

@@ -72,18 +72,18 @@ class Trees:
         if target in self._hops:
             return self._hops[target]
         index = self.fabric.switch_by_name[target].index
-        found = {target: (0, 0)}
+        hops = {target: (0, 0)}
         front = [target]
         while front:
-            reached = sorted({n for s in front for n in self._links[s].values() if n not in found})
-            far = found[front[0]][0] + 1
+            reached = sorted({n for s in front for n in self._links[s].values() if n not in hops})
+            distance = hops[front[0]][0] + 1
             for switch in reached:
                 nearer = sorted(p for p, n in self._links[switch].items() if n in front)
                 # parallel paths: different targets take different ones
-                found[switch] = (far, nearer[(index + self.fabric.switch_by_name[switch].index) % len(nearer)])
+                hops[switch] = (distance, nearer[(index + self.fabric.switch_by_name[switch].index) % len(nearer)])
             front = [switch for switch in reached if switch not in self._ends]
-        self._hops[target] = found
-        return found
+        self._hops[target] = hops
+        return hops
 
     def next_hop(self, switch: str, target: str) -> int:
         return self.hops(target)[switch][1]
@@ -128,8 +128,8 @@ class Trees:
             hops = self.hops(switch.name)
             if not all(place in hops for place in places):
                 continue
-            far = [hops[place][0] for place in places]
-            cost = (max(far), sum(far))
+            distances = [hops[place][0] for place in places]
+            cost = (max(distances), sum(distances))
             if best_cost is None or cost < best_cost:
                 best, best_cost = [], cost
             if cost == best_cost:

@@ -1,8 +1,7 @@
 """One OpenFlow library under one name: os-ken where it is installed, else ryu 4.34.
 
-Both have the same API; os-ken renamed the package and the application's base
-class.  An application may import either name, whichever library runs.  This
-must be imported before anything else of the library is.
+Both have the same API; os-ken renamed the package and the application's base class.  An application may import either
+name, whichever library runs.  This must be imported before anything else of the library is.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _VERSIONS = [f"os_ken.ofproto.ofproto_v1_{minor}_parser" for minor in (0, 2, 4)]
 _OTHERS = ["rfc3986", "stevedore"]  # of oslo.config: for URIs and drivers, which os-ken has none of
 
 
-class Later(ModuleType):
+class LazyModule(ModuleType):
     """Stands for a module, which is imported when one of its attributes is used."""
 
     def __getattr__(self, name: str) -> Any:
@@ -28,7 +28,7 @@ class Later(ModuleType):
 def _now(name: str) -> ModuleType:
     """The module itself, and its package before it."""
     for known in (name.rpartition(".")[0], name):
-        if isinstance(sys.modules.get(known), Later):
+        if isinstance(sys.modules.get(known), LazyModule):
             del sys.modules[known]
     return importlib.import_module(name)
 
@@ -71,11 +71,11 @@ def put_off() -> None:
     """To be called before anything of os-ken is imported."""
     _without_version()
     for name in (*_VERSIONS, *_OTHERS):
-        sys.modules.setdefault(name, Later(name))
+        sys.modules.setdefault(name, LazyModule(name))
     library: Any = importlib.import_module("os_ken.lib")
-    packets: Any = Later(_PACKETS)
+    packets: Any = LazyModule(_PACKETS)
     packets.__path__ = [f"{folder}/packet" for folder in library.__path__]  # its modules can be imported alone
-    packets.packet = Later(f"{_PACKETS}.packet")
+    packets.packet = LazyModule(f"{_PACKETS}.packet")
     sys.modules.setdefault(_PACKETS, packets)
 
 

@@ -22,5 +22,5 @@ def purge(control: Path, timeout_s: float = vswitchd.TIMEOUT_S) -> None:
     """Returns when no earlier decision of Open vSwitch is in force any more.  Raises NotPurged."""
     try:
         vswitchd.command(control, "revalidator/purge", timeout_s=timeout_s)
-    except vswitchd.Refused as refused:
+    except vswitchd.CommandFailed as refused:
         raise NotPurged(str(refused)) from None

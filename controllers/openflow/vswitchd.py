@@ -13,7 +13,7 @@ TIMEOUT_S = 5.0
 _ANSWER_MAX = 1 << 24
 
 
-class Refused(Exception):
+class CommandFailed(Exception):
     """ovs-vswitchd did not answer, or said no."""
 
 
@@ -26,9 +26,9 @@ def command(control: Path, method: str, *arguments: str, timeout_s: float = TIME
             connection.sendall(json.dumps({"id": 0, "method": method, "params": arguments}).encode())
             answer = _answer(connection)
     except (OSError, ValueError) as error:
-        raise Refused(f"{control}: {error}") from None
+        raise CommandFailed(f"{control}: {error}") from None
     if answer.get("id") != 0 or answer.get("error") is not None:
-        raise Refused(f"{control}: {answer.get('error') or answer}")
+        raise CommandFailed(f"{control}: {answer.get('error') or answer}")
     return str(answer.get("result"))
 
 

@@ -30,29 +30,26 @@ class Dateline:
 
     @cached_property
     def _places(self) -> list[tuple[int, tuple[int, ...]]]:
-        found = []
+        places = []
         for nic in self.fabric.nics:
             switch = self.fabric.switch_by_name[self.fabric.cable_at[nic.name, 1].other(nic.name).node]
-            found.append((int(nic.ip), switch.place))
-        return found
+            places.append((int(nic.ip), switch.place))
+        return places
 
     def across(self, switch: Switch, port: int) -> set[int]:
         """Addresses whose path from here by this port crosses the wrap-around cable of the port's dimension."""
-        there = self.fabric.switch_by_name[self.fabric.cable_at[switch.name, port].other(switch.name).node]
-        axis = next((i for i, (a, b) in enumerate(zip(switch.place, there.place, strict=True)) if a != b), None)
+        neighbour = self.fabric.switch_by_name[self.fabric.cable_at[switch.name, port].other(switch.name).node]
+        axis = next((i for i, (a, b) in enumerate(zip(switch.place, neighbour.place, strict=True)) if a != b), None)
         if axis is None or self._dims[axis] <= 2:  # from or to a NIC's embedded bridge, or no circle
             return set()
-        size, here = self._dims[axis], switch.place[axis]
-        up = (there.place[axis] - here) % size == 1
-        return {ip for ip, place in self._places if (place[axis] < here if up else place[axis] > here)}
+        size, coordinate = self._dims[axis], switch.place[axis]
+        up = (neighbour.place[axis] - coordinate) % size == 1
+        return {ip for ip, place in self._places if (place[axis] < coordinate if up else place[axis] > coordinate)}
 
 
 def with_dscp(flow: Flow, across: bool) -> Flow:
     """The flow above `flow` for the data frames whose DSCP has to change here."""
     before, after = (DSCP, DSCP_ACROSS) if across else (DSCP_ACROSS, DSCP)
     return replace(
-        flow,
-        priority=PRIORITY + 1,
-        match=(*flow.match, ("ip_dscp", before)),
-        actions=(SetDscp(after), *flow.actions),
+        flow, priority=PRIORITY + 1, match=(*flow.match, ("ip_dscp", before)), actions=(SetDscp(after), *flow.actions)
     )

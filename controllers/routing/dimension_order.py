@@ -1,11 +1,9 @@
 """Dimension order for torus and ring: correct the lowest dimension first.
 
-Of the ports on a shortest path a frame takes the one of the lowest dimension,
-and of its two directions the one of growing coordinates when both are equally
-long.  Without failed cables that is dimension-order routing.  Around failed
-cables it stays a shortest path (the other way round, or another dimension
-first), so that it cannot loop; but the order of dimensions is then not kept
-everywhere.
+Of the ports on a shortest path a frame takes the one of the lowest dimension, and of its two directions the one of
+growing coordinates when both are equally long.  Without failed cables that is dimension-order routing.  Around failed
+cables it stays a shortest path (the other way round, or another dimension first), so that it cannot loop; but the order
+of dimensions is then not kept everywhere.
 """
 
 from __future__ import annotations
@@ -18,11 +16,11 @@ from topologies.kinds import dimensions
 def split(fabric: Fabric, switch: Switch, toward: Toward) -> dict[tuple[int, ...], int]:
     """The one port and the NICs (mask of bits) that it leads to, for each port in use."""
     groups: dict[tuple[int, ...], int] = {}
-    taken = 0
+    done = 0
     for port in sorted(toward, key=lambda p: _direction(fabric, switch, p)):
-        if nics := toward[port] & ~taken:
+        if nics := toward[port] & ~done:
             groups[(port,)] = nics
-            taken |= nics
+            done |= nics
     return groups
 
 
@@ -31,8 +29,8 @@ def _direction(fabric: Fabric, switch: Switch, port: int) -> tuple[int, bool]:
 
     A NIC's embedded bridge is in the place of its switch: between them no dimension changes.
     """
-    there = fabric.switch_by_name[fabric.cable_at[switch.name, port].other(switch.name).node].place
-    dimension = next((i for i, (a, b) in enumerate(zip(switch.place, there, strict=True)) if a != b), None)
+    neighbour = fabric.switch_by_name[fabric.cable_at[switch.name, port].other(switch.name).node].place
+    dimension = next((i for i, (a, b) in enumerate(zip(switch.place, neighbour, strict=True)) if a != b), None)
     if dimension is None:
         return -1, False
-    return dimension, (there[dimension] - switch.place[dimension]) % dimensions(fabric)[dimension] != 1
+    return dimension, (neighbour[dimension] - switch.place[dimension]) % dimensions(fabric)[dimension] != 1

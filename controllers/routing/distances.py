@@ -1,12 +1,10 @@
 """Which ports lie on a shortest path to which NICs, for all switches at once.
 
-A breadth-first search from every NIC in one sweep: a set of NICs is an integer
-with one bit each, and one step lets every switch learn from its neighbours
-which NICs they have just come to know.  A port is on a shortest path exactly if
-its neighbour knew the NIC one step earlier.  A bridge in a NIC with several
-ports does not pass on other hosts' NICs: no path leads through it.  (1,024 switches take some tens of
-milliseconds; one search per NIC with networkx takes seconds, and the emulated
-clock stands still while a port that went down is being routed around.)
+A breadth-first search from every NIC in one sweep: a set of NICs is an integer with one bit each, and one step lets
+every switch learn from its neighbours which NICs they have just come to know.  A port is on a shortest path exactly if
+its neighbour knew the NIC one step earlier.  A bridge in a NIC with several ports does not pass on other hosts' NICs:
+no path leads through it.  (1,024 switches take some tens of milliseconds; one search per NIC with networkx takes
+seconds, and the emulated clock stands still while a port that went down is being routed around.)
 """
 
 from __future__ import annotations
@@ -40,9 +38,8 @@ def shortest(
 ) -> dict[str, Toward]:
     """For each switch, its ports toward other switches' NICs.
 
-    `links` is switch -> port -> neighbour, `attached` switch -> the NICs that hang on it, as a mask of bits; `ends`
-    are switches that no path leads through.
-    A NIC that cannot be reached is in none of the masks.
+    `links` is switch -> port -> neighbour, `attached` switch -> the NICs that hang on it, as a mask of bits; `ends` are
+    switches that no path leads through. A NIC that cannot be reached is in none of the masks.
     """
     result: dict[str, Toward] = {s: {} for s in links}
     known = {s: attached.get(s, 0) for s in links}

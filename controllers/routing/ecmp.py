@@ -1,8 +1,7 @@
 """Equal-cost multipath: every port on a shortest path takes a share of the flows.
 
-In rail and clos fabrics shortest paths go up and then down, so that this is
-up-down routing as long as no cable has failed; around failed cables a path may
-turn up again.  What port a flow takes is the hash of its addresses and its UDP
+In rail and clos fabrics shortest paths go up and then down, so that this is up-down routing as long as no cable has
+failed; around failed cables a path may turn up again.  What port a flow takes is the hash of its addresses and its UDP
 or TCP ports, which is where RoCEv2 carries its entropy.
 """
 

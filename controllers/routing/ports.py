@@ -1,8 +1,7 @@
 """Which ports are down, from two sources.
 
-fabricd knows the emulated cables, the switch knows its own interfaces.  A port
-is down while either of them says so. When both report the same failure, routes
-change only once.
+fabricd knows the emulated cables, the switch knows its own interfaces.  A port is down while either of them says so.
+When both report the same failure, routes change only once.
 """
 
 from __future__ import annotations

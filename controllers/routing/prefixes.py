@@ -1,16 +1,13 @@
 """Sets of addresses as few prefixes.
 
-A fabric's addresses encode places, so that destinations reached the same way
-mostly share a prefix.  `PrefixTree` holds the addresses once; `cover` takes a
-set of them (a mask, bit i for the i-th lowest) and gives the fewest prefixes
-that hold these and no other NIC.
+A fabric's addresses encode places, so that destinations reached the same way mostly share a prefix.  `PrefixTree` holds
+the addresses once; `cover` takes a set of them (a mask, bit i for the i-th lowest) and gives the fewest prefixes that
+hold these and no other NIC.
 
-Prefixes of different sets never overlap.  Shorter tables would come of letting
-a wide prefix show through where a narrow one is missing; but then, if a flow
-is removed, its traffic would not stop but take a wrong path, perhaps a loop.
-For the same reason an address that no NIC has cannot circle: where two switches
-have a prefix for it, one prefix holds the other, so that it is sent like one and
-the same NIC, to that NIC's switch, and has no flow there.
+Prefixes of different sets never overlap.  Shorter tables would come of letting a wide prefix show through where a
+narrow one is missing; but then, if a flow is removed, its traffic would not stop but take a wrong path, perhaps a loop.
+For the same reason an address that no NIC has cannot circle: where two switches have a prefix for it, one prefix holds
+the other, so that it is sent like one and the same NIC, to that NIC's switch, and has no flow there.
 """
 
 from __future__ import annotations

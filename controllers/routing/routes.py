@@ -1,9 +1,8 @@
 """Routes: the flows of every switch of a fabric, as a pure function.
 
-Frames take shortest paths over the cables that are up; a routing (one entry of
-ROUTINGS) says which of them a switch uses.  A hop always comes
-closer to the destination, so that no routing can loop, with or without failed
-cables.  Destinations are aggregated into prefixes.
+Frames take shortest paths over the cables that are up; a routing (one entry of ROUTINGS) says which of them a switch
+uses.  A hop always comes closer to the destination, so that no routing can loop, with or without failed cables.
+Destinations are aggregated into prefixes.
 """
 
 from __future__ import annotations
@@ -18,18 +17,14 @@ from controllers.routing.dateline import Dateline, with_dscp
 from controllers.routing.distances import Toward, ends, live_links, shortest
 from controllers.routing.prefixes import PrefixTree
 from topologies.graph.fabric import Fabric, Switch
+from topologies.graph.mistake import Mistake
 from topologies.kinds import DIMENSION_ORDER
 
 Split = Callable[[Fabric, Switch, Toward], dict[tuple[int, ...], int]]
 
 
-class RoutingError(ValueError):
+class RoutingError(Mistake, ValueError):
     """A routing that does not exist or does not fit the topology: `what` is wrong, `hint` what to do."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(f"{what} ({hint})")
-        self.what = what
-        self.hint = hint
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ static inline void near_object(const struct fabric *f, const struct queued *q)
 static inline void near_class(const struct port *p, unsigned class)
 {
 	lines_near(p, NEAR_PORT_LINES);
-	NEAR_FIELDS(&p->tc[class], struct traffic_class, in, queue_max);
+	NEAR_FIELDS(&p->tc[class], struct traffic_class, in, rx_bytes);
 }
 
 static inline void near_port(const struct fabric *f, const struct queued *q)
@@ -95,7 +95,8 @@ static inline void near_sender(const struct frame *fr)
 	if (!fr->from)
 		return;
 	NEAR_FIELDS(fr->from, struct qp, source, cnps);
-	NEAR_FIELDS(fr->from, struct qp, cc_state.rate, cc_state.cut_timer);
+	NEAR_FIELDS(fr->from, struct qp, cc_state, cc_state);
+	lines_near((const struct qp *)fr->from + 1, 2); /* its control's own */
 }
 
 static inline void near_users(const struct fabric *f, const struct queued *q)

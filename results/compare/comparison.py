@@ -38,7 +38,7 @@ def ratio(first: float, other: float) -> float:
 @dataclass(frozen=True)
 class Figure:
     """One figure at one point: of each side the values over the seeds that are compared, in their order, and those
-    seeds; `dropped` are those that it has beside them (pairs.py)."""
+    seeds; `dropped`: its other seeds (pairs.py)."""
 
     at: dict[str, Any]  # the values of the swept keys
     name: str
@@ -73,11 +73,11 @@ class Figure:
         return {"at": self.at, "figure": self.name, **seeds, "mean": means, "against_first": others}
 
     def _against(self, side: int) -> dict[str, Any]:
-        told: dict[str, Any] = {"ratio": _finite(self.ratio(side)), "paired": self.paired(side)}
-        if found := self.interval(side):
-            of = "ratio_interval" if found.ratio else "difference_interval"
-            told |= {of: [_finite(found.low), _finite(found.high)], "stands_out": found.stands_out}
-        return told
+        data: dict[str, Any] = {"ratio": _finite(self.ratio(side)), "paired": self.paired(side)}
+        if interval := self.interval(side):
+            key = "ratio_interval" if interval.ratio else "difference_interval"
+            data |= {key: [_finite(interval.low), _finite(interval.high)], "stands_out": interval.stands_out}
+        return data
 
 
 class Comparison:
@@ -169,9 +169,7 @@ class Comparison:
         groups: dict[Values, list[Point]] = {}
         for point in side.points:
             groups.setdefault(tuple(hashable(v) for v in point.at(self.keys)), []).append(point)
-        for points in groups.values():
-            points.sort(key=_by_seed)
-        return groups
+        return {values: sorted(points, key=_by_seed) for values, points in groups.items()}
 
     def _at(self, values: Values) -> dict[str, Any]:
         return {key: raw(value) for key, value in zip(self.keys, values, strict=True)}
@@ -180,9 +178,8 @@ class Comparison:
 def compare(runs: Sequence[str | Path]) -> Comparison:
     """The first of the runs or sweeps against the others. Raises StoreError for what is none."""
     if len(runs) < 2:
-        raise StoreError(
-            "there is nothing to compare with", " ".join(map(str, runs)), "name two runs or sweeps, or more"
-        )
+        hint = "name two runs or sweeps, or more"
+        raise StoreError("there is nothing to compare with", " ".join(map(str, runs)), hint)
     return Comparison([Side.of(run) for run in runs])
 
 
@@ -191,8 +188,8 @@ def _ends(key: str) -> str:
 
 
 def _by_seed(point: Point) -> float:
-    its = seed(point)
-    return float(its) if isinstance(its, int | float) else math.inf
+    value = seed(point)
+    return float(value) if isinstance(value, int | float) else math.inf
 
 
 def _good(sides: Sequence[Sequence[Point]]) -> list[list[Point]]:
@@ -206,16 +203,16 @@ def _figures(at: dict[str, Any], sides: Sequence[Sequence[Point]]) -> Iterator[F
         if name in unlike:
             continue
         have = [[point for point in points if _number(point.figures.get(name))] for points in sides]
-        mine = paired(have)
-        values = tuple(tuple(float(point.figures[name]) for point in points) for points in mine)
-        seeds = tuple(tuple(map(seed, points)) for points in mine)
-        kept = {id(point) for points in mine for point in points}
-        dropped = tuple(tuple(seed(point) for point in points if id(point) not in kept) for points in have)
+        compared = paired(have)
+        values = tuple(tuple(float(point.figures[name]) for point in points) for points in compared)
+        seeds = tuple(tuple(map(seed, points)) for points in compared)
+        used = {id(point) for points in compared for point in points}
+        dropped = tuple(tuple(seed(point) for point in points if id(point) not in used) for points in have)
         yield Figure(at, name, values, seeds, dropped)
 
 
 def _unlike(sides: Sequence[Sequence[Point]]) -> dict[str, list[list[int]]]:
-    """Means over different sizes say nothing of each other."""
+    """Means over different sizes cannot be compared."""
     names = {k for points in sides for p in points for k in p.figures if k.startswith(MEAN_OVER_SIZES)}
     found = {name: [{size for p in points for size in _sizes(p, name)} for points in sides] for name in sorted(names)}
     return {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 from hardware.tables import entries
-from results.frames.columns import COLUMNS, WATERMARK
+from results.frames.columns import COLUMNS, GROWS, MOST
 from results.store.load import Run
 
 _PLACES = {
@@ -59,23 +60,21 @@ def every_name() -> list[str]:
 
 
 def _sorts(frame: str) -> dict[str, str]:
-    """What each counter of a frame is: COUNTER or WATERMARK."""
-    return {column.name: column.sort for column in COLUMNS.get(frame, ()) if column.sort}
+    """What each counter of a frame is: GROWS or MOST."""
+    return {column.name: column.sort for column in COLUMNS.get(frame, ()) if column.sort in (GROWS, MOST)}
 
 
 def moved(sides: Sequence[Sequence[Run]]) -> list[Moved]:
     """The counters that are not the same on all sides, those that moved most first. Each side is one or more runs."""
-    found = []
+    every: list[Moved | None] = []
     for frame, place in _PLACES.items():
         tables = [_by_place(runs, frame, place) for runs in sides]
         if frame == "drops":
-            found += _drops(tables)
+            every += _drops(tables)
             continue
         units = {column.name: column.unit for column in COLUMNS[frame]}
-        for name in names(frame):
-            one = _counter(frame, name, units[name], name, tables)
-            found += [one] if one else []
-    return sorted(found, key=lambda m: -m.share)
+        every += [_counter(frame, name, units[name], name, tables) for name in names(frame)]
+    return sorted(filter(None, every), key=lambda counter: -counter.share)
 
 
 Table = dict[tuple[Any, ...], dict[str, int]]
@@ -94,27 +93,19 @@ def _by_place(runs: Sequence[Run], frame: str, place: Sequence[str]) -> Table:
 
 def _joined(sort: str, one: int, other: int) -> int:
     """Over several places or runs."""
-    return max(one, other) if sort == WATERMARK else one + other
+    return max(one, other) if sort == MOST else one + other
 
 
-def _drops(tables: Sequence[Table]) -> list[Moved]:
+def _drops(tables: Sequence[Table]) -> Iterator[Moved | None]:
     """A counter for each reason."""
-    reasons = dict.fromkeys(place[-1] for table in tables for place in table)
-    found = []
-    for reason in reasons:
-        part = [{p[:-1]: row for p, row in table.items() if p[-1] == reason} for table in tables]
-        one = _counter("drops", "count", "frames", str(reason), part)
-        found += [one] if one else []
-    return found
+    for reason in dict.fromkeys(place[-1] for table in tables for place in table):
+        of_reason = [{p[:-1]: row for p, row in table.items() if p[-1] == reason} for table in tables]
+        yield _counter("drops", "count", "frames", str(reason), of_reason)
 
 
 def _counter(frame: str, column: str, unit: str, name: str, tables: Sequence[Mapping[Any, Any]]) -> Moved | None:
-    sort, totals = _sorts(frame)[column], []
-    for table in tables:
-        total = 0
-        for row in table.values():
-            total = _joined(sort, total, row.get(column, 0))
-        totals.append(total)
+    joined = partial(_joined, _sorts(frame)[column])
+    totals = [reduce(joined, (row.get(column, 0) for row in table.values()), 0) for table in tables]
     places = dict.fromkeys(place for table in tables for place in table)
     there = {p: tuple(table.get(p, {}).get(column, 0) for table in tables) for p in places}
     most = max(there, key=lambda p: max(there[p]) - min(there[p]), default=None)

@@ -50,7 +50,7 @@ def interval(a: Sequence[float], b: Sequence[float], *, paired: bool) -> Interva
     ratio = bool((x > 0).all() and (y > 0).all())
     theta, error = (float(v[0]) for v in _estimate(x[None], y[None], ratio, paired))
     if error <= _EXACT * max(abs(theta), 1.0 if ratio else abs(float(x.mean())) + abs(float(y.mean()))):
-        return _told(theta, theta, ratio)
+        return _interval(theta, theta, ratio)
     draw = np.random.default_rng(1)
     first = draw.integers(len(x), size=(RESAMPLES, len(x)))
     second = first if paired else draw.integers(len(y), size=(RESAMPLES, len(y)))
@@ -58,7 +58,7 @@ def interval(a: Sequence[float], b: Sequence[float], *, paired: bool) -> Interva
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(errors > 0, (thetas - theta) / errors, np.copysign(np.inf, thetas - theta))
     low, high = np.quantile(t, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
-    return _told(theta - float(high) * error, theta - float(low) * error, ratio)
+    return _interval(theta - float(high) * error, theta - float(low) * error, ratio)
 
 
 def _estimate(x: Array, y: Array, ratio: bool, paired: bool) -> tuple[Array, Array]:
@@ -73,11 +73,9 @@ def _estimate(x: Array, y: Array, ratio: bool, paired: bool) -> tuple[Array, Arr
     return theta, np.sqrt((dx**2).sum(axis=1) / (n - 1) / n + (dy**2).sum(axis=1) / (m - 1) / m)
 
 
-def _told(low: float, high: float, ratio: bool) -> Interval:
+def _interval(low: float, high: float, ratio: bool) -> Interval:
+    """Of a difference, or of the logarithm of a ratio."""
     if not ratio:
         return Interval(low, high, False)
-    return Interval(_exp(low), _exp(high))
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
+    low, high = (math.exp(value) if value < 700 else math.inf for value in (low, high))
+    return Interval(low, high)

@@ -12,6 +12,7 @@ from results.compare.comparison import Comparison, Figure, ratio
 from results.compare.counters import every_name, names
 from results.compare.interval import FEWEST
 from results.figures.values import full, size_label
+from topologies.graph.mistake import Mistake
 
 _FORM = re.compile(r"\s*(?P<figure>[^\s<>=!]+)\s*(?P<sign><=|>=|==|!=|<|>)\s*(?P<bound>[^\s<>=!]+)\s*")
 _SIGNS: dict[str, Callable[[float, float], bool]] = {
@@ -19,13 +20,8 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 
 
-class LimitError(Exception):
+class LimitError(Mistake):
     """A limit that cannot be read, or that names a figure that no side has: `what`, and a `hint`."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(f"{what} ({hint})")
-        self.what = what
-        self.hint = hint
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from topologies.graph.frames import FRAME_BYTES
+
 VERDICTS = ("exact", "good", "doubtful", "invalid")  # from best to worst
 
 # Share of the smallest hop up to which lateness is good, and up to which it is doubtful.
@@ -21,9 +23,6 @@ GOOD, DOUBTFUL = 0.01, 0.05
 FEW = 0.001
 # Share of CPU time taken by the hypervisor: doubtful above the first, invalid above the second.
 STEAL_DOUBTFUL, STEAL_INVALID = 0.01, 0.1
-
-# Around the payload of a full RDMA packet: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4, FCS 4, preamble and gap 20.
-FRAME_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4 + 4 + 20
 
 
 @dataclass
@@ -47,7 +46,7 @@ class Fidelity:
 
 def smallest_hop_ns(cables: Iterable[tuple[float, float]], mtu_bytes: int) -> float:
     """The smallest over (rate_bps, delay_ns) of one full frame's serialisation plus the delay, in emulated ns."""
-    bits = 8 * (mtu_bytes + FRAME_OVERHEAD_BYTES)
+    bits = 8 * (mtu_bytes + FRAME_BYTES)
     return min((bits / rate * 1e9 + delay for rate, delay in cables), default=0.0)
 
 

@@ -23,15 +23,15 @@ REAL = "float64"
 BOOL = "bool"
 
 
-COUNTER = "counter"  # only grows: sums of it mean something
-WATERMARK = "watermark"  # the most that there ever was: of several the highest
+GROWS, MOST = "COUNT", "MOST"
+"""Sorts of fabricd's tables: sums of what only grows mean something; of several MOST it is the highest."""
 
 
 @dataclass(frozen=True)
 class Column:
     """A column: its pandas dtype, its unit ("" for a number without one or for text) and its meaning.
 
-    `sort`: COUNTER, WATERMARK, or "" of all else: what a row is about, settings, levels at the run's end.
+    `sort`: GROWS, MOST, or another of all else: what a row is about, settings, levels at the run's end.
     """
 
     name: str
@@ -45,12 +45,17 @@ def _numbers(unit: str, sort: str = "", **meanings: str) -> tuple[Column, ...]:
     return tuple(Column(name, COUNT, unit, meaning, sort) for name, meaning in meanings.items())
 
 
-def _counters(unit: str, **meanings: str) -> tuple[Column, ...]:
-    return _numbers(unit, COUNTER, **meanings)
+CLASS = "link/class.def"
+_REAL = ("rate_bps", "window_bytes")  # what their columns always were, though fabricd gives whole numbers
 
 
-def _watermarks(unit: str, **meanings: str) -> tuple[Column, ...]:
-    return _numbers(unit, WATERMARK, **meanings)
+def _counted(*files: str, first: str = "", then: Sequence[Column] = ()) -> tuple[Column, ...]:
+    """What fabricd counts by these tables of its sources: those named `first`, others, all else as it stands there."""
+    columns = {}
+    for _, name, unit, sort, meaning in (entry for file in files for entry in entries(file)):
+        name = name.replace("_prioN", "")
+        columns[name] = Column(name, REAL if name in _REAL else COUNT, unit, meaning, sort)
+    return (*[columns.pop(name) for name in first.split()], *then, *columns.values())
 
 
 _STEP = Column("step", COUNT, "", "index of the step in the experiment's workload")
@@ -139,13 +144,11 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _NODE,
         _PORT,
         Column("peer", TEXT, "", "`NODE:PORT` at the other end of the cable"),
-        *_counters("frames", tx_frames="frames sent", rx_frames="frames received"),
-        *_counters(
-            "bytes", tx_bytes="bytes sent, with FCS, without preamble and gap", rx_bytes="bytes received, likewise"
+        *_counted(
+            "link/port.def", first="tx_frames rx_frames tx_bytes rx_bytes",
+            then=_numbers("frames", GROWS, drops="frames dropped here, for whatever reason"),
         ),
-        *_counters("frames", drops="frames dropped here, for whatever reason"),
-        *_watermarks("bytes", queue_max_bytes="most bytes that ever stood in the output queue"),
-        *_counters("frames", ecn_marked="frames marked CE here"),
+        *_numbers("frames", GROWS, ecn_marked="frames marked CE here"),
         Column("rate_bps", REAL, "bit/s", "its cable's rate at the run's end; missing where it has no cable"),
         Column("tx_Bps", REAL, "bytes/s", "tx_bytes per emulated time of the whole run"),
         Column("rx_Bps", REAL, "bytes/s", "rx_bytes likewise"),
@@ -156,101 +159,57 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _NODE,
         _PORT,
         Column("priority", COUNT, "", "class, as in PFC's frames"),
-        *_counters("frames", tx_packets="data frames sent", rx_packets="data frames received"),
-        *_counters("bytes", tx_bytes="bytes of them, with FCS", rx_bytes="likewise"),
-        *_counters(
-            "frames",
-            tx_pause="XOFF frames sent for it",
-            rx_pause="XOFF frames received for it",
-            rx_pause_transition="times that a pause of it began",
-        ),
-        *_counters("us", rx_pause_duration="time that it was paused"),
-        *_counters("frames", ecn_marked="frames marked CE", drops="frames dropped"),
-        *_counters("bytes", drop_bytes="of those, with FCS"),
-        *_watermarks(
-            "bytes",
-            queue_max_bytes="longest output queue",
-            ingress_max_bytes="most of the buffer that came in here ever held",
-            headroom_max_bytes="most of its headroom that was ever used",
-        ),
-        *_counters("", pfcwd_storms="times that the PFC watchdog stepped in"),
+        *_counted(CLASS, first="tx_packets rx_packets"),
     ),
     "nics": (
         Column("nic", TEXT, "", "name of the NIC"),
         Column("rank", COUNT, "", "rank that drives it"),
-        *_counters("packets", tx_vport_rdma_unicast_packets="RoCE packets sent through its port: data, ACKs, CNPs"),
-        *_counters("bytes", tx_vport_rdma_unicast_bytes="bytes of them, without FCS"),
-        *_counters("packets", rx_vport_rdma_unicast_packets="RoCE packets received through it, likewise"),
-        *_counters("bytes", rx_vport_rdma_unicast_bytes="bytes of them"),
-        *_counters("packets", tx_vport_rdma_multicast_packets="RoCE packets sent to multicast addresses"),
-        *_counters("bytes", tx_vport_rdma_multicast_bytes="bytes of them"),
-        *_counters("packets", rx_vport_rdma_multicast_packets="RoCE packets received for them"),
-        *_counters("bytes", rx_vport_rdma_multicast_bytes="bytes of them"),
-        *(Column(name, COUNT, unit, meaning, COUNTER) for _, name, unit, meaning in entries("nic/counters.def")),
-        *_numbers("bytes", engine_used_bytes="of the engine's memory in use at the run's end"),
+        *_counted(
+            "nic/counters.def", first="tx_vport_rdma_unicast_packets tx_vport_rdma_unicast_bytes "
+                                      "rx_vport_rdma_unicast_packets rx_vport_rdma_unicast_bytes",
+        ),
     ),
     "qps": (
         *_numbers("", rank="rank that owns it", qp="its number", peer="rank at the other end", peer_qp="number there"),
         Column("path", TEXT, "", "`network` or `scale_up`"),
         Column("state", TEXT, "", "state at the run's end"),
         *_numbers("", udp_src_port="UDP source port of its packets, by which ECMP tells flows apart"),
-        *_counters("packets", tx_packets="packets sent"),
-        *_counters("bytes", tx_bytes="bytes sent"),
-        *_counters("packets", retransmitted="packets sent again", cnps="congestion notifications received"),
-        Column("rate_bps", REAL, "bit/s", "rate that congestion control allowed at the run's end"),
-        Column("window_bytes", REAL, "bytes", "window, likewise; 0: none"),
+        *_counted("transport/counters.def"),
         Column("generated", BOOL, "", "made by a fault's traffic, without a worker"),
     ),
     "switches": (
         Column("switch", TEXT, "", "name of the switch"),
-        *_counters("frames", frames_in="frames that came in", forwarding_drops="frames that no flow forwarded"),
-        *_watermarks("bytes", buffer_max_bytes="most bytes that ever stood in the buffer"),
-        *_numbers("bytes", buffer_bytes="its size", buffer_used_bytes="what stood in it at the run's end"),
+        *_counted("switch/counters.def"),
     ),
     "accelerators": (
         Column("switch", TEXT, "", "switch that it hangs on"),
-        *_numbers("", ip="its address, as a number", fan_in="bits of a slot's bitmap"),
-        *_numbers("elements", elements="that it adds of one packet, at most"),
-        *_numbers("slots", slots="that can be reserved", slots_free="of them free at the run's end"),
-        *_watermarks("slots", slots_used_max="of them in use at a time, at most"),
-        *_numbers("slots", shared_slots="that best-effort jobs share", shared_used="of them in use at the run's end"),
-        *_watermarks("slots", shared_used_max="of them in use at a time, at most"),
-        *_counters(
-            "packets",
-            contributions="that came to be added up",
-            duplicates="of them, that had come before",
-            stale="of them, of a use of their slot that is over",
-            unknown="that were for no program here",
-            completed="sums that became complete",
-            answered="sent: sums, and answers to duplicates",
-            collisions="best effort: that found their slot taken",
-            evicted="best effort: partial sums that made room",
-            reclaimed="best effort: slots taken back from jobs that had ended",
-            passed="best effort: passed on to the server",
+        *_counted(
+            "accelerator/counters.def", "accelerator/pool.def",
+            first="ip fan_in elements slots slots_free slots_used_max shared_slots shared_used shared_used_max "
+                  "contributions duplicates stale unknown",
         ),
     ),
     "flows": (
         Column("switch", TEXT, "", "name of the switch"),
         *_numbers("", table="flow table", priority="the rule of the highest priority that matches is taken"),
         Column("match", TEXT, "", "as ovs-ofctl writes it; empty: any frame"),
-        *_counters("frames", packets="frames that met it"),
-        *_counters("bytes", bytes="of them, without FCS"),
-        *_counters(
-            "frames", fast_packets="of those, by the fast path ([fast path](fast-path.md)): depends on the machine"
-        ),
+        *_numbers("frames", GROWS, packets="frames that met it"),
+        *_numbers("bytes", GROWS, bytes="of them, without FCS"),
+        *_numbers("frames", GROWS,
+                  fast_packets="of those, by the fast path ([fast path](fast-path.md)): depends on the machine"),
         Column("actions", TEXT, "", "what it does with them"),
     ),
     "drops": (
         _NODE,
         _PORT,
         Column("reason", TEXT, "", "as in [buffers](buffers.md)"),
-        *_counters("frames", count="how many"),
+        *_numbers("frames", GROWS, count="how many"),
         Column("headers", TEXT, "", "headers of the last one"),
     ),
     "faults": (
         Column("fault", TEXT, "", "its id"),
         Column("primitive", TEXT, "", "what fabricd was asked for: frames, params, swap, act or traffic"),
-        *_counters("", hits="frames that it struck, or times that it went on"),
+        *_numbers("", GROWS, hits="frames that it struck, or times that it went on"),
     ),
     "events": (
         Column("time_ns", REAL, "ns, emulated", "when; missing for what the testbed itself saw"),
@@ -261,7 +220,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("port", MAYBE, "", "its port"),
         Column("detail", TEXT, "", "everything else that the event said, as JSON"),
     ),
-}
+}  # fmt: skip
 
 # What a number is that a row does not say: a counter that did not count. Everything else is missing.
 _MISSING: dict[str, Any] = {COUNT: 0, BOOL: False}

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-Row = dict[str, Any]
+from topologies.graph.frames import GAP_BYTES
 
-GAP_BYTES = 20
-"""Preamble and gap of a frame: on the cable, and in no counter of bytes."""
+Row = dict[str, Any]
 
 _PRIORITY = re.compile(r"(.+)_prio(\d)(_.+)?")
 

@@ -81,11 +81,11 @@ class _Command:
             return None
         with self._process as process:
             try:
-                said, _ = process.communicate(timeout=5)
+                output, _ = process.communicate(timeout=5)
             except subprocess.TimeoutExpired:
                 process.kill()
                 return None
-        return None if process.returncode else said.split("\n", 1)[0].strip()
+        return None if process.returncode else output.split("\n", 1)[0].strip()
 
 
 def _commit(asked: Mapping[str, _Command]) -> str | None:

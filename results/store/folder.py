@@ -15,25 +15,24 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
 from results.frames.columns import table
+from topologies.graph.mistake import Mistake
 
 RUNS = Path("results/runs")
 SCHEMA = 1
-"""Of a run's folder, in state.json. One more whenever what an older reader would find there means something else; what
-is only added, such as a column, needs none. Folders without it are older than the first."""
+"""Of a run's folder, in state.json. Grows when a value changes its meaning for older readers; not for additions, such
+as a column. Folders without it are older than the first."""
 
 
-class StoreError(Exception):
+class StoreError(Mistake):
     """A run folder that cannot be made or read: `what` and `where`, and `hint` on what to do."""
 
     def __init__(self, what: str, where: str, hint: str = "") -> None:
-        super().__init__(f"{where}: {what}" + (f" ({hint})" if hint else ""))
-        self.what = what
-        self.where = where
-        self.hint = hint
+        super().__init__(what, hint, where)
 
 
 def imports_for_frames() -> None:
@@ -149,19 +148,12 @@ class RunFolder:
     def _set_state(self, state: str, error: Mapping[str, Any] | None) -> None:
         """Writes into the space that the file took from the beginning, so that it works on a full disk, too."""
         ended = None if state == "running" else time.time()
-        about = {
-            "schema": SCHEMA,
-            "state": state,
-            "error": error,
-            "pid": os.getpid(),
-            "began": self._began,
-            "ended": ended,
-        }
+        about = {"schema": SCHEMA, "state": state, "error": error, "pid": os.getpid(), "began": self._began,
+                 "ended": ended}  # fmt: skip
         text = json.dumps(about, indent=2)
         if len(text) >= _STATE_BYTES:
-            text = json.dumps(
-                about | {"error": {"what": str((error or {}).get("what"))[: _STATE_BYTES // 4]}}, indent=2
-            )
+            short = {"what": str((error or {}).get("what"))[: _STATE_BYTES // 4]}
+            text = json.dumps(about | {"error": short}, indent=2)
         fd = os.open(self.path / "state.json", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             os.pwrite(fd, text.ljust(_STATE_BYTES - 1).encode() + b"\n", 0)
@@ -213,10 +205,7 @@ def _make_beside(final: Path, suffix: str) -> Path:
 
 def _numbered(path: Path) -> Iterator[Path]:
     yield path
-    number = 2
-    while True:
-        yield path.with_name(f"{path.name}-{number}")
-        number += 1
+    yield from (path.with_name(f"{path.name}-{number}") for number in count(2))
 
 
 def _fresh(path: Path) -> Path:

@@ -22,77 +22,32 @@ if TYPE_CHECKING:
 LIVE = "live.json"
 
 
+def _frame(name: str, about: str) -> cached_property[pd.DataFrame]:
+    read: cached_property[pd.DataFrame] = cached_property(lambda frames: frames._frame(name))
+    read.__doc__ = about
+    return read
+
+
 class Frames:
     """The frames that both a run and several runs have; they are read when first asked for."""
+
+    results = _frame("results", "One row per finished operation.")
+    ranks = _frame("ranks", "One row per operation and rank.")
+    ports = _frame("ports", "One row per port.")
+    nics = _frame("nics", "One row per NIC.")
+    qps = _frame("qps", "One row per queue pair.")
+    switches = _frame("switches", "One row per switch.")
+    accelerators = _frame("accelerators", "One row per accelerator of a switch.")
+    drops = _frame("drops", "One row per node, port and reason of dropped frames.")
+    flows = _frame("flows", "One row per OpenFlow rule.")
+    priorities = _frame("priorities", "One row per port and priority.")
+    faults = _frame("faults", "One row per injected fault.")
+    timeline = _frame("timeline", "One row per task of a rank; none if the workload has no tasks.")
+    events = _frame("events", "The event log.")
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The rows of a frame as plain data."""
         raise NotImplementedError
-
-    @cached_property
-    def results(self) -> pd.DataFrame:
-        """One row per finished operation."""
-        return self._frame("results")
-
-    @cached_property
-    def ranks(self) -> pd.DataFrame:
-        """One row per operation and rank."""
-        return self._frame("ranks")
-
-    @cached_property
-    def ports(self) -> pd.DataFrame:
-        """One row per port."""
-        return self._frame("ports")
-
-    @cached_property
-    def nics(self) -> pd.DataFrame:
-        """One row per NIC."""
-        return self._frame("nics")
-
-    @cached_property
-    def qps(self) -> pd.DataFrame:
-        """One row per queue pair."""
-        return self._frame("qps")
-
-    @cached_property
-    def switches(self) -> pd.DataFrame:
-        """One row per switch."""
-        return self._frame("switches")
-
-    @cached_property
-    def accelerators(self) -> pd.DataFrame:
-        """One row per accelerator of a switch."""
-        return self._frame("accelerators")
-
-    @cached_property
-    def drops(self) -> pd.DataFrame:
-        """One row per node, port and reason of dropped frames."""
-        return self._frame("drops")
-
-    @cached_property
-    def flows(self) -> pd.DataFrame:
-        """One row per OpenFlow rule."""
-        return self._frame("flows")
-
-    @cached_property
-    def priorities(self) -> pd.DataFrame:
-        """One row per port and priority."""
-        return self._frame("priorities")
-
-    @cached_property
-    def faults(self) -> pd.DataFrame:
-        """One row per injected fault."""
-        return self._frame("faults")
-
-    @cached_property
-    def timeline(self) -> pd.DataFrame:
-        """One row per task of a rank; none if the workload has no tasks."""
-        return self._frame("timeline")
-
-    @cached_property
-    def events(self) -> pd.DataFrame:
-        """The event log."""
-        return self._frame("events")
 
     def _frame(self, name: str) -> pd.DataFrame:
         return frame(name, self.rows(name))
@@ -107,10 +62,10 @@ class Run(Frames):
     @cached_property
     def state(self) -> dict[str, Any]:
         """`state` (complete, failed, or running, as a killed run says too), `error`, `began`, `ended` (Unix time)."""
-        told = self._json("state.json")
-        if not told:
+        state = self._json("state.json")
+        if not state:
             raise damaged(self.path / "state.json", "it is empty")
-        return {"error": None, **told}
+        return {"error": None, **state}
 
     @cached_property
     def experiment(self) -> dict[str, Any]:
@@ -122,11 +77,11 @@ class Run(Frames):
         if not _is_there(path):
             return {}
         try:
-            told = dict(YAML(typ="safe").load(path))
+            experiment = dict(YAML(typ="safe").load(path))
         except (YAMLError, UnicodeDecodeError, TypeError, ValueError, RecursionError):
             raise damaged(path) from None
-        _check(path, told)
-        return told
+        _check(path, experiment)
+        return experiment
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -156,7 +111,7 @@ class Run(Frames):
 
     @cached_property
     def figures(self) -> dict[str, Any]:
-        """The few figures that tell this run: what its row in a sweep has (results.figures.summary)."""
+        """The main figures of the run, as in its row of a sweep (results.figures.summary)."""
         workload = self.experiment.get("workload", [])
         names = as_run(labels(workload), workload, self.steps)
         row = summarize(self.rows("results"), self.summary.get("counters", {}), names)
@@ -251,27 +206,26 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def _objects(path: Path, parts: Callable[[str], list[str]]) -> list[dict[str, Any]]:
     _is_there(path)
     try:
-        told = [json.loads(part) for part in parts(path.read_text())]
+        values = [json.loads(part) for part in parts(path.read_text())]
     except (ValueError, RecursionError):
         raise damaged(path) from None
-    for number, one in enumerate(told, 1):
-        if not isinstance(one, dict):
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
             raise damaged(path)
-        _check(path, one, number if path.suffix == ".jsonl" else 0)
-    return told
+        _check(path, value, number if path.suffix == ".jsonl" else 0)
+    return values
 
 
-def _check(path: Path, told: dict[str, Any], line: int = 0) -> None:
-    """Raises StoreError that names the first value that is wrong."""
+def _check(path: Path, value: dict[str, Any], line: int = 0) -> None:
+    """Raises StoreError that names the first wrong value."""
     from results.store.shapes import wrong_in
 
-    if wrong := wrong_in(path.name, told):
+    if wrong := wrong_in(path.name, value):
         raise damaged(path, wrong, line)
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is such a file. Raises StoreError for what is none: a FIFO would keep us waiting, a device has no
-    end."""
+    """Raises StoreError for what is no file: a FIFO blocks, a device has no end."""
     if path.exists() and not path.is_file():
         raise StoreError("this is no ordinary file", str(path), "a run's folder has ordinary files and folders")
     return path.exists()
@@ -322,7 +276,7 @@ def find(run: str | Path) -> Path:
 
 
 def _readable(folder: Path) -> Path:
-    """Raises StoreError for a folder of a version that may mean something else by what stands in it."""
+    """Raises StoreError for a folder of a later schema, whose values may mean something else."""
     try:
         schema = read_object(folder / "state.json").get("schema", 0)
     except StoreError:  # damaged: whoever reads it will say so

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LABELS = ("name", "sweep")
-MOST_TOLD = 3
+MOST_LISTED = 3
 
 
 class IncompleteWarning(UserWarning):
@@ -38,8 +38,7 @@ class Runs(Frames):
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """The keys in which the experiments differ."""
-        found = differ([{k: v for k, v in run.experiment.items() if k not in _LABELS} for _, run in self.runs])
-        return tuple(found)
+        return tuple(differ([{k: v for k, v in run.experiment.items() if k not in _LABELS} for _, run in self.runs]))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The rows of a frame of all runs."""
@@ -82,26 +81,26 @@ def load_many(runs: Sequence[str | Path]) -> Runs:
     Points that failed have no figures: `Runs.failed` says which, and a warning how many. Raises StoreError for what is
     no run.
     """
-    found: list[tuple[str, Run]] = []
+    loaded: list[tuple[str, Run]] = []
     failed: dict[str, str] = {}
     for each in runs:
         if swept := sweep(each):
             good, bad = _points(swept)
-            found += good
+            loaded += good
             failed |= bad
         else:
             one = one_run.load(each)
-            found.append((one.path.name, one))
+            loaded.append((one.path.name, one))
     if failed:
-        told = "; ".join(f"{name}: {why}" for name, why in list(failed.items())[:MOST_TOLD])
-        more = f"; and {len(failed) - MOST_TOLD} more" if len(failed) > MOST_TOLD else ""
-        what = f"{len(failed)} of {len(failed) + len(found)} points are left out, .failed has them: {told}{more}"
+        listed = "; ".join(f"{name}: {why}" for name, why in list(failed.items())[:MOST_LISTED])
+        more = f"; and {len(failed) - MOST_LISTED} more" if len(failed) > MOST_LISTED else ""
+        what = f"{len(failed)} of {len(failed) + len(loaded)} points are left out, .failed has them: {listed}{more}"
         warnings.warn(what, IncompleteWarning, stacklevel=2)
-    return Runs(found, failed)
+    return Runs(loaded, failed)
 
 
 def _points(swept: Sweep) -> tuple[list[tuple[str, Run]], dict[str, str]]:
-    """Those with figures; and why the others have none, those too that a sweep that ended early has not run."""
+    """Those with figures; and why the others have none, also those that a sweep which ended early has not run."""
     good, bad = [], {}
     for number, point in enumerate(swept.points):
         folder = swept.path / point.get("run", "")

@@ -1,7 +1,7 @@
-"""What stands in the files of a run's folder, as far as somebody counts on it.
+"""Schemas of the files of a run's folder, as far as somebody relies on them.
 
-A file that was changed by hand, or damaged, may be whole JSON and wrong inside: the first value that is not what it
-should be is named. Keys that are not here may have any value: other versions have others.
+A file that was edited or damaged may be valid JSON with wrong values: the first of them is named. Keys that are not
+here may have any value, for other versions have others.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ class FlowStep(TypedDict, total=False):
     names: dict[str, str]
 
 
-class Way(TypedDict):
+class ChosenAlgorithm(TypedDict):
     group: str
     collective: str
     algorithm: str
     count: int
 
 
-class Held(TypedDict, total=False):
+class RankMemory(TypedDict, total=False):
     rank: int
     ranks: list[int]
     peak: Required[int]
@@ -93,22 +93,22 @@ class Held(TypedDict, total=False):
     activations: int
 
 
-class Memory(Held, total=False):
-    each: list[Held]
+class StepMemory(RankMemory, total=False):
+    each: list[RankMemory]
     of: str
 
 
-class Whole(TypedDict, total=False):
+class WholeModel(TypedDict, total=False):
     tokens: Required[Number]
     ideal_ns: Required[Number]
-    memory: Memory | None
+    memory: StepMemory | None
 
 
 class Scale(TypedDict):
     layers: list[int]
     by: int
     expected_ns: list[Number]
-    whole: Whole
+    whole: WholeModel
 
 
 class Serving(TypedDict, total=False):
@@ -136,10 +136,10 @@ class TaskStep(TypedDict, total=False):
     name: Required[str]
     ranks: Required[int]
     tasks: int
-    ways: list[Way]
+    ways: list[ChosenAlgorithm]
     tokens: Number
     ideal_ns: Number
-    memory: Memory
+    memory: StepMemory
     scale: Scale
     serving: Serving
     checkpoint: dict[str, Number | str]
@@ -212,8 +212,8 @@ class Tags(TypedDict, total=False):
     tags: list[str]
 
 
-class Part(TypedDict, total=False):
-    """What a rank has said of an operation."""
+class Measurement(TypedDict, total=False):
+    """Of an operation, by a rank."""
 
     step: Required[int]
     rank: Required[int]
@@ -231,25 +231,25 @@ class Part(TypedDict, total=False):
     fallback: str | None
 
 
-class PartOfCollective(Part):
+class OfCollective(Measurement):
     collective: str
 
 
-class PartOfFlow(Part):
+class OfFlow(Measurement):
     source: Annotated[int, Field(alias="from")]
     to: int
 
 
-class PartOfTasks(Part):
+class OfTasks(Measurement):
     iteration: Required[int]  # type: ignore[misc]
 
 
 Line = Annotated[
-    Annotated[PartOfCollective, Tag("collective")]
-    | Annotated[PartOfFlow, Tag("flow")]
-    | Annotated[PartOfTasks, Tag("tasks")]
+    Annotated[OfCollective, Tag("collective")]
+    | Annotated[OfFlow, Tag("flow")]
+    | Annotated[OfTasks, Tag("tasks")]
     | Annotated[dict[str, Any], Tag("other")],
-    Discriminator(lambda told: kind if (kind := told.get("kind")) in ("collective", "flow", "tasks") else "other"),
+    Discriminator(lambda line: kind if (kind := line.get("kind")) in ("collective", "flow", "tasks") else "other"),
 ]
 
 
@@ -297,12 +297,12 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(OF_FILES[name])
 
 
-def wrong_in(name: str, told: Any) -> str:
-    """What is wrong first in what the file of that name says; empty if nothing is."""
+def wrong_in(name: str, value: Any) -> str:
+    """The first mistake in a value of the file of that name ("": none)."""
     if name not in OF_FILES:
         return ""
     try:
-        _adapter(name).validate_python(told, strict=True)
+        _adapter(name).validate_python(value, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         place = _place(first["loc"])

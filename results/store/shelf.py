@@ -1,7 +1,7 @@
-"""The runs and sweeps under results/runs: listed, tagged, thrown away.
+"""The runs and sweeps under results/runs: listed, tagged, removed.
 
-A run's tags are in its folder, so they go where it goes. What still runs is never thrown away, and neither is what has
-a tag, unless that tag is asked for.
+A run's tags are in its folder, so they move with it. A run that is running is never removed, and one with a tag only if
+that tag is asked for.
 """
 
 from __future__ import annotations
@@ -51,9 +51,8 @@ class Stored:
 
     def to_dict(self) -> dict[str, Any]:
         """As `testbed runs --json` has it."""
-        own = {"name": self.name, "run": str(self.path), "kind": self.kind, "state": self.state, "began": self.began}
-        rest = {"took_s": self.took_s, "size_bytes": self.size_bytes, "verdict": self.verdict, "points": self.points}
-        return {**own, **rest, "tags": list(self.tags)}
+        return {"name": self.name, "run": str(self.path), **{k: v for k, v in vars(self).items() if k != "path"},
+                "tags": list(self.tags)}  # fmt: skip
 
 
 def shelf(
@@ -63,14 +62,14 @@ def shelf(
 
     A pattern (`incast*`) is of the folder's name, with or without its time stamp.
     """
-    found = []
+    runs = []
     for path in latest():
         with suppress(FileNotFoundError):  # it has just been renamed: it has ended
-            found += [] if path.is_symlink() else [_stored(path)]
-    mine = [run for run in found if _matches(run, names, states, tags)]
+            runs += [] if path.is_symlink() else [_stored(path)]
+    runs = [run for run in runs if _matches(run, names, states, tags)]
     if sort == "name":
-        return sorted(mine, key=lambda run: (short_name(run.path), run.began))
-    return sorted(mine, key=lambda run: -(run.size_bytes if sort == "size" else run.began))
+        return sorted(runs, key=lambda run: (short_name(run.path), run.began))
+    return sorted(runs, key=lambda run: -(run.size_bytes if sort == "size" else run.began))
 
 
 def _matches(run: Stored, names: Sequence[str], states: Sequence[str], tags: Sequence[str]) -> bool:

@@ -22,12 +22,12 @@ class Sweep:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        told = read_object(path / SWEEP)
+        data = read_object(path / SWEEP)
         try:
-            self.name: str = told["name"]
-            self.keys: list[str] = told["keys"]
-            self.points: list[dict[str, Any]] = told["points"] or read_lines(path / POINTS)
-            self.total: int = told.get("total", len(self.points))
+            self.name: str = data["name"]
+            self.keys: list[str] = data["keys"]
+            self.points: list[dict[str, Any]] = data["points"] or read_lines(path / POINTS)
+            self.total: int = data.get("total", len(self.points))
             whole = all({*self.keys} <= point.keys() and point.keys() & {"run", "error"} for point in self.points)
         except (KeyError, TypeError, AttributeError, ValueError):
             whole = False
@@ -56,13 +56,13 @@ class Sweep:
     def to_dict(self) -> dict[str, Any]:
         """As `testbed run --json` prints a sweep."""
         failed = sum("error" in point for point in self.points)
-        told: dict[str, Any] = {"run": str(self.path), "keys": self.keys, "points": self.points}
+        data: dict[str, Any] = {"run": str(self.path), "keys": self.keys, "points": self.points}
         error = self.state.get("error")
         if error is None and len(self.points) < self.total:
             error = {"what": f"{len(self.points)} of {self.total} points are done", "where": "", "hint": ""}
         if error is None and failed:
             error = {"what": f"{failed} of {self.total} points failed", "where": str(self.path), "hint": ""}
-        return {**told, "error": error} if error else told
+        return {**data, "error": error} if error else data
 
 
 def sweep(run: str | Path) -> Sweep | None:

@@ -8,6 +8,8 @@ from typing import Any
 from testbed.base import units
 from testbed.base.types import mistake, unknown
 
+_KINDS = {kind.name: kind for kind in (units.RATE, units.TIME, units.SIZE)}
+
 
 def read(value: Any) -> dict[str, Any]:
     """The written value as the fields of CongestionControl; raises what a validator raises."""
@@ -16,9 +18,8 @@ def read(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         value = {value: {}}
     if not isinstance(value, dict) or len(value) != 1:
-        raise mistake(
-            f"{value!r:.40} is not a congestion control", f"write NAME or {{NAME: {{..}}}}: {', '.join(CONTROLS)}"
-        )
+        hint = f"write NAME or {{NAME: {{..}}}}: {', '.join(CONTROLS)}"
+        raise mistake(f"{value!r:.40} is not a congestion control", hint)
     ((name, given),) = value.items()
     if name not in CONTROLS:
         raise mistake(*unknown("congestion control", name, list(CONTROLS)), path=[] if given == {} else [name])
@@ -48,17 +49,12 @@ def read(value: Any) -> dict[str, Any]:
 
 
 def _quantity(kind: str, written: object, path: list[str | int]) -> float:
-    parse: dict[str, Callable[[object], float]] = {
-        "rate": units.parse_rate,
-        "time": units.parse_time,
-        "size": units.parse_size,
-    }
     if kind == "number":
         if isinstance(written, bool) or not isinstance(written, int | float):
             raise mistake(f"{written!r:.40} is not a number", path=path)
         return float(written)
     try:
-        return float(parse[kind](written))
+        return float(_KINDS[kind].parse(written))
     except units.UnitError as error:
         raise mistake(error.what, error.hint, path) from None
 
@@ -70,20 +66,15 @@ def written(name: str, named_set: str | None, values: Mapping[str, float]) -> di
     form: dict[str, Callable[[float], Any]] = {"rate": lambda x: units.format_rate(int(x)), "time": units.format_time,
             "size": lambda x: units.format_size(int(x)), "number": lambda x: x}  # fmt: skip
     kinds = CONTROLS[name].by_name
-    said = {k: kinds[k].choices[int(v)] if kinds[k].choices else form[kinds[k].kind](v) for k, v in values.items()}
-    return {name: ({"set": named_set} if named_set else {}) | said}
+    texts = {k: kinds[k].choices[int(v)] if kinds[k].choices else form[kinds[k].kind](v) for k, v in values.items()}
+    return {name: ({"set": named_set} if named_set else {}) | texts}
 
 
 def schema() -> dict[str, Any]:
-    """JSON schema of a written control."""
     from hardware.cc import CONTROLS
 
-    kinds: dict[str, Any] = {
-        "rate": {"type": "string", "x-quantity": "rate", "pattern": units.RATE.pattern},
-        "time": {"type": "string", "x-quantity": "time", "pattern": units.TIME.pattern},
-        "size": {"type": "string", "x-quantity": "size", "pattern": units.SIZE.pattern},
-        "number": {"type": "number"},
-    }
+    kinds: dict[str, Any] = {k.name: {"type": "string", "x-quantity": k.name, "pattern": k.pattern} for k in
+                             _KINDS.values()} | {"number": {"type": "number"}}  # fmt: skip
     properties = {}
     for name, control in CONTROLS.items():
         inner = {

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from topologies.graph.mistake import Mistake
 
 RUN_FAILED = 1
 BAD_INPUT = 2
@@ -29,7 +31,7 @@ class Problem:
         return {"what": self.what, "where": self.where, "hint": self.hint}
 
 
-class UserError(Exception):
+class UserError(Mistake):
     """An error to be shown without a traceback.  `also` holds further problems found at the same time."""
 
     def __init__(
@@ -40,12 +42,12 @@ class UserError(Exception):
         exit_code: int = RUN_FAILED,
         also: Sequence[Problem] = (),
     ) -> None:
-        super().__init__(f"{where}: {what}" if where else what)
-        self.what = what
-        self.where = where
-        self.hint = hint
+        super().__init__(what, hint, where)
         self.exit_code = exit_code
         self.also = tuple(also)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" if self.where else self.what
 
     def to_dict(self) -> dict[str, Any]:
         """`{"what", "where", "hint"}`, and `also`: a list of the same when there is more than one problem."""
@@ -54,12 +56,26 @@ class UserError(Exception):
             d["also"] = [p.to_dict() for p in self.also]
         return d
 
+    def carried(self) -> dict[str, Any]:
+        """As `of` takes it, in another process."""
+        return {**self.to_dict(), "exit_code": self.exit_code}
+
+    @staticmethod
+    def of(told: Mapping[str, Any]) -> UserError:
+        return UserError(told["what"], told["where"], told["hint"], told.get("exit_code", RUN_FAILED))
+
 
 class InputError(UserError):
     """Bad input (exit code 2)."""
 
     def __init__(self, what: str, where: str = "", hint: str = "", also: Sequence[Problem] = ()) -> None:
         super().__init__(what, where, hint, BAD_INPUT, also)
+
+    @classmethod
+    def several(cls, problems: Iterable[Problem]) -> InputError:
+        """All of them; there has to be one."""
+        first, *also = problems
+        return cls(first.what, first.where, first.hint, also)
 
 
 class MachineError(UserError):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from testbed.base.types import Model, unknown
+from testbed.base.types import Model, closest, unknown
 from testbed.base.units import BANDWIDTH, FLOPS, RATE, SIZE, TIME, UnitError
 
 Path = tuple[str | int, ...]
@@ -26,26 +26,16 @@ def explain(
 
     A key that is missing because it is misspelt is reported once: at the misspelt key.
     """
-    found = list(_all(error, root, value))
-    meant = {
-        (*path[:-1], hint.split("'")[1])
-        for path, what, hint in found
-        if what.startswith("unknown key") and "did you mean" in hint
-    }
-    return (one for one in found if not (one[0] in meant and one[1] == f"key {one[0][-1]!r} is missing"))
-
-
-def _all(
-    error: ValidationError, root: type[BaseModel], value: Callable[[Path], object]
-) -> Iterator[tuple[Path, str, str]]:
-    unknown_ones = 0
-    for detail in error.errors(include_url=False):
-        loc = detail["loc"]
-        unknown_ones += detail["type"] == "extra_forbidden"
-        if unknown_ones > _MOST_UNKNOWN and detail["type"] == "extra_forbidden":
-            continue  # to look for what each may mean takes longer than to read the file
+    details = error.errors(include_url=False)
+    # to look for what each may mean takes longer than to read the file
+    strange = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"][:_MOST_UNKNOWN]
+    meant = {(*loc[:-1], closest(loc[-1], allowed_keys(loc[:-1], root))) for loc in strange}
+    for detail in details:
+        loc, kind = detail["loc"], detail["type"]
+        if (kind == "missing" and loc in meant) or (kind == "extra_forbidden" and loc not in strange):
+            continue
         path = tuple(step for step in loc if not str(step).startswith("<"))
-        if detail["type"] == "railbed":
+        if kind == "railbed":
             for inner, what, hint in detail["ctx"]["mistakes"]:
                 yield (*path, *inner), what, hint
         else:
@@ -110,8 +100,7 @@ def _in_units_of(written: object, limit: float) -> str:
 
 def unknown_key(key: str, allowed: list[str]) -> tuple[str, str]:
     """What and hint for a key that does not exist."""
-    what, hint = unknown("key", key, allowed)
-    return what, hint.replace("known: ", "allowed keys: ")
+    return unknown("key", key, allowed, f"allowed keys: {', '.join(allowed) or 'none'}")
 
 
 def allowed_keys(loc: Path, root: type[BaseModel]) -> list[str]:

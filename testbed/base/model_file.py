@@ -1,6 +1,6 @@
 """A YAML file as a typed model. All mistakes are reported at once, each with file and line.
 
-What kind of file it is, a `Sort` says: so the errors name what was wanted, and where ready ones are.
+A `FileKind` says what is expected, so that errors name it, and where examples are.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Located = Callable[[yaml_reader.Path], str]
 
 
 @dataclass(frozen=True)
-class Sort:
-    """A sort of files: `an experiment`, where ready ones are, what to start from."""
+class FileKind:
+    """A kind of files: `an experiment`, where examples are, what to start from."""
 
     name: str
     ready: str
@@ -35,11 +35,10 @@ class Sort:
 
     @property
     def bare(self) -> str:
-        """Without its article."""
         return self.name.partition(" ")[2]
 
 
-def text_of(path: str | Path, sort: Sort, most: int = yaml_reader.MAX_BYTES) -> str:
+def text_of(path: str | Path, sort: FileKind, most: int = yaml_reader.MAX_BYTES) -> str:
     """What stands in the file, of at most so many bytes.  Raises InputError."""
     name = str(path)
     if not name:
@@ -56,7 +55,7 @@ def text_of(path: str | Path, sort: Sort, most: int = yaml_reader.MAX_BYTES) -> 
 
 
 def model_of(
-    model: type[M], text: str, name: str, sort: Sort, directory: Path, defaults: Mapping[str, Any] | None = None
+    model: type[M], text: str, name: str, sort: FileKind, directory: Path, defaults: Mapping[str, Any] | None = None
 ) -> tuple[M, dict[str, Any], Located]:
     """The model, what was written, and where.  `name` stands for the file in messages.  Raises InputError."""
     try:
@@ -67,13 +66,12 @@ def model_of(
         raise InputError(f"{sort.name} is a mapping of keys to values", f"{name}:1", sort.start)
     try:
         written = {**(defaults or {}), **document.data}
-        made = model.model_validate(written, context={"directory": directory})
+        instance = model.model_validate(written, context={"directory": directory})
     except ValidationError as error:
-        explained = explain(error, model, document.value)
-        found = sorted(((document.line(path), path, what, hint) for path, what, hint in explained), key=lambda p: p[0])
-        first, *others = [Problem(what, where(name, line, path), hint) for line, path, what, hint in found]
+        explained = sorted(explain(error, model, document.value), key=lambda mistake: document.line(mistake[0]))
+        first, *others = [Problem(what, where(name, document.line(path), path), hint) for path, what, hint in explained]
         raise InputError(first.what, first.where, first.hint, others[: MAX_PROBLEMS - 1]) from None
-    return made, written, lambda path: where(name, document.line(path), path)
+    return instance, written, lambda path: where(name, document.line(path), path)
 
 
 def where(name: str, line: int, path: yaml_reader.Path) -> str:

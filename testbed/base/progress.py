@@ -73,7 +73,6 @@ class Progress:
         self._print(f"{self._sweep.next()}: {text}")
 
     def point_done(self) -> None:
-        """It has ended, well or not."""
         self._sweep.done += 1
 
     def point_ended(self, text: str) -> None:

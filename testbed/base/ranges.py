@@ -9,8 +9,6 @@ import click
 
 
 class Whole(click.IntRange):
-    """Whole numbers."""
-
     name = "integer"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -21,8 +19,6 @@ class Whole(click.IntRange):
 
 
 class Number(click.FloatRange):
-    """Numbers."""
-
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

@@ -54,8 +54,8 @@ def undisturbed() -> Iterator[None]:
             signal.raise_signal(first)
 
 
-class Heard:
-    """What `held` gives: a block `with heard:` is one in which signals act as they did before."""
+class PendingSignals:
+    """What `held` gives: a block `with pending:` is one in which signals act as they did before."""
 
     def __init__(self) -> None:
         self.before: dict[int, Callable[[int, Any], Any]] = {}
@@ -63,7 +63,6 @@ class Heard:
         self._came: list[int] = []
 
     def handle(self, number: int, frame: Any) -> None:
-        """A signal has come."""
         if self._acts:
             self.before[number](number, frame)
         else:
@@ -82,7 +81,7 @@ class Heard:
         self.no_more()
 
     def no_more(self) -> None:
-        """From here on they wait again."""
+        """Signals wait again from here on."""
         self._acts = False
 
     def came(self) -> int:
@@ -91,21 +90,21 @@ class Heard:
 
 
 @contextmanager
-def held(*, at_the_end: bool = False) -> Iterator[Heard]:
-    """Signals that end this process wait, but in blocks `with heard:`, of which the next lets through what has come.
+def held(*, at_the_end: bool = False) -> Iterator[PendingSignals]:
+    """Signals that end this process wait for the next block `with pending:`, and act there.
 
-    So there is no line at which one could come between what is made and whoever cares for it. What comes after the last
-    such block changes nothing any more, or acts `at_the_end`.
+    So none comes between the making of a thing and the code that removes it. What comes after the last such block is
+    ignored, or acts `at_the_end`.
     """
-    heard = Heard()
+    pending = PendingSignals()
     try:
         if threading.current_thread() is threading.main_thread():
             for number in _ENDING:
                 if callable(handler := signal.getsignal(number)):
-                    heard.before[number] = handler
-                    signal.signal(number, heard.handle)
-        yield heard
+                    pending.before[number] = handler
+                    signal.signal(number, pending.handle)
+        yield pending
     finally:
-        _put_back(heard.before)
-        if at_the_end and (code := heard.came()):
+        _put_back(pending.before)
+        if at_the_end and (code := pending.came()):
             signal.raise_signal(code - 128)

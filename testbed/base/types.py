@@ -39,11 +39,19 @@ def mistakes(found: Sequence[tuple[tuple[str | int, ...], str, str]]) -> Pydanti
     return PydanticCustomError("railbed", "{what}", {"what": found[0][1], "hint": found[0][2], "mistakes": list(found)})
 
 
-def unknown(kind: str, name: object, known: Sequence[str]) -> tuple[str, str]:
-    """What and hint for a name that is not among the known ones; names the one that was probably meant."""
+def unknown(kind: str, name: object, known: Sequence[str], there: str = "") -> tuple[str, str]:
+    """What and hint for a name that is not among the known ones; names the one that was probably meant.
+
+    `there`: what to say instead of listing all of them.
+    """
+    meant = f"did you mean {close!r}? " if (close := closest(name, known)) else ""
+    return f"unknown {kind} {str(name)[:60]!r}", meant + (there or f"known: {', '.join(known) or 'none'}")
+
+
+def closest(name: object, known: Sequence[str]) -> str:
+    """The one that was probably meant, or ""."""
     close = get_close_matches(str(name), known, n=1) or _with_a_part_of(str(name), known)
-    meant = f"did you mean {close[0]!r}? " if close else ""
-    return f"unknown {kind} {str(name)[:60]!r}", f"{meant}known: {', '.join(known) or 'none'}"
+    return close[0] if close else ""
 
 
 def _with_a_part_of(name: str, known: Sequence[str]) -> list[str]:
@@ -67,25 +75,15 @@ def _schema(kind: units.Kind) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "x-quantity": kind.name, "pattern": kind.pattern})
 
 
-Rate = Annotated[
-    int, _quantity(units.parse_rate), PlainSerializer(units.format_rate, when_used="json"), _schema(units.RATE)
-]
-Time = Annotated[
-    float, _quantity(units.parse_time), PlainSerializer(units.format_time, when_used="json"), _schema(units.TIME)
-]
-Size = Annotated[
-    int, _quantity(units.parse_size), PlainSerializer(units.format_size, when_used="json"), _schema(units.SIZE)
-]
+def _written(format: Callable[[Any], str]) -> PlainSerializer:
+    return PlainSerializer(format, when_used="json")
 
-Flops = Annotated[
-    int, _quantity(units.parse_flops), PlainSerializer(units.format_flops, when_used="json"), _schema(units.FLOPS)
-]
-Bandwidth = Annotated[
-    int,
-    _quantity(units.parse_bandwidth),
-    PlainSerializer(units.format_bandwidth, when_used="json"),
-    _schema(units.BANDWIDTH),
-]
+
+Rate = Annotated[int, _quantity(units.parse_rate), _written(units.format_rate), _schema(units.RATE)]
+Time = Annotated[float, _quantity(units.parse_time), _written(units.format_time), _schema(units.TIME)]
+Size = Annotated[int, _quantity(units.parse_size), _written(units.format_size), _schema(units.SIZE)]
+Flops = Annotated[int, _quantity(units.parse_flops), _written(units.format_flops), _schema(units.FLOPS)]
+Bandwidth = Annotated[int, _quantity(units.parse_bandwidth), _written(units.format_bandwidth), _schema(units.BANDWIDTH)]
 
 
 def names(known: Callable[[], Sequence[str | None]]) -> Callable[[dict[str, Any]], None]:

@@ -11,16 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from topologies.graph.mistake import Mistake
+
 _QUANTITY = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-zµμ]+)")
 
 
-class UnitError(ValueError):
+class UnitError(Mistake, ValueError):
     """A text that is no quantity of the kind asked for: `what` is wrong, `hint` says what is allowed."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(f"{what} ({hint})")
-        self.what = what
-        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Kind:
         return rf"^\s*[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*({'|'.join([*self.units, *self.spellings])})\s*$"
 
     def parse(self, text: object) -> Decimal:
-        """The value in base units.  Raises UnitError for anything that is not a number and a unit of this kind."""
+        """The value in base units.  Raises UnitError for anything but a number and a unit of this kind."""
         if not isinstance(text, str):
             shown = text if isinstance(text, int | float) and not isinstance(text, bool) else repr(text)[:40]
             missing = "has no unit" if shown is text else f"is not a {self.name}"
@@ -73,6 +70,13 @@ class Kind:
                 number = f"{mantissa.normalize():f}"
                 texts.append((mantissa < 1 and bool(texts), "." in number, len(number), -factor, number + unit))
         return min(texts)[-1]
+
+    def parse_whole(self, text: object) -> int:
+        """As `parse`, without a fraction."""
+        return int(self.parse(text))
+
+    def format_number(self, value: float) -> str:
+        return self.format(Decimal(value))
 
 
 _THOUSANDS = ("", "K", "M", "G", "T", "P")
@@ -116,27 +120,14 @@ BANDWIDTH = Kind(
 )
 
 
-def parse_flops(text: object) -> int:
-    """`989T`, `989TFLOPS` -> 989000000000000 (operations per second).  Raises UnitError."""
-    return int(FLOPS.parse(text))
-
-
-def parse_bandwidth(text: object) -> int:
-    """`3.35TBps` -> 3350000000000 (bytes per second).  Raises UnitError."""
-    return int(BANDWIDTH.parse(text))
-
-
-def format_flops(flops: float) -> str:
-    return FLOPS.format(Decimal(flops))
-
-
-def format_bandwidth(bytes_per_s: float) -> str:
-    return BANDWIDTH.format(Decimal(bytes_per_s))
-
-
-def parse_rate(text: object) -> int:
-    """`400Gbps` -> 400000000000 (bits per second).  Raises UnitError."""
-    return int(RATE.parse(text))
+parse_flops, format_flops = FLOPS.parse_whole, FLOPS.format_number
+"""`989T`, `989TFLOPS` <-> 989000000000000 (operations per second).  Parsers raise UnitError."""
+parse_bandwidth, format_bandwidth = BANDWIDTH.parse_whole, BANDWIDTH.format_number
+"""`3.35TBps` <-> 3350000000000 (bytes per second)."""
+parse_rate, format_rate = RATE.parse_whole, RATE.format_number
+"""`400Gbps` <-> 400000000000 (bits per second)."""
+parse_size, format_size = SIZE.parse_whole, SIZE.format_number
+"""`16MiB` <-> 16777216, `16MB` <-> 16000000 (bytes)."""
 
 
 def parse_time(text: object) -> float:
@@ -144,18 +135,5 @@ def parse_time(text: object) -> float:
     return float(TIME.parse(text))
 
 
-def parse_size(text: object) -> int:
-    """`16MiB` -> 16777216, `16MB` -> 16000000 (bytes).  Raises UnitError."""
-    return int(SIZE.parse(text))
-
-
-def format_rate(bps: int) -> str:
-    return RATE.format(Decimal(bps))
-
-
 def format_time(ns: float) -> str:
     return TIME.format(Decimal(repr(float(ns))))
-
-
-def format_size(nbytes: int) -> str:
-    return SIZE.format(Decimal(nbytes))

@@ -34,7 +34,7 @@ class OutputParser:
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._steps: Sequence[Mapping[str, Any]] = plan["steps"]
         self._ranks: int = plan["ranks"]
-        self._most = sum(map(_lines_of, self._steps))
+        self._most = sum(_LINES[step["kind"]](step) for step in self._steps)
         self._measured: Counter[int] = Counter()
         self._kept: Counter[int] = Counter()
 
@@ -74,7 +74,7 @@ class OutputParser:
 
     def _collective(self, rank: int, raw: Line) -> Line:
         step = self._step(rank, raw, "collective")
-        chosen = {told["algorithm"] for told in (step.get("chosen") or {}).values()}
+        chosen = {choice["algorithm"] for choice in (step.get("chosen") or {}).values()}
         line = {
             "step": raw["step"],
             "collective": _one_of(raw, "collective", (step["collective"],)),
@@ -84,7 +84,7 @@ class OutputParser:
             "wrong": _count(raw, "wrong"),
             **_times(raw),
         }
-        groups = [n for n, told in enumerate(step.get("groups") or ()) if rank in told["ranks"]]
+        groups = [n for n, group in enumerate(step.get("groups") or ()) if rank in group["ranks"]]
         if groups:
             line["group"] = _one_of(raw, "group", groups)
         if raw.get("fallback") is not None:
@@ -97,11 +97,11 @@ class OutputParser:
     def _flow(self, rank: int, raw: Line) -> Line:
         step = self._step(rank, raw, "flows")
         number = _one_of(raw, "flow", range(len(step["flows"])))
-        told = step["flows"][number]
-        if rank not in (told["from"], told["to"]):
+        flow = step["flows"][number]
+        if rank not in (flow["from"], flow["to"]):
             raise UnexpectedLine(f"flow {number} is between other ranks")
-        line = {key: _one_of(raw, key, (told[key],)) for key in ("from", "to")}
-        line["size_bytes"] = _one_of(raw, "size_bytes", (told["size_bytes"],))
+        line = {key: _one_of(raw, key, (flow[key],)) for key in ("from", "to")}
+        line["size_bytes"] = _one_of(raw, "size_bytes", (flow["size_bytes"],))
         if "role" in raw:
             line["role"] = _one_of(raw, "role", ("sender", "receiver"))
         return {"step": raw["step"], "flow": number, **line, "wrong": _count(raw, "wrong"), **_times(raw)}
@@ -122,13 +122,13 @@ class OutputParser:
         times = raw.get("times")
         if not isinstance(times, list) or not len(times) <= count - first:
             raise UnexpectedLine("times: not of the tasks that its plan has")
-        for one in times:
-            if one is None:  # no task of this iteration
+        for entry in times:
+            if entry is None:  # no task of this iteration
                 continue
-            if not isinstance(one, list) or len(one) != 3:
+            if not isinstance(entry, list) or len(entry) != 3:
                 raise UnexpectedLine("times: not start, end and wrong elements")
-            start, end = (_time({"times": value / 1000 if type(value) is int else None}, "times") for value in one[:2])
-            _count({"times": one[2]}, "times")
+            start, end = (_time({"times": ps / 1000 if type(ps) is int else None}, "times") for ps in entry[:2])
+            _count({"times": entry[2]}, "times")
             if end < start:
                 raise UnexpectedLine("times: an end before its start")
         iteration = _one_of(raw, "iteration", range(-step["warmup"], step["iterations"]))
@@ -141,14 +141,14 @@ class OutputParser:
         tasks = raw.get("tasks")
         if not isinstance(tasks, list):
             raise UnexpectedLine("tasks: no list")
-        found = []
-        for one in tasks[:_WAITING_MAX]:
-            if not isinstance(one, list) or len(one) != 2 or not isinstance(one[1], list):
+        waiting = []
+        for entry in tasks[:_WAITING_MAX]:
+            if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], list):
                 raise UnexpectedLine("tasks: not a number and ranks")
-            number = _one_of({"task": one[0]}, "task", range(len(about)))
-            ranks = [_one_of({"rank": r}, "rank", range(self._ranks)) for r in one[1]]
-            found.append({"task": about[number], "ranks": ranks})
-        return {"step": raw["step"], "tasks": found}
+            number = _one_of({"task": entry[0]}, "task", range(len(about)))
+            ranks = [_one_of({"rank": r}, "rank", range(self._ranks)) for r in entry[1]]
+            waiting.append({"task": about[number], "ranks": ranks})
+        return {"step": raw["step"], "tasks": waiting}
 
     def _progress(self, rank: int, raw: Line) -> Line:
         line: Line = {"done": _count(raw, "done"), "of": _count(raw, "of")}
@@ -173,7 +173,7 @@ class OutputParser:
         step: Mapping[str, Any] = self._steps[_one_of(raw, "step", range(len(self._steps)))]
         if step["kind"] != kind:
             raise UnexpectedLine(f"step {raw['step']} is of another kind")
-        if kind in ("collective", "tasks") and rank not in (step["ranks"] or range(self._ranks)):
+        if rank not in (step.get("ranks", [rank]) or range(self._ranks)):
             raise UnexpectedLine(f"step {raw['step']} is not for this rank")
         return step
 
@@ -190,14 +190,15 @@ _CHECKS: dict[str, Callable[[OutputParser, int, Line], Line]] = {
 }
 
 
-def _lines_of(step: Mapping[str, Any]) -> int:
-    """How many results one rank has of a step, at most; of a warmup those that are wrong."""
-    if step["kind"] == "flows":
-        return 2 * len(step["flows"])
-    if step["kind"] == "tasks":  # its timeline in several lines
-        lines = 1 + max(-(-len(its) // 1000) for its in step["tasks"].values())
-        return int(lines * (step["warmup"] + step["iterations"]))
-    return int(len(step["sizes"]) * (step["warmup"] + step["iterations"]))
+_LINES: dict[str, Callable[[Mapping[str, Any]], int]] = {
+    "collective": lambda step: len(step["sizes"]) * (step["warmup"] + step["iterations"]),
+    "flows": lambda step: 2 * len(step["flows"]),
+    "tasks": lambda step: (
+        (1 + max(-(-len(tasks) // 1000) for tasks in step["tasks"].values()))  # its timeline in several lines
+        * (step["warmup"] + step["iterations"])
+    ),
+}
+"""How many results one rank has of a step, at most; of a warmup those that are wrong."""
 
 
 def _one_of(raw: Line, key: str, allowed: Any) -> Any:

@@ -37,15 +37,13 @@ _DEEPEST = 100
 _BOOLEANS = {"true": True, "yes": True, "y": True, "on": True, "false": False, "no": False, "n": False, "off": False}
 
 
-class Words(BaseResolver):
+class PlainScalars(BaseResolver):
     """What is no string, although it is written without quotes."""
 
 
 for _name, (_pattern, _first) in _SCALARS.items():
-    Words.add_implicit_resolver(_TAG + _name, re.compile(_pattern), [c.strip() for c in _first])
-
-
-_words = Words()
+    PlainScalars.add_implicit_resolver(_TAG + _name, re.compile(_pattern), [c.strip() for c in _first])
+_scalars = PlainScalars()
 
 
 def compose(text: str) -> Node | None:
@@ -62,13 +60,13 @@ def compose(text: str) -> Node | None:
 
 
 def _root(parser: Any) -> Node | None:
-    """Of its events, not by its own `compose`: that ends the process when there are too many inside each other."""
-    found: list[Node] = []
+    """From the parser's events: its own `compose` ends the process when nodes are nested too deeply."""
+    roots: list[Node] = []
     open_nodes: list[Node] = []
     while not isinstance(event := parser.get_event(), events.StreamEndEvent):
         node: Node | None = None
         if isinstance(event, events.ScalarEvent):
-            tag = _words.resolve(ScalarNode, event.value, event.implicit)
+            tag = _scalars.resolve(ScalarNode, event.value, event.implicit)
             node = ScalarNode(tag, event.value, event.start_mark)
         elif isinstance(event, events.SequenceStartEvent):
             node = SequenceNode(_TAG + "seq", [], event.start_mark)
@@ -79,12 +77,12 @@ def _root(parser: Any) -> Node | None:
             if closed.id == "mapping":
                 closed.value = list(zip(closed.value[::2], closed.value[1::2], strict=True))
         if node is not None:
-            (open_nodes[-1].value if open_nodes else found).append(node)
+            (open_nodes[-1].value if open_nodes else roots).append(node)
             if node.id != "scalar":
                 open_nodes.append(node)
             if len(open_nodes) > _DEEPEST:
                 return None
-    return found[0] if len(found) == 1 else None
+    return roots[0] if len(roots) == 1 else None
 
 
 def plain(tag: str, text: str) -> Any:

@@ -7,25 +7,23 @@ from typing import Any, TextIO
 
 
 def dump(data: Mapping[str, Any], file: TextIO) -> None:
-    """Writes plain data."""
     import yaml
 
     plain_on_one_line = None
-    yaml.dump(
-        data, file, _dumper(), default_flow_style=plain_on_one_line, width=120, sort_keys=False, allow_unicode=True
-    )
+    style: dict[str, Any] = {"default_flow_style": plain_on_one_line, "width": 120}
+    yaml.dump(data, file, _dumper(), sort_keys=False, allow_unicode=True, **style)
 
 
 def _dumper() -> Any:
     """Quotes what would not be a string in YAML 1.2; `on` and `1e9` stand as they are."""
     import yaml
 
-    from testbed.base.yaml_core import Words
+    from testbed.base.yaml_core import PlainScalars
 
     parent: Any = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
 
     class Dumper(parent):
-        yaml_implicit_resolvers = Words.yaml_implicit_resolvers
+        yaml_implicit_resolvers = PlainScalars.yaml_implicit_resolvers
 
         def represent_float(self, number: float) -> Any:
             names = {float("inf"): ".inf", float("-inf"): "-.inf"}

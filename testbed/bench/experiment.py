@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -80,7 +80,7 @@ def experiment(options: Options) -> Experiment:
 
     entries = _entries(options)
     base, ranks = _fabric(options, entries)
-    steps = _steps(options, entries, base, ranks)
+    steps = list(_steps(options, entries, base, ranks))
     largest = max(size for step in steps for size in step["sizes"])
     values: dict[str, Any] = {
         "sweep": {},
@@ -93,10 +93,10 @@ def experiment(options: Options) -> Experiment:
     if options.seed is not None:
         values["seed"] = options.seed
     try:
-        made = changed(base, [(key, value, "command line") for key, value in values.items()], "command line")
+        changed_base = changed(base, [(key, value, "command line") for key, value in values.items()], "command line")
     except InputError as error:
         raise InputError(error.what, error.where.replace("transport.cc", "--cc"), error.hint, error.also) from None
-    return override(made, [setting for setting in options.settings if _of_workload(setting)])
+    return override(changed_base, [setting for setting in options.settings if _of_workload(setting)])
 
 
 def everything(options: Options) -> tuple[Options, dict[str, str]]:
@@ -123,16 +123,16 @@ def _entries(options: Options) -> Entries:
     if options.collective not in registry.COLLECTIVES:
         raise InputError(*_place(unknown("collective", options.collective, list(registry.COLLECTIVES)), "COLLECTIVE"))
     known = choices(options.collective)
-    found = []
+    variants = []
     for written in options.algorithms or [_usual(options)]:
         algorithm, keys = _variant(written)
         if algorithm not in known:
             what, hint = unknown("algorithm", algorithm, known)
             raise InputError(f"{what} of {options.collective}", "command line: --algorithm", hint)
-        found.append(Variant(algorithm, registry.any_of(options.collective, algorithm), keys))
-    if any(one in found[:k] for k, one in enumerate(found)):
+        variants.append(Variant(algorithm, registry.any_of(options.collective, algorithm), keys))
+    if any(variant in variants[:k] for k, variant in enumerate(variants)):
         raise InputError("an algorithm stands twice", "command line: --algorithm", "name each once")
-    return found
+    return variants
 
 
 def _usual(options: Options) -> str:
@@ -164,11 +164,11 @@ def _fabric(options: Options, entries: Entries) -> tuple[Experiment, int]:
     most = min((e.max_ranks for e in (v.entry for v in entries) if e.max_ranks is not None), default=None)
     base = _loaded(options, options.ranks or min(RANKS, most or RANKS))
     base = override(base, [setting for setting in options.settings if not _of_workload(setting)])
-    there = len(base.build_fabric().nics)
-    usual = RANKS if options.topology in PRESETS else there
-    ranks = options.ranks or min(usual, there, most or there)
-    if ranks > there:
-        what = f"{options.topology} has {there} ranks, not {ranks}"
+    available = len(base.build_fabric().nics)
+    usual = RANKS if options.topology in PRESETS else available
+    ranks = options.ranks or min(usual, available, most or available)
+    if ranks > available:
+        what = f"{options.topology} has {available} ranks, not {ranks}"
         raise InputError(what, "command line: -g", "ask for fewer, or name a larger topology")
     return base, ranks
 
@@ -196,44 +196,28 @@ def _loaded(options: Options, ranks: int) -> Experiment:
     return load(topology, named)
 
 
-def _steps(options: Options, entries: Entries, base: Experiment, ranks: int) -> list[dict[str, Any]]:
-    return [
-        _step(options, variant, dtype, op, root, base, ranks)
-        for variant in entries
-        for dtype, op, root in product(
-            _types(options.dtype, variant.entry),
-            _ops(options.op, variant.entry),
-            _roots(options.root, variant.entry, ranks),
-        )
-    ]
-
-
-def _step(
-    options: Options,
-    variant: Variant,
-    dtype: str,
-    op: str | None,
-    root: int | None,
-    base: Experiment,
-    ranks: int,
-) -> dict[str, Any]:
-    fabric, entry, algorithm = base.build_fabric(), variant.entry, variant.algorithm
-    step: dict[str, Any] = {
-        "collective": entry.collective.name,
-        "algorithm": algorithm,
-        "sizes": _sizes(options, DTYPES[dtype]) if entry.collective.sized else [0],
-        "dtype": dtype,
-        "op": op,
-        "iterations": options.iterations,
-        "warmup": max(options.warmup, options.check - options.iterations),
-        **variant.keys,
-    }
-    if root:
-        step["ranks"] = [root, *(rank for rank in range(ranks) if rank != root)]
-    elif ranks < fabric.ranks:
-        order = ring_order(fabric) if algorithm == "ring" else range(ranks)
-        step["ranks"] = [rank for rank in order if rank < ranks]
-    return step
+def _steps(options: Options, entries: Entries, base: Experiment, ranks: int) -> Iterator[dict[str, Any]]:
+    fabric = base.build_fabric()
+    for variant in entries:
+        entry = variant.entry
+        roots = _roots(options.root, entry, ranks)
+        for dtype, op, root in product(_types(options.dtype, entry), _ops(options.op, entry), roots):
+            step: dict[str, Any] = {
+                "collective": entry.collective.name,
+                "algorithm": variant.algorithm,
+                "sizes": _sizes(options, DTYPES[dtype]) if entry.collective.sized else [0],
+                "dtype": dtype,
+                "op": op,
+                "iterations": options.iterations,
+                "warmup": max(options.warmup, options.check - options.iterations),
+                **variant.keys,
+            }
+            if root:
+                step["ranks"] = [root, *(rank for rank in range(ranks) if rank != root)]
+            elif ranks < fabric.ranks:
+                order = ring_order(fabric) if variant.algorithm == "ring" else range(ranks)
+                step["ranks"] = [rank for rank in order if rank < ranks]
+            yield step
 
 
 def _sizes(options: Options, width: int) -> list[int]:
@@ -267,8 +251,8 @@ def _ops(text: str | None, entry: Algorithm) -> Sequence[str | None]:
         return entry.ops
     if text is not None and text not in entry.ops:
         what, hint = unknown("reduction", text, [*entry.ops, "all"])
-        told = what if text not in OPS else f"{entry} has no reduction {text!r}"
-        raise InputError(told, "command line: -o", hint)
+        problem = what if text not in OPS else f"{entry} has no reduction {text!r}"
+        raise InputError(problem, "command line: -o", hint)
     return [text or entry.ops[0]]
 
 
@@ -284,5 +268,5 @@ def _roots(text: str | None, entry: Algorithm, ranks: int) -> Sequence[int | Non
     return [int(text or 0)]
 
 
-def _place(told: tuple[str, str], option: str) -> tuple[str, str, str]:
-    return told[0], f"command line: {option}", told[1]
+def _place(unknown_name: tuple[str, str], option: str) -> tuple[str, str, str]:
+    return unknown_name[0], f"command line: {option}", unknown_name[1]

@@ -22,7 +22,7 @@ class Printer:
         self._quiet, self._host = quiet, host
         self._step = -1
         self.gather = Rows(experiment, shown, self._row)
-        self._say(preamble(experiment))
+        self._print(preamble(experiment))
 
     @property
     def rows(self) -> list[BenchRow]:
@@ -32,20 +32,20 @@ class Printer:
         """To be called after the run; `result` None: it failed, and what has been printed stays."""
         self._end_step()
         if result is not None:
-            self._say([*comparison(self.rows), *verdict(result)])
+            self._print([*comparison(self.rows), *verdict(result)])
 
     def _row(self, row: BenchRow) -> None:
         if row.step != self._step:
             self._end_step()
             self._step = row.step
             head = [line + more for line, more in zip(HEAD, HOST, strict=True)] if self._host else HEAD
-            self._say(["#", f"# algorithm: {row.algorithm}", *head])
-        self._say([row.text(self._host)])
+            self._print(["#", f"# algorithm: {row.algorithm}", *head])
+        self._print([row.text(self._host)])
 
     def _end_step(self) -> None:
         if self._step >= 0:
-            self._say(footer([r for r in self.rows if r.step == self._step], self.gather.chosen[self._step]))
+            self._print(footer([r for r in self.rows if r.step == self._step], self.gather.chosen[self._step]))
 
-    def _say(self, lines: list[str]) -> None:
+    def _print(self, lines: list[str]) -> None:
         if not self._quiet:
             print("\n".join(line.rstrip() for line in lines), file=self._stream or sys.stdout, flush=True)

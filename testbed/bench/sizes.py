@@ -42,9 +42,8 @@ def ladder(begin: int, end: int, width: int, *, factor: int | None = None, incre
     if factor is not None and factor < 2:
         raise InputError(f"by a factor of {factor} no size grows", _where("-f"), "a whole number from 2 on")
     if increment is not None and increment < width:
-        raise InputError(
-            f"{increment} bytes are less than one element of {width}", _where("-i"), "at least one element"
-        )
+        what = f"{increment} bytes are less than one element of {width}"
+        raise InputError(what, _where("-i"), "at least one element")
     if begin < width:
         raise InputError(f"{begin} bytes are less than one element of {width}", _where("-b"), f"at least {width}")
     sizes = []

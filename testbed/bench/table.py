@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from results.figures.summary import labels
 from results.frames.metrics import rank_rows, result_rows
 from testbed.base.progress import Progress
-from testbed.plan import plan as planning
+from testbed.plan.steps.plan import plan
 from testbed.tables.results import choice, elements
 from topologies import in_words
 from workloads.registry import COLLECTIVES
@@ -87,30 +87,30 @@ class Rows(Progress):
     """
 
     def __init__(self, experiment: Experiment, shown: Progress, say: Callable[[BenchRow], None]) -> None:
-        plan = planning.plan(experiment)
-        self._steps = planning.steps(plan)
+        planned = plan(experiment)
+        self._steps, steps = planned.described(), planned.told()["steps"]
         self._names = labels(experiment.resolved()["workload"])
-        self._roots = [_root(step) for step in plan["steps"]]
+        self._roots = [_root(step) for step in steps]
         self.chosen = [step.get("chosen") for step in self._steps]  # by `auto`, of each step
         self._shown, self._say = shown, say
         self._lines: dict[tuple[int, int], list[Mapping[str, Any]]] = {
-            (k, size): [] for k, step in enumerate(plan["steps"]) for size in step["sizes"]
+            (k, size): [] for k, step in enumerate(steps) for size in step["sizes"]
         }
-        self._wanted = {k: self._steps[k]["ranks"] * step["iterations"] for k, step in enumerate(plan["steps"])}
+        self._expected = {k: self._steps[k]["ranks"] * step["iterations"] for k, step in enumerate(steps)}
         self.rows: list[BenchRow] = []
 
     def line(self, line: Mapping[str, Any]) -> None:
         self._lines[line["step"], line["size_bytes"]].append(line)
         for (step, size), lines in list(self._lines.items()):
-            if sum(one["iteration"] >= 0 for one in lines) < self._wanted[step]:
+            if sum(result["iteration"] >= 0 for result in lines) < self._expected[step]:
                 break
             del self._lines[step, size]
             self.rows.append(self._row(step, lines))
             self._say(self.rows[-1])
 
     def _row(self, number: int, lines: Sequence[Mapping[str, Any]]) -> BenchRow:
-        step, done = self._steps[number], result_rows(rank_rows(lines), self._steps)
-        timed = [r for r in done if r["iteration"] >= 0]
+        step, results = self._steps[number], result_rows(rank_rows(lines), self._steps)
+        timed = [r for r in results if r["iteration"] >= 0]
         size, time_ns = timed[0]["size_bytes"], fmean(r["time_ns"] for r in timed)
         algbw = size / time_ns if time_ns else None
         return BenchRow(
@@ -125,7 +125,7 @@ class Rows(Progress):
             time_us=time_ns / 1e3,
             algbw_GBps=algbw,
             busbw_GBps=None if algbw is None else algbw * step["busbw_factor"],
-            wrong=sum(r["wrong"] for r in done),
+            wrong=sum(r["wrong"] for r in results),
             host_us=_mean(timed, "host_ns", 1e3),
             sent_bytes=_mean(timed, "sent_bytes", 1),
             fallback=next((r["fallback"] for r in timed if r.get("fallback")), None),
@@ -158,14 +158,14 @@ class Rows(Progress):
 
 def preamble(experiment: Experiment) -> list[str]:
     """The parameters in nccl-tests' words, and the fabric."""
-    plan = planning.plan(experiment)
-    first = plan["steps"][0]
+    planned = plan(experiment)
+    first = planned.told()["steps"][0]
     sizes = first["sizes"]
     topology = experiment.fabric.topology
     words = in_words(topology.kind, topology.params)
     of = ", ".join(key if value is True else f"{key} {value}" for key, value in words.items())
-    ranks = planning.steps(plan)[0]["ranks"]
-    idle = "" if ranks == plan["ranks"] else f" of {plan['ranks']}"
+    ranks = planned.described()[0]["ranks"]
+    idle = "" if ranks == planned.ranks else f" of {planned.ranks}"
     return [
         f"# {first['collective']}: {ranks}{idle} ranks, minBytes {sizes[0]} maxBytes {sizes[-1]}, "
         f"warmup iters: {first['warmup']} iters: {first['iterations']} validation: 1",
@@ -182,7 +182,7 @@ def footer(rows: Sequence[BenchRow], chosen: Mapping[str, Mapping[str, Any]] | N
     mean = f"{fmean(busbw):.6g}" if busbw else "-"
     alone = {why: [r.size for r in rows if r.fallback == why] for why in dict.fromkeys(r.fallback for r in rows) if why}
     return [
-        *(f"#   auto, {choice(size, one)}" for size, one in (chosen or {}).items()),
+        *(f"#   auto, {choice(size, taken)}" for size, taken in (chosen or {}).items()),
         *(f"# {len(sizes)} of {len(rows)} sizes by the ranks themselves: {why}" for why, sizes in alone.items()),
         f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
         f"# Avg bus bandwidth    : {mean} GB/s",
@@ -218,7 +218,6 @@ def _compared(time_us: float | None, base: float | None) -> str:
 
 
 def verdict(result: RunResult) -> list[str]:
-    """The verdict, and the run's folder."""
     drops = ", ".join(f"{n} {reason}" for reason, n in result.counters["drops"].items() if n) or "none"
     fidelity = result.fidelity
     return [

@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from testbed.checklist.exchange import LATENCY, Exchange, Pair, between
 from testbed.checklist.graph_exchanges import of_tasks
-from testbed.experiment.blocks.layout import group
-from testbed.experiment.steps.flows import FlowsStep
-from testbed.plan import plan as planning
-from topologies.ranks.grid import NoGrid
+from testbed.plan.steps.kinds import graph_of, steps_of
+from testbed.plan.steps.planned import Planned, PlannedCollective, PlannedFlows
+from testbed.plan.steps.planner import Planner
 from workloads.base.entry import Algorithm
-from workloads.base.vocabulary import AUTO
-from workloads.registry import choices, find
+from workloads.registry import find
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.steps.steps import Step
+    from testbed.experiment.steps.step import Step
 
 
 def exchanges(experiment: Experiment) -> list[Exchange]:
     """All of a workload."""
     found: list[Exchange] = []
+    planner = Planner(experiment)
     for number, step in enumerate(experiment.workload):
-        if step.kind not in ("collective", "flows", "load"):
-            found += of_tasks(number, step, experiment)
+        if (graph := graph_of(step, experiment)) is not None:
+            found += of_tasks(number, step, graph, experiment)
             continue
-        # Flows are drawn from the number of the step: the others stay, and are as short as can be.
-        told = [_by_one_algorithm(s, experiment) if s is step else _NOTHING for s in experiment.workload]
-        planned = planning.plan(experiment.model_copy(update={"workload": told}))
-        its = planned["steps"][number]
-        if its["kind"] == "flows":
-            found.append(_of_nics(_flows(number, its["flows"], step), planned["ranks"]))
-        else:
-            its_own = _collective(number, its, planned["ranks"], experiment.seed + number)
-            found += (_of_nics(one, planned["ranks"]) for one in its_own)
+        for its in steps_of(step.quickly(planner.fabric), planner):
+            of_it = _OF[type(its)](number, step, its, planner.fabric.ranks, experiment.seed + number)
+            found += (_of_nics(one, planner.fabric.ranks) for one in of_it)
     return found
 
 
@@ -52,42 +45,26 @@ def _of_nics(one: Exchange, ranks: int) -> Exchange:
     return replace(one, ranks=tuple(sorted({rank % ranks for rank in one.ranks})), sent=sent)
 
 
-_NOTHING = FlowsStep.model_validate({"flows": [{"from": 0, "to": 1, "size": "1B"}]})
-
-
-def _by_one_algorithm(step: Step, experiment: Experiment) -> Step:
-    """For `auto` the first that these ranks can carry out: to say which is fastest may take minutes."""
-    if step.kind != "collective" or step.algorithm != AUTO:
-        return step
-    for entry in choices(step.collective):
-        try:
-            group(entry, step.ranks, experiment.build_fabric())
-        except NoGrid:
-            continue
-        return step.model_copy(update={"algorithm": entry.name})
-    return step
-
-
-def _flows(number: int, flows: Sequence[Mapping[str, Any]], step: Step) -> Exchange:
-    drawn = step.kind == "load"
-    load = step.load.load if step.kind == "load" and step.load.pattern != "burst" else 1.0
+def _flows(number: int, step: Step, its: PlannedFlows, ranks: int, seed: int) -> Iterator[Exchange]:
+    drawn, load = step.offered is not None, step.offered or 1.0
     sent: Counter[Pair] = Counter()
-    for flow in flows:
-        sent[flow["from"], flow["to"]] += flow["size_bytes"]
-    ranks = tuple(sorted({rank for pair in sent for rank in pair}))
-    largest = max(flow["size_bytes"] for flow in flows)
-    return Exchange(("workload", number), f"{len(flows)} flows", ranks, sent, largest, drawn=drawn, load=load)
+    for flow in its.flows:
+        sent[flow.source, flow.target] += flow.size_bytes
+    ends = tuple(sorted(its.ends(ranks)))
+    largest = max(flow.size_bytes for flow in its.flows)
+    yield Exchange(("workload", number), f"{len(its.flows)} flows", ends, sent, largest, drawn=drawn, load=load)
 
 
-def _collective(number: int, step: Mapping[str, Any], ranks: int, seed: int) -> Iterator[Exchange]:
-    size = max(step["sizes"])
+def _collective(number: int, step: Step, its: PlannedCollective, ranks: int, seed: int) -> Iterator[Exchange]:
     path: tuple[str | int, ...] = ("workload", number)
-    entry = find(step["collective"], step["algorithm"])
-    if "groups" in step:
-        for k, its in enumerate(step["groups"]):
-            yield _one((*path, "groups", k), entry, {**step, **its}, size, ranks, seed)
-    else:
-        yield _one(path, entry, step, size, ranks, seed)
+    entry, size, told = find(its.collective, its.algorithm), max(its.sizes), its.told()
+    for k, group in enumerate(its.groups):
+        yield _one((*path, "groups", k), entry, {**told, **group}, size, ranks, seed)
+    if not its.groups:
+        yield _one(path, entry, told, size, ranks, seed)
+
+
+_OF: dict[type[Planned], Callable[..., Iterator[Exchange]]] = {PlannedFlows: _flows, PlannedCollective: _collective}
 
 
 def _one(

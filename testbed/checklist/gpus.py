@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from testbed.checklist.finding import Case, Found, check, size
-from testbed.experiment.steps.train import TrainStep
-from testbed.experiment.training import training_of
 from workloads.steps.memory import Memory, memory
 from workloads.steps.plan.training import Training
 
@@ -38,7 +36,6 @@ def gpu_memory(case: Case) -> Found:
 def _steps(case: Case) -> Iterator[tuple[int, Training, Memory]]:
     """Of the whole model, also where fewer layers are run."""
     for number, step in enumerate(case.experiment.workload):
-        if isinstance(step, TrainStep):
-            t = training_of(step.train)
+        if (t := step.training()) is not None:
             needed = [memory(t, stage) for stage in range(t.parallel.pipeline)]
             yield number, t, max(needed, key=lambda its: its.all)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.checklist.exchange import LATENCY, Exchange, Pair, between
 from testbed.experiment.blocks.layout import group
-from testbed.experiment.task_checks import as_step
-from testbed.plan.graphs import graph_of
+from testbed.experiment.steps.graphs import as_step
 from topologies.ranks.grid import NoGrid
 from workloads.base.vocabulary import AUTO
 from workloads.registry import choices, find
@@ -20,20 +19,17 @@ from workloads.tasks.task import Collective, Send
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.steps.steps import Step
+    from testbed.experiment.steps.step import Step
 
 MESSAGES = "messages"
 
 
-def of_tasks(number: int, step: Step, experiment: Experiment) -> Iterator[Exchange]:
+def of_tasks(number: int, step: Step, graph: Graph, experiment: Experiment) -> Iterator[Exchange]:
     """Of a step of the workload that becomes a graph of tasks."""
-    graph = graph_of(step, experiment)
-    if graph is None:
-        return
-    path: tuple[str | int, ...] = ("workload", number, step.kind)
+    path: tuple[str | int, ...] = ("workload", number)
     counted = _Counted(graph, experiment)
     for name, tuples in graph.groups.items():
-        where = (*path, "groups", name) if step.kind == "tasks" else path
+        where = (*path, *step.place_of_group(name))
         for members in tuples:
             if members in counted.sent.get(name, {}):
                 largest = counted.largest[name]
@@ -42,7 +38,9 @@ def of_tasks(number: int, step: Step, experiment: Experiment) -> Iterator[Exchan
                                times=counted.times[name, members])  # fmt: skip
     if counted.messages:
         ranks = tuple(sorted({rank for pair in counted.messages for rank in pair}))
-        yield Exchange(path, MESSAGES, ranks, counted.messages, counted.largest[MESSAGES], drawn=True, group=MESSAGES)
+        yield Exchange(
+            (*path, step.kind), MESSAGES, ranks, counted.messages, counted.largest[MESSAGES], drawn=True, group=MESSAGES
+        )
 
 
 class _Counted:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hardware import bounds
-from hardware.cc import CONTROLS, Setting
+from hardware.cc import CONTROLS, Control, Setting
 from testbed.base.units import format_rate, format_time
 from testbed.checklist.finding import Case, Found, check, over_network, size, some
 from testbed.experiment.built import full_path_ns, needed_headroom, stamps_of, timeout_ns
 from testbed.plan.hardware import ecn_of, setting_of
 from testbed.plan.thresholds import conflicts, narrow_pcie
+from topologies.graph import frames
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 MOST_HEADERS = 0.1
 SLOWER = 5.0
 """Times that a control may take longer back to the line rate than with its default parameters."""
-HEAR_MARKS = frozenset({"dcqcn", "dctcp", "nscc"})
 
 
 @check("mtu", "packets are as long as RoCE has them, and mostly payload")
 def mtu(case: Case) -> Found:
     payload = case.experiment.fabric.nic.mtu
-    headers = bounds.ROCE_HEADERS + bounds.WIRE_OVERHEAD
+    headers = frames.MOST_HEADERS + frames.OUTSIDE_BYTES
     share = headers / (payload + headers)
     where = ("fabric", "nic", "mtu")
     if payload not in PATH_MTUS:
@@ -42,13 +42,8 @@ def pcie(case: Case) -> Found:
 @check("buffers", "PFC's thresholds and headroom, and ECN's thresholds, fit the buffers")
 def buffers(case: Case) -> Found:
     switch, nic, cable = case.experiment.fabric.switch, case.experiment.fabric.nic, case.experiment.fabric.cable
-    for text in conflicts(case.experiment):
-        what, _, hint = (
-            text.rpartition(": ")
-            if "enlarge" in text
-            else (text, "", "`testbed show experiment FILE` has all thresholds below the file")
-        )
-        yield what, ("fabric", "switch"), hint
+    for what, hint in conflicts(case.experiment):
+        yield what, ("fabric", "switch"), hint or "`testbed show experiment FILE` has all thresholds below the file"
     headroom = needed_headroom(case.experiment)
     needed = max(headroom(*case.hardware.cable(case.fabric, c)) for c in case.fabric.cables)
     if switch.pfc and switch.lossless and switch.headroom is not None and switch.headroom < needed:
@@ -87,7 +82,7 @@ def classes(case: Case) -> Found:
         what += "go_back_n sends all again from there on"
         yield what, ("transport",), "a congestion control (cc), selective_repeat, or a class with PFC"
     marked = switch.ecn is not None and one in switch.ecn.classes
-    if transport.cc.name in HEAR_MARKS and not marked:
+    if "marks" in CONTROLS[transport.cc.name].hears and not marked:
         what = f"{transport.cc.name} goes by ECN marks, and class {one} of its data is not marked"
         yield what, ("transport", "cc"), f"fabric.switch.ecn: {{classes: [{one}]}}"
 
@@ -112,21 +107,23 @@ def timeout(case: Case) -> Found:
 def congestion_control(case: Case) -> Found:
     chosen = case.experiment.transport.cc
     setting = setting_of(case.experiment, case.experiment.build_fabric())
-    values = CONTROLS[chosen.name].values(setting, chosen.values, chosen.set)
+    control = CONTROLS[chosen.name]
+    values = control.values(setting, chosen.values, chosen.set)
     where = ("transport", "cc")
     for what, hint in (
         *_window(chosen.name, values, setting),
         *_delays(case, values, setting),
-        *_recovery(values, setting),
+        *_recovery(control, values, setting),
         *_unheard(case),
     ):
         yield what, where, hint
-    if chosen.name == "dctcp" and case.experiment.fabric.switch.ecn is not None:
+    if control.fills_line and case.experiment.fabric.switch.ecn is not None:
         kmin, _, _ = ecn_of(case.experiment, setting)
-        if kmin < setting.bdp_bytes / 7:
+        parts, part = control.fills_line
+        if kmin < setting.bdp_bytes / parts:
             what = (
-                f"DCTCP keeps the line full with a threshold above a seventh of the bandwidth-delay product: "
-                f"{size(setting.bdp_bytes / 7)} here, and Kmin is {size(kmin)}"
+                f"{control.name.upper()} keeps the line full with a threshold above {part} of the bandwidth-delay "
+                f"product: {size(setting.bdp_bytes / parts)} here, and Kmin is {size(kmin)}"
             )
             yield what, ("fabric", "switch", "ecn"), "leave kmin and kmax out, or raise them"
 
@@ -166,11 +163,11 @@ def _unheard(case: Case) -> Iterator[tuple[str, str]]:
         yield what, "leave hops out: it then follows from the longest path"
 
 
-def _recovery(values: dict[str, float], setting: Setting) -> Iterator[tuple[str, str]]:
+def _recovery(control: Control, values: dict[str, float], setting: Setting) -> Iterator[tuple[str, str]]:
     """From half the line rate back to all of it by hyper increase."""
     if "hai" not in values:
         return
-    usual = CONTROLS["dcqcn"].values(setting, {})
+    usual = control.values(setting, {})
 
     def back_ms(its: dict[str, float]) -> float:
         return setting.line_rate_bps / 2 / its["hai"] * its["rate_timer"] / 1e6 if its["hai"] else float("inf")
@@ -178,4 +175,4 @@ def _recovery(values: dict[str, float], setting: Setting) -> Iterator[tuple[str,
     if back_ms(values) > SLOWER * back_ms(usual):
         rate = format_rate(int(setting.line_rate_bps))
         what = f"at {rate} these parameters take {back_ms(values):.0f} ms from half the line rate back to it, the "
-        yield f"{what}default ones {back_ms(usual):.0f} ms", "dcqcn without `set`, which scales with the rate"
+        yield f"{what}default ones {back_ms(usual):.0f} ms", f"{control.name} without `set`, which scales with the rate"

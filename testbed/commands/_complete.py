@@ -7,6 +7,7 @@ nothing: it must never disturb the line that is being typed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,10 @@ def _of(words: Callable[[], Iterable[tuple[str, str]]], files: str = "") -> Comp
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            found = [CompletionItem(word, help=text) for word, text in words() if word.startswith(incomplete)]
+            items = [CompletionItem(word, help=text) for word, text in words() if word.startswith(incomplete)]
         except Exception:
-            found = []
-        return found if found or not files else [CompletionItem(incomplete, type=files)]
+            items = []
+        return items if items or not files else [CompletionItem(incomplete, type=files)]
 
     return complete
 
@@ -59,11 +60,8 @@ def _targets() -> Iterable[tuple[str, str]]:
     """Targets of the only fabric that is up."""
     from testbed.fabric.lab import Lab
 
-    lab = Lab.attach(None)
-    try:
+    with closing(Lab.attach(None)) as lab:
         fabric = lab.fabric
-    finally:
-        lab.close()
     yield from ((f"cable:{cable.name}", "") for cable in fabric.cables)
     yield from ((f"switch:{switch.name}", "") for switch in fabric.switches)
     yield from ((f"nic:{nic.rank}", nic.name) for nic in fabric.nics)
@@ -71,7 +69,7 @@ def _targets() -> Iterable[tuple[str, str]]:
 
 
 def _drills() -> Iterable[tuple[str, str]]:
-    from testbed.drill.sheet import file
+    from drills.sheet import file
 
     return ((name, file.load(name).title) for name in file.catalogue())
 

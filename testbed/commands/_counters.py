@@ -10,7 +10,6 @@ import click
 from results.frames.columns import COLUMNS
 from testbed.commands import _fabric, _views
 from testbed.commands._complete import RUN_OR_FABRIC
-from testbed.commands._runs import load_run, sweep_of
 from testbed.live.views import VIEWS
 
 FRAMES = [name for name in COLUMNS if name not in ("results", "ranks", "timeline")]
@@ -35,19 +34,20 @@ def command(run: str | None, frame: str, fabric: str | None, as_json: bool, **ch
       testbed show counters quickstart nics
       testbed show counters --watch
     """
+    from results.store.load import load
+    from results.store.sweeps import sweep
     from testbed.tables.results import counters, show
 
     if fabric or run is None or _fabric.is_fabric(run):
         _views.live(VIEWS["interfaces counters"], _fabric.one_of(run, fabric), as_json=as_json, **chosen)
         return
-    swept = sweep_of(run)
-    of = swept or load_run(run)
-    rows = of.rows(frame)
+    stored = sweep(run) or load(run)
+    rows = stored.rows(frame)
     if as_json:
         click.echo(json.dumps(rows))
     else:
-        if frame == "ports" and load_run(run).experiment.get("fabric", {}).get("scale_up"):
-            rows = with_scale_up(rows, {row["switch"] for row in of.rows("switches")})
+        if frame == "ports" and load(run).experiment.get("fabric", {}).get("scale_up"):
+            rows = with_scale_up(rows, {row["switch"] for row in stored.rows("switches")})
         show(counters(frame, [{k: _plain(k, v) for k, v in row.items()} for row in rows]), wide=True)
 
 

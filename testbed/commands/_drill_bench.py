@@ -12,7 +12,7 @@ from testbed.base.ranges import Number, Whole
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
-    from testbed.drill.agents.bench import Played
+    from drills.agents.bench import CaseResult
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object (an agent) on stdout.")
 
@@ -26,13 +26,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 @click.option("--seeds", type=Whole(1, 1000), default=1, metavar="K", help="Seeds of each drill (default: 1).")
 @click.option("--secret", metavar="FILE", help="What the seeds are made of (default: the public one).")
 @click.option("--speaks", type=click.Choice(["jsonl", "mcp"]), default="jsonl", help="What the command speaks.")
-@click.option(
-    "--wall",
-    type=Number(1, 86400),
-    default=600,
-    metavar="S",
-    help="Most seconds for a case (default: 600).",
-)
+@click.option("--wall", type=Number(1, 86400), default=600, metavar="S", help="Most seconds for a case (default: 600).")
 @click.option("--user", metavar="NAME", help="As which user the command runs (default: as you).")
 @click.option("-o", "--out", metavar="FOLDER", help="Where results go (default: results/agents/<timestamp>).")
 @click.option("--resume", is_flag=True, help="Go on with a benchmark that was ended: its results are in --out.")
@@ -62,17 +56,17 @@ def bench(
     """
     from datetime import datetime
 
+    from drills.agents import bench as benchmark
+    from drills.agents.players import players_of
+    from drills.play.drilld import marked
+    from drills.sheet.suite import assignments, drills_of, secret_of
     from testbed.base.errors import InputError, UserError, require_root
-    from testbed.drill.agents import bench as benchmark
-    from testbed.drill.agents.players import players_of
-    from testbed.drill.play.drilld import marked
-    from testbed.drill.sheet.suite import drills_of, secret_of, tasks
 
     names = suites or ("v1",)
     player, key = players_of(agents, speaks, user), secret_of(secret)
     drills = drills_of(names)
     benchmark.check_measurable(drills)
-    todo = tasks(drills, seeds, key)
+    todo = assignments(drills, seeds, key)
     folder = Path(out or f"results/agents/{datetime.now():%Y%m%d-%H%M%S}")
     if resume and not out:
         raise InputError("go on with what?", "--resume", "--out FOLDER, of a benchmark that was ended")
@@ -80,14 +74,13 @@ def bench(
         raise InputError("it is there already", f"--out {folder}", "name a new folder, or go on with --resume")
     require_root()
 
-    def told(case: Played, name: str) -> None:
+    def told(case: CaseResult, name: str) -> None:
         if not as_json:
             twin = "healthy " if case.healthy else ""
-            said = case.left_out or case.failed or case.answer
+            result = case.left_out or case.failed or case.answer
             who = f"{name}: " if len(player.names) > 1 else ""
-            say(
-                f"{case.number + 1}/{len(todo)} {twin}{case.drill} {case.seed}: {who}{case.score:.1f}  {said}", err=True
-            )
+            head = f"{case.number + 1}/{len(todo)} {twin}{case.drill} {case.seed}"
+            say(f"{head}: {who}{case.score:.1f}  {result}", err=True)
 
     head = {"suite": list(names), "seeds": seeds, "speaks": speaks}
     played = benchmark.run(todo, player, head, key, folder, wall_s=wall, told=told, up=marked, resume=resume)
@@ -116,15 +109,15 @@ def compare(first: str, second: str, as_json: bool) -> None:
     Examples:
       testbed drill compare results/agents/a results/agents/b
     """
-    from testbed.drill.agents.compare import compared
+    from drills.agents.compare import compared
 
-    told = compared(Path(first), Path(second))
+    comparison = compared(Path(first), Path(second))
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(comparison))
         return
-    left_out = f"; {told['left_out']} left out, in which a world has died" if told["left_out"] else ""
-    say(f"{told['n']} cases{left_out}\n  first:  {told['first']}\n  second: {told['second']}")
-    _show("differences", [{**row, "difference": _interval(row["difference"])} for row in told["rows"]])
+    left_out = f"; {comparison['left_out']} left out, in which a world has died" if comparison["left_out"] else ""
+    say(f"{comparison['n']} cases{left_out}\n  first:  {comparison['first']}\n  second: {comparison['second']}")
+    _show("differences", [{**row, "difference": _interval(row["difference"])} for row in comparison["rows"]])
 
 
 def _show(name: str, rows: list[dict[str, Any]]) -> None:
@@ -134,7 +127,6 @@ def _show(name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """As the table has it."""
     return {
         **{key: "-" if value is None else value for key, value in row.items()},
         "rca_f1": _interval(row["rca_f1"]),
@@ -143,7 +135,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _interval(told: dict[str, float] | None, digits: int = 2) -> str:
-    if told is None:
+def _interval(estimate: dict[str, float] | None, digits: int = 2) -> str:
+    if estimate is None:
         return "-"
-    return f"{told['mean']:.{digits}f} [{told['low']:.{digits}f}, {told['high']:.{digits}f}]"
+    return f"{estimate['mean']:.{digits}f} [{estimate['low']:.{digits}f}, {estimate['high']:.{digits}f}]"

@@ -14,7 +14,7 @@ from testbed.commands._complete import DRILL
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
-    from testbed.drill.check.check import Checked
+    from drills.check.check import Checked
 
 
 @click.command()
@@ -51,10 +51,10 @@ def check(
       testbed drill check my-drill.yaml --seed 4KX --solution my-lines.txt
       testbed drill check corruption/bad-hop-somewhere --rivals cable:leaf0-spine0 -o families.yaml
     """
+    from drills.check.check import check as checked
+    from drills.sheet import file
+    from drills.sheet.case import seed_of
     from testbed.base.errors import InputError, require_root
-    from testbed.drill.check.check import check as checked
-    from testbed.drill.sheet import file
-    from testbed.drill.sheet.case import seed_of
 
     if every == bool(drills):
         raise InputError("which drills?", "command line", "DRILL .., or --all")
@@ -70,50 +70,50 @@ def check(
             raise InputError("rivals are those of one drill", "command line: --rivals", "one DRILL")
         _compare(loaded[0], chosen, rivals, out, as_json)
         return
-    found: list[Checked] = []
+    results: list[Checked] = []
     for drill in loaded:
-        found.append(checked(drill, chosen, lines, more))
-        one = found[-1]
+        results.append(checked(drill, chosen, lines, more))
+        r = results[-1]
         if as_json:
-            say(json.dumps(one.to_dict()))
+            say(json.dumps(r.to_dict()))
             continue
-        score = "-" if one.score is None else f"{one.score:.1f}"
-        say(f"{one.drill:34} {one.verdict:7} {score:>5} {len(one.differs):3} views {one.took_s:6.1f} s  {one.truth}")
-        for what in one.wrong:
+        score = "-" if r.score is None else f"{r.score:.1f}"
+        say(f"{r.drill:34} {r.verdict:7} {score:>5} {len(r.differs):3} views {r.took_s:6.1f} s  {r.truth}")
+        for what in r.wrong:
             say(f"  {what}")
-    passed = sum(one.passes for one in found)
+    passed = sum(r.passes for r in results)
     if not as_json:
-        say(f"{passed} of {len(found)} pass")
-        if len(found) > 1:
-            say("\n".join(players(found)))
-    if passed < len(found):
+        say(f"{passed} of {len(results)} pass")
+        if len(results) > 1:
+            say("\n".join(players(results)))
+    if passed < len(results):
         sys.exit(1)
 
 
 def _lines(path: str) -> list[str]:
     """Of a solution, as a prompt without a terminal takes them. Raises InputError."""
     from testbed.base.errors import InputError
-    from testbed.base.model_file import Sort, text_of
+    from testbed.base.model_file import FileKind, text_of
 
-    lines = text_of(path, Sort("a solution", "lines as at the prompt", "docs/drill-authors.md")).splitlines()
-    found = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    if not found:
+    lines = text_of(path, FileKind("a solution", "lines as at the prompt", "docs/drill-authors.md")).splitlines()
+    kept = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not kept:
         raise InputError("there is no line in it", path, "lines as at the prompt, the last one: submit ANSWER")
-    return found
+    return kept
 
 
-def players(found: Sequence[Checked]) -> list[str]:
+def players(checked: Sequence[Checked]) -> list[str]:
     """A table of those who only look, and of the solver; and whether levels are what they say."""
-    from testbed.drill.agents.figures import estimate
-    from testbed.drill.check.players import correlation
-    from testbed.drill.sheet.drill import LEVELS
+    from drills.agents.figures import estimate
+    from drills.check.players import correlation
+    from drills.sheet.drill import LEVELS
     from testbed.tables.results import counters, lines
 
-    ill, well = [one for one in found if one.ill], [one for one in found if one.well]
+    ill, well = [one for one in checked if one.ill], [one for one in checked if one.well]
     rows = []
     for name in next((one.well for one in well), {}):
         f1 = estimate([(one.drill, one.ill[name].f1) for one in ill])
-        points = estimate([(one.drill, its[name].score) for one in found for its in (one.ill, one.well) if name in its])
+        points = estimate([(r.drill, by[name].score) for r in checked for by in (r.ill, r.well) if name in by])
         alarms = sum(one.well[name].score == 0 for one in well) / len(well)
         rows.append({"player": name, "worlds": len(ill) + len(well), "rca_f1": str(f1 or "-"),
                      "score": str(points or "-"), "false_alarms": f"{100 * alarms:.0f} %"})  # fmt: skip
@@ -126,10 +126,10 @@ def _compare(drill: object, seed: str, place: str, out: str | None, as_json: boo
     from pathlib import Path
     from typing import cast
 
-    from testbed.drill.check import rivals
-    from testbed.drill.check.marks import groups
-    from testbed.drill.sheet.drill import Drill
-    from testbed.drill.sheet.families import write
+    from drills.check import rivals
+    from drills.check.marks import groups
+    from drills.sheet.drill import Drill
+    from drills.sheet.families import write
 
     its = cast(Drill, drill)
     struck = rivals.rivals(its, seed, place)

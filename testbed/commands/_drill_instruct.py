@@ -5,15 +5,13 @@ from __future__ import annotations
 import click
 
 from testbed.commands._complete import DRILL, FABRIC
-from testbed.commands._drill_seed import SIGN, choose
+from testbed.commands._drill_seed import FABRIC_OF_DRILL, SIGN, choose
 from testbed.commands._say import say
 
 
 @click.command("instruct")
 @click.argument("drill", required=False, metavar="[DRILL]", shell_complete=DRILL)
-@click.option(
-    "--fabric", metavar="ID", shell_complete=FABRIC, help="Of which drill that is on (default: the only one)."
-)
+@FABRIC_OF_DRILL
 @click.option("--seed", metavar="S", help="Of a new one: draws the places, and whether anything is wrong at all.")
 @click.option("--player", metavar="NAME", default="", help="Who plays the new one, for leaderboards.")
 @SIGN
@@ -31,16 +29,15 @@ def instruct(drill: str | None, fabric: str | None, seed: str | None, player: st
     """
     import sys
 
+    from drills.play import client, prompt
+    from drills.sheet.case import Case
     from testbed.base.errors import InputError, require_root
-    from testbed.drill.play import client, prompt
-    from testbed.drill.sheet.case import Case
 
     if drill and fabric:
         raise InputError("--fabric is for a drill that is on", "command line", f"leave out {drill}, or --fabric")
     if not drill and (seed or player or sign):
-        raise InputError(
-            "--seed, --player and --sign are for a new drill", "command line", "name one: testbed drill list"
-        )
+        what = "--seed, --player and --sign are for a new drill"
+        raise InputError(what, "command line", "name one: testbed drill list")
     if drill:
         loaded, chosen, seed_by = choose(drill, seed, daily=False)
         Case.of(loaded, chosen)
@@ -73,7 +70,7 @@ def join(fabric: str | None) -> None:
     """
     import sys
 
-    from testbed.drill.play import client, prompt
+    from drills.play import client, prompt
 
     session = client.connect(fabric)
     try:

@@ -22,7 +22,7 @@ def key(file: str, as_json: bool) -> None:
     Examples:
       testbed drill key ~/referee.key
     """
-    from testbed.drill.proof.signing import new
+    from drills.proof.signing import new
 
     public = new(Path(file))
     say(json.dumps({"private": file, "public": f"{file}.pub", "key": public}) if as_json else f"{file}.pub: {public}")
@@ -41,25 +41,25 @@ def verify(logs: tuple[str, ...], key: str, as_json: bool) -> None:
     Examples:
       testbed drill verify results/drills/20260101-101500-sealed.log --key referee.key.pub
     """
+    from drills.log import read, whole_log
+    from drills.proof.signing import public
     from testbed.base.errors import InputError
-    from testbed.drill.log import read, whole_log
-    from testbed.drill.proof.signing import public
 
-    its = public(key)
+    signer = public(key)
     for name in logs:
         log = read(Path(name))
-        if log.signed_by != its:
+        if log.signed_by != signer:
             what = f"another key has signed it: {log.signed_by}" if log.signed_by else "nobody has signed it"
-            raise InputError(what, name, f"not {its}")
+            raise InputError(what, name, f"not {signer}")
         with whole_log(name):
             score = log.end["score"]
-            told = {
-                "log": name, "key": its, "sha256": log.sha256, "player": log.head.get("player", ""), "score": None,
+            claim = {
+                "log": name, "key": signer, "sha256": log.sha256, "player": log.head.get("player", ""), "score": None,
                 **{what: log.head[what] for what in ("drill", "seed", "seed_by", "began", "instructed")},
                 **({"score": score["total"]} if score else {}),
             }  # fmt: skip
         if as_json:
-            say(json.dumps(told))
+            say(json.dumps(claim))
         else:
-            say(f"signed: {told['player'] or '-'}, {told['drill']}, seed {told['seed']} ({told['seed_by']}), "
-                f"began {told['began']}, score {told['score']}, sha256 {log.sha256[:16]}")  # fmt: skip
+            say(f"signed: {claim['player'] or '-'}, {claim['drill']}, seed {claim['seed']} ({claim['seed_by']}), "
+                f"began {claim['began']}, score {claim['score']}, sha256 {log.sha256[:16]}")  # fmt: skip

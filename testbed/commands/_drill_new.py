@@ -13,7 +13,7 @@ from testbed.base.ranges import Whole
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
-    from testbed.drill.make.new import Made
+    from drills.make.new import MadeDrill
 
 TRIES = 20
 PREFIX = "N"
@@ -44,10 +44,10 @@ def new(
       testbed drill new --level hard --family pfc -o my-drill.yaml
       testbed drill new --seeds 20 --json
     """
+    from drills.make.new import made
+    from drills.make.sketch import sketch
+    from drills.sheet.case import any_seed, seed_of
     from testbed.base.errors import InputError, UserError, require_root
-    from testbed.drill.make.new import made
-    from testbed.drill.make.sketch import sketch
-    from testbed.drill.sheet.case import any_seed, seed_of
 
     chosen = seed_of(seed) if seed else None
     if seeds and out:
@@ -63,25 +63,25 @@ def new(
     if target or chosen:
         _free(target or Path(f"drill-{chosen}.yaml"))
     require_root()
-    found = made(first, level, family)
+    made_drill = made(first, level, family)
     for _ in range(TRIES - 1):
-        if not found.refused or chosen:
+        if not made_drill.refused or chosen:
             break
-        say(f"seed {found.seed}: {found.refused}", err=True)
-        found = made(any_seed(), level, family)
-    if found.refused:
+        say(f"seed {made_drill.seed}: {made_drill.refused}", err=True)
+        made_drill = made(any_seed(), level, family)
+    if made_drill.refused:
         if as_json:
-            say(json.dumps(_untold(found)))
+            say(json.dumps(_untold(made_drill)))
             raise SystemExit(2)
         hint = "another seed; without --seed some are tried until one gives a drill"
-        raise UserError(f"seed {found.seed} gives no drill: {found.refused}", "drill new", hint, exit_code=2)
-    path = target or _free(Path(f"drill-{found.seed}.yaml"))
-    path.write_text(found.text, encoding="utf-8")
+        raise UserError(f"seed {made_drill.seed} gives no drill: {made_drill.refused}", "drill new", hint, exit_code=2)
+    path = target or _free(Path(f"drill-{made_drill.seed}.yaml"))
+    path.write_text(made_drill.text, encoding="utf-8")
     if as_json:
-        say(json.dumps({**_untold(found), "file": str(path)}))
+        say(json.dumps({**_untold(made_drill), "file": str(path)}))
         return
-    say(f"{path}: {found.level} (difficulty {found.difficulty:g}), solved with {found.score:.0f} points")
-    say(f"testbed drill start {path} --seed {found.seed}  # the world that was measured")
+    say(f"{path}: {made_drill.level} (difficulty {made_drill.difficulty:g}), solved with {made_drill.score:.0f} points")
+    say(f"testbed drill start {path} --seed {made_drill.seed}  # the world that was measured")
 
 
 def _free(path: Path) -> Path:
@@ -93,28 +93,28 @@ def _free(path: Path) -> Path:
     return path
 
 
-def _untold(found: Made) -> dict[str, Any]:
+def _untold(found: MadeDrill) -> dict[str, Any]:
     return {key: value for key, value in found.to_dict().items() if key not in TELLS}
 
 
 def _try(seeds: list[str], level: str | None, family: str | None, as_json: bool) -> None:
+    from drills.make.new import made
+    from drills.make.sketch import sketch
     from testbed.base.errors import require_root
-    from testbed.drill.make.new import made
-    from testbed.drill.make.sketch import sketch
 
     sketch(seeds[0], level, family)
     require_root()
-    found = []
+    tried = []
     for seed in seeds:
-        found.append(made(seed, level, family))
-        say(json.dumps(found[-1].to_dict()) if as_json else _line(found[-1]))
+        tried.append(made(seed, level, family))
+        say(json.dumps(tried[-1].to_dict()) if as_json else _line(tried[-1]))
     if as_json:
         return
-    why = Counter(one.refused.partition(":")[0] for one in found if one.refused)
-    passed = sum(not one.refused for one in found)
-    say(f"{passed} of {len(found)} give a drill{''.join(f'; {n} {what}' for what, n in why.most_common())}")
+    why = Counter(one.refused.partition(":")[0] for one in tried if one.refused)
+    passed = sum(not one.refused for one in tried)
+    say(f"{passed} of {len(tried)} give a drill{''.join(f'; {n} {what}' for what, n in why.most_common())}")
 
 
-def _line(one: Made) -> str:
+def _line(one: MadeDrill) -> str:
     said = one.refused or f"{one.level} ({one.difficulty:g}), {one.score:.0f} points"
     return f"{one.seed:6} {one.setting:10} {'+'.join(one.classes):28} {one.took_s:6.1f} s  {said}"

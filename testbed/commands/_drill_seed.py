@@ -6,26 +6,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.commands._complete import FABRIC
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
-    from testbed.drill.sheet.drill import Drill
+    from drills.sheet.drill import Drill
 
+FABRIC_OF_DRILL = click.option(
+    "--fabric", metavar="ID", shell_complete=FABRIC, help="Of which drill that is on (default: the only one)."
+)
 SURPRISE = click.option(
     "--surprise", is_flag=True, help="Any drill of the catalogue, which is not named before the end: its name tells."
 )
 LEVEL = click.option("--level", type=click.Choice(["easy", "medium", "hard"]), help="With --surprise: of this level.")
-SIGN = click.option(
-    "--sign",
-    metavar="KEY",
-    type=click.Path(dir_okay=False),
-    help="Sign the game's log with this key (testbed drill key).",
-)
-DAILY = click.option(
-    "--daily",
-    is_flag=True,
-    help="The drill of the day (by UTC): the same for everybody, a row of its own on leaderboards.",
-)
+SIGN = click.option("--sign", metavar="KEY", type=click.Path(dir_okay=False),
+                    help="Sign the game's log with this key (testbed drill key).")  # fmt: skip
+DAILY = click.option("--daily", is_flag=True, help="The drill of the day (by UTC): the same for everybody, a row of "
+                     "its own on leaderboards.")  # fmt: skip
 
 
 def choose(
@@ -38,12 +35,12 @@ def choose(
     exam: bool = False,
     faulty: bool = False,
 ) -> tuple[Drill, str, str]:
-    """The drill, its seed, and who has chosen it (testbed/drill/sheet/daily.py): who asks for a fault knows of one.
+    """The drill, its seed, and who has chosen it (drills/sheet/daily.py): who asks for a fault knows of one.
     Raises InputError."""
+    from drills.sheet import file
+    from drills.sheet.case import any_seed, seed_of
+    from drills.sheet.daily import CHOSEN, DRAWN, of_day, today
     from testbed.base.errors import InputError
-    from testbed.drill.sheet import file
-    from testbed.drill.sheet.case import any_seed, seed_of
-    from testbed.drill.sheet.daily import CHOSEN, DRAWN, of_day, today
 
     if level and not surprise:
         raise InputError("--level chooses among drills", "--level", "with --surprise; or testbed drill list --level")
@@ -70,7 +67,7 @@ def any_drill(level: str | None) -> Drill:
     """One of the catalogue (of a level), whose clock stands still. Healthy ones are among its worlds as among all."""
     import secrets
 
-    from testbed.drill.sheet import file
+    from drills.sheet import file
 
     every = [one for one in map(file.load, file.catalogue()) if not one.on_real_clock]
     return secrets.choice([one for one in every if level in (None, one.level)])

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from testbed.base.ranges import Whole
-from testbed.commands._complete import DRILL, FABRIC
-from testbed.commands._drill_seed import DAILY, LEVEL, SIGN, SURPRISE, choose
+from testbed.commands._complete import DRILL
+from testbed.commands._drill_seed import DAILY, FABRIC_OF_DRILL, LEVEL, SIGN, SURPRISE, choose
 from testbed.commands._say import say
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from testbed.drill.play.client import Remote
-    from testbed.drill.sheet.drill import Drill
+    from drills.play.client import Remote
+    from drills.sheet.drill import Drill
 
     Chosen = tuple[Drill, str, str]  # with its seed, and whose choice that was
 
@@ -27,9 +29,7 @@ if TYPE_CHECKING:
 @click.option("--web", is_flag=True, help="As a page for a browser on this machine.")
 @click.option("--jsonl", is_flag=True, help="For a program: requests on stdin, answers on stdout, as JSON lines.")
 @click.option("--mcp", is_flag=True, help="For an agent: as an MCP server on stdin and stdout.")
-@click.option(
-    "--fabric", metavar="ID", shell_complete=FABRIC, help="Of which drill that is on (default: the only one)."
-)
+@FABRIC_OF_DRILL
 @DAILY
 @SURPRISE
 @LEVEL
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 @click.option("--exam", is_flag=True, help="Sealed: no seed is shown, and only this page plays it; it ends with it.")
 @SIGN
 @click.option("--player", metavar="NAME", default="", help="Who plays, for leaderboards.")
-@click.option(
-    "--port", type=Whole(0, 65535), metavar="N", help="Of the page: the port on 127.0.0.1 (default: a free one)."
-)
+@click.option("--port", type=Whole(0, 65535), metavar="N",
+              help="Of the page: the port on 127.0.0.1 (default: a free one).")  # fmt: skip
 @click.option("--out", metavar="FILE", help="The game's log (default: in results/drills).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout: drill, fabric, url, port.")
 def serve(
@@ -87,48 +86,43 @@ def serve(
                          "--web, --jsonl or --mcp")  # fmt: skip
     new = bool(drill or daily or surprise)
     if not new and (seed or exam or sign or player or out):
-        raise InputError(
-            "--seed, --exam, --sign, --player and --out are for a new drill",
-            "command line",
-            "name one: testbed drill list",
-        )
+        what = "--seed, --exam, --sign, --player and --out are for a new drill"
+        raise InputError(what, "command line", "name one: testbed drill list")
     if new and fabric:
-        raise InputError(
-            "--fabric is for a drill that is on", "command line", f"leave out {drill or 'it'}, or --fabric"
-        )
+        hint = f"leave out {drill or 'it'}, or --fabric"
+        raise InputError("--fabric is for a drill that is on", "command line", hint)
     if not web and daily:
         raise InputError("a drill for a program is sealed, and that of the day is known to all", "--daily", "--web")
     sealed = exam or not web
     chosen = choose(drill, seed, daily=daily, surprise=surprise, level=level, exam=sealed) if new or level else None
+    open_session = partial(_session, chosen, fabric, page=web, exam=sealed, player=player, out=out, sign=sign)
     if web:
-        _page(chosen, fabric, port or 0, exam=exam, player=player, out=out, sign=sign, as_json=as_json)
+        _page(open_session, port or 0, exam=exam, as_json=as_json)
         return
     if port is not None or as_json:
         raise InputError("--port and --json are for a page", "command line", "leave them out, or --web")
-    _pipe(chosen, fabric, player=player, out=out, sign=sign, mcp=mcp)
+    _pipe(open_session, new=chosen is not None, mcp=mcp)
 
 
-def _pipe(
-    chosen: Chosen | None, fabric: str | None, *, player: str, out: str | None, sign: str | None, mcp: bool
-) -> None:
+def _pipe(open_session: Callable[[], Remote], *, new: bool, mcp: bool) -> None:
     """On stdin and stdout, until the program at the other end has gone."""
+    from drills.agents import jsonl
+    from drills.agents import mcp as as_mcp
+    from drills.agents.desk import AgentSession
     from testbed.base.errors import UserError
-    from testbed.drill.agents import jsonl
-    from testbed.drill.agents import mcp as as_mcp
-    from testbed.drill.agents.desk import Desk
 
     if mcp:
         as_mcp.require_mcp()
-    session = _session(chosen, fabric, exam=True, player=player, out=out, sign=sign)
+    session = open_session()
     try:
-        desk = Desk(session)
+        desk = AgentSession(session)
         if mcp:
             as_mcp.serve(desk)
         else:
             jsonl.serve(desk, 0, 1)
         if desk.gone:
             raise UserError("the drill has ended: its world or its server has died", "drill", "testbed clean")
-        if chosen and not desk.over:
+        if new and not desk.over:
             session.command("give-up")
         if session.log:
             with suppress(OSError):  # nobody may be there to read it
@@ -137,19 +131,9 @@ def _pipe(
         session.leave()
 
 
-def _page(
-    chosen: Chosen | None,
-    fabric: str | None,
-    port: int,
-    *,
-    exam: bool,
-    player: str,
-    out: str | None,
-    sign: str | None,
-    as_json: bool,
-) -> None:
+def _page(open_session: Callable[[], Remote], port: int, *, exam: bool, as_json: bool) -> None:
+    from drills.play.client import Desk
     from testbed.base.errors import UserError
-    from testbed.drill.play.client import Desk
     from testbed.serve import server
     from testbed.serve.guard import new_token
     from testbed.serve.instructor import PATH, Teacher, both
@@ -157,7 +141,7 @@ def _page(
     from testbed.serve.student import Student, application
 
     sock = server.listen(port)
-    session = _session(chosen, fabric, exam=exam, player=player, out=out, sign=sign, page=True)
+    session = open_session()
     try:
         token = new_token()
         student, url = Student(session), server.url(sock, token)
@@ -196,27 +180,18 @@ def _no_page() -> Exception:
     return InputError(what, "--web", "testbed drill start plays it at a prompt; --jsonl and --mcp go, too")
 
 
-def _session(
-    chosen: Chosen | None,
-    fabric: str | None,
-    *,
-    exam: bool,
-    player: str,
-    out: str | None,
-    sign: str | None,
-    page: bool = False,
-) -> Remote:
+def _session(chosen: Chosen | None, fabric: str | None, *, page: bool, **game: Any) -> Remote:
     """The client of a drill that is on, or of a new one. Raises InputError for a `page` of one on the real clock."""
+    from drills.play import client
     from testbed.base.errors import require_root
-    from testbed.drill.play import client
 
     if chosen is None:
-        there = client.connect(fabric)
-        if page and there.ticket()["clock"] == "real":
-            there.leave()
+        session = client.connect(fabric)
+        if page and session.ticket()["clock"] == "real":
+            session.leave()
             raise _no_page()
-        return there
-    from testbed.drill.sheet.case import Case
+        return session
+    from drills.sheet.case import Case
 
     drill, seed, seed_by = chosen
     if page and drill.on_real_clock:
@@ -224,4 +199,4 @@ def _session(
     Case.of(drill, seed)
     require_root()
     say("bringing the world up ..", err=True)
-    return client.start(drill, seed, exam=exam, player=player, seed_by=seed_by, out=out, sign=sign)
+    return client.start(drill, seed, seed_by=seed_by, **game)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +32,11 @@ class _Word(ParamType):
         from testbed.fabric.lab import Lab
 
         try:
-            lab = Lab.attach(ctx.params.get("fabric") or None)
-            try:
-                known = list(self.parameter.kind.known(lab.fabric))
-            finally:
-                lab.close()
+            with closing(Lab.attach(ctx.params.get("fabric") or None)) as lab:
+                words = list(self.parameter.kind.known(lab.fabric))
         except Exception:  # it must never disturb the line that is being typed
             return []
-        return [CompletionItem(word, help=text) for word, text in known if word.startswith(incomplete)]
+        return [CompletionItem(word, help=text) for word, text in words if word.startswith(incomplete)]
 
 
 def parameters(entry: Entry) -> list[click.Parameter]:
@@ -48,27 +46,21 @@ def parameters(entry: Entry) -> list[click.Parameter]:
 
 def _argument(p: Parameter) -> click.Argument:
     shown = p.kind.metavar or p.name.upper()
-    many = -1 if p.rest else 1
-    return click.Argument([p.name], required=p.required, type=_Word(p), metavar=shown if p.required else f"[{shown}]",
-                          nargs=many)  # fmt: skip
+    metavar = shown if p.required else f"[{shown}]"
+    return click.Argument([p.name], required=p.required, type=_Word(p), metavar=metavar, nargs=-1 if p.rest else 1)
 
 
 def _option(p: Parameter) -> click.Option:
     if p.kind.name == "flag":
         return click.Option([p.flag, p.name], is_flag=True, help=p.help)
-    return click.Option(
-        [*filter(None, (p.short, p.flag)), p.name],
-        type=_Word(p),
-        metavar=p.kind.metavar,
-        required=p.required,
-        help=p.help,
-    )
+    names = [*filter(None, (p.short, p.flag)), p.name]
+    return click.Option(names, type=_Word(p), metavar=p.kind.metavar, required=p.required, help=p.help)
 
 
 def texts(entry: Entry, given: Mapping[str, Any]) -> dict[str, str]:
     """What was written for an entry's parameters, out of all that the command line gave."""
-    found = {p.name: given[p.name] for p in entry.parameters if given.get(p.name)}
-    return {name: " ".join(value) if isinstance(value, tuple) else str(value) for name, value in found.items()}
+    values = {p.name: given[p.name] for p in entry.parameters if given.get(p.name)}
+    return {name: " ".join(value) if isinstance(value, tuple) else str(value) for name, value in values.items()}
 
 
 def command(entry: Entry, verb: str, options: Sequence[click.Parameter], run: Callable[..., None]) -> click.Command:
@@ -80,7 +72,7 @@ def command(entry: Entry, verb: str, options: Sequence[click.Parameter], run: Ca
     about = f"{entry.about}\n\n\b\nExamples:\n" + "".join(
         f"  {' '.join(filter(None, ('testbed', verb, words)))}\n" for words in entry.examples
     )
-    made = click.Command(
+    return click.Command(
         entry.words,
         callback=run if places else _fabric.either_of(run),
         params=[*([] if places else _fabric.both()), *parameters(entry), *([_fabric.named()] if places else []),
@@ -88,10 +80,9 @@ def command(entry: Entry, verb: str, options: Sequence[click.Parameter], run: Ca
         help=about,
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
-    return made
 
 
-class Later(click.Command):
+class LazyCommand(click.Command):
     """A command that is made when it is used: until then it costs nothing."""
 
     def __init__(self, name: str, help: str, make: Callable[[], click.Command]) -> None:
@@ -151,12 +142,12 @@ class Entries(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        for many in range(len(args), 0, -1):
-            if (made := self.entries.get(" ".join(args[:many]))) is not None:
-                command = made()
-                return command.name, command, args[many:]
+        for count in range(len(args), 0, -1):
+            if (make := self.entries.get(" ".join(args[:count]))) is not None:
+                command = make()
+                return command.name, command, args[count:]
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        found = super().shell_complete(ctx, incomplete)
-        return [*{item.value.partition(" ")[0]: item for item in found}.values()]
+        items = super().shell_complete(ctx, incomplete)
+        return [*{item.value.partition(" ")[0]: item for item in items}.values()]

@@ -21,10 +21,10 @@ class Group(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As click does it, but under headings, and with the first sentence of each whole."""
-        there = self.list_commands(ctx)
-        under = {heading: [name for name in names if name in there] for heading, names in self.headings.items()}
-        others = [name for name in there if not any(name in names for names in under.values())]
-        width = max(map(len, there), default=0)
+        every = self.list_commands(ctx)
+        under = {heading: [name for name in names if name in every] for heading, names in self.headings.items()}
+        others = [name for name in every if not any(name in names for names in under.values())]
+        width = max(map(len, every), default=0)
         for heading, names in {**under, self.others: others}.items():
             found = [(name.ljust(width), self.get_command(ctx, name)) for name in names]
             rows = [(name, command.get_short_help_str(limit=1000)) for name, command in found if command]
@@ -44,10 +44,10 @@ class Group(click.Group):
         words = {word for command in self.list_commands(ctx) for word in (command, command.partition(" ")[0])}
         known = {word: word for word in sorted(words)} | dict(self.former)
         near = [name] if name in self.former else _near(name, known)
-        said = f"No such command {name!r}."
+        text = f"No such command {name!r}."
         if near and near[0] in self.former:
-            return f"{said} `{ctx.command_path} {self.former[near[0]]}` does that."
-        return f"{said} Did you mean {' or '.join(map(repr, near))}?" if near else said
+            return f"{text} `{ctx.command_path} {self.former[near[0]]}` does that."
+        return f"{text} Did you mean {' or '.join(map(repr, near))}?" if near else text
 
 
 def _near(name: str, known: Collection[str]) -> list[str]:

@@ -97,41 +97,41 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any
     return TARGET(ctx, param, incomplete)
 
 
-def _option(name: str, told: dict[str, Any], required: bool) -> click.Option:
+def _option(name: str, field: dict[str, Any], required: bool) -> click.Option:
     names = list(dict.fromkeys([f"--{name.replace('_', '-')}", f"--{name}"]))
-    kind = _type(told)
-    shown = told.get("default")
-    text = str(told.get("description", "")).rstrip(".").replace("`", "")
+    kind = _type(field)
+    shown = field.get("default")
+    text = str(field.get("description", "")).rstrip(".").replace("`", "")
     text = text.replace(" (null: all)", "; all if left out").replace("null", "left out")
     if isinstance(shown, list):
         shown = ",".join(map(str, shown))
     if isinstance(kind, Words) and isinstance(kind.of, click.Choice):
         text += f"; of {', '.join(map(str, kind.of.choices))}"
     default = f" [default: {shown}]" if shown not in (None, {}) else ""
-    if told.get("type") == "boolean":
+    if field.get("type") == "boolean":
         pair = "/".join((names[0], f"--no-{names[0][2:]}"))
         return click.Option([pair], default=None, help=f"{text[:1].upper()}{text[1:]}.{default}")
     return click.Option(names, type=kind, required=required, help=f"{text[:1].upper()}{text[1:]}.{default}")
 
 
-def _type(told: dict[str, Any]) -> ParamType:
+def _type(field: dict[str, Any]) -> ParamType:
     """click's type for a JSON schema."""
-    if "anyOf" in told:
-        some = [one for one in told["anyOf"] if one.get("type") != "null"]
+    if "anyOf" in field:
+        some = [one for one in field["anyOf"] if one.get("type") != "null"]
         return _type(some[0]) if len(some) == 1 else Yaml()
-    if "x-quantity" in told:
-        return Quantity(told["x-quantity"])
-    if "enum" in told:
-        return click.Choice(told["enum"])
-    if told.get("type") == "array":
-        return Words(_type(told["items"]))
-    low, high = told.get("minimum", told.get("exclusiveMinimum")), told.get("maximum", told.get("exclusiveMaximum"))
-    opens = {"min_open": "exclusiveMinimum" in told, "max_open": "exclusiveMaximum" in told}
-    if told.get("type") == "integer":
+    if "x-quantity" in field:
+        return Quantity(field["x-quantity"])
+    if "enum" in field:
+        return click.Choice(field["enum"])
+    if field.get("type") == "array":
+        return Words(_type(field["items"]))
+    low, high = field.get("minimum", field.get("exclusiveMinimum")), field.get("maximum", field.get("exclusiveMaximum"))
+    opens = {"min_open": "exclusiveMinimum" in field, "max_open": "exclusiveMaximum" in field}
+    if field.get("type") == "integer":
         return Whole(low, high, **opens)
-    if told.get("type") == "number":
+    if field.get("type") == "number":
         return Number(low, high, **opens)
-    return click.STRING if told.get("type") == "string" else Yaml()
+    return click.STRING if field.get("type") == "string" else Yaml()
 
 
 def injection(fault: str, given: dict[str, Any]) -> Injection:

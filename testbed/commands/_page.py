@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
+
 from testbed.base.errors import InputError
+
+PAGE = click.Path(dir_okay=False, path_type=Path)
 
 
 def checked(out: Path) -> None:

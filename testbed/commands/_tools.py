@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -20,18 +21,13 @@ def under(verb: str) -> _entries.Makers:
 
 
 def command(words: str) -> click.Command:
-    """The command of one tool."""
     tool = TOOLS[words]
 
     def run(fabric: str | None, as_json: bool, **given: Any) -> None:
         from testbed.fabric.lab import Lab
 
-        with held(fabric) as world:
-            lab = world.lab if world else Lab.attach(fabric)
-            try:
-                tables = tool.run(world or lab, **tool.values(_entries.texts(tool, given), lab.fabric))
-            finally:
-                lab.close()
+        with held(fabric) as world, closing(world.lab if world else Lab.attach(fabric)) as lab:
+            tables = tool.run(world or lab, **tool.values(_entries.texts(tool, given), lab.fabric))
         if as_json:
             click.echo(json.dumps({table.name: table.rows for table in tables}))
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +81,7 @@ def live(
 
     if clear and delete:
         raise InputError("-c and -d are each other's opposites", "command line", "give one of them")
-    lab = Lab.attach(fabric)
-    try:
+    with closing(Lab.attach(fabric)) as lab:
         source = source_of(lab)
         kept = lab.dir / f"cleared-{view.words.replace(' ', '-')}.json"
         if clear:
@@ -110,8 +110,6 @@ def live(
                 return
             before = now
             time.sleep(period)
-    finally:
-        lab.close()
 
 
 def _before(source: Source, period: float) -> Counters:

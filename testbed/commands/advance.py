@@ -47,8 +47,8 @@ def command(what: tuple[str, ...], fabric: str | None, limit: str, as_json: bool
         done = go(kept)
         steps, now, errors = kept.steps[before:], kept.time_ns, kept.errors
         if as_json:
-            told = [{"number": s.number, "start_ns": s.start_ns, "end_ns": s.end_ns, "wrong": s.wrong} for s in steps]
-            click.echo(json.dumps({"fabric": kept.lab.id, "time_ns": now, "met": done, "steps": told}))
+            rows = [{"number": s.number, "start_ns": s.start_ns, "end_ns": s.end_ns, "wrong": s.wrong} for s in steps]
+            click.echo(json.dumps({"fabric": kept.lab.id, "time_ns": now, "met": done, "steps": rows}))
         else:
             _show(steps, now, errors, "" if done else f"not within {limit}; ")
     if not done:

@@ -13,6 +13,12 @@ import click
 from testbed.base.ranges import Whole
 
 
+def _count(least: int) -> dict[str, Any]:
+    """An option that counts from its default on."""
+    return {"type": Whole(least, 10**6), "default": least, "show_default": True, "metavar": "N"}
+
+
+# fmt: off
 @click.command()
 @click.argument("collective")
 @click.option("-b", "--minbytes", "begin", metavar="SIZE", help="Smallest size (default: 32M, or -e if smaller).")
@@ -20,65 +26,25 @@ from testbed.base.ranges import Whole
 @click.option("-f", "--stepfactor", "factor", type=int, metavar="N", help="Each size is N times the one before.")
 @click.option("-i", "--stepbytes", "increment", metavar="SIZE", help="Each size is so much larger (default: 1M).")
 @click.option("-g", "--ranks", type=int, metavar="N", help="Ranks (default: 8, or all of a topology file).")
-@click.option(
-    "-n",
-    "--iters",
-    "iterations",
-    type=Whole(1, 10**6),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Timed iterations. With the virtual clock they differ only where something is random.",
-)
-@click.option(
-    "-w",
-    "--warmup_iters",
-    "warmup",
-    type=Whole(0, 10**6),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="More iterations before, not timed.",
-)
-@click.option(
-    "-c",
-    "--check",
-    type=Whole(1, 10**6),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="At least N iterations, the rest of them not timed; all are checked.",
-)
-@click.option(
-    "-d",
-    "--datatype",
-    "dtype",
-    default="float32",
-    show_default=True,
-    metavar="TYPE",
-    help="Element type, also by nccl-tests' names (float, half, double); or all.",
-)
+@click.option("-n", "--iters", "iterations", **_count(1),
+              help="Timed iterations. With the virtual clock they differ only where something is random.")
+@click.option("-w", "--warmup_iters", "warmup", **_count(0), help="More iterations before, not timed.")
+@click.option("-c", "--check", **_count(1), help="At least N iterations, the rest of them not timed; all are checked.")
+@click.option("-d", "--datatype", "dtype", default="float32", show_default=True, metavar="TYPE",
+              help="Element type, also by nccl-tests' names (float, half, double); or all.")
 @click.option("-o", "--op", metavar="OP", help="Reduction: sum, min, max, prod, avg, or all (default: sum).")
 @click.option("-r", "--root", metavar="RANK", help="Root, where the collective has one, or all (default: 0).")
-@click.option(
-    "--algorithm",
-    "algorithms",
-    metavar="NAME,..",
-    help="Algorithms to compare, also with keys: ring,ring[chunk=64KiB]; or all that this fabric allows.",
-)
-@click.option(
-    "--topology",
-    default="star",
-    show_default=True,
-    metavar="FILE|PRESET",
-    help="YAML file with `fabric:`, {KIND: {..}}, or a kind that -g sizes, such as star, rail or clos.",
-)
+@click.option("--algorithm", "algorithms", metavar="NAME,..",
+              help="Algorithms to compare, also with keys: ring,ring[chunk=64KiB]; or all that this fabric allows.")
+@click.option("--topology", default="star", show_default=True, metavar="FILE|PRESET",
+              help="YAML file with `fabric:`, {KIND: {..}}, or a kind that -g sizes, such as star, rail or clos.")
 @click.option("--cc", metavar="NAME", help="Congestion control (default: none, or the file's).")
 @click.option("--seed", type=Whole(0), metavar="N", help="Seed.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
 @click.option("--out", metavar="DIR", help="Folder for the run (default: results/runs/<timestamp>-<name>).")
 @click.option("--host", is_flag=True, help="Columns of host time and bytes sent, of a rank.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, everything else on stderr.")
+# fmt: on
 def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, **options: Any) -> None:
     """Measure a collective over sizes, as nccl-tests does.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from testbed.commands._entries import Later
+from testbed.commands._entries import LazyCommand
 
 
 def _made() -> click.Command:
@@ -20,4 +20,4 @@ Examples:
   testbed capture rail0:1 --for 2us
   testbed capture nic:3 --filter 'roce and ce'
 """
-command = Later("capture", _ABOUT, _made)
+command = LazyCommand("capture", _ABOUT, _made)

@@ -26,16 +26,16 @@ def command(file: str, out: str, settings: tuple[str, ...]) -> None:
     from testbed.base.errors import InputError
     from testbed.experiment import load
     from testbed.experiment.overrides import override
-    from testbed.plan.graphs import graphs
+    from testbed.plan.steps.kinds import graphs
     from workloads.chakra import record
 
     experiment = override(load(file), settings)
-    found = graphs(experiment)
-    if not found:
+    by_step = graphs(experiment)
+    if not by_step:
         raise InputError("this experiment has no step of tasks", file, "docs/chakra.md says which steps become traces")
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("the folder exists and is not empty", out, "name another one with --out")
-    for number, graph in found.items():
+    for number, graph in by_step.items():
         for path in record.write(graph, folder, f"step{number}"):
             click.echo(str(path))

@@ -37,12 +37,12 @@ def command(ctx: click.Context, file: str, settings: tuple[str, ...], strict: bo
     from testbed.experiment.overrides import override
 
     experiment = override(load(file), settings)
-    findings, told = review(experiment), figures(experiment)
+    findings, lines = review(experiment), figures(experiment)
     if as_json:
-        said = {"checks": list(CHECKS), "findings": [f.to_dict() for f in findings], "figures": told}
-        click.echo(json.dumps({"file": file, **said}))
+        review_of = {"checks": list(CHECKS), "findings": [f.to_dict() for f in findings], "figures": lines}
+        click.echo(json.dumps({"file": file, **review_of}))
     else:
-        _show(file, findings, told)
+        _show(file, findings, lines)
     ctx.exit(RUN_FAILED if strict and findings else 0)
 
 
@@ -63,7 +63,7 @@ def _show(file: str, findings: list[Finding], figures: dict[str, list[str]]) -> 
             console.print(Text.assemble(("      do: ", "cyan"), finding.hint))
         for line in figures.get(check.name, ()):
             console.print(f"      {line}")
-    told = (
+    verdict = (
         f"{len(findings)} things to look at" if len(findings) > 1 else "1 thing to look at" if findings else "nothing"
     )
-    console.print(f"{file}: {told}")
+    console.print(f"{file}: {verdict}")

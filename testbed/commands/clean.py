@@ -52,10 +52,10 @@ def command(fabric: str | None, force: bool, as_json: bool) -> None:
 
 
 def _tell(removed: Sequence[Removed], folders: Sequence[Path], failed: Exception | None) -> None:
-    for one in removed:
-        parts = {k: v for k, v in one.to_dict().items() if k != "id" and v}
+    for fabric in removed:
+        parts = {k: v for k, v in fabric.to_dict().items() if k != "id" and v}
         what = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in parts.items())
-        click.echo(f"removed fabric {one.id}: {what or 'its directory'}")
+        click.echo(f"removed fabric {fabric.id}: {what or 'its directory'}")
     for folder in folders:
         click.echo(f"removed {folder}")
     if not removed and not folders and not failed:

@@ -10,7 +10,7 @@ import click
 
 from testbed.base.errors import RUN_FAILED
 from testbed.commands._complete import RUN
-from testbed.commands._page import checked
+from testbed.commands._page import PAGE, checked
 
 if TYPE_CHECKING:
     from results.compare.comparison import Comparison
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="With --fail-if: only differences count that stand out of the spread over seeds (five on each side, or more).",
 )
-@click.option(
-    "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write it as a page: a file, .html."
-)
+@click.option("-o", "--out", type=PAGE, help="Also write it as a page: a file, .html.")
 @click.option("--all", "every", is_flag=True, help="Also figures that are equal, and all counters that moved.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(
@@ -61,7 +59,6 @@ def command(
     """
     from results.compare.comparison import compare
     from results.compare.limit import Limit, LimitError
-    from results.store.folder import StoreError
     from testbed.base.errors import InputError
 
     if out is not None:
@@ -79,16 +76,14 @@ def command(
             compared(comparison, met, out, every=every)
     except LimitError as error:
         raise InputError(error.what, "command line: --fail-if", error.hint) from None
-    except StoreError as error:
-        raise InputError(error.what, error.where, error.hint) from None
     if met:
         raise SystemExit(RUN_FAILED)
 
 
 def _print(comparison: Comparison, limits: list[Limit], met: list[str], every: bool, as_json: bool) -> None:
     if as_json:
-        told = {"failed_if": met} if limits else {}
-        click.echo(json.dumps({**comparison.to_dict(), **told}, allow_nan=False))
+        more = {"failed_if": met} if limits else {}
+        click.echo(json.dumps({**comparison.to_dict(), **more}, allow_nan=False))
         return
     from testbed.tables.comparison import of_comparison
     from testbed.tables.results import show

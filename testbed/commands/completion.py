@@ -28,9 +28,9 @@ def command(shell: str, install: bool) -> None:
 
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
-    assert found is not None  # click has all three
-    text = found(click.get_current_context().find_root().command, {}, "testbed", "_TESTBED_COMPLETE").source()
+    completion = get_completion_class(shell)
+    assert completion is not None  # click has all three
+    text = completion(click.get_current_context().find_root().command, {}, "testbed", "_TESTBED_COMPLETE").source()
     if not install:
         click.echo(text)
         return

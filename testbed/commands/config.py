@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -31,16 +32,13 @@ class _Words(ParamType):
 
         words = list(ctx.params.get("words") or ())
         try:
-            lab = Lab.attach(ctx.params.get("fabric") or None)
-            try:
-                known = offers(ACTIONS.values(), words, lab.fabric)
-            finally:
-                lab.close()
+            with closing(Lab.attach(ctx.params.get("fabric") or None)) as lab:
+                offered = offers(ACTIONS.values(), words, lab.fabric)
         except Exception:  # it must never disturb the line that is being typed
             return []
         if not words:
-            known += [("rollback", "take back what was done")]
-        return [CompletionItem(word, help=text) for word, text in known if word.startswith(incomplete)]
+            offered += [("rollback", "take back what was done")]
+        return [CompletionItem(word, help=text) for word, text in offered if word.startswith(incomplete)]
 
 
 class Config(click.Command):
@@ -71,13 +69,8 @@ def _about(words: list[str]) -> str:
     action, _ = find(ACTIONS.values(), words)
     shown = [f"Usage: testbed config {action.usage}", "", f"  {action.about}", ""]
     shown += [f"  {p.usage:24} {p.help}" for p in action.parameters]
-    shown += [
-        "",
-        f"  Takes {format_time(action.cost_ns)}. Touches: {action.blast}.",
-        f"  Frames: {action.traffic}.",
-        "",
-    ]
-    return "\n".join([*shown, f"  Such as: testbed config {action.words} {action.example}"])
+    shown += ["", f"  Takes {format_time(action.cost_ns)}. Touches: {action.blast}.", f"  Frames: {action.traffic}."]
+    return "\n".join([*shown, "", f"  Such as: testbed config {action.words} {action.example}"])
 
 
 @click.command(
@@ -121,11 +114,11 @@ def command(words: tuple[str, ...], fabric: str | None, as_json: bool) -> None:
         click.echo(json.dumps([_shown(one) for one in done]))
         return
     for one in done:
-        click.echo(said(one))
+        click.echo(in_words(one))
 
 
-def said(done: Done) -> str:
-    """What the operator is told."""
+def in_words(done: Done) -> str:
+    """An action that was carried out, as the operator reads it."""
     from testbed.base.units import format_time
 
     what = f"{done.number}: {done.line}" + (" rolled back" if done.rollback else "")

@@ -12,7 +12,7 @@ import click
 from testbed.base.errors import MACHINE_CANNOT
 
 if TYPE_CHECKING:
-    from testbed.doctor import Finding
+    from testbed.doctor import Diagnosis
 
 
 @click.command(short_help="Say whether this machine can run it, and what to mend.")
@@ -39,7 +39,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(0 if possible else MACHINE_CANNOT)
 
 
-def _show(findings: list[Finding], possible: bool) -> None:
+def _show(findings: list[Diagnosis], possible: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -44,8 +44,8 @@ def command(fabric: str | None, everything: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"down": [r.to_dict() for r in removed]}))
         return
-    for one in removed:
-        click.echo(f"fabric {one.id} is down")
+    for fabric_down in removed:
+        click.echo(f"fabric {fabric_down.id} is down")
     if not removed:
         click.echo("no fabric is up")
 

@@ -22,8 +22,8 @@ from testbed.commands._say import say
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from testbed.drill.replay import Replayed
-    from testbed.drill.session import Answer
+    from drills.replay import Replayed
+    from drills.session import Answer
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -37,7 +37,7 @@ class Drills(Group):
     @cached_property
     def heads(self) -> dict[str, list[str]]:
         """First words, and the whole lines that begin with them."""
-        from testbed.drill.registry import lines
+        from drills.registry import lines
 
         found: dict[str, list[str]] = {}
         for line in lines().values():
@@ -68,7 +68,7 @@ class _Words(click.Argument):
         from click.shell_completion import CompletionItem
 
         try:
-            from testbed.drill.play.client import connect
+            from drills.play.client import connect
 
             session = connect(ctx.params.get("fabric") or None)
             words = [str(ctx.info_name), *(ctx.params.get(self.name or "") or ())]
@@ -80,8 +80,7 @@ class _Words(click.Argument):
 
 
 def _line(head: str, usages: list[str]) -> click.Command:
-    """A line of the drill that is on."""
-    from testbed.drill.registry import lines
+    from drills.registry import lines
 
     whole = lines().get(head)
     about = whole.entry.about if whole else f"One of: {', '.join(sorted(usages))}."
@@ -98,20 +97,19 @@ def _line(head: str, usages: list[str]) -> click.Command:
         callback=run,
         params=[
             _Words(["words"], nargs=-1, type=click.UNPROCESSED, metavar="..."),
-            click.Option(
-                ["--fabric"], metavar="ID", shell_complete=FABRIC, help="Of which drill (default: the only one)."
-            ),
+            click.Option(["--fabric"], metavar="ID", shell_complete=FABRIC,
+                         help="Of which drill (default: the only one)."),
             click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object on stdout."),
         ],
         help=f"{about}\n\n\b\nLines:\n{usage}",
         short_help=short,
         context_settings={**_HELP, "ignore_unknown_options": True},
-    )
+    )  # fmt: skip
 
 
 def _once(line: str, fabric: str | None) -> Answer:
     """One line of the drill that is on, which stays on."""
-    from testbed.drill.play.client import connect
+    from drills.play.client import connect
 
     session = connect(fabric)
     try:
@@ -157,19 +155,19 @@ def list_(family: str | None, level: str | None, as_json: bool) -> None:
       testbed drill list
       testbed drill list --family pfc --level easy
     """
+    from drills.sheet import file
     from testbed.base.errors import InputError
     from testbed.base.types import unknown
-    from testbed.drill.sheet import file
 
     names = file.catalogue()
     families = sorted({name.partition("/")[0] for name in names})
     if family and family not in families:
         what, hint = unknown("family", family, families)
         raise InputError(what, "--family", hint)
-    found = [file.load(name) for name in names if family in (None, name.partition("/")[0])]
+    loaded = [file.load(name) for name in names if family in (None, name.partition("/")[0])]
     rows = [
         {"drill": d.id, "level": d.level, "asks to mend": d.asks_to_fix, "clock": d.clock.mode, "title": d.title}
-        for d in found
+        for d in loaded
         if level in (None, d.level)
     ]
     if as_json:
@@ -220,9 +218,9 @@ def start(
     """
     import sys
 
+    from drills.play import client, prompt
+    from drills.sheet.case import Case
     from testbed.base.errors import InputError, require_root
-    from testbed.drill.play import client, prompt
-    from testbed.drill.sheet.case import Case
 
     if daily and faulty:
         raise InputError("the day also says whether anything is wrong", "--daily", "leave out --faulty")
@@ -232,9 +230,7 @@ def start(
     require_root()
     if sys.stdin.isatty():
         say("bringing the world up ..", err=True)
-    session = client.start(
-        loaded, chosen, healthy=healthy, exam=exam, player=player, seed_by=seed_by, out=out
-    )  # fmt: skip
+    session = client.start(loaded, chosen, healthy=healthy, exam=exam, player=player, seed_by=seed_by, out=out)
     try:
         say(session.ticket()["shown"])
         prompt.play(session, sys.stdin, say)
@@ -270,24 +266,23 @@ def report(log: str | None, out: str | None, as_json: bool) -> None:
     """
     from pathlib import Path
 
+    from drills import log as logs
+    from drills.play.client import newest_log
+    from drills.report import as_text, write
     from testbed.base.errors import InputError
-    from testbed.drill import log as logs
-    from testbed.drill.play.client import newest_log
-    from testbed.drill.report import as_text, write
 
     name = Path(log) if log else newest_log()
     game = logs.read(name)
     with logs.whole_log(str(name)):
-        told = game.end["report"]
-        text = json.dumps(told) if as_json else as_text(told)
+        content = game.end["report"]
+        text = json.dumps(content) if as_json else as_text(content)
     if out:
         target = Path(out)
         if target.suffix.lower() not in (".md", ".png", ".svg") or not target.parent.is_dir():
-            raise InputError(
-                f"{out} cannot be written", "command line: --out", "NAME.md, NAME.png or NAME.svg in a folder"
-            )
+            hint = "NAME.md, NAME.png or NAME.svg in a folder"
+            raise InputError(f"{out} cannot be written", "command line: --out", hint)
         with logs.whole_log(str(name)):
-            written = write(told, target)
+            written = write(content, target)
         for path in written:
             say(str(path))
     else:
@@ -308,10 +303,10 @@ def replay(log: str, verify: bool, as_json: bool) -> None:
     """
     from pathlib import Path
 
+    from drills import log as logs
+    from drills.replay import replay as again
     from testbed.base.errors import UserError, require_root
     from testbed.base.text import printable
-    from testbed.drill import log as logs
-    from testbed.drill.replay import replay as again
 
     read = logs.read(Path(log))
     require_root()
@@ -320,19 +315,19 @@ def replay(log: str, verify: bool, as_json: bool) -> None:
         if not verify and not as_json:
             say(f"drill {entry.time_ns / 1000:g}us> {printable(entry.line)}\n{answer.text}")
 
-    found = again(read, log, told=told)
+    found = again(read, log, on_line=told)
     if found.differs:
         raise UserError(f"played again it is another game: {found.differs}", log)
     _verified(found, as_json)
 
 
 def _verified(found: Replayed, as_json: bool) -> None:
-    told = {"drill": found.log.head["drill"], "seed": found.log.head["seed"], "score": found.score,
+    result = {"drill": found.log.head["drill"], "seed": found.log.head["seed"], "score": found.score,
             "sha256": found.log.sha256, "lines": len(found.log.entries)}  # fmt: skip
     if as_json:
-        say(json.dumps(told))
+        say(json.dumps(result))
         return
-    say(f"the same in every state: {told['drill']}, seed {told['seed']}, score {found.score:.1f}, "
+    say(f"the same in every state: {result['drill']}, seed {result['seed']}, score {found.score:.1f}, "
                f"sha256 {found.log.sha256[:16]}")  # fmt: skip
 
 
@@ -355,9 +350,9 @@ def leaderboard(folder: str, trust: bool, key: str | None, as_json: bool) -> Non
     """
     from pathlib import Path
 
+    from drills.play.ranking import ranked
+    from drills.proof.signing import public
     from testbed.base.errors import require_root
-    from testbed.drill.play.ranking import ranked
-    from testbed.drill.proof.signing import public
 
     if not trust:
         require_root()

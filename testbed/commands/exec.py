@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,8 +49,7 @@ def command(fabric: str | None, tty: bool | None, everywhere: bool, ssh: bool, w
         raise InputError("the command to run is missing", "command line", "testbed exec --help")
     if everywhere and (ssh or tty):
         raise InputError("--all gives nobody a terminal, and is no ssh", "command line", "leave --ssh and --tty out")
-    lab = Lab.attach(_fabric.one_of(behind, fabric))
-    try:
+    with closing(Lab.attach(_fabric.one_of(behind, fabric))) as lab:
         if everywhere:
             from testbed.live.everywhere import execute
 
@@ -57,13 +57,10 @@ def command(fabric: str | None, tty: bool | None, everywhere: bool, ssh: bool, w
         else:
             terminal = sys.stdin.isatty() and sys.stdout.isatty() if tty is None else tty
             argv = ("sh", "-c", " ".join(argv)) if ssh else argv
-            run, env = lab.exec_command(
-                _fabric.rank_of(lab, rank, names=ssh), _through_env(lab, argv), tty=terminal and not ssh
-            )
+            number = _fabric.rank_of(lab, rank, names=ssh)
+            run, env = lab.exec_command(number, _through_env(lab, argv), tty=terminal and not ssh)
         if sys.stderr.isatty():  # for a terminal only: a program gets the command's own output
             _fabric.note_without_interfaces(lab)
-    finally:
-        lab.close()
     if everywhere:
         sys.exit(code)
     os.execvpe(run[0], run, env)

@@ -85,7 +85,6 @@ def _table() -> None:
 
 
 def _command(fault: str) -> click.Command:
-    """`testbed inject FAULT`."""
     from testbed.commands._options import of
     from testbed.faults import CATALOGUE
 

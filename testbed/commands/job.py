@@ -101,16 +101,16 @@ def status(job: str | None, fabric: str | None, as_json: bool) -> None:
 
     job, fabric = _job_and_fabric(job, fabric)
     record = ownership.find(fabric)
-    found = [jobs.find(record, job)] if job else jobs.all_jobs(record)
+    listed = [jobs.find(record, job)] if job else jobs.all_jobs(record)
     if as_json:
-        click.echo(json.dumps({"fabric": record.id, "jobs": [jobs.describe(j) for j in found]}))
+        click.echo(json.dumps({"fabric": record.id, "jobs": [jobs.describe(j) for j in listed]}))
         return
-    if not found:
+    if not listed:
         click.echo(f"fabric {record.id} has had no job")
-    for one in found:
-        click.echo(line(one))
+    for each in listed:
+        click.echo(line(each))
         if job:
-            _details(jobs.describe(one))
+            _details(jobs.describe(each))
 
 
 def line(job: Job) -> str:
@@ -146,10 +146,10 @@ def stop(job: str | None, fabric: str | None, as_json: bool) -> None:
 
     job, fabric = _job_and_fabric(job, fabric)
     record = ownership.find(fabric)
-    found = jobs.find(record, job) if job else jobs.running(record)
-    if found and found.info["state"] == jobs.RUNNING:
-        found = background.stop(record, found)
+    stopped = jobs.find(record, job) if job else jobs.running(record)
+    if stopped and stopped.info["state"] == jobs.RUNNING:
+        stopped = background.stop(record, stopped)
     if as_json:
-        click.echo(json.dumps({"fabric": record.id, "job": jobs.describe(found) if found else None}))
+        click.echo(json.dumps({"fabric": record.id, "job": jobs.describe(stopped) if stopped else None}))
     else:
-        click.echo(line(found) if found else f"no job runs on fabric {record.id}")
+        click.echo(line(stopped) if stopped else f"no job runs on fabric {record.id}")

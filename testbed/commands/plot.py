@@ -9,6 +9,7 @@ import click
 
 from testbed.base.ranges import Whole
 from testbed.commands._complete import RUN
+from testbed.commands._page import PAGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +39,7 @@ class Plots(click.Command):
         return super().parse_args(ctx, args)
 
 
-class Kind(Choice):
+class PlotKind(Choice):
     """A kind of picture, which stands behind the runs."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -51,20 +52,10 @@ class Kind(Choice):
 
 @click.command(cls=Plots, epilog=f"KIND: {', '.join(KINDS)}.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN..", shell_complete=RUN)
-@click.argument("kind", type=Kind(KINDS), metavar="KIND")
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File, .svg or .png (default: RUN-KIND.svg); trace: .json.",
-)
-@click.option(
-    "--figure",
-    "figures",
-    multiple=True,
-    metavar="NAME",
-    help="sweep: a figure of the table; may repeat (goodput_Gbps, or busbw_GBps).",
-)
+@click.argument("kind", type=PlotKind(KINDS), metavar="KIND")
+@click.option("-o", "--out", type=PAGE, help="File, .svg or .png (default: RUN-KIND.svg); trace: .json.")
+@click.option("--figure", "figures", multiple=True, metavar="NAME",
+              help="sweep: a figure of the table; may repeat (goodput_Gbps, or busbw_GBps).")  # fmt: skip
 @click.option("--baseline", metavar="ALGORITHM", help="speedup, heat: what the others are compared with (the first).")
 @click.option("--over", metavar="KEY", help="speedup .. sent: size, ranks, or a swept key, such as rate.")
 @click.option("--iteration", type=Whole(0), metavar="N", help="timeline: which iteration of a step (the last).")
@@ -95,7 +86,6 @@ def command(
       testbed bench all_reduce -b 64K -e 1M -f 4 -g 4 --algorithm ring,in_network --out results/runs/algorithms
       testbed plot algorithms speedup --baseline ring
     """
-    from results import StoreError
     from results.pictures.drawing import PlotError, save
     from testbed.base.errors import InputError
 
@@ -109,8 +99,6 @@ def command(
             return
         of_steps = kind == "timeline"
         pictures = _timeline(runs, iteration) if of_steps else _pictures(runs, kind, figures, baseline, over)
-    except StoreError as error:
-        raise InputError(error.what, error.where, error.hint) from None
     except PlotError as error:
         raise InputError(str(error), " ".join(runs)) from None
     for path in save(pictures, out):
@@ -128,7 +116,7 @@ def _called(runs: tuple[str, ...]) -> str:
     return "-".join(names[:MOST_NAMES]) + (f"-and-{len(names) - MOST_NAMES}-more" if len(names) > MOST_NAMES else "")
 
 
-def _checked(out: Path, endings: tuple[str, ...] = _PICTURES) -> Path:
+def _checked(out: Path, endings: tuple[str, ...]) -> Path:
     """Where the picture goes, before anything is drawn."""
     from testbed.base.errors import InputError
 

@@ -45,23 +45,23 @@ def command(file: str, settings: tuple[str, ...], as_json: bool) -> None:
         experiment = override(load(file), settings)
         if experiment.sweep:
             check(experiment)
-            found = [({"point": p.values}, p.experiment, _of_point(file, p, working)) for p in points(experiment)]
+            predictions = [({"point": p.values}, p.experiment, _of_point(file, p, working)) for p in points(experiment)]
         else:
-            found = [({}, experiment, predict(experiment, working.at))]
+            predictions = [({}, experiment, predict(experiment, working.at))]
     if as_json:
-        told = [
-            {**of, "results": [f.to_dict() for f in its.figures], "left_out": list(its.left_out)}
-            for of, _, its in found
+        rows = [
+            {**of, "results": [f.to_dict() for f in prediction.figures], "left_out": list(prediction.left_out)}
+            for of, _, prediction in predictions
         ]
-        click.echo(json.dumps({"file": file, **(told[0] if not experiment.sweep else {"points": told})}))
+        click.echo(json.dumps({"file": file, **(rows[0] if not experiment.sweep else {"points": rows})}))
         return
     from results.store.sweeps import described
     from testbed.predict.table import of_prediction
     from testbed.tables.results import show
 
-    for of, one, its in found:
+    for of, predicted, prediction in predictions:
         at = described(of.get("point", {}))
-        show(of_prediction(its, _title(one) + (f", {at}" if at else "")))
+        show(of_prediction(prediction, _title(predicted) + (f", {at}" if at else "")))
 
 
 def _of_point(file: str, point: Point, working: Working) -> Prediction:

@@ -7,14 +7,12 @@ from pathlib import Path
 import click
 
 from testbed.commands._complete import RUN
-from testbed.commands._page import checked
+from testbed.commands._page import PAGE, checked
 
 
 @click.command()
 @click.argument("run", shell_complete=RUN)
-@click.option(
-    "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="File, .html (default: RUN-report.html)."
-)
+@click.option("-o", "--out", type=PAGE, help="File, .html (default: RUN-report.html).")
 def command(run: str, out: Path | None) -> None:
     """Write a report of a run or a sweep.
 
@@ -28,15 +26,10 @@ def command(run: str, out: Path | None) -> None:
       testbed run experiments/congestion/incast.yaml --out results/runs/incast
       testbed report incast -o incast.html
     """
-    from results.store.folder import StoreError
     from results.store.load import find
-    from testbed.base.errors import InputError
     from testbed.report.html import report
 
     if out is not None:
         checked(out)
-    try:
-        path = find(run)
-        click.echo(str(report(path, out or Path(f"{path.resolve().name}-report.html"))))
-    except StoreError as error:
-        raise InputError(error.what, error.where, error.hint) from None
+    path = find(run)
+    click.echo(str(report(path, out or Path(f"{path.resolve().name}-report.html"))))

@@ -71,11 +71,11 @@ def command(
         return
     from results.store.shelf import shelf
 
-    found = shelf(names=names, states=states, tags=tags, sort=sort)
+    stored = shelf(names=names, states=states, tags=tags, sort=sort)
     if as_json:
-        click.echo(json.dumps({"runs": [run.to_dict() for run in found]}))
-    elif found:
-        _show(found)
+        click.echo(json.dumps({"runs": [run.to_dict() for run in stored]}))
+    elif stored:
+        _show(stored)
     else:
         click.echo("no runs" + (" that match" if names or states or tags else " in results/runs"))
 
@@ -107,17 +107,11 @@ def remove(run: str, tags: tuple[str, ...]) -> None:
 
 
 def _change(run: str, add: Sequence[str], remove: Sequence[str]) -> None:
-    from results.store.folder import StoreError
     from results.store.load import find
     from results.store.shelf import tag
-    from testbed.base.errors import InputError
 
-    try:
-        path = find(run)
-        now = tag(path, add, remove)
-    except StoreError as error:
-        raise InputError(error.what, error.where, error.hint) from None
-    click.echo(f"{path.name}: {', '.join(now) or 'no tags'}")
+    path = find(run)
+    click.echo(f"{path.name}: {', '.join(tag(path, add, remove)) or 'no tags'}")
 
 
 @command.command("prune")
@@ -159,14 +153,14 @@ def prune(
         click.echo(f"{len(gone)} runs, {_bytes(sum(run.size_bytes for run in gone))}: --yes removes them")
 
 
-def _show(found: Sequence[Stored]) -> None:
+def _show(stored: Sequence[Stored]) -> None:
     from rich.markup import escape
     from rich.table import Column, Table
 
     from testbed.tables.results import show
 
     table = Table("run", "state", "verdict", "began", Column("size", justify="right"), "tags", box=None, pad_edge=False)
-    for run in found:
+    for run in stored:
         points = f", {run.points} points" if run.points is not None else ""
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
         cells = (run.name, run.state + points, run.verdict or "", began, _bytes(run.size_bytes), " ".join(run.tags))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import click
 
@@ -37,8 +38,7 @@ def command(fabric: str | None, port: int, period: float, as_json: bool) -> None
     from testbed.serve.live import application
     from testbed.serve.watched import Watched
 
-    lab = Lab.attach(fabric)
-    try:
+    with closing(Lab.attach(fabric)) as lab:
         watched, token = Watched(lab), new_token()
         sock = server.listen(port)
         url = server.url(sock, token)
@@ -53,5 +53,3 @@ def command(fabric: str | None, port: int, period: float, as_json: bool) -> None
         if ended.failed:
             raise UserError(ended.why, hint=f"testbed status {lab.id}")
         click.echo(ended.why, err=True)
-    finally:
-        lab.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 
 import click
 
@@ -29,8 +30,7 @@ def command(fabric: str | None, commands: tuple[str, ...]) -> None:
     """
     from testbed.fabric.lab import Lab
 
-    lab = Lab.attach(fabric)
-    try:
+    with closing(Lab.attach(fabric)) as lab:
         from testbed.fabric.shell import interact, run_commands
         from testbed.inject.links import mininet
 
@@ -41,6 +41,4 @@ def command(fabric: str | None, commands: tuple[str, ...]) -> None:
             interact(mininet(lab))
             return
         code = run_commands(mininet(lab), commands or sys.stdin)
-    finally:
-        lab.close()
     sys.exit(code)

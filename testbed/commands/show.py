@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from testbed.base.ranges import Whole
 from testbed.commands import _fabric
 from testbed.commands._complete import FILE, RUN, RUN_OR_FABRIC
 from testbed.commands._entries import Entries, Makers
-from testbed.commands._runs import load_run, sweep_of
 from testbed.live.logs import PARTS
 
 if TYPE_CHECKING:
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 
 def _live() -> Makers:
-    """The views of live fabrics."""
+    """The views of live fabrics; `flows` and `logging` are below."""
     from testbed.commands import _counters, _views
 
-    views = {
-        words: make for words, make in _views.commands().items() if words not in ("flows", "logging")
-    }  # both below
-    return {"counters": lambda: _counters.command, **views}
+    views = _views.commands()
+    return {"counters": lambda: _counters.command, **{w: views[w] for w in views if w not in ("flows", "logging")}}
 
 
 class _Show(Entries):
@@ -63,12 +61,14 @@ def show_run(run: str, host: bool, as_json: bool) -> None:
       testbed show run quickstart
       testbed show run results/runs/quickstart --json
     """
+    from results.store.load import load
+    from results.store.sweeps import sweep
     from testbed.tables.results import of_run, of_sweep, show
 
-    if swept := sweep_of(run):
+    if swept := sweep(run):
         click.echo(json.dumps(swept.to_dict())) if as_json else show(of_sweep(swept), wide=True)
         return
-    loaded = load_run(run)
+    loaded = load(run)
     if not as_json:
         show(of_run(loaded, host=host))
     elif loaded.summary:
@@ -95,6 +95,8 @@ def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json:
       testbed show flows --switch rail0
       testbed show flows quickstart
     """
+    from results.store.load import load
+    from results.store.sweeps import sweep
     from testbed.base.errors import InputError
     from testbed.commands._held import source_of
     from testbed.commands._views import show_tables
@@ -102,16 +104,13 @@ def show_flows(run: str | None, fabric: str | None, switch: str | None, as_json:
     from testbed.live.views.switches import of_flows
 
     if fabric or run is None or _fabric.is_fabric(run):
-        lab = Lab.attach(_fabric.one_of(run, fabric))
-        try:
+        with closing(Lab.attach(_fabric.one_of(run, fabric))) as lab:
             rows = source_of(lab).flows()
-        finally:
-            lab.close()
     else:
-        rows = (sweep_of(run) or load_run(run)).rows("flows")
-    there = list(dict.fromkeys(row["switch"] for row in rows))
-    if switch is not None and switch not in there:
-        raise InputError(f"there is no switch {switch}", "command line: --switch", f"switches: {', '.join(there)}")
+        rows = (sweep(run) or load(run)).rows("flows")
+    names = list(dict.fromkeys(row["switch"] for row in rows))
+    if switch is not None and switch not in names:
+        raise InputError(f"there is no switch {switch}", "command line: --switch", f"switches: {', '.join(names)}")
     table = of_flows(rows, switch)
     if as_json:
         click.echo(json.dumps(table.rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,29 +48,29 @@ def command(fabric: str | None, every: bool, where: bool, as_json: bool) -> None
     if where:
         _show_places(fabric, as_json)
         return
-    one = None
+    record = None
     with suppress(UserError) if fabric is None else nullcontext():
-        one = None if every else ownership.find(fabric)
-    if one is None:
+        record = None if every else ownership.find(fabric)
+    if record is None:
         _show_all(as_json)
     else:
-        _show_one(one, as_json)
+        _show_one(record, as_json)
 
 
 def _show_one(record: Record, as_json: bool) -> None:
     from testbed.live.status import status
 
-    found = status(record)
+    about = status(record)
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(about))
         return
-    click.echo(f"fabric {found['id']}: {found['name']}, {found['topology']}, {found['ranks']} ranks, {found['state']}")
-    if "why" in found:
-        click.echo(f"  why         {found['why']}")
-        click.echo(f"  what to do  {found['hint']}")
-        click.echo(f"  logs        testbed show logging {found['id']}")
+    click.echo(f"fabric {about['id']}: {about['name']}, {about['topology']}, {about['ranks']} ranks, {about['state']}")
+    if "why" in about:
+        click.echo(f"  why         {about['why']}")
+        click.echo(f"  what to do  {about['hint']}")
+        click.echo(f"  logs        testbed show logging {about['id']}")
         return
-    for head, text in _lines(found):
+    for head, text in _lines(about):
         click.echo(f"  {head:<11} {text}")
 
 
@@ -87,9 +87,8 @@ def _show_all(as_json: bool) -> None:
     rows = [("id", "state", "name", "topology", "clock", "ranks", "owner", "age")]
     for f in fabrics:
         owner = f"{f['owner']} {f['owner_name']}".strip()
-        rows.append(
-            (f["id"], f["state"], f["name"], f["topology"], f["clock"], str(f["ranks"]), owner, _age(f["age_s"]))
-        )
+        named = (f["id"], f["state"], f["name"], f["topology"], f["clock"])
+        rows.append((*named, str(f["ranks"]), owner, _age(f["age_s"])))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -110,56 +109,53 @@ def _show_places(fabric: str | None, as_json: bool) -> None:
     from testbed.live.places import places
     from testbed.tables.results import counters, show
 
-    lab = Lab.attach(fabric)
-    try:
-        found = places(lab)
-    finally:
-        lab.close()
+    with closing(Lab.attach(fabric)) as lab:
+        about = places(lab)
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(about))
         return
     for name in ("parts", "ranks", "switches"):
         rows = [
             {key: ", ".join(value) if isinstance(value, list) else value for key, value in row.items()}
-            for row in found[name]
+            for row in about[name]
         ]
         show(counters(name, rows, whole=True), wide=True)
         click.echo()
-    for line in found["type"]:
+    for line in about["type"]:
         click.echo(line)
 
 
-def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
-    passed = f"{found['time_ns'] / 1000:.3f} us of emulated time have passed"
-    stands = "; it stands still until a workload runs" if found["clock"] == "virtual" and not found["running"] else ""
-    if found["held"]:
+def _lines(about: dict[str, Any]) -> list[tuple[str, str]]:
+    passed = f"{about['time_ns'] / 1000:.3f} us of emulated time have passed"
+    stands = "; it stands still until a workload runs" if about["clock"] == "virtual" and not about["running"] else ""
+    if about["held"]:
         stands = "; it is held: testbed advance lets it go on"
-    fidelity, controller = found["fidelity"], found["controller"]
-    lines = [("clock", f"{found['clock']}; {passed}{stands}"), ("fidelity", fidelity["verdict"])]
+    fidelity, controller = about["fidelity"], about["controller"]
+    lines = [("clock", f"{about['clock']}; {passed}{stands}"), ("fidelity", fidelity["verdict"])]
     lines += [("", reason) for reason in (*fidelity["reasons"], *fidelity["advice"])]
     lines.append(("controller", _controller(controller)))
-    rest = [one["text"] for one in found["troubles"] if (one["part"], one["state"]) != ("controller", "ended")]
-    rest += [f"rank {one['rank']}: its worker is gone: {one['reason']}" for one in found["lost"]]
+    rest = [one["text"] for one in about["troubles"] if (one["part"], one["state"]) != ("controller", "ended")]
+    rest += [f"rank {one['rank']}: its worker is gone: {one['reason']}" for one in about["lost"]]
     lines += [("" if n else "troubles", text) for n, text in enumerate(rest)]
     faults = [
-        f"{f['id']} {f.get('fault', '')} on {f.get('on', '?')}: {f['state']}, {f['hits']} hits" for f in found["faults"]
+        f"{f['id']} {f.get('fault', '')} on {f.get('on', '?')}: {f['state']}, {f['hits']} hits" for f in about["faults"]
     ]
     lines += [("faults" if n == 0 else "", text) for n, text in enumerate(faults or ["none"])]
-    job = found["job"]
-    if found["held"]:
-        return [*lines, ("job", f"its own, repeated for ever; testbed show job {found['id']}")]
+    job = about["job"]
+    if about["held"]:
+        return [*lines, ("job", f"its own, repeated for ever; testbed show job {about['id']}")]
     if job is None:
-        return [*lines, ("job", f"none; testbed job start FILE --fabric {found['id']}")]
+        return [*lines, ("job", f"none; testbed job start FILE --fabric {about['id']}")]
     of = "" if job["of"] is None else f" of {job['of']}"
     return [*lines, ("job", f"{job['job']} ({job['name']}), process {job['pid']}, {job['runs']}{of} runs done")]
 
 
-def _controller(found: dict[str, Any]) -> str:
-    if not found["alive"]:
-        return f"has ended (process {found['pid']}): forwarding goes on, failures are not routed around"
-    heard = "" if found["heard_s"] is None else f", heard {found['heard_s']:.1f} s ago"
-    silent = "" if found["answers"] else ", does not answer"
+def _controller(about: dict[str, Any]) -> str:
+    if not about["alive"]:
+        return f"has ended (process {about['pid']}): forwarding goes on, failures are not routed around"
+    heard = "" if about["heard_s"] is None else f", heard {about['heard_s']:.1f} s ago"
+    silent = "" if about["answers"] else ", does not answer"
     return (
-        f"{found['library']}, process {found['pid']}, connected to {found['connected']} of {found['switches']} switches"
+        f"{about['library']}, process {about['pid']}, connected to {about['connected']} of {about['switches']} switches"
         f"{heard}{silent}"
     )

@@ -75,11 +75,11 @@ def _virtual(experiment: Experiment, settings: tuple[str, ...], virtual: bool) -
     """Whether the clock is to be virtual: what the command line says of it. The file's `clock: virtual` is for runs."""
     from testbed.base.errors import InputError
 
-    told = [setting for setting in settings if setting.partition("=")[0].split(".")[0] == "clock"]
-    if told and virtual and experiment.clock.mode == "real":
-        where = f"command line: --virtual --set {told[-1]}"
+    settings_of_clock = [setting for setting in settings if setting.partition("=")[0].split(".")[0] == "clock"]
+    if settings_of_clock and virtual and experiment.clock.mode == "real":
+        where = f"command line: --virtual --set {settings_of_clock[-1]}"
         raise InputError("the clock cannot be both virtual and real", where, "leave one of them out")
-    return virtual or (bool(told) and experiment.clock.mode == "virtual")
+    return virtual or (bool(settings_of_clock) and experiment.clock.mode == "virtual")
 
 
 def _up_held(experiment: Experiment, as_json: bool) -> None:
@@ -90,7 +90,7 @@ def _up_held(experiment: Experiment, as_json: bool) -> None:
     if not experiment.workload:
         hint = "name at least one step, such as {collective: all_reduce, sizes: [256KiB]}"
         raise InputError("there is no workload to repeat", experiment.place("workload"), hint)
-    faults = {f"f{number}": f"{one.fault.name} on {one.on}" for number, one in enumerate(experiment.inject, 1)}
+    faults = {f"f{n}": f"{one.fault.name} on {one.on}" for n, one in enumerate(experiment.inject, 1)}
     about = keep(experiment) | {"faults": faults, "left": [], "workload": len(experiment.workload), "held_ns": 0}
     fabric = about["id"]
     if as_json:

@@ -27,12 +27,12 @@ from testbed.containers.seccomp import profile
 from testbed.machine.mounts import CHECKOUT, Bind, runtime_folders, system_paths
 from testbed.machine.ownership import id_range
 
-INSIDE = Path("/run/railbed")  # where socket, plan and init are, seen from inside
-SOCKETS = INSIDE / "workers"  # and the sockets of the ranks of a shared container: RANK/sock
+INSIDE = Path("/run/railbed")  # a container's socket, plan and init
+SOCKETS = INSIDE / "workers"  # the sockets of the ranks that share a container: RANK/sock
 # ping and captures; before it looks at packets tcpdump turns into a user of its own, to whom it gives its file
 _CAPABILITIES = ["CAP_NET_RAW", "CAP_SETUID", "CAP_SETGID", "CAP_CHOWN"]
 _PIDS = 4096
-_PERIOD_US = 100_000
+CPU_PERIOD_US = 100_000
 _NOFILE = 20_000
 
 # Kernel files that a container has no business with; the list is containerd's.
@@ -127,15 +127,15 @@ def configuration(
 
 
 def _covered(users: Users | None, mounts: Sequence[Mapping[str, Any]]) -> str:
-    """The folder over which the root is mounted: one that others may enter, and that has nothing in it that is mounted.
+    """The folder over which the root is mounted: one that others may enter, and below which nothing is mounted.
 
     runc would take such a path for one inside the new root.
     """
     if users is None:
         return "rootfs"
     for name in _COVERED:
-        shown = any(Path(mount["destination"]).is_relative_to(name) for mount in mounts)
-        if not shown and os.path.isdir(name) and _open_to_all(Path(name)):
+        used = any(Path(mount["destination"]).is_relative_to(name) for mount in mounts)
+        if not used and os.path.isdir(name) and _open_to_all(Path(name)):
             return name
     raise MachineError(f"ranks see something in each of {', '.join(_COVERED)}", hint="bind less with workers.bind")
 
@@ -151,31 +151,30 @@ def _resources(limits: Limits) -> dict[str, Any]:
         "devices": [{"allow": False, "access": "rwm"}],  # runc adds /dev/null and its like
     }
     if limits.cpus is not None:
-        resources["cpu"] = {"period": _PERIOD_US, "quota": max(1000, round(limits.cpus * _PERIOD_US))}
+        resources["cpu"] = {"period": CPU_PERIOD_US, "quota": cpu_quota_us(limits.cpus)}
     return resources
+
+
+def cpu_quota_us(cpus: float) -> int:
+    """Of a period of control groups; the kernel takes no less than a millisecond."""
+    return max(1000, round(cpus * CPU_PERIOD_US))
 
 
 def first_id(fabric_id: str) -> int | None:
     """The first user id of a fabric's ranks; None if only root can read the workers' code."""
-    if not all(_open_to_all(p) for p in (*runtime_folders(), Path(sys.executable).resolve())):
-        return None
-    return _range(fabric_id)[0]
+    readable = all(_open_to_all(p) for p in (*runtime_folders(), Path(sys.executable).resolve()))
+    return _FIRST_ID + id_range(fabric_id) * _IDS if readable else None
 
 
 def fabricd_id(fabric_id: str) -> int:
-    """The user and group that a fabric's fabricd becomes: of its range, and no container has it."""
-    return _range(fabric_id)[-1]
-
-
-def _range(fabric_id: str) -> range:
-    first = _FIRST_ID + id_range(fabric_id) * _IDS
-    return range(first, first + _IDS)
+    """The user and group that a fabric's fabricd becomes: the last of its range, which no container has."""
+    return _FIRST_ID + (id_range(fabric_id) + 1) * _IDS - 1
 
 
 def _open_to_all(path: Path) -> bool:
     """Whether anybody may read it. The folders above do not matter: only the path itself is mounted."""
-    wanted = stat.S_IROTH | stat.S_IXOTH
-    return path.stat().st_mode & wanted == wanted
+    bits = stat.S_IROTH | stat.S_IXOTH
+    return path.stat().st_mode & bits == bits
 
 
 def _mappings(first: int) -> dict[str, Any]:
@@ -185,12 +184,12 @@ def _mappings(first: int) -> dict[str, Any]:
 
 def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
     private = ["nosuid", "nodev"]
-    shown = ["rbind", "rprivate", "rro", *private]
+    read_only = ["rbind", "rprivate", "rro", *private]
     if rootfs:
         mounts = [_mount("/", "bind", str(rootfs), "rbind", "rprivate", *private)]  # read-only when all is mounted
     else:
         mounts = [_mount("/", "tmpfs", "tmpfs", *private, "mode=755", "size=1m")]
-        mounts += [_mount(path, "bind", os.path.realpath(path), *shown) for path in system_paths()]
+        mounts += [_mount(path, "bind", os.path.realpath(path), *read_only) for path in system_paths()]
     mounts += [
         _mount("/proc", "proc", "proc", *private, "noexec"),
         _mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=64k"),
@@ -209,15 +208,12 @@ def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
         mounts.append(_mount(str(INSIDE / "plan.json"), "bind", str(binds.plan), "bind", "ro", *private, "noexec"))
     if binds.idle:
         mounts.append(_mount(str(INSIDE / "idle"), "bind", str(binds.idle), "bind", "ro", *private))
+    # The user's, with options that hold for all mounts below, too. Our own come last: later mounts cover earlier ones.
+    for bind in binds.more:
+        options = ("rbind", "rprivate", "rnosuid", "rnodev", "rw" if bind.writable else "rro")
+        mounts.append(_mount(str(bind.path), "bind", str(bind.path.resolve()), *options))
     own: Sequence[Path] = [CHECKOUT / "workloads"] if rootfs else runtime_folders()
-    # Later mounts cover earlier ones.
-    mounts += [_mount(str(b.path), "bind", str(b.path.resolve()), *_bound(b)) for b in binds.more]
-    return mounts + [_mount(str(p), "bind", str(p), *shown) for p in own]
-
-
-def _bound(bind: Bind) -> tuple[str, ...]:
-    """Options of a mount of the user's; they hold for all mounts below it, too."""
-    return ("rbind", "rprivate", "rnosuid", "rnodev", "rw" if bind.writable else "rro")
+    return mounts + [_mount(str(p), "bind", str(p), *read_only) for p in own]
 
 
 def _mount(destination: str, kind: str, source: str, *options: str) -> dict[str, Any]:

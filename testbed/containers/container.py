@@ -1,7 +1,7 @@
 """Ranks' containers: one runc container each, in the network namespace of the rank's host.
 
-A container is started detached, so that no process stays behind to watch over it. Its init is then handed to us, the
-nearest subreaper, and we learn how the worker ended.
+runc starts a container detached, so that no process stays to watch it. We are its init's subreaper, and learn how the
+worker ended.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import secrets
+import select
 import shutil
 import signal
 import subprocess
@@ -23,21 +24,29 @@ from pathlib import Path
 from typing import IO, Any
 
 from testbed.base.errors import MachineError, UserError
+from testbed.base.text import tail
 from testbed.containers import idle
-from testbed.containers.bundle import INSIDE, SOCKETS, Binds, Limits, Users, configuration
+from testbed.containers.bundle import (
+    CPU_PERIOD_US,
+    INSIDE,
+    SOCKETS,
+    Binds,
+    Limits,
+    Users,
+    configuration,
+    cpu_quota_us,
+)
 from testbed.containers.image import Image
 from testbed.machine.directories import remove_tree
 from testbed.machine.mounts import CHECKOUT, Bind
-from testbed.machine.processes import MARK, STOPPED, Process, reap, wait_for
+from testbed.machine.processes import MARK, STOPPED, Process, existing, reap, wait_for
 from testbed.machine.teardown import in_control_groups
 
 File = int | IO[Any] | None
 _PR_SET_CHILD_SUBREAPER = 36
 _USERS = 100  # a host process's descriptor of its user namespace (hardware/holder/holder.h)
 _IDLE = [str(INSIDE / "idle")]
-
-_CPU_PERIOD_US = 100_000
-_FREEZE_S = 30.0  # for every program to stop: each needs a CPU for that
+_FREEZE_S = 30.0  # until every program has stopped: each needs a CPU for that
 
 
 @dataclass(frozen=True)
@@ -134,14 +143,14 @@ class Containers:
 
         `others` are ranks that share it: their sockets are in it, too, and it may use as much more.
         """
-        for one in (rank, *others):
-            if self._killed(one).exists():
+        for each in (rank, *others):
+            if self._killed(each).exists():
                 hint = f"testbed show faults --fabric {self.fabric_id}; healed, the rank gets a new container"
-                raise UserError(f"the container of rank {one} was killed by the fault worker_killed", hint=hint)
+                raise UserError(f"the container of rank {each} was killed by the fault worker_killed", hint=hint)
         self.remove(rank)
         bundle = self.prepare(rank, argv, others)
-        for one in (rank, *others) if others else ():
-            self._shared(one).touch()
+        for each in (rank, *others) if others else ():
+            self._shared(each).touch()
         pid_file = bundle / "pid"
         pid_file.unlink(missing_ok=True)
         _become_subreaper()
@@ -172,8 +181,10 @@ class Containers:
                 self._start_idle(rank)
 
     def strikable(self, rank: int) -> bool:
-        """Starts one for a fault to strike, if the rank has none, also if it stands still; False if it was killed:
-        nothing can start there. Raises MachineError."""
+        """Whether a fault can strike the rank's container, started if there is none: not one that was killed.
+
+        Raises MachineError.
+        """
         with self._locked(rank):
             if self._killed(rank).exists():
                 return False
@@ -186,12 +197,12 @@ class Containers:
         with log.open("wb") as out:
             worker = self.start(rank, _IDLE, stdout=out, stderr=out)
             if not worker.started():
-                raise MachineError(f"the container of rank {rank} does not start: {_tail(log)}", where=str(log))
+                raise MachineError(f"the container of rank {rank} does not start: {tail(log)}", where=str(log))
 
     def limit_cpus(self, rank: int, cpus: float | None) -> None:
         """Gives a rank's running container so many CPUs (None: no limit). Raises MachineError."""
-        quota = -1 if cpus is None else max(round(cpus * _CPU_PERIOD_US), 1000)
-        command = self.runc("update", "--cpu-period", str(_CPU_PERIOD_US), "--cpu-quota", str(quota), self.name(rank))
+        quota = -1 if cpus is None else cpu_quota_us(cpus)
+        command = self.runc("update", "--cpu-period", str(CPU_PERIOD_US), "--cpu-quota", str(quota), self.name(rank))
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise MachineError(f"the CPUs of rank {rank} cannot be limited: {' '.join(done.stderr.split())[:200]}")
@@ -218,7 +229,6 @@ class Containers:
             self.remove(rank)
 
     def revive(self, rank: int) -> None:
-        """Allows a killed rank to have a container again."""
         self._killed(rank).unlink(missing_ok=True)
 
     def shared(self, rank: int) -> bool:
@@ -228,9 +238,9 @@ class Containers:
     def freeze(self, rank: int) -> None:
         """Stops all programs in a rank's container, and refuses to start others, until `thaw`.
 
-        That its init is stopped is all that says so: a file could be read by who shall find out which rank it is. So a
-        rank without a container gets one (a world in which that could be seen has given one to all: world/real.py).
-        One that was killed gets none. Raises MachineError.
+        Nothing but the stopped init says so: a drill's player, who is to find out which rank it is, could read a file.
+        So a rank without a container gets one, unless it was killed. (Where a new container could be seen, all have
+        one: world/real.py.) Raises MachineError.
         """
         if not self.strikable(rank):
             return
@@ -238,7 +248,6 @@ class Containers:
             wait_for(lambda: not self._signal(rank, signal.SIGSTOP, unless=STOPPED), _FREEZE_S)
 
     def thaw(self, rank: int) -> None:
-        """Lets frozen programs go on."""
         with self._locked(rank):
             self._signal(rank, signal.SIGCONT)
 
@@ -264,15 +273,15 @@ class Containers:
             options += ["--env", f"TERM={term}"]
         return self.runc("exec", *options, self.name(rank), *argv)
 
-    def execute(self, rank: int, argv: Sequence[str], told: Mapping[str, str], *, stdout: File, stderr: File) -> Worker:
-        """Starts `argv` in a rank's running container, with `told` in its environment; returns at once.
+    def execute(self, rank: int, argv: Sequence[str], env: Mapping[str, str], *, stdout: File, stderr: File) -> Worker:
+        """Starts `argv` in a rank's running container, with `env` in its environment; returns at once.
 
         Detached: runc would otherwise stay until the output is closed, which a child of the program may do long after.
         """
         pid_file = self.dir / "containers" / f"{rank}{self.suffix}.{secrets.token_hex(8)}.pid"
         _become_subreaper()
-        env = [word for name, value in told.items() for word in ("--env", f"{name}={value}")]
-        command = self.runc("exec", "--detach", "--pid-file", str(pid_file), "--cwd", "/", *env, self.name(rank), *argv)
+        options = ["--cwd", "/", *(word for name, value in env.items() for word in ("--env", f"{name}={value}"))]
+        command = self.runc("exec", "--detach", "--pid-file", str(pid_file), *options, self.name(rank), *argv)
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env={**os.environ, MARK: self.mark}
         )
@@ -305,7 +314,6 @@ class Worker:
 
     @property
     def starting(self) -> bool:
-        """Whether runc is still starting it."""
         return self._starter.poll() is None
 
     def started(self) -> bool:
@@ -324,23 +332,14 @@ class Worker:
     def poll(self) -> int | None:
         """None while it runs, else its exit code, negative for the signal that ended it."""
         if self._code is None and self._starter.poll() is not None:
-            if not self.started():
-                self._code = self._starter.returncode or 1
-            else:
-                self._code = self._reap(os.WNOHANG)
+            self._code = self._reap() if self.started() else self._starter.returncode or 1
         return self._code
 
     def wait(self) -> int:
         """Waits until it has ended; returns its code as `poll` does."""
         while self.poll() is None:
-            with suppress(ProcessLookupError):
-                fd = os.pidfd_open(self.pid)
-                try:
-                    import select
-
-                    select.select([fd], [], [], 1.0)
-                finally:
-                    os.close(fd)
+            with suppress(ProcessLookupError), open(os.pidfd_open(self.pid), "rb", buffering=0) as ended:
+                select.select([ended], [], [], 1.0)
         return self._code or 0
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -349,23 +348,16 @@ class Worker:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def _reap(self, options: int) -> int | None:
+    def _reap(self) -> int | None:
         try:
-            pid, status = os.waitpid(self._pid, options)
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
         except ChildProcessError:  # another process is its parent: all we know is that it is gone
-            return None if _alive(self._pid) else -signal.SIGKILL
+            return None if any(process.alive() for process in existing([self._pid])) else -signal.SIGKILL
         if pid == 0:
             return None
         code = os.waitstatus_to_exitcode(status)
-        told = self.through_init and 128 < code <= 128 + signal.SIGRTMAX  # tini reports a signal as 128 + its number
-        return 128 - code if told else code
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Process.of(pid).alive()
-    except ProcessLookupError:
-        return False
+        by_tini = self.through_init and 128 < code <= 128 + signal.SIGRTMAX  # it reports a signal as 128 + its number
+        return 128 - code if by_tini else code
 
 
 @cache
@@ -378,7 +370,3 @@ def _runc() -> str:
     if path := shutil.which("runc"):
         return path
     raise MachineError("runc is not installed", hint="./setup.sh installs it (package runc)")
-
-
-def _tail(log: Path) -> str:
-    return " ".join(log.read_text(errors="replace").split())[-300:] or "it said nothing"

@@ -1,7 +1,5 @@
-"""What a container has had of the CPUs, as its control group and its tasks say.
-
-Its control group: cpu.stat, and in version 1 cpuacct.usage. Its tasks: /proc/PID/schedstat.
-"""
+"""What a container has had of the CPUs: cpu.stat of its control group (version 1: cpuacct.usage, too), and
+/proc/PID/schedstat of its tasks."""
 
 from __future__ import annotations
 
@@ -33,17 +31,15 @@ def cpu_of(group: str) -> Cpu:
     ran_ns = 0
     for path in control_group_paths(group):
         with suppress(OSError, ValueError):
-            told = dict(line.split() for line in (path / "cpu.stat").read_text().splitlines())
-            ran_ns = max(ran_ns, 1000 * int(told.get("usage_usec", 0)))
-            if "nr_periods" in told:
-                stat = {key: int(value) for key, value in told.items()}
+            values = dict(line.split() for line in (path / "cpu.stat").read_text().splitlines())
+            ran_ns = max(ran_ns, 1000 * int(values.get("usage_usec", 0)))
+            if "nr_periods" in values:
+                stat = {key: int(value) for key, value in values.items()}
         with suppress(OSError, ValueError):
             ran_ns = max(ran_ns, int((path / "cpuacct.usage").read_text()))
     throttled_ns = stat.get("throttled_time", 1000 * stat.get("throttled_usec", 0))  # cgroup 1, cgroup 2
     waited_ns = sum(_waited_ns(path) for process in in_control_groups(group) for path in _tasks(process.pid))
-    return Cpu(
-        stat.get("nr_periods", 0), stat.get("nr_throttled", 0), throttled_ns, ran_ns, waited_ns,
-    )  # fmt: skip
+    return Cpu(stat.get("nr_periods", 0), stat.get("nr_throttled", 0), throttled_ns, ran_ns, waited_ns)
 
 
 def _tasks(pid: int) -> list[Path]:

@@ -29,6 +29,7 @@ from typing import IO, Any, cast
 
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.machine.directories import make_folders, remove
+from testbed.machine.mounts import CHECKOUT
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _MAX_METADATA = 16 << 20
@@ -72,17 +73,17 @@ def unpack(
     of half a million files takes less. Raises InputError; MachineError for lack of room.
     """
     rootfs.mkdir(parents=True)
-    there = os.statvfs(rootfs)
-    room = there.f_bavail * there.f_frsize - reserve_bytes
-    files = there.f_favail - reserve_files if there.f_files else sys.maxsize  # 0: a file system that does not count
+    free = os.statvfs(rootfs)
+    room = free.f_bavail * free.f_frsize - reserve_bytes
+    files = free.f_favail - reserve_files if free.f_files else sys.maxsize  # 0: a file system that does not count
     numbers = [str(n) for n in (room, files, first_id, memory)]
-    child = [sys.executable, "-P", "-m", "testbed.containers.image", str(archive.absolute()), str(rootfs), *numbers]
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    done = subprocess.run(child, env=env, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-P", "-m", "testbed.containers.image", str(archive.absolute()), str(rootfs), *numbers]
+    env = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    child = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     try:
-        answer = json.loads(done.stdout)
+        answer = json.loads(child.stdout)
     except ValueError:
-        answer = {"error": done.stderr.strip().rpartition("\n")[2] or f"unpacking ended with {done.returncode}"}
+        answer = {"error": child.stderr.strip().rpartition("\n")[2] or f"unpacking ended with {child.returncode}"}
     if "error" in answer:
         what = f"cannot unpack the image: {answer['error']}"
         if answer.get("no_room"):
@@ -129,9 +130,6 @@ def _contents(outer: tarfile.TarFile) -> tuple[Iterator[IO[bytes]], dict[str, An
     if "index.json" in members:
         manifest = reader.manifest(reader.json("index.json"))
         config = reader.json(reader.blob(manifest["config"]["digest"]))
-        for layer in manifest["layers"]:
-            if "zstd" in layer.get("mediaType", ""):
-                raise ImageError("its layers are packed with zstd; save it with gzip or uncompressed")
         return (reader.verified(layer["digest"]) for layer in manifest["layers"]), config
     if "manifest.json" in members:
         images = reader.json("manifest.json")
@@ -192,12 +190,7 @@ class _Reader:
 
 
 class _MountAttributes(ctypes.Structure):
-    _fields_ = (
-        ("set", ctypes.c_uint64),
-        ("clear", ctypes.c_uint64),
-        ("propagation", ctypes.c_uint64),
-        ("userns", ctypes.c_uint64),
-    )
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns"))
 
 
 def _protect_all_but(rootfs: str) -> None:
@@ -259,7 +252,6 @@ class _Unpacker:
                 os.utime(path, (mtime, mtime))
 
     def _empty(self, folder: str, mine: set[str]) -> None:
-        """Removes what lower layers have put there."""
         folder = os.path.realpath(folder)
         if os.path.isdir(folder):
             for name in os.listdir(folder):

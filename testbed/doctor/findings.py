@@ -10,7 +10,7 @@ Status = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """`found` is the state of the machine; `cost` what it prevents or worsens, `mend` how to change it."""
 
     name: str
@@ -32,31 +32,31 @@ class Lack(Exception):
 
 
 @dataclass(frozen=True)
-class Check:
+class Examination:
     """`run` returns what it found when all is well, and raises Lack when not."""
 
     name: str
     run: Callable[[], str]
     vital: bool  # its lack can make a run impossible; `require` looks at these only
 
-    def __call__(self) -> Finding:
+    def __call__(self) -> Diagnosis:
         try:
-            return Finding(self.name, "ok", self.run())
+            return Diagnosis(self.name, "ok", self.run())
         except Lack as lack:
-            return Finding(self.name, "fail" if lack.fatal else "warn", lack.found, lack.cost, lack.mend)
+            return Diagnosis(self.name, "fail" if lack.fatal else "warn", lack.found, lack.cost, lack.mend)
         except Exception as error:  # an error in one check must not hide the others
             found = f"could not be checked: {type(error).__name__}: {error}"
-            return Finding(self.name, "warn", found, "it is not known whether a run works")
+            return Diagnosis(self.name, "warn", found, "it is not known whether a run works")
 
 
-CHECKS: list[Check] = []
+CHECKS: list[Examination] = []
 
 
 def check(name: str, *, vital: bool = False) -> Callable[[Callable[[], str]], Callable[[], str]]:
     """Register a function as the check called `name`; checks run and are shown in this order."""
 
     def register(run: Callable[[], str]) -> Callable[[], str]:
-        CHECKS.append(Check(name, run, vital))
+        CHECKS.append(Examination(name, run, vital))
         return run
 
     return register

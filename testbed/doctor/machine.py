@@ -15,6 +15,7 @@ from pathlib import Path
 
 from testbed.doctor.findings import Lack, check
 from testbed.doctor.needs import need_program
+from testbed.machine.memory import available_bytes
 
 _STEAL_SECONDS = 0.2
 _SLEEPS = 40
@@ -50,9 +51,8 @@ def python() -> str:
     try:
         requirements = metadata.requires("railbed") or []
     except metadata.PackageNotFoundError:
-        raise Lack(
-            f"{version}, but Railbed is not installed in it", "dependencies unknown", "./setup.sh build"
-        ) from None
+        what = f"{version}, but Railbed is not installed in it"
+        raise Lack(what, "dependencies unknown", "./setup.sh build") from None
     lacking = [name for name in map(_name_if_needed, requirements) if name and not _installed(name)]
     if lacking:
         raise Lack(f"{version} without {', '.join(lacking)}", "runs will fail", "./setup.sh build")
@@ -94,17 +94,17 @@ def cgroups() -> str:
 
 def cgroup_controllers() -> dict[str, tuple[str, str]]:
     """Controller -> `v1` or `v2`, as mounted here, and where."""
-    found: dict[str, tuple[str, str]] = {}
+    controllers_at: dict[str, tuple[str, str]] = {}
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, mount, kind, options, *_ = line.split(" ")
         if kind == "cgroup":
             named = [name for name in options.split(",") if name in ("cpu", "memory", "pids")]
-            found |= dict.fromkeys(named, ("v1", mount))
+            controllers_at |= dict.fromkeys(named, ("v1", mount))
         elif kind == "cgroup2":
             controllers = Path(mount, "cgroup.controllers")
             has = controllers.read_text().split() if controllers.exists() else []
-            found |= dict.fromkeys([*has, "unified"], ("v2", mount))
-    return found
+            controllers_at |= dict.fromkeys([*has, "unified"], ("v2", mount))
+    return controllers_at
 
 
 @check("open files")
@@ -127,8 +127,7 @@ def socket_buffers() -> str:
 
 @check("memory")
 def memory() -> str:
-    kib = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line)
-    free = int(kib["MemAvailable"].split()[0]) >> 10
+    free = (available_bytes() or 0) >> 20
     if free < 2048:
         cost = "a few small workers fit (a rank takes about 100 MiB and its buffers)"
         raise Lack(f"{free} MiB free", cost, "end other programs, or run on a larger machine", fatal=free < 256)
@@ -151,13 +150,13 @@ def clock() -> str:
     source_file = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     source = source_file.read_text().strip() if source_file.exists() else "unknown"
     late_us = _late_us()
-    found = f"{source}, timers {late_us:.0f} us late"
+    state = f"{source}, timers {late_us:.0f} us late"
     cost = "with the real clock events run late: it needs a larger dilation (the virtual clock does not care)"
     if source in ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"):
-        raise Lack(found, cost, "use a machine whose clock source is tsc or its hypervisor's")
+        raise Lack(state, cost, "use a machine whose clock source is tsc or its hypervisor's")
     if late_us > 1000:
-        raise Lack(found, cost, "end other programs; use a kernel with high-resolution timers")
-    return found
+        raise Lack(state, cost, "end other programs; use a kernel with high-resolution timers")
+    return state
 
 
 def _late_us() -> float:
@@ -175,13 +174,13 @@ def load() -> str:
     processors = len(os.sched_getaffinity(0))
     one_minute = os.getloadavg()[0]
     steal = _steal_percent()
-    found = f"{one_minute:.1f} on {processors} processor{'s' * (processors != 1)}, {steal:.0f} % stolen"
+    state = f"{one_minute:.1f} on {processors} processor{'s' * (processors != 1)}, {steal:.0f} % stolen"
     cost = "runs take longer; with the real clock their figures may be doubtful (with the virtual clock not)"
     if processors < 2:
-        raise Lack(found, cost, "give the machine a second processor")
+        raise Lack(state, cost, "give the machine a second processor")
     if one_minute > processors or steal > 5:
-        raise Lack(found, cost, "end other programs, or wait")
-    return found
+        raise Lack(state, cost, "end other programs, or wait")
+    return state
 
 
 def _steal_percent() -> float:
@@ -198,10 +197,8 @@ def _steal_percent() -> float:
 @check("loopback", vital=True)
 def loopback() -> str:
     try:
-        with (
-            socket.create_server(("127.0.0.1", 0)) as server,
-            socket.create_connection(server.getsockname(), timeout=2),
-        ):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=2).close()
             return "127.0.0.1 connects"
     except OSError as error:
         cost = "switches reach their controller over it"

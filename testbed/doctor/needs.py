@@ -16,8 +16,9 @@ from typing import Any
 
 from controllers.openflow.revalidation import NotPurged, purge
 from testbed.base.errors import MachineError
+from testbed.base.text import tail
 from testbed.doctor.findings import Lack, check
-from testbed.fabric.ovs import OpenVSwitch, tail
+from testbed.fabric.ovs import OpenVSwitch
 
 _CAPABILITIES = {
     "CAP_NET_ADMIN": 12,
@@ -33,10 +34,10 @@ _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 
 def output_of(*command: str, timeout: float = _ASK_S) -> str:
     """Standard output of a command.  Raises OSError or subprocess.SubprocessError."""
-    done = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, timeout=timeout, check=True, stdin=subprocess.DEVNULL
     )
-    return done.stdout
+    return process.stdout
 
 
 def need_program(name: str, package: str, cost: str, *, fatal: bool = False) -> str:
@@ -74,10 +75,9 @@ def status_field(path: str, name: str) -> str:
 def open_vswitch() -> str:
     """Starts an Open vSwitch, as every fabric does; it does not matter whether the host runs one."""
     cost = "every fabric starts an Open vSwitch of its own"
-    for program in ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl"):
-        need_program(program, "openvswitch-switch", cost, fatal=True)
-    for program, package in (("nsenter", "util-linux"), ("setpriv", "util-linux"), ("prlimit", "util-linux")):
-        need_program(program, package, cost, fatal=True)
+    own = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl")
+    for program in (*own, "nsenter", "setpriv", "prlimit"):
+        need_program(program, "openvswitch-switch" if program in own else "util-linux", cost, fatal=True)
     try:
         with tempfile.TemporaryDirectory(prefix="rbdoctor-") as folder, _own_ovs(Path(folder) / "ovs") as ovs:
             columns = "--columns=datapath_types"
@@ -88,12 +88,11 @@ def open_vswitch() -> str:
             version = output_of(*_ask(ovs, "ovs-appctl", "-t", str(ovs.control), "version")).split()[-1]
             purge(ovs.control)
     except NotPurged as error:
-        raise Lack(
-            f"it does not purge its flow cache: {error}", "runs with changing routes are doubtful", _MEND
-        ) from None
+        what = f"it does not purge its flow cache: {error}"
+        raise Lack(what, "runs with changing routes are doubtful", _MEND) from None
     except (OSError, subprocess.SubprocessError, ValueError, LookupError, MachineError) as error:
-        said = error.what if isinstance(error, MachineError) else getattr(error, "stderr", None) or str(error)
-        raise Lack(f"one of our own does not start: {said.strip()}", cost, _MEND, fatal=True) from None
+        reason = error.what if isinstance(error, MachineError) else getattr(error, "stderr", None) or str(error)
+        raise Lack(f"one of our own does not start: {reason.strip()}", cost, _MEND, fatal=True) from None
     return f"version {version} starts, userspace datapath"
 
 
@@ -147,10 +146,9 @@ def tap_devices() -> str:
 @check("mininet", vital=True)
 def mininet() -> str:
     cost = "hosts are network namespaces that mnexec makes"
-    need_program("mnexec", "mininet", cost, fatal=True)
-    need_program("ifconfig", "net-tools", cost, fatal=True)
-    need_program("ip", "iproute2", cost, fatal=True)
-    need_program("nsenter", "util-linux", cost, fatal=True)
+    tools = {"mnexec": "mininet", "ifconfig": "net-tools", "ip": "iproute2", "nsenter": "util-linux"}
+    for program, package in tools.items():
+        need_program(program, package, cost, fatal=True)
     try:
         output_of("mnexec", "-n", "true")
     except (OSError, subprocess.SubprocessError):

@@ -5,8 +5,8 @@ from testbed.experiment.blocks.fabric import FabricSpec, Nic, ScaleUp, Topology
 from testbed.experiment.blocks.workers import Costs, Workers
 from testbed.experiment.loader import load, loads
 from testbed.experiment.model import Experiment
+from testbed.experiment.steps.collective import CollectiveStep
 from testbed.experiment.steps.flows import Flow, FlowsStep
-from testbed.experiment.steps.steps import CollectiveStep
 
 __all__ = [
     "Clock",

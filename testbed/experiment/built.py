@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from hardware import bounds, cc, recovery
 from hardware.config import Complex, Hardware
 from testbed.faults.built import Built
+from topologies.graph import frames
 
 if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
@@ -99,9 +100,9 @@ def timeout_ns(blocks: Blocks) -> float:
 def stamps_of(blocks: Blocks) -> int:
     """Switches that a packet has room to hear of; 0: its congestion control wants to hear of none."""
     chosen = blocks.transport.cc
-    if not cc.stamps(chosen.name, chosen.values, 1):
-        return 0
-    return cc.stamps(chosen.name, chosen.values, bounds.most_switches(blocks.build_fabric()))
+    control = cc.CONTROLS[chosen.name]
+    heard = "telemetry" in control.hears
+    return control.stamps(chosen.values, bounds.most_switches(blocks.build_fabric())) if heard else 0
 
 
 def built(blocks: Blocks) -> Built:
@@ -110,7 +111,7 @@ def built(blocks: Blocks) -> Built:
     sums = 4 * switch.accelerator.elements if switch.accelerator else 0
     stamps = stamps_of(blocks)
     telemetry = bounds.telemetry_bytes(stamps) if stamps else 0
-    packet = max(nic.mtu, sums) + bounds.ROCE_HEADERS - bounds.ETHERNET + telemetry
+    packet = max(nic.mtu, sums) + frames.MOST_HEADERS - frames.ETHERNET + telemetry
     longest = max(packet, _KERNEL_MTU) if blocks.clock.mode == "real" else packet
     watchdog_ns = switch.watchdog.detect if switch.watchdog else None
     return Built(bare_hardware(blocks), headroom_of(blocks), longest, watchdog_ns, blocks.workers.cpus)

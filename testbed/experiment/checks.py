@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from testbed.base.types import unknown
-from testbed.experiment import built, step_checks, task_checks, trace_checks
+from testbed.experiment import built
 from testbed.experiment.blocks import known
-from testbed.experiment.step_checks import Found
-from testbed.experiment.steps.train import TrainStep, scaled_by
+from testbed.experiment.steps.step import Blocks as OfSteps
+from testbed.experiment.steps.step import Found, below
+from testbed.experiment.steps.steps import scaled_by
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 
 if TYPE_CHECKING:
-    from testbed.experiment.blocks.fabric import FabricSpec
-    from testbed.experiment.steps.serve import Serve
-    from testbed.experiment.steps.steps import Step
-    from testbed.experiment.steps.train import Train
     from testbed.faults import Injection
 
 
-class Blocks(built.Blocks, Protocol):
+class Blocks(built.Blocks, OfSteps, Protocol):
     """The blocks of an experiment that are checked against each other."""
 
-    @property
-    def seed(self) -> int: ...
-    @property
-    def workload(self) -> Sequence[Step]: ...
-    @property
-    def inject(self) -> Sequence[Injection]: ...
     @property
     def capture(self) -> Sequence[str]: ...
 
@@ -50,28 +40,11 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
     if blocks.clock.mode == "real" and blocks.workers.ranks_per_process not in ("auto", 1):
         what = "with the real clock each rank has a process of its own: ranks that share one slow each other down"
         found.append((("workers", "ranks_per_process"), what, "leave it out"))
-    ranks = fabric.ranks
     for i, step in enumerate(blocks.workload):
-        if step.kind == "flows":
-            problems = step_checks.flows(step.flows, blocks.fabric, fabric)
-        elif step.kind == "load":
-            problems = step_checks.load(step.load, ranks)
-        elif step.kind == "tasks":
-            problems = task_checks.tasks(step.tasks, blocks.fabric, fabric)
-        elif step.kind == "chakra" or step.kind == "aicb":
-            problems = trace_checks.trace(step, blocks.fabric, fabric)
-        elif step.kind == "torch":
-            problems = trace_checks.script(step, blocks.fabric, fabric)
-        elif step.kind == "train":
-            problems = train(step.train, blocks.fabric, fabric)
-        elif step.kind == "serve":
-            problems = serve(step.serve, blocks.seed, fabric)
-        else:
-            problems = chain(
-                step_checks.collective(step, fabric, blocks.fabric.topology.ranks), step_checks.complexes(step, fabric)
-            )
-        found += [(("workload", i, *path), what, hint) for path, what, hint in problems]
-    found += [*_scaled(blocks, fabric), *_going_on(blocks)]
+        found += below(("workload", i), step.mistakes(blocks, fabric))
+    found += _scaled(blocks, fabric)
+    for i, step in enumerate(blocks.workload):
+        found += step.beside(("workload", i), blocks)
     for i, injection in enumerate(blocks.inject):
         found += [(("inject", i, *key), what, hint) for key, what, hint in _injection(injection, blocks, fabric)]
     for i, point in enumerate(blocks.capture):
@@ -96,17 +69,12 @@ def _scaled(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
     by = scaled_by(blocks.workload)
     if by == 1:
         return
-    from testbed.experiment.training import entries_of
-
     for i, step in enumerate(blocks.workload):
-        if not isinstance(step, TrainStep) or not step.train.scale or step.train.scale.by != by:
+        if step.scaled_by == by:
+            yield from below(("workload", i), step.unscalable())
+        else:
             what = f"latencies are 1/{by} for all steps, so that all must be training steps of `scale: {{by: {by}}}`"
             yield ("workload", i), what, "an experiment of its own for others"
-            continue
-        for name, group in step.train.groups.items():
-            if group.algorithm and not all(e.schedule for e in entries_of(group.algorithm).values()):
-                path = ("workload", i, "train", "groups", name, "algorithm")
-                yield path, f"{group.algorithm} goes by packets and slots, of which there is no 1/{by}", "ring"
     if blocks.inject:
         yield ("inject",), f"faults strike at times and frames, of which there is no 1/{by}", "leave inject or by out"
     if blocks.transport.cc.name != "none":
@@ -115,37 +83,6 @@ def _scaled(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
         yield ("fabric", "cables"), f"single cables' delays do not become 1/{by}", "fabric.cable.delay, for all"
     if blocks.fabric.nic.kind != "plain":
         yield ("fabric", "nic", "kind"), f"latencies in a SmartNIC do not become 1/{by}", "kind: plain"
-
-
-def _going_on(blocks: Blocks) -> Iterator[Found]:
-    """What a run that goes on after failures cannot have beside it."""
-    for i, step in enumerate(blocks.workload):
-        if not isinstance(step, TrainStep) or not step.train.checkpoint or step.train.checkpoint.steps is None:
-            continue
-        if blocks.clock.mode != "virtual":
-            what = "a run goes on after failures with the virtual clock only"
-            yield ("workload", i, "train", "checkpoint", "steps"), what, "clock: virtual"
-        if len(blocks.workload) > 1:
-            what = "a run that goes on after failures has one step of the workload"
-            yield ("workload", i, "train", "checkpoint", "steps"), what, "an experiment of its own for each"
-        for k, injection in enumerate(blocks.inject):
-            if injection.fault.name == "worker_frozen" and injection.lasts is None:
-                what = "a rank that stands still for ever has not ended: its launcher would wait, too"
-                yield ("inject", k), what, "for: 1ms, or worker_killed"
-
-
-def train(told: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
-    """All mistakes in a training step."""
-    from testbed.experiment.training import mistakes
-
-    yield from ((("train", *path), what, hint) for path, what, hint in mistakes(told, spec, fabric))
-
-
-def serve(told: Serve, seed: int, fabric: Fabric) -> Iterator[Found]:
-    """All mistakes in a serving step."""
-    from testbed.experiment.serving_checks import mistakes
-
-    yield from ((("serve", *path), what, hint) for path, what, hint in mistakes(told, seed, fabric))
 
 
 def _capture_point(point: str, fabric: Fabric) -> tuple[str, str] | None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.base.model_file import Sort, model_of, text_of
+from testbed.base.model_file import FileKind, model_of, text_of
 from testbed.experiment.model import Experiment
 
-EXPERIMENT = Sort(
+EXPERIMENT = FileKind(
     "an experiment",
     "ready ones are in experiments/",
     "start from experiments/quickstart.yaml; docs/experiment.md has all keys",

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, field_validator, model_validator
 
 from testbed.base.types import Model, Time, default, mistake, mistakes
-from testbed.experiment.blocks import known
 from testbed.experiment.blocks.cables import laid
 from testbed.experiment.blocks.clock import Clock
 from testbed.experiment.blocks.control import Control
@@ -23,7 +22,7 @@ from testbed.experiment.blocks.fabric import FabricSpec
 from testbed.experiment.blocks.transport import Transport
 from testbed.experiment.blocks.workers import Costs, Workers
 from testbed.experiment.checks import cross_check
-from testbed.experiment.steps.steps import Step
+from testbed.experiment.steps.steps import AnyStep, asks_for
 from topologies.graph.fabric import EMBEDDED, Fabric, TopologyError
 from topologies.graph.smartnic import capped
 
@@ -67,7 +66,7 @@ class Experiment(Model):
     fabric: FabricSpec = Field(description="the emulated network")
     control: Control = Field(default_factory=Control, description="the controller")
     transport: Transport = Field(default_factory=Transport, description="the RDMA transport")
-    workload: list[Step] = Field(default_factory=list, max_length=10_000, description="steps, one after the other")
+    workload: list[AnyStep] = Field(default_factory=list, max_length=10_000, description="steps, one after the other")
     inject: Annotated[list[Any], BeforeValidator(_injections), PlainSerializer(_injections_written)] = Field(
         default_factory=list, max_length=1000, description="faults: `{fault: NAME, on: TARGET, ..}`, see docs/faults.md"
     )
@@ -105,7 +104,7 @@ class Experiment(Model):
     @model_validator(mode="before")
     @classmethod
     def _accelerators_where_asked_for(cls, value: Any) -> Any:
-        if not known.asks_for(value, "accelerators"):
+        if not asks_for(value, "accelerators"):
             return value
         fabric = value.get("fabric")
         switch = fabric.get("switch", {}) if isinstance(fabric, dict) else None
@@ -116,7 +115,7 @@ class Experiment(Model):
     @model_validator(mode="before")
     @classmethod
     def _engines_where_asked_for(cls, value: Any) -> Any:
-        if not known.asks_for(value, "engines"):
+        if not asks_for(value, "engines"):
             return value
         fabric = value.get("fabric")
         nic = fabric.get("nic", {}) if isinstance(fabric, dict) else None

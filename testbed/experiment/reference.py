@@ -12,10 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from testbed.experiment.model import Experiment
+from testbed.experiment.steps.steps import KINDS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-BEGIN = "<!-- tables: python -m testbed.experiment.reference -->"
-END = "<!-- end of the tables -->"
+_END = "<!-- end of the tables -->"
+
+
+def write(page: Path, module: str, text: str) -> None:
+    """Writes what stands between a page's markers, which name the module that makes it."""
+    begin = f"<!-- tables: python -m {module} -->"
+    before, _, rest = page.read_text().partition(begin)
+    page.write_text(f"{before}{begin}\n{text}\n\n{_END}{rest.partition(_END)[2]}")
 
 
 def schema() -> dict[str, Any]:
@@ -40,20 +47,9 @@ def tables() -> str:
     parts = ["### Keys", *table(rows(whole, defs))]
     for kind, described in defs["Topology"]["properties"].items():
         parts += [f"### Topology `{kind}`: {described['description']}", *table(rows(described, defs))]
-    parts += ["### Step of a workload: a collective", *table(rows(defs["CollectiveStep"], defs))]
-    parts += ["### Step of a workload: flows", *table(rows(defs["FlowsStep"], defs))]
-    parts += ["### A flow", *table(rows(defs["Flow"], defs))]
-    parts += ["### Step of a workload: a load", *table(rows(defs["LoadStep"], defs))]
-    parts += ["### Step of a workload: tasks", *table(rows(defs["TasksStep"], defs))]
-    parts += ["### A group of tasks", *table(rows(defs["TaskGroup"], defs))]
-    parts += ["### A task", *table(rows(defs["Task"], defs))]
-    parts += ["### Step of a workload: a trace of Chakra", *table(rows(defs["ChakraStep"], defs))]
-    parts += ["### Step of a workload: a workload of AICB", *table(rows(defs["AicbStep"], defs))]
-    parts += ["### Step of a workload: a script of PyTorch", *table(rows(defs["TorchStep"], defs))]
-    parts += ["### Step of a workload: a training step", *table(rows(defs["TrainStep"], defs))]
-    parts += ["### A group of a training step", *table(rows(defs["GroupOf"], defs))]
-    parts += ["### Step of a workload: serving", *table(rows(defs["ServeStep"], defs))]
-    parts += ["### A pool of a serving step", *table(rows(defs["PoolOf"], defs))]
+    for step in KINDS:
+        for title, name in {f"Step of a workload: {step.title}": step.__name__, **step.tables}.items():
+            parts += [f"### {title}", *table(rows(defs[name], defs))]
     return "\n".join(parts).replace("\n###", "\n\n###")
 
 
@@ -142,10 +138,7 @@ def _plural(items: dict[str, Any]) -> str:
 
 def main() -> None:
     (DOCS / "experiment.schema.json").write_text(json.dumps(schema(), indent=1, ensure_ascii=False) + "\n")
-    page = DOCS / "experiment.md"
-    text = page.read_text()
-    before, _, rest = text.partition(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{tables()}\n\n{END}{rest.partition(END)[2]}")
+    write(DOCS / "experiment.md", "testbed.experiment.reference", tables())
 
 
 if __name__ == "__main__":

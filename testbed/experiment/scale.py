@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from testbed.experiment.steps.train import scaled_by
+from testbed.experiment.steps.steps import scaled_by
 from workloads.base.vocabulary import DTYPES
 from workloads.steps.fraction import divided
 from workloads.tasks.graph import Graph

@@ -39,6 +39,7 @@ from testbed.fabric.parts import needed
 from testbed.machine import memory
 from testbed.machine.bytecode import keep_compiled
 from testbed.machine.lockfile import LockFile
+from testbed.machine.mounts import CHECKOUT
 from testbed.machine.ownership import HOST, PROCESSES, SWITCHES, Journal, Record, control_group
 from testbed.machine.processes import MARK, Process, Running
 from testbed.plan.dilation import automatic
@@ -52,8 +53,7 @@ if TYPE_CHECKING:
 STATE = "lab.json"
 FABRICD_BYTES = 4 << 30  # what it may take for itself: state of the fabric, frames on their way, files being written
 _KERNEL_MTU = 1500  # at least, for a NIC's kernel interface
-_CHECKOUT = Path(__file__).resolve().parents[2]
-HOLDER = _CHECKOUT / "hardware" / "bin" / "holder"
+HOLDER = CHECKOUT / "hardware" / "bin" / "holder"
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Bringup:
     ) -> subprocess.Popen[Any]:
         """Starts a process of the fabric in its own session; it dies with us, unless it `outlives` us."""
         tether = [] if outlives or self.persistent else ["setpriv", "--pdeathsig", "KILL"]
-        env = {**os.environ, **self.mark, "PYTHONPATH": str(_CHECKOUT), **(env or {})}
+        env = {**os.environ, **self.mark, "PYTHONPATH": str(CHECKOUT), **(env or {})}
         command = [*tether, *argv]
         process = subprocess.Popen(command, env=env, start_new_session=True, pass_fds=[self.process_lock.fd], **options)
         self.children.append(process)
@@ -144,7 +144,6 @@ class Bringup:
         return pids
 
     def start_database(self) -> subprocess.Popen[Any]:
-        """Starts the fabric's ovsdb-server."""
         process = self.ovs.start_database(self.spawn_inside)
         self.journal.made({"ovsdb-server": Process.of(process.pid)})
         return process
@@ -184,10 +183,7 @@ class Bringup:
         return LockFile(self.dir / "fabricd.lock") if self.persistent else None
 
     def hand_over(self, fabricd: Fabricd) -> None:
-        """Makes fabricd the owner of the fabric."""
-        assert fabricd.process is not None
-        assert self.fabricd_lock is not None
-        assert self.holder is not None
+        assert fabricd.process and self.fabricd_lock and self.holder
         self.journal.own(Process.of(fabricd.process.pid), self.fabricd_lock)
         self.holder.let_go()
         self.fabricd_lock.release()
@@ -202,7 +198,7 @@ class Bringup:
         return self._has_controller(process)
 
     def order_controller(self, control: Mapping[str, Any]) -> None:
-        """As `start_controller`, but by our seat, if it is for this library: then `seated_controller` takes it."""
+        """Orders a controller at our seat, for `seated_controller`; starts one if the seat is for another library."""
         if self.seat is None or control["library"] != FORKED_LIBRARY:
             self.start_controller(control)
             return
@@ -211,7 +207,7 @@ class Bringup:
             self.seat.order(self._controller_arguments(control), self.mark, f"rb{self.record.id}-control", descriptors)
 
     def seated_controller(self, control: Mapping[str, Any]) -> Controller:
-        """The controller that was ordered; waits for it if need be. One that is not there any more is started."""
+        """The controller that was ordered; waits for it if need be, and starts one if it is gone."""
         if self.controller:
             return self.controller
         assert self.seat is not None
@@ -223,7 +219,7 @@ class Bringup:
         return controller
 
     def look_at_seat(self, control: Mapping[str, Any]) -> None:
-        """Lets the controller begin if it is there already; who looks now and then need not wait for it at last."""
+        """Lets the ordered controller begin if it is ready: called now and then, it saves a wait at the end."""
         if self.seat and not self.controller and self.seat.answered:
             self.seated_controller(control)
 
@@ -238,7 +234,6 @@ class Bringup:
 
     @contextmanager
     def _controller_files(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-        """Its standard output and standard error."""
         with (self.dir / CONTROLLER_OUT).open("wb") as stdout, (self.dir / CONTROLLER_LOG).open("ab") as stderr:
             yield stdout, stderr
 
@@ -255,14 +250,11 @@ class Bringup:
 
     def make_bridges(self) -> list[subprocess.Popen[str]]:
         """Starts making all bridges; OpenVSwitch.finish waits for them."""
-        bridges = [
-            Bridge(
-                self.names.bridge(s), self.names.dpid(s), tuple(self.names.tap(s, p + 1) for p in range(s.bridge_ports))
-            )
-            for s in self.fabric.switches
-        ]
-        bridges.append(Bridge(FENCE_BRIDGE, self.names.dpid_base, (FENCE_TAP,)))
-        return self.ovs.create(bridges)
+        bridges = []
+        for s in self.fabric.switches:
+            taps = tuple(self.names.tap(s, port) for port in range(1, s.bridge_ports + 1))
+            bridges.append(Bridge(self.names.bridge(s), self.names.dpid(s), taps))
+        return self.ovs.create([*bridges, Bridge(FENCE_BRIDGE, self.names.dpid_base, (FENCE_TAP,))])
 
     # -- hosts
 
@@ -292,18 +284,14 @@ class Bringup:
         return {"links": links, "routes": "".join(line + "\n" for line in lines)}
 
     def _routes(self, nic: Nic, number: int) -> list[str]:
-        device, table = self.names.interface(nic), 100 + number
-        first = [f"route add 10.0.0.0/8 dev {device} src {nic.ip}"] if number == 0 else []
-        return [
-            *first,
-            f"route add 10.0.0.0/8 dev {device} src {nic.ip} table {table}",
-            f"rule add from {nic.ip} lookup {table} priority {1000 + number}",
-        ]
+        route, table = f"route add 10.0.0.0/8 dev {self.names.interface(nic)} src {nic.ip}", 100 + number
+        first = [route] if number == 0 else []
+        return [*first, f"{route} table {table}", f"rule add from {nic.ip} lookup {table} priority {1000 + number}"]
 
 
 @cache
 def _compile_what_ranks_run() -> None:
-    keep_compiled(_CHECKOUT / "workloads")
+    keep_compiled(CHECKOUT / "workloads")
 
 
 def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller, dict[str, Any]]:
@@ -373,32 +361,25 @@ class Holder:
     """The conversation with the process that holds the namespaces (hardware/holder/main.c)."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+        assert process.stdin and process.stdout
+        self._process, self._questions, self._answers = process, process.stdin, process.stdout
 
     def ask(self, question: Mapping[str, Any]) -> None:
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # `answer` will tell
-            self.process.stdin.write(json.dumps(question) + "\n")
-            self.process.stdin.flush()
+        with suppress(BrokenPipeError):  # `answer` raises then
+            self._questions.write(json.dumps(question) + "\n")
+            self._questions.flush()
 
     def answer(self) -> dict[str, Any]:
         """Raises MachineError if it has died."""
-        line = self._stream(self.process.stdout).readline()
-        if not line:
-            raise MachineError(f"the process that holds the fabric's namespaces died (code {self.process.wait()})")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        if not (line := self._answers.readline()):
+            raise MachineError(f"the process that holds the fabric's namespaces died (code {self._process.wait()})")
+        return dict(json.loads(line))
 
     def let_go(self) -> None:
         """Ends the conversation; holder and fabric stay."""
         self.ask({"stays": True})
-        for stream in (self.process.stdin, self.process.stdout):
-            self._stream(stream).close()
-
-    @staticmethod
-    def _stream(stream: IO[str] | None) -> IO[str]:
-        assert stream is not None
-        return stream
+        self._questions.close()
+        self._answers.close()
 
 
 def inside(record: Record) -> list[str]:
@@ -418,7 +399,6 @@ def network(record: Record) -> IO[bytes]:
 
 
 def own_ovs(record: Record) -> OpenVSwitch:
-    """A fabric's Open vSwitch."""
     return OpenVSwitch(record.dir / "ovs", record.mark)
 
 

@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 
 from hardware.patience import Patience
 from testbed.base.errors import MachineError, UserError
+from testbed.base.text import tail
+from testbed.machine.mounts import CHECKOUT
 from testbed.machine.processes import Running
 
 CONTROLLER_PORT = 6653  # OpenFlow's; the fabric's namespace has no other
@@ -27,7 +29,6 @@ FORKED_LIBRARY = "os-ken"  # of our own Python, which a fork server has imported
 _MODULE = ("-P", "-m", "controllers.main")
 _POLL_S = 0.005
 _CHECK_EVERY = 20  # of these
-_CHECKOUT = Path(__file__).resolve().parents[2]
 
 Check = Callable[[], object]
 
@@ -35,7 +36,7 @@ Check = Callable[[], object]
 def controller_arguments(
     control: Mapping[str, Any], directory: Path, dpid_base: int, ovs_control: Path, log: Path
 ) -> list[str]:
-    """What the controller is told that the experiment's `control` asks for."""
+    """The arguments of the controller that the experiment's `control` asks for."""
     argv = ["--fabric", str(directory / "fabric.json"), "--port", str(CONTROLLER_PORT), "--dpid-base", str(dpid_base)]
     argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
     argv += ["--fabricd", str(directory / "control.sock"), "--ovs", str(ovs_control), "--log", str(log)]
@@ -78,11 +79,11 @@ class Controller:
             time.sleep(_POLL_S)
 
     def _fail(self, complaint: str) -> NoReturn:
-        about = self._message()
-        if "where" in about:
-            raise UserError(f"a controller application failed: {about['error']}", about["where"])
-        said = about.get("error") or " ".join(self.log.read_text(errors="replace").split())[-300:]
-        raise MachineError(f"the controller {complaint}: {said}", where=str(self.log))
+        message = self._message()
+        if "where" in message:
+            raise UserError(f"a controller application failed: {message['error']}", message["where"])
+        reason = message.get("error") or tail(self.log)
+        raise MachineError(f"the controller {complaint}: {reason}", where=str(self.log))
 
     def _message(self) -> dict[str, Any]:
         return next(iter(controller_lines(self.out)), {})
@@ -90,19 +91,19 @@ class Controller:
 
 def controller_lines(out: Path) -> list[dict[str, Any]]:
     """The JSON lines that a controller has printed to `out`."""
-    said = []
+    messages = []
     with suppress(OSError):
         for line in out.read_text(errors="replace").splitlines():
             with suppress(ValueError):
-                said.append(json.loads(line))
-    return [line for line in said if isinstance(line, dict)]
+                messages.append(json.loads(line))
+    return [message for message in messages if isinstance(message, dict)]
 
 
 def interpreter(library: str) -> list[str]:
     """What runs the controller with the Python that has the OpenFlow library. Raises MachineError."""
     if library == FORKED_LIBRARY:
         return [sys.executable, *_MODULE]
-    python = _CHECKOUT / ".venv-ryu" / "bin" / "python"
+    python = CHECKOUT / ".venv-ryu" / "bin" / "python"
     if not python.exists():
         raise MachineError("ryu's environment is not built", where="control.library", hint="./setup.sh ryu")
     return [str(python), *_MODULE]

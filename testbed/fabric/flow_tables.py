@@ -26,24 +26,24 @@ _FAST = re.compile(r"(?P<table>\d+)\. (?:(?P<match>.*), )?priority (?P<priority>
 def flows(ovs: OpenVSwitch, bridges: Mapping[str, str], fast: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each rule, as in the frame `flows` (results/frames/columns.py). Raises MachineError.
 
-    `bridges` by the switches' names; `fast` is what fabricd tells of the fast path.
+    `bridges` by the switches' names; `fast` is what fabricd reports of the fast path.
     """
     try:
         vswitchd.command(ovs.control, "revalidator/purge")  # what its cache has counted is the rules' only then
         dumps = {switch: vswitchd.command(ovs.control, "bridge/dump-flows", name) for switch, name in bridges.items()}
-    except vswitchd.Refused as refused:
-        raise MachineError(f"Open vSwitch does not tell its flows: {refused}", where=str(ovs.log)) from None
+    except vswitchd.CommandFailed as refused:
+        raise MachineError(f"Open vSwitch does not list its flows: {refused}", where=str(ovs.log)) from None
     return rows(dumps, fast)
 
 
 def rows(dumps: Mapping[str, str], fast: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """From what `bridge/dump-flows` prints of each switch, and what fabricd tells of the fast path."""
+    """From what `bridge/dump-flows` prints of each switch, and what fabricd reports of the fast path."""
     carried = {}
     for rule in fast:
         if match := _FAST.fullmatch(rule["rule"]):
             key = (rule["switch"], int(match["table"]), int(match["priority"]), match["match"] or "")
             carried[key] = rule
-    found = []
+    rules = []
     for switch, dump in dumps.items():
         for line in dump.splitlines():
             if not (match := _RULE.fullmatch(line.strip())) or int(match["table"] or 0) == OWN_TABLE:
@@ -51,7 +51,7 @@ def rows(dumps: Mapping[str, str], fast: Sequence[Mapping[str, Any]]) -> list[di
             table, priority = int(match["table"] or 0), int(match["priority"] or DEFAULT_PRIORITY)
             by_fast = carried.get((switch, table, priority, match["match"]), {"packets": 0, "bytes": 0})
             slow = int(match["packets"])
-            found.append(
+            rules.append(
                 {
                     "switch": switch,
                     "table": table,
@@ -63,4 +63,4 @@ def rows(dumps: Mapping[str, str], fast: Sequence[Mapping[str, Any]]) -> list[di
                     "actions": match["actions"],
                 }
             )
-    return sorted(found, key=lambda r: (r["switch"], r["table"], -r["priority"], r["match"]))
+    return sorted(rules, key=lambda r: (r["switch"], r["table"], -r["priority"], r["match"]))

@@ -1,8 +1,8 @@
 """Controllers for the points of a sweep, forked from one process that has imported what they need.
 
-`ControllerServer` is that process (controllers/fork_server.py), from the first seat on. Who brings fabrics up is handed
-a `ControllerSeat` for each: a socket whose other end has a controller that waits for its order. So it can be made here
-and used in another process. A seat that is not used, or whose process ends, takes its controller along.
+`ControllerServer` is that process (controllers/fork_server.py), from the first seat on. Each fabric gets a
+`ControllerSeat`: a socket with a controller at its other end that waits for its order. The socket can be passed to
+another process. When a seat is closed, or its process ends, its controller ends.
 """
 
 from __future__ import annotations
@@ -16,22 +16,18 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Self
 
 from testbed.fabric.controller import FORKED_LIBRARY
+from testbed.machine.mounts import CHECKOUT
 from testbed.machine.processes import Running
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
 _ANSWER_S = 60.0
 """After which a controller is started the other way: a busy machine forks in less."""
 
 
 class ControllerSeat:
-    """A controller that waits to be told what it controls, at the other end of a socket.
-
-    The socket can be passed to another process, which makes a seat of it.
-    """
+    """A controller that waits at the other end of a socket to be told what it controls."""
 
     def __init__(self, testbed: socket.socket) -> None:
         self.socket = testbed
@@ -66,7 +62,6 @@ class ControllerSeat:
             self.socket.sendall(b"!")
 
     def close(self) -> None:
-        """Ends its controller."""
         self.socket.close()
 
 
@@ -74,21 +69,21 @@ class ControllerServer:
     """The process that controllers are forked from: begun for the first of them, it ends with us."""
 
     def __init__(self) -> None:
-        self._requests, self._its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests, self._far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process: subprocess.Popen[bytes] | None = None
         self._begun = False
         self._lock = threading.Lock()
 
     def _begin(self) -> None:
         """Starts it, once. It ends when our socket closes: a signal would come as soon as this thread ends."""
-        with self._lock, self._its as its:
+        with self._lock, self._far_end as far_end:
             if self._begun:
                 return
             self._begun = True
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "controllers.fork_server", str(its.fileno())],
-                env={**os.environ, "PYTHONPATH": str(_CHECKOUT)},
-                pass_fds=[its.fileno()],
+                [sys.executable, "-P", "-m", "controllers.fork_server", str(far_end.fileno())],
+                env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+                pass_fds=[far_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
@@ -99,18 +94,18 @@ class ControllerServer:
 
         The seat is empty if the experiment's controller is to run on another library, or there is no server any more.
         """
-        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its, suppress(OSError):
+        near_end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with far_end, suppress(OSError):
             if library == FORKED_LIBRARY:
                 self._begin()
-                socket.send_fds(self._requests, [b"!"], [its.fileno()])
-        return ControllerSeat(ours)
+                socket.send_fds(self._requests, [b"!"], [far_end.fileno()])
+        return ControllerSeat(near_end)
 
     def close(self) -> None:
         with self._lock:
             self._begun = True
             self._requests.close()
-            self._its.close()
+            self._far_end.close()
             if self._process:
                 self._process.kill()
                 self._process.wait()

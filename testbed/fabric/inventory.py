@@ -45,12 +45,12 @@ def inventory() -> list[dict[str, Any]]:
 def row(record: Record) -> dict[str, Any]:
     state, fabric = _json(record.dir / "lab.json"), _json(record.dir / "fabric.json")
     controller = record.processes.get("controller")
-    alive = record.state
-    if alive == "alive":
-        alive = "starting" if not state else "broken" if trouble(record) else alive
+    life = record.state
+    if life == "alive":
+        life = "starting" if not state else "broken" if trouble(record) else life
     return {
         "id": record.id,
-        "state": alive,
+        "state": life,
         "standing": record.standing,
         "name": state.get("name", ""),
         "topology": topology_text(fabric["kind"], fabric["params"]) if fabric else "",
@@ -66,8 +66,7 @@ def row(record: Record) -> dict[str, Any]:
 
 def _json(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
+        return dict(json.loads(path.read_text()))
     return {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import Fabricd, FabricdError
@@ -53,11 +53,15 @@ def usable(fabric_id: str | None) -> Record:
     record = ownership.find(fabric_id)
     if record.state == "dead":
         raise UserError(f"fabric {record.id} is dead: {why_dead(record)}", hint=f"testbed clean {record.id}")
-    if not record.in_our_namespace:
-        raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
-    if found := trouble(record):
-        raise UserError(f"fabric {record.id} cannot go on: {found.what}", str(record.dir), found.hint)
+    _require_our_namespace(record)
+    if reason := trouble(record):
+        raise UserError(f"fabric {record.id} cannot go on: {reason.what}", str(record.dir), reason.hint)
     return record
+
+
+def _require_our_namespace(record: Record, hint: str = "use it from there") -> None:
+    if not record.in_our_namespace:
+        raise UserError(f"fabric {record.id} lives in another pid namespace", hint=hint)
 
 
 @dataclass
@@ -97,7 +101,7 @@ class Lab:
         with ExitStack() as making:
             making.enter_context(undisturbed())
             record, journal, lock = ownership.create()
-            work = Bringup(record, journal, fabric, Names(record.id, fabric), persistent, kernel, seat)
+            work = Bringup(record, journal, fabric, Names(fabric, record.id), persistent, kernel, seat)
             try:
                 making.close()  # from here on it is undone
                 fabricd, controller, state = bring_up(work, experiment)
@@ -156,13 +160,13 @@ class Lab:
 
     @cached_property
     def names(self) -> Names:
-        return Names(self.id, self.fabric)
+        return Names(self.fabric, self.id)
 
     @cached_property
     def hosts(self) -> dict[str, Process]:
         """The processes that hold the hosts' namespaces."""
-        found = self.record.processes.items()
-        return {name.removeprefix(HOST): process for name, process in found if name.startswith(HOST)}
+        processes = self.record.processes.items()
+        return {name.removeprefix(HOST): process for name, process in processes if name.startswith(HOST)}
 
     def flows(self) -> list[dict[str, Any]]:
         """The rules in the switches' flow tables, with what each has counted. Raises MachineError."""
@@ -177,11 +181,9 @@ class Lab:
 
     @property
     def ovs(self) -> OpenVSwitch:
-        """The fabric's own Open vSwitch."""
         return own_ovs(self.record)
 
     def ovs_command(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-        """As the function of the same name."""
         return ovs_command(self.record, argv)
 
     def mininet(self, cables: Cables) -> FabricNet:
@@ -239,7 +241,6 @@ class Lab:
 
     def describe(self) -> dict[str, Any]:
         """A description for people and programs, such as `testbed up --json`."""
-        hosts = self.fabric.hosts
         return {
             "id": self.id,
             "dir": str(self.dir),
@@ -249,7 +250,7 @@ class Lab:
             "dilation": self.dilation,
             "ranks": {nic.rank: {"name": nic.name, "host": nic.host, "ip": str(nic.ip)} for nic in self.fabric.nics},
             "switches": [s.name for s in self.fabric.switches],
-            "hosts": [h.name for h in hosts],
+            "hosts": [h.name for h in self.fabric.hosts],
         }
 
     # -- workers
@@ -296,10 +297,10 @@ class Lab:
         self.containers.idle(rank)
         return self.containers.exec_command(rank, argv, tty=tty), {**os.environ, MARK: self.record.mark}
 
-    def execute(self, rank: int, argv: Sequence[str], told: Mapping[str, str], *, stdout: File, stderr: File) -> Worker:
-        """Starts `argv` in a rank's container, an idle one if none runs, with `told` in its environment."""
+    def execute(self, rank: int, argv: Sequence[str], env: Mapping[str, str], *, stdout: File, stderr: File) -> Worker:
+        """Starts `argv` in a rank's container, an idle one if none runs, with `env` in its environment."""
         self.containers.idle(rank)
-        return self.containers.execute(rank, argv, told, stdout=stdout, stderr=stderr)
+        return self.containers.execute(rank, argv, env, stdout=stdout, stderr=stderr)
 
     # -- down
 
@@ -335,26 +336,22 @@ class Lab:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.down()
 
 
 def ovs_command(record: Record, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Command and environment that run `argv` where a fabric's switches are. Raises UserError."""
-    if not record.in_our_namespace:
-        raise UserError(f"fabric {record.id} lives in another pid namespace", hint="use it from there")
+    _require_our_namespace(record)
     return [*inside(record), *argv], {**os.environ, **own_ovs(record).env}
 
 
 def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:
     """Closes the pipes to processes that were killed, and reaps them in the background."""
     for child in children:
-        for stream in (child.stdin, child.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
+        for stream in filter(None, (child.stdin, child.stdout)):
+            with suppress(OSError):
+                stream.close()
         if child.poll() is None:
             threading.Thread(target=child.wait, daemon=True).start()
 
@@ -362,8 +359,7 @@ def _reap(children: Sequence[subprocess.Popen[Any]]) -> None:
 def take_down(record: Record) -> Removed:
     """Takes down a persistent fabric, or what is left of a dead one. Raises UserError if another process owns it."""
     if record.state != "dead":
-        if not record.in_our_namespace:
-            raise UserError(f"fabric {record.id} lives in another pid namespace", hint="take it down from there")
+        _require_our_namespace(record, hint="take it down from there")
         if not record.standing:
             raise UserError(
                 f"fabric {record.id} is in use by process {record.owner.pid if record.owner else '?'}",
@@ -380,8 +376,6 @@ def take_down(record: Record) -> Removed:
 
 def _check_machine() -> None:
     """Raises MachineError for what would fail later, before anything is made."""
-    import shutil
-
     require_root()
     for tool, package in _TOOLS.items():
         if not shutil.which(tool):

@@ -41,12 +41,12 @@ class LazyShell(Node):
 
     def _start_shell_now(self) -> None:
         if self.shell is None:
-            mine = self.inNamespace  # type: ignore[has-type]
+            namespace = self.inNamespace  # type: ignore[has-type]
             self.inNamespace, self._starting = False, True  # no new namespace
             try:
                 super().startShell()
             finally:
-                self.inNamespace, self._starting, self.pid = mine, False, self._holder
+                self.inNamespace, self._starting, self.pid = namespace, False, self._holder
 
     def _popen(self, cmd: Sequence[str], **params: Any) -> Any:
         params.setdefault("env", {**os.environ, **self._mark})
@@ -146,8 +146,8 @@ class FabricIntf(Intf):
 
     def updateIP(self) -> str | None:
         """The address from `ifconfig`; where there is no interface, the NIC's."""
-        known = self.ip
-        self.ip = super().updateIP() or known
+        before = self.ip
+        self.ip = super().updateIP() or before
         return self.ip
 
     def delete(self) -> None:
@@ -156,8 +156,6 @@ class FabricIntf(Intf):
 
 
 class FabricLink(Link):
-    """An emulated cable."""
-
     def __init__(self, *args: Any, cable: str, **params: Any) -> None:
         self.cable = cable
         super().__init__(*args, intf=FabricIntf, **{k: v for k, v in params.items() if k != "intf"})

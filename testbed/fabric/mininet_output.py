@@ -36,6 +36,4 @@ def log_to_stdout() -> None:
     for old in lg.handlers[:]:
         results.setFormatter(old.formatter)
         errors.setFormatter(old.formatter)
-        lg.removeHandler(old)
-    lg.addHandler(results)
-    lg.addHandler(errors)
+    lg.handlers[:] = [results, errors]

@@ -6,27 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hardware.devices import Devices
-from topologies import Fabric, Nic, Switch
+from topologies import Nic, Switch
 
 
 @dataclass(frozen=True)
-class Names:
+class Names(Devices):
     """Names of the parts of one fabric; every one fits the kernel's 15 characters."""
 
     id: str
-    fabric: Fabric
-
-    def tap(self, switch: Switch, port: int) -> str:
-        """The TAP device of a switch's port."""
-        return self._devices.tap(switch, port)
-
-    def bridge(self, switch: Switch) -> str:
-        """The switch's bridge in Open vSwitch."""
-        return self._devices.bridge(switch)
-
-    @cached_property
-    def _devices(self) -> Devices:
-        return Devices(self.fabric)
 
     def interface_number(self, nic: Nic) -> int:
         """Which of its host's interfaces a NIC is, from 0."""

@@ -109,7 +109,6 @@ class FabricNet(Mininet):
         """Nothing is left to do: the lab has brought the fabric up."""
 
     def stop(self) -> None:
-        """Takes the fabric down."""
         self.close()
         self._stop()
 
@@ -132,26 +131,19 @@ class FabricNet(Mininet):
             if name not in self.nameToNode:
                 near = get_close_matches(name, list(self.nameToNode), n=1)
                 meant = f"did you mean {near[0]}? " if near else ""
-                there = listed([*self.nameToNode], MOST_NAMES)
-                error(f"there is no node {name!r}: {meant}there are {there}\n")
+                error(f"there is no node {name!r}: {meant}there are {listed([*self.nameToNode], MOST_NAMES)}\n")
                 return False
         return True
 
     def _between(self, src: str, dst: str) -> list[str]:
-        """The cables between two nodes, by name."""
-        links = self.linksBetween(self.nameToNode[src], self.nameToNode[dst])
-        found = [link.cable for link in links]
-        if not found and f"{src}-{dst}" in self.fabric.cable_by_name:  # at a bridge in a NIC, called as its host is
-            found = [self.fabric.cable(f"{src}-{dst}").name]
-        if not found:
-            ends = [link.intf2 if link.intf1.node.name == src else link.intf1 for link in self.links]
-            far = [end.node.name for end, link in zip(ends, self.links, strict=True) if self._ends_at(link, src)]
+        cables = [link.cable for link in self.linksBetween(self.nameToNode[src], self.nameToNode[dst])]
+        if not cables and f"{src}-{dst}" in self.fabric.cable_by_name:  # at a bridge in a NIC, called as its host is
+            cables = [self.fabric.cable(f"{src}-{dst}").name]
+        if not cables:
+            ends = [(link.intf1.node.name, link.intf2.node.name) for link in self.links]
+            far = [b if a == src else a for a, b in ends if src in (a, b)]
             error(f"there is no cable between {src} and {dst}: from {src} cables go to {listed(far, MOST_NAMES)}\n")
-        return found
-
-    @staticmethod
-    def _ends_at(link: Any, node: str) -> bool:
-        return node in (link.intf1.node.name, link.intf2.node.name)
+        return cables
 
     def _cut(self, cable: str) -> bool:
         before = self.cables.down().get(cable)

@@ -1,8 +1,7 @@
 """A fabric's own Open vSwitch: database, daemon, sockets and logs in one directory, devices in one network namespace.
 
-The host's own Open vSwitch is neither needed nor touched. Each fabric's has its own threads, so many run side by side.
-All sockets are in the directory, so the usual tools work with the variables of `env`. Bridges are
-made in batches: one ovs-vsctl transaction for many instead of several commands each.
+The host's own Open vSwitch is neither needed nor touched. Many run side by side. All sockets are in the directory, so
+the usual tools work with the variables of `env`. One ovs-vsctl transaction makes many bridges.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.base.errors import MachineError
+from testbed.base.text import tail
 from testbed.machine.processes import MARK, wait_for
 
 _PROTOCOLS = "OpenFlow13,OpenFlow15"
@@ -63,7 +63,6 @@ class OpenVSwitch:
 
     @property
     def database(self) -> Path:
-        """ovsdb-server's socket."""
         return self.dir / "db.sock"
 
     @property
@@ -132,9 +131,11 @@ class OpenVSwitch:
 
         ovs-vsctl retries forever if its server is gone. So `check` is called now and then, which may raise.
         """
-        ended = [(_errors(command, check), command.returncode) for command in commands]
-        for errors, code in ended:
-            _raise_if_failed(code, errors, str(self.log))
+        for command, errors in [(command, _errors(command, check)) for command in commands]:
+            # ovs-vsctl reports a port or bridge that could not be set up only on stderr.
+            if command.returncode or "Error detected" in errors:
+                what = f"Open vSwitch refused: {' '.join(errors.split())[:500]}"
+                raise MachineError(what, where=str(self.log), hint=_HINT)
 
     def set_controller(self, names: Sequence[str], target: str) -> list[subprocess.Popen[str]]:
         """Starts pointing bridges to a controller that already listens: refused, they try again only 8 s later.
@@ -158,7 +159,8 @@ class OpenVSwitch:
         try:
             return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
         except FileNotFoundError:
-            raise _missing() from None
+            hint = "./setup.sh installs it (package openvswitch-switch)"
+            raise MachineError("Open vSwitch is not installed", hint=hint) from None
 
 
 def _create_args(bridge: Bridge) -> list[str]:
@@ -195,19 +197,3 @@ def _errors(command: subprocess.Popen[str], check: Callable[[], object]) -> str:
             except BaseException:
                 command.kill()
                 raise
-
-
-def _raise_if_failed(code: int, errors: str, log: str) -> None:
-    # ovs-vsctl reports a port or bridge that could not be set up only on stderr.
-    if code or "Error detected" in errors:
-        raise MachineError(f"Open vSwitch refused: {' '.join(errors.split())[:500]}", where=log, hint=_HINT)
-
-
-def _missing() -> MachineError:
-    return MachineError("Open vSwitch is not installed", hint="./setup.sh installs it (package openvswitch-switch)")
-
-
-def tail(log: Path) -> str:
-    """The end of a log, as one line."""
-    text = log.read_text(errors="replace") if log.exists() else ""
-    return " ".join(text.split())[-300:] or "it said nothing"

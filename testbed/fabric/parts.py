@@ -1,9 +1,9 @@
 """The processes of a fabric: which run, which stand still, which have ended, and how; why one is dead.
 
-All that are started for a fabric are in its journal, each by the name of its part. Whoever asks looks in /proc
-(`trouble`), so no command needs somebody who has watched. Who has started them watches them besides (`Supervision`),
-and writes down how they ended. fabricd watches those without which a fabric cannot go on, and ends with them
-(hardware/fabricd/control/parts.c): a fabric that nobody uses is dead then, too.
+All are in the fabric's journal, each by the name of its part. A command looks them up in /proc (`trouble`). The process
+that has started them also watches them (`Supervision`), and records how they ended. fabricd watches those without which
+a fabric cannot go on, and ends with them (hardware/fabricd/control/parts.c), so that a fabric that nobody uses is dead
+then, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ class Part:
 
     @property
     def text(self) -> str:
-        """In words."""
         if self.state == "ended":
             return f"{self.name} (process {self.process.pid}) {self.how or 'has ended'}"
         return f"{self.name} (process {self.process.pid}) {'is stopped' if self.state == 'stopped' else 'runs'}"
@@ -63,25 +62,24 @@ class Part:
 
 def parts(record: Record) -> list[Part]:
     """All that were started in our pid namespace, in that order."""
-    found = []
-    for name, process in record.processes.items():
-        letter = process.state()
-        state = "ended" if not letter else "stopped" if letter in STOPPED else "running"
-        found.append(Part(name, process, state, record.endings.get(process.pid, "")))
-    return found
+    states = {"": "ended", **dict.fromkeys(STOPPED, "stopped")}
+    return [
+        Part(name, process, states.get(process.state(), "running"), record.endings.get(process.pid, ""))
+        for name, process in record.processes.items()
+    ]
 
 
 def stopped_programs(record: Record) -> list[Part]:
     """Programs in ranks' containers that stand still, a rank each. Faults may have stopped them."""
-    found: dict[int, Part] = {}
+    stopped: dict[int, Part] = {}
     for group in control_group_paths(control_group(record.id)):
         for procs in group.glob("r[0-9]*/cgroup.procs"):
             rank = procs.parent.name.removeprefix("r").partition("-")[0]
             with suppress(OSError, ValueError):
                 for pid in map(int, procs.read_text().split()):
                     if (process := Process.of(pid)).stopped():
-                        found[pid] = Part(f"a program of rank {rank}", process, "stopped")
-    return list(found.values())
+                        stopped[pid] = Part(f"a program of rank {rank}", process, "stopped")
+    return list(stopped.values())
 
 
 @dataclass(frozen=True)
@@ -94,44 +92,42 @@ class Trouble:
 
 
 def trouble(record: Record) -> Trouble | None:
-    """None if nothing hinders it."""
     hinders = [part for part in parts(record) if part.hinders]
     if not hinders:
         return None
     over = [part for part in hinders if part.state == "ended"]
     down = f"testbed down {record.id} takes it down"
     if over:
-        said = last_word(record) if any(part.name == "fabricd" for part in over) else ""
-        return Trouble(in_words(over) + (f"; {said}" if said else ""), down, over=True)
+        reason = last_word(record) if any(part.name == "fabricd" for part in over) else ""
+        return Trouble(in_words(over) + (f"; {reason}" if reason else ""), down, over=True)
     pids = " ".join(str(part.process.pid) for part in hinders)
     return Trouble(in_words(hinders), f"kill -CONT {pids} lets it go on, {down}", over=False)
 
 
 def failed(error: FabricdError, directory: Path) -> UserError:
-    """What a request has failed by: that the fabric cannot go on, if so; else what fabricd said."""
+    """Why a request has failed: the fabric cannot go on, or what fabricd answered."""
     record = Record.read(directory)
     what, hint = str(error), f"testbed show logging {record.id}"
     if isinstance(error, FabricdLost) and directory.exists():  # a connection closes before its process has ended
         wait_for(lambda: trouble(record) or record.state == "dead", _END_S)
         if record.state == "dead":
             what, hint = f"fabric {record.id} is dead: {why_dead(Record.read(directory))}", f"testbed clean {record.id}"
-        elif found := trouble(record):
-            what, hint = f"fabric {record.id} cannot go on: {found.what}", found.hint
+        elif reason := trouble(record):
+            what, hint = f"fabric {record.id} cannot go on: {reason.what}", reason.hint
     return UserError(what, str(directory), hint)
 
 
 def last_word(record: Record) -> str:
-    """fabricd's, which says why it has ended, if it could."""
+    """The last line of fabricd's log, which says why it has ended, if it could."""
     with suppress(OSError):
-        lines = (record.dir / "fabricd.log").read_text(errors="replace").splitlines()
-        said = [line.strip() for line in lines if line.strip()]
-        return f"its last word: {printable(said[-1][:300])}" if said else ""
+        lines = (record.dir / "fabricd.log").read_text(errors="replace").strip().splitlines()
+        return f"its last word: {printable(lines[-1].strip()[:300])}" if lines else ""
     return ""
 
 
-def in_words(found: Sequence[Part]) -> str:
-    more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return ", ".join(part.text for part in found[:_SHOWN]) + more
+def in_words(shown: Sequence[Part]) -> str:
+    more = f", and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return ", ".join(part.text for part in shown[:_SHOWN]) + more
 
 
 def why_dead(record: Record) -> str:
@@ -143,8 +139,8 @@ def why_dead(record: Record) -> str:
         return record.gone
     if record.keeper == record.owner:
         return f"its keeper (process {pid}), which held its clock, has ended without taking it down{_others(record)}"
-    if said := last_word(record):
-        return f"its fabricd (process {pid}) has ended; {said}{_others(record)}"
+    if reason := last_word(record):
+        return f"its fabricd (process {pid}) has ended; {reason}{_others(record)}"
     log = record.dir / "fabricd.log"
     return f"its fabricd (process {pid}) has ended without a word in {log}: killed, or told to stop{_others(record)}"
 
@@ -214,7 +210,7 @@ def _how(fd: int) -> str:
     """How a process has ended, without reaping it; who is not its parent knows only when."""
     at = time.strftime("at %H:%M:%S UTC", time.gmtime())
     with suppress(ChildProcessError):
-        if found := os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        if info := os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
             return f"{ended(code)} {at}"
     return f"has ended {at}"

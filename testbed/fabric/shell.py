@@ -54,8 +54,8 @@ class FabricCLI(CLI):
         error(why + "\n")
         self.status = 1
 
-    def _known(self, *names: str) -> bool:
-        """Whether all of these are nodes; says so if not."""
+    def _are_nodes(self, *names: str) -> bool:
+        """Whether all of these are nodes; prints an error if not."""
         self.status = 0 if self.mn.knows(*names) else 1
         return not self.status
 
@@ -101,7 +101,7 @@ class FabricCLI(CLI):
             self._refuse(usage)
         elif not self.mn.kernel:
             self._refuse(NO_KERNEL_INTERFACE)
-        elif self._known(*names):
+        elif self._are_nodes(*names):
             hosts = [h.name for h in self.mn.hosts]
             for name in (n for n in names if n not in hosts):
                 self._refuse(f"{name} is no host: there are {listed(hosts, MOST_NAMES)}")
@@ -109,12 +109,12 @@ class FabricCLI(CLI):
 
     def do_x(self, line: str) -> None:
         "Run an X11 program on a node: x NODE [COMMAND]"
-        if not line or self._known(line.split()[0]):
+        if not line or self._are_nodes(line.split()[0]):
             super().do_x(line)
 
     def do_xterm(self, line: str, term: str = "xterm") -> None:
         "Open terminals on nodes: xterm NODE .."
-        if self._known(*line.split()):
+        if self._are_nodes(*line.split()):
             super().do_xterm(line, term)
 
     def do_source(self, line: str) -> None:
@@ -128,11 +128,11 @@ class FabricCLI(CLI):
         except named_file.Unreadable as error:
             self._refuse(f"{name} cannot be read: {error.what}")
             return
-        worst = 0
-        for one in lines:
-            self.onecmd(self.precmd(one.strip()))
-            worst = self.status or worst
-        self.status = worst
+        status = 0
+        for line in lines:
+            self.onecmd(self.precmd(line.strip()))
+            status = self.status or status
+        self.status = status
 
     def do_pingall(self, line: str) -> None:
         "Ping between all hosts."

@@ -1,4 +1,4 @@
-"""For whom a fabric waits, told to the person who waits with it."""
+"""Which processes a fabric waits for, in words."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def ranks(numbers: Sequence[int]) -> str:
 def in_words(waits: Sequence[Mapping[str, Any]]) -> str:
     """For whom fabricd waits, in words, from its answer to `waits`."""
     absent = [w["rank"] for w in waits if w["who"] == "absent"]
-    found = [f"{ranks(absent)} to start"] if absent else []
+    shown = [f"{ranks(absent)} to start"] if absent else []
     for w in waits:
         process = f"process {w.get('pid')}, {_STATES.get(w.get('state', ''), 'gone')}"
         if w["who"] == "worker":
-            found.append(f"rank {w['rank']} ({process})")
+            shown.append(f"rank {w['rank']} ({process})")
         elif w["who"] == "ovs":
-            found.append("Open vSwitch")
+            shown.append("Open vSwitch")
         elif w["who"] != "absent":
-            found.append(f"{'the testbed' if w['who'] == 'agent' else 'the controller'} ({process})")
-    return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+            shown.append(f"{'the testbed' if w['who'] == 'agent' else 'the controller'} ({process})")
+    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")

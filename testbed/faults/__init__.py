@@ -17,10 +17,10 @@ from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
 from testbed.faults import cable, congestion, forwarding, host, loss, offload, queue
-from testbed.faults.base import Fault, Place, Primitive, resolve
+from testbed.faults.base import Fault, Place, Primitive
 from testbed.faults.built import Built, CannotInject
 from topologies.graph.fabric import Fabric, TopologyError
-from topologies.graph.targets import CableTarget
+from topologies.graph.targets import CableTarget, resolve
 
 GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Frames": loss.FAULTS,
@@ -68,32 +68,33 @@ class Injection:
         if name not in CATALOGUE:
             raise Mistakes([(("fault",), *unknown("fault", name, list(CATALOGUE)))])
         kind = CATALOGUE[name]
-        found: list[Found] = []
+        mistakes: list[Found] = []
         if not isinstance(value.get("on"), str):
-            found.append((("on",), f"where does {name} strike?", f"on: TARGET, of these kinds: {', '.join(kind.on)}"))
+            hint = f"on: TARGET, of these kinds: {', '.join(kind.on)}"
+            mistakes.append((("on",), f"where does {name} strike?", hint))
         times: dict[str, float | None] = {}
         for key in ("at", "for", "every"):
             try:
                 times[key] = None if value.get(key) is None else parse_time(value[key])
             except UnitError as error:
-                found.append(((key,), error.what, error.hint))
+                mistakes.append(((key,), error.what, error.hint))
         lasts, every = times.get("for"), times.get("every")
         if every is not None and (lasts is None or not 0 < lasts < every):
-            found.append((("every",), "`every` needs `for`, shorter than it", "such as for: 1ms, every: 10ms"))
+            mistakes.append((("every",), "`every` needs `for`, shorter than it", "such as for: 1ms, every: 10ms"))
         given = {k: v for k, v in value.items() if k not in _OWN}
         try:
             fault = kind.model_validate(given)
         except ValidationError as error:
-            found += explain(error, kind, lambda path: given.get(path[0]) if path else given)
-        if found:
-            raise Mistakes(found)
+            mistakes += explain(error, kind, lambda path: given.get(path[0]) if path else given)
+        if mistakes:
+            raise Mistakes(mistakes)
         return cls(fault, value["on"], times.get("at") or 0.0, lasts, every)
 
     def written(self) -> dict[str, Any]:
         """As it stands in the file, every parameter written out."""
         times = {"at": self.at, "for": self.lasts, "every": self.every}
-        said = {key: format_time(t) for key, t in times.items() if t is not None}
-        return {"fault": self.fault.name, "on": self.on, **said, **self.fault.model_dump(mode="json", by_alias=True)}
+        given = {key: format_time(t) for key, t in times.items() if t is not None}
+        return {"fault": self.fault.name, "on": self.on, **given, **self.fault.model_dump(mode="json", by_alias=True)}
 
     def line(self) -> str:
         """As it stands behind `testbed inject`, without what is default anyway."""
@@ -102,10 +103,8 @@ class Injection:
         for key, time in times.items():
             words += [f"--{key}", format_time(time)] if time is not None else []
         for key, value in self.fault.model_dump(mode="json", by_alias=True, exclude_defaults=True).items():
-            option = key.replace("_", "-")
-            words += (
-                [f"--{'' if value else 'no-'}{option}"] if isinstance(value, bool) else [f"--{option}", _word(value)]
-            )
+            option, no = key.replace("_", "-"), "" if value else "no-"
+            words += [f"--{no}{option}"] if isinstance(value, bool) else [f"--{option}", _word(value)]
         return shlex.join(words)
 
     def place(
@@ -123,9 +122,8 @@ class Injection:
             kinds = ", ".join(sorted(self.fault.only_on))
             raise CannotInject(f"{self.fault.name} is not for a {fabric.kind}", f"it is for: {kinds}")
         if place.kind not in self.fault.on:
-            raise CannotInject(
-                f"{self.fault.name} does not strike a {place.kind}", f"it strikes: {', '.join(self.fault.on)}"
-            )
+            hint = f"it strikes: {', '.join(self.fault.on)}"
+            raise CannotInject(f"{self.fault.name} does not strike a {place.kind}", hint)
         return place
 
     def requests(self, place: Place, name: str, *, now_ns: float = 0.0) -> list[dict[str, Any]]:
@@ -135,11 +133,11 @@ class Injection:
             times["for_ns"] = self.lasts
         if self.every is not None:
             times["every_ns"] = self.every
-        made = self.fault.primitives(place)
+        parts = self.fault.primitives(place)
         if place.built is not None:
             self.fault.makes_worse(place, place.built)
         about = self.written()
-        return [{**p, **times, "fault": name if k == 0 else f"{name}.{k}", "about": about} for k, p in enumerate(made)]
+        return [{**p, **times, "fault": name if k == 0 else f"{name}.{k}", "about": about} for k, p in enumerate(parts)]
 
 
 def _word(value: Any) -> str:

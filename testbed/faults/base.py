@@ -6,7 +6,7 @@ override it, so a fault is healed by removing its primitives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,7 +14,6 @@ from pydantic import ConfigDict, Field
 
 from testbed.base.types import Model
 from testbed.faults.built import Built, CannotInject
-from topologies.graph import targets
 from topologies.graph.fabric import Cable, Fabric, Nic
 from topologies.graph.targets import (
     AllTarget,
@@ -71,17 +70,13 @@ class Place:
         return next(name for name, cls in KINDS.items() if isinstance(self.target, cls))
 
     def cables(self) -> list[Cable]:
-        """The cables that the target stands for."""
         match self.target:
-            case CableTarget(cable):
-                return [cable]
-            case PortTarget(cable=cable):
+            case CableTarget(cable) | PortTarget(cable=cable):
                 return [cable]
             case NicTarget(nic):
                 end = self._outer(nic)
-                return [
-                    c for c in self.fabric.cables if end in (c.a.node, c.b.node) and c.name not in self._inside(end)
-                ]
+                inside = self.fabric.inside if end in self.fabric.switch_by_name else ()  # these lead to no cable
+                return [c for c in self.fabric.cables if end in (c.a.node, c.b.node) and c.name not in inside]
             case SwitchTarget(switch):
                 return [c for c in self.fabric.cables if switch.name in (c.a.node, c.b.node)]
             case AllTarget(cables):
@@ -93,15 +88,9 @@ class Place:
         bridge = self.fabric.bridge_of(nic.name)
         return nic.name if bridge is None else bridge.name
 
-    def _inside(self, end: str) -> frozenset[str]:
-        """Ports of a bridge in a NIC that lead to no cable."""
-        return self.fabric.inside if end in self.fabric.switch_by_name else frozenset()
-
     def switches(self) -> list[str]:
         match self.target:
-            case SwitchTarget(switch):
-                return [switch.name]
-            case PortTarget(switch=switch):
+            case SwitchTarget(switch) | PortTarget(switch=switch):
                 return [switch.name]
             case AllTarget():
                 return [s.name for s in self.fabric.switches]
@@ -125,13 +114,13 @@ class Place:
                 return {"both": [forward, backward], "forward": [forward], "backward": [backward]}[direction]
             case SwitchTarget(switch):
                 return [f"{switch.name}:{c.end(switch.name).port}" for c in self.cables()]
-        found = []
+        ports = []
         for cable in self.cables():
             ends = [f"{end.node}:{end.port}" for end in (cable.a, cable.b)]
             if self.backwards or (isinstance(self.target, NicTarget) and cable.a.node != self._outer(self.target.nic)):
                 ends.reverse()
-            found += {"both": ends, "forward": ends[:1], "backward": ends[1:]}[direction]
-        return found
+            ports += {"both": ends, "forward": ends[:1], "backward": ends[1:]}[direction]
+        return ports
 
 
 class Fault(Model):
@@ -153,6 +142,8 @@ class Fault(Model):
     """Kinds of topology that it is for; empty: all."""
     shows_as: ClassVar[ShowsAs | None] = None
     """What an operator's counters call the frames that it drops; None: it drops none by itself."""
+    sets: ClassVar[Mapping[str, str]] = {}
+    """Keys of its primitives, each with the parameter that is its value."""
     mended_by: ClassVar[tuple[str, ...]] = ()
     """Words of the operator's actions (testbed/operate) that remove its cause, at one of its `resources`. Others may
     configure it away, or lead the traffic around it."""
@@ -161,6 +152,9 @@ class Fault(Model):
         """Every right name of what is at fault, as targets, the usual one first. A cable is the ports at its ends."""
         return wire(place) if place.kind == "cable" else (str(place.target),)
 
+    def values(self) -> dict[str, Any]:
+        return {key: getattr(self, parameter) for key, parameter in self.sets.items()}
+
     def makes_worse(self, place: Place, built: Built) -> None:
         """Raises CannotInject if the target's parts have no more than the fault would leave them."""
 
@@ -168,26 +162,23 @@ class Fault(Model):
         """What is asked of fabricd. Raises CannotInject."""
         raise NotImplementedError
 
-    @property
-    def needs_agent(self) -> bool:
-        """Whether a process outside fabricd must act."""
-        return False
-
 
 def wire(place: Place) -> tuple[str, ...]:
     """The cable of a target by all its names: itself, its ports, its NIC, which comes with its cable."""
-    found = []
+    names = []
     for cable in place.cables():
-        found.append(f"cable:{cable.name}")
+        names.append(f"cable:{cable.name}")
         for end in (cable.a, cable.b):
             nic = place.fabric.nic_by_name.get(end.node)
-            found.append(f"port:{end.node}:{end.port}" if nic is None else f"nic:{nic.rank}")
-    return tuple(dict.fromkeys([*found, str(place.target)]))
+            names.append(f"port:{end.node}:{end.port}" if nic is None else f"nic:{nic.rank}")
+    return tuple(dict.fromkeys([*names, str(place.target)]))
 
 
 class OfWire(Fault):
-    """A fault of what lies between two ports: of a cable, a port or a NIC it is the cable with its plugs. Only that
-    goes with another cable; with a NIC comes its cable."""
+    """A fault between two ports: of a cable, a port or a NIC it is the cable with its plugs.
+
+    So another cable mends it; another NIC comes with its cable.
+    """
 
     mended_by: ClassVar[tuple[str, ...]] = ("cable replace", "nic replace")
 
@@ -218,23 +209,19 @@ class FrameFault(OfWire):
         """Which of the frames that match."""
         return {}
 
-    def more(self) -> dict[str, Any]:
-        """Further keys of the primitive."""
-        return {}
-
     def primitives(self, place: Place) -> list[Primitive]:
         match = {"classes": self.classes, "opcodes": self.opcodes, "dscp": self.of_dscp, "qp": self.qp}
         shown = {"shown": self.shows_as} if self.shows_as else {}
-        common = {"primitive": "frames", "effect": self.effect, "select": self.select(), **shown, **self.more()}
+        common = {"primitive": "frames", "effect": self.effect, "select": self.select(), **shown, **self.values()}
         given = {key: value for key, value in match.items() if value is not None}
         if isinstance(place.target, FlowTarget):
             return [{**common, **one} for one in self._of_flow(place.target, given)]
         return [{**common, "ports": place.directions(self.direction), "match": given}]
 
     def _of_flow(self, flow: FlowTarget, given: Mapping[str, Any]) -> Iterator[Primitive]:
-        there, back = flow.source, flow.destination
-        ways = {"forward": [(there, back)], "backward": [(back, there)], "both": [(there, back), (back, there)]}
-        for source, destination in ways[self.direction]:
+        forward, backward = (flow.source, flow.destination), (flow.destination, flow.source)
+        pairs = {"forward": [forward], "backward": [backward], "both": [forward, backward]}
+        for source, destination in pairs[self.direction]:
             match = {**given, "src_rank": source.rank, "dst_rank": destination.rank}
             yield {"ports": [f"{source.name}:1"], "match": match}
 
@@ -247,12 +234,3 @@ def overlay(what: str, name: object, values: Mapping[str, Any]) -> Primitive:
 def act(to: Literal["controller", "agent"], spec: Mapping[str, Any]) -> Primitive:
     """A request to the controller or the testbed's agent."""
     return {"primitive": "act", "to": to, "spec": dict(spec)}
-
-
-def resolve(fabric: Fabric, text: str) -> Target:
-    """Raises TopologyError."""
-    return targets.resolve(fabric, text)
-
-
-def listed(names: Iterable[str]) -> str:
-    return ", ".join(names)

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from hardware.config import Hardware
 from testbed.base.units import format_rate, format_size, format_time
 from topologies.graph.fabric import Cable, Fabric
+from topologies.graph.mistake import Mistake
 
 
-class CannotInject(ValueError):
+class CannotInject(Mistake, ValueError):
     """The fault does not fit its target: `what`, `hint`; `key` is its parameter that is wrong, None: its target."""
 
     def __init__(self, what: str, hint: str = "", key: str | None = None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
+        super().__init__(what, hint)
         self.key = key
 
 
@@ -54,28 +53,12 @@ class Built:
         return found
 
 
-def _bytes(number: float) -> str:
-    return f"{int(number)} bytes"
-
-
-def _size(number: float) -> str:
-    return format_size(int(number))
-
-
-def _cpus(number: float) -> str:
-    return f"{number:g} CPUs"
-
-
-def _rate(number: float) -> str:
-    return format_rate(int(number))
-
-
 TEXTS: dict[str, Callable[[float], str]] = {
-    "rate": _rate,
+    "rate": lambda number: format_rate(int(number)),
     "time": format_time,
-    "size": _size,
-    "bytes": _bytes,
-    "CPUs": _cpus,
+    "size": lambda number: format_size(int(number)),
+    "bytes": lambda number: f"{int(number)} bytes",
+    "CPUs": lambda number: f"{number:g} CPUs",
 }
 
 
@@ -83,15 +66,18 @@ def less(key: str, value: float, has: Iterable[tuple[float, str]], kind: str, wh
     """Raises CannotInject unless `value` is less than each of what is there: (how much, where)."""
     least, where = min(has, default=(value + 1, ""))
     if value >= least:
-        text = TEXTS[kind]
-        raise CannotInject(f"{text(value)} makes nothing worse: {what} of {where} is {text(least)}",
-                           f"less than {text(least)}", key)  # fmt: skip
+        raise _no_worse(key, value, least, kind, f"{what} of {where}", "less")
 
 
 def more(key: str, value: float, has: Iterable[tuple[float, str]], kind: str, what: str) -> None:
     """As `less`, of what a fault makes longer."""
     most, where = max(has, default=(value - 1, ""))
     if value <= most:
-        text = TEXTS[kind]
-        raise CannotInject(f"{text(value)} makes nothing worse: {what} of {where} is {text(most)}",
-                           f"more than {text(most)}", key)  # fmt: skip
+        raise _no_worse(key, value, most, kind, f"{what} of {where}", "more")
+
+
+def _no_worse(key: str, value: float, limit: float, kind: str, what: str, word: str) -> CannotInject:
+    text = TEXTS[kind]
+    return CannotInject(
+        f"{text(value)} makes nothing worse: {what} is {text(limit)}", f"{word} than {text(limit)}", key
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,9 +20,6 @@ CABLES = ("cable", "port", "nic", "switch", "all")
 class CableFault(OfWire):
     on: ClassVar[tuple[str, ...]] = CABLES
 
-    def values(self) -> dict[str, object]:
-        raise NotImplementedError
-
     def primitives(self, place: Place) -> list[Primitive]:
         return [overlay("cable", cable.name, self.values()) for cable in place.cables()]
 
@@ -32,7 +30,7 @@ class CableDown(CableFault):
     shows: ClassVar[str] = "drops `cable`, an event `port`, and after control.reaction other ports carry the traffic"
     example: ClassVar[dict[str, Any]] = {"on": "cable:leaf0-spine0"}
 
-    def values(self) -> dict[str, object]:
+    def values(self) -> dict[str, Any]:
         return {"up": False}
 
 
@@ -41,11 +39,9 @@ class ReducedRate(CableFault):
     summary: ClassVar[str] = "the link has come up at a lower rate"
     shows: ClassVar[str] = "a queue in front of it, pauses behind that; no drop in a lossless class"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": "100Gbps"}
+    sets: ClassVar[Mapping[str, str]] = {"rate_bps": "rate"}
 
     rate: Rate = Field(gt=0, le=10**14, description="what it still carries: less than without")
-
-    def values(self) -> dict[str, object]:
-        return {"rate_bps": self.rate}
 
     def makes_worse(self, place: Place, built: Built) -> None:
         less("rate", self.rate, built.rates(place.fabric, place.cables()), "rate", "the rate")
@@ -56,11 +52,9 @@ class LongCable(CableFault):
     summary: ClassVar[str] = "the cable is much longer than it should be"
     shows: ClassVar[str] = "every round trip is longer; with PFC the headroom may no longer do (drops `headroom`)"
     example: ClassVar[dict[str, Any]] = {"on": "all", "delay": "5us"}
+    sets: ClassVar[Mapping[str, str]] = {"delay_ns": "delay"}
 
     delay: Time = Field(ge=0, le=1e12, description="its propagation delay: more than without")
-
-    def values(self) -> dict[str, object]:
-        return {"delay_ns": self.delay}
 
     def makes_worse(self, place: Place, built: Built) -> None:
         more("delay", self.delay, built.delays(place.fabric, place.cables()), "time", "the delay")
@@ -71,13 +65,11 @@ class SmallMtu(CableFault):
     summary: ClassVar[str] = "one hop takes no long frames"
     shows: ClassVar[str] = "drops `mtu` there: small messages pass, large ones never, `local_ack_timeout_err`"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "mtu": 1500}
+    sets: ClassVar[Mapping[str, str]] = {"mtu": "mtu"}
 
     mended_by: ClassVar[tuple[str, ...]] = ()  # it is configured so
 
     mtu: int = Field(ge=64, le=65535, description="longest IP packet that passes, in bytes: some are longer")
-
-    def values(self) -> dict[str, object]:
-        return {"mtu": self.mtu}
 
     def makes_worse(self, place: Place, built: Built) -> None:
         less("mtu", self.mtu, [(built.longest, "this fabric")], "bytes", "the longest IP packet")

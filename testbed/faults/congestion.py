@@ -30,6 +30,13 @@ class TrafficFault(Fault):
         return [{"primitive": "traffic", "flows": flows}]
 
 
+def _ranks(place: Place, ranks: list[int] | None, key: str) -> list[int]:
+    """These, or all. Raises CannotInject."""
+    if any(not 0 <= rank < len(place.fabric.nics) for rank in ranks or ()):
+        raise CannotInject("no such rank", f"ranks: 0 to {len(place.fabric.nics) - 1}", key)
+    return list(range(place.fabric.ranks)) if ranks is None else ranks
+
+
 class Incast(TrafficFault):
     name: ClassVar[str] = "incast"
     summary: ClassVar[str] = "one or more NICs send a lot to one, beside the job"
@@ -42,11 +49,9 @@ class Incast(TrafficFault):
 
     def arrivals(self, place: Place) -> list[Arrival]:
         assert isinstance(place.target, NicTarget)
-        ranks = range(place.fabric.ranks) if self.senders is None else self.senders
-        if any(r >= len(place.fabric.nics) or r < 0 for r in ranks):
-            raise CannotInject("no such rank", f"ranks: 0 to {len(place.fabric.nics) - 1}", "senders")
+        ranks = _ranks(place, self.senders, "senders")
         sizes = sizes_named(self.distribution, self.size, self.most)
-        return burst(sizes, ranks=list(ranks), to=place.target.nic.rank, each=self.each, seed=place.seed)
+        return burst(sizes, ranks=ranks, to=place.target.nic.rank, each=self.each, seed=place.seed)
 
 
 class NoisyNeighbour(TrafficFault):
@@ -63,9 +68,7 @@ class NoisyNeighbour(TrafficFault):
     ranks: list[int] | None = Field(default=None, min_length=2, description="ranks among which they run (null: all)")
 
     def arrivals(self, place: Place) -> list[Arrival]:
-        ranks = list(range(place.fabric.ranks)) if self.ranks is None else self.ranks
-        if any(r >= len(place.fabric.nics) or r < 0 for r in ranks):
-            raise CannotInject("no such rank", f"ranks: 0 to {len(place.fabric.nics) - 1}", "ranks")
+        ranks = _ranks(place, self.ranks, "ranks")
         sizes = sizes_named(self.distribution, self.size, self.most)
         return poisson(
             sizes, ranks=ranks, pattern="random", load=self.load, line_rate_bps=place.line_rate_bps, flows=self.flows,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from testbed.base.types import Rate, Size, Time
-from testbed.faults.base import Fault, Place, Primitive, ShowsAs, act, listed
+from testbed.faults.base import Fault, Place, Primitive, ShowsAs, act
 from testbed.faults.built import Built, CannotInject, more
 from topologies.graph.targets import PortTarget, SwitchTarget
 from topologies.kinds import DIMENSION_ORDER
@@ -22,20 +23,22 @@ class FlowFault(Fault):
 
     def spec(self, place: Place) -> dict[str, Any]:
         """What the controller has to know besides the kind."""
-        assert isinstance(place.target, SwitchTarget)
-        return {"switch": place.target.switch.name}
+        switch = {"switch": place.target.switch.name} if isinstance(place.target, SwitchTarget) else {}
+        return {**switch, **self.values()}
 
     def primitives(self, place: Place) -> list[Primitive]:
         return [act("controller", {"forwarding": self.forwarding, **self.spec(place)})]
 
 
 class ToRank(FlowFault):
+    sets: ClassVar[Mapping[str, str]] = {"to": "to"}
+
     to: int = Field(ge=0, description="rank whose frames it strikes")
 
     def spec(self, place: Place) -> dict[str, Any]:
         if self.to >= len(place.fabric.nics):
             raise CannotInject(f"there is no rank {self.to}", f"ranks: 0 to {len(place.fabric.nics) - 1}", "to")
-        return {**super().spec(place), "to": self.to}
+        return super().spec(place)
 
 
 class MissingEntry(ToRank):
@@ -60,6 +63,7 @@ class WrongPort(ToRank):
     shows: ClassVar[str] = "drops `no_qp` at a NIC that they are not for, or a detour"
     example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "to": 0, "port": 2}
     forwarding: ClassVar[str] = "wrong_port"
+    sets: ClassVar[Mapping[str, str]] = {"to": "to", "port": "port"}
 
     port: int = Field(ge=1, description="the port that they leave by")
 
@@ -68,7 +72,7 @@ class WrongPort(ToRank):
         if self.port > place.target.switch.ports:
             hint = f"ports 1 to {place.target.switch.ports}"
             raise CannotInject(f"{place.target} has no port {self.port}", hint, "port")
-        return {**super().spec(place), "port": self.port}
+        return super().spec(place)
 
 
 class Loop(ToRank):
@@ -84,7 +88,7 @@ class Loop(ToRank):
         spec = super().spec(place)
         near = [c.other(spec["switch"]).node for c in place.fabric.cables if spec["switch"] in (c.a.node, c.b.node)]
         if self.neighbour not in near or self.neighbour not in place.fabric.switch_by_name:
-            switches = listed(dict.fromkeys(n for n in near if n in place.fabric.switch_by_name))
+            switches = ", ".join(dict.fromkeys(n for n in near if n in place.fabric.switch_by_name))
             what = f"{self.neighbour} is no neighbour of {spec['switch']}"
             raise CannotInject(what, f"its neighbours: {switches}" if switches else "no switch is", "neighbour")
         return {**spec, "with": self.neighbour}
@@ -109,18 +113,11 @@ class Meter(ToRank):
 
     def primitives(self, place: Place) -> list[Primitive]:
         switch = self.spec(place)["switch"]
-        into = [c.other(switch) for c in place.cables()]
-        meter = {"rate_bps": self.rate, "burst_bytes": self.burst}
-        return [
-            {
-                "primitive": "frames",
-                "effect": "drop",
-                "ports": [f"{end.node}:{end.port}" for end in into],
-                "select": {"meter": meter},
-                "shown": self.shows_as,
-                "match": {"dst_rank": self.to},
-            }
-        ]
+        ends = [c.other(switch) for c in place.cables()]
+        select = {"meter": {"rate_bps": self.rate, "burst_bytes": self.burst}}
+        ports = [f"{end.node}:{end.port}" for end in ends]
+        frames = {"primitive": "frames", "effect": "drop", "ports": ports, "select": select, "shown": self.shows_as}
+        return [{**frames, "match": {"dst_rank": self.to}}]
 
 
 class DeadMember(FlowFault):
@@ -147,9 +144,6 @@ class PolarisedHash(FlowFault):
     mended_by: ClassVar[tuple[str, ...]] = ()  # it is configured so
     forwarding: ClassVar[str] = "polarised"
 
-    def spec(self, place: Place) -> dict[str, Any]:
-        return {}
-
 
 class DatelineOff(FlowFault):
     name: ClassVar[str] = "dateline_off"
@@ -164,9 +158,6 @@ class DatelineOff(FlowFault):
     mended_by: ClassVar[tuple[str, ...]] = ()  # it is configured so
     forwarding: ClassVar[str] = "dateline_off"
 
-    def spec(self, place: Place) -> dict[str, Any]:
-        return {}
-
 
 class TableFull(FlowFault):
     name: ClassVar[str] = "table_full"
@@ -175,11 +166,9 @@ class TableFull(FlowFault):
     example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "flows": 2}
     mended_by: ClassVar[tuple[str, ...]] = ()  # the table is as small afterwards
     forwarding: ClassVar[str] = "table_full"
+    sets: ClassVar[Mapping[str, str]] = {"flows": "flows"}
 
     flows: int = Field(ge=0, description="how many it takes")
-
-    def spec(self, place: Place) -> dict[str, Any]:
-        return {**super().spec(place), "flows": self.flows}
 
 
 class PartialWrite(FlowFault):
@@ -188,11 +177,9 @@ class PartialWrite(FlowFault):
     shows: ClassVar[str] = "drops `forwarding` there for the rest"
     example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "share": 0.5}
     forwarding: ClassVar[str] = "partial"
+    sets: ClassVar[Mapping[str, str]] = {"share": "share"}
 
     share: float = Field(ge=0, lt=1, allow_inf_nan=False, description="how large a share was")
-
-    def spec(self, place: Place) -> dict[str, Any]:
-        return {**super().spec(place), "share": self.share}
 
 
 class SlowController(Fault):
@@ -213,15 +200,9 @@ class SlowController(Fault):
 
 
 class ControllerFault(Fault):
-    """The controller's process is put into a state."""
-
     on: ClassVar[tuple[str, ...]] = ("controller",)
     mended_by: ClassVar[tuple[str, ...]] = ("controller restart",)
     state: ClassVar[str]
-
-    @property
-    def needs_agent(self) -> bool:
-        return True
 
     def primitives(self, place: Place) -> list[Primitive]:
         return [act("agent", {"controller": self.state})]

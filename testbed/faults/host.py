@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -16,11 +17,8 @@ from testbed.faults.built import Built, CannotInject, less
 class NicFault(Fault):
     on: ClassVar[tuple[str, ...]] = ("nic", "all")
 
-    def values(self, place: Place) -> dict[str, Any]:
-        raise NotImplementedError
-
     def primitives(self, place: Place) -> list[Primitive]:
-        values = self.values(place)
+        values = self.values()
         return [overlay("nic", rank, values) for rank in place.nics()]
 
 
@@ -30,10 +28,9 @@ class Straggler(NicFault):
     shows: ClassVar[str] = "every collective waits for that rank; no counter moves"
     example: ClassVar[dict[str, Any]] = {"on": "nic:0", "factor": 2}
 
-    factor: float = Field(gt=1, le=1000, allow_inf_nan=False, description="how many times as long")
+    sets: ClassVar[Mapping[str, str]] = {"slow": "factor"}
 
-    def values(self, place: Place) -> dict[str, Any]:
-        return {"slow": self.factor}
+    factor: float = Field(gt=1, le=1000, allow_inf_nan=False, description="how many times as long")
 
 
 class SlowPcie(NicFault):
@@ -45,11 +42,9 @@ class SlowPcie(NicFault):
     example: ClassVar[dict[str, Any]] = {"on": "nic:0", "rate": "100Gbps"}
 
     mended_by: ClassVar[tuple[str, ...]] = ("nic pcie retrain", "nic replace")
+    sets: ClassVar[Mapping[str, str]] = {"pcie_rate_bps": "rate"}
 
     rate: Rate = Field(gt=0, le=10**14, description="bandwidth that is left, each direction: less than without")
-
-    def values(self, place: Place) -> dict[str, Any]:
-        return {"pcie_rate_bps": self.rate}
 
     def makes_worse(self, place: Place, built: Built) -> None:
         less("rate", self.rate, built.pcie(place.fabric, place.nics()), "rate", "the PCIe rate")
@@ -61,10 +56,9 @@ class SlowReceiver(NicFault):
     shows: ClassVar[str] = "`rnr_nak_retry_err` at those who send to it"
     example: ClassVar[dict[str, Any]] = {"on": "nic:0", "delay": "20us"}
 
-    delay: Time = Field(gt=0, le=1e12, description="how much later a posted receive can be used")
+    sets: ClassVar[Mapping[str, str]] = {"recv_delay_ns": "delay"}
 
-    def values(self, place: Place) -> dict[str, Any]:
-        return {"recv_delay_ns": self.delay}
+    delay: Time = Field(gt=0, le=1e12, description="how much later a posted receive can be used")
 
 
 class CcOff(NicFault):
@@ -73,7 +67,7 @@ class CcOff(NicFault):
     shows: ClassVar[str] = "it takes more than its share; `rp_cnp_ignored` grows"
     example: ClassVar[dict[str, Any]] = {"on": "nic:0"}
 
-    def values(self, place: Place) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         return {"cc": {"algorithm": "none", "params": {}}}
 
 
@@ -100,20 +94,18 @@ class WrongCc(NicFault):
         try:
             values: dict[str, float] = controls.read({self.cc: self.parameters})["values"]
         except PydanticCustomError as error:
-            found = (error.context or {})["mistakes"]
-            raise mistakes(
-                [(("parameters", *path[1:]) if path[1:] else ("cc",), *said) for path, *said in found]
-            ) from None
+            written = (error.context or {})["mistakes"]
+            own = [(("parameters", *path[1:]) if path[1:] else ("cc",), *text) for path, *text in written]
+            raise mistakes(own) from None
         return values
 
     def primitives(self, place: Place) -> list[Primitive]:
         if place.cc not in (None, self.cc):
-            raise CannotInject(
-                f"the NICs run {place.cc}, not {self.cc}", f"set transport.cc, or cc: {place.cc} here", "cc"
-            )
+            hint = f"set transport.cc, or cc: {place.cc} here"
+            raise CannotInject(f"the NICs run {place.cc}, not {self.cc}", hint, "cc")
         return super().primitives(place)
 
-    def values(self, place: Place) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         from hardware.cc import CONTROLS
 
         return {"cc": {"params": {CONTROLS[self.cc].by_name[k].key: v for k, v in self._parsed().items()}}}
@@ -123,10 +115,6 @@ class WorkerFault(Fault):
     on: ClassVar[tuple[str, ...]] = ("nic",)
     mended_by: ClassVar[tuple[str, ...]] = ("job restart",)
     action: ClassVar[str]
-
-    @property
-    def needs_agent(self) -> bool:
-        return True
 
     def primitives(self, place: Place) -> list[Primitive]:
         return [act("agent", {"worker": self.action, "rank": rank}) for rank in place.nics()]
@@ -150,10 +138,6 @@ class CpuQuota(Fault):
 
     cpus: float = Field(ge=0.01, le=4096, allow_inf_nan=False, description="CPUs that it may use: less than without")
 
-    @property
-    def needs_agent(self) -> bool:
-        return True
-
     def primitives(self, place: Place) -> list[Primitive]:
         return [act("agent", {"worker": "quota", "rank": rank, "cpus": self.cpus}) for rank in place.nics()]
 
@@ -173,7 +157,7 @@ class WorkerFrozen(NicFault):
     example: ClassVar[dict[str, Any]] = {"on": "nic:0"}
     mended_by: ClassVar[tuple[str, ...]] = ("job restart",)
 
-    def values(self, place: Place) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         return {"frozen": True}
 
     def primitives(self, place: Place) -> list[Primitive]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -9,21 +10,23 @@ from pydantic import Field
 from testbed.base.types import Time, default
 from testbed.faults.base import FrameFault, ShowsAs
 
-Share = Field(gt=0, le=1, allow_inf_nan=False, description="share of the frames, drawn at random from the seed")
+
+class ShareOfFrames(FrameFault):
+    rate: float = Field(
+        gt=0, le=1, allow_inf_nan=False, description="share of the frames, drawn at random from the seed"
+    )
+
+    def select(self) -> dict[str, Any]:
+        return {"share": self.rate}
 
 
-class Loss(FrameFault):
+class Loss(ShareOfFrames):
     name: ClassVar[str] = "loss"
     summary: ClassVar[str] = "frames are lost at random"
     shows: ClassVar[str] = "drops `fault` at the far port, `packet_seq_err`, `out_of_sequence`, retransmissions"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.01}
     effect: ClassVar[str] = "drop"
     shows_as: ClassVar[ShowsAs | None] = "crc"
-
-    rate: float = Share
-
-    def select(self) -> dict[str, Any]:
-        return {"share": self.rate}
 
 
 class BurstLoss(FrameFault):
@@ -89,60 +92,40 @@ class DropHash(FrameFault):
         return {"hash": {"share": self.share, "salt": self.salt}}
 
 
-class Corruption(FrameFault):
+class Corruption(ShareOfFrames):
     name: ClassVar[str] = "corruption"
     summary: ClassVar[str] = "a bit of the frame flips, and the receiver's ICRC check finds it"
     shows: ClassVar[str] = "`rx_icrc_encapsulated` and drops `icrc` at the receiving NIC, retransmissions"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.01}
     effect: ClassVar[str] = "corrupt"
 
-    rate: float = Share
 
-    def select(self) -> dict[str, Any]:
-        return {"share": self.rate}
-
-
-class SilentCorruption(FrameFault):
+class SilentCorruption(ShareOfFrames):
     name: ClassVar[str] = "silent_corruption"
     summary: ClassVar[str] = "a bit of the data flips past the ICRC (bad memory in a switch or NIC)"
     shows: ClassVar[str] = "no counter at all: elements are wrong in the result"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.2}
     effect: ClassVar[str] = "corrupt_silent"
 
-    rate: float = Share
 
-    def select(self) -> dict[str, Any]:
-        return {"share": self.rate}
-
-
-class Duplication(FrameFault):
+class Duplication(ShareOfFrames):
     name: ClassVar[str] = "duplication"
     summary: ClassVar[str] = "frames come twice"
     shows: ClassVar[str] = "`duplicate_request`; more frames in than the other end has sent"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.1}
     effect: ClassVar[str] = "duplicate"
 
-    rate: float = Share
 
-    def select(self) -> dict[str, Any]:
-        return {"share": self.rate}
-
-
-class Reordering(FrameFault):
+class Reordering(ShareOfFrames):
     name: ClassVar[str] = "reordering"
     summary: ClassVar[str] = "some frames are overtaken by those behind them"
     shows: ClassVar[str] = "`out_of_sequence` and `packet_seq_err` without a single drop"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.05}
     effect: ClassVar[str] = "delay"
+    reorder: ClassVar[bool] = True
+    sets: ClassVar[Mapping[str, str]] = {"delay_ns": "delay", "reorder": "reorder"}
 
-    rate: float = Share
     delay: Time = default("1us", "how much later such a frame comes in", gt=0, le=1e12)
-
-    def select(self) -> dict[str, Any]:
-        return {"share": self.rate}
-
-    def more(self) -> dict[str, Any]:
-        return {"delay_ns": self.delay, "reorder": True}
 
 
 class Delay(FrameFault):
@@ -151,11 +134,9 @@ class Delay(FrameFault):
     shows: ClassVar[str] = "operations take longer by the delay; no counter moves"
     example: ClassVar[dict[str, Any]] = {"on": "all", "delay": "10us"}
     effect: ClassVar[str] = "delay"
+    sets: ClassVar[Mapping[str, str]] = {"delay_ns": "delay"}
 
     delay: Time = Field(gt=0, le=1e12, description="how much later")
-
-    def more(self) -> dict[str, Any]:
-        return {"delay_ns": self.delay}
 
 
 class Jitter(FrameFault):
@@ -164,11 +145,9 @@ class Jitter(FrameFault):
     shows: ClassVar[str] = "times of equal operations differ"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "jitter": "2us"}
     effect: ClassVar[str] = "delay"
+    sets: ClassVar[Mapping[str, str]] = {"jitter_ns": "jitter"}
 
     jitter: Time = Field(gt=0, le=1e12, description="from nothing to so much later, evenly")
-
-    def more(self) -> dict[str, Any]:
-        return {"jitter_ns": self.jitter}
 
 
 class OneWay(FrameFault):
@@ -189,11 +168,9 @@ class DscpRemarked(FrameFault):
     shows: ClassVar[str] = "traffic in a class that no NIC sends in; no pauses and marks in the class that it left"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "dscp": 0}
     effect: ClassVar[str] = "set_dscp"
+    sets: ClassVar[Mapping[str, str]] = {"dscp": "dscp"}
 
     dscp: int = Field(ge=0, le=63, description="the DSCP that they get")
-
-    def more(self) -> dict[str, Any]:
-        return {"dscp": self.dscp}
 
 
 class EcnBleached(FrameFault):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -17,9 +18,6 @@ Class = Field(default=3, ge=0, le=7, description="the class")
 class SwitchFault(Fault):
     on: ClassVar[tuple[str, ...]] = SWITCHES
 
-    def values(self) -> dict[str, Any]:
-        raise NotImplementedError
-
     def primitives(self, place: Place) -> list[Primitive]:
         return [overlay("switch", name, self.values()) for name in place.switches()]
 
@@ -29,11 +27,9 @@ class SmallBuffer(SwitchFault):
     summary: ClassVar[str] = "a switch has less buffer than it should"
     shows: ClassVar[str] = "pauses, or drops `lossy` and `tail`, long before the others'"
     example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "size": "800KB"}
+    sets: ClassVar[Mapping[str, str]] = {"buffer_bytes": "size"}
 
     size: Size = Field(gt=0, le=10**12, description="its packet buffer: less than without")
-
-    def values(self) -> dict[str, Any]:
-        return {"buffer_bytes": self.size}
 
     def makes_worse(self, place: Place, built: Built) -> None:
         has = [(built.hardware.switch_buffer_bytes, name) for name in place.switches()]

@@ -9,23 +9,29 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from testbed.machine.processes import Process, wait_for
+from testbed.machine.teardown import GONE_S
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
 
 NAME = "agent"
 """Its name at fabricd."""
-GONE_S = 60.0
-"""How long a process may take to be gone, with its connections, or to stand still, after a signal: it needs a CPU
-for that."""
 
 
 class Agent:
-    """Carries out `act` events. `kill_worker` kills a rank's container."""
+    """Carries out `act` events: `acts` of them by now. `kill_worker` kills a rank's container (None: for good)."""
 
-    def __init__(self, lab: Lab, kill_worker: Callable[[int], None]) -> None:
+    def __init__(self, lab: Lab, kill_worker: Callable[[int], None] | None = None) -> None:
         self.lab = lab
-        self._kill_worker = kill_worker
+        self.acts = 0
+        self._kill_worker = kill_worker or (lambda rank: lab.containers.kill(rank))
+
+    def heed(self) -> int:
+        """Carries out what has been asked by now; returns how much that was."""
+        acts = [event for event in self.lab.fabricd.events() if event["event"] == "act"]
+        for event in acts:
+            self.act(event)
+        return len(acts)
 
     def act(self, event: Mapping[str, Any]) -> None:
         """Carries out the event, and answers fabricd, so that time goes on."""
@@ -41,6 +47,7 @@ class Agent:
             self._give_cpus_as_faults_say(spec["rank"], begins=event["on"])
         elif "controller" in spec:
             self._make_controller_as_faults_say()
+        self.acts += 1
         self.lab.fabricd.request("settled", event=event["id"])
 
     def end_controller(self) -> None:

@@ -5,12 +5,13 @@ So `testbed show faults` lists it, and `testbed heal` mends it, too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from testbed.faults import Injection
 from testbed.faults.base import fault_id
 from testbed.faults.cable import CableDown
 from testbed.inject import live
+from testbed.inject.faults import Row, injected
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
@@ -51,7 +52,6 @@ class Links:
             live.take_out(self._lab, name)
         return healed, wider
 
-    def _faults(self) -> list[dict[str, Any]]:
+    def _faults(self) -> list[Row]:
         """The primitives of all faults that cut cables."""
-        every: list[dict[str, Any]] = self._lab.fabricd.request("faults")["faults"]
-        return [f for f in every if f["request"].get("about", {}).get("fault") == CableDown.name]
+        return [f for f in injected(self._lab.fabricd) if f["request"].get("about", {}).get("fault") == CableDown.name]

@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import select
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from hardware.client import Fabricd, FabricdError, FabricdLost
 from hardware.patience import LOOK_S
-from testbed.base.errors import INTERRUPTED, InputError, UserError
+from testbed.base.errors import INTERRUPTED, UserError
 from testbed.experiment import Experiment, loads
 from testbed.fabric.lab import Lab
 from testbed.fabric.parts import failed
 from testbed.fabric.waits import in_words
 from testbed.faults import CannotInject, Injection
 from testbed.faults.base import fault_id
+from testbed.inject import faults
 from testbed.inject.agent import NAME, Agent
-from testbed.inject.place import place_of
+from testbed.inject.faults import requests_of
 
 PATIENCE_S = 60.0
 """How long a command waits until others have carried out what it has asked for."""
@@ -26,11 +28,8 @@ PATIENCE_S = 60.0
 
 def inject(injection: Injection, fabric: str | None = None) -> str:
     """Injects a fault; returns its id. Raises CannotInject, UserError."""
-    lab = Lab.attach(fabric)
-    try:
+    with closing(Lab.attach(fabric)) as lab:
         return put_in(lab, injection)
-    finally:
-        lab.close()
 
 
 def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
@@ -38,20 +37,19 @@ def put_in(lab: Lab, injection: Injection, name: str = "") -> str:
     experiment = _experiment(lab)
     if injection.fault.only_real_clock and not lab.kernel:
         raise CannotInject(f"{injection.fault.name} is for the real clock", "bring the fabric up with clock: real")
-    place = place_of(injection, experiment, lab.fabric, programs=lab.kernel)
-    name = name or _free_name(lab)
     try:
-        status = lab.fabricd.request("status")
-        requests = injection.requests(place, name, now_ns=status["time_ns"])
+        name = name or faults.free_name(lab.fabricd)
+        now_ns = lab.fabricd.request("status")["time_ns"]
+        requests = requests_of([injection], [name], experiment, lab.fabric, now_ns=now_ns, programs=lab.kernel)
         for request in requests:
             _check_alone(lab, request)
-        agent = injection.fault.needs_agent or any(r.get("to") == NAME for r in requests)
+        agent = any(r.get("to") == NAME for r in requests)
         if agent and (injection.at or injection.lasts is not None):
             raise CannotInject(
                 f"{injection.fault.name} strikes a process: on a live fabric it comes at once and stays until healed",
                 "leave --at, --for and --every out, or put it into an experiment",
             )
-        late = _with_agent(lab, agent, lambda: _all(lab, requests))
+        late = _with_agent(lab, agent, lambda: faults.put_in(lab.fabricd, requests))
     except KeyboardInterrupt:
         hint = f"testbed show faults {lab.id} says whether it is, testbed heal {name} takes it out"
         raise UserError(f"interrupted: {name} may be in", f"fabric {lab.id}", hint, INTERRUPTED) from None
@@ -81,11 +79,8 @@ def _check_alone(lab: Lab, request: dict[str, Any]) -> None:
 
 def heal(name: str, fabric: str | None = None) -> list[str]:
     """Heals one fault, or all; returns the ids. Raises InputError for an unknown one."""
-    lab = Lab.attach(fabric)
-    try:
+    with closing(Lab.attach(fabric)) as lab:
         return take_out(lab, name)
-    finally:
-        lab.close()
 
 
 def take_out(lab: Lab, name: str) -> list[str]:
@@ -96,39 +91,27 @@ def take_out(lab: Lab, name: str) -> list[str]:
     return names
 
 
-def no_such_fault(name: str, here: Iterable[Mapping[str, Any]]) -> InputError:
-    """`here`: the faults that there are, as fabricd has them."""
-    known = ", ".join(dict.fromkeys(fault_id(fault["fault"]) for fault in here))
-    return InputError(f"there is no fault {name!r}", "command line", f"there are {known}" if known else "there is none")
-
-
 def taken_out(lab: Lab, name: str) -> tuple[list[str], str]:
     """The ids of the faults that it has taken out, and what `settled` says. Raises InputError for an unknown one."""
-    here = _faults(lab)
-    chosen = [f for f in here if name in ("all", fault_id(f["fault"]))]
+    chosen = faults.named(lab.fabricd, [name])
     if not chosen and name != "all":
-        raise no_such_fault(name, here)
+        raise faults.no_such_fault(name, lab.fabricd)
     for_agent = [f for f in chosen if f["request"].get("to") == NAME]
     on = any(f["on"] for f in for_agent)
-    late = _with_agent(
-        lab, bool(for_agent), lambda: [lab.fabricd.request("heal", fault=f["fault"]) for f in chosen], expected=on
-    )
-    return list(dict.fromkeys(fault_id(f["fault"]) for f in chosen)), late
+    late = _with_agent(lab, bool(for_agent), lambda: faults.heal(lab.fabricd, chosen), expected=on)
+    return faults.ids(chosen), late
 
 
 def listed(fabric: str | None = None) -> list[dict[str, Any]]:
     """The faults of a live fabric: id, state, hits, the injection as written, and results of flows."""
-    lab = Lab.attach(fabric)
-    try:
+    with closing(Lab.attach(fabric)) as lab:
         return rows(lab)
-    finally:
-        lab.close()
 
 
 def rows(lab: Lab) -> list[dict[str, Any]]:
     """As `listed`, on a Lab. Raises FabricdError."""
     found: dict[str, dict[str, Any]] = {}
-    for fault in _faults(lab):
+    for fault in faults.injected(lab.fabricd):
         name = fault_id(fault["fault"])
         row = found.setdefault(
             name, {"id": name, "state": "off", "hits": 0, "since_ns": None, **fault["request"].get("about", {})}
@@ -147,31 +130,11 @@ def rows(lab: Lab) -> list[dict[str, Any]]:
 
 def restart_controller(lab: Lab) -> None:
     """Ends the controller, if it runs, and starts it anew. Raises UserError if a fault keeps it from running."""
-    if any(f["on"] and "controller" in f["request"].get("spec", {}) for f in _faults(lab)):
+    if any(f["on"] and "controller" in f["request"].get("spec", {}) for f in faults.injected(lab.fabricd)):
         raise UserError("the controller does not come up again", f"fabric {lab.id}")
-    agent = Agent(lab, lambda rank: _kill(lab, rank))
-    agent.end_controller()
+    Agent(lab).end_controller()
     lab.restart_controller()
     lab.fabricd.request("ask_controller")
-
-
-def _faults(lab: Lab) -> list[dict[str, Any]]:
-    """What is injected, without what operators have configured."""
-    every: list[dict[str, Any]] = lab.fabricd.request("faults")["faults"]
-    return [f for f in every if not f["request"].get("operator")]
-
-
-def _all(lab: Lab, requests: list[dict[str, Any]]) -> None:
-    """Injects all primitives of a fault, or none."""
-    done: list[str] = []
-    try:
-        for request in requests:
-            lab.fabricd.request("inject", **request)
-            done.append(request["fault"])
-    except FabricdError:
-        for name in done:
-            lab.fabricd.request("heal", fault=name)
-        raise
 
 
 def settled(lab: Lab, meanwhile: Callable[[], bool] | None = None) -> str:
@@ -180,8 +143,7 @@ def settled(lab: Lab, meanwhile: Callable[[], bool] | None = None) -> str:
     Returns "", or who has not done it after PATIENCE_S in which `meanwhile`, called again and again, had nothing to do.
     It reads the events of the lab's connection.
     """
-    client = Fabricd(lab.fabricd.control)  # of its own: `meanwhile` may ask something else
-    try:
+    with closing(Fabricd(lab.fabricd.control)) as client:  # of its own: `meanwhile` may ask something else
         asked = client.ask("carried_out")
         end = time.monotonic() + PATIENCE_S
         while client.answer(asked, 0) is None:
@@ -191,8 +153,6 @@ def settled(lab: Lab, meanwhile: Callable[[], bool] | None = None) -> str:
                 who = in_words(client.waits) or "time to go on"
                 return f"{PATIENCE_S:g} s later it is not carried out everywhere: fabricd waits for {who}"
             select.select([client] if meanwhile is None else [client, lab.fabricd], [], [], LOOK_S)
-    finally:
-        client.close()
     return ""
 
 
@@ -206,24 +166,10 @@ def _with_agent(lab: Lab, needed: bool, do: Callable[[], Any], *, expected: bool
         return settled(lab)
     lab.fabricd.subscribe(acts=NAME)
     do()
-    agent = Agent(lab, lambda rank: _kill(lab, rank))
-    acted = 0
+    agent = Agent(lab)
 
     def act() -> bool:
-        nonlocal acted
-        acts = [e for e in lab.fabricd.events() if e["event"] == "act"]
-        for event in acts:
-            agent.act(event)
-        acted += len(acts)
-        return bool(acts) or (expected and not acted)  # without an agent nobody would carry it out
+        acts = agent.heed()
+        return bool(acts) or (expected and not agent.acts)  # without an agent nobody would carry it out
 
     return settled(lab, act)
-
-
-def _kill(lab: Lab, rank: int) -> None:
-    lab.containers.kill(rank)
-
-
-def _free_name(lab: Lab) -> str:
-    taken = {fault_id(f["fault"]) for f in lab.fabricd.request("counters")["faults"]}
-    return next(f"f{k}" for k in range(1, len(taken) + 2) if f"f{k}" not in taken)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.experiment.reference import DOCS, rows, table
+from testbed.experiment.reference import DOCS, rows, table, write
 from testbed.faults import CATALOGUE, GROUPS, Fault
 from testbed.faults.base import FrameFault
 
 PAGE = DOCS / "faults.md"
-BEGIN = "<!-- tables: python -m testbed.inject.reference -->"
-END = "<!-- end of the tables -->"
 
 
 def tables() -> str:
@@ -57,10 +55,5 @@ def _parameters(cls: type[Fault], chosen: set[str]) -> list[str]:
     return table(rows({**schema, "properties": properties}, schema.get("$defs", {})))
 
 
-def main() -> None:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{tables()}\n\n{END}{rest.partition(END)[2]}")
-
-
 if __name__ == "__main__":
-    main()
+    write(PAGE, "testbed.inject.reference", tables())

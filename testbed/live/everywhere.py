@@ -9,12 +9,13 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from testbed.base.this_process import undisturbed
 from testbed.machine.processes import Process, carrying
 
 if TYPE_CHECKING:
+    from testbed.containers.container import Worker
     from testbed.fabric.lab import Lab
     from topologies import Nic
 
@@ -40,14 +41,6 @@ def environment(lab: Lab, nic: Nic) -> dict[str, str]:
     }
 
 
-class Program(Protocol):
-    """The command at one rank."""
-
-    @property
-    def starting(self) -> bool: ...
-    def wait(self) -> int: ...
-
-
 def execute(lab: Lab, argv: Sequence[str]) -> int:
     """Runs it everywhere; what it prints goes out with `[RANK]` before each line.
 
@@ -55,11 +48,11 @@ def execute(lab: Lab, argv: Sequence[str]) -> int:
     nobody takes what they print any more (OSError), and if we are ended.
     """
     mark = uuid.uuid4().hex
-    running: list[Program] = []
+    running: list[Worker] = []
     out = _Out()
     codes: list[int] = []
 
-    def follow(program: Program) -> None:
+    def follow(program: Worker) -> None:
         code = program.wait()
         with out.news:
             codes.append(code if code >= 0 else 128 - code)
@@ -68,10 +61,10 @@ def execute(lab: Lab, argv: Sequence[str]) -> int:
     whole = False
     try:
         for nic in lab.fabric.nics:
-            told = {**environment(lab, nic), _ONE: mark}
+            env = {**environment(lab, nic), _ONE: mark}
             reader, writer = os.pipe()
             with undisturbed():
-                program = lab.execute(nic.rank, argv, told, stdout=writer, stderr=writer)
+                program = lab.execute(nic.rank, argv, env, stdout=writer, stderr=writer)
                 running.append(program)
             os.close(writer)
             out.pass_on(reader, nic.rank)
@@ -101,7 +94,6 @@ class _Out:
         self._wrote = time.monotonic()
 
     def pass_on(self, pipe: int, rank: int) -> None:
-        """From now on."""
         reader = threading.Thread(target=self._read, args=(pipe, f"[{rank}] ".encode()), daemon=True)
         self._readers.append(reader)
         reader.start()
@@ -128,7 +120,7 @@ class _Out:
             left[0].join(0.05)
 
 
-def _end(running: Sequence[Program], mark: str) -> None:
+def _end(running: Sequence[Worker], mark: str) -> None:
     """Ends the programs, and what they have started: all are asked, and by one deadline killed."""
     deadline = time.monotonic() + GRACE_S
     asked: set[Process] = set()

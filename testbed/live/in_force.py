@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hardware.client import FabricdError
 from testbed.faults import Injection, Mistakes
 from testbed.faults.base import fault_id
+from testbed.inject.faults import injected
 from testbed.operate.record import log
 
 if TYPE_CHECKING:
@@ -49,11 +50,11 @@ class InForce:
         found += self._went(counted, {*self._faults, *(there or ()), *ours})
         return {"fabric": self._lab.id, "in_force": [*found, *self._done()]}
 
-    def _fault(self, name: str, one: Entry, there: Mapping[str, Entry] | None) -> Entry:
+    def _fault(self, name: str, fault: Entry, there: Mapping[str, Entry] | None) -> Entry:
         here = name in self._faults
         gone = there is not None and (name not in there or there[name]["over"])
-        since = {"from_us": None, "off": one["off"]} if here else {"from_us": self._us(one["came_ns"])}
-        return {"what": "fault", "id": name, "line": one["line"], **since, "gone": gone}
+        since = {"from_us": None, "off": fault["off"]} if here else {"from_us": self._us(fault["came_ns"])}
+        return {"what": "fault", "id": name, "line": fault["line"], **since, "gone": gone}
 
     def _went(self, counted: list[dict[str, Any]], known: Collection[str]) -> list[Entry]:
         """Faults that came and were healed since then: fabricd still counts them, and says no more of them."""
@@ -75,10 +76,10 @@ class InForce:
             if done.number in self._actions and done.number not in self._acted:
                 continue
             came_us = None if done.number in self._actions else self._us(done.time_ns)
-            one: Entry = {"what": "action", "id": str(done.number), "line": done.line, "from_us": came_us}
+            entry: Entry = {"what": "action", "id": str(done.number), "line": done.line, "from_us": came_us}
             gone = done.rolled_back_ns is not None
             until = {"until_us": self._us(done.rolled_back_ns)} if done.rolled_back_ns is not None else {}
-            found.append({**one, "gone": gone, **until})
+            found.append({**entry, "gone": gone, **until})
         return found
 
     def _us(self, time_ns: float) -> float:
@@ -89,25 +90,23 @@ def faults(lab: Lab) -> dict[str, Entry]:
     """The injected faults that are not healed, by id: `line` behind `testbed inject`, `off`, `came_ns`, and `over`, of
     one that cannot strike any more."""
     now_ns = lab.fabricd.request("status")["time_ns"]
-    found: dict[str, Entry] = {}
-    for fault in lab.fabricd.request("faults")["faults"]:
+    entries: dict[str, Entry] = {}
+    for fault in injected(lab.fabricd):
         request = fault["request"]
-        if request.get("operator"):
-            continue
         with suppress(Mistakes):  # not one of the catalogue's: no command has put it in
             line = Injection.of(request.get("about")).line()
             first = {"line": line, "off": True, "over": True, "came_ns": request.get("at_ns", now_ns)}
-            one = found.setdefault(fault_id(fault["fault"]), first)
-            one["off"] &= not fault["on"]
-            one["over"] &= _over(fault, now_ns)
-    return found
+            entry = entries.setdefault(fault_id(fault["fault"]), first)
+            entry["off"] &= not fault["on"]
+            entry["over"] &= _over(fault, now_ns)
+    return entries
 
 
 def _passing(lab: Lab) -> set[int]:
     """Numbers of the actions of which something lies in fabricd: in force, or for a while after it, as a link that a
     replaced cable or a rollback takes down."""
     settings = (f["fault"] for f in lab.fabricd.request("faults")["faults"] if f["request"].get("operator"))
-    return {int(found[1]) for name in settings if (found := re.match(r"config(\d+)\.", name))}
+    return {int(match[1]) for name in settings if (match := re.match(r"config(\d+)\.", name))}
 
 
 def _over(fault: Mapping[str, Any], now_ns: float) -> bool:

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -61,32 +61,30 @@ class Job:
 
 def all_jobs(record: Record) -> list[Job]:
     """All jobs that a fabric has had, in order; a running one whose process is gone was killed."""
-    found = [Job.read(path) for path in (record.dir / _FOLDER).glob("j*.json")]
-    found.sort(key=lambda job: int(job.id[1:]))
+    jobs = [Job.read(path) for path in (record.dir / _FOLDER).glob("j*.json")]
+    jobs.sort(key=lambda job: int(job.id[1:]))
     alive = locked(record)
-    for job in found:
+    for job in jobs:
         if job.info["state"] == RUNNING and not alive:
             job.info["state"] = KILLED
-    return found
+    return jobs
 
 
 def running(record: Record) -> Job | None:
-    """The job that runs on a fabric now."""
     return next((job for job in all_jobs(record) if job.info["state"] == RUNNING), None)
 
 
 def find(record: Record, job_id: str) -> Job:
     """Raises InputError."""
-    known = all_jobs(record)
-    for job in known:
+    jobs = all_jobs(record)
+    for job in jobs:
         if job.id == job_id:
             return job
-    ids = ", ".join(job.id for job in known) or "none"
+    ids = ", ".join(job.id for job in jobs) or "none"
     raise InputError(f"fabric {record.id} has had no job {job_id!r}", "command line", f"jobs: {ids}")
 
 
 def locked(record: Record) -> bool:
-    """Whether a process has the lock."""
     return is_locked(record.dir / _FOLDER / "lock")
 
 
@@ -97,7 +95,6 @@ def describe(job: Job) -> dict[str, Any]:
 
 
 def _try_lock(fd: int) -> bool:
-    """Takes the lock, if it is free."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -126,9 +123,9 @@ class JobLock:
         if not wait_for(lambda: _try_lock(fd), _LOOKS_S):
             os.close(fd)
             known = [Job.read(path) for path in folder.glob("j*.json")]
-            there = next((job for job in known if job.info["state"] == RUNNING), None)
-            what = f"job {there.id} ({there.info['name']})" if there else "another job"
-            hint = f"testbed job stop {there.id} --fabric {record.id}, or wait" if there else "try again in a moment"
+            other = next((job for job in known if job.info["state"] == RUNNING), None)
+            what = f"job {other.id} ({other.info['name']})" if other else "another job"
+            hint = f"testbed job stop {other.id} --fabric {record.id}, or wait" if other else "try again in a moment"
             raise InputError(f"{what} runs on fabric {record.id}", "command line", hint)
         lock = cls(record, fd)
         try:
@@ -139,7 +136,6 @@ class JobLock:
         return lock
 
     def clear_killed(self) -> None:
-        """Removes what killed jobs have left."""
         for path in (self.record.dir / _FOLDER).glob("j*.json"):
             job = Job.read(path)
             if job.info["state"] == RUNNING:
@@ -147,7 +143,6 @@ class JobLock:
                 job.note(state=KILLED, ended=time.time(), faults=[], aside=[])
 
     def new_job(self, **info: Any) -> Job:
-        """A new job with the next number."""
         folder = self.record.dir / _FOLDER
         number = 1 + max((int(path.stem[1:]) for path in folder.glob("j*.json")), default=0)
         job = Job(folder / f"j{number}.json", {})
@@ -162,14 +157,11 @@ class JobLock:
 
 
 def _undo(record: Record, job: Job) -> None:
-    lab = Lab.attach(record.id)
-    lab.job = job.id
-    try:
+    with closing(Lab.attach(record.id)) as lab:
+        lab.job = job.id
         tenant = tenant_of(lab, job)
         tenant.resume(job.info.get("faults", []), job.info.get("aside", []))
         tenant.leave(job.info.get("ranks", []), None)
-    finally:
-        lab.close()
 
 
 def tenant_of(lab: Lab, job: Job) -> Tenant:
@@ -181,8 +173,7 @@ def tenant_of(lab: Lab, job: Job) -> Tenant:
 @contextmanager
 def job_on(fabric_id: str | None, **info: Any) -> Iterator[tuple[Lab, Job]]:
     """Attaches to a live fabric for one new job; its file records how it ends."""
-    lab = Lab.attach(fabric_id)
-    try:
+    with closing(Lab.attach(fabric_id)) as lab:
         lock = JobLock.acquire(lab.record)
         try:
             job = lock.new_job(**info)
@@ -191,18 +182,16 @@ def job_on(fabric_id: str | None, **info: Any) -> Iterator[tuple[Lab, Job]]:
                 yield lab, job
         finally:
             lock.release()
-    finally:
-        lab.close()
 
 
 @contextmanager
 def recording_end(job: Job) -> Iterator[None]:
-    """Records in the job's file how it ends."""
     state: dict[str, Any] = {"state": DONE}
     try:
         yield
     except UserError as error:
-        state = {"state": STOPPED if _by_signal(error.exit_code) else FAILED, "error": error.to_dict()}
+        by_signal = error.exit_code > 128
+        state = {"state": STOPPED if by_signal else FAILED, "error": error.to_dict()}
         raise
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit)
@@ -211,7 +200,3 @@ def recording_end(job: Job) -> Iterator[None]:
     finally:
         with suppress(FileNotFoundError):  # the fabric went down under it
             job.note(ended=time.time(), **state)
-
-
-def _by_signal(code: int) -> bool:
-    return code > 128

@@ -17,7 +17,6 @@ PARTS = {
 
 
 def written(directory: Path, parts: Sequence[str] = tuple(PARTS)) -> list[Path]:
-    """The files that these parts have written."""
     patterns = [pattern for part in parts for pattern in PARTS[part]]
     return [path for pattern in patterns for path in sorted(directory.glob(pattern))]
 

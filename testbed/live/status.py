@@ -32,10 +32,10 @@ def status(record: Record) -> dict[str, Any]:
         lab = Lab.attach(record.id)
         return about | _of(lab, record)
     except (FabricdError, UserError) as error:  # it may have ended meanwhile
-        told = failed(error, record.dir) if isinstance(error, FabricdError) else error
+        shown_error = failed(error, record.dir) if isinstance(error, FabricdError) else error
         if over := _over(Record.read(record.dir)):
             return row(record) | over
-        raise told from None
+        raise shown_error from None
     finally:
         if lab:
             lab.close()
@@ -45,8 +45,8 @@ def _over(record: Record) -> dict[str, Any]:
     """What is left to be said of one that is dead or cannot go on."""
     if record.state == "dead":
         state, why, hint = "dead", why_dead(record), f"testbed clean {record.id}"
-    elif found := trouble(record):
-        state, why, hint = "broken", found.what, found.hint
+    elif reason := trouble(record):
+        state, why, hint = "broken", reason.what, reason.hint
     else:
         return {}
     fidelity = Fidelity("invalid", [why])
@@ -55,8 +55,8 @@ def _over(record: Record) -> dict[str, Any]:
 
 def _troubles(record: Record) -> list[dict[str, Any]]:
     """The processes that do not run: they stand still, or have ended."""
-    found = [part for part in parts(record) if part.state != "running"]
-    return [part.to_dict() | {"text": part.text} for part in (*found, *stopped_programs(record))]
+    hindered = [part for part in parts(record) if part.state != "running"]
+    return [part.to_dict() | {"text": part.text} for part in (*hindered, *stopped_programs(record))]
 
 
 def _of(lab: Lab, record: Record) -> dict[str, Any]:

@@ -6,7 +6,7 @@ for it alone. At the end its faults are healed and its containers removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from testbed.base.errors import UserError
 from testbed.fabric.waits import in_words
 from testbed.faults.base import fault_id
 from testbed.inject.agent import NAME as AGENT
+from testbed.inject.faults import heal, named
 from testbed.live.in_force import InForce
 from testbed.live.look.since import since
 
@@ -79,7 +80,7 @@ class Tenant:
                 with suppress(Mistakes):
                     self._aside.append((name, Injection.of(written)))
         self.note(aside=[[name, injection.written()] for name, injection in self._aside])
-        self._heal([f["fault"] for f in there if fault_id(f["fault"]) in dict(self._aside)])
+        self._heal(dict(self._aside))
 
     def fault_names(self, count: int) -> list[str]:
         """Ids for our faults: f1, f2 .. as on a fabric of our own, without those that are taken."""
@@ -161,27 +162,22 @@ class Tenant:
         for path in self.captures:
             with suppress(FabricdError):  # ended already
                 fabricd.request("capture_stop", path=path)
-        here = fabricd.request("faults")["faults"]
-        self._heal([f["fault"] for f in here if fault_id(f["fault"]) in self._ours], agent)
+        self._heal(self._ours, agent)
         for name, injection in self._aside:
             if injection.lasts is None:
                 put_in(self.lab, injection, name)
         self._answer(agent)
         self.note(faults=[], aside=[])
 
-    def _heal(self, faults: Sequence[str], agent: Agent | None = None) -> None:
-        for fault in faults:
-            self.lab.fabricd.request("heal", fault=fault)
+    def _heal(self, names: Collection[str], agent: Agent | None = None) -> None:
+        heal(self.lab.fabricd, named(self.lab.fabricd, names))
         self._answer(agent)
 
     def _answer(self, agent: Agent | None) -> None:
         """Carries out what fabricd asks of the testbed after healing, so that time can go on."""
         from testbed.inject.agent import Agent
 
-        agent = agent or Agent(self.lab, lambda rank: None)
-        for event in self.lab.fabricd.events(0.0):
-            if event["event"] == "act":
-                agent.act(event)
+        (agent or Agent(self.lab, lambda rank: None)).heed()
 
 
 def fidelity_since(now: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:

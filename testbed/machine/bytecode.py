@@ -28,10 +28,10 @@ def keep_compiled(folder: Path) -> None:
 def _is_compiled(source: Path) -> bool:
     """Whether Python would take the bytecode (PEP 552: of a source of this time and size)."""
     try:
-        about = source.stat()
-        wanted = (0, int(about.st_mtime) & 0xFFFF_FFFF, about.st_size & 0xFFFF_FFFF)
+        info = source.stat()
+        fields = (0, int(info.st_mtime) & 0xFFFF_FFFF, info.st_size & 0xFFFF_FFFF)
         with open(cache_from_source(str(source)), "rb") as file:
             head = file.read(16)
     except OSError:
         return False
-    return head == MAGIC_NUMBER + b"".join(number.to_bytes(4, "little") for number in wanted)
+    return head == MAGIC_NUMBER + b"".join(number.to_bytes(4, "little") for number in fields)

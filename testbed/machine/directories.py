@@ -76,7 +76,6 @@ def make_folders(path: str) -> list[str]:
 
 
 def remove(path: str) -> None:
-    """Removes whatever is there, if anything is."""
     try:
         os.unlink(path)
     except FileNotFoundError:

@@ -28,7 +28,6 @@ class LockFile:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether any process has the lock on this file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

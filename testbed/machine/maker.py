@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 from dataclasses import dataclass
-from pathlib import Path
+
+from testbed.machine.mounts import CHECKOUT
 
 
 @dataclass(frozen=True)
@@ -21,4 +22,4 @@ class Maker:
             user = pwd.getpwuid(int(os.environ.get("SUDO_UID", os.getuid()))).pw_name
         except (ValueError, KeyError):  # a container may have no name for its user
             user = str(os.getuid())
-        return cls(user, str(Path(__file__).resolve().parents[2]))
+        return cls(user, str(CHECKOUT))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from testbed.machine.teardown import mounts
+
 
 def limit(name: str, pid: int, limit_bytes: int) -> bool:
     """Moves the process into the group `name` (two levels) with that limit; False where the machine has none."""
@@ -28,15 +30,13 @@ def limit(name: str, pid: int, limit_bytes: int) -> bool:
 
 def _hierarchies() -> list[tuple[Path, int]]:
     """Where groups for memory are, and of which version."""
-    found = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        root, (kind, _, options) = Path(before.split()[4]), after.split()[:3]
+    hierarchies = []
+    for root, kind, options in mounts():
         if kind == "cgroup" and "memory" in options.split(","):
-            found.append((root, 1))
+            hierarchies.append((root, 1))
         elif kind == "cgroup2" and "memory" in (root / "cgroup.controllers").read_text().split():
-            found.append((root, 2))
-    return found
+            hierarchies.append((root, 2))
+    return hierarchies
 
 
 def _enable(folder: Path, version: int) -> None:

@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
+from topologies.graph.mistake import Mistake
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Read-only, as far as it is there.
 _FOLDERS = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"]
@@ -29,13 +31,8 @@ _OWN = ("/dev", "/proc", "/run", "/sys", "/tmp")  # of each container
 _WRITABLE = ":rw"
 
 
-class CannotBind(Exception):
+class CannotBind(Mistake):
     """Why a path cannot be bound, and what to do."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -58,22 +55,21 @@ class Bind:
             raise CannotBind(f"there is no {str(self.path)!r}", "a path of this machine; it may have :rw behind it")
         if not self.path.is_dir() and not self.path.is_file():
             raise CannotBind(f"{str(self.path)!r} is neither a folder nor a file", "name a folder or a file")
-        for one in dict.fromkeys((self.path, self.path.resolve())):
-            _refuse_what_is_there(one)
-        self._refuse_what_others_may_not()
+        for path in dict.fromkeys((self.path, self.path.resolve())):
+            _refuse_mounted(path)
+        self._refuse_closed()
 
     def __str__(self) -> str:
         return f"{self.path}{_WRITABLE if self.writable else ''}"
 
-    def _refuse_what_others_may_not(self) -> None:
-        wanted = "rwx" if self.writable else "rx"
-        if not self.path.is_dir():
-            wanted = wanted.replace("x", "")
+    def _refuse_closed(self) -> None:
+        """Raises CannotBind if others lack the permissions."""
+        mode = ("rw" if self.writable else "r") + ("x" if self.path.is_dir() else "")
         bits = {"r": stat.S_IROTH, "w": stat.S_IWOTH, "x": stat.S_IXOTH}
-        if lacking := [one for one in wanted if not self.path.stat().st_mode & bits[one]]:
+        if lacking := [bit for bit in mode if not self.path.stat().st_mode & bits[bit]]:
             verb = "written" if "w" in lacking else "read"
             what = f"{str(self.path)!r} cannot be {verb} by ranks: outside they are a user that owns nothing"
-            raise CannotBind(what, f"open it to others: chmod o+{wanted} {shlex.quote(str(self.path))}")
+            raise CannotBind(what, f"open it to others: chmod o+{mode} {shlex.quote(str(self.path))}")
 
 
 def binds(texts: Iterable[str]) -> list[Bind]:
@@ -81,17 +77,18 @@ def binds(texts: Iterable[str]) -> list[Bind]:
     return sorted(map(Bind.of, texts), key=lambda bind: len(bind.path.parts))
 
 
-def _refuse_what_is_there(path: Path) -> None:
+def _refuse_mounted(path: Path) -> None:
     """Raises CannotBind if ranks have the path already, or if it would cover a path that they need."""
-    for there in map(Path, _OWN):
-        if path == there or (path.is_relative_to(there) and there != Path("/tmp")):
-            raise CannotBind(f"{str(there)!r} is each rank's own", "bind a folder that is elsewhere")
-    for there in (*map(Path, system_paths()), *runtime_folders()):
-        if path.is_relative_to(there):
-            raise CannotBind(f"ranks see {str(there)!r} already, read-only", "leave it out")
-    for there in (*map(Path, _OWN), *map(Path, system_paths())):
-        if there.is_relative_to(path):
-            raise CannotBind(f"{str(path)!r} would cover {str(there)!r} of the ranks", "name a folder below it")
+    own, system = [*map(Path, _OWN)], [*map(Path, system_paths())]
+    for mounted in own:
+        if path == mounted or (path.is_relative_to(mounted) and mounted != Path("/tmp")):
+            raise CannotBind(f"{str(mounted)!r} is each rank's own", "bind a folder that is elsewhere")
+    for mounted in (*system, *runtime_folders()):
+        if path.is_relative_to(mounted):
+            raise CannotBind(f"ranks see {str(mounted)!r} already, read-only", "leave it out")
+    for mounted in (*own, *system):
+        if mounted.is_relative_to(path):
+            raise CannotBind(f"{str(path)!r} would cover {str(mounted)!r} of the ranks", "name a folder below it")
 
 
 @cache
@@ -104,11 +101,7 @@ def system_paths() -> tuple[str, ...]:
 @cache
 def runtime_folders() -> tuple[Path, ...]:
     """Our Python and the workers' code, as far as they do not lie in a folder that is mounted anyway."""
-    wanted = {Path(sys.prefix), Path(sys.base_prefix), CHECKOUT / "workloads", Path(sys.executable).resolve().parent}
-    wanted |= {library for library in (CHECKOUT / "hardware" / "bin" / "elements",) if library.exists()}
-    return tuple(sorted(_outermost(p for p in wanted if not any(p.is_relative_to(folder) for folder in _FOLDERS))))
-
-
-def _outermost(paths: Iterable[Path]) -> set[Path]:
-    found = set(paths)
-    return {p for p in found if not any(p != other and p.is_relative_to(other) for other in found)}
+    folders = {Path(sys.prefix), Path(sys.base_prefix), CHECKOUT / "workloads", Path(sys.executable).resolve().parent}
+    folders |= {library for library in (CHECKOUT / "hardware" / "bin" / "elements",) if library.exists()}
+    system = {*map(Path, _FOLDERS)}
+    return tuple(sorted(p for p in folders - system if not (folders | system) & {*p.parents}))

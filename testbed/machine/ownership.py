@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from testbed.base.errors import MachineError, UserError
+from testbed.base.errors import InputError, MachineError, UserError
 from testbed.machine import processes, teardown
 from testbed.machine.directories import remove_tree
 from testbed.machine.lockfile import LockFile, is_locked
@@ -38,9 +38,9 @@ RUN_DIR = Path("/run/railbed")
 _ID = re.compile(r"[0-9a-f]{4}")
 _NEW = ".new-"
 ID_RANGES = 4096
-"""So many ranges of user ids there are for ranks. No two fabrics have the same one: they cannot signal each other."""
+"""Ranges of user ids for ranks. No two fabrics have the same one: they cannot signal each other."""
 _TRIES = 10 * ID_RANGES  # to draw one that is free, even if few are
-_GONE_S = 5.0  # for killed processes to be gone: Open vSwitch then closes a socket for each port
+_GONE_S = 5.0  # until killed processes are gone: Open vSwitch then closes a socket for each port
 PROCESSES = ".processes"  # suffix of the files that a fabric's processes keep locked
 HOST = "host "  # prefix of the names of processes that keep a host's namespace alive
 KEEPER = "keeper"
@@ -258,41 +258,38 @@ def mark_as_drill(record: Record) -> None:
 
 
 def find(fabric_id: str | None, *, drills: bool = False) -> Record:
-    """The fabric of this id, or the only one that was left up. Raises UserError.
+    """The fabric of this id, or the only one that was left up. Raises InputError.
 
     If none was left up, the fabric of a run counts, too. Fabrics on which drills are played only with `drills`.
     """
-    known = [record for record in fabrics() if drills or not record.drill or record.id == fabric_id]
+    records = {record.id: record for record in fabrics() if drills or not record.drill or record.id == fabric_id}
+    if fabric_id in records:
+        if records[fabric_id].drill and not drills:
+            raise InputError(f"fabric {fabric_id} belongs to a drill", "command line", _BY_DRILL)
+        return records[fabric_id]
     if fabric_id is not None:
-        for record in known:
-            if record.id == fabric_id:
-                if record.drill and not drills:
-                    raise UserError(f"fabric {fabric_id} belongs to a drill", "command line", _BY_DRILL, exit_code=2)
-                return record
-        raise UserError(f"there is no fabric {fabric_id}", "command line", _known("fabrics", known), exit_code=2)
-    alive = [record for record in known if record.state == "alive"]
+        raise InputError(f"there is no fabric {fabric_id}", "command line", _list("fabrics", records.values()))
+    alive = [record for record in records.values() if record.state == "alive"]
     alive = [record for record in alive if record.standing] or alive
     if len(alive) == 1:
         return alive[0]
     if not alive:
-        raise UserError("no fabric is up", hint=_BRING_UP, exit_code=2)
-    hint = f"such as --fabric {alive[0].id} ({_known('fabrics that are up', alive)})"
-    raise UserError("several fabrics are up: say which", hint=hint, exit_code=2)
+        raise InputError("no fabric is up", hint=_BRING_UP)
+    hint = f"such as --fabric {alive[0].id} ({_list('fabrics that are up', alive)})"
+    raise InputError("several fabrics are up: say which", hint=hint)
 
 
 _BRING_UP = "bring one up: testbed up FILE"
 _BY_DRILL = "testbed drill --help: it has its own show, config, probe; give-up ends it"
 
 
-def _known(head: str, records: Iterable[Record]) -> str:
+def _list(head: str, records: Iterable[Record]) -> str:
     ids = ", ".join(f"{record.id} ({record.name})" if record.name else record.id for record in records)
     return f"{head}: {ids}" if ids else _BRING_UP
 
 
 @dataclass
 class Removed:
-    """What was removed of one fabric."""
-
     id: str
     processes: int = 0
     control_groups: int = 0
@@ -312,9 +309,9 @@ def undo(record: Record) -> Removed:
     with _locked(record.dir):
         errors: list[str] = []
         # The processes that keep namespaces alive go last: until then the others inside are found.
-        known = Record.read(record.dir)
-        last = {p.pid for name, p in known.processes.items() if name == "holder" or HOST in name}
-        removed.processes += _kill(known, last)
+        before = Record.read(record.dir)
+        last = {p.pid for name, p in before.processes.items() if name == "holder" or HOST in name}
+        removed.processes += _kill(before, last)
         now = Record.read(record.dir)
         if not now.in_our_namespace and now.state == "alive":
             raise MachineError(
@@ -351,15 +348,15 @@ def _kill(record: Record, last: set[int]) -> int:
     spare = processes.ancestors()
     for _ in range(100):
         contained = teardown.in_control_groups(control_group(record.id))
-        left = {p for p in _processes(record) | contained if p.pid not in spare and p.alive()}
-        if not left:
+        alive = {p for p in _processes(record) | contained if p.pid not in spare and p.alive()}
+        if not alive:
             break
-        found = {p for p in left if p.pid not in last} or left
-        for process in found:
+        targets = {p for p in alive if p.pid not in last} or alive
+        for process in targets:
             process.signal(9)
-        killed |= found
+        killed |= targets
         inherited |= contained
-        processes.wait_gone(found, timeout=2)
+        processes.wait_gone(targets, timeout=2)
     waited_for = {p for p in killed if p.pid in last or p in inherited}  # not Open vSwitch, which takes its time
     processes.wait_for(lambda: all(p.ended() for p in waited_for), _GONE_S)
     processes.reap(inherited)
@@ -367,15 +364,14 @@ def _kill(record: Record, last: set[int]) -> int:
 
 
 def _processes(record: Record) -> set[Process]:
-    record = Record.read(record.dir)  # it may still be starting processes
-    found = set(record.processes.values())
-    inside = [p for name, p in record.processes.items() if (name.startswith(HOST) or name in SWITCHES) and p.alive()]
-    return found | processes.belonging(record.mark, (processes.network_namespace(p.pid) for p in inside))
+    recorded = Record.read(record.dir).processes  # it may still be starting some
+    inside = [p for name, p in recorded.items() if (name.startswith(HOST) or name in SWITCHES) and p.alive()]
+    marked = processes.belonging(record.mark, (processes.network_namespace(p.pid) for p in inside))
+    return marked | set(recorded.values())
 
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Locks the directory."""
     try:
         fd = os.open(directory, os.O_RDONLY)
     except FileNotFoundError:  # somebody else was faster
@@ -443,6 +439,5 @@ def _remove_unfinished() -> None:
 
 
 def forget_run_directory() -> None:
-    """Removes RUN_DIR after the last fabric."""
     with suppress(OSError), run_directory():
         RUN_DIR.rmdir()

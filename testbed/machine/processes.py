@@ -41,14 +41,8 @@ def _stat(pid: int) -> list[str]:
 
 def _read(path: str) -> bytes:
     """Reads a file of /proc; quicker than pathlib, as hundreds are read when a fabric goes down."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        parts = []
-        while part := os.read(fd, 1 << 16):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(fd)
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
 
 
 @cache
@@ -107,13 +101,11 @@ class Process:
 
     def state(self) -> str:
         """The letter of proc_pid_stat(5), "" if it is gone."""
-        try:
+        with suppress(ProcessLookupError):
             return _stat(self.pid)[0] if self.alive() else ""
-        except ProcessLookupError:
-            return ""
+        return ""
 
     def stopped(self) -> bool:
-        """Whether it is there, and stands still."""
         return self.state() in STOPPED
 
     def signal(self, number: int) -> bool:
@@ -156,7 +148,7 @@ def belonging(mark: str, namespaces: Iterable[int]) -> set[Process]:
     these network namespaces (but our own)."""
     wanted = set(namespaces) - {network_namespace(os.getpid())}
     entry = f"{MARK}={mark}".encode() if mark else None
-    return _those(
+    return existing(
         pid
         for pid in every()
         if (wanted and network_namespace(pid) in wanted) or (entry and entry in _environment(pid))
@@ -166,7 +158,7 @@ def belonging(mark: str, namespaces: Iterable[int]) -> set[Process]:
 def carrying(name: str, value: str) -> set[Process]:
     """Processes that have this variable in their environment."""
     entry = f"{name}={value}".encode()
-    return _those(pid for pid in every() if entry in _environment(pid))
+    return existing(pid for pid in every() if entry in _environment(pid))
 
 
 def network_namespace(pid: int) -> int:
@@ -184,12 +176,13 @@ def _environment(pid: int) -> list[bytes]:
         return []
 
 
-def _those(pids: Iterable[int]) -> set[Process]:
-    found = set()
+def existing(pids: Iterable[int]) -> set[Process]:
+    """The processes of these pids, without those that have ended meanwhile."""
+    processes = set()
     for pid in pids:
         with suppress(ProcessLookupError):
-            found.add(Process.of(pid))
-    return found
+            processes.add(Process.of(pid))
+    return processes
 
 
 def ancestors() -> set[int]:
@@ -226,13 +219,9 @@ def reap(ended: Iterable[Process]) -> None:
 
 def ended(code: int) -> str:
     """How a process ended, from its return code (negative or above 128: signal)."""
-    number = -code if code < 0 else code - 128 if code > 128 else 0
-    if not number:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(number).name}"
-    except ValueError:
-        return f"ended with exit code {code}"
+    with suppress(ValueError):
+        return f"was ended by {signal.Signals(-code if code < 0 else code - 128).name}"
+    return f"ended with exit code {code}"
 
 
 def wait_for(condition: Callable[[], object], timeout: float, pause: float = 0.005) -> bool:

@@ -1,7 +1,7 @@
 """Folders for what is only needed while it is made. `testbed clean` removes those of processes that were killed.
 
-Such a folder is where there is room, among all temporary files. Its note is beside the fabrics, written before the
-folder is made and locked by who uses it: its path.
+Such a folder is among all temporary files, where there is room. A note of its path lies beside the fabrics: written
+before the folder is made, and locked by the process that uses it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _NOTE = ".scratch-"
 def scratch(what: str) -> Iterator[Path]:
     """An empty folder, named after what it is for. Who is not root leaves no note. Raises MachineError."""
     if os.geteuid():
-        with tempfile.TemporaryDirectory(prefix=f"railbed-{what}-") as made:
-            yield Path(made)
+        with tempfile.TemporaryDirectory(prefix=f"railbed-{what}-") as temporary:
+            yield Path(temporary)
         return
     number = secrets.token_hex(8)
     folder = Path(tempfile.gettempdir(), f"railbed-{what}-{number}")

@@ -9,34 +9,29 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from testbed.machine.processes import Process, wait_for
+from testbed.machine.processes import Process, existing, wait_for
 
 GONE_S = 60.0
-"""How long the last process of a control group may take to be gone: it needs a CPU for that."""
+"""How long a process may take to be gone, with its connections and control group, or to stand still: it needs a CPU."""
 
 # -- control groups
 
 
 def control_group_paths(name: str) -> Iterator[Path]:
     """The directory of this name in every mounted hierarchy that has it."""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        if after.split()[0] in ("cgroup", "cgroup2"):
-            path = Path(before.split()[4], name)
-            if path.is_dir():
-                yield path
+    for root, kind, _ in mounts():
+        if kind in ("cgroup", "cgroup2") and (root / name).is_dir():
+            yield root / name
 
 
 def in_control_groups(name: str) -> set[Process]:
     """All processes below that name in any hierarchy."""
-    found = set()
+    pids: list[int] = []
     for path in control_group_paths(name):
         for group, _, _ in os.walk(path):
             with suppress(OSError):
-                for pid in Path(group, "cgroup.procs").read_text().split():
-                    with suppress(ProcessLookupError):
-                        found.add(Process.of(int(pid)))
-    return found
+                pids += map(int, Path(group, "cgroup.procs").read_text().split())
+    return existing(pids)
 
 
 def remove_control_groups(name: str, errors: list[str]) -> int:
@@ -65,7 +60,7 @@ def _rmdir(path: Path) -> bool:
 
 def unmount_below(directory: Path, errors: list[str]) -> int:
     """Unmounts what is mounted below a directory, innermost first; returns how many."""
-    below = [p for p in _mount_points() if p != str(directory) and Path(p).is_relative_to(directory)]
+    below = [str(point) for point, _, _ in mounts() if directory in point.parents]
     libc = ctypes.CDLL(None, use_errno=True)
     for point in sorted(below, key=len, reverse=True):
         if libc.umount2(point.encode(), 2) != 0:  # MNT_DETACH
@@ -73,6 +68,9 @@ def unmount_below(directory: Path, errors: list[str]) -> int:
     return len(below)
 
 
-def _mount_points() -> list[str]:
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [line.split()[4].encode().decode("unicode_escape") for line in lines]
+def mounts() -> Iterator[tuple[Path, str, str]]:
+    """Each mount of this namespace: where, its file system, that one's options (proc_pid_mountinfo(5))."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split()[:3]
+        yield Path(before.split()[4].encode().decode("unicode_escape")), kind, options

@@ -1,7 +1,7 @@
-"""What another machine says: lines of JSON, none of them long, and of each what it must have, looked at.
+"""Parses what another machine sends: lines of JSON, of bounded length.
 
-A machine may be broken, of another version, or hostile. What it says is data: nothing of it is carried out, and what is
-shown of it has no control characters.
+A machine may be broken, of another version, or hostile. So each value is checked, nothing is executed, and no control
+characters are shown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEEPEST = 8
 """Lists and mappings within each other, of a row."""
 
 
-class Malformed(Exception):
+class BadAnswer(Exception):
     """No answer of a worker: what is wrong with it."""
 
 
@@ -39,19 +39,17 @@ class Receiving(Protocol):
     def settimeout(self, timeout: float) -> None: ...
 
 
-class Lines:
-    """Lines from a connection."""
-
+class LineReader:
     def __init__(self, channel: Receiving) -> None:
         self._channel = channel
         self._rest = b""
 
     def next(self, silent_s: float, until: float = math.inf) -> str | None:
-        """The next one; None at the end. Raises TimeoutError after `silent_s` without a byte, or at `until`; Malformed
-        for one without end; OSError if the connection breaks."""
+        """The next line; None at the end. Raises TimeoutError after `silent_s` without a byte, or at `until`; BadAnswer
+        for a line without end; OSError if the connection breaks."""
         while b"\n" not in self._rest:
             if len(self._rest) > LONGEST:
-                raise Malformed(f"a line of more than {LONGEST} bytes")
+                raise BadAnswer(f"a line of more than {LONGEST} bytes")
             left = min(silent_s, until - time.monotonic())
             if left <= 0:
                 raise TimeoutError
@@ -74,79 +72,75 @@ class Greeting:
     problems: list[Problem]
 
 
-def said(line: str) -> dict[str, Any]:
-    """An object."""
+def parse(line: str) -> dict[str, Any]:
     try:
-        told = json.loads(line)
+        answer = json.loads(line)
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict):
-        raise Malformed(f"{plain(line)[:80]!r} is no answer")
-    return told
+        answer = None
+    if not isinstance(answer, dict):
+        raise BadAnswer(f"{plain(line)[:80]!r} is no answer")
+    return answer
 
 
-def versions(told: Mapping[str, Any]) -> dict[str, str]:
-    its = told.get("versions")
-    if not isinstance(its, dict):
-        raise Malformed("its greeting has no versions")
-    return {plain(name): plain(value) for name, value in its.items()}
+def versions(answer: Mapping[str, Any]) -> dict[str, str]:
+    if not isinstance(found := answer.get("versions"), dict):
+        raise BadAnswer("its greeting has no versions")
+    return {plain(name): plain(value) for name, value in found.items()}
 
 
-def greeting(told: Mapping[str, Any]) -> Greeting:
-    folder = _text(told, "folder")
+def greeting(answer: Mapping[str, Any]) -> Greeting:
+    folder = _text(answer, "folder")
     if not folder.startswith("/") or "/railbed-sweep-" not in folder:
-        raise Malformed(f"its folder is {folder!r}")
-    machine, cpus, memory = _text(told, "machine"), _whole(told, "cpus", 1), _whole(told, "memory", 0)
-    return Greeting(folder, machine, cpus, memory, problems(told))
+        raise BadAnswer(f"its folder is {folder!r}")
+    machine, cpus, memory = _text(answer, "machine"), _whole(answer, "cpus", 1), _whole(answer, "memory", 0)
+    return Greeting(folder, machine, cpus, memory, problems(answer))
 
 
-def problems(told: Mapping[str, Any]) -> list[Problem]:
-    found = told.get("problems")
+def problems(answer: Mapping[str, Any]) -> list[Problem]:
+    found = answer.get("problems")
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise Malformed("it does not say what its problems are")
+        raise BadAnswer("it does not say what its problems are")
     return [Problem(_text(one, "what"), _text(one, "where"), _text(one, "hint")) for one in found]
 
 
-def point(told: Any) -> dict[str, Any]:
+def point(answer: Any) -> dict[str, Any]:
     """What a point says (point.py), or `killed`."""
-    if not isinstance(told, dict):
-        raise Malformed("a point says nothing")
+    if not isinstance(answer, dict):
+        raise BadAnswer("a point says nothing")
     kinds: dict[str, type | tuple[type, ...]] = {
         "row": dict, "mistake": dict, "problem": dict, "bug": str, "notes": list, "warnings": list,
         "seconds": (int, float), "killed": int, "stopped": bool,
     }  # fmt: skip
     for key, kind in kinds.items():
-        if key in told and not isinstance(told[key], kind):
-            raise Malformed(f"{key} of a point is {plain(told[key])[:80]!r}")
-    found = {key: told[key] for key in kinds if key in told}
+        if key in answer and not isinstance(answer[key], kind):
+            raise BadAnswer(f"{key} of a point is {plain(answer[key])[:80]!r}")
+    found = {key: answer[key] for key in kinds if key in answer}
     for key in ("notes", "warnings"):
         found[key] = [plain(text)[:_TEXT] for text in found.get(key, ())]
     if "row" in found:
         found["row"] = {plain(key): _figure(value) for key, value in found["row"].items()}
         if not isinstance(found["row"].get("error", ""), str):
-            raise Malformed("the error of a point is no text")
+            raise BadAnswer("the error of a point is no text")
     if "killed" in found and "row" in found:
-        raise Malformed("a point was killed, and has a row")
+        raise BadAnswer("a point was killed, and has a row")
     if not 0 <= found.get("seconds", 0) < _WHOLE:
-        raise Malformed(f"a point took {plain(found['seconds'])[:80]} seconds")
+        raise BadAnswer(f"a point took {plain(found['seconds'])[:80]} seconds")
     for key in ("mistake", "problem"):
-        if key in found:
-            its = found[key]
-            found[key] = {part: _text(its, part) for part in ("what", "where", "hint")}
-            found[key]["exit_code"] = _whole({"exit_code": 3, **its}, "exit_code", 1)
+        if error := found.get(key):
+            found[key] = {part: _text(error, part) for part in ("what", "where", "hint")}
+            found[key]["exit_code"] = _whole({"exit_code": 3, **error}, "exit_code", 1)
     if "bug" in found:
         found["bug"] = plain(found["bug"])[:_TEXT]
     if not {"row", "mistake", "problem", "bug", "killed", "stopped"} & found.keys():
-        raise Malformed("a point does not say how it ended")
+        raise BadAnswer("a point does not say how it ended")
     return {"seconds": 0.0, **found}
 
 
-def chunk(told: Mapping[str, Any]) -> bytes:
-    """Of a file."""
+def chunk(answer: Mapping[str, Any]) -> bytes:
     try:
-        return base64.b64decode(told["data"], validate=True)
+        return base64.b64decode(answer["data"], validate=True)
     except (KeyError, TypeError, ValueError, binascii.Error):
-        raise Malformed("a part of a file that is none") from None
+        raise BadAnswer("part of a file cannot be decoded") from None
 
 
 def plain(value: Any) -> str:
@@ -159,7 +153,7 @@ def _figure(value: Any, deep: int = 0) -> Any:
     if isinstance(value, str):
         return plain(value)[:_TEXT]
     if deep > _DEEPEST or (isinstance(value, int) and abs(value) >= _WHOLE):
-        raise Malformed("a figure of a point is too large, or too deep")
+        raise BadAnswer("a figure of a point is too large, or too deep")
     if isinstance(value, list):
         return [_figure(one, deep + 1) for one in value]
     if isinstance(value, dict):
@@ -167,14 +161,14 @@ def _figure(value: Any, deep: int = 0) -> Any:
     return value
 
 
-def _text(told: Mapping[str, Any], key: str) -> str:
-    if not isinstance(value := told.get(key), str):
-        raise Malformed(f"it does not say its {key}")
+def _text(answer: Mapping[str, Any], key: str) -> str:
+    if not isinstance(value := answer.get(key), str):
+        raise BadAnswer(f"it does not say its {key}")
     return plain(value)[:_TEXT]
 
 
-def _whole(told: Mapping[str, Any], key: str, least: int) -> int:
-    value = told.get(key)
+def _whole(answer: Mapping[str, Any], key: str, least: int) -> int:
+    value = answer.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < _WHOLE:
-        raise Malformed(f"its {key} are {plain(value)[:80]!r}")
+        raise BadAnswer(f"its {key} are {plain(value)[:80]!r}")
     return value

@@ -1,7 +1,7 @@
-"""Whose fault a failure is, the point's or the machine's: a point that failed on one machine runs once more on another.
+"""Whose fault a failure is, the point's or the machine's: a point that failed on one machine is retried on another.
 
-If it fails there, too, it is the point's, and an error that machines have agreed on is not asked about again. If it
-does not, the first machine has a strike.
+If it fails there, too, the point is at fault, and for the same error no other point is retried. If it succeeds, the
+first machine gets a strike.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 STRIKES = 2
-"""A machine at which so many points failed that another one could run gets no more."""
+"""After which a machine gets no more points."""
 
 
 class Blame:
@@ -28,7 +28,6 @@ class Blame:
         return bool(doubted) or len(failed_at) <= self._retries
 
     def failed(self, failed_at: Sequence[str], error: str) -> None:
-        """It has failed for good."""
         if len(set(failed_at)) > 1:
             self._agreed.add(error)
 

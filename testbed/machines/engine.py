@@ -1,7 +1,7 @@
 """Hands the points of a sweep out to places: this machine and others, each with room for so many at a time.
 
-A thread for each point waits for it. What becomes of points, and of places, comes out of `said`. If one point at a time
-runs here and nowhere else, it needs neither thread nor process (`InTurn`).
+A thread for each point waits for it. What becomes of points and places is put into the queue `events`. One point at a
+time on this machine alone needs neither thread nor process (`InTurn`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from testbed.machines.where import HERE
 
 @dataclass(frozen=True)
 class Ended:
-    """A point that has come back from `place`, with what it says. Or `error`: it could not be run at all; `problem`: no
-    other place would do better; `gone`: it was lost with the place."""
+    """A point that has ended at `place`, with its answer (point.py).
+
+    Or `error`: it could not be run at all; `problem`: no other place would do better; `gone`: lost with the place.
+    """
 
     number: int
-    told: dict[str, Any]
+    answer: dict[str, Any]
     place: str
     error: str = ""
     problem: UserError | None = None
@@ -38,11 +40,11 @@ class Lost:
     why: str = ""
 
 
-class Gone(Exception):
+class BackendLost(Exception):
     """A place was lost, and what ran there with it."""
 
 
-class Place(Protocol):
+class Backend(Protocol):
     """Where points run; `run` returns what a point says (point.py), and raises Gone."""
 
     @property
@@ -57,8 +59,6 @@ class Place(Protocol):
 
 @dataclass
 class Here:
-    """This machine as a place."""
-
     processes: Processes
     points: int
     memory: float
@@ -76,11 +76,11 @@ class _Waiting:
     avoid: frozenset[str]
 
 
-class Engine:
+class Dispatcher:
     """Points are handed in with `submit`; those of lower numbers run first."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self.said: queue.SimpleQueue[Ended | Lost] = queue.SimpleQueue()
+    def __init__(self, places: Sequence[Backend]) -> None:
+        self.events: queue.SimpleQueue[Ended | Lost] = queue.SimpleQueue()
         self._places = {place.name: place for place in places}
         self._slots = {place.name: place.points for place in places}
         self._memory = {place.name: place.memory for place in places}
@@ -94,67 +94,64 @@ class Engine:
             self._begin()
 
     def retire(self, name: str) -> None:
-        """Gives a place nothing more."""
         with self._lock:
             self._places.pop(name, None)
             self._begin()
 
     def cancel(self) -> None:
-        """Nothing more is run."""
         with self._lock:
             self._waiting.clear()
 
     def _begin(self) -> None:
         """Whatever there is room for. A point waits for those before it, but for such as may not run everywhere."""
         for number in sorted(self._waiting):
-            one = self._waiting[number]
-            place = self._free_for(one)
-            if place is None and not one.avoid:
+            waiting = self._waiting[number]
+            place = self._free_for(waiting)
+            if place is None and not waiting.avoid:
                 return
             if place is not None:
                 del self._waiting[number]
-                self._take(place, one, -1)
+                self._take(place, waiting, -1)
                 name = f"point-{number}"
-                threading.Thread(target=self._run, args=(place, number, one), name=name, daemon=True).start()
+                threading.Thread(target=self._run, args=(place, number, waiting), name=name, daemon=True).start()
 
-    def _free_for(self, one: _Waiting) -> Place | None:
+    def _free_for(self, waiting: _Waiting) -> Backend | None:
         """The place with most room."""
-        wanted = [name for name in self._places if name not in one.avoid] or list(self._places)
-        fit = [name for name in wanted if self._slots[name] > 0 and self._need(name, one) <= self._memory[name]]
+        names = [name for name in self._places if name not in waiting.avoid] or list(self._places)
+        fit = [name for name in names if self._slots[name] > 0 and self._need(name, waiting) <= self._memory[name]]
         return self._places[max(fit, key=lambda name: self._slots[name])] if fit else None
 
-    def _need(self, name: str, one: _Waiting) -> float:
-        return min(one.memory, self._places[name].memory)  # alone it may have all that there is
+    def _need(self, name: str, waiting: _Waiting) -> float:
+        return min(waiting.memory, self._places[name].memory)  # alone it may have all that there is
 
-    def _take(self, place: Place, one: _Waiting, slots: int) -> None:
+    def _take(self, place: Backend, waiting: _Waiting, slots: int) -> None:
         self._slots[place.name] += slots
-        self._memory[place.name] += slots * min(one.memory, place.memory)
+        self._memory[place.name] += slots * min(waiting.memory, place.memory)
 
-    def _run(self, place: Place, number: int, one: _Waiting) -> None:
+    def _run(self, place: Backend, number: int, waiting: _Waiting) -> None:
         try:
-            ended = Ended(number, place.run(number, one.point), place.name)
-        except Gone as gone:
+            ended = Ended(number, place.run(number, waiting.point), place.name)
+        except BackendLost as gone:
             ended = Ended(number, {}, place.name, str(gone), gone=True)
         except UserError as error:
             ended = Ended(number, {}, place.name, error.what, error)
         except Exception as error:
             ended = Ended(number, {}, place.name, f"{type(error).__name__}: {error}")
         with self._lock:
-            self._take(place, one, 1)
+            self._take(place, waiting, 1)
             self._begin()
-        self.said.put(ended)
+        self.events.put(ended)
 
 
 class InTurn:
     """An engine for one point at a time on this machine alone: `run` is called at once, in this process."""
 
     def __init__(self, run: Callable[[int], dict[str, Any]]) -> None:
-        self.said: queue.SimpleQueue[Ended | Lost] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[Ended | Lost] = queue.SimpleQueue()
         self._run = run
 
     def submit(self, number: int, point: dict[str, Any], memory: float, avoid: frozenset[str] = frozenset()) -> None:
-        """Runs a point."""
-        self.said.put(Ended(number, self._run(number), HERE))
+        self.events.put(Ended(number, self._run(number), HERE))
 
     def retire(self, name: str) -> None:
         """There is no other place."""

@@ -16,13 +16,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from testbed.machine.mounts import CHECKOUT
+
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("topologies", "controllers", "workloads", "hardware", "results", "testbed")
 _SOURCES = (".py", ".c", ".h", ".def")
-_STORES = (ROOT / "results" / "runs", ROOT / "results" / "bench")
+_STORES = (CHECKOUT / "results" / "runs", CHECKOUT / "results" / "bench")
 
 
 @cache
@@ -30,17 +31,17 @@ def version() -> str:
     """The version, and a hash of all code that takes part: `0.1.0+5f3c9a7e1b20`."""
     digest = hashlib.sha256()
     for package in PACKAGES:
-        for path in sorted(ROOT.joinpath(package).rglob("*")):
+        for path in sorted(CHECKOUT.joinpath(package).rglob("*")):
             if path.suffix in _SOURCES and not any(store in path.parents for store in _STORES):
-                digest.update(f"{path.relative_to(ROOT)}\0".encode())
+                digest.update(f"{path.relative_to(CHECKOUT)}\0".encode())
                 digest.update(hashlib.sha256(path.read_bytes()).digest())
     return f"{metadata.version('railbed')}+{digest.hexdigest()[:12]}"
 
 
 def resolved_hash(experiment: Experiment) -> str:
     """Of everything that it says, defaults included; not of its sweep."""
-    said = {key: value for key, value in experiment.resolved().items() if key != "sweep"}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    values = {key: value for key, value in experiment.resolved().items() if key != "sweep"}
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def point_hash(experiment: Experiment) -> str:
@@ -57,11 +58,11 @@ def file_hashes(experiment: Experiment) -> dict[str, str]:
 
 
 def content_hash(path: str) -> str:
-    """Of a file; empty if there is nothing. What is no ordinary file, or calls itself empty, has nothing in it."""
-    if not Path(path).exists():
-        return ""
-    stat = Path(path).stat()
-    return _content_hash(path, stat.st_mtime_ns, stat.st_size)
+    """Of a file; empty if there is none. Anything but an ordinary file counts as an empty one."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        stat = Path(path).stat()
+        return _content_hash(path, stat.st_mtime_ns, stat.st_size)
+    return ""
 
 
 @cache  # the points of a sweep name the same files
@@ -71,10 +72,10 @@ def _content_hash(path: str, _changed_ns: int, size: int) -> str:
 
 
 def _files(value: Any, key: str = "") -> Iterator[str]:
-    """Paths as models write them: absolute. What workers see of each machine (`bind`) is that machine's own.
+    """Absolute paths, as models write them; but not `bind`, which is each machine's own.
 
-    Only of keys that name a file is it sure that a path is one. Another string may be one, too, such as an argument of
-    a script: then a large file is not worth the time that reading it takes on each machine.
+    Any string may be a path, such as an argument of a script. A large file counts only if its key names a file: to read
+    it takes time on each machine.
     """
     if isinstance(value, dict):
         for name, inner in value.items():

@@ -42,15 +42,15 @@ _UNENDED = re.compile(r"\.(failed|partial)(-\d+)?$")
 def earlier(folder: RunFolder, name: str) -> list[Path]:
     """Folders of sweeps that ended early, the latest first; not of one that still runs. They may vanish meanwhile."""
     base = _STAMP.sub("", folder.final.name, count=1) if folder.final.parent == RUNS.absolute() else ""
-    found: list[tuple[float, Path]] = []
+    folders: list[tuple[float, Path]] = []
     for path in folder.final.parent.glob("*"):
         bare = _UNENDED.sub("", path.name)
-        ours = bare == folder.final.name or (base and _STAMP.sub("", bare, count=1) == base)
-        if ours and bare != path.name and path != folder.path:
+        same = bare == folder.final.name or (base and _STAMP.sub("", bare, count=1) == base)
+        if same and bare != path.name and path != folder.path:
             with suppress(OSError, ValueError, StoreError):
                 if state_of(read_object(path / "state.json")) != "running":
-                    found.append(((path / RUN_POINTS).stat().st_mtime, path))
-    return [path for _, path in sorted(found, reverse=True)]
+                    folders.append(((path / RUN_POINTS).stat().st_mtime, path))
+    return [path for _, path in sorted(folders, reverse=True)]
 
 
 def noted(sweep: str) -> Path:
@@ -59,13 +59,14 @@ def noted(sweep: str) -> Path:
         path = find(sweep)
     except StoreError as error:
         raise InputError(error.what, f"--failed: {error.where}", error.hint) from None
+    where = f"--failed: {sweep}"
     if not (path / SWEEP).exists():
-        raise InputError("this is no sweep", f"--failed: {sweep}", "a run has no points")
+        raise InputError("this is no sweep", where, "a run has no points")
     if not (path / RUN_POINTS).exists():
         what = "an older version has run this sweep: nothing says what its points were"
-        raise InputError(what, f"--failed: {sweep}", "run all of it again")
+        raise InputError(what, where, "run all of it again")
     if state_of(read_object(path / "state.json")) == "running":
-        raise InputError("this sweep still runs", f"--failed: {sweep}", "when it has ended")
+        raise InputError("this sweep still runs", where, "when it has ended")
     return path
 
 
@@ -88,7 +89,7 @@ def noting(experiment: Experiment, folder: RunFolder, progress: Progress) -> Row
 
 def done_in(path: Path) -> dict[str, tuple[dict[str, Any], str]]:
     """By a point's hash: its row, and its run's folder. Only points that were measured, and are whole."""
-    found: dict[str, tuple[dict[str, Any], str]] = {}
+    points: dict[str, tuple[dict[str, Any], str]] = {}
     try:
         text = (path / RUN_POINTS).read_text()
     except (OSError, ValueError):
@@ -98,12 +99,12 @@ def done_in(path: Path) -> dict[str, tuple[dict[str, Any], str]]:
             noted = json.loads(line)
             row = noted["row"]
             if "error" not in row and read_object(path / row["run"] / "state.json")["state"] == "complete":
-                found[noted["sha256"]] = (row, row["run"])
-    return found
+                points[noted["sha256"]] = (row, row["run"])
+    return points
 
 
 def take_over(run: Path, folder: Path) -> None:
-    """The run's folder once more, in `folder`: the files are the same ones where the file system can do that."""
+    """Copies a run's folder, as hard links where the file system has them."""
 
     def link(source: str, target: str) -> str:
         try:
@@ -136,22 +137,27 @@ def unpacked(packed: Path, folder: Path) -> None:
 
 
 def run_of(number: int, name: Any) -> bool:
-    """Whether a run's folder of this name is one of point `number`: a machine has said it, and it becomes a path."""
+    """Whether point `number` may have a run's folder of this name: another machine sent it, and it becomes a path."""
     return isinstance(name, str) and re.fullmatch(rf"point-{number}(\.[a-z]+)?(-\d+)?", name) is not None
 
 
 def brought_home(packed: Path, folder: Path) -> None:
-    """Raises MachineError if its files cannot be written here: so it would be with every further point. ValueError if
-    they are none."""
+    """Unpacks a run's folder from another machine.
+
+    Raises MachineError if its files cannot be written here, as no further point's could; ValueError for a bad file.
+    """
     try:
         unpacked(packed, folder)
-    except ValueError:
+    except (ValueError, OSError) as error:
         shutil.rmtree(folder, ignore_errors=True)
-        raise
-    except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        why = error.strerror or str(error)
-        hint = "make room, and start it again: it goes on"
-        raise MachineError(f"a point's run cannot be written: {why}", str(folder), hint) from None
+        if isinstance(error, ValueError):
+            raise
+        raise cannot_write(error, folder) from None
     finally:
         packed.unlink(missing_ok=True)
+
+
+def cannot_write(error: OSError, folder: Path) -> MachineError:
+    """What came from another machine has no room here."""
+    what = f"a point's run cannot be written: {error.strerror or error}"
+    return MachineError(what, str(folder), "make room, and start it again: it goes on")

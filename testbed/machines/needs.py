@@ -23,9 +23,9 @@ def memory_of(experiment: Experiment) -> int:
     """Of a point while it runs, in bytes."""
     registered: dict[int, int] = defaultdict(int)
     try:
-        for one in exchanges(experiment):
-            for rank in one.ranks:
-                registered[rank] = max(registered[rank], one.memory)
+        for exchange in exchanges(experiment):
+            for rank in exchange.ranks:
+                registered[rank] = max(registered[rank], exchange.memory)
     except (UserError, NotImplementedError, ValueError, LookupError):
         pass  # the run itself says what is wrong
     ranks = experiment.build_fabric().ranks

@@ -1,7 +1,7 @@
-"""One point of a sweep, in a process of its own: told what to run over a pipe, it says there how it went.
+"""One point of a sweep, in a process of its own, which sends its answer over a pipe.
 
-Whoever holds the other end of the pipe is its master. If that ends, however, the point ends too, and takes its fabric
-down: as after SIGTERM.
+The master is the process at the other end of the pipe. When that ends, in whatever way, the point takes its fabric down
+and ends, as after SIGTERM.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from testbed.machines.identity import resolved_hash
 from testbed.run.sweep import measured
 
 
-class Heard(Progress):
-    """Keeps what the user should know, for whoever shows it."""
+class Notices(Progress):
+    """Collects notes and warnings for the master, which shows them."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -56,30 +56,30 @@ def main(master: Connection, point: dict[str, Any], controller: socket.socket) -
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
     threading.Thread(target=_end_with, args=(master,), name="master", daemon=True).start()
-    heard = Heard()
+    notices = Notices()
     began = time.monotonic()
     try:
-        told = _told(point, heard, ControllerSeat(controller))
+        answer = _read_and_run(point, notices, ControllerSeat(controller))
     except SystemExit as end:  # before its run began, or after it ended
-        told = {"row": {"error": "the run was interrupted", "stopped": end.code}}
-    told |= {"notes": heard.notes, "warnings": heard.warnings, "seconds": round(time.monotonic() - began, 3)}
+        answer = {"row": {"error": "the run was interrupted", "stopped": end.code}}
+    answer |= {"notes": notices.notes, "warnings": notices.warnings, "seconds": round(time.monotonic() - began, 3)}
     with suppress(OSError):  # the master is gone
-        master.send(told)
+        master.send(answer)
     os._exit(0)
 
 
-def _told(point: dict[str, Any], heard: Heard, seat: ControllerSeat) -> dict[str, Any]:
-    """As `told`, of an experiment that is read first."""
+def _read_and_run(point: dict[str, Any], notices: Notices, seat: ControllerSeat) -> dict[str, Any]:
+    """As `answer_of`, of an experiment that is read first."""
     try:
         experiment = loads(point["text"], point["name"], Path(point["directory"]))
     except UserError as error:
         return _problem(error)
     if resolved_hash(experiment) != point["resolved"]:
         return _problem(MachineError("the experiment means something else here: another default, or another path"))
-    return told(experiment, Path(point["folder"]), heard, seat)
+    return answer_of(experiment, Path(point["folder"]), notices, seat)
 
 
-def told(experiment: Experiment, folder: Path, progress: Progress, seat: ControllerSeat) -> dict[str, Any]:
+def answer_of(experiment: Experiment, folder: Path, progress: Progress, seat: ControllerSeat) -> dict[str, Any]:
     """`row` of the sweep, or what kept the run from beginning, or `bug`.
 
     `mistake`: the point asks for what cannot be, on any machine. `problem` (with `exit_code`): this machine cannot.

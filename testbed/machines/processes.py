@@ -1,7 +1,7 @@
 """Points that run on this machine, each in a process of its own, forked from one that has imported everything.
 
-A point that is killed leaves its fabric: that is taken down here. If we are killed, each point notices, and takes its
-fabric down by itself (point.py).
+When a point is killed, its fabric is taken down here. When this process is killed, each point notices, and takes its
+fabric down itself (point.py).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ END_S = 80.0  # for points to take their fabrics down; then they are killed, and
 class Processes:
     """The points that run here now; `run` is called in as many threads as points may run at a time.
 
-    In `folder` is who we are, and in its `owners` are the pids of all points, so that somebody else can tidy up if both
-    they and we are killed.
+    `folder` names this process, and its `owners` all points' processes: so a later command can tidy up after all of
+    them are killed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,39 +47,39 @@ class Processes:
         self._stopped = False
 
     def run(self, point: dict[str, Any]) -> dict[str, Any]:
-        """Runs a point to its end. What it says is in `point.main`, or `killed`: by which signal."""
+        """Runs a point to its end. Returns its answer (`point.main`), or `killed`: by which signal."""
         from testbed.machines import point as of_point  # takes long: its processes have it already
 
-        ours, its = self._context.Pipe()
-        with ours, closing(self._controllers.seat(point["library"])) as seat:
+        receiver, sender = self._context.Pipe()
+        with receiver, closing(self._controllers.seat(point["library"])) as seat:
             with self._lock:
                 if self._stopped:
                     return {"stopped": True}
-                process = self._context.Process(target=of_point.main, args=(its, point, seat.socket), daemon=False)
+                process = self._context.Process(target=of_point.main, args=(sender, point, seat.socket), daemon=False)
                 process.start()
                 pid = process.pid or 0
-                known = None
+                running = None
                 with suppress(ProcessLookupError):  # it is dead already
-                    known = Process.of(pid)
-                    self._running.add(known)
-                    owner = self.folder / OWNERS / f"{known.pid}-{known.start}"
+                    running = Process.of(pid)
+                    self._running.add(running)
+                    owner = self.folder / OWNERS / f"{running.pid}-{running.start}"
                     owner.touch()
-            its.close()
+            sender.close()
             seat.close()
             self.started(pid)
-            told: dict[str, Any] = {}
+            answer: dict[str, Any] = {}
             with suppress(EOFError, OSError):
-                told = ours.recv()
+                answer = receiver.recv()
             process.join()
-        if not told:
+        if not answer:
             take_down({pid})
-            told = {"killed": -(process.exitcode or 0)}
-        if known:
+            answer = {"killed": -(process.exitcode or 0)}
+        if running:
             owner.unlink(missing_ok=True)
             with self._lock:
-                self._running.discard(known)
+                self._running.discard(running)
                 self._lock.notify_all()
-        return {**told, "stopped": True} if self._stopped else told
+        return {**answer, "stopped": True} if self._stopped else answer
 
     def started(self, pid: int) -> None:
         """A point has begun in this process."""
@@ -103,12 +103,11 @@ class Processes:
             return len(killed)
 
     def close(self) -> None:
-        """Nothing is run any more."""
         self._controllers.close()
 
 
 def fork_server() -> ForkServerContext:
-    """Starts what points are forked from, if it does not run yet: it imports what they need while we go on."""
+    """Starts the server that points are forked from, if it does not run yet; it imports what they need meanwhile."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOADED])
     with _no_interrupts():  # inherited: a Ctrl-C at the terminal is ours alone

@@ -21,10 +21,11 @@ from typing import Any, TypeVar
 import paramiko
 
 from testbed.base.errors import MachineError, Problem, UserError
+from testbed.machine.mounts import CHECKOUT
 from testbed.machines import answers, ssh
-from testbed.machines.answers import Lines, Malformed
-from testbed.machines.engine import Gone
-from testbed.machines.identity import ROOT
+from testbed.machines.answers import BadAnswer, LineReader
+from testbed.machines.engine import BackendLost
+from testbed.machines.known import cannot_write
 from testbed.machines.where import Other
 from testbed.machines.worker import versions
 
@@ -47,12 +48,12 @@ class _Out:
 
     files: Path
     bytes: int = 0
-    told: dict[str, Any] | None = None
+    answer: dict[str, Any] | None = None
     problem: MachineError | None = None
     ended: threading.Event = field(default_factory=threading.Event)
 
 
-class Remote:
+class RemoteMachine:
     """A machine under way, a Place. Errors are UserErrors, which name the machine and its place in the file."""
 
     def __init__(self, other: Other) -> None:
@@ -63,16 +64,16 @@ class Remote:
         self._running: dict[int, _Out] = {}
         self._lock, self._sending = threading.Lock(), threading.Lock()
         self._tidying: threading.Thread | None = None
-        self._said = ""
+        self._report = ""
         self._stderr: deque[str] = deque(maxlen=20)
         self._client = ssh.connect(other)
         try:
             self._channel = self._run("from testbed.machines.worker import main; main()")
-            self._lines = Lines(self._channel)
+            self._lines = LineReader(self._channel)
             errors = self._channel.makefile_stderr("r")
             self._reader = threading.Thread(target=self._keep, args=(errors,), name="stderr", daemon=True)
             self._reader.start()
-            self._meet()
+            self._greet()
         except BaseException:
             self.close()
             raise
@@ -87,34 +88,34 @@ class Remote:
 
     def _run(self, program: str, *arguments: str) -> paramiko.Channel:
         """Starts Python there, as root. Nothing secret stands on its command line."""
-        asked = self.other.machine.testbed
-        place = shlex.quote(asked or str(ROOT))
+        folder = self.other.machine.testbed
+        place = shlex.quote(folder or str(CHECKOUT))
         python = f'P={place}; if [ -d "$P" ]; then P="$P/.venv/bin/python"; else P="$(dirname "$P")/python"; fi'
-        if asked is None and not Path(ROOT, ".venv").exists():
+        if folder is None and not Path(CHECKOUT, ".venv").exists():
             python = f"P={shlex.quote(sys.executable)}"
         words = " ".join(shlex.quote(word) for word in ("-P", "-c", program, *arguments))
         root = 'S=; [ "$(id -u)" = 0 ] || S="sudo -n"'
-        there = '[ -x "$P" ] || { echo "railbed: no $P" >&2; exit 127; }'
+        checked = '[ -x "$P" ] || { echo "railbed: no $P" >&2; exit 127; }'
         transport = self._client.get_transport()
         try:
             assert transport is not None
             channel = transport.open_session(timeout=ssh.CONNECT_S)
-            channel.exec_command(f'{python}; {there}; {root}; exec $S "$P" {words}')
+            channel.exec_command(f'{python}; {checked}; {root}; exec $S "$P" {words}')
         except (paramiko.SSHException, OSError, EOFError, AssertionError):
             raise self._error("its connection has broken") from None
         return channel
 
-    def _say(self, what: dict[str, Any]) -> None:
-        """If it hears nothing any more, its connection ends: then no answer comes either."""
+    def _send(self, what: dict[str, Any]) -> None:
+        """A broken connection is closed: then no answer comes either."""
         try:
             with self._sending:
                 self._channel.sendall((json.dumps(what) + "\n").encode())
         except OSError:
             self._client.close()
 
-    def _hear(self, seconds: float, doing: str) -> dict[str, Any]:
-        """The next answer. Raises Malformed for none."""
-        return answers.said(self._line(seconds, monotonic() + seconds, doing))
+    def _receive(self, seconds: float, doing: str) -> dict[str, Any]:
+        """The next answer. Raises BadAnswer."""
+        return answers.parse(self._line(seconds, monotonic() + seconds, doing))
 
     def _line(self, seconds: float, until: float, doing: str) -> str:
         try:
@@ -128,52 +129,51 @@ class Remote:
         return line
 
     def _hello(self) -> dict[str, Any]:
-        """The worker's first answer, which says `versions`. What its shell prints before (a .bashrc may) is not its."""
+        """The worker's first answer, which has `versions`; what a .bashrc prints before it is skipped."""
         until = monotonic() + HELLO_S
         for _ in range(MOST_LINES):
             line = self._line(HELLO_S, until, "starting")
-            with suppress(Malformed):
-                if "versions" in (told := answers.said(line)):
-                    return told
+            with suppress(BadAnswer):
+                if "versions" in (answer := answers.parse(line)):
+                    return answer
         raise self._ended("starting")
 
-    def _no_worker(self, malformed: Malformed) -> MachineError:
+    def _no_worker(self, malformed: BadAnswer) -> MachineError:
         return self._error(f"its worker does not answer as one: {malformed}", "testbed: PATH, testbed doctor there")
 
     def _ended(self, doing: str) -> MachineError:
         """Why its worker is not there."""
         self._channel.status_event.wait(5.0)
-        self._reader.join(5.0)  # its last words may have come, but not been read
-        said = "\n".join(self._stderr)
-        where = self.other.machine.testbed or str(ROOT)
-        if "railbed: no " in said:
-            return self._error(
-                f"there is no Railbed in {where}", "testbed: PATH says where it is; ./setup.sh build there"
-            )
-        if "No module named" in said:
+        self._reader.join(5.0)  # its last output may have arrived, but not been read
+        output = "\n".join(self._stderr)
+        where = self.other.machine.testbed or str(CHECKOUT)
+        if "railbed: no " in output:
+            hint = "testbed: PATH says where it is; ./setup.sh build there"
+            return self._error(f"there is no Railbed in {where}", hint)
+        if "No module named" in output:
             return self._error(f"another version of Railbed is in {where}", "the same version on all machines")
-        if "sudo:" in said:
+        if "sudo:" in output:
             return self._error("a fabric needs root there", "user: root, or sudo without a password")
         last = self._stderr[-1] if self._stderr else "it said nothing"
         return self._error(f"its worker ended while {doing}: {last}", "testbed doctor there")
 
-    def _meet(self) -> None:
-        """Hears what is there. Raises MachineError if it cannot run points, or not the same ones."""
+    def _greet(self) -> None:
+        """Reads what the machine has. Raises MachineError if it cannot run points, or not the same ones."""
         try:
-            told = self._hello()
-            there = answers.versions(told)
-            for name, ours in versions().items():
-                theirs = there.get(name, "none")
-                if theirs != ours:
+            answer = self._hello()
+            remote = answers.versions(answer)
+            for name, here in versions().items():
+                there = remote.get(name, "none")
+                if there != here:
                     what = "Railbed" if name == "railbed" else name
                     hint = "the same version on all machines, or figures would not be the same"
-                    raise self._error(f"it has another version of {what}: {theirs}, here it is {ours}", hint)
-            its = answers.greeting(told)
-        except Malformed as malformed:
+                    raise self._error(f"it has another version of {what}: {there}, here it is {here}", hint)
+            greeting = answers.greeting(answer)
+        except BadAnswer as malformed:
             raise self._no_worker(malformed) from None
-        self._raise([Problem(p.what, self.other.place, p.hint) for p in its.problems])
-        self.folder, self.machine, self.memory = its.folder, its.machine, its.memory
-        self.points: int = min(self.other.machine.points or its.cpus, 4096)
+        self._raise([Problem(p.what, self.other.place, p.hint) for p in greeting.problems])
+        self.folder, self.machine, self.memory = greeting.folder, greeting.machine, greeting.memory
+        self.points: int = min(self.other.machine.points or greeting.cpus, 4096)
 
     def _raise(self, problems: Sequence[Problem]) -> None:
         if problems:
@@ -182,22 +182,22 @@ class Remote:
 
     def check(self, sweep: dict[str, Any]) -> None:
         """Raises MachineError if the sweep would not be the same there: a key, a value, a file."""
-        self._say({"check": sweep})
+        self._send({"check": sweep})
         try:
-            found = answers.problems(self._hear(CHECK_S, "checking the sweep"))
-        except Malformed as malformed:
+            problems = answers.problems(self._receive(CHECK_S, "checking the sweep"))
+        except BadAnswer as malformed:
             raise self._no_worker(malformed) from None
-        self._raise(found)
+        self._raise(problems)
 
     def start(self, command: Sequence[str], home: Path, lost: Callable[[str, str], object]) -> None:
         """From here on it takes points. Their runs' folders come into `home`; `lost` is told its name, and why."""
-        self._say({"start": {"command": list(command)}})
+        self._send({"start": {"command": list(command)}})
         try:
-            if "ready" not in (told := self._hear(START_S, "starting its worker")):
-                raise Malformed(f"{answers.plain(told)[:80]} where it should be ready")
-        except Malformed as malformed:
+            if "ready" not in (answer := self._receive(START_S, "starting its worker")):
+                raise BadAnswer(f"{answers.plain(answer)[:80]} where it should be ready")
+        except BadAnswer as malformed:
             raise self._no_worker(malformed) from None
-        self._home, self._tell_lost = home, lost
+        self._home, self._on_lost = home, lost
         threading.Thread(target=self._listen, name="alive", daemon=True).start()
 
     # -- points
@@ -210,64 +210,62 @@ class Remote:
             if not self._gone:
                 self._running[number] = out
         if self._gone:
-            raise Gone(self._gone)
+            raise BackendLost(self._gone)
         try:
-            self._say({"run": number, "point": {**point, "folder": ""}})
+            self._send({"run": number, "point": {**point, "folder": ""}})
             out.ended.wait()
         finally:
             self._running.pop(number, None)
-        if out.told is None or out.problem:
+        if out.answer is None or out.problem:
             out.files.unlink(missing_ok=True)
-            raise out.problem or Gone(self._gone)
-        return {**out.told, "packed": out.files} if out.bytes else out.told
+            raise out.problem or BackendLost(self._gone)
+        return {**out.answer, "packed": out.files} if out.bytes else out.answer
 
     def _listen(self) -> None:
-        """Hears of its points. A machine that says nothing any more, or nonsense, is lost: it is cut off."""
+        """Takes the answers of its points. A machine that is silent, or sends nonsense, is lost: it is cut off."""
         why = "its connection has ended"
         try:
             while (line := self._lines.next(SILENT_S)) is not None:
-                self._heard(answers.said(line))
+                self._handle(answers.parse(line))
         except TimeoutError:
             why = f"it has said nothing for {SILENT_S:.0f} s"
-        except Malformed as malformed:
+        except BadAnswer as malformed:
             why = f"it does not answer as a worker: {malformed}"
         except (OSError, EOFError):
             pass
         with self._lock:
             self._gone = why
             out = list(self._running.values())
-        for one in out:
-            one.ended.set()
+        for item in out:
+            item.ended.set()
         if not self._ending and not self.lost:
-            self._tell_lost(self.name, why)
+            self._on_lost(self.name, why)
             self._client.close()
 
-    def _heard(self, told: dict[str, Any]) -> None:
+    def _handle(self, answer: dict[str, Any]) -> None:
         """Raises Malformed."""
-        if "alive" in told:
+        if "alive" in answer:
             return
-        number = told.get("files", told.get("ended"))
+        number = answer.get("files", answer.get("ended"))
         if not isinstance(number, int) or (out := self._running.get(number)) is None:
-            raise Malformed(f"it speaks of a point that it does not run: {answers.plain(number)[:20]}")
-        if "files" in told:
-            self._keep_part(out, answers.chunk(told))
+            raise BadAnswer(f"it speaks of a point that it does not run: {answers.plain(number)[:20]}")
+        if "files" in answer:
+            self._keep_part(out, answers.chunk(answer))
             return
-        out.told = answers.point(told.get("point"))
+        out.answer = answers.point(answer.get("point"))
         out.ended.set()
 
     def _keep_part(self, out: _Out, part: bytes) -> None:
-        """What cannot be written here is said when the point has ended."""
+        """Appends a part of a run's folder; an error in that is reported when the point has ended."""
         out.bytes += len(part)
         if out.bytes > answers.MOST_FILES:
-            raise Malformed(f"the folder of a point has more than {answers.MOST_FILES >> 30} GiB")
+            raise BadAnswer(f"the folder of a point has more than {answers.MOST_FILES >> 30} GiB")
         try:
             if not out.problem:
                 with out.files.open("ab") as file:
                     file.write(part)
         except OSError as error:
-            hint = "make room, and start it again: it goes on"
-            what = f"a point's run cannot be written: {error.strerror or error}"
-            out.problem = MachineError(what, str(out.files.parent), hint)
+            out.problem = cannot_write(error, out.files.parent)
 
     # -- its end
 
@@ -297,7 +295,7 @@ class Remote:
         """As `tidy`, while the sweep goes on; `tidied` waits for it."""
 
         def work() -> None:
-            self._said = self.tidy()
+            self._report = self.tidy()
 
         self._later(work, note)
 
@@ -308,16 +306,16 @@ class Remote:
         self._tidying.start()
 
     def tidied(self) -> None:
-        """Says how that went, if there was anything to tidy up."""
+        """Reports how that went, if there was anything to tidy up."""
         if self._tidying:
             self._tidying.join()
-            if self._said:
-                self._note(f"{self.name}: {self._said}")
+            if self._report:
+                self._note(f"{self.name}: {self._report}")
             self._tidying = None
             self._client.close()
 
     def tidy(self) -> str:
-        """What a lost worker has left is removed; says in a few words how that went."""
+        """Removes what a lost worker has left; returns how that went, in a few words."""
         code = "import sys; from testbed.machines.worker import tidied; tidied(sys.argv[1])"
         try:
             self._client.close()  # whatever has become of it
@@ -330,41 +328,41 @@ class Remote:
         return "what was left there is removed"
 
 
-def all_of(do: Callable[[Any], T], those: Sequence[Any]) -> list[T]:
+def all_of(do: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
     """`do` with each, at the same time. Raises all errors as one, of the first one's kind.
 
     A Ctrl-C, or an error of ours, waits for none of them; a Remote that nobody gets is closed.
     """
     errors: list[UserError] = []
-    done: list[T] = []
-    begun = [_begun(do, one) for one in those]
+    results: list[T] = []
+    futures = [_begun(do, item) for item in items]
     try:
-        for future in begun:
+        for future in futures:
             try:
-                done.append(future.result())
+                results.append(future.result())
             except UserError as error:
                 errors.append(error)
     except BaseException:
-        for future in begun:
+        for future in futures:
             future.add_done_callback(_close)  # at once if it is done
         raise
     if errors:
-        for future in begun:
+        for future in futures:
             _close(future)
         first, *others = errors
         also = [Problem(p.what, p.where, p.hint) for p in others]
         also = [*first.also, *(q for p, error in zip(also, others, strict=True) for q in (p, *error.also))]
         raise UserError(first.what, first.where, first.hint, first.exit_code, also)
-    return done
+    return results
 
 
-def _begun(do: Callable[[Any], T], one: Any) -> Future[T]:
+def _begun(do: Callable[[Any], T], item: Any) -> Future[T]:
     """In a thread that the end of this process does not wait for."""
     future: Future[T] = Future()
 
     def work() -> None:
         try:
-            future.set_result(do(one))
+            future.set_result(do(item))
         except BaseException as error:
             future.set_exception(error)
 
@@ -372,6 +370,6 @@ def _begun(do: Callable[[Any], T], one: Any) -> Future[T]:
     return future
 
 
-def _close(made: Future[Any]) -> None:
-    if made.exception() is None and isinstance(remote := made.result(), Remote):
+def _close(future: Future[Any]) -> None:
+    if future.exception() is None and isinstance(remote := future.result(), RemoteMachine):
         remote.close()

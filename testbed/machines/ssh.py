@@ -28,7 +28,7 @@ _KNOWN = "~/.ssh/known_hosts"
 _SYSTEM_KNOWN = ("/etc/ssh/ssh_known_hosts",)
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
-logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it says of a failure, we say
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # our own errors say what failed
 
 
 class _Unknown(paramiko.SSHException):
@@ -66,7 +66,7 @@ class _Command(paramiko.ProxyCommand):
 def connect(other: Other) -> paramiko.SSHClient:
     """Raises InputError for a host that does not exist, MachineError for one that cannot be used."""
     try:
-        return _connected(other.machine.host or "", _asked(other), ())
+        return _connect(other.machine.host or "", _options(other), ())
     except UserError as error:
         raise type(error)(f"{other.name}: {error.what}", error.where or other.place, error.hint) from None
     except socket.gaierror as error:
@@ -101,7 +101,7 @@ def connect(other: Other) -> paramiko.SSHClient:
         raise MachineError(what, other.place, f"try: {by_hand(other)} true") from None
 
 
-def _asked(other: Other) -> dict[str, Any]:
+def _options(other: Other) -> dict[str, Any]:
     """What the file says, in the words of ssh_config(5)."""
     machine = other.machine
     said = {"user": machine.user, "port": machine.port, "identityfile": machine.key and [machine.key]}
@@ -120,8 +120,8 @@ def _as_we_are(*words: str) -> str:
     return shlex.join(("sudo", *words) if "SUDO_USER" in os.environ else words)
 
 
-def _connected(host: str, asked: dict[str, Any], through: tuple[str, ...]) -> paramiko.SSHClient:
-    told: dict[str, Any] = {**_config().lookup(host), **asked}
+def _connect(host: str, options: dict[str, Any], through: tuple[str, ...]) -> paramiko.SSHClient:
+    told: dict[str, Any] = {**_config().lookup(host), **options}
     name, port = str(told.get("hostname", host)), int(told.get("port", 22))
     client = paramiko.SSHClient()
     known = (*_SYSTEM_KNOWN, *str(told.get("userknownhostsfile", _KNOWN)).split())
@@ -136,7 +136,7 @@ def _connected(host: str, asked: dict[str, Any], through: tuple[str, ...]) -> pa
             key_filename=keys or None,
             look_for_keys=not keys,
             allow_agent=str(told.get("identitiesonly", "no")).lower() != "yes",
-            sock=_way(told, name, port, through),
+            sock=_proxy(told, name, port, through),
             timeout=CONNECT_S,
             banner_timeout=CONNECT_S,
             auth_timeout=CONNECT_S,
@@ -155,11 +155,11 @@ def _connected(host: str, asked: dict[str, Any], through: tuple[str, ...]) -> pa
 
 
 def _learn(client: paramiko.SSHClient, paths: Sequence[str]) -> set[bytes]:
-    """Tells the client the host keys of these files; returns those that are revoked, for whatever host.
+    """Gives the client the host keys of these files; returns those that are revoked, for whatever host.
 
     Certificates of hosts are not known here, so what @cert-authority vouches for is as unknown as any other key.
     """
-    found: list[HostKeyEntry] = []
+    entries: list[HostKeyEntry] = []
     revoked: set[bytes] = set()
     for path in filter(os.path.isfile, paths):
         with open(path, errors="replace") as file:
@@ -177,33 +177,33 @@ def _learn(client: paramiko.SSHClient, paths: Sequence[str]) -> set[bytes]:
                 if entry is not None and mark == "@revoked":
                     revoked.add(entry.key.asbytes())
                 elif entry is not None and not mark:
-                    found.append(entry)
-    told = set()
-    for entry in found:
+                    entries.append(entry)
+    added = set()
+    for entry in entries:
         kind = entry.key.get_name()
         for name in entry.hostnames if entry.key.asbytes() not in revoked else ():
-            if (name, kind) not in told:  # the first one counts
+            if (name, kind) not in added:  # the first one counts
                 client.get_host_keys().add(name, kind, entry.key)
-                told.add((name, kind))
+                added.add((name, kind))
     return revoked
 
 
-def _way(told: dict[str, Any], name: str, port: int, through: tuple[str, ...]) -> Any:
+def _proxy(config: dict[str, Any], name: str, port: int, through: tuple[str, ...]) -> Any:
     """What ssh's ProxyCommand or ProxyJump stands for; None: straight there."""
-    jumps = str(told.get("proxyjump", "none"))
+    jumps = str(config.get("proxyjump", "none"))
     if jumps.lower() != "none":
         *before, last = jumps.split(",")
         user, _, address = last.rpartition("@")
         if address in through:
             raise MachineError("ProxyJump goes in a circle", "", "see ~/.ssh/config")
         host, _, number = address.partition(":")
-        asked = {"user": user} if user else {}
-        asked |= {"port": number} if number else {}
-        asked |= {"proxyjump": ",".join(before)} if before else {}
-        transport = _connected(host, asked, (*through, address)).get_transport()
+        options = {"user": user} if user else {}
+        options |= {"port": number} if number else {}
+        options |= {"proxyjump": ",".join(before)} if before else {}
+        transport = _connect(host, options, (*through, address)).get_transport()
         assert transport is not None
         return transport.open_channel("direct-tcpip", (name, port), ("127.0.0.1", 0), timeout=CONNECT_S)
-    command = str(told.get("proxycommand", "none"))
+    command = str(config.get("proxycommand", "none"))
     return None if command.lower() == "none" else _Command(command)
 
 

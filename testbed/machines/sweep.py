@@ -1,9 +1,8 @@
 """A sweep whose points run several at a time: handed out, brought home, run again where a machine was lost.
 
-The sweep's folder, its rows and its table are those of `testbed run` without `--on`, and so are all figures. What was
-lost with a machine runs again, on another. A point that failed on one runs once more on another, which tells the
-point's fault from the machine's: a machine at which points fail that others can run gets no more. As often as
-`--retries` says it runs again in any case.
+The sweep's folder, its rows, its table and all figures are those of `testbed run` without `--on`. A point that was lost
+with a machine runs again on another. So does one that failed, once: was it the point's fault or the machine's
+(blame.py)? `--retries` runs it again in any case.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from testbed.fabric.fork_server import ControllerServer
 from testbed.machine.processes import machine
 from testbed.machines import known
 from testbed.machines.blame import Blame
-from testbed.machines.engine import Ended, Engine, Here, InTurn, Lost, Place
+from testbed.machines.engine import Backend, Dispatcher, Ended, Here, InTurn, Lost
 from testbed.machines.identity import file_hashes, point_hash, resolved_hash
 from testbed.machines.needs import memory_of, room
 from testbed.machines.processes import Processes
@@ -38,10 +37,10 @@ from testbed.run import sweep as sweeps
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.machines.remote import Remote
+    from testbed.machines.remote import RemoteMachine
 
 KILLED_MOST = 3
-"""A point whose process is killed, or lost with its machine, so often is given up: there may be no memory for it."""
+"""How often a point may be killed, or lost with its machine, before it is given up: there may be no memory for it."""
 ASIDE = ".aside"
 """Of the sweep's folder while it runs: who runs points here, and what comes home."""
 
@@ -70,7 +69,7 @@ class OnMachines:
     """A finished sweep whose failed points are to run again."""
     _waiting: deque[int] = field(default_factory=deque)
     _out: dict[int, _Point] = field(default_factory=dict)
-    _reached: list[Remote] = field(default_factory=list)
+    _reached: list[RemoteMachine] = field(default_factory=list)
 
     def __enter__(self) -> OnMachines:
         return self
@@ -95,15 +94,15 @@ class OnMachines:
         """Reaches the other machines, which must all be fit for this sweep. Raises UserError."""
         if not self.others:
             return
-        from testbed.machines.remote import Remote, all_of
+        from testbed.machines.remote import RemoteMachine, all_of
 
         progress.stage(f"reaching {len(self.others)} machines")
-        self._reached = all_of(Remote, self.others)
+        self._reached = all_of(RemoteMachine, self.others)
         self._each_once()
         named = sweeps.points(experiment) if sweeps.count(experiment) <= sweeps.CHECKED else ()
         files: dict[str, str] = {}
-        for one in (experiment, *(p.experiment for p in named)):
-            files |= file_hashes(one)
+        for each in (experiment, *(p.experiment for p in named)):
+            files |= file_hashes(each)
         sweep = {
             "text": json.dumps({**experiment.written(), "sweep": experiment.sweep}),
             "name": experiment.name,
@@ -116,30 +115,29 @@ class OnMachines:
     def _each_once(self) -> None:
         """Raises InputError for a machine that two names lead to: its points would take each other's room."""
         seen = {machine(): f"this machine, which runs {self.here} points already"} if self.here else {}
-        found = []
+        problems = []
         for remote in self._reached:
             if before := seen.get(remote.machine):
-                found.append(Problem(f"{remote.name} is {before}", remote.other.place, "name each machine once"))
+                problems.append(Problem(f"{remote.name} is {before}", remote.other.place, "name each machine once"))
             seen.setdefault(remote.machine, f"the same machine as {remote.name}")
-        if found:
-            raise InputError(found[0].what, found[0].where, found[0].hint, found[1:])
+        if problems:
+            raise InputError(problems[0].what, problems[0].where, problems[0].hint, problems[1:])
 
     # -- what was done before
 
     def _taken_over(self) -> known.Rows:
-        """The points that an earlier start has done."""
         total = len(self._waiting)
         done: list[tuple[int, dict[str, Any]]] = []
         for path in [self.again] if self.again else known.earlier(self._folder, self._experiment.name):
-            its = known.done_in(path)
+            earlier = known.done_in(path)
             taken = 0
-            for number in list(self._waiting) if its else ():
+            for number in list(self._waiting) if earlier else ():
                 try:
                     point = self._point(number)
                 except InputError:
                     continue
-                if point.sha256 in its:
-                    row, run = its[point.sha256]
+                if point.sha256 in earlier:
+                    row, run = earlier[point.sha256]
                     try:
                         known.take_over(path / run, self._folder.path / f"point-{number}")
                     except OSError:  # somebody removes it: it runs again
@@ -159,23 +157,23 @@ class OnMachines:
 
     def _run(self) -> known.Rows:
         with ExitStack() as stack:
-            started = self._started(stack)
+            engine = self._started(stack)
             self._places = {remote.name: remote.points for remote in self._reached}
             self._places |= {HERE: self.here} if self.here else {}
             self._remotes = {remote.name: remote for remote in self._reached}
-            yield from self._hand_out(started)
+            yield from self._hand_out(engine)
             while self._out or self._waiting or self._again:
-                said = started.said.get()
-                if isinstance(said, Lost):
-                    started.retire(said.place)
-                    self._lost(said)
-                elif (point := self._out.pop(said.number, None)) is not None:
-                    row = self._row(point, said, started)
+                event = engine.events.get()
+                if isinstance(event, Lost):
+                    engine.retire(event.place)
+                    self._lost(event)
+                elif (point := self._out.pop(event.number, None)) is not None:
+                    row = self._row(point, event, engine)
                     if row is not None:
                         yield point.number, row
-                yield from self._hand_out(started)
+                yield from self._hand_out(engine)
 
-    def _started(self, stack: ExitStack) -> Engine | InTurn:
+    def _started(self, stack: ExitStack) -> Dispatcher | InTurn:
         """An engine, and workers on all machines. What was begun ends with the stack."""
         remotes = self._reached
         if self.here == 1 and not remotes:
@@ -183,49 +181,52 @@ class OnMachines:
         aside = self._folder.path / ASIDE
         aside.mkdir()
         stack.callback(shutil.rmtree, aside, ignore_errors=True)
-        processes, places = None, list[Place](remotes)
+        processes, places = None, list[Backend](remotes)
         if self.here:
             processes = Processes(aside)
             stack.callback(processes.close)
             places.append(Here(processes, self.here, room()))
-        made = Engine(places)
-        stack.callback(self._end, made, processes, remotes)
+        dispatcher = Dispatcher(places)
+        stack.callback(self._end, dispatcher, processes, remotes)
         if remotes:
             from testbed.machines.remote import all_of
 
             self._progress.stage("starting the workers")
-            all_of(lambda r: r.start(sys.argv, aside, lambda name, why: made.said.put(Lost(name, why))), remotes)
-        return made
+
+            def lost(name: str, why: str) -> None:
+                dispatcher.events.put(Lost(name, why))
+
+            all_of(lambda remote: remote.start(sys.argv, aside, lost), remotes)
+        return dispatcher
 
     def _in_turn(self, controllers: ControllerServer) -> Callable[[int], dict[str, Any]]:
         """Runs a point in this process, as a sweep without `--on` does."""
-        from testbed.machines.point import told
+        from testbed.machines.point import answer_of
 
         def run(number: int) -> dict[str, Any]:
             began, experiment = time.monotonic(), self._out[number].experiment
             with closing(controllers.seat(experiment.control.library)) as seat:
-                said = told(experiment, self._folder.path / f"point-{number}", self._progress, seat)
-            if stopped := said.get("row", {}).get("stopped"):
+                answer = answer_of(experiment, self._folder.path / f"point-{number}", self._progress, seat)
+            if stopped := answer.get("row", {}).get("stopped"):
                 raise SystemExit(stopped)
-            return {**said, "seconds": round(time.monotonic() - began, 3)}
+            return {**answer, "seconds": round(time.monotonic() - began, 3)}
 
         return run
 
-    def _end(self, started: Engine, processes: Processes | None, remotes: Sequence[Remote]) -> None:
+    def _end(self, engine: Dispatcher, processes: Processes | None, remotes: Sequence[RemoteMachine]) -> None:
         """What still runs ends, and takes its fabric down; another Ctrl-C must not disturb that."""
         with caught(lambda number: None):
-            started.cancel()
+            engine.cancel()
             if processes:
                 processes.stop()
             self._end_others(remotes)
             if processes and (killed := processes.wait()):
-                self._progress.note(
-                    f"{killed} points here did not end, and were killed; testbed clean, if that says so"
-                )
+                text = f"{killed} points here did not end, and were killed; testbed clean, if that says so"
+                self._progress.note(text)
             for remote in remotes:
                 remote.tidied()
 
-    def _end_others(self, remotes: Sequence[Remote]) -> None:
+    def _end_others(self, remotes: Sequence[RemoteMachine]) -> None:
         if not remotes:
             return
         from testbed.machines.remote import all_of
@@ -235,28 +236,28 @@ class OnMachines:
             if not sure:
                 self._progress.note(f"{remote.name}: not known to have ended; testbed clean there")
 
-    def _lost(self, said: Lost) -> None:
+    def _lost(self, lost: Lost) -> None:
         """Its points run on others: each says so itself. Raises MachineError if there is no other."""
-        if self._places.pop(said.place, None) is None:
+        if self._places.pop(lost.place, None) is None:
             return
-        remote = self._remotes.get(said.place)
+        remote = self._remotes.get(lost.place)
         if remote:
             remote.tidy_later(self._progress.note)
         if not self._places:
             place = remote.other.place if remote else ""
-            what = f"{said.place} is lost, and there is no other machine left"
-            raise MachineError(f"{what}: {said.why}", place, "start it again: it goes on")
-        self._progress.note(f"{said.place} is lost: its points run on {', '.join(self._places)} ({said.why})")
+            what = f"{lost.place} is lost, and there is no other machine left"
+            raise MachineError(f"{what}: {lost.why}", place, "start it again: it goes on")
+        self._progress.note(f"{lost.place} is lost: its points run on {', '.join(self._places)} ({lost.why})")
 
-    def _retire(self, place: str, why: str, started: Engine | InTurn) -> None:
+    def _retire(self, place: str, why: str, engine: Dispatcher | InTurn) -> None:
         """A machine that is there, and gets no more points."""
         self._progress.note(f"{place} runs no more points: {why}")
         self._places.pop(place, None)
-        started.retire(place)
+        engine.retire(place)
         if remote := self._remotes.get(place):
             remote.end_later(self._progress.note)
 
-    def _hand_out(self, started: Engine | InTurn) -> known.Rows:
+    def _hand_out(self, engine: Dispatcher | InTurn) -> known.Rows:
         """Hands out as many points as can run at a time; those that are impossible end at once."""
         while len(self._out) < sum(self._places.values()) and (self._again or self._waiting):
             if self._again:
@@ -267,19 +268,19 @@ class OnMachines:
                     point = self._point(number)
                 except InputError as error:
                     row = {**sweeps.point(self._experiment, number)[0], **sweeps.impossible(error)}
-                    self._say(number, row, "")
+                    self._report(number, row, "")
                     yield number, row
                     continue
             self._out[point.number] = point
             memory = memory_of(point.experiment)
-            started.submit(point.number, self._told(point), memory, frozenset(point.failed_at))
+            engine.submit(point.number, self._order(point), memory, frozenset(point.failed_at))
 
     def _point(self, number: int) -> _Point:
         experiment = sweeps.at(self._experiment, number)
         values, _ = sweeps.point(self._experiment, number)
         return _Point(number, experiment, values, point_hash(experiment))
 
-    def _told(self, point: _Point) -> dict[str, Any]:
+    def _order(self, point: _Point) -> dict[str, Any]:
         """What its process needs to know (point.py)."""
         return {
             "text": json.dumps(point.experiment.written()),
@@ -291,86 +292,88 @@ class OnMachines:
             "library": point.experiment.control.library,
         }
 
-    def _row(self, point: _Point, said: Ended, started: Engine | InTurn) -> dict[str, Any] | None:
+    def _row(self, point: _Point, ended: Ended, engine: Dispatcher | InTurn) -> dict[str, Any] | None:
         """The point's row; None if it runs again. Raises UserError for what no other machine could do better."""
-        told = said.told
-        for text in told.get("warnings", ()):
+        answer = ended.answer
+        for text in answer.get("warnings", ()):
             self._progress.warn(text)
-        for text in told.get("notes", ()):
+        for text in answer.get("notes", ()):
             self._progress.note(f"{described(point.values)}: {text}")
-        if said.problem:
-            raise said.problem
-        if "mistake" in told:
-            row = {**point.values, **self._mistake(told["mistake"])}
-            known.note(self._folder, point.sha256, row, said.place, told.get("seconds"))
-            self._say(point.number, row, "")
+        if ended.problem:
+            raise ended.problem
+        if "mistake" in answer:
+            row = {**point.values, **self._mistake(answer["mistake"])}
+            known.note(self._folder, point.sha256, row, ended.place, answer.get("seconds"))
+            self._report(point.number, row, "")
             return row
-        if "problem" in told:
-            problem = told["problem"]
-            if self._places.keys() - {said.place}:
-                self._retire(said.place, f"{problem['what']} ({problem['hint']})", started)
+        if "problem" in answer:
+            problem = answer["problem"]
+            if self._places.keys() - {ended.place}:
+                self._retire(ended.place, f"{problem['what']} ({problem['hint']})", engine)
                 self._again.append(point)
                 return None
-            raise UserError(problem["what"], problem["where"], problem["hint"], problem["exit_code"])
-        row = told.get("row") or {"error": said.error or told.get("bug") or self._killed(told)}
+            raise UserError.of(problem)
+        row = answer.get("row") or {"error": ended.error or answer.get("bug") or self._killed(answer)}
         if "run" in row and not known.run_of(point.number, row["run"]):
-            row = {"error": f"{said.place} names a folder that is none of this point's: {row['run']!r:.80}"}
-        if (why := self._why_again(point, said, row)) is not None:
+            row = {"error": f"{ended.place} names a folder that is none of this point's: {row['run']!r:.80}"}
+        if (why := self._why_again(point, ended, row)) is not None:
             self._runs_again(point, why)
             return None
         row.pop("stopped", None)
-        if "packed" in told and "run" in row:
+        if "packed" in answer and "run" in row:
             try:
-                known.brought_home(told["packed"], self._folder.path / row["run"])
+                known.brought_home(answer["packed"], self._folder.path / row["run"])
             except ValueError as error:
-                row = {"error": f"{said.place} has sent a folder that cannot be read: {error}"}
-        self._judge(point, said.place, row, started)
+                row = {"error": f"{ended.place} has sent a folder that cannot be read: {error}"}
+        self._judge(point, ended.place, row, engine)
         row = {**point.values, **row}
-        known.note(self._folder, point.sha256, row, said.place, told.get("seconds"))
-        self._say(point.number, row, self._how(said) if "error" not in row else "")
+        known.note(self._folder, point.sha256, row, ended.place, answer.get("seconds"))
+        self._report(point.number, row, self._duration(ended) if "error" not in row else "")
         return row
 
-    def _why_again(self, point: _Point, said: Ended, row: dict[str, Any]) -> str | None:
+    def _why_again(self, point: _Point, ended: Ended, row: dict[str, Any]) -> str | None:
         """Why a point runs once more; None if this was its last time."""
-        told = said.told
-        if said.gone or told.get("stopped"):  # with its machine
-            point.killed += said.gone
-            return f"{said.place} is lost" if point.killed < KILLED_MOST else None
-        if "killed" in told or "stopped" in row:  # somebody has killed its process, or told it to stop, not us
+        answer = ended.answer
+        if ended.gone or answer.get("stopped"):  # with its machine
+            point.killed += ended.gone
+            return f"{ended.place} is lost" if point.killed < KILLED_MOST else None
+        if "killed" in answer or "stopped" in row:  # somebody has killed its process, or told it to stop, not us
             point.killed += 1
-            point.failed_at.append(said.place)
+            point.failed_at.append(ended.place)
             if point.killed < KILLED_MOST:
-                return str(row["error"]) if "killed" in told else "it was told to stop"
+                return str(row["error"]) if "killed" in answer else "it was told to stop"
         elif "error" in row:
-            point.failed_at.append(said.place)
+            point.failed_at.append(ended.place)
             if self._blame.again(point.failed_at, row["error"], self._places):
-                return f"{row['error']} (on {said.place})" if self.others else str(row["error"])
+                return f"{row['error']} (on {ended.place})" if self.others else str(row["error"])
         return None
 
-    def _judge(self, point: _Point, place: str, row: dict[str, Any], started: Engine | InTurn) -> None:
+    def _judge(self, point: _Point, place: str, row: dict[str, Any], engine: Dispatcher | InTurn) -> None:
         """Whose fault it was that it failed here, or before."""
         if "error" in row:
             self._blame.failed(point.failed_at, row["error"])
             return
         for other, count in self._blame.done(point.failed_at, place).items():
             if other in self._places and self._places.keys() - {other}:
-                self._retire(other, f"{count} points failed there that others could run", started)
+                self._retire(other, f"{count} points failed there that others could run", engine)
 
-    def _mistake(self, said: dict[str, Any]) -> dict[str, Any]:
+    def _mistake(self, mistake: dict[str, Any]) -> dict[str, Any]:
         """What its row says: with the place in the user's file, not in the point's text."""
-        where = said["where"]
-        if its := re.fullmatch(r"point(?::\d+)?: (.+)", where):
-            path = [int(one) if one.isdecimal() else one for one in re.findall(r"[^.\[\]]+", its[1])]
+        where = mistake["where"]
+        if match := re.fullmatch(r"point(?::\d+)?: (.+)", where):
+            path = [int(key) if key.isdecimal() else key for key in re.findall(r"[^.\[\]]+", match[1])]
             where = self._experiment.place(*path)
-        return sweeps.impossible(InputError(said["what"], where, said["hint"]))
+        return sweeps.impossible(InputError(mistake["what"], where, mistake["hint"]))
 
-    def _how(self, said: Ended) -> str:
-        where = f"on {said.place}, " if self.others else ""
-        return f" ({where}{said.told['seconds']:.1f} s)"
+    def _duration(self, ended: Ended) -> str:
+        where = f"on {ended.place}, " if self.others else ""
+        return f" ({where}{ended.answer['seconds']:.1f} s)"
 
     @staticmethod
-    def _killed(told: dict[str, Any]) -> str:
-        return f"its process was killed by signal {told['killed']}" if told.get("killed") else "its process has died"
+    def _killed(answer: dict[str, Any]) -> str:
+        return (
+            f"its process was killed by signal {answer['killed']}" if answer.get("killed") else "its process has died"
+        )
 
     def _runs_again(self, point: _Point, why: str) -> None:
         self._progress.note(f"{described(point.values)} runs again: {why}")
@@ -379,6 +382,6 @@ class OnMachines:
                 shutil.rmtree(path, ignore_errors=True)
         self._again.append(point)
 
-    def _say(self, number: int, row: dict[str, Any], how: str) -> None:
+    def _report(self, number: int, row: dict[str, Any], how: str) -> None:
         self._progress.point_ended(described(sweeps.point(self._experiment, number)[0]) + how)
         sweeps.say_if_failed(self._experiment, number, row, self._folder, self._progress)

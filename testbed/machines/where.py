@@ -10,10 +10,10 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from testbed.base.errors import InputError
-from testbed.base.model_file import Sort, model_of, text_of
+from testbed.base.model_file import FileKind, model_of, text_of
 from testbed.base.types import Model, mistake, mistakes
 
-MACHINES = Sort(
+MACHINES = FileKind(
     "a list of machines",
     "docs/machines.md has an example; local:N runs N points at a time here",
     "machines: [{host: lab1}]",
@@ -88,14 +88,14 @@ class Machines(Model):
     @model_validator(mode="after")
     def _each_once(self) -> Self:
         seen: set[tuple[str | None, int]] = set()
-        found = []
+        problems = []
         for n, one in enumerate(self.machines):
-            its = (one.host, one.port or SSH)
-            if its in seen:
-                found.append((("machines", n), f"{one.host or 'this machine'} stands twice", "name it once"))
-            seen.add(its)
-        if found:
-            raise mistakes(found)
+            address = (one.host, one.port or SSH)
+            if address in seen:
+                problems.append((("machines", n), f"{one.host or 'this machine'} stands twice", "name it once"))
+            seen.add(address)
+        if problems:
+            raise mistakes(problems)
         return self
 
 
@@ -123,14 +123,14 @@ def where(text: str) -> Where:
         if not re.fullmatch(r"\d{1,4}", number) or not int(number):
             raise InputError(f"{text!r} is no place to run on", "--on", "local:N, N points at a time on this machine")
         return Where(here=int(number))
-    told, _, place = model_of(Machines, text_of(text, MACHINES), text, MACHINES, Path(text).parent)
-    hosts = [one.host for one in told.machines]
+    named, _, place = model_of(Machines, text_of(text, MACHINES), text, MACHINES, Path(text).parent)
+    hosts = [one.host for one in named.machines]
     others = tuple(
         Other(_name(one, hosts), one, place(("machines", n, "host")))
-        for n, one in enumerate(told.machines)
+        for n, one in enumerate(named.machines)
         if one.host is not None
     )
-    return Where(sum(one.local or 0 for one in told.machines), others)
+    return Where(sum(one.local or 0 for one in named.machines), others)
 
 
 def _name(machine: Machine, hosts: list[str | None]) -> str:

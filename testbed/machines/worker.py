@@ -1,7 +1,7 @@
-"""What runs on another machine, and runs points there. It is started over SSH, and told everything on stdin.
+"""The worker on another machine, started over SSH: reads requests on stdin, and runs points.
 
-It says what it is (`hello`), checks the sweep, and runs points (`run`). Whenever stdin ends, because the sweep is over
-or whoever started it is gone, its points end, their fabrics are taken down, and so does it.
+It greets (`_hello`), checks the sweep, and runs points. When stdin ends, because the sweep is over or its starter is
+gone, its points take their fabrics down, and it ends.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from testbed.base.errors import MachineError, Problem, UserError
 from testbed.machines.answers import CHUNK
 from testbed.machines.identity import content_hash, version
 
-ALIVE_S = 3.0  # it says so often that it is there
+ALIVE_S = 3.0  # between signs of life
 ROOM_BYTES = 256 << 20
 """Room for folders of points that is looked for before any runs."""
 _NAME = "railbed-sweep-"
 
 
 def main() -> None:
-    """The process's whole life."""
     sys.stdout, out = sys.stderr, sys.stdout  # nothing but answers goes there
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # points are ended by the end of stdin, and only then do we end
@@ -43,24 +42,24 @@ def main() -> None:
     _tidy_dead()
     folder = Path(tempfile.mkdtemp(prefix=_NAME))
     mark(folder)
-    said = _Said(out)
+    answer = _Answers(out)
     try:
         out.write("\n")  # the end of whatever the shell has printed before
-        said({**_hello(folder), "problems": _unfit(folder)})
+        answer({**_hello(folder), "problems": _unfit(folder)})
         for line in sys.stdin:
-            asked = json.loads(line)
-            if "check" in asked:
-                said({"problems": _problems(asked["check"])})
-            elif "start" in asked:
-                _work(asked["start"], folder, said)
+            request = json.loads(line)
+            if "check" in request:
+                answer({"problems": _problems(request["check"])})
+            elif "start" in request:
+                _work(request["start"], folder, answer)
                 break
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)  # threads would keep it
 
 
-class _Said:
-    """Answers, a line each, from whatever thread; nobody hears them any more once the connection has broken."""
+class _Answers:
+    """Writes answers, a line each, from any thread; none after the connection has broken."""
 
     def __init__(self, out: Any) -> None:
         self._out = out
@@ -92,7 +91,6 @@ def _tidy_dead() -> None:
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on all machines."""
     return {"railbed": version(), "python": ".".join(platform.python_version_tuple()[:2])}
 
 
@@ -117,13 +115,12 @@ def _unfit(folder: Path) -> list[dict[str, str]]:
     try:
         doctor.require()
     except MachineError as error:
-        told = error.to_dict()
-        problems = [{key: told[key] for key in ("what", "where", "hint")}, *told.get("also", ())]
+        lack = error.to_dict()
+        problems = [{key: lack[key] for key in ("what", "where", "hint")}, *lack.get("also", ())]
     if (free := shutil.disk_usage(folder).free) < ROOM_BYTES:
         what = f"disk: {free >> 20} MiB free in {folder.parent}"
-        problems.append(
-            {"what": what, "where": "", "hint": f"{ROOM_BYTES >> 20} MiB for runs, or another TMPDIR there"}
-        )
+        hint = f"{ROOM_BYTES >> 20} MiB for runs, or another TMPDIR there"
+        problems.append({"what": what, "where": "", "hint": hint})
     return problems + _old_fabricd()
 
 
@@ -136,62 +133,64 @@ def _old_fabricd() -> list[dict[str, str]]:
     return []
 
 
-def _problems(asked: dict[str, Any]) -> list[dict[str, str]]:
+def _problems(order: dict[str, Any]) -> list[dict[str, str]]:
     """What keeps the sweep from being the same here: keys, values, files."""
     from testbed.experiment import loads
     from testbed.run import sweep
 
-    found = []
-    for path, here in asked["files"].items():
+    problems = []
+    for path, here in order["files"].items():
         if (there := content_hash(path)) != here:
             what = "this file is another one there" if there else "this file is not there"
-            found.append({"what": what, "where": path, "hint": "the same file at the same path on each machine"})
+            problems.append({"what": what, "where": path, "hint": "the same file at the same path on each machine"})
     try:
-        sweep.check(loads(asked["text"], asked["name"], Path(asked["directory"])))
+        sweep.check(loads(order["text"], order["name"], Path(order["directory"])))
     except UserError as error:
-        found.append({"what": error.what, "where": error.where, "hint": error.hint})
-    return found
+        problems.append({"what": error.what, "where": error.where, "hint": error.hint})
+    return problems
 
 
-def _work(told: dict[str, Any], folder: Path, said: _Said) -> None:
+def _work(start: dict[str, Any], folder: Path, answer: _Answers) -> None:
     """Runs points, each in a thread that waits for it, until stdin ends."""
     from testbed.machines.processes import Processes
 
     gc.collect()
-    sys.argv = told["command"]  # for environment.json of each run
+    sys.argv = start["command"]  # for environment.json of each run
     processes = Processes(folder)
     ended = threading.Event()
-    threading.Thread(target=_alive, args=(said, ended), daemon=True).start()
-    said({"ready": True})
+    threading.Thread(target=_alive, args=(answer, ended), daemon=True).start()
+    answer({"ready": True})
     with suppress(OSError, ValueError):
         for line in sys.stdin:
-            asked = json.loads(line)
-            threading.Thread(target=_run, args=(processes, asked["run"], asked["point"], said), daemon=True).start()
+            request = json.loads(line)
+            threading.Thread(
+                target=_run, args=(processes, request["run"], request["point"], answer), daemon=True
+            ).start()
     processes.stop()
     processes.wait()
     processes.close()
     ended.set()
 
 
-def _alive(said: _Said, ended: threading.Event) -> None:
+def _alive(answer: _Answers, ended: threading.Event) -> None:
     while not ended.wait(ALIVE_S):
-        said({"alive": True})
+        answer({"alive": True})
 
 
-def _run(processes: Any, number: int, point: dict[str, Any], said: _Said) -> None:
+def _run(processes: Any, number: int, point: dict[str, Any], answer: _Answers) -> None:
     """A point: its run's folder goes home in parts, then what it says."""
     folder = processes.folder / secrets.token_hex(8)
     try:
         folder.mkdir()
-        told = processes.run({**point, "folder": str(folder / point["run"])})
-        if "run" in (row := told.get("row", {})):
+        outcome = processes.run({**point, "folder": str(folder / point["run"])})
+        if "run" in (row := outcome.get("row", {})):
             for part in _packed(folder, row["run"]):
-                said({"files": number, "data": base64.b64encode(part).decode()})
+                answer({"files": number, "data": base64.b64encode(part).decode()})
     except OSError as error:
-        told = _cannot(error)
+        outcome = _cannot(error)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    said({"ended": number, "point": told})
+    answer({"ended": number, "point": outcome})
 
 
 def _cannot(error: OSError) -> dict[str, Any]:

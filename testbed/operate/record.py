@@ -58,7 +58,6 @@ class Record:
         self._file = file
 
     def entries(self) -> list[Done]:
-        """All actions in their order."""
         self._file.seek(0)
         return _entries(self._file)
 
@@ -85,11 +84,11 @@ def log(directory: Path) -> list[Done]:
 
 
 def _entries(lines: Iterable[str]) -> list[Done]:
-    found: dict[int, Done] = {}
+    entries: dict[int, Done] = {}
     for line in lines:
-        one = read(json.loads(line))
-        if one.rollback:
-            found[one.number] = replace(found[one.number], rolled_back_ns=one.time_ns)
+        entry = read(json.loads(line))
+        if entry.rollback:
+            entries[entry.number] = replace(entries[entry.number], rolled_back_ns=entry.time_ns)
         else:
-            found[one.number] = one
-    return list(found.values())
+            entries[entry.number] = entry
+    return list(entries.values())

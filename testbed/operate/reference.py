@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.experiment.reference import DOCS
+from testbed.experiment.reference import DOCS, write
 from testbed.operate.registry import GROUPS
 from testbed.operate.steps.action import Action
 
 PAGE = DOCS / "operate.md"
-BEGIN = "<!-- tables: python -m testbed.operate.reference -->"
-END = "<!-- end of the tables -->"
 
 
 def tables() -> str:
@@ -30,21 +28,16 @@ def _section(action: Action) -> Iterator[str]:
     yield "|---|---|"
     for p in action.parameters:
         yield f"| `{p.usage}` | {_cell(p.help)} |"
-    for what, said in action.consequences.items():
-        yield f"| {what} | {said} |"
-    for said, faults in (("configures away", action.configures), ("removes", action.mends)):
+    for what, text in action.consequences.items():
+        yield f"| {what} | {text} |"
+    for text, faults in (("configures away", action.configures), ("removes", action.mends)):
         if faults:
-            yield f"| {said} | {', '.join(f'[`{name}`](faults.md#{name})' for name in faults)} |"
+            yield f"| {text} | {', '.join(f'[`{name}`](faults.md#{name})' for name in faults)} |"
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def main() -> None:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{tables()}\n\n{END}{rest.partition(END)[2]}")
-
-
 if __name__ == "__main__":
-    main()
+    write(PAGE, "testbed.operate.reference", tables())

@@ -5,16 +5,16 @@ from __future__ import annotations
 from hardware.config import Hardware
 from topologies import Fabric
 from topologies.graph import search
+from topologies.graph.frames import FRAME_BYTES, IMM_BYTES
 
 # CPU per frame and hop, measured: Open vSwitch alone, which is the slower of the two.
 _FRAME_HOP_NS = 7_000.0
 _SHARE = 0.5  # of a core
-_WIRE_OVERHEAD = 24 + 62  # preamble, gap and FCS; Ethernet, IP and transport headers of a full frame
 
 
 def automatic(fabric: Fabric, hardware: Hardware) -> int:
     """The smallest power of ten at which all NICs sending at once keep Open vSwitch at half a core."""
-    bits = 8.0 * (hardware.mtu + _WIRE_OVERHEAD)
+    bits = 8.0 * (hardware.mtu + FRAME_BYTES + IMM_BYTES)
     frames_per_s = sum(hardware.nic_bps(fabric, nic.name) for nic in fabric.nics) / bits
     cpu = frames_per_s * _hops(fabric) * _FRAME_HOP_NS / 1e9  # seconds of CPU for a second of emulated time
     dilation = 1

@@ -12,6 +12,7 @@ from hardware.config import Hardware
 from testbed.base import controls
 from testbed.base.units import format_time
 from testbed.experiment.built import bare_hardware, headroom_of, needed_headroom, timeout_ns
+from topologies.graph import frames
 from topologies.graph.fabric import Cable, Fabric
 from workloads import registry
 from workloads.times.in_network import block_bytes
@@ -130,11 +131,11 @@ def line_rate_bps(experiment: Experiment, graph: Fabric, ranks: Sequence[int]) -
 def _longest_rtt_ns(experiment: Experiment, graph: Fabric) -> float:
     """As bounds.base_rtt_ns has it, over the path that takes longest, cable by cable."""
     fabric, hardware = experiment.fabric, bare_hardware(experiment)
-    full, ack = fabric.nic.mtu + bounds.ROCE_HEADERS, bounds.ACK_FRAME
+    full, ack = fabric.nic.mtu + frames.MOST_HEADERS, frames.ACK_FRAME
 
     def over(cable: Cable) -> float:
         rate, delay = hardware.cable(graph, cable)
-        return bounds.ser_ns(full, rate) + bounds.ser_ns(ack, rate) + 2 * delay
+        return frames.ser_ns(full, rate) + frames.ser_ns(ack, rate) + 2 * delay
 
     way = bounds.longest_ns(graph, over, lambda switch: 2 * hardware.latency_ns(switch))
     return bounds.fetch_ns(fabric.nic.mtu, fabric.nic.pcie.rate, fabric.nic.pcie.latency) + way
@@ -149,7 +150,7 @@ def _reorder_packets(experiment: Experiment, graph: Fabric) -> int:
         return recovery.LEAST
     hardware = bare_hardware(experiment)
     rate = max(hardware.nic_bps(graph, end.name) for end in graph.nics)
-    packet_ns = max(bounds.ser_ns(nic.mtu + bounds.ROCE_HEADERS, rate), nic.mtu * 8e9 / nic.pcie.rate)
+    packet_ns = max(frames.ser_ns(nic.mtu + frames.MOST_HEADERS, rate), nic.mtu * 8e9 / nic.pcie.rate)
     waiting = nic.tx_buffer / nic.mtu + nic.ack_every
     return recovery.reorder_packets(setting_of(experiment, graph).base_rtt_ns, packet_ns, waiting)
 
@@ -268,27 +269,12 @@ def _accelerator(experiment: Experiment) -> dict[str, Any]:
 
 def _shared_slots(experiment: Experiment) -> int:
     """Slots of an accelerator that are shared: as written, or all, half or none, as the workload needs them."""
-    from testbed.experiment.task_checks import algorithms  # commands on a live fabric do without
-    from testbed.experiment.training import settings_of
-
     ranks = experiment.build_fabric().ranks
     accelerator = experiment.fabric.switch.accelerator
     assert accelerator is not None
     if accelerator.shared_slots is not None:
         return accelerator.shared_slots
-    named = [(s.collective, s.algorithm) for s in experiment.workload if s.kind == "collective"]
-    for step in experiment.workload:
-        if step.kind == "train":
-            named += [pair for its in settings_of(step.train).values() for pair in its.algorithms.items()]
-        elif step.kind == "torch":
-            named += step.algorithm.items()
-        elif step.kind == "serve":
-            named += step.serve.algorithm.items()
-        elif step.kind == "tasks":
-            named += algorithms(step.tasks.graph(ranks))
-        elif step.kind == "chakra" or step.kind == "aicb":
-            named += algorithms(step.graph(ranks))
-    entries = [registry.any_of(*pair) for pair in named]
+    entries = [registry.any_of(*pair) for step in experiment.workload for pair in step.algorithms(ranks)]
     ways = {entry.shared_slots for entry in entries if entry.accelerators}
     return {(): 0, (False,): 0, (True,): accelerator.slots}.get(tuple(ways), accelerator.slots // 2)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.plan.hardware import hardware_of
 from topologies.graph.fabric import OWN_PORTS
-from workloads.times.messages import Costs, Link, Memory, Path, flow_ns
+from workloads.times.messages import Costs, Link, MemoryPath, Path, flow_ns
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -63,12 +63,12 @@ class Ideal:
         links = tuple(Link(*hardware.cable(fabric, c)) for c in cables)
         return Path(links, tuple(latencies), memories=(self._memory(source), self._memory(target)))
 
-    def _memory(self, end: int) -> Memory:
+    def _memory(self, end: int) -> MemoryPath:
         """Of a host, or of a compute complex."""
         cores, costs = self._cores, self._costs
         if cores is None or end < self._fabric.ranks:
-            return Memory(costs.pcie_rate_bps, costs.pcie_latency_ns)
-        return Memory(cores.rate, cores.dma_latency)
+            return MemoryPath(costs.pcie_rate_bps, costs.pcie_latency_ns)
+        return MemoryPath(cores.rate, cores.dma_latency)
 
     def _time_ns(self, source: int, target: int, size_bytes: int) -> float | None:
         """None inside a scale-up domain, for which there is no formula."""

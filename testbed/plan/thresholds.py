@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hardware import bounds
 from testbed.base.units import format_rate, format_time
 from testbed.experiment.built import bare_hardware, stamps_of
 from testbed.plan.hardware import hardware_of, setting_of, uniform
+from topologies.graph import frames
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -96,7 +96,8 @@ def marking(experiment: Experiment) -> list[dict[str, Any]]:
 
 def warnings(experiment: Experiment) -> Iterator[str]:
     """Everything that a run's notes say before it begins: of two parts, one takes away what the other was asked for."""
-    yield from conflicts(experiment)
+    for what, hint in conflicts(experiment):
+        yield f"{what}: {hint}" if hint else what
     yield from narrow_pcie(experiment)
     yield from unheard(experiment)
 
@@ -109,7 +110,7 @@ def narrow_pcie(experiment: Experiment) -> Iterator[str]:
         hardware = bare_hardware(experiment)
         cables = [graph.cable_at[one.name, 1] for one in graph.nics]
         line = max((int(hardware.cable(graph, c)[0]) for c in cables if c.name not in graph.inside), default=0)
-    if nic.pcie.rate < line * nic.mtu / (nic.mtu + bounds.ROCE_HEADERS + bounds.WIRE_OVERHEAD):
+    if nic.pcie.rate < line * nic.mtu / (nic.mtu + frames.MOST_HEADERS + frames.OUTSIDE_BYTES):
         carried = format_rate(int(nic.pcie.rate))
         yield f"PCIe carries {carried} of payload, and a cable {format_rate(int(line))}: no NIC sends or receives more"
 
@@ -124,22 +125,22 @@ def unheard(experiment: Experiment) -> Iterator[str]:
         )
 
 
-def conflicts(experiment: Experiment) -> Iterator[str]:
-    """Of thresholds."""
+def conflicts(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """Of thresholds: what, and a hint or ""."""
     _, config = configured(experiment)
-    said: dict[str, list[str]] = {}
+    said: dict[tuple[str, str], list[str]] = {}
     for switch in config["switches"]:
         buffer = Buffer.of(switch)
         if buffer.shared <= 0:
             aside, whole = int(switch["buffer_bytes"] - buffer.shared), switch["buffer_bytes"]
             of = f"headroom and reserve of {len(switch['taps'])} ports are {_size(aside)} together"
-            text = f"{of}, the buffer has {_size(whole)}: enlarge fabric.switch.buffer"
-            said.setdefault(text, []).append(switch["name"])
+            text = f"{of}, the buffer has {_size(whole)}"
+            said.setdefault((text, "enlarge fabric.switch.buffer"), []).append(switch["name"])
             continue
         for text in _ecn_above(switch, buffer):
-            said.setdefault(text, []).append(switch["name"])
-    for text, switches in said.items():
-        yield f"{_names(switches)}: {text}"
+            said.setdefault((text, ""), []).append(switch["name"])
+    for (text, hint), switches in said.items():
+        yield f"{_names(switches)}: {text}", hint
 
 
 def _ecn_above(switch: Mapping[str, Any], buffer: Buffer) -> Iterator[str]:

@@ -14,7 +14,7 @@ from testbed.base.errors import InputError
 from testbed.experiment.blocks.cables import Override, OwnCable, laid
 from testbed.faults.cable import CableFault
 from workloads.times.messages import Link
-from workloads.times.wide.cables import Cables, Links, host_called, switch_called
+from workloads.times.wide.cables import Cables, LinkIndex, host_called, switch_called
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,7 +59,7 @@ def cables_of(experiment: Experiment, places: Places) -> Cables | None:
     large = spec.topology.is_large
     if all(c.rate_bps is None and c.delay_ns is None for c in graph.cables) and not (large and spec.cables):
         return None
-    links = Links(places)
+    links = LinkIndex(places)
     rate, delay = np.full(links.count, spec.cable.rate), np.full(links.count, spec.cable.delay)
 
     def lay(ids: NDArray[np.int64] | slice, rate_bps: float | None, delay_ns: float | None) -> None:
@@ -79,7 +79,7 @@ def cables_of(experiment: Experiment, places: Places) -> Cables | None:
     return Cables.of(Link(spec.cable.rate, spec.cable.delay), rate, delay)
 
 
-def _named(places: Places, links: Links, target: str, place: str) -> NDArray[np.int64]:
+def _named(places: Places, links: LinkIndex, target: str, place: str) -> NDArray[np.int64]:
     """What a target means where there is no graph to look it up in (topologies/graph/targets.py)."""
     kind, _, name = target.partition(":")
     found = np.zeros(0, np.int64)
@@ -98,7 +98,7 @@ def _named(places: Places, links: Links, target: str, place: str) -> NDArray[np.
     return found
 
 
-def _cable(places: Places, links: Links, a: str, b: str) -> NDArray[np.int64]:
+def _cable(places: Places, links: LinkIndex, a: str, b: str) -> NDArray[np.int64]:
     """Both directions of the cable between two nodes; none if there is none."""
     nodes = [(host_called(places, name), switch_called(places, name)) for name in (a, b)]
     for (host, _), (_, switch) in (nodes, nodes[::-1]):

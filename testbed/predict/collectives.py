@@ -11,12 +11,12 @@ from testbed.base.errors import InputError
 from testbed.predict.connected import Connected
 from testbed.predict.figure import FORMULA, MESSAGES, Figure
 from testbed.predict.offloads import offload_ns
-from testbed.predict.wide import MOST_FOLLOWED, WideStep, for_too_many
+from testbed.predict.wide import WideStep, for_too_many
 from topologies.ranks.hops import Hop
-from workloads.base.entry import named
+from workloads.base.entry import NoModel, named
 from workloads.base.vocabulary import AUTO, DTYPES
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
-from workloads.registry import any_of, find
+from workloads.registry import find
 from workloads.times.case import Case
 from workloads.times.queue_pairs import Numbers
 from workloads.times.replay import replayed
@@ -24,10 +24,13 @@ from workloads.times.replay import replayed
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
     from testbed.plan.choose import Chooser
+    from testbed.plan.steps.planned import PlannedCollective
     from workloads.base.entry import Algorithm
     from workloads.times.buffers import Buffers
-    from workloads.times.wide.peers import Made
+    from workloads.times.wide.peers import ConnectedPairs
 
+MOST_FOLLOWED = 60_000
+"""Messages of a schedule that are followed one by one: a few seconds of ours."""
 MOST_MULTICAST = 64
 """Ranks whose multicasts' ways are looked at one by one."""
 
@@ -38,7 +41,7 @@ def collective_figures(
     connected: Connected,
     buffers: Buffers,
     step: CollectiveStep,
-    told: Mapping[str, Any],
+    planned: Sequence[PlannedCollective],
     number: int,
     job: int,
     place: str,
@@ -48,12 +51,14 @@ def collective_figures(
     Of more messages than are followed it is the model of large fabrics; of what `auto` takes and that has not, either,
     the formula by which it was chosen.
     """
-    groups = told.get("groups", [told])
+    (its_step,) = planned
+    told = its_step.told()
+    groups: Sequence[Mapping[str, Any]] = its_step.groups or [{}]
     parts: dict[tuple[int, str], _Part] = {}
     users: dict[Hop, int] = {}
     for size_bytes in told["sizes"]:
         for g, group in enumerate(groups):
-            way = told | group | told.get("chosen", {}).get(str(size_bytes), {})
+            way = {**told, **group, **its_step.chosen.get(str(size_bytes), {})}
             entry = find(told["collective"], way["algorithm"])
             ranks = way["ranks"] or list(range(experiment.build_fabric().ranks))
             if (its := parts.get((g, entry.name))) is None:  # as in the run, when a size first takes it
@@ -61,7 +66,7 @@ def collective_figures(
                 its = parts[g, entry.name] = _Part(connected.part(entry, ranks, way), made)
                 if len(groups) > 1:
                     _apart(experiment, chooser, entry, ranks, way, its.numbers, users, g, place)
-                elif entry.name == "multicast" and len(ranks) > MOST_MULTICAST:
+                elif entry.multicast and len(ranks) > MOST_MULTICAST:
                     with suppress(InputError):
                         its.large = for_too_many(experiment, step, entry, made, job, place)
             followed = False
@@ -88,7 +93,7 @@ def collective_figures(
                 how=how,
                 busbw_factor=entry.collective.busbw.of(len(ranks)),
                 group=g if "groups" in told else None,
-                paused=buffers.taken(looked=followed),
+                paused=buffers.take_paused(looked=followed),
             )
 
 
@@ -97,15 +102,8 @@ class _Part:
     """An algorithm of a group: its queue pairs, and those made before; `large`: its model where it is not followed."""
 
     numbers: tuple[Numbers, ...]
-    made: Made
+    made: ConnectedPairs
     large: WideStep | None = None
-
-
-def jobs(told: Mapping[str, Any]) -> int:
-    """How many groups of NICs or switches a step of the plan asks for."""
-    entry = any_of(told["collective"], told["algorithm"])
-    offloaded = entry.code.startswith("workloads.offloads") and entry.name != "host"
-    return len(told.get("groups", [told])) if offloaded else 0
 
 
 def _time(
@@ -122,7 +120,10 @@ def _time(
 ) -> tuple[float, str] | None:
     """None where there is more to follow than can be."""
     if not entry.schedule:
-        return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, part.numbers, job, place), FORMULA
+        try:
+            return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, part.numbers, job), FORMULA
+        except NoModel as none:
+            raise InputError(none.what, f"{place}.{none.key}", none.hint) from None
     case = _case(experiment, chooser, entry, ranks, size_bytes, way, part.numbers)
     followed = replayed(case, schedule_of(entry), MOST_FOLLOWED, buffers)
     return None if followed is None else (followed, MESSAGES)

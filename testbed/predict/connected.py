@@ -10,7 +10,7 @@ from workloads.collectives.schedule import schedule_of
 from workloads.collectives.shape import shape_of
 from workloads.tasks.replay import Tasks
 from workloads.times.queue_pairs import Numbers, QueuePairs, of_multicast, of_ring, of_schedule
-from workloads.times.wide.peers import Made
+from workloads.times.wide.peers import ConnectedPairs
 
 if TYPE_CHECKING:
     from testbed.plan.choose import Chooser
@@ -45,7 +45,7 @@ class Connected:
                 self._chooses = False  # what comes behind them is not known, either
                 return ({},)
             return (connect(calls),)
-        if entry.name == "multicast":
+        if entry.multicast:
             return (connect(of_multicast(ranks)),)
         if entry.engines:
             return (self._pairs.ring(ranks),)
@@ -55,11 +55,11 @@ class Connected:
             return (connect(of_ring(ranks)),)
         return ({},)
 
-    def made(self, ranks: int) -> Made:
+    def made(self, ranks: int) -> ConnectedPairs:
         """All so far, for what works with arrays; none where they are not known."""
-        return Made(ranks, self._pairs.counts() if self._chooses else {})
+        return ConnectedPairs(ranks, self._pairs.counts() if self._chooses else {})
 
-    def counted(self, made: Made) -> None:
+    def counted(self, made: ConnectedPairs) -> None:
         """It goes on from these, of which there were too many to number them one by one."""
         if self._asked and not self._chooses:
             self._pairs.recount(made.counts())

@@ -27,9 +27,7 @@ Tell = Callable[[str], None]
 
 def step_of(experiment: Experiment, number: int) -> str:
     """A step of the workload, in words for whoever waits."""
-    step = experiment.workload[number]
-    name = f"{step.collective} by {step.algorithm}" if step.kind == "collective" else step.kind
-    return f"step {number + 1} of {len(experiment.workload)}, {name}"
+    return f"step {number + 1} of {len(experiment.workload)}, {experiment.workload[number].label}"
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Figure:
     group: int | None = None
     no_model: tuple[str, ...] = ()
     paused: tuple[tuple[str, str], ...] | None = ()
-    about: Mapping[str, Any] = field(default_factory=dict)  # of a training step (testbed.plan.training.about)
+    about: Mapping[str, Any] = field(default_factory=dict)  # of a training step (testbed.plan.steps.training.about)
 
     @property
     def mfu(self) -> float | None:

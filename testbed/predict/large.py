@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.experiment.blocks.fabric import STAND_IN
-from testbed.experiment.training import layout_of, training_of
-from testbed.plan.ideal import costs_of
+from testbed.experiment.steps.collective import CollectiveStep
+from testbed.experiment.steps.training import TrainStep, layout_of
 from testbed.predict.cables import cables_of
-from testbed.predict.collectives import jobs
 from testbed.predict.figure import Figure, Tell, step_of
 from testbed.predict.limits import refuse_ports
 from testbed.predict.training import training_figures
-from testbed.predict.wide import uses_scale_up, wide_figures
+from testbed.predict.wide import costs_with_engines, wide_figures
 from topologies import Fabric
-from topologies.graph.fabric import TopologyError
+from topologies.graph.fabric import OutOfBounds, TopologyError
 from topologies.kinds import KINDS, build
 from workloads.registry import any_of
 from workloads.steps.fraction import fewest_messages
@@ -30,12 +29,12 @@ from workloads.tasks.replay import MOST_MESSAGES
 from workloads.times.messages import Link
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.groups import Together
-from workloads.times.wide.peers import Made
+from workloads.times.wide.peers import ConnectedPairs
 from workloads.times.wide.places import places_of
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.steps.train import Train
+    from testbed.experiment.steps.step import Step
 
 MOST_RANKS = 1 << 19
 SMALL: dict[str, dict[str, Any]] = {
@@ -62,8 +61,8 @@ def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fab
     """The parameters with defaults, the fabric or what stands for it, and the ranks.  Raises TopologyError."""
     try:
         fabric = build(kind, params)
-    except TopologyError as error:
-        if kind not in SMALL or not _too_large(error):
+    except OutOfBounds as error:
+        if kind not in SMALL:
             raise
         wide = {p.name: replace(p, most=MOST_RANKS) for p in KINDS[kind].parameters()}
         given = {name: wide[name].parse(value) for name, value in params.items()}
@@ -81,39 +80,36 @@ def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fab
     return dict(fabric.params), fabric, fabric.ranks
 
 
-def _too_large(error: TopologyError) -> bool:
-    return "too many" in error.what or "out of range" in error.what or "would need" in error.what
-
-
 def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Iterator[Figure]:
     """The lines of an experiment whose fabric is large.  Raises InputError for what there is no model of."""
     spec = experiment.fabric
-    made = Made(places_of(spec.topology.kind, spec.topology.params).ranks)
+    made = ConnectedPairs(places_of(spec.topology.kind, spec.topology.params).ranks)
     job = 1
     for k, step in enumerate(experiment.workload):
         place = experiment.place("workload", k)
         tell(step_of(experiment, k))
-        if step.kind == "train":
+        if isinstance(step, TrainStep):
             yield from training_figures(experiment, step.train, together(experiment), k, place)
             continue
-        if step.kind != "collective":
+        if not isinstance(step, CollectiveStep):
             what = f"there is no model of {step.kind} on so large a fabric"
             raise InputError(what, place, "collectives and training steps are predicted")
-        scale_up = spec.scale_up is not None and uses_scale_up(any_of(step.collective, step.algorithm))
+        offloaded = any_of(step.collective, step.algorithm).offloaded
+        scale_up = spec.scale_up is not None and not offloaded
         places = places_of(spec.topology.kind, spec.topology.params, scale_up=scale_up)
         yield from wide_figures(experiment, step, places, made, k, job, place)
-        job += jobs({"collective": step.collective, "algorithm": step.algorithm})
+        job += offloaded
 
 
-def of_too_many(experiment: Experiment, train: Train, number: int, place: str, *, sure: bool = False) -> Figure | None:
+def of_too_many(experiment: Experiment, step: Step, number: int, place: str, *, sure: bool = False) -> Figure | None:
     """The line of a training step with more messages than are followed, or None: no, or there is no such model of it.
 
     `sure`: that there are so many.  Else they are counted by the fewest that any algorithm has, as nobody has looked
     which one it is.
     """
-    if train.checkpoint is not None or train.scale is not None:
+    if not isinstance(step, TrainStep) or step.train.checkpoint is not None or step.train.scale is not None:
         return None
-    t = training_of(train)
+    t, train = step.training(), step.train
     if not sure and fewest_messages(t, layout_of(train, experiment.build_fabric())) <= MOST_MESSAGES:
         return None
     with suppress(InputError):
@@ -130,7 +126,5 @@ def together(experiment: Experiment) -> Together:
     usual = Link(spec.cable.rate, spec.cable.delay)
     nics = Wide(places, usual, spec.switch.latency, own=cables_of(experiment, places))
     inside = places_of(spec.topology.kind, spec.topology.params, scale_up=within is not None)
-    costs = costs_of(experiment)
-    if (engine := spec.nic.engine) is not None:
-        costs = replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
-    return Together(replace(nics, places=inside, scale_up=within), nics, costs, experiment.seed)
+    both = replace(nics, places=inside, scale_up=within)
+    return Together(both, nics, costs_with_engines(experiment), experiment.seed)

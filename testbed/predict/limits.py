@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import ceil
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, Problem
 from testbed.predict.cables import is_of_cables, lasts
 from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
 from testbed.predict.pauses import pauses
+from workloads.base.entry import NoModel
 from workloads.times.wide.places import KINDS
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
     from testbed.experiment.blocks.fabric import Accelerator
-    from workloads.times.multicast import Multicast
 
-REFUSED = {
-    "omnireduce": "what it sends depends on where the vectors have zeros",
-    "omniccl": "what it sends depends on where the vectors have zeros",
-    "in_network_best_effort": "which of its blocks meet in shared slots depends on when each packet comes",
-    "rpc": "its calls share host cores and compute complexes, which are no flows",
-    "block_write": "its blocks share host cores and compute complexes, which are no flows",
-    "feed": "who gets a batch depends on who is ready first",
-}
-"""Collectives and algorithms by name -> why there is no model of them."""
-STEPS = {
-    "load": "its flows come at drawn times and share cables and buffers: how they do is what a run shows",
-    "flows": "flows that share cables share them by their congestion control: how they do is what a run shows",
-    "torch": "what the script does is known when it has been run",
-}
-"""Likewise steps."""
 _RUN = "`testbed run` emulates it"
 
 
@@ -64,18 +48,8 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
         what = "there is no model of off-path SmartNICs"
         yield Problem(what, experiment.place("fabric", "nic", "kind"), _RUN)
     for k, step in enumerate(experiment.workload):
-        if step.kind in STEPS:
-            yield Problem(STEPS[step.kind], experiment.place("workload", k), _RUN)
-        elif step.kind == "collective":
-            for key in ("collective", "algorithm"):
-                if (why := REFUSED.get(getattr(step, key))) is not None:
-                    yield Problem(why, experiment.place("workload", k, key), _RUN)
-            if step.chains is not None:
-                what = "there is no model of a multicast in chains, in which ranks wait for their turn"
-                yield Problem(what, experiment.place("workload", k, "chains"), f"{_RUN}; or leave it out")
-            if step.compression is not None:
-                what = "there is no model of compression in NICs"
-                yield Problem(what, experiment.place("workload", k, "compression"), _RUN)
+        for path, why, hint in step.not_predicted():
+            yield Problem(why, experiment.place("workload", k, *path), f"{_RUN}; {hint}" if hint else _RUN)
 
 
 def refuse_some(step: CollectiveStep, place: str) -> None:
@@ -96,30 +70,20 @@ def refuse_ports(experiment: Experiment) -> None:
         raise InputError(what, experiment.place("fabric", "topology"), "leave it out")
 
 
-def accelerator_for(experiment: Experiment, contributors: int, place: str) -> Accelerator:
+def accelerator_for(experiment: Experiment, contributors: int) -> Accelerator:
     """The accelerator of every switch, for a collective of which so many contributors come to one.
 
-    Raises InputError where the controller refuses it (controllers/offload/jobs.py), and a run falls back to hosts.
+    Raises NoModel where the controller refuses it (controllers/offload/jobs.py), and a run falls back to hosts.
     """
     accelerator = experiment.fabric.switch.accelerator
-    where, hint = f"{place}.algorithm", "a run falls back to hosts: predict ring"
+    hint = "a run falls back to hosts: predict ring"
     if accelerator is None:
-        raise InputError("switches have no accelerator", where, hint)
+        raise NoModel("switches have no accelerator", hint)
     if contributors > accelerator.fan_in:
         bits = accelerator.fan_in
         what = f"{contributors} contributors come to a switch, whose accelerator has a bitmap of {bits} bits"
-        raise InputError(what, where, hint)
+        raise NoModel(what, hint)
     return accelerator
-
-
-def in_time(multicast: Multicast, cutoff_ns: float | None, place: str) -> float:
-    """Its time.  Raises InputError where ranks give its datagrams up and ask their neighbours for them."""
-    assert cutoff_ns is not None  # the step has its default
-    if multicast.waits_ns > cutoff_ns:
-        enough = f"{ceil(multicast.waits_ns / 1e3)}us"
-        what = f"its cutoff of {cutoff_ns / 1e3:g}us ends before the first datagrams have come from afar: a run repairs"
-        raise InputError(what, f"{place}.cutoff", f"{enough} is enough here; there is no model of repair")
-    return multicast.time_ns
 
 
 def left_out(experiment: Experiment, figures: Sequence[Figure]) -> tuple[str, ...]:

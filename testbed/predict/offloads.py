@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from controllers.offload.trees import Tree, Trees
 from testbed.experiment.built import bare_hardware
-from testbed.predict.limits import accelerator_for, in_time
+from testbed.predict.limits import accelerator_for
+from testbed.predict.wide import costs_with_engines
 from workloads.base.entry import named
 from workloads.base.vocabulary import DTYPES
 from workloads.times.in_network import in_network_all_reduce_ns
@@ -18,7 +18,8 @@ from workloads.times.messages import Path
 from workloads.times.multicast import all_gather_over_ns, broadcast_over_ns
 from workloads.times.queue_pairs import Numbers
 from workloads.times.wide.around import Edge, Ring
-from workloads.times.wide.direct_reduce import ring_ns
+from workloads.times.wide.direct_reduce import arrays_of
+from workloads.times.wide.model import model_of
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -36,16 +37,15 @@ def offload_ns(
     way: Mapping[str, Any],
     numbers: Sequence[Numbers],
     job: int,
-    place: str,
 ) -> float:
     """Time in ns of the fabric's `job`th offloaded collective: that number says which of equal roots its tree has.
 
-    `numbers`: of the queue pairs that it uses, one time after the other.  `place`: of the step in the file.
-    Raises InputError where switches are to add up and cannot.
+    `numbers`: of the queue pairs that it uses, one time after the other.
+    Raises NoModel where switches are to add up and cannot, and where ranks give up what comes late.
     """
     if entry.accelerators:
-        return _by_switches(experiment, chooser, ranks, size_bytes, way, job, place)
-    if entry.name == "multicast":
+        return _by_switches(experiment, chooser, ranks, size_bytes, way, job)
+    if entry.multicast:
         hosts = chooser.ways(ranks)
         tree = _Branches(chooser, experiment.build_fabric(), ranks, job)
 
@@ -53,28 +53,21 @@ def offload_ns(
             return hosts.path([(a, b)])
 
         n, costs = len(ranks), chooser.costs
-        if entry.collective.name == "broadcast":
+        if entry.collective.rooted:
             done = broadcast_over_ns(n, size_bytes, tree.path, costs, messages=messages)
         else:
             done = all_gather_over_ns(n, size_bytes, tree.path, costs, messages=messages, hops=tree.hops)
-        return in_time(done, way["cutoff"], place)
-    costs, engine = chooser.costs, experiment.fabric.nic.engine
-    if engine is not None:
-        costs = replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
-    if entry.layout == "ring":
+        return done.in_time(way["cutoff"])
+    costs = costs_with_engines(experiment)
+    if (form := model_of(entry).over) is not None:
         pairs = [(k, (k + 1) % len(ranks)) for k in range(len(ranks))]
         rings = []
         for one in numbers:
             its = chooser.ways(ranks, scale_up=not entry.engines, numbers=one)
             shared = its.paths(pairs)
             rings.append(Ring.of([Edge(its.path([pair]), path) for pair, path in zip(pairs, shared, strict=True)]))
-        touched = _TOUCHED.get(way.get("optimizer", "sgd"), 2)
-        return ring_ns(entry, size_bytes, rings[0], costs, touched=touched, gather=rings[-1])
+        return form(size_bytes, rings[0], costs, arrays_of(way.get("optimizer")), rings[-1])
     return cast(float, named(entry.time)(len(ranks), size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
-
-
-_TOUCHED = {"sgd": 2, "adam": 3}
-"""Arrays that an optimizer goes over: parameters and what it remembers."""
 
 
 def _by_switches(
@@ -84,14 +77,13 @@ def _by_switches(
     size_bytes: int,
     way: Mapping[str, Any],
     job: int,
-    place: str,
 ) -> float:
     """Over the tree that the controller makes of the ranks' shortest ways to a root."""
     aggregation, fabric = way["aggregation"], experiment.build_fabric()
     among = {s.name for s in fabric.switches if s.accelerator}
     trees = Trees(fabric)
     tree = trees.tree(ranks, job, among or None)
-    accelerator = accelerator_for(experiment, max(map(tree.inputs, tree.adding)), place)
+    accelerator = accelerator_for(experiment, max(map(tree.inputs, tree.adding)))
     found = {_way(experiment, chooser, trees, tree, rank) for rank in ranks}
     return max(
         in_network_all_reduce_ns(

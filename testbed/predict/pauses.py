@@ -11,7 +11,7 @@ from workloads.times.buffers import Buffers, Room
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.steps.steps import Step
+    from testbed.experiment.steps.step import Step
     from testbed.predict.figure import Figure
     from topologies.ranks.hops import Hop
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from testbed.plan.choose import Chooser
+from testbed.plan.steps.planned import Planned, PlannedCollective, PlannedTasks
 from testbed.predict.cables import with_faults
-from testbed.predict.collectives import collective_figures, jobs
+from testbed.predict.collectives import collective_figures
 from testbed.predict.connected import Connected
 from testbed.predict.figure import Figure, Prediction, Tell, step_of
 from testbed.predict.large import large_figures, of_too_many
@@ -20,6 +21,12 @@ from testbed.predict.tasks import task_figures
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+
+
+FIGURES: dict[type[Planned], Callable[..., Iterator[Figure]]] = {
+    PlannedCollective: collective_figures,
+    PlannedTasks: task_figures,
+}
 
 
 def predict(experiment: Experiment, tell: Tell = lambda text: None, swept: Iterable[str] = ()) -> Prediction:
@@ -49,7 +56,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
-    from testbed.plan.plan import plan  # the same steps as a run's
+    from testbed.plan.steps.plan import plan  # the same steps as a run's
 
     laid = with_faults(experiment)
     chooser = Chooser(laid, laid.build_fabric())
@@ -58,16 +65,13 @@ def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
     for k, step in enumerate(experiment.workload):
         tell(step_of(experiment, k))
         place = experiment.place("workload", k)
-        if step.kind == "train" and (figure := of_too_many(laid, step.train, number, place)):
+        if figure := of_too_many(laid, step, number, place):
             yield figure
             connected.lost()
             number += 1
             continue
-        planned = plan(experiment.model_copy(update={"workload": [step]}))["steps"]
+        planned = plan(experiment.model_copy(update={"workload": [step]})).steps
         held = buffers(class_of(experiment, step))
-        if step.kind == "collective":
-            yield from collective_figures(laid, chooser, connected, held, step, planned[0], number, job, place)
-            job += jobs(planned[0])
-        else:
-            yield from task_figures(laid, chooser, connected, held, step, planned, number, place)
+        yield from FIGURES[type(planned[0])](laid, chooser, connected, held, step, planned, number, job, place)
+        job += sum(one.jobs for one in planned)
         number += len(planned)

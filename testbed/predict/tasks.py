@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from testbed.base.errors import InputError
-from testbed.experiment.training import layout_of, settings_of, training_of
 from testbed.plan.expected import expected
+from testbed.plan.steps.kinds import graph_of
 from testbed.predict.connected import Connected
 from testbed.predict.figure import LONGEST_PATH, MESSAGES, Figure
 from testbed.predict.large import of_too_many
 from workloads.registry import find
-from workloads.steps.build import step_graph
 from workloads.tasks.oracle import step_ns
 from workloads.tasks.replay import Tasks
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.steps.steps import Step
+    from testbed.experiment.steps.step import Step
     from testbed.plan.choose import Chooser
+    from testbed.plan.steps.planned import PlannedTasks
     from topologies.ranks.hops import Hop
-    from workloads.tasks.graph import Graph
     from workloads.times.buffers import Buffers
     from workloads.times.ways import Ways
 
@@ -32,36 +30,37 @@ def task_figures(
     connected: Connected,
     buffers: Buffers,
     step: Step,
-    planned: Sequence[Mapping[str, Any]],
+    planned: Sequence[PlannedTasks],
     number: int,
+    job: int,
     place: str,
 ) -> Iterator[Figure]:
     """The lines of the steps of the plan that a step of the workload becomes.
 
     Of a training step that is made smaller there is one more: the whole one.
     """
-    scale = planned[-1].get("about_step", {}).get("scale")
-    tasks = [Tasks(told, find, experiment.seed) for told in planned]
+    scale = planned[-1].about_step.get("scale")
+    tasks = [Tasks(told.program, find, experiment.seed) for told in planned]
     ways = [chooser.ways(range(experiment.build_fabric().ranks), numbers=connected.tasks(its)) for its in tasks]
     if scale:
         found: list[tuple[float, str, tuple[Hop, ...] | None]] = [
-            (time_ns, LONGEST_PATH, buffers.taken(looked=False)) for time_ns in scale["expected_ns"]
+            (time_ns, LONGEST_PATH, buffers.take_paused(looked=False)) for time_ns in scale["expected_ns"]
         ]
         found[-1] = _whole(experiment, chooser, buffers, step, place)
     else:
         found = [
-            (time_ns, how, buffers.taken(looked=how == MESSAGES))
+            (time_ns, how, buffers.take_paused(looked=how == MESSAGES))
             for told, its, way in zip(planned, tasks, ways, strict=True)
             for time_ns, how in (_time(experiment, chooser, buffers, step, told, its, way, place),)
         ]
-    names = [told["name"] for told in planned]
-    about = [told.get("about_step", {}) for told in planned]
+    names = [told.name for told in planned]
+    about = [told.about_step for told in planned]
     if scale:
         names = [f"{name}, {layers} layers" for name, layers in zip(names, scale["layers"], strict=False)]
         names.append(f"train, the whole of {scale['layers'][-1]} layers")
         about.append(scale["whole"])
     for k, (name, its, (time_ns, how, paused)) in enumerate(zip(names, about, found, strict=True)):
-        ranks = len(planned[min(k, len(planned) - 1)]["ranks"])
+        ranks = len(planned[min(k, len(planned) - 1)].ranks)
         yield Figure(
             step=number + min(k, len(planned) - 1),
             name=name,
@@ -80,46 +79,34 @@ def _time(
     chooser: Chooser,
     buffers: Buffers,
     step: Step,
-    told: Mapping[str, Any],
+    told: PlannedTasks,
     tasks: Tasks,
     ways: Ways,
     place: str,
 ) -> tuple[float, str]:
     """Every message followed where tasks share cables, or flows a choice of spines; else the exact longest path."""
-    if (serving := told.get("about_step", {}).get("serving")) is not None:
+    if (serving := told.about_step.get("serving")) is not None:
         return float(serving["expected_ns"]), LONGEST_PATH
-    graph = _graph(experiment, step, place)
+    graph = graph_of(step, experiment)
+    assert graph is not None
     if tasks.followable and (chooser.chooses or tasks.share(ways)):
         followed = tasks.replayed(ways, chooser.costs, buffers)
         if followed is not None:
             return followed, MESSAGES
-        if step.kind == "train" and (large := of_too_many(experiment, step.train, 0, place, sure=True)):
+        if large := of_too_many(experiment, step, 0, place, sure=True):
             return large.time_ns, large.how
-    return step_ns(expected(graph, told, experiment, experiment.build_fabric())), LONGEST_PATH
+    return step_ns(expected(graph, told.program, experiment, experiment.build_fabric())), LONGEST_PATH
 
 
 def _whole(
     experiment: Experiment, chooser: Chooser, buffers: Buffers, step: Step, place: str
 ) -> tuple[float, str, tuple[Hop, ...] | None]:
     """Of a step that is made smaller, without that: as if it was the first of the file."""
-    from testbed.plan.plan import plan
+    from testbed.plan.steps.plan import plan
 
-    assert step.kind == "train"
-    whole = step.model_copy(update={"train": step.train.model_copy(update={"scale": None})})
-    if (its := of_too_many(experiment, whole.train, 0, place)) is None:
-        planned = plan(experiment.model_copy(update={"workload": [whole]}))["steps"]
+    whole = step.whole()
+    if (its := of_too_many(experiment, whole, 0, place)) is None:
+        planned: Any = plan(experiment.model_copy(update={"workload": [whole]})).steps  # a graph: of tasks
         connected = Connected(chooser, experiment.seed)
-        (its,) = task_figures(experiment, chooser, connected, buffers, whole, planned, 0, place)
+        (its,) = task_figures(experiment, chooser, connected, buffers, whole, planned, 0, 0, place)
     return its.time_ns, its.how, its.paused
-
-
-def _graph(experiment: Experiment, step: Step, place: str) -> Graph:
-    fabric = experiment.build_fabric()
-    if step.kind == "train":
-        if step.train.checkpoint is not None:
-            raise InputError("there is no model of disks", f"{place}.train.checkpoint", "leave it out, or run it")
-        return step_graph(training_of(step.train), layout_of(step.train, fabric), settings_of(step.train))
-    if step.kind == "tasks":
-        return step.tasks.graph(fabric.ranks)
-    assert step.kind in ("chakra", "aicb")
-    return step.graph(fabric.ranks)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from testbed.base.errors import InputError
-from testbed.experiment.training import settings_of, training_of
-from testbed.plan.training import about, name_of
+from testbed.experiment.steps.training import settings_of, training_of
+from testbed.plan.steps.training import about, name_of
 from testbed.predict.figure import ONE_PIPELINE, Figure
 from testbed.predict.pauses import class_of, unseen
 from topologies.kinds import KINDS
@@ -28,6 +28,7 @@ from workloads.steps.plan.placement import CannotPlace, places
 from workloads.tasks.oracle import oracle, step_ns
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 from workloads.times.wide.groups import Together, has_model
+from workloads.times.wide.model import model_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,8 +76,6 @@ def training_figures(
 
 
 def _refuse(train: Train, place: str) -> None:
-    if train.checkpoint is not None:
-        raise InputError("there is no model of disks", f"{place}.train.checkpoint", "leave it out")
     if train.scale is not None:
         what = "scale makes a step small enough to be run, and so large a fabric is not"
         raise InputError(what, f"{place}.train.scale", "leave it out: the whole step is predicted")
@@ -203,4 +202,4 @@ class _Durations:
 
     def _may(self, entry: Algorithm, groups: Ranks, alone: bool) -> bool:
         """Whether all ranks are in one of the groups, for what goes in rounds of all."""
-        return alone or entry.name == "ring" or entry.engines or groups.size == self._ranks.size
+        return alone or not model_of(entry).of_all or groups.size == self._ranks.size

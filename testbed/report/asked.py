@@ -19,34 +19,33 @@ def own_keys(experiment: Experiment) -> dict[str, Any]:
 
     Defaults may follow from other keys, so each key is tried: the outermost first.
     """
-    wanted = experiment.resolved()
-    found = deepcopy(wanted)
-    tries = [MOST_TRIES]
-    _shorten(found, found, type(experiment), wanted, tries)
-    return found
+    resolved = experiment.resolved()
+    document = deepcopy(resolved)
+    _shorten(document, document, type(experiment), resolved, tries=[MOST_TRIES])
+    return document
 
 
 def _shorten(
-    part: Any, whole: dict[str, Any], model: type[Experiment], wanted: dict[str, Any], tries: list[int]
+    part: Any, whole: dict[str, Any], model: type[Experiment], resolved: dict[str, Any], tries: list[int]
 ) -> None:
     if isinstance(part, list):
-        for one in part:
-            _shorten(one, whole, model, wanted, tries)
+        for entry in part:
+            _shorten(entry, whole, model, resolved, tries)
         return
     if not isinstance(part, dict):
         return
     for key in list(part):
         value = part.pop(key)
         tries[0] -= 1
-        if tries[0] >= 0 and _means(whole, model, wanted):
+        if tries[0] >= 0 and _means(whole, model, resolved):
             continue
         part[key] = value
-        _shorten(value, whole, model, wanted, tries)
+        _shorten(value, whole, model, resolved, tries)
 
 
-def _means(document: dict[str, Any], model: type[Experiment], wanted: dict[str, Any]) -> bool:
+def _means(document: dict[str, Any], model: type[Experiment], resolved: dict[str, Any]) -> bool:
     """Whether it is an experiment, and the same."""
     try:
-        return model.model_validate(deepcopy(document)).resolved() == wanted
+        return model.model_validate(deepcopy(document)).resolved() == resolved
     except (ValidationError, ValueError, KeyError, TypeError):
         return False

@@ -37,7 +37,7 @@ def of(run: Run, parts: Mapping[str, str]) -> dict[str, Any]:
     """Everything that the template needs for a run; `parts` are the page's scripts and styles."""
     experiment = _experiment(run)
     state, table = run.state, lines(of_run(run))
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "kind": "run",
         "title": run.name,
         "subtitle": next((line.removeprefix("# ").strip() for line in table if line.startswith("# ")), run.name),
@@ -55,7 +55,7 @@ def of(run: Run, parts: Mapping[str, str]) -> dict[str, Any]:
     data: dict[str, Any] = {"charts": [chart.to_dict() for chart in charts(run)], "events": _events(run)}
     if experiment is not None and run.counters:
         data["network"] = _network(experiment, run)
-    return {**told, **parts, "data": _as_json(data), "charts": data["charts"], "network": "network" in data}
+    return {**content, **parts, "data": _as_json(data), "charts": data["charts"], "network": "network" in data}
 
 
 def of_sweep(swept: Sweep, parts: Mapping[str, str]) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def of_sweep(swept: Sweep, parts: Mapping[str, str]) -> dict[str, Any]:
     names = key_names(swept.keys)
     hidden = ("metrics_sha256", "run")
     columns = list(dict.fromkeys(k for point in swept.points for k in point if k not in hidden))
-    told = swept.to_dict()
-    failed = told.get("error")
+    summary = swept.to_dict()
+    failed = summary.get("error")
     try:
         pictures = [_svg(f) for f in sweep(swept.name, swept.keys, swept.points, usual(swept))] if swept.points else []
     except PlotError:
@@ -138,15 +138,15 @@ def _state(fault: Mapping[str, Any]) -> str:
 def _events(run: Run) -> list[dict[str, Any]]:
     """What happened at which moment of emulated time: for the marks on the charts."""
     faults = {f"f{n + 1}": one for n, one in enumerate(run.experiment.get("inject") or [])}
-    found = [
+    events = [
         {"us": row["time_ns"] / 1000, "text": _said(row, faults)}
         for row in run.rows("events")
         if row.get("time_ns") is not None and row["event"] not in _NO_MARK
     ]
-    if (more := len(found) - MOST_EVENTS) > 0:
-        last = found[MOST_EVENTS]["us"]
-        return [*found[:MOST_EVENTS], {"us": last, "text": f"and {more} events more, from here on not marked"}]
-    return found
+    if (more := len(events) - MOST_EVENTS) > 0:
+        last = events[MOST_EVENTS]["us"]
+        return [*events[:MOST_EVENTS], {"us": last, "text": f"and {more} events more, from here on not marked"}]
+    return events
 
 
 def _said(row: Mapping[str, Any], faults: Mapping[str, Mapping[str, Any]]) -> str:
@@ -155,8 +155,8 @@ def _said(row: Mapping[str, Any], faults: Mapping[str, Mapping[str, Any]]) -> st
     what = row["event"].replace("_", " ")
     if row["event"] == "fault" and "fault" in more:
         name = str(more.pop("fault"))
-        its = faults.get(name, {})
-        what = f"{its['fault']} on {its['on']}" if "on" in its else str(its.get("fault", "fault"))
+        fault = faults.get(name, {})
+        what = f"{fault['fault']} on {fault['on']}" if "on" in fault else str(fault.get("fault", "fault"))
         what += f" {'begins' if more.pop('on', True) else 'ends'} ({name})"
     if row.get("node") is not None:
         port = "" if row.get("port") is None else f":{row['port']}"
@@ -186,7 +186,6 @@ def _timelines(run: Run) -> list[str]:
 
 
 def _svg(figure: Figure) -> str:
-    """As an element of a page."""
     import matplotlib
 
     out = io.StringIO()
@@ -215,15 +214,15 @@ def _again(run: Run) -> str:
 
 
 def _environment(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    rows: list[tuple[str, str]] = []
     for key, value in environment.items():
         if isinstance(value, list):
-            found.append((key, shlex.join(map(str, value))))
+            rows.append((key, shlex.join(map(str, value))))
         elif isinstance(value, dict):
-            found += [(f"{key}: {name}", str(one)) for name, one in value.items() if one]
+            rows += [(f"{key}: {name}", str(inner)) for name, inner in value.items() if inner]
         elif value is not None:
-            found.append((key, str(value)))
-    return found
+            rows.append((key, str(value)))
+    return rows
 
 
 def _cell(value: Any) -> str:

@@ -38,7 +38,6 @@ def compared(comparison: Comparison, met: Sequence[str], out: Path, *, every: bo
 
 
 def _parts() -> dict[str, str]:
-    """Scripts and styles as they stand in the page."""
     modules = [_plain((_PAGES / "js" / f"{name}.js").read_text()) for name in _MODULES]
     return {
         "styles": "\n".join(p.read_text() for p in (_PAGES / "style.css", _uplot("css"), _HERE / "report.css")),
@@ -54,6 +53,6 @@ def _uplot(ending: str) -> Path:
 def _plain(module: str) -> str:
     """A module's text where all of them are one script: what it exports is told, its own names stay inside."""
     text = re.sub(r"^import .*?;\n", "", module, flags=re.M | re.S)
-    told = ", ".join(re.findall(r"^export (?:async )?(?:const|class|function) (\w+)", text, flags=re.M))
+    exported = ", ".join(re.findall(r"^export (?:async )?(?:const|class|function) (\w+)", text, flags=re.M))
     inside = re.sub(r"^export ", "", text, flags=re.M)
-    return f"const {{ {told} }} = (() => {{\n{inside}\nreturn {{ {told} }};\n}})();"
+    return f"const {{ {exported} }} = (() => {{\n{inside}\nreturn {{ {exported} }};\n}})();"

@@ -72,8 +72,8 @@ def charts(run: Run) -> list[Chart]:
     if not_sampled(run) or "measure" not in run.experiment:
         return []
     end = max(float(run.results["end_ns"].max()) if len(run.results) else 0.0, 0.0) / 1000
-    found = [chart for make in _CHARTS for chart in make(run, end)]
-    return [chart for chart in found if chart.lines]
+    all_charts = [chart for make in _CHARTS for chart in make(run, end)]
+    return [chart for chart in all_charts if chart.lines]
 
 
 def _queues(run: Run, end: float) -> Iterator[Chart]:
@@ -89,14 +89,14 @@ def _buffers(run: Run, end: float) -> Iterator[Chart]:
 def _rates(run: Run, _: float) -> Iterator[Chart]:
     import numpy as np
 
-    found = of_pairs(run)
-    if found is None:
+    pairs = of_pairs(run)
+    if pairs is None:
         return
-    drawn = found.slowest[:MOST_STRIPS]
-    edges = found.edges / 1000
-    lines = [Line(found.named(who), edges, np.append(found.rates[who] / 1e9, 0.0)) for who in drawn]
-    some = ["the slowest first", found.about, _some(len(drawn), len(found.rates), "that are slowest")]
-    some += [f"without {found.left_out} inside servers"] if found.left_out else []
+    drawn = pairs.slowest[:MOST_STRIPS]
+    edges = pairs.edges / 1000
+    lines = [Line(pairs.named(who), edges, np.append(pairs.rates[who] / 1e9, 0.0)) for who in drawn]
+    some = ["the slowest first", pairs.about, _some(len(drawn), len(pairs.rates), "that are slowest")]
+    some += [f"without {pairs.left_out} inside servers"] if pairs.left_out else []
     yield Chart("Payload rate of queue pairs", "Gb/s", lines, "; ".join(filter(None, some)), strips=True)
 
 
@@ -111,9 +111,9 @@ def _pauses(run: Run, end: float) -> Iterator[Chart]:
     """How many classes of a node's ports were paused at a time: a running sum of begins and ends."""
     data = run.series("pauses")
     lines = []
-    for node, one in data.groupby("node", sort=False):
-        change = one["on"].to_numpy(dtype=float) * 2 - 1
-        lines.append(_line(str(node), one["time_ns"].to_numpy() / 1000, change.cumsum(), end))
+    for node, rows in data.groupby("node", sort=False):
+        change = rows["on"].to_numpy(dtype=float) * 2 - 1
+        lines.append(_line(str(node), rows["time_ns"].to_numpy() / 1000, change.cumsum(), end))
     most = sorted(lines, key=lambda line: -float(line.y.sum()))[:MOST_LINES]
     yield Chart("Paused classes of a node's ports", "classes", most, _some(len(most), len(lines), "paused most"))
 
@@ -132,8 +132,8 @@ def _largest(title: str, unit: str, data: pd.DataFrame, by: Sequence[str], value
     lines = []
     for key in peaks.index[:MOST_LINES]:
         names = key if isinstance(key, tuple) else (key,)
-        one = data[(data[list(by)] == list(names)).all(axis=1)]
-        lines.append(_line(_name(by, names), one["time_ns"].to_numpy() / 1000, one[value].to_numpy() / per, end))
+        rows = data[(data[list(by)] == list(names)).all(axis=1)]
+        lines.append(_line(_name(by, names), rows["time_ns"].to_numpy() / 1000, rows[value].to_numpy() / per, end))
     return Chart(title, unit, lines, _some(len(lines), len(peaks), "with the highest values"))
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -35,13 +32,13 @@ from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
 from testbed.base.worker_output import OutputParser
 from testbed.experiment.built import timeout_ns
-from testbed.inject.agent import GONE_S, Agent
-from testbed.inject.place import place_of
+from testbed.inject.agent import Agent
+from testbed.inject.faults import put_in, requests_of
+from testbed.live import workers
 from testbed.live.verdict import judged
-from testbed.machine.processes import wait_for
-from testbed.plan import plan as planning
 from testbed.plan import together
 from testbed.plan.hardware import written_control
+from testbed.plan.steps.plan import capture_ports, plan
 from testbed.plan.thresholds import marking
 from testbed.run import measured
 from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
@@ -54,13 +51,9 @@ from testbed.run.watch import Watch
 from workloads.base import numpy_core
 
 if TYPE_CHECKING:
-    from testbed.containers.container import Worker
     from testbed.experiment import Experiment
     from testbed.fabric.lab import Lab
     from testbed.live.tenant import Tenant
-
-WORKER = (sys.executable, "-m", "workloads.worker")
-TOGETHER = (sys.executable, "-m", "workloads.together")
 
 
 @dataclass
@@ -83,24 +76,24 @@ class Attempt:
     _lines: list[dict[str, Any]] = field(default_factory=list)
     _events: list[dict[str, Any]] = field(default_factory=list)
     _agent: Agent | None = None
-    _workers: Mapping[int, Worker] = field(default_factory=dict)
+    _workers: Sequence[workers.WorkerProcess] = ()
     _controller_messages: list[dict[str, Any]] = field(default_factory=list)
     _measured: measured.Measured | None = None
     _unwritten: Exception | None = None  # why its frames could not be written
 
     def __post_init__(self) -> None:
-        self.plan = planning.plan(self.experiment)
-        self._launcher = Launcher.of(self.plan["steps"])
-        self.steps = planning.steps(self.plan)
+        self.plan = plan(self.experiment)
+        self._launcher = Launcher.of(self.plan)
+        self.steps = self.plan.described()
         self.environment = environment(self.experiment.seed)
         self.resolved = self.experiment.resolved()
         with (self.folder.path / "experiment.yaml").open("w") as file:
             yaml_writer.dump(self.resolved, file)
         self.folder.write_json("environment.json", self.environment)
         self.folder.write_json("congestion-control.json", written_control(self.experiment))
-        self.folder.write_json("steps.json", {"ranks": self.plan["ranks"], "steps": self.steps})
-        for number, step in enumerate(self.plan["steps"]):
-            for rank, text in enumerate(step.get("printed", ())):
+        self.folder.write_json("steps.json", {"ranks": self.plan.ranks, "steps": self.steps})
+        for number, step in enumerate(self.plan.steps):
+            for rank, text in enumerate(step.printed):
                 (self.folder.logs / f"script{number}.rank{rank}.log").write_text(text)
 
     @property
@@ -114,7 +107,7 @@ class Attempt:
             try:
                 self.keep_live()
             finally:
-                self.tenant.leave(planning.endpoints(self.plan), self._agent)
+                self.tenant.leave(self.plan.endpoints, self._agent)
         else:
             lab.down()
 
@@ -156,7 +149,7 @@ class Attempt:
         self.profile.begin(lab)
         self._began = time.monotonic()
         requests = self._requests(lab)
-        for event in planning.choices(self.plan):
+        for event in self.plan.choices():
             self._on_event(event)
         now_ns = 0.0
         while True:
@@ -175,40 +168,20 @@ class Attempt:
     def _start(self, lab: Lab, files: ExitStack, requests: list[dict[str, Any]], now_ns: float) -> Watch:
         """Starts the workers and, with the virtual clock, time."""
         self.progress.stage("starting the workers")
-        plan = {**self.plan, "steps": self._launcher.plan_of(self.plan["steps"])} if self._launcher else self.plan
-        workers: dict[int, Worker] = {}
-        pipes: dict[int, int] = {}
-        errors: dict[int, int] = {}
-        with ExitStack() as unread:
-            for ranks in together.processes(
-                self.experiment, planning.endpoints(self.plan), self._struck(lab, requests)
-            ):
-                pipe, write = os.pipe()
-                unread.callback(os.close, pipe)
-                error, write_errors = os.pipe()
-                unread.callback(os.close, error)
-                self._hand_plan(lab, ranks, plan)
-                for rank in ranks:
-                    (self.folder.logs / f"rank{rank}.log").touch()
-                shared = {"others": ranks[1:]} if len(ranks) > 1 else {}
-                program = TOGETHER if shared else WORKER
-                with os.fdopen(write, "wb") as output, os.fdopen(write_errors, "wb") as log:
-                    worker = lab.start_worker(ranks[0], program, stdout=output, stderr=log, **shared)
-                workers |= dict.fromkeys(ranks, worker)
-                pipes |= dict.fromkeys(ranks, pipe)
-                errors |= dict.fromkeys(ranks, error)
-            unread.pop_all()
+        plan = self._launcher.plan_of(self.plan) if self._launcher else self.plan
+        groups = together.processes(self.experiment, self.plan.endpoints, self._struck(lab, requests))
+        for rank in self.plan.endpoints:
+            (self.folder.logs / f"rank{rank}.log").touch()
+        started = workers.start(lab, plan, groups)
         watch = Watch(
-            workers,
-            pipes,
-            errors,
-            OutputParser(plan),
+            started,
+            OutputParser(plan.told()),
             lab.fabricd,
             {"fabricd": lab.hardware, "controller": lab.controller, **lab.helpers},
             retry_s=self._retry_s(lab),
             patience_s=self.experiment.patience / 1e9,
             on_line=self._on_line,
-            on_progress=self._on_progress,
+            on_progress=lambda line: self.progress.doing(doing(line)),
             on_text=self._on_text,
             on_event=self._on_event,
             on_waiting=self.progress.waiting,
@@ -216,13 +189,12 @@ class Attempt:
             began=self._began,
         )
         files.callback(watch.close)
-        self._workers, self._watch = workers, watch
-        self._agent = Agent(lab, lambda rank: _killed(workers[rank]))
-        for request in (*requests, *(self._launcher.looks(now_ns) if self._launcher else ())):
-            lab.fabricd.request("inject", **request)
+        self._workers, self._watch = started, watch
+        self._agent = Agent(lab, watch.kill)
+        put_in(lab.fabricd, (*requests, *(self._launcher.looks(now_ns) if self._launcher else ())))
         if self.experiment.clock.mode == "virtual":
-            lab.fabricd.request("start", ranks=list(workers))
-        self.progress.measure(planning.measurements(self.plan))
+            lab.fabricd.request("start", ranks=[rank for process in started for rank in process.ranks])
+        self.progress.measure(self.plan.measurements)
         self.profile.stage(WORKLOAD)
         if this_process.ours:
             numpy_core.import_core()  # the workers are at work, we are not
@@ -235,19 +207,12 @@ class Attempt:
         began_ns = 0.0
         if self.tenant:
             names, began_ns = self.tenant.fault_names(len(names)), self.tenant.began_ns
-        requests: list[dict[str, Any]] = []
-        for k, injection in enumerate(self.experiment.inject):
-            place = place_of(injection, self.experiment, lab.fabric, nth=k)
-            requests += injection.requests(place, names[k], now_ns=began_ns)
-        return requests
+        return requests_of(self.experiment.inject, names, self.experiment, lab.fabric, now_ns=began_ns)
 
     def _struck(self, lab: Lab, requests: list[dict[str, Any]]) -> set[int]:
         """The ranks whose processes a fault is for, ours or one that is there already: nobody shares theirs."""
         there = lab.fabricd.request("faults")["faults"] if self.tenant else ()
         return together.struck([*requests, *(fault["request"] for fault in there)])
-
-    def _hand_plan(self, lab: Lab, ranks: Sequence[int], plan: planning.Plan) -> None:
-        (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(planning.for_ranks(plan, ranks)))
 
     def _retry_s(self, lab: Lab) -> float:
         """Wall time after which a NIC sends again what was not acknowledged."""
@@ -263,16 +228,13 @@ class Attempt:
         self.progress.advance(done(line, self.steps))
         self.progress.line(line)
 
-    def _on_progress(self, line: dict[str, Any]) -> None:
-        self.progress.doing(doing(line))
-
     def _on_text(self, rank: int, text: str) -> None:
         with (self.folder.logs / f"rank{rank}.log").open("a") as log:
             log.write(text + "\n")
 
     def _on_event(self, event: dict[str, Any]) -> None:
         if self._launcher and self._launcher.event(event) and self._agent is not None:
-            self._launcher.end(self._agent.lab, self._workers.values())
+            self._launcher.end(self._agent.lab, self._workers)
             self._watch.take_events()
         if event["event"] == "act" and self._agent is not None:
             self._agent.act(event)
@@ -286,7 +248,7 @@ class Attempt:
 
     def _capture(self, lab: Lab) -> list[str]:
         """Starts the captures that the experiment asks for; returns their files."""
-        ports = dict.fromkeys(p for t in self.experiment.capture for p in planning.capture_ports(t, lab.fabric))
+        ports = dict.fromkeys(p for t in self.experiment.capture for p in capture_ports(t, lab.fabric))
         if ports:
             (self.folder.path / "captures").mkdir()
         files = {port: str(self.folder.path / "captures" / f"{port.replace(':', '-')}.pcapng") for port in ports}
@@ -341,7 +303,7 @@ class Attempt:
     def write_frames(self) -> None:
         """Writes what was measured as frames. What goes wrong, `store` raises: here the fabric is on its way down."""
         try:
-            about = [step.get("about", {}) for step in self.plan["steps"]]
+            about = [step.about for step in self.plan.steps]
             self._measured = measured.write(
                 self.folder, self.experiment, self.steps, about, self._lines, self.counters, self._events
             )
@@ -406,9 +368,3 @@ class Attempt:
             live=self.live,
             about=self.steps,
         )
-
-
-def _killed(worker: Worker) -> None:
-    """Returns when its process is gone, so that its NIC notices at the fault's own time."""
-    worker.kill()
-    wait_for(lambda: worker.poll() is not None, GONE_S)

@@ -27,7 +27,7 @@ def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> 
     """
     from testbed.experiment import load
     from testbed.experiment.overrides import changed, override
-    from testbed.experiment.steps.train import scaled_by
+    from testbed.experiment.steps.steps import scaled_by
 
     try:
         live = json.loads((record.dir / "experiment.json").read_text())

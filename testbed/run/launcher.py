@@ -8,17 +8,15 @@ containers, and go on from the last checkpoint.  So a run does the same each tim
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from testbed.inject.agent import GONE_S
-from testbed.machine.processes import wait_for
-
 if TYPE_CHECKING:
-    from testbed.containers.container import Worker
     from testbed.fabric.lab import Lab
+    from testbed.live.workers import WorkerProcess
+    from testbed.plan.steps.planned import Plan
 
 NAME = "launcher"
 """Of its fault: by that fabricd has the clock stand still, and asks the testbed."""
@@ -42,10 +40,10 @@ class Launcher:
     _first: int = 0  # of training: what is run since they were started
 
     @classmethod
-    def of(cls, steps: Sequence[Mapping[str, Any]]) -> Launcher | None:
+    def of(cls, plan: Plan) -> Launcher | None:
         """If there is one in the plan."""
-        if len(steps) == 2 and (told := steps[STEPS].get("about_step", {}).get("going_on")):
-            return cls(told, len(steps[STEPS]["ranks"]))
+        if len(plan.steps) == 2 and (told := plan.steps[STEPS].about_step.get("going_on")):
+            return cls(told, len(plan.steps[STEPS].ends(plan.ranks)))
         return None
 
     @property
@@ -72,19 +70,18 @@ class Launcher:
         about = {"primitive": "act", "to": "agent", "spec": spec, "fault": f"failure{number}"}
         return [{**about, "at_ns": round(at, 3), "for_ns": 0.001}]
 
-    def plan_of(self, steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The steps as workers are told them next."""
+    def plan_of(self, plan: Plan) -> Plan:
+        """The plan as workers are told it next."""
         again = bool(self.restarts)
-        return [
-            {**steps[RESTORED], "iterations": int(again)},
-            {**steps[STEPS], **({"first": self._first} if again else {})},
-        ]
+        restored = plan.steps[RESTORED].times(int(again))
+        return replace(
+            plan, steps=[restored, plan.steps[STEPS].times(self.told["steps"], self._first if again else None)]
+        )
 
-    def end(self, lab: Lab, workers: Iterable[Worker]) -> None:
+    def end(self, lab: Lab, workers: Iterable[WorkerProcess]) -> None:
         """Ends all, and takes out all faults: what they do is kept for later."""
-        for worker in {id(worker): worker for worker in workers}.values():
-            worker.kill()
-            wait_for(lambda its=worker: its.poll() is not None, GONE_S)  # type: ignore[misc]
+        for process in workers:
+            process.end()
         for fault in lab.fabricd.request("faults")["faults"]:
             lab.fabricd.request("heal", fault=fault["fault"])
         self.noticed = True

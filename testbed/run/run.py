@@ -19,9 +19,8 @@ from results.figures.fidelity import Fidelity
 from results.store.folder import RunFolder, StoreError
 from testbed.base.errors import RUN_FAILED, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
-from testbed.base.this_process import Heard, caught, held
+from testbed.base.this_process import PendingSignals, caught, held
 from testbed.experiment.scale import scaled_down
-from testbed.plan import plan as planning
 from testbed.plan.thresholds import warnings
 from testbed.run.attempt import Attempt
 from testbed.run.outcome import RunFailed, RunResult
@@ -100,16 +99,16 @@ def _taken(on: Tenant, attempt: Attempt) -> Lab:
     if attempt.goes_on:
         what = "a run that goes on after failures needs a fabric of its own"
         raise InputError(what, attempt.experiment.place("workload"), "testbed run FILE")
-    on.begin(attempt.experiment.inject, planning.endpoints(attempt.plan))
+    on.begin(attempt.experiment.inject, attempt.plan.endpoints)
     try:
         attempt.keep_live()  # now, for one that is killed
     except BaseException:
-        on.leave(planning.endpoints(attempt.plan), None)
+        on.leave(attempt.plan.endpoints, None)
         raise
     return on.lab
 
 
-def _measured(attempt: Attempt, lab: Lab, meanwhile: Callable[[], object], heard: Heard) -> int:
+def _measured(attempt: Attempt, lab: Lab, meanwhile: Callable[[], object], heard: PendingSignals) -> int:
     """Measures, and takes the fabric down; what went wrong is the attempt's `problem`. Returns its exit code."""
     folder, code = attempt.folder, RUN_FAILED
     try:

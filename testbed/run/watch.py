@@ -14,15 +14,16 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
-from hardware.client import FabricdError, FabricdSilent
+from hardware.client import Fabricd, FabricdError, FabricdSilent
 from hardware.patience import Patience
 from testbed.base.worker_output import OutputParser, UnexpectedLine
 from testbed.fabric.waits import in_words
-from testbed.machine.processes import ended
+from testbed.live.workers import WorkerPipe, WorkerProcess
+from testbed.machine.processes import Running, ended
 from testbed.run.diagnosis import Symptoms
 
 TICK_S = 0.1
@@ -30,60 +31,25 @@ GRACE_S = 0.4  # from the first sign of failure to the end, unless all workers h
 LINGER_S = 3.0  # for a worker that is done to end
 LOSSY_S = 1.5  # real clock: if frames without a flow still come after this time, twice, the missing flow is the cause
 SHOWN_S = 3.0  # from then on it is shown for whom the run waits
-MAX_LINE = 1 << 20
-
-
-class Process(Protocol):
-    """A worker, fabricd, a controller ..: `poll` gives its return code, None while it runs."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def poll(self) -> int | None: ...
-
-
-class Worker(Process, Protocol):
-    """A worker also takes signals."""
-
-    def kill(self, number: int = ...) -> None: ...
-
-
-class Hardware(Protocol):
-    """The part of hardware.client.Fabricd that is needed."""
-
-    waits: list[dict[str, Any]]
-    patience: Patience
-
-    def request(self, op: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]: ...
-
-    def pulse(self) -> None: ...
-
-    def subscribe(self, *, acts: str | None = None) -> None: ...
-
-    def events(self, timeout: float | None = 0.0) -> Iterable[dict[str, Any]]: ...
-
-    def fileno(self) -> int: ...
 
 
 class Watch:
     """Follows a run until its end (`run`). What was seen is in `symptoms`, and was passed to the callbacks as it came.
 
-    `pipes` and `errors` are the workers' standard outputs and errors, which `parser` checks. `processes` are fabricd
-    and the fabric's other processes, by name. `retry_s` is the wall time after which a NIC sends again (0 with the
-    virtual clock), `patience_s` how long a worker that does not start is waited for. `on_line` gets every measurement
-    line of a worker, `on_progress` its progress lines, `on_text` (rank, text) what is no JSON line, `on_event` every
-    event with `wall_s` added (since `began`), `on_waiting` (whom, seconds) for whom the run waits, and how long.
-    `forgives` says whether a rank's end is not the run's: then it is followed until all have ended.
+    What `workers` print `parser` checks. `processes` are fabricd and the fabric's other processes, by name. `retry_s`
+    is the wall time after which a NIC sends again (0 with the virtual clock), `patience_s` how long a worker that does
+    not start is waited for. `on_line` gets every measurement line of a worker, `on_progress` its progress lines,
+    `on_text` (rank, text) what is no JSON line, `on_event` every event with `wall_s` added (since `began`),
+    `on_waiting` (whom, seconds) for whom the run waits, and how long. `forgives` says whether a rank's end is not the
+    run's: then it is followed until all have ended.
     """
 
     def __init__(
         self,
-        workers: Mapping[int, Worker],
-        pipes: Mapping[int, int],
-        errors: Mapping[int, int],
+        workers: Sequence[WorkerProcess],
         parser: OutputParser,
-        hardware: Hardware,
-        processes: Mapping[str, Process],
+        hardware: Fabricd,
+        processes: Mapping[str, Running],
         *,
         retry_s: float = 0.0,
         patience_s: float = 60.0,
@@ -96,11 +62,8 @@ class Watch:
         began: float | None = None,
     ) -> None:
         self.symptoms = Symptoms()
-        self._workers = dict(workers)
-        by_process: dict[int, list[int]] = {}
-        for rank, worker in workers.items():
-            by_process.setdefault(id(worker), []).append(rank)
-        self._groups = [(workers[group[0]], group) for group in by_process.values()]
+        self._workers = workers
+        self._ranks = {rank for process in workers for rank in process.ranks}
         self._hardware = hardware
         self._processes = dict(processes)
         self._on_line, self._on_progress, self._on_text, self._on_event = on_line, on_progress, on_text, on_event
@@ -113,22 +76,15 @@ class Watch:
         self._hung_on_purpose: set[str] = set()  # faults that keep the controller from running
         self._began = time.monotonic() if began is None else began
         self._sayings = parser
-        self._open = {*pipes.values(), *errors.values()}
         self._ends: set[int] = set()  # of workers that have closed their pipes
-        self._lines = set(pipes.values())  # pipes on which lines come, on the others it is text
-        self._of_rank = {rank: {pipes[rank], *({errors[rank]} if rank in errors else ())} for rank in pipes}
-        self._ranks: dict[int, list[int]] = {}  # whose pipe it is: ranks that share a process share its pipes
-        self._tails = dict.fromkeys(self._open, b"")
         self._seen_dead: dict[int, float] = {}
         self._asked: set[int] = set()  # ranks that have not answered yet for whom their tasks wait
         self._lossy_checks: list[tuple[float, int]] = []  # (when, frames without a flow by then)
         self._selector = selectors.DefaultSelector()
-        for rank, pipe in (*pipes.items(), *errors.items()):
-            self._ranks.setdefault(pipe, []).append(rank)
-        for pipe, owners in self._ranks.items():
-            os.set_blocking(pipe, False)
-            self._selector.register(pipe, selectors.EVENT_READ, owners)
-        self.symptoms.sharing = {rank: group for _, group in self._groups if len(group) > 1 for rank in group}
+        for process in workers:
+            for output in filter(None, (process.output, process.errors)):
+                self._selector.register(output.fd, selectors.EVENT_READ, (process, output))
+        self.symptoms.sharing = {r: process.ranks for process in workers if process.ranks[1:] for r in process.ranks}
         self._hardware.subscribe(acts="agent")
         self._selector.register(self._hardware.fileno(), selectors.EVENT_READ, None)
 
@@ -140,13 +96,13 @@ class Watch:
             self._look()
             now = time.monotonic()
             if self._goes_on():
-                if len(self.symptoms.exits) == len(self._workers):
+                if len(self.symptoms.exits) == len(self._ranks):
                     break
             elif self.symptoms.failed:
                 if failed_at is None:
                     failed_at = now
                     self._ask_tasks()
-                all_ended = len(self.symptoms.exits) == len(self._workers)
+                all_ended = len(self.symptoms.exits) == len(self._ranks)
                 if (self.symptoms.conclusive and not self._asked) or all_ended or now - failed_at > GRACE_S:
                     break
             elif self._ended():
@@ -160,6 +116,10 @@ class Watch:
         beyond = symptoms.conclusive or any(True for _ in symptoms.of_kind("stalled", "ovs_lost"))
         return symptoms.failed and not beyond and self._forgives()
 
+    def kill(self, rank: int) -> None:
+        """Ends a rank's process."""
+        next(process for process in self._workers if rank in process.ranks).end()
+
     def take_events(self) -> None:
         """Takes what fabricd has said meanwhile."""
         self._read_events()
@@ -170,11 +130,11 @@ class Watch:
 
     def _ask_tasks(self) -> None:
         """Asks ranks that have tasks for whom they wait (workloads/tasks/runner.py)."""
-        for worker, group in self._groups:
-            its = {r for r in group if r in self.symptoms.waiting} - self.symptoms.done - self.symptoms.exits.keys()
+        for process in self._workers:
+            its = self.symptoms.waiting.keys() & set(process.ranks) - self.symptoms.done - self.symptoms.exits.keys()
             if its:
                 self._asked |= its
-                worker.kill(signal.SIGUSR1)
+                process.worker.kill(signal.SIGUSR1)
 
     def close(self) -> None:
         """Closes the pipes."""
@@ -191,33 +151,25 @@ class Watch:
                 self._ends.discard(key.fd)
                 self._close(key.fd)
             elif key.data is not None:
-                self._read_worker(key.data, key.fd)
+                self._read_worker(*key.data)
         if "fabricd" in self._processes:
             self._read_events()
 
-    def _read_worker(self, owners: Sequence[int], pipe: int) -> None:
-        data = os.read(pipe, 1 << 16)
-        *lines, tail = (self._tails[pipe] + data).split(b"\n")
-        if len(tail) > MAX_LINE:
-            lines, tail = [*lines, tail], b""
-        self._tails[pipe] = tail
-        if not data and tail:
-            lines.append(tail)
-        for line in lines:
-            if pipe in self._lines:
-                self._take_line(owners, line)
+    def _read_worker(self, process: WorkerProcess, output: WorkerPipe) -> None:
+        for line in output.read() or ():
+            if output is process.output:
+                self._take_line(process.ranks, line)
             else:
-                self._take_text(owners, line)
-        if not data:
-            self._close(pipe)
-            self._open.discard(pipe)
-            if not self._of_rank[owners[0]] & self._open:
-                self._wait_for_end(self._workers[owners[0]])
+                self._take_text(process.ranks, line)
+        if not output.open:
+            self._close(output.fd)
+            if not process.open:
+                self._wait_for_end(process)
 
-    def _wait_for_end(self, worker: Worker) -> None:
+    def _wait_for_end(self, process: WorkerProcess) -> None:
         """Has `_read` return as soon as the worker ends, which has closed its pipes: that is a moment later."""
         with suppress(OSError):
-            end = os.pidfd_open(worker.pid)
+            end = os.pidfd_open(process.worker.pid)
             self._ends.add(end)
             self._selector.register(end, selectors.EVENT_READ, None)
 
@@ -281,13 +233,13 @@ class Watch:
     # -- looking after processes
 
     def _look(self) -> None:
-        for worker, group in self._groups:
-            if group[0] in self.symptoms.exits or (code := worker.poll()) is None:
+        for one in self._workers:
+            if one.ranks[0] in self.symptoms.exits or (code := one.worker.poll()) is None:
                 continue
             # First read its last output. But another process may keep its pipe open: do not wait long.
-            seen = self._seen_dead.setdefault(group[0], time.monotonic())
-            if not self._of_rank[group[0]] & self._open or time.monotonic() - seen > GRACE_S:
-                self.symptoms.exits |= dict.fromkeys(group, code)
+            seen = self._seen_dead.setdefault(one.ranks[0], time.monotonic())
+            if not one.open or time.monotonic() - seen > GRACE_S:
+                self.symptoms.exits |= dict.fromkeys(one.ranks, code)
         for name in [n for n, process in self._processes.items() if process.poll() is not None]:
             if name == "fabricd":
                 self._fabricd_gone(None)
@@ -332,15 +284,15 @@ class Watch:
 
     def _look_for_absent(self) -> None:
         """Looks after workers that have not reached fabricd: fabricd cannot see that they hang."""
-        absent = {w["rank"] for w in self._hardware.waits if w["who"] == "absent"} & set(self._workers)
+        absent = {w["rank"] for w in self._hardware.waits if w["who"] == "absent"} & self._ranks
         absent -= self.symptoms.done
-        for worker, group in self._groups:
-            ours = absent.intersection(group)
-            if not ours or getattr(worker, "starting", False) or group[0] in self.symptoms.exits:
+        for process in self._workers:
+            ours, first = absent.intersection(process.ranks), process.ranks[0]
+            if not ours or getattr(process.worker, "starting", False) or first in self.symptoms.exits:
                 continue  # its container is being made, or it has ended
-            name = f"rank {group[0]}"
+            name = f"rank {first}"
             if name not in self._patience:
-                self._patience[name] = Patience(worker.pid, self._patience_s, family=True)
+                self._patience[name] = Patience(process.worker.pid, self._patience_s, family=True)
             if why := self._patience[name].look():
                 self.symptoms.absent |= dict.fromkeys(sorted(ours), why)
 
@@ -361,15 +313,15 @@ class Watch:
 
     def _ended(self) -> bool:
         """Whether all workers are done, and have ended or had the time to."""
-        if len(self.symptoms.done) < len(self._workers):
+        if len(self.symptoms.done) < len(self._ranks):
             return False
-        lingering = [r for r in self._workers if r not in self.symptoms.exits]
-        for worker, group in self._groups:
-            if group[0] in self.symptoms.exits:
+        lingering = [r for process in self._workers for r in process.ranks if r not in self.symptoms.exits]
+        for process in self._workers:
+            if (first := process.ranks[0]) in self.symptoms.exits:
                 continue
-            name = f"end of rank {group[0]}"
+            name = f"end of rank {first}"
             if name not in self._patience:
-                self._patience[name] = Patience(worker.pid, LINGER_S, family=True)
+                self._patience[name] = Patience(process.worker.pid, LINGER_S, family=True)
             if self._patience[name].look():
                 self.note("workers_linger", ranks=lingering)
                 return True

@@ -46,7 +46,6 @@ class Bounded(H11Protocol):
         self._in_time()
 
     def _look(self) -> None:
-        """Is a request under way?"""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._in_time()
         elif self._late is None:

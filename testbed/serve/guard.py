@@ -76,9 +76,9 @@ class Guard:
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and scope["method"] == "POST":
             return _no("the request comes from another page")
         cookie = f"railbed-{port}{self.path.strip('/')}"  # a browser may have those of both pages
-        asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        if asked and scope["method"] == "GET" and scope["path"] == self.path:
-            return self._enter(asked[0], cookie)
+        tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        if tokens and scope["method"] == "GET" and scope["path"] == self.path:
+            return self._enter(tokens[0], cookie)
         if scope["path"] == "/favicon.ico":  # asked for by browsers on their own, for answers that are no page too
             return FileResponse(_ICON, media_type="image/svg+xml", headers={"cache-control": "max-age=86400"})
         if self._same(_cookie(headers.get("cookie", ""), cookie)):
@@ -101,7 +101,6 @@ def _short(length: str) -> bool:
 
 
 def _split(host: str) -> tuple[str, str]:
-    """Name and port of a Host header."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         return host, "80"
@@ -110,10 +109,10 @@ def _split(host: str) -> tuple[str, str]:
 
 def _cookie(header: str, name: str) -> str:
     try:
-        found = SimpleCookie(header).get(name)
+        cookie = SimpleCookie(header).get(name)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return cookie.value if cookie else ""
 
 
 def _no(why: str) -> Response:
@@ -124,8 +123,8 @@ def _with_headers(send: Send) -> Send:
     async def with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             own = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-            kept = [] if any(name == b"cache-control" for name, _ in message["headers"]) else [_NO_STORE]
-            message = {**message, "headers": [*message["headers"], *own, *kept]}
+            cache = [] if any(name == b"cache-control" for name, _ in message["headers"]) else [_NO_STORE]
+            message = {**message, "headers": [*message["headers"], *own, *cache]}
         await send(message)
 
     return with_headers

@@ -18,7 +18,7 @@ LIMIT = "10ms"
 MOST_STEPS = 5000
 
 
-class Held:
+class HeldClock:
     def __init__(self, lab: Lab) -> None:
         self._world = Kept(lab)
         self._going = Lock()  # whoever lets it go on

@@ -7,24 +7,23 @@ this one is sent to this path alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from testbed.base.errors import InputError, UserError
-from testbed.drill.play.client import Desk
+from drills.play.client import Desk
+from testbed.base.errors import UserError
 from testbed.faults import GROUPS, Fault
-from testbed.serve.answers import Gone, posted, text_of, told
+from testbed.serve.answers import Gone, get, line_of, number_of, page, post
 from testbed.serve.guard import Guard
 from testbed.serve.server import Ending
-from testbed.serve.student import MOST_CHARS, PAGES
+from testbed.serve.student import PAGES
 from topologies.graph.fabric import Fabric
 
 PATH = "/instruct/"
@@ -39,7 +38,7 @@ class Teacher:
 
     def about(self) -> dict[str, Any]:
         """What stays as it is: the ticket, the classes, the places."""
-        with self._lock, _Gone():
+        with self._lock, _drill_there():
             ticket, state = self._desk.ticket(), self._desk.state()
         fabric = Fabric.from_dict(state["topology"])
         places = [f"cable:{cable.name}" for cable in fabric.cables if cable.name not in fabric.inside]
@@ -49,11 +48,11 @@ class Teacher:
         return {"ticket": ticket, "fabric": self._desk.fabric, "classes": kinds, "places": places}
 
     def watch(self, since: int) -> dict[str, Any]:
-        with self._lock, _Gone():
+        with self._lock, _drill_there():
             return self._desk.watch(since)
 
     def command(self, line: str) -> dict[str, Any]:
-        with self._lock, _Gone():
+        with self._lock, _drill_there():
             return self._desk.command(line).to_dict()
 
     def fork(self) -> dict[str, Any]:
@@ -75,37 +74,22 @@ def _written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
-class _Gone:
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        if isinstance(value, UserError):
-            raise Gone(str(value), failed=True) from None
+@contextmanager
+def _drill_there() -> Iterator[None]:
+    """Raises Gone for an error of the session's."""
+    try:
+        yield
+    except UserError as error:
+        raise Gone(str(error), failed=True) from None
 
 
 def application(teacher: Teacher, token: str, ending: Ending) -> ASGIApp:
-    """The instructor's page."""
-
-    def page(_: Request) -> Response:
-        return FileResponse(PAGES / "instructor.html")
-
-    def command(request: Mapping[str, Any]) -> Any:
-        line = request.get("line")
-        if not isinstance(line, str) or len(line) > MOST_CHARS:
-            raise InputError("a command is a line of text", "line", f"at most {MOST_CHARS} characters")
-        return teacher.command(line)
-
-    def since(request: Request) -> int:
-        number = text_of(request, "since")
-        return int(number) if number.isascii() and number.isdecimal() else 0
-
     routes = [
-        Route("/", page),
-        Route("/api/about", told(lambda _: teacher.about(), ending)),
-        Route("/api/watch", told(lambda request: teacher.watch(since(request)), ending)),
-        Route("/api/command", posted(command, ending), methods=["POST"]),
-        Route("/api/fork", posted(lambda _: teacher.fork(), ending), methods=["POST"]),
+        Route("/", page(PAGES / "instructor.html")),
+        Route("/api/about", get(lambda _: teacher.about(), ending)),
+        Route("/api/watch", get(lambda request: teacher.watch(number_of(request, "since")), ending)),
+        Route("/api/command", post(lambda body: teacher.command(line_of(body)), ending), methods=["POST"]),
+        Route("/api/fork", post(lambda _: teacher.fork(), ending), methods=["POST"]),
         Mount("/static", StaticFiles(directory=PAGES)),
     ]
     return Guard(Starlette(routes=[Mount(PATH.rstrip("/"), routes=routes)]), token, path=PATH)
@@ -115,7 +99,7 @@ def both(student: ASGIApp, instructor: ASGIApp) -> ASGIApp:
     """Two applications on one port: the instructor's below PATH."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        his = scope["type"] == "http" and scope["path"].startswith(PATH)
-        await (instructor if his else student)(scope, receive, send)
+        instructors = scope["type"] == "http" and scope["path"].startswith(PATH)
+        await (instructor if instructors else student)(scope, receive, send)
 
     return application

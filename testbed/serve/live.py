@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from testbed.serve.answers import posted, text_of, told
+from testbed.serve.answers import background, get, number_of, page, post, text_of
 from testbed.serve.feed import Feed
 from testbed.serve.guard import Guard
 from testbed.serve.server import Ending
@@ -27,20 +25,7 @@ MOST_NAMES = 600  # of ports and nodes in one request: those of a large switch
 
 
 def application(watched: Watched, token: str, period: float, ending: Ending) -> ASGIApp:
-    """The pages of one fabric, and what they ask for."""
     feed = Feed(watched.frame, watched.alive, watched.gone)
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        running = asyncio.create_task(feed.run(period, ending))
-        yield
-        watched.hang_up()
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-
-    def page(_: Request) -> Response:
-        return FileResponse(PAGES / "live.html")
 
     def about(_: Request) -> Any:
         return watched.about() | {"period_s": period}
@@ -65,18 +50,19 @@ def application(watched: Watched, token: str, period: float, ending: Ending) -> 
         return watched.log(text_of(request, "file"))
 
     def steps(request: Request) -> Any:
-        since = text_of(request, "from")
-        return watched.steps(int(since) if since.isdecimal() and since.isascii() else 0)
+        return watched.steps(number_of(request, "from"))
 
     def advance(sent: Mapping[str, Any]) -> Any:
         return watched.advance(str(sent.get("line", ""))[:MOST_LINE])
 
     routes = [
-        Route("/", page),
+        Route("/", page(PAGES / "live.html")),
         Route("/api/events", events),
-        Route("/api/mark", told(mark, ending), methods=["POST"]),
-        Route("/api/advance", posted(advance, ending), methods=["POST"]),
-        *(Route(f"/api/{f.__name__}", told(f, ending)) for f in (about, view, ports, steps, logs, log)),
+        Route("/api/mark", get(mark, ending), methods=["POST"]),
+        Route("/api/advance", post(advance, ending), methods=["POST"]),
+        *(Route(f"/api/{f.__name__}", get(f, ending)) for f in (about, view, ports, steps, logs, log)),
         Mount("/static", StaticFiles(directory=PAGES)),
     ]
-    return Guard(Starlette(routes=routes, lifespan=lifespan), token)
+    return Guard(
+        Starlette(routes=routes, lifespan=lambda _: background(feed.run(period, ending), watched.hang_up)), token
+    )

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from testbed.base.errors import InputError, UserError
-from testbed.drill.session import Answer, Session
-from testbed.serve.answers import Gone, posted, text_of, told
+from drills.session import Answer, Session
+from testbed.base.errors import UserError
+from testbed.serve.answers import Gone, background, get, line_of, page, post, text_of
 from testbed.serve.guard import Guard
 from testbed.serve.network import Network
 from testbed.serve.server import Ending
@@ -30,7 +27,6 @@ from topologies.graph.fabric import Fabric
 
 T = TypeVar("T")
 PAGES = Path(__file__).parent / "pages"
-MOST_CHARS = 4000  # of a line: an answer may name many causes
 COLUMNS = ("up", "frames", "errors", "drops", "tx_pause", "ecn_marked")
 """A port's row in `ports`."""
 
@@ -63,9 +59,7 @@ class Student:
 
     def about(self) -> dict[str, Any]:
         """What stays as it is: the ticket, the drawing, what may be typed, what an answer may name."""
-        ticket, helped, classes = self._asked(
-            lambda one: (one.ticket(), one.command("help", True), one.command("classes", True))
-        )
+        ticket, helped, classes = self._ask(lambda s: (s.ticket(), s.command("help", True), s.command("classes", True)))
         network = Network(self._fabric)
         return {
             "ticket": ticket,
@@ -77,25 +71,23 @@ class Student:
         }
 
     def state(self) -> dict[str, Any]:
-        return {key: value for key, value in self._asked(lambda one: one.state()).items() if key != "topology"}
+        return {key: value for key, value in self._ask(lambda session: session.state()).items() if key != "topology"}
 
     def command(self, line: str) -> dict[str, Any]:
-        return self._asked(lambda one: one.command(line)).to_dict()
+        return self._ask(lambda session: session.command(line)).to_dict()
 
     def actions(self) -> list[dict[str, Any]]:
         """What has been typed that acts: the page asks for it by itself, so it is no look of the player's."""
-        found: list[dict[str, Any]] = (self._asked(lambda one: one.command("actions", True)).data or {}).get(
-            "actions", []
-        )
-        return found
+        answer = self._ask(lambda session: session.command("actions", True))
+        return list((answer.data or {}).get("actions", ()))
 
     def transcript(self) -> list[dict[str, Any]]:
         """For a page that is opened anew: what was typed before, and what was answered."""
-        return self._asked(lambda one: one.transcript())
+        return self._ask(lambda session: session.transcript())
 
     def report(self) -> str:
         """What the page shows at the end by itself."""
-        return self._asked(lambda one: one.command("report", True)).text
+        return self._ask(lambda session: session.command("report", True)).text
 
     def interrupt(self) -> None:
         """The command that goes on ends sooner; nothing is answered for it here."""
@@ -103,9 +95,9 @@ class Student:
             self._session.interrupt()
 
     def complete(self, line: str) -> list[str]:
-        return self._asked(lambda one: one.complete(line))
+        return self._ask(lambda session: session.complete(line))
 
-    def _asked(self, ask: Callable[[Played], T]) -> T:
+    def _ask(self, ask: Callable[[Played], T]) -> T:
         with self._lock:
             try:
                 return ask(self._session)
@@ -114,12 +106,10 @@ class Student:
 
     def figures(self) -> dict[str, Any]:
         """What the ports' halves of cables are coloured by, and the table that the page shows first."""
-        found = self._asked(lambda one: {line: one.command(line, True) for line in _LINES})
-        tables = {
-            line: answer.data if answer.ok and isinstance(answer.data, dict) else {} for line, answer in found.items()
-        }
-        told = {"time_ns": found[_COUNTED].time_ns, "ports": _ports(self._fabric, tables)}
-        return told | {"counters": tables[_COUNTED]}
+        answers = self._ask(lambda session: {line: session.command(line, True) for line in _LINES})
+        tables = {line: a.data if a.ok and isinstance(a.data, dict) else {} for line, a in answers.items()}
+        ports = _ports(self._fabric, tables)
+        return {"time_ns": answers[_COUNTED].time_ns, "ports": ports, "counters": tables[_COUNTED]}
 
 
 def _ports(fabric: Fabric, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[int]]:
@@ -134,11 +124,11 @@ def _ports(fabric: Fabric, tables: Mapping[str, Mapping[str, Any]]) -> dict[str,
     for cable in fabric.cables:
         for end in (cable.a, cable.b):
             far, name = cable.other(end.node), f"{end.node}:{end.port}"
-            own, there = counted.get(name, {}), counted.get(f"{far.node}:{far.port}", {})
+            own, other = counted.get(name, {}), counted.get(f"{far.node}:{far.port}", {})
             bad = failed.get(name, {})
             ports[name] = [
-                int((bad or own or there).get("STATE", "U") == "U"),
-                _sum([own["TX_OK"] if own else there.get("RX_OK", 0)]),
+                int((bad or own or other).get("STATE", "U") == "U"),
+                _sum([own["TX_OK"] if own else other.get("RX_OK", 0)]),
                 _sum([bad.get("RX_ERR"), bad.get("TX_ERR")]),
                 _sum([bad.get("RX_DRP"), bad.get("TX_DRP")]),
                 paused.get(name, 0),
@@ -153,8 +143,6 @@ def _sum(cells: Iterable[Any]) -> int:
 
 
 def application(student: Student, token: str, ending: Ending) -> ASGIApp:
-    """The student's page."""
-
     async def watch() -> None:
         while True:
             await asyncio.sleep(LOOK_S)
@@ -164,35 +152,16 @@ def application(student: Student, token: str, ending: Ending) -> ASGIApp:
                 ending.end(str(gone), failed=gone.failed)
                 return
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        watching = asyncio.create_task(watch())
-        yield
-        student.interrupt()
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
+    def state_of(answer: Callable[[], Any]) -> Route:
+        return Route(f"/api/{answer.__name__}", get(lambda _: answer(), ending))
 
-    def page(_: Request) -> Response:
-        return FileResponse(PAGES / "student.html")
-
-    def command(request: Mapping[str, Any]) -> Any:
-        line = request.get("line")
-        if not isinstance(line, str) or len(line) > MOST_CHARS:
-            raise InputError("a command is a line of text", "line", f"at most {MOST_CHARS} characters")
-        return student.command(line)
-
+    reads = (student.about, student.state, student.actions, student.transcript, student.report, student.figures)
     routes = [
-        Route("/", page),
-        Route("/api/about", told(lambda _: student.about(), ending)),
-        Route("/api/state", told(lambda _: student.state(), ending)),
-        Route("/api/actions", told(lambda _: student.actions(), ending)),
-        Route("/api/transcript", told(lambda _: student.transcript(), ending)),
-        Route("/api/report", told(lambda _: student.report(), ending)),
-        Route("/api/figures", told(lambda _: student.figures(), ending)),
-        Route("/api/complete", told(lambda request: student.complete(text_of(request, "line")), ending)),
-        Route("/api/interrupt", told(lambda _: student.interrupt(), ending), methods=["POST"]),
-        Route("/api/command", posted(command, ending), methods=["POST"]),
+        Route("/", page(PAGES / "student.html")),
+        *map(state_of, reads),
+        Route("/api/complete", get(lambda request: student.complete(text_of(request, "line")), ending)),
+        Route("/api/interrupt", get(lambda _: student.interrupt(), ending), methods=["POST"]),
+        Route("/api/command", post(lambda body: student.command(line_of(body)), ending), methods=["POST"]),
         Mount("/static", StaticFiles(directory=PAGES)),
     ]
-    return Guard(Starlette(routes=routes, lifespan=lifespan), token)
+    return Guard(Starlette(routes=routes, lifespan=lambda _: background(watch(), student.interrupt)), token)

@@ -26,7 +26,7 @@ from testbed.machine import ownership
 from testbed.machine.ownership import Record
 from testbed.machine.processes import wait_for
 from testbed.serve.answers import Gone
-from testbed.serve.held import Held
+from testbed.serve.held import HeldClock
 from testbed.serve.network import COLUMNS, Network, ports
 from testbed.words.entry import Entry, find
 
@@ -63,7 +63,7 @@ class Watched:
 
         self.lab = lab
         self.network = Network(lab.fabric)
-        self._held = Held(lab) if lab.record.keeper else None
+        self._held = HeldClock(lab) if lab.record.keeper else None
         self._source: OfLab = self._held.source if self._held else _Remembering(lab)
         self._experiment = loads((lab.dir / "experiment.json").read_text())
         self._lock = Lock()
@@ -97,9 +97,9 @@ class Watched:
 
     def _frame(self) -> dict[str, Any]:
         lab = self.lab
-        if self._last and (found := trouble(lab.record)) and not found.over:
-            fidelity = {"verdict": "invalid", "reasons": [found.what]}
-            return {**self._last, "moves": False, "fidelity": fidelity, "trouble": f"{found.what}; {found.hint}"}
+        if self._last and (reason := trouble(lab.record)) and not reason.over:
+            fidelity = {"verdict": "invalid", "reasons": [reason.what]}
+            return {**self._last, "moves": False, "fidelity": fidelity, "trouble": f"{reason.what}; {reason.hint}"}
         clock = lab.fabricd.request("status")
         now = lab.fabricd.request("counters")
         if now["time_ns"] != self._now.get("time_ns"):
@@ -133,15 +133,15 @@ class Watched:
         from testbed.inject.live import rows
 
         keep = ("id", "fault", "on", "state", "hits")
-        found = rows(self.lab)
-        return [{k: row.get(k) for k in keep} | self.network.places(str(row.get("on", ""))) for row in found]
+        listed = rows(self.lab)
+        return [{k: row.get(k) for k in keep} | self.network.places(str(row.get("on", ""))) for row in listed]
 
     @staticmethod
     def _job(job: jobs.Job | None) -> dict[str, Any] | None:
         if job is None:
             return None
-        told = jobs.describe(job)
-        return {key: told[key] for key in ("job", "name", "runs", "of")}
+        described = jobs.describe(job)
+        return {key: described[key] for key in ("job", "name", "runs", "of")}
 
     # -- asked for
 
@@ -153,7 +153,7 @@ class Watched:
         """The job's steps from that number on. Raises UserError."""
         return self._of_held().steps(since)
 
-    def _of_held(self) -> Held:
+    def _of_held(self) -> HeldClock:
         if self._held is None:
             hint = "testbed up FILE --virtual --job brings one up that is"
             raise UserError(f"the clock of fabric {self.lab.id} is not held", "advance", hint)
@@ -229,8 +229,8 @@ class Watched:
         """Whether the fabric's owner is still there, and whatever it cannot do without; asks nothing of fabricd."""
         if not self.lab.dir.exists() or self.lab.record.state != "alive":
             return False
-        found = trouble(self.lab.record)
-        return found is None or not found.over
+        reason = trouble(self.lab.record)
+        return reason is None or not reason.over
 
     def gone(self) -> Gone:
         """What has become of it: while it is taken down it may look dead."""
@@ -239,10 +239,10 @@ class Watched:
             return next((r for r in ownership.fabrics() if r.id == self.lab.id), None)
 
         def decided() -> bool:
-            found = record()
-            if found is None or found.state == "dead":
+            current = record()
+            if current is None or current.state == "dead":
                 return True
-            return found.standing and (broken := trouble(found)) is not None and broken.over  # nobody takes it down
+            return current.standing and (broken := trouble(current)) is not None and broken.over  # nobody takes it down
 
         wait_for(decided, _DOWN_S, _PAUSE_S)
         if wait_for(lambda: record() is None, _REMOVED_S, _PAUSE_S) or (dead := record()) is None:
@@ -271,16 +271,16 @@ def _words(line: str) -> list[str]:
 def _places(counters: Counters) -> list[tuple[str, str, dict[str, Any]]]:
     """Ports by `NODE:PORT`, NICs and switches by their names: name, what it is, its figures."""
     links = {(link["node"], link["port"]): link for link in counters["links"]}
-    found = []
+    places = []
     for port in counters["ports"]:
         link = links.get((port["node"], port["port"]), {})
         own = {"queue_bytes": link.get("queue_bytes", 0)}
         own |= {k: v for k, v in port.items() if isinstance(v, int) and k != "port"}
         own |= {f"drops_{reason}": count for reason, count in port["drops"].items()}
-        found.append((f"{port['node']}:{port['port']}", f"to {port['peer']}", own | port["priorities"]))
+        places.append((f"{port['node']}:{port['port']}", f"to {port['peer']}", own | port["priorities"]))
     for kind in ("nics", "switches"):
         key = {"nics": "nic", "switches": "switch"}[kind]
         for row in counters[kind]:
             figures = {k: v for k, v in row.items() if isinstance(v, int) and k not in ("rank", key)}
-            found.append((row[key], f"rank {row['rank']}" if kind == "nics" else "switch", figures))
-    return found
+            places.append((row[key], f"rank {row['rank']}" if kind == "nics" else "switch", figures))
+    return places

@@ -15,50 +15,46 @@ from results.figures.timeline import StepTime
 from testbed.base.units import format_size
 
 
-def of_steps(steps: Sequence[Mapping[str, Any]], found: Sequence[StepTime]) -> Iterator[RenderableType]:
-    for number, its in accounts(steps, found):
+def of_steps(steps: Sequence[Mapping[str, Any]], times: Sequence[StepTime]) -> Iterator[RenderableType]:
+    for number, cost in accounts(steps, times):
         nbytes = format_size(steps[number]["checkpoint"]["bytes"])
-        hours = its.between_failures_ns / 3600e9
-        late = f" (written after {its.least_steps})" if its.every < its.least_steps else ""
+        hours = cost.between_failures_ns / 3600e9
+        late = f" (written after {cost.least_steps})" if cost.every < cost.least_steps else ""
         yield Text("#")
-        yield Text(
-            f"# step {number}, {its.mode} checkpoint of {nbytes} a rank: holds up {its.pause_ns / 1e3:.2f} us, written "
-            f"after {its.written_ns / 1e3:.2f} us, read back in {its.restore_ns / 1e3:.2f} us",
-            style="bold",
-            overflow="ignore",
-            no_wrap=True,
+        yield _line(
+            f"# step {number}, {cost.mode} checkpoint of {nbytes} a rank: holds up {cost.pause_ns / 1e3:.2f} us, "
+            f"written after {cost.written_ns / 1e3:.2f} us, read back in {cost.restore_ns / 1e3:.2f} us",
+            "bold",
         )
-        yield Text(
-            f"# {its.gpus} GPUs, a failure every {hours:.4g} h: best every {its.best_steps} steps (Young "
-            f"{its.young_steps:.4g}, Daly {its.daly_steps:.4g}), goodput {100 * its.best_goodput:.3f} %; every "
-            f"{max(its.every, its.least_steps)}{late}: {100 * its.goodput:.3f} %",
-            overflow="ignore",
-            no_wrap=True,
+        yield _line(
+            f"# {cost.gpus} GPUs, a failure every {hours:.4g} h: best every {cost.best_steps} steps (Young "
+            f"{cost.young_steps:.4g}, Daly {cost.daly_steps:.4g}), goodput {100 * cost.best_goodput:.3f} %; every "
+            f"{max(cost.every, cost.least_steps)}{late}: {100 * cost.goodput:.3f} %"
         )
-        yield _day("lost to checkpoints and failures", its.lost_gpu_hours, its.lost_kwh, its.lost_money)
-        yield _day("stalled in steps", its.stalled_gpu_hours, its.stalled_kwh, its.stalled_money)
+        yield _day("lost to checkpoints and failures", cost.lost_gpu_hours, cost.lost_kwh, cost.lost_money)
+        yield _day("stalled in steps", cost.stalled_gpu_hours, cost.stalled_kwh, cost.stalled_money)
 
 
 def of_run(
-    steps: Sequence[Mapping[str, Any]], found: Sequence[StepTime], events: Sequence[Mapping[str, Any]]
+    steps: Sequence[Mapping[str, Any]], times: Sequence[StepTime], events: Sequence[Mapping[str, Any]]
 ) -> Iterator[RenderableType]:
     """Of a run that went on after failures; `events` are rows of that frame."""
-    told = [{**json.loads(e["detail"] or "{}"), **e} for e in events if e["event"] == "restart"]
-    its = going_on(steps, found, told)
-    if its is None:
+    restarts = [{**json.loads(e["detail"] or "{}"), **e} for e in events if e["event"] == "restart"]
+    run = going_on(steps, times, restarts)
+    if run is None:
         return
     yield Text("#")
-    often = f", {len(its.failures)} failures, one every {its.between_ns / 1e3:.2f} us" if its.failures else ""
+    often = f", {len(run.failures)} failures, one every {run.between_ns / 1e3:.2f} us" if run.failures else ""
     yield _line(
-        f"# {its.steps} steps in {its.time_ns / 1e3:.2f} us, a checkpoint every {its.every}{often}: goodput "
-        f"{100 * its.goodput:.2f} % (Daly {100 * its.expected:.2f} %)",
+        f"# {run.steps} steps in {run.time_ns / 1e3:.2f} us, a checkpoint every {run.every}{often}: goodput "
+        f"{100 * run.goodput:.2f} % (Daly {100 * run.expected:.2f} %)",
         "bold",
     )
-    for one in its.failures:
-        noticed, read, back = ((t - one.failed_ns) / 1e3 for t in (one.noticed_ns, one.reading_ns, one.back_ns))
+    for f in run.failures:
+        noticed, read, back = ((t - f.failed_ns) / 1e3 for t in (f.noticed_ns, f.reading_ns, f.back_ns))
         yield _line(
-            f"# rank {one.rank} failed at {one.failed_ns / 1e3:.2f} us: noticed after {noticed:.2f} us, checkpoint "
-            f"read from {read:.2f} us on, at work again after {back:.2f} us; steps done again: {one.lost}"
+            f"# rank {f.rank} failed at {f.failed_ns / 1e3:.2f} us: noticed after {noticed:.2f} us, checkpoint "
+            f"read from {read:.2f} us on, at work again after {back:.2f} us; steps done again: {f.lost}"
         )
 
 
@@ -67,6 +63,4 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def _day(what: str, hours: float, kwh: float, money: float) -> Text:
-    return Text(
-        f"# {what}, a day: {hours:.4g} GPU h, {kwh:.4g} kWh, {money:.4g} in money", overflow="ignore", no_wrap=True
-    )
+    return _line(f"# {what}, a day: {hours:.4g} GPU h, {kwh:.4g} kWh, {money:.4g} in money")

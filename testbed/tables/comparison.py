@@ -20,7 +20,7 @@ from results.store.sweeps import key_names
 
 MOST_COUNTERS = 20
 MOST_LEFT_OUT = 10
-_UNTOLD = "-"
+_NONE = "-"
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ def parts(comparison: Comparison, *, every: bool = False) -> list[Part]:
     keys = [_keys(comparison, called)]
     if comparison.same:
         return keys if comparison.differing else []
-    found = [*keys, _figures(comparison, called, every)]
+    tables = [*keys, _figures(comparison, called, every)]
     if not comparison.same_numbers:
         none = "the sides have different numbers of runs, so their counters are not compared"
-        return [*found, Part("Counters that moved", [], 0, [], none)]
-    return [*found, _counters(comparison, called, every)] if comparison.counters else found
+        return [*tables, Part("Counters that moved", [], 0, [], none)]
+    return [*tables, _counters(comparison, called, every)] if comparison.counters else tables
 
 
 def nothing(comparison: Comparison) -> str:
@@ -66,8 +66,8 @@ def of_comparison(comparison: Comparison, *, every: bool = False) -> RenderableT
         points = f"{len(side.points)} points, " if side.swept else ""
         verdict = " and ".join(side.verdicts) or "no verdict"
         older = ", of an older version: some of its counters mean something else" if side.older else ""
-        told = f"# {letter}: {side.path} ({points}{verdict}{older}{failed})"
-        shown.append(Text(told, style="bold red" if failed else "dim"))
+        text = f"# {letter}: {side.path} ({points}{verdict}{older}{failed})"
+        shown.append(Text(text, style="bold red" if failed else "dim"))
     if comparison.same:
         shown += [Text("#"), Text(f"{nothing(comparison)}what was measured is the same to the byte")]
     for part in parts(comparison, every=every):
@@ -78,10 +78,8 @@ def of_comparison(comparison: Comparison, *, every: bool = False) -> RenderableT
 
 
 def _table(part: Part) -> Table:
-    heads = [
-        head if n < part.texts else Column(head, justify="right", no_wrap=True) for n, head in enumerate(part.heads)
-    ]
-    table = Table(*heads, box=None, header_style="bold", pad_edge=False)
+    numbers = (Column(head, justify="right", no_wrap=True) for head in part.heads[part.texts :])
+    table = Table(*part.heads[: part.texts], *numbers, box=None, header_style="bold", pad_edge=False)
     for row in part.rows:
         table.add_row(*map(escape, row))
     return table
@@ -136,19 +134,17 @@ def _row(figure: Figure, sides: int, several: bool) -> list[str]:
     cells += [figure_label(figure.name), *(_number(figure.mean(n)) for n in range(sides))]
     for n in range(1, sides):
         ratio = figure.ratio(n)
-        found = figure.interval(n) if several else None
-        cells.append(_UNTOLD if ratio is None else f"{ratio:.4g}" + ("*" if found and found.stands_out else ""))
+        interval = figure.interval(n) if several else None
+        cells.append(_NONE if ratio is None else f"{ratio:.4g}" + ("*" if interval and interval.stands_out else ""))
         if several:
-            told = f"{_number(found.low)} .. {_number(found.high)}" if found else _UNTOLD
-            cells.append(told if found is None or found.ratio else f"by {told}")
+            text = f"{_number(interval.low)} .. {_number(interval.high)}" if interval else _NONE
+            cells.append(text if interval is None or interval.ratio else f"by {text}")
     return cells
 
 
 def _counters(comparison: Comparison, called: Sequence[str], every: bool) -> Part:
     shown = comparison.counters if every else comparison.counters[:MOST_COUNTERS]
-    rows = [
-        [f"{one.frame} {one.name}", one.unit, one.place, *map(str, one.values), *map(str, one.there)] for one in shown
-    ]
+    rows = [[f"{c.frame} {c.name}", c.unit, c.place, *map(str, c.values), *map(str, c.there)] for c in shown]
     heads = ["counter that moved", "unit", "most at", *called, *(f"{n} there" for n in called)]
     more = len(comparison.counters) - len(shown)
     notes = [f"and {more} counters more (--all shows them)"] if more else []
@@ -160,4 +156,4 @@ def _at(at: dict[str, Any]) -> str:
 
 
 def _number(value: float | None) -> str:
-    return _UNTOLD if value is None or value != value else f"{value:.5g}"
+    return _NONE if value is None or value != value else f"{value:.5g}"

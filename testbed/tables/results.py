@@ -47,7 +47,9 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
         drops[row["reason"]] = drops.get(row["reason"], 0) + row["count"]
     fidelity = run.fidelity or {"verdict": "invalid", "reasons": ["the run did not end"], "advice": []}
     parts: list[RenderableType] = [Text(f"# {_title(run)}", style="dim")]
-    parts += [_item("# On a live fabric : ", f"{command}: {its}", "yellow") for command, its in told_of_live(run.live)]
+    parts += [
+        _item("# On a live fabric : ", f"{command}: {what}", "yellow") for command, what in told_of_live(run.live)
+    ]
     if run.state["state"] != "complete":
         error = run.state["error"] or {"what": "it was killed, or still goes on"}
         parts.append(_item("# FAILED: ", error["what"], "bold red"))
@@ -222,7 +224,6 @@ def elements(step: Mapping[str, Any], size_bytes: int) -> int:
 
 
 def choice(size_bytes: str, chosen: Mapping[str, Any]) -> str:
-    """What was chosen and why, for a person."""
     by_time = sorted(chosen["expected_ns"].items(), key=lambda item: item[1])
     others = ", ".join(f"{name} {ns / 1e3:.2f}" for name, ns in by_time if name != chosen["algorithm"])
     first = f"{size_bytes} B: {chosen['algorithm']}, {chosen['expected_ns'][chosen['algorithm']] / 1e3:.2f} us expected"
@@ -259,9 +260,9 @@ def _tasks(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Renderab
     if len(rows) > MOST_ITERATIONS:
         mean = microseconds(fmean(row["time_ns"] for row in rows))
         yield Text(f"# and {len(rows) - MOST_ITERATIONS} more, all in the frame `results`; mean {mean} us", style="dim")
-    for way in step["ways"]:
-        times = f"{way['count']} x " if way["count"] > 1 else ""
-        yield Text(f"#   {way['group']}: {times}{way['collective']} by {way['algorithm']}", style="dim")
+    for use in step["ways"]:
+        times = f"{use['count']} x " if use["count"] > 1 else ""
+        yield Text(f"#   {use['group']}: {times}{use['collective']} by {use['algorithm']}", style="dim")
     for why in dict.fromkeys(row["fallback"] for row in rows if row.get("fallback")):
         yield Text(f"# by the ranks themselves: {why}", style="yellow")
 
@@ -277,8 +278,8 @@ def _what_is_known(run: Run) -> Iterator[RenderableType]:
 
 def _steps(run: Run) -> Iterator[RenderableType]:
     """One line for each iteration of each step that has tasks; its times are means over the ranks."""
-    found = steps(run.rows("timeline"))
-    if not found:
+    times = steps(run.rows("timeline"))
+    if not times:
         return
     yield Text("#")
     yield Text("# steps of tasks, times of a rank (mean over ranks)", style="bold")
@@ -287,9 +288,9 @@ def _steps(run: Run) -> Iterator[RenderableType]:
         ("exposed", "(us)", 9), ("bubble", "(us)", 9), ("overlap", "(%)", 7), ("util", "(%)", 6),
         ("straggler", "(rank)", 9), ("MFU", "(%)", 6), ("tokens", "(1/s)", 9),
     )  # fmt: skip
-    for one in found:
-        about = run.steps[one.step] if one.step < len(run.steps) else {}
-        row = one.row(about.get("tokens"), about.get("ideal_ns"))
+    for time in times:
+        step = run.steps[time.step] if time.step < len(run.steps) else {}
+        row = time.row(step.get("tokens"), step.get("ideal_ns"))
         table.add_row(
             str(row["step"]), str(row["iteration"]), str(row["ranks"]),
             *(microseconds(row[f"{key}_ns"]) for key in ("time", "compute", "exposed", "bubble")),
@@ -300,25 +301,25 @@ def _steps(run: Run) -> Iterator[RenderableType]:
         )  # fmt: skip
     yield table
     yield from _held(run.steps)
-    for _, whole in all_scaled(run.steps, found):
+    for _, whole in all_scaled(run.steps, times):
         yield Text("#")
         yield Text(f"# {whole}", style="bold", overflow="ignore", no_wrap=True)
-    yield from checkpoints.of_steps(run.steps, found)
+    yield from checkpoints.of_steps(run.steps, times)
     if any("going_on" in step for step in run.steps):
-        yield from checkpoints.of_run(run.steps, found, run.rows("events"))
-    yield from serving.of_steps(run.steps, found)
+        yield from checkpoints.of_run(run.steps, times, run.rows("events"))
+    yield from serving.of_steps(run.steps, times)
 
 
 def _held(steps: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """What is in the memory of each rank's GPU."""
     for number, about in enumerate(steps):
-        told = about.get("memory") or about.get("scale", {}).get("whole", {}).get("memory")
-        if not told:
+        memory = about.get("memory") or about.get("scale", {}).get("whole", {}).get("memory")
+        if not memory:
             continue
-        of, each = told.get("of", f"step {number}"), told.get("each") or [{**told, "ranks": [told["rank"]]}]
-        for its in each[:MOST_HELD]:
-            peak, *parts = (f"{key} {its[key] / 1e6:.6g} MB".removeprefix("peak ") for key in _HELD if key in its)
-            ranks = its["ranks"]
+        of, each = memory.get("of", f"step {number}"), memory.get("each") or [{**memory, "ranks": [memory["rank"]]}]
+        for held in each[:MOST_HELD]:
+            peak, *parts = (f"{key} {held[key] / 1e6:.6g} MB".removeprefix("peak ") for key in _HELD if key in held)
+            ranks = held["ranks"]
             who = f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {in_rows(ranks)} have"
             yield Text(f"# {of}: {who} {peak} at most at a time" + (f" ({', '.join(parts)})" if parts else ""))
         if len(each) > MOST_HELD:
@@ -349,8 +350,8 @@ def _footer(
         wrong = sum(r["wrong"] for r in results)
         yield Text(f"# Wrong elements    : {wrong} {'FAILED' if wrong else 'OK'}", style="bold red" if wrong else "")
     verdict = fidelity["verdict"]
-    told = ", ".join(f"{count} {reason}" for reason, count in drops.items() if count) or "none"
-    yield Text.from_markup(f"# Fidelity          : [{_STYLE[verdict]}]{verdict}[/]; frames dropped: {escape(told)}")
+    dropped = ", ".join(f"{count} {reason}" for reason, count in drops.items() if count) or "none"
+    yield Text.from_markup(f"# Fidelity          : [{_STYLE[verdict]}]{verdict}[/]; frames dropped: {escape(dropped)}")
     for text in (*fidelity["reasons"], *(f"to change it: {a}" for a in fidelity.get("advice", ()))):
         yield _item("#   - ", text)
     yield Text(f"# Run folder        : {folder}", overflow="ignore", no_wrap=True)

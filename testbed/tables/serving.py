@@ -13,9 +13,9 @@ from results.figures.timeline import StepTime
 from testbed.tables.cells import grid, microseconds
 
 
-def of_steps(about: Sequence[Mapping[str, Any]], found: Sequence[StepTime]) -> Iterator[RenderableType]:
+def of_steps(about: Sequence[Mapping[str, Any]], times: Sequence[StepTime]) -> Iterator[RenderableType]:
     """`about`: what is said of the steps of the run."""
-    serving = [one for one in found if one.step < len(about) and about[one.step].get("serving")]
+    serving = [time for time in times if time.step < len(about) and about[time.step].get("serving")]
     if not serving:
         return
     yield Text("#")
@@ -24,38 +24,37 @@ def of_steps(about: Sequence[Mapping[str, Any]], found: Sequence[StepTime]) -> I
         ("step", "", 5), ("iter", "", 4), ("between", "tokens (us)", 11), ("first of", "all (us)", 9),
         ("tokens", "(1/s)", 9), ("a GPU", "(1/s)", 9), ("tokens", "(1/cost)", 9),
     )  # fmt: skip
-    for one in serving:
-        its = about[one.step]
-        row = served(one, its)
+    for time in serving:
+        step = about[time.step]
+        row = served(time, step)
         cost = row["tokens_per_cost"]
         table.add_row(
-            str(one.step), str(one.iteration), _time(row["between_tokens_ns"]), _time(row["batch_ns"]),
-            f"{row['tokens_per_s_gpu'] * its['serving']['gpus']:.4g}", f"{row['tokens_per_s_gpu']:.4g}",
+            str(time.step), str(time.iteration), _time(row["between_tokens_ns"]), _time(row["batch_ns"]),
+            f"{row['tokens_per_s_gpu'] * step['serving']['gpus']:.4g}", f"{row['tokens_per_s_gpu']:.4g}",
             "-" if cost is None else f"{cost:.4g}",
         )  # fmt: skip
     yield table
-    played = [n for n in dict.fromkeys(one.step for one in serving) if about[n]["serving"]["kind"] == PING_PONG]
-    asked = [one for one in serving if about[one.step]["serving"]["kind"] == REQUESTS]
+    played = [n for n in dict.fromkeys(time.step for time in serving) if about[n]["serving"]["kind"] == PING_PONG]
+    asked = [time for time in serving if about[time.step]["serving"]["kind"] == REQUESTS]
     if asked:
-        yield from _waits([(one, about[one.step]) for one in asked])
+        yield from _waits([(time, about[time.step]) for time in asked])
     if played:
         yield from _balance([(n, about[n]["serving"]) for n in played])
 
 
 def _waits(asked: Sequence[tuple[StepTime, Mapping[str, Any]]]) -> Iterator[RenderableType]:
-    """Percentiles of what requests waited."""
     yield Text("#")
     yield Text("# requests: time to the first token, between tokens, and to the last (us)", style="bold")
     heads = [(what, f"p{100 * share:.0f}", 8) for what in ("first", "between", "latency") for share in SHARES]
     table = grid(("step", "", 5), ("iter", "", 4), ("requests", "", 8), *heads)
     late = []
-    for one, its in asked:
-        row = served(one, its)
+    for time, step in asked:
+        row = served(time, step)
         keys = [f"{what}_p{round(100 * share)}_ns" for what in WAITS for share in SHARES]
-        count = len(its["serving"]["requests"])
-        table.add_row(str(one.step), str(one.iteration), str(count), *(_time(row[key]) for key in keys))
+        count = len(step["serving"]["requests"])
+        table.add_row(str(time.step), str(time.iteration), str(count), *(_time(row[key]) for key in keys))
         if row["otherwise"]:
-            late.append(f"# step {one.step}: {row['otherwise']} of {count} would have joined another iteration")
+            late.append(f"# step {time.step}: {row['otherwise']} of {count} would have joined another iteration")
     yield table
     for text in dict.fromkeys(late):
         yield Text(f"{text}, by the times that came out (docs/serving.md)", style="yellow")
@@ -74,14 +73,14 @@ def _balance(steps: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[Rendera
         ("busiest", "(rank)", 7), ("Tc", "(us)", 8), ("wire", "(us)", 8), ("formula", "between", 9),
         ("formula", "first", 9), ("waits", "", 9),
     )  # fmt: skip
-    for number, its in steps:
-        exchange = (its["dispatch_ns"] + its["combine_ns"]) / 2
-        times = (its["attention_ns"], its["expert_ns"])
+    for number, step in steps:
+        exchange = (step["dispatch_ns"] + step["combine_ns"]) / 2
+        times = (step["attention_ns"], step["expert_ns"])
         table.add_row(
-            str(number), str(its["micro_batches"]), "-" if its["needed"] is None else f"{its['needed']:.2f}",
-            *map(microseconds, times), str(its["busiest"]), microseconds(exchange), microseconds(its["wire_ns"]),
-            microseconds(its["form_between_ns"]), microseconds(its["form_batch_ns"]),
-            "both" if its["needed"] is None else _idle(*times),
+            str(number), str(step["micro_batches"]), "-" if step["needed"] is None else f"{step['needed']:.2f}",
+            *map(microseconds, times), str(step["busiest"]), microseconds(exchange), microseconds(step["wire_ns"]),
+            microseconds(step["form_between_ns"]), microseconds(step["form_batch_ns"]),
+            "both" if step["needed"] is None else _idle(*times),
         )  # fmt: skip
     yield table
 

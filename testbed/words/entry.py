@@ -127,9 +127,8 @@ class Entry:
         return InputError(what, self.words, hint)
 
     def offers(self, words: Sequence[str], fabric: Fabric) -> list[Offer]:
-        """What may come next behind these words."""
-        if words and (one := self._awaiting(words[-1])):
-            return list(one.kind.known(fabric))
+        if words and (option := self._awaiting(words[-1])):
+            return list(option.kind.known(fabric))
         taken = self._places_taken(words)
         places = [p for p in self.parameters if not p.option][taken:]
         options = [(p.flag, p.help) for p in self.parameters if p.option and p.flag not in words]
@@ -151,9 +150,9 @@ class Entry:
 def find(entries: Iterable[E], words: Sequence[str], where: str = "command line") -> tuple[E, list[str]]:
     """The entry with the most words that these begin with, and the words behind it. Raises InputError."""
     every = list(entries)
-    found = [e for e in every if list(words[: len(e.words.split())]) == e.words.split()]
-    if found:
-        entry = max(found, key=lambda e: len(e.words.split()))
+    matching = [e for e in every if list(words[: len(e.words.split())]) == e.words.split()]
+    if matching:
+        entry = max(matching, key=lambda e: len(e.words.split()))
         rest = list(words[len(entry.words.split()) :])
         complete = rest and not rest[0].startswith("-") and not any(not p.option for p in entry.parameters)
         if complete and (meant := _meant(words, [e.words for e in every if e is not entry])):
@@ -161,20 +160,20 @@ def find(entries: Iterable[E], words: Sequence[str], where: str = "command line"
         return entry, rest
     alike = {e.words: len(commonprefix([e.words.split(), list(words)])) for e in every}
     most = max(alike.values(), default=0)
-    begun = [known for known, count in alike.items() if count == most]
-    said = " ".join(words)
+    starting = [known for known, count in alike.items() if count == most]
+    typed = " ".join(words)
     if most:
-        meant = _meant(words, begun)
-        hint = f"did you mean {meant}?" if meant else f"there are: {', '.join(begun)}"
-        raise InputError(f"{said!r} is not a whole command", where, hint)
+        meant = _meant(words, starting)
+        hint = f"did you mean {meant}?" if meant else f"there are: {', '.join(starting)}"
+        raise InputError(f"{typed!r} is not a whole command", where, hint)
     firsts = sorted({e.words.split()[0] for e in every})
-    raise InputError(f"there is no {said!r}", where, near(said, [e.words for e in every], "there are", 60, firsts))
+    raise InputError(f"there is no {typed!r}", where, near(typed, [e.words for e in every], "there are", 60, firsts))
 
 
 def _meant(words: Sequence[str], known: Sequence[str]) -> str:
     """The command that words nearly begin with; empty if there is none."""
     close = {one: SequenceMatcher(None, " ".join(words[: len(one.split())]), one).ratio() for one in known}
-    best = max(close, key=lambda one: close[one], default="")
+    best = max(close, key=close.__getitem__, default="")
     return best if best and close[best] > NEARLY else ""
 
 

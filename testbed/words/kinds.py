@@ -14,17 +14,13 @@ from typing import Any
 from testbed.base import units
 from testbed.base.units import UnitError
 from topologies.graph.fabric import Cable, End, Fabric
+from topologies.graph.mistake import Mistake
 
 Offer = tuple[str, str]  # a word, and what it is
 
 
-class Wrong(ValueError):
+class Wrong(Mistake, ValueError):
     """A word that cannot be read: `what`, and a `hint` that says what is allowed."""
-
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -123,21 +119,18 @@ class Quantity(Kind):
     most: float = 1e15
 
     def read(self, text: str, fabric: Fabric) -> float:
-        parse = {"time": units.parse_time, "rate": units.parse_rate, "size": units.parse_size}[self.of.name]
         try:
-            value = parse(text)
+            value = self.of.parse_whole(text) if self.of.whole else float(self.of.parse(text))
         except UnitError as error:
             raise Wrong(error.what, error.hint) from None
         if not self.least <= value <= self.most:
-            write = {"time": units.format_time, "rate": units.format_rate, "size": units.format_size}[self.of.name]
-            raise Wrong(f"{text} is out of bounds", f"from {write(int(self.least))} to {write(int(self.most))}")
+            least, most = (self.of.format_number(int(bound)) for bound in (self.least, self.most))
+            raise Wrong(f"{text} is out of bounds", f"from {least} to {most}")
         return value
 
 
 @dataclass(frozen=True)
 class Choice(Kind):
-    """One of a few words."""
-
     words: tuple[str, ...] = ()
 
     def read(self, text: str, fabric: Fabric) -> str:
@@ -210,6 +203,7 @@ TIME = Quantity("time", "TIME", units.TIME)
 RATE = Quantity("rate", "RATE", units.RATE)
 SIZE = Quantity("size", "SIZE", units.SIZE)
 SINCE = _Since("since", "SINCE")
+ON_OFF = Choice("state", "on|off", ("on", "off"))
 
 
 def near(name: str, known: Iterable[str], called: str, most: int = 8, shown: Sequence[str] | None = None) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hardware.client import FabricdError, FabricdGone
@@ -19,11 +19,13 @@ from testbed.experiment.overrides import override
 from testbed.fabric.lab import Lab
 from testbed.fabric.parts import trouble, why_dead
 from testbed.faults.base import fault_id
+from testbed.inject import faults
 from testbed.inject.agent import Agent
-from testbed.inject.place import place_of
+from testbed.machine.jsonlines import HasFileno, ready
 from testbed.machine.processes import wait_for
 from testbed.operate.record import Done, log
 from testbed.plan import together
+from testbed.world.condition import parse
 from testbed.world.history import Counters, History
 from testbed.world.job import Job, plan_of
 from testbed.world.steps import Step
@@ -92,16 +94,30 @@ class AnyWorld(ABC):
 
     # -- time
 
+    @property
+    @abstractmethod
+    def time_ns(self) -> int: ...
+
     @abstractmethod
     def advance(self, ns: int) -> None:
         """Lets so much time pass."""
 
-    @abstractmethod
     def until(self, condition: str | Callable[[Any], bool], limit_ns: int) -> bool:
         """Until the condition is met, but for no longer than `limit_ns`; returns whether it is.
 
-        Raises InputError for one that does not parse.
+        It is looked at now, and again and again. Raises InputError for one that does not parse.
         """
+        met = parse(condition).watched(self) if isinstance(condition, str) else condition
+        end = self._now() + limit_ns
+        while not met(self):
+            if (left := end - self._now()) <= 0:
+                return False
+            self._towards(left)
+        return True
+
+    @abstractmethod
+    def _towards(self, left_ns: int) -> None:
+        """Lets some time pass, but no more than that, before a condition is looked at again."""
 
     @abstractmethod
     def _now(self) -> int: ...
@@ -129,6 +145,19 @@ class AnyWorld(ABC):
         if kind not in _UNSAID:
             self.events.append(event)
 
+    def _hear(self, wall_s: float) -> None:
+        """Waits until something is said, but for no longer than that; who says nothing is looked at."""
+        lab = self.lab
+        files: list[int | HasFileno] = [lab.fabricd, lab.supervision, *self.job.pipes]
+        heard = ready(files, wall_s)
+        self.job.read()
+        if not heard or lab.supervision in heard:
+            look_at_parts(lab)
+        if not heard:
+            with explaining(lab):
+                lab.fabricd.pulse()
+                self._look_at_workers()
+
     def _look_at_workers(self) -> None:
         """A worker that has ended before it has connected would be waited for, for ever."""
         ended = self.job.ended()
@@ -144,7 +173,7 @@ class AnyWorld(ABC):
 
     def heed(self) -> None:
         """Does what fabricd asks for between two of our calls, because others have asked it for something."""
-        with Gone(self.lab):
+        with explaining(self.lab):
             for event in self.lab.fabricd.events(0.0):
                 self._event(event)
 
@@ -204,36 +233,23 @@ class AnyWorld(ABC):
 
     def put_in(self, injection: Injection, name: str | None = None) -> str:
         """Puts a fault in, now; its times count from now. Returns its id. Raises CannotInject, FabricdError."""
-        name = name or self._free_name()
-        place = place_of(injection, self.experiment, self.lab.fabric, programs=self.lab.kernel)
-        done: list[str] = []
-        try:
-            for request in injection.requests(place, name, now_ns=self._now()):
-                if self._opaque:
-                    self._abouts[name] = request.pop("about")
-                self.lab.fabricd.request("inject", **request)
-                done.append(request["fault"])
-        except BaseException:
-            for one in done:
-                self.lab.fabricd.request("heal", fault=one)
-            raise
+        name = name or faults.free_name(self)
+        lab = self.lab
+        requests = faults.requests_of(
+            [injection], [name], self.experiment, lab.fabric, now_ns=self._now(), programs=lab.kernel
+        )
+        if self._opaque:
+            self._abouts[name] = [request.pop("about") for request in requests][-1]
+        faults.put_in(lab.fabricd, requests)
         self.settle()
         return name
 
     def take_out(self, name: str) -> list[str]:
         """Heals a fault, or `all`; returns the ids. There may be none of that name."""
         self._now()
-        every = self.lab.fabricd.request("faults")["faults"]
-        here = [f["fault"] for f in every if not f["request"].get("operator")]
-        chosen = [fault for fault in here if name in ("all", fault_id(fault))]
-        for fault in chosen:
-            self.lab.fabricd.request("heal", fault=fault)
+        healed = faults.heal(self.lab.fabricd, faults.named(self.lab.fabricd, [name]))
         self.settle()
-        return list(dict.fromkeys(fault_id(fault) for fault in chosen))
-
-    def _free_name(self) -> str:
-        taken = {fault_id(f["fault"]) for f in self.counters()["faults"]}
-        return next(f"f{k}" for k in range(1, len(taken) + 2) if f"f{k}" not in taken)
+        return healed
 
     # -- the end
 
@@ -247,9 +263,7 @@ class AnyWorld(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -267,21 +281,14 @@ def look_at_parts(lab: Lab) -> None:
         raise Stopped(what, str(lab.dir), found.hint)
 
 
-class Gone:
+@contextmanager
+def explaining(lab: Lab) -> Iterator[None]:
     """Says of a fabricd that is gone why, as WorldGone; of one that stands still that it does, as Stopped."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if isinstance(value, FabricdError):
-            if isinstance(value, FabricdGone):  # its connection closes first
-                wait_for(lambda: not self._lab.record.processes["fabricd"].alive(), _END_S)
-            look_at_parts(self._lab)
-            hint = f"testbed clean {self._lab.id}"
-            raise WorldGone(f"fabric {self._lab.id} cannot go on: {value}", why_dead(self._lab.record), hint) from None
+    try:
+        yield
+    except FabricdError as error:
+        if isinstance(error, FabricdGone):  # its connection closes first
+            wait_for(lambda: not lab.record.processes["fabricd"].alive(), _END_S)
+        look_at_parts(lab)
+        what, hint = f"fabric {lab.id} cannot go on: {error}", f"testbed clean {lab.id}"
+        raise WorldGone(what, why_dead(lab.record), hint) from None

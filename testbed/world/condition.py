@@ -10,12 +10,13 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.base.units import UnitError, parse_time
 
 if TYPE_CHECKING:
+    from testbed.live.look.world import AnyHeld
     from testbed.world.steps import Step
 
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -27,21 +28,6 @@ _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 _FORM = re.compile(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*(\S+)\s*")
 
 
-class Watched(Protocol):
-    """What a condition looks at: a world."""
-
-    @property
-    def time_ns(self) -> int: ...
-
-    @property
-    def steps(self) -> list[Step]: ...
-
-    @property
-    def best_ns(self) -> float | None: ...
-
-    def counters(self) -> dict[str, Any]: ...
-
-
 @dataclass(frozen=True)
 class Quantity:
     """What a condition may be about. One of the three says how it is had; `about` is for people."""
@@ -49,7 +35,7 @@ class Quantity:
     about: str
     of_step: Callable[[Step], float] | None = None
     counted: Callable[[Mapping[str, Any]], float] | None = None
-    of_world: Callable[[Watched], float] | None = None
+    of_world: Callable[[AnyHeld], float] | None = None
     time: bool = False
     """Its value is a time."""
 
@@ -79,12 +65,12 @@ class Condition:
     relative: bool = False
     """The value is a multiple of the best step's."""
 
-    def watched(self, world: Watched) -> Callable[[Watched], bool]:
+    def watched(self, world: AnyHeld) -> Callable[[AnyHeld], bool]:
         """The same from now on."""
         seen = len(world.steps)
         before = self.quantity.counted(world.counters()) if self.quantity.counted else 0.0
 
-        def met(world: Watched) -> bool:
+        def met(world: AnyHeld) -> bool:
             nonlocal seen
             if self.quantity.of_step:
                 ended, seen = world.steps[seen:], len(world.steps)

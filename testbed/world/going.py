@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from testbed.base.errors import InputError
 from testbed.base.units import UnitError, parse_time
+from testbed.live.look.world import AnyHeld
 from testbed.world.condition import parse
 
-
-class Advances(Protocol):
-    """A world, in this process or a keeper's."""
-
-    def advance(self, ns: int, /) -> None: ...
-    def advance_steps(self, count: int, /, limit_ns: int) -> bool: ...
-    def until(self, condition: str, /, limit_ns: int) -> bool: ...
-
-
-Going = Callable[[Advances], bool]
+Going = Callable[[AnyHeld], bool]
 
 
 def read(what: Sequence[str], limit: str) -> Going:
@@ -48,7 +39,7 @@ def read(what: Sequence[str], limit: str) -> Going:
         raise InputError(f"{' '.join(words)!r} does not say how far", "how far", hint)
     ns = time_of(words[0], "how far")
 
-    def advance(kept: Advances) -> bool:
+    def advance(kept: AnyHeld) -> bool:
         kept.advance(ns)
         return True
 

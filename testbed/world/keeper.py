@@ -14,22 +14,21 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
-import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hardware.client import FabricdError
-from testbed.base.errors import BAD_INPUT, RUN_FAILED, InputError, UserError, internal
+from testbed.base.errors import BAD_INPUT, InputError, UserError, internal
 from testbed.fabric.parts import failed
 from testbed.faults import CannotInject, Injection
+from testbed.machine.jsonlines import JsonLines, JsonServer, ready
 from testbed.machine.ownership import KEEPER
 from testbed.machine.processes import Process
 from testbed.world.base import Stopped, WorldGone, look_at_parts
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 SOCKET = "world.sock"
 LOG = "keeper.log"
-_LINE_MAX = 16 << 20
 _LOOK_S = 1.0
 
 
@@ -70,7 +68,7 @@ def keep(experiment: Experiment) -> dict[str, Any]:
     told = json.loads(text)
     if "error" in told:
         os.waitpid(child, 0)
-        raise _as_error(told["error"])
+        raise UserError.of(told["error"])
     return dict(told["up"])
 
 
@@ -84,15 +82,15 @@ def _keeper(experiment: Experiment, say: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         world = World.up(experiment)
-        listener = _listening(world.lab.dir / SOCKET)
+        server = JsonServer(world.lab.dir / SOCKET)
         world.lab.record.journal.made({KEEPER: Process.of(os.getpid())})
         _quiet(world.lab.dir / LOG)
         _say(say, {"up": world.lab.describe()})
         os.close(say)
-        _serve(world, listener, ending)
+        _serve(world, server, ending)
     except WorldGone as gone:  # its logs stay, until `testbed clean`
         if world is None:
-            _say(say, {"error": _told(gone)})
+            _say(say, {"error": gone.carried()})
         else:
             world.lab.record.journal.write("gone", why=gone.what)
         print(gone, file=sys.stderr)
@@ -102,7 +100,7 @@ def _keeper(experiment: Experiment, say: int) -> NoReturn:
     except BaseException as error:
         traceback.print_exc()
         told = error if isinstance(error, UserError) else internal(error)
-        _say(say, {"error": _told(told)})
+        _say(say, {"error": told.carried()})
         if world:
             world.close()
     finally:
@@ -117,16 +115,8 @@ def _say(fd: int, what: Mapping[str, Any]) -> None:
 
 def _end(ending: list[int], number: int, _frame: object) -> None:
     """Notes it, too: what is raised inside a destructor, or where modules are imported, may get lost."""
-    ending.append(128 + number)
-    raise SystemExit(ending[0])
-
-
-def _listening(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(path))
-    os.chmod(path, 0o600)
-    listener.listen(16)
-    return listener
+    ending.append(number)
+    raise SystemExit
 
 
 def _quiet(log: Path) -> None:
@@ -138,56 +128,30 @@ def _quiet(log: Path) -> None:
     os.close(out)
 
 
-def _serve(world: World, listener: socket.socket, ending: Sequence[int]) -> None:
+def _serve(world: World, server: JsonServer, ending: Sequence[int]) -> None:
     """Until the world is gone, or a signal was to end us. What fabricd asks for between requests is done, too."""
-    clients: dict[int, tuple[socket.socket, bytearray]] = {}
-    with ExitStack() as open_ones:
-        while not ending:
-            poll = select.poll()
-            parts = world.lab.supervision.fileno()
-            for fd in (listener.fileno(), world.lab.fabricd.fileno(), parts, *clients):
-                poll.register(fd, select.POLLIN)
-            ready = {fd for fd, _ in poll.poll(_LOOK_S * 1000)}
-            with suppress(Stopped):
-                if parts in ready:
-                    look_at_parts(world.lab)
-                world.heed()
-            if listener.fileno() in ready:
-                client = open_ones.enter_context(listener.accept()[0])
-                clients[client.fileno()] = (client, bytearray())
-            for fd in ready & clients.keys():
-                client, data = clients[fd]
-                if not _hear(world, client, data):
-                    del clients[fd]
-                    client.close()
-    raise SystemExit(ending[0])
+    while not ending:
+        lab = world.lab
+        heard = ready([lab.fabricd, lab.supervision, *server.files], _LOOK_S)
+        with suppress(Stopped):
+            if lab.supervision in heard:
+                look_at_parts(lab)
+            world.heed()
+        server.hear(heard, partial(_answer, world))
+    raise SystemExit
 
 
-def _hear(world: World, client: socket.socket, data: bytearray) -> bool:
-    """Answers the requests that have come; False if the client has gone, or says what is too long."""
-    with suppress(OSError):
-        more = client.recv(1 << 16)
-        data += more
-        if not more or len(data) > _LINE_MAX:
-            return False
-        while (end := data.find(b"\n")) >= 0:
-            line = bytes(data[:end])
-            del data[: end + 1]
-            _answer(world, client, line)
-        return True
-    return False
-
-
-def _answer(world: World, client: socket.socket, line: bytes) -> None:
-    """Raises WorldGone, when it has said so."""
-    gone: WorldGone | None = None
-    try:
-        told = _told_of(world, line)
-    except WorldGone as error:
-        gone, told = error, {"ok": False, "error": _told(error)}
-    client.sendall(json.dumps(told).encode() + b"\n")
-    if gone:
-        raise gone
+def _answer(world: World, client: JsonLines) -> None:
+    """Answers the requests that have come. Raises WorldGone, when it has said so."""
+    while client.whole:
+        gone: WorldGone | None = None
+        try:
+            told = _told_of(world, client.whole.popleft())
+        except WorldGone as error:
+            gone, told = error, {"ok": False, "error": error.carried()}
+        client.send(told)
+        if gone:
+            raise gone
 
 
 def _told_of(world: World, line: bytes) -> dict[str, Any]:
@@ -197,15 +161,15 @@ def _told_of(world: World, line: bytes) -> dict[str, Any]:
     except WorldGone:
         raise
     except UserError as error:
-        return {"ok": False, "error": _told(error)}
+        return {"ok": False, "error": error.carried()}
     except FabricdError as error:
-        return {"ok": False, "error": _told(failed(error, world.lab.dir))}
+        return {"ok": False, "error": failed(error, world.lab.dir).carried()}
     except CannotInject as error:
-        told = _told(UserError(error.what, hint=error.hint, exit_code=BAD_INPUT))
+        told = UserError(error.what, hint=error.hint, exit_code=BAD_INPUT).carried()
         return {"ok": False, "error": {**told, "key": error.key}}
     except ValueError as error:
         if what := getattr(error, "what", ""):  # such as a wrong word: whose errors say what, they are meant for people
-            return {"ok": False, "error": _told(InputError(what, hint=getattr(error, "hint", "")))}
+            return {"ok": False, "error": InputError(what, hint=getattr(error, "hint", "")).carried()}
         return _bug(world, error)
     except Exception as error:
         return _bug(world, error)
@@ -227,15 +191,7 @@ def _bug(world: World, error: Exception) -> dict[str, Any]:
     traceback.print_exc()
     sys.stderr.flush()
     hint = "this is a bug in Railbed; the traceback is there"
-    return {"ok": False, "error": _told(internal(error, str(world.lab.dir / LOG), hint))}
-
-
-def _told(error: UserError) -> dict[str, Any]:
-    return {**error.to_dict(), "exit_code": error.exit_code}
-
-
-def _as_error(told: Mapping[str, Any]) -> UserError:
-    return UserError(told["what"], told["where"], told["hint"], told.get("exit_code", RUN_FAILED))
+    return {"ok": False, "error": internal(error, str(world.lab.dir / LOG), hint).carried()}
 
 
 def _state(world: World) -> dict[str, Any]:
@@ -247,24 +203,15 @@ def _state(world: World) -> dict[str, Any]:
     }
 
 
-def _after(world: World, value: Any) -> dict[str, Any]:
-    return {**_state(world), "value": value}
-
-
-def _advance(world: World, ns: int) -> bool:
-    world.advance(ns)
-    return True
-
-
 Asked = Mapping[str, Any]
 CALLS: dict[str, Callable[[World, Asked], Any]] = {
     "state": lambda world, asked: _state(world),
-    "advance": lambda world, asked: _after(world, _advance(world, int(asked["ns"]))),
-    "advance_steps": lambda world, asked: _after(world, world.advance_steps(asked["count"], int(asked["limit_ns"]))),
-    "until": lambda world, asked: _after(world, world.until(str(asked["condition"]), int(asked["limit_ns"]))),
+    "advance": lambda world, asked: world.advance(int(asked["ns"])),
+    "advance_steps": lambda world, asked: world.advance_steps(asked["count"], int(asked["limit_ns"])),
+    "until": lambda world, asked: world.until(str(asked["condition"]), int(asked["limit_ns"])),
     "steps": lambda world, asked: [step.to_dict() for step in world.steps[asked["since"] :]],
     "counters": lambda world, asked: world.counters(),
-    "history": lambda world, asked: world.history().times,
+    "history": lambda world, asked: len(world.history()),
     "history_at": lambda world, asked: world.history()[asked["index"]],
     "events": lambda world, asked: world.events[asked["since"] :],
     "request": lambda world, asked: world.request(asked["op"], **asked["arguments"]),

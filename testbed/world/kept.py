@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import select
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from hardware.patience import LOOK_S, Patience
 from testbed.base.errors import UserError
 from testbed.fabric.lab import Lab
 from testbed.fabric.parts import trouble, why_dead
 from testbed.faults import CannotInject
-from testbed.inject.live import no_such_fault
+from testbed.inject.faults import no_such_fault
 from testbed.live.look.steps import Step
 from testbed.machine import ownership
+from testbed.machine.jsonlines import JsonLines, ready
 from testbed.machine.ownership import Record
 from testbed.machine.processes import wait_for
 from testbed.operate.record import Done, log, read
 from testbed.world.condition import parse
+from testbed.world.history import Counters, Snapshots
 from testbed.world.keeper import LOG, SOCKET
 
 if TYPE_CHECKING:
     from testbed.faults import Injection
 
-Counters = dict[str, Any]
 _END_S = 5.0  # for the lock of one that has ended to be free
 _STILL_S = 5.0  # for the keeper to say that a part stands still
 
@@ -44,19 +42,15 @@ class Kept:
         """Raises UserError for a fabric that is not held, or whose keeper is gone."""
         self.lab = lab
         self._steps: list[Step] = []
-        self._state: dict[str, Any] = {}
         record = lab.record
         if not is_kept(record):
             how = "its clock is real" if lab.kernel else "only a run lets its clock go on"
             hint = "testbed up FILE --virtual --job brings one up that is held"
             raise UserError(f"fabric {lab.id} is not held: {how}", hint=hint)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.connect(str(lab.dir / SOCKET))
+            self._lines = JsonLines.to(lab.dir / SOCKET, most=None)
         except OSError:
-            self._socket.close()
             raise self._gone() from None
-        self._came = bytearray()
 
     @classmethod
     def attach(cls, fabric_id: str | None = None) -> Self:
@@ -75,46 +69,36 @@ class Kept:
         wait_for(lambda: record.state == "dead", _END_S)
         return UserError(f"fabric {self.lab.id} is dead: {why_dead(record)}", where, f"testbed clean {self.lab.id}")
 
-    def _answer(self) -> bytes:
-        """The next line of the keeper's; however long it takes, as long as nothing of the fabric stands still.
+    def _answer(self) -> dict[str, Any]:
+        """The keeper's next answer; however long it takes, as long as nothing of the fabric stands still.
 
         What else stands still than the keeper it says itself, unless it waits for that in another way.
         """
         patience, keeper = Patience(0, _STILL_S), self.lab.record.keeper
-        while (end := self._came.find(b"\n")) < 0:
-            if not select.select([self._socket], [], [], LOOK_S)[0]:
+        while (answer := self._lines.next()) is None:
+            if not ready([self._lines], LOOK_S):
                 found = trouble(self.lab.record)
                 if found is None or found.over:
                     patience.begin()
                 elif patience.look() or (keeper and keeper.stopped()):
                     where = str(self.lab.dir)
                     raise UserError(f"fabric {self.lab.id} cannot go on: {found.what}", where, found.hint)
-                continue
-            more = self._socket.recv(1 << 20)
-            if not more:
+            elif not self._lines.receive():
                 raise self._gone()
-            self._came += more
-        line = bytes(self._came[:end])
-        del self._came[: end + 1]
-        return line
+        return answer
 
     def _call(self, call: str, **arguments: Any) -> Any:
         try:
-            self._socket.sendall(json.dumps({"call": call, **arguments}).encode() + b"\n")
-            line = self._answer()
+            self._lines.send({"call": call, **arguments})
+            answer = self._answer()
         except OSError:
             raise self._gone() from None
-        answer = json.loads(line)
         if not answer["ok"]:
             told = answer["error"]
             if "key" in told:
                 raise CannotInject(told["what"], told["hint"], told["key"])
-            raise UserError(told["what"], told["where"], told["hint"], told["exit_code"])
+            raise UserError.of(told)
         return answer["value"]
-
-    def _go(self, call: str, **arguments: Any) -> Any:
-        self._state = self._call(call, **arguments)
-        return self._state["value"]
 
     # -- time
 
@@ -123,14 +107,14 @@ class Kept:
         return int(self._call("state")["time_ns"])
 
     def advance(self, ns: int) -> None:
-        self._go("advance", ns=ns)
+        self._call("advance", ns=ns)
 
     def advance_steps(self, count: int, limit_ns: int) -> bool:
-        return bool(self._go("advance_steps", count=count, limit_ns=limit_ns))
+        return bool(self._call("advance_steps", count=count, limit_ns=limit_ns))
 
     def until(self, condition: str, limit_ns: int) -> bool:
         parse(condition)
-        return bool(self._go("until", condition=condition, limit_ns=limit_ns))
+        return bool(self._call("until", condition=condition, limit_ns=limit_ns))
 
     # -- reads
 
@@ -141,8 +125,7 @@ class Kept:
 
     @property
     def best_ns(self) -> float | None:
-        best: float | None = self._call("state")["best_ns"]
-        return best
+        return cast("float | None", self._call("state")["best_ns"])
 
     @property
     def errors(self) -> dict[int, str]:
@@ -150,18 +133,20 @@ class Kept:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._call("events", since=0)
-        return found
+        return list(self._call("events", since=0))
 
     def counters(self) -> Counters:
-        found: Counters = self._call("counters")
-        return found
+        return dict(self._call("counters"))
 
     def actions(self) -> Sequence[Done]:
         return log(self.lab.dir)
 
     def history(self) -> Sequence[tuple[int, Counters]]:
-        return _History(self)
+        def one(index: int) -> tuple[int, Counters]:
+            time_ns, counters = self._call("history_at", index=index)
+            return int(time_ns), counters
+
+        return Snapshots(self._call("history"), one)
 
     def digest(self) -> str:
         return str(self._call("digest"))
@@ -169,8 +154,7 @@ class Kept:
     # -- changes
 
     def request(self, op: str, **arguments: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._call("request", op=op, arguments=arguments)
-        return found
+        return dict(self._call("request", op=op, arguments=arguments))
 
     def settle(self) -> None:
         self._call("settle")
@@ -185,8 +169,7 @@ class Kept:
         """Raises InputError if there is none of that name."""
         found: list[str] = self._call("take_out", name=name)
         if not found and name != "all":
-            every = self.request("faults")["faults"]
-            raise no_such_fault(name, [f for f in every if not f["request"].get("operator")])
+            raise no_such_fault(name, self)
         return found
 
     def config(self, words: Sequence[str]) -> list[Done]:
@@ -196,43 +179,14 @@ class Kept:
     def hang_up(self) -> None:
         """Whoever waits for an answer in another thread gets none. What was asked for is done all the same."""
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._lines.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self._socket.close()
+        self._lines.close()
         self.lab.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _History(Sequence[tuple[int, Counters]]):
-    """Each is fetched when it is looked at."""
-
-    def __init__(self, kept: Kept) -> None:
-        self._kept = kept
-        self.times: list[int] = kept._call("history")
-
-    def __len__(self) -> int:
-        return len(self.times)
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[int, Counters]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[tuple[int, Counters]]: ...
-    def __getitem__(self, index: int | slice) -> tuple[int, Counters] | list[tuple[int, Counters]]:
-        if isinstance(index, slice):
-            return [self._one(k) for k in range(*index.indices(len(self)))]
-        return self._one(range(len(self))[index])
-
-    def __iter__(self) -> Iterator[tuple[int, Counters]]:
-        return (self._one(k) for k in range(len(self)))
-
-    def _one(self, index: int) -> tuple[int, Counters]:
-        time_ns, counters = self._kept._call("history_at", index=index)
-        return int(time_ns), counters

@@ -6,7 +6,6 @@ be compared with that of another world, and whether it was fit to be judged is m
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,8 +17,7 @@ from testbed.fabric.lab import Lab
 from testbed.inject.agent import NAME as AGENT
 from testbed.inject.agent import Agent
 from testbed.live.verdict import judged
-from testbed.world.base import READS, AnyWorld, Gone, WorldGone, look_at_parts
-from testbed.world.condition import parse
+from testbed.world.base import READS, AnyWorld, WorldGone, explaining
 from testbed.world.job import Job
 
 if TYPE_CHECKING:
@@ -66,39 +64,23 @@ class RealWorld(AnyWorld):
         return self._seen_ns
 
     def _now(self) -> int:
-        with Gone(self.lab):
+        with explaining(self.lab):
             return int(self.lab.fabricd.request("status")["time_ns"])
 
     def advance(self, ns: int) -> None:
         """Waits for so much emulated time. Raises WorldGone."""
         end = self._now() + ns
         while (left := end - self._now()) > 0:
-            self._wait(left)
+            self._towards(left)
         self.heed()
 
     def until(self, condition: str | Callable[[Any], bool], limit_ns: int) -> bool:
-        met = parse(condition).watched(self) if isinstance(condition, str) else condition
-        end = self._now() + limit_ns
         self.heed()
-        while not met(self):
-            if (left := end - self._now()) <= 0:
-                return False
-            self._wait(left)
-        return True
+        return super().until(condition, limit_ns)
 
-    def _wait(self, most_ns: float) -> None:
+    def _towards(self, left_ns: float) -> None:
         """Until something is said, but for no longer than one look."""
-        poll = select.poll()
-        for fd in (self.lab.fabricd.fileno(), self.lab.supervision.fileno(), *self.job.pipes):
-            poll.register(fd, select.POLLIN)
-        wall_s = min(most_ns * self.lab.dilation / 1e9, LOOK_S)
-        heard = poll.poll(max(1, round(wall_s * 1000)))
-        if not heard or any(fd == self.lab.supervision.fileno() for fd, _ in heard):
-            look_at_parts(self.lab)
-        if not heard:
-            with Gone(self.lab):
-                self.lab.fabricd.pulse()
-                self._look_at_workers()
+        self._hear(max(0.001, min(left_ns * self.lab.dilation / 1e9, LOOK_S)))
         self.heed()
 
     def heed(self) -> None:
@@ -110,7 +92,7 @@ class RealWorld(AnyWorld):
             self._remember()
 
     def _remember(self) -> None:
-        with Gone(self.lab):
+        with explaining(self.lab):
             super()._remember()
 
     def settle(self) -> None:
@@ -124,7 +106,7 @@ class RealWorld(AnyWorld):
 
     def fidelity(self) -> Fidelity:
         """How far its figures can be trusted, as measured since it came up. Raises WorldGone."""
-        with Gone(self.lab):
+        with explaining(self.lab):
             counters = self.counters()
         return judged(self.experiment, counters["fidelity"], self._steal.share())
 

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from testbed.fabric.lab import Lab
 from testbed.live.look.lab import OfLab
 from testbed.live.look.steps import Step
-
-
-class Held(Protocol):
-    """A world, in this process or a keeper's."""
-
-    @property
-    def lab(self) -> Lab: ...
-
-    @property
-    def steps(self) -> list[Step]: ...
-
-    def counters(self) -> dict[str, Any]: ...
-
-    def history(self) -> Sequence[tuple[int, dict[str, Any]]]: ...
-
-    def request(self, op: str, **arguments: Any) -> dict[str, Any]: ...
+from testbed.live.look.world import AnyHeld
 
 
 class OfWorld(OfLab):
     """A `Source` (live/look/look.py) of a world."""
 
-    def __init__(self, world: Held) -> None:
+    def __init__(self, world: AnyHeld) -> None:
         super().__init__(world.lab)
         self._world = world
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import select
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,11 +16,10 @@ from hardware.client import FabricdError, FabricdSilent
 from testbed.fabric.lab import Lab
 from testbed.inject.agent import NAME as AGENT
 from testbed.inject.agent import Agent
-from testbed.inject.place import place_of
+from testbed.inject.faults import put_in, requests_of
 from testbed.live.look.events import in_order
 from testbed.plan import together
-from testbed.world.base import READS, AnyWorld, Gone, WorldGone, look_at_parts
-from testbed.world.condition import parse
+from testbed.world.base import READS, AnyWorld, WorldGone, explaining
 from testbed.world.history import PERIOD_NS, emulated
 from testbed.world.job import Job
 
@@ -46,15 +44,12 @@ class World(AnyWorld):
     def _begin(cls, lab: Lab, experiment: Experiment, injections: Sequence[Injection]) -> Self:
         lab.fabricd.subscribe(acts=AGENT)
         lab.fabricd.request("run_until", time_ns=0)
-        requests: list[dict[str, Any]] = []
-        for number, injection in enumerate(injections, 1):
-            place = place_of(injection, experiment, lab.fabric, nth=number - 1, programs=lab.kernel)
-            requests += injection.requests(place, f"f{number}", now_ns=0.0)
+        names = [f"f{number + 1}" for number in range(len(injections))]
+        requests = requests_of(injections, names, experiment, lab.fabric, programs=lab.kernel)
         world = cls(lab, experiment, Job.start(lab, experiment, together.struck(requests)))
         world._agent = Agent(lab, world.job.kill)
         try:
-            for request in requests:
-                lab.fabricd.request("inject", **request)
+            put_in(lab.fabricd, requests)
             lab.fabricd.request("start", ranks=world.job.ranks)
             world._going = 0
             world._wait()
@@ -75,18 +70,9 @@ class World(AnyWorld):
             if self.time_ns == snapshot:
                 self._remember()
 
-    def until(self, condition: str | Callable[[World], bool], limit_ns: int) -> bool:
-        """Until the condition is met, but for no longer than `limit_ns`; returns whether it is.
-
-        It is looked at now, and then every 16th of a step or so. Raises InputError for one that does not parse.
-        """
-        met = parse(condition).watched(self) if isinstance(condition, str) else condition
-        end = self._now() + limit_ns
-        while not met(self):
-            if self.time_ns >= end:
-                return False
-            self.advance(min(self._grain(), end - self.time_ns))
-        return True
+    def _towards(self, left_ns: int) -> None:
+        """Every 16th of a step or so."""
+        self.advance(min(self._grain(), left_ns))
 
     def _grain(self) -> int:
         """How far to go before the next look: less than a step takes, more when none has ended for long."""
@@ -105,32 +91,20 @@ class World(AnyWorld):
     def _go(self, time_ns: int) -> None:
         self._now()
         self._going = time_ns  # even if no answer comes: it was asked for
-        with Gone(self.lab):
+        with explaining(self.lab):
             self.lab.fabricd.request("run_until", time_ns=time_ns)
         self._wait()
 
     def _wait(self) -> None:
         """Until the clock is held at the time that was asked for; all lines up to it are then read."""
         fabricd = self.lab.fabricd
-        with Gone(self.lab):
+        with explaining(self.lab):
             while self._going is not None:
                 for event in fabricd.events(0.0):
                     self._event(event)
                 if self._going is not None:
-                    self._sleep()
+                    self._hear(LOOK_S)
         self.job.read()
-
-    def _sleep(self) -> None:
-        poll = select.poll()
-        for fd in (self.lab.fabricd.fileno(), self.lab.supervision.fileno(), *self.job.pipes):
-            poll.register(fd, select.POLLIN)
-        heard = poll.poll(LOOK_S * 1000)
-        self.job.read()
-        if not heard or any(fd == self.lab.supervision.fileno() for fd, _ in heard):
-            look_at_parts(self.lab)
-        if not heard:
-            self.lab.fabricd.pulse()
-            self._look_at_workers()
 
     def _event(self, event: dict[str, Any]) -> None:
         if event["event"] == "held" and event["time_ns"] == self._going:
@@ -148,8 +122,8 @@ class World(AnyWorld):
         experiment = self.with_workload(workload)
         self.job.end()
         while any(w["state"] in ("running", "waiting") for w in self.request("status")["workers"]):
-            self._sleep()  # until fabricd has seen that they are gone
-        with Gone(self.lab):
+            self._hear(LOOK_S)  # until fabricd has seen that they are gone
+        with explaining(self.lab):
             for event in self.lab.fabricd.events(0.0):
                 if event["event"] != "worker_lost":  # that they are gone is no news
                     self._event(event)
@@ -161,7 +135,7 @@ class World(AnyWorld):
         self.experiment = experiment
         self.job = Job.start(self.lab, experiment, self._struck(), self.job.said)
         self._agent = Agent(self.lab, self.job.kill)
-        with Gone(self.lab):
+        with explaining(self.lab):
             self.lab.fabricd.request("run_until", time_ns=self.time_ns)
             self.lab.fabricd.request("start", ranks=self.job.ranks)
         self._going = self.time_ns

@@ -17,7 +17,7 @@ from hardware.build import build_all
 from tests.parts.doc_examples import ROOT, Block, blocks, prose
 
 PAGE = ROOT / "docs" / "extending.md"
-SOURCES = ("topologies", "controllers", "workloads", "hardware", "testbed", "results", "tests")
+SOURCES = ("topologies", "controllers", "workloads", "hardware", "testbed", "results", "drills", "tests")
 FILE = re.compile(r"`([\w./]+)`:$")
 COUNT = re.compile(r"\| .*\(#([\w-]+)\).*? \| (\d+) \|")
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hardware import bounds
 from hardware.config import Hardware
 from tests.parts.traffic_fabric import drops, frame_bytes, nic, port, send, star, switch
+from topologies.graph.frames import SHORTEST_BYTES, ser_ns
 
 FRAME = frame_bytes()
 QUIET = {"ack_every": 1 << 20}
@@ -25,7 +26,7 @@ def test_xoff_comes_at_the_threshold_and_not_before() -> None:
         assert first["tx_prio3_pause"] > 0 and not drops(f)
         # at equal shares x of both groups: x - reserve = alpha (buffer - aside - 2 (x - reserve)), in whole frames
         shared = alpha * (buffer - aside) / (1 + 2 * alpha)
-        bound = bounds.headroom_frames(400e9, 500, FRAME, 0) * (FRAME + 16)
+        bound = headroom_frames(400e9, 500, FRAME, 0) * (FRAME + 16)
         for number in (2, 3):
             most = port(f, "sw0", number)["priorities"]["ingress_max_prio3_bytes"]
             assert shared + 4000 <= most <= shared + 4000 + bound + FRAME
@@ -33,6 +34,17 @@ def test_xoff_comes_at_the_threshold_and_not_before() -> None:
     with star(3, h) as f:
         send(f, [(1, 0, int(shared), 0), (2, 0, int(shared), 0)])
         assert "tx_prio3_pause" not in port(f, "sw0", 2)["priorities"]
+
+
+def headroom_frames(rate_bps: float, delay_ns: float, frame_bytes: int, reverse_bytes: int) -> int:
+    """Frames that may still come in from the one that makes a switch send XOFF, that one included.
+
+    XOFF waits for a frame of `reverse_bytes` that has just started in its direction, then takes its own serialization
+    and the cable's delay. Frames that are then on the cable, and the one that has just started, still come.
+    """
+    wait = ser_ns(reverse_bytes, rate_bps) if reverse_bytes else 0.0
+    pause = SHORTEST_BYTES * 8e9 / rate_bps
+    return int((2 * delay_ns + wait + pause) / ser_ns(frame_bytes, rate_bps)) + 2
 
 
 def test_64_to_1_with_the_computed_headroom_loses_nothing() -> None:
@@ -46,7 +58,7 @@ def test_64_to_1_with_the_computed_headroom_loses_nothing() -> None:
 
 def test_headroom_is_needed_to_the_last_frame() -> None:
     """With nothing the other way and nothing that leaves, the bound is exact; with one frame less one is lost."""
-    frames = bounds.headroom_frames(400e9, 500, FRAME, 0)
+    frames = headroom_frames(400e9, 500, FRAME, 0)
     for room, lost in ((frames, 0), (frames - 1, 1)):
         part = switch(headroom=room * FRAME)
         h = Hardware(switch_buffer_bytes=2_000_000, switch=part, nic=nic(), timeout_ns=1e8, **QUIET)
@@ -67,7 +79,7 @@ def test_xoff_comes_at_the_threshold_without_headroom(headroom: int) -> None:
         send(f, [(1, 0, 2_000_000, 0), (2, 0, 2_000_000, 0)])
         pauses = sum(port(f, "sw0", n)["priorities"].get("tx_prio3_pause", 0) for n in (2, 3))
         # for each pause: the frame that crosses, and what comes until it is heeded
-        most = pauses * bounds.headroom_frames(400e9, 500, FRAME, FRAME)
+        most = pauses * headroom_frames(400e9, 500, FRAME, FRAME)
         assert pauses > 0 and 0 < drops(f).get("headroom", 0) <= most
 
 
@@ -114,6 +126,17 @@ def test_a_paused_class_leaves_the_others_at_full_rate() -> None:
         assert times[1] == pytest.approx(alone, rel=0.002)
         assert times[0] > 199_000
         assert port(f, "sw0", 1)["priorities"]["rx_prio3_pause_transition"] >= 1
+
+
+def test_a_port_counts_what_comes_and_goes_of_each_class() -> None:
+    """A hundred packets in class 3, in by one port and out by the other; nothing in the others'."""
+    with star(2) as f:
+        send(f, [(1, 0, 100 * 4096, 0)])
+        came, went = port(f, "sw0", 2)["priorities"], port(f, "sw0", 1)["priorities"]
+        nic = f.nic(1)
+    assert came["rx_prio3_packets"] == went["tx_prio3_packets"] == 100 == nic["tx_vport_rdma_unicast_packets"]
+    assert came["rx_prio3_bytes"] == went["tx_prio3_bytes"] >= 100 * (4096 + 14 + 20 + 8 + 12 + 4 + 4)
+    assert not {f"rx_prio{c}_packets" for c in range(8) if c != 3} & came.keys()
 
 
 def test_watchdog_ends_a_storm() -> None:

@@ -56,6 +56,7 @@ CASES: dict[str, tuple[type[reference_controls.Telemetry], dict[str, float]]] = 
     "swift": (reference_controls.Swift, {}),
     "swift below one packet": (reference_controls.Swift, {"base_target": 2e3, "flow_range": 0, "hop_scale": 100}),
     "nscc": (reference_controls.Nscc, {}),
+    "nscc that adapts at once": (reference_controls.Nscc, {"window": 10 * BDP, "quick_adapt": 2e3}),
     "dctcp": (reference_controls.Dctcp, {}),
     "hpcc": (reference_controls.Hpcc, {}),
 }
@@ -63,7 +64,8 @@ CASES: dict[str, tuple[type[reference_controls.Telemetry], dict[str, float]]] = 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_step_is_the_formulas(case: str) -> None:
-    """A flow alone, then with three others, then alone: each sampled rate and window is the model's.
+    """A flow alone, then with three others, then alone: each sampled rate, and the window at each stop of the clock, is
+    the model's.
 
     A capture rounds to the nearest ns. Of a round trip of 3,172 ns that is 1.6e-4, and as much of each of Swift's cuts.
     """
@@ -71,27 +73,42 @@ def test_every_step_is_the_formulas(case: str) -> None:
     control = kind.__name__.lower()
     with star(5, hardware(control, **values)) as f:
         with watched(f, "h1:1", 500) as seen:
-            send(f, [(1, 0, 1465 * MTU, 0), *((n, 0, 488 * MTU, 30_000) for n in (2, 3, 4))])
+            flows = [(1, 0, 1465 * MTU, 0), *((n, 0, 488 * MTU, 30_000) for n in (2, 3, 4))]
+            _stopped_at(f, 1000)  # else it would go on between two requests
+            f.fabricd.request("inject", fault="t", primitive="traffic", flows=[list(flow) for flow in flows])
+            stops = [_stopped_at(f, at) for at in range(12_500, 280_000, 12_500)]
+            while any(flow[4] is None for flow in f.fabricd.request("traffic_results", fault="t")["flows"]):
+                stops.append(_stopped_at(f, 2 * stops[-1][0]))
         (qp,) = [q for q in f.counters()["qps"] if q["rank"] == 1]
     sampled = dict(of_rank(seen["qp_rate"], 1, "rate_bps"))
-    steps, windows, rates = 0, set(), {}
+    steps, windows, rates = 0, {}, {}
     given = cc.CONTROLS[control].values(cc.Setting(LINE, RTT, MTU), values)
     for time, model in follow(kind(NET, given), seen["frames"]):
         steps += 1
-        windows.add(round(model.window_bytes or 0))
+        windows[time] = round(model.window_bytes or 0)
         rates[time] = model.rate_bps
     assert steps > 200
     if model.window_bytes:
         assert qp["window_bytes"] == pytest.approx(max(model.window_bytes, MTU), rel=2e-3, abs=2)
+    for at, window in stops:
+        near = [w for t, w in windows.items() if at - 1 <= t <= at + 1] + [w for t, w in windows.items() if t < at][-1:]
+        assert not near or any(window == pytest.approx(max(w, MTU * bool(w)), rel=2e-3, abs=2) for w in near), at
     assert qp["rate_bps"] == pytest.approx(model.rate_bps, rel=1e-3)
     for at, rate in sampled.items():
         known = [(t, r) for t, r in rates.items() if t < at + 1]
         if known and at < max(rates):
             near = [r for t, r in known if t > at - 1] + [r for t, r in known if t <= at - 1][-1:]
             assert any(rate == pytest.approx(r, rel=1e-3) for r in near), (at, rate, known[-1])
-    assert len(windows) > 10 or len(set(rates.values())) > 10  # it did something
+    assert len(set(windows.values())) > 10 or len(set(rates.values())) > 10  # it did something
     if control in ("timely", "hpcc") or "below" in case:
         assert len(sampled) > 10
+
+
+def _stopped_at(f: BareFabric, time_ns: float) -> tuple[float, float]:
+    """Lets time go on to there; there, and the window of rank 1."""
+    f.fabricd.request("run_until", time_ns=time_ns)
+    f.events("held")
+    return time_ns, next((q["window_bytes"] for q in f.counters()["qps"] if q["rank"] == 1), 0)
 
 
 @pytest.mark.parametrize("control", ["dcqcn", "dctcp", "swift", "hpcc", "nscc"])

@@ -10,6 +10,7 @@ import pytest
 from hardware.config import Hardware
 from tests.parts.traffic_fabric import bounds, drops, frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, CNP, WireFrame, of_rank, watched
+from topologies.graph import frames
 
 LINE, MTU = 100e9, 4096
 BITS = (frame_bytes() + 24) * 8
@@ -100,7 +101,7 @@ def rates(line: float, packets: int, times: Sequence[float]) -> list[float]:
     idle = bounds.base_rtt_ns(
         1, rate_bps=line, delay_ns=500, latency_ns=500, mtu=MTU, pcie_bps=512e9, pcie_ns=500
     )  # fmt: skip
-    return [packets * bounds.ser_ns(frame_bytes(), line) / (t - idle) for t in times]
+    return [packets * frames.ser_ns(frame_bytes(), line) / (t - idle) for t in times]
 
 
 @pytest.mark.parametrize("line", [25e9, 100e9, 400e9])

@@ -15,13 +15,14 @@ from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric
 from tests.parts.traffic_fabric import drops, frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, WireFrame, watched
+from topologies.graph import frames
 
 MTU, LINE = 4096, 400e9
-T = bounds.ser_ns(frame_bytes(), LINE)
+T = frames.ser_ns(frame_bytes(), LINE)
 FETCH = bounds.fetch_ns(MTU, 512e9, 500)
-ROUND_TRIP = 2 * T + 2 * bounds.ser_ns(bounds.ACK_FRAME, LINE) + 4 * 500 + 2 * 500
+ROUND_TRIP = 2 * T + 2 * frames.ser_ns(frames.ACK_FRAME, LINE) + 4 * 500 + 2 * 500
 LAST, ACK_EVERY = 63, 16
-FIRST_START = 10_000 + FETCH + bounds.ser_ns(frame_bytes() + 16, LINE) - T
+FIRST_START = 10_000 + FETCH + frames.ser_ns(frame_bytes() + 16, LINE) - T
 """Of packet 0 of a flow that starts at 10 us, if it were as short as the others."""
 
 

@@ -15,6 +15,7 @@ from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric
 from tests.parts.traffic_fabric import drops, frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, watched
+from topologies.graph import frames
 from workloads.verbs import wire
 
 MTU, LINE = 4096, 400e9
@@ -37,14 +38,14 @@ def lose(f: BareFabric, select: dict[str, Any], *, name: str = "loss", ports: li
 
 def cost_of_a_loss(h: Hardware) -> float:
     """ns from the start of a lost packet to the start of its second time (docs/congestion-control.md, go-back-N)."""
-    t, nak = bounds.ser_ns(frame_bytes(), LINE), bounds.ser_ns(bounds.ACK_FRAME, LINE)
+    t, nak = frames.ser_ns(frame_bytes(), LINE), frames.ser_ns(frames.ACK_FRAME, LINE)
     way = 2 * h.cable_delay_ns + h.switch_latency_ns
     return 3 * t + way + 2 * nak + way + h.tx_buffer_bytes / frame_bytes() * t
 
 
 def goodput(p: float, h: Hardware) -> float:
     """Share of the line's packets that are new ones."""
-    t = bounds.ser_ns(frame_bytes(), LINE)
+    t = frames.ser_ns(frame_bytes(), LINE)
     return t / (t + p * cost_of_a_loss(h) + p * p / (1 - p) * h.timeout_ns)
 
 
@@ -57,7 +58,7 @@ def test_go_back_n_goodput_follows_its_model(loss: float, tx_frames: int) -> Non
         lose(f, {"share": loss}, match={"opcodes": ["WRITE_FIRST", "WRITE_MIDDLE"]})
         (time,) = send(f, [(1, 0, packets * MTU, 0)])
         sender = f.nic(1)
-    ideal = packets * bounds.ser_ns(frame_bytes(), LINE)
+    ideal = packets * frames.ser_ns(frame_bytes(), LINE)
     assert ideal / time == pytest.approx(goodput(loss, h), rel=0.05)
     # and with the losses that there were, not just their probability, nearly to the ns
     lost = sender["packet_seq_err"] * cost_of_a_loss(h) + sender["local_ack_timeout_err"] * h.timeout_ns
@@ -77,7 +78,7 @@ def test_selective_repeat_loses_little_more_than_what_was_lost(loss: float) -> N
             (took[recovery],) = send(f, [(1, 0, packets * MTU, 0)])
             sender, lost = f.nic(1), drops(f)["fault"]
     assert sender["retransmitted"] == lost  # (of selective repeat)
-    t = bounds.ser_ns(frame_bytes(), LINE)
+    t = frames.ser_ns(frame_bytes(), LINE)
     ideal = (packets + lost) * t + sender["local_ack_timeout_err"] * h.timeout_ns
     assert took["selective_repeat"] == pytest.approx(ideal, rel=0.05)
     assert took["selective_repeat"] < took["go_back_n"]

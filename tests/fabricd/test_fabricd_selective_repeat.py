@@ -14,9 +14,10 @@ from tests.parts.recovery_model import Incast, hardware, lossy_flow, selective_n
 from tests.parts.timing_model import RETH, Model, one, wire_ps
 from tests.parts.traffic_fabric import drops, frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import watched
+from topologies.graph import frames
 from workloads.verbs import wire
 
-MTU, LINE, T = 4096, 400e9, bounds.ser_ns(frame_bytes(), 400e9)
+MTU, LINE, T = 4096, 400e9, frames.ser_ns(frame_bytes(), 400e9)
 BOTH = ["go_back_n", "selective_repeat"]
 
 
@@ -70,7 +71,7 @@ def test_the_completion_waits_for_the_write_of_the_last_that_came() -> None:
 
 def first_start_ns(start_ns: float, packet: int) -> float:
     """When a flow's packet starts on the cable, if nothing is lost before."""
-    return start_ns + bounds.fetch_ns(MTU, 512e9, 500) + bounds.ser_ns(frame_bytes() + 16, LINE) + (packet - 1) * T
+    return start_ns + bounds.fetch_ns(MTU, 512e9, 500) + frames.ser_ns(frame_bytes() + 16, LINE) + (packet - 1) * T
 
 
 @pytest.mark.parametrize("lost", [1, 8])

@@ -170,6 +170,7 @@ def test_waiting_for_what_can_never_come_is_said() -> None:
         assert "0 of 3 records" in waits[1] and "1 with receives posted" in waits[1]
         assert "other ranks to SYNC" in waits[2]
         assert "rank 0 to connect (tag 77)" in waits[3]
+        assert all(w["lacks"] for w in f.fabricd.request("status")["workers"])
         for w in (pair.a, pair.b, two, three):
             w.socket.close()
         assert f.fabricd.request("quiesce")["ok"]
@@ -433,5 +434,6 @@ def test_worker_reason_in_status() -> None:
             "state": "lost",
             "time_ns": 0,
             "waits_for": "",
+            "lacks": False,
             "reason": reason,
         }

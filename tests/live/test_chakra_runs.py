@@ -9,7 +9,7 @@ import pytest
 
 import results
 from testbed.experiment import load
-from testbed.plan.graphs import graphs
+from testbed.plan.steps.kinds import graphs
 from testbed.predict import predict
 from testbed.run.run import run
 from tests.parts.trace_nodes import TWO_STAGES, two_stages

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.parts.measured_run import measured
+from topologies.graph.frames import wire_bytes
 from workloads.times import messages as closed_form
 from workloads.times.messages import Costs
 from workloads.times.messages import Path as Way
@@ -41,7 +42,7 @@ def test_flows_over_one_two_and_three_switches(tmp_path: Path, topology: str, en
 def test_a_long_flow_reaches_the_rate_that_headers_leave(tmp_path: Path) -> None:
     """Payload over wire bytes of a full packet, within 0.01 %: what a flow takes to start, a longer one takes too."""
     short, long = measured(tmp_path, "{star: {hosts: 2}}", [flow(1, 0, size * MIB) for size in (8, 40)])
-    limit = 400e9 * COSTS.mtu / closed_form.wire_bytes(COSTS.mtu)
+    limit = 400e9 * COSTS.mtu / wire_bytes(COSTS.mtu)
     assert limit == pytest.approx(400e9 * 4096 / 4178)
     more_ns = long["time_ns"] - short["time_ns"]
     assert 32 * MIB * 8 / (more_ns * 1e-9) == pytest.approx(limit, rel=0.0001)

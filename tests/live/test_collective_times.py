@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.experiment import loads
-from testbed.experiment.steps.steps import CollectiveStep
+from testbed.experiment.steps.collective import CollectiveStep
 from testbed.plan.choose import Chooser
 from tests import times_table
 from tests.parts.measured_run import measured

@@ -12,7 +12,7 @@ from hardware import build
 from testbed import doctor
 from testbed.base.errors import MachineError
 from testbed.doctor import machine, needs
-from testbed.doctor.findings import CHECKS, Check, Finding, Lack
+from testbed.doctor.findings import CHECKS, Diagnosis, Examination, Lack
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [c.name for c in CHECKS]
@@ -30,7 +30,7 @@ def as_nobody(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", drop + code], capture_output=True, text=True, cwd=ROOT, timeout=300)
 
 
-def finding(name: str) -> Finding:
+def finding(name: str) -> Diagnosis:
     (check,) = (c for c in CHECKS if c.name == name)
     return check()
 
@@ -223,7 +223,7 @@ def test_a_check_that_stumbles_does_not_hide_the_others():
     def stumble() -> str:
         raise ZeroDivisionError("oops")
 
-    found = Check("x", stumble, vital=True)()
+    found = Examination("x", stumble, vital=True)()
     assert found.status == "warn"
     assert found.found == "could not be checked: ZeroDivisionError: oops"
 
@@ -232,8 +232,8 @@ def test_lacks_are_fatal_only_where_said():
     def lack(fatal: bool) -> str:
         raise Lack("this", "that", "so", fatal=fatal)
 
-    assert Check("x", lambda: lack(True), vital=True)().status == "fail"
-    assert Check("x", lambda: lack(False), vital=True)().status == "warn"
+    assert Examination("x", lambda: lack(True), vital=True)().status == "fail"
+    assert Examination("x", lambda: lack(False), vital=True)().status == "warn"
 
 
 def test_status_fields():

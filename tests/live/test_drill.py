@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from drills import log as logs
+from drills.game import Game
+from drills.play import client
+from drills.replay import replayed
+from drills.sheet import file
+from drills.sheet.case import Case
 from testbed.base.errors import InputError, UserError
-from testbed.drill import log as logs
-from testbed.drill.game import Game
-from testbed.drill.play import client
-from testbed.drill.replay import replayed
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import Case
 from testbed.fabric.lab import Lab
 from testbed.machine import ownership
 from testbed.machine.processes import wait_for

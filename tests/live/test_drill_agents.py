@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from testbed.drill import log as logs
-from testbed.drill.agents.tools import TOOLS
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import healthy_by_seed
+from drills import log as logs
+from drills.agents.tools import TOOLS
+from drills.sheet import file
+from drills.sheet.case import healthy_by_seed
 from testbed.machine import ownership
 from testbed.machine.processes import wait_for
 from tests.parts.drills import clos

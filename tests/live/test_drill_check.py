@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from testbed.drill.check.check import check, not_hard
-from testbed.drill.sheet import file
+from drills.check.check import check, not_hard
+from drills.sheet import file
 
 TEXT = """
 title: Steps take longer

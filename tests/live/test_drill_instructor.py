@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from drills import log as logs
+from drills.game import Game
+from drills.instructor import Instructor
+from drills.play import client
+from drills.replay import replayed
+from drills.sheet import file
+from drills.sheet.case import Case
 from testbed.base.errors import InputError
-from testbed.drill import log as logs
-from testbed.drill.game import Game
-from testbed.drill.instructor import Instructor
-from testbed.drill.play import client
-from testbed.drill.replay import replayed
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import Case
 from tests.parts.drills import ALL_ASKED, star
 
 DRILL = star(3, "Is anything wrong?") + ALL_ASKED + "hints: [Look at the counters.]\nbudget: {emulated: 2ms}\n"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from drills.play.client import Remote
 from testbed.base.errors import UserError
-from testbed.drill.play.client import Remote
 from testbed.machine import ownership
 from tests.parts.machine import ROOT, TESTBED, cli, fabric_ids, traces, wait_until
 from tests.parts.pages import Server, builds, chromium, page_in, serving

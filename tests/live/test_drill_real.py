@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from testbed.drill import measured
-from testbed.drill.game import Game
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import Case
-from testbed.drill.stage import Stage
+from drills import measured
+from drills.game import Game
+from drills.sheet import file
+from drills.sheet.case import Case
+from drills.stage import Stage
 from testbed.experiment import loads
 from testbed.faults import Injection
 from testbed.world.real import RealWorld

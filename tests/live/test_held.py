@@ -145,8 +145,8 @@ def test_nonsense_on_its_socket_is_answered_and_changes_nothing(held: str) -> No
             with pytest.raises(UserError):
                 world._call(**asked)
         for line in (b"\n", b"[]\n", b"{\n", b"\xff\n", b"1\n", *HOSTILE):
-            world._socket.sendall(line)
-            assert json.loads(world._answer())["ok"] is False
+            world._lines.sock.sendall(line)
+            assert world._answer()["ok"] is False
         with pytest.raises(UserError, match="there is no fault"):
             world.take_out("f9")
         with pytest.raises(UserError, match="unknown"):

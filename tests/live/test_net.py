@@ -129,7 +129,7 @@ def test_the_fence_bridge_returns_what_it_gets(lab: Lab) -> None:
 
 def test_names_fit_the_kernel() -> None:
     fabric = Fabric.from_dict(build("clos", {"leaves": 2, "spines": 1, "hosts_per_leaf": 200}).to_dict())
-    names = Names("ffff", fabric)
+    names = Names(fabric, "ffff")
     used = [names.tap(s, s.ports) for s in fabric.switches] + [names.bridge(s) for s in fabric.switches]
     used += [names.interface(n) for n in fabric.nics]
     assert max(map(len, [*used, FENCE_BRIDGE, FENCE_TAP])) <= 15

@@ -178,8 +178,10 @@ def test_the_wheel_has_the_drills(archives):
     """All of them, their suites, and the tables that are read beside them."""
     (wheel,) = archives.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        shipped = {name for name in archive.namelist() if name.startswith("drills/")}
-    assert shipped == {str(path.relative_to(ROOT)) for path in (ROOT / "drills").rglob("*.*") if path.is_file()}
+        shipped = {name for name in archive.namelist() if name.startswith("drills/catalogue/")}
+    assert shipped == {
+        str(path.relative_to(ROOT)) for path in (ROOT / "drills" / "catalogue").rglob("*.*") if path.is_file()
+    }
 
 
 def test_wheel_is_for_the_platform_and_any_python(archives):

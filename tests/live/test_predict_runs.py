@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 import results
 from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from testbed.predict import Prediction, predict
 from testbed.predict.large import large_figures
 from testbed.run.run import run
@@ -220,7 +220,7 @@ workload:
     folder = run(experiment, tmp_path / "run").folder
     pairs, every = QueuePairs(), range(4)
     pairs.connect({a: [(b, 0) for b in every if b != a] for a in every})
-    numbers = pairs.connect(Tasks(plan(experiment)["steps"][1], find, experiment.seed).calls())
+    numbers = pairs.connect(Tasks(plan(experiment).told()["steps"][1], find, experiment.seed).calls())
     columns = results.load(folder).qps[["rank", "qp", "peer", "peer_qp"]].itertuples(index=False)
     found = {(rank, qp): (peer, peer_qp) for rank, qp, peer, peer_qp in columns}
     assert {(a, own): (b, its) for (a, b, _), (own, its) in numbers.items()}.items() <= found.items()

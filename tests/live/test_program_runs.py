@@ -12,7 +12,7 @@ from testbed.experiment.steps.programs import Message, Storage
 from testbed.run.outcome import RunResult
 from testbed.run.run import run
 from workloads.programs.closed_form import block_write_by_nics_ns, rpc_by_hosts_ns, rpc_by_nics_ns
-from workloads.times.messages import Costs, Link, Memory
+from workloads.times.messages import Costs, Link, MemoryPath
 from workloads.times.messages import Path as Way
 
 FABRIC = """
@@ -25,11 +25,11 @@ workload:
 """
 BRIDGES = (300.0, 500.0, 300.0)
 HOSTS = Way((Link(100e9, 0), Link(100e9, 500), Link(100e9, 500), Link(100e9, 0)), BRIDGES)
-INSIDE = Memory(200e9, 300)
+INSIDE = MemoryPath(200e9, 300)
 COMPLEXES = Way(
     (Link(200e9, 150), Link(100e9, 500), Link(100e9, 500), Link(200e9, 150)), BRIDGES, memories=(INSIDE, INSIDE)
 )
-PCIE = Memory(252e9, 500)
+PCIE = MemoryPath(252e9, 500)
 INTO = Way((Link(100e9, 0), Link(200e9, 150)), (300.0,), memories=(PCIE, INSIDE))
 OUT = Way((Link(200e9, 150), Link(100e9, 0)), (300.0,), memories=(INSIDE, PCIE))
 

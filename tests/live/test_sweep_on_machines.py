@@ -212,10 +212,12 @@ def test_what_a_killed_worker_has_left_goes_when_the_next_one_comes(cluster: Ssh
     machine = cluster.add()
     with cluster.begin(*run(cluster)) as process:
         wait_until(machine.fabrics, "a fabric")
+        theirs = machine.processes("machines.worker") + machine.processes("forkserver")
+        for pid in theirs:  # else they would see the end of who sent them, and tidy up
+            os.kill(pid, signal.SIGSTOP)
         process.kill()
-        for pid in machine.processes("machines.worker") + machine.processes("forkserver"):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for pid in theirs:
+            os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not machine.processes("machines.worker"), "its end")
     assert len(machine.folders()) == 1
     done = cluster.testbed(*run(cluster))

@@ -9,7 +9,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import load
 from testbed.machine.scratch import scratch
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from workloads.torch import launch
 
 pytestmark = pytest.mark.skipif(
@@ -95,8 +95,8 @@ def test_memory_that_a_gpu_does_not_have_is_refused(tmp_path: Path) -> None:
     assert "its rank 0 has 8MiB at a time, 388608B more than the GPU's 8" in raised.value.what
     assert raised.value.where.endswith("e.yaml:5: workload[0].torch.gpu") or ":5: " in raised.value.where
     (tmp_path / "e.yaml").write_text(f"{text}- {{torch: s.py, gpu: {{flops: 1T, memory: 9MB}}}}\n")
-    (step,) = plan(load(tmp_path / "e.yaml"))["steps"]
-    assert step["about_step"]["memory"] == {
+    (step,) = plan(load(tmp_path / "e.yaml")).steps
+    assert step.about_step["memory"] == {
         "of": "script", "rank": 0, "peak": 2 << 22, "each": [{"ranks": [0, 1], "peak": 2 << 22}],
     }  # fmt: skip
 

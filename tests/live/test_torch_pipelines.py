@@ -12,9 +12,9 @@ import pytest
 import results
 from testbed.experiment import load
 from testbed.machine.scratch import scratch
-from testbed.plan import graphs as recorded_graphs
 from testbed.plan.expected import expected
-from testbed.plan.plan import plan
+from testbed.plan.steps import scripts as recorded_graphs
+from testbed.plan.steps.plan import plan
 from testbed.run.run import run
 from tests.parts.torch_scripts import losses, over_gloo
 from workloads.tasks.oracle import step_ns
@@ -47,7 +47,7 @@ def test_pipelines_run_as_they_are(tmp_path: Path) -> None:
         assert [line[2] for line in ours] == pytest.approx([line[2] for line in theirs], rel=1e-6)
 
     fabric = experiment.build_fabric()
-    planned = plan(experiment)["steps"]
+    planned = plan(experiment).told()["steps"]
     _, found = recorded_graphs.script_of(experiment.workload[0], experiment, fabric)
     assert [(step.name, step.times) for step in found if step.training and step.times > 1] == [
         ("steps 2 to 3", 2), ("steps 5 to 6", 2), ("steps 8 to 9", 2)
@@ -66,7 +66,7 @@ import os, runpy, sys
 import torch
 from torch.profiler import ProfilerActivity, profile
 from torch._C._profiler import _EventType
-from workloads.torch.group import Group
+from workloads.torch.group import RecordedGroup as Group
 
 inner = Group._inner          # Gloo's own buffers are none of a GPU's, and its threads hold what they sent for a while
 moves = "_allgather_base", "broadcast"

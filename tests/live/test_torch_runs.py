@@ -17,9 +17,9 @@ import pytest
 import results
 from testbed.experiment import Experiment, load
 from testbed.machine.scratch import scratch
-from testbed.plan import graphs as recorded_graphs
 from testbed.plan.expected import expected
-from testbed.plan.plan import plan
+from testbed.plan.steps import scripts as recorded_graphs
+from testbed.plan.steps.plan import plan
 from testbed.run.run import run
 from tests.parts.torch_scripts import losses, over_gloo
 from workloads.tasks.oracle import step_ns
@@ -65,7 +65,7 @@ def test_losses_are_those_over_gloo(done: Done, tmp_path: Path) -> None:
 def test_steps_take_what_the_longest_path_takes(done: Done) -> None:
     """Where collectives of several groups share a link, they take longer; nothing is faster."""
     fabric = done.experiment.build_fabric()
-    planned = plan(done.experiment)["steps"]
+    planned = plan(done.experiment).told()["steps"]
     _, found = recorded_graphs.script_of(done.experiment.workload[0], done.experiment, fabric)
     assert len(found) == len(planned) > 5
     for number, (step, told) in enumerate(zip(found, planned, strict=True)):

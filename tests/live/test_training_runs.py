@@ -14,7 +14,7 @@ from results.figures.timeline import steps
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.plan.ideal import costs_of
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from tests.parts.drawn_training import RANKS, Drawn, drawn, shares_a_link
 from tests.parts.training_runs import checked, compared, experiment_of
 from workloads.times.messages import Path as Way

@@ -149,6 +149,10 @@ class FakeFabric:
             for program in running:  # the last answers are still there to be read
                 while not program.dead:
                     program.switch()
+        self._events.clear()
+        for s in self._sessions.values():  # each has a descriptor, and `select` takes none beyond 1,023
+            for region in s.regions.values():
+                region.close()
 
     def _loop(self, running: Sequence[greenlet]) -> None:
         for s in self._sessions.values():

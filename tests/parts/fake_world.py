@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from testbed.drill.sheet.case import Case
+from drills.sheet.case import Case
 from testbed.faults import Injection
 
 HEALTHY_NS, FAULTY_NS = 40_000, 60_000

@@ -6,7 +6,7 @@ import re
 import subprocess
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,11 @@ def room(file: str) -> str:
     return file.rpartition("/")[0] or "."
 
 
-def package(file: str) -> str:
-    return file.partition("/")[0]
+def package(file: str, raised: Collection[str] = ()) -> str:
+    """A file's package, or its room if that is one of those on a floor of their own."""
+    name, _, inner = file.partition("/")
+    own = f"{name}/{room(inner)}"
+    return own if own in raised else name
 
 
 def floors(sources: Path) -> dict[str, int]:

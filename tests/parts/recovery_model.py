@@ -10,6 +10,7 @@ from hardware.config import Hardware
 from testbed.experiment import loads
 from testbed.plan.hardware import hardware_of
 from tests.parts.traffic_fabric import drops, frame_bytes, send, star
+from topologies.graph import frames
 
 MTU = 4096
 
@@ -63,7 +64,7 @@ transport: {{recovery: {recovery}, cc: none}}
     @property
     def ideal_ns(self) -> float:
         """Of the last cable, if it is never idle."""
-        return self.fan_in * self.size / MTU * bounds.ser_ns(frame_bytes(), self.gbps * 1e9)
+        return self.fan_in * self.size / MTU * frames.ser_ns(frame_bytes(), self.gbps * 1e9)
 
     @property
     def round_trip_ns(self) -> float:
@@ -87,7 +88,7 @@ transport: {{recovery: {recovery}, cc: none}}
 
 def packet_ns(h: Hardware) -> float:
     """Of a middle packet on the slower of cable and PCIe."""
-    return max(bounds.ser_ns(frame_bytes(), h.cable_rate_bps), MTU * 8e9 / h.pcie_rate_bps)
+    return max(frames.ser_ns(frame_bytes(), h.cable_rate_bps), MTU * 8e9 / h.pcie_rate_bps)
 
 
 def idle_ns(h: Hardware) -> float:
@@ -99,10 +100,10 @@ def idle_ns(h: Hardware) -> float:
 
 def cost_of_a_loss_ns(h: Hardware) -> float:
     """D: from the start of a lost packet to that of its second time, over one switch."""
-    nak = bounds.ser_ns(bounds.ACK_FRAME, h.cable_rate_bps)
+    nak = frames.ser_ns(frames.ACK_FRAME, h.cable_rate_bps)
     way = 2 * h.cable_delay_ns + h.switch_latency_ns
     waiting = h.tx_buffer_bytes / frame_bytes()
-    return 2 * bounds.ser_ns(frame_bytes(), h.cable_rate_bps) + 2 * way + 2 * nak + (1 + waiting) * packet_ns(h)
+    return 2 * frames.ser_ns(frame_bytes(), h.cable_rate_bps) + 2 * way + 2 * nak + (1 + waiting) * packet_ns(h)
 
 
 def selective_ns(h: Hardware, packets: int, loss: float) -> float:

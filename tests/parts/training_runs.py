@@ -10,10 +10,10 @@ from typing import Any
 import results
 from results.store.load import Run
 from testbed.experiment import Experiment, loads
-from testbed.experiment.steps.train import Train, TrainStep
-from testbed.experiment.training import layout_of, settings_of, training_of
+from testbed.experiment.steps.train import Train
+from testbed.experiment.steps.training import TrainStep, layout_of, settings_of, training_of
 from testbed.plan.expected import expected
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from testbed.run.run import run
 from topologies import Fabric
 from workloads.steps.build import step_graph
@@ -65,7 +65,7 @@ def checked(experiment: Experiment, folder: Path) -> Run:
 def compared(folder: Path, topology: str, trains: Sequence[str], more: str = "", rest: str = "") -> list[Compared]:
     """Runs the steps one after the other."""
     experiment = experiment_of(topology, trains, more, rest)
-    fabric, planned = experiment.build_fabric(), plan(experiment)["steps"]
+    fabric, planned = experiment.build_fabric(), plan(experiment).told()["steps"]
     rows = checked(experiment, folder).rows("timeline")
     graphs = [graph_of(train, experiment) for train in trains_of(experiment)]
     return [

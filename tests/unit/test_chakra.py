@@ -18,7 +18,7 @@ from tests.parts.trace_nodes import TWO_STAGES, coll, comp, two_stages
 from workloads.chakra import et, files, record, replay, wire
 from workloads.chakra.et import BadTrace, Node, Trace
 from workloads.chakra.names import OWN
-from workloads.chakra.replay import How, Roofline
+from workloads.chakra.replay import Reading, Roofline
 from workloads.tasks.graph import Graph, Settings
 from workloads.tasks.oracle import oracle
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
@@ -299,7 +299,7 @@ def bare(**attributes: Any) -> Node:
     return Node(5, "x", 7, attributes={"pg_name": "2"} | attributes)
 
 
-def graph_of(*nodes: list[Node], groups: Any = None, how: How | None = None) -> Graph:
+def graph_of(*nodes: list[Node], groups: Any = None, how: Reading | None = None) -> Graph:
     return replay.graph({r: Trace(list(its)) for r, its in enumerate(nodes)}, groups, how)
 
 
@@ -368,7 +368,7 @@ def test_ranks_issue_whatever_is_ready_first() -> None:
 def test_what_others_wait_for_and_is_not_there_is_refused_or_taken_to_have_ended() -> None:
     with pytest.raises(BadTrace, match=r"node 1 'c1': it waits for node 7, .* \(missing: ignore passes over"):
         graph_of([comp(1, 1, 7), comp(2, 1, 1)])
-    graph = graph_of([comp(1, 1, 7), comp(2, 1, 2, 1)], how=How(missing=True))
+    graph = graph_of([comp(1, 1, 7), comp(2, 1, 2, 1)], how=Reading(missing=True))
     assert [(t.id, t.after) for t in graph.tasks[0]] == [("1 c1", ()), ("2 c2", ("1 c1",))]
 
 
@@ -399,7 +399,7 @@ def test_collectives_of_one_rank_and_of_no_bytes() -> None:
 
 
 def test_times_by_a_roofline() -> None:
-    how = How(Roofline(1e12, 1e9))
+    how = Reading(Roofline(1e12, 1e9))
     nodes = [comp(1, 7, num_ops=10**6, tensor_size=10), comp(2, 7, num_ops=10, tensor_size=10**3), comp(3, 7, cpu=True)]
     graph = graph_of(nodes, how=how)
     assert [t.duration_ns for t in graph.tasks[0] if isinstance(t, Compute)] == [1000.0, 1000.0, 7000.0]
@@ -444,7 +444,7 @@ def test_ranks_that_do_not_fit_each_other_are_said_with_file_and_node() -> None:
 
 def test_types_that_are_to_be_passed_over() -> None:
     nodes = [comp(1, 1), Node(2, "x", 8, data_deps=[1]), Node(3, "y", 77, data_deps=[2]), comp(4, 1, 3)]
-    graph = graph_of(nodes, how=How(skip=frozenset({"storage", "77"})))
+    graph = graph_of(nodes, how=Reading(skip=frozenset({"storage", "77"})))
     assert [(t.id, t.after) for t in graph.tasks[0]] == [("1 c1", ()), ("4 c4", ("1 c1",))]
 
 

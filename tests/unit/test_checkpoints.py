@@ -10,10 +10,9 @@ from results.figures.checkpoints import account, accounts, daly_ns, slowdown, yo
 from results.figures.timeline import steps
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.experiment.steps.train import TrainStep
-from testbed.experiment.training import layout_of, settings_of, training_of
+from testbed.experiment.steps.training import TrainStep, layout_of, settings_of, training_of
 from workloads.steps.build import step_graph
-from workloads.steps.checkpoint import COPY, Checkpoint, held_bytes, restored, with_checkpoint, written_bytes
+from workloads.steps.checkpoint import COPY, Checkpoint, restored, restored_bytes, with_checkpoint, written_bytes
 from workloads.tasks.oracle import oracle
 from workloads.tasks.task import Compute, Send, Task
 
@@ -74,7 +73,7 @@ def test_each_byte_is_written_once_and_read_back_by_all_who_hold_it() -> None:
     t = training_of(step.train)
     stage = 4 * 64 * 64 + 2 * 4 * 64 * 64 + 2 * 64  # attention, MLP, two norms
     assert [written_bytes(t, k) for k in (0, 1)] == [14 * stage // 2] * 2
-    assert held_bytes(t, 0) == 14 * stage
+    assert restored_bytes(t, 0) == 14 * stage
     layout = layout_of(step.train, fabric)  # type: ignore[arg-type]
     assert sorted(layout.ranks.values()) == [0, 1, 2, 3]
     graph = step_graph(t, layout, settings_of(step.train))

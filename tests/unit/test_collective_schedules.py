@@ -27,7 +27,7 @@ from workloads.collectives.schedule import (
     steps,
 )
 from workloads.collectives.shape import shape_of
-from workloads.collectives.uneven import given as by_table
+from workloads.collectives.uneven import by_weights as by_table
 from workloads.collectives.uneven import uneven
 from workloads.registry import ALGORITHMS
 

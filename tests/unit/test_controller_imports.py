@@ -8,10 +8,10 @@ import sys
 SCRIPT = """
 import sys
 import controllers.app
-from controllers.openflow.later import Later
+from controllers.openflow.later import LazyModule
 
 late = ["os_ken.lib.packet", "os_ken.ofproto.ofproto_v1_0_parser", "rfc3986"]
-assert [type(sys.modules[name]) for name in late] == [Later] * 3
+assert [type(sys.modules[name]) for name in late] == [LazyModule] * 3
 assert "os_ken.lib.packet.bgp" not in sys.modules
 
 import os_ken

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
+from drills.agents import bench, figures, jsonl, mcp
+from drills.agents.compare import compared
+from drills.agents.desk import AgentSession
+from drills.agents.pages import KEPT, LIMIT, Pages, dumped
+from drills.agents.players import players_of
+from drills.agents.tools import BY_NAME, TOOLS
+from drills.game import Game
+from drills.sheet import file, suite
+from drills.sheet.case import Case
 from testbed.base.errors import InputError, MachineError
-from testbed.drill.agents import bench, figures, jsonl, mcp
-from testbed.drill.agents.compare import compared
-from testbed.drill.agents.desk import Desk
-from testbed.drill.agents.pages import KEPT, LIMIT, Pages, dumped
-from testbed.drill.agents.players import players_of
-from testbed.drill.agents.tools import BY_NAME, TOOLS
-from testbed.drill.game import Game
-from testbed.drill.sheet import file, suite
-from testbed.drill.sheet.case import Case
 from testbed.world.base import WorldGone
 from tests.parts.fake_world import FakeWorld
 
@@ -46,7 +46,7 @@ def game() -> Iterator[Game]:
     game.close()
 
 
-def asked(desk: Desk, request: Any) -> dict[str, Any]:
+def asked(desk: AgentSession, request: Any) -> dict[str, Any]:
     line = desk.ask(request)
     assert len(line) <= LIMIT and "\n" not in line
     answer: dict[str, Any] = json.loads(line)
@@ -96,7 +96,7 @@ def test_a_tool_makes_a_line(tool: str, given: dict[str, Any], line: str) -> Non
 
 
 def test_a_drill_is_played_to_its_end_by_tools_and_lines(game: Game) -> None:
-    desk = Desk(game)
+    desk = AgentSession(game)
     assert asked(desk, {"tool": "ticket", "id": 7})["id"] == 7
     assert "1 leaf0:5" in asked(desk, {"tool": "topology"})["text"]
     plan = asked(desk, {"tool": "advance", "arguments": {"steps": 2}, "form": "json"})
@@ -115,7 +115,7 @@ def merged(one: Any, other: Any) -> Any:
 
 def test_pages_of_json_are_whole(game: Game) -> None:
     """Also under an id that is as long as it may be, and is written longer."""
-    desk = Desk(game)
+    desk = AgentSession(game)
     for request, data in (
         ({"tool": "topology"}, game.fabric.to_dict()),
         ({"tool": "classes"}, game.command("classes").data),
@@ -133,7 +133,7 @@ def test_pages_of_json_are_whole(game: Game) -> None:
 
 
 def test_who_is_measured_is_told_neither_score_nor_truth(game: Game) -> None:
-    desk = Desk(game, blind=True)
+    desk = AgentSession(game, blind=True)
     told = asked(desk, {"tool": "submit", "arguments": {"answer": str(game.stage.drawn.truth[0])}})
     assert (told["ok"], told["text"]) == (True, "the drill is over")
     for request in ({"command": "report"}, {"command": "actions"}, {"cursor": "1:0"}):
@@ -159,7 +159,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("line", HOSTILE)
 def test_hostile_requests_are_answered(game: Game, line: bytes) -> None:
-    desk = Desk(game)
+    desk = AgentSession(game)
     before = game.time_ns
     answer = json.loads(said := desk.ask_line(line))
     assert len(said) <= LIMIT and not answer["ok"] and answer["error"]["what"] and answer["time_ns"] == before
@@ -167,7 +167,7 @@ def test_hostile_requests_are_answered(game: Game, line: bytes) -> None:
 
 
 def test_random_bytes_are_answered(game: Game) -> None:
-    desk, draw = Desk(game), random.Random(5)
+    desk, draw = AgentSession(game), random.Random(5)
     whole = b'{"tool": "show", "arguments": {"view": "nics", "changed_since": "3us"}, "id": 4}'
     for _ in range(500):
         line = bytearray(whole)
@@ -230,7 +230,7 @@ def test_nobody_reads_the_answers(game: Game) -> None:
     os.close(mine)
     os.close(reads)
     before = game.time_ns
-    jsonl.serve(Desk(game), other, writes)
+    jsonl.serve(AgentSession(game), other, writes)
     assert game.time_ns == before  # the second was not carried out
     os.close(other)
     os.close(writes)
@@ -249,7 +249,7 @@ def test_by_the_official_client_in_memory(game: Game) -> None:
     from mcp import Client
 
     async def play() -> None:
-        async with Client(mcp.server_of(Desk(game))) as client:
+        async with Client(mcp.server_of(AgentSession(game))) as client:
             listed = (await client.list_tools()).tools
             assert [tool.name for tool in listed] == [tool.name for tool in TOOLS]
             assert listed[3].input_schema == BY_NAME["show"].schema()
@@ -311,11 +311,11 @@ def test_seeds_follow_from_the_secret(tmp_path: Path) -> None:
 def test_every_drill_of_a_suite_has_its_healthy_twin() -> None:
     drills = suite.drills_of(["v1"])
     assert [drill.id for drill in drills] == [name for name in file.catalogue() if not file.load(name).on_real_clock]
-    todo = suite.tasks(drills, 2, suite.DEV)
+    todo = suite.assignments(drills, 2, suite.DEV)
     sick = [(task.drill.id, task.seed) for task in todo if not task.healthy]
     well = [(task.drill.id, task.seed) for task in todo if task.healthy]
     assert set(sick) <= set(well) and len(well) == 2 * len(drills) and len({task.world for task in todo}) == len(todo)
-    assert todo != suite.tasks(drills, 2, b"another") and todo == suite.tasks(drills, 2, suite.DEV)
+    assert todo != suite.assignments(drills, 2, b"another") and todo == suite.assignments(drills, 2, suite.DEV)
 
 
 def test_what_is_wrong_with_a_suite(tmp_path: Path) -> None:
@@ -332,20 +332,26 @@ def test_what_is_wrong_with_a_suite(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def tasks(tmp_path: Path) -> list[suite.Task]:
+def tasks(tmp_path: Path) -> list[suite.Assignment]:
     path = tmp_path / "d.yaml"
     path.write_text(TEXT)
-    return suite.tasks([file.load(str(path))], 2, suite.DEV)
+    return suite.assignments([file.load(str(path))], 2, suite.DEV)
 
 
 def played(
-    tasks: list[suite.Task], agent: str, folder: Path, *, speaks: str = "jsonl", wall_s: float = 20, up: Any = FakeWorld
-) -> list[bench.Played]:
+    tasks: list[suite.Assignment],
+    agent: str,
+    folder: Path,
+    *,
+    speaks: str = "jsonl",
+    wall_s: float = 20,
+    up: Any = FakeWorld,
+) -> list[bench.CaseResult]:
     (cases,) = bench.run(tasks, players_of([agent], speaks, None), {}, suite.DEV, folder, wall_s=wall_s, up=up).values()
     return cases
 
 
-def test_who_only_looks_gets_beside_others_what_he_gets_alone(tasks: list[suite.Task], tmp_path: Path) -> None:
+def test_who_only_looks_gets_beside_others_what_he_gets_alone(tasks: list[suite.Assignment], tmp_path: Path) -> None:
     agents = [f"baseline:{name}" for name in ("random", "healthy", "thresholds")]
     worlds: list[FakeWorld] = []
 
@@ -362,11 +368,11 @@ def test_who_only_looks_gets_beside_others_what_he_gets_alone(tasks: list[suite.
         assert cases == alone and head["agent"] == agent
 
 
-def test_a_benchmark_that_was_ended_goes_on(tasks: list[suite.Task], tmp_path: Path) -> None:
+def test_a_benchmark_that_was_ended_goes_on(tasks: list[suite.Assignment], tmp_path: Path) -> None:
     players, folder = players_of(["baseline:random"], "jsonl", None), tmp_path / "out"
     (whole,) = bench.run(tasks, players, {}, suite.DEV, tmp_path / "whole", wall_s=20, up=FakeWorld).values()
 
-    def ends(played: bench.Played, name: str) -> None:
+    def ends(played: bench.CaseResult, name: str) -> None:
         if played.number == 1:
             raise KeyboardInterrupt
 
@@ -396,7 +402,7 @@ def script(*words: str) -> str:
     return shlex.join([sys.executable, str(AGENT), *words])
 
 
-def test_a_baseline_is_measured(tasks: list[suite.Task], tmp_path: Path) -> None:
+def test_a_baseline_is_measured(tasks: list[suite.Assignment], tmp_path: Path) -> None:
     cases = played(tasks, "baseline:healthy", tmp_path / "out")
     row = bench.row("healthy", cases)
     assert (row["n"], row["rca_f1"]["mean"], row["false_alarms"], row["score"]["mean"]) == (4, 0.0, 0.0, 50.0)
@@ -412,7 +418,7 @@ def test_a_baseline_is_measured(tasks: list[suite.Task], tmp_path: Path) -> None
     assert told["n"] == 4 and score["difference"]["mean"] == pytest.approx(50.0 - bench.row("", again)["score"]["mean"])
 
 
-def test_an_agent_that_fails_has_nothing(tasks: list[suite.Task], tmp_path: Path) -> None:
+def test_an_agent_that_fails_has_nothing(tasks: list[suite.Assignment], tmp_path: Path) -> None:
     cases = played(tasks[:1], script("status", "die"), tmp_path / "dead")
     assert cases[0].failed == "it ended with code 3 before the drill was over" and cases[0].score == 0.0
     cases = played(tasks[:1], script("status", "hang"), tmp_path / "late", wall_s=0.3)
@@ -422,14 +428,14 @@ def test_an_agent_that_fails_has_nothing(tasks: list[suite.Task], tmp_path: Path
     assert "no answer within the budget" in cases[0].failed and cases[0].score == 0.0
 
 
-def test_an_agent_plays(tasks: list[suite.Task], tmp_path: Path) -> None:
+def test_an_agent_plays(tasks: list[suite.Assignment], tmp_path: Path) -> None:
     well = [task for task in tasks if task.healthy][:1]
     cases = played(well, script('{"tool": "ticket"}', "submit healthy", "report"), tmp_path / "out")
     assert (cases[0].score, cases[0].failed, cases[0].calls) == (100.0, "", 2)
     assert "SCORE" not in (tmp_path / "out" / "0000.stderr").read_text()
 
 
-def test_an_agent_plays_by_mcp(tasks: list[suite.Task], tmp_path: Path) -> None:
+def test_an_agent_plays_by_mcp(tasks: list[suite.Assignment], tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="needs the Python package mcp (requirements-dev.lock has it)")
     well = [task for task in tasks if task.healthy][:1]
     agent = shlex.join([sys.executable, str(AGENT.with_name("mcp_agent.py"))])
@@ -437,7 +443,7 @@ def test_an_agent_plays_by_mcp(tasks: list[suite.Task], tmp_path: Path) -> None:
     assert (cases[0].score, cases[0].failed, cases[0].calls, cases[0].time_ns) == (100.0, "", 2, 60_000)
 
 
-def test_a_world_that_dies_is_never_scored(tasks: list[suite.Task], tmp_path: Path) -> None:
+def test_a_world_that_dies_is_never_scored(tasks: list[suite.Assignment], tmp_path: Path) -> None:
     lives: list[Any] = []
     well = [task for task in tasks if task.healthy][:1]
 
@@ -462,7 +468,7 @@ def test_a_world_that_dies_is_never_scored(tasks: list[suite.Task], tmp_path: Pa
     assert bench.row("", cases)["n"] == 0
 
 
-def test_only_the_same_worlds_are_compared(tasks: list[suite.Task], tmp_path: Path) -> None:
+def test_only_the_same_worlds_are_compared(tasks: list[suite.Assignment], tmp_path: Path) -> None:
     played(tasks, "baseline:healthy", tmp_path / "a")
     played(tasks[:2], "baseline:healthy", tmp_path / "b")
     with pytest.raises(InputError, match="2 of 4 worlds are only in the first, 0 only in the second"):

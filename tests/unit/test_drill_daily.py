@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from drills import log as logs
+from drills.game import Game
+from drills.play.ranking import ranked
+from drills.sheet import daily, file
+from drills.sheet.case import Case, healthy_by_seed, seed_of
+from drills.sheet.daily import CHOSEN, DRAWN, OF_SUITE, is_daily, of_day
 from testbed.commands.drill import command
-from testbed.drill import log as logs
-from testbed.drill.game import Game
-from testbed.drill.play.ranking import ranked
-from testbed.drill.sheet import daily, file
-from testbed.drill.sheet.case import Case, healthy_by_seed, seed_of
-from testbed.drill.sheet.daily import CHOSEN, DRAWN, OF_SUITE, is_daily, of_day
 from tests.parts.fake_world import FakeWorld
 
 DAY = date(2026, 3, 1)
@@ -128,7 +128,7 @@ def test_who_asks_for_a_fault_has_chosen(words: list[str], by: str, monkeypatch:
         asked.append(seed_by)
         raise SystemExit
 
-    monkeypatch.setattr("testbed.drill.play.client.start", start)
+    monkeypatch.setattr("drills.play.client.start", start)
     monkeypatch.setattr("testbed.base.errors.require_root", lambda: None)
     CliRunner().invoke(command, ["start", "lost/dirty-optics", *words])
     assert asked == [by]

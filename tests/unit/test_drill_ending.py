@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from testbed.drill.check.players import scored
-from testbed.drill.ending import Ending, ending_of
-from testbed.drill.game import Game
-from testbed.drill.log import Entry
-from testbed.drill.report import as_text
-from testbed.drill.sheet import file
-from testbed.drill.sheet.answer import parse
-from testbed.drill.sheet.case import Case
+from drills.check.players import scored
+from drills.ending import Ending, ending_of
+from drills.game import Game
+from drills.log import LogEntry
+from drills.report import as_text
+from drills.sheet import file
+from drills.sheet.answer import parse
+from drills.sheet.case import Case
+from drills.twins import progress
 from tests.parts.drills import ALL_ASKED, clos
-from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeWorld
+from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeStep, FakeWorld
 
 GAP_NS = 4_000
-NOTHING_DONE = Entry(1, "config ecn leaf0 as it was", 100_000, 0, True, True)
+NOTHING_DONE = LogEntry(1, "config ecn leaf0 as it was", 100_000, 0, True, True)
 TEXT = clos(0.2).replace("warmup: 50us\nbegins: 100us", "warmup: 500us\nbegins: 600us") + ALL_ASKED
 
 
@@ -29,28 +30,28 @@ def game_of(faulty_ns: int) -> Game:
     return Game.start(Case.of(file.loads(TEXT, "d.yaml"), "7Q4", False), up=up)
 
 
-def ending(faulty_ns: int, *done: Entry) -> Ending:
+def ending(faulty_ns: int, *done: LogEntry) -> Ending:
     game = game_of(faulty_ns)
     answer = parse(str(game.stage.drawn.truth[0]), game.fabric)
     return ending_of(game.stage, answer, done, hints=0, wrong=0, up=game._up)
 
 
 @pytest.mark.parametrize("done", [(), (NOTHING_DONE,)])
-def test_where_nothing_was_lost_nothing_is_asked_to_be_mended(done: tuple[Entry, ...]) -> None:
+def test_where_nothing_was_lost_nothing_is_asked_to_be_mended(done: tuple[LogEntry, ...]) -> None:
     """The same points whether a command that does nothing was typed or not: the fault has cost the job nothing."""
     found = ending(HEALTHY_NS, *done)
     assert found.score is not None
     assert (found.score.fixed, found.score.total) == (None, 100.0)
-    assert found.course.speed_fault == found.course.speed_healthy == found.speed
+    assert found.conduct.speed_fault == found.conduct.speed_healthy == found.speed
 
 
 def test_who_mends_nothing_has_mended_nothing() -> None:
     """Ten steps of 60 us with nine gaps of 4 us between them, against ten of 40 us."""
     found = ending(FAULTY_NS)
     assert found.score is not None and found.score.fixed == 0.0
-    assert found.course.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
-    assert found.course.speed_healthy == pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
-    assert found.to_dict()["speed"]["mended"] == found.course.speed_healthy
+    assert found.conduct.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
+    assert found.conduct.speed_healthy == pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
+    assert found.to_dict()["speed"]["mended"] == found.conduct.speed_healthy
 
 
 def test_a_game_that_is_given_up_says_what_an_answer_would_have_been_worth() -> None:
@@ -58,7 +59,7 @@ def test_a_game_that_is_given_up_says_what_an_answer_would_have_been_worth() -> 
     game = game_of(FAULTY_NS)
     game.command("give-up")
     assert game.ending is not None
-    worth = scored(game, str(game.stage.drawn.truth[0]), game.ending.course)[1]
+    worth = scored(game, str(game.stage.drawn.truth[0]), game.ending.conduct)[1]
     assert (worth.fixed, worth.total) == (0.0, 80.0)
 
 
@@ -72,3 +73,44 @@ def test_a_healthy_job_is_no_slower_than_healthy() -> None:
     game = game_of(HEALTHY_NS)
     assert game.command(f"submit {game.stage.drawn.truth[0]}").ok
     assert "100% of the healthy speed" in as_text(game.report())
+
+
+def mended_by_hand(at_ns: int, *lines: str) -> Ending:
+    """A player takes the fault away then; `lines` he has typed, the last then and each 100 us before the next."""
+    game = game_of(FAULTY_NS)
+    stage = game.stage
+    stage.until_ns(at_ns)
+    for name in list(stage.world.faults):
+        stage.world.take_out(name)
+    stage.until_ns(at_ns + 1_000_000)
+    done = [LogEntry(k, line, at_ns - 100_000 * k, 0, True, True) for k, line in enumerate(reversed(lines))][::-1]
+    return ending_of(stage, parse(str(stage.drawn.truth[0]), game.fabric), done, hints=0, wrong=0, up=game._up)
+
+
+def test_who_mends_at_once_is_worth_as_much_as_the_twin_that_is_mended() -> None:
+    """The job goes as fast as healthy again, which is what taking the cause away brings: all points for it."""
+    found = mended_by_hand(1_000_000, "config interface replace leaf0:1")
+    assert found.score is not None and (found.score.fixed, found.score.damage) == (1.0, 0.0)
+    healthy = pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
+    assert found.speed == found.conduct.speed_mended == found.conduct.speed_healthy == healthy
+    assert found.conduct.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
+    assert found.courses.keys() == {"yours", "nobody's", "mended"}
+
+
+def test_what_changes_the_world_without_configuring_it_mends_nothing() -> None:
+    """Probes are compared with the world without them; there is no twin that was mended when they were sent."""
+    assert mended_by_hand(1_000_000, "ping 0 5").courses.keys() == {"yours", "nobody's"}
+
+
+def test_the_twin_is_mended_when_the_player_configures_first() -> None:
+    """Steps of the twin are quick from its first `config` on, and slow before, whatever was probed earlier."""
+    found = mended_by_hand(1_000_000, "ping 0 5", "config qos clear", "config interface replace leaf0:1")
+    slow = [start for start, took in found.courses["mended"] if took == FAULTY_NS]
+    quick = [start for start, took in found.courses["mended"] if took == HEALTHY_NS and start > 600_000]
+    assert 900_000 - FAULTY_NS - GAP_NS <= max(slow) < 900_000 <= min(quick)
+
+
+@pytest.mark.parametrize(("at", "made"), [(0, 0.0), (100, 1.0), (225, 2.0), (275, 2.25), (300, 2.5), (900, 3.0)])
+def test_a_step_under_way_counts_by_its_share(at: float, made: float) -> None:
+    steps: Any = [FakeStep(k, start, end, {}) for k, (start, end) in enumerate([(0, 100), (100, 200), (250, 350)])]
+    assert progress(steps, at) == made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.drill.check.evidence import Claim, claims, unknown
+from drills.check.evidence import Statement, claims, unknown
 
 DROPS = frozenset({"drops.drops.no_qp new elsewhere", "interfaces errors.errors.RX_DRP new elsewhere", "job worse"})
 
@@ -36,17 +36,17 @@ def test_a_view_that_there_is_not_is_said() -> None:
 @pytest.mark.parametrize(
     ("claim", "holds", "against"),
     [
-        (Claim("", ["drops"], ["no_qp"]), True, ""),
-        (Claim("", ["drops"], ["qp"]), False, ""),  # a word is a whole one
-        (Claim("", ["drops"], ["no_qp", "crc"]), False, ""),
-        (Claim("", ["drops"]), True, ""),
-        (Claim("", ["pfc"]), False, ""),
-        (Claim("", ["pfc", "drops"]), True, ""),
-        (Claim("", ["job"]), True, ""),
-        (Claim("", ["pfc"], nothing=True), True, ""),
-        (Claim("", ["drops"], nothing=True), True, "drops.drops.no_qp new elsewhere"),
-        (Claim("", ["interfaces errors"], [], ["RX_DRP"]), True, "interfaces errors.errors.RX_DRP new elsewhere"),
+        (Statement("", ["drops"], ["no_qp"]), True, ""),
+        (Statement("", ["drops"], ["qp"]), False, ""),  # a word is a whole one
+        (Statement("", ["drops"], ["no_qp", "crc"]), False, ""),
+        (Statement("", ["drops"]), True, ""),
+        (Statement("", ["pfc"]), False, ""),
+        (Statement("", ["pfc", "drops"]), True, ""),
+        (Statement("", ["job"]), True, ""),
+        (Statement("", ["pfc"], nothing=True), True, ""),
+        (Statement("", ["drops"], nothing=True), True, "drops.drops.no_qp new elsewhere"),
+        (Statement("", ["interfaces errors"], [], ["RX_DRP"]), True, "interfaces errors.errors.RX_DRP new elsewhere"),
     ],
 )
-def test_what_shows(claim: Claim, holds: bool, against: str) -> None:
+def test_what_shows(claim: Statement, holds: bool, against: str) -> None:
     assert (claim.holds(DROPS), claim.fails(DROPS)) == (holds, against)

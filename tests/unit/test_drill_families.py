@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from testbed.drill.check.looked import SIGHTS
-from testbed.drill.check.marks import alike, degree, groups, marks, of_job
-from testbed.drill.check.probes import of_probes
-from testbed.drill.check.rivals import _with
-from testbed.drill.sheet import file
-from testbed.drill.sheet.carried import possible
-from testbed.drill.sheet.case import Case
-from testbed.drill.sheet.families import families, load, write
+from drills.check.looked import SIGHTS
+from drills.check.marks import alike, degree, groups, marks, of_job
+from drills.check.probes import of_probes
+from drills.check.rivals import _with
+from drills.sheet import file
+from drills.sheet.carried import possible
+from drills.sheet.case import Case
+from drills.sheet.families import families, load, write
 
 PLACE = ("cable:leaf0-spine0", "port:leaf0:5", "port:spine0:1")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from drills.sheet import file, reference
+from drills.sheet.answer import Claim, parse
+from drills.sheet.carried import measured, possible
+from drills.sheet.case import Case, healthy_by_seed, seed_of
+from drills.sheet.places import Ground, draw_all
 from testbed.base.errors import InputError
-from testbed.drill.sheet import file, reference
-from testbed.drill.sheet.answer import Claim, parse
-from testbed.drill.sheet.carried import measured, possible
-from testbed.drill.sheet.case import Case, healthy_by_seed, seed_of
-from testbed.drill.sheet.places import Ground, draw_all
 from testbed.experiment import loads
 from tests.parts.doc_examples import blocks
 from topologies import build
@@ -236,7 +236,7 @@ def test_an_unknown_drill_names_the_one_that_was_meant(tmp_path: Path) -> None:
 
 
 def test_the_page_for_authors_is_up_to_date_and_its_drills_can_be_drawn() -> None:
-    assert reference.tables() in reference.PAGE.read_text(), "run python -m testbed.drill.sheet.reference"
+    assert reference.tables() in reference.PAGE.read_text(), "run python -m drills.sheet.reference"
     drills = [block for block in blocks(reference.PAGE) if block.language == "yaml drill"]
     assert len(drills) == 2
     for block in drills:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.drill.play.folded import folded
+from drills.play.folded import folded
 from testbed.tables.results import counters, lines
 
 ROWS = [{"rank": r, **{f"counter_{k}": 10**k + r for k in range(8)}} for r in range(3)]

@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from drills import log as logs
+from drills.game import Game
+from drills.own import HELP_WIDE
+from drills.play import prompt
+from drills.play.ranking import ranked
+from drills.proof.seal import Seal, commitment, opened
+from drills.replay import Replayed, _may_be_played, replayed
+from drills.report import as_markdown
+from drills.session import Answer
+from drills.sheet import file
+from drills.sheet.answer import fits
+from drills.sheet.case import Case
+from drills.stage import Stage
 from testbed.base.errors import InputError, UserError
 from testbed.commands import drill
-from testbed.drill import log as logs
-from testbed.drill.game import Game
-from testbed.drill.own import HELP_WIDE
-from testbed.drill.play import prompt
-from testbed.drill.play.ranking import ranked
-from testbed.drill.proof.seal import Seal, commitment, opened
-from testbed.drill.replay import Replayed, _may_be_played, replayed
-from testbed.drill.report import as_markdown
-from testbed.drill.session import Answer
-from testbed.drill.sheet import file
-from testbed.drill.sheet.answer import fits
-from testbed.drill.sheet.case import Case
-from testbed.drill.stage import Stage
 from testbed.live.look.look import Look, Sight
 from testbed.live.views.ports import called, drops
 from tests.parts.fake_world import FakeWorld
@@ -175,7 +175,7 @@ def test_the_budget_ends_the_drill() -> None:
     answer = game.command("advance 2ms")
     assert game.over and "SCORE 0.0" in answer.text and game.ending is not None
     assert game.entries[-1].time_ns == 700_000
-    assert game.ending.course.t_ns == 2_000_000
+    assert game.ending.conduct.t_ns == 2_000_000
     assert "the drill is over" in refused(game, "advance 1us")
     assert game.command("show interfaces counters").ok  # one may still look
 
@@ -270,7 +270,7 @@ def test_a_tool_ends_with_the_budget_and_where_it_was_stopped(monkeypatch: pytes
     assert game.command("capture leaf0:1 --for 1s").ok and game.time_ns == 800_000 and not game.over
     game.interrupted = lambda: False
     game.command("capture leaf0:1 --for 1s")
-    assert game.over and game.ending and game.ending.course.t_ns == 2_000_000
+    assert game.over and game.ending and game.ending.conduct.t_ns == 2_000_000
     game.log().write(tmp_path / "game.log")
     assert replayed(tmp_path / "game.log", FakeWorld).differs == ""  # type: ignore[arg-type]
 
@@ -462,11 +462,11 @@ def test_a_line_in_a_log_moves_no_cursor(written: Path, monkeypatch: pytest.Monk
     line = replace(log.entries[0], line=f"{EVIL}\nthe same in every state")
     logs.Log(log.head, (line, *log.entries[1:]), log.end).write(written)
 
-    def again(log: logs.Log, name: str, told: Any) -> Replayed:
-        told(log.entries[0], Answer(True, 0, EVIL))
+    def again(log: logs.Log, name: str, on_line: Any) -> Replayed:
+        on_line(log.entries[0], Answer(True, 0, EVIL))
         return Replayed(log, "", 1.0)
 
-    monkeypatch.setattr("testbed.drill.replay.replay", again)
+    monkeypatch.setattr("drills.replay.replay", again)
     said = CliRunner().invoke(drill.command, ["replay", str(written)]).output
     assert not {"\x1b", "\x07", "\x9b"} & set(said) and said.count("\nthe same in every state") == 1
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from drills import instructor
+from drills.game import Game
+from drills.instructor import Instructor, Transcript, _injection
+from drills.log import LogEntry
+from drills.play.drilld import Server
+from drills.session import Answer
+from drills.sheet import file
+from drills.sheet.case import Case
 from testbed.base.errors import InputError
-from testbed.drill import instructor
-from testbed.drill.game import Game
-from testbed.drill.instructor import Instructor, Transcript, _injection
-from testbed.drill.log import Entry
-from testbed.drill.play.drilld import Server
-from testbed.drill.session import Answer
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import Case
 from testbed.faults import CATALOGUE, Injection
 from testbed.serve.instructor import _described
 from tests.parts.fake_world import FakeWorld
@@ -109,11 +109,11 @@ def test_what_a_page_looks_at_by_itself_is_not_in_the_transcript() -> None:
         time_ns, gone, over = 100, False, False
 
         def __init__(self) -> None:
-            self.entries: list[Entry] = []
+            self.entries: list[LogEntry] = []
 
         def command(self, line: str, page: bool = False) -> Answer:
             acts = line.startswith("advance")
-            self.entries.append(Entry(1, line, 100, 0, True, acts, "", "page" if page and not acts else ""))
+            self.entries.append(LogEntry(1, line, 100, 0, True, acts, "", "page" if page and not acts else ""))
             return Answer(True, 100, "said")
 
     server = Server.__new__(Server)

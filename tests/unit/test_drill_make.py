@@ -13,24 +13,24 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drills.check.check import ENOUGH
+from drills.check.probes import MESH
+from drills.check.symptom import symptom
+from drills.make import measure, new, signs
+from drills.make.new import NoDrill
+from drills.make.signatures import drill_of, struck, table
+from drills.make.sketch import CHECKED, plain, sketch
+from drills.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS
+from drills.sheet import file
+from drills.sheet.answer import parse
+from drills.sheet.carried import possible
+from drills.sheet.case import ALPHABET, Case
+from drills.sheet.drill import LEVELS
+from drills.sheet.families import sight_name
+from drills.sheet.score import Conduct, score
+from drills.sheet.truth import Cause
 from testbed.base.errors import InputError
 from testbed.commands.drill import command
-from testbed.drill.check.check import ENOUGH
-from testbed.drill.check.probes import MESH
-from testbed.drill.check.symptom import symptom
-from testbed.drill.make import measure, new, signs
-from testbed.drill.make.new import Refused
-from testbed.drill.make.signatures import drill_of, struck, table
-from testbed.drill.make.sketch import CHECKED, plain, sketch
-from testbed.drill.make.stock import FAMILIES, HINTS, RECIPES, SETTINGS
-from testbed.drill.sheet import file
-from testbed.drill.sheet.answer import parse
-from testbed.drill.sheet.carried import possible
-from testbed.drill.sheet.case import ALPHABET, Case
-from testbed.drill.sheet.drill import LEVELS
-from testbed.drill.sheet.families import sight_name
-from testbed.drill.sheet.score import Course, score
-from testbed.drill.sheet.truth import Cause
 
 seeds = st.text(alphabet=ALPHABET, min_size=1, max_size=12)
 PLAIN = "wjh true"
@@ -84,7 +84,7 @@ def test_the_table_has_what_can_strike_a_setting(name: str) -> None:
         there.append(key)
     assert {sight: sorted(rows) for sight, rows in table(name).items()} == {
         sight_name(sight): sorted(there) for sight in signs.SIGHTS
-    }, f"python -m testbed.drill.make.signatures {name}"
+    }, f"python -m drills.make.signatures {name}"
 
 
 def test_a_golden_configuration_shows_less() -> None:
@@ -190,10 +190,10 @@ def test_what_no_view_tells_apart_is_refused_before_a_world_is_made(monkeypatch:
     monkeypatch.setattr(new, "table", lambda name: same)
     new._must_be_unique(its, drill_of(its))  # alike at whole sight: a family
     monkeypatch.setattr(measure, "indistinct", lambda rows: [])
-    with pytest.raises(Refused, match=f"not unique: no permitted view tells {RECIPES[key].fault} from"):
+    with pytest.raises(NoDrill, match=f"not unique: no permitted view tells {RECIPES[key].fault} from"):
         new._must_be_unique(its, drill_of(its))
     monkeypatch.setattr(new, "table", lambda name: {PLAIN: {key: frozenset()}})
-    with pytest.raises(Refused, match="not activated"):
+    with pytest.raises(NoDrill, match="not activated"):
         new._must_be_unique(its, drill_of(its))
 
 
@@ -208,23 +208,23 @@ def test_mending_is_not_asked_for_where_it_brings_nothing(
     drill = drill_of(its)
     fabric = Case.of(drill, CHECKED, healthy=False).experiment.build_fabric()
     truth = (Cause("loss", ("cable:leaf0-spine0",)),)
-    course = Course(t_ns=5e7, tau_ns=1e6, speed=speed, speed_fault=1.0, speed_mended=2.0)
+    course = Conduct(t_ns=5e7, tau_ns=1e6, speed=speed, speed_fault=1.0, speed_mended=2.0)
     given = parse(answer, fabric)
-    ending = SimpleNamespace(answer=given, course=course, score=score(given, truth, course))
+    ending = SimpleNamespace(answer=given, conduct=course, score=score(given, truth, course))
     ill = SimpleNamespace(ending=ending, fabric=fabric, families={}, stage=SimpleNamespace(drawn=SimpleNamespace(
         truth=truth)), case=SimpleNamespace(drill=drill))  # fmt: skip
     wrong = [] if ending.score.total >= ENOUGH else ["too few points"]
     monkeypatch.setattr(new, "solve", lambda game: "healthy")
     monkeypatch.setattr(new, "answers", lambda game: {"thresholds": "healthy"})
     monkeypatch.setattr(new, "solved", lambda game, checked: vars(checked).update(wrong=wrong, score=1.0))
-    found = new.Made("7Q4")
+    found = new.MadeDrill("7Q4")
     if left is None:
-        with pytest.raises(Refused, match="not solvable: too few points"):
+        with pytest.raises(NoDrill, match="not solvable: too few points"):
             new._must_be_solved(drill, None, ill, found)  # type: ignore[arg-type]
         return
     assert new._must_be_solved(drill, None, ill, found) == left  # type: ignore[arg-type]
     assert found.players["thresholds"].score == 0.0 and (left or found.score == pytest.approx(90.0))
-    assert "fix" in its.told["question"] and its.without_mending().told["question"] == ["healthy", "where", "what"]
+    assert "fix" in its.keys["question"] and its.without_mending().keys["question"] == ["healthy", "where", "what"]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_what_is_wrong_is_said_before_anything_is_made(words: list[str], said: s
 def test_one_seed_is_one_json_object_that_tells_nothing(
     refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    its = new.Made("7Q4", "easy", "easy", 1.0, "ring", ("loss",), ("show nics",), 90.0, "a text", refused)
+    its = new.MadeDrill("7Q4", "easy", "easy", 1.0, "ring", ("loss",), ("show nics",), 90.0, "a text", refused)
     monkeypatch.setattr(new, "made", lambda *_: its)
     monkeypatch.setattr("testbed.base.errors.require_root", lambda: None)
     one = CliRunner().invoke(command, ["new", "--seed", "7Q4", "--json", "-o", str(tmp_path / "d.yaml")])
@@ -257,7 +257,7 @@ def test_one_seed_is_one_json_object_that_tells_nothing(
 
 
 def test_the_world_that_was_measured_can_be_started_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    its = new.Made("7Q4", "easy", "easy", 1.0, "ring", ("loss",), ("show nics",), 90.0, "a text")
+    its = new.MadeDrill("7Q4", "easy", "easy", 1.0, "ring", ("loss",), ("show nics",), 90.0, "a text")
     monkeypatch.setattr(new, "made", lambda *_: its)
     monkeypatch.setattr("testbed.base.errors.require_root", lambda: None)
     out = tmp_path / "d.yaml"
@@ -309,14 +309,14 @@ def test_what_shows_nothing_is_refused_before_a_world_is_played() -> None:
     """Short of a configuration that is shown, nothing tells a watchdog that never steps in."""
     its = plain(SETTINGS["lossless"], RECIPES["short_watchdog"])
     new._must_be_unique(its, drill_of(its))
-    golden = replace(its, told={**its.told, "views": {"drops": "wjh", "config": "golden"}})
-    with pytest.raises(Refused, match="not activated: short_watchdog"):
+    golden = replace(its, keys={**its.keys, "views": {"drops": "wjh", "config": "golden"}})
+    with pytest.raises(NoDrill, match="not activated: short_watchdog"):
         new._must_be_unique(golden, drill_of(golden))
 
 
 def test_a_configuration_is_golden_only_if_all_that_is_wrong_is_told_by_something_else() -> None:
     drawn = [sketch(f"{k}G") for k in range(400)]
-    golden = [one for one in drawn if one.told["views"]["config"] == "golden"]
+    golden = [one for one in drawn if one.keys["views"]["config"] == "golden"]
     assert golden and all(recipe.configured for one in golden for recipe in one.recipes)
 
 
@@ -327,8 +327,8 @@ def test_no_recipe_is_refused_for_what_it_is() -> None:
             its = plain(SETTINGS[name], recipe)
             config = "golden" if recipe.configured else "true"
             for drops in ("wjh", "counters"):
-                one = replace(its, told={**its.told, "views": {"drops": drops, "config": config}})
+                one = replace(its, keys={**its.keys, "views": {"drops": drops, "config": config}})
                 try:
                     new._must_be_unique(one, drill_of(one))
-                except Refused as why:
+                except NoDrill as why:
                     pytest.fail(f"{key} in {name}, {drops} {config}: {why}")

@@ -9,27 +9,27 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from drills import log as logs
+from drills.agents.bench import check_measurable
+from drills.check.check import Checked
+from drills.check.real import RealGame, shows
+from drills.game import Game
+from drills.instructor import Instructor, Transcript
+from drills.log import LogEntry
+from drills.measured import RealEnding, ending_of_real
+from drills.play.drilld import Server
+from drills.play.ranking import ranked
+from drills.play.wire import SOCKET
+from drills.replay import replayed
+from drills.sheet import file
+from drills.sheet.answer import parse
+from drills.sheet.case import Case
+from drills.stage import Stage
 from hardware.client import FabricdError
 from results.figures.fidelity import Fidelity, real_clock
 from testbed.base.errors import InputError
 from testbed.commands import drill
 from testbed.containers import cpu
-from testbed.drill import log as logs
-from testbed.drill.agents.bench import check_measurable
-from testbed.drill.check.check import Checked
-from testbed.drill.check.real import Played, shows
-from testbed.drill.game import Game
-from testbed.drill.instructor import Instructor, Transcript
-from testbed.drill.log import Entry
-from testbed.drill.measured import RealEnding, ending_of_real
-from testbed.drill.play.drilld import Server
-from testbed.drill.play.ranking import ranked
-from testbed.drill.play.wire import SOCKET
-from testbed.drill.replay import replayed
-from testbed.drill.sheet import file
-from testbed.drill.sheet.answer import parse
-from testbed.drill.sheet.case import Case
-from testbed.drill.stage import Stage
 from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeWorld
 
 TEXT = """
@@ -122,7 +122,7 @@ def ended(*, mend: bool, acted: bool = True, healthy_steps: bool = False) -> Rea
     """The end of a game in which the cause was taken away, or was not, or had cost nothing."""
     text = TEXT.replace("slo: {step: 1.2}", "slo: {step: 2}") if healthy_steps else TEXT
     stage = Stage.up(Case.of(file.loads(text, "d.yaml"), "7Q4", False), GoingWorld)  # type: ignore[arg-type]
-    entry = Entry(1, "config cable replace leaf0-spine0", stage.world.time_ns, 0, True, True)
+    entry = LogEntry(1, "config cable replace leaf0-spine0", stage.world.time_ns, 0, True, True)
     if mend:
         stage.mend()
     stage.world.advance(200_000)
@@ -165,8 +165,8 @@ def test_steps_that_the_fault_spares_by_chance_do_not_mend() -> None:
     world: Any = stage.world
     stage.world.advance(300_000)
     answer = parse(" ".join(map(str, stage.drawn.truth)), stage.world.fabric)
-    config = Entry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, True, True)
-    refused = Entry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, False, True)
+    config = LogEntry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, True, True)
+    refused = LogEntry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, False, True)
     world.spare()
     world.spared = 100
     # so lucky is nobody; but who has changed nothing, or could not, has mended nothing
@@ -184,7 +184,7 @@ def test_a_few_quick_steps_are_no_repair(spared: int, fixed: float) -> None:
     world: Any = stage.world
     stage.world.advance(300_000)
     answer = parse(" ".join(map(str, stage.drawn.truth)), stage.world.fabric)
-    config = Entry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, True, True)
+    config = LogEntry(1, "config port shutdown leaf0-spine0", stage.world.time_ns, 0, True, True)
     world.spare()
     world.spared = spared
     ending = ending_of_real(stage, answer, [config], hints=0, wrong=0)
@@ -300,13 +300,13 @@ def test_what_shows_is_what_stays_zero_in_the_healthy_world() -> None:
         ports = [{"IFACE": "leaf0:1", "RX_CRC": 0, "TX": sent}, {"IFACE": "leaf0:2", "RX_CRC": crc, "TX": sent}]
         return {"interfaces errors": {"ports": ports}, "cpu": {"cpu": [{"rank": 0, "nr_throttled": throttled}]}}
 
-    well = Played("healthy", seen=seen(0, 17, 0), steps_ns=[10.0] * 8, promised=1.5)
-    assert shows(Played("", seen=seen(0, 99, 0), steps_ns=[14.0] * 6, promised=1.5), well) == ()
-    assert shows(Played("", seen=seen(3, 99, 2), steps_ns=[14.0] * 6, promised=1.5), well) == (
+    well = RealGame("healthy", seen=seen(0, 17, 0), steps_ns=[10.0] * 8, slo=1.5)
+    assert shows(RealGame("", seen=seen(0, 99, 0), steps_ns=[14.0] * 6, slo=1.5), well) == ()
+    assert shows(RealGame("", seen=seen(3, 99, 2), steps_ns=[14.0] * 6, slo=1.5), well) == (
         "cpu.nr_throttled", "interfaces errors.RX_CRC",
     )  # fmt: skip
-    assert shows(Played("", seen=seen(0, 99, 0), steps_ns=[16.0] * 6, promised=1.5), well) == ("job",)
-    assert shows(Played("", seen=seen(0, 99, 0), steps_ns=[10.0], promised=1.5), well) == ("job",)
+    assert shows(RealGame("", seen=seen(0, 99, 0), steps_ns=[16.0] * 6, slo=1.5), well) == ("job",)
+    assert shows(RealGame("", seen=seen(0, 99, 0), steps_ns=[10.0], slo=1.5), well) == ("job",)
 
 
 @pytest.mark.parametrize(

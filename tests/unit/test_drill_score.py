@@ -10,14 +10,14 @@ import math
 
 import pytest
 
+from drills.sheet import file
+from drills.sheet.answer import Claim, Submission, parse
+from drills.sheet.carried import possible
+from drills.sheet.case import Case
+from drills.sheet.places import Ground
+from drills.sheet.score import Conduct, right, score
+from drills.sheet.truth import Cause
 from testbed.base.errors import InputError
-from testbed.drill.sheet import file
-from testbed.drill.sheet.answer import Claim, Submission, parse
-from testbed.drill.sheet.carried import possible
-from testbed.drill.sheet.case import Case
-from testbed.drill.sheet.places import Ground
-from testbed.drill.sheet.score import Course, right, score
-from testbed.drill.sheet.truth import Cause
 from testbed.faults import CATALOGUE
 
 CABLE = ("cable:leaf0-spine0", "port:leaf0:5", "port:spine0:1")
@@ -25,13 +25,13 @@ LOSSY = (Cause("loss", CABLE),)
 AT_SWITCH = (Cause("loss", ("switch:leaf0",)),)
 TWO = (Cause("reduced_rate", CABLE), Cause("incast", ("nic:3",)))
 FAMILIES = {("cable", "loss"): frozenset({"loss", "burst_loss", "drop_every"})}
-NOW = Course(t_ns=0, tau_ns=5e6)
-HALF = Course(t_ns=5e6 * math.log(2), tau_ns=5e6)  # exp(-t / tau) = 1/2
+NOW = Conduct(t_ns=0, tau_ns=5e6)
+HALF = Conduct(t_ns=5e6 * math.log(2), tau_ns=5e6)  # exp(-t / tau) = 1/2
 EVERY_CABLE = " ".join(f"loss@cable:{leaf}-{spine}" for leaf in ("leaf0", "leaf1") for spine in ("spine0", "spine1"))
 
 
-def course(**more: float) -> Course:
-    return Course(**{"t_ns": 0, "tau_ns": 5e6, **more})  # type: ignore[arg-type]
+def course(**more: float) -> Conduct:
+    return Conduct(**{"t_ns": 0, "tau_ns": 5e6, **more})  # type: ignore[arg-type]
 
 
 def claims(text: str | None) -> Submission | None:
@@ -76,7 +76,7 @@ TABLE = [
     # three hints cost 20, two wrong answers 20: 10 - 40 is 0
     ("loss@cable:leaf1-spine1", LOSSY, course(hints=3, wrong=2), 0.0),
     # 0.1 ms of job time lost in ln 2 * 5 ms = 3.4657 ms: 30 * 0.028854 = 0.8656; 95 - 0.8656
-    ("loss@cable:leaf0-spine0", LOSSY, Course(t_ns=HALF.t_ns, tau_ns=5e6, lost_ns=1e5), 94.1344),
+    ("loss@cable:leaf0-spine0", LOSSY, Conduct(t_ns=HALF.t_ns, tau_ns=5e6, lost_ns=1e5), 94.1344),
     # mended by half: v goes from 10 to 18 of 10..26; 10 + 35 + 25 + 10 + 10
     ("loss@cable:leaf0-spine0", LOSSY, course(speed=18, speed_fault=10, speed_mended=26), 90.0),
     # mended, and the wrong thing named: 10 + 0 + 0 + 20 + 0
@@ -101,7 +101,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("answer", "truth", "how", "total"), TABLE)
-def test_to_the_digit(answer: str | None, truth: tuple[Cause, ...], how: Course, total: float) -> None:
+def test_to_the_digit(answer: str | None, truth: tuple[Cause, ...], how: Conduct, total: float) -> None:
     assert score(claims(answer), truth, how, FAMILIES).total == pytest.approx(total, abs=1e-4)
 
 
@@ -147,3 +147,9 @@ def test_two_faults_at_one_place_are_one_place() -> None:
     both = (Cause("loss", CABLE), Cause("reduced_rate", CABLE))
     found = score(claims("loss@cable:leaf0-spine0"), both, NOW)
     assert (found.where, found.what) == (1.0, pytest.approx(2 / 3))
+
+
+def test_one_claim_names_one_cause() -> None:
+    """What is exact is not another one's family besides: 2 x 1 / (1 + 2)."""
+    both = (Cause("burst_loss", CABLE), Cause("loss", CABLE))
+    assert score(claims("burst_loss@cable:leaf0-spine0"), both, NOW, FAMILIES).what == pytest.approx(2 / 3)

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from drills import log as logs
+from drills.game import Game
+from drills.play.ranking import ranked
+from drills.proof import signing
+from drills.sheet import file
+from drills.sheet.case import Case
+from drills.sheet.daily import DRAWN
 from testbed.base.errors import InputError
 from testbed.commands import drill
-from testbed.drill import log as logs
-from testbed.drill.game import Game
-from testbed.drill.play.ranking import ranked
-from testbed.drill.proof import signing
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import Case
-from testbed.drill.sheet.daily import DRAWN
 from tests.parts.drills import clos
 from tests.parts.fake_world import FakeWorld
 

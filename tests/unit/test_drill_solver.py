@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from testbed.drill.check.players import correlation
-from testbed.drill.check.rivals import _with, indistinct, signature
-from testbed.drill.session import Answer
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import Case
-from testbed.drill.solve.baselines import PLAYERS
-from testbed.drill.solve.desk import odd
-from testbed.drill.solve.solver import solve
+from drills.check.players import correlation
+from drills.check.rivals import _with, indistinct, signature
+from drills.session import Answer
+from drills.sheet import file
+from drills.sheet.case import Case
+from drills.solve.baselines import PLAYERS
+from drills.solve.operator import odd
+from drills.solve.solver import solve
 from testbed.faults import CATALOGUE
 from tests.recorded import NOW_NS, Recorded, crc, ecn_config, nics
 
@@ -193,7 +193,7 @@ def test_a_session_that_thinks_long_about_one_class_tells_it_a_machine_that_was_
     always: bool, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine is busy while five questions in a row are answered, which are about loss and those after it."""
-    from testbed.drill.solve import traces
+    from drills.solve import traces
 
     now, asked = [0.0], [0]
 

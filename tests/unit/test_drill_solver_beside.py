@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from testbed.drill.session import Answer
-from testbed.drill.sheet import file
-from testbed.drill.sheet.case import Case
-from testbed.drill.solve.solver import solve
+from drills.session import Answer
+from drills.sheet import file
+from drills.sheet.case import Case
+from drills.solve.solver import solve
 from tests.recorded import NOW_NS, Recorded, crc, ecn_config, nics
 
 SLOW = [
@@ -200,19 +200,19 @@ def test_who_is_not_asked_to_mend_does_not_look_behind() -> None:
 
 
 def test_a_switch_is_led_around_last_for_without_it_there_is_no_way_around_a_cable() -> None:
-    from testbed.drill.solve.desk import Desk
-    from testbed.drill.solve.finding import Finding
-    from testbed.drill.solve.solver import mend
+    from drills.solve.diagnosis import Diagnosis
+    from drills.solve.operator import Operator
+    from drills.solve.solver import mend
 
     asked = Recorded({}, FIX)
-    switch = Finding("silent_corruption", "switch:spine1", "", ("route drain spine1",))
-    cable = Finding("loss", "cable:leaf0-spine0", "", ("route drain leaf0:5", "cable replace leaf0-spine0"))
-    assert mend(Desk(asked), [switch, cable])
+    switch = Diagnosis("silent_corruption", "switch:spine1", "", ("route drain spine1",))
+    cable = Diagnosis("loss", "cable:leaf0-spine0", "", ("route drain leaf0:5", "cable replace leaf0-spine0"))
+    assert mend(Operator(asked), [switch, cable])
     assert asked.done[-1] == "config route drain spine1"
 
 
 def test_counters_of_before_a_repair_are_not_recent() -> None:
-    from testbed.drill.solve.desk import Desk
+    from drills.solve.operator import Operator
 
     asked: list[str] = []
 
@@ -221,7 +221,7 @@ def test_counters_of_before_a_repair_are_not_recent() -> None:
             asked.append(line)
             return super().command(line)
 
-    desk = Desk(Noting({}))
+    desk = Operator(Noting({}))
     desk.from_ns = NOW_NS - 30_000
     desk.recent("show nics")
     assert asked[-1] == "show nics --changed 30000ns"
@@ -229,8 +229,8 @@ def test_counters_of_before_a_repair_are_not_recent() -> None:
 
 def test_frames_that_a_nic_has_sent_in_vain_are_lost_in_the_switch_beside_it() -> None:
     """A job that stands, and of 500 frames of rank 4 that switch has counted 400: no NIC is a switch."""
-    from testbed.drill.solve.desk import Desk
-    from testbed.drill.solve.lost import vanished
+    from drills.solve.lost import vanished
+    from drills.solve.operator import Operator
 
     stuck = {"job": [{"step": "0..3", "began_us": 1.0, "time_us": 90.0, "vs_best": "1.00x", "wrong": 0}]}
     shown = {
@@ -238,7 +238,7 @@ def test_frames_that_a_nic_has_sent_in_vain_are_lost_in_the_switch_beside_it() -
         **nics(tx_packets_phy={4: 500}, local_ack_timeout_err={4: 1}),
         "interfaces counters": {"counters": [{"IFACE": "leaf1:1", "RX_OK": 400}]},
     }
-    (found,) = vanished(Desk(Recorded(shown)))
+    (found,) = vanished(Operator(Recorded(shown)))
     assert (found.kind, found.place) == ("drop_hash", "switch:leaf1")
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from testbed.drill.session import Answer
-from testbed.drill.solve import congestion
-from testbed.drill.solve.desk import Desk
-from testbed.drill.solve.solver import solve
+from drills.session import Answer
+from drills.solve import congestion
+from drills.solve.operator import Operator
+from drills.solve.solver import solve
 from tests.recorded import STEPS, Recorded
 from topologies import build
 
@@ -47,7 +47,44 @@ def group(*members: str) -> dict[str, Any]:
     return {"flows": {"flows": rows}}
 
 
+def above(*rules: tuple[str, str]) -> dict[str, Any]:
+    """Rules that the controller does not write, above those that it does: switch and actions of each."""
+    rows = [{"switch": s, "priority": 200, "match": "ip,nw_dst=10.0.1.1", "actions": actions} for s, actions in rules]
+    return {"flows": {"flows": rows}}
+
+
+def buffers(pool: int = 9000, headroom: int = 500) -> dict[str, Any]:
+    """Those of leaf1 and of its first port; others have 9000 and 500 bytes."""
+    switches = {"leaf0": 9000, "leaf1": pool, "spine0": 9000, "spine1": 9000}
+    pools = [{"Switch": switch, "Pool": "shared", "size": size} for switch, size in switches.items()]
+    ports = {"leaf0:1": 500, "leaf1:1": headroom, "leaf1:2": 500, "spine0:1": 500}
+    return {"buffer config": {"pools": pools, "profiles": [{"Port": p, "xoff": x} for p, x in ports.items()]}}
+
+
+def nic_3(control: str = "dcqcn", ai: int = 40, gbps: int = 512) -> dict[str, Any]:
+    """The others have DCQCN, 40 and 512 Gbit/s."""
+    shown: dict[str, Any] = {"nics": {"nics": [{"rank": rank} for rank in range(8)]}}
+    for rank in range(8):
+        odd = rank == 3
+        roce = {"congestion control": control if odd else "dcqcn", "ai_bps": ai if odd else 40}
+        link = {"bandwidth": gbps if odd else 512, "LnkSta": "x8"}
+        shown[f"nic {rank}"] = {"roce": [{"parameter": k, "value": v} for k, v in roce.items()], "pcie": [link]}
+    return shown
+
+
 CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "a rule above the controller's leads elsewhere": (above(("leaf0", "output:2")), "wrong_port@switch:leaf0"),
+    "it limits": (above(("leaf0", "meter:1")), "meter@switch:leaf0"),
+    "it drops": (above(("leaf0", "drop")), "shadow_rule@switch:leaf0"),
+    "each of two sends it back": (above(("spine0", "IN_PORT"), ("leaf1", "IN_PORT")), "loop@switch:leaf1"),
+    "a pool smaller than others": (buffers(pool=900), "small_buffer@switch:leaf1"),
+    "less headroom than others": (buffers(headroom=90), "small_headroom@port:leaf1:1"),
+    "buffers all alike": (buffers(), "healthy"),
+    "a NIC without congestion control": (nic_3("none"), "cc_off@nic:3"),
+    "a NIC with another control": (nic_3("swift", ai=7), "wrong_cc@nic:3"),
+    "a NIC with another tuning": (nic_3(ai=7), "wrong_cc@nic:3"),
+    "a NIC whose bus is slower": (nic_3(gbps=64), "slow_pcie@nic:3"),
+    "NICs all alike": (nic_3(), "healthy"),
     "all that comes to a leaf leaves it in class 0": (
         {**left(leaf1_1_UC0=113, leaf1_5_UC0=340, leaf1_5_UC3=9, spine0_2_UC3=500), **in_class_0("leaf1:1", "leaf1:5")},
         "wrong_dscp_map@switch:leaf1",
@@ -80,6 +117,17 @@ def test_the_solver_takes_it_for_what_it_is(name: str) -> None:
     assert solve(Recorded(shown)) == answer
 
 
+def test_what_differs_is_set_as_the_others_have_it() -> None:
+    for shown, line in [
+        (nic_3("none"), "config nic cc 3 dcqcn"),
+        (nic_3(ai=7), "config nic cc 3 dcqcn 'ai=40'"),
+        (buffers(pool=900), "config buffer leaf1 9000B"),
+        (buffers(headroom=90), "config headroom leaf1:1 500B"),
+    ]:
+        solve(asked := Recorded(shown, FIX))
+        assert asked.done[:1] == [line]
+
+
 def test_classes_are_mended_by_what_was_meant_to_be_set() -> None:
     shown = CASES["all that comes to a leaf leaves it in class 0"][0]
     solve(asked := Recorded({**shown, **golden("leaf1")}, FIX))
@@ -104,6 +152,44 @@ class Now(Recorded):
 def test_who_is_at_work_while_all_wait_stands_still_although_all_have_sent_the_same() -> None:
     assert solve(Now({5})) == "worker_frozen@nic:5"
     assert solve(Now({4, 5})) == solve(Now(set())) == "worker_frozen@nic:0"
+
+
+class Losing(Recorded):
+    """A cable on which 20 frames came in each of the last 40 times 10 us; `lost`: how many of them, by how long ago."""
+
+    def __init__(self, lost: dict[int, int], frames: int = 20) -> None:
+        super().__init__({})
+        self.lost, self.frames = lost, frames
+
+    def command(self, line: str) -> Answer:
+        view, _, since = line.removeprefix("show interfaces ").partition(" --changed ")
+        if view not in ("errors", "counters") or not since:
+            return super().command(line)
+        bins = min(40, round(float(since.removesuffix("ns")) / 10_000))
+        lost = sum(count for k, count in self.lost.items() if k < bins)
+        row = {"IFACE": "leaf1:5", "RX_CRC": lost, "RX_ERR": lost, "RX_OK": self.frames * bins - lost}
+        return Answer(True, 700_000, "", {view: [row]})
+
+
+ONE_BY_ONE = dict.fromkeys((0, 3, 4, 9, 11, 12, 18, 20, 25, 26, 31, 33, 35, 37, 39), 1)
+
+
+@pytest.mark.parametrize(
+    ("lost", "frames", "kind"),
+    [
+        (ONE_BY_ONE, 20, "loss"),
+        ({7: 16}, 20, "burst_loss"),
+        ({7: 5}, 8, "burst_loss"),
+        (ONE_BY_ONE | {12: 5}, 8, "loss"),  # most of one 10 us, but as many again are spread over the others
+        ({7: 8}, 20, "loss"),  # not even half of what came
+        (dict.fromkeys(range(40), 1), 20, "drop_every"),
+    ],
+)
+def test_losses_are_a_burst_if_they_are_most_of_a_moment_and_far_from_even(
+    lost: dict[int, int], frames: int, kind: str
+) -> None:
+    """Of losses that fall one by one, the variance of their number is about its mean (Poisson)."""
+    assert solve(Losing(lost, frames)) == f"{kind}@cable:leaf1-spine0"
 
 
 Probes = tuple[float, float]
@@ -162,14 +248,14 @@ def test_probes_tell_a_long_cable_from_one_that_varies_whatever_steps_do(
     slowest: list[tuple[float, float]], steady: bool
 ) -> None:
     for times in ([100.0, 101.0], [100.0, 140.0]):
-        desk = Desk(asked := Probed(*slowest))
+        desk = Operator(asked := Probed(*slowest))
         assert congestion._steady(desk, times) is steady
         assert asked.lines == [f"probe mesh --count {congestion.PROBES}"]
 
 
 def test_steps_tell_it_if_no_probe_is_late() -> None:
-    assert congestion._steady(Desk(Probed((7.53, 7.53))), [100.0, 101.0])
-    assert not congestion._steady(Desk(Probed((7.53, 7.53))), [100.0, 140.0])
+    assert congestion._steady(Operator(Probed((7.53, 7.53))), [100.0, 101.0])
+    assert not congestion._steady(Operator(Probed((7.53, 7.53))), [100.0, 140.0])
 
 
 FAR = ((10.521, 10.521), (10.521, 10.521), (13.521, 13.521))
@@ -178,14 +264,14 @@ FAR = ((10.521, 10.521), (10.521, 10.521), (13.521, 13.521))
 def test_who_is_farther_off_is_not_late() -> None:
     """A healthy pair whose way is longer always takes as long."""
     varies = around((7.521, (8.738, 13.7), *FAR, (13.9, 17.0)))
-    assert not congestion._steady(Desk(varies), [100.0, 101.0])
+    assert not congestion._steady(Operator(varies), [100.0, 101.0])
     longer = around((7.521, (11.521, 11.521), *FAR, (17.521, 17.521)))
-    assert congestion._steady(Desk(longer), [100.0, 140.0])
+    assert congestion._steady(Operator(longer), [100.0, 140.0])
 
 
 @pytest.mark.parametrize(("probes", "steady"), [((7.9, 9.3), False), ((9.521, 9.521), True)])
 def test_pairs_that_are_late_are_asked_if_the_slowest_are_only_far_off(probes: Probes, steady: bool) -> None:
     asked = around((7.521, probes[1], *FAR, (13.521, 13.521)))
     asked.lat = {7: probes}
-    assert congestion._steady(Desk(asked), [100.0, 100.0 if not steady else 140.0]) is steady
+    assert congestion._steady(Operator(asked), [100.0, 100.0 if not steady else 140.0]) is steady
     assert asked.lines == [f"probe mesh --count {congestion.PROBES}", f"probe lat 0 7 --count {congestion.PROBES}"]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from testbed.drill.session import Answer
-from testbed.drill.solve import ecn
-from testbed.drill.solve.corruption import twice
-from testbed.drill.solve.desk import Desk
-from testbed.drill.solve.lost import under_way, vanished
-from testbed.drill.solve.solver import _well, solve
+from drills.session import Answer
+from drills.solve import ecn
+from drills.solve.corruption import twice
+from drills.solve.lost import under_way, vanished
+from drills.solve.operator import Operator
+from drills.solve.solver import _recovers, solve
 from tests.recorded import NOW_NS, Recorded, nics
 
 PROBE_NS = 100_000
@@ -74,15 +74,15 @@ def late(now: float, of_ns: float, done: list[str]) -> Tables:
 
 
 def test_few_lost_frames_are_told_from_those_under_way_by_another_look() -> None:
-    (found,) = vanished(Desk(asked := Going(losing)))
+    (found,) = vanished(Operator(asked := Going(losing)))
     assert (found.kind, found.place) == ("loss", "cable:leaf0-spine0")
     assert asked.now > NOW_NS
-    assert vanished(Desk(Going(late))) == []
+    assert vanished(Operator(Going(late))) == []
 
 
 def test_who_waits_for_nothing_has_lost_nothing() -> None:
     asked = Going(lambda *when: {**losing(*when), **nics()})
-    assert vanished(Desk(asked)) == []
+    assert vanished(Operator(asked)) == []
     assert asked.now == NOW_NS
 
 
@@ -91,7 +91,7 @@ def test_who_waits_for_nothing_has_lost_nothing() -> None:
 )
 def test_a_cable_holds_more_frames_the_shorter_they_are(size: int, speed: str, frames: float) -> None:
     """700 ns of 50 bytes a ns. Answers of 66 bytes are no more than what they answer, on other cables, too."""
-    held = under_way(Desk(Going(lambda *_: queues(size, speed=speed))))
+    held = under_way(Operator(Going(lambda *_: queues(size, speed=speed))))
     assert held["leaf0:5"] == held["spine0:1"] == held["leaf0:6"] == frames
 
 
@@ -102,8 +102,8 @@ def test_more_came_than_was_sent_of_late_but_not_ever() -> None:
     def more(of_ns: float, ever: int) -> Tables:
         return {**again, **ports(leaf0_5=(0, 400), spine0_1=(440 if of_ns else 400 + ever, 0))}
 
-    assert twice(Desk(Going(lambda now, of_ns, done: more(of_ns, 0)))) == []
-    (found,) = twice(Desk(Going(lambda now, of_ns, done: more(of_ns, 40))))
+    assert twice(Operator(Going(lambda now, of_ns, done: more(of_ns, 0)))) == []
+    (found,) = twice(Operator(Going(lambda now, of_ns, done: more(of_ns, 40))))
     assert (found.kind, found.place) == ("duplication", "cable:leaf0-spine0")
 
 
@@ -116,7 +116,7 @@ def test_a_dead_direction_lets_no_probe_pass_a_switch_that_drops_one_flow_does(l
     def shown(now: float, of_ns: float, done: list[str]) -> Tables:
         return {**WAITS, **ports(leaf0_5=(0, 64), spine0_1=(let if "probe mesh" in done else 0, 0))}
 
-    (found,) = vanished(Desk(asked := Going(shown, stands=True)))
+    (found,) = vanished(Operator(asked := Going(shown, stands=True)))
     assert asked.done == ["probe mesh"]
     assert (found.kind, found.place) == (kind, place)
 
@@ -132,7 +132,7 @@ def test_a_queue_that_was_deep_before_a_repair_need_not_be_marked_now(mended: bo
         deep = [{"Port": "leaf0:5", "UC3": 690_000}]
         return {"ecn": {"queues": marks}, "ecn config": {"ecn": config}, "queue watermark": {"shared": deep}}
 
-    desk = Desk(Going(shown))
+    desk = Operator(Going(shown))
     desk.from_ns = NOW_NS - 100_000.0 if mended else 0.0
     assert [found.kind for found in ecn.late(desk)] == kinds
 
@@ -154,9 +154,9 @@ def test_he_waits_for_flows_that_were_led_around_to_come_back(back_us: int) -> N
         used = 100 if now >= NOW_NS + 1000 * back_us else 0
         return ports(leaf0_5=(0, used))
 
-    desk = Desk(LedBack(shown, fix=True))
+    desk = Operator(LedBack(shown, fix=True))
     assert desk.carry_out(("route drain leaf0:5", "cable replace leaf0-spine0", "route undrain leaf0:5"))
-    assert _well(desk)
+    assert _recovers(desk)
     assert desk.time_ns >= NOW_NS + 1000 * back_us
 
 

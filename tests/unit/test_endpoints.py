@@ -13,7 +13,7 @@ from testbed.checklist.review import review
 from testbed.experiment import loads
 from testbed.experiment.model import Experiment
 from testbed.plan.ideal import Ideal
-from testbed.plan.plan import capture_ports, endpoints, for_rank, plan, steps
+from testbed.plan.steps.plan import capture_ports, plan
 from topologies.graph import endpoint
 from topologies.graph.fabric import TopologyError
 from topologies.graph.targets import resolve
@@ -48,16 +48,16 @@ def test_flows_to_and_from_complexes_reach_their_workers() -> None:
     assert loads(json.dumps(e.resolved())) == e
     assert e.resolved()["workload"][0]["flows"][0]["to"] == "nic:0.complex"
     made = plan(e)
-    assert [(f["from"], f["to"]) for f in made["steps"][0]["flows"]] == [(0, 3), (5, 1)]
-    assert endpoints(made) == [0, 1, 2, 3, 5]
-    assert steps(made) == [{"kind": "flows", "names": {"3": "nic:0.complex", "5": "nic:2.complex"}}]
-    assert for_rank(made, 5)["costs"]["post_ns"] == 200
+    assert [(f["from"], f["to"]) for f in made.told()["steps"][0]["flows"]] == [(0, 3), (5, 1)]
+    assert made.endpoints == [0, 1, 2, 3, 5]
+    assert made.described() == [{"kind": "flows", "names": {"3": "nic:0.complex", "5": "nic:2.complex"}}]
+    assert made.told([5])["costs"]["post_ns"] == 200
 
 
 def test_a_ping_pong_has_complexes_among_its_ranks() -> None:
     e = experiment("{collective: ping_pong, ranks: [nic:1.complex, 0], sizes: [8B]}")
     assert loads(json.dumps(e.resolved())) == e
-    assert plan(e)["steps"][0]["ranks"] == [4, 0] and endpoints(plan(e)) == [0, 1, 2, 4]
+    assert plan(e).told()["steps"][0]["ranks"] == [4, 0] and plan(e).endpoints == [0, 1, 2, 4]
 
 
 def test_a_complex_is_a_target_and_a_place_to_capture() -> None:

@@ -11,7 +11,7 @@ from results.figures.going_on import going_on
 from results.figures.timeline import steps
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from testbed.run.launcher import RESTORED, STEPS, Launcher, later, without
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph
@@ -63,8 +63,8 @@ def test_it_goes_on_from_the_last_checkpoint() -> None:
     assert (said["rank"], said["failed_ns"], said["noticed_ns"], said["time_ns"]) == (0, 60, 100, 120)
     assert (said["ran"], said["first"], said["lost"]) == (3, 2, 1)
     assert launcher.whole(lines) == lines[:-1]
-    again = launcher.plan_of([{"iterations": 0}, {"iterations": 6}])
-    assert again == [{"iterations": 1}, {"iterations": 6, "first": 2}] and not launcher.may
+    again = [step.told() for step in launcher.plan_of(plan(loads(text()))).steps]
+    assert [(its["iterations"], its.get("first")) for its in again] == [(1, None), (6, 2)] and not launcher.may
     assert launcher.line(line(0, 0, RESTORED))["iteration"] == 0
     assert [launcher.line(line(0, k))["iteration"] for k in (2, 3)] == [3, 4]
 
@@ -136,7 +136,7 @@ def test_the_account_of_a_run() -> None:
 
 
 def test_the_plan_has_the_checkpoint_in_every_so_many_steps_only() -> None:
-    restored, whole = plan(loads(text()))["steps"]
+    restored, whole = plan(loads(text())).told()["steps"]
     assert (restored["iterations"], whole["iterations"]) == (0, 6)
     every = {order["kind"]: order.get("every") for order in whole["tasks"]["0"]}
     assert every["checkpoint"] == 2 and every["forward"] is None

@@ -14,7 +14,7 @@ import pytest
 
 from testbed.base.errors import MachineError
 from testbed.machines import known
-from testbed.machines.engine import Ended, Engine, Gone, Here, Place
+from testbed.machines.engine import Backend, BackendLost, Dispatcher, Ended, Here
 from testbed.machines.where import HERE
 
 
@@ -31,8 +31,8 @@ class Slow:
         return {"row": point["run"]}
 
 
-def engine(slow: Any, memory: float, points: int = 3) -> Engine:
-    return Engine([Here(slow, points, memory)])
+def engine(slow: Any, memory: float, points: int = 3) -> Dispatcher:
+    return Dispatcher([Here(slow, points, memory)])
 
 
 def test_points_here_run_as_far_as_memory_reaches() -> None:
@@ -45,7 +45,7 @@ def test_points_here_run_as_far_as_memory_reaches() -> None:
     assert slow.began.get(timeout=60) == "c"
     for name in "ac":
         slow.go[name].set()
-    assert {here.said.get(timeout=60).number for _ in range(3)} == {0, 1, 2}  # type: ignore[union-attr]
+    assert {here.events.get(timeout=60).number for _ in range(3)} == {0, 1, 2}  # type: ignore[union-attr]
 
 
 def test_points_of_lower_numbers_run_first_here() -> None:
@@ -56,12 +56,12 @@ def test_points_of_lower_numbers_run_first_here() -> None:
     here.submit(1, {"run": "b"}, 80)
     here.submit(2, {"run": "c"}, 30)  # there is room for it, but it is not its turn
     slow.go["a"].set()
-    assert here.said.get(timeout=60) == Ended(0, {"row": "a"}, HERE)
+    assert here.events.get(timeout=60) == Ended(0, {"row": "a"}, HERE)
     assert slow.began.get(timeout=60) == "b"
     slow.go["b"].set()
     assert slow.began.get(timeout=60) == "c"
     slow.go["c"].set()
-    assert {here.said.get(timeout=60).number for _ in range(2)} == {1, 2}  # type: ignore[union-attr]
+    assert {here.events.get(timeout=60).number for _ in range(2)} == {1, 2}  # type: ignore[union-attr]
 
 
 def test_after_cancel_nothing_begins_here_that_has_waited() -> None:
@@ -72,8 +72,8 @@ def test_after_cancel_nothing_begins_here_that_has_waited() -> None:
     here.submit(1, {"run": "b"}, 100)
     here.cancel()
     slow.go["a"].set()
-    assert here.said.get(timeout=60) == Ended(0, {"row": "a"}, HERE)
-    assert slow.began.empty() and here.said.empty()
+    assert here.events.get(timeout=60) == Ended(0, {"row": "a"}, HERE)
+    assert slow.began.empty() and here.events.empty()
 
 
 def test_what_goes_wrong_before_a_point_has_a_process_is_its_error() -> None:
@@ -82,7 +82,7 @@ def test_what_goes_wrong_before_a_point_has_a_process_is_its_error() -> None:
 
     here = engine(SimpleNamespace(run=run), 100)
     here.submit(0, {"run": "a"}, 1)
-    assert here.said.get(timeout=60) == Ended(0, {}, HERE, "BlockingIOError: no process left")
+    assert here.events.get(timeout=60) == Ended(0, {}, HERE, "BlockingIOError: no process left")
 
 
 class Elsewhere:
@@ -98,13 +98,13 @@ class Elsewhere:
         self.began.put(number)
         assert self.go.wait(60)
         if self.lost:
-            raise Gone("its plug was pulled")
+            raise BackendLost("its plug was pulled")
         return {"row": number}
 
 
 def test_each_place_has_as_many_as_it_may_and_the_emptiest_comes_first() -> None:
     large, small = Elsewhere("large", 2), Elsewhere("small", 1)
-    made = Engine(list[Place]([large, small]))
+    made = Dispatcher(list[Backend]([large, small]))
     for number in range(4):
         made.submit(number, {}, 10)
     assert [large.began.get(timeout=60) for _ in range(2)] == [0, 1] and small.began.get(timeout=60) == 2
@@ -115,7 +115,7 @@ def test_each_place_has_as_many_as_it_may_and_the_emptiest_comes_first() -> None
 
 def test_a_point_avoids_a_place_if_there_is_another_and_holds_nobody_up() -> None:
     one, other = Elsewhere("one", 1), Elsewhere("other", 1)
-    made = Engine(list[Place]([one, other]))
+    made = Dispatcher(list[Backend]([one, other]))
     made.submit(0, {}, 10, frozenset({"one"}))
     assert other.began.get(timeout=60) == 0
     made.submit(1, {}, 10, frozenset({"one"}))  # waits for the other one
@@ -130,9 +130,9 @@ def test_what_is_lost_with_a_place_says_so() -> None:
     one = Elsewhere("one", 1)
     one.lost = True
     one.go.set()
-    made = Engine([one])
+    made = Dispatcher([one])
     made.submit(0, {}, 10)
-    assert made.said.get(timeout=60) == Ended(0, {}, "one", "its plug was pulled", gone=True)
+    assert made.events.get(timeout=60) == Ended(0, {}, "one", "its plug was pulled", gone=True)
 
 
 def test_a_disk_that_is_full_here_ends_the_sweep_with_what_to_do(

@@ -41,7 +41,9 @@ def test_a_mistake_of_a_point_is_that_points_error_at_its_place_in_the_file(monk
         raise InputError("no such thing", "point:1: workload[0].flows")
 
     monkeypatch.setattr(of_point, "measured", no_image)
-    told = of_point._told({**made._told(point), "folder": "/nowhere"}, of_point.Heard(), NoControllers().seat("os-ken"))
+    told = of_point._read_and_run(
+        {**made._order(point), "folder": "/nowhere"}, of_point.Notices(), NoControllers().seat("os-ken")
+    )
     row = made._row(point, Ended(1, told, "lab1"), None)  # type: ignore[arg-type]
     assert row == {"seed": 2, "error": "no such thing (mine.yaml:4: workload[0].flows)"}
     assert made._places == {"lab1": 1, "lab2": 1}  # it is not the machine's fault

@@ -21,9 +21,9 @@ from testbed.base.errors import InputError, MachineError
 from testbed.experiment import loads
 from testbed.machine.processes import machine
 from testbed.machines import answers, known
-from testbed.machines.answers import Lines
-from testbed.machines.engine import Ended, Gone, Lost
-from testbed.machines.remote import Remote, all_of
+from testbed.machines.answers import LineReader
+from testbed.machines.engine import BackendLost, Ended, Lost
+from testbed.machines.remote import RemoteMachine, all_of
 from testbed.machines.sweep import OnMachines
 from testbed.machines.where import Machine, Other, where
 from testbed.machines.worker import versions
@@ -72,11 +72,11 @@ def test_a_machine_that_gets_no_more_points_ends_at_once_and_it_is_said_if_it_do
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     notes: list[str] = []
-    monkeypatch.setattr(Remote, "close", lambda self: None)
-    monkeypatch.setattr(Remote, "tidy", lambda self: "what was left there is removed")
+    monkeypatch.setattr(RemoteMachine, "close", lambda self: None)
+    monkeypatch.setattr(RemoteMachine, "tidy", lambda self: "what was left there is removed")
     for code, says in ((0, []), (1, ["lab1: its worker did not end as it should; what was left there is removed"])):
-        one = Remote.__new__(Remote)
-        one.name, one._said, one._client = "lab1", "", SimpleNamespace(close=lambda: None)  # type: ignore[assignment]
+        one = RemoteMachine.__new__(RemoteMachine)
+        one.name, one._report, one._client = "lab1", "", SimpleNamespace(close=lambda: None)  # type: ignore[assignment]
         asked = threading.Event()
         one._channel = SimpleNamespace(  # type: ignore[assignment]
             shutdown_write=asked.set, status_event=SimpleNamespace(wait=lambda _: True), exit_status=code
@@ -131,17 +131,17 @@ def test_one_machine_under_two_names_is_a_mistake_of_the_file() -> None:
 def test_an_interrupt_waits_for_no_machine_and_closes_those_that_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     closed, goes_on = [], threading.Event()
 
-    def made(self: Remote, name: str) -> None:
+    def made(self: RemoteMachine, name: str) -> None:
         self.name = name
         if name == "slow":
             assert goes_on.wait(10)
         if name == "broken":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Remote, "__init__", made)
-    monkeypatch.setattr(Remote, "close", lambda self: closed.append(self.name))
+    monkeypatch.setattr(RemoteMachine, "__init__", made)
+    monkeypatch.setattr(RemoteMachine, "close", lambda self: closed.append(self.name))
     with pytest.raises(KeyboardInterrupt):
-        all_of(Remote, ["good", "broken", "slow"])
+        all_of(RemoteMachine, ["good", "broken", "slow"])
     assert closed == ["good"]
     goes_on.set()
     wait_until(lambda: closed == ["good", "slow"], "the slow one's end")
@@ -154,30 +154,30 @@ class Spoken:
     """A connection over which this comes, in pieces, and then nothing: its end, or silence."""
 
     def __init__(self, said: bytes, *, silent: bool = False) -> None:
-        self.said, self.silent = said, silent
+        self.events, self.silent = said, silent
         self.status_event = SimpleNamespace(wait=lambda _: True)
 
     def settimeout(self, seconds: float | None) -> None:
         pass
 
     def recv(self, nbytes: int) -> bytes:
-        if not self.said and self.silent:
+        if not self.events and self.silent:
             raise TimeoutError
-        piece, self.said = self.said[: min(nbytes, 7)], self.said[min(nbytes, 7) :]
+        piece, self.events = self.events[: min(nbytes, 7)], self.events[min(nbytes, 7) :]
         return piece
 
     def sendall(self, data: bytes) -> None:
         pass
 
 
-def remote(said: bytes, *, silent: bool = False) -> Remote:
-    one = Remote.__new__(Remote)
+def remote(said: bytes, *, silent: bool = False) -> RemoteMachine:
+    one = RemoteMachine.__new__(RemoteMachine)
     one.other, one.name, one.lost, one._ending, one._gone, one._running = OTHER, "lab1", False, False, "", {}
     one._lock, one._sending = threading.Lock(), threading.Lock()
     one._stderr, one._reader = deque(), SimpleNamespace(join=lambda _: None)  # type: ignore[assignment]
     one._channel = Spoken(said, silent=silent)  # type: ignore[assignment]
     one._client = SimpleNamespace(close=lambda: None)  # type: ignore[assignment]
-    one._lines = Lines(one._channel)
+    one._lines = LineReader(one._channel)
     return one
 
 
@@ -212,24 +212,24 @@ GREETING = {"versions": versions(), "folder": "/tmp/railbed-sweep-x", "machine":
 )
 def test_a_malformed_greeting_is_that_machines_error(change: dict[str, Any], what: str) -> None:
     with pytest.raises(MachineError, match=re.escape(f"lab1: its worker does not answer as one: {what}")) as error:
-        remote(line(**{**GREETING, **change}))._meet()
+        remote(line(**{**GREETING, **change}))._greet()
     assert error.value.where == OTHER.place
 
 
 def test_a_greeting_and_what_is_shown_of_it() -> None:
     one = remote(line(**GREETING))
-    one._meet()
+    one._greet()
     assert (one.points, one.memory, one.machine) == (2, 1 << 30, "boot/1")
     problem = {"what": "\x1b[2Jroot", "where": "", "hint": ""}
     with pytest.raises(MachineError, match=re.escape("lab1:  [2Jroot")):
-        remote(line(**{**GREETING, "problems": [problem]}))._meet()
+        remote(line(**{**GREETING, "problems": [problem]}))._greet()
 
 
 @pytest.mark.parametrize("doing", ["greeting", "checking", "starting"])
 def test_a_line_without_end_is_cut_off(doing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "LONGEST", 1000)
     one = remote(b"x" * 5000)
-    do = {"greeting": one._meet, "checking": lambda: one.check({}), "starting": lambda: one.start([], Path(), str)}
+    do = {"greeting": one._greet, "checking": lambda: one.check({}), "starting": lambda: one.start([], Path(), str)}
     with pytest.raises(MachineError, match="a line of more than 1000 bytes"):
         do[doing]()
     assert len(one._lines._rest) < 1100
@@ -242,11 +242,11 @@ def running(said: bytes, folder: Path, *, silent: bool = False) -> tuple[dict[st
     listen = one._listen
     one._listen = lambda: None  # type: ignore[method-assign]
     one.start([], folder, lambda name, why: (lost.append((name, why)), heard.set()))
-    one._lines = Lines(Spoken(said, silent=silent))
-    one._say = lambda what: threading.Thread(target=listen).start() if "run" in what else None  # type: ignore[method-assign]
+    one._lines = LineReader(Spoken(said, silent=silent))
+    one._send = lambda what: threading.Thread(target=listen).start() if "run" in what else None  # type: ignore[method-assign]
     try:
         told: dict[str, Any] | str = one.run(3, {})
-    except Gone as gone:
+    except BackendLost as gone:
         told = str(gone)
     assert heard.wait(60)
     return told, lost
@@ -278,8 +278,8 @@ def ended(**point: Any) -> bytes:
         (ended(row={"time": 1}, seconds=math.nan), False, "a point took nan"),
         (line(ended=4, point={"row": {}}), False, "it speaks of a point that it does not run: 4"),
         (line(ended=[3], point={"row": {}}), False, "it speaks of a point that it does not run"),
-        (line(files=3, data="???"), False, "a part of a file that is none"),
-        (line(files=3), False, "a part of a file that is none"),
+        (line(files=3, data="???"), False, "part of a file cannot be decoded"),
+        (line(files=3), False, "part of a file cannot be decoded"),
     ],
 )
 def test_a_machine_that_says_nonsense_or_nothing_is_lost(tmp_path: Path, said: bytes, silent: bool, why: str) -> None:
@@ -339,12 +339,12 @@ class Fleet:
         again: Path | None = None,
     ) -> None:
         self.ran: list[tuple[int, str]] = []
-        self.made, self.said = OnMachines(retries=retries, again=again), Noted()
+        self.made, self.events = OnMachines(retries=retries, again=again), Noted()
         self.made.others = [OTHER]
         self.made._reached = [self._machine(name, fails) for name in machines]
         experiment = loads(SWEEP + f"sweep: {{seed: {list(range(points))}}}\n")
         self.store = RunFolder.create("s", folder / "s")
-        self.rows = dict(self.made(experiment, self.store, self.said))
+        self.rows = dict(self.made(experiment, self.store, self.events))
 
     def _machine(self, name: str, fails: Any) -> Any:
         def run(number: int, point: dict[str, Any]) -> dict[str, Any]:
@@ -374,7 +374,7 @@ def test_a_machine_that_turns_bad_gets_no_more_points_and_none_is_lost(tmp_path:
     fleet = Fleet(tmp_path, ["good", "bad"], fails, points=12)
     assert [fleet.rows[k] for k in range(12)] == [{"seed": k, "good": k} for k in range(12)]
     assert sum(name == "bad" for _, name in fleet.ran) <= 3  # two strikes, and the one that had begun by then
-    assert "bad runs no more points: 2 points failed there that others could run" in fleet.said.notes
+    assert "bad runs no more points: 2 points failed there that others could run" in fleet.events.notes
     noted = [json.loads(line) for line in (fleet.store.path / known.RUN_POINTS).read_text().splitlines()]
     assert {one["machine"] for one in noted} == {"good"}
 
@@ -382,7 +382,7 @@ def test_a_machine_that_turns_bad_gets_no_more_points_and_none_is_lost(tmp_path:
 def test_a_point_that_fails_everywhere_is_its_own_fault_and_no_machine_is_given_up(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, ["a", "b"], lambda number, name: "deadlock" if number % 2 else "")
     assert [fleet.rows[k].get("error") for k in range(8)] == [None, "deadlock"] * 4
-    assert not [note for note in fleet.said.notes if "no more points" in note]
+    assert not [note for note in fleet.events.notes if "no more points" in note]
     again = Counter(number for number, _ in fleet.ran)
     assert all(again[k] == 1 for k in (0, 2, 4, 6)) and 5 <= sum(again[k] for k in (1, 3, 5, 7)) <= 6
 
@@ -411,7 +411,7 @@ def test_what_failed_in_a_finished_sweep_runs_again_and_the_rest_is_taken_over(t
     assert [number for number, _ in again.ran] == [1, 3]
     assert sorted(again.rows) == [0, 1, 2, 3] and all("error" not in row for row in again.rows.values())
     assert (again.store.path / "point-2" / "state.json").exists()
-    assert any(note.startswith("2 of 4 points are done already, in ") for note in again.said.notes)
+    assert any(note.startswith("2 of 4 points are done already, in ") for note in again.events.notes)
 
 
 @pytest.mark.parametrize(

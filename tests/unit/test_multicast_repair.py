@@ -83,7 +83,7 @@ def test_everybody_gets_everything(data: st.DataObject) -> None:
     def hear(i: int) -> None:
         r, right = state[i], (i + 1) % ranks
         if r is not None and i in asked:
-            give(i, r.asked(asked.pop(i)))
+            give(i, r.request(asked.pop(i)))
         elif to_left[right]:
             asked[i] = to_left[right].pop(0)
 
@@ -92,7 +92,7 @@ def test_everybody_gets_everything(data: st.DataObject) -> None:
         assert r is not None
         first, end = to_right[left].pop(0)
         assert span(first, end) & ~r.missing == 0, "nothing is given twice, or unasked"
-        give(i, r.came(first, end))
+        give(i, r.receive(first, end))
 
     for _ in range(100_000):
         steps = [(0, i) for i in range(ranks) if state[i] is None]

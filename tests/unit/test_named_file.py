@@ -8,9 +8,9 @@ from types import FrameType
 
 import pytest
 
+from drills.agents import bench
+from drills.sheet.suite import secret_of
 from testbed.base.errors import InputError
-from testbed.drill.agents import bench
-from testbed.drill.sheet.suite import secret_of
 from testbed.experiment import load
 from workloads.base import named_file
 from workloads.base.named_file import Folder, Missing, Unreadable

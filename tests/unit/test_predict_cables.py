@@ -14,8 +14,9 @@ from testbed.predict import predict
 from testbed.predict.cables import cables_of
 from testbed.predict.figure import FLOWS, MESSAGES, ONE_PIPELINE
 from testbed.predict.large import large_figures, of_any_size, together
+from topologies.graph.frames import FRAME_BYTES, IMM_BYTES, RETH_BYTES
 from workloads.registry import find
-from workloads.times.messages import FRAME_BYTES, IMM_BYTES, RETH_BYTES, Link
+from workloads.times.messages import Link
 from workloads.times.wide import fabric
 from workloads.times.wide.places import places_of
 
@@ -158,7 +159,7 @@ def test_what_rounds_know_less_of_is_followed_message_by_message(monkeypatch: py
     one = experiment("star: {hosts: 16}", "  cables: {'cable:h1-sw0': {delay: 5us}}", step)
     (followed,), (large,) = predict(one).figures, large_figures(one)
     assert large.time_ns == pytest.approx(followed.time_ns, rel=1e-9)
-    monkeypatch.setattr("testbed.predict.wide.MOST_WITHOUT_MODEL", 1)
+    monkeypatch.setattr("workloads.times.wide.model.MOST_FOLLOWED", 1)
     (rounds,) = large_figures(one)
     assert rounds.how == FLOWS and rounds.time_ns == pytest.approx(0.88 * followed.time_ns, rel=0.01)
 

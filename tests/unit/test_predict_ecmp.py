@@ -10,21 +10,20 @@ import pytest
 
 from testbed.experiment import Experiment, loads
 from testbed.plan import choose
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from testbed.predict import connected, predict
 from testbed.predict.large import large_figures, places_of
-from testbed.predict.wide import TREES
 from topologies import Fabric
 from topologies.kinds import build
 from topologies.ranks.hops import Hops
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
 from workloads.collectives.shape import shape_of
-from workloads.registry import ALGORITHMS, find
+from workloads.registry import find
 from workloads.times.messages import Link
 from workloads.times.queue_pairs import FIRST, Numbers, QueuePairs, of_ring, of_schedule
 from workloads.times.ways import Routed
 from workloads.times.wide.fabric import Wide
-from workloads.times.wide.peers import Everybody, Made, neighbours
+from workloads.times.wide.peers import ConnectedPairs, Everybody, neighbours
 
 CLOS = ("clos", {"leaves": 3, "spines": 3, "hosts_per_leaf": 2, "pods": 2, "cores": 2})
 RAIL = ("rail", {"servers": 3, "gpus": 4, "spines": 3})
@@ -69,7 +68,7 @@ def test_a_large_fabrics_flows_take_the_same_links(kind: str, params: dict[str, 
 
 def test_numbers_of_all_ranks_at_once_are_those_one_by_one() -> None:
     order = [0, 2, 1, 4, 3]
-    pairs, made_at_once = QueuePairs(), Made(5)
+    pairs, made_at_once = QueuePairs(), ConnectedPairs(5)
     both: list[tuple[Numbers, Any]] = []
     for by_nics in (False, True, False, True):  # the second ring of NICs is the first one
         if by_nics:
@@ -84,21 +83,30 @@ def test_numbers_of_all_ranks_at_once_are_those_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("collective", "algorithm"),
-    [(c, a) for c, a in ALGORITHMS if a in (*TREES, "bidirectional_ring")],
-)
+    ("collective", "algorithm", "numbers"),
+    [
+        ("broadcast", "binomial_tree", ConnectedPairs.tree), ("reduce", "binomial_tree", ConnectedPairs.tree),
+        ("scatter", "binomial_tree", ConnectedPairs.tree), ("gather", "binomial_tree", ConnectedPairs.tree),
+        ("broadcast", "chain", ConnectedPairs.chain), ("reduce", "chain", ConnectedPairs.chain),
+        ("scatter", "linear", ConnectedPairs.linear), ("gather", "linear", ConnectedPairs.linear),
+        ("broadcast", "scatter_all_gather", ConnectedPairs.tree_and_ring),
+        ("all_reduce", "bidirectional_ring", ConnectedPairs.both_ways),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("n", [6, 7])
-def test_numbers_of_hosts_trees_and_rings_are_those_of_their_schedules(collective: str, algorithm: str, n: int) -> None:
+def test_numbers_of_hosts_trees_and_rings_are_those_of_their_schedules(
+    collective: str, algorithm: str, numbers: Any, n: int
+) -> None:
     """And how many each rank has made: the next step's come behind them."""
     entry = find(collective, algorithm)
     order = [0, 2, 1, 4, 5, 3, 6][:n] if entry.layout == "ring" else list(range(n))
     shape = shape_of(entry, n, 4096, 4, {}, 0)
-    pairs, made = QueuePairs(), Made(n)
+    pairs, made = QueuePairs(), ConnectedPairs(n)
     for _ in range(2):
         calls = of_schedule(schedule_of(entry), shape, order, math.inf)
         assert calls is not None
         known = pairs.connect(calls)
-        tree, ring = made.by_hosts(algorithm, order)
+        tree, ring = numbers(made, order)
         for index, rank in enumerate(order):
             for step in steps(program_of(schedule_of(entry), shape, index)):
                 if isinstance(step, Send):
@@ -161,7 +169,7 @@ def test_auto_takes_what_is_fastest_over_the_spines_that_the_hash_takes(
 ) -> None:
     """With several sizes over those of the queue pairs that come behind what earlier sizes have connected."""
     one = experiment(topology, {**step, "algorithm": "auto"})
-    (planned,) = plan(one)["steps"]
+    (planned,) = plan(one).told()["steps"]
     found = list(planned["chosen"].values())[-1]
     assert found["algorithm"] == fastest
     assert predict(one).figures[-1].time_ns == pytest.approx(found["expected_ns"][fastest])
@@ -186,7 +194,7 @@ def test_auto_numbers_each_candidate_once_for_what_is_chosen_before_it(monkeypat
     for most in (choose.MOST_NUMBERED, 3):
         monkeypatch.setattr(choose, "MOST_NUMBERED", most)
         numbered.clear()
-        (planned,) = plan(one)["steps"]
+        (planned,) = plan(one).told()["steps"]
         assert {way["algorithm"] for way in planned["chosen"].values()} == {"spread"}
         tries = 2 + 1 + (most > 3)  # both; the chosen one; then the other one behind it, if that can be known
         assert len(numbered) == tries

@@ -134,7 +134,7 @@ def test_a_thousand_gpus_are_neither_planned_nor_followed(monkeypatch: pytest.Mo
     def never(_: object) -> None:
         raise AssertionError("its tasks were planned")
 
-    monkeypatch.setattr("testbed.plan.plan.plan", never)
+    monkeypatch.setattr("testbed.plan.steps.plan.plan", never)
     text = (
         "train: {model: {preset: gpt3-13b}, gpu: {preset: a100}, batch: {count: 2}, "
         "parallel: {tensor: 8, pipeline: 4, data: 32}, place: {tensor: scale_up}}"
@@ -190,7 +190,7 @@ def test_a_fabric_that_can_be_emulated_has_what_large_ones_have(monkeypatch: pyt
     followed = [(one.how, one.time_ns) for one in predict(its).figures]
     monkeypatch.setattr("testbed.predict.collectives.MOST_FOLLOWED", 100)
     assert [(one.how, one.time_ns) for one in predict(its).figures] == followed
-    monkeypatch.setattr("testbed.predict.wide.MOST_WITHOUT_MODEL", 100)
+    monkeypatch.setattr("workloads.times.wide.model.MOST_FOLLOWED", 100)
     with pytest.raises(InputError, match=": all_reduce by double_binary_tree has more than 100 messages"):
         predict(its)
 
@@ -203,8 +203,8 @@ def test_of_what_auto_takes_a_size_with_too_many_messages_goes_by_its_formula(mo
     monkeypatch.setattr("workloads.registry.choices", lambda name: [find(name, "double_binary_tree")])
     monkeypatch.setattr("testbed.plan.choose.choices", lambda name: [find(name, "double_binary_tree")])
     followed = predict(its).figures
-    for where in ("collectives.MOST_FOLLOWED", "wide.MOST_WITHOUT_MODEL"):
-        monkeypatch.setattr(f"testbed.predict.{where}", 1000)
+    for where in ("testbed.predict.collectives", "workloads.times.wide.model"):
+        monkeypatch.setattr(f"{where}.MOST_FOLLOWED", 1000)
     small, large = predict(its).figures
     assert {one.algorithm for one in (*followed, small, large)} == {"double_binary_tree (auto)"}
     assert (small.how, small.time_ns) == (MESSAGES, followed[0].time_ns)

@@ -156,7 +156,7 @@ def test_a_short_last_packet_keeps_a_slow_engine_for_its_bytes_alone() -> None:
 
 
 def test_a_hint_names_what_the_steps_collective_has_a_model_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.predict.wide.MOST_WITHOUT_MODEL", 10)
+    monkeypatch.setattr("workloads.times.wide.model.MOST_FOLLOWED", 10)
     one = experiment("star: {hosts: 12}", step("all_reduce", "double_binary_tree", "1MiB"))
     with pytest.raises(InputError, match="no model of .*double_binary_tree") as caught:
         list(large_figures(one))

@@ -7,7 +7,7 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
-from testbed.experiment.training import layout_of, training_of
+from testbed.experiment.steps.training import layout_of, training_of
 from testbed.predict import predict
 from testbed.predict.large import large_figures, of_any_size
 from workloads.registry import find

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.experiment.steps.programs import Feed
-from testbed.plan.plan import endpoints, plan
+from testbed.plan.steps.plan import plan
 from tests.parts.fake_fabric import FakeFabric
 from tests.parts.fake_run import collective, run
 from tests.parts.fake_run import plan as fake_plan
@@ -141,9 +141,9 @@ def test_what_any_share_keeps_to(compute: list[float], every: float, batches: in
 
 def test_what_workers_are_told() -> None:
     made = plan(loads(TEXT.replace("NIC", "off_path").replace("STEP", "algorithm: nic, sizes: [1MiB]")))
-    assert made["steps"][0]["helpers"] == [4, 5, 6] and endpoints(made) == list(range(7))
-    assert made["steps"][0]["feed"]["post"] == 100
-    assert made["steps"][0]["feed"]["compute"] == [40_000] and made["steps"][0]["feed"]["copy"] == 109.6e9
+    assert made.told()["steps"][0]["helpers"] == [4, 5, 6] and made.endpoints == list(range(7))
+    assert made.told()["steps"][0]["feed"]["post"] == 100
+    assert made.told()["steps"][0]["feed"]["compute"] == [40_000] and made.told()["steps"][0]["feed"]["copy"] == 109.6e9
 
 
 @pytest.mark.parametrize(

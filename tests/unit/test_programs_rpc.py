@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.experiment.steps.programs import Message
-from testbed.plan.plan import endpoints, plan, steps
+from testbed.plan.steps.plan import plan
 from tests.parts.fake_fabric import FakeFabric
 from tests.parts.fake_run import collective, run
 from tests.parts.fake_run import plan as fake_plan
@@ -19,7 +19,7 @@ from workloads.programs import figures
 from workloads.programs.closed_form import rpc_by_hosts_ns, rpc_by_nics_ns
 from workloads.programs.costs import MessageCosts
 from workloads.programs.message import Shape, flatten
-from workloads.times.messages import Costs, Link, Memory, Path
+from workloads.times.messages import Costs, Link, MemoryPath, Path
 
 FULL = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -58,14 +58,14 @@ def test_a_damaged_message_is_counted(algorithm: str, monkeypatch: pytest.Monkey
     """One byte on its way: whoever gets it says so."""
     from workloads.programs import mailbox
 
-    taken = mailbox.Mailbox.taken
+    read = mailbox.Mailbox.read
 
     def damaged(self: mailbox.Mailbox, record: Any, nbytes: int | None = None) -> bytes:
-        got = bytearray(taken(self, record, nbytes))
+        got = bytearray(read(self, record, nbytes))
         got[-1] ^= 1
         return bytes(got)
 
-    monkeypatch.setattr(mailbox.Mailbox, "taken", damaged)
+    monkeypatch.setattr(mailbox.Mailbox, "read", damaged)
     helpers = {"helpers": [2, 3]} if algorithm == "nic" else {}
     message = Message().model_dump(by_alias=True)
     step = collective("rpc", [300], algorithm=algorithm, ranks=[0, 1], message=message, **helpers)
@@ -77,10 +77,10 @@ def test_a_damaged_message_is_counted(algorithm: str, monkeypatch: pytest.Monkey
 def test_what_workers_are_told() -> None:
     e = loads(TEXT.replace("NIC", "off_path").replace("STEP", "algorithm: nic, sizes: [1KiB], ranks: [2, 0]"))
     made = plan(e)
-    (step,) = made["steps"]
-    assert (step["ranks"], step["helpers"]) == ([2, 0], [5, 3]) and endpoints(made) == [0, 1, 2, 3, 5]
+    (step,) = made.told()["steps"]
+    assert (step["ranks"], step["helpers"]) == ([2, 0], [5, 3]) and made.endpoints == [0, 1, 2, 3, 5]
     assert step["message"]["host"] == {"field": 20, "level": 50, "copy": 109.6e9}
-    assert steps(made)[0]["ranks"] == 2
+    assert made.described()[0]["ranks"] == 2
     assert loads(TEXT.replace("NIC", "plain").replace("STEP", "sizes: [1KiB]")).workload[0].algorithm == "host"  # type: ignore[union-attr]
 
 
@@ -121,8 +121,8 @@ def test_figures_on_the_page_are_those_of_the_code() -> None:
 
 
 WAY = Path((Link(100e9, 500),) * 2, (500.0,))
-INTO = Path((Link(100e9, 0), Link(200e9, 150)), (300.0,), memories=(Memory(252e9, 500), Memory(200e9, 300)))
-OUT = Path((Link(200e9, 150), Link(100e9, 0)), (300.0,), memories=(Memory(200e9, 300), Memory(252e9, 500)))
+INTO = Path((Link(100e9, 0), Link(200e9, 150)), (300.0,), memories=(MemoryPath(252e9, 500), MemoryPath(200e9, 300)))
+OUT = Path((Link(200e9, 150), Link(100e9, 0)), (300.0,), memories=(MemoryPath(200e9, 300), MemoryPath(252e9, 500)))
 
 
 def times(size: int, nesting: int, fields: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.experiment.steps.programs import Storage
-from testbed.plan.plan import endpoints, plan
+from testbed.plan.steps.plan import plan
 from tests.parts.fake_fabric import FakeFabric
 from tests.parts.fake_run import collective, run
 from tests.parts.fake_run import plan as fake_plan
@@ -76,13 +76,13 @@ def test_a_damaged_block_is_counted(algorithm: str, at: int, monkeypatch: pytest
 def test_headers_alone_reach_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the NIC no message that the middle tier's host gets is longer than a header."""
     longest: dict[int, int] = {}
-    taken = mailbox.Mailbox.taken
+    read = mailbox.Mailbox.read
 
     def seen(self: mailbox.Mailbox, record: Any, nbytes: int | None = None) -> bytes:
         longest[self.peer] = max(longest.get(self.peer, 0), record.nbytes)
-        return taken(self, record, nbytes)
+        return read(self, record, nbytes)
 
-    monkeypatch.setattr(mailbox.Mailbox, "taken", seen)
+    monkeypatch.setattr(mailbox.Mailbox, "read", seen)
     fake = FakeFabric(4, 1)
     run(fake, fake_plan(3, step("nic", 3, [8192])))
     assert longest[3] == block.HEADER_BYTES or longest[3] > 512  # from the complex: headers, and compressed blocks
@@ -106,8 +106,8 @@ def test_each_server_gets_its_share() -> None:
 
 def test_what_workers_are_told() -> None:
     made = plan(loads(TEXT.replace("NIC", "off_path").replace("STEP", "algorithm: nic, sizes: [4KiB]")))
-    assert made["steps"][0]["helpers"] == [4] and endpoints(made) == [0, 1, 2, 3, 4]
-    assert made["steps"][0]["storage"]["host"] == {"cores": 4, "compress": 6.24e9}
+    assert made.told()["steps"][0]["helpers"] == [4] and made.endpoints == [0, 1, 2, 3, 4]
+    assert made.told()["steps"][0]["storage"]["host"] == {"cores": 4, "compress": 6.24e9}
 
 
 @pytest.mark.parametrize(

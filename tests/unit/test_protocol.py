@@ -10,7 +10,7 @@ import pytest
 from hardware import protocol
 from hardware import wire as tables
 from hardware.build import SOURCES
-from hardware.cc import CONTROLS
+from hardware.cc import CONTROLS, Control
 from hardware.tables import entries
 from testbed.faults import CATALOGUE
 from testbed.faults.base import FrameFault
@@ -58,7 +58,7 @@ def test_the_client_knows_the_records_and_what_stands_behind_them() -> None:
 
 def test_every_request_of_python_is_one() -> None:
     known = {op for op, *_ in entries(protocol.REQUESTS)}
-    sources = [f for folder in ("testbed", "controllers", "hardware") for f in (ROOT / folder).rglob("*.py")]
+    sources = [f for folder in ("testbed", "controllers", "hardware", "drills") for f in (ROOT / folder).rglob("*.py")]
     asked = {op for f in sources for op in re.findall(r"\.request\(\s*\"(\w+)\"", f.read_text())}
     assert len(asked) > 10 and asked <= known
 
@@ -84,3 +84,19 @@ def test_what_python_asks_for_by_name_is_there() -> None:
     asked = re.compile(r'(?:\.group\(|^    kind = )"(\w+)"', re.MULTILINE)
     kinds = {name for f in (ROOT / "workloads").rglob("*.py") for name in asked.findall(f.read_text())}
     assert named("offload/*/*.c", "offload_ops") == kinds
+
+
+COMMON = {"window_bytes", "min_rate_bps", "hops"}
+"""Parameters that transport/ knows of every control."""
+
+
+@pytest.mark.parametrize("control", [c for name, c in CONTROLS.items() if name != "none"], ids=lambda c: c.name)
+def test_a_control_is_the_same_in_its_file_and_in_its_entry(control: Control) -> None:
+    """Its parameters' keys, and what it hears."""
+    (entry,) = re.findall(
+        r"struct cc_algorithm .*?^};", (SOURCES / "cc" / f"{control.name}.c").read_text(), re.M | re.S
+    )
+    assert set(re.findall(r'\] = "(\w+)"', entry)) == {p.key for p in control.parameters} - COMMON
+    assert ("telemetry" in control.hears) == (".stamped" in entry) == ("hops" in control.by_name)
+    assert ("losses" in control.hears) == (".lost" in entry)
+    assert ".notified" not in entry or "marks" in control.hears

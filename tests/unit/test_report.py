@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from results.figures import report as summary
-from results.store.folder import RunFolder
+from results.store.folder import RunFolder, StoreError
 from testbed.base.errors import InputError
 from testbed.base.yaml_writer import dump
 from testbed.commands.report import command
@@ -127,7 +127,7 @@ def test_what_happened_is_not_said_in_python() -> None:
 def test_damaged_counters_are_said(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     (run / "counters.json").write_text("{half")
-    with pytest.raises(InputError, match="damaged"):
+    with pytest.raises(StoreError, match="damaged"):
         written(run, "-o", tmp_path / "d.html")
 
 
@@ -155,7 +155,7 @@ def test_where_it_cannot_go(tmp_path: Path, args: list[str], what: str) -> None:
 
 
 def test_no_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no run folder"):
+    with pytest.raises(StoreError, match="no run folder"):
         written(tmp_path)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from results.figures.fidelity import Fidelity, StealMeter, real_clock, smallest_hop_ns, virtual_clock
+from results.figures.fidelity import Fidelity, StealMeter, real_clock, silent, smallest_hop_ns, virtual_clock
+from results.figures.report import report
 
 HOPS = 100_000
 LATE = {"what": "late copy", "switch": "leaf0", "port": 3, "time_ns": 5.0, "headers": "10.0.0.1 > 10.0.0.2"}
@@ -92,3 +93,40 @@ def test_steal_is_the_share_of_jiffies_since(tmp_path: Path) -> None:
     stat.write_text("nonsense\n")
     assert meter.share() is None
     assert StealMeter(tmp_path / "missing").share() is None
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        (
+            {"event": "controller_timeout", "who": "agent", "reason": "no answer in 5 s"},
+            "agent did not answer: no answer",
+        ),
+        ({"event": "controller_stopped", "pid": 77}, "controller was stopped (process 77)"),
+        ({"event": "holder_died"}, "namespaces ended"),
+        ({"event": "holder_stopped"}, "namespaces was stopped"),
+    ],
+)
+def test_who_did_not_answer_makes_a_run_doubtful(event: dict[str, Any], says: str) -> None:
+    judged = Fidelity("exact")
+    silent(judged, {"event": "worker_lost", "rank": 1})
+    assert judged.verdict == "exact"
+    silent(judged, event)
+    assert judged.verdict == "doubtful" and says in judged.reasons[0]
+
+
+@pytest.mark.parametrize("verdict", ["invalid", "doubtful"])
+def test_a_report_warns_of_invalid_figures_where_they_are(verdict: str) -> None:
+    """Why it warns comes before the first figure."""
+    row = {
+        "collective": None, "flow": "0->1", "algorithm": "write", "ranks": 2, "size_bytes": 4096, "iteration": 0,
+        "time_ns": 7000.0, "algbw_Bps": 1e9, "busbw_Bps": 1e9, "wrong": 0,
+    }  # fmt: skip
+    text = report(
+        name="x", error=None, clock="real", fidelity={"verdict": verdict, "reasons": ["it was late"], "advice": []},
+        results=[row, row | {"flow": None, "algorithm": "a script"}], tables={"drops": [], "ports": []}, events=[],
+        hops={}, environment={}, metrics_sha256="0",
+    )  # fmt: skip
+    before, _, figures = text.partition("## Results")[2].partition("|")
+    assert ("invalid" in before and "it was late" in before) == (verdict == "invalid")
+    assert "| flow 0->1 " in figures and "| tasks " in figures

@@ -11,11 +11,11 @@ from results.figures.scaled import SLACK, scaled
 from results.figures.summary import figure_label, of_steps
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.plan.plan import plan, steps
+from testbed.plan.steps.plan import plan
 from testbed.predict import predict
 from testbed.run.sweep import check, impossible
 from testbed.tables.results import _held
-from workloads.steps.fraction import LEAST_PACKETS
+from workloads.steps.fraction import MIN_PACKETS
 
 
 def step(by: int, layers: tuple[int, ...], *expected: float) -> dict[str, object]:
@@ -106,7 +106,7 @@ workload:
 
 
 def test_of_a_training_step_tokens_peak_and_memory_are_described() -> None:
-    (small, large) = steps(plan(loads(STEP.format(scale="layers: [1, 2]"))))
+    (small, large) = plan(loads(STEP.format(scale="layers: [1, 2]"))).described()
     assert "memory" not in small, "nobody asks what a part would need"
     whole = large["scale"]["whole"]
     layer = 12 * 1024**2 + 13 * 1024  # matrices of a layer and their biases, as Megatron counts them
@@ -127,7 +127,7 @@ workload:
     parallel: {pipeline: 4, data: 2}
 - train: {model: {layers: 4, hidden: 64, heads: 4, seq: 64}, gpu: {flops: 100T}, parallel: {data: 8}}
 """
-    piped, plain = (step["memory"] for step in steps(plan(loads(text))))
+    piped, plain = (step["memory"] for step in plan(loads(text)).described())
     assert [its["ranks"] for its in piped["each"]] == [[0, 1], [2, 3], [4, 5], [6, 7]]
     held = [its["activations"] for its in piped["each"]]
     assert [n / held[-1] for n in held] == [4, 3, 2, 1]
@@ -154,7 +154,7 @@ def test_parts_that_are_too_small_are_said_before_a_sweep_begins_and_with_what_i
         check(loads(sweep, "s.yaml"))
     assert wrong.value.what.startswith("1/64 of what group 'data' sends at a time is 25 packets at most")
     assert wrong.value.where == "s.yaml:10: sweep.workload.0.train.scale.by[1]"
-    assert wrong.value.hint == f"by: 25 leaves {LEAST_PACKETS}"
+    assert wrong.value.hint == f"by: 25 leaves {MIN_PACKETS}"
     assert impossible(wrong.value)["error"].endswith("by: 25 leaves 64"), "nor is it lost where a point fails"
 
 

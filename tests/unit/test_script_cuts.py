@@ -10,13 +10,13 @@ from workloads.tasks.oracle import oracle, step_ns
 from workloads.tasks.task import Compute
 from workloads.torch.cut import BadScript
 from workloads.torch.recorder import Recorder
-from workloads.torch.steps import Step, steps
+from workloads.torch.steps import ScriptStep, steps
 
 FLOPS = 1000  # a microsecond
 
 
-def made(*recorders: Recorder) -> list[Step]:
-    told: list[dict[str, Any]] = [recorder.told() for recorder in recorders]
+def made(*recorders: Recorder) -> list[ScriptStep]:
+    told: list[dict[str, Any]] = [recorder.recorded() for recorder in recorders]
     return steps(told, range(len(recorders)), lambda flops, nbytes, dtype: float(flops))
 
 
@@ -39,7 +39,7 @@ def gives(one: Recorder, peer: int) -> None:
     one.message("send", peer, 64, "")
 
 
-def kinds(step: Step) -> list[str]:
+def kinds(step: ScriptStep) -> list[str]:
     return [" ".join(type(task).__name__ for task in its) for its in step.graph.tasks.values()]
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from testbed.base.errors import InputError, MachineError
 from testbed.experiment import load
-from testbed.plan import graphs
-from testbed.plan import plan as planning
+from testbed.plan.steps import kinds, scripts
+from testbed.plan.steps import plan as planning
 from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Settings
 from workloads.tasks.oracle import oracle, step_ns
@@ -24,7 +24,7 @@ from workloads.tasks.task import Collective, Compute, Recv, Send
 from workloads.torch import launch
 from workloads.torch.rank import _is_lost
 from workloads.torch.recorder import Recorder
-from workloads.torch.steps import Step, steps
+from workloads.torch.steps import ScriptStep, steps
 
 FLOPS = 1000  # of each operation: a microsecond
 
@@ -33,8 +33,8 @@ def by_flops(flops: int, nbytes: int, dtype: str) -> float:
     return float(flops)
 
 
-def made(*recorders: Recorder, ranks: Sequence[int] = (), settings: Settings | None = None) -> list[Step]:
-    told: list[Mapping[str, Any]] = [recorder.told() for recorder in recorders]
+def made(*recorders: Recorder, ranks: Sequence[int] = (), settings: Settings | None = None) -> list[ScriptStep]:
+    told: list[Mapping[str, Any]] = [recorder.recorded() for recorder in recorders]
     return steps(told, ranks or range(len(recorders)), by_flops, settings)
 
 
@@ -53,7 +53,7 @@ def reduces(one: Recorder, group: int = 0) -> int:
     return one.collective(group, "all_reduce", 4096, "float32", "sum", "gradients")
 
 
-def total_ns(step: Step, collective: float = 5000.0) -> float:
+def total_ns(step: ScriptStep, collective: float = 5000.0) -> float:
     return step_ns(oracle(step.graph, lambda rank, task: collective))
 
 
@@ -214,24 +214,25 @@ def test_a_step_says_what_its_flops_take_at_best_and_collectives_have_a_class(
             one.step_ends()
     held = {"parameters": 40, "gradients": 20, "optimizer": 20}
     ranks = [
-        one.told() | {"memory": [{"peak": 30}, held | {"peak": 80}, held | {"peak": 70 + 20 * rank}, {"peak": 99}]}
+        one.recorded() | {"memory": [{"peak": 30}, held | {"peak": 80}, held | {"peak": 70 + 20 * rank}, {"peak": 99}]}
         for rank, one in enumerate(both)
     ]
     done = launch.Recorded(ranks, ["", ""])
-    monkeypatch.setattr(graphs, "_recorded", lambda script: done)
+    monkeypatch.setattr(scripts, "_recorded", lambda script: done)
     told = "{torch: s.py, gpu: {flops: 40T, efficiency: 0.5}, traffic_class: 4}"
-    setup, trained = planning.plan(load(written(tmp_path, told)))["steps"]
+    planned: Any = planning.plan(load(written(tmp_path, told))).steps
+    setup, trained = planned
     memory = [
-        {key: its for key, its in step["about_step"]["memory"].items() if key != "each"} for step in (setup, trained)
+        {key: its for key, its in step.about_step["memory"].items() if key != "each"} for step in (setup, trained)
     ]
     assert memory == [
         {"of": "setup", "rank": 0, "peak": 30},
         held | {"of": "steps 1 to 2", "rank": 1, "peak": 90},  # the most of both; what comes after them is no part
     ]
-    assert trained["iterations"] == 2
-    assert trained["about_step"]["ideal_ns"] == pytest.approx(500)
-    assert [order["ns"] for order in trained["tasks"]["1"] if order["do"] == "compute"] == [1500]
-    assert {its["traffic_class"] for step in (setup, trained) for its in step["communicators"]} == {4}
+    assert trained.iterations == 2
+    assert trained.about_step["ideal_ns"] == pytest.approx(500)
+    assert [order["ns"] for order in trained.program["tasks"]["1"] if order["do"] == "compute"] == [1500]
+    assert {its["traffic_class"] for step in (setup, trained) for its in step.program["communicators"]} == {4}
     file = written(tmp_path, told)
     file.write_text(file.read_text().replace("workload", "  switch: {dscp: {26: 3}}\nworkload"))
     with pytest.raises(InputError, match="no DSCP is in class 4"):
@@ -296,16 +297,16 @@ def test_a_type_that_a_gpus_tensor_cores_do_not_know_needs_its_flops(
         one.charge(15_700_000, 0, "float32")
         one.charge(0, 900, "int64")  # this is memory's, whatever the type
         reduces(one)
-    ranks = [one.told() | {"memory": [{"peak": 80}]} for one in both]
+    ranks = [one.recorded() | {"memory": [{"peak": 80}]} for one in both]
     done = launch.Recorded(ranks, ["", ""])
-    monkeypatch.setattr(graphs, "_recorded", lambda script: done)
+    monkeypatch.setattr(scripts, "_recorded", lambda script: done)
     experiment = load(written(tmp_path, f"{{torch: s.py, gpu: {gpu}}}"))
     if said:
         with pytest.raises(InputError) as raised:
-            graphs.graphs(experiment)
+            kinds.graphs(experiment)
         assert said in raised.value.what and raised.value.where.endswith(":5: workload[0].gpu")
     else:
-        (graph,) = graphs.graphs(experiment).values()
+        (graph,) = kinds.graphs(experiment).values()
         assert [t.duration_ns for t in graph.tasks[0] if isinstance(t, Compute)] == [1001.0]
 
 
@@ -341,7 +342,7 @@ def test_while_a_script_runs_it_is_said_how_long(monkeypatch: pytest.MonkeyPatch
                 its_input.write("done\n")
                 its_input.close()
 
-        assert launch._said(process, waiting) == "done\n"
+        assert launch._output_of(process, waiting) == "done\n"
     assert len(told) >= 3 and told == sorted(told)
 
 

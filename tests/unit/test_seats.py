@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from drills.solve import traces
 from results.store.folder import RunFolder
 from testbed.base.errors import MachineError, UserError
 from testbed.base.progress import Progress
 from testbed.containers.container import Containers
-from testbed.drill.solve import traces
 from testbed.experiment import loads
 from testbed.fabric.bringup import Bringup
 from testbed.fabric.fork_server import ControllerSeat
@@ -113,7 +113,7 @@ def test_a_controller_that_has_gone_need_not_stand_still(gone: Process) -> None:
 
 def test_who_looks_for_traces_finds_a_process_without_the_mark(tmp_path: Path, sleeper: Process) -> None:
     record = Record("abcd", tmp_path, "no such mark", processes={"controller": sleeper})
-    assert "\0".join(["sleep", "600", ""]) in list(traces._lying_about(record))
+    assert "\0".join(["sleep", "600", ""]) in list(traces._files_and_processes(record))
 
 
 def test_what_points_run_in_is_closed_whatever_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

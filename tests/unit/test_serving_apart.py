@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.chakra import record, replay
-from workloads.serving.apart import Apart, Planned, apart_graph
+from workloads.serving.apart import Apart, PlannedPasses, apart_graph
 from workloads.serving.batching import Iteration, Limits
-from workloads.serving.passing import Way, planned
+from workloads.serving.passing import ExchangeTimes, plan_passes
 from workloads.serving.pools import Pool, cache_bytes
 from workloads.serving.requests import Request
 from workloads.serving.routing import Routing
@@ -37,9 +37,9 @@ def pools(attention: int = 2, experts: int = 2, micro_batches: int = 2, **more: 
     return Apart(**{**told, **more})  # type: ignore[arg-type]
 
 
-def at_once(of: Apart, requests: list[Request], limits: Limits, *, prompts: bool) -> Planned:
+def at_once(of: Apart, requests: list[Request], limits: Limits, *, prompts: bool) -> PlannedPasses:
     come = {r: one.arrival_ns for r, one in enumerate(requests) if prompts or one.output > 1}
-    return planned(of, requests, come, limits, lambda _: Way(100.0, 200.0, 10.0), prompts=prompts)
+    return plan_passes(of, requests, come, limits, lambda _: ExchangeTimes(100.0, 200.0, 10.0), prompts=prompts)
 
 
 @st.composite
@@ -132,7 +132,7 @@ def test_a_steady_load_takes_what_megascale_infers_formula_says(m: int) -> None:
     )
     requests = [Request(0.0, 1, outputs + 1)] * (2 * m * tokens)
     come = dict.fromkeys(range(len(requests)), 0.0)
-    p = planned(of, requests, come, Limits(64, 64), lambda _: Way(tc, tc, 0.0), prompts=False)
+    p = plan_passes(of, requests, come, Limits(64, 64), lambda _: ExchangeTimes(tc, tc, 0.0), prompts=False)
     assert len(p.passes) == m * outputs and {one.its[0].tokens for one in p.passes} == {tokens}
 
     def ends(task: Collective, starts: dict[int, float]) -> dict[int, float]:

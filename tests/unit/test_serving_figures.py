@@ -64,3 +64,49 @@ def test_of_one_token_each_nobody_knows_the_time_between_tokens() -> None:
     found = _figures(2, 1)
     assert found["between_tokens_ns"] is None
     assert found["batch_ns"] == pytest.approx(BALANCE.time_ns(4, 2))
+
+
+def _of_two_requests(second_ns: float) -> dict[str, Any]:
+    """Iterations of 10 ns. The first request has the tokens of the first two, the second those of the last two."""
+
+    def row(task: str, start: float, end: float) -> dict[str, Any]:
+        return {
+            "step": 0, "iteration": 0, "rank": 0, "task": task, "kind": "forward", "stream": "main",
+            "operation": "compute", "group": "", "size_bytes": 0, "start_ns": start, "end_ns": end,
+        }  # fmt: skip
+
+    begun = 100.0  # of the step: all times count from here
+    rows = [
+        row(f"p{k}.{name}", begun + 10 * k + first, begun + 10 * k + last)
+        for k in range(3)
+        for name, first, last in (("begin", 0, 1), ("end", 1, 10))
+    ]
+    iterations = [
+        ([0], [0], []),
+        ([0, 1], [1], []),
+        ([1], [], []),
+    ]  # who gets a token, who is taken in, for whom there is no room
+    pool = {
+        "name": "p", "ranks": [0], "end": "p{}.end", "reads": True, "answers": True, "where": {},
+        "iterations": iterations,
+    }  # fmt: skip
+    requests = [(0.0, 8, 2), (second_ns, 8, 2)]
+    serving = {"kind": "requests", "gpus": 1, "cost": None, "requests": requests, "pools": [pool]}
+    (one,) = steps(rows)
+    return served(one, {"tokens": 4, "serving": serving})
+
+
+def test_requests_wait_from_their_coming_to_their_tokens() -> None:
+    """Tokens at 10 and 20 ns, and at 20 and 30 of the one that came at 5; percentiles lie between these two."""
+    found = _of_two_requests(5.0)
+    assert {found[f"between_tokens_p{share}_ns"] for share in (50, 90, 99)} == {10.0} == {found["between_tokens_ns"]}
+    assert (found["first_token_p50_ns"], found["first_token_p99_ns"]) == pytest.approx((12.5, 14.95))
+    assert (found["latency_p50_ns"], found["latency_p99_ns"]) == pytest.approx((22.5, 24.95))
+
+
+@pytest.mark.parametrize(
+    ("second_ns", "otherwise"),
+    [(5.0, 0), (10.0, 0), (12.0, 1), (0.0, 1)],  # in time for 1; at its begin; too late for it; in time for 0
+)
+def test_requests_that_would_have_been_taken_in_otherwise_are_counted(second_ns: float, otherwise: int) -> None:
+    assert _of_two_requests(second_ns)["otherwise"] == otherwise

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.serving.batching import Iteration, Limits, Planned, iterations
+from workloads.serving.batching import Iteration, Limits, PlannedIteration, iterations
 from workloads.serving.pools import Pool, cache_bytes
 from workloads.serving.requests import Request, poisson
 from workloads.serving.tensor_parallel import Handed, Shared, Work, graph_of_work
@@ -35,7 +35,7 @@ def by_tokens(it: Iteration) -> float:
     return 3.0 + it.tokens
 
 
-def check(planned: list[Planned], ready: dict[int, float], limits: Limits) -> None:
+def check(planned: list[PlannedIteration], ready: dict[int, float], limits: Limits) -> None:
     """One after the other; nobody before it is there; never idle while somebody waits and there is room."""
     for a, b in pairwise(planned):
         assert a.end_ns <= b.start_ns

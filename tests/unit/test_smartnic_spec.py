@@ -16,7 +16,7 @@ from testbed.experiment.blocks.fabric import Complex, Engine
 from testbed.experiment.model import Experiment
 from testbed.plan.hardware import hardware_of
 from testbed.plan.ideal import Ideal
-from testbed.plan.plan import endpoints, for_rank, plan
+from testbed.plan.steps.plan import plan
 from workloads.times.messages import Costs, Link, flow_ns
 from workloads.times.messages import Path as Way
 
@@ -55,7 +55,7 @@ def test_a_plain_nic_has_nothing_more() -> None:
     made = config(e)
     assert len(made["switches"]) == 1 and len(made["nics"]) == 3
     assert not any("engine" in key for key in made["nics"][0])
-    assert endpoints(plan(e)) == [0, 1, 2] and plan(e)["complex_costs"] is None
+    assert plan(e).endpoints == [0, 1, 2] and plan(e).complex_costs is None
 
 
 def test_an_on_path_nic_hands_its_engine_to_fabricd() -> None:
@@ -85,19 +85,19 @@ def test_an_off_path_nic_is_a_bridge_and_an_endpoint() -> None:
 
 def test_complexes_take_part_only_in_what_asks_for_them() -> None:
     nic = "{kind: off_path, profile: bluefield2}"
-    assert endpoints(plan(experiment(nic))) == [0, 1, 2]
+    assert plan(experiment(nic)).endpoints == [0, 1, 2]
     made = plan(experiment(nic, "algorithm: omniccl, ranks: [2, 0], aggregators: 1"))
-    assert endpoints(made) == [0, 1, 2, 5]
-    (step,) = made["steps"]
+    assert made.endpoints == [0, 1, 2, 5]
+    (step,) = made.told()["steps"]
     assert (step["ranks"], step["helpers"], step["spot"]) == ([2, 0], [5], 256)
-    assert for_rank(made, 2)["costs"]["reduce_bps"] == 800e9 and "cache_bytes" not in for_rank(made, 2)["costs"]
-    assert for_rank(made, 5)["costs"]["cache_bytes"] == 6 << 20
-    assert for_rank(made, 5)["costs"]["reduce_bps"] == 200e9
+    assert made.told([2])["costs"]["reduce_bps"] == 800e9 and "cache_bytes" not in made.told([2])["costs"]
+    assert made.told([5])["costs"]["cache_bytes"] == 6 << 20
+    assert made.told([5])["costs"]["reduce_bps"] == 200e9
 
 
 def test_spots_stay_in_the_cache() -> None:
     nic = "{kind: off_path, profile: bluefield2, complex: {cache: 1MiB}}"
-    (step,) = plan(experiment(nic, "algorithm: omniccl"))["steps"]
+    (step,) = plan(experiment(nic, "algorithm: omniccl")).told()["steps"]
     assert 2 * 4 * (step["spot"] * 1028 + 16) <= 1 << 20 < 2 * 4 * ((step["spot"] + 1) * 1028 + 16)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.plan.plan import plan, steps
+from testbed.plan.steps.plan import plan
 
 TEXT = "name: s\nfabric: {topology: {star: {hosts: 4}}}\nworkload:\n- {collective: all_reduce, sizes: [64KiB], STEP}\n"
 
@@ -17,10 +17,10 @@ def test_defaults_are_the_registrys_and_reach_the_workers() -> None:
     experiment = loads(TEXT.replace("STEP", "algorithm: omnireduce, density: 0.25, aggregators: 1"))
     options = {"density": 0.25, "overlap": 0.0, "block": 256, "fusion": 4, "slots": 256, "aggregators": 1}
     made = plan(experiment)
-    assert options.items() <= made["steps"][0].items()
-    assert steps(made)[0]["ranks"] == 4
-    assert steps(made)[0]["busbw_factor"] == pytest.approx(4 / 3)  # three workers
-    assert "density" not in plan(loads(TEXT.replace("STEP", "algorithm: ring")))["steps"][0]
+    assert options.items() <= made.told()["steps"][0].items()
+    assert made.described()[0]["ranks"] == 4
+    assert made.described()[0]["busbw_factor"] == pytest.approx(4 / 3)  # three workers
+    assert "density" not in plan(loads(TEXT.replace("STEP", "algorithm: ring"))).told()["steps"][0]
     assert loads(json.dumps(experiment.resolved())) == experiment
 
 

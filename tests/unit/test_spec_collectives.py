@@ -6,7 +6,7 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.plan.plan import choices, plan
+from testbed.plan.steps.plan import plan
 from topologies import build
 from topologies.ranks.grid import NoGrid, grid, servers_and_gpus
 from topologies.ranks.hops import Hops
@@ -79,7 +79,7 @@ def test_every_default_is_written_out() -> None:
 
 def test_a_plan_has_the_order_and_the_grid_that_suit_the_algorithm() -> None:
     def told(topology: str, step: str) -> dict[str, object]:
-        found = plan(loads(experiment(topology, step)))["steps"][0]
+        found = plan(loads(experiment(topology, step))).told()["steps"][0]
         return {key: found[key] for key in ("ranks", "dims") if key in found}
 
     assert told(RAIL, "collective: all_reduce, algorithm: hierarchical, sizes: [1KiB]") == {
@@ -98,11 +98,11 @@ def test_auto_chooses_among_what_the_group_can_do() -> None:
     made = plan(
         loads(experiment(RAIL, "collective: all_reduce, algorithm: auto, sizes: [1KiB, 16MiB], ranks: [0, 1, 2]"))
     )
-    small, large = choices(made)
+    small, large = made.choices()
     assert set(small["expected_ns"]) == set(large["expected_ns"])
     assert {"torus", "hierarchical"}.isdisjoint(small["expected_ns"]), "three ranks are no grid here"
     assert small["algorithm"] == min(small["expected_ns"], key=small["expected_ns"].__getitem__)
-    whole = choices(plan(loads(experiment(RAIL, "collective: all_reduce, algorithm: auto, sizes: [1KiB]"))))
+    whole = plan(loads(experiment(RAIL, "collective: all_reduce, algorithm: auto, sizes: [1KiB]"))).choices()
     assert {"torus", "hierarchical"} <= set(whole[0]["expected_ns"])
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from testbed.base.errors import InputError
-from testbed.experiment import load, loads, serving_checks
-from testbed.experiment.serving import ping_pongs, requests_of
-from testbed.plan.plan import plan
+from testbed.experiment import load, loads
+from testbed.experiment.steps import serving_checks
+from testbed.experiment.steps.serving import ping_pongs, requests_of
+from testbed.plan.steps.plan import plan
 from workloads.serving.ping_pong import PingPong, ping_pong_graph
 from workloads.serving.requests import Request
 from workloads.tasks.graph import Graph
@@ -66,9 +68,9 @@ def test_a_context_is_the_models_sequence_if_nothing_is_said() -> None:
 
 
 def test_each_number_of_micro_batches_is_a_step() -> None:
-    steps = plan(loads(_text(more="micro_batches: [1, 3]")))["steps"]
-    assert [step["name"] for step in steps] == ["serve m=1, m2n", "serve m=3, m2n"]
-    assert [step["about_step"]["tokens"] for step in steps] == [3, 9]
+    steps: Any = plan(loads(_text(more="micro_batches: [1, 3]"))).steps
+    assert [step.name for step in steps] == ["serve m=1, m2n", "serve m=3, m2n"]
+    assert [step.about_step["tokens"] for step in steps] == [3, 9]
 
 
 WIDE = "{layers: 4, hidden: 1024, heads: 16, seq: 128, experts: 8, top_k: 2}"
@@ -82,16 +84,16 @@ FAST = {
 
 def test_nobody_is_told_times_below_what_the_wire_allows() -> None:
     """An attention rank's NIC sends m L T k h elements, at 400 Gb/s."""
-    (step,) = plan(loads(_text(**FAST, more="tokens: 512\n    micro_batches: 8")))["steps"]
-    its = step["about_step"]["serving"]
+    (step,) = plan(loads(_text(**FAST, more="tokens: 512\n    micro_batches: 8"))).steps
+    its = step.about_step["serving"]
     wire = 512 * 2 * 1024 * 2 * 8 / 400
     assert wire < its["wire_ns"] < 1.1 * wire, "headers"
     assert its["wire_ns"] < its["dispatch_ns"]
     assert its["needed"] is None
     assert min(its["form_ns"], its["expected_ns"]) > 8 * 4 * wire + 2 * 20e3
     assert its["form_between_ns"] == pytest.approx(4 * 8 * its["wire_ns"])
-    (small,) = plan(loads(_text(**FAST, more="tokens: 8\n    micro_batches: 8")))["steps"]
-    assert small["about_step"]["serving"]["needed"] < 8
+    (small,) = plan(loads(_text(**FAST, more="tokens: 8\n    micro_batches: 8"))).steps
+    assert small.about_step["serving"]["needed"] < 8
 
 
 SHARED: dict[str, str] = {"attention": "null", "experts": "null", "model": "{preset: llama3-8b, layers: 2}"}
@@ -157,7 +159,7 @@ def test_requests_of_attention_and_experts_are_a_step_for_each_number_of_micro_b
     """With a pool that reads their prompts, and without."""
     asked = "micro_batches: [1, 2]\n    requests: {rate: 10000, count: 3, prompt: 8, output: 2}"
     for more, pools in ((asked, ["m0.", "m1."]), (f"{asked}\n    prefill: [6, 7]", ["prefill", "m0.", "m1."])):
-        one, two = (step["about_step"]["serving"] for step in plan(loads(_text(more=more)))["steps"])
+        one, two = (step.about_step["serving"] for step in plan(loads(_text(more=more))).steps)
         assert [pool["name"] for pool in two["pools"]] == pools and len(one["pools"]) == len(pools) - 1
         assert (one["gpus"], one["kind"], two["micro_batches"]) == (5 + 2 * ("prefill" in pools), "requests", 2)
         given = [r for pool in two["pools"] for gives, _, _ in pool["iterations"] for r in gives]

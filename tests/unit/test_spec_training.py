@@ -6,7 +6,7 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.experiment import loads
-from testbed.experiment.training import layout_of, training_of
+from testbed.experiment.steps.training import layout_of, training_of
 from workloads.steps.plan.gpu import PRESETS as GPUS
 from workloads.steps.plan.model import PRESETS as MODELS
 

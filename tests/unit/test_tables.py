@@ -14,7 +14,7 @@ from results.store.folder import RunFolder
 from testbed.base.yaml_writer import dump
 from testbed.commands._counters import with_scale_up
 from testbed.experiment import loads
-from testbed.plan.plan import plan, steps
+from testbed.plan.steps.plan import plan
 from testbed.tables.results import _flows, counters, of_run, show
 
 EXPERIMENT = """
@@ -53,7 +53,7 @@ GOLDEN = """\
 
 def stored(folder: Path, fidelity: dict[str, Any] = EXACT, error: dict[str, str] | None = None) -> Run:
     experiment = loads(EXPERIMENT)
-    described = steps(plan(experiment))
+    described = plan(experiment).described()
     run = RunFolder.create("small", folder / "run")
     with (run.path / "experiment.yaml").open("w") as file:
         dump(experiment.resolved(), file)
@@ -167,7 +167,7 @@ workload:
           experts: {ranks: [1], layer: 1us}, tokens: 1, micro_batches: [1], output: 2}
 """
     experiment = loads(text)
-    described = steps(plan(experiment))
+    described = plan(experiment).described()
     for old in (False, True):
         if old:
             del described[0]["serving"]["wire_ns"]

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.experiment import Experiment, loads
 from testbed.plan.choose import Chooser
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from testbed.predict import predict
 from testbed.predict.connected import Connected
 from testbed.predict.figure import LONGEST_PATH, MESSAGES
@@ -30,7 +30,7 @@ def followed_ns(one: Experiment) -> float:
     """Whether cables are shared or not."""
     fabric = one.build_fabric()
     chooser = Chooser(one, fabric)
-    tasks = Tasks(plan(one)["steps"][0], find, one.seed)
+    tasks = Tasks(plan(one).told()["steps"][0], find, one.seed)
     found = tasks.replayed(chooser.ways(range(fabric.ranks)), chooser.costs)
     assert found is not None
     return found
@@ -115,7 +115,7 @@ def test_queue_pairs_are_numbered_group_by_group_and_then_for_messages() -> None
     ) + message(0, 3, "4KiB")
     one = experiment("clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}", tasks)
     made = Connected(Chooser(one, one.build_fabric()), one.seed)
-    numbers = made.tasks(Tasks(plan(one)["steps"][0], find, one.seed))
+    numbers = made.tasks(Tasks(plan(one).told()["steps"][0], find, one.seed))
     new = count(FIRST)
     assert [numbers[0, peer, tag][0] for peer, tag in ((1, 0), (3, 0), (1, 8), (3, 16))] == [
         next(new) for _ in range(4)
@@ -129,7 +129,7 @@ def test_where_nics_do_some_of_it_spines_are_drawn_from_there_on() -> None:
         "    list:\n    - {id: a, collective: all_reduce, group: g, size: 64KiB}\n"
     )
     one = experiment("clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}", tasks)
-    tasks_of = Tasks(plan(one)["steps"][0], find, one.seed)
+    tasks_of = Tasks(plan(one).told()["steps"][0], find, one.seed)
     made = Connected(Chooser(one, one.build_fabric()), one.seed)
     assert not tasks_of.followable and made.tasks(tasks_of) == {}
     (figure,) = predict(one).figures

@@ -7,7 +7,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.base.worker_output import OutputParser, UnexpectedLine
 from testbed.experiment import loads
-from testbed.plan.plan import for_rank, measurements, plan, steps
+from testbed.plan.steps.plan import plan
 
 RAIL = "{rail: {servers: 4, gpus: 2, spines: 1}}"
 GROUPS = "groups: {dp: [[0, 2], [1, 3]]}"
@@ -87,9 +87,9 @@ def test_the_plan_says_who_does_what_with_whom() -> None:
         "{id: r, recv: 1KiB, ranks: [2], from: 3, tag: t, stream: in, after: [a], kind: forward}]"
     )
     made = plan(loads(text))
-    (step,) = made["steps"]
+    (step,) = made.told()["steps"]
     assert step["ranks"] == [0, 1, 2, 3, 7]
-    assert measurements(made) == 5 * 3
+    assert made.measurements == 5 * 3
     assert [(c["group"], c["ranks"], c["dscp"], c["traffic_class"]) for c in step["communicators"]] == [
         ("dp", [0, 2], 28, 4),
         ("dp", [1, 3], 28, 4),
@@ -99,17 +99,16 @@ def test_the_plan_says_who_does_what_with_whom() -> None:
         **{"task": "r", "stream": "in", "kind": "forward", "operation": "recv", "group": None},
         **{"peer": 3, "tag": "t", "size_bytes": 1024},
     }
-    assert list(for_rank(made, 3)["steps"][0]["tasks"]) == ["3"]
-    (told,) = steps(made)
+    assert list(made.told([3])["steps"][0]["tasks"]) == ["3"]
+    (told,) = made.described()
     assert told["ways"] == [{"group": "dp", "collective": "all_reduce", "algorithm": "ring", "count": 2}]
 
 
 def test_parts_of_a_task_are_its_own() -> None:
     group = "groups: {g: {ranks: [[0, 1, 2]], options: {senders: 2, parts: [[1], [1]]}}}"
     one = "collective: m2n, group: g, size: 1MiB"
-    (step,) = plan(loads(experiment(f"{group}, list: [{{id: a, {one}}}, {{id: b, {one}, parts: [[3], [1]]}}]")))[
-        "steps"
-    ]
+    text = f"{group}, list: [{{id: a, {one}}}, {{id: b, {one}, parts: [[3], [1]]}}]"
+    (step,) = plan(loads(experiment(text))).told()["steps"]
     ways = [step["ways"][order["way"]] for order in step["tasks"]["2"]]
     assert [(way["parts"], way["senders"]) for way in ways] == [([[1], [1]], 2), ([[3], [1]], 2)]
 
@@ -117,7 +116,7 @@ def test_parts_of_a_task_are_its_own() -> None:
 def test_auto_takes_what_is_fastest() -> None:
     text = experiment(f"{GROUPS}, list: [{REDUCE}, {{id: b, collective: all_reduce, group: dp, size: 4B}}]")
     alone = "- {collective: all_reduce, algorithm: auto, ranks: [0, 2], sizes: [1MiB, 4B]}"
-    step, by_itself = plan(loads(text + alone))["steps"]
+    step, by_itself = plan(loads(text + alone)).told()["steps"]
     fastest = {size: told["algorithm"] for size, told in by_itself["chosen"].items()}
     for order in step["tasks"]["3"]:
         way = step["ways"][order["way"]]
@@ -128,8 +127,8 @@ def test_auto_takes_what_is_fastest() -> None:
 def test_auto_takes_what_each_of_a_groups_lists_can_do() -> None:
     """Of the first list's ranks two share a server, twice; the second list's do not: no hierarchical all-reduce."""
     told = "{id: a, collective: all_reduce, group: g, size: 16MiB}"
-    (step,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3], [4, 7]]}}, list: [{told}]")))["steps"]
-    (alone,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3]]}}, list: [{told}]")))["steps"]
+    (step,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3], [4, 7]]}}, list: [{told}]"))).told()["steps"]
+    (alone,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3]]}}, list: [{told}]"))).told()["steps"]
     assert {way["algorithm"] for way in alone["ways"]} == {"hierarchical"}
     assert len({way["algorithm"] for way in step["ways"]} - {"hierarchical"}) == 1
 
@@ -151,14 +150,14 @@ def test_switches_get_accelerators_where_tasks_ask_for_them() -> None:
     text = "groups: {dp: {ranks: [[0, 2, 4, 6]], algorithm: {all_reduce: in_network}}}, list: [" + REDUCE + "]"
     made = loads(experiment(text))
     assert made.fabric.switch.accelerator is not None
-    (step,) = plan(made)["steps"]
+    (step,) = plan(made).told()["steps"]
     assert step["ways"][0]["aggregation"]["slots"] > 0
     assert step["requests"][0]["most"] == 1 << 20
 
 
 def test_lines_that_the_plan_does_not_have() -> None:
     made = plan(loads(experiment(f"{GROUPS}, list: [{REDUCE}]")))
-    parser = OutputParser(made)
+    parser = OutputParser(made.told())
     said = b'{"kind": "timeline", "step": 0, "iteration": 0, "first": 0, "times": [[1, 2, 0]]}'
     line = parser.line(0, said)
     assert line is not None

@@ -12,8 +12,8 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.base.worker_output import OutputParser
 from testbed.experiment import Experiment, loads
-from testbed.plan import plan as planning
 from testbed.plan import together as plans
+from testbed.plan.steps import plan as planning
 from workloads import together, worker
 from workloads.verbs import FabricError
 
@@ -64,14 +64,14 @@ def test_a_rank_whose_process_a_fault_strikes_shares_it_with_nobody() -> None:
 
 
 def test_what_a_process_says_is_of_the_rank_that_it_names_if_that_is_one_of_its_own() -> None:
-    parser = OutputParser(planning.plan(many()))
+    parser = OutputParser(planning.plan(many()).told())
     said = [b'{"kind": "done", "rank": 7}', b'{"kind": "done", "rank": 9}', b'{"kind": "done"}', b"7", b"[[", b"{"]
     assert [parser.speaker([6, 7, 8], text) for text in said] == [7, 6, 6, 6, 6, 6]
 
 
 def test_each_rank_ends_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One fails as workers do, one by a mistake of ours; the third goes on."""
-    plan = planning.for_ranks(planning.plan(many()), [4, 5, 6])
+    plan = planning.plan(many()).told([4, 5, 6])
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     monkeypatch.setenv("RAILBED_PLAN", str(tmp_path / "plan.json"))
     monkeypatch.setenv("RAILBED_SOCKETS", "/s")

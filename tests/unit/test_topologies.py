@@ -116,8 +116,6 @@ def rail_addresses(fabric: Fabric) -> None:
     for nic in fabric.nics:
         server = int(nic.host[1:])
         assert nic.ip == IPv4Address(f"10.{nic.gpu}.0.{server + 1}") == address.rail_ip(nic.gpu, server)
-        assert address.rail_place(nic.ip) == (nic.gpu, server)
-        assert [r for r in range(fabric.params["gpus"]) if address.rail_net(r).covers(nic.ip)] == [nic.gpu]
 
 
 # -- clos ---------------------------------------------------------------------------------------------------------
@@ -146,12 +144,8 @@ def clos_addresses(fabric: Fabric) -> None:
         leaf, host = divmod(nic.rank, p["hosts_per_leaf"])
         pod, leaf = divmod(leaf, p["leaves"])
         assert nic.ip == IPv4Address(f"10.{pod}.{leaf}.{host + 1}")
-        assert address.clos_place(nic.ip) == (pod, leaf, host)
         switch = fabric.switch_by_name[fabric.cable_at[nic.name, 1].b.node]
         assert switch.place == (pod, leaf)
-        inside = [(q, i) for q in range(p["pods"]) for i in range(p["leaves"]) if address.clos_net(q, i).covers(nic.ip)]
-        assert inside == [(pod, leaf)]
-        assert [q for q in range(p["pods"]) if address.clos_net(q).covers(nic.ip)] == [pod]
 
 
 # -- torus, ring, star ----------------------------------------------------------------------------------------------
@@ -183,23 +177,19 @@ def torus_addresses(fabric: Fabric) -> None:
     dims = dimensions(fabric)
     for switch, nic in zip(fabric.switches, fabric.nics, strict=True):
         assert nic.ip == address.torus_ip(dims, switch.place)
-        assert address.torus_place(dims, nic.ip) == switch.place
-        assert int(nic.ip) & 1
-        for axis, size in enumerate(dims):
-            match = [c for c in range(size) if address.torus_net(dims, axis, c).covers(nic.ip)]
-            assert match == [switch.place[axis]]
+        left = int(nic.ip) - int(IPv4Address("10.0.0.0"))
+        assert left & 1
+        for size, coordinate in reversed(list(zip(dims, switch.place, strict=True))):
+            bits = (size - 1).bit_length()
+            assert (left >> 1) % (1 << bits) == coordinate
+            left = (left >> 1 >> bits) << 1
+        assert left == 0
 
 
 def test_torus_addresses_by_hand() -> None:
     # 3 x 4: two bits each, dimension 0 in the higher ones, and a 1 behind: (2, 1) = 10 01 1.
     assert address.torus_ip([3, 4], [2, 1]) == IPv4Address("10.0.0.19")
-    assert str(address.torus_net([3, 4], 0, 2)) == "10.0.0.16/255.0.0.24"
-    assert str(address.torus_net([3, 4], 1, 1)) == "10.0.0.2/255.0.0.6"
-    assert str(address.rail_net(3)) == "10.3.0.0/255.255.0.0"
-    assert str(address.clos_net(17)) == "10.17.0.0/255.255.0.0"
-    assert str(address.clos_net(1, 2)) == "10.1.2.0/255.255.255.0"
-    assert address.one(IPv4Address("10.0.0.9")).covers(IPv4Address("10.0.0.9"))
-    assert not address.one(IPv4Address("10.0.0.9")).covers(IPv4Address("10.0.0.11"))
+    assert str(address.one(IPv4Address("10.0.0.9"))) == "10.0.0.9/255.255.255.255"
 
 
 def test_largest_addresses_stay_in_their_fields() -> None:
@@ -207,7 +197,6 @@ def test_largest_addresses_stay_in_their_fields() -> None:
     assert address.clos_ip(253, 253, 252) == IPv4Address("10.253.253.253")
     last = build("torus", {"dims": [2] * 10}).nics[-1]
     assert last.ip == IPv4Address("10.0.7.255")
-    assert address.torus_place([2] * 10, last.ip) == (1,) * 10
 
 
 @given(rings)
@@ -228,7 +217,6 @@ def test_star_structure(fabric: Fabric) -> None:
     assert [c.name for c in fabric.cables] == [f"h{i}-sw0" for i in range(fabric.params["hosts"])]
     for nic in fabric.nics:
         assert nic.ip == IPv4Address(f"10.0.0.{nic.rank + 1}")
-        assert address.star_place(nic.ip) == nic.rank
 
 
 # -- NICs with several ports, and NICs that forward ------------------------------------------------------------------

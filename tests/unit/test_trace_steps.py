@@ -10,8 +10,8 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.cli import cli
 from testbed.experiment import Experiment, load
-from testbed.plan import plan as planning
-from testbed.plan.graphs import graphs
+from testbed.plan.steps import plan as planning
+from testbed.plan.steps.kinds import graphs
 from workloads.chakra import et, record
 from workloads.chakra.et import Node, Trace
 from workloads.tasks.graph import Graph, Settings
@@ -50,7 +50,7 @@ def test_traces_are_found_from_the_files_folder_and_mean_the_same_graph(tmp_path
     graph = written(tmp_path / "traces")
     experiment = loaded(tmp_path, "{chakra: traces/gpt, iterations: 3}")
     assert graphs(experiment) == {0: graph}
-    (step,) = planning.plan(experiment)["steps"]
+    (step,) = planning.plan(experiment).told()["steps"]
     assert (step["kind"], step["iterations"], step["ranks"]) == ("tasks", 3, [0, 1])
     again = Experiment.model_validate(experiment.resolved())  # as it goes into the run's folder: paths are absolute
     assert graphs(again) == {0: graph}

@@ -12,7 +12,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import Experiment, load
 from testbed.experiment.steps import written
-from testbed.plan.plan import plan
+from testbed.plan.steps.plan import plan
 from workloads.traffic import SOURCES, BadTable, Table, checked, published, sizes_named, table_sizes
 
 # Means as the generator that comes with the distributions works them out (traffic_gen/custom_rand.py, getAvg)
@@ -111,11 +111,11 @@ def test_a_distribution_is_read_as_it_is_written(tmp_path: Path, text: str) -> N
 def test_a_loads_sizes_are_from_its_file_and_from_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("2000 0\n3000 100\n")
     told = experiment(tmp_path, "load: {sizes: mine.txt, flows: 200, load: 0.1}")
-    drawn = [flow["size_bytes"] for flow in plan(told)["steps"][0]["flows"]]
+    drawn = [flow["size_bytes"] for flow in plan(told).told()["steps"][0]["flows"]]
     assert 2000 <= min(drawn) < 2050 and 2950 < max(drawn) <= 3000
     (tmp_path / "mine.txt").unlink()
     again = experiment(tmp_path, f"load: {told.resolved()['workload'][0]['load']}".replace("None", "null"))
-    assert plan(again)["steps"] == plan(told)["steps"], "a run's folder needs no file but itself"
+    assert plan(again).told()["steps"] == plan(told).told()["steps"], "a run's folder needs no file but itself"
 
 
 def test_nothing_of_a_file_is_cut_unasked(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def own_flows(folder: Path, text: str | bytes, name: str = "flows.csv") -> Exper
     ],
 )
 def test_flows_are_read_as_they_are_written(tmp_path: Path, text: str) -> None:
-    (step,) = plan(own_flows(tmp_path, text))["steps"]
+    (step,) = plan(own_flows(tmp_path, text)).told()["steps"]
     first, second = step["flows"]
     assert first == {
         "from": 0,
@@ -193,7 +193,7 @@ def test_a_class_is_marked_as_switches_know_it(tmp_path: Path) -> None:
     (tmp_path / "flows.csv").write_text("0,0,1,1KB,5\n")
     text = "name: t\nfabric: {topology: {star: {hosts: 4}}, switch: {dscp: {40: 5, 42: 5, 26: 3, 48: 6}}}\n"
     (tmp_path / "e.yaml").write_text(text + "workload:\n- flows: flows.csv\n")
-    (step,) = plan(load(tmp_path / "e.yaml"))["steps"]
+    (step,) = plan(load(tmp_path / "e.yaml")).told()["steps"]
     assert (step["flows"][0]["traffic_class"], step["flows"][0]["dscp"]) == (5, 40)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from hardware.tables import entries
 from testbed.base.errors import InputError
 from testbed.cli import cli
 from testbed.fabric import lab as lab_module
@@ -184,17 +185,10 @@ class Repeated(Kept):
         return ()
 
     def request(self, op: str, **arguments: Any) -> dict[str, Any]:
-        rest = "; 0 queue pairs with requests to send, 1 with receives posted"
-        lacks = [
-            "0 of 1 records" + rest,
-            "",
-            "8 of 1 records" + rest,
-            "0 of 0 records" + rest + "; other ranks to SYNC",
-        ]
-        states = ["waiting", "lost", "waiting", "waiting"]
+        waiting = [("waiting", "0 of 1 records"), ("lost", ""), ("waiting", "8 of 1 records"), ("waiting", "a SYNC")]
         workers = [
-            {"rank": k, "state": state, "time_ns": 1000, "waits_for": lack, "reason": ""}
-            for k, (state, lack) in enumerate(zip(states, lacks, strict=True))
+            {"rank": k, "state": state, "time_ns": 1000, "waits_for": text, "lacks": k in (0, 3), "reason": ""}
+            for k, (state, text) in enumerate(waiting)
         ]
         return {"workers": workers}
 
@@ -272,6 +266,54 @@ def test_a_later_jobs_queue_pair_of_the_same_number_has_counted_nothing_before()
     counted = since(now, then)
     assert counted["qps"] == [{"rank": 0, "qp": 16, "tx_packets": 5}]
     assert counted["switches"] == [{"switch": "sw0", "frames_in": 2}]
+
+
+def test_what_is_no_count_is_shown_as_it_stands() -> None:
+    """Levels, settings and watermarks are none: of a buffer that holds less than before, what it holds."""
+    then = {
+        "switches": [{"switch": "sw0", "frames_in": 7, "buffer_bytes": 900, "buffer_used_bytes": 300}],
+        "nics": [{"rank": 0, "tx_discards_phy": 4, "engine_used_bytes": 80}],
+        "accelerators": [{"switch": "sw0", "contributions": 5, "slots": 64, "slots_free": 60, "slots_used_max": 9}],
+        "ports": [{"node": "sw0", "port": 1, "tx_bytes": 500, "queue_max_bytes": 700, "drops": {"tail": 2}}],
+    }
+    now = {
+        "switches": [{"switch": "sw0", "frames_in": 9, "buffer_bytes": 900, "buffer_used_bytes": 100}],
+        "nics": [{"rank": 0, "tx_discards_phy": 5, "engine_used_bytes": 20}],
+        "accelerators": [{"switch": "sw0", "contributions": 6, "slots": 64, "slots_free": 61, "slots_used_max": 9}],
+        "ports": [{"node": "sw0", "port": 1, "tx_bytes": 800, "queue_max_bytes": 700, "drops": {"tail": 5}}],
+    }
+    assert {table: rows for table, rows in since(now, then).items() if table in now} == {
+        "switches": [{"switch": "sw0", "frames_in": 2, "buffer_bytes": 900, "buffer_used_bytes": 100}],
+        "nics": [{"rank": 0, "tx_discards_phy": 1, "engine_used_bytes": 20}],
+        "accelerators": [{"switch": "sw0", "contributions": 1, "slots": 64, "slots_free": 61, "slots_used_max": 9}],
+        "ports": [{"node": "sw0", "port": 1, "tx_bytes": 300, "queue_max_bytes": 700, "drops": {"tail": 3}}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "keys", "file"),
+    [
+        ("ports", {"node": "sw0", "port": 1}, "link/port.def"),
+        ("ports", {"node": "sw0", "port": 1}, "link/class.def"),
+        ("nics", {"rank": 0}, "nic/counters.def"),
+        ("switches", {"switch": "sw0"}, "switch/counters.def"),
+        ("accelerators", {"switch": "sw0"}, "accelerator/counters.def"),
+        ("accelerators", {"switch": "sw0"}, "accelerator/pool.def"),
+        ("qps", {"rank": 0, "qp": 16}, "transport/counters.def"),
+    ],
+)
+def test_what_only_grows_is_counted_from_a_moment_on(table: str, keys: dict[str, Any], file: str) -> None:
+    """Not so what there is, and the most that there was."""
+    sorts = {name.replace("N", "3"): sort for _, name, _, sort, _ in entries(file)}
+
+    def counted(value: int) -> dict[str, Any]:
+        values = dict.fromkeys(sorts, value)
+        return {table: [keys | ({"priorities": values} if "class" in file else values)]}
+
+    (row,) = since(counted(9), counted(7))[table]
+    grew = {name: value for name, value in row.get("priorities", row).items() if name in sorts}
+    assert set(sorts.values()) <= {"COUNT", "MOST", "LEVEL"} and sorts
+    assert grew == {name: 2 if sort == "COUNT" else 9 for name, sort in sorts.items()}
 
 
 @pytest.mark.parametrize("heard", [(3, 7), (7, 3)])

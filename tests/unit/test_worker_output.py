@@ -14,7 +14,7 @@ from testbed.base import worker_output
 from testbed.base.text import printable
 from testbed.base.worker_output import TEXT_MAX, OutputParser, UnexpectedLine
 from testbed.experiment import loads
-from testbed.plan import plan as planning
+from testbed.plan.steps import plan as planning
 from testbed.run import run as running
 from testbed.run.outcome import RunFailed
 from tests.parts.fake_lab import FakeLab, Script, result_line
@@ -38,7 +38,7 @@ FLOW = {
 
 @pytest.fixture
 def parser() -> OutputParser:
-    return OutputParser(planning.plan(loads(EXPERIMENT, "output.yaml")))
+    return OutputParser(planning.plan(loads(EXPERIMENT, "output.yaml")).told())
 
 
 def line(parser: OutputParser, rank: int = 0, **fields: Any) -> dict[str, Any] | None:
@@ -55,7 +55,7 @@ def test_what_the_plan_has_is_taken_as_it_is(parser: OutputParser) -> None:
 def test_times_go_as_far_as_the_clock_does_and_then_it_is_said() -> None:
     """fabricd counts picoseconds up to 2^60 (docs/clocks.md)."""
     text = "name: t\nfabric: {topology: {star: {hosts: 2}}}\nworkload: [{tasks: {list: [{id: a, compute: 1us}]}}]"
-    parser, about = OutputParser(planning.plan(loads(text))), {"kind": "timeline", "step": 0, "iteration": 0}
+    parser, about = OutputParser(planning.plan(loads(text)).told()), {"kind": "timeline", "step": 0, "iteration": 0}
     for end in (2**53 + 1, 2**60):
         assert line(parser, **about, first=0, times=[[0, end, 0]]) is not None
     with pytest.raises(UnexpectedLine, match="times: later than thirteen days of emulated time, where the clock ends"):

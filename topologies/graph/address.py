@@ -26,9 +26,6 @@ class Masked(NamedTuple):
     value: IPv4Address
     mask: IPv4Address
 
-    def covers(self, ip: IPv4Address) -> bool:
-        return int(ip) & int(self.mask) == int(self.value)
-
     def __str__(self) -> str:
         return f"{self.value}/{self.mask}"
 
@@ -47,40 +44,13 @@ def rail_ip(rail: int, server: int) -> IPv4Address:
     return IPv4Address(BASE | rail << 16 | server + 1)
 
 
-def rail_place(ip: IPv4Address) -> tuple[int, int]:
-    """(rail, server), the inverse of `rail_ip`."""
-    return int(ip) >> 16 & 0xFF, (int(ip) & 0xFFFF) - 1
-
-
-def rail_net(rail: int) -> Masked:
-    """All NICs on one rail."""
-    return _masked(rail << 16, 0xFF0000)
-
-
 def clos_ip(pod: int, leaf: int, host: int) -> IPv4Address:
     """`leaf` counts inside the pod, `host` on the leaf."""
     return IPv4Address(BASE | pod << 16 | leaf << 8 | host + 1)
 
 
-def clos_place(ip: IPv4Address) -> tuple[int, int, int]:
-    """(pod, leaf in pod, host on leaf), the inverse of `clos_ip`."""
-    return int(ip) >> 16 & 0xFF, int(ip) >> 8 & 0xFF, (int(ip) & 0xFF) - 1
-
-
-def clos_net(pod: int, leaf: int | None = None) -> Masked:
-    """All hosts of a pod, or of one leaf (counted inside the pod)."""
-    if leaf is None:
-        return _masked(pod << 16, 0xFF0000)
-    return _masked(pod << 16 | leaf << 8, 0xFFFF00)
-
-
 def star_ip(host: int) -> IPv4Address:
     return IPv4Address(BASE | host + 1)
-
-
-def star_place(ip: IPv4Address) -> int:
-    """The host's number, the inverse of `star_ip`."""
-    return (int(ip) & 0xFFFF) - 1
 
 
 def custom_ip(switch: int, place: int) -> IPv4Address:
@@ -95,31 +65,5 @@ def torus_ip(dims: Sequence[int], coordinates: Sequence[int]) -> IPv4Address:
     return IPv4Address(BASE | packed << 1 | 1)
 
 
-def torus_place(dims: Sequence[int], ip: IPv4Address) -> tuple[int, ...]:
-    """The coordinates, the inverse of `torus_ip`."""
-    return tuple(int(ip) >> shift & (1 << _bits(size)) - 1 for size, shift in zip(dims, _shifts(dims), strict=True))
-
-
-def torus_net(dims: Sequence[int], axis: int, coordinate: int) -> Masked:
-    """All hosts with this coordinate in dimension `axis`."""
-    shift = _shifts(dims)[axis]
-    return _masked(coordinate << shift, ((1 << _bits(dims[axis])) - 1) << shift)
-
-
 def _bits(size: int) -> int:
     return (size - 1).bit_length()
-
-
-def _shifts(dims: Sequence[int]) -> list[int]:
-    """Where each dimension's field starts; bit 0 is always 1, so that no address ends in a zero network."""
-    shifts = []
-    shift = 1
-    for size in reversed(dims):
-        shifts.append(shift)
-        shift += _bits(size)
-    return shifts[::-1]
-
-
-def _masked(value: int, mask: int) -> Masked:
-    """The top byte is always part of the match: only fabric addresses are in 10/8."""
-    return Masked(IPv4Address(BASE | value), IPv4Address(0xFF000000 | mask))

@@ -12,6 +12,8 @@ from ipaddress import IPv4Address
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from topologies.graph.mistake import Mistake
+
 if TYPE_CHECKING:
     import networkx as nx
 
@@ -29,14 +31,16 @@ FORWARDS = "router"
 EMBEDDED = frozenset({OWN_PORTS, FORWARDS})
 
 
-class TopologyError(ValueError):
+class TopologyError(Mistake, ValueError):
     """A topology that cannot be built: `key` is the wrong parameter, `hint` what is allowed."""
 
     def __init__(self, key: str, what: str, hint: str = "") -> None:
-        super().__init__(f"{key}: {what}" + (f" ({hint})" if hint else ""))
+        super().__init__(what, hint, key)
         self.key = key
-        self.what = what
-        self.hint = hint
+
+
+class OutOfBounds(TopologyError):
+    """Less or more than a fabric may have."""
 
 
 @dataclass(frozen=True)
@@ -172,39 +176,39 @@ class Fabric:
     @cached_property
     def cable_by_name(self) -> dict[str, Cable]:
         """Every cable under both of its names, `A-B` and `B-A`; a NIC's bridge may be called as its host is."""
-        found = {f"{c.b.node}-{c.a.node}": c for c in self.cables} | {c.name: c for c in self.cables}
+        cables = {f"{c.b.node}-{c.a.node}": c for c in self.cables} | {c.name: c for c in self.cables}
         for cable in self.cables:
-            for a, b in self._called(cable):
+            for a, b in self._end_names(cable):
                 if a != b:
-                    found.setdefault(f"{a}-{b}", cable)
-                    found.setdefault(f"{b}-{a}", cable)
-        return found
+                    cables.setdefault(f"{a}-{b}", cable)
+                    cables.setdefault(f"{b}-{a}", cable)
+        return cables
 
     def named_backwards(self, name: str) -> bool:
         """Whether this name of a cable says its second end first."""
-        return name not in [f"{a}-{b}" for a, b in self._called(self.cable(name))]
+        return name not in [f"{a}-{b}" for a, b in self._end_names(self.cable(name))]
 
-    def _called(self, cable: Cable) -> list[tuple[str, str]]:
+    def _end_names(self, cable: Cable) -> list[tuple[str, str]]:
         a, b = ([end.node, *self._hosts_of.get(end.node, ())] for end in (cable.a, cable.b))
         return list(product(a, b))
 
     @cached_property
     def _hosts_of(self) -> dict[str, tuple[str, ...]]:
         """Bridge in a NIC -> that NIC (not a compute complex behind it)."""
-        found: dict[str, tuple[str, ...]] = {}
+        hosts: dict[str, tuple[str, ...]] = {}
         for nic in self.nics[: self.ranks]:
             if (bridge := self.bridge_of(nic.name)) is not None:
-                found[bridge.name] = (nic.name,)
-        return found
+                hosts[bridge.name] = (nic.name,)
+        return hosts
 
     @cached_property
     def neighbours(self) -> dict[str, list[str]]:
         """Switches and NICs, each with those at the other ends of its cables."""
-        found: dict[str, list[str]] = {name: [] for name in (*self.switch_by_name, *self.nic_by_name)}
+        neighbours: dict[str, list[str]] = {name: [] for name in (*self.switch_by_name, *self.nic_by_name)}
         for cable in self.cables:
-            found[cable.a.node].append(cable.b.node)
-            found[cable.b.node].append(cable.a.node)
-        return found
+            neighbours[cable.a.node].append(cable.b.node)
+            neighbours[cable.b.node].append(cable.a.node)
+        return neighbours
 
     @cached_property
     def graph(self) -> nx.Graph[str]:

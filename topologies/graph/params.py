@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from topologies.graph.fabric import TopologyError
+from topologies.graph.fabric import OutOfBounds, TopologyError
 
 MAX_NICS = 4096
 MAX_SWITCHES = 1024
@@ -55,7 +55,7 @@ class Parameter:
             what = "there is nothing here" if value is None else f"{value!r} is not an integer"
             raise TopologyError(self.name + where, what, self.range)
         if not self.least <= value <= self.most:
-            raise TopologyError(self.name + where, f"{value} is out of range", self.range)
+            raise OutOfBounds(self.name + where, f"{value} is out of range", self.range)
 
     @property
     def range(self) -> str:
@@ -101,9 +101,9 @@ def near(name: str, known: list[str]) -> str:
 def limit(key: str, *, nics: int, switches: int, ports: Mapping[str, int]) -> None:
     """Refuse a fabric that is too large before it is built.  `ports`: role of a switch -> its ports."""
     if nics > MAX_NICS:
-        raise TopologyError(key, f"{nics} NICs are too many", f"at most {MAX_NICS} in a fabric")
+        raise OutOfBounds(key, f"{nics} NICs are too many", f"at most {MAX_NICS} in a fabric")
     if switches > MAX_SWITCHES:
-        raise TopologyError(key, f"{switches} switches are too many", f"at most {MAX_SWITCHES} in a fabric")
+        raise OutOfBounds(key, f"{switches} switches are too many", f"at most {MAX_SWITCHES} in a fabric")
     for role, count in ports.items():
         if count > MAX_PORTS:
-            raise TopologyError(key, f"a {role} switch would need {count} ports", f"at most {MAX_PORTS}")
+            raise OutOfBounds(key, f"a {role} switch would need {count} ports", f"at most {MAX_PORTS}")

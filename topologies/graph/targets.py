@@ -1,12 +1,8 @@
 """Targets: how an experiment names a part of its fabric, `cable:h0-leaf0`, `nic:3`, `all`.
 
-cable:A-B      the cable between two nodes, in either order
-port:SWITCH:N  one port of a switch
-nic:RANK       the NIC of a rank; nic:RANK.complex the compute complex of an off-path SmartNIC
-switch:NAME    a whole switch
-flow:R->R      what one rank sends to another
-controller     the OpenFlow controller
-all            every cable (not those inside NICs)
+cable:A-B      the cable between two nodes, in either order port:SWITCH:N  one port of a switch nic:RANK       the NIC
+of a rank; nic:RANK.complex the compute complex of an off-path SmartNIC switch:NAME    a whole switch flow:R->R
+what one rank sends to another controller     the OpenFlow controller all            every cable (not those inside NICs)
 """
 
 from __future__ import annotations
@@ -117,9 +113,9 @@ def _cable(fabric: Fabric, text: str, name: str) -> Target:
     nodes = [*fabric.nic_by_name, *fabric.switch_by_name]
     first = max((n for n in nodes if name.startswith(f"{n}-")), key=len, default=None)
     second = max((n for n in nodes if name.endswith(f"-{n}")), key=len, default=None)
-    told = [_cables_of(fabric, node) for node in dict.fromkeys((first, second)) if node is not None]
-    there = "; ".join(told) or f"for example {fabric.cables[0].name}"
-    raise TopologyError(text, "there is no such cable", _near(name, list(fabric.cable_by_name), there))
+    listings = [_cables_of(fabric, node) for node in dict.fromkeys((first, second)) if node is not None]
+    listing = "; ".join(listings) or f"for example {fabric.cables[0].name}"
+    raise TopologyError(text, "there is no such cable", _near(name, list(fabric.cable_by_name), listing))
 
 
 def _cables_of(fabric: Fabric, node: str) -> str:
@@ -189,17 +185,17 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
-def _near(name: str, known: list[str], there: str) -> str:
+def _near(name: str, known: list[str], otherwise: str) -> str:
     close = get_close_matches(name, known, n=1, cutoff=0.7)
     if not close:
-        return there
-    return f"did you mean {close[0]}?" + ("" if there.endswith(f"are {close[0]}") else f" {there}")
+        return otherwise
+    return f"did you mean {close[0]}?" + ("" if otherwise.endswith(f"are {close[0]}") else f" {otherwise}")
 
 
 def _list(names: Iterable[str]) -> str:
     return f"there are {_some(list(names))}"
 
 
-def _some(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def _some(names: list[str], shown: int = 8) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

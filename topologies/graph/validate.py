@@ -100,14 +100,14 @@ def _reachable(fabric: Fabric) -> None:
     if not closed:
         return
     parts = search.parts(fabric, without=closed)
-    part = {node: i for i, nodes in enumerate(parts) for node in nodes}
+    component = {node: i for i, nodes in enumerate(parts) for node in nodes}
     # What a host is beside: networks that forward, and NICs that do not; of the latter one is its own.
     beside: dict[tuple[str | None, frozenset[int], frozenset[str]], str] = {}
     for nic in fabric.nics:
         at = fabric.cable_at[nic.name, 1].other(nic.name).node
-        near = [at] if at not in closed else [node for node in fabric.neighbours[at] if node != nic.name]
-        networks = frozenset(part[node] for node in near if node not in closed)
-        hosts = frozenset(node for node in near if node in closed)
+        adjacent = [at] if at not in closed else [node for node in fabric.neighbours[at] if node != nic.name]
+        networks = frozenset(component[node] for node in adjacent if node not in closed)
+        hosts = frozenset(node for node in adjacent if node in closed)
         beside.setdefault((at if hosts else None, networks, hosts), nic.name)
     for i, ((own, networks, _), name) in enumerate(beside.items()):
         for (_, far_networks, far_hosts), far in list(beside.items())[:i]:

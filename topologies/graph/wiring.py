@@ -29,12 +29,7 @@ class Wiring:
         self._switches.append((name, role, place))
         return name
 
-    def host(
-        self,
-        nics: Sequence[tuple[str, IPv4Address, str]],
-        host: str | None = None,
-        **cable: Any,
-    ) -> None:
+    def host(self, nics: Sequence[tuple[str, IPv4Address, str]], host: str | None = None, **cable: Any) -> None:
         """The next host (by default `h<number>`), with its NICs in rank order: (name, address, switch).
 
         `cable`: what `cable` takes.

@@ -48,9 +48,7 @@ class Custom(Kind):
     nodes: Mapping[str, Any] = other("mapping", "`{NAME: host}` or `{NAME: switch}`")
     cables: Sequence[Any] = other("list", "`A-B`, or `{between: A-B, rate: .., delay: .., class: ..}`")
     classes: Mapping[str, Any] | tuple[()] = other(
-        "mapping",
-        "`{NAME: {rate: .., delay: ..}}`; `host` and `uplink` are the cables that name none",
-        default=(),
+        "mapping", "`{NAME: {rate: .., delay: ..}}`; `host` and `uplink` are the cables that name none", default=()
     )
 
     def build(self) -> Fabric:
@@ -73,15 +71,15 @@ class Custom(Kind):
             if name not in (HOST, UPLINK, *(lead.of_class for lead in leads)):
                 raise TopologyError(f"classes[{name}]", "no cable is of this class", f"a cable says `class: {name}`")
         self._within_limits(hosts, switches, leads, bridges)
-        return self._built(hosts, switches, leads, bridges, above)
+        return self._wired(hosts, switches, leads, bridges, above)
 
     @classmethod
     def in_words(cls, params: Mapping[str, Any]) -> dict[str, Any]:
         """The numbers of its parts."""
-        kinds = [told["kind"] if isinstance(told, Mapping) else told for told in params["nodes"].values()]
+        kinds = [spec["kind"] if isinstance(spec, Mapping) else spec for spec in params["nodes"].values()]
         return {"hosts": kinds.count("host"), "switches": kinds.count("switch"), "cables": len(params["cables"])}
 
-    def _built(
+    def _wired(
         self,
         hosts: Mapping[str, bool],
         switches: Sequence[str],
@@ -104,12 +102,12 @@ class Custom(Kind):
         for name in hosts:
             first = next((far for far in above[name] if far in at), bridges.get(name, ""))
             place = on[at[first]] = on.get(at[first], 0) + 1
-            own: dict[str, Any] = {}
+            ends_and_rates: dict[str, Any] = {}
             if name not in bridges:
                 lead = next(x for x in leads if name in (x.a, x.b))
                 ports = lead.ports if lead.a == name else lead.ports[::-1]
-                own = {"rate_bps": lead.rate_bps, "delay_ns": lead.delay_ns, "ports": ports}
-            wiring.host([(name, address.custom_ip(at[first], place), bridges.get(name, first))], name, **own)
+                ends_and_rates = {"rate_bps": lead.rate_bps, "delay_ns": lead.delay_ns, "ports": ports}
+            wiring.host([(name, address.custom_ip(at[first], place), bridges.get(name, first))], name, **ends_and_rates)
         for lead in leads:
             a, b = (bridges.get(end, end) for end in (lead.a, lead.b))
             if a not in hosts and b not in hosts:
@@ -141,13 +139,13 @@ class Custom(Kind):
         switches: list[str] = []
         if not isinstance(self.nodes, Mapping) or not self.nodes:
             raise TopologyError("nodes", "is a mapping of names to kinds", "nodes: {h0: host, sw0: switch}")
-        for name, told in self.nodes.items():
+        for name, spec in self.nodes.items():
             key = f"nodes[{name}]"
             if not isinstance(name, str) or not NAME.fullmatch(name) or RESERVED.fullmatch(name):
                 what = f"{str(name)[:40]!r} is no name for a node"
                 raise TopologyError(key, what, "a letter, then up to 9 letters, digits or _; not nic0 or arm0")
-            kind = told.get("kind") if isinstance(told, Mapping) else told
-            forwards = told.get("forwards", False) if isinstance(told, Mapping) else False
+            kind = spec.get("kind") if isinstance(spec, Mapping) else spec
+            forwards = spec.get("forwards", False) if isinstance(spec, Mapping) else False
             if kind not in ("host", "switch"):
                 raise TopologyError(key, f"{str(kind)[:40]!r} is no kind of node", "host or switch")
             if kind == "switch":
@@ -164,31 +162,31 @@ class Custom(Kind):
         known, classes = [*hosts, *switches], dict.fromkeys([*dict(self.classes), HOST, UPLINK])
         leads: list[_Lead] = []
         first: dict[frozenset[str], int] = {}
-        taken: dict[tuple[str, int], int] = {}
+        ports: dict[tuple[str, int], int] = {}
         if not isinstance(self.cables, Sequence) or isinstance(self.cables, str):
             raise TopologyError("cables", "is a list of cables", "cables: [h0-sw0, h1-sw0]")
-        for i, told in enumerate(self.cables):
+        for i, spec in enumerate(self.cables):
             key = f"cables[{i}]"
-            more = told if isinstance(told, Mapping) else {"between": told}
-            left, dash, right = str(more.get("between")).partition("-")
+            fields = spec if isinstance(spec, Mapping) else {"between": spec}
+            left, dash, right = str(fields.get("between")).partition("-")
             if not dash:
-                raise TopologyError(key, f"{str(more.get('between'))[:60]!r} is no cable", "A-B, two nodes")
+                raise TopologyError(key, f"{str(fields.get('between'))[:60]!r} is no cable", "A-B, two nodes")
             (a, a_port), (b, b_port) = self._end(key, left, hosts), self._end(key, right, hosts)
             for end, port in ((a, a_port), (b, b_port)):
-                if port is not None and (other := taken.setdefault((end, port), i)) != i:
+                if port is not None and (other := ports.setdefault((end, port), i)) != i:
                     raise TopologyError(key, f"port {port} of {end} has a cable", f"it is that of cables[{other}]")
                 if end not in known:
-                    near = ", ".join(known[:8]) + (" .." if len(known) > 8 else "")
-                    raise TopologyError(key, f"there is no node {end[:40]!r}", f"nodes: {near}")
+                    names = ", ".join(known[:8]) + (" .." if len(known) > 8 else "")
+                    raise TopologyError(key, f"there is no node {end[:40]!r}", f"nodes: {names}")
             if a == b:
                 raise TopologyError(key, f"joins {a} to itself", "two different nodes")
             if (pair := frozenset((a, b))) in first:
                 raise TopologyError(key, f"{a}-{b} is cabled twice", f"it is already cables[{first[pair]}]")
             first[pair] = i
-            of_class = more.get("class")
+            of_class = fields.get("class")
             if of_class is not None and of_class not in classes:
                 raise TopologyError(key, f"there is no class {of_class!r}", f"classes: {', '.join(classes)}")
-            leads.append(_Lead(key, a, b, (a_port, b_port), more.get("rate_bps"), more.get("delay_ns"), of_class))
+            leads.append(_Lead(key, a, b, (a_port, b_port), fields.get("rate_bps"), fields.get("delay_ns"), of_class))
         return leads
 
     def _end(self, key: str, text: str, hosts: Mapping[str, bool]) -> tuple[str, int | None]:

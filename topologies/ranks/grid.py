@@ -10,16 +10,12 @@ from itertools import product
 from math import prod
 
 from topologies.graph.fabric import Fabric
+from topologies.graph.mistake import Mistake
 from topologies.kinds import dimensions
 
 
-class NoGrid(ValueError):
+class NoGrid(Mistake, ValueError):
     """A group without the shape that is asked for: `what` says why, `hint` what would have it."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(f"{what} ({hint})")
-        self.what = what
-        self.hint = hint
 
 
 def grid(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, ...]:

@@ -2,9 +2,8 @@
 
 As the controller routes: dimension order on torus and ring, elsewhere one of the shortest paths.  Which one ECMP's hash
 finds depends on a flow's UDP source port; where that is not known one is drawn from the two ranks: another one, but as
-uneven, so that as many ways meet by chance.
-The bridges of off-path SmartNICs are left out: they are on every way alike.  Those of NICs with several ports are
-not, and none but the two ends' lies on a way, unless it forwards.
+uneven, so that as many ways meet by chance. The bridges of off-path SmartNICs are left out: they are on every way
+alike.  Those of NICs with several ports are not, and none but the two ends' lies on a way, unless it forwards.
 """
 
 from __future__ import annotations

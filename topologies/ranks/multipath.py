@@ -32,16 +32,16 @@ def _swapped(word: Number) -> Number:
     return (word & 0xFF) << 24 | (word & 0xFF00) << 8 | word >> 8 & 0xFF00 | word >> 24 & 0xFF
 
 
-def _turned(word: Number, bits: int) -> Number:
+def _rotated(word: Number, bits: int) -> Number:
     return (word << bits | word >> 32 - bits) & _WORD
 
 
 def _mixed(word: Number) -> Number:
-    return _turned(word * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
+    return _rotated(word * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
 
 
 def _add(hashed: Number, word: Number | int) -> Number:
-    return (_turned(hashed ^ word, 13) * 5 + 0xE6546B64) & _WORD
+    return (_rotated(hashed ^ word, 13) * 5 + 0xE6546B64) & _WORD
 
 
 def _finish(mixed: Number) -> Number:

@@ -37,6 +37,9 @@ _EXACT = {
     "int8": 2**7 - 1,
     "uint8": 2**8 - 1,
 }
+REDUCTIONS: dict[str, np.ufunc] = {
+    **{"sum": np.add, "avg": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
+}
 _LARGEST_TERM = 100
 _LARGEST_COMPARED = 1000
 _SHARED = 2**32  # the random stream that all ranks know
@@ -145,14 +148,9 @@ class Inputs:
 
     def _reduced(self) -> NDArray[Any]:
         total = self._values(0)
-        combine = {"sum": np.add, "avg": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}[
-            self.op or ""
-        ]
         for index in range(1, self.ranks):
-            combine(total, self._values(index), out=total)
-        if self.op != "avg":
-            return total.astype(self.dtype)
-        return averaged(total, self.ranks, self.dtype)
+            REDUCTIONS[self.op or ""](total, self._values(index), out=total)
+        return averaged(total, self.ranks, self.dtype) if self.op == "avg" else total.astype(self.dtype)
 
     def _values(self, index: int) -> NDArray[np.int64]:
         words = noise(self.seed, index)

@@ -14,6 +14,17 @@ from typing import Any
 from workloads.base.vocabulary import DTYPES
 
 
+class NoModel(ValueError):
+    """What there is no model of, and a hint; `key` of the step that says so.
+
+    `others`: each message could be followed, or another algorithm taken: `hint` goes behind their names.
+    """
+
+    def __init__(self, what: str, hint: str = "", key: str = "algorithm", *, others: bool = False) -> None:
+        super().__init__(what)
+        self.what, self.hint, self.key, self.others = what, hint, key, others
+
+
 @dataclass(frozen=True)
 class Factor:
     """Bus bandwidth over algorithm bandwidth, by the number of ranks; `text` is the formula for people."""
@@ -40,6 +51,7 @@ class Collective:
     transposed: bool = False  # unequal counts are those of the way there, backwards
     meets: bool = False  # no rank is through before all have begun
     sized: bool = True  # False: it moves no data, and `sizes` may be left out
+    unpredicted: str = ""  # why there is no model of it, whatever the algorithm
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,10 @@ class Algorithm:
     max_ranks: int | None = None  # None: any number
     layout: str = ""  # "ring": next in order is near; what the group must be: "grid", "domains" of equal size
     chunk_bytes: int | None = None  # pieces that a schedule is pipelined by, unless the step says; None: whole messages
+    wide: str = ""  # "module:object", its Model for large fabrics (workloads/times/wide/model.py); "": there is none
+    unpredicted: str = ""  # why there is no model of it even on small ones
+    offloaded: bool = False  # NICs or switches do it: a group is asked of the fabric
+    multicast: bool = False  # switches copy what it sends
     accelerators: bool = False  # adds up in switches
     shared_slots: bool = False  # in slots that jobs share, with a host as parameter server
     engines: bool = False  # adds up in NICs

@@ -23,14 +23,14 @@ def _library() -> ctypes.CDLL | None:
     import ctypes
 
     try:
-        found = ctypes.CDLL(LIBRARY)
-        found.add_bfloat16.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-        found.add_bfloat16.restype = None
-        found.repeats.argtypes = (ctypes.c_void_p, ctypes.c_size_t) * 2
-        found.repeats.restype = ctypes.c_bool
+        library = ctypes.CDLL(LIBRARY)
+        library.add_bfloat16.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+        library.add_bfloat16.restype = None
+        library.repeats.argtypes = (ctypes.c_void_p, ctypes.c_size_t) * 2
+        library.repeats.restype = ctypes.c_bool
     except (OSError, AttributeError):  # none, of another system, or of other sources
         return None
-    return found
+    return library
 
 
 def add_bfloat16(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:

@@ -110,17 +110,17 @@ def groups(ranks: int, tensor: int, expert: int, stages: int = 1) -> dict[str, t
         ],
     }
     return {
-        name: tuple(tuple(first + rank for rank in members) for first in range(0, ranks, each) for members in its)
-        for name, its in of_one.items()
+        name: tuple(tuple(first + rank for rank in members) for first in range(0, ranks, each) for members in own)
+        for name, own in of_one.items()
     }
 
 
 def _head(words: list[str], ranks: int, where: str) -> Plan:
     if words[0] != HEAD:
         raise BadTrace(f"a workload of kind {words[0][:40]!r} is not read, only {HEAD} and {MICRO}", where)
-    told = {key.rstrip(":"): value for key, value in zip(words[1::2], words[2::2], strict=False)}
-    told["pp_comm"] = told.get("pp_comm", "0").removesuffix(".0")  # divided by tensor it is written as a float
-    values = {key: _whole(value, key, where) for key, value in told.items()}
+    settings = {key.rstrip(":"): value for key, value in zip(words[1::2], words[2::2], strict=False)}
+    settings["pp_comm"] = settings.get("pp_comm", "0").removesuffix(".0")  # divided by tensor it is written as a float
+    values = {key: _whole(value, key, where) for key, value in settings.items()}
     if "model_parallel_NPU_group" not in values:
         raise BadTrace("model_parallel_NPU_group is missing", where)
     for key in _NONE:
@@ -149,17 +149,17 @@ def _layer(fields: list[str], where: str) -> Layer:
 def _phase(fields: list[str], plain: str, where: str, name: str) -> Phase:
     """`plain`: the group of a collective that names none."""
     compute, kind, size = fields
-    took = _whole(compute, "a time", where)
+    compute_ns = _whole(compute, "a time", where)
     nbytes = _whole(size, "a size", where)
-    if took > MOST_NS:
+    if compute_ns > MOST_NS:
         raise BadTrace(f"a computation takes more than {MOST_NS / 1e9:g} s", where, name[:60])
     if kind == "NONE" or not nbytes:
-        return Phase(took, None)
+        return Phase(compute_ns, None)
     base, _, _ = kind.partition("_")
     suffix = kind.removeprefix(base)
     if base not in TYPES or suffix not in ("", *SUFFIXES):
         raise BadTrace(f"there is no collective {kind[:40]!r} (there is NONE, {', '.join(TYPES)})", where, name[:60])
-    return Phase(took, (TYPES[base], SUFFIXES.get(suffix, plain), nbytes))
+    return Phase(compute_ns, (TYPES[base], SUFFIXES.get(suffix, plain), nbytes))
 
 
 def _whole(word: str, what: str, where: str) -> int:
@@ -240,7 +240,7 @@ class _Written:
             self.waits = (self.tasks[-1].id,)
 
     def graph(self, tasks: dict[int, tuple[Task, ...]]) -> Graph:
-        return Graph({name: its for name, its in self.every.items() if name in self.used}, tasks)
+        return Graph({name: tuples for name, tuples in self.every.items() if name in self.used}, tasks)
 
 
 @dataclass
@@ -269,11 +269,11 @@ class _Lines:
     def _between(self, name: str, of: int, to: int, work: Callable[[range], None], lines: range) -> None:
         kind, (written, size) = name.partition(" ")[0], (self.written, self.plan.between)
         if 0 <= self.stage + of < self.plan.stages:
-            came = Recv(
+            receive = Recv(
                 id=f"{name}.recv", stream=f"receive {kind}", kind=kind, peer=of * self.each, size_bytes=size, tag=name
             )
-            written.tasks.append(came)
-            written.waits = (*written.waits, came.id)
+            written.tasks.append(receive)
+            written.waits = (*written.waits, receive.id)
         work(lines)
         if 0 <= self.stage + to < self.plan.stages:
             written.tasks.append(

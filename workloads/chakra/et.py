@@ -62,13 +62,13 @@ class Node:
         return f"node {self.id}" + (f" {self.name[:60]!r}" if self.name else "")
 
     @property
-    def turn(self) -> tuple[int, int]:
+    def order_key(self) -> tuple[int, int]:
         """Of nodes that could be next the one for which this is least."""
         return self.start_us, self.id
 
     @property
     def type_name(self) -> str:
-        return NODE_TYPES.get(self.type, f"type {self.type}")
+        return NODE_TYPES.get(self.type, str(self.type))
 
 
 @dataclass
@@ -122,43 +122,43 @@ def parse(data: bytes, name: str = "trace") -> Trace:
 def _metadata(data: bytes, start: int, end: int) -> tuple[str, dict[str, Value]]:
     version = ""
     attributes: dict[str, Value] = {}
-    for one in wire.fields(data, start, end):
-        if one.number == 1:
-            version = wire.text(data, one)
-        elif one.number == 2 and one.kind == wire.BYTES:
-            attributes.update(_attribute(data, one))
+    for item in wire.fields(data, start, end):
+        if item.number == 1:
+            version = wire.text(data, item)
+        elif item.number == 2 and item.kind == wire.BYTES:
+            attributes.update(_attribute(data, item))
     return version, attributes
 
 
 def _node(data: bytes, start: int, end: int) -> Node:
     node = Node()
-    for one in wire.fields(data, start, end):
-        match one.number:
+    for item in wire.fields(data, start, end):
+        match item.number:
             case 1:
-                node.id = _number(one)
+                node.id = _number(item)
             case 2:
-                node.name = wire.text(data, one)
+                node.name = wire.text(data, item)
             case 3:
-                node.type = _number(one)
+                node.type = _number(item)
             case 4:
-                node.ctrl_deps += wire.numbers(data, one)
+                node.ctrl_deps += wire.numbers(data, item)
             case 5:
-                node.data_deps += wire.numbers(data, one)
+                node.data_deps += wire.numbers(data, item)
             case 6:
-                node.start_us = _number(one)
+                node.start_us = _number(item)
             case 7:
-                node.duration_us = _number(one)
+                node.duration_us = _number(item)
             case 10:
-                if one.kind != wire.BYTES:
-                    raise BadWire("an attribute is a message", one.start)
-                node.attributes.update(_attribute(data, one))
+                if item.kind != wire.BYTES:
+                    raise BadWire("an attribute is a message", item.start)
+                node.attributes.update(_attribute(data, item))
     return node
 
 
-def _number(one: Field) -> int:
-    if one.kind != wire.VARINT:
-        raise BadWire(f"field {one.number} is a number", one.start)
-    return one.value
+def _number(item: Field) -> int:
+    if item.kind != wire.VARINT:
+        raise BadWire(f"field {item.number} is a number", item.start)
+    return item.value
 
 
 def _double(value: int) -> float:
@@ -192,52 +192,52 @@ def _attribute(data: bytes, message: Field) -> Iterator[tuple[str, Value]]:
     """Name and value; nothing of an attribute that has no value of a known kind."""
     name = ""
     value: Value | None = None
-    for one in wire.fields(data, message.start, message.end):
-        if one.number == 1:
-            name = wire.text(data, one)
-        elif one.number == 2:
+    for item in wire.fields(data, message.start, message.end):
+        if item.number == 1:
+            name = wire.text(data, item)
+        elif item.number == 2:
             continue
-        elif one.number in _SCALARS and one.kind == _SCALARS[one.number][0]:
-            value = _SCALARS[one.number][1](one.value)
-        elif one.number == _STRING:
-            value = wire.text(data, one)
-        elif one.number == _BYTES and one.kind == wire.BYTES:
-            value = data[one.start : one.end]
-        elif one.kind == wire.BYTES and one.number - 1 in (*_SCALARS, _STRING, _BYTES):
-            value = _list(data, one)
+        elif item.number in _SCALARS and item.kind == _SCALARS[item.number][0]:
+            value = _SCALARS[item.number][1](item.value)
+        elif item.number == _STRING:
+            value = wire.text(data, item)
+        elif item.number == _BYTES and item.kind == wire.BYTES:
+            value = data[item.start : item.end]
+        elif item.kind == wire.BYTES and item.number - 1 in (*_SCALARS, _STRING, _BYTES):
+            value = _list(data, item)
     if value is not None:
         yield name, value
 
 
 def _list(data: bytes, message: Field) -> Value:
     """Values of DoubleList, Int64List ..: field 1, repeated, numbers packed or not."""
-    of = message.number - 1
-    found: list[int | float | bool | str | bytes] = []
-    for one in wire.fields(data, message.start, message.end):
-        if one.number != 1:
+    kind = message.number - 1
+    values: list[int | float | bool | str | bytes] = []
+    for item in wire.fields(data, message.start, message.end):
+        if item.number != 1:
             continue
-        if of == _STRING:
-            found.append(wire.text(data, one))
-        elif of == _BYTES:
-            found.append(data[one.start : one.end])
+        if kind == _STRING:
+            values.append(wire.text(data, item))
+        elif kind == _BYTES:
+            values.append(data[item.start : item.end])
         else:
-            found += _packed(data, one, *_SCALARS[of])
-    return found  # type: ignore[return-value]  # all of one kind
+            values += _packed(data, item, *_SCALARS[kind])
+    return values  # type: ignore[return-value]  # all of one kind
 
 
 def _packed(
-    data: bytes, one: Field, kind: int, meaning: Callable[[int], int | float | bool]
+    data: bytes, item: Field, kind: int, meaning: Callable[[int], int | float | bool]
 ) -> Iterable[int | float | bool]:
-    if one.kind == kind:
-        return [meaning(one.value)]
-    if one.kind != wire.BYTES:
-        raise BadWire("a list of numbers is wanted here", one.start)
+    if item.kind == kind:
+        return [meaning(item.value)]
+    if item.kind != wire.BYTES:
+        raise BadWire("a list of numbers is wanted here", item.start)
     if kind == wire.VARINT:
-        return [meaning(value) for value in wire.numbers(data, one)]
+        return [meaning(value) for value in wire.numbers(data, item)]
     width = 8 if kind == wire.FIXED64 else 4
-    if (one.end - one.start) % width:
-        raise BadWire(f"{one.end - one.start} bytes are no numbers of {width} bytes", one.start)
-    places = range(one.start, one.end, width)
+    if (item.end - item.start) % width:
+        raise BadWire(f"{item.end - item.start} bytes are no numbers of {width} bytes", item.start)
+    places = range(item.start, item.end, width)
     return [meaning(int.from_bytes(data[at : at + width], "little")) for at in places]
 
 

@@ -29,7 +29,7 @@ def in_order(
 
     Raises BadGraph.
     """
-    apart = {rank: tuple(replace(task, stream=_alone(task)) for task in its) for rank, its in tasks.items()}
+    apart = {rank: tuple(replace(task, stream=_alone(task)) for task in listed) for rank, listed in tasks.items()}
     free = Graph(dict(groups), apart, unordered=STREAMS)
     times, links = oracle(free, lambda rank, task: 0.0), free.links
 
@@ -37,14 +37,14 @@ def in_order(
         task = tasks[node[0]][node[1]]
         return times[node[0], task.id][0], key(node[0], task)
 
-    found: dict[int, list[Task]] = {}
-    for rank, its in tasks.items():
-        computes = ((key(rank, task), number) for number, task in enumerate(its) if isinstance(task, Compute))
-        found[rank] = [its[number] for _, number in sorted(computes)]
+    ordered: dict[int, list[Task]] = {}
+    for rank, listed in tasks.items():
+        computes = ((key(rank, task), number) for number, task in enumerate(listed) if isinstance(task, Compute))
+        ordered[rank] = [listed[number] for _, number in sorted(computes)]
     for rank, number in order_of(tasks, links.before, links.instances, links.sends, first):
         if not isinstance(task := tasks[rank][number], Compute):
-            found[rank].append(task)
-    return Graph(free.groups, {rank: tuple(its) for rank, its in found.items()}, unordered=STREAMS)
+            ordered[rank].append(task)
+    return Graph(free.groups, {rank: tuple(listed) for rank, listed in ordered.items()}, unordered=STREAMS)
 
 
 def _alone(task: Task) -> str:

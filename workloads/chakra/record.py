@@ -23,12 +23,12 @@ from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 def record(graph: Graph) -> dict[int, Trace]:
     """Rank -> its trace."""
     numbers = _numbers(graph)
-    told = {
+    header = {
         "groups": {name: [list(members) for members in tuples] for name, tuples in graph.groups.items()},
         "settings": {name: asdict(of) for name, of in graph.settings.items()},
         "ranks": sorted(graph.tasks),
     } | ({"unordered": sorted(graph.unordered)} if graph.unordered else {})
-    own = json.dumps(told, separators=(",", ":"))
+    own = json.dumps(header, separators=(",", ":"))
     every = range(max(graph.tasks, default=-1) + 1)  # who reads traces wants one of each rank
     return {rank: Trace(_nodes(graph, rank, numbers), attributes={OWN: own}) for rank in every}
 
@@ -70,13 +70,13 @@ def _nodes(graph: Graph, rank: int, numbers: Mapping[tuple[str, tuple[int, ...]]
         own: dict[str, Any] = {"stream": task.stream, "after": len(waits)}
         own |= {"kind": task.kind} if task.kind else {}
         own |= {"not_before_ns": task.not_before_ns} if task.not_before_ns else {}
-        own |= _told(graph, rank, task, node, numbers)
+        own |= _attributes(graph, rank, task, node, numbers)
         node.attributes[OWN] = json.dumps(own, separators=(",", ":"))
         nodes.append(node)
     return nodes
 
 
-def _told(
+def _attributes(
     graph: Graph, rank: int, task: Task, node: Node, numbers: Mapping[tuple[str, tuple[int, ...]], int]
 ) -> dict[str, Any]:
     """Fills in a node; returns what Chakra has no word for."""

@@ -46,7 +46,7 @@ class Roofline:
 
 
 @dataclass(frozen=True)
-class How:
+class Reading:
     """How traces are read: times as recorded (None) or by a roofline; types of nodes that take no time, besides.
 
     `missing`: nodes may wait for nodes that are not there, as if those had ended (recorders leave many out), and for
@@ -61,33 +61,33 @@ class How:
 def graph(
     traces: Mapping[int, Trace],
     groups: Mapping[str, Sequence[int]] | None = None,
-    how: How | None = None,
+    how: Reading | None = None,
     files: Mapping[int, str] | None = None,
 ) -> Graph:
     """The graph of rank -> trace; `files` are their names, for messages.  Raises BadTrace."""
-    how, files = how or How(), files or {rank: f"rank {rank}" for rank in traces}
+    how, files = how or Reading(), files or {rank: f"rank {rank}" for rank in traces}
     _check_all(range(max(traces, default=0) + 1), traces)
     own = _own_groups(traces[0], files[0])
-    its_groups: dict[str, tuple[tuple[int, ...], ...]] = own[0] if own else {}
+    all_groups: dict[str, tuple[tuple[int, ...], ...]] = own[0] if own else {}
     if own:
         _check_all(own[2], traces)
     for name, members in (groups or {}).items():
         if name == WORLD and sorted(members) != sorted(traces):
             raise BadTrace(f"the groups' file has a group {WORLD!r} that is not all ranks: here these are called so")
         if not own:
-            its_groups[name] = (tuple(members),)
+            all_groups[name] = (tuple(members),)
     tasks: dict[int, tuple[Task, ...]] = {}
     nodes: dict[int, dict[str, Node]] = {}
     for rank, trace in sorted(traces.items()):
-        reader = _Rank(rank, trace, files[rank], its_groups, len(traces), how, written=own is not None)
+        reader = _Rank(rank, trace, files[rank], all_groups, len(traces), how, written=own is not None)
         if own is None or rank in own[2] or trace.nodes:
             tasks[rank] = tuple(reader.tasks())
         nodes[rank] = reader.by_task
-        its_groups |= reader.new_groups
+        all_groups |= reader.new_groups
     try:
         if own:
-            return Graph(its_groups, tasks, own[1], own[3])
-        return issue.in_order(its_groups, tasks, lambda rank, task: nodes[rank][task.id].turn)
+            return Graph(all_groups, tasks, own[1], own[3])
+        return issue.in_order(all_groups, tasks, lambda rank, task: nodes[rank][task.id].order_key)
     except BadGraph as error:
         rank = -1 if error.rank is None else error.rank
         node = nodes.get(rank, {}).get(error.task or "")
@@ -107,26 +107,26 @@ def _own_groups(
     if OWN not in trace.attributes:
         return None
     try:
-        told = json.loads(str(trace.attributes[OWN]))
-        made = {str(name): tuple(tuple(map(int, m)) for m in tuples) for name, tuples in told["groups"].items()}
-        settings = {str(name): _settings(of) for name, of in told["settings"].items()}
-        unordered = frozenset(_of({"stream": name}, "stream", str) for name in told.get("unordered", ()))
-        return made, settings, list(map(int, told["ranks"])), unordered
+        header = json.loads(str(trace.attributes[OWN]))
+        groups = {str(name): tuple(tuple(map(int, m)) for m in tuples) for name, tuples in header["groups"].items()}
+        settings = {str(name): _settings(of) for name, of in header["settings"].items()}
+        unordered = frozenset(_of({"stream": name}, "stream", str) for name in header.get("unordered", ()))
+        return groups, settings, list(map(int, header["ranks"])), unordered
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise BadTrace(f"its attribute {OWN!r} is damaged", file, "metadata") from None
 
 
-def _settings(told: Mapping[str, Any]) -> Settings:
+def _settings(written: Mapping[str, Any]) -> Settings:
     """Raises KeyError or TypeError."""
-    algorithms, options = _of(told, "algorithms", dict), _of(told, "options", dict)
+    algorithms, options = _of(written, "algorithms", dict), _of(written, "options", dict)
     for name in algorithms:
         _of(algorithms, name, str)
-    return Settings(_of(told, "traffic_class", (int, NoneType)), algorithms, options)
+    return Settings(_of(written, "traffic_class", (int, NoneType)), algorithms, options)
 
 
-def _of(told: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
+def _of(mapping: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
     """What is said there, if it is of that kind.  Raises KeyError or TypeError."""
-    value = told[key]
+    value = mapping[key]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TypeError(f"{key} is {value!r:.40}")
     return value
@@ -134,8 +134,8 @@ def _of(told: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any
 
 def _parts(own: Mapping[str, Any]) -> Parts | None:
     """Raises TypeError or ValueError."""
-    told = _of({"parts": None, **own}, "parts", (list, NoneType))
-    return told and tuple(tuple(_of({"weight": n}, "weight", int) for n in row) for row in told)
+    weights = _of({"parts": None, **own}, "parts", (list, NoneType))
+    return weights and tuple(tuple(_of({"weight": n}, "weight", int) for n in row) for row in weights)
 
 
 class _Rank:
@@ -148,7 +148,7 @@ class _Rank:
         file: str,
         groups: Mapping[str, tuple[tuple[int, ...], ...]],
         ranks: int,
-        how: How,
+        how: Reading,
         *,
         written: bool,
     ) -> None:
@@ -170,13 +170,13 @@ class _Rank:
 
     def _waits(self, node: Node) -> list[int]:
         waits = list(dict.fromkeys((*node.data_deps, *node.ctrl_deps)))
-        there = [other for other in waits if other in self.nodes and other != node.id]
-        if len(there) < len(waits) and (self.written or not self.how.missing):
-            other = next(other for other in waits if other not in there)
+        known = [other for other in waits if other in self.nodes and other != node.id]
+        if len(known) < len(waits) and (self.written or not self.how.missing):
+            other = next(other for other in waits if other not in known)
             what = f"node {other}, which this trace does not have" if other != node.id else "itself"
             hint = "" if self.written else " (missing: ignore passes over that)"
             raise self.bad(node, f"it waits for {what}{hint}")
-        return there
+        return known
 
     def tasks(self) -> Iterator[Task]:
         """In the order in which they are issued.  Raises BadTrace."""
@@ -188,14 +188,14 @@ class _Rank:
             return
         for_whom: dict[int, tuple[int, ...]] = {}  # node -> nodes with tasks that it waits for, through those without
         receives: dict[int, int] = {}  # node -> the receives that are behind it, as bits
-        bits = kept = 0
+        bits = kept_bytes = 0
         for node in self._order():
             through = dict.fromkeys(n for other in self.waits[node.id] for n in for_whom[other])
             behind = 0
             for other in self.waits[node.id]:
                 behind |= receives[other]
-            kept += 8 * len(through) + behind.bit_length() // 8
-            if kept > MOST_KEPT:
+            kept_bytes += 8 * len(through) + behind.bit_length() // 8
+            if kept_bytes > MOST_KEPT:
                 what = "nodes wait for too many others through nodes without tasks, or for too many receives"
                 raise self.bad(node, f"{what}: that takes more than {MOST_KEPT >> 20} MiB")
             if self._passes(node):
@@ -225,7 +225,7 @@ class _Rank:
         for number, waits in self.waits.items():
             for other in waits:
                 followers.setdefault(other, []).append(number)
-        ready = [self.nodes[number].turn for number, count in open_waits.items() if not count]
+        ready = [self.nodes[number].order_key for number, count in open_waits.items() if not count]
         heapq.heapify(ready)
         order = []
         while ready:
@@ -234,7 +234,7 @@ class _Rank:
             for other in followers.get(number, ()):
                 open_waits[other] -= 1
                 if not open_waits[other]:
-                    heapq.heappush(ready, self.nodes[other].turn)
+                    heapq.heappush(ready, self.nodes[other].order_key)
         if len(order) < len(self.nodes):
             raise self._circle({number for number, count in open_waits.items() if count})
         return order
@@ -263,25 +263,23 @@ class _Rank:
     # -- one node
 
     def _task(self, node: Node, after: Sequence[str], receive_stream: str) -> Task:
-        what = node.type_name
-        if what not in KNOWN:
-            hint = f"skip: [{what.removeprefix('type ')}] passes over them, in no time"
-            raise self.bad(
-                node, f"it is of {'' if what.startswith('type') else 'type '}{what}, which is not replayed ({hint})"
-            )
+        type_name = node.type_name
+        if type_name not in KNOWN:
+            hint = f"skip: [{type_name}] passes over them, in no time"
+            raise self.bad(node, f"it is of type {type_name}, which is not replayed ({hint})")
         name = f"{node.id} {node.name}".strip()[:80]
         common: dict[str, Any] = {"id": name, "after": tuple(after)}
         on_cpu = bool(node.attributes.get("is_cpu_op", False))
-        if what == "comp":
+        if type_name == "comp":
             return Compute(**common, stream=issue.CPU if on_cpu else issue.GPU, duration_ns=self._time_ns(node, on_cpu))
         size = self._whole(node, "comm_size")
-        if what == "comm_coll":
+        if type_name == "comm_coll":
             return self._collective(node, common, size)
-        sends = what == "comm_send"
+        sends = type_name == "comm_send"
         peer = self._whole(node, "comm_dst" if sends else "comm_src")
-        ours = self._whole(node, "comm_src" if sends else "comm_dst", self.rank)
-        if ours != self.rank:
-            raise self.bad(node, f"it is of rank {ours}, and this is the trace of rank {self.rank}")
+        own = self._whole(node, "comm_src" if sends else "comm_dst", self.rank)
+        if own != self.rank:
+            raise self.bad(node, f"it is of rank {own}, and this is the trace of rank {self.rank}")
         if peer >= self.ranks:
             raise self.bad(node, f"there is no rank {peer}: there are traces of {self.ranks}")
         tag = str(self._whole(node, "comm_tag", 0))
@@ -358,12 +356,12 @@ class _Rank:
             common: dict[str, Any] = {"id": node.name, "after": tuple(waits), "stream": _of(own, "stream", str)}
             common["kind"] = _of({"kind": "", **own}, "kind", str)
             common["not_before_ns"] = _of({"not_before_ns": 0.0, **own}, "not_before_ns", (int, float))
-            what = node.type_name
-            if what == "comp":
-                took = {"duration_ns": node.duration_us * 1000, **own}
-                return Compute(**common, duration_ns=_of(took, "duration_ns", (int, float)))
+            type_name = node.type_name
+            if type_name == "comp":
+                duration = {"duration_ns": node.duration_us * 1000, **own}
+                return Compute(**common, duration_ns=_of(duration, "duration_ns", (int, float)))
             size, group = self._whole(node, "comm_size"), _of(own, "group", str)
-            if what == "comm_coll":
+            if type_name == "comm_coll":
                 members = next(m for m in self.groups[group] if self.rank in m)
                 collective = _of(own, "collective", str)
                 whole = size * len(members) if collective in OF_A_PART else size
@@ -375,9 +373,9 @@ class _Rank:
                     parts=_parts(own),
                 )  # fmt: skip
             ends: dict[str, Any] = {"size_bytes": size, "tag": _of(own, "tag", str), "group": group}
-            if what == "comm_send":
+            if type_name == "comm_send":
                 return Send(**common, **ends, peer=self._whole(node, "comm_dst"))
-            if what == "comm_recv":
+            if type_name == "comm_recv":
                 return Recv(**common, **ends, peer=self._whole(node, "comm_src"))
         except (KeyError, TypeError, ValueError, StopIteration, RecursionError) as error:
             if isinstance(error, BadTrace):

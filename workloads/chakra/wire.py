@@ -76,11 +76,11 @@ def numbers(data: bytes, field: Field) -> list[int]:
     """Of a repeated varint: the one of this field, or all of them, packed.  Raises BadWire."""
     if field.kind != BYTES:
         return [field.value]
-    found, at = [], field.start
+    values, at = [], field.start
     while at < field.end:
         value, at = varint(data, at, field.end)
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def text(data: bytes, field: Field) -> str:

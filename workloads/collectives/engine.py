@@ -59,7 +59,7 @@ class Engine:
 
     def run(self, dtype: str, op: str | None) -> None:
         """Returns when all has been received and all that was sent is acknowledged."""
-        drive(self.device, self.work(dtype, op), self.heard)
+        drive(self.device, self.work(dtype, op), self.handle)
 
     def work(self, dtype: str, op: str | None) -> Iterator[Wanted]:
         """The same, without waiting itself."""
@@ -70,7 +70,7 @@ class Engine:
             self.context.tick(self._execution.steps_done, total)
         self._execution.running = False
 
-    def heard(self, record: Record) -> None:
+    def handle(self, record: Record) -> None:
         """Takes a completion, of ours or of another engine's."""
         self.context.completed.get(record.qp, out_of_turn)(record)
 

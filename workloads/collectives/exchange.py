@@ -32,10 +32,10 @@ def landings(shape: Shape, index: int) -> list[Span]:
 def _all_to_all(shape: Shape, index: int, *, paced: bool) -> Program:
     """In round k to the rank k on, from the rank k back."""
     n = shape.ranks
-    ours, theirs = parts(shape, index), landings(shape, index)
-    sends = [Send((index + k) % n, *ours[(index + k) % n]) for k in range(1, n)]
-    receives = [Recv((index - k) % n, *theirs[(index - k) % n], into=OUTPUT) for k in range(1, n)]
-    steps: list[Step] = [Copy(*ours[index], theirs[index].start)]
+    inputs, outputs = parts(shape, index), landings(shape, index)
+    sends = [Send((index + k) % n, *inputs[(index + k) % n]) for k in range(1, n)]
+    receives = [Recv((index - k) % n, *outputs[(index - k) % n], into=OUTPUT) for k in range(1, n)]
+    steps: list[Step] = [Copy(*inputs[index], outputs[index].start)]
     if not paced:
         return [Lane([*steps, *sends, *receives])]
     for send, receive in zip(sends, receives, strict=True):
@@ -55,13 +55,13 @@ def spread_all_to_all(shape: Shape, index: int) -> Program:
 
 def m_to_n(shape: Shape, index: int) -> Program:
     """Each of the first `senders` ranks to each of the others, all at once, whoever is ready."""
-    ours, theirs = parts(shape, index), landings(shape, index)
+    inputs, outputs = parts(shape, index), landings(shape, index)
     first, n = shape.senders, shape.ranks
     if index < first:  # each begins with another receiver
         receivers = n - first
         order = [first + (index + k) % receivers for k in range(receivers)]
-        return [Lane([Send(peer, *ours[peer]) for peer in order])]
-    return [Lane([Recv(peer, *theirs[peer], into=OUTPUT) for peer in range(first)])]
+        return [Lane([Send(peer, *inputs[peer]) for peer in order])]
+    return [Lane([Recv(peer, *outputs[peer], into=OUTPUT) for peer in range(first)])]
 
 
 def linear_scatter(shape: Shape, index: int) -> Program:
@@ -115,22 +115,22 @@ def bruck_all_gather(shape: Shape, index: int) -> Program:
     chunks = spans(shape.count, n)
     steps: list[Step] = []
     for distance in distances(n):
-        many = min(distance, n - distance)
-        steps += [Send((index - distance) % n, *run) for run in _cyclic(chunks, index, many)]
-        steps += [Recv((index + distance) % n, *run) for run in _cyclic(chunks, (index + distance) % n, many)]
+        count = min(distance, n - distance)
+        steps += [Send((index - distance) % n, *run) for run in _cyclic(chunks, index, count)]
+        steps += [Recv((index + distance) % n, *run) for run in _cyclic(chunks, (index + distance) % n, count)]
     return [Lane(steps)]
 
 
-def _cyclic(chunks: Sequence[Span], first: int, many: int) -> Sequence[Span]:
-    """`many` chunks from `first` on, going round: one run of elements, or two."""
-    last = first + many
+def _cyclic(chunks: Sequence[Span], first: int, count: int) -> Sequence[Span]:
+    """`count` chunks from `first` on, going round: one run of elements, or two."""
+    last = first + count
     if last <= len(chunks):
         return [Span(chunks[first].start, chunks[last - 1].stop)]
     return [Span(chunks[first].start, chunks[-1].stop), Span(0, chunks[last - len(chunks) - 1].stop)]
 
 
 def distances(ranks: int) -> list[int]:
-    """Of a dissemination's rounds: in each, everybody tells the rank so far to its right, and hears from its left."""
+    """The distances of a dissemination's rounds: each rank sends that far right, and receives from as far left."""
     return [1 << k for k in range((ranks - 1).bit_length())]
 
 
@@ -138,8 +138,8 @@ def dissemination_barrier(shape: Shape, index: int) -> Program:
     """Hensgen, Finkel, Manber 1988: in round k an empty message goes 2^k ranks on; ceil(log2 n) rounds."""
     n = shape.ranks
     steps: list[Step] = []
-    for far in distances(n):
-        steps += [Send((index + far) % n, 0, 0), Recv((index - far) % n, 0, 0)]
+    for distance in distances(n):
+        steps += [Send((index + distance) % n, 0, 0), Recv((index - distance) % n, 0, 0)]
     return [Lane(steps)]
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workloads.base import bfloat16
+from workloads.base.data import REDUCTIONS
 from workloads.collectives.schedule import Lane, Place, Program, Recv, Schedule, Send, Shape, places, program_of
 from workloads.parts.context import Context
 from workloads.verbs import FabricError, QueuePair, Region, wire
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 4 << 20  # of host arithmetic between two signs of life
 MOST_MESSAGES = 16384  # that a queue pair keeps posted
-
-_REDUCE = {"sum": np.add, "avg": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
 
 Channel = tuple[int, int]  # index of the peer in the group, channel
 Reducer = Callable[[float, Callable[[], None]], None]
@@ -44,22 +43,19 @@ class Resolved:
 
     program: Program
     own: Mapping[Channel, Sequence[Place]]
-    theirs: Mapping[Channel, Sequence[Place]]
+    peers: Mapping[Channel, Sequence[Place]]
 
 
 def resolve(schedule: Schedule, shape: Shape, index: int, channels: Sequence[Channel]) -> Resolved:
     """What a shape means for a rank and its connections.  Raises TooManyMessages."""
     program = program_of(schedule, shape, index)
     own, _ = places(program)
-    of_peer: dict[int, dict[Channel, list[Place]]] = {}
-    theirs: dict[Channel, list[Place]] = {}
-    for peer, channel in channels:
-        if peer not in of_peer:
-            of_peer[peer], _ = places(program_of(schedule, shape, peer))
-        theirs[peer, channel] = of_peer[peer].get((index, channel), [])
-        if (most := max(len(own.get((peer, channel), ())), len(theirs[peer, channel]))) > MOST_MESSAGES:
-            raise TooManyMessages(f"{most} messages from rank to rank, at most {MOST_MESSAGES}: choose a larger chunk")
-    return Resolved(program, own, theirs)
+    by_peer = {peer: places(program_of(schedule, shape, peer))[0] for peer in {peer for peer, _ in channels}}
+    peers = {(peer, channel): by_peer[peer].get((index, channel), []) for peer, channel in channels}
+    most = max((len(messages.get(channel, ())) for channel in channels for messages in (own, peers)), default=0)
+    if most > MOST_MESSAGES:
+        raise TooManyMessages(f"{most} messages from rank to rank, at most {MOST_MESSAGES}: choose a larger chunk")
+    return Resolved(program, own, peers)
 
 
 @dataclass(frozen=True)
@@ -85,8 +81,8 @@ class Connection:
 
     pair: QueuePair
     remote: Remote
-    places: Sequence[Place] = ()  # where the peer wants what we send, in order
-    own: Sequence[Place] = ()  # where we want what it sends
+    places: Sequence[Place] = ()  # where our messages land at the peer, in order
+    own: Sequence[Place] = ()  # where its messages land here
     sender: Running | None = None
     receiver: Running | None = None
     outbox: deque[Send] = field(default_factory=deque)  # waits for the window
@@ -130,7 +126,7 @@ class Execution:
         self.lanes = [Running(lane) for lane in resolved.program]
         for key, connection in self.connections.items():
             connection.own = resolved.own.get(key, ())
-            connection.places = resolved.theirs[key]
+            connection.places = resolved.peers[key]
             connection.sender = connection.receiver = None
         for running in self.lanes:
             for step in running.lane.steps:
@@ -188,13 +184,13 @@ class Execution:
 
     def awaited(self) -> list[int]:
         """Indices of the peers that it waits for now."""
-        found = set()
+        peers = set()
         for (peer, _), c in self.connections.items():
             lane = c.receiver
             missing = lane is not None and lane.at < len(lane.lane.steps) and c.arrived < len(c.own)
             if missing or (c.sent and not c.acknowledged):
-                found.add(peer)
-        return sorted(found)
+                peers.add(peer)
+        return sorted(peers)
 
     def _advance(self, running: Running) -> None:
         """Takes a lane as far as what has arrived lets it."""
@@ -249,34 +245,33 @@ class Execution:
             self._send(running, limited.outbox.popleft())
 
     def _reduce_elsewhere(self, running: Running, step: Recv, staged: int) -> bool:
-        """Combines what has been staged with ours: in host time, or on a stream, which says when it is through."""
-        takes = self.context.costs.reduce_ns((step.stop - step.start) * self.width)
-        if self.reducer is None or takes <= 0:
-            self.device.spend(takes)
+        """Combines what has been staged with ours: in host time (returns False), or on a stream."""
+        ns = self.context.costs.reduce_ns((step.stop - step.start) * self.width)
+        if self.reducer is None or ns <= 0:
+            self.device.spend(ns)
             self._combine(step, staged)
             return False
         running.reducing = True
 
-        def through() -> None:
+        def reduced() -> None:
             self._combine(step, staged)
             running.reducing = False
             running.at += 1
             self._advance(running)
 
-        self.reducer(takes, through)
+        self.reducer(ns, reduced)
         return True
 
     def _combine(self, step: Recv, staged: int) -> None:
-        reduce = _REDUCE[self._op or ""]
-        halves = reduce is np.add and self.typed.dtype.name == "bfloat16"
-        most = SLICE_BYTES // self.width
-        for at in range(step.start, step.stop, most):
-            part = self.typed[at : min(at + most, step.stop)]
-            came = staged + at - step.start
-            if halves:
-                bfloat16.add(part, self.staged[came : came + len(part)])
+        reduce = REDUCTIONS[self._op or ""]
+        elements = SLICE_BYTES // self.width
+        for at in range(step.start, step.stop, elements):
+            local = self.typed[at : min(at + elements, step.stop)]
+            received = self.staged[staged + at - step.start :][: len(local)]
+            if reduce is np.add and local.dtype.name == "bfloat16":
+                bfloat16.add(local, received)
             else:
-                reduce(part, self.staged[came : came + len(part)], out=part)
+                reduce(local, received, out=local)
             self.device.progress()
 
 

@@ -1,10 +1,10 @@
 """Recursive halving and doubling (Rabenseifner; Thakur, Rabenseifner, Gropp 2005) for any number of ranks.
 
-A power of two of the ranks takes part, p in all.  In round k a rank and its partner, p/2, p/4, .. 1 ranks away, each
-keep the half that it is in and give the other away to be reduced; after log2 p rounds each holds one reduced block.
-Doubling is the same backwards.  Of the other ranks each hands its vector to a participant before, and gets the result
-after.  A participant that has to wait for that is late; its partners would send at once and take half of its cable
-while it still receives, so that a partner that is not late itself waits for an empty message from it, once.
+p ranks take part, a power of two.  In round k a rank and its partner, p/2, p/4, .. 1 ranks away, each keep the half
+that it is in and send the other to be reduced; after log2 p rounds each holds one reduced block.  Doubling is the same
+backwards.  Each of the other ranks sends its vector to a participant before, and gets the result after.  A participant
+that waits for such a vector is late.  A partner that is not would send at once and take half of its cable while it
+still receives; so it waits for an empty message first.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ class Folded:
 
 
 class _Round(NamedTuple):
-    """Of the span held before this round: the partner's half, which we give away, and ours."""
+    """The span before this round: the half that goes to the partner, and the half that stays."""
 
     partner: int
-    theirs: Span
-    ours: Span
+    send: Span
+    keep: Span
 
 
 def late(folded: Folded, distances: Sequence[int]) -> list[set[int]]:
     """The participants that are late before each of these rounds: those that stand for another, and whom they met."""
-    found = [set(range(folded.extra))]
+    rounds = [set(range(folded.extra))]
     for distance in distances:
-        found.append(found[-1] | {p ^ distance for p in found[-1]})
-    return found
+        rounds.append(rounds[-1] | {p ^ distance for p in rounds[-1]})
+    return rounds
 
 
 def distances(folded: Folded) -> list[int]:
@@ -69,12 +69,12 @@ def distances(folded: Folded) -> list[int]:
 
 def _ready(folded: Folded, place: int, rounds: Sequence[int]) -> list[list[Step]]:
     """The empty messages with which the rounds of participant `place` begin."""
-    found: list[list[Step]] = []
+    steps: list[list[Step]] = []
     for distance, waiting in zip(rounds, late(folded, rounds), strict=False):
         partner = folded.rank(place ^ distance)
         step = Send(partner, 0, 0) if place in waiting else Recv(partner, 0, 0)
-        found.append([step] if (place in waiting) != (place ^ distance in waiting) else [])
-    return found
+        steps.append([step] if (place in waiting) != (place ^ distance in waiting) else [])
+    return steps
 
 
 def rounds_of(place: int, blocks: Sequence[Span]) -> list[_Round]:
@@ -94,33 +94,31 @@ def rounds_of(place: int, blocks: Sequence[Span]) -> list[_Round]:
     return rounds
 
 
-def _wanted(place: int, k: int, blocks: Sequence[Span], chunk: int | None) -> list[Span]:
-    """The pieces that participant `place` receives in round k: first those that it gives away reduced in the next."""
+def _received(place: int, k: int, blocks: Sequence[Span], chunk: int | None) -> list[Span]:
+    """The pieces that participant `place` receives in round k: first those that it sends reduced in the next."""
     rounds = rounds_of(place, blocks)
-    ours = rounds[k].ours
-    if chunk is None or ours.stop - ours.start <= chunk:
-        return [ours]
+    keep = rounds[k].keep
+    if chunk is None or keep.stop - keep.start <= chunk:
+        return [keep]
     if k + 1 == len(rounds):
-        return pieces(*ours, chunk)
-    return _wanted(rounds[k + 1].partner, k + 1, blocks, chunk) + _wanted(place, k + 1, blocks, chunk)
+        return pieces(*keep, chunk)
+    return _received(rounds[k + 1].partner, k + 1, blocks, chunk) + _received(place, k + 1, blocks, chunk)
 
 
 def _halve(folded: Folded, place: int, blocks: Sequence[Span], chunk: int | None) -> list[Step]:
-    """What the next round gives away goes out as soon as it is reduced, while the rest comes in."""
+    """What the next round sends goes out as soon as it is reduced, while the rest comes in."""
     rounds = rounds_of(place, blocks)
     to_send = [
-        [Send(folded.rank(r.partner), *piece) for piece in _wanted(r.partner, k, blocks, chunk)]
+        [Send(folded.rank(r.partner), *piece) for piece in _received(r.partner, k, blocks, chunk)]
         for k, r in enumerate(rounds)
     ]
     ready = _ready(folded, place, distances(folded))
     steps: list[Step] = [*ready[0], *to_send[0]] if rounds else []
     for k, r in enumerate(rounds):
         following = to_send[k + 1] if k + 1 < len(rounds) else []
-        for piece in _wanted(place, k, blocks, chunk):
-            steps.append(Recv(folded.rank(r.partner), *piece, reduce=True))
-            while (
-                following and not ready[k + 1] and piece.start <= following[0].start and following[0].stop <= piece.stop
-            ):
+        for start, stop in _received(place, k, blocks, chunk):
+            steps.append(Recv(folded.rank(r.partner), start, stop, reduce=True))
+            while following and not ready[k + 1] and start <= following[0].start and following[0].stop <= stop:
                 steps.append(following.pop(0))
         if following:
             steps += [*ready[k + 1], *following]
@@ -132,7 +130,7 @@ def _double(folded: Folded, place: int, blocks: Sequence[Span], ready: Sequence[
     steps: list[Step] = []
     for k, r in enumerate(reversed(rounds_of(place, blocks))):
         peer = folded.rank(r.partner)
-        steps += [*(ready[k] if ready else ()), Send(peer, *r.ours), Recv(peer, *r.theirs)]
+        steps += [*(ready[k] if ready else ()), Send(peer, *r.keep), Recv(peer, *r.send)]
     return steps
 
 

@@ -10,12 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workloads.base import data
-from workloads.base.entry import Algorithm
 from workloads.collectives import exchange
 from workloads.collectives.engine import Engine
 from workloads.collectives.schedule import Shape, Span, schedule_of, spans
 from workloads.collectives.shape import shape_of
-from workloads.parts.context import Context
 from workloads.parts.part import Part, Wanted
 from workloads.verbs.wire import Record
 
@@ -24,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Expected(NamedTuple):
-    """What must lie in `found`: rank `source`'s input from element `start` on (None: the reduction of all inputs)."""
+    """What `result` must be: rank `source`'s input from element `start` on (None: the reduction of all inputs)."""
 
-    found: NDArray[Any]
+    result: NDArray[Any]
     source: int | None
     start: int
 
@@ -34,15 +32,13 @@ class Expected(NamedTuple):
 class Scheduled(Part):
     """One rank's part, for any schedule.  Subclasses say what the collective means."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
-        self.options = context.options
-        self.inputs = context.inputs(self.n, dtype, self.op)
+    def setup(self) -> None:
+        self.options = self.context.options
+        self.inputs = self.context.inputs(self.n, self.dtype.name, self.op)
         self.input = self.inputs.of(self.index)
-        largest = self._shape(max(self.options.get("sizes") or [context.largest_bytes]))
-        self.engine = (context.engine or Engine)(context, ranks, schedule_of(entry), largest, self.dtype.itemsize, tag)
+        largest = self._shape(max(self.options.get("sizes") or [self.context.largest_bytes]))
+        engine, schedule = self.context.engine or Engine, schedule_of(self.entry)
+        self.engine = engine(self.context, self.ranks, schedule, largest, self.dtype.itemsize, self.tag)
 
     def _shape(self, size_bytes: int) -> Shape:
         return shape_of(self.entry, self.n, size_bytes, self.dtype.itemsize, self.options, self.context.seed)
@@ -53,12 +49,12 @@ class Scheduled(Part):
         length = self.shape.length(self.index)
         self.vector = self.engine.vector.view(self.dtype.name, 0, length)
         self.output = self.engine.output.view(self.dtype.name)
-        given = self.given()
-        if given != [Span(0, length)]:
-            self._spoil(self.vector)
-        for span in given:
+        inputs = self.input_spans()
+        if inputs != [Span(0, length)]:
+            data.spoil(self.vector, self.device.progress)
+        for span in inputs:
             data.fill(self.vector[slice(*span)], self.input, self.start + span.start, self.device.progress)
-        self._spoil(self.output)
+        data.spoil(self.output, self.device.progress)
         self.engine.prepare(self.shape)
 
     def work(self) -> Iterator[Wanted]:
@@ -69,21 +65,21 @@ class Scheduled(Part):
         """What is left to do when all has been received."""
         if self.op == "avg":
             for expected in self.expected():
-                data.divide(expected.found, self.n)
+                data.divide(expected.result, self.n)
                 self.device.progress()
 
-    def heard(self, record: Record) -> None:
-        self.engine.heard(record)
+    def handle(self, record: Record) -> None:
+        self.engine.handle(record)
 
     def finish(self) -> int:
         wrong = 0
-        for found, source, start in self.expected():
+        for result, source, start in self.expected():
             period = self.inputs.reduced if source is None else self.inputs.of(source)
-            wrong += data.count_wrong(found, period, self.start + start, self.device.progress)
+            wrong += data.count_wrong(result, period, self.start + start, self.device.progress)
         return wrong
 
-    def given(self) -> list[Span]:
-        """What of our vector is input; the rest starts with what would be wrong there."""
+    def input_spans(self) -> list[Span]:
+        """What of our vector is input; the rest starts with wrong values."""
         return [Span(0, self.shape.length(self.index))]
 
     def expected(self) -> Iterator[Expected]:
@@ -93,9 +89,6 @@ class Scheduled(Part):
     @property
     def chunks(self) -> Sequence[Span]:
         return spans(self.shape.count, self.n)
-
-    def _spoil(self, part: NDArray[Any]) -> None:
-        data.spoil(part, self.device.progress)
 
 
 class AllReduce(Scheduled):
@@ -121,7 +114,7 @@ class Reduce(Scheduled):
 class AllGather(Scheduled):
     """Every rank ends with all chunks."""
 
-    def given(self) -> list[Span]:
+    def input_spans(self) -> list[Span]:
         return [self.chunks[self.index]]
 
     def expected(self) -> Iterator[Expected]:
@@ -140,7 +133,7 @@ class Gather(AllGather):
 class Broadcast(Scheduled):
     """Every rank ends with the root's vector."""
 
-    def given(self) -> list[Span]:
+    def input_spans(self) -> list[Span]:
         return [Span(0, self.shape.count)] if self.index == 0 else []
 
     def expected(self) -> Iterator[Expected]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple, cast
 
 from workloads.base.entry import Algorithm, named
@@ -97,14 +97,13 @@ class Shape:
 Schedule = Callable[[Shape, int], Program]
 
 
-def more_than(schedule: Schedule, shape: Shape, most: int) -> bool:
-    """Whether it has more messages than that, of all ranks; no more ranks are looked at than that takes."""
-    sent = 0
-    for index in range(shape.ranks):
-        sent += sum(isinstance(step, Send) for step in steps(program_of(schedule, shape, index)))
-        if sent > most:
-            return True
-    return False
+def more_than(schedule: Schedule, shape: Shape, limit: int) -> bool:
+    """Whether all ranks together send more messages than the limit; stops at the rank that exceeds it."""
+    sends = (
+        sum(isinstance(step, Send) for step in steps(program_of(schedule, shape, index)))
+        for index in range(shape.ranks)
+    )
+    return any(sent > limit for sent in accumulate(sends))
 
 
 def schedule_of(entry: Algorithm) -> Schedule:
@@ -114,7 +113,7 @@ def schedule_of(entry: Algorithm) -> Schedule:
 
 @lru_cache(maxsize=2048)
 def program_of(schedule: Schedule, shape: Shape, index: int) -> Program:
-    """The program of a group's rank. Its peers, and ranks that share the process, want it, too."""
+    """The program of a group's rank.  Cached for its peers, and for ranks that share the process."""
     return schedule(shape, index)
 
 
@@ -151,14 +150,14 @@ def places(program: Program) -> tuple[dict[tuple[int, int], list[Place]], int]:
 
     What is to be reduced has a place of its own in the staging memory, so that no sender need wait for it to be free.
     """
-    wanted: dict[tuple[int, int], list[Place]] = {}
+    landings: dict[tuple[int, int], list[Place]] = {}
     staged = 0
     for step in steps(program):
         if isinstance(step, Recv):
             place = Place(STAGING, staged) if step.reduce else Place(step.into, step.start)
-            wanted.setdefault((step.peer, step.channel), []).append(place)
+            landings.setdefault((step.peer, step.channel), []).append(place)
             staged += step.reduce * (step.stop - step.start)
-    return wanted, staged
+    return landings, staged
 
 
 def steps(program: Program) -> Iterator[Step]:

@@ -8,7 +8,7 @@ from typing import Any
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import MOST_PIECES
 from workloads.collectives.schedule import Shape
-from workloads.collectives.uneven import given, uneven
+from workloads.collectives.uneven import by_weights, uneven
 
 
 def shape_of(entry: Algorithm, ranks: int, size_bytes: int, width: int, options: Mapping[str, Any], seed: int) -> Shape:
@@ -24,14 +24,8 @@ def shape_of(entry: Algorithm, ranks: int, size_bytes: int, width: int, options:
     senders = (options.get("senders") or ranks // 2) if "senders" in entry.extra else 0
     counts: tuple[tuple[int, ...], ...] = ()
     if options.get("parts") and "parts" in entry.extra:
-        counts = given(options["parts"], ranks, count, senders, entry.collective.transposed)
+        counts = by_weights(options["parts"], ranks, count, senders, entry.collective.transposed)
     elif "skew" in entry.extra:
         counts = uneven(ranks, count, options.get("skew") or 0.0, seed, senders, entry.collective.transposed)
-    return Shape(
-        ranks=ranks,
-        count=count,
-        chunk=max(1, chunk // width) if chunk else None,
-        dims=tuple(options.get("dims") or ()),
-        senders=senders,
-        counts=counts,
-    )
+    elements = max(1, chunk // width) if chunk else None
+    return Shape(ranks, count, elements, tuple(options.get("dims") or ()), senders, counts)

@@ -41,19 +41,15 @@ def _binary_children(place: int, ranks: int) -> list[int]:
 def binary(index: int, ranks: int, *, second: bool) -> Node:
     """Rank `index` in the first or second tree: the second is the first mirrored, or shifted where n is odd."""
 
-    def there(rank: int) -> int:  # to the place in the first tree
-        if not second:
-            return rank
-        return ranks - 1 - rank if ranks % 2 == 0 else (rank - 1) % ranks
-
-    def back(place: int) -> int:
+    def map_place(place: int, shift: int) -> int:  # between the trees
         if not second:
             return place
-        return ranks - 1 - place if ranks % 2 == 0 else (place + 1) % ranks
+        return ranks - 1 - place if ranks % 2 == 0 else (place + shift) % ranks
 
-    above = _binary_parent(there(index), ranks)
-    below = tuple(back(place) for place in _binary_children(there(index), ranks))
-    return Node(None if above is None else back(above), below)
+    place = map_place(index, -1)
+    parent = _binary_parent(place, ranks)
+    children = tuple(map_place(child, 1) for child in _binary_children(place, ranks))
+    return Node(None if parent is None else map_place(parent, 1), children)
 
 
 def double_binary_all_reduce(shape: Shape, index: int) -> Program:

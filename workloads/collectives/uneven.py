@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from workloads.base.data import noise
+from workloads.base.divide import divided
 
 _POPULARITY, _PAIRS = 2**33, 2**34  # random streams
 
@@ -25,9 +26,8 @@ def uneven(
     to a, so that each receiver's elements add up to `count`: the way back of the same draw.
     """
     if senders and transposed:
-        there = uneven(ranks, count, skew, seed, ranks - senders)
-        back = {(ranks - 1 - b, ranks - 1 - a): there[a][b] for a in range(ranks) for b in range(ranks)}
-        return tuple(tuple(back[a, b] for b in range(ranks)) for a in range(ranks))
+        forth = uneven(ranks, count, skew, seed, ranks - senders)
+        return tuple(tuple(forth[ranks - 1 - b][ranks - 1 - a] for b in range(ranks)) for a in range(ranks))
     receivers = list(range(senders, ranks))
     popular = np.argsort(noise(seed, _POPULARITY)[: len(receivers)], kind="stable").tolist()
     harmonic = sum(1 / (k + 1) for k in range(len(receivers)))
@@ -40,13 +40,13 @@ def uneven(
                 (1 - skew) / len(receivers) + skew * (0.5 + own[k] / 2**32) / ((popular[k] + 1) * harmonic)
                 for k in range(len(receivers))
             ]
-            for receiver, share in zip(receivers, _divided(count, weights), strict=True):
+            for receiver, share in zip(receivers, divided(count, weights), strict=True):
                 row[receiver] = share
         rows.append(tuple(row))
     return tuple(rows)
 
 
-def given(
+def by_weights(
     parts: Sequence[Sequence[int]], ranks: int, count: int, senders: int = 0, transposed: bool = False
 ) -> tuple[tuple[int, ...], ...]:
     """[from][to]: how many elements, by a table of weights; the row with the largest sum has `count` of them.
@@ -54,8 +54,8 @@ def given(
     A row for each sender with a weight for each receiver; `transposed`: for each receiver with one for each sender.
     Without `senders` all ranks are both.  Exact where the shares are whole.
     """
-    most = max(sum(row) for row in parts)
-    shares = [_divided(count * sum(row) // most, row) if sum(row) else [0] * len(row) for row in parts]
+    largest = max(sum(row) for row in parts)
+    shares = [divided(count * sum(row) // largest, row) if sum(row) else [0] * len(row) for row in parts]
     rows = [[0] * ranks for _ in range(ranks)]
     for i, row in enumerate(shares):
         for k, n in enumerate(row):
@@ -64,17 +64,3 @@ def given(
             else:
                 rows[i][senders + k] = n
     return tuple(tuple(row) for row in rows)
-
-
-def _divided(count: int, weights: Sequence[float]) -> list[int]:
-    """`count` in proportion to the weights, by largest remainder; of equal remainders the first ones."""
-    total = sum(weights)
-    exact = [count * w / total for w in weights]
-    shares = [int(x) for x in exact]
-    short = count - sum(shares)
-    by_remainder = sorted(range(len(weights)), key=lambda k: (shares[k] - exact[k], k))
-    for k in range(abs(short)):  # rounding may also have given away one too many
-        shares[by_remainder[k % len(weights)] if short > 0 else max(range(len(weights)), key=shares.__getitem__)] += (
-            1 if short > 0 else -1
-        )
-    return shares

@@ -43,10 +43,10 @@ class Chunks:
     def end(self, first: int, nbytes: int) -> int:
         """The chunk before which a run of `nbytes` ends that begins with chunk `first`.  Raises ValueError."""
         target = self.offset(first) + nbytes
-        found = bisect_left(range(self.count), target, key=self.offset)
-        if not first < found or self.offset(found) != target:
+        end = bisect_left(range(self.count), target, key=self.offset)
+        if not first < end or self.offset(end) != target:
             raise ValueError(f"{nbytes} bytes from chunk {first} on are no whole chunks")
-        return found
+        return end
 
 
 def span(first: int, end: int) -> int:
@@ -54,14 +54,14 @@ def span(first: int, end: int) -> int:
     return (1 << end) - (1 << first)
 
 
-def runs(chunks: int, most: int) -> Iterator[tuple[int, int]]:
+def runs(chunks: int, limit: int) -> Iterator[tuple[int, int]]:
     """The set in runs of neighbours, (first, end), each of `most` at most."""
     at = 0
     while chunks:
         gap = (chunks & -chunks).bit_length() - 1
         chunks >>= gap
         at += gap
-        length = min((~chunks & (chunks + 1)).bit_length() - 1, most)
+        length = min((~chunks & (chunks + 1)).bit_length() - 1, limit)
         yield at, at + length
         chunks >>= length
         at += length

@@ -1,9 +1,8 @@
 """Collectives by a ring of NICs: the host posts one request, results come into its memory (DirectReduce).
 
 What the NICs do is in hardware/fabricd/offload/ring/.  They work like the host ring with the same schedule (ring.py),
-chunk by chunk and in the same order, so results are the same to the last bit.  Reductions leave the input as it is and
-put the result beside it: when the NICs cannot (no engine, no memory left in it, a neighbour that does not answer), the
-host ring does it all again, and the result says so.
+chunk by chunk and in the same order, so results are the same to the last bit.  Reductions keep the input and put the
+result beside it: when the NICs fail (no engine, its memory full, a silent neighbour), the host ring does it all again.
 
 With `compression: bfp` float32 crosses the cables as block floating point (bfp.c there).  Every rank that sends a
 partial sum rounds it, by 1/127 of the largest in its block at most; so does the one that has the result.
@@ -29,20 +28,18 @@ class _DirectReduce(OneRequest):
     collective: int
 
     def _join(self) -> Group:
-        most = max(self.context.largest_bytes, self.input.itemsize)
+        largest = max(self.context.largest_bytes, self.input.itemsize)
         self.compressed = bool(self.context.options.get("compression"))
-        return self.device.group("ring", self.tag, self.ranks, (most, wire.ELEMENTS[self.dtype.name], self.compressed))
+        args = (largest, wire.ELEMENTS[self.dtype.name], self.compressed)
+        return self.device.group("ring", self.tag, self.ranks, args)
 
-    def _fill(self) -> None:
-        self._cut()
-        super()._fill()
-
-    def _cut(self) -> None:
-        self.chunks = [slice(*span) for span in spans(self.count, self.n)]
+    @property
+    def chunks(self) -> list[slice]:
+        return [slice(*span) for span in spans(self.count, self.n)]
 
     def _post(self) -> None:
-        what = {"collective": self.collective, "reduction": self.op, "dtype": self.dtype.name}
-        self._request(self.vector, self.result, self.count, **what)
+        request = {"collective": self.collective, "reduction": self.op, "dtype": self.dtype.name}
+        self._request(self.vector, self.result, self.count, **request)
 
     def _differ(self, chunk: slice, period: NDArray[Any]) -> int:
         at, tick, within = self.start + chunk.start, self.device.progress, self._bound() if self.compressed else 0.0
@@ -82,7 +79,6 @@ class AllGather(_DirectReduce):
 
     def _fill(self) -> None:
         """Only our chunk is input; the others hold what would be wrong there."""
-        self._cut()
         data.spoil(self.mine, self.device.progress)
         own = self.chunks[self.index]
         data.fill(self.mine[own], self.input, self.start + own.start, self.device.progress)

@@ -19,12 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.base import data
-from workloads.base.entry import Algorithm
 from workloads.collectives.exchange import distances
 from workloads.offloads.chunking import Chunks, runs, span
 from workloads.offloads.offloaded import Offloaded
 from workloads.offloads.repair import RUN_CHUNKS, Repair, Run
-from workloads.parts.context import Context
 from workloads.parts.part import Wanted
 from workloads.verbs import FabricError, Peer, QueuePair, wire
 
@@ -32,11 +30,11 @@ _KEYS = Struct("<II")  # of vector and bitmaps
 _ARM, _START = 0, 1  # requests to the NIC's group
 _NO_ROOT = 2**64 - 1
 _KIND_SHIFT, _VALUE = 24, (1 << 24) - 1  # of an immediate: a kind, and a chunk's number
-_MANY = 8  # chunks
-_FEW = 4  # receives posted before each operation, for what is no run of chunks: a message of it, and one of the next
+_NEVER_ALL_LOST = 8  # chunks
+_SPARE_RECEIVES = 4  # for what is no run of chunks: messages of this operation and of the next
 
 
-class Message(IntEnum):
+class Immediate(IntEnum):
     """What an immediate is about."""
 
     READY = 1  # barrier
@@ -50,33 +48,30 @@ class _Multicast(Offloaded):
 
     root: int | None = None
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
-        self.inputs = data.Inputs(context.seed, self.n, dtype, self.op)
-        self.vector = context.region("vector")
-        most = (context.largest_bytes // self.device.mtu + self.device.ranks + 64) // 64 * 8
-        self.slot_bytes = most  # what is here; what we lack; what the right neighbour lacks
-        self.bitmaps = context.region("multicast bitmaps", 3 * most)
-        self.slack_ps = round(context.options["cutoff"] * 1000)
-        self.chains = min(context.options.get("chains") or self.n, self.n)
-        self._connect(ranks, tag)
-        self.group = self.device.group("multicast", tag, ranks, (self.device.mtu,))
+    def setup(self) -> None:
+        self.inputs = data.Inputs(self.context.seed, self.n, self.dtype.name, self.op)
+        self.vector = self.context.region("vector")
+        self.slot_bytes = (self.context.largest_bytes // self.device.mtu + self.device.ranks + 64) // 64 * 8
+        # three slots: what is here; what we lack; what the right neighbour lacks
+        self.bitmaps = self.context.region("multicast bitmaps", 3 * self.slot_bytes)
+        self.slack_ps = round(self.context.options["cutoff"] * 1000)
+        self.chains = min(self.context.options.get("chains") or self.n, self.n)
+        self._connect()
+        self.group = self.device.group("multicast", self.tag, self.ranks, (self.device.mtu,))
         self.fallback = self.given_up = self.group.refused
-        self.by_hosts = bool(self.group.refused)  # what comes later, not all ranks know
+        self.by_hosts = bool(self.group.refused)  # a later failure is not known to all ranks
         self.operation = 0
         self.posted: Counter[int] = Counter()
         self.ready: Counter[int] = Counter()  # barrier messages, by queue pair
         self.sent_due = 0
         self.ended: wire.Record | None = None
-        self.asked: int | None = None
-        self.given: list[Run] = []
+        self.requested: int | None = None  # chunks that the right neighbour lacks
+        self.repaired: list[Run] = []  # from the left neighbour
 
-    def _connect(self, ranks: Sequence[int], tag: int) -> None:
+    def _connect(self) -> None:
         """One to the right and one from the left for every distance; that from rank i to its right has tag + i."""
         keys = _KEYS.pack(self.vector.key, self.bitmaps.key)
-        n, index = self.n, self.index
+        n, index, ranks, tag = self.n, self.index, self.ranks, self.tag
         peers: list[Peer] = []
         for far in distances(n):
             left = (index - far) % n
@@ -96,11 +91,10 @@ class _Multicast(Offloaded):
         self.mine = self.vector.view(self.dtype.name, 0, count)
         self.chunks = Chunks(size_bytes, self.dtype.itemsize, self.device.mtu, self.n if self.root is None else 1)
         data.spoil(self.mine, self.device.progress)
-        if own := self._own():
-            at = own.start
-            data.fill(self.mine[own], self.inputs.of(self.index), self.start + at, self.device.progress)
+        if own := self._own_slice():
+            data.fill(self.mine[own], self.inputs.of(self.index), self.start + own.start, self.device.progress)
         for pair in self.pairs.values():
-            self._expect(pair, _FEW)
+            self._expect(pair, _SPARE_RECEIVES)
 
     def work(self) -> Iterator[Wanted]:
         self.operation += 1
@@ -112,21 +106,22 @@ class _Multicast(Offloaded):
         if by_multicast:
             here = yield from self._received()
         repair = Repair(self.chunks.count, here)
-        came = bin(here).count("1")
-        silent = self._nothing_came(repair)
-        self._ask(repair.missing)
+        received = bin(here).count("1")
+        silent = self._nothing_received(repair)
+        self._request_repair(repair.missing)
         while not repair.through or self.sent_due:
-            if self.asked is not None:
-                lacks, self.asked = self.asked, None
-                self._give(repair.asked(lacks))
-            elif self.given:
-                self._give(repair.came(*self.given.pop(0)))
+            if self.requested is not None:
+                lacks, self.requested = self.requested, None
+                self._send_runs(repair.request(lacks))
+            elif self.repaired:
+                self._send_runs(repair.receive(*self.repaired.pop(0)))
             else:
                 yield None
-            self.context.tick(self.chunks.count - bin(repair.missing).count("1") - came, self.chunks.count - came)
+            done = self.chunks.count - bin(repair.missing).count("1") - received
+            self.context.tick(done, self.chunks.count - received)
         self.fallback = self.given_up or silent
 
-    def _own(self) -> slice | None:
+    def _own_slice(self) -> slice | None:
         """The elements that this rank sends."""
         if self.root is not None:
             return slice(0, len(self.mine)) if self.index == self.root else None
@@ -144,10 +139,10 @@ class _Multicast(Offloaded):
         period = self.inputs.of(sender)
         return data.count_wrong(self.mine[first:end], period, self.start + first, self.device.progress)
 
-    def _nothing_came(self, repair: Repair) -> str:
-        """Of so much that it cannot be bad luck."""
+    def _nothing_received(self, repair: Repair) -> str:
+        """Why no chunk has come, of more than could be lost by chance ("": some have)."""
         everything = span(0, self.chunks.count) & ~self._own_chunks()
-        silent = bin(everything).count("1") >= _MANY and repair.missing == everything
+        silent = bin(everything).count("1") >= _NEVER_ALL_LOST and repair.missing == everything
         return "no multicast has come" if silent else ""
 
     # Multicast
@@ -160,15 +155,15 @@ class _Multicast(Offloaded):
     def _barrier(self) -> Iterator[Wanted]:
         """Nobody is through before all have armed: what a rank posts first reaches its NIC first."""
         for right, left in self.rounds:
-            self._say(right, Message.READY)
+            self._notify(right, Immediate.READY)
             while self.ready[left.number] < self.operation:
                 yield None
 
     def _received(self) -> Generator[Wanted, None, int]:
         """Sends our part, waits for the others', and returns the set of chunks that are here."""
         args = (self.operation, self.slack_ps, self.chains)
-        what = {"collective": _START, "wr_id": self.operation, "args": args}
-        self._request(self.bitmaps, self.vector, self.mine.nbytes, **what)
+        request = {"collective": _START, "wr_id": self.operation, "args": args}
+        self._request(self.bitmaps, self.vector, self.mine.nbytes, **request)
         while self.ended is None:
             yield None
         missing, self.ended = self.ended.nbytes, None
@@ -176,33 +171,31 @@ class _Multicast(Offloaded):
 
     # Repair
 
-    def _ask(self, missing: int) -> None:
+    def _request_repair(self, missing: int) -> None:
         """Tells the left neighbour what we lack."""
         if not missing:
-            self._say(self.left, Message.HAS_ALL)
+            self._notify(self.left, Immediate.HAS_ALL)
             return
-        self._expect(self.left, _FEW + 2 * len(list(runs(missing, RUN_CHUNKS))))
+        self._expect(self.left, _SPARE_RECEIVES + 2 * len(list(runs(missing, RUN_CHUNKS))))
         nbytes, at = self.chunks.bitmap_bytes, self.slot_bytes
         self._slot(1)[:nbytes] = np.frombuffer(missing.to_bytes(nbytes, "little"), np.uint8)
         self.left.write(
-            self.bitmaps, at, nbytes, self.left_bitmaps, 2 * at, imm=Message.LACKS << _KIND_SHIFT, signaled=False
+            self.bitmaps, at, nbytes, self.left_bitmaps, 2 * at, imm=Immediate.LACKS << _KIND_SHIFT, signaled=False
         )
 
-    def _give(self, given: Iterable[Run]) -> None:
-        """Writes runs of chunks to the right neighbour; the last only is signaled: those before are through with it."""
-        given = list(given)
-        for k, (first, end) in enumerate(given):
+    def _send_runs(self, batch: Sequence[Run]) -> None:
+        """Writes runs of chunks to the right neighbour; only the last is signaled: completions are in order."""
+        for first, end in batch:
             offset = self.chunks.offset(first)
             nbytes = self.chunks.offset(end) - offset
-            last = k == len(given) - 1
-            imm = Message.CHUNKS << _KIND_SHIFT | first
+            last, imm = end == batch[-1][1], Immediate.CHUNKS << _KIND_SHIFT | first
             self.right.write(self.vector, offset, nbytes, self.right_vector, offset, imm=imm, signaled=last)
-        self.sent_due += bool(given)
+        self.sent_due += bool(batch)
 
     # Messages
 
-    def _say(self, pair: QueuePair, what: Message) -> None:
-        pair.write(self.vector, 0, 0, 0, 0, imm=what << _KIND_SHIFT, signaled=False)
+    def _notify(self, pair: QueuePair, kind: Immediate) -> None:
+        pair.write(self.vector, 0, 0, 0, 0, imm=kind << _KIND_SHIFT, signaled=False)
 
     def _expect(self, pair: QueuePair, messages: int) -> None:
         """Has at least so many receives posted."""
@@ -213,13 +206,13 @@ class _Multicast(Offloaded):
     def queue_pairs(self) -> Iterable[int]:
         return self.pairs
 
-    def heard(self, record: wire.Record) -> None:
+    def handle(self, record: wire.Record) -> None:
         if record.kind == wire.RECEIVED_IMM:
-            self._told(record)
+            self._immediate(record)
         elif record.kind == wire.SENT:
             self.sent_due -= 1
         else:
-            super().heard(record)
+            super().handle(record)
 
     def _done(self, record: wire.Record) -> None:
         if record.wr_id != self.operation:
@@ -229,18 +222,18 @@ class _Multicast(Offloaded):
     def _failed(self, why: str) -> None:
         self.given_up = why
 
-    def _told(self, record: wire.Record) -> None:
+    def _immediate(self, record: wire.Record) -> None:
         kind, value = record.imm >> _KIND_SHIFT, record.imm & _VALUE
         self.posted[record.qp] -= 1
-        if kind == Message.READY:
+        if kind == Immediate.READY:
             self.ready[record.qp] += 1
-        elif kind == Message.LACKS:
-            self.asked = self._bitmap(2)
-        elif kind == Message.HAS_ALL:
-            self.asked = 0
-        elif kind == Message.CHUNKS:
+        elif kind == Immediate.LACKS:
+            self.requested = self._bitmap(2)
+        elif kind == Immediate.HAS_ALL:
+            self.requested = 0
+        elif kind == Immediate.CHUNKS:
             self._expect(self.left, self.posted[record.qp] + 1)
-            self.given.append((value, self.chunks.end(value, record.nbytes)))
+            self.repaired.append((value, self.chunks.end(value, record.nbytes)))
         else:
             raise FabricError(f"operation {self.operation}: an immediate of {record.imm:#x}")
 

@@ -1,19 +1,17 @@
-"""What all collectives share that others do for the ranks: a group, what is said of its requests, and a way without it.
+"""What all offloaded collectives share: a group, its completions, and a fallback to the hosts.
 
 `OneRequest` is for those whose result goes beside the input, so that the ranks can do it all again by themselves: when
-the group is refused, before anything is sent; when it fails, once that is agreed.  They agree without cost, when all
-are through: a rank that has its result must not go on while another lacks some.  A group may fail before one of its
-ranks has begun: that rank asks for nothing, and meets the others where they agree.
+the group is refused, before anything is sent; when it fails, once all have agreed on that.  They agree at the end, at
+no cost: a rank that has its result must not go on while another lacks some.  If a group fails before one of its ranks
+has begun, that rank posts nothing and meets the others where they agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from workloads.base import data
-from workloads.base.entry import Algorithm
-from workloads.parts.context import Context
 from workloads.parts.part import Part, Sync, Wanted
 from workloads.verbs import FabricError, Group, Region, wire
 
@@ -26,20 +24,20 @@ class Offloaded(Part):
     group: Group | None = None
     _alone: Part | None = None
 
-    def heard(self, record: wire.Record) -> None:
+    def handle(self, record: wire.Record) -> None:
         if record.kind == wire.OFFLOADED:
             self._done(record)
         elif record.kind == wire.GROUP_FAILED:
             self._failed(record.private.decode("utf-8", "replace") or "the group has failed")
         elif self._alone is not None:
-            self._alone.heard(record)
+            self._alone.handle(record)
         else:
             raise FabricError(f"a record of kind {record.kind} in {self.entry}")
 
-    def _request(self, source: Region, target: Region, count: int, **what: Any) -> None:
+    def _request(self, source: Region, target: Region, count: int, **request: Any) -> None:
         """Posts a request to the group, of `count` elements in `source` and `target`."""
         assert self.group is not None
-        self.group.post(source, 0, target, 0, count, **what)
+        self.group.post(source, 0, target, 0, count, **request)
 
     def _done(self, record: wire.Record) -> None:
         """A request of ours is carried out."""
@@ -53,7 +51,7 @@ class Offloaded(Part):
         """What the ranks do by themselves, as the entry says: made when it is needed."""
         if self._alone is None:
             entry = self.entry.instead
-            assert entry is not None, f"{self.entry}: nothing is said of what the ranks do instead"
+            assert entry is not None, f"{self.entry} names no fallback"
             self._alone = entry.load()(self.context, entry, self.ranks, self.dtype.name, self.op, self.tag)
         return self._alone
 
@@ -66,13 +64,10 @@ class Offloaded(Part):
 class OneRequest(Offloaded):
     """One request does it all.  Subclasses say how the group is made, what is posted, and what must come of it."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
-        self.vector = context.region("vector")
-        self.result = context.region("result") if entry.ops else self.vector
-        self.inputs = data.Inputs(context.seed, self.n, dtype, self.op)
+    def setup(self) -> None:
+        self.vector = self.context.region("vector")
+        self.result = self.context.region("result") if self.entry.ops else self.vector
+        self.inputs = self.context.inputs(self.n, self.dtype.name, self.op)
         self.input = self.inputs.of(self.index)
         self.group = self._join()
         self.fallback = self.given_up = self.group.refused

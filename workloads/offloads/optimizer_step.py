@@ -18,14 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.base import data
-from workloads.base.entry import Algorithm
 from workloads.collectives import ring
 from workloads.collectives.engine import Engine
 from workloads.collectives.schedule import Shape, spans
 from workloads.offloads import direct_reduce
 from workloads.offloads.offloaded import Offloaded
 from workloads.offloads.optimizers import OPTIMIZERS, Optimizer
-from workloads.parts.context import Context
 from workloads.parts.part import Part, Wanted, drive
 from workloads.verbs import FabricError, wire
 
@@ -36,15 +34,12 @@ _DTYPE = "float32"
 class _Step(Part):
     """What both ways have in common: gradients, parameters, and what must come out."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
-        self.kind = OPTIMIZERS[context.options["optimizer"]]
-        self.vector = context.region("vector")
-        self.inputs = data.Inputs(context.seed, self.n, dtype, op)
+    def setup(self) -> None:
+        self.kind = OPTIMIZERS[self.context.options["optimizer"]]
+        self.vector = self.context.region("vector")
+        self.inputs = data.Inputs(self.context.seed, self.n, self.dtype.name, self.op)
         self.input = self.inputs.of(self.index)
-        self.first = data.Inputs(context.seed + 1, self.n, dtype, "sum").of(0) * np.float32(_SCALE)
+        self.first = data.Inputs(self.context.seed + 1, self.n, self.dtype.name, "sum").of(0) * np.float32(_SCALE)
         self.count = -1
 
     def prepare(self, size_bytes: int, variant: int) -> None:
@@ -73,13 +68,11 @@ class _Step(Part):
 class Host(_Step):
     """By the hosts."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
-        largest = Shape(self.n, context.largest_bytes // self.input.itemsize)
-        self.scatter = Engine(context, ranks, ring.reduce_scatter, largest, self.input.itemsize, tag)
-        self.gather = Engine(context, ranks, ring.all_gather, largest, self.input.itemsize, tag + 1)
+    def setup(self) -> None:
+        super().setup()
+        largest = Shape(self.n, self.context.largest_bytes // self.input.itemsize)
+        self.scatter = Engine(self.context, self.ranks, ring.reduce_scatter, largest, self.input.itemsize, self.tag)
+        self.gather = Engine(self.context, self.ranks, ring.all_gather, largest, self.input.itemsize, self.tag + 1)
 
     def _begin(self) -> None:
         self.parameters = self.expected[self.own].copy()
@@ -100,8 +93,8 @@ class Host(_Step):
         self.device.spend(self.optimizer.arrays * self.context.costs.reduce_ns(mine.nbytes))
         yield from self.gather.work(_DTYPE, None)
 
-    def heard(self, record: wire.Record) -> None:
-        self.scatter.heard(record)
+    def handle(self, record: wire.Record) -> None:
+        self.scatter.handle(record)
 
     def finish(self) -> int:
         return self._wrong(self.vector.view(_DTYPE, 0, self.count))
@@ -110,11 +103,9 @@ class Host(_Step):
 class OptimusNic(_Step, Offloaded):
     """By the NICs; by the hosts if these refuse."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
-        self.result = context.region("result")
+    def setup(self) -> None:
+        super().setup()
+        self.result = self.context.region("result")
 
     def _begin(self) -> None:
         """The NICs load the parameters; a ring is made for each number of them."""
@@ -127,11 +118,11 @@ class OptimusNic(_Step, Offloaded):
             return
         self.optimizer: Optimizer = self.kind()
         self.vector.view(_DTYPE, 0, self.count)[:] = self.expected
-        drive(self.device, self._post(direct_reduce.LOAD), self.heard)
+        drive(self.device, self._post(direct_reduce.LOAD), self.handle)
 
     def _post(self, collective: int, args: Sequence[int] = ()) -> Iterator[Wanted]:
-        what = {"collective": collective, "reduction": self.op, "dtype": _DTYPE, "args": args}
-        self._request(self.vector, self.result, self.count, **what)
+        request = {"collective": collective, "reduction": self.op, "dtype": _DTYPE, "args": args}
+        self._request(self.vector, self.result, self.count, **request)
         self._carried_out = False
         while not self._carried_out:
             yield None

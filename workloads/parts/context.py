@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from workloads.base.data import Inputs
@@ -26,13 +26,7 @@ class HostCosts:
 
     @classmethod
     def from_plan(cls, costs: Mapping[str, Any]) -> HostCosts:
-        return cls(
-            costs.get("reduce_bps"),
-            costs.get("wake_ns") or 0.0,
-            costs.get("convert_bps"),
-            costs.get("cache_bytes"),
-            costs.get("memory_reduce_bps"),
-        )
+        return cls(**{f.name: costs[f.name] for f in fields(cls) if costs.get(f.name) is not None})
 
     def reduce_ns(self, nbytes: int, working_set_bytes: int = 0) -> float:
         """Time to reduce two operands of `nbytes` each into one, by a program that touches `working_set_bytes`."""
@@ -83,8 +77,8 @@ class Context:
 
         One that has become too small is replaced by one of twice its size or more: there are few regions to be had.
         """
-        wanted = max(self.largest_bytes if nbytes is None else nbytes, 1)
-        known = self._regions.get(name)
-        if known is None or len(known) < wanted:
-            known = self._regions[name] = self.device.region(max(wanted, 2 * len(known) if known else 0))
-        return known
+        least = max(self.largest_bytes if nbytes is None else nbytes, 1)
+        region = self._regions.get(name)
+        if region is None or len(region) < least:
+            region = self._regions[name] = self.device.region(max(least, 2 * len(region) if region else 0))
+        return region

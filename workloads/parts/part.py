@@ -27,16 +27,16 @@ Wanted = Sync | None
 """What a part waits for (None: that something is said), before it goes on."""
 
 
-def drive(device: Device, work: Iterable[Wanted], heard: Callable[[Record], None]) -> None:
+def drive(device: Device, work: Iterable[Wanted], handle: Callable[[Record], None]) -> None:
     """Does a part's work, and nothing else meanwhile."""
-    for wanted in work:
-        if wanted is None:
+    for event in work:
+        if event is None:
             records = device.wait()
         else:
-            device.sync(*wanted)
+            device.sync(*event)
             records = device.poll()
         for record in records:
-            heard(record)
+            handle(record)
 
 
 class Part:
@@ -52,13 +52,17 @@ class Part:
     def __init__(
         self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
     ) -> None:
-        """Connects rank `context.device.rank` of the group `ranks`; `tag` and the `len(ranks)` after it are its own."""
+        """Of rank `context.device.rank` in the group `ranks`; `tag` and the `len(ranks)` after it are its own."""
         self.context, self.entry, self.ranks, self.tag = context, entry, ranks, tag
         self.device = context.device
         self.n = len(ranks)
         self.index = list(ranks).index(self.device.rank)
         self.dtype = data.element(dtype)
         self.op = op if entry.ops else None
+        self.setup()
+
+    def setup(self) -> None:
+        """Connects with the group and registers memory."""
 
     def prepare(self, size_bytes: int, variant: int) -> None:
         """Writes the inputs and posts the receives.
@@ -68,7 +72,7 @@ class Part:
 
     def run(self) -> None:
         """Does it, and returns when the result is there and the buffers are free."""
-        drive(self.device, self.work(), self.heard)
+        drive(self.device, self.work(), self.handle)
 
     def work(self) -> Iterator[Wanted]:
         """The same, without waiting itself.  Parts that have none are run alone (`waits` of their entries)."""
@@ -79,7 +83,7 @@ class Part:
         """Whether its work connects with the group when all have met: each rank waits there for the others."""
         return False
 
-    def heard(self, record: Record) -> None:
+    def handle(self, record: Record) -> None:
         """Takes a record of this part's, also before its work begins: a peer may be ahead."""
         raise NotImplementedError
 

@@ -5,12 +5,9 @@ The second rank sends back what it got, so that the first sees the damage of bot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from struct import Struct
 
 from workloads.base import data
-from workloads.base.entry import Algorithm
-from workloads.parts.context import Context
 from workloads.parts.part import Part
 from workloads.verbs import FabricError, Peer, Region, wire
 
@@ -22,14 +19,11 @@ class WritePingPong(Part):
 
     arrival = wire.RECEIVED_IMM
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
-        self.outbox = context.region("vector")
-        self.inbox = context.region("staging")
-        self.input = data.Inputs(context.seed, 2, dtype, None).of(0)
-        peer = Peer(ranks[1 - self.index], tag, _KEY.pack(self.inbox.key))
+    def setup(self) -> None:
+        self.outbox = self.context.region("vector")
+        self.inbox = self.context.region("staging")
+        self.input = data.Inputs(self.context.seed, 2, self.dtype.name, None).of(0)
+        peer = Peer(self.ranks[1 - self.index], self.tag, _KEY.pack(self.inbox.key))
         (self.pair,) = self.device.connect([peer])
         (self.rkey,) = _KEY.unpack(self.pair.private)
 

@@ -6,16 +6,18 @@ Without `message` cores and engines cost nothing: what is left is the network's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+from topologies.graph.frames import ACK_BYTES, IMM_BYTES, RETH_BYTES, message_bytes, wire_bytes
 from workloads.programs.block import HEADER_BYTES
 from workloads.programs.costs import MessageCosts, Work, batch_ns
 from workloads.programs.message import Shape
 from workloads.programs.share import shared
-from workloads.times.messages import ACK_BYTES, IMM_BYTES, RETH_BYTES, Costs, Path, received_ns, wire_bytes
+from workloads.times.messages import Costs, Path, received_ns
 
 
-def _known(size_bytes: int, message: Mapping[str, Any] | None) -> tuple[Shape, MessageCosts, float]:
+def _message(size_bytes: int, message: Mapping[str, Any] | None) -> tuple[Shape, MessageCosts, float]:
     if message is None:
         return Shape(size_bytes, 1, 1), MessageCosts(Work(), Work()), 0.0
     shape = Shape(size_bytes, message["nesting"], message["fields"])
@@ -26,9 +28,9 @@ def rpc_by_hosts_ns(
     ranks: int, size_bytes: int, path: Path, costs: Costs, message: Mapping[str, Any] | None = None
 ) -> float:
     """A call: serialized, sent, an object made of it, served, and the same back."""
-    shape, work, handler_ns = _known(size_bytes, message)
-    way = costs.post_ns + received_ns(shape.wire_bytes(), path, costs) + costs.wake_ns
-    return 2 * (2 * work.host.ns(shape) + way) + handler_ns
+    shape, work, handler_ns = _message(size_bytes, message)
+    one_way = costs.post_ns + received_ns(shape.wire_bytes(), path, costs) + costs.wake_ns
+    return 2 * (2 * work.host.ns(shape) + one_way) + handler_ns
 
 
 def rpc_by_nics_ns(
@@ -42,13 +44,13 @@ def rpc_by_nics_ns(
     complex_wake_ns: float = 0.0,
 ) -> float:
     """A call by NICs: `path` is from complex to complex, `inside` from a host to its complex, and back."""
-    shape, work, handler_ns = _known(size_bytes, message)
+    shape, work, handler_ns = _message(size_bytes, message)
     into, out = inside or (path, path)
     objects = received_ns(shape.object_bytes, into, costs), received_ns(shape.object_bytes, out, costs)
-    there = sum(objects) + received_ns(shape.wire_bytes(), path, costs)
+    network = sum(objects) + received_ns(shape.wire_bytes(), path, costs)
     complexes = 2 * (complex_wake_ns + work.nic.ns(shape) + complex_post_ns)
-    way = work.gather_ns(shape) + costs.post_ns + complexes + there
-    return 2 * (way + costs.wake_ns) + handler_ns
+    one_way = work.gather_ns(shape) + costs.post_ns + complexes + network
+    return 2 * (one_way + costs.wake_ns) + handler_ns
 
 
 def block_write_by_hosts_ns(
@@ -60,10 +62,9 @@ def block_write_by_hosts_ns(
     """
     if storage is None:
         return size_bytes * 8e9 / _line_bps(path)
-    one = (1 + storage["replicas"]) * costs.post_ns + storage["header"]
-    of = storage["host"]
-    compressing = size_bytes * 8e9 / of["compress"] / of["cores"]
-    posting = size_bytes / storage["block"] * one
+    block_ns, cores = (1 + storage["replicas"]) * costs.post_ns + storage["header"], storage["host"]
+    compressing = size_bytes * 8e9 / cores["compress"] / cores["cores"]
+    posting = size_bytes / storage["block"] * block_ns
     return float(max(_cable_ns(size_bytes, path, costs, storage), compressing, posting))
 
 
@@ -78,8 +79,8 @@ def block_write_by_nics_ns(
     """The same by a NIC: its cable, its engine, its complex that posts, or the host's core that handles headers."""
     if storage is None:
         return size_bytes * 8e9 / _line_bps(path)
-    of, blocks = storage["nic"], size_bytes / storage["block"]
-    compressing = size_bytes * 8e9 / of["compress"] / of["cores"]
+    engine, blocks = storage["nic"], size_bytes / storage["block"]
+    compressing = size_bytes * 8e9 / engine["compress"] / engine["cores"]
     posting = blocks * max((2 + storage["replicas"]) * complex_post_ns, storage["header"] + costs.post_ns)
     return float(max(_cable_ns(size_bytes, path, costs, storage), compressing, posting))
 
@@ -93,38 +94,23 @@ def _cable_ns(size_bytes: int, path: Path, costs: Costs, storage: Mapping[str, A
     way has an acknowledgement the other, by the program and by the transport."""
     block, replicas, ratio = storage["block"], storage["replicas"], storage["ratio"]
     small = wire_bytes(8, RETH_BYTES + IMM_BYTES)
-    into = _wire_bytes(HEADER_BYTES + block, costs) + replicas * (small + ACK_BYTES) + ACK_BYTES
-    out = replicas * (_wire_bytes(int(HEADER_BYTES + block / ratio), costs) + ACK_BYTES) + small + ACK_BYTES
+    into = message_bytes(HEADER_BYTES + block, costs.mtu) + replicas * (small + ACK_BYTES) + ACK_BYTES
+    out = replicas * (message_bytes(int(HEADER_BYTES + block / ratio), costs.mtu) + ACK_BYTES) + small + ACK_BYTES
     return float(size_bytes / block * max(into, out) * 8e9 / _line_bps(path))
 
 
-def _wire_bytes(nbytes: int, costs: Costs) -> float:
-    """Of a message: whole packets, the rest, RETH and immediate."""
-    whole, rest = divmod(nbytes, costs.mtu)
-    return whole * wire_bytes(costs.mtu) + (wire_bytes(rest) if rest else 0) + RETH_BYTES + IMM_BYTES
-
-
-def feed_by_hosts_ns(
-    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None = None
-) -> float:
-    """The least that it takes: each server's core, or the busiest accelerator."""
-    return _feed_ns(ranks, size_bytes, path, costs, feed, by_hosts=True)
-
-
-def feed_by_nics_ns(
-    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None = None
-) -> float:
-    """The same, where a core only hands a batch over."""
-    return _feed_ns(ranks, size_bytes, path, costs, feed, by_hosts=False)
-
-
 def _feed_ns(
-    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None, *, by_hosts: bool
+    ranks: int, size_bytes: int, path: Path, costs: Costs, feed: Mapping[str, Any] | None = None, *, by_hosts: bool
 ) -> float:
+    """The least that it takes: each server's core (by NICs it only hands a batch over), or the busiest accelerator."""
     if feed is None:
         return size_bytes * 8e9 / _line_bps(path)
     servers, batches = ranks - len(feed["compute"]), size_bytes // feed["batch"]
     each_ns = batch_ns(feed, costs.post_ns, moves=by_hosts)
-    of = shared(feed["schedule"], feed["compute"], each_ns / servers, batches)
-    busiest = max(of.count(a) * compute for a, compute in enumerate(feed["compute"]))
+    batch_to = shared(feed["schedule"], feed["compute"], each_ns / servers, batches)
+    busiest = max(batch_to.count(a) * compute for a, compute in enumerate(feed["compute"]))
     return float(max(-(-batches // servers) * each_ns, busiest))
+
+
+feed_by_hosts_ns = partial(_feed_ns, by_hosts=True)
+feed_by_nics_ns = partial(_feed_ns, by_hosts=False)

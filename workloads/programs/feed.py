@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from workloads.base.entry import Algorithm
-from workloads.parts.context import Context
 from workloads.parts.part import Part
 from workloads.programs.costs import batch_ns, moving_ns
 from workloads.programs.mailbox import Mailbox, mailboxes
@@ -43,17 +41,17 @@ class Job:
 
     servers: tuple[int, ...]
     accelerators: tuple[int, ...]
-    told: Mapping[str, Any]
+    options: Mapping[str, Any]
     by_hosts: bool
 
     @classmethod
-    def of(cls, ranks: Sequence[int], told: Mapping[str, Any], *, by_hosts: bool) -> Job:
-        n = len(told["compute"])
-        return cls(tuple(ranks[:-n]), tuple(ranks[-n:]), told, by_hosts)
+    def of(cls, ranks: Sequence[int], options: Mapping[str, Any], *, by_hosts: bool) -> Job:
+        n = len(options["compute"])
+        return cls(tuple(ranks[:-n]), tuple(ranks[-n:]), options, by_hosts)
 
     def shared(self, size_bytes: int) -> list[int]:
-        every_ns = batch_ns(self.told, self.told["post"], moves=self.by_hosts) / len(self.servers)
-        return shared(self.told["schedule"], self.told["compute"], every_ns, size_bytes // self.told["batch"])
+        every_ns = batch_ns(self.options, self.options["post"], moves=self.by_hosts) / len(self.servers)
+        return shared(self.options["schedule"], self.options["compute"], every_ns, size_bytes // self.options["batch"])
 
 
 @dataclass
@@ -72,12 +70,9 @@ class _Sender:
 class Feed(Part):
     """One end: a CPU server's host, its complex, or an accelerator."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
-        self.told, helpers = context.options["feed"], list(context.options.get("helpers", ()))
-        self.job = Job.of(ranks[: len(ranks) - len(helpers)], self.told, by_hosts=not helpers)
+    def setup(self) -> None:
+        self.options, helpers = self.context.options["feed"], list(self.context.options.get("helpers", ()))
+        self.job = Job.of(self.ranks[: len(self.ranks) - len(helpers)], self.options, by_hosts=not helpers)
         self.movers = helpers or list(self.job.servers)  # who sends to accelerators, one for each server
         me, n = self.device.rank, len(self.job.servers)
         self.accelerator = self.job.accelerators.index(me) if me in self.job.accelerators else None
@@ -88,10 +83,10 @@ class Feed(Part):
         self.outer = self._outer()
 
     def _mailboxes(self, peers: Sequence[tuple[int, int]], places: int, name: str) -> list[Mailbox]:
-        told = [(end, self.tag + tag) for end, tag in peers]
-        made = mailboxes(self.context, told, self.told["batch"], places, name) if told else {}
-        self.boxes |= made
-        return list(made.values())
+        ends = [(end, self.tag + tag) for end, tag in peers]
+        boxes = mailboxes(self.context, ends, self.options["batch"], places, name) if ends else {}
+        self.boxes |= boxes
+        return list(boxes.values())
 
     def _inner(self, helpers: Sequence[int]) -> list[Mailbox]:
         """Between a server's host and its complex."""
@@ -106,16 +101,16 @@ class Feed(Part):
             peers = [(mover, self.accelerator) for mover in self.movers]
         else:
             peers = [(a, k) for k, a in enumerate(self.job.accelerators)] if self.moves else []
-        return self._mailboxes(peers, self.told["buffers"], "outer")
+        return self._mailboxes(peers, self.options["buffers"], "outer")
 
     def prepare(self, size_bytes: int, variant: int) -> None:
         self.variant, self.wrong, self.moved = variant, 0, {"tx_bytes": 0, "rx_bytes": 0}
         of_all, n = self.job.shared(size_bytes), len(self.job.servers)
         self.mine = [(b, a) for b, a in enumerate(of_all) if b % n == self.server]
         if self.accelerator is not None:
-            its = [[b for b, a in enumerate(of_all) if a == self.accelerator and b % n == k] for k in range(n)]
-            self.coming = [deque(batches) for batches in its]
-            expected = [len(batches) for batches in its]
+            mine = [b for b, a in enumerate(of_all) if a == self.accelerator]
+            self.coming = [deque(b for b in mine if b % n == k) for k in range(n)]
+            expected = [len(batches) for batches in self.coming]
         else:
             expected = [sum(a == k for _, a in self.mine) for k in range(len(self.outer))]
         self.left = sum(expected) * (1 if self.accelerator is None else 2)  # it is also to be through with each
@@ -125,7 +120,7 @@ class Feed(Part):
             box.expect(len(self.mine))
             self.left += len(self.mine)
         self.handed = 0
-        free = list(reversed(range(self.told["buffers"])))
+        free = list(reversed(range(self.options["buffers"])))
         self.out = [_Sender(box, list(free)) for box in self.outer] if self.moves else []
         self.into = _Sender(self.inner[0], list(range(_AHEAD))) if self.inner and self.prepares else None
 
@@ -133,10 +128,10 @@ class Feed(Part):
         of = self.left
         if self.prepares:
             for batch, accelerator in self.mine:
-                self.device.spend(self.told["preprocess"])
+                self.device.spend(self.options["preprocess"])
                 for record in self.device.poll():
                     self._take(record)
-                self._pass(preprocessed(self.context.seed, self.variant, batch, self.told["batch"]), accelerator)
+                self._pass(preprocessed(self.context.seed, self.variant, batch, self.options["batch"]), accelerator)
                 self.device.progress()
         while self.left:
             for record in self.device.wait():
@@ -154,18 +149,18 @@ class Feed(Part):
             sender = self.into
         else:
             sender = self.out[accelerator]
-            self.device.spend(moving_ns(self.told))
+            self.device.spend(moving_ns(self.options))
         sender.waiting.append(data)
         sender.flush()
 
     def _take(self, record: Record) -> None:
         self.left -= 1
         if record.kind == wire.COMPUTED:  # by an accelerator: its place is free
-            self.outer[record.wr_id // self.told["buffers"]].send(record.wr_id % self.told["buffers"], _PLACE)
+            self.outer[record.wr_id // self.options["buffers"]].send(record.wr_id % self.options["buffers"], _PLACE)
             return
         box = self.boxes[record.qp]
         if self.accelerator is not None:
-            self._got(self.outer.index(box), box, record)
+            self._received(self.outer.index(box), box, record)
         elif box in self.inner and self.moves:
             self._handed_over(box, record)
         else:
@@ -174,19 +169,19 @@ class Feed(Part):
             sender.places.append(record.imm)
             sender.flush()
 
-    def _got(self, server: int, box: Mailbox, record: Record) -> None:
-        data, batch = box.taken(record), self.coming[server].popleft()
+    def _received(self, server: int, box: Mailbox, record: Record) -> None:
+        data, batch = box.read(record), self.coming[server].popleft()
         self.moved = {**self.moved, "rx_bytes": self.moved["rx_bytes"] + len(data)}
-        want = preprocessed(self.context.seed, self.variant, batch, self.told["batch"])
+        want = preprocessed(self.context.seed, self.variant, batch, self.options["batch"])
         self.wrong += wrong_bytes(data, want)
-        number = server * self.told["buffers"] + record.imm
-        self.device.compute(self.told["compute"][self.accelerator or 0], wr_id=number)
+        number = server * self.options["buffers"] + record.imm
+        self.device.compute(self.options["compute"][self.accelerator or 0], wr_id=number)
 
     def _handed_over(self, box: Mailbox, record: Record) -> None:
         """At the complex: batches come in the order in which they were made.  Its place there is free at once."""
         _, accelerator = self.mine[self.handed]
         self.handed += 1
         sender = self.out[accelerator]
-        sender.waiting.append(box.taken(record))
+        sender.waiting.append(box.read(record))
         sender.flush()
         box.send(record.imm, _PLACE)

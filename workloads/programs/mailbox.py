@@ -1,7 +1,7 @@
 """Messages between two ends of a program: each has places for some at the other, which it writes into.
 
 A message is one RDMA write with immediate, which is the message's number; its place follows from that.  So whoever
-sends number k again in k's place must know that the message before it there was taken.
+reuses a place must know that the message before it there was read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Mailbox:
         target = self._base + at + begin
         self.pair.write(self._outbox, at + begin, length, self._rkey, target, imm=number, signaled=False)
 
-    def taken(self, record: Record, nbytes: int | None = None) -> bytes:
+    def read(self, record: Record, nbytes: int | None = None) -> bytes:
         """The message that a record tells of; `nbytes` of it, where it came in several writes."""
         if record.kind != wire.RECEIVED_IMM:
             raise FabricError(f"a record of kind {record.kind} in a mailbox")
@@ -64,8 +64,8 @@ def mailboxes(
     outbox = context.region(f"outbox {name} {room}", len(peers) * places * room)
     inbox = context.region(f"inbox {name} {room}", len(peers) * places * room)
     each = places * room
-    told = [Peer(peer, tag, _TARGET.pack(inbox.key, k * each)) for k, (peer, tag) in enumerate(peers)]
-    pairs = context.device.connect(told)
+    calls = [Peer(peer, tag, _TARGET.pack(inbox.key, k * each)) for k, (peer, tag) in enumerate(peers)]
+    pairs = context.device.connect(calls)
     return {
         pair.number: Mailbox(pair, outbox.part(k * each, each), inbox.part(k * each, each), room, places)
         for k, pair in enumerate(pairs)

@@ -91,26 +91,24 @@ class Shape:
         for length in self.lengths():
             strings.append(data[at : at + length])
             at += length
-        its = iter(strings)
-        return tuple(
-            tuple(next(integers) if k % 2 else next(its) for k in range(self.fields)) for _ in range(self.levels)
-        )
+        texts, fields = iter(strings), range(self.fields)
+        return tuple(tuple(next(integers if k % 2 else texts) for k in fields) for _ in range(self.levels))
 
 
 def drawn(seed: Sequence[int], count: int) -> NDArray[np.uint64]:
     """So many random words from a seed of several numbers."""
     first, *more = seed
     stream = 0
-    for one in more:
-        stream = stream * 1_000_003 + one + 1
+    for number in more:
+        stream = stream * 1_000_003 + number + 1
     return noise(first, stream, count)
 
 
-def wrong_bytes(got: bytes, want: bytes) -> int:
+def wrong_bytes(data: bytes, want: bytes) -> int:
     """How many are not as they should be; those that are missing, or too many, too."""
-    n = min(len(got), len(want))
-    a, b = (np.frombuffer(data, np.uint8, n) for data in (got, want))
-    return abs(len(want) - len(got)) + int(np.count_nonzero(a != b))
+    n = min(len(data), len(want))
+    a, b = (np.frombuffer(raw, np.uint8, n) for raw in (data, want))
+    return abs(len(want) - len(data)) + int(np.count_nonzero(a != b))
 
 
 # Serialized
@@ -136,25 +134,25 @@ def decode(wire: bytes, fields: int) -> Tree:
     """The message that was serialized, whose levels have so many fields.  Raises Damaged."""
     levels, begin, end = [], 0, len(wire)
     while True:
-        found: list[int | bytes] = []
+        values: list[int | bytes] = []
         at, inner = begin, None
         while at < end:
             tag, at = _read(wire, at, end)
             value, at = _read(wire, at, end)
-            if tag >> 3 != len(found) + 1 or tag & 7 not in (_VARINT, _STRING) or len(found) > fields:
+            if tag >> 3 != len(values) + 1 or tag & 7 not in (_VARINT, _STRING) or len(values) > fields:
                 raise Damaged(f"a tag of {tag} at byte {at}")
             if tag & 7 == _VARINT:
-                found.append(value)
+                values.append(value)
             elif at + value > end:
                 raise Damaged(f"a string of {value} bytes at byte {at} of {end}")
-            elif len(found) == fields:
+            elif len(values) == fields:
                 inner, at = (at, at + value), at + value
             else:
-                found.append(wire[at : at + value])
+                values.append(wire[at : at + value])
                 at += value
-        if len(found) != fields:
-            raise Damaged(f"{len(found)} fields, not {fields}")
-        levels.append(tuple(found))
+        if len(values) != fields:
+            raise Damaged(f"{len(values)} fields, not {fields}")
+        levels.append(tuple(values))
         if inner is None:
             return tuple(levels)
         begin, end = inner
@@ -223,11 +221,11 @@ def unflatten(data: bytes) -> Tree:
 def pieces(data: bytes) -> list[tuple[int, int]]:
     """What a deserializer that keeps nothing writes, one after the other: (place, length) of header, slots, strings."""
     _, levels, fields = _HEADER.unpack_from(data)
-    found = [(0, HEADER_BYTES)]
+    writes = [(0, HEADER_BYTES)]
     for k in range(levels * fields):
         slot = HEADER_BYTES + k * SLOT_BYTES
-        found.append((slot, SLOT_BYTES))
+        writes.append((slot, SLOT_BYTES))
         length, at = _SLOT.unpack_from(data, slot)
         if length:
-            found.append((at, length))
-    return found
+            writes.append((at, length))
+    return writes

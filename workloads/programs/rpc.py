@@ -11,12 +11,8 @@ with `batch: false` header, slots and strings one by one, as a deserializer with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-from workloads.base.entry import Algorithm
-from workloads.parts.context import Context
 from workloads.parts.part import Part
 from workloads.programs.costs import MessageCosts, Work
 from workloads.programs.mailbox import Mailbox, mailboxes
@@ -26,54 +22,34 @@ from workloads.verbs.wire import Record
 _CALL, _ANSWER = 0, 1
 
 
-@dataclass(frozen=True)
-class _Told:
-    """What `message` of the step says."""
-
-    levels: int
-    fields: int
-    requests: int
-    outstanding: int
-    batch: bool
-    handler_ns: float
-
-    @classmethod
-    def of(cls, message: Mapping[str, Any]) -> _Told:
-        keys = ("nesting", "fields", "requests", "outstanding", "batch", "handler")
-        return cls(*(message[key] for key in keys))
-
-
 class Rpc(Part):
     """One end: a host that calls or serves, or the complex of its NIC."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
-        message, helpers = context.options["message"], context.options.get("helpers", ())
-        self.told, self.costs = _Told.of(message), MessageCosts.of(message)
-        self.hosts, self.complexes = list(ranks[: len(ranks) - len(helpers)]), list(helpers)
+    def setup(self) -> None:
+        self.options, helpers = self.context.options["message"], self.context.options.get("helpers", ())
+        self.costs = MessageCosts.of(self.options)
+        self.hosts, self.complexes = list(self.ranks[: len(self.ranks) - len(helpers)]), list(helpers)
         self.place = self.index % len(self.hosts)  # which host it is, or whose complex
         self.served = self.place == 0
         self.on_complex = self.index >= len(self.hosts)
-        largest = Shape(max(context.options["sizes"]), self.told.levels, self.told.fields)
+        largest = Shape(max(self.context.options["sizes"]), self.options["nesting"], self.options["fields"])
         self.room = max(largest.object_bytes, largest.wire_bytes())
         self.wrong = 0
 
-    def _connect(self, peers: Sequence[tuple[int, int]]) -> list[Mailbox]:
+    def _connect(self, peers: Sequence[tuple[int, int]]) -> None:
         """Mailboxes with these ends, by tags of ours."""
-        told = [(end, self.tag + tag) for end, tag in peers]
-        self.boxes = mailboxes(self.context, told, self.room, self.told.outstanding)
-        return list(self.boxes.values())
+        ends = [(end, self.tag + tag) for end, tag in peers]
+        self.boxes = mailboxes(self.context, ends, self.room, self.options["outstanding"])
+        self.in_order = list(self.boxes.values())
 
     def prepare(self, size_bytes: int, variant: int) -> None:
-        self.shape = Shape(size_bytes, self.told.levels, self.told.fields)
+        self.shape = Shape(size_bytes, self.options["nesting"], self.options["fields"])
         self.variant, self.wrong = variant, 0
         for box in self.boxes.values():
-            box.expect(self.told.requests)
+            box.expect(self.options["requests"])
 
     def run(self) -> None:
-        of = left = self.told.requests * len(self.boxes)
+        of = left = self.options["requests"] * len(self.boxes)
         self._begin()
         while left:
             for record in self.device.wait():
@@ -85,56 +61,49 @@ class Rpc(Part):
         return self.wrong
 
     def _begin(self) -> None:
-        """What it does by itself."""
+        self.next = 0
+        if not self.served and not self.on_complex:
+            self._call(self.options["outstanding"])
+
+    def _call(self, count: int) -> None:
+        """The next calls, in order; each answer makes room for one more."""
+        for number in range(self.next, min(self.next + count, self.options["requests"])):
+            self.next += 1
+            self._send(self.in_order[0], self._message(self.device.rank, number, _CALL), number)
+
+    def _send(self, box: Mailbox, message: bytes, number: int) -> None:
+        """A host sends an object."""
+        raise NotImplementedError
+
+    def _received(self, box: Mailbox, message: bytes, caller: int, number: int) -> None:
+        """At a host: an object, which is a call to be served, or an answer."""
+        want = self._message(caller, number, _CALL if self.served else _ANSWER)
+        self.wrong += wrong_bytes(message, want)
+        if self.served:
+            self.device.spend(self.options["handler"])
+            self._send(box, self._message(caller, number, _ANSWER), number)
+        else:
+            self._call(1)
 
     def _take(self, box: Mailbox, record: Record) -> None:
         raise NotImplementedError
 
-    def _message(self, caller: int, number: int, way: int) -> bytes:
+    def _message(self, caller: int, number: int, kind: int) -> bytes:
         """The object that is sent."""
         self.device.progress()
-        return flatten(self.shape.drawn(self.context.seed, self.variant, caller, number, way))
-
-    def _check(self, got: bytes, caller: int, number: int, way: int) -> None:
-        want = self._message(caller, number, way)
-        self.wrong += wrong_bytes(got, want)
+        return flatten(self.shape.drawn(self.context.seed, self.variant, caller, number, kind))
 
     def _spend(self, work: Work) -> None:
         self.device.spend(work.ns(self.shape))
 
 
-class _Caller:
-    """A host that calls: its calls are made in order, and each answer makes room for the next."""
-
-    def __init__(self, told: _Told) -> None:
-        self.next, self.of, self.first = 0, told.requests, min(told.outstanding, told.requests)
-
-    def calls(self, room: int) -> Iterator[int]:
-        while room and self.next < self.of:
-            room -= 1
-            self.next += 1
-            yield self.next - 1
-
-
 class ByHosts(Rpc):
     """Host cores serialize."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
+    def setup(self) -> None:
+        super().setup()
         callers = range(1, len(self.hosts)) if self.served else [self.place]
         self._connect([(self.hosts[k if self.served else 0], k) for k in callers])
-
-    def _begin(self) -> None:
-        if not self.served:
-            self.caller = _Caller(self.told)
-            self._call(self.caller.first)
-
-    def _call(self, room: int) -> None:
-        (box,) = self.boxes.values()
-        for number in self.caller.calls(room):
-            self._send(box, self._message(self.device.rank, number, _CALL), number)
 
     def _send(self, box: Mailbox, message: bytes, number: int) -> None:
         self._spend(self.costs.host)
@@ -142,40 +111,23 @@ class ByHosts(Rpc):
 
     def _take(self, box: Mailbox, record: Record) -> None:
         self._spend(self.costs.host)
-        number = record.imm
-        caller, way = (box.peer, _CALL) if self.served else (self.device.rank, _ANSWER)
-        self._check(_object(box.taken(record), self.shape), caller, number, way)
-        if self.served:
-            self.device.spend(self.told.handler_ns)
-            self._send(box, self._message(caller, number, _ANSWER), number)
-        else:
-            self._call(1)
+        caller = box.peer if self.served else self.device.rank
+        self._received(box, _object(box.read(record), self.shape), caller, record.imm)
 
 
 class ByNics(Rpc):
     """The NICs' complexes serialize.  A complex has two mailboxes for each caller: its own host's, then the NIC's."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
+    def setup(self) -> None:
+        super().setup()
         n, own = len(self.hosts), (self.hosts if self.on_complex else self.complexes)[self.place]
         callers = range(1, n) if self.served else [self.place]
         peers = [(own, n + k) for k in callers]
         if self.on_complex:
             peers += [(self.complexes[k if self.served else 0], k) for k in callers]
-        self.made = self._connect(peers)
+        self._connect(peers)
 
-    def _begin(self) -> None:
-        if not self.served and not self.on_complex:
-            self.caller = _Caller(self.told)
-            self._call(self.caller.first)
-
-    def _call(self, room: int) -> None:
-        for number in self.caller.calls(room):
-            self._hand_over(self.made[0], self._message(self.device.rank, number, _CALL), number)
-
-    def _hand_over(self, box: Mailbox, message: bytes, number: int) -> None:
+    def _send(self, box: Mailbox, message: bytes, number: int) -> None:
         """A host's object, in one piece."""
         self.device.spend(self.costs.gather_ns(self.shape))
         box.send(number, message)
@@ -184,27 +136,21 @@ class ByNics(Rpc):
         if self.on_complex:
             self._pass_on(box, record)
             return
-        k, number = self.made.index(box), record.imm
-        caller, way = (self.hosts[1 + k], _CALL) if self.served else (self.device.rank, _ANSWER)
-        self._check(box.taken(record, self.shape.object_bytes), caller, number, way)
-        if self.served:
-            self.device.spend(self.told.handler_ns)
-            self._hand_over(box, self._message(caller, number, _ANSWER), number)
-        else:
-            self._call(1)
+        caller = self.hosts[1 + self.in_order.index(box)] if self.served else self.device.rank
+        self._received(box, box.read(record, self.shape.object_bytes), caller, record.imm)
 
     def _pass_on(self, box: Mailbox, record: Record) -> None:
         """Between a caller's two mailboxes: an object becomes what is sent, or what came becomes an object."""
         self._spend(self.costs.nic)
         self.device.progress()
-        half = len(self.made) // 2
-        k = self.made.index(box)
-        other, got = self.made[(k + half) % len(self.made)], box.taken(record)
+        half = len(self.in_order) // 2
+        k = self.in_order.index(box)
+        other, received = self.in_order[(k + half) % len(self.in_order)], box.read(record)
         if k < half:
-            other.send(record.imm, _serialized(got))
+            other.send(record.imm, _serialized(received))
         else:
-            message = _object(got, self.shape)
-            other.send(record.imm, message, () if self.told.batch else pieces(message))
+            message = _object(received, self.shape)
+            other.send(record.imm, message, () if self.options["batch"] else pieces(message))
 
 
 def _object(wire: bytes, shape: Shape) -> bytes:

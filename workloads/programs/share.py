@@ -1,4 +1,4 @@
-"""Which accelerator gets which batch, from what is known before: how long each takes for one.
+"""Which accelerator gets which batch, from the time that each takes for one.
 
 `naive`: all accelerators, in turn.  `aware`: the fewest, fastest first, that together keep up with what comes in; of
 these the one that would be through first.
@@ -16,24 +16,24 @@ def used(schedule: str, compute_ns: Sequence[float], every_ns: float) -> list[in
     """The accelerators that a job has, if a batch comes in every so often."""
     if schedule == "naive":
         return list(range(len(compute_ns)))
-    found: list[int] = []
+    chosen: list[int] = []
     for a in sorted(range(len(compute_ns)), key=lambda a: (compute_ns[a], a)):
-        if found and sum(1 / compute_ns[b] for b in found) * every_ns >= 1 - _ROUNDING:
+        if chosen and sum(1 / compute_ns[b] for b in chosen) * every_ns >= 1 - _ROUNDING:
             break
-        found.append(a)
-    return sorted(found)
+        chosen.append(a)
+    return sorted(chosen)
 
 
 def shared(schedule: str, compute_ns: Sequence[float], every_ns: float, batches: int) -> list[int]:
     """The accelerator of each batch."""
-    its = used(schedule, compute_ns, every_ns)
+    accelerators = used(schedule, compute_ns, every_ns)
     if schedule == "naive":
-        return [its[b % len(its)] for b in range(batches)]
-    free = dict.fromkeys(its, 0.0)
-    found = []
+        return [accelerators[b % len(accelerators)] for b in range(batches)]
+    free = dict.fromkeys(accelerators, 0.0)
+    batch_to = []
     for b in range(batches):
         ready = (b + 1) * every_ns
-        a = min(its, key=lambda a: (max(free[a], ready) + compute_ns[a], a))
+        a = min(accelerators, key=lambda a: (max(free[a], ready) + compute_ns[a], a))
         free[a] = max(free[a], ready) + compute_ns[a]
-        found.append(a)
-    return found
+        batch_to.append(a)
+    return batch_to

@@ -15,10 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workloads.base.entry import Algorithm
-from workloads.parts.context import Context
 from workloads.parts.part import Part
-from workloads.programs.block import HEADER_BYTES, MOST_GROWTH, Header, block, compress, servers_of, wrong_in
+from workloads.programs.block import HEADER_BYTES, MOST_GROWTH, Header, compress, servers_of, wrong_in
+from workloads.programs.block import block as block_data
 from workloads.programs.mailbox import Mailbox, mailboxes
 from workloads.verbs import FabricError, wire
 from workloads.verbs.wire import Record
@@ -33,15 +32,15 @@ class Tier:
     middle: int
     writers: tuple[int, ...]
     servers: tuple[int, ...]
-    told: Mapping[str, Any]
+    options: Mapping[str, Any]
 
     @classmethod
-    def of(cls, ranks: Sequence[int], told: Mapping[str, Any]) -> Tier:
-        servers = told["servers"]
-        return cls(ranks[0], tuple(ranks[1:-servers]), tuple(ranks[-servers:]), told)
+    def of(cls, ranks: Sequence[int], options: Mapping[str, Any]) -> Tier:
+        servers = options["servers"]
+        return cls(ranks[0], tuple(ranks[1:-servers]), tuple(ranks[-servers:]), options)
 
     def blocks(self, size_bytes: int) -> int:
-        return int(size_bytes // self.told["block"])
+        return int(size_bytes // self.options["block"])
 
     def of_writer(self, k: int, size_bytes: int) -> int:
         """How many blocks writer k writes: block b of all is its b / writers-th, if b mod writers is k."""
@@ -49,7 +48,7 @@ class Tier:
 
     def of_server(self, s: int, size_bytes: int) -> int:
         """How many blocks server s keeps."""
-        replicas = self.told["replicas"]
+        replicas = self.options["replicas"]
         return sum(s in servers_of(b, len(self.servers), replicas) for b in range(self.blocks(size_bytes)))
 
 
@@ -66,16 +65,13 @@ class _Block:
 class Write(Part):
     """One end: a writer, a storage server, the middle tier's host, or the complex of its NIC."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op, tag)
-        self.told, helpers = context.options["storage"], context.options.get("helpers", ())
-        self.tier = Tier.of(ranks[: len(ranks) - len(helpers)], self.told)
+    def setup(self) -> None:
+        self.options, helpers = self.context.options["storage"], self.context.options.get("helpers", ())
+        self.tier = Tier.of(self.ranks[: len(self.ranks) - len(helpers)], self.options)
         self.busy = helpers[0] if helpers else self.tier.middle  # who has the payload
         self.of: dict[int, int] = {}  # queue pair -> messages that will come
         self.boxes: dict[int, Mailbox] = {}
-        self.slots = len(self.tier.writers) * self.told["outstanding"]
+        self.slots = len(self.tier.writers) * self.options["outstanding"]
         me = self.device.rank
         self.role = (
             _Writer(self) if me in self.tier.writers else _Server(self) if me in self.tier.servers
@@ -83,10 +79,10 @@ class Write(Part):
         )  # fmt: skip
 
     def mailboxes(self, peers: Sequence[tuple[int, int]], places: int, name: str) -> list[Mailbox]:
-        room = HEADER_BYTES + self.told["block"] + MOST_GROWTH
-        made = mailboxes(self.context, [(end, self.tag + tag) for end, tag in peers], room, places, name)
-        self.boxes |= made
-        return list(made.values())
+        room = HEADER_BYTES + self.options["block"] + MOST_GROWTH
+        boxes = mailboxes(self.context, [(end, self.tag + tag) for end, tag in peers], room, places, name)
+        self.boxes |= boxes
+        return list(boxes.values())
 
     def prepare(self, size_bytes: int, variant: int) -> None:
         self.size_bytes, self.variant, self.wrong, self.cores_ns = size_bytes, variant, 0, 0.0
@@ -113,12 +109,12 @@ class Write(Part):
         return self.wrong
 
     def data(self, writer: int, number: int) -> bytes:
-        return block(self.context.seed, self.variant, writer, number, self.told["block"], self.told["ratio"])
+        return block_data(self.context.seed, self.variant, writer, number, self.options["block"], self.options["ratio"])
 
 
 class _Role:
     def __init__(self, end: Write) -> None:
-        self.end, self.told, self.tier = end, end.told, end.tier
+        self.end, self.options, self.tier = end, end.options, end.tier
 
     def prepare(self, size_bytes: int) -> list[tuple[Mailbox, int]]:
         """The messages that will come, by mailbox."""
@@ -140,18 +136,18 @@ class _Writer(_Role):
     def __init__(self, end: Write) -> None:
         super().__init__(end)
         self.k = self.tier.writers.index(end.device.rank)
-        (self.box,) = end.mailboxes([(end.busy, self.k)], self.told["outstanding"], "writer")
+        (self.box,) = end.mailboxes([(end.busy, self.k)], self.options["outstanding"], "writer")
 
     def prepare(self, size_bytes: int) -> list[tuple[Mailbox, int]]:
         self.next, self.blocks = 0, self.tier.of_writer(self.k, size_bytes)
         return [(self.box, self.blocks)]
 
     def begin(self) -> None:
-        for place in range(min(self.told["outstanding"], self.blocks)):
+        for place in range(min(self.options["outstanding"], self.blocks)):
             self._write(place)
 
     def take(self, box: Mailbox, record: Record) -> None:
-        self.end.wrong += box.taken(record) != _ACK
+        self.end.wrong += box.read(record) != _ACK
         if self.next < self.blocks:
             self._write(record.imm)
 
@@ -174,11 +170,11 @@ class _Server(_Role):
         return [(self.box, self.tier.of_server(self.s, size_bytes))]
 
     def take(self, box: Mailbox, record: Record) -> None:
-        message = box.taken(record)
+        message = box.read(record)
         header = Header.of(message)
         known = header.writer < len(self.tier.writers) and header.payload_bytes + HEADER_BYTES == len(message)
         want = self.end.data(header.writer, header.number)
-        self.end.wrong += wrong_in(message[HEADER_BYTES:], want) if known else self.told["block"]
+        self.end.wrong += wrong_in(message[HEADER_BYTES:], want) if known else self.options["block"]
         box.send(record.imm, _ACK)
 
 
@@ -189,10 +185,10 @@ class _Middle(_Role):
         super().__init__(end)
         writers, servers = self.tier.writers, self.tier.servers
         self.split = end.busy != self.tier.middle
-        of = self.told["nic" if self.split else "host"]
+        of = self.options["nic" if self.split else "host"]
         self.lanes = [0.0] * of["cores"]  # until when each is busy, as queued
-        self.block_ns = self.told["block"] * 8e9 / of["compress"]
-        self.writers = end.mailboxes([(w, k) for k, w in enumerate(writers)], self.told["outstanding"], "writers")
+        self.block_ns = self.options["block"] * 8e9 / of["compress"]
+        self.writers = end.mailboxes([(w, k) for k, w in enumerate(writers)], self.options["outstanding"], "writers")
         peers = [(server, len(writers) + s) for s, server in enumerate(servers)]
         self.servers = end.mailboxes(peers, end.slots, "servers")
         inner = [(self.tier.middle, len(writers) + len(servers))] if self.split else []
@@ -209,7 +205,7 @@ class _Middle(_Role):
 
     def take(self, box: Mailbox, record: Record) -> None:
         if box in self.writers:
-            self._written(self.writers.index(box), box.taken(record), record.imm)
+            self._written(self.writers.index(box), box.read(record), record.imm)
         elif box in self.servers:
             self._acknowledged(record.imm)
         else:
@@ -217,12 +213,12 @@ class _Middle(_Role):
 
     def _written(self, writer: int, message: bytes, place: int) -> None:
         header = Header.of(message)
-        slot = writer * self.told["outstanding"] + place
-        self.blocks[slot] = _Block(writer, header.number, message[HEADER_BYTES:], self.told["replicas"])
+        slot = writer * self.options["outstanding"] + place
+        self.blocks[slot] = _Block(writer, header.number, message[HEADER_BYTES:], self.options["replicas"])
         if self.split:
             self.host[0].send(slot, message[:HEADER_BYTES])
         else:
-            self.end.device.spend(self.told["header"])
+            self.end.device.spend(self.options["header"])
             self._compress(slot)
 
     def _compress(self, slot: int) -> None:
@@ -234,19 +230,19 @@ class _Middle(_Role):
             self.end.cores_ns += self.block_ns
 
     def computed(self, number: int) -> None:
-        its = self.blocks[number]
-        data = compress(its.payload)
-        message = Header(its.writer, its.number, len(its.payload), len(data)).packed() + data
-        of_all = its.number * len(self.tier.writers) + its.writer
-        for server in servers_of(of_all, len(self.servers), self.told["replicas"]):
+        block = self.blocks[number]
+        data = compress(block.payload)
+        message = Header(block.writer, block.number, len(block.payload), len(data)).packed() + data
+        of_all = block.number * len(self.tier.writers) + block.writer
+        for server in servers_of(of_all, len(self.servers), self.options["replicas"]):
             self.servers[server].send(number, message)
 
     def _acknowledged(self, slot: int) -> None:
-        its = self.blocks[slot]
-        its.left -= 1
-        if not its.left:
+        block = self.blocks[slot]
+        block.left -= 1
+        if not block.left:
             del self.blocks[slot]
-            self.writers[its.writer].send(slot % self.told["outstanding"], _ACK)
+            self.writers[block.writer].send(slot % self.options["outstanding"], _ACK)
 
 
 class _Headers(_Role):
@@ -261,7 +257,7 @@ class _Headers(_Role):
         return [(self.box, self.tier.blocks(size_bytes))]
 
     def take(self, box: Mailbox, record: Record) -> None:
-        header = Header.of(box.taken(record))
-        self.end.wrong += header.writer >= len(self.tier.writers) or header.block_bytes != self.told["block"]
-        self.end.device.spend(self.told["header"])
+        header = Header.of(box.read(record))
+        self.end.wrong += header.writer >= len(self.tier.writers) or header.block_bytes != self.options["block"]
+        self.end.device.spend(self.options["header"])
         box.send(record.imm, _ACK)

@@ -90,8 +90,8 @@ class Pass:
         return experts_layer_ns(self.of.model, self.of.experts, self.table)
 
     def head_ns(self, rank: int) -> float:
-        its, gpu = self.its[rank], self.of.attention.gpu
-        return round(head_ns(self.of.model, gpu, len(its.gives)), 3) if its.gives and gpu else 0.0
+        iteration, gpu = self.its[rank], self.of.attention.gpu
+        return round(head_ns(self.of.model, gpu, len(iteration.gives)), 3) if iteration.gives and gpu else 0.0
 
     @property
     def has_head(self) -> bool:
@@ -106,10 +106,10 @@ def batch_name(micro_batch: int) -> str:
 def pass_of(of: Apart, micro_batch: int, number: int, it: Iteration, at: Mapping[int, int], earliest: float) -> Pass:
     """An iteration of a micro-batch as a pass; `at`: request -> which attention rank has it."""
     ranks = range(len(of.attention.ranks))
-    its = tuple(_part(it, [k for k, r in enumerate(it.gives) if at[r] == rank]) for rank in ranks)
-    tokens = [one.tokens for one in its]
+    iterations = tuple(_part(it, [k for k, r in enumerate(it.gives) if at[r] == rank]) for rank in ranks)
+    tokens = [one.tokens for one in iterations]
     table = of.routing.table_of(tokens, of.model.top_k, of.model.experts, number)
-    return Pass(of, micro_batch, number, its, earliest, it.joined, it.passed, table)
+    return Pass(of, micro_batch, number, iterations, earliest, it.joined, it.passed, table)
 
 
 def _part(it: Iteration, which: Sequence[int]) -> Iteration:
@@ -117,7 +117,7 @@ def _part(it: Iteration, which: Sequence[int]) -> Iteration:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class PlannedPasses:
     """All passes, and in which order their layers are computed on either side."""
 
     of: Apart
@@ -127,7 +127,7 @@ class Planned:
     at: Mapping[int, int]  # request -> which attention rank has it
 
 
-def apart_graph(p: Planned, requests: Sequence[Request], prefill: Work | None = None) -> Graph:
+def apart_graph(p: PlannedPasses, requests: Sequence[Request], prefill: Work | None = None) -> Graph:
     """`prefill`: what the pool does that reads the prompts, if one does."""
     exchange = p.of.exchange
     groups, settings = dict(exchange.groups), dict(exchange.settings)
@@ -148,41 +148,41 @@ def apart_graph(p: Planned, requests: Sequence[Request], prefill: Work | None = 
     return Graph(groups, dict(sorted(tasks.items())), settings)
 
 
-def _attention(p: Planned, k: int, exchange: Exchange, handed: Handed | None) -> Iterator[Task]:
+def _attention(p: PlannedPasses, k: int, exchange: Exchange, handed: Handed | None) -> Iterator[Task]:
     """Tasks of the k-th attention rank, in the order in which passes come."""
     last: dict[int, tuple[str, ...]] = {}  # micro-batch -> what its next layer waits for
     layers, rank = p.of.model.layers, p.of.attention.ranks[k]
     for number, layer in p.attention:
-        one = p.passes[number]
-        j, its = one.micro_batch, one.its[k]
+        p_pass = p.passes[number]
+        j, iteration = p_pass.micro_batch, p_pass.its[k]
         after = last.get(j, ())
         if layer == layers:
-            if head := one.head_ns(k):
-                yield _compute(f"{one.name}.end", HEAD, after, head)
-                last[j] = (f"{one.name}.end",)
+            if head := p_pass.head_ns(k):
+                yield _compute(f"{p_pass.name}.end", HEAD, after, head)
+                last[j] = (f"{p_pass.name}.end",)
             continue
-        if its.gives:
-            name = f"{one.name}.begin" if layer == 0 else f"{one.name}.attention{layer}"
-            came = [r for r in one.joined if p.at[r] == k] if layer == 0 and handed else []
-            caches = tuple(c for r in came for c in handed.waits(rank, r)) if handed else ()  # of one token: none
-            earliest = one.earliest if layer == 0 else 0.0
-            yield _compute(name, ATTENTION, (*after, *caches), one.attention_ns(k), earliest)
+        if iteration.gives:
+            name = f"{p_pass.name}.begin" if layer == 0 else f"{p_pass.name}.attention{layer}"
+            joined = [r for r in p_pass.joined if p.at[r] == k] if layer == 0 and handed else []
+            caches = tuple(c for r in joined for c in handed.waits(rank, r)) if handed else ()  # of one token: none
+            earliest = p_pass.earliest if layer == 0 else 0.0
+            yield _compute(name, ATTENTION, (*after, *caches), p_pass.attention_ns(k), earliest)
             after = (name,)
-        yield exchange.there(f"{one.name}.{layer}", j, after, one.parts)
-        yield exchange.back(f"{one.name}.{layer}", j, (), one.parts)
-        last[j] = (f"combine{one.name}.{layer}",)
+        yield exchange.dispatch(f"{p_pass.name}.{layer}", j, after, p_pass.parts)
+        yield exchange.combine(f"{p_pass.name}.{layer}", j, (), p_pass.parts)
+        last[j] = (f"combine{p_pass.name}.{layer}",)
 
 
-def _experts(p: Planned, k: int, exchange: Exchange) -> Iterator[Task]:
+def _experts(p: PlannedPasses, k: int, exchange: Exchange) -> Iterator[Task]:
     """Exchanges in the order of the attention ranks, which all of a group share; computations in their own."""
-    times = [one.experts_ns()[k] for one in p.passes]
+    times = [p_pass.experts_ns()[k] for p_pass in p.passes]
     for number, layer in p.attention:
-        one = p.passes[number]
+        p_pass = p.passes[number]
         if layer == p.of.model.layers:
             continue
-        name, j = f"{one.name}.{layer}", one.micro_batch
-        yield exchange.there(name, j, (), one.parts)
-        yield exchange.back(name, j, (f"expert{name}" if times[number] else f"dispatch{name}",), one.parts)
+        name, j = f"{p_pass.name}.{layer}", p_pass.micro_batch
+        yield exchange.dispatch(name, j, (), p_pass.parts)
+        yield exchange.combine(name, j, (f"expert{name}" if times[number] else f"dispatch{name}",), p_pass.parts)
     for number, layer in p.experts:
         name = f"{p.passes[number].name}.{layer}"
         if times[number]:

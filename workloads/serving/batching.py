@@ -51,7 +51,7 @@ class Iteration:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedIteration:
     """An iteration, and when it is expected to begin and to end."""
 
     iteration: Iteration
@@ -110,18 +110,18 @@ def iterations(
     requests: Sequence[Request],
     ready: Mapping[int, float],
     limits: Limits,
-    takes: Callable[[Iteration], float],
+    duration_ns: Callable[[Iteration], float],
     *,
     prompts: bool,
     answers: bool,
-) -> list[Planned]:
+) -> list[PlannedIteration]:
     """Of one pool.  `ready`: when each request that comes to it is there; `takes`: ns of an iteration.
 
     `prompts`: it reads prompts, so that it gives the first token; `answers`: it gives the others.
     """
     pool = Batch(requests, limits, prompts, answers)
     coming = deque(sorted(ready, key=lambda r: (ready[r], r)))
-    planned: list[Planned] = []
+    planned: list[PlannedIteration] = []
     now = 0.0
     while coming or pool.waiting or pool.left:
         while coming and ready[coming[0]] <= now:
@@ -130,8 +130,8 @@ def iterations(
         if iteration is None:
             now = ready[coming[0]]
             continue
-        end = now + takes(iteration)
-        planned.append(Planned(iteration, now, end))
+        end = now + duration_ns(iteration)
+        planned.append(PlannedIteration(iteration, now, end))
         pool.done(iteration)
         now = end
     return planned

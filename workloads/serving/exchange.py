@@ -31,8 +31,8 @@ class Exchange:
 
     @property
     def groups(self) -> dict[str, tuple[tuple[int, ...], ...]]:
-        there, back = (*self.attention, *self.experts), (*self.experts, *self.attention)
-        return {"exchange": (there,)} if self.how == "all_to_all" else {"dispatch": (there,), "combine": (back,)}
+        forth, back = (*self.attention, *self.experts), (*self.experts, *self.attention)
+        return {"exchange": (forth,)} if self.how == "all_to_all" else {"dispatch": (forth,), "combine": (back,)}
 
     @property
     def settings(self) -> dict[str, Settings]:
@@ -45,15 +45,15 @@ class Exchange:
     def _senders(self, count: int) -> dict[str, Any]:
         return {"senders": count} if self.how == "m2n" else {}
 
-    def there(self, name: str, j: int, after: tuple[str, ...], tokens: Table) -> Collective:
+    def dispatch(self, name: str, j: int, after: tuple[str, ...], tokens: Table) -> Collective:
         """Of micro-batch `j`; `tokens`: [attention rank][expert rank]."""
         size = max(map(sum, tokens))
         return self._task(f"dispatch{name}", f"dispatch{j}", DISPATCH, after, tokens, size)
 
-    def back(self, name: str, j: int, after: tuple[str, ...], tokens: Table) -> Collective:
+    def combine(self, name: str, j: int, after: tuple[str, ...], tokens: Table) -> Collective:
         """In the sense of nccl-tests an n2m's size is what a receiver gets, an all-to-all's what a rank sends."""
-        most = map(sum, tokens) if self.how == "m2n" else map(sum, zip(*tokens, strict=True))
-        return self._task(f"combine{name}", f"combine{j}", COMBINE, after, tokens, max(most))
+        sizes = map(sum, tokens) if self.how == "m2n" else map(sum, zip(*tokens, strict=True))
+        return self._task(f"combine{name}", f"combine{j}", COMBINE, after, tokens, max(sizes))
 
     def _task(self, name: str, stream: str, kind: str, after: tuple[str, ...], tokens: Table, size: int) -> Collective:
         back, ranks = kind == COMBINE, len(self.attention) + len(self.experts)

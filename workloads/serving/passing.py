@@ -13,14 +13,14 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from workloads.serving.apart import Apart, Pass, Planned, Visit, pass_of
+from workloads.serving.apart import Apart, Pass, PlannedPasses, Visit, pass_of
 from workloads.serving.batching import Batch, Limits
 from workloads.serving.requests import Request
 from workloads.serving.routing import Table
 
 
 @dataclass(frozen=True)
-class Way:
+class ExchangeTimes:
     """An exchange of a pass: there, back, and for how long it keeps the wire from the next one; ns."""
 
     there: float
@@ -28,16 +28,16 @@ class Way:
     wire: float
 
 
-def planned(
+def plan_passes(
     of: Apart,
     requests: Sequence[Request],
     come: Mapping[int, float],
     limits: Limits,
-    ways: Callable[[Table], Way],
+    ways: Callable[[Table], ExchangeTimes],
     *,
     prompts: bool,
     handed: Callable[[int, int, float], float] | None = None,
-) -> Planned:
+) -> PlannedPasses:
     """`come`: when each request is there to be taken in; `limits`: of all micro-batches together.
 
     `prompts`: they read prompts, too; else `handed` says when the cache of a request is at an attention rank.
@@ -51,7 +51,7 @@ class _Play:
         of: Apart,
         requests: Sequence[Request],
         limits: Limits,
-        ways: Callable[[Table], Way],
+        ways: Callable[[Table], ExchangeTimes],
         prompts: bool,
         handed: Callable[[int, int, float], float] | None,
     ) -> None:
@@ -70,7 +70,7 @@ class _Play:
         self.events: list[tuple[float, int, int, Callable[[float], None]]] = []
         self.counter = 0
 
-    def run(self, come: Mapping[int, float]) -> Planned:
+    def run(self, come: Mapping[int, float]) -> PlannedPasses:
         for r, at in sorted(come.items(), key=lambda one: (one[1], one[0])):
             self._at(at, lambda t, r=r: self._assign(r, t))  # type: ignore[misc]
         while self.events:
@@ -78,7 +78,7 @@ class _Play:
             happens(t)
         attention, experts = self.visits
         where = {r: rank for r, (_, rank) in self.at.items()}
-        return Planned(of=self.of, passes=self.passes, attention=attention, experts=experts, at=where)
+        return PlannedPasses(of=self.of, passes=self.passes, attention=attention, experts=experts, at=where)
 
     def _at(self, t: float, happens: Callable[[float], None], late: bool = False) -> None:
         """`late`: after all else of that time."""
@@ -105,9 +105,9 @@ class _Play:
         self.busy[j] = True
         where = {r: self.at[r][1] for r in it.gives}
         earliest = max((self.requests[r].arrival_ns for r in it.joined), default=0.0) if self.prompts else 0.0
-        one = pass_of(self.of, j, self.made[j], it, where, earliest)
+        new_pass = pass_of(self.of, j, self.made[j], it, where, earliest)
         self.made[j] += 1
-        self.passes.append(one)
+        self.passes.append(new_pass)
         number = len(self.passes) - 1
 
         def ended(now: float) -> None:
@@ -118,16 +118,16 @@ class _Play:
             self.busy[j] = False
             self._at(now, lambda then: self._begin(j, then), late=True)
 
-        self._attention(number, 0, t, self.ways(one.parts), ended)
+        self._attention(number, 0, t, self.ways(new_pass.parts), ended)
 
-    def _attention(self, number: int, layer: int, t: float, way: Way, ended: Callable[[float], None]) -> None:
-        one, layers = self.passes[number], self.of.model.layers
-        if layer == layers and not one.has_head:
+    def _attention(self, number: int, layer: int, t: float, way: ExchangeTimes, ended: Callable[[float], None]) -> None:
+        current, layers = self.passes[number], self.of.model.layers
+        if layer == layers and not current.has_head:
             ended(t)
             return
-        its = range(len(one.its))
-        takes = max(one.attention_ns(k) if layer < layers else one.head_ns(k) for k in its)
-        done = self._station("attention", t, takes, takes)
+        ranks = range(len(current.its))
+        busy_ns = max(current.attention_ns(k) if layer < layers else current.head_ns(k) for k in ranks)
+        done = self._station("attention", t, busy_ns, busy_ns)
         self.visits[0].append((number, layer))
         if layer == layers:
             self._at(done, ended)
@@ -135,14 +135,14 @@ class _Play:
         there = self._station("there", done, way.wire, way.there)
         self._at(there, lambda now: self._experts(number, layer, now, way, ended))
 
-    def _experts(self, number: int, layer: int, t: float, way: Way, ended: Callable[[float], None]) -> None:
-        takes = max(self.passes[number].experts_ns())
-        done = self._station("experts", t, takes, takes)
+    def _experts(self, number: int, layer: int, t: float, way: ExchangeTimes, ended: Callable[[float], None]) -> None:
+        busy_ns = max(self.passes[number].experts_ns())
+        done = self._station("experts", t, busy_ns, busy_ns)
         self.visits[1].append((number, layer))
         back = self._station("back", done, way.wire, way.back)
         self._at(back, lambda now: self._attention(number, layer + 1, now, way, ended))
 
-    def _station(self, name: str, t: float, keeps: float, takes: float) -> float:
+    def _station(self, name: str, t: float, busy_ns: float, latency_ns: float) -> float:
         begin = max(t, self.free[name])
-        self.free[name] = begin + keeps
-        return begin + takes
+        self.free[name] = begin + busy_ns
+        return begin + latency_ns

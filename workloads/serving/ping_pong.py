@@ -77,11 +77,7 @@ class PingPong:
 def ping_pong_graph(p: PingPong) -> Graph:
     """All output tokens of all micro-batches."""
     exchange = Exchange(
-        model=p.model,
-        attention=p.attention.ranks,
-        experts=p.experts.ranks,
-        how=p.exchange,
-        algorithms=p.algorithms,
+        model=p.model, attention=p.attention.ranks, experts=p.experts.ranks, how=p.exchange, algorithms=p.algorithms
     )
     tasks = {rank: tuple(_attention(p, exchange)) for rank in p.attention.ranks}
     tasks |= {rank: tuple(_experts(p, exchange, ns)) for rank, ns in zip(p.experts.ranks, p.expert_ns, strict=True)}
@@ -97,8 +93,8 @@ def _attention(p: PingPong, exchange: Exchange) -> list[Task]:
             for j in range(p.micro_batches):
                 name = f"{step}.{layer}.{j}"
                 tasks.append(_compute(f"attention{name}", ATTENTION, back.get(j, ()), ns))
-                tasks.append(exchange.there(name, j, (f"attention{name}",), p.parts))
-                tasks.append(exchange.back(name, j, (), p.parts))
+                tasks.append(exchange.dispatch(name, j, (f"attention{name}",), p.parts))
+                tasks.append(exchange.combine(name, j, (), p.parts))
                 back[j] = (f"combine{name}",)
         if p.head_ns:
             for j in range(p.micro_batches):
@@ -113,9 +109,9 @@ def _experts(p: PingPong, exchange: Exchange, ns: float) -> list[Task]:
         for layer in range(p.model.layers):
             for j in range(p.micro_batches):
                 name = f"{step}.{layer}.{j}"
-                tasks.append(exchange.there(name, j, (), p.parts))
+                tasks.append(exchange.dispatch(name, j, (), p.parts))
                 tasks.append(_compute(f"expert{name}", EXPERT, (f"dispatch{name}",), ns))
-                tasks.append(exchange.back(name, j, (f"expert{name}",), p.parts))
+                tasks.append(exchange.combine(name, j, (f"expert{name}",), p.parts))
     return tasks
 
 

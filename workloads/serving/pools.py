@@ -98,9 +98,9 @@ def experts_layer_ns(model: Model, pool: Pool, tokens: Sequence[Sequence[int]]) 
     of_ranks = [rows[k * each : (k + 1) * each] for k in range(len(pool.ranks))]
     if pool.layer_ns is not None:
         mean = sum(rows) / len(pool.ranks)
-        return tuple(round(pool.layer_ns * sum(its) / mean, 3) for its in of_ranks)
+        return tuple(round(pool.layer_ns * sum(own) / mean, 3) for own in of_ranks)
     assert pool.gpu is not None
-    return tuple(round(experts_ns(model, pool.gpu, its), 3) for its in of_ranks)
+    return tuple(round(experts_ns(model, pool.gpu, own), 3) for own in of_ranks)
 
 
 def cache_bytes(model: Model, tokens: int) -> int:

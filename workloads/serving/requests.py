@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from topologies.graph.mistake import Mistake
 from workloads.base import named_file
 
 MOST_BYTES = 64 << 20
@@ -22,12 +23,8 @@ LONGEST_NS = 1e13  # from the first arrival to the last one
 _LATEST_NS = 1e19  # of an arrival as it is written: seconds since 1970 are less
 
 
-class BadRequests(ValueError):
+class BadRequests(Mistake, ValueError):
     """A file of requests that cannot be read: what is wrong, and in which line."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(f"{what} ({hint})")
-        self.what, self.hint = what, hint
 
 
 @dataclass(frozen=True)
@@ -43,11 +40,11 @@ def poisson(
     count: int, rate_per_s: float, prompt: tuple[int, int], output: tuple[int, int], seed: int
 ) -> list[Request]:
     """`count` requests, so many in a second on average; tokens are drawn evenly from least to most."""
-    rng, at, made = random.Random(seed), 0.0, []
+    rng, at, requests = random.Random(seed), 0.0, []
     for _ in range(count):
-        made.append(Request(round(at, 3), rng.randint(*prompt), rng.randint(*output)))
+        requests.append(Request(round(at, 3), rng.randint(*prompt), rng.randint(*output)))
         at += rng.expovariate(rate_per_s) * 1e9
-    return made
+    return requests
 
 
 def read(path: Path, time_ns: Callable[[str], float]) -> list[Request]:
@@ -58,16 +55,16 @@ def read(path: Path, time_ns: Callable[[str], float]) -> list[Request]:
         raise BadRequests(f"{str(path)!r:.200} cannot be read: {error}", "a CSV file") from None
     if not rows or tuple(cell.strip() for cell in rows[0]) != COLUMNS:
         raise BadRequests(f"{path}:1: the first line does not name the columns", ",".join(COLUMNS))
-    found = [_request(path, line, cells, time_ns) for line, cells in enumerate(rows[1:], 2) if cells]
-    if not found:
+    requests = [_request(path, line, cells, time_ns) for line, cells in enumerate(rows[1:], 2) if cells]
+    if not requests:
         raise BadRequests(f"{path}: there are no requests", "a line for each: 0.5ms,512,64")
-    if len(found) > MOST_REQUESTS:
-        raise BadRequests(f"{path}: {len(found)} requests", f"at most {MOST_REQUESTS}")
-    first = min(r.arrival_ns for r in found)
-    if (span := max(r.arrival_ns for r in found) - first) > LONGEST_NS:
+    if len(requests) > MOST_REQUESTS:
+        raise BadRequests(f"{path}: {len(requests)} requests", f"at most {MOST_REQUESTS}")
+    first = min(r.arrival_ns for r in requests)
+    if (span := max(r.arrival_ns for r in requests) - first) > LONGEST_NS:
         what = f"{path}: the last request comes {span / 1e9:.6g} s after the first"
         raise BadRequests(what, f"at most {LONGEST_NS / 1e9:.0f} s")
-    shifted = [Request(round(r.arrival_ns - first, 3), r.prompt, r.output) for r in found]
+    shifted = [Request(round(r.arrival_ns - first, 3), r.prompt, r.output) for r in requests]
     return sorted(shifted, key=lambda r: r.arrival_ns)
 
 

@@ -38,8 +38,8 @@ class Routing:
             return _dealt(self.gating.loads(sum(tokens), top_k, experts), order, tokens)
         rng = random.Random(f"{self.seed}/{number}") if number else rng
         often = [top_k * share for share in self.gating.shares(experts, top_k)]
-        takes = [(expert, p) for expert, p in zip(order, often, strict=True) if p]
-        return tuple(_drawn(rng, n, top_k, experts, takes) for n in tokens)
+        weights = [(expert, p) for expert, p in zip(order, often, strict=True) if p]
+        return tuple(_drawn(rng, n, top_k, experts, weights) for n in tokens)
 
 
 def _dealt(loads: Sequence[int], order: Sequence[int], tokens: Sequence[int]) -> Table:
@@ -49,18 +49,18 @@ def _dealt(loads: Sequence[int], order: Sequence[int], tokens: Sequence[int]) ->
     No expert takes more than there are, so that none gets a token twice.
     """
     places = sorted(((i + 0.5) / n, rank) for rank, n in enumerate(tokens) for i in range(n))
-    whose = [rank for _, rank in places]
+    owners = [rank for _, rank in places]
     rows = [[0] * len(order) for _ in tokens]
     at = 0
     for expert, load in zip(order, loads, strict=True):
         for _ in range(load):
-            rows[whose[at]][expert] += 1
-            at = (at + 1) % len(whose)
+            rows[owners[at]][expert] += 1
+            at = (at + 1) % len(owners)
     return tuple(map(tuple, rows))
 
 
 def _drawn(
-    rng: random.Random, tokens: int, top_k: int, experts: int, takes: list[tuple[int, float]]
+    rng: random.Random, tokens: int, top_k: int, experts: int, weights: list[tuple[int, float]]
 ) -> tuple[int, ...]:
     """A rank's tokens, of which each takes an expert with the stated probability.
 
@@ -70,16 +70,16 @@ def _drawn(
     """
     row = [0] * experts
     for _ in range(tokens):
-        rng.shuffle(takes)
+        rng.shuffle(weights)
         at, end, u = -1, 0.0, rng.random()
         for k in range(top_k):
-            last = len(takes) - top_k + k  # sums are rounded: leave an expert for each that is still to be taken
+            last = len(weights) - top_k + k  # sums are rounded: leave an expert for each that is still to be taken
             at += 1
-            end += takes[at][1]
+            end += weights[at][1]
             while end <= u + k and at < last:
                 at += 1
-                end += takes[at][1]
-            row[takes[at][0]] += 1
+                end += weights[at][1]
+            row[weights[at][0]] += 1
     return tuple(row)
 
 

@@ -104,7 +104,7 @@ class Work:
 def graph_of_work(*work: Work, requests: Sequence[Request] = ()) -> Graph:
     """Of one pool, or of one that reads prompts and one that generates."""
     groups = {name: group for w in work for name, group in w.groups.items()}
-    settings = {name: its for w in work for name, its in w.settings.items()}
+    settings = {name: own for w in work for name, own in w.settings.items()}
     if len(work) == 1:
         tasks = {rank: tuple(iteration_tasks(work[0], rank)) for rank in work[0].shared.pool.ranks}
         return Graph(groups, dict(sorted(tasks.items())), settings)
@@ -198,12 +198,12 @@ class Handed:
     @cached_property
     def _shares(self) -> dict[tuple[int, int], int]:
         """(source rank, target rank) -> elements of a token's keys, wherever their heads overlap."""
-        here = _edges(self.source.shared.model.keys, self.source.shared.tensor)
+        edges = _edges(self.source.shared.model.keys, self.source.shared.tensor)
         return {
             (s, t): n
             for i, s in enumerate(self.source.shared.pool.ranks)
             for t, (begin, end) in self.keys.items()
-            if (n := min(here[i + 1], end) - max(here[i], begin)) > 0
+            if (n := min(edges[i + 1], end) - max(edges[i], begin)) > 0
         }
 
     def shares(self, request: int) -> dict[tuple[int, int], int]:
@@ -219,8 +219,8 @@ class Handed:
     @cached_property
     def order(self) -> list[tuple[int, int]]:
         """(request, iteration that reads it) of all that generate more than a token, as they are read."""
-        its = enumerate(self.source.iterations)
-        return [(r, k) for k, it in its for r in it.gives if self.requests[r].output > 1]
+        iterations = enumerate(self.source.iterations)
+        return [(r, k) for k, it in iterations for r in it.gives if self.requests[r].output > 1]
 
     def sends(self, s: int) -> Iterator[Send]:
         for r, k in self.order:

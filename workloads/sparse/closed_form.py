@@ -8,23 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from topologies.graph.frames import ACK_BYTES, message_bytes
 from workloads.sparse.layout import Layout
-from workloads.sparse.sizes import MOST_BLOCKS
+from workloads.sparse.sizes import MOST_BLOCKS, header_bytes
 from workloads.sparse.spots import Windows
-from workloads.times.messages import ACK_BYTES, Costs, Path, received_ns, wire_bytes
+from workloads.times.messages import Costs, Path, received_ns
 
 BLOCK_BYTES = 1024  # 256 elements of float32
 FUSION = 4
-
-
-def header_bytes(fusion: int) -> int:
-    """Of a message: round, mask and an offset for each column, padded to 8 bytes."""
-    return -(-(8 + 4 * fusion) // 8) * 8
-
-
-def part_header_bytes(blocks: int) -> int:
-    """Of a message of OmNICCL: how many blocks there are, and an index for each, padded to 8 bytes."""
-    return -(-(8 + 4 * blocks) // 8) * 8
 
 
 def omniccl_bytes(nonzero: Sequence[NDArray[np.bool_]], windows: Windows, itemsize: int) -> tuple[list[int], int]:
@@ -41,7 +32,7 @@ def _parts_bytes(marks: NDArray[Any], windows: Windows, itemsize: int) -> int:
     total = 0
     for window in range(windows.number):
         indices = np.flatnonzero(marks[window * windows.spot : (window + 1) * windows.spot])
-        total += part_header_bytes(len(indices)) + windows.elements(window, indices) * itemsize
+        total += header_bytes(len(indices)) + windows.elements(window, indices) * itemsize
     return total
 
 
@@ -88,16 +79,10 @@ def omnireduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> floa
     """
     message = min(BLOCK_BYTES * FUSION, size_bytes) + header_bytes(FUSION)
     messages = -(-size_bytes // (BLOCK_BYTES * FUSION)) * (ranks - 1) / ranks
-    link = 2 * messages * max(link.time_ns(_wire_bytes(message, costs) + ACK_BYTES) for link in path.links)
+    link = 2 * messages * max(link.time_ns(message_bytes(message, costs.mtu) + ACK_BYTES) for link in path.links)
     host = 2 * messages * costs.post_ns + costs.reduce_ns(size_bytes) * (ranks - 1) / ranks
     once = 2 * (costs.post_ns + received_ns(message, path, costs) + costs.wake_ns)
     return max(link, host) + once
-
-
-def _wire_bytes(nbytes: int, costs: Costs) -> float:
-    """Of a message: whole packets and the rest, with RETH and immediate."""
-    whole, rest = divmod(nbytes, costs.mtu)
-    return whole * wire_bytes(costs.mtu) + (wire_bytes(rest) if rest else 0) + 20
 
 
 def omniccl_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
@@ -109,9 +94,9 @@ def omniccl_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     windows of every complex at a time: the next ones wait for the sums of the first.
     """
     blocks = min(MOST_BLOCKS, -(-size_bytes // (BLOCK_BYTES * ranks)))
-    message = min(BLOCK_BYTES * blocks, size_bytes) + part_header_bytes(blocks)
+    message = min(BLOCK_BYTES * blocks, size_bytes) + header_bytes(blocks)
     acks = 1 + (costs.packets(message) - 1) // costs.ack_every
-    frames = _wire_bytes(message, costs) + acks * ACK_BYTES
+    frames = message_bytes(message, costs.mtu) + acks * ACK_BYTES
     window = max(link.time_ns(frames) for link in path.links)
     windows = size_bytes / (BLOCK_BYTES * blocks)
     turns, together = windows / ranks, min(ranks, windows)

@@ -1,9 +1,9 @@
 """Block-sparse inputs that every rank can compute for every other, and the check of a result against their sum.
 
-Of the vector's blocks a rank has `density` that are not zero, by number to the nearest.  Of these, the share `overlap`
-is the same at all ranks, the first ones of a random order that all know; the others are drawn by each rank for itself
-from the rest.  So 0 is independent positions and 1 the same positions everywhere.  Elements of a non-zero block are
-integers other than zero, small enough for every sum to be exact.
+The share `density` of a rank's blocks is not zero.  Of these, the share `overlap` is the same at all ranks (the first
+ones of a random order that all know); each rank draws the others by itself from the rest.  So 0 is independent
+positions and 1 the same positions everywhere.  Elements of a non-zero block are integers other than zero, small enough
+for every sum to be exact.
 """
 
 from __future__ import annotations
@@ -19,12 +19,6 @@ from workloads.base import data
 _ORDER = 1 << 40  # random streams from here on order blocks
 
 
-def averaging(workers: int) -> Callable[[NDArray[Any]], None]:
-    """Makes averages of sums, in place; integers are truncated towards zero."""
-
-    return lambda sums: data.divide(sums, workers)
-
-
 class SparseInputs:
     """The inputs of `ranks` ranks, cut into blocks of `block` elements."""
 
@@ -36,24 +30,24 @@ class SparseInputs:
         self.block = block
         self.density = density
         self.overlap = overlap
-        most = data.largest_term(dtype, ranks)
-        self._periods = [self._values(index, most) for index in range(ranks)]
+        largest = data.largest_term(dtype, ranks)
+        self._periods = [self._values(index, largest) for index in range(ranks)]
 
-    def _values(self, index: int, most: int) -> NDArray[np.int64]:
+    def _values(self, index: int, largest: int) -> NDArray[np.int64]:
         noise = data.noise(self.seed, index)
         sign = 1 - 2 * (noise & np.uint64(self.dtype.kind != "u")).astype(np.int64)
         adds = (np.arange(data.PERIOD) + index) % self.ranks < data.most_terms(self.dtype.name, self.ranks)
-        return adds * sign * (1 + (noise >> np.uint64(1)) % np.uint64(most)).astype(np.int64)
+        return adds * sign * (1 + (noise >> np.uint64(1)) % np.uint64(largest)).astype(np.int64)
 
     def nonzero(self, index: int, blocks: int, variant: int) -> NDArray[np.bool_]:
         """Which of the blocks of the group's rank `index` are not zero."""
         marks = np.zeros(blocks, dtype=bool)
-        many = int(self.density * blocks + 0.5)
-        together = int(self.overlap * many + 0.5)
+        count = int(self.density * blocks + 0.5)
+        common = int(self.overlap * count + 0.5)
         shared = self._order(0, blocks, variant)
-        marks[shared[:together]] = True
-        rest = shared[together:]
-        own = self._order(index + 1, len(rest), variant)[: many - together]
+        marks[shared[:common]] = True
+        rest = shared[common:]
+        own = self._order(index + 1, len(rest), variant)[: count - common]
         marks[rest[own]] = True
         return marks
 
@@ -76,17 +70,22 @@ class SparseInputs:
         step = max(1, data.BLOCK_BYTES // (self.block * 8))
         wrong = 0
         for first in range(0, blocks, step):
-            many = min(step, blocks - first)
-            places = np.arange(first * self.block, (first + many) * self.block).reshape(many, self.block)
-            places = (places + variant) % data.PERIOD
-            total = np.zeros((many, self.block), dtype=np.int64)
+            count = min(step, blocks - first)
+            elements = np.arange(first * self.block, (first + count) * self.block).reshape(count, self.block)
+            elements = (elements + variant) % data.PERIOD
+            total = np.zeros((count, self.block), dtype=np.int64)
             for period, mask in zip(self._periods, masks, strict=True):
-                rows = mask[first : first + many]
-                total[rows] += period[places[rows]]
-            part = result[first * self.block : (first + many) * self.block]
+                rows = mask[first : first + count]
+                total[rows] += period[elements[rows]]
+            part = result[first * self.block : (first + count) * self.block]
             wrong += int(np.count_nonzero(part != self._finished(total.reshape(-1)[: len(part)])))
             tick()
         return wrong
+
+    def finish(self, sums: NDArray[Any]) -> None:
+        """Makes averages of sums, in place, where these are wanted."""
+        if self.op == "avg":
+            data.divide(sums, self.ranks)
 
     def _finished(self, total: NDArray[np.int64]) -> NDArray[Any]:
         return data.averaged(total, self.ranks, self.dtype) if self.op == "avg" else total.astype(self.dtype)

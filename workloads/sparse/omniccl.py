@@ -9,18 +9,15 @@ connection; what comes in for the next window of that spot waits in its Rx spot.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
 from numpy.typing import NDArray
 
-from workloads.base.entry import Algorithm
-from workloads.parts.context import Context
 from workloads.parts.part import Part
-from workloads.sparse.closed_form import part_header_bytes
-from workloads.sparse.inputs import SparseInputs, averaging
-from workloads.sparse.receives import MOST_RECEIVES, Receives
+from workloads.parts.receives import MOST_RECEIVES, Receives
+from workloads.sparse.inputs import SparseInputs
+from workloads.sparse.sizes import header_bytes
 from workloads.sparse.spots import Aggregator, WindowPart, Windows, Worker
 from workloads.verbs import FabricError, Peer, Region, wire
 from workloads.verbs.wire import Record
@@ -32,37 +29,28 @@ _COUNT = Struct("<II")  # blocks, 0
 class AllReduce(Part):
     """One endpoint's part: a worker on a host, or an aggregator on a compute complex."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op or "sum", tag)
-        self.options = options = {**entry.defaults, **context.options}
+    def setup(self) -> None:
+        self.op = self.op or "sum"
+        self.options = options = {**self.entry.defaults, **self.context.options}
         # The step's own largest vector, not the context's: all that take part must agree on where spots lie.
         largest = -(-max(options["sizes"]) // (options["block"] * self.dtype.itemsize))
         self.spot: int = min(options["spot"], max(largest, 1))  # blocks that there is room for
         helpers = options["helpers"]
-        self.workers, self.aggregators = list(ranks[: -len(helpers)]), list(helpers)
+        self.workers, self.aggregators = list(self.ranks[: -len(helpers)]), list(helpers)
         me = self.device.rank
         self.aggregates = me in self.aggregators
         self.index = (self.aggregators if self.aggregates else self.workers).index(me)
-        self.inputs = SparseInputs(
-            context.seed,
-            len(self.workers),
-            dtype,
-            op or "sum",
-            options["block"],
-            options["density"],
-            options["overlap"],
-        )
-        self.most_header = part_header_bytes(self.spot)
+        sparsity = {key: options[key] for key in ("block", "density", "overlap")}
+        self.inputs = SparseInputs(self.context.seed, len(self.workers), self.dtype.name, self.op, **sparsity)
+        self.most_header = header_bytes(self.spot)
         self.spot_bytes = self._spot_bytes(self.spot)
         self._allocate()
-        self._connect(tag)
+        self._connect()
         self.moved: dict[str, int] = {}
 
     def _spot_bytes(self, blocks: int) -> int:
         elements: int = blocks * self.options["block"]
-        return part_header_bytes(blocks) + -(-elements * self.dtype.itemsize // 8) * 8
+        return header_bytes(blocks) + -(-elements * self.dtype.itemsize // 8) * 8
 
     @property
     def working_set_bytes(self) -> int:
@@ -80,19 +68,15 @@ class AllReduce(Part):
             self.incoming = self._region("sums", 2 * len(self.aggregators))
             self.outgoing = self._region("contributions", 2 * len(self.aggregators))
 
-    def _region(self, what: str, spots: int) -> Region:
+    def _region(self, name: str, spots: int) -> Region:
         nbytes = spots * self.spot_bytes
-        return self.context.region(f"sparse {what} {nbytes}", nbytes)
+        return self.context.region(f"sparse {name} {nbytes}", nbytes)
 
-    def _connect(self, tag: int) -> None:
+    def _connect(self) -> None:
         """Worker w's connections have tag + w."""
         key = _KEY.pack(self.incoming.key)
-        if self.aggregates:
-            others = self.workers
-            peers = [Peer(w, tag + i, key) for i, w in enumerate(self.workers)]
-        else:
-            others = self.aggregators
-            peers = [Peer(a, tag + self.index, key) for a in self.aggregators]
+        others = self.workers if self.aggregates else self.aggregators
+        peers = [Peer(r, self.tag + (i if self.aggregates else self.index), key) for i, r in enumerate(others)]
         self.pairs = self.device.connect(peers)
         self.others = {pair.number: others.index(pair.peer) for pair in self.pairs}
         self.keys = [int(_KEY.unpack(pair.private)[0]) for pair in self.pairs]
@@ -107,10 +91,8 @@ class AllReduce(Part):
         self.windows = Windows.of_vector(count, self.options["block"], self.spot, len(self.aggregators))
         self.moved = {}
         if self.aggregates:
-            finish = averaging(len(self.workers)) if self.op == "avg" else lambda sums: None
-            self.aggregator = Aggregator(
-                self.windows, self.index, len(self.workers), self.dtype, self._tx_spot, finish=finish
-            )
+            shape = self.windows, self.index, len(self.workers), self.dtype
+            self.aggregator = Aggregator(*shape, self._tx_spot, finish=self.inputs.finish)
             self.unsent = [0, 0]  # results under way from each Tx spot
             self.waiting: tuple[deque[tuple[int, WindowPart]], deque[tuple[int, WindowPart]]] = (deque(), deque())
         else:
@@ -140,10 +122,10 @@ class AllReduce(Part):
 
     def _take(self, record: Record) -> None:
         if record.kind == wire.SENT:
-            turn = record.wr_id
-            self.unsent[turn] -= 1
-            waiting = self.waiting[turn]
-            while waiting and not self.unsent[turn]:
+            half = record.wr_id
+            self.unsent[half] -= 1
+            waiting = self.waiting[half]
+            while waiting and not self.unsent[half]:
                 self._add(*waiting.popleft())
             return
         window = record.imm
@@ -154,18 +136,18 @@ class AllReduce(Part):
         part = self._read(self._spot(other, window), record.nbytes, window)
         if not self.aggregates:
             self._result(part, record.nbytes)
-        elif self.unsent[self.windows.turn(window)]:
-            self.waiting[self.windows.turn(window)].append((other, part))
+        elif self.unsent[self.windows.half(window)]:
+            self.waiting[self.windows.half(window)].append((other, part))
         else:
             self._add(other, part)
 
     def _spot(self, other: int, window: int) -> int:
         """Where a message lies, at both ends: two spots for each worker or aggregator."""
-        return (2 * other + self.windows.turn(window)) * self.spot_bytes
+        return (2 * other + self.windows.half(window)) * self.spot_bytes
 
     def _read(self, at: int, nbytes: int, window: int) -> WindowPart:
         count, _ = _COUNT.unpack_from(self.incoming.view("uint8", at, _COUNT.size).data)
-        header = part_header_bytes(count)
+        header = header_bytes(count)
         elements, odd = divmod(nbytes - header, self.dtype.itemsize)
         if count > self.windows.spot or elements < 0 or odd:
             raise FabricError(f"window {window}: {count} blocks in {nbytes} bytes")
@@ -174,7 +156,7 @@ class AllReduce(Part):
 
     def _write(self, at: int, part: WindowPart) -> int:
         """Puts a header in front of data that begins at `at` + its length.  Returns the message's bytes."""
-        count, header = len(part.indices), part_header_bytes(len(part.indices))
+        count, header = len(part.indices), header_bytes(len(part.indices))
         _COUNT.pack_into(self.outgoing.view("uint8", at, _COUNT.size).data, 0, count, 0)
         self.outgoing.view("uint32", at + _COUNT.size, count)[:] = part.indices
         return header + len(part.data) * self.dtype.itemsize
@@ -182,7 +164,7 @@ class AllReduce(Part):
     # As a worker
 
     def _contribution_at(self, window: int, blocks: int, elements: int) -> NDArray[Any]:
-        at = self._spot(self.windows.aggregator(window), window) + part_header_bytes(blocks)
+        at = self._spot(self.windows.aggregator(window), window) + header_bytes(blocks)
         return self.outgoing.view(self.dtype.name, at, elements)
 
     def _contribute(self, window: int) -> None:
@@ -202,9 +184,9 @@ class AllReduce(Part):
 
     # As an aggregator
 
-    def _tx_spot(self, turn: int) -> NDArray[Any]:
+    def _tx_spot(self, half: int) -> NDArray[Any]:
         elements = self.windows.spot * self.windows.block
-        return self.outgoing.view(self.dtype.name, turn * self.spot_bytes + self.most_header, elements)
+        return self.outgoing.view(self.dtype.name, half * self.spot_bytes + self.most_header, elements)
 
     def _add(self, worker: int, part: WindowPart) -> None:
         before = self.aggregator.added_elements
@@ -215,10 +197,10 @@ class AllReduce(Part):
             self._send(sums)
 
     def _send(self, sums: WindowPart) -> None:
-        turn = self.windows.turn(sums.window)
-        at = turn * self.spot_bytes + self.most_header - part_header_bytes(len(sums.indices))
+        half = self.windows.half(sums.window)
+        at = half * self.spot_bytes + self.most_header - header_bytes(len(sums.indices))
         nbytes = self._write(at, sums)
         for pair, key in zip(self.pairs, self.keys, strict=True):
             target = self._spot(self.index, sums.window)
-            pair.write(self.outgoing, at, nbytes, key, target, imm=sums.window, wr_id=turn)
-        self.unsent[turn] = len(self.pairs)
+            pair.write(self.outgoing, at, nbytes, key, target, imm=sums.window, wr_id=half)
+        self.unsent[half] = len(self.pairs)

@@ -15,20 +15,17 @@ comes in for that slot waits in its place.  Nothing is lost on a reliable connec
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.base.entry import Algorithm
-from workloads.parts.context import Context
 from workloads.parts.part import Part
-from workloads.sparse.inputs import SparseInputs, averaging
+from workloads.parts.receives import MOST_RECEIVES, Receives
+from workloads.sparse.inputs import SparseInputs
 from workloads.sparse.layout import Layout
 from workloads.sparse.protocol import Aggregator, Message, Worker
-from workloads.sparse.receives import MOST_RECEIVES, Receives
 from workloads.verbs import FabricError, Peer, Region, wire
 from workloads.verbs.wire import Record
 
@@ -66,29 +63,20 @@ class Messages:
 class AllReduce(Part):
     """One rank's part: a worker, an aggregator, or both."""
 
-    def __init__(
-        self, context: Context, entry: Algorithm, ranks: Sequence[int], dtype: str, op: str | None, tag: int
-    ) -> None:
-        super().__init__(context, entry, ranks, dtype, op or "sum", tag)
-        self.options = options = {**entry.defaults, **context.options}
+    def setup(self) -> None:
+        self.op = self.op or "sum"
+        self.options = options = {**self.entry.defaults, **self.context.options}
         dedicated = options.get("aggregators") or 0
-        self.workers = list(ranks[: len(ranks) - dedicated])
-        self.aggregators = list(ranks[len(self.workers) :]) or self.workers
+        self.workers = list(self.ranks[: len(self.ranks) - dedicated])
+        self.aggregators = list(self.ranks[len(self.workers) :]) or self.workers
         me = self.device.rank
         self.worker_index = self.workers.index(me) if me in self.workers else None
         self.aggregator_index = self.aggregators.index(me) if me in self.aggregators else None
-        self.inputs = SparseInputs(
-            context.seed,
-            len(self.workers),
-            dtype,
-            op or "sum",
-            options["block"],
-            options["density"],
-            options["overlap"],
-        )
+        sparsity = {key: options[key] for key in ("block", "density", "overlap")}
+        self.inputs = SparseInputs(self.context.seed, len(self.workers), self.dtype.name, self.op, **sparsity)
         # The step's own largest vector, not the context's: all that take part must agree on where messages lie.
         self._allocate(self._layout(max(options["sizes"])))
-        self._connect(tag)
+        self._connect()
         self.moved: dict[str, int] = {}
 
     def _layout(self, size_bytes: int) -> Layout:
@@ -110,19 +98,19 @@ class AllReduce(Part):
             self.incoming = self._region("incoming", len(self.workers) * self.shard * each)
             self.sums = self._region("sums", 2 * self.shard * each)
 
-    def _region(self, what: str, nbytes: int) -> Region:
-        return self.context.region(f"sparse {what} {nbytes}", nbytes)
+    def _region(self, name: str, nbytes: int) -> Region:
+        return self.context.region(f"sparse {name} {nbytes}", nbytes)
 
-    def _connect(self, tag: int) -> None:
+    def _connect(self) -> None:
         """Worker w's connection to an aggregator has tag + w: two ranks share two, each with one worker."""
         peers: list[Peer] = []
         if self.worker_index is not None:
             key = _KEY.pack(self.results.key)
-            peers += [Peer(a, tag + self.worker_index, key) for a in self.aggregators if a != self.device.rank]
+            peers += [Peer(a, self.tag + self.worker_index, key) for a in self.aggregators if a != self.device.rank]
         as_worker = len(peers)
         if self.aggregator_index is not None:
             key = _KEY.pack(self.incoming.key)
-            peers += [Peer(w, tag + i, key) for i, w in enumerate(self.workers) if w != self.device.rank]
+            peers += [Peer(w, self.tag + i, key) for i, w in enumerate(self.workers) if w != self.device.rank]
         pairs = self.device.connect(peers)
         depth = max(1, MOST_RECEIVES // len(pairs))
         self.to_aggregator = {self.aggregators.index(p.peer): p for p in pairs[:as_worker]}
@@ -155,7 +143,7 @@ class AllReduce(Part):
                 lambda slot, which: self.messages.data(
                     self.sums, self._sums_at(slot, which), layout.message_elements
                 ),
-                finish=averaging(len(self.workers)) if self.op == "avg" else lambda sums: None,
+                finish=self.inputs.finish,
             )  # fmt: skip
             self.target_at = {slot: slot * layout.rows * each for slot in slots}
             self.unsent = {slot: [0, 0] for slot in slots}

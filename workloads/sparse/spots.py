@@ -64,7 +64,7 @@ class Windows:
     def aggregator(self, window: int) -> int:
         return window % self.aggregators
 
-    def turn(self, window: int) -> int:
+    def half(self, window: int) -> int:
         """Which of the two spots a window uses."""
         return window // self.aggregators & 1
 
@@ -130,12 +130,12 @@ class Aggregator:
         *,
         finish: Callable[[NDArray[Any]], None] = lambda sums: None,
     ) -> None:
-        """`number`: which aggregator this is; `spots(turn)`: room for a Tx spot; `finish` is done to each sum."""
+        """`number`: which aggregator this is; `spots(half)`: room for a Tx spot; `finish` is done to each sum."""
         self.windows = windows
         self.workers = workers
         self.added_elements = 0  # that met a sum which was there already
         self._finish = finish
-        room = spots or (lambda turn: np.empty(windows.spot * windows.block, dtype))
+        room = spots or (lambda half: np.empty(windows.spot * windows.block, dtype))
         self._spots = (room(0), room(1))
         self._present = [np.zeros(windows.spot, dtype=bool) for _ in range(2)]
         self._heard: list[set[int]] = [set(), set()]
@@ -148,26 +148,26 @@ class Aggregator:
 
     def contribution(self, worker: int, part: WindowPart) -> WindowPart | None:
         """Adds up a worker's part; returns the sums when it was the last one's."""
-        turn = self.windows.turn(part.window)
-        if self._window[turn] is None:
-            self._window[turn] = part.window
-        if self._window[turn] != part.window or worker in self._heard[turn]:
-            raise Malformed(f"worker {worker}: window {part.window} while {self._window[turn]} is in the spot")
+        half = self.windows.half(part.window)
+        if self._window[half] is None:
+            self._window[half] = part.window
+        if self._window[half] != part.window or worker in self._heard[half]:
+            raise Malformed(f"worker {worker}: window {part.window} while {self._window[half]} is in the spot")
         if len(part.indices) and not (
             int(part.indices[-1]) < self.windows.spot and (np.diff(part.indices.astype(np.int64)) > 0).all()
         ):
             raise Malformed(f"worker {worker}, window {part.window}: indices that are not in order")
         if len(part.data) != self.windows.elements(part.window, part.indices):
             raise Malformed(f"worker {worker}, window {part.window}: {len(part.data)} elements")
-        self._add(turn, part)
-        self._heard[turn].add(worker)
-        if len(self._heard[turn]) < self.workers:
+        self._add(half, part)
+        self._heard[half].add(worker)
+        if len(self._heard[half]) < self.workers:
             return None
         self._left -= 1
-        return self._complete(turn, part.window)
+        return self._complete(half, part.window)
 
-    def _add(self, turn: int, part: WindowPart) -> None:
-        block, spot, present = self.windows.block, self._spots[turn], self._present[turn]
+    def _add(self, half: int, part: WindowPart) -> None:
+        block, spot, present = self.windows.block, self._spots[half], self._present[half]
         whole = len(part.data) // block
         indices = part.indices[:whole]
         rows, data = spot.reshape(-1, block), part.data[: whole * block].reshape(-1, block)
@@ -185,17 +185,17 @@ class Aggregator:
                 place[:] = part.data[whole * block :]
         present[part.indices] = True
 
-    def _complete(self, turn: int, window: int) -> WindowPart:
+    def _complete(self, half: int, window: int) -> WindowPart:
         """The sums, moved together to the spot's beginning."""
-        spot, block = self._spots[turn], self.windows.block
-        indices = np.flatnonzero(self._present[turn]).astype(np.uint32)
+        spot, block = self._spots[half], self.windows.block
+        indices = np.flatnonzero(self._present[half]).astype(np.uint32)
         data = spot[: self.windows.elements(window, indices)]
         if len(indices) and int(indices[-1]) >= len(indices):
             _gather(spot, indices, block, data)
         self._finish(data)
-        self._present[turn][:] = False
-        self._heard[turn] = set()
-        self._window[turn] = None
+        self._present[half][:] = False
+        self._heard[half] = set()
+        self._window[half] = None
         return WindowPart(window, indices, data)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from workloads.steps.gradients import GRADIENTS, PARAMETERS, Buckets
 from workloads.steps.layers import RECOMPUTED, Layers
@@ -29,31 +29,28 @@ def step_graph(
     training: Training, layout: Layout, settings: Mapping[str, Settings] | None = None, own: Times | None = None
 ) -> Graph:
     """The tasks of all ranks.  `own`: times of a layer's parts, instead of those of the roofline."""
-    groups = step_groups(training, layout)
-    t = own or times(training)
-    tasks = {rank: _Rank(training, layout, groups, t, place).tasks() for place, rank in layout.ranks.items()}
-    used = {name: its for name, its in (settings or {}).items() if name in groups}
-    return Graph(groups, dict(sorted(tasks.items())), used)
+    return folded_graph(training, layout.ranks, step_groups(training, layout), settings, own)
 
 
 def folded_graph(
-    training: Training, some: Mapping[Place, int], groups: Groups, settings: Mapping[str, Settings] | None = None
+    training: Training,
+    some: Mapping[Place, int],
+    groups: Groups,
+    settings: Mapping[str, Settings] | None = None,
+    own: Times | None = None,
 ) -> Graph:
-    """The tasks of some ranks, who stand for all: the others of their groups do the same at the same times.
+    """The tasks of some ranks, which stand for all: the others of their groups do the same at the same times.
 
-    `groups`: theirs, with all members; in the graph they are groups of those alone that have tasks in it.
+    `groups`: with all members; in the graph they have those members alone that have tasks.
     """
-    layout, t = Layout(training.parallel, dict(some)), times(training)
+    layout, t = Layout(training.parallel, dict(some)), own or times(training)
     tasks = {rank: _Rank(training, layout, groups, t, place).tasks() for place, rank in some.items()}
-    folded = {name: tuple(dict.fromkeys(_those(its, tasks))) for name, its in groups.items()}
-    used = {name: its for name, its in (settings or {}).items() if name in groups}
+    folded = {
+        name: tuple(dict.fromkeys(kept for ranks in tuples if (kept := tuple(r for r in ranks if r in tasks))))
+        for name, tuples in groups.items()
+    }
+    used = {name: chosen for name, chosen in (settings or {}).items() if name in groups}
     return Graph(folded, dict(sorted(tasks.items())), used)
-
-
-def _those(tuples: Sequence[tuple[int, ...]], there: Container[int]) -> Iterator[tuple[int, ...]]:
-    for members in tuples:
-        if some := tuple(rank for rank in members if rank in there):
-            yield some
 
 
 def step_groups(training: Training, layout: Layout) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -86,7 +83,7 @@ class _Rank:
         p = training.parallel
         self._t, self._stage = training, at.pipeline
         self._program = Program(layout.ranks[at])
-        self._groups = {name: g for name, its in groups.items() for g in its if self._program.rank in g}
+        self._groups = {name: g for name, tuples in groups.items() for g in tuples if self._program.rank in g}
         self._layers = Layers(training, t, self._program, self._groups)
         self._passes = schedules.schedule(training.schedule, p.pipeline, training.count, at.pipeline, training.chunks)
         self._apart = schedules.apart(self._passes)
@@ -117,7 +114,7 @@ class _Rank:
     # Passes
 
     def _do(self, step: Pass) -> Iterator[None]:
-        """Half a layer after the other: whoever asks may do something else in between."""
+        """Half a layer at a time: the caller may do something else in between."""
         do = {schedules.FORWARD: self._forward, schedules.BACKWARD: self._backward, schedules.WEIGHTS: self._weights}
         return do[step.kind](step)
 
@@ -157,40 +154,40 @@ class _Rank:
         name, layers = f"b{step.micro_batch}", self._layers
         layers.split = (step.micro_batch, step.chunk) in self._apart
         for unit, number in reversed(list(self._chunk(step))):
-            its = f"{name}.{self._named(unit, step, number)}"
+            unit_name = f"{name}.{self._named(unit, step, number)}"
             if self._gathered(unit, step) is not None:
-                self._use(its)
+                self._use(unit_name)
             if unit.name == "embedding":
                 layers.embed_backward(name)
-                self._gradients(step, its, unit)
+                self._gradients(step, unit_name, unit)
             elif unit.name == "head":
                 layers.predict_backward(name)
-                self._gradients(step, its, unit)
+                self._gradients(step, unit_name, unit)
             else:
                 if self._t.recompute == "full":
-                    yield from layers.forward(f"r{its[1:]}", RECOMPUTED)
-                yield from layers.backward_mlp(its)
-                self._gradients(step, its, units.feed_forward(self._t), part=True)
-                layers.backward_attention(its)
-                self._gradients(step, its, units.attention(self._t), part=True)
-                self._gradients(step, its, unit, whole=True)
+                    yield from layers.forward(f"r{unit_name[1:]}", RECOMPUTED)
+                yield from layers.backward_mlp(unit_name)
+                self._gradients(step, unit_name, units.feed_forward(self._t), part=True)
+                layers.backward_attention(unit_name)
+                self._gradients(step, unit_name, units.attention(self._t), part=True)
+                self._gradients(step, unit_name, unit, whole=True)
 
     def _weights(self, step: Pass) -> Iterator[None]:
         """The gradients of weights by themselves.  An embedding has no other, they came with the backward pass."""
         name, layers = f"w{step.micro_batch}", self._layers
         for unit, number in reversed(list(self._chunk(step))):
-            its = f"{name}.{self._named(unit, step, number)}"
+            unit_name = f"{name}.{self._named(unit, step, number)}"
             if unit.name == "head":
                 layers.predict_weights(name)
-                self._gradients(step, its, unit)
+                self._gradients(step, unit_name, unit)
             elif unit.name == "embedding":
-                self._gradients(step, its, unit)
+                self._gradients(step, unit_name, unit)
             else:
-                layers.weights_mlp(its)
-                self._gradients(step, its, units.feed_forward(self._t), part=True)
-                layers.weights_attention(its)
-                self._gradients(step, its, units.attention(self._t), part=True)
-                self._gradients(step, its, unit, whole=True)
+                layers.weights_mlp(unit_name)
+                self._gradients(step, unit_name, units.feed_forward(self._t), part=True)
+                layers.weights_attention(unit_name)
+                self._gradients(step, unit_name, units.attention(self._t), part=True)
+                self._gradients(step, unit_name, unit, whole=True)
         yield
 
     def _has_weights(self, step: Pass) -> bool:
@@ -262,7 +259,8 @@ class _Rank:
         """The units in the order in which passes need their parameters."""
         for step in self._passes:
             if step.kind != schedules.WEIGHTS:
-                chunk = [its for unit, _ in self._chunk(step) if (its := self._gathered(unit, step)) is not None]
+                gathered = (self._gathered(unit, step) for unit, _ in self._chunk(step))
+                chunk = [unit for unit in gathered if unit is not None]
                 yield from chunk if step.kind == schedules.FORWARD else reversed(chunk)
 
     def _gathered(self, unit: units.Unit, step: Pass) -> units.Unit | None:
@@ -287,11 +285,10 @@ class _Rank:
         """On the stream of the gradients: FSDP's one process group runs both in turn (Zhao et al. 2023, 3.3.2)."""
         self._gathers[use] = [
             self._program.collective(
-                f"parameters.{name}.{group}", PARAMETERS, "all_gather", group, size, self._t.model.dtype,
-                after=after,
+                f"parameters.{name}.{group}", PARAMETERS, "all_gather", group, size, self._t.model.dtype, after=after
             )
             for group, size in self._shares(self._uses[use])
-        ]  # fmt: skip
+        ]
 
     def _shares(self, unit: units.Unit) -> Iterator[tuple[str, int]]:
         """Groups over which a unit is sharded, and its bytes, padded so that all have as much."""
@@ -320,11 +317,8 @@ class _Rank:
         if self._t.gathers:
             if not part:
                 for group, size in self._shares(unit):
-                    asked = f"gradients.{name}.{group}"
-                    dtype = self._t.model.dtype
-                    self._reduced.append(
-                        self._program.collective(asked, GRADIENTS, "reduce_scatter", group, size, dtype)
-                    )  # fmt: skip
+                    request = f"gradients.{name}.{group}", GRADIENTS, "reduce_scatter", group, size
+                    self._reduced.append(self._program.collective(*request, self._t.model.dtype))
             return
         if not whole and (self._t.reduces_always or step == self._last[step.chunk]):
             self._buckets["data"].add(unit.dense)
@@ -343,7 +337,7 @@ class _Rank:
         dense, expert = units.stage_parameters(t, self._stage)
         for buckets in self._buckets.values():
             buckets.flush()
-            self._reduced += buckets.asked
+            self._reduced += buckets.sent
         if t.parallel.sequence:
             self._reduced.append(self._summed("norms", "tensor", units.replicated(t, self._stage)))
         if "embedding" in self._groups:  # the first and the last stage have a copy each of one table

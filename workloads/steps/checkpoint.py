@@ -1,20 +1,20 @@
 """A training step with a checkpoint, and how it is read back after a failure.
 
-Ranks with the same parameters share out what is written: parameters, and the optimizer's state (2 and 12 bytes a
-parameter with Adam in mixed precision), so that each byte is written once.  A synchronous checkpoint leaves when all of
-the step has ended.  An asynchronous one (CheckFreq, Mohan et al., FAST'21) is a copy into the host's memory at the
-step's begin, before anything is computed, and leaves beside the step.  Storage is ranks that do not train: each writes
-what comes to its disk, one after the other.  Everybody reads back all that it holds.
+Ranks with the same parameters share out what is written (parameters, and the optimizer's state), so that each byte is
+written once.  A synchronous checkpoint is sent when the step has ended.  An asynchronous one (CheckFreq, Mohan et al.,
+FAST'21) is copied into the host's memory at the step's begin, and sent beside the step.  Storage is ranks that do not
+train: each writes to its disk one checkpoint after the other.  Every rank reads back all that it holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from workloads.steps.plan.parallel import Layout
 from workloads.steps.plan.training import Training
-from workloads.steps.plan.units import stage_parameters
+from workloads.steps.plan.units import adam_bytes, rank_parameters
 from workloads.steps.program import COMPUTE
 from workloads.tasks.graph import Graph
 from workloads.tasks.task import Compute, Recv, Send, Task
@@ -40,58 +40,43 @@ class Checkpoint:
 
 def written_bytes(t: Training, stage: int) -> int:
     """Of a rank of that stage."""
-    dense, expert = stage_parameters(t, stage)
-    elements = -(-dense // t.copies) + -(-expert // t.expert_copies)
-    return (t.model.width + _state(t)) * elements
+    return (t.model.width + adam_bytes(t)) * rank_parameters(t, stage, sharded=True)
 
 
-def held_bytes(t: Training, stage: int) -> int:
+def restored_bytes(t: Training, stage: int) -> int:
     """What a rank of that stage has to read back."""
-    dense, expert = stage_parameters(t, stage)
-
-    def share(sharded: bool) -> int:
-        return -(-dense // (t.copies if sharded else 1)) + -(-expert // (t.expert_copies if sharded else 1))
-
-    return t.model.width * share(t.gathers) + _state(t) * share(t.shard != "none")
+    weights = rank_parameters(t, stage, sharded=t.gathers)
+    return t.model.width * weights + adam_bytes(t) * rank_parameters(t, stage, sharded=t.shard != "none")
 
 
-def _state(t: Training) -> int:
-    """Bytes of Adam's state for a parameter: a copy and two moments in float32; in float32 there is no copy."""
-    return 12 if t.model.width < 4 else 2 * t.model.width
-
-
-def with_checkpoint(graph: Graph, t: Training, layout: Layout, its: Checkpoint, every: int = 1) -> Graph:
+def with_checkpoint(graph: Graph, t: Training, layout: Layout, checkpoint: Checkpoint, every: int = 1) -> Graph:
     """The step's graph with a checkpoint behind it, or, asynchronous, beside it; in every so many-th iteration."""
     tasks: dict[int, list[Task]] = {rank: list(one) for rank, one in graph.tasks.items()}
-    for place, rank in sorted(layout.ranks.items(), key=lambda one: one[1]):
+    for place, rank in sorted(layout.ranks.items(), key=lambda item: item[1]):
         nbytes, own = written_bytes(t, place.pipeline), tasks[rank]
-        if its.copy is None:
+        storage = checkpoint.storage_of(rank)
+        if checkpoint.copy is None:
             last = {task.stream: task.id for task in own}
-            own.append(_send(rank, its.storage_of(rank), nbytes, tuple(last.values()), every))
+            own.append(_send(rank, storage, nbytes, tuple(last.values()), every))
         else:
-            copy = Compute(id=COPY, stream=COMPUTE, kind=COPY, duration_ns=round(1e9 * nbytes / its.copy, 3))
-            own[:0] = [copy, _send(rank, its.storage_of(rank), nbytes, (COPY,))]
-        tasks.setdefault(its.storage_of(rank), []).extend(_stored(rank, nbytes, its, every))
+            copy = Compute(id=COPY, stream=COMPUTE, kind=COPY, duration_ns=round(1e9 * nbytes / checkpoint.copy, 3))
+            own[:0] = [copy, _send(rank, storage, nbytes, (COPY,))]
+        tasks.setdefault(storage, []).extend(_stored(rank, nbytes, checkpoint, every))
     return Graph(graph.groups, _in_order(tasks), graph.settings)
 
 
-def restored(t: Training, layout: Layout, its: Checkpoint, begin_ns: float = 0.0) -> Graph:
+def restored(t: Training, layout: Layout, checkpoint: Checkpoint, begin_ns: float = 0.0) -> Graph:
     """All ranks read back what they hold, `begin_ns` after the iteration's begin."""
     tasks: dict[int, list[Task]] = {}
-    for place, rank in sorted(layout.ranks.items(), key=lambda one: one[1]):
-        nbytes, of = held_bytes(t, place.pipeline), its.storage_of(rank)
-        read = Compute(
-            id=f"read{rank}", stream="disk", kind=CHECKPOINT, duration_ns=round(its.disk_ns(nbytes), 3),
-            not_before_ns=begin_ns,
-        )  # fmt: skip
-        send = Send(
-            id=f"restore{rank}", stream=f"out{rank}", after=(read.id,), kind=CHECKPOINT, peer=rank, size_bytes=nbytes,
-            tag=f"restore{rank}",
-        )  # fmt: skip
-        tasks.setdefault(of, []).extend([read, send])
-        tasks[rank] = [
-            Recv(id="restore", stream=CHECKPOINT, kind=CHECKPOINT, peer=of, size_bytes=nbytes, tag=f"restore{rank}")
-        ]
+    for place, rank in sorted(layout.ranks.items(), key=lambda item: item[1]):
+        nbytes, storage = restored_bytes(t, place.pipeline), checkpoint.storage_of(rank)
+        tag, disk_ns = f"restore{rank}", round(checkpoint.disk_ns(nbytes), 3)
+        message: dict[str, Any] = {"kind": CHECKPOINT, "size_bytes": nbytes, "tag": tag}
+        tasks.setdefault(storage, []).extend([
+            Compute(id=f"read{rank}", stream="disk", kind=CHECKPOINT, duration_ns=disk_ns, not_before_ns=begin_ns),
+            Send(id=tag, stream=f"out{rank}", after=(f"read{rank}",), peer=rank, **message),
+        ])  # fmt: skip
+        tasks[rank] = [Recv(id="restore", stream=CHECKPOINT, peer=storage, **message)]
     return Graph({}, _in_order(tasks))
 
 
@@ -102,17 +87,17 @@ def _send(rank: int, to: int, nbytes: int, after: tuple[str, ...], every: int = 
     )  # fmt: skip
 
 
-def _stored(rank: int, nbytes: int, its: Checkpoint, every: int) -> list[Task]:
+def _stored(rank: int, nbytes: int, checkpoint: Checkpoint, every: int) -> list[Task]:
     """At its storage."""
-    came = Recv(
+    receive = Recv(
         id=f"from{rank}", stream=f"in{rank}", kind=CHECKPOINT, peer=rank, size_bytes=nbytes, tag=f"checkpoint{rank}",
         every=every,
     )  # fmt: skip
+    duration = round(checkpoint.disk_ns(nbytes), 3)
     write = Compute(
-        id=f"write{rank}", stream="disk", after=(came.id,), kind=CHECKPOINT, duration_ns=round(its.disk_ns(nbytes), 3),
-        every=every,
-    )  # fmt: skip
-    return [came, write]
+        id=f"write{rank}", stream="disk", after=(receive.id,), kind=CHECKPOINT, duration_ns=duration, every=every
+    )
+    return [receive, write]
 
 
 def _in_order(tasks: Mapping[int, Sequence[Task]]) -> dict[int, tuple[Task, ...]]:

@@ -173,8 +173,8 @@ class Layers:
             self.program.wait(self._ask_gather(name, nbytes))
 
     def _sum(self, name: str, nbytes: int | None = None) -> None:
-        if asked := self._ask_sum(name, nbytes):
-            self.program.wait(asked)
+        if task := self._ask_sum(name, nbytes):
+            self.program.wait(task)
 
     def _ask_gather(self, name: str, nbytes: int | None = None) -> str:
         size, dtype = self._whole if nbytes is None else nbytes, self.training.model.dtype

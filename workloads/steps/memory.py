@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from workloads.steps.plan.schedules import held, part, schedule
 from workloads.steps.plan.training import Training
-from workloads.steps.plan.units import layer, root, stage_parameters, units_of
+from workloads.steps.plan.units import adam_bytes, layer, rank_parameters, root, units_of
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,6 @@ def rank_rows(t: Training) -> list[int]:
 def memory(t: Training, stage: int) -> Memory:
     """Of the rank with the most to do in a stage of the pipeline."""
     m, p, w = t.model, t.parallel, t.model.width
-    dense, expert = stage_parameters(t, stage)
-    shares = {
-        name: -(-dense // (t.copies if sharded else 1)) + -(-expert // (t.expert_copies if sharded else 1))
-        for name, sharded in (
-            ("parameters", t.gathers),
-            ("gradients", t.reduces_always),
-            ("optimizer", t.shard != "none"),
-        )
-    }
-    state = 12 if w < 4 else 2 * w
-    if t.optimizer_in:
-        state = 0
     gathered = 0
     if t.gathers:
         largest = max(u.dense + u.expert for u in units_of(t, stage))
@@ -90,8 +78,8 @@ def memory(t: Training, stage: int) -> Memory:
         through = held([step for step in passes if part(t.schedule, p.pipeline, stage, step.chunk) == t.parts - 1])
         activations += through * (t.routed * 2 * w * m.hidden + logits)
     return Memory(
-        parameters=w * (shares["parameters"] + gathered),
-        gradients=w * shares["gradients"],
-        optimizer=state * shares["optimizer"],
+        parameters=w * (rank_parameters(t, stage, sharded=t.gathers) + gathered),
+        gradients=w * rank_parameters(t, stage, sharded=t.reduces_always),
+        optimizer=0 if t.optimizer_in else adam_bytes(t) * rank_parameters(t, stage, sharded=t.shard != "none"),
         activations=activations,
     )

@@ -79,17 +79,12 @@ class Program:
     ) -> str:
         """On the group's own stream, unless another is named; behind all computed so far, unless `after` says less."""
         waits = self.done() if after is None else after
-        task = Collective(
-            id=self._new(name),
-            stream=stream or group,
-            after=waits,
-            kind=kind,
-            collective=collective,
-            group=group,
-            size_bytes=size_bytes,
-            dtype=dtype,
-        )
-        return self._add(task)
+        return self._add(
+            Collective(
+                id=self._new(name), stream=stream or group, after=waits, kind=kind, collective=collective, group=group,
+                size_bytes=size_bytes, dtype=dtype,
+            )
+        )  # fmt: skip
 
     def send(
         self, name: str, kind: str, peer: int, size_bytes: int, group: str, stream: str, after: tuple[str, ...]

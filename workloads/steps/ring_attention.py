@@ -17,14 +17,14 @@ KIND = "ring_attention"
 
 def forward(program: Program, ring: Sequence[int], name: str, kind: str, block_bytes: int, core_ns: float) -> None:
     """Computes all of the core."""
-    for _ in _turns(program, ring, name, kind, block_bytes, core_ns):
+    for _ in _rounds(program, ring, name, kind, block_bytes, core_ns):
         pass
 
 
 def backward(program: Program, ring: Sequence[int], name: str, kind: str, block_bytes: int, core_ns: float) -> None:
     """As forward, with gradients behind the blocks; what is computed next waits for the rank's own block's."""
     gradients: str | None = None
-    for k in _turns(program, ring, name, kind, block_bytes, core_ns):
+    for k in _rounds(program, ring, name, kind, block_bytes, core_ns):
         if k:
             at = ring.index(program.rank)
             added = (*program.done(), *((gradients,) if gradients else ()))
@@ -33,7 +33,7 @@ def backward(program: Program, ring: Sequence[int], name: str, kind: str, block_
         program.wait(gradients)
 
 
-def _turns(
+def _rounds(
     program: Program, ring: Sequence[int], name: str, kind: str, block_bytes: int, core_ns: float
 ) -> Iterator[int]:
     """Passes each block on while it computes with it; yields the block's number when it has computed."""

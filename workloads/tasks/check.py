@@ -57,14 +57,21 @@ class Links:
     order: tuple[Node, ...]  # all tasks, each behind whatever its end waits for
 
 
+def nodes_of(tasks: Tasks) -> Iterator[tuple[Node, Task]]:
+    """All tasks, rank by rank."""
+    for rank, listed in tasks.items():
+        for number, task in enumerate(listed):
+            yield (rank, number), task
+
+
 def links(groups: Groups, tasks: Tasks, unordered: AbstractSet[str] = frozenset()) -> Links:
     """Checks a graph, of which some streams are unordered, and says what follows from it.  Raises BadGraph."""
     _check_groups(groups)
     before: dict[Node, tuple[Node, ...]] = {}
-    for rank, its in tasks.items():
+    for rank, listed in tasks.items():
         if rank < 0:
             raise BadGraph(f"there is no rank {rank}")
-        before |= _check_rank(rank, its, groups, unordered)
+        before |= _check_rank(rank, listed, groups, unordered)
     instances = dict(instances_of(groups, tasks))
     sends = messages_of(tasks)
     return Links(before, instances, sends, order_of(tasks, before, instances, sends))
@@ -80,10 +87,8 @@ def _check_groups(groups: Groups) -> None:
                 if rank < 0:
                     raise BadGraph(f"group {name!r}: there is no rank {rank}")
                 if rank in seen:
-                    raise BadGraph(
-                        f"group {name!r}: rank {rank} stands in it twice; groups of one name share no rank "
-                        "(give groups that overlap names of their own)"
-                    )
+                    what = f"group {name!r}: rank {rank} stands in it twice; groups of one name share no rank "
+                    raise BadGraph(what + "(give groups that overlap names of their own)")
                 seen.add(rank)
 
 
@@ -155,26 +160,22 @@ def _check_task(rank: int, task: Task, groups: Groups) -> None:
 def instances_of(groups: Groups, tasks: Tasks) -> Iterator[tuple[Node, Instance]]:
     """Every collective with those of the other members: matched by their order in the lists."""
     issued: dict[tuple[str, int], list[int]] = {}  # (group, rank) -> numbers of its collectives
-    for rank, its in tasks.items():
-        for number, task in enumerate(its):
-            if isinstance(task, Collective):
-                issued.setdefault((task.group, rank), []).append(number)
+    for (rank, number), task in nodes_of(tasks):
+        if isinstance(task, Collective):
+            issued.setdefault((task.group, rank), []).append(number)
     for group, tuples in groups.items():
         for members in tuples:
             lists = {rank: issued.get((group, rank), []) for rank in members}
-            most = max(members, key=lambda rank: len(lists[rank]))
-            for k, number in enumerate(lists[most]):
-                first = tasks[most][number]
+            longest = max(members, key=lambda rank: len(lists[rank]))
+            for k, number in enumerate(lists[longest]):
+                first = tasks[longest][number]
                 assert isinstance(first, Collective)
                 nodes: dict[int, Node] = {}
                 for rank in members:
                     if k >= len(lists[rank]):
-                        raise BadGraph(
-                            f"{words(first)}: rank {rank} of that group has no {_ordinal(k)} collective on it to match",
-                            most,
-                            first.id,
-                        )
-                    _same(most, first, rank, tasks[rank][lists[rank][k]], k)
+                        what = f"rank {rank} of that group has no {_ordinal(k)} collective on it to match"
+                        raise BadGraph(f"{words(first)}: {what}", longest, first.id)
+                    _same(longest, first, rank, tasks[rank][lists[rank][k]], k)
                     nodes[rank] = (rank, lists[rank][k])
                 instance = Instance(group, tuple(members), k, nodes)
                 for node in nodes.values():
@@ -184,14 +185,11 @@ def instances_of(groups: Groups, tasks: Tasks) -> Iterator[tuple[Node, Instance]
 def _same(rank: int, task: Collective, other_rank: int, other: Task, k: int) -> None:
     assert isinstance(other, Collective)
     for key in ("collective", "size_bytes", "algorithm", "dtype", "op", "parts"):
-        ours, theirs = getattr(task, key), getattr(other, key)
-        if ours != theirs:
-            raise BadGraph(
-                f"the {_ordinal(k)} collective on group {task.group!r} has {key} {ours!r} here, and {theirs!r} at rank "
-                f"{other_rank} (task {other.id!r}): members of a group do the same, in the same order",
-                rank,
-                task.id,
-            )
+        here, there = getattr(task, key), getattr(other, key)
+        if here != there:
+            what = f"the {_ordinal(k)} collective on group {task.group!r} has {key} {here!r} here, and {there!r} at "
+            what += f"rank {other_rank} (task {other.id!r}): members of a group do the same, in the same order"
+            raise BadGraph(what, rank, task.id)
 
 
 def _ordinal(k: int) -> str:
@@ -203,27 +201,22 @@ def _ordinal(k: int) -> str:
 def messages_of(tasks: Tasks) -> dict[Node, Node]:
     """Every Recv with its Send: by sender, receiver and tag, in order."""
     sent: dict[tuple[int, int, str], deque[Node]] = {}
-    for rank, its in tasks.items():
-        for number, task in enumerate(its):
-            if isinstance(task, Send):
-                sent.setdefault((rank, task.peer, task.tag), deque()).append((rank, number))
+    for node, task in nodes_of(tasks):
+        if isinstance(task, Send):
+            sent.setdefault((node[0], task.peer, task.tag), deque()).append(node)
     matched: dict[Node, Node] = {}
-    for rank, its in tasks.items():
-        for number, task in enumerate(its):
-            if not isinstance(task, Recv):
-                continue
-            waiting = sent.get((task.peer, rank, task.tag))
-            if not waiting:
-                raise BadGraph(f"{words(task)}, which sends no such message", rank, task.id)
-            matched[rank, number] = waiting.popleft()
-            send = tasks[task.peer][matched[rank, number][1]]
-            assert isinstance(send, Send)
-            if send.size_bytes != task.size_bytes:
-                raise BadGraph(
-                    f"{words(task)}: {task.size_bytes} bytes here, {send.size_bytes} in its task {send.id!r}",
-                    rank,
-                    task.id,
-                )
+    for node, task in nodes_of(tasks):
+        if not isinstance(task, Recv):
+            continue
+        rank, waiting = node[0], sent.get((task.peer, node[0], task.tag))
+        if not waiting:
+            raise BadGraph(f"{words(task)}, which sends no such message", rank, task.id)
+        matched[node] = waiting.popleft()
+        send = tasks[task.peer][matched[node][1]]
+        assert isinstance(send, Send)
+        if send.size_bytes != task.size_bytes:
+            what = f"{words(task)}: {task.size_bytes} bytes here, {send.size_bytes} in its task {send.id!r}"
+            raise BadGraph(what, rank, task.id)
     for waiting in sent.values():
         for rank, number in waiting:
             raise BadGraph(f"{words(tasks[rank][number])}, which does not receive it", rank, tasks[rank][number].id)
@@ -239,8 +232,7 @@ def order_of(
 ) -> tuple[Node, ...]:
     """All tasks, each behind those that its end waits for.  Raises BadGraph if some wait in a circle.
 
-    Of those that could be next it is the one for which `key` is least, or that could be so for the longest.
-
+    Of those that are ready, the one with the least `key` is next; of equals the one that has been ready for longest.
     A collective ends when all its members have started it: so its tasks stand side by side, behind what each of them
     waits for.
     """
@@ -251,17 +243,16 @@ def order_of(
 
     waits: dict[Node, set[Node]] = {}
     for node, others in before.items():
-        its = waits.setdefault(stands_for(node), set())
-        its.update(stands_for(other) for other in others)
+        waits.setdefault(stands_for(node), set()).update(stands_for(other) for other in others)
     for receive, send in sends.items():
         waits[receive].add(send)
     followers: dict[Node, list[Node]] = {}
-    for node, its in waits.items():
-        for other in its:
+    for node, awaited in waits.items():
+        for other in awaited:
             followers.setdefault(other, []).append(node)
-    left = {node: len(its) for node, its in waits.items()}
-    turns = count()
-    ready = [(key(node) if key else 0, next(turns), node) for node in sorted(left) if not left[node]]
+    left = {node: len(awaited) for node, awaited in waits.items()}
+    numbers = count()
+    ready = [(key(node) if key else 0, next(numbers), node) for node in sorted(left) if not left[node]]
     heapify(ready)
     order: list[Node] = []
     while ready:
@@ -270,9 +261,9 @@ def order_of(
         for follower in followers.get(node, ()):
             left[follower] -= 1
             if not left[follower]:
-                heappush(ready, (key(follower) if key else 0, next(turns), follower))
+                heappush(ready, (key(follower) if key else 0, next(numbers), follower))
     if len(order) < len(before):
-        raise _circle(tasks, waits, {node for node, many in left.items() if many})
+        raise _circle(tasks, waits, {node for node, count in left.items() if count})
     return tuple(order)
 
 
@@ -284,11 +275,8 @@ def _circle(tasks: Tasks, waits: Mapping[Node, set[Node]], stuck: set[Node]) -> 
         path[at] = len(path)
         at = min(other for other in waits[at] if other in stuck)
     circle = list(path)[path[at] :]
-    said = [f"task {tasks[r][n].id!r} of rank {r} ({words(tasks[r][n])})" for r, n in circle]
-    shown = said if len(said) <= 6 else [*said[:5], f"{len(said) - 5} more"]
+    names = [f"task {tasks[r][n].id!r} of rank {r} ({words(tasks[r][n])})" for r, n in circle]
+    shown = names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} more"]
+    what = "tasks wait for each other in a circle: " + ", which waits for ".join([*shown, names[0]])
     rank, number = circle[0]
-    return BadGraph(
-        "tasks wait for each other in a circle: " + ", which waits for ".join([*shown, said[0]]),
-        rank,
-        tasks[rank][number].id,
-    )
+    return BadGraph(what, rank, tasks[rank][number].id)

@@ -1,8 +1,8 @@
-"""Carries out a rank's tasks: starts each when all that it waits for has ended, and hands every record to whose it is.
+"""Carries out a rank's tasks: starts each when all that it waits for has ended, and hands every record to its owner.
 
-What is due at the same time is taken in first; then tasks start, computations before the others and each in the order
-of the list.  So which one is first follows from emulated time and the list alone, and a computation that follows
-another one on its stream is not held up by what the host posts at that moment.
+All records of one time come first; then tasks start, computations before the others, each in the order of the list.  So
+the order follows from emulated time and the list alone, and a computation is not held up by what the host posts at that
+moment.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Any, Protocol
 
 from workloads.base.entry import Algorithm
-from workloads.base.vocabulary import DTYPES
 from workloads.collectives.execution import Reducer
 from workloads.parts.context import Context
-from workloads.tasks.communicator import Communicator, HostCollective, Kind
+from workloads.tasks.communicator import CollectiveKind, Communicator, HostCollective
 from workloads.tasks.messages import Message, Messages
-from workloads.tasks.requests import Request, Requests
+from workloads.tasks.requests import OffloadedCollective, Requests
 from workloads.tasks.turns import Turns
 from workloads.verbs import CompletionError, FabricError, wire
 from workloads.verbs.wire import Record
@@ -50,9 +50,9 @@ class _Computing:
         if self.order["ns"] <= 0:
             self.done = True
         else:
-            self.executor.compute(self.order["ns"], self.order["stream"], self.task, self._through)
+            self.executor.compute(self.order["ns"], self.order["stream"], self.task, self._computed)
 
-    def _through(self) -> None:
+    def _computed(self) -> None:
         self.done = True
 
     def finish(self) -> int:
@@ -81,7 +81,7 @@ class Executor:
         self.context, self.device, self.step, self.find = context, context.device, step, find
         self.tasks: Sequence[Order] = step["tasks"]
         self.iteration = 0
-        self._kinds: dict[tuple[int, int, str, str | None], Kind] = {}
+        self._kinds: dict[tuple[int, int, str, str | None], CollectiveKind] = {}
         self._followers: list[list[int]] = [[] for _ in self.tasks]
         for number, order in enumerate(self.tasks):
             for other in order["before"]:
@@ -93,69 +93,48 @@ class Executor:
         self.messages = Messages(context, step["lanes"], [*of["send"], *of["recv"]])
         self._by_pair: dict[int, Callable[[Record], HostCollective | Message | None]] = {}
         self._connect(tag)
+        self._synced: dict[int, Requests] = {}
         self.requests = self._requests(of["collective"], tag)
         self._computed: dict[int, tuple[int, Callable[[], None]]] = {}
         self._token = 0
-        self._synced: dict[int, Requests] = {}
         self.fallbacks: dict[int, str] = {}  # of this iteration: task -> why its ranks did it by themselves
         self.tick: Callable[[int, int], None] | None = None
 
     # What there is to do it with
 
     def _communicators(self, orders: Sequence[tuple[int, Order]]) -> dict[int, Communicator]:
-        found: dict[int, list[tuple[int, Order]]] = {}
-        for number, order in orders:
-            if "slot" in order:
-                found.setdefault(order["communicator"], []).append((number, order))
-        return {
-            c: Communicator(self.context, self.step["communicators"][c], its, self._kind, self._reducer, self._variant)
-            for c, its in sorted(found.items())
-        }
+        by_hosts = _grouped([o for o in orders if "slot" in o[1]], "communicator")
+        plans, shared = self.step["communicators"], (self._kind, self._reducer, self._variant)
+        return {c: Communicator(self.context, plans[c], own, *shared) for c, own in by_hosts}
 
-    def _kind(self, order: Order) -> Kind:
+    def _kind(self, order: Order) -> CollectiveKind:
         key = (order["way"], order["size_bytes"], order["dtype"], order["op"])
         if key not in self._kinds:
-            way = self.step["ways"][order["way"]]
-            entry = self.find(way["collective"], way["algorithm"])
-            width = DTYPES[order["dtype"]]
-            self._kinds[key] = Kind(
-                entry, way, order["size_bytes"], order["dtype"], order["op"], width, self.context.seed
-            )
+            options = self.step["ways"][order["way"]]
+            entry = self.find(options["collective"], options["algorithm"])
+            self._kinds[key] = CollectiveKind(entry, options, *key[1:], self.context.seed)
         return self._kinds[key]
 
     def _connect(self, tag: int) -> None:
-        owners: list[tuple[Communicator | Messages, int]] = []
-        peers = []
-        everybody: list[Communicator | Messages] = [*self.communicators.values(), self.messages]
-        for owner in everybody:
-            its = owner.peers(tag)
-            owners.append((owner, len(its)))
-            peers += its
-        pairs = self.device.connect(peers)
-        for owner, count in owners:
-            its_pairs, pairs = pairs[:count], pairs[count:]
-            owner.connected(its_pairs)
-            self._by_pair |= {pair.number: owner.take for pair in its_pairs}
+        owners: list[Communicator | Messages] = [*self.communicators.values(), self.messages]
+        calls = [owner.peers(tag) for owner in owners]
+        pairs = iter(self.device.connect([peer for peers in calls for peer in peers]))
+        for owner, peers in zip(owners, calls, strict=True):
+            own = list(islice(pairs, len(peers)))
+            owner.connected(own)
+            self._by_pair |= {pair.number: owner.take for pair in own}
 
     def _requests(self, orders: Sequence[tuple[int, Order]], tag: int) -> list[Requests]:
         """In the order that all ranks have in common."""
-        found: dict[int, list[tuple[int, Order]]] = {}
-        for number, order in orders:
-            if "request" in order:
-                found.setdefault(order["request"], []).append((number, order))
-        made = []
-        for number, its in sorted(found.items()):
-            told = self.step["requests"][number]
-            way = self.step["ways"][told["way"]]
-            entry = self.find(way["collective"], way["algorithm"])
-            context = self.context.beside(number, told["most"], way)
-            part = entry.load()(context, entry, way["ranks"], told["dtype"], told["op"], tag + told["tag"])
-            requests = Requests(context, part, tag + told["tag"], its, self._variant, self._synced_by)
-            made.append(requests)
-        return made
-
-    def _synced_by(self, tag: int, requests: Requests) -> None:
-        self._synced[tag] = requests
+        requests = []
+        for number, own in _grouped([o for o in orders if "request" in o[1]], "request"):
+            plan = self.step["requests"][number]
+            options = self.step["ways"][plan["way"]]
+            entry = self.find(options["collective"], options["algorithm"])
+            context, first = self.context.beside(number, plan["most"], options), tag + plan["tag"]
+            part = entry.load()(context, entry, options["ranks"], plan["dtype"], plan["op"], first)
+            requests.append(Requests(context, part, first, own, self._variant, self._synced.__setitem__))
+        return requests
 
     def _variant(self, order: Order) -> int:
         """Of the inputs: different for each collective, the same at all members."""
@@ -217,7 +196,7 @@ class Executor:
             raise Stuck(error, self.waiting(), None, None) from error
 
     def _start_ready(self) -> None:
-        """Starts what may start, until nothing more can be done before something is said."""
+        """Starts what may start, until nothing more can be done before the next record."""
         going = True
         while going:
             while self._later and self._begin_ps + self._later[0][0] <= self.device.answered_ps:
@@ -270,11 +249,10 @@ class Executor:
         elif record.kind == wire.SYNCED:
             self._synced.pop(record.wr_id).met(record.time_ps)
         elif record.qp in self._by_pair and record.kind in (wire.SENT, wire.RECEIVED_IMM):
-            its = self._by_pair[record.qp](record)
-            if its is not None:
-                self._look(its.task, record.time_ps)
+            if (owner := self._by_pair[record.qp](record)) is not None:
+                self._look(owner.task, record.time_ps)
         else:
-            self._requests_of(record).heard(record)
+            self._requests_of(record).handle(record)
 
     def _requests_of(self, record: Record) -> Requests:
         for requests in self.requests:
@@ -293,7 +271,7 @@ class Executor:
         span.end_ps, span.wrong = max(time_ps, span.start_ps), doing.finish()
         if isinstance(doing, HostCollective):
             self.communicators[order["communicator"]].finished(doing)
-        elif isinstance(doing, Request) and number in doing.requests.fallbacks:
+        elif isinstance(doing, OffloadedCollective) and number in doing.requests.fallbacks:
             self.fallbacks[number] = doing.requests.fallbacks[number]
         self._left -= 1
         if order.get("in_turn") and (following := self._turns.left(order["stream"])) is not None:
@@ -312,6 +290,14 @@ class Executor:
     def close(self) -> None:
         for requests in self.requests:
             requests.part.close()
+
+
+def _grouped(orders: Sequence[tuple[int, Order]], key: str) -> list[tuple[int, list[tuple[int, Order]]]]:
+    """Orders with the same number under `key` together, in the order of these numbers."""
+    groups: dict[int, list[tuple[int, Order]]] = {}
+    for number, order in orders:
+        groups.setdefault(order[key], []).append((number, order))
+    return sorted(groups.items())
 
 
 class Stuck(FabricError):

@@ -53,5 +53,4 @@ class Graph:
 
     def algorithm(self, task: Collective) -> str | None:
         """By what a collective is done: the task's own word, else the group's; None: whatever is fastest."""
-        its = self.settings.get(task.group, Settings())
-        return task.algorithm or its.algorithms.get(task.collective)
+        return task.algorithm or self.settings.get(task.group, Settings()).algorithms.get(task.collective)

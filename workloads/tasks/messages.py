@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from workloads.base import data
 from workloads.parts.context import Context
+from workloads.parts.receives import Receives
 from workloads.tasks.communicator import POSTED
 from workloads.tasks.places import aligned
 from workloads.verbs import FabricError, Peer, QueuePair, wire
@@ -34,7 +35,7 @@ class Message:
     messages: Messages
     task: int
     order: Order
-    there: bool = False  # acknowledged, or arrived
+    delivered: bool = False  # acknowledged, or arrived
     started: bool = False
 
     def start(self) -> None:
@@ -44,13 +45,13 @@ class Message:
 
     @property
     def done(self) -> bool:
-        return self.started and self.there
+        return self.started and self.delivered
 
     def finish(self) -> int:
         return self.messages.wrong(self.order) if self.order["do"] == "recv" else 0
 
     def awaited(self) -> list[int]:
-        return [] if self.there else [self.order["peer"]]
+        return [] if self.delivered else [self.order["peer"]]
 
 
 class Messages:
@@ -73,18 +74,19 @@ class Messages:
 
     def peers(self, tag: int) -> list[Peer]:
         """Whom to connect with, in the order of `ways`."""
-        found = []
-        for peer, lane in self.ways:
-            told = self.lanes[lane]
-            private = _TARGET.pack(self.landing.key, self.landing.at + self.base[peer, lane])
-            marking = {"dscp": told["dscp"], "traffic_class": told["traffic_class"]}
-            found.append(Peer(peer, tag + told["tag"], private, **marking))
-        return found
+        peers = []
+        for peer, number in self.ways:
+            lane = self.lanes[number]
+            private = _TARGET.pack(self.landing.key, self.landing.at + self.base[peer, number])
+            marking = {"dscp": lane["dscp"], "traffic_class": lane["traffic_class"]}
+            peers.append(Peer(peer, tag + lane["tag"], private, **marking))
+        return peers
 
     def connected(self, pairs: Sequence[QueuePair]) -> None:
         self.pairs = dict(zip(self.ways, pairs, strict=True))
         self.targets = {way: _TARGET.unpack(pair.private) for way, pair in self.pairs.items()}
         self._way_of = {pair.number: way for way, pair in self.pairs.items()}
+        self.receives = {pair.number: Receives(pair, self.landing, POSTED) for pair in pairs}
 
     def prepare(self, iteration: int, left_out: Collection[int] = ()) -> None:
         """Before an iteration without these tasks: everything is wrong yet, and receives are posted."""
@@ -97,14 +99,11 @@ class Messages:
             for task, order in self.orders
             if task not in left_out
         }
-        self._to_post: dict[int, int] = {}
         for way, pair in self.pairs.items():
-            count = sum(do == "recv" and its == way for do, its, _ in self.live)
+            count = sum(do == "recv" and other == way for do, other, _ in self.live)
             if count > POSTED // 8:
                 self.device.time_ns  # noqa: B018  (let those before reach the NIC: there is a limit to what is on its way)
-            for _ in range(min(count, POSTED)):
-                pair.recv(self.landing)
-            self._to_post[pair.number] = count - min(count, POSTED)
+            self.receives[pair.number].expect(count)
 
     def of(self, order: Order) -> Message:
         return self.live[order["do"], _way(order), order["number"]]
@@ -122,20 +121,18 @@ class Messages:
             message = self.live.get(("send", way, record.wr_id))
         else:
             message = self.live.get(("recv", way, record.imm))
-            if self._to_post[record.qp]:
-                self._to_post[record.qp] -= 1
-                self.pairs[way].recv(self.landing)
-        if message is None or message.there:
+            self.receives[record.qp].took()
+        if message is None or message.delivered:
             raise FabricError(f"a record of kind {record.kind} with immediate {record.imm} among messages")
-        message.there = True
+        message.delivered = True
         return message
 
     def wrong(self, order: Order) -> int:
         peer = order["peer"]
         if peer not in self._noise:
             self._noise[peer] = data.noise_bytes(self.context.seed, peer)
-        here = self.landing.view("uint8", self.base[_way(order)] + order["at"], order["size_bytes"])
-        return data.count_wrong(here, self._noise[peer], self._shift(order), self.device.progress)
+        received = self.landing.view("uint8", self.base[_way(order)] + order["at"], order["size_bytes"])
+        return data.count_wrong(received, self._noise[peer], self._shift(order), self.device.progress)
 
     def _shift(self, order: Order) -> int:
         """Where in its sender's bytes a message begins: elsewhere for each, so that swapped ones are seen."""

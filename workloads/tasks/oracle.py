@@ -52,8 +52,8 @@ def oracle(graph: Graph, duration: Duration, ends: Ends | None = None) -> Times:
             case Collective():
                 nodes = links.instances[node].nodes
                 if all(other in started for other in nodes.values()):  # side by side in the order: this is the last
-                    its = ends(task, {r: started[other] for r, other in nodes.items()})
-                    ended |= {other: its[r] for r, other in nodes.items()}
+                    by_rank = ends(task, {r: started[other] for r, other in nodes.items()})
+                    ended |= {other: by_rank[r] for r, other in nodes.items()}
             case Recv():
                 ended[node] = max(started[node], started[links.sends[node]] + duration(rank, task))
             case _:
@@ -82,12 +82,12 @@ class _ByTime:
 
     def times(self) -> Times:
         tasks = self.graph.tasks
-        for node, many in self.waits.items():
-            if not many:
+        for node, count in self.waits.items():
+            if not count:
                 self._wait(node, 0.0)
         while self.agenda:
-            now, what, node = heappop(self.agenda)
-            if what == _ENDS:
+            now, event, node = heappop(self.agenda)
+            if event == _ENDS:
                 self._end(now, node)
             elif self._in_turn(node):
                 self.started[node] = now
@@ -108,9 +108,9 @@ class _ByTime:
             case Collective():
                 nodes = self.links.instances[node].nodes
                 if all(other in self.started for other in nodes.values()):
-                    its = self.ends(task, {r: self.started[other] for r, other in nodes.items()})
+                    by_rank = self.ends(task, {r: self.started[other] for r, other in nodes.items()})
                     for rank, other in nodes.items():
-                        self._ends(other, its[rank])
+                        self._ends(other, by_rank[rank])
             case Recv():
                 if (send := self.links.sends[node]) in self.started:
                     self._ends(node, max(now, self.started[send] + self.duration(node[0], task)))
@@ -118,8 +118,8 @@ class _ByTime:
                 self._ends(node, now + self.duration(node[0], task))
                 receive = self.receives[node]
                 if receive in self.started:
-                    its_task = self.graph.tasks[receive[0]][receive[1]]
-                    self._ends(receive, now + self.duration(receive[0], its_task))
+                    receiving = self.graph.tasks[receive[0]][receive[1]]
+                    self._ends(receive, now + self.duration(receive[0], receiving))
 
     def _ends(self, node: Node, time: float) -> None:
         heappush(self.agenda, (time, _ENDS, node))

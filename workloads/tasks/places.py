@@ -1,16 +1,16 @@
 """Where messages land at their receivers: places that one message after the other may use.
 
-A message may land where another one did if its sender knows, when it begins, that the other's receiver is through with
-it.  What a task knows follows from the graph: what it waits for has ended, and whatever those knew; who has received a
-message knows what its sender knew when it sent; and nobody is through with a collective whose members meet before all
-have begun it.
+A message may land where another one did if its sender knows, when it begins, that the other has been received and used.
+What a task knows follows from the graph: that what it waits for has ended, and all that those tasks knew.  Who receives
+a message knows what its sender knew; and who ends a collective whose members meet knows what all of them knew.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
-from workloads.tasks.check import Node
+from workloads.tasks.check import Node, nodes_of
 from workloads.tasks.graph import Graph
 from workloads.tasks.task import Send
 
@@ -34,26 +34,25 @@ def places(graph: Graph, meets: Callable[[Node], bool]) -> dict[Node, int]:
     `meets` says of a collective's task whether nobody is through with it before all have begun.
     """
     ways: dict[Way, list[Node]] = {}
-    for rank, its in graph.tasks.items():
-        for number, task in enumerate(its):
-            if isinstance(task, Send):
-                ways.setdefault((rank, task.peer, task.group), []).append((rank, number))
+    for node, task in nodes_of(graph.tasks):
+        if isinstance(task, Send):
+            ways.setdefault((node[0], task.peer, task.group), []).append(node)
     sends = graph.links.sends
-    left_out = any(task.every > 1 for its in graph.tasks.values() for task in its)  # nobody waits for these then
-    if left_out or len(sends) > MOST_FOLLOWED or all(len(its) < 2 for its in ways.values()):
-        return {node: at for its in ways.values() for node, at in _one_after_the_other(graph, its)}
+    left_out = any(task.every > 1 for _, task in nodes_of(graph.tasks))  # nobody waits for these then
+    if left_out or len(sends) > MOST_FOLLOWED or all(len(nodes) < 2 for nodes in ways.values()):
+        return {node: at for nodes in ways.values() for node, at in _one_after_the_other(graph, nodes)}
     bits = {send: 1 << k for k, send in enumerate(sends.values())}
-    way_of = {node: way for way, its in ways.items() for node in its}
-    taken: dict[Way, list[list[int]]] = {way: [] for way in ways}  # places: at, bytes, the last message's bit
-    found: dict[Node, int] = {}
+    way_of = {node: way for way, nodes in ways.items() for node in nodes}
+    used: dict[Way, list[list[int]]] = {way: [] for way in ways}  # places: at, bytes, the last message's bit
+    at: dict[Node, int] = {}
     for node, known in _known(graph, bits, meets):
-        there, nbytes = taken[way_of[node]], aligned(_size(graph, node))
-        free = next((place for place in there if place[2] & known and place[1] >= nbytes), None)
+        own, nbytes = used[way_of[node]], aligned(_size(graph, node))
+        free = next((place for place in own if place[2] & known and place[1] >= nbytes), None)
         if free is None:
-            end = there[-1][0] + there[-1][1] if there else 0
-            there.append(free := [end, nbytes, 0])
-        found[node], free[2] = free[0], bits[node]
-    return found
+            end = own[-1][0] + own[-1][1] if own else 0
+            own.append(free := [end, nbytes, 0])
+        at[node], free[2] = free[0], bits[node]
+    return at
 
 
 def _size(graph: Graph, node: Node) -> int:
@@ -72,10 +71,7 @@ def _one_after_the_other(graph: Graph, nodes: list[Node]) -> Iterator[tuple[Node
 def _known(graph: Graph, bits: dict[Node, int], meets: Callable[[Node], bool]) -> Iterator[tuple[Node, Known]]:
     """Every Send, with what its sender knows when it begins; each behind those of which it knows."""
     links = graph.links
-    asked = dict.fromkeys(links.order, 0)  # by how many tasks that wait for it
-    for others in links.before.values():
-        for other in others:
-            asked[other] += 1
+    waiting = Counter(other for others in links.before.values() for other in others)  # tasks that wait for each
     ended: dict[Node, Known] = {}
     sent: dict[Node, Known] = {}
     begun: dict[Node, Known] = {}
@@ -84,8 +80,8 @@ def _known(graph: Graph, bits: dict[Node, int], meets: Callable[[Node], bool]) -
         known = 0
         for other in links.before[node]:
             known |= ended[other]
-            asked[other] -= 1
-            if not asked[other]:
+            waiting[other] -= 1
+            if not waiting[other]:
                 del ended[other]
         return known
 
@@ -105,5 +101,5 @@ def _known(graph: Graph, bits: dict[Node, int], meets: Callable[[Node], bool]) -
         elif node in links.sends:
             send = links.sends[node]
             known |= bits[send] | sent.pop(send)
-        if asked[node]:
+        if waiting[node]:
             ended[node] = known

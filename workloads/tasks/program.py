@@ -1,4 +1,4 @@
-"""From a graph to what each rank's worker is told: a step of the plan, as plain data.
+"""From a graph to each rank's orders: a step of the plan, as plain data.
 
 All that needs more than one rank's tasks is worked out here: which connections there are, which of a group's
 collectives may use one memory after the other, where every message lands.
@@ -7,11 +7,12 @@ collectives may use one memory after the other, where every message lands.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from workloads.base.entry import Algorithm
-from workloads.tasks.check import BadGraph, Instance, Members, Node, order_of
+from workloads.tasks.check import BadGraph, Instance, Members, Node, nodes_of, order_of
 from workloads.tasks.graph import Graph, Settings
 from workloads.tasks.places import places
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
@@ -62,9 +63,9 @@ class _Compiler:
         self._collectives()
         self._check_turns()
         self._messages()
-        for rank, its in tasks.items():
-            streams = self._streams(rank, its)
-            for number, task in enumerate(its):
+        for rank, listed in tasks.items():
+            streams = self._streams(rank, listed)
+            for number, task in enumerate(listed):
                 order = self.orders.setdefault((rank, number), {})
                 order |= {"id": task.id, "stream": streams[task.stream], "kind": task.kind}
                 order["before"] = [n for _, n in self.graph.links.before[rank, number]]
@@ -75,13 +76,13 @@ class _Compiler:
                     order |= {"do": "compute", "ns": task.duration_ns}
         return {
             "kind": "tasks",
-            "ranks": sorted(rank for rank, its in tasks.items() if its),
-            "ways": [json.loads(told) for told in self.ways],
+            "ranks": sorted(rank for rank, listed in tasks.items() if listed),
+            "ways": [json.loads(key) for key in self.ways],
             "communicators": list(self.communicators.values()),
             "requests": list(self.requests.values()),
             "lanes": list(self.lanes.values()),
-            "tasks": {str(r): [self.orders[r, n] for n in range(len(its))] for r, its in tasks.items() if its},
-            "about": {str(r): [_about(task) for task in its] for r, its in tasks.items() if its},
+            "tasks": {str(r): [self.orders[r, n] for n in range(len(own))] for r, own in tasks.items() if own},
+            "about": {str(r): [_about(task) for task in own] for r, own in tasks.items() if own},
         }
 
     def _streams(self, rank: int, tasks: tuple[Task, ...]) -> dict[str, int]:
@@ -105,19 +106,18 @@ class _Compiler:
 
     def _collectives(self) -> None:
         """In an order that all ranks have in common: they connect in it."""
-        found: dict[tuple[str, Members], list[Instance]] = {}
+        by_members: dict[tuple[str, Members], dict[Instance, None]] = {}
         for instance in self.graph.links.instances.values():
-            found.setdefault((instance.group, instance.members), []).append(instance)
-        for (group, members), its in sorted(found.items()):
-            instances = sorted(dict.fromkeys(its), key=lambda i: i.number)
-            self._communicator(group, members, instances)
+            by_members.setdefault((instance.group, instance.members), {})[instance] = None
+        for (group, members), instances in sorted(by_members.items(), key=lambda item: item[0]):
+            self._communicator(group, members, sorted(instances, key=lambda i: i.number))
 
     def _communicator(self, group: str, members: Members, instances: list[Instance]) -> None:
         if len(instances) > MOST_INSTANCES:
             raise BadGraph(f"group {group!r}: {len(instances)} collectives, at most {MOST_INSTANCES}")
         number = len(self.communicators)
-        told = {"group": group, "ranks": list(members), "tag": -1, **self._marking(group)}
-        self.communicators[group, members] = told
+        communicator = {"group": group, "ranks": list(members), "tag": -1, **self._marking(group)}
+        self.communicators[group, members] = communicator
         by_hosts: list[tuple[Instance, Algorithm]] = []
         for instance in instances:
             rank, at = next(iter(instance.nodes.values()))
@@ -138,7 +138,7 @@ class _Compiler:
             for node in instance.nodes.values():
                 self.orders[node] = dict(order)
         if by_hosts:
-            told["tag"] = self._take_tags(CHANNELS)
+            communicator["tag"] = self._take_tags(CHANNELS)
             self._slots(by_hosts)
 
     def _way(self, way: Way) -> int:
@@ -147,35 +147,34 @@ class _Compiler:
     def _request(self, order: Mapping[str, Any], members: Members, entry: Algorithm, instance: Instance) -> int:
         """Which part carries it out: one request at a time each, but parameters stay where they are."""
         keeps = entry.collective.name == "optimizer_step"
-        what = {k: order[k] for k in ("communicator", "way", "dtype", "op")} | {"of": instance.number if keeps else -1}
-        key = json.dumps(what, sort_keys=True)
+        kind = {k: order[k] for k in ("communicator", "way", "dtype", "op")} | {"of": instance.number if keeps else -1}
+        key = json.dumps(kind, sort_keys=True)
         if key not in self.requests:
-            told = {**what, "number": len(self.requests), "tag": self._take_tags(2 * len(members) + 2), "most": 0}
-            self.requests[key] = told
-        told = self.requests[key]
-        told["most"] = max(told["most"], order["size_bytes"])
-        return int(told["number"])
+            number, tag = len(self.requests), self._take_tags(2 * len(members) + 2)
+            self.requests[key] = {**kind, "number": number, "tag": tag, "most": 0}
+        request = self.requests[key]
+        request["most"] = max(request["most"], order["size_bytes"])
+        return int(request["number"])
 
     def _check_turns(self) -> None:
         """Requests of a part go out in the order of the lists: no task may wait for one that comes after it there."""
         links = self.graph.links
         before = dict(links.before)
-        for rank, its in self.graph.tasks.items():
-            last: dict[int, Node] = {}
-            for number in range(len(its)):
-                request = self.orders.get((rank, number), {}).get("request")
-                if request is not None:
-                    if request in last:
-                        before[rank, number] = (*before[rank, number], last[request])
-                    last[request] = (rank, number)
+        last: dict[tuple[int, int], Node] = {}
+        for node, _ in nodes_of(self.graph.tasks):
+            request = self.orders.get(node, {}).get("request")
+            if request is not None:
+                if (node[0], request) in last:
+                    before[node] = (*before[node], last[node[0], request])
+                last[node[0], request] = node
         if before != links.before:
             order_of(self.graph.tasks, before, links.instances, links.sends)
 
     def _slots(self, instances: list[tuple[Instance, Algorithm]]) -> None:
         """Memory of each collective: its own, or two that take turns.
 
-        On one stream, where nobody is through before all have begun, whoever begins one collective knows that all have
-        begun the one before, and so are through with the one before that.
+        On one stream of collectives whose members meet, whoever begins one knows that all have begun the one before,
+        and so have ended the one before that.
         """
         one_stream = all(
             len({self.graph.tasks[r][n].stream for i, _ in instances for r, n in (i.nodes[rank],)}) == 1
@@ -188,23 +187,21 @@ class _Compiler:
 
     def _messages(self) -> None:
         """Every message has a number on its way from rank to rank, and a place at its receiver."""
-        count: dict[tuple[int, int, str], int] = {}
-        ways = [json.loads(told) for told in self.ways]
+        count: Counter[tuple[int, int, str]] = Counter()
+        ways = [json.loads(key) for key in self.ways]
         meeting = [self.entry(way["collective"], way["algorithm"]).collective.meets for way in ways]
         at = places(self.graph, lambda node: meeting[self.orders[node]["way"]])
-        for rank, its in self.graph.tasks.items():
-            for number, task in enumerate(its):
-                if isinstance(task, Send):
-                    if task.group not in self.lanes:
-                        lane = {"number": len(self.lanes), "tag": self._take_tags(1), **self._marking(task.group)}
-                        self.lanes[task.group] = lane
-                    key = (rank, task.peer, task.group)
-                    lane = self.lanes[task.group]
-                    self.orders[rank, number] = {
-                        **{"do": "send", "peer": task.peer, "lane": lane["number"], "size_bytes": task.size_bytes},
-                        **{"number": count.get(key, 0), "at": at[rank, number]},
-                    }
-                    count[key] = count.get(key, 0) + 1
+        for node, task in nodes_of(self.graph.tasks):
+            if isinstance(task, Send):
+                if task.group not in self.lanes:
+                    lane = {"number": len(self.lanes), "tag": self._take_tags(1), **self._marking(task.group)}
+                    self.lanes[task.group] = lane
+                way, lane = (node[0], task.peer, task.group), self.lanes[task.group]
+                self.orders[node] = {
+                    **{"do": "send", "peer": task.peer, "lane": lane["number"], "size_bytes": task.size_bytes},
+                    **{"number": count[way], "at": at[node]},
+                }
+                count[way] += 1
         for receive, send in self.graph.links.sends.items():
             self.orders[receive] = {**self.orders[send], "do": "recv", "peer": send[0]}
 
@@ -218,11 +215,11 @@ def _op(entry: Algorithm) -> str | None:
 
 def _about(task: Task) -> dict[str, Any]:
     """What the timeline says of a task."""
-    said: dict[str, Any] = {"stream": task.stream, "task": task.id, "kind": task.kind}
-    more: dict[str, Any] = {"operation": type(task).__name__.lower(), "group": None, "peer": None, "tag": None}
+    row: dict[str, Any] = {"stream": task.stream, "task": task.id, "kind": task.kind, "size_bytes": None}
+    row |= {"operation": type(task).__name__.lower(), "group": None, "peer": None, "tag": None}
     match task:
         case Collective():
-            more |= {"operation": task.collective, "group": task.group, "size_bytes": task.size_bytes}
+            row |= {"operation": task.collective, "group": task.group, "size_bytes": task.size_bytes}
         case Send() | Recv():
-            more |= {"group": task.group or None, "peer": task.peer, "tag": task.tag, "size_bytes": task.size_bytes}
-    return said | {"size_bytes": None} | more
+            row |= {"group": task.group or None, "peer": task.peer, "tag": task.tag, "size_bytes": task.size_bytes}
+    return row

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 from workloads.base.entry import Algorithm
@@ -40,14 +40,14 @@ class Tasks:
 
     def __init__(self, step: Mapping[str, Any], find: Find, seed: int) -> None:
         self._step, self._find, self._seed = step, find, seed
-        self.orders: dict[int, Sequence[Order]] = {int(rank): its for rank, its in step["tasks"].items()}
+        self.orders: dict[int, Sequence[Order]] = {int(rank): orders for rank, orders in step["tasks"].items()}
         self._kinds: dict[tuple[Any, ...], tuple[list[int], Sequence[Program], int]] = {}
 
     @property
     def followable(self) -> bool:
         """Whether hosts do all of it, the same in every iteration."""
-        every = (order for its in self.orders.values() for order in its)
-        return not any("request" in order or order.get("every", 1) > 1 for order in every)
+        orders = chain.from_iterable(self.orders.values())
+        return not any("request" in order or order.get("every", 1) > 1 for order in orders)
 
     def kind(self, order: Order) -> tuple[list[int], Sequence[Program], int]:
         """Of a collective: its ranks in its order, their programs, bytes of an element."""
@@ -81,8 +81,8 @@ class Tasks:
                         groups.setdefault(order["communicator"], set()).add(call)
             else:
                 messages.add((order["peer"], order["lane"], self.tag(order)))
-        found = [call for _, its in sorted(groups.items()) for call in sorted(its)]
-        return found + [(peer, tag) for peer, _, tag in sorted(messages)]
+        calls = [call for _, own in sorted(groups.items()) for call in sorted(own)]
+        return calls + [(peer, tag) for peer, _, tag in sorted(messages)]
 
     def _sends(self, rank: int, orders: Iterable[Order]) -> Iterator[tuple[Flow, int, _Members]]:
         """Messages: their flow, their bytes, and who takes part in what they belong to."""
@@ -100,14 +100,14 @@ class Tasks:
     def share(self, ways: Ways) -> bool:
         """Whether tasks of which no rank does both use the same cable in the same direction."""
         users: dict[Hashable, list[_Members]] = {}
-        every = (sent for rank, its in self.orders.items() for sent in self._sends(rank, _unlike(its)))
-        for (a, b, channel), members in dict.fromkeys((flow, members) for flow, _, members in every):
+        sends = (sent for rank, orders in self.orders.items() for sent in self._sends(rank, _unlike(orders)))
+        for (a, b, channel), members in dict.fromkeys((flow, members) for flow, _, members in sends):
             for key in ways.route((a, b), channel).keys:
-                its = users.setdefault(key, [])
-                if members not in its:
-                    if any(members.isdisjoint(other) for other in its):
+                others = users.setdefault(key, [])
+                if members not in others:
+                    if any(members.isdisjoint(other) for other in others):
                         return True
-                    its.append(members)
+                    others.append(members)
         return False
 
     def replayed(self, ways: Ways, costs: Costs, buffers: Buffers | None = None) -> float | None:
@@ -115,28 +115,27 @@ class Tasks:
 
         `buffers`: who would be paused is noted.
         """
-        every = (sent for rank, its in self.orders.items() for sent in self._sends(rank, its))
-        sizes = [nbytes for _, nbytes, _ in islice(every, MOST_MESSAGES + 1)]
+        sends = (sent for rank, orders in self.orders.items() for sent in self._sends(rank, orders))
+        sizes = [nbytes for _, nbytes, _ in islice(sends, MOST_MESSAGES + 1)]
         if len(sizes) > MOST_MESSAGES:
             return None
         packets = sum(map(costs.packets, sizes))
         watch = Watch(buffers.rooms) if buffers else None
         time_ns = _Replay(self, ways, costs, max(1, -(-packets // _TRAINS)), watch).run()
         if buffers and watch:
-            buffers.found.update(dict.fromkeys(watch.paused()))
+            buffers.paused.update(dict.fromkeys(watch.paused()))
         return time_ns
 
 
 def _unlike(orders: Sequence[Order]) -> list[Order]:
     """Of messages and collectives that go the same way one each."""
-    found: dict[tuple[Any, ...], Order] = {}
+    first: dict[tuple[Any, ...], Order] = {}
     for order in orders:
         if order["do"] == "collective":
-            what = order["communicator"], order["way"], order["size_bytes"], order["dtype"]
-            found.setdefault(what, order)
+            first.setdefault((order["communicator"], order["way"], order["size_bytes"], order["dtype"]), order)
         elif order["do"] != "compute":
-            found.setdefault((order["do"], order["peer"], order["lane"]), order)
-    return list(found.values())
+            first.setdefault((order["do"], order["peer"], order["lane"]), order)
+    return list(first.values())
 
 
 class _Lane(Progress["_Doing"]):
@@ -192,10 +191,10 @@ class _Doing:
                 if stream.arrived == stream.taken:
                     return
                 stream.taken += 1
-                takes = self.rank.replay.costs.reduce_ns((step.stop - step.start) * self.width) if step.reduce else 0.0
-                if takes > 0:
+                ns = self.rank.replay.costs.reduce_ns((step.stop - step.start) * self.width) if step.reduce else 0.0
+                if ns > 0:
                     lane.reducing = True
-                    self.rank.compute(takes, self.order["stream"], lambda: self._reduced(lane))
+                    self.rank.compute(ns, self.order["stream"], lambda: self._reduced(lane))
                     return
             lane.at += 1
 
@@ -212,11 +211,10 @@ class _Doing:
             return
         limited.under_way += 1
         stream.posted += 1
-        told = lane.window is not None or stream.posted == stream.total
-        self.rank.post(stream, nbytes, told=told)
+        self.rank.post(stream, nbytes, signaled=lane.window is not None or stream.posted == stream.total)
 
     def acknowledged(self, stream: _Stream, lane: _Lane) -> None:
-        if lane.window is None:  # then only the last one is told of
+        if lane.window is None:  # only the last one is signaled
             stream.acknowledged = stream.total
         else:
             stream.acknowledged += 1
@@ -237,7 +235,7 @@ class _Rank:
         self._ready: list[tuple[bool, int]] = []
         self._turns = Turns[int, int]()
         self._active: dict[int, Callable[[], bool]] = {}
-        self._there: set[int] = set()  # messages of ours that are acknowledged, or have arrived
+        self._delivered: set[int] = set()  # messages of ours that are acknowledged, or have arrived
         self._waits = [len(order["before"]) for order in orders]
         self._followers: list[list[int]] = [[] for _ in orders]
         for number, order in enumerate(orders):
@@ -256,17 +254,17 @@ class _Rank:
                 self._may_start(number)
         self._start_ready()
 
-    def come(self, t: float, what: Callable[[], None]) -> None:
-        """Something has happened that the host hears of when it next looks."""
+    def come(self, t: float, event: Callable[[], None]) -> None:
+        """The host handles the event when it next wakes."""
         if not self._due:
             self.replay.agenda.at(max(t, self.clock), self._wake)
-        self._due.append(what)
+        self._due.append(event)
 
     def _wake(self, t: float) -> None:
         due, self._due = self._due, []
         self.clock = t + self.replay.costs.wake_ns
-        for what in due:
-            what()
+        for event in due:
+            event()
         self._start_ready()
 
     def _may_start(self, number: int) -> None:
@@ -301,7 +299,7 @@ class _Rank:
             self._active[number] = lambda: doing.done
             doing.start()
         else:
-            self._active[number] = lambda: number in self._there
+            self._active[number] = lambda: number in self._delivered
             if order["do"] == "send":
                 self._send(number, order)
         self.look(number)
@@ -328,22 +326,22 @@ class _Rank:
 
     def _send(self, number: int, order: Order) -> None:
         flow = self.me, order["peer"], self.replay.tasks.tag(order)
-        other, its = self.replay.ends[self.me, order["peer"], order["lane"], order["number"]]["recv"]
+        other, receive = self.replay.ends[self.me, order["peer"], order["lane"], order["number"]]["recv"]
         self.clock += self.replay.costs.post_ns
         self.replay.network.post(
             self.clock,
             self.replay.pair(flow),
             order["size_bytes"],
-            lambda t: other.come(t, lambda: other.is_there(its)),
-            lambda t: self.come(t, lambda: self.is_there(number)),
+            lambda t: other.come(t, lambda: other.delivered(receive)),
+            lambda t: self.come(t, lambda: self.delivered(number)),
         )
 
-    def is_there(self, number: int) -> None:
-        """A message has come, or it is known that it has arrived."""
-        self._there.add(number)
+    def delivered(self, number: int) -> None:
+        """A message has arrived, or is acknowledged."""
+        self._delivered.add(number)
         self.look(number)
 
-    def post(self, stream: _Stream, nbytes: int, *, told: bool) -> None:
+    def post(self, stream: _Stream, nbytes: int, *, signaled: bool) -> None:
         """A message of a collective."""
         sender, receiver = stream.sender, stream.receiver
         assert sender is not None and receiver is not None
@@ -355,7 +353,7 @@ class _Rank:
                 other.advance(receiver)
                 other.rank.look(other.number)
 
-        def known() -> None:
+        def acknowledged() -> None:
             sender.host.acknowledged(stream, sender)
             self.look(sender.host.number)
 
@@ -365,7 +363,7 @@ class _Rank:
             stream.pair,
             nbytes,
             lambda t: other.rank.come(t, received),
-            (lambda t: self.come(t, known)) if told else None,
+            (lambda t: self.come(t, acknowledged)) if signaled else None,
         )
 
 

@@ -1,7 +1,7 @@
 """Collectives of a group that NICs and switches carry out: one request at a time, in the order of the lists.
 
-The part is the same as when it has the rank for itself (workloads/offloads/).  Here its work goes on when something was
-said to it, or when all members have met.
+The part is the same as when it has the rank for itself (workloads/offloads/).  Here its work goes on when it has got a
+record, or when all members have met.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BEGIN = 3 << 29  # tags of syncs: apart from those of steps, and from those of 
 
 
 @dataclass
-class Request:
+class OffloadedCollective:
     """One collective."""
 
     requests: Requests
@@ -29,7 +29,7 @@ class Request:
     wrong: int = 0
 
     def start(self) -> None:
-        self.requests.asked(self)
+        self.requests.ask(self)
 
     def finish(self) -> int:
         return self.wrong
@@ -48,7 +48,7 @@ class Requests:
     orders: Sequence[tuple[int, Mapping[str, Any]]]
     variant: Callable[[Mapping[str, Any]], int]
     synced: Callable[[int, Requests], None]  # has us told when a sync with this tag is complete
-    live: dict[int, Request] = field(default_factory=dict)
+    live: dict[int, OffloadedCollective] = field(default_factory=dict)
     fallbacks: dict[int, str] = field(default_factory=dict)  # task -> why the ranks did it by themselves
     met_ps: int = 0  # when its ranks have met last: the same time at all of them
 
@@ -62,13 +62,13 @@ class Requests:
 
     def prepare(self) -> None:
         """Before an iteration."""
-        self.live = {task: Request(self, task, order) for task, order in self.orders}
+        self.live = {task: OffloadedCollective(self, task, order) for task, order in self.orders}
         self.fallbacks = {}
         self._waiting: set[int] = set()
         self._line = iter(list(self.live.values()))
-        self._now: Request | None = None
+        self._now: OffloadedCollective | None = None
         self._work: Iterator[Wanted] | None = None
-        self._meeting = self._said = False
+        self._meeting = self._awake = False
         self._next()
 
     def _next(self) -> None:
@@ -77,10 +77,10 @@ class Requests:
         if self._now is not None:
             self.part.prepare(self._now.order["size_bytes"], self.variant(self._now.order))
 
-    def asked(self, request: Request) -> None:
-        """A task has begun: its request goes out when it is its turn."""
+    def ask(self, request: OffloadedCollective) -> None:
+        """A task has begun: its request goes out when those before it are done."""
         self._waiting.add(request.task)
-        self._said = True
+        self._awake = True
 
     def owns(self, record: Record) -> bool:
         """Whether a record is this part's."""
@@ -89,41 +89,41 @@ class Requests:
             return group is not None and group.number == record.qp
         return record.qp in self.context.completed or record.qp in self.part.queue_pairs()
 
-    def heard(self, record: Record) -> None:
-        """Something was said; `go_on` follows when all of it is known."""
-        self.part.heard(record)
-        self._said = True
+    def handle(self, record: Record) -> None:
+        """Takes a record; `go_on` follows when all of this time are in."""
+        self.part.handle(record)
+        self._awake = True
 
     def met(self, time_ps: int) -> None:
         """A sync is complete."""
         self.met_ps = time_ps
         self._meeting = False
-        self._said = True
+        self._awake = True
 
-    def go_on(self) -> list[Request]:
+    def go_on(self) -> list[OffloadedCollective]:
         """Takes the work as far as it comes; returns what is done."""
-        through: list[Request] = []
-        while self._said and not self._meeting:
-            self._said = False
+        done: list[OffloadedCollective] = []
+        while self._awake and not self._meeting:
+            self._awake = False
             now = self._now
             if self._work is None:
                 if now is None or now.task not in self._waiting:
                     break
                 self._work = self._begun()
-            wanted = next(self._work, _END)
-            if isinstance(wanted, Sync):
+            event = next(self._work, _END)
+            if isinstance(event, Sync):
                 self._meeting = True
-                self.synced(wanted.tag, self)
-                self.context.device.ask_sync(*wanted)
-            elif wanted is _END:
+                self.synced(event.tag, self)
+                self.context.device.ask_sync(*event)
+            elif event is _END:
                 assert now is not None
                 now.wrong, now.done = self.part.finish(), True
                 if self.part.fallback:
                     self.fallbacks[now.task] = self.part.fallback
-                through.append(now)
-                self._work, self._said = None, True
+                done.append(now)
+                self._work, self._awake = None, True
                 self._next()
-        return through
+        return done
 
     def _begun(self) -> Iterator[Wanted]:
         """The part's work.  Where hosts do it instead, nobody begins before all are ready."""

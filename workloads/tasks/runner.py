@@ -1,4 +1,4 @@
-"""A step of tasks in a worker: its iterations, and what is said of them.
+"""A step of tasks in a worker: its iterations, and the lines about them.
 
 An iteration's times go out in `timeline` lines, [start, end, wrong] in ps for each task from `first` on (null: it is
 not one of this iteration), and then in one line of kind `tasks`.
@@ -6,19 +6,16 @@ not one of this iteration), and then in one line of kind `tasks`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from workloads.base.entry import Algorithm
 from workloads.parts.context import Context
+from workloads.parts.iteration import Emit, measured, progress
 from workloads.tasks.executor import Executor, Stuck
 
 TASKS_PER_LINE = 2000
-PROGRESS_EVERY_S = 0.5
-
-Emit = Callable[[dict[str, Any]], None]
 
 
 def run_tasks(
@@ -32,70 +29,54 @@ def run_tasks(
 ) -> None:
     """Carries out step `number` of the plan as one of `ranks` ranks.  Raises FabricError."""
     device = context.device
-    told = {**plan, "tasks": plan["tasks"][str(device.rank)]}
-    executor = Executor(context, told, tag, find)
+    executor = Executor(context, {**plan, "tasks": plan["tasks"][str(device.rank)]}, tag, find)
     emit({"kind": "waiting", "step": number, "rank": device.rank, "tasks": []})  # from now on it can be asked
     try:
         for iteration in range(plan.get("first", -plan["warmup"]), plan["iterations"]):
-            said = {"step": number, "rank": device.rank, "iteration": iteration}
-            executor.tick = _progress(said, emit) if device.rank == plan["ranks"][0] else None
+            line = {"step": number, "rank": device.rank, "iteration": iteration}
+            executor.tick = progress(line, emit) if device.rank == plan["ranks"][0] else None
             executor.prepare(iteration)
-            start_ns = device.sync(number + 1, ranks)
-            before = device.tally
-            with _asked(executor, said, emit):
-                try:
-                    executor.run()
-                except Stuck as stuck:
-                    emit({"kind": "waiting", **said, "tasks": stuck.waiting})
-                    raise
-            end_ns = device.time_ns
-            took = device.tally.since(before)
+            took = measured(device, number, ranks, lambda _, line=line: _run(executor, line, emit))  # type: ignore[misc]
             wrong = sum(span.wrong for span in executor.spans if span)
             if iteration >= 0 or wrong:
-                _say(executor, said, emit)
-                times = {"start_ns": start_ns, "end_ns": end_ns, "wrong": wrong}
-                costs = {"host_ns": took.host_ps / 1000, "sent_bytes": took.sent_bytes}
+                _timeline(executor, line, emit)
                 why = next(iter(executor.fallbacks.values()), "")
-                emit({"kind": "tasks", **said, **times, **costs, **({"fallback": why} if why else {})})
+                emit({"kind": "tasks", **line, **took._asdict(), "wrong": wrong, **({"fallback": why} if why else {})})
     finally:
         executor.close()
 
 
-def _say(executor: Executor, said: Mapping[str, Any], emit: Emit) -> None:
+def _run(executor: Executor, line: Mapping[str, Any], emit: Emit) -> None:
+    with _answering(executor, line, emit):
+        try:
+            executor.run()
+        except Stuck as stuck:
+            emit({"kind": "waiting", **line, "tasks": stuck.waiting})
+            raise
+
+
+def _timeline(executor: Executor, line: Mapping[str, Any], emit: Emit) -> None:
     for first in range(0, len(executor.spans), TASKS_PER_LINE):
         spans = executor.spans[first : first + TASKS_PER_LINE]
         times = [[span.start_ps, span.end_ps, span.wrong] if span else None for span in spans]
-        emit({"kind": "timeline", **said, "first": first, "times": times})
+        emit({"kind": "timeline", **line, "first": first, "times": times})
 
 
 def answer() -> None:
     """Says which tasks of this process's ranks wait, and for whom."""
-    for say in list(_ASKED.values()):
-        say()
+    for answers in list(_ANSWERS.values()):
+        answers()
 
 
 @contextmanager
-def _asked(executor: Executor, said: Mapping[str, Any], emit: Emit) -> Iterator[None]:
+def _answering(executor: Executor, line: Mapping[str, Any], emit: Emit) -> Iterator[None]:
     """Meanwhile this rank can be asked."""
-    _ASKED[said["rank"]] = lambda: emit({"kind": "waiting", **said, "tasks": executor.waiting()})
+    _ANSWERS[line["rank"]] = lambda: emit({"kind": "waiting", **line, "tasks": executor.waiting()})
     try:
         yield
     finally:
-        del _ASKED[said["rank"]]
+        del _ANSWERS[line["rank"]]
 
 
-_ASKED: dict[int, Callable[[], None]] = {}
-"""The ranks of this process that can be asked what they wait for."""
-
-
-def _progress(said: Mapping[str, Any], emit: Emit) -> Callable[[int, int], None]:
-    last = time.monotonic()
-
-    def tick(done: int, of: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= PROGRESS_EVERY_S:
-            last = now
-            emit({"kind": "progress", **said, "done": done, "of": of})
-
-    return tick
+_ANSWERS: dict[int, Callable[[], None]] = {}
+"""By rank of this process: says which of its tasks wait, and for whom."""

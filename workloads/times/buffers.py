@@ -27,8 +27,8 @@ class Room:
     alpha: float = 1.0
 
 
-class Held:
-    """What came in over one cable: of each train when it came (first packet, last), when it left, bytes, packets."""
+class Transits:
+    """Trains that came in over one cable: arrival of the first and last packet, departures, bytes, packets."""
 
     __slots__ = ("before_ns", "passed")
 
@@ -46,55 +46,55 @@ class Watch:
 
     def __init__(self, rooms: Mapping[str, Room]) -> None:
         self._rooms = rooms
-        self._held: dict[str, dict[Hop, Held]] = {}
+        self._held: dict[str, dict[Hop, Transits]] = {}
 
-    def at(self, hop: Hop, before_ns: float) -> Held | None:
+    def at(self, hop: Hop, before_ns: float) -> Transits | None:
         """What comes in over this cable; None where nobody is paused."""
         if hop[1] not in self._rooms:
             return None
-        return self._held.setdefault(hop[1], {}).setdefault(hop, Held(before_ns))
+        return self._held.setdefault(hop[1], {}).setdefault(hop, Transits(before_ns))
 
     def paused(self) -> list[Hop]:
         """The cables whose senders are, each with the node that pauses at its end."""
-        found = []
-        for node, its in self._held.items():
-            some = {hop: held for hop, held in its.items() if held.passed}
-            over = _over(self._rooms[node], list(some.values())) if some else []
-            found += [hop for hop, is_over in zip(some, over, strict=False) if is_over]
-        return found
+        hops = []
+        for node, logs in self._held.items():
+            used = {hop: held for hop, held in logs.items() if held.passed}
+            over = _over(self._rooms[node], list(used.values())) if used else []
+            hops += [hop for hop, is_over in zip(used, over, strict=False) if is_over]
+        return hops
 
 
 @dataclass
 class Buffers:
-    """Of a fabric, by node, where its traffic is lossless; and who was paused since somebody asked."""
+    """Of a fabric, by node, where its traffic is lossless; and who was paused since `take_paused`."""
 
     rooms: Mapping[str, Room]
-    found: dict[Hop, None] = field(default_factory=dict)
+    paused: dict[Hop, None] = field(default_factory=dict)
 
-    def taken(self, *, looked: bool = True) -> tuple[Hop, ...] | None:
+    def take_paused(self, *, looked: bool = True) -> tuple[Hop, ...] | None:
         """Who was paused since the last time.  None: somebody may have been, and nobody `looked`."""
-        found = tuple(self.found)
-        self.found.clear()
-        return found if looked or not self.rooms else None
+        hops = tuple(self.paused)
+        self.paused.clear()
+        return hops if looked or not self.rooms else None
 
 
-def _over(room: Room, held: Sequence[Held]) -> list[bool]:
+def _over(room: Room, held: Sequence[Transits]) -> list[bool]:
     """Which of a node's ports reach the threshold."""
-    changes = [_changes(np.frombuffer(its.passed).reshape(-1, 6)) for its in held]
+    changes = [_changes(np.frombuffer(part.passed).reshape(-1, 6)) for part in held]
     filled = [np.cumsum(change) for _, change in changes]
-    least = room.reserve + room.alpha * room.shared / (1 + len(held) * room.alpha)  # all equally full
-    if max(one.max() for one in filled) < least:
+    lowest = room.reserve + room.alpha * room.shared / (1 + len(held) * room.alpha)  # all equally full
+    if max(one.max() for one in filled) < lowest:
         return [False] * len(held)
     beyond = [np.maximum(one - room.reserve, 0.0) for one in filled]
-    at, change = (np.concatenate(its) for its in zip(*changes, strict=True))
+    at, change = (np.concatenate(part) for part in zip(*changes, strict=True))
     port = np.repeat(np.arange(len(held)), [len(one) for one in filled])
     grows = np.concatenate([np.diff(one, prepend=0.0) for one in beyond])
-    together = np.lexsort((-change, at))
+    order = np.lexsort((-change, at))
     used = np.empty_like(at)
-    used[together] = np.cumsum(grows[together])
+    used[order] = np.cumsum(grows[order])
     reaches = np.concatenate(beyond) >= room.alpha * (room.shared - used)
-    whom = set(port[(change > 0) & (np.concatenate(filled) >= room.reserve) & reaches].tolist())
-    return [k in whom for k in range(len(held))]
+    paused = set(port[(change > 0) & (np.concatenate(filled) >= room.reserve) & reaches].tolist())
+    return [k in paused for k in range(len(held))]
 
 
 def _changes(passed: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -104,8 +104,8 @@ def _changes(passed: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.nda
     parts = np.repeat(steps, steps)
     which = np.arange(len(rows)) - np.repeat(np.cumsum(steps) - steps, steps)
     along = which / np.maximum(parts - 1, 1)
-    came, left = (rows[:, k] + along * (rows[:, k + 1] - rows[:, k]) for k in (0, 2))
+    arrived, left = (rows[:, k] + along * (rows[:, k + 1] - rows[:, k]) for k in (0, 2))
     nbytes = rows[:, 4] / parts
-    at, change = np.concatenate([came, left]), np.concatenate([nbytes, -nbytes])
+    at, change = np.concatenate([arrived, left]), np.concatenate([nbytes, -nbytes])
     order = np.lexsort((-change, at))
     return at[order], change[order]

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from topologies.graph.frames import FRAME_BYTES, RETH_BYTES
 from workloads.base.entry import Algorithm
 from workloads.collectives.schedule import WINDOW, Shape
 from workloads.collectives.shape import shape_of
-from workloads.times.messages import FRAME_BYTES, RETH_BYTES, Costs, Path, acks_ns, line_ns, received_ns, sent_ns
+from workloads.times.messages import Costs, Path, acks_ns, line_ns, received_ns, sent_ns
 from workloads.times.ways import Pair, Ways
 
 
@@ -77,19 +78,19 @@ class Case:
         """Everybody to the rank so many on."""
         return [(i, (i + by) % self.n) for i in range(self.n)]
 
-    def message(self, nbytes: int, way: Path, *, both_ways: bool = True, sent: bool = False) -> float:
+    def message(self, nbytes: int, path: Path, *, both_ways: bool = True, sent: bool = False) -> float:
         """From a rank's deciding to send until the receiver (`sent`: the sender) knows that it has arrived.
 
         `both_ways`: while as much goes the other way, and its acknowledgements with this.
         """
-        done = sent_ns(nbytes, way, self.costs) if sent else received_ns(nbytes, way, self.costs)
-        return self.costs.post_ns + done + both_ways * acks_ns(nbytes, way, self.costs) + self.costs.wake_ns
+        done = sent_ns(nbytes, path, self.costs) if sent else received_ns(nbytes, path, self.costs)
+        return self.costs.post_ns + done + both_ways * acks_ns(nbytes, path, self.costs) + self.costs.wake_ns
 
-    def line(self, nbytes: int, way: Path, *, windowed: bool, reduce: bool = False, both_ways: bool = True) -> float:
+    def line(self, nbytes: int, path: Path, *, windowed: bool, reduce: bool = False, both_ways: bool = True) -> float:
         """What one piece of many takes: of the way, of the host, or of the window that it waits for."""
-        busy = line_ns(nbytes, way, self.costs) + both_ways * acks_ns(nbytes, way, self.costs)
+        busy = line_ns(nbytes, path, self.costs) + both_ways * acks_ns(nbytes, path, self.costs)
         host = self.costs.post_ns + self.costs.wake_ns + reduce * self.costs.reduce_ns(nbytes)
-        window = self.message(nbytes, way, sent=True) / WINDOW if windowed else 0.0
+        window = self.message(nbytes, path, sent=True) / WINDOW if windowed else 0.0
         return max(busy, host, window)
 
     def wire(self, nbytes: float, piece: int) -> float:
@@ -102,8 +103,8 @@ def rounds(case: Case, sequence: Sequence[Round]) -> float:
     """One message after the other, all ranks at a time; ends when the last one is acknowledged, too."""
     total = late = 0.0
     for nbytes, pairs, reduce in sequence:
-        way = case.ways.path(pairs)
-        message, acknowledged = case.message(nbytes, way), case.message(nbytes, way, sent=True)
+        path = case.ways.path(pairs)
+        message, acknowledged = case.message(nbytes, path), case.message(nbytes, path, sent=True)
         reduced = reduce * case.costs.reduce_ns(nbytes)
         total += message + reduced
         late = max(acknowledged - message - reduced, 0.0) + case.costs.wake_ns if acknowledged > message else 0.0
@@ -120,10 +121,10 @@ def piped(
     """
     total = end = 0.0
     for k, (count, nbytes, pairs, reduce) in enumerate(sequence):
-        way = case.ways.path(pairs)
-        line = case.line(nbytes, way, windowed=case.chunk is not None, reduce=reduce)
-        cycle = case.message(nbytes, way) + reduce * case.costs.reduce_ns(nbytes) + (k == 0) * (parallel - 1) * line
-        acknowledged = case.message(nbytes, way, sent=True) if last else 0.0
+        path = case.ways.path(pairs)
+        line = case.line(nbytes, path, windowed=case.chunk is not None, reduce=reduce)
+        cycle = case.message(nbytes, path) + reduce * case.costs.reduce_ns(nbytes) + (k == 0) * (parallel - 1) * line
+        acknowledged = case.message(nbytes, path, sent=True) if last else 0.0
         end = total + (count - 1) * line + max(cycle, acknowledged)
         total += max(count * line, cycle)
     return end
@@ -133,6 +134,6 @@ def one_way(case: Case, nbytes: int, pairs: Sequence[Pair], *, last: bool = Fals
     """A message that nothing meets.  `last`: until it is acknowledged, too."""
     if not pairs:
         return 0.0
-    way = case.ways.path(pairs)
-    received = case.message(nbytes, way, both_ways=False)
-    return max(received, case.message(nbytes, way, both_ways=False, sent=True)) if last else received
+    path = case.ways.path(pairs)
+    received = case.message(nbytes, path, both_ways=False)
+    return max(received, case.message(nbytes, path, both_ways=False, sent=True)) if last else received

@@ -16,16 +16,16 @@ def _flood(case: Case, traffic: dict[Pair, int]) -> float:
     traffic = {pair: nbytes for pair, nbytes in traffic.items() if pair[0] != pair[1]}
     if not traffic:
         return 0.0
-    most, link = case.ways.busiest({pair: case.wire(nbytes, max(nbytes, 1)) for pair, nbytes in traffic.items()})
+    heaviest, link = case.ways.busiest({pair: case.wire(nbytes, max(nbytes, 1)) for pair, nbytes in traffic.items()})
     nbytes = max(traffic.values())
     alone = max(
-        case.message(nbytes, way, both_ways=False, sent=sent)
-        for way in {case.ways.path([pair]) for pair in traffic}
+        case.message(nbytes, path, both_ways=False, sent=sent)
+        for path in {case.ways.path([pair]) for pair in traffic}
         for sent in (False, True)
     )
     busy = link.time_ns(case.wire(nbytes, max(nbytes, 1)))
     sent = max(sum(a == source for a, _ in traffic) for source, _ in traffic)
-    return alone + max(link.time_ns(most) - busy, (sent - 1) * case.costs.post_ns)
+    return alone + max(link.time_ns(heaviest) - busy, (sent - 1) * case.costs.post_ns)
 
 
 def linear_scatter(case: Case) -> float:
@@ -37,8 +37,8 @@ def linear_gather(case: Case) -> float:
 
 
 def scatter_all_gather_broadcast(case: Case) -> float:
-    way, chunk = case.ways.path(case.shift(1)), case.share(case.n)
-    hop = max(case.message(chunk, way), case.message(chunk, way, sent=True))  # also here one message at a time
+    path, chunk = case.ways.path(case.shift(1)), case.share(case.n)
+    hop = max(case.message(chunk, path), case.message(chunk, path, sent=True))  # also here one message at a time
     return binomial_scatter(case) + (case.n - 1) * hop
 
 
@@ -60,12 +60,12 @@ def pairwise_all_to_all(case: Case) -> float:
     at, free = [0.0] * n, [0.0] * n  # ready for the next round; when the last message into a rank was through
     for k in range(1, n):
         pairs = case.shift(k)
-        way = case.ways.path(pairs)
-        line = {p: line_ns(sizes[p], way, case.costs) for p in pairs}
-        through = {(a, b): max(at[a] + case.message(sizes[a, b], way), free[b] + line[a, b]) for a, b in pairs}
-        more = case.message(0, way, sent=True) - case.message(0, way)
-        at = [max(through[(i - k) % n, i], through[i, (i + k) % n] + more) for i in range(n)]
-        free = [through[(i - k) % n, i] for i in range(n)]
+        path = case.ways.path(pairs)
+        line = {p: line_ns(sizes[p], path, case.costs) for p in pairs}
+        done = {(a, b): max(at[a] + case.message(sizes[a, b], path), free[b] + line[a, b]) for a, b in pairs}
+        ack_ns = case.message(0, path, sent=True) - case.message(0, path)
+        at = [max(done[(i - k) % n, i], done[i, (i + k) % n] + ack_ns) for i in range(n)]
+        free = [done[(i - k) % n, i] for i in range(n)]
     return max(at)
 
 
@@ -79,9 +79,9 @@ def m_to_n(case: Case) -> float:
     flood = _flood(case, sizes)
     if not sizes:
         return flood
-    most, link = case.ways.busiest({pair: case.wire(n, n) for pair, n in sizes.items()})
+    heaviest, link = case.ways.busiest({pair: case.wire(n, n) for pair, n in sizes.items()})
     evenly = link.time_ns(_evenly({pair: case.wire(n, n) for pair, n in sizes.items()}))
-    return flood + max(0.0, evenly - link.time_ns(most))
+    return flood + max(0.0, evenly - link.time_ns(heaviest))
 
 
 def _evenly(left: dict[Pair, float]) -> float:

@@ -11,16 +11,17 @@ from workloads.times.messages import Path
 from workloads.times.ways import Pair
 
 
-def _halving(case: Case) -> list[tuple[int, int, Sequence[Pair], bool]]:
+def _halving(case: Case) -> list[tuple[int, int, list[Pair], bool]]:
     folded = halving.Folded(case.n)
-    found: list[tuple[int, int, Sequence[Pair], bool]] = []
-    distance, size = folded.participants // 2, case.size
-    while distance:
+    rounds, size = [], case.size
+    for distance in halving.distances(folded):
         size = case.share(2, size)
-        pairs = [(folded.rank(p), folded.rank(p ^ distance)) for p in range(folded.participants)]
-        found.append((*case.pieces(size), pairs, True))
-        distance //= 2
-    return found
+        rounds.append((*case.pieces(size), _partners(folded, distance), True))
+    return rounds
+
+
+def _partners(folded: halving.Folded, distance: int) -> list[Pair]:
+    return [(folded.rank(p), folded.rank(p ^ distance)) for p in range(folded.participants)]
 
 
 def _fold(case: Case, *, back: bool = False) -> list[Pair]:
@@ -31,12 +32,7 @@ def _fold(case: Case, *, back: bool = False) -> list[Pair]:
 
 def _doubling(case: Case, block: int) -> list[Round]:
     folded = halving.Folded(case.n)
-    found, distance = [], 1
-    while distance < folded.participants:
-        pairs = [(folded.rank(p), folded.rank(p ^ distance)) for p in range(folded.participants)]
-        found.append(Round(block * distance, pairs))
-        distance *= 2
-    return found
+    return [Round(block * distance, _partners(folded, distance)) for distance in halving.distances(folded)[::-1]]
 
 
 def _readiness(case: Case, distances: Sequence[int], *, in_turn: bool = False) -> float:
@@ -96,8 +92,8 @@ def _unequal_rounds(case: Case, *, reduce: bool) -> float:
     for k in order:
         before, at = at, list(at)
         for p, plan in enumerate(plans):
-            q, theirs, ours = plan[k].partner, plan[k].theirs, plan[k].ours
-            into, out = (ours, theirs) if reduce else (theirs, ours)
+            q, send, keep = plan[k]
+            into, out = (keep, send) if reduce else (send, keep)
             way = case.ways.path([(folded.rank(q), folded.rank(p))])
             received, sent = (span.stop - span.start for span in (into, out))
             arrived = max(before[p], before[q]) + _piecewise(case, received * case.width, way, reduce=reduce)

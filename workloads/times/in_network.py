@@ -4,9 +4,9 @@ Every block passes the same stages: PCIe, the cables up to the root of the tree,
 its switch, and the children's contributions one after the other), the cables down, PCIe.  A slot has one block under
 way; slots together keep the slowest stage busy.
 
-With best effort (docs/best-effort.md), when every block finds a slot, there is one stage more: sums go from the last
-accelerator over the parameter server's cable into its host's memory, are added to what its own rank has, and come back
-over that cable to all.
+With best effort (docs/best-effort.md), if every block finds a slot, there is one more stage: the last accelerator sends
+its sums over the parameter server's cable into the host's memory, the host adds its own rank's data, and the result
+goes back over that cable to all.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.times.messages import FRAME_BYTES, SHORTEST_BYTES, Costs, Path
+from topologies.graph.frames import FRAME_BYTES, OFFLOAD_BYTES, SHORTEST_BYTES
+from workloads.times.messages import Costs, Path
 
-OFFLOAD_BYTES = 24  # of our extension header
 ELEMENTS, SLOTS = 256, 256
 
 
@@ -44,7 +44,13 @@ def in_network_all_reduce_ns(
     `width` is bytes of an element in memory, `accelerator_ns` the latency of each accelerator.
     """
     way = _Way(path, costs, tuple(accelerators), accelerator_ns)
-    count = max(1, size_bytes // width)
+    return _time_ns(way, size_bytes // width, width, elements, slots, convert_bps if fixed_point else None, fixed_point)
+
+
+def _time_ns(
+    way: _Way, count: int, width: int, elements: int, slots: int, convert_bps: float | None, fixed_point: bool
+) -> float:
+    costs, count = way.costs, max(1, count)
     blocks = -(-count // elements)
     full, last = min(elements, count), count - (blocks - 1) * elements
     line, alone = way.slowest_ns(full), way.block_ns(full)
@@ -52,12 +58,12 @@ def in_network_all_reduce_ns(
     begun = (rounds - 1) * max(slots * line, alone)  # when the first block of the last round goes
     left = blocks - (rounds - 1) * slots
     end = begun + (left - 1) * line + way.block_ns(last)
-    if left > 1:  # a short last block overtakes the one before neither on a cable nor over PCIe
+    if left > 1 and way.in_order:  # a short last block overtakes the one before neither on a cable nor over PCIe
         before = begun + (left - 2) * line + alone
-        end = max(end, before + max(way.slowest_ns(last), 4 * full * 8e9 / costs.pcie_rate_bps))
+        end = max(end, before + max(way.slowest_ns(last), way.pcie_ns(full)))
     exponents = way.block_ns(0) if fixed_point else 0.0
-    conversion = 2 * width * 8e9 * full / convert_bps if convert_bps and fixed_point else 0.0
-    into_memory = 4 * last * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
+    conversion = 2 * width * 8e9 * full / convert_bps if convert_bps else 0.0
+    into_memory = way.pcie_ns(last) + costs.pcie_latency_ns
     return costs.post_ns + costs.pcie_latency_ns + exponents + conversion + end + into_memory + costs.wake_ns
 
 
@@ -68,12 +74,16 @@ class _Way:
     path: Path
     costs: Costs
     accelerators: tuple[tuple[float, int], ...]
-    accelerator_ns: float
+    accelerator_ns: float = 0.0
+    in_order = True
+
+    def pcie_ns(self, elements: int) -> float:
+        return 4 * elements * 8e9 / self.costs.pcie_rate_bps
 
     def slowest_ns(self, elements: int) -> float:
         """How long a block keeps the slowest stage busy."""
         cables = (link.time_ns(block_bytes(elements)) for link in self.path.links)
-        return max(4 * elements * 8e9 / self.costs.pcie_rate_bps, *cables)
+        return max(self.pcie_ns(elements), *cables)
 
     def block_ns(self, elements: int) -> float:
         """From a slot's having a block until its result is there."""
@@ -84,8 +94,27 @@ class _Way:
             (children + 1) * wire * 8e9 / bps + self.accelerator_ns for bps, children in self.accelerators
         )
         cables = sum(link.time_ns(wire) for link in self.path.links) + self.path.constant_ns
-        fetch = self.costs.pcie_latency_ns + 4 * elements * 8e9 / self.costs.pcie_rate_bps
-        return fetch + cables + again
+        return self.costs.pcie_latency_ns + self.pcie_ns(elements) + cables + again
+
+
+class _BestEffortWay(_Way):
+    """From a rank's memory to the server's and back to the rank's NIC."""
+
+    in_order = False
+
+    def _add_ns(self, elements: int) -> float:
+        return 4 * elements * 8e9 / self.costs.reduce_bps if self.costs.reduce_bps else 0.0
+
+    def slowest_ns(self, elements: int) -> float:
+        return max(self._add_ns(elements), super().slowest_ns(elements))
+
+    def block_ns(self, elements: int) -> float:
+        wire, path = block_bytes(elements), self.path
+        one_way = sum(link.time_ns(wire) for link in path.links) + path.constant_ns
+        latency = path.switch_latency_ns[0] if path.switch_latency_ns else 0.0
+        again = sum((children + 1) * wire * 8e9 / bps + latency for bps, children in self.accelerators)
+        fetch = self.costs.pcie_latency_ns + self.pcie_ns(elements)
+        return fetch + one_way + again + fetch + self._add_ns(elements) + fetch + one_way
 
 
 def best_effort_all_reduce_ns(
@@ -105,32 +134,5 @@ def best_effort_all_reduce_ns(
 
     `width` is bytes of an element in memory.
     """
-    count = max(1, size_bytes // width)
-    blocks = -(-count // elements)
-    full, last = min(elements, count), count - (blocks - 1) * elements
-
-    def pcie_ns(n: int) -> float:
-        return 4 * n * 8e9 / costs.pcie_rate_bps
-
-    def slowest_ns(n: int) -> float:
-        add = 4 * n * 8e9 / costs.reduce_bps if costs.reduce_bps else 0.0
-        return max(pcie_ns(n), add, *(link.time_ns(block_bytes(n)) for link in path.links))
-
-    def block_ns(n: int) -> float:
-        """From a lane's having a block until its sum is there."""
-        wire = block_bytes(n)
-        one_way = sum(link.time_ns(wire) for link in path.links) + path.constant_ns
-        latency = path.switch_latency_ns[0] if path.switch_latency_ns else 0.0
-        again = sum((children + 1) * wire * 8e9 / bps + latency for bps, children in accelerators)
-        add = 4 * n * 8e9 / costs.reduce_bps if costs.reduce_bps else 0.0
-        fetch = costs.pcie_latency_ns + pcie_ns(n)
-        return fetch + one_way + again + fetch + add + fetch + one_way
-
-    line, alone = slowest_ns(full), block_ns(full)
-    rounds = -(-blocks // slots)
-    left = blocks - (rounds - 1) * slots
-    end = (rounds - 1) * max(slots * line, alone) + (left - 1) * line + block_ns(last)
-    exponents = block_ns(0) if fixed_point else 0.0
-    conversion = 2 * width * 8e9 * full / convert_bps if convert_bps and fixed_point else 0.0
-    into_memory = pcie_ns(last) + costs.pcie_latency_ns
-    return costs.post_ns + costs.pcie_latency_ns + exponents + conversion + end + into_memory + costs.wake_ns
+    way = _BestEffortWay(path, costs, tuple(accelerators))
+    return _time_ns(way, size_bytes // width, width, elements, slots, convert_bps if fixed_point else None, fixed_point)

@@ -9,19 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES, wire_bytes
 from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
-
-OUTSIDE_BYTES = 4 + 20  # FCS, preamble and gap: of a link, not of a buffer
-FRAME_BYTES = 14 + 20 + 8 + 12 + 4 + OUTSIDE_BYTES  # Ethernet, IPv4, UDP, BTH, ICRC
-SHORTEST_BYTES = 64 + 20  # frame with FCS, preamble and gap
-RETH_BYTES = 16
-IMM_BYTES = 4
-ACK_BYTES = FRAME_BYTES + 4  # AETH
-
-
-def wire_bytes(payload_bytes: int, headers_bytes: int = 0) -> int:
-    """What a data packet takes of a link: `headers_bytes` of RETH and immediate; payload is padded to words."""
-    return max(SHORTEST_BYTES, FRAME_BYTES + headers_bytes + -(-payload_bytes // 4) * 4)
 
 
 @dataclass(frozen=True)
@@ -36,7 +25,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryPath:
     """What leads from a NIC to memory: PCIe, or of a compute complex its own way."""
 
     rate_bps: float
@@ -54,7 +43,7 @@ class Path:
     links: tuple[Link, ...]
     switch_latency_ns: tuple[float, ...] = ()
     scale_up: bool = False
-    memories: tuple[Memory, Memory] | None = None
+    memories: tuple[MemoryPath, MemoryPath] | None = None
 
     def __post_init__(self) -> None:
         if len(self.switch_latency_ns) != len(self.links) - 1:
@@ -181,9 +170,9 @@ def stages_of(path: Path, costs: Costs, *, to_memory: bool) -> list[Stage]:
     return [read, *links, write] if to_memory else [read, *links]
 
 
-def memories_of(path: Path, costs: Costs) -> tuple[Memory, Memory]:
+def memories_of(path: Path, costs: Costs) -> tuple[MemoryPath, MemoryPath]:
     """The sender's and the receiver's."""
-    pcie = Memory(costs.pcie_rate_bps, costs.pcie_latency_ns)
+    pcie = MemoryPath(costs.pcie_rate_bps, costs.pcie_latency_ns)
     return path.memories or (pcie, pcie)
 
 
@@ -207,8 +196,8 @@ def sent_ns(size_bytes: int, path: Path, costs: Costs, *, message_bytes: int | N
     """
     packets = Packets.of(size_bytes, costs, reth=True, imm=True, message_bytes=message_bytes)
     pcie = pcie_ns(path, costs, to_memory=False) + memories_of(path, costs)[0].latency_ns
-    there = path.constant_ns + packets.through(stages_of(path, costs, to_memory=False))
-    return pcie + there + path.ack_ns()
+    forth = path.constant_ns + packets.through(stages_of(path, costs, to_memory=False))
+    return pcie + forth + path.ack_ns()
 
 
 def flow_ns(size_bytes: int, path: Path, costs: Costs) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from math import ceil
 from typing import NamedTuple
 
+from topologies.graph.frames import OFFLOAD_BYTES, wire_bytes
+from workloads.base.entry import NoModel
 from workloads.collectives.exchange import distances
-from workloads.times.messages import Costs, Link, Packets, Path, pcie_ns, received_ns, stages_of, wire_bytes
-
-OFFLOAD_BYTES = 24
-"""The extension header of a multicast datagram."""
+from workloads.times.messages import Costs, Link, Packets, Path, pcie_ns, received_ns, stages_of
 
 Paths = Callable[[int, int], Path]
 """From one index of the group to another."""
@@ -27,6 +27,14 @@ class Multicast(NamedTuple):
 
     time_ns: float
     waits_ns: float
+
+    def in_time(self, cutoff_ns: float) -> float:
+        """Its time.  Raises NoModel where ranks give its datagrams up and ask their neighbours for them."""
+        if self.waits_ns > cutoff_ns:
+            what = f"its cutoff of {cutoff_ns / 1e3:g}us ends before the first datagrams have come from afar"
+            enough = f"{ceil(self.waits_ns / 1e3)}us is enough here; there is no model of repair"
+            raise NoModel(f"{what}: a run repairs", enough, "cutoff")
+        return self.time_ns
 
 
 def broadcast_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
@@ -47,16 +55,16 @@ def broadcast_over_ns(
     `messages`: the paths of what the hosts send each other, where those differ (scale-up domains).
     """
     count = costs.packets(size_bytes)
-    full = _datagram(min(costs.mtu, size_bytes))
-    packets = Packets(count, full, full, _datagram(size_bytes - (count - 1) * costs.mtu))
+    full = datagram(min(costs.mtu, size_bytes))
+    packets = Packets(count, full, full, datagram(size_bytes - (count - 1) * costs.mtu))
     start = _started(ranks, messages or paths, costs)
-    here, waits = [start[0]], 0.0
+    done_at, waits = [start[0]], 0.0
     for rank in range(1, ranks):
         path = paths(0, rank)
         through = packets.through(stages_of(path, costs, to_memory=True)) + path.constant_ns
-        here.append(start[0] + pcie_ns(path, costs, to_memory=True) + through)
+        done_at.append(start[0] + pcie_ns(path, costs, to_memory=True) + through)
         waits = max(waits, start[0] - start[rank] + first_waits_ns(packets, path, costs))
-    return Multicast(_all_have_ns(here, messages or paths, costs), waits)
+    return Multicast(_all_have_ns(done_at, messages or paths, costs), waits)
 
 
 def first_waits_ns(packets: Packets, path: Path, costs: Costs) -> float:
@@ -70,17 +78,11 @@ def first_waits_ns(packets: Packets, path: Path, costs: Costs) -> float:
 
 def due_ns(datagrams: int, cable: Link, costs: Costs) -> float:
     """What NICs expect all datagrams to take of their cable: each as much as a whole one."""
-    return datagrams * cable.time_ns(_datagram(costs.mtu)[1])
+    return datagrams * cable.time_ns(datagram(costs.mtu)[1])
 
 
 def all_gather_over_ns(
-    ranks: int,
-    size_bytes: int,
-    paths: Paths,
-    costs: Costs,
-    *,
-    messages: Paths | None = None,
-    hops: Hops | None = None,
+    ranks: int, size_bytes: int, paths: Paths, costs: Costs, *, messages: Paths | None = None, hops: Hops | None = None
 ) -> Multicast:
     """All send at once, each a datagram in the time that a link takes for one of every other rank.
 
@@ -89,10 +91,10 @@ def all_gather_over_ns(
     """
     part = -(-size_bytes // ranks)
     count = costs.packets(part)
-    full, last = _datagram(min(costs.mtu, part)), _datagram(part - (count - 1) * costs.mtu)
+    full, last = datagram(min(costs.mtu, part)), datagram(part - (count - 1) * costs.mtu)
     start = _started(ranks, messages or paths, costs)
     crowd = _crowd(ranks, hops) if hops else Counter()
-    here, waits = [], 0.0
+    done_at, waits = [], 0.0
     for rank in range(ranks):
         done = 0.0
         others = [other for other in range(ranks) if other != rank]
@@ -101,14 +103,14 @@ def all_gather_over_ns(
         for arrival in sorted(coming):
             done = max(done, arrival) + link.time_ns(last[1])
         write = stages_of(paths(others[0], rank), costs, to_memory=True)[-1].time_ns(*last) + costs.pcie_latency_ns
-        here.append(done + link.delay_ns + write)
+        done_at.append(done + link.delay_ns + write)
         if hops:
-            here[-1] = max(here[-1], _crowded_ns(start, rank, (count, full, last), paths, hops, crowd, costs))
+            done_at[-1] = max(done_at[-1], _crowded_ns(start, rank, (count, full, last), paths, hops, crowd, costs))
         if count < PATIENT_DATAGRAMS:
             due = start[rank] + costs.pcie_latency_ns + due_ns(ranks * count, link, costs)
             firsts = (start[o] + last_hop_ns(ranks, 1, full, full, paths(o, rank), costs) for o in others)
             waits = max(waits, _longest_wait(sorted(firsts), link.time_ns(full[1]), link.delay_ns, due))
-    return Multicast(_all_have_ns(here, messages or paths, costs), waits)
+    return Multicast(_all_have_ns(done_at, messages or paths, costs), waits)
 
 
 def _longest_wait(arrivals: Sequence[float], line: float, delay: float, due: float) -> float:
@@ -126,22 +128,16 @@ _Part = tuple[int, tuple[float, float], tuple[float, float]]  # datagrams, a ful
 
 def _crowd(ranks: int, hops: Hops) -> Counter[Hashable]:
     """Of how many members each link carries the datagrams: once each, however many ranks they are for."""
-    found: set[tuple[int, Hashable]] = set()
+    users: set[tuple[int, Hashable]] = set()
     for a in range(ranks):
         for b in range(ranks):
             if a != b:
-                found.update((a, hop) for hop in hops(a, b))
-    return Counter(hop for _, hop in found)
+                users.update((a, hop) for hop in hops(a, b))
+    return Counter(hop for _, hop in users)
 
 
 def _crowded_ns(
-    start: Sequence[float],
-    rank: int,
-    part: _Part,
-    paths: Paths,
-    hops: Hops,
-    crowd: Counter[Hashable],
-    costs: Costs,
+    start: Sequence[float], rank: int, part: _Part, paths: Paths, hops: Hops, crowd: Counter[Hashable], costs: Costs
 ) -> float:
     """When the last datagram is here that a link on the way carries, if it carries all without a gap."""
     count, full, last = part
@@ -166,7 +162,7 @@ def _crowded_ns(
     return max(first[hop] + later[hop] for hop in first)
 
 
-def _datagram(payload_bytes: int) -> tuple[float, float]:
+def datagram(payload_bytes: int) -> tuple[float, float]:
     return payload_bytes, wire_bytes(payload_bytes, OFFLOAD_BYTES)
 
 
@@ -176,8 +172,8 @@ def last_hop_ns(
     """From a sender's start to where its last datagram stands before the receiver's link."""
     spacing = (ranks - 1) * path.links[0].time_ns(full[1])
     stages = stages_of(path, costs, to_memory=True)[:-2]
-    way = sum(stage.time_ns(*last) for stage in stages) + path.constant_ns - path.links[-1].delay_ns
-    return (count - 1) * spacing + way + 2 * costs.pcie_latency_ns
+    last_ns = sum(stage.time_ns(*last) for stage in stages) + path.constant_ns - path.links[-1].delay_ns
+    return (count - 1) * spacing + last_ns + 2 * costs.pcie_latency_ns
 
 
 def _started(ranks: int, paths: Paths, costs: Costs) -> list[float]:
@@ -185,14 +181,14 @@ def _started(ranks: int, paths: Paths, costs: Costs) -> list[float]:
     ready = [costs.post_ns] * ranks
     for far in distances(ranks):
         posted = [t + costs.post_ns for t in ready]
-        heard = [posted[i - far] + received_ns(0, paths((i - far) % ranks, i), costs) for i in range(ranks)]
-        ready = [max(posted[i], heard[i]) + costs.wake_ns for i in range(ranks)]
+        received = [posted[i - far] + received_ns(0, paths((i - far) % ranks, i), costs) for i in range(ranks)]
+        ready = [max(posted[i], received[i]) + costs.wake_ns for i in range(ranks)]
     return [t + costs.post_ns for t in ready]
 
 
-def _all_have_ns(here: list[float], paths: Paths, costs: Costs) -> float:
+def _all_have_ns(done_at: list[float], paths: Paths, costs: Costs) -> float:
     """When each knows that its right neighbour has all, too."""
-    n = len(here)
-    posted = [t + costs.wake_ns + costs.post_ns for t in here]
-    told = [posted[(i + 1) % n] + received_ns(0, paths((i + 1) % n, i), costs) for i in range(n)]
-    return max(map(max, posted, told)) + costs.wake_ns
+    n = len(done_at)
+    posted = [t + costs.wake_ns + costs.post_ns for t in done_at]
+    received = [posted[(i + 1) % n] + received_ns(0, paths((i + 1) % n, i), costs) for i in range(n)]
+    return max(map(max, posted, received)) + costs.wake_ns

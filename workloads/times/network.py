@@ -15,14 +15,15 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, cast
 
+from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, OUTSIDE_BYTES, RETH_BYTES, wire_bytes
 from topologies.ranks.hops import Hop
-from workloads.times.buffers import Held, Watch
-from workloads.times.messages import ACK_BYTES, FRAME_BYTES, IMM_BYTES, OUTSIDE_BYTES, RETH_BYTES, Costs, wire_bytes
+from workloads.times.buffers import Transits, Watch
+from workloads.times.messages import Costs
 from workloads.times.ways import Pair, Route, Ways
 
 _WIRE, _PAYLOAD = 0, 1
 
-Told = Callable[[float], None]
+Callback = Callable[[float], None]
 _Bytes = tuple[int, int]  # on the wire, and of payload
 _Parts = tuple[_Bytes, _Bytes, _Bytes, int, bool, int]
 """A train's: whole, first and last packet, acknowledgements, is it the last, packets."""
@@ -59,7 +60,7 @@ class _Stage:
 class _Message:
     __slots__ = ("pair", "received", "sent")
 
-    def __init__(self, pair: QueuePair, received: Told, sent: Told | None) -> None:
+    def __init__(self, pair: QueuePair, received: Callback, sent: Callback | None) -> None:
         self.pair, self.received, self.sent = pair, received, sent
 
 
@@ -80,21 +81,23 @@ class _Train:
 class _Port:
     """A NIC's way out."""
 
-    __slots__ = ("pcie", "turn", "used")
+    __slots__ = ("pcie", "queue_pairs", "used")
 
     def __init__(self, pcie: _Stage | None) -> None:
         self.pcie = pcie
         self.used = 0.0
-        self.turn: deque[QueuePair] = deque()
+        self.queue_pairs: deque[QueuePair] = deque()
 
 
 class QueuePair:
-    """From one rank to another.  `held`: in what it waits for each stage."""
+    """From one rank to another.  `transits`: of the buffer before each stage."""
 
-    __slots__ = ("ack_ns", "back", "held", "links", "packets", "port", "queue", "stages")
+    __slots__ = ("ack_ns", "back", "links", "packets", "port", "queue", "stages", "transits")
 
-    def __init__(self, port: _Port, links: int, stages: list[_Stage], held: list[Held | None], ack_ns: float) -> None:
-        self.port, self.links, self.stages, self.held, self.ack_ns = port, links, stages, held, ack_ns
+    def __init__(
+        self, port: _Port, links: int, stages: list[_Stage], transits: list[Transits | None], ack_ns: float
+    ) -> None:
+        self.port, self.links, self.stages, self.transits, self.ack_ns = port, links, stages, transits, ack_ns
         self.back: list[_Stage] = []
         self.packets = 0  # posted so far
         self.queue: deque[tuple[_Message, _Parts]] = deque()
@@ -117,14 +120,16 @@ class Network:
         if port_key not in self._ports:
             pcie = None if route.scale_up else self._pcie("fetch", pair[0])
             self._ports[port_key] = _Port(pcie)
-        back, its = self._between((pair[1], pair[0]), channel)  # over which ECMP may lead acknowledgements elsewhere
-        made = QueuePair(
+        back, stages_back = self._between(
+            (pair[1], pair[0]), channel
+        )  # over which ECMP may lead acknowledgements elsewhere
+        queue_pair = QueuePair(
             self._ports[port_key], len(route.links), stages, self._buffers(route, len(stages)), back.path.ack_ns()
         )
-        made.back = its[: len(back.links)]
-        return made
+        queue_pair.back = stages_back[: len(back.links)]
+        return queue_pair
 
-    def post(self, t: float, pair: QueuePair, nbytes: int, received: Told, sent: Told | None) -> None:
+    def post(self, t: float, pair: QueuePair, nbytes: int, received: Callback, sent: Callback | None) -> None:
         """Calls `received` when the receiver knows it, `sent` when the sender knows that it has arrived."""
         self._agenda.at(t + self._costs.pcie_latency_ns, self._posted, pair, nbytes, _Message(pair, received, sent))
 
@@ -146,7 +151,7 @@ class Network:
             stages.append(self._pcie("write", pair[1]))
         return route, stages
 
-    def _buffers(self, route: Route, stages: int) -> list[Held | None]:
+    def _buffers(self, route: Route, stages: int) -> list[Transits | None]:
         if self._watch is None or route.scale_up:
             return [None] * stages
         latencies = (*route.path.switch_latency_ns, 0.0)
@@ -155,7 +160,7 @@ class Network:
     def _cut(self, nbytes: int, before: int) -> list[_Parts]:
         """The trains of a message that so many packets of its queue pair, modulo `ack_every`, come before."""
         costs, n = self._costs, self._costs.packets(nbytes)
-        found = []
+        trains = []
         for begin in range(0, n, self._train):
             end = min(begin + self._train, n)
             payload = min(end * costs.mtu, nbytes) - begin * costs.mtu
@@ -166,24 +171,24 @@ class Network:
             last = first if single else (wire_bytes(last_payload, imm), last_payload)
             between = max(end - begin - 2, 0)
             whole = first if single else (first[0] + last[0] + between * wire_bytes(costs.mtu), payload)
-            asked = (before + end) // costs.ack_every - (before + begin) // costs.ack_every
-            acks = asked + (end == n and (before + end) % costs.ack_every > 0)
-            found.append((whole, first, last, acks, end == n, end - begin))
-        return found
+            acks_due = (before + end) // costs.ack_every - (before + begin) // costs.ack_every
+            acks = acks_due + (end == n and (before + end) % costs.ack_every > 0)
+            trains.append((whole, first, last, acks, end == n, end - begin))
+        return trains
 
     def _posted(self, t: float, pair: QueuePair, nbytes: int, message: _Message) -> None:
         if not pair.queue:
-            pair.port.turn.append(pair)
+            pair.port.queue_pairs.append(pair)
         pair.queue.extend((message, parts) for parts in self._parts(nbytes, pair.packets % self._costs.ack_every))
         pair.packets += self._costs.packets(nbytes)
         self._fetch(t, pair.port)
 
     def _fetch(self, t: float, port: _Port) -> None:
-        while port.turn and port.used < self._room:
-            pair = port.turn.popleft()
+        while port.queue_pairs and port.used < self._room:
+            pair = port.queue_pairs.popleft()
             train = _Train(*pair.queue.popleft())
             if pair.queue:
-                port.turn.append(pair)
+                port.queue_pairs.append(pair)
             whole, first = train.whole, train.first
             port.used += whole[_WIRE]
             head = train.tail = t
@@ -209,10 +214,10 @@ class Network:
         tail = stage.free = start + train.whole[counts] * ns_per_byte
         if train.tail + last > tail:
             tail = train.tail + last
-        if (held := pair.held[k]) is not None:
+        if (transits := pair.transits[k]) is not None:
             leaves = (start, tail - last) if k < pair.links else (start + first, tail)  # for PCIe a packet stays
             between = OUTSIDE_BYTES * train.packets if k < pair.links else 0
-            held.add((t, train.tail), leaves, train.whole[counts] - between, train.packets)
+            transits.add((t, train.tail), leaves, train.whole[counts] - between, train.packets)
         train.tail = tail + stage.after_ns
         if k == 0:
             self._agenda.at(tail - last, self._sent, pair.port, train.whole[_WIRE])

@@ -57,8 +57,8 @@ class QueuePairs:
 
     def connect(self, calls: Mapping[int, Sequence[Call]]) -> Numbers:
         """What each rank asks for, in its order."""
-        made = {(rank, *call): self._new(rank) for rank, its in calls.items() for call in its}
-        return {(a, b, channel): (number, made[b, a, channel]) for (a, b, channel), number in made.items()}
+        numbers = {(rank, *call): self._new(rank) for rank, own in calls.items() for call in own}
+        return {(a, b, channel): (number, numbers[b, a, channel]) for (a, b, channel), number in numbers.items()}
 
     def ring(self, ranks: Sequence[int]) -> Numbers:
         """From each NIC to the next, as NICs make them by themselves; what an earlier ring has left is used again."""
@@ -76,7 +76,7 @@ class QueuePairs:
         return number
 
 
-def of_schedule(schedule: Schedule, largest: Shape, ranks: Sequence[int], most: float) -> dict[int, list[Call]] | None:
+def of_schedule(schedule: Schedule, largest: Shape, ranks: Sequence[int], limit: float) -> dict[int, list[Call]] | None:
     """What each rank asks for to carry out a schedule: every peer and channel, in their order.
 
     None: more than `most`.
@@ -87,7 +87,7 @@ def of_schedule(schedule: Schedule, largest: Shape, ranks: Sequence[int], most: 
         channels = sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
         calls[rank] = [(ranks[peer], channel) for peer, channel in channels]
         count += len(channels)
-        if count > most:
+        if count > limit:
             return None
     return calls
 

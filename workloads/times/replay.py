@@ -142,13 +142,13 @@ class _Replay:
     def post(self, t: float, stream: _Stream, nbytes: int, *, signaled: bool) -> None:
         assert stream.sender is not None and stream.receiver is not None
         sender, receiver = stream.sender.host, stream.receiver.host
-        told = signaled or stream.posted == stream.total
+        notify = signaled or stream.posted == stream.total
         self._network.post(
             t,
             stream.pair,
             nbytes,
             lambda at: receiver.come(at, stream, sent=False),
-            (lambda at: sender.come(at, stream, sent=True)) if told else None,
+            (lambda at: sender.come(at, stream, sent=True)) if notify else None,
         )
 
     def run(self, starts: Sequence[float]) -> list[float]:
@@ -166,16 +166,16 @@ def replayed(
     case: Case, schedule: Schedule, most_messages: float = MOST_MESSAGES, buffers: Buffers | None = None
 ) -> float | None:
     """Time in ns; None where there are more messages to follow than that.  `buffers`: who would be paused is noted."""
-    shape, most = case.shape, _PIECES * case.n
-    found = -(-shape.count // shape.chunk) if shape.chunk else 1
-    if shape.chunk and found > most:
+    shape, limit = case.shape, _PIECES * case.n
+    pieces = -(-shape.count // shape.chunk) if shape.chunk else 1
+    if shape.chunk and pieces > limit:
         half, full = (
             _followed(case, schedule, replace(shape, count=n * shape.chunk), most_messages, buffers)
-            for n in (most // 2, most)
+            for n in (limit // 2, limit)
         )
         if half is None or full is None:
             return None
-        return full + (found - most) * (full - half) / (most - most // 2)
+        return full + (pieces - limit) * (full - half) / (limit - limit // 2)
     return _followed(case, schedule, shape, most_messages, buffers)
 
 
@@ -222,7 +222,7 @@ def _ends(
         _ENDED[like] = ends, tuple(names.index(hop) for hop in watch.paused()) if watch else ()
     ends, paused = _ENDED[like]
     if buffers:
-        buffers.found.update(dict.fromkeys(cast(Hop, names[k]) for k in paused))
+        buffers.paused.update(dict.fromkeys(cast(Hop, names[k]) for k in paused))
     return list(ends)
 
 
@@ -255,9 +255,9 @@ def _likeness(
             path = tuple([links.setdefault(link, len(links)) for link in route.links])
             way = path, route.path.switch_latency_ns, route.scale_up
             routes.append((pair, channel, keys, ways.setdefault(way, len(ways))))
-    what = schedule.__module__, schedule.__qualname__, shape, case.width, case.costs, tuple(starts), list(links)
-    held = _rooms(cast("Sequence[Hop]", list(names)), buffers) if buffers else None
-    return blake2b(repr((what, list(ways), routes, held)).encode(), digest_size=16).digest(), list(names)
+    parameters = schedule.__module__, schedule.__qualname__, shape, case.width, case.costs, tuple(starts), list(links)
+    buffer_rooms = _rooms(cast("Sequence[Hop]", list(names)), buffers) if buffers else None
+    return blake2b(repr((parameters, list(ways), routes, buffer_rooms)).encode(), digest_size=16).digest(), list(names)
 
 
 def _rooms(hops: Sequence[Hop], buffers: Buffers) -> list[tuple[int, Room | None]]:

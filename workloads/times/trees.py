@@ -26,30 +26,30 @@ def double_binary_tree_all_reduce(case: Case) -> float:
             at, depth, way_up = i, 0, 0.0
             while (above := nodes[at].parent) is not None:
                 pairs = ((at, above), (above, at))
-                ways = [case.ways.path([pair]) for pair in pairs]
-                way_up += sum(case.message(piece, way, both_ways=False) for way in ways) + reduced
+                paths = [case.ways.path([pair]) for pair in pairs]
+                way_up += sum(case.message(piece, path, both_ways=False) for path in paths) + reduced
                 if at == i:
-                    late = case.message(piece, ways[1], both_ways=False, sent=True)
-                    way_up += max(0.0, late - case.message(piece, ways[1], both_ways=False))
+                    late = case.message(piece, paths[1], both_ways=False, sent=True)
+                    way_up += max(0.0, late - case.message(piece, paths[1], both_ways=False))
                     traffic |= {pair: traffic.get(pair, 0.0) + half for pair in pairs}
-                line = case.line(piece, ways[0], windowed=False, both_ways=False)
+                line = case.line(piece, paths[0], windowed=False, both_ways=False)
                 at, depth = above, depth + 1
             if way_up > fill:
                 fill, siblings = way_up, (depth - 1) * (2 * line + reduced)
-    most, link = case.ways.busiest({pair: case.wire(nbytes, piece) for pair, nbytes in traffic.items()})
-    return fill + max(siblings, (count - 1) / count * link.time_ns(most))
+    heaviest, link = case.ways.busiest({pair: case.wire(nbytes, piece) for pair, nbytes in traffic.items()})
+    return fill + max(siblings, (count - 1) / count * link.time_ns(heaviest))
 
 
 def _chain(case: Case, *, reduce: bool) -> float:
     count, piece = case.pieces(case.size)
     pairs = [(i, i + 1) if not reduce else (i + 1, i) for i in range(case.n - 1)]
-    ways = case.ways.paths(pairs)
+    paths = case.ways.paths(pairs)
     reduced = reduce * case.costs.reduce_ns(piece)
-    hops = [case.message(piece, way, both_ways=False) + reduced for way in ways]
-    acknowledged = case.message(piece, ways[0 if reduce else -1], both_ways=False, sent=True)
+    hops = [case.message(piece, path, both_ways=False) + reduced for path in paths]
+    acknowledged = case.message(piece, paths[0 if reduce else -1], both_ways=False, sent=True)
     late = max(0.0, acknowledged - hops[0 if reduce else -1])
     line = max(
-        case.line(piece, way, windowed=case.chunk is not None, reduce=reduce, both_ways=False) for way in set(ways)
+        case.line(piece, path, windowed=case.chunk is not None, reduce=reduce, both_ways=False) for path in set(paths)
     )
     return sum(hops) + late + (count - 1) * line
 
@@ -68,9 +68,9 @@ def _tree_down(case: Case, nbytes: Callable[[int], int]) -> float:
 
     def below(index: int, at: float) -> None:
         for child in trees.binomial(index, case.n).children:
-            way = case.ways.path([(index, child)])
-            below(child, at + case.message(nbytes(child), way, both_ways=False))
-            at += case.message(nbytes(child), way, both_ways=False, sent=True)
+            path = case.ways.path([(index, child)])
+            below(child, at + case.message(nbytes(child), path, both_ways=False))
+            at += case.message(nbytes(child), path, both_ways=False, sent=True)
         ends.append(at)
 
     below(0, 0.0)
@@ -83,15 +83,15 @@ def binomial_broadcast(case: Case) -> float:
         return _tree_down(case, lambda _: case.size)
     count, piece = case.pieces(case.size)
     children = trees.binomial(0, case.n).children
-    way = case.ways.path([(0, children[0])])
-    line = case.line(piece, way, windowed=True, both_ways=False)
+    path = case.ways.path([(0, children[0])])
+    line = case.line(piece, path, windowed=True, both_ways=False)
     last = (count - 1) * len(children) * line
 
     def below(index: int, at: float) -> float:
         ends = [at]
         for k, child in enumerate(trees.binomial(index, case.n).children):
-            ends.append(below(child, at + k * line + case.message(piece, way, both_ways=False)))
-            ends.append(at + k * line + case.message(piece, way, both_ways=False, sent=True))
+            ends.append(below(child, at + k * line + case.message(piece, path, both_ways=False)))
+            ends.append(at + k * line + case.message(piece, path, both_ways=False, sent=True))
         return max(ends)
 
     return below(0, last)
@@ -114,11 +114,11 @@ def _tree_up(case: Case, nbytes: Callable[[int], int], *, reduce: bool) -> float
     def ready(index: int) -> float:
         at = 0.0
         for child in reversed(trees.binomial(index, case.n).children):
-            way = case.ways.path([(child, index)])
-            asked = at + case.message(0, way, both_ways=False) if trees.early(child, case.n) else 0.0
-            start = max(ready(child), asked)
-            ends.append(start + case.message(nbytes(child), way, both_ways=False, sent=True))
-            arrived = start + case.message(nbytes(child), way, both_ways=False)
+            path = case.ways.path([(child, index)])
+            requested = at + case.message(0, path, both_ways=False) if trees.early(child, case.n) else 0.0
+            start = max(ready(child), requested)
+            ends.append(start + case.message(nbytes(child), path, both_ways=False, sent=True))
+            arrived = start + case.message(nbytes(child), path, both_ways=False)
             at = max(at, arrived) + reduce * case.costs.reduce_ns(nbytes(child))
         return at
 
@@ -135,10 +135,10 @@ def binomial_reduce(case: Case) -> float:
         return _tree_up(case, lambda _: case.size, reduce=True)
     count, piece = case.pieces(case.size)
     children = trees.binomial(0, case.n).children
-    way = case.ways.path([(child, 0) for child in children[:1]])
-    line = case.line(piece, way, windowed=True, reduce=True, both_ways=False)
-    hop = case.message(piece, way, both_ways=False) + case.costs.reduce_ns(piece)
-    late = max(0.0, case.message(piece, way, both_ways=False, sent=True) - hop)
+    path = case.ways.path([(child, 0) for child in children[:1]])
+    line = case.line(piece, path, windowed=True, reduce=True, both_ways=False)
+    hop = case.message(piece, path, both_ways=False) + case.costs.reduce_ns(piece)
+    late = max(0.0, case.message(piece, path, both_ways=False, sent=True) - hop)
     deepest = len(children) * hop + (count - 1) * line
     busiest = hop + (len(children) * count - 1) * line
     return max(deepest, busiest) + late

@@ -5,7 +5,8 @@ Several messages at a time divide the rate of the cable that they have in common
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -59,7 +60,7 @@ class Uniform:
         return Route(keys, self.way.links, self.way)
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
-        out, into = _count(a for a, _ in pairs), _count(b for _, b in pairs)
+        out, into = Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
         return [_slowed(self.way, max(out[a], into[b])) for a, b in pairs]
 
     def path(self, pairs: Sequence[Pair]) -> Path:
@@ -109,16 +110,16 @@ class Routed:
         return self.scale_up if self.scale_up and key[0] in (_OUT, _INTO) else self.links[key]
 
     @cached_property
-    def _known(self) -> dict[tuple[Pair, int], list[tuple[str, str]]]:
+    def _ways(self) -> dict[tuple[Pair, int], list[tuple[str, str]]]:
         return {}
 
     def _way(self, pair: Pair, channel: int = 0) -> list[tuple[str, str]]:
-        if (pair, channel) not in self._known:
+        if (pair, channel) not in self._ways:
             a, b = self.ranks[pair[0]], self.ranks[pair[1]]
             inside = self.scale_up is not None and self.hops.in_scale_up(a, b)
             way = [(_OUT, str(a)), (_INTO, str(b))] if inside else self.hops.between(a, b, self._port(a, b, channel))
-            self._known[pair, channel] = way
-        return self._known[pair, channel]
+            self._ways[pair, channel] = way
+        return self._ways[pair, channel]
 
     def _port(self, a: int, b: int, channel: int) -> int | None:
         if (a, b, channel) not in self.numbers:
@@ -151,13 +152,6 @@ def slowest(paths: Sequence[Path]) -> Path:
 
 
 _OUT, _INTO = ">", "<"  # of a GPU's link into its scale-up domain; no node is called so
-
-
-def _count(values: Iterable[int]) -> dict[int, int]:
-    counted: dict[int, int] = {}
-    for value in values:
-        counted[value] = counted.get(value, 0) + 1
-    return counted
 
 
 def _slowed(path: Path, sharing: int) -> Path:

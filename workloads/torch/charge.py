@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from workloads.torch.flops import flops as flops_of
 from workloads.torch.flops import known
-from workloads.torch.memory import Memory
+from workloads.torch.memory import MemoryTracker
 from workloads.torch.recorder import Recorder
 
 _PLAIN = torch._C._disabled_torch_dispatch_impl
@@ -40,7 +40,7 @@ _HOST_WAITS = ("_local_scalar_dense", "equal", "is_nonzero", "nonzero")
 class Charge(TorchDispatchMode):
     """Charges a recorder for all that happens while it is active."""
 
-    def __init__(self, recorder: Recorder, memory: Memory) -> None:
+    def __init__(self, recorder: Recorder, memory: MemoryTracker) -> None:
         super().__init__()
         self.recorder, self.memory = recorder, memory
         self.in_optimizer = False
@@ -56,7 +56,7 @@ class Charge(TorchDispatchMode):
                 return func.decompose(*args, **(kwargs or {}))
         out = func(*args, **(kwargs or {}))
         name = func._overloadpacket.__name__
-        self.memory.seen(t for t in _tensors(out) if not isinstance(t, FakeTensor))
+        self.memory.track(t for t in _tensors(out) if not isinstance(t, FakeTensor))
         if func.namespace in _OF_GROUPS:
             return out
         self.look()
@@ -111,20 +111,20 @@ def _moved(func: Any, args: Any, kwargs: Any, out: Any) -> int:
     if name.endswith("_like") or name.startswith("new_"):  # takes a shape and a type of what it is given
         return sum(map(_bytes, _tensors(out)))
     total = 0
-    for place, told in enumerate(func._schema.arguments):
-        value = args[place] if place < len(args) else kwargs.get(told.name)
-        its = sum(map(_bytes, _tensors(value)))
+    for place, argument in enumerate(func._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        nbytes = sum(map(_bytes, _tensors(value)))
         if place == 0 and name in _LOOK_UPS:
-            its = min(its, sum(map(_bytes, _tensors(out))))
-        changes = told.alias_info is not None and told.alias_info.is_write
-        reads = not (changes and (told.is_out or name in _OVERWRITE))
+            nbytes = min(nbytes, sum(map(_bytes, _tensors(out))))
+        changes = argument.alias_info is not None and argument.alias_info.is_write
+        reads = not (changes and (argument.is_out or name in _OVERWRITE))
         if place == 0 and name in _SCATTERS:
-            its = min(its, _touched(name, func, args, kwargs))
+            nbytes = min(nbytes, _touched(name, func, args, kwargs))
             reads = _adds(name, func, args, kwargs)
-        total += its * (int(reads) + int(changes))
+        total += nbytes * (int(reads) + int(changes))
     returns = func._schema.returns
-    for told, value in zip(returns, out if len(returns) > 1 else (out,), strict=False):
-        if told.alias_info is None:
+    for argument, value in zip(returns, out if len(returns) > 1 else (out,), strict=False):
+        if argument.alias_info is None:
             total += sum(map(_bytes, _tensors(value)))
     return total
 
@@ -152,9 +152,9 @@ def _adds(name: str, func: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _argument(func: Any, args: Any, kwargs: Any, name: str) -> Any:
-    for place, told in enumerate(func._schema.arguments):
-        if told.name == name:
-            return args[place] if place < len(args) else kwargs.get(name, told.default_value)
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.name == name:
+            return args[place] if place < len(args) else kwargs.get(name, argument.default_value)
     return None
 
 
@@ -162,11 +162,11 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from _tensors(one)
+        for item in value.values():
+            yield from _tensors(item)
     elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _tensors(one)
+        for item in value:
+            yield from _tensors(item)
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -46,31 +46,31 @@ def parts(recordings: Sequence[Sequence[Row]], ranks: Sequence[int], group_of: G
     """`recordings[i]` are the rows of the script's rank i, which errors call `ranks[i]`.  Raises BadScript."""
     cuts, steps = _marks(recordings, ranks)
     together = [*_messages(recordings, ranks), *_collectives(recordings, group_of)]
-    _agree(cuts, [its.waits for its in together], [_used(rows) for rows in recordings])
-    moved = {node: max(_part(cuts, decides) for decides in its.decide) for its in together for node in its.nodes}
-    made = []
+    _agree(cuts, [own.waits for own in together], [_used(rows) for rows in recordings])
+    moved = {node: max(_part(cuts, decides) for decides in own.decide) for own in together for node in own.nodes}
+    split = []
     for rank, rows in enumerate(recordings):
-        its: list[list[tuple[int, Row]]] = [[] for _ in range(len(cuts[rank]) + 1)]
+        own: list[list[tuple[int, Row]]] = [[] for _ in range(len(cuts[rank]) + 1)]
         for number, row in enumerate(rows):
             if row["do"] not in ("step", "called"):
-                its[moved.get((rank, number), _part(cuts, (rank, number)))].append((number, row))
-        made.append(its)
-    return Parts(made, steps)
+                own[moved.get((rank, number), _part(cuts, (rank, number)))].append((number, row))
+        split.append(own)
+    return Parts(split, steps)
 
 
 def _marks(recordings: Sequence[Sequence[Row]], ranks: Sequence[int]) -> tuple[list[list[int]], int]:
     """Of each rank the rows with which its parts begin, by its own marks; and how many steps there are."""
     called = [next((n for n, row in enumerate(rows) if row["do"] == "called"), None) for rows in recordings]
     steps = [[n for n, row in enumerate(rows) if row["do"] == "step"] for rows in recordings]
-    for rank, its in zip(ranks, steps, strict=True):
-        if len(its) != len(steps[0]):
-            what = f"its optimizer does {len(its)} steps, and that of rank {ranks[0]} does {len(steps[0])}"
+    for rank, own in zip(ranks, steps, strict=True):
+        if len(own) != len(steps[0]):
+            what = f"its optimizer does {len(own)} steps, and that of rank {ranks[0]} does {len(steps[0])}"
             hint = "a step is one of all ranks: have each rank of the script do as many"
             raise BadScript(what, rank, None, hint)
-    if all(its is None for its in called) and not steps[0]:
+    if all(own is None for own in called) and not steps[0]:
         return [[] for _ in recordings], 0
     # a rank that calls no model does not say where its setup ends
-    return [[min([first or 0, *its[:1]]), *its] for first, its in zip(called, steps, strict=True)], len(steps[0])
+    return [[min([first or 0, *own[:1]]), *own] for first, own in zip(called, steps, strict=True)], len(steps[0])
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,15 @@ def _messages(recordings: Sequence[Sequence[Row]], ranks: Sequence[int]) -> Iter
 
 def _collectives(recordings: Sequence[Sequence[Row]], group_of: GroupOf) -> Iterator[_Together]:
     """What the ranks of a group do together: the k-th of each."""
-    found: dict[tuple[object, int], list[Node]] = {}
+    instances: dict[tuple[object, int], list[Node]] = {}
     for rank, rows in enumerate(recordings):
         count: Counter[object] = Counter()
         for number, row in enumerate(rows):
             if row["do"] == "collective":
                 group = group_of(rank, row)
-                found.setdefault((group, count[group]), []).append((rank, number))
+                instances.setdefault((group, count[group]), []).append((rank, number))
                 count[group] += 1
-    for nodes in found.values():
+    for nodes in instances.values():
         yield _Together(tuple(nodes), tuple(nodes), tuple((one, other) for one in nodes for other in nodes))
 
 
@@ -129,23 +129,23 @@ def _used(rows: Sequence[Row]) -> list[int]:
         if row["do"] in ("recv", "collective"):
             streams.setdefault(row["stream"], []).append(number)
     for numbers in streams.values():
-        least = list(accumulate((first[n] for n in reversed(numbers)), min))
-        for number, its in zip(reversed(numbers), least, strict=True):
-            first[number] = its
+        earliest_from = list(accumulate((first[n] for n in reversed(numbers)), min))
+        for number, earliest in zip(reversed(numbers), earliest_from, strict=True):
+            first[number] = earliest
     return first
 
 
 def _agree(cuts: list[list[int]], waits: Sequence[Sequence[tuple[Node, Node]]], used: Sequence[Sequence[int]]) -> None:
     """Moves cuts to where nothing before one waits for what is behind one: no further than need be."""
-    pairs = [pair for its in waits for pair in its]
+    pairs = [pair for part in waits for pair in part]
     moved = True
     while moved:
         moved = False
         for (rank, number), other in pairs:
             user = used[rank][number]
-            its, needed = _part(cuts, (rank, user)), _part(cuts, other)
-            if its < needed:
-                cuts[rank][its:needed] = [user] * (needed - its)
+            part, needed = _part(cuts, (rank, user)), _part(cuts, other)
+            if part < needed:
+                cuts[rank][part:needed] = [user] * (needed - part)
                 moved = True
 
 

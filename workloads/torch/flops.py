@@ -22,16 +22,12 @@ def flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
     return int(_FUSED[packet](*args, **kwargs)) if packet in _FUSED else 0
 
 
-def _times_vector(matrix: Any, vector: Any) -> int:
+def _product(matrix: Any, vector: Any) -> int:
     return 2 * int(matrix.numel())
 
 
-def _plus_times_vector(bias: Any, matrix: Any, vector: Any, **_: Any) -> int:
+def _sum_with_product(bias: Any, matrix: Any, vector: Any, **_: Any) -> int:
     return 2 * int(matrix.numel())
-
-
-def _dot(one: Any, other: Any) -> int:
-    return 2 * int(one.numel())
 
 
 def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
@@ -42,14 +38,14 @@ def _attention_backward(grad: Any, query: Any, key: Any, value: Any, *_: Any, **
     return int(flop_registry[_aten._scaled_dot_product_flash_attention_backward](grad, query, key, value))
 
 
-def _recurrent(its: Any, weight: Any, recurrent: Any, *_: Any, **__: Any) -> int:
+def _recurrent(inputs: Any, weight: Any, recurrent: Any, *_: Any, **__: Any) -> int:
     """One layer, all of its time steps: what comes in and what it remembers, by a matrix each."""
-    return 2 * _rows(its) * (int(weight.numel()) + int(recurrent.numel()))
+    return 2 * _rows(inputs) * (int(weight.numel()) + int(recurrent.numel()))
 
 
-def _recurrent_backward(its: Any, weight: Any, recurrent: Any, *_: Any, **__: Any) -> int:
+def _recurrent_backward(inputs: Any, weight: Any, recurrent: Any, *_: Any, **__: Any) -> int:
     """Gradients of both matrices, and of what they were multiplied with."""
-    return 2 * _recurrent(its, weight, recurrent)
+    return 2 * _recurrent(inputs, weight, recurrent)
 
 
 def _heads(query: Any, key: Any, value: Any, width: int, heads: int, qkv: Any, bias: Any, out: Any, *_: Any) -> int:
@@ -70,11 +66,8 @@ def _rows(tensor: Any) -> int:
 
 _aten = torch.ops.aten
 _FUSED: dict[Any, Callable[..., int]] = {
-    _aten.mv: _times_vector,
-    _aten.addmv: _plus_times_vector,
-    _aten.addmv_: _plus_times_vector,
-    _aten.dot: _dot,
-    _aten.vdot: _dot,
+    **dict.fromkeys((_aten.mv, _aten.dot, _aten.vdot), _product),
+    **dict.fromkeys((_aten.addmv, _aten.addmv_), _sum_with_product),
     _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
     _aten.mkldnn_rnn_layer: _recurrent,

@@ -37,12 +37,12 @@ _OPS = {"SUM": "sum", "AVG": "avg", "MIN": "min", "MAX": "max", "PRODUCT": "prod
 class Work(dist._Work):
     """A collective that is under way: `finish` gets its values, `rows` are what is waited for."""
 
-    def __init__(self, group: Group, rows: Rows, finish: Callable[[], object], result: Any, host: bool = False):
+    def __init__(self, group: RecordedGroup, rows: Rows, finish: Callable[[], object], result: Any, host: bool = False):
         super().__init__()
-        self.group, self.rows, self.finish, self.its_result, self.host = group, rows, finish, result, host
+        self.group, self.rows, self.finish, self.own_result, self.host = group, rows, finish, result, host
         self.future: Promise | None = None
-        if group.together is not None:
-            group.together.append(self)
+        if group.coalesced is not None:
+            group.coalesced.append(self)
 
     def wait(self, timeout: Any = None) -> bool:
         self.finish()
@@ -60,20 +60,20 @@ class Work(dist._Work):
         return True
 
     def result(self) -> Any:
-        return self.its_result
+        return self.own_result
 
     def get_future(self) -> Future[Any]:
         """Whoever asks waits in C++, which cannot be seen: DDP does, at the end of its backward pass."""
         if self.future is None:
             self.finish()
-            self.future = Promise(self.group, self.rows, self.its_result)
+            self.future = Promise(self.group, self.rows, self.own_result)
         return self.future
 
 
 class Promise(Future[Any]):
     """A result that is there when `rows` have ended.  What is computed of it goes on a stream of torch's pool."""
 
-    def __init__(self, group: Group, rows: Rows, result: Any) -> None:
+    def __init__(self, group: RecordedGroup, rows: Rows, result: Any) -> None:
         super().__init__()
         self.group, self.rows = group, rows
         self.set_result(result)
@@ -97,7 +97,7 @@ class Promise(Future[Any]):
         return Promise(self.group, rows, result)
 
 
-class Group(dist.ProcessGroup):
+class RecordedGroup(dist.ProcessGroup):
     """The ranks of one group.  `number` is its place among those of this process."""
 
     def __init__(self, options: Any, recorder: Recorder, charge: Charge) -> None:
@@ -108,11 +108,11 @@ class Group(dist.ProcessGroup):
         self.members = list(options.global_ranks_in_group) or list(range(size))
         self.inner = dist.ProcessGroupGloo(options.store, rank, size, timeout=options.timeout)
         self.number = len(recorder.groups)
-        self.told: dict[str, Any] = {"members": self.members, "name": ""}
-        recorder.groups.append(self.told)
+        self.entry: dict[str, Any] = {"members": self.members, "name": ""}
+        recorder.groups.append(self.entry)
         self.later: list[int] = []
-        self.taken = 0
-        self.together: list[Work] | None = None
+        self.pool_number = 0
+        self.coalesced: list[Work] | None = None
         self.to_itself: dict[int, deque[torch.Tensor]] = {}  # tag -> what is sent and not yet received
         self.moving: set[Any] = set()  # messages of Gloo that nobody has waited for: the peer may not be there yet
 
@@ -128,16 +128,16 @@ class Group(dist.ProcessGroup):
         return NAME
 
     def setGroupName(self, name: str) -> None:
-        self.its_name = name
+        self.own_name = name
 
     def getGroupName(self) -> str:
-        return self.its_name
+        return self.own_name
 
     def setGroupDesc(self, name: str) -> None:
-        self.told["name"] = name
+        self.entry["name"] = name
 
     def getGroupDesc(self) -> str:
-        return str(self.told["name"])
+        return str(self.entry["name"])
 
     # Collectives
 
@@ -228,8 +228,10 @@ class Group(dist.ProcessGroup):
         self, output: Any, tensor: Any, output_sizes: Sequence[int], input_sizes: Sequence[int], opts: Any = None
     ) -> Work:
         exchange = self._inner("alltoall_base", output, tensor, list(output_sizes), list(input_sizes))
-        gives, gets = (_parts(one, its, self.own_size) for one, its in ((tensor, input_sizes), (output, output_sizes)))
-        return self._works(self._exchanged(tensor, gives, gets), exchange, output)
+        sends, receives = (
+            _parts(one, its, self.own_size) for one, its in ((tensor, input_sizes), (output, output_sizes))
+        )
+        return self._works(self._exchanged(tensor, sends, receives), exchange, output)
 
     alltoall_base = all_to_all_single
 
@@ -238,35 +240,35 @@ class Group(dist.ProcessGroup):
 
         def exchange() -> None:
             flat = torch.cat([tensor.reshape(-1) for tensor in inputs])
-            gets, gives = ([tensor.numel() for tensor in tensors] for tensors in (outputs, inputs))
-            into = flat.new_empty(sum(gets))
-            self._inner("alltoall_base", into, flat, gets, gives)()
-            for tensor, part in zip(outputs, into.split(gets), strict=True):
+            receives, sends = ([tensor.numel() for tensor in tensors] for tensors in (outputs, inputs))
+            into = flat.new_empty(sum(receives))
+            self._inner("alltoall_base", into, flat, receives, sends)()
+            for tensor, part in zip(outputs, into.split(receives), strict=True):
                 tensor.copy_(part.view_as(tensor))
 
         return self._works(rows, exchange, outputs)
 
-    def _exchanged(self, tensor: torch.Tensor, gives: Sequence[int], gets: Sequence[int]) -> Rows:
+    def _exchanged(self, tensor: torch.Tensor, sends: Sequence[int], receives: Sequence[int]) -> Rows:
         """An all_to_all of so many bytes to and from each: as a collective if all parts of all ranks are alike.
 
         Otherwise each part is a message.  That is for all to know: what one rank sends may look even.
         """
         with _disable_current_modes():
-            told = torch.tensor([max(*gives, *gets), -min(*gives, *gets)])
+            extremes = torch.tensor([max(*sends, *receives), -min(*sends, *receives)])
             options = dist.AllreduceOptions()
             options.reduceOp = dist.ReduceOp.MAX
-            self.inner.allreduce([told], options).wait()
-        most, least = int(told[0]), -int(told[1])
-        if most == least:
-            row = self._row("all_to_all", tensor, sum(gives))
+            self.inner.allreduce([extremes], options).wait()
+        largest, smallest = int(extremes[0]), -int(extremes[1])
+        if largest == smallest:
+            row = self._row("all_to_all", tensor, sum(sends))
             return () if row is None else (row,)
         self.charge.look()
         rows = []
-        turned = [(self.own_rank + k) % self.own_size for k in range(1, self.own_size)]
-        for do, sizes in (("send", gives), ("recv", gets)):
-            for other in turned:
+        peers = [(self.own_rank + k) % self.own_size for k in range(1, self.own_size)]
+        for do, sizes in (("send", sends), ("recv", receives)):
+            for other in peers:
                 if sizes[other]:
-                    tag = f"{self.told['name']}.all_to_all"
+                    tag = f"{self.entry['name']}.all_to_all"
                     rows.append(self.recorder.message(do, self.members[other], sizes[other], tag))
                     self.recorder.rows[rows[-1]]["kind"] = "all_to_all"
         return tuple(rows)
@@ -280,17 +282,17 @@ class Group(dist.ProcessGroup):
     # Several at once: torch issues each, and waits for all
 
     def _start_coalescing(self, device: Any) -> None:
-        self.together = []
+        self.coalesced = []
 
     def _end_coalescing(self, device: Any) -> Work:
-        works, self.together = self.together or [], None
+        works, self.coalesced = self.coalesced or [], None
         rows = tuple(row for work in works for row in work.rows)
 
         def finish() -> None:
             for work in works:
                 work.finish()
 
-        return Work(self, rows, finish, [t for work in works for t in work.its_result])
+        return Work(self, rows, finish, [t for work in works for t in work.own_result])
 
     # Messages
 
@@ -299,7 +301,7 @@ class Group(dist.ProcessGroup):
         if to == self.own_rank:
             self.to_itself.setdefault(tag, deque()).append(tensor.detach().clone())
             return Work(self, (), lambda: None, [tensor])
-        row = self.recorder.message("send", self.members[to], _nbytes(tensor), f"{self.told['name']}.{tag}")
+        row = self.recorder.message("send", self.members[to], _nbytes(tensor), f"{self.entry['name']}.{tag}")
         with _disable_current_modes():  # Gloo holds what it sends until it is waited for, which a script need not do
             copy = tensor.detach().clone()
         return self._message(row, self.inner.send([copy], to, tag), tensor)
@@ -308,7 +310,7 @@ class Group(dist.ProcessGroup):
         tensor = _one(tensors)
         if source == self.own_rank:
             return Work(self, (), lambda: tensor.copy_(self.to_itself[tag].popleft()), [tensor])
-        row = self.recorder.message("recv", self.members[source], _nbytes(tensor), f"{self.told['name']}.{tag}")
+        row = self.recorder.message("recv", self.members[source], _nbytes(tensor), f"{self.entry['name']}.{tag}")
         return self._message(row, self.inner.recv([tensor], source, tag), tensor)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
@@ -377,8 +379,8 @@ class Group(dist.ProcessGroup):
 
     def stream_of_pool(self) -> Stream:
         """The next one; after the last the first again."""
-        self.taken += 1
-        return self.recorder.stream(f"{NAME} {self.number} pool {self.taken % POOL}")
+        self.pool_number += 1
+        return self.recorder.stream(f"{NAME} {self.number} pool {self.pool_number % POOL}")
 
     def waits_later(self, rows: Rows, tensors: Any) -> None:
         """The main stream waits for it where its result is read, and at the end of the backward pass at the latest."""
@@ -394,7 +396,9 @@ class Group(dist.ProcessGroup):
 
     def _join(self) -> None:
         rows, self.later = self.later, []
-        self.charge.touched = {at: its for at, its in self.charge.touched.items() if not set(its) <= set(rows)}
+        self.charge.touched = {
+            at: written for at, written in self.charge.touched.items() if not set(written) <= set(rows)
+        }
         self.recorder.wait(rows)
 
 
@@ -422,10 +426,10 @@ def _one(tensors: Any) -> Any:
 
 
 def _op(opts: Any) -> str:
-    asked = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
-    for name, ours in _OPS.items():
-        if asked == getattr(dist.ReduceOp, name):
-            return ours
+    reduce_op = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
+    for name, own in _OPS.items():
+        if reduce_op == getattr(dist.ReduceOp, name):
+            return own
     raise Refused("a reduction that no collective here has", f"one of {', '.join(_OPS)}")
 
 
@@ -444,15 +448,15 @@ def _parts(tensor: torch.Tensor, sizes: Sequence[int], count: int) -> list[int]:
 def install(recorder: Recorder, charge: Charge) -> None:
     """From now on every group that is made is one of these."""
     dist.Backend.register_backend(
-        NAME, lambda options, _: Group(options, recorder, charge), extended_api=True, devices=["cpu"]
+        NAME, lambda options, _: RecordedGroup(options, recorder, charge), extended_api=True, devices=["cpu"]
     )
-    made = distributed_c10d._new_process_group_helper
+    new_group = distributed_c10d._new_process_group_helper
 
-    def ours(*args: Any, **kwargs: Any) -> Any:
+    def recorded_group(*args: Any, **kwargs: Any) -> Any:
         args = (*args[:3], NAME, *args[4:])
-        return made(*args, **{key: value for key, value in kwargs.items() if key not in _OF_THE_BACKEND})
+        return new_group(*args, **{key: value for key, value in kwargs.items() if key not in _OF_THE_BACKEND})
 
-    distributed_c10d._new_process_group_helper = ours
+    distributed_c10d._new_process_group_helper = recorded_group
     dist.monitored_barrier = lambda group=None, timeout=None, wait_all_ranks=False: dist.barrier(group)
 
 

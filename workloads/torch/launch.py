@@ -70,22 +70,17 @@ def record(script: Script, folder: Path, waiting: Callable[[float], None] = lamb
     spec = folder / "spec.json"
     spec.write_text(json.dumps(_spec(script, folder)))
     process = subprocess.Popen(
-        [*_alone(), sys.executable, "-m", "workloads.torch.rank", str(spec)],
+        [*_isolated(), sys.executable, "-m", "workloads.torch.rank", str(spec)],
         cwd=script.folder,
         env=os.environ
-        | {
-            "PYTHONPATH": _with_ours(),
-            "OMP_NUM_THREADS": "1",
-            "TORCH_CPP_LOG_LEVEL": "ERROR",
-            "PYTHONHASHSEED": "0",
-        },
+        | {"PYTHONPATH": _python_path(), "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONHASHSEED": "0"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     try:
-        said = _said(process, waiting)
+        output = _output_of(process, waiting)
     finally:
         if process.poll() is None:
             process.kill()
@@ -93,11 +88,11 @@ def record(script: Script, folder: Path, waiting: Callable[[float], None] = lamb
     ranks = range(len(script.servers))
     printed = [_text(folder / f"rank{rank}.log") for rank in ranks]
     if process.returncode:
-        raise _failure(script, folder, printed, said)
+        raise _failure(script, folder, printed, output)
     return Recorded([json.loads((folder / f"rank{rank}.json").read_text()) for rank in ranks], printed)
 
 
-def _said(process: subprocess.Popen[str], waiting: Callable[[float], None]) -> str:
+def _output_of(process: subprocess.Popen[str], waiting: Callable[[float], None]) -> str:
     """What it says until it ends.  How long a script may take, only its user knows."""
     began = time.monotonic()
     while True:
@@ -107,31 +102,19 @@ def _said(process: subprocess.Popen[str], waiting: Callable[[float], None]) -> s
             waiting(time.monotonic() - began)
 
 
-def _with_ours() -> str:
+def _python_path() -> str:
     """Where this package is, before what else the environment names."""
-    ours = str(Path(__file__).parents[2])
-    theirs = os.environ.get("PYTHONPATH")
-    return f"{ours}:{theirs}" if theirs else ours
+    own, inherited = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
+    return f"{own}:{inherited}" if inherited else own
 
 
-def _alone() -> list[str]:
-    """Ends with us; in a network of its own, where that can be had, and there whatever it starts ends with it."""
-    ends = ["setpriv", "--pdeathsig", "KILL"]
+def _isolated() -> list[str]:
+    """A command line in front: it ends with us, with root in a network of its own and with all that it starts."""
+    command = ["setpriv", "--pdeathsig", "KILL"]
     if os.geteuid():
-        return ends
-    return [
-        *ends,
-        "unshare",
-        "--net",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-        "sh",
-        "-c",
-        'ip link set lo up && exec "$@"',
-        "sh",
-    ]
+        return command
+    command += ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return [*command, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 
 
 def _spec(script: Script, folder: Path) -> dict[str, Any]:
@@ -142,9 +125,9 @@ def _spec(script: Script, folder: Path) -> dict[str, Any]:
     for rank, server in enumerate(script.servers):
         number = local[server] = local.get(server, -1) + 1
         names = list(dict.fromkeys(script.servers))
-        its = {"RANK": rank, "LOCAL_RANK": number, "GROUP_RANK": names.index(server)}
-        its["LOCAL_WORLD_SIZE"] = script.servers.count(server)
-        of_ranks.append({key: str(value) for key, value in its.items()})
+        environment = {"RANK": rank, "LOCAL_RANK": number, "GROUP_RANK": names.index(server)}
+        environment["LOCAL_WORLD_SIZE"] = script.servers.count(server)
+        of_ranks.append({key: str(value) for key, value in environment.items()})
     return {
         "script": script.path,
         "args": list(script.args),
@@ -162,24 +145,24 @@ def _spec(script: Script, folder: Path) -> dict[str, Any]:
 def _free_port() -> int:
     import socket
 
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def _text(file: Path) -> str:
     return file.read_text(errors="replace") if file.exists() else ""
 
 
-def _failure(script: Script, folder: Path, printed: Sequence[str], said: str) -> ScriptFailed:
+def _failure(script: Script, folder: Path, printed: Sequence[str], output: str) -> ScriptFailed:
     """What the first rank that failed says: the others only lost it."""
     errors = sorted(folder.glob("rank*.error"), key=lambda file: file.stat().st_mtime_ns)
     for file in errors[:1]:
-        rank, told = int(file.stem.removeprefix("rank")), json.loads(file.read_text())
-        where = f"{script.path}:{told['line']}" if told["line"] else script.path
-        hint = told["hint"] or _hint(told["what"])
-        return ScriptFailed(f"rank {rank} of the script failed: {told['what']}", hint, where, _last(printed[rank]))
-    what = said.strip().splitlines()[-1:] or ["its process was ended"]
+        rank, error = int(file.stem.removeprefix("rank")), json.loads(file.read_text())
+        where = f"{script.path}:{error['line']}" if error["line"] else script.path
+        hint = error["hint"] or _hint(error["what"])
+        return ScriptFailed(f"rank {rank} of the script failed: {error['what']}", hint, where, _last(printed[rank]))
+    what = output.strip().splitlines()[-1:] or ["its process was ended"]
     return ScriptFailed(f"the script could not be run: {what[0]}", "", script.path, _last("".join(printed)))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 
-class Memory:
+class MemoryTracker:
     """Bytes that are there, the most that were in each part of the script, and what optimizers had of them.
 
     Part 0 is the set-up, which ends when the model is first called; each of the others ends with an optimizer's step.
@@ -25,7 +25,7 @@ class Memory:
         self._storages: dict[int, tuple[int, Any]] = {}  # its address -> bytes, and what hears of its end
         self._parts: dict[int, dict[str, int]] = {}
 
-    def seen(self, tensors: Iterable[torch.Tensor]) -> None:
+    def track(self, tensors: Iterable[torch.Tensor]) -> None:
         """What an operation has returned: new storages, and those that are known already."""
         for tensor in tensors:
             if tensor.device.type != "meta":
@@ -35,13 +35,13 @@ class Memory:
         """It is there, and as large as it is now."""
         at = storage._cdata
         known = self._storages.get(at)
-        hears = known[1] if known else weakref.ref(storage, lambda _: self._gone(at))
+        finalizer = known[1] if known else weakref.ref(storage, lambda _: self._freed(at))
         nbytes = storage.nbytes()
-        self._storages[at] = nbytes, hears
+        self._storages[at] = nbytes, finalizer
         self.live += nbytes - (known[0] if known else 0)
         self.peak = max(self.peak, self.live)
 
-    def _gone(self, at: int) -> None:
+    def _freed(self, at: int) -> None:
         self.live -= self._storages.pop(at)[0]
 
     def resized(self, storage: torch.UntypedStorage) -> None:
@@ -52,7 +52,7 @@ class Memory:
     def stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has done a step."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        state = [v for its in optimizer.state.values() for v in its.values() if isinstance(v, torch.Tensor)]
+        state = [v for values in optimizer.state.values() for v in values.values() if isinstance(v, torch.Tensor)]
         self._parts[id(optimizer)] = {
             "parameters": _bytes(parameters),
             "gradients": _bytes(p.grad for p in parameters if p.grad is not None),
@@ -81,9 +81,9 @@ class Memory:
     def _now(self) -> dict[str, int]:
         """What optimizers have is that of all their last steps; nothing before the first."""
         keys = ("parameters", "gradients", "optimizer") if self._parts else ()
-        return {"peak": self.peak, **{key: sum(its[key] for its in self._parts.values()) for key in keys}}
+        return {"peak": self.peak, **{key: sum(part[key] for part in self._parts.values()) for key in keys}}
 
-    def told(self) -> list[dict[str, int]]:
+    def recorded(self) -> list[dict[str, int]]:
         """Of each part, the last one too."""
         return [*self._done, self._now()]
 

@@ -123,11 +123,11 @@ def _rank(spec: dict[str, Any], rank: int) -> int:
     sys.argv = [spec["script"], *spec["args"]]
     sys.path[0] = str(Path(spec["script"]).parent)
     try:
-        told = _recorded(spec["script"], spec["seed"])
+        recorded = _recorded(spec["script"], spec["seed"])
     except BaseException as error:
         return _failed(error, folder / f"rank{rank}.error", spec["script"])
     part = folder / f"rank{rank}.part"
-    part.write_text(json.dumps(told))
+    part.write_text(json.dumps(recorded))
     part.rename(folder / f"rank{rank}.json")
     return 0
 
@@ -137,10 +137,10 @@ def _recorded(script: str, seed: int) -> dict[str, Any]:
 
     from workloads.torch import group, refuse, steps_of_script, streams
     from workloads.torch.charge import Charge
-    from workloads.torch.memory import Memory
+    from workloads.torch.memory import MemoryTracker
     from workloads.torch.recorder import Recorder
 
-    recorder, memory = Recorder(script), Memory()
+    recorder, memory = Recorder(script), MemoryTracker()
     charge = Charge(recorder, memory)
     memory.install()
     streams.install(recorder)
@@ -155,7 +155,7 @@ def _recorded(script: str, seed: int) -> dict[str, Any]:
         except SystemExit as end:
             if end.code not in (None, 0):
                 raise
-    return recorder.told() | {"memory": memory.told()}
+    return recorder.recorded() | {"memory": memory.recorded()}
 
 
 def _failed(error: BaseException, file: Path, script: str) -> int:
@@ -164,20 +164,20 @@ def _failed(error: BaseException, file: Path, script: str) -> int:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == script]
     while error.__cause__ is not None:  # torch's schedules say what they did, and only then why that failed
         error = error.__cause__
-    told = {
+    recorded = {
         "what": f"{type(error).__name__}: {error}",
         "line": frames[-1].lineno if frames else None,
         "hint": getattr(error, "hint", ""),
     }
-    if told["hint"]:
-        told["what"] = getattr(error, "what", told["what"])
-    _write(file, told)
+    if recorded["hint"]:
+        recorded["what"] = getattr(error, "what", recorded["what"])
+    _write(file, recorded)
     return 1
 
 
-def _write(file: Path, told: dict[str, Any]) -> None:
+def _write(file: Path, recorded: dict[str, Any]) -> None:
     part = file.with_suffix(".part-of-error")
-    part.write_text(json.dumps(told))
+    part.write_text(json.dumps(recorded))
     part.rename(file)
 
 

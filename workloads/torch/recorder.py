@@ -138,12 +138,12 @@ class Recorder:
             last[on] = max(row, last.get(on, row))
         return sorted(row for on, row in last.items() if on != own)
 
-    def told(self) -> dict[str, Any]:
+    def recorded(self) -> dict[str, Any]:
         """All of it as plain data."""
         rows = []
         for row in self.rows:
             row = {key: value for key, value in row.items() if key != "closed"}
             if row["do"] == "compute":
-                row["work"] = [[*key, many] for key, many in row["work"].items()]
+                row["work"] = [[*key, count] for key, count in row["work"].items()]
             rows.append(row)
         return {"rows": rows, "groups": self.groups}

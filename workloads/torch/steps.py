@@ -22,7 +22,7 @@ TimeNs = Callable[[int, int, str], float]
 
 
 @dataclass(frozen=True)
-class Step:
+class ScriptStep:
     """`times` steps in a row that are alike; `training`: each of them ends with an optimizer's step."""
 
     name: str
@@ -39,11 +39,11 @@ def steps(
     time_ns: TimeNs,
     settings: Settings | None = None,
     peak_ns: TimeNs | None = None,
-) -> list[Step]:
+) -> list[ScriptStep]:
     """`recordings[i]` is of the fabric's rank `ranks[i]`; `peak_ns` says what FLOPs take at best.  Raises BadGraph."""
     names = _Groups(recordings, ranks)
     cut = parts([recording["rows"] for recording in recordings], ranks, names.instance)
-    found: list[Step] = []
+    graphs: list[ScriptStep] = []
     last = len(cut.rows[0]) - 1
     for k in range(last + 1):
         tasks = {
@@ -55,18 +55,18 @@ def steps(
             continue
         if not training and not any(isinstance(t, Collective | Send) for its in tasks.values() for t in its):
             continue
-        if found and found[-1].training and training and found[-1].graph.tasks == tasks:
-            found[-1] = replace(found[-1], times=found[-1].times + 1)
+        if graphs and graphs[-1].training and training and graphs[-1].graph.tasks == tasks:
+            graphs[-1] = replace(graphs[-1], times=graphs[-1].times + 1)
             continue
         groups = names.used(tasks)
-        its_settings = dict.fromkeys(groups, settings) if settings else {}
+        own_settings = dict.fromkeys(groups, settings) if settings else {}
         name = f"step {k}" if training else "setup" if k < last else "end" if cut.steps else "script"
         ideal = sum(_work_ns(its[k], peak_ns) for its in cut.rows) / len(ranks) if peak_ns else 0.0
-        found.append(Step(name, 1, training, Graph(groups, tasks, its_settings), k, ideal))
-    return [_named(step) for step in found]
+        graphs.append(ScriptStep(name, 1, training, Graph(groups, tasks, own_settings), k, ideal))
+    return [_named(step) for step in graphs]
 
 
-def _named(step: Step) -> Step:
+def _named(step: ScriptStep) -> ScriptStep:
     if step.times == 1:
         return step
     first = int(step.name.removeprefix("step "))
@@ -74,8 +74,8 @@ def _named(step: Step) -> Step:
 
 
 def _work_ns(rows: Sequence[tuple[int, Row]], time_ns: TimeNs) -> float:
-    its = (work for _, row in rows if row["do"] == "compute" for work in row["work"])
-    return float(sum(many * time_ns(flops, nbytes, dtype) for flops, nbytes, dtype, many in its))
+    operations = (work for _, row in rows if row["do"] == "compute" for work in row["work"])
+    return float(sum(count * time_ns(flops, nbytes, dtype) for flops, nbytes, dtype, count in operations))
 
 
 class _Groups:
@@ -90,26 +90,26 @@ class _Groups:
         self._streams: dict[tuple[int, int], str] = {}  # (number of the rank, of its group) -> the group's name
         self._members: dict[tuple[int, int], Members] = {}  # likewise
         self._of: dict[tuple[int, int, int], str] = {}  # (number of the rank, of its group, root) -> name
-        found = _those(recordings, ranks)
-        for (_, name, members, _), users in found:
+        active = _active_groups(recordings, ranks)
+        for (_, name, members, _), users in active:
             final = self._place(name, members)
             self._streams |= dict.fromkeys(users, final)
             self._members |= dict.fromkeys(users, members)
-        for (_, _, members, _), users in found:
+        for (_, _, members, _), users in active:
             final = self._streams[next(iter(users))]
             for root in sorted(set().union(*users.values())):
-                turned = members[root:] + members[:root]  # the first one is where it starts
-                its = self._place(f"{final} from {turned[0]}", turned) if root else final
-                self._of |= {(*user, root): its for user in users}
+                rotated = members[root:] + members[:root]  # the first one is where it starts
+                rooted = self._place(f"{final} from {rotated[0]}", rotated) if root else final
+                self._of |= {(*user, root): rooted for user in users}
 
     def _place(self, name: str, members: Members) -> str:
         """The name, with the lowest number under which no other group shares a rank with it."""
         number = 1
         while True:
             candidate = name if number == 1 else f"{name} {number}"
-            there = self.tuples.setdefault(candidate, [])
-            if not any(set(members) & set(other) for other in there):
-                there.append(members)
+            taken = self.tuples.setdefault(candidate, [])
+            if not any(set(members) & set(other) for other in taken):
+                taken.append(members)
                 return candidate
             number += 1
 
@@ -129,25 +129,25 @@ class _Groups:
         return {name: tuple(tuples) for name, tuples in self.tuples.items() if name in named}
 
 
-def _those(
+def _active_groups(
     recordings: Sequence[Mapping[str, Any]], ranks: Sequence[int]
 ) -> list[tuple[tuple[int, str, Members, int], dict[tuple[int, int], set[int]]]]:
     """The groups that do something: (first number, name, members, how many of that name and members there were before),
     and who knows each by which number, with the roots that it uses.  All ranks make groups in the same order.
     """
-    found: dict[tuple[str, Members, int], dict[tuple[int, int], set[int]]] = {}
+    groups: dict[tuple[str, Members, int], dict[tuple[int, int], set[int]]] = {}
     for number, recording in enumerate(recordings):
         alike: Counter[tuple[str, Members]] = Counter()
         roots: dict[int, set[int]] = {}
         for row in recording["rows"]:
             if row["do"] == "collective":
                 roots.setdefault(row["group"], set()).add(row.get("root", 0))
-        for group, told in enumerate(recording["groups"]):
-            its = _word(told["name"]), tuple(ranks[member] for member in told["members"])
+        for group, entry in enumerate(recording["groups"]):
+            named = _word(entry["name"]), tuple(ranks[member] for member in entry["members"])
             if group in roots:
-                found.setdefault((*its, alike[its]), {})[number, group] = roots[group]
-            alike[its] += 1
-    numbered = [((min(group for _, group in users), *key), users) for key, users in found.items()]
+                groups.setdefault((*named, alike[named]), {})[number, group] = roots[group]
+            alike[named] += 1
+    numbered = [((min(group for _, group in users), *key), users) for key, users in groups.items()]
     return sorted(numbered, key=lambda one: one[0])
 
 
@@ -162,7 +162,7 @@ def _tasks(
 ) -> list[Task]:
     ids: dict[int, str] = {}
     count: Counter[str] = Counter()
-    made: list[Task] = []
+    tasks: list[Task] = []
     for place, row in rows:
         kind = row["kind"]
         ids[place] = f"{kind}{count[kind]}"
@@ -172,10 +172,10 @@ def _tasks(
         match row["do"]:
             case "compute":
                 ns = _work_ns([(place, row)], time_ns)
-                made.append(Compute(**base, duration_ns=round(ns, 3)))
+                tasks.append(Compute(**base, duration_ns=round(ns, 3)))
             case "collective":
                 group = names.of(number, row)
-                made.append(
+                tasks.append(
                     Collective(
                         **base | {"stream": names.stream(number, row)},
                         collective=row["collective"],
@@ -189,5 +189,5 @@ def _tasks(
                 peer = ranks[row["peer"]]
                 base["stream"] = f"{do} {peer}"
                 message = {"peer": peer, "size_bytes": row["size_bytes"], "tag": row["tag"]}
-                made.append((Send if do == "send" else Recv)(**base, **message))
-    return made
+                tasks.append((Send if do == "send" else Recv)(**base, **message))
+    return tasks

@@ -87,10 +87,10 @@ def install(recorder: Recorder) -> None:
         for stream in list(recorder.streams.values()):
             recorder.host_waits(recorder.close(stream))
 
-    for name, its in {
+    for name, value in {
         **{"Stream": Stream, "Event": Event, "StreamContext": StreamContext, "stream": StreamContext},
         **{"current_stream": current_stream, "synchronize": synchronize},
     }.items():
-        setattr(torch.cpu, name, its)
+        setattr(torch.cpu, name, value)
     torch.accelerator.current_stream = current_stream
     torch.accelerator.synchronize = synchronize

@@ -125,15 +125,15 @@ class Device:
             calls[self._cookies] = peer
             head = (peer.rank, peer.tag, self._cookies, len(peer.private), peer.flags)
             self.session.queue(wire.CONNECT, *head, data=peer.private)
-        made: dict[int, QueuePair] = {}
-        while len(made) < len(calls):
-            for r in self._take(lambda r: r.kind == wire.CONNECTED, len(calls) - len(made)):
-                if r.wr_id not in calls or r.wr_id in made:
+        pairs: dict[int, QueuePair] = {}
+        while len(pairs) < len(calls):
+            for r in self._take(lambda r: r.kind == wire.CONNECTED, len(calls) - len(pairs)):
+                if r.wr_id not in calls or r.wr_id in pairs:
                     raise FabricError(f"fabricd answered connection {r.wr_id}, which is not one of ours")
                 rank = calls[r.wr_id].rank
                 self._peers[r.qp] = rank
-                made[r.wr_id] = QueuePair(self.session, r.qp, rank, r.private, bool(r.imm))
-        return [made[cookie] for cookie in calls]
+                pairs[r.wr_id] = QueuePair(self.session, r.qp, rank, r.private, bool(r.imm))
+        return [pairs[cookie] for cookie in calls]
 
     def group(self, kind: str, tag: int, ranks: Sequence[int], args: Sequence[int]) -> Group:
         """Joins the group of `ranks` (all must call alike); waits until it is open or refused.
@@ -142,9 +142,9 @@ class Device:
         """
         self._cookies += 1
         cookie = self._cookies
-        given = (*args, *[0] * wire.GROUP_ARGS)[: wire.GROUP_ARGS]
+        padded = (*args, *[0] * wire.GROUP_ARGS)[: wire.GROUP_ARGS]
         members = array("I", ranks).tobytes()
-        self.session.queue(wire.GROUP, kind.encode(), tag, cookie, len(ranks), 0, *given, data=members)
+        self.session.queue(wire.GROUP, kind.encode(), tag, cookie, len(ranks), 0, *padded, data=members)
         answer = self._take(lambda r: r.kind == wire.GROUPED and r.wr_id == cookie, 1)[0]
         return Group(self.session, answer.qp, answer.imm, answer.private.decode("utf-8", "replace"), self._forget)
 
@@ -226,14 +226,14 @@ class Device:
                 raise wire.Malformed("records without a header")
             self._clock_ps, count, _, *tally = wire.RECORDS_BODY.unpack_from(body)
             self.tally = Tally(*tally)
-            got = wire.records(body, wire.RECORDS_BODY.size, count)
+            arrived = wire.records(body, wire.RECORDS_BODY.size, count)
         except wire.Malformed as e:
             raise FabricError(f"fabricd sent {e}") from None
         self.session.unanswered = False
-        for r in got:
+        for r in arrived:
             if r.status:
                 raise CompletionError(r.status, r.qp, self._peers.get(r.qp))
-        self._due += [r for r in got if not self._is_of_left(r)] if self._left else got
+        self._due += [r for r in arrived if not self._is_of_left(r)] if self._left else arrived
 
     def _take(self, wanted: Callable[[Record], bool], count: int) -> list[Record]:
         """Waits for `count` records that are `wanted` and takes them out; the others stay for `wait`."""

@@ -129,11 +129,11 @@ class Group:
         args: Sequence[int] = (),
     ) -> None:
         """Start a collective of `count` elements; an OFFLOADED record tells its end, GROUP_FAILED that it has none."""
-        given = (*args, 0, 0, 0, 0)[:4]
+        padded = (*args, 0, 0, 0, 0)[:4]
         self._post(
             wire.POST_OFFLOAD,
             *(self.number, collective, wire.REDUCTIONS[reduction or "sum"], wire.ELEMENTS[dtype], flags),
-            *(wr_id, source.key, target.key, source.at + offset, target.at + target_offset, count, *given),
+            *(wr_id, source.key, target.key, source.at + offset, target.at + target_offset, count, *padded),
         )
 
     def leave(self) -> None:

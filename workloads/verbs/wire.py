@@ -178,19 +178,19 @@ def packet(data: memoryview) -> tuple[int, memoryview]:
 
 def records(body: memoryview, at: int, count: int) -> list[Record]:
     """The `count` records that fill `body` from byte `at` on.  Raises Malformed."""
-    found = []
+    parsed = []
     for _ in range(count):
         if len(body) - at < RECORD.size:
             raise Malformed("a record cut short")
         kind, length, *rest = RECORD.unpack_from(body, at)
         if kind in _PLAIN and length == RECORD.size:
-            found.append(Record(kind, *rest))
+            parsed.append(Record(kind, *rest))
         else:
-            found.append(_with_data(body, at))
+            parsed.append(_with_data(body, at))
         at += length
     if at != len(body):
         raise Malformed(f"{len(body) - at} bytes behind the last record")
-    return found
+    return parsed
 
 
 def _with_data(body: memoryview, at: int) -> Record:

@@ -250,14 +250,12 @@ void accelerator_watermarks_clear(struct accelerator *a)
 /* accelerator_json() - What it has, and what it has done */
 json_t *accelerator_json(const struct accelerator *a)
 {
-	json_t *o = json_pack("{s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I}", "switch", a->sw->n.name,
-				 "ip", (json_int_t)a->ip, "slots", (int)a->slots, "slots_free", (int)slots_left(a),
-				 "slots_used_max", (int)a->slots_used_max, "elements", (int)a->elements, "fan_in",
-				 (int)a->fan_in, "contributions", (json_int_t)a->contributions, "duplicates",
-				 (json_int_t)a->duplicates, "stale", (json_int_t)a->stale, "completed",
-				 (json_int_t)a->completed, "answered", (json_int_t)a->answered, "unknown",
-				 (json_int_t)a->unknown);
+	json_t *o = json_pack("{s:s}", "switch", a->sw->n.name);
+	uint32_t left = slots_left(a);
 
+#define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, a->field);
+#define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
+#include "accelerator/counters.def"
 	json_object_update_new(o, pool_json(a));
 	return o;
 }

@@ -25,7 +25,9 @@ struct accelerator {
 	uint32_t slots_free, slots_used_max;
 	struct program *programs[PROGRAM_CHAINS]; /* of jobs with slots of their own, by the last bits of their numbers */
 	struct pool *pool;	  /* slots that all others share, or NULL */
-	uint64_t contributions, duplicates, stale, completed, answered, unknown;
+#define COUNTER(field, name, unit, sort, meaning) uint64_t field;
+#define VALUE(expression, name, unit, sort, meaning)
+#include "accelerator/counters.def"
 };
 
 extern const struct node_ops accelerator_ops;

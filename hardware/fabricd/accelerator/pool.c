@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "accelerator/accelerator.h"
+#include "base/json.h"
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "vector/element.h"
@@ -52,7 +53,9 @@ struct shared_program {
 struct pool {
 	uint32_t slots, used, used_max;
 	struct shared_program *programs[PROGRAM_CHAINS];
-	uint64_t collisions, evicted, reclaimed, passed;
+#define COUNTER(field, name, unit, sort, meaning) uint64_t field;
+#define VALUE(expression, name, unit, sort, meaning)
+#include "accelerator/pool.def"
 	int32_t *sums;
 	struct shared_slot slot[];
 };
@@ -329,10 +332,12 @@ json_t *pool_json(const struct accelerator *a)
 {
 	static const struct pool none;
 	const struct pool *p = a->pool ? a->pool : &none;
+	json_t *o = json_object();
 
-	return json_pack("{s:i, s:i, s:i, s:I, s:I, s:I, s:I}", "shared_slots", (int)p->slots, "shared_used", (int)p->used,
-			 "shared_used_max", (int)p->used_max, "collisions", (json_int_t)p->collisions, "evicted",
-			 (json_int_t)p->evicted, "reclaimed", (json_int_t)p->reclaimed, "passed", (json_int_t)p->passed);
+#define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, p->field);
+#define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
+#include "accelerator/pool.def"
+	return o;
 }
 
 void pool_free(struct accelerator *a)

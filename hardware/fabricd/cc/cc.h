@@ -1,16 +1,12 @@
-/* The congestion controls by name: a file each, which ends with CC_CONTROL(what it defines) */
+/* The congestion controls by name, and their parameters by their keys: rates in bits/s, times in ns, sizes in bytes */
 #ifndef CC_CC_H
 #define CC_CC_H
 
 #include <jansson.h>
 
-#include "base/registry.h"
-#include "transport/congestion.h"
+#include "nic/params.h"
 
-REGISTRY(struct cc_algorithm, cc_controls);
-#define CC_CONTROL(control) REGISTER(cc_controls, control)
-
-const struct cc_algorithm *cc_find(const char *name);
-const char *cc_params_set(struct cc_params *p, const json_t *o);
+const char *cc_set(struct nic_params *p, const json_t *o);
+json_t *cc_json(const struct nic_params *p);
 
 #endif

@@ -15,62 +15,81 @@
  *	by NAK		W = half of that, 2 MTU at least, at most once a window of data, marks included
  *	by timeout	W = MTU, and then W += acknowledged bytes up to that half (slow start)
  */
-#include "cc/cc.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
 
+enum { G = CC_OWN, BASE_RTT, AI_PACKETS };
+
+struct dctcp {
+	double alpha;
+	double slow_start; /* the window grows by what is acknowledged until it is so large */
+	uint64_t recover;  /* no second cut before this many packets are acknowledged */
+	uint64_t round_seen, round_marked;
+};
+
 static void start(struct fabric *f, struct qp *q)
 {
+	struct dctcp *own = cc_own(q);
+
 	(void)f;
-	q->cc_state.alpha = 1;
-	cc_set_window(q, q->cc_state.line_rate / 8 * cc_param(q, CC_BASE_RTT) * 1e-9);
+	own->alpha = 1;
+	cc_set_window(q, q->cc_state.line_rate / 8 * cc_param(q, BASE_RTT) * 1e-9);
 }
 
 static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 {
 	struct cc_state *s = &q->cc_state;
-	double g = cc_param(q, CC_G), mtu = q->mtu;
+	struct dctcp *own = cc_own(q);
+	double g = cc_param(q, G), mtu = q->mtu;
 
 	(void)f;
-	s->round_seen += ack->t->seen;
-	s->round_marked += ack->t->marked;
-	if (cc_round_over(q, ack) && s->round_seen) {
-		s->alpha = (1 - g) * s->alpha + g * (double)s->round_marked / (double)s->round_seen;
-		s->round_seen = s->round_marked = 0;
+	own->round_seen += ack->t->seen;
+	own->round_marked += ack->t->marked;
+	if (cc_round_over(q, ack) && own->round_seen) {
+		own->alpha = (1 - g) * own->alpha + g * (double)own->round_marked / (double)own->round_seen;
+		own->round_seen = own->round_marked = 0;
 	}
-	if (s->window < s->slow_start && !ack->t->marked) {
+	if (s->window < own->slow_start && !ack->t->marked) {
 		double grown = s->window + (double)ack->bytes;
-		cc_set_window(q, grown < s->slow_start ? grown : s->slow_start);
+		cc_set_window(q, grown < own->slow_start ? grown : own->slow_start);
 		return;
 	}
-	if (ack->acked < s->recover)
+	if (ack->acked < own->recover)
 		return;
 	if (ack->t->marked) {
-		cc_set_window(q, s->window * (1 - s->alpha / 2));
-		s->slow_start = 0;
-		s->recover = q->left;
+		cc_set_window(q, s->window * (1 - own->alpha / 2));
+		own->slow_start = 0;
+		own->recover = q->left;
 	} else {
-		cc_set_window(q, s->window + cc_param(q, CC_AI_PACKETS) * mtu * (double)ack->bytes / s->window);
+		cc_set_window(q, s->window + cc_param(q, AI_PACKETS) * mtu * (double)ack->bytes / s->window);
 	}
 }
 
 static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
 {
-	struct cc_state *s = &q->cc_state;
+	struct dctcp *own = cc_own(q);
 	double half = (double)(q->left - q->acked) * q->mtu / 2, least = 2.0 * q->mtu;
 
 	(void)f;
 	(void)packets;
-	if (how == CC_LOSS_NAK && q->acked < s->recover)
+	if (how == CC_LOSS_NAK && q->acked < own->recover)
 		return;
 	if (q->retries < 2) /* not once more for what is sent for the third time */
-		s->slow_start = half > least ? half : least;
-	cc_set_window(q, how == CC_LOSS_TIMEOUT ? q->mtu : s->slow_start);
-	s->recover = q->left;
+		own->slow_start = half > least ? half : least;
+	cc_set_window(q, how == CC_LOSS_TIMEOUT ? q->mtu : own->slow_start);
+	own->recover = q->left;
 }
 
 static const struct cc_algorithm dctcp = {
-	.name = "dctcp", .telemetry = true, .rounds = true, .start = start, .acked = acked, .lost = lost};
+	.name = "dctcp",
+	.params = {[G] = "g", [BASE_RTT] = "base_rtt_ns", [AI_PACKETS] = "ai_packets"},
+	.state_bytes = sizeof(struct dctcp),
+	.telemetry = true,
+	.rounds = true,
+	.start = start,
+	.acked = acked,
+	.lost = lost,
+};
 CC_CONTROL(dctcp);

@@ -21,30 +21,38 @@
  * packet at a time, at that rate.  U starts at 1, W at the cable's rate x T, and the
  * first acknowledgement only says what to compare with.
  */
-#include "cc/cc.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
 #include "wire/telemetry.h"
 
+enum { AI = CC_OWN, BASE_RTT, ETA, MAX_STAGE };
+
+struct hpcc {
+	double reference, utilization;
+	uint32_t stage;
+	struct telemetry before;
+};
+
 static void start(struct fabric *f, struct qp *q)
 {
 	struct cc_state *s = &q->cc_state;
+	struct hpcc *own = cc_own(q);
 
 	(void)f;
-	s->reference = s->line_rate / 8 * cc_param(q, CC_BASE_RTT) * 1e-9;
-	cc_set_window(q, s->reference);
-	s->utilization = 1;
+	own->reference = s->line_rate / 8 * cc_param(q, BASE_RTT) * 1e-9;
+	cc_set_window(q, own->reference);
+	own->utilization = 1;
 }
 
 static double measure(struct qp *q, const struct telemetry *t)
 {
-	struct cc_state *s = &q->cc_state;
-	double base = cc_param(q, CC_BASE_RTT) * 1e-9, u = 0, tau = 0;
+	struct hpcc *own = cc_own(q);
+	double base = cc_param(q, BASE_RTT) * 1e-9, u = 0, tau = 0;
 
 	for (unsigned i = 0; i < t->hops; i++) {
-		const struct hop *now = &t->hop[i], *before = &s->before.hop[i];
+		const struct hop *now = &t->hop[i], *before = &own->before.hop[i];
 		double seconds = (double)(uint32_t)(now->t - before->t) * 256e-12, bytes = now->tx_bytes - before->tx_bytes;
 		double capacity = now->rate_mbps * 1e6 / 8;
 		uint32_t queue = now->queue_bytes < before->queue_bytes ? now->queue_bytes : before->queue_bytes;
@@ -57,39 +65,50 @@ static double measure(struct qp *q, const struct telemetry *t)
 		}
 	}
 	tau = tau < base ? tau : base;
-	return s->utilization = (1 - tau / base) * s->utilization + tau / base * u;
+	return own->utilization = (1 - tau / base) * own->utilization + tau / base * u;
 }
 
 static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 {
 	struct cc_state *s = &q->cc_state;
-	double base = cc_param(q, CC_BASE_RTT) * 1e-9, eta = cc_param(q, CC_ETA);
+	struct hpcc *own = cc_own(q);
+	double base = cc_param(q, BASE_RTT) * 1e-9, eta = cc_param(q, ETA);
 
 	if (!ack->t->present || !ack->t->hops)
 		return;
 	bool round = cc_round_over(q, ack);
-	if (s->before.present && s->before.hops == ack->t->hops && s->before.path == ack->t->path) {
-		double u = measure(q, ack->t), step = cc_param(q, CC_AI) / 8 * base;
-		bool multiply = u >= eta || s->stage >= cc_param(q, CC_MAX_STAGE);
-		double w = multiply ? s->reference / (u / eta) + step : s->reference + step;
+	if (own->before.present && own->before.hops == ack->t->hops && own->before.path == ack->t->path) {
+		double u = measure(q, ack->t), step = cc_param(q, AI) / 8 * base;
+		bool multiply = u >= eta || own->stage >= cc_param(q, MAX_STAGE);
+		double w = multiply ? own->reference / (u / eta) + step : own->reference + step;
 		cc_set_rate(q, w * 8 / base, f->clock.now);
 		w = s->rate / 8 * base;
 		cc_set_window(q, w);
 		if (round) {
-			s->stage = multiply ? 0 : s->stage + 1;
-			s->reference = w;
+			own->stage = multiply ? 0 : own->stage + 1;
+			own->reference = w;
 		}
 	}
-	telemetry_copy(&s->before, ack->t);
+	telemetry_copy(&own->before, ack->t);
+}
+
+static void stop(struct qp *q)
+{
+	struct hpcc *own = cc_own(q);
+
+	telemetry_release(&own->before);
 }
 
 static const struct cc_algorithm hpcc = {
 	.name = "hpcc",
+	.params = {[AI] = "ai_bps", [BASE_RTT] = "base_rtt_ns", [ETA] = "eta", [MAX_STAGE] = "max_stage"},
+	.state_bytes = sizeof(struct hpcc),
 	.telemetry = true,
 	.stamped = true,
 	.rounds = true,
 	.fills_window = true,
 	.start = start,
 	.acked = acked,
+	.stop = stop,
 };
 CC_CONTROL(hpcc);

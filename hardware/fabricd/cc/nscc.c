@@ -26,7 +26,6 @@
  * stay the network's.
  */
 #include "base/units.h"
-#include "cc/cc.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
@@ -36,6 +35,19 @@
 #define IDLE_NS 1000 /* less delay than that is none */
 #define ADAPT_SHARE 8
 
+enum {
+	BASE_RTT = CC_OWN, EWMA, BETA, MAX_DECREASE, AI_PACKETS, TARGET_QUEUE, PROPORTIONAL_PACKETS,
+	PERIOD_PACKETS, FAST, QUICK_ADAPT, HOP_RTT, SWITCHES
+};
+
+/* In ns and bytes */
+struct nscc {
+	double delay, gained, came, idle, achieved, ignored, to_ignore;
+	double base_rtt, most; /* its path's, and of its window */
+	ps_t last_decrease, adapt_at, adjusted;
+	bool fast;
+};
+
 static ps_t ps(double ns)
 {
 	return (ps_t)(ns * PS_PER_NS + 0.5);
@@ -44,128 +56,134 @@ static ps_t ps(double ns)
 static void start(struct fabric *f, struct qp *q)
 {
 	struct cc_state *s = &q->cc_state;
+	struct nscc *own = cc_own(q);
 
 	(void)f;
-	s->base_rtt = cc_param(q, CC_BASE_RTT);
+	own->base_rtt = cc_param(q, BASE_RTT);
 	if (s->window <= 0)
-		cc_set_window(q, s->line_rate / 8 * s->base_rtt * 1.5e-9);
-	s->most = s->window;
+		cc_set_window(q, s->line_rate / 8 * own->base_rtt * 1.5e-9);
+	own->most = s->window;
 }
 
 /* Is the path a shorter one than was thought? */
-static void know_path(struct cc_state *s, const struct qp *q, const struct cc_ack *ack)
+static void know_path(struct nscc *own, const struct qp *q, const struct cc_ack *ack)
 {
-	double fewer = cc_param(q, CC_SWITCHES) - ack->switches, rtt = (double)ack->rtt / PS_PER_NS;
-	double base = cc_param(q, CC_BASE_RTT) - (fewer > 0 ? fewer : 0) * cc_param(q, CC_HOP_RTT);
+	double fewer = cc_param(q, SWITCHES) - ack->switches, rtt = (double)ack->rtt / PS_PER_NS;
+	double base = cc_param(q, BASE_RTT) - (fewer > 0 ? fewer : 0) * cc_param(q, HOP_RTT);
 
 	base = ack->full && rtt < base ? rtt : base;
-	if (base >= s->base_rtt)
+	if (base >= own->base_rtt)
 		return;
-	s->most *= base / s->base_rtt;
-	s->base_rtt = base;
+	own->most *= base / own->base_rtt;
+	own->base_rtt = base;
 }
 
 static void bound(struct qp *q)
 {
 	struct cc_state *s = &q->cc_state;
+	struct nscc *own = cc_own(q);
 
-	cc_set_window(q, s->window < s->most ? s->window : s->most);
+	cc_set_window(q, s->window < own->most ? s->window : own->most);
 }
 
 static void average(struct qp *q, double delay, bool ce)
 {
-	double weight = cc_param(q, CC_EWMA);
-	double sample = !ce && delay > cc_param(q, CC_TARGET_QUEUE) ? q->cc_state.base_rtt / 4 : delay;
+	struct nscc *own = cc_own(q);
+	double weight = cc_param(q, EWMA);
+	double sample = !ce && delay > cc_param(q, TARGET_QUEUE) ? own->base_rtt / 4 : delay;
 
-	q->cc_state.delay = (1 - weight) * q->cc_state.delay + weight * sample;
+	own->delay = (1 - weight) * own->delay + weight * sample;
 }
 
 /* Quick adapt: is the window what has come through of late, or does this acknowledgement belong to the time before? */
 static bool adapt(struct fabric *f, struct qp *q, double delay, bool ce)
 {
-	struct cc_state *s = &q->cc_state;
+	struct nscc *own = cc_own(q);
 	bool acted = false;
 
-	if (s->ignored < s->to_ignore && ce)
+	if (own->ignored < own->to_ignore && ce)
 		return true;
-	if (f->clock.now <= s->adapt_at)
+	if (f->clock.now <= own->adapt_at)
 		return false;
-	if (s->adapt_at && delay > cc_param(q, CC_QUICK_ADAPT) && s->achieved < s->most / ADAPT_SHARE) {
-		cc_set_window(q, s->achieved);
-		s->to_ignore = (double)((q->left - q->acked) * q->mtu);
-		s->ignored = 0;
+	if (own->adapt_at && delay > cc_param(q, QUICK_ADAPT) && own->achieved < own->most / ADAPT_SHARE) {
+		cc_set_window(q, own->achieved);
+		own->to_ignore = (double)((q->left - q->acked) * q->mtu);
+		own->ignored = 0;
 		acted = true;
 	}
-	s->achieved = 0;
-	s->adapt_at = f->clock.now + ps(s->base_rtt + cc_param(q, CC_TARGET_QUEUE));
+	own->achieved = 0;
+	own->adapt_at = f->clock.now + ps(own->base_rtt + cc_param(q, TARGET_QUEUE));
 	return acted;
 }
 
 static void low_delay(struct qp *q, double delay, double bytes)
 {
 	struct cc_state *s = &q->cc_state;
-	double target = cc_param(q, CC_TARGET_QUEUE);
+	struct nscc *own = cc_own(q);
+	double target = cc_param(q, TARGET_QUEUE);
 
-	s->idle = delay < IDLE_NS ? s->idle + bytes : 0;
-	s->fast = delay < IDLE_NS && (s->fast || s->idle > s->window);
-	if (s->fast)
-		s->window += cc_param(q, CC_FAST) * bytes;
+	own->idle = delay < IDLE_NS ? own->idle + bytes : 0;
+	own->fast = delay < IDLE_NS && (own->fast || own->idle > s->window);
+	if (own->fast)
+		s->window += cc_param(q, FAST) * bytes;
 	else
-		s->gained += cc_param(q, CC_PROPORTIONAL_PACKETS) * q->mtu * bytes * (target - delay) / target;
+		own->gained += cc_param(q, PROPORTIONAL_PACKETS) * q->mtu * bytes * (target - delay) / target;
 }
 
 static void high_delay_and_marks(struct fabric *f, struct qp *q)
 {
 	struct cc_state *s = &q->cc_state;
-	double target = cc_param(q, CC_TARGET_QUEUE), least = 1 - cc_param(q, CC_MAX_DECREASE);
+	struct nscc *own = cc_own(q);
+	double target = cc_param(q, TARGET_QUEUE), least = 1 - cc_param(q, MAX_DECREASE);
 
-	s->fast = false;
-	s->idle = 0;
-	if (s->delay <= target || f->clock.now - s->last_decrease <= ps(s->base_rtt))
+	own->fast = false;
+	own->idle = 0;
+	if (own->delay <= target || f->clock.now - own->last_decrease <= ps(own->base_rtt))
 		return;
-	double keep = 1 - cc_param(q, CC_BETA) * (s->delay - target) / s->delay;
+	double keep = 1 - cc_param(q, BETA) * (own->delay - target) / own->delay;
 	s->window *= keep > least ? keep : least;
-	s->last_decrease = f->clock.now;
+	own->last_decrease = f->clock.now;
 }
 
 static void fulfill(struct fabric *f, struct qp *q)
 {
 	struct cc_state *s = &q->cc_state;
-	ps_t since = f->clock.now - s->adjusted, base = ps(cc_param(q, CC_BASE_RTT));
+	struct nscc *own = cc_own(q);
+	ps_t since = f->clock.now - own->adjusted, base = ps(cc_param(q, BASE_RTT));
 
-	if (s->came <= ADJUST_PACKETS * q->mtu && since <= base)
+	if (own->came <= ADJUST_PACKETS * q->mtu && since <= base)
 		return;
-	s->window += s->gained / s->window;
+	s->window += own->gained / s->window;
 	if (since >= base) {
-		s->window += cc_param(q, CC_PERIOD_PACKETS) * q->mtu;
-		s->adjusted = f->clock.now;
+		s->window += cc_param(q, PERIOD_PACKETS) * q->mtu;
+		own->adjusted = f->clock.now;
 	}
-	s->gained = s->came = 0;
+	own->gained = own->came = 0;
 }
 
 static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 {
-	struct cc_state *s = &q->cc_state;
-	double target = cc_param(q, CC_TARGET_QUEUE), bytes = (double)ack->bytes;
+	struct nscc *own = cc_own(q);
+	double target = cc_param(q, TARGET_QUEUE), bytes = (double)ack->bytes;
 	bool ce = ack->t->marked;
 
 	if (!ack->rtt)
 		return;
-	know_path(s, q, ack);
-	double delay = (double)ack->rtt / PS_PER_NS - s->base_rtt;
-	s->achieved += bytes;
-	s->came += bytes;
-	s->ignored += bytes;
+	know_path(own, q, ack);
+	double delay = (double)ack->rtt / PS_PER_NS - own->base_rtt;
+	own->achieved += bytes;
+	own->came += bytes;
+	own->ignored += bytes;
 	if (delay >= 0)
 		average(q, delay, ce);
 	else
-		delay = s->delay;
+		delay = own->delay;
 	if (adapt(f, q, delay, ce)) {
-		s->gained = s->came = 0;
+		own->gained = own->came = 0;
 		return;
 	}
 	if (!ce && delay >= target)
-		s->gained += cc_param(q, CC_AI_PACKETS) * q->mtu * bytes;
+		own->gained += cc_param(q, AI_PACKETS) * q->mtu * bytes;
 	else if (!ce)
 		low_delay(q, delay, bytes);
 	else if (delay >= target)
@@ -183,5 +201,16 @@ static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t pack
 }
 
 static const struct cc_algorithm nscc = {
-	.name = "nscc", .telemetry = true, .answers_marks = true, .start = start, .acked = acked, .lost = lost};
+	.name = "nscc",
+	.params = {[BASE_RTT] = "base_rtt_ns", [EWMA] = "ewma", [BETA] = "beta", [MAX_DECREASE] = "max_decrease",
+		   [AI_PACKETS] = "ai_packets", [TARGET_QUEUE] = "target_queue_ns",
+		   [PROPORTIONAL_PACKETS] = "proportional_packets", [PERIOD_PACKETS] = "period_packets", [FAST] = "fast",
+		   [QUICK_ADAPT] = "quick_adapt_ns", [HOP_RTT] = "hop_rtt_ns", [SWITCHES] = "switches"},
+	.state_bytes = sizeof(struct nscc),
+	.telemetry = true,
+	.answers_marks = true,
+	.start = start,
+	.acked = acked,
+	.lost = lost,
+};
 CC_CONTROL(nscc);

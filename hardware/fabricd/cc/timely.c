@@ -15,43 +15,52 @@
  * authors' published snippet's.  R starts at the cable's rate.
  */
 #include "base/units.h"
-#include "cc/cc.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
 
-static void start(struct fabric *f, struct qp *q)
-{
-	(void)f;
-	(void)q;
-}
+enum { AI = CC_OWN, EWMA, BETA, T_LOW, T_HIGH, MIN_RTT, HAI_AFTER, MAX_DECREASE };
+
+struct timely {
+	double rtt_diff;
+	ps_t previous_rtt;
+	uint32_t falling;
+};
 
 static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 {
 	struct cc_state *s = &q->cc_state;
-	double rtt = (double)ack->rtt / PS_PER_NS, ewma = cc_param(q, CC_EWMA), high = cc_param(q, CC_T_HIGH),
-	       beta = cc_param(q, CC_BETA), ai = cc_param(q, CC_AI), least = s->rate * (1 - cc_param(q, CC_MAX_DECREASE));
+	struct timely *own = cc_own(q);
+	double rtt = (double)ack->rtt / PS_PER_NS, ewma = cc_param(q, EWMA), high = cc_param(q, T_HIGH),
+	       beta = cc_param(q, BETA), ai = cc_param(q, AI), least = s->rate * (1 - cc_param(q, MAX_DECREASE));
 
 	if (!ack->rtt || !cc_round_over(q, ack))
 		return;
-	if (!s->previous_rtt)
-		s->previous_rtt = ack->rtt;
-	s->rtt_diff = (1 - ewma) * s->rtt_diff + ewma * (double)(ack->rtt - s->previous_rtt) / PS_PER_NS;
-	s->previous_rtt = ack->rtt;
-	double gradient = s->rtt_diff / cc_param(q, CC_MIN_RTT), rate = s->rate;
-	s->falling = gradient < 0 ? s->falling + 1 : 0;
-	if (rtt < cc_param(q, CC_T_LOW))
+	if (!own->previous_rtt)
+		own->previous_rtt = ack->rtt;
+	own->rtt_diff = (1 - ewma) * own->rtt_diff + ewma * (double)(ack->rtt - own->previous_rtt) / PS_PER_NS;
+	own->previous_rtt = ack->rtt;
+	double gradient = own->rtt_diff / cc_param(q, MIN_RTT), rate = s->rate;
+	own->falling = gradient < 0 ? own->falling + 1 : 0;
+	if (rtt < cc_param(q, T_LOW))
 		rate += ai;
 	else if (rtt > high)
 		rate *= 1 - beta * (1 - high / rtt);
 	else if (gradient <= 0)
-		rate += ((double)s->falling >= cc_param(q, CC_HAI_AFTER) ? 5 : 1) * ai;
+		rate += ((double)own->falling >= cc_param(q, HAI_AFTER) ? 5 : 1) * ai;
 	else
 		rate *= 1 - beta * gradient;
 	cc_set_rate(q, rate > least ? rate : least, f->clock.now);
 }
 
 static const struct cc_algorithm timely = {
-	.name = "timely", .telemetry = true, .rounds = true, .start = start, .acked = acked};
+	.name = "timely",
+	.params = {[AI] = "ai_bps", [EWMA] = "ewma", [BETA] = "beta", [T_LOW] = "t_low_ns", [T_HIGH] = "t_high_ns",
+		   [MIN_RTT] = "min_rtt_ns", [HAI_AFTER] = "hai_after", [MAX_DECREASE] = "max_decrease"},
+	.state_bytes = sizeof(struct timely),
+	.telemetry = true,
+	.rounds = true,
+	.acked = acked,
+};
 CC_CONTROL(timely);

@@ -6,20 +6,6 @@
 #include "config/params.h"
 #include "config/values.h"
 #include "nic/params.h"
-#include "transport/congestion.h"
-
-static const char *set_cc(struct nic_params *p, const json_t *v)
-{
-	const char *name = json_string_value(json_object_get(v, "algorithm"));
-
-	if (name) {
-		const struct cc_algorithm *cc = cc_find(name);
-		if (!cc)
-			return "cc: algorithm: unknown";
-		p->cc = cc;
-	}
-	return cc_params_set(&p->cc_params, json_object_get(v, "params"));
-}
 
 /* Its reduction engine */
 static const char *set_engine(struct nic_params *p, const json_t *o)
@@ -158,5 +144,5 @@ const char *nic_params_set(struct nic_params *p, const json_t *o)
 
 	for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !wrong; i++)
 		wrong = parts[i](p, o);
-	return wrong || !cc ? wrong : set_cc(p, cc);
+	return wrong || !cc ? wrong : cc_set(p, cc);
 }

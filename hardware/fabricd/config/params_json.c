@@ -6,9 +6,6 @@
 #include "config/params.h"
 #include "link/params.h"
 #include "switch/params.h"
-#include "transport/congestion.h"
-
-#define NUMBER(object, name, value) json_object_set_new(object, name, json_integer((json_int_t)(value)))
 
 static json_t *classes_json(uint8_t classes)
 {
@@ -81,21 +78,6 @@ json_t *cable_params_json(const struct cable_params *p)
 {
 	return json_pack("{s:b, s:I, s:o, s:i}", "up", (int)p->up, "rate_bps", (json_int_t)p->rate_bps, "delay_ns",
 			 ns_json(p->delay), "mtu", (int)p->mtu);
-}
-
-static json_t *cc_json(const struct nic_params *p)
-{
-	static const char *const names[] = {
-#define CC_PARAM(which, name) [CC_##which] = name,
-		CC_PARAM_TABLE(CC_PARAM)
-#undef CC_PARAM
-	};
-	json_t *params = json_object();
-
-	for (int i = 0; i < CC_PARAMS; i++)
-		if (p->cc_params.v[i] != 0)
-			json_object_set_new(params, names[i], json_real(p->cc_params.v[i]));
-	return json_pack("{s:s, s:o}", "algorithm", p->cc->name, "params", params);
 }
 
 /* nic_params_json() - Likewise of a NIC; its reduction engine is not among them */

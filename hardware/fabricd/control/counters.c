@@ -18,41 +18,26 @@
 #include "transport/qp.h"
 #include "wire/ethernet.h"
 
-#define COUNT(object, name, value) json_object_set_new(object, name, json_integer((json_int_t)(value)))
+/* What mlx5 and SONiC count for each priority: `name` with the class in the place of N; all zero ones are left out */
+static void class_count(json_t *o, const char *name, unsigned class, uint64_t value)
+{
+	int before = (int)strcspn(name, "N");
+	char full[48];
 
-/* What mlx5 and SONiC count for each priority; all zero ones are left out */
+	if (!value)
+		return;
+	snprintf(full, sizeof full, "%.*s%u%s", before, name, class, name + before + 1);
+	NUMBER(o, full, value);
+}
+
 static void class_json(const struct fabric *f, const struct port *p, unsigned class, json_t *o)
 {
 	const struct traffic_class *tc = &p->tc[class];
 	ps_t paused = tc->paused_total + (p->paused >> class & 1 ? f->clock.now - tc->paused_since : 0);
-	const struct {
-		const char *format;
-		uint64_t value;
-	} counts[] = {
-		{"tx_prio%u_packets", tc->tx_frames},
-		{"tx_prio%u_bytes", tc->tx_bytes},
-		{"rx_prio%u_packets", tc->rx_frames},
-		{"rx_prio%u_bytes", tc->rx_bytes},
-		{"tx_prio%u_pause", tc->tx_pause},
-		{"rx_prio%u_pause", tc->rx_pause},
-		{"rx_prio%u_pause_transition", tc->pauses},
-		{"rx_prio%u_pause_duration", (uint64_t)(paused / PS_PER_US)},
-		{"ecn_marked_prio%u", tc->marked},
-		{"drops_prio%u", tc->drops},
-		{"drop_bytes_prio%u", tc->drop_bytes},
-		{"queue_max_prio%u_bytes", tc->queue_max},
-		{"ingress_max_prio%u_bytes", tc->in.max_bytes},
-		{"headroom_max_prio%u_bytes", tc->in.headroom_max},
-		{"pfcwd_storms_prio%u", tc->storms},
-	};
 
-	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-		char name[48];
-		if (!counts[i].value)
-			continue;
-		snprintf(name, sizeof name, counts[i].format, class);
-		COUNT(o, name, counts[i].value);
-	}
+#define COUNTER(field, name, unit, sort, meaning) class_count(o, #name, class, tc->field);
+#define VALUE(expression, name, unit, sort, meaning) class_count(o, #name, class, (uint64_t)(expression));
+#include "link/class.def"
 }
 
 static void port_json(const struct fabric *f, const struct port *p, json_t *ports, json_t *drops)
@@ -66,18 +51,16 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 	if (p->peer)
 		snprintf(peer, sizeof peer, "%s:%u", p->peer->node->name, p->peer->number);
 	json_object_set_new(o, "node", json_string(p->node->name));
-	COUNT(o, "port", p->number);
+	NUMBER(o, "port", p->number);
 	json_object_set_new(o, "peer", json_string(peer));
-	COUNT(o, "tx_frames", p->tx_frames);
-	COUNT(o, "tx_bytes", p->tx_bytes);
-	COUNT(o, "rx_frames", p->rx_frames);
-	COUNT(o, "rx_bytes", p->rx_bytes);
-	COUNT(o, "queue_max_bytes", p->queued_max);
+#define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, p->field);
+#define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
+#include "link/port.def"
 	for (int why = 0; why < DROPS; why++) {
 		char text[256] = "";
 		if (!p->drops[why])
 			continue;
-		COUNT(lost, drop_name((enum drop)why), p->drops[why]);
+		NUMBER(lost, drop_name((enum drop)why), p->drops[why]);
 		if (p->last_drop[why])
 			frame_describe(p->last_drop[why]->data, DROPPED_BYTES, p->last_drop[why]->len, text, sizeof text);
 		json_array_append_new(drops, json_pack("{s:s, s:i, s:s, s:I, s:s}", "node", p->node->name, "port",
@@ -89,7 +72,7 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 		class_json(f, p, c, classes);
 		marked += p->tc[c].marked;
 	}
-	COUNT(o, "ecn_marked", marked);
+	NUMBER(o, "ecn_marked", marked);
 	json_object_set_new(o, "priorities", classes);
 	json_array_append_new(ports, o);
 }
@@ -107,19 +90,19 @@ static json_t *shown_json(const struct fabric *f)
 			json_t *o = json_pack("{s:s, s:i}", "node", p->node->name, "port", (int)p->number);
 			for (int as = 0; as < SHOWNS; as++)
 				if (p->shown[as])
-					COUNT(o, shown_name((enum shown)as), p->shown[as]);
+					NUMBER(o, shown_name((enum shown)as), p->shown[as]);
 			if (p->cut_off)
-				COUNT(o, "cut_off", p->cut_off);
+				NUMBER(o, "cut_off", p->cut_off);
 			if (p->rx_full)
-				COUNT(o, "rx_full", p->rx_full);
+				NUMBER(o, "rx_full", p->rx_full);
 			for (unsigned c = 0; c < CLASSES; c++) {
 				char name[48];
 				if (!p->tc[c].injected)
 					continue;
 				snprintf(name, sizeof name, "drops_prio%u", c);
-				COUNT(o, name, p->tc[c].injected);
+				NUMBER(o, name, p->tc[c].injected);
 				snprintf(name, sizeof name, "drop_bytes_prio%u", c);
-				COUNT(o, name, p->tc[c].injected_bytes);
+				NUMBER(o, name, p->tc[c].injected_bytes);
 			}
 			if (json_object_size(o) > 2)
 				json_array_append(list, o);
@@ -150,30 +133,15 @@ static json_t *links_json(const struct fabric *f)
 	return links;
 }
 
-static void vport_json(json_t *o, const char *way, const struct vport *v)
-{
-	for (int multicast = 0; multicast < 2; multicast++) {
-		const char *to = multicast ? "multicast" : "unicast";
-		char name[48];
-		snprintf(name, sizeof name, "%s_vport_rdma_%s_packets", way, to);
-		COUNT(o, name, v->packets[multicast]);
-		snprintf(name, sizeof name, "%s_vport_rdma_%s_bytes", way, to);
-		COUNT(o, name, v->bytes[multicast]);
-	}
-}
-
 static json_t *nic_json(const struct nic *n)
 {
 	json_t *o = json_object();
 
 	json_object_set_new(o, "nic", json_string(n->n.name));
-	COUNT(o, "rank", n->rank);
-	vport_json(o, "tx", &n->tx_rdma);
-	vport_json(o, "rx", &n->rx_rdma);
-#define COUNTER(field, name, unit, meaning) COUNT(o, #name, n->field);
+	NUMBER(o, "rank", n->rank);
+#define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, n->field);
+#define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "nic/counters.def"
-#undef COUNTER
-	COUNT(o, "engine_used_bytes", n->engine_used);
 	return o;
 }
 
@@ -182,20 +150,27 @@ static json_t *qp_json(const struct qp *q)
 	static const char *const states[] = {"connecting", "ready", "error"};
 	json_t *o = json_object();
 
-	COUNT(o, "rank", q->nic->rank);
-	COUNT(o, "qp", q->number);
-	COUNT(o, "peer", q->connect_peer);
-	COUNT(o, "peer_qp", q->peer_number);
+	NUMBER(o, "rank", q->nic->rank);
+	NUMBER(o, "qp", q->number);
+	NUMBER(o, "peer", q->connect_peer);
+	NUMBER(o, "peer_qp", q->peer_number);
 	json_object_set_new(o, "path", json_string(q->tx == &q->nic->tx[1] ? "scale_up" : "network"));
 	json_object_set_new(o, "state", json_string(states[q->state]));
-	COUNT(o, "udp_src_port", q->src_port);
-	COUNT(o, "tx_packets", q->tx_packets);
-	COUNT(o, "tx_bytes", q->tx_bytes);
-	COUNT(o, "retransmitted", q->retransmitted);
-	COUNT(o, "cnps", q->cnps);
-	COUNT(o, "rate_bps", q->cc_state.rate);
-	COUNT(o, "window_bytes", q->cc_state.window);
+	NUMBER(o, "udp_src_port", q->src_port);
+#define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, q->field);
+#define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
+#include "transport/counters.def"
 	json_object_set_new(o, "generated", json_boolean(q->owner->ops->generated));
+	return o;
+}
+
+static json_t *switch_json(const struct sw *s)
+{
+	json_t *o = json_pack("{s:s}", "switch", s->n.name);
+
+#define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, s->field);
+#define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
+#include "switch/counters.def"
 	return o;
 }
 
@@ -210,30 +185,30 @@ static json_t *fidelity_json(const struct fabric *f)
 	for (uint32_t i = 0; i < f->nic_count; i++)
 		netdev += f->nics[i].netdev_drops;
 	json_object_set_new(o, "clock", json_string(c->mode == CLOCK_REAL ? "real" : "virtual"));
-	COUNT(o, "dilation", c->dilation);
-	COUNT(o, "frame_hops", f->ovs->hops);
-	COUNT(o, "forwarding_wall_ns", f->ovs->last_ns - f->ovs->first_ns);
-	COUNT(o, "forwarding_drops", forwarding);
+	NUMBER(o, "dilation", c->dilation);
+	NUMBER(o, "frame_hops", f->ovs->hops);
+	NUMBER(o, "forwarding_wall_ns", f->ovs->last_ns - f->ovs->first_ns);
+	NUMBER(o, "forwarding_drops", forwarding);
 	if (f->flow_cache) {
 		const struct flow_cache *fast = f->flow_cache;
-		COUNT(o, "fast_hops", fast->hits);
-		COUNT(o, "fast_checked", fast->checked);
-		COUNT(o, "fast_stale", fast->stale);
-		COUNT(o, "tables_changed", fast->changed);
+		NUMBER(o, "fast_hops", fast->hits);
+		NUMBER(o, "fast_checked", fast->checked);
+		NUMBER(o, "fast_stale", fast->stale);
+		NUMBER(o, "tables_changed", fast->changed);
 	}
-	COUNT(o, "flagged", f->ovs->flagged);
+	NUMBER(o, "flagged", f->ovs->flagged);
 	json_object_set(o, "flagged_examples", f->ovs->flagged_examples);
-	COUNT(o, "controller_timeouts", c->controller_timeouts);
-	COUNT(o, "controller_silent", c->controller_silent);
-	COUNT(o, "rules_unconfirmed", f->ovs->unconfirmed);
-	COUNT(o, "fences", f->ovs->fences);
-	COUNT(o, "events", c->events);
-	COUNT(o, "netdev_drops", netdev);
-	COUNT(o, "unmodelled_losses", f->ovs->write_errors);
-	COUNT(late, "p50", clock_lateness_ns(f, 0.5));
-	COUNT(late, "p90", clock_lateness_ns(f, 0.9));
-	COUNT(late, "p99", clock_lateness_ns(f, 0.99));
-	COUNT(late, "max", c->lateness_max);
+	NUMBER(o, "controller_timeouts", c->controller_timeouts);
+	NUMBER(o, "controller_silent", c->controller_silent);
+	NUMBER(o, "rules_unconfirmed", f->ovs->unconfirmed);
+	NUMBER(o, "fences", f->ovs->fences);
+	NUMBER(o, "events", c->events);
+	NUMBER(o, "netdev_drops", netdev);
+	NUMBER(o, "unmodelled_losses", f->ovs->write_errors);
+	NUMBER(late, "p50", clock_lateness_ns(f, 0.5));
+	NUMBER(late, "p90", clock_lateness_ns(f, 0.9));
+	NUMBER(late, "p99", clock_lateness_ns(f, 0.99));
+	NUMBER(late, "max", c->lateness_max);
 	json_object_set_new(o, "lateness_ns", late);
 	return o;
 }
@@ -248,12 +223,7 @@ json_t *counters_json(struct fabric *f)
 		const struct sw *s = &f->switches[i];
 		for (uint16_t k = 0; k < s->n.port_count; k++)
 			port_json(f, &s->n.ports[k], ports, drops);
-		json_array_append_new(switches, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "switch", s->n.name, "frames_in",
-							  (json_int_t)s->frames_in, "forwarding_drops",
-							  (json_int_t)s->forwarding_drops, "buffer_max_bytes",
-							  (json_int_t)s->used_max, "buffer_bytes",
-							  (json_int_t)s->p.buffer_bytes, "buffer_used_bytes",
-							  (json_int_t)s->used));
+		json_array_append_new(switches, switch_json(s));
 	}
 	for (uint32_t i = 0; i < f->nic_count; i++) {
 		struct nic *n = &f->nics[i];

@@ -36,12 +36,11 @@ static const char *status(struct fabric *f, struct control_conn *c, const json_t
 	for (uint32_t i = 0; i < f->nic_count; i++) {
 		const struct worker *w = &f->workers[i];
 		char text[256] = "";
-		if (w->state == WORKER_WAITING)
-			worker_waits_for(w, text, sizeof text);
+		bool lacks = w->state == WORKER_WAITING && worker_waits_for(w, text, sizeof text);
 		json_array_append_new(workers,
-				      json_pack("{s:i, s:s, s:o, s:s, s:s}", "rank", (int)w->rank, "state",
+				      json_pack("{s:i, s:s, s:o, s:s, s:b, s:s}", "rank", (int)w->rank, "state",
 						worker_state_name(w->state), "time_ns", ns_json(w->now), "waits_for", text,
-						"reason", w->reason));
+						"lacks", lacks, "reason", w->reason));
 	}
 	bool real = f->clock.mode == CLOCK_REAL;
 	json_object_set_new(answer, "time_ns", ns_json(real ? clock_real_now(f) : f->clock.now));
@@ -265,11 +264,18 @@ static const char *ask_controller(struct fabric *f, struct control_conn *c, cons
 	return NULL;
 }
 
+/* Whoever takes something back goes on where it is so already */
+static const char *unless_so(const char *wrong, const char *so, json_t *answer)
+{
+	if (wrong == so)
+		json_object_set_new(answer, "already", json_true());
+	return wrong;
+}
+
 static const char *inject(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
 	(void)c;
-	(void)answer;
-	return fault_inject(f, request);
+	return unless_so(fault_inject(f, request), fault_is_in, answer);
 }
 
 static const char *heal(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
@@ -277,8 +283,7 @@ static const char *heal(struct fabric *f, struct control_conn *c, const json_t *
 	const char *id = json_string_value(json_object_get(request, "fault"));
 
 	(void)c;
-	(void)answer;
-	return id ? fault_heal(f, id) : "heal: fault: an id is needed";
+	return id ? unless_so(fault_heal(f, id), fault_is_out, answer) : "heal: fault: an id is needed";
 }
 
 static const char *faults(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)

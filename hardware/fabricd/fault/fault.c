@@ -261,6 +261,9 @@ static const char *load(struct fabric *f, struct fault *x, const json_t *request
 	return "inject: primitive: frames, params, swap, act or traffic";
 }
 
+const char fault_is_in[] = "inject: fault: there is one of that id";
+const char fault_is_out[] = "heal: no fault of that id";
+
 /* fault_inject() - Take in a fault
  * Return: NULL, or what is wrong; then nothing has happened
  */
@@ -275,7 +278,7 @@ const char *fault_inject(struct fabric *f, const json_t *request)
 	if (!id || !*id || strlen(id) >= sizeof((struct fault *)0)->id)
 		return "inject: fault: an id of up to 63 characters is needed";
 	if (find(f, id))
-		return "inject: fault: there is one of that id";
+		return fault_is_in;
 	for (; *at; at = &(*at)->next) {
 		last = (*at)->operator == operator && (*at)->number > last ? (*at)->number : last;
 		if (++count == FAULTS_MAX)
@@ -311,7 +314,7 @@ const char *fault_heal(struct fabric *f, const char *id)
 	struct fault *x = find(f, id);
 
 	if (!x)
-		return "heal: no fault of that id";
+		return fault_is_out;
 	set_on(f, x, false);
 	retire(f, x);
 	return NULL;

@@ -85,6 +85,7 @@ struct fault {
 extern const struct impairment fault_impairment;
 
 /* fault.c */
+extern const char fault_is_in[], fault_is_out[]; /* what is wrong with asking for what is so already */
 const char *fault_inject(struct fabric *f, const json_t *request);
 const char *fault_heal(struct fabric *f, const char *id);
 void fault_event(struct fabric *f, struct fault *x, bool on);

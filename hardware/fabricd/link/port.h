@@ -91,17 +91,14 @@ struct priority_group {
 /* PFC and the counts of one traffic class at one port; what every frame meets comes first, likewise below */
 struct traffic_class {
 	_Alignas(LINE_BYTES) struct priority_group in; /* switches */
-	uint64_t rx_frames, rx_bytes;
-	uint64_t tx_frames, tx_bytes; /* from here on: of the port as a way out */
-	uint64_t queue_max;
-	int64_t deficit;	/* of the scheduler */
-	uint64_t marked;
+	uint64_t queue_max; /* of the port as a way out */
+	int64_t deficit;    /* of the scheduler */
+#define COUNTER(field, name, unit, sort, meaning) uint64_t field;
+#define VALUE(expression, name, unit, sort, meaning)
+#include "link/class.def"
 	ps_t paused_since, paused_until, paused_total;
 	ps_t watchdog_from;	/* the pause that EV_WATCHDOG looks at began then; PS_NEVER: none is due */
 	ps_t pause_seen;	/* the last XOFF */
-	uint64_t tx_pause, rx_pause, pauses; /* XOFF frames sent and received, times that a pause began */
-	uint64_t storms; /* times that the watchdog stepped in */
-	uint64_t drops, drop_bytes;
 	uint64_t injected, injected_bytes; /* of the drops: DROP_FAULT, which an operator's counters of queues do not have */
 };
 
@@ -121,8 +118,10 @@ struct port {
 	uint32_t ser_len; /* serialization of the last length asked for */
 	ps_t ser_ps;
 	ps_t arrives; /* the last frame sent, at the far end */
-	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
-	uint64_t queued_bytes, queued_max;
+#define COUNTER(field, name, unit, sort, meaning) uint64_t field;
+#define VALUE(expression, name, unit, sort, meaning)
+#include "link/port.def"
+	uint64_t queued_bytes;
 	uint32_t index;	 /* over all ports of the fabric */
 	uint8_t xoff;	      /* we pause the other end */
 	struct fifo control;  /* pause frames: go first */

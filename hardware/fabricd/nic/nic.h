@@ -109,9 +109,9 @@ struct nic {
 	bool netdev_paused;
 	uint64_t netdev_drops;
 	struct vport tx_rdma, rx_rdma;
-#define COUNTER(field, name, unit, meaning) uint64_t field;
+#define COUNTER(field, name, unit, sort, meaning) uint64_t field;
+#define VALUE(expression, name, unit, sort, meaning)
 #include "nic/counters.def"
-#undef COUNTER
 	struct sent sent;
 	struct member *member[MEMBER_BUCKETS]; /* of groups that have a number, by that (offload/group.c) */
 };

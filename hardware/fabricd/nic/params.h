@@ -9,53 +9,8 @@
 
 struct cc_algorithm;
 
-/* Parameters of congestion control, each with its key in the configuration: rates in bits/s, times in ns, sizes in bytes */
-#define CC_PARAM_TABLE(X)                            \
-	X(MIN_RATE, "min_rate_bps")                      \
-	X(AI, "ai_bps")                                  \
-	X(HAI, "hai_bps")                                \
-	X(G, "g")                                        \
-	X(ALPHA_TIMER, "alpha_timer_ns")                 \
-	X(RATE_TIMER, "rate_timer_ns")                   \
-	X(BYTE_COUNTER, "byte_counter_bytes")            \
-	X(FAST_RECOVERY, "fast_recovery")                \
-	X(DECREASE_GAP, "decrease_gap_ns")               \
-	X(CNP_GAP, "cnp_gap_ns")                         \
-	X(BASE_RTT, "base_rtt_ns")                       \
-	X(ETA, "eta")                                    \
-	X(MAX_STAGE, "max_stage")                        \
-	X(EWMA, "ewma")                                  \
-	X(BETA, "beta")                                  \
-	X(T_LOW, "t_low_ns")                             \
-	X(T_HIGH, "t_high_ns")                           \
-	X(MIN_RTT, "min_rtt_ns")                         \
-	X(HAI_AFTER, "hai_after")                        \
-	X(BASE_TARGET, "base_target_ns")                 \
-	X(HOP_SCALE, "hop_scale_ns")                     \
-	X(FLOW_RANGE, "flow_range_ns")                   \
-	X(FLOW_MIN_WINDOW, "flow_min_window")            \
-	X(FLOW_MAX_WINDOW, "flow_max_window")            \
-	X(MAX_DECREASE, "max_decrease")                  \
-	X(AI_PACKETS, "ai_packets")                      \
-	X(TARGET_QUEUE, "target_queue_ns")               \
-	X(WINDOW, "window_bytes")                        \
-	X(MIN_WINDOW, "min_window")                      \
-	X(PROPORTIONAL_PACKETS, "proportional_packets")  \
-	X(PERIOD_PACKETS, "period_packets")              \
-	X(FAST, "fast")                                  \
-	X(QUICK_ADAPT, "quick_adapt_ns")                 \
-	X(CLAMP_TARGET, "clamp_target")                  \
-	X(ARMED, "first_cut")                            \
-	X(HOPS, "hops")                                  \
-	X(HOP_RTT, "hop_rtt_ns")                         \
-	X(SWITCHES, "switches")
-
-enum cc_param {
-#define CC_PARAM(which, name) CC_##which,
-	CC_PARAM_TABLE(CC_PARAM)
-#undef CC_PARAM
-	CC_PARAMS
-};
+/* Parameters of congestion control: those that are common, and then those that a control names (transport/congestion.h) */
+enum cc_common { CC_WINDOW, CC_MIN_RATE, CC_HOPS, CC_OWN, CC_PARAMS = 32 };
 
 struct cc_params {
 	double v[CC_PARAMS];

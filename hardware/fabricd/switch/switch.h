@@ -20,8 +20,10 @@ struct sw {
 	uint64_t set_aside; /* of the buffer: reserves and headrooms of all groups in use */
 	uint32_t refusing;  /* groups that have refused a frame and not sent XON since */
 	uint64_t shared;    /* of the rest: occupied */
-	uint64_t used, used_max;
-	uint64_t frames_in, forwarding_drops;
+	uint64_t used;
+#define COUNTER(field, name, unit, sort, meaning) uint64_t field;
+#define VALUE(expression, name, unit, sort, meaning)
+#include "switch/counters.def"
 	bool deadlock_reported;
 	struct accelerator *accelerator; /* on its last port, or NULL */
 };

@@ -1,4 +1,6 @@
 /* Congestion control: what is common to all controls. */
+#include <string.h>
+
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "nic/nic.h"
@@ -11,16 +13,22 @@
 #define WINDOW_ACKS 4
 #define LEAST_RATE 1e6 /* bits/s: a packet in some ms, whatever min_rate says */
 
-static void start_none(struct fabric *f, struct qp *q)
+/* As fast as the cable: whatever holds it back is PFC or loss */
+const struct cc_algorithm cc_none = {.name = "none"};
+CC_CONTROL(cc_none);
+
+/* cc_own_bytes() - Room behind each queue pair for the state of whatever control it gets */
+size_t cc_own_bytes(void)
 {
-	(void)f;
-	(void)q;
+	size_t most = 0;
+
+	REGISTRY_EACH(struct cc_algorithm, cc_controls, control)
+		most = (*control)->state_bytes > most ? (*control)->state_bytes : most;
+	return most;
 }
 
-/* As fast as the cable: whatever holds it back is PFC or loss */
-const struct cc_algorithm cc_none = {.name = "none", .start = start_none};
-
-double cc_param(const struct qp *q, enum cc_param which)
+/* cc_param() - One of the three that are common, or of the control's own.  A queue pair's control is its NIC's, or none */
+double cc_param(const struct qp *q, unsigned which)
 {
 	return q->nic->p.cc_params.v[which];
 }
@@ -30,13 +38,24 @@ void cc_start(struct fabric *f, struct qp *q)
 {
 	struct cc_state *s = &q->cc_state;
 
+	cc_stop(q);
 	q->cc = q->tx == &q->nic->tx[1] ? &cc_none : q->nic->p.cc;
-	*s = (struct cc_state){.alpha_timer = PS_NEVER, .rate_timer = PS_NEVER, .before = {.hop = s->before.hop}};
-	s->rate = s->line_rate = s->target_rate = q->tx->port->cable ? (double)q->tx->port->cable->p.rate_bps : 1e12;
+	*s = (struct cc_state){.rate_timer = PS_NEVER};
+	memset(cc_own(q), 0, q->cc->state_bytes);
+	s->rate = s->line_rate = q->tx->port->cable ? (double)q->tx->port->cable->p.rate_bps : 1e12;
 	if (q->tx == &q->nic->tx[0])
 		s->window = cc_param(q, CC_WINDOW);
 	q->next_send = 0;
-	q->cc->start(f, q);
+	if (q->cc->start)
+		q->cc->start(f, q);
+}
+
+/* cc_stop() - None from now on */
+void cc_stop(struct qp *q)
+{
+	if (q->cc->stop)
+		q->cc->stop(q);
+	q->cc = &cc_none;
 }
 
 /* cc_restart() - The NIC's control or its parameters are others from now on */
@@ -170,8 +189,11 @@ void qps_params_changed(struct fabric *f, struct nic *n)
 {
 	for (uint32_t i = 0; i < n->qp_count; i++) {
 		struct qp *q = n->qps[i];
-		if (q->state != QP_READY)
+		if (q->state != QP_READY) {
+			if (q->cc != n->p.cc)
+				cc_stop(q);
 			continue;
+		}
 		if (q->cc != &cc_none || n->p.cc != &cc_none)
 			cc_restart(f, q);
 		qp_ready(f, q);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/registry.h"
 #include "base/units.h"
 #include "nic/params.h"
 #include "wire/telemetry.h"
@@ -30,47 +31,44 @@ struct cc_ack {
 	const struct telemetry *t;
 };
 
+/* What every control has; what is a control's own stands behind its queue pair (cc_own) */
 struct cc_state {
 	double rate, line_rate; /* rate == line_rate: not paced */
 	double window;		/* of payload under way; 0: no limit */
-	double target_rate, alpha, reference;
-	double slow_start; /* the window grows by what is acknowledged until it is so large */
-	double rtt_diff, utilization;
-	ps_t previous_rtt, last_decrease;
-	ps_t alpha_timer, rate_timer, cut_timer; /* when they run out next; PS_NEVER: off */
-	ps_t armed;	     /* DCQCN's ticks began; PS_NEVER: not yet */
-	bool told;	     /* by a CNP since alpha's last tick */
-	uint64_t byte_counter, timer_events, byte_events;
-	uint64_t window_end; /* packet number that ends the round trip under way */
-	uint64_t recover;    /* no second cut before this many packets are acknowledged */
-	uint64_t round_seen, round_marked;
-	uint32_t stage, falling, timeouts;
-	double delay, gained, came, idle, achieved, ignored, to_ignore; /* NSCC's, in ns and bytes */
-	double base_rtt, most; /* its path's, and of its window */
-	ps_t adapt_at, adjusted;
-	bool fast;
-	struct telemetry before;
+	ps_t rate_timer;	/* when the rate grows by itself; PS_NEVER: it does not */
+	uint64_t window_end;	/* packet number that ends the round trip under way */
 };
 
 struct cc_algorithm {
 	const char *name;
-	bool cnp;	/* the receiver answers CE with notifications */
+	const char *params[CC_PARAMS]; /* keys of those of its own in the configuration, from CC_OWN on */
+	size_t state_bytes; /* of its own, zeroed whenever it starts */
 	bool telemetry; /* acknowledgements bring back time and marks */
 	bool rounds;	/* acts once a round trip: the packet that ends one asks to be acknowledged */
 	bool fills_window; /* a packet may go while less than the window is under way */
 	bool stamped;	/* with what the switches on the way stamp, CC_HOPS of them */
 	bool answers_marks; /* the receiver acknowledges a marked packet at once */
+	/* all of them may be NULL */
 	void (*start)(struct fabric *f, struct qp *q);
+	void (*stop)(struct qp *q); /* gives back what its state holds */
 	void (*catch_up)(struct fabric *f, struct qp *q);
 	void (*sent)(struct fabric *f, struct qp *q, uint32_t bytes);
 	void (*acked)(struct fabric *f, struct qp *q, const struct cc_ack *ack);
 	bool (*notified)(struct fabric *f, struct qp *q); /* whether it was heeded */
 	/* so many packets are found to be lost (go-back-N: one, whatever is behind it) */
 	void (*lost)(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets);
+	/* the receiver answers CE with notifications, two of them at least so far apart */
+	ps_t (*cnp_gap)(const struct fabric *f, const struct qp *q);
 };
 
-double cc_param(const struct qp *q, enum cc_param which);
+/* A control is one file, which ends with CC_CONTROL(what it defines) */
+REGISTRY(struct cc_algorithm, cc_controls);
+#define CC_CONTROL(control) REGISTER(cc_controls, control)
+
+size_t cc_own_bytes(void);
+double cc_param(const struct qp *q, unsigned which);
 void cc_start(struct fabric *f, struct qp *q);
+void cc_stop(struct qp *q);
 void cc_catch_up(struct fabric *f, struct qp *q);
 void cc_sent(struct fabric *f, struct qp *q, uint32_t frame_bytes);
 void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack);

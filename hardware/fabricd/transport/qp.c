@@ -33,7 +33,7 @@ struct qp *qp_new(struct nic *n, struct qp_owner *owner)
 		n->qps = qps;
 		n->qp_room = room;
 	}
-	struct qp *q = lines_new(1, sizeof *q);
+	struct qp *q = lines_new(1, sizeof *q + cc_own_bytes());
 	if (!q)
 		return NULL;
 	q->source.ops = &qp_tx_ops;
@@ -57,7 +57,7 @@ void qp_release(struct qp *q)
 	reorder_release(q);
 	repeat_release(q);
 	telemetry_release(&q->last);
-	telemetry_release(&q->cc_state.before);
+	cc_stop(q);
 	free(q);
 }
 

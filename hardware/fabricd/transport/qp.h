@@ -74,6 +74,7 @@ struct qp_owner_ops {
 	void (*release)(struct qp *q);		       /* the queue pair goes; or NULL */
 };
 
+/* Made by qp_new(), with room behind it */
 struct qp {
 	_Alignas(LINE_BYTES) struct tx_source source;
 	struct qp_owner *owner;
@@ -108,8 +109,10 @@ struct qp {
 	uint64_t due_pauses;  /* of its class, so far; UINT64_MAX: it was paused then */
 	uint64_t fetched_bytes; /* in the NIC: being fetched, deferred or queued */
 	uint64_t left, left_asked; /* behind the last packet that has left, and the last one that asked to be acknowledged */
-	uint64_t tx_packets, tx_bytes, retransmitted, cnps; /* counters */
-	struct cc_state cc_state; /* congestion control */
+#define COUNTER(field, name, unit, sort, meaning) uint64_t field;
+#define VALUE(expression, name, unit, sort, meaning)
+#include "transport/counters.def"
+	struct cc_state cc_state; /* congestion control; its own behind the queue pair */
 	/* receiver */
 	struct ring rq;
 	uint64_t expected;
@@ -135,6 +138,12 @@ struct qp {
 	uint8_t private_data[256];
 	ps_t connect_time;
 };
+
+/* cc_own() - The state of a queue pair's control */
+static inline void *cc_own(struct qp *q)
+{
+	return q + 1;
+}
 
 extern const struct tx_ops qp_tx_ops;
 void qp_ready(struct fabric *f, struct qp *q);

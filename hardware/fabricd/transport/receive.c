@@ -70,20 +70,14 @@ static void answer(struct fabric *f, struct qp *q, uint8_t syndrome, uint64_t pa
 	send_answer(f, q, &pkt, q->nic->p.ack_dscp, q->nic->p.ack_class);
 }
 
-/* A data packet was marked on its way: tell the sender, if its control wants that and was not told just now
- *
- * The gap is so many whole packets.  A sender that looks at ticks would miss one if the gap is as long as a tick and
- * ended a packet later: for it, it is rounded down, by the time since the packet before.
- */
+/* A data packet was marked on its way: tell the sender, if its control wants that and was not told just now */
 static void congestion_seen(struct fabric *f, struct qp *q)
 {
 	static const uint8_t reserved[CNP_BYTES];
 	struct nic *n = q->nic;
-	ps_t gap = (ps_t)(n->p.cc_params.v[CC_CNP_GAP] * PS_PER_NS + 0.5);
-	ps_t spacing = n->p.cc_params.v[CC_ARMED] > 0 ? f->clock.now - q->came : 0;
 
 	n->np_marked++;
-	if (!n->p.cc->cnp || f->clock.now + spacing - q->cnp_sent < gap)
+	if (!n->p.cc->cnp_gap || f->clock.now - q->cnp_sent < n->p.cc->cnp_gap(f, q))
 		return;
 	q->cnp_sent = f->clock.now;
 	n->np_cnps++;

@@ -352,8 +352,10 @@ json_t *worker_waits_json(const struct fabric *f)
 	return list;
 }
 
-/* worker_waits_for() - In words, what a waiting worker lacks */
-void worker_waits_for(const struct worker *w, char *text, size_t room)
+/* worker_waits_for() - In words, what a waiting worker lacks
+ * Return: whether it lacks anything that others have to give
+ */
+bool worker_waits_for(const struct worker *w, char *text, size_t room)
 {
 	int n = snprintf(text, room, "%zu of %llu records", w->records.count, (unsigned long long)w->wait_records);
 	uint32_t connecting = 0, sending = 0, receiving = 0;
@@ -371,4 +373,5 @@ void worker_waits_for(const struct worker *w, char *text, size_t room)
 	if (!connecting && (size_t)n < room)
 		snprintf(text + n, room - (size_t)n, "; %u queue pairs with requests to send, %u with receives posted%s",
 			 sending, receiving, w->syncing ? "; other ranks to SYNC" : "");
+	return connecting || w->syncing || w->records.count < w->wait_records;
 }

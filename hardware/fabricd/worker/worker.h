@@ -114,7 +114,7 @@ json_t *worker_waits_json(const struct fabric *f);
 struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
 uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
 const char *worker_state_name(enum worker_state s);
-void worker_waits_for(const struct worker *w, char *text, size_t room);
+bool worker_waits_for(const struct worker *w, char *text, size_t room);
 void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, size_t len, int memfd);
 void post_free(struct post *p);
 void worker_doorbell(struct fabric *f, struct post *p);

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from testbed.base.types import mistake, unknown
 from topologies.graph.fabric import Fabric
@@ -64,52 +64,6 @@ def _kind_schema(kind: type[Kind]) -> dict[str, Any]:
     required = [p.name for p in kind.parameters() if p.required]
     schema = {"type": "object", "properties": properties, "additionalProperties": False, "required": required}
     return {**schema, "description": kind.summary}
-
-
-def named_in(step: Any) -> Iterator[tuple[Any, Any]]:
-    """(collective, algorithm) of a step of tasks, of a trace or of a script, as written, where it names both."""
-    if not isinstance(step, dict):
-        return
-    if any(key in step for key in ("chakra", "aicb", "torch")) and isinstance(its := step.get("algorithm"), dict):
-        yield from its.items()
-    if isinstance(serve := step.get("serve"), dict) and isinstance(its := serve.get("algorithm"), dict):
-        yield from its.items()
-    tasks = step.get("tasks")
-    if not isinstance(tasks, dict):
-        return
-    if isinstance(groups := tasks.get("groups"), dict):
-        for group in groups.values():
-            algorithms = group.get("algorithm") if isinstance(group, dict) else None
-            if isinstance(algorithms, dict):
-                yield from algorithms.items()
-    if isinstance(listed := tasks.get("list"), list):
-        yield from ((t.get("collective"), t.get("algorithm")) for t in listed if isinstance(t, dict))
-
-
-def _of_training(step: Any) -> Iterator[tuple[Any, Any]]:
-    """(collective, algorithm) of what the groups of a training step may do by the algorithms that they name."""
-    train = step.get("train") if isinstance(step, dict) else None
-    groups = train.get("groups") if isinstance(train, dict) else None
-    for group in groups.values() if isinstance(groups, dict) else ():
-        if isinstance(group, dict):
-            yield from ((c, group.get("algorithm")) for c in collectives())
-
-
-def asks_for(value: Any, what: Literal["accelerators", "engines"]) -> bool:
-    """Whether an experiment's workload, as written, has an algorithm that adds up in switches, or in NICs."""
-    steps = value.get("workload") if isinstance(value, dict) else None
-    if not isinstance(steps, list):
-        return False
-    named = [(s.get("collective"), s.get("algorithm")) for s in steps if isinstance(s, dict)]
-    named += [pair for step in steps for pair in (*named_in(step), *_of_training(step))]
-    return any(
-        isinstance(c, str)
-        and isinstance(a, str)
-        and c in collectives()
-        and a in algorithms(c)
-        and getattr(entry(c, a), what)
-        for c, a in named
-    )
 
 
 def routings() -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, ValidationInfo, model_validator
 
@@ -14,9 +14,14 @@ from testbed.base.explain import explain
 from testbed.base.types import Model, Size, Time, default, mistake, mistakes
 from testbed.experiment.blocks.fabric import TrafficClass
 from testbed.experiment.blocks.layout import Endpoint
-from testbed.experiment.steps.traces import absolute
-from testbed.experiment.steps.written import MOST_FLOWS, MOST_TOLD, Found, Row, flows_of, sizes_of
+from testbed.experiment.steps.step import Blocks, Found, Step, absolute, below, no_dscp, rank_out_of_range
+from testbed.experiment.steps.written import MOST_FLOWS, MOST_TOLD, Row, flows_of, sizes_of
+from topologies.graph import endpoint
 from workloads.traffic import MOST_ENTRIES, BadTable, Sizes, checked, sizes_named, table_sizes
+
+if TYPE_CHECKING:
+    from testbed.experiment.blocks.fabric import FabricSpec
+    from topologies.graph.fabric import Fabric
 
 MAX_TIME = 10.0**13
 MOST_SIZE = 16 << 30
@@ -62,12 +67,26 @@ def _read_flows(value: Any, info: ValidationInfo) -> Any:
     return made
 
 
-class FlowsStep(Model):
-    kind: ClassVar[Literal["flows"]] = "flows"
+class FlowsStep(Step):
+    kind: ClassVar[str] = "flows"
+    title: ClassVar[str] = "flows"
+    tables: ClassVar[Mapping[str, str]] = {"A flow": "Flow"}
+    unpredictable: ClassVar[str] = (
+        "flows that share cables share them by their congestion control: how they do is what a run shows"
+    )
+
     flows: Annotated[list[Flow], BeforeValidator(_read_flows, json_schema_input_type=list[Flow] | str)] = Field(
         min_length=1, max_length=MOST_FLOWS,
         description="RDMA writes from rank to rank; or a file of them, a line each: start, from, to, size, class",
     )  # fmt: skip
+
+    def mistakes(self, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
+        for i, flow in enumerate(self.flows):
+            for key, what, hint in _of_flow(flow, blocks.fabric, fabric):
+                if flow.place:
+                    yield ("flows",), f"{flow.place}: column {key}: {what}", hint
+                else:
+                    yield ("flows", i, key), what, hint
 
 
 def _read_sizes(value: Any, info: ValidationInfo) -> Any:
@@ -127,7 +146,46 @@ class Load(Model):
             return table_sizes("own", checked(self.sizes), self.most)
         return sizes_named(self.distribution, self.size, self.most)
 
+    def mistakes(self, ranks: int) -> Iterator[Found]:
+        """What is wrong with it on a fabric of so many ranks."""
+        to_one = self.pattern in ("incast", "burst")
+        for rank in self.senders or []:
+            if problem := rank_out_of_range(rank, ranks):
+                yield ("senders",), *problem
+        if to_one and (problem := rank_out_of_range(self.to, ranks)):
+            yield ("to",), *problem
+        others = set(self.senders if self.senders is not None else range(ranks)) - ({self.to} if to_one else set())
+        if len(others) < (1 if to_one else 2):
+            yield (), f"{self.pattern} needs more ranks than that", f"this fabric has ranks 0 to {ranks - 1}"
 
-class LoadStep(Model):
-    kind: ClassVar[Literal["load"]] = "load"
+
+class LoadStep(Step):
+    kind: ClassVar[str] = "load"
+    title: ClassVar[str] = "a load"
+    unpredictable: ClassVar[str] = (
+        "its flows come at drawn times and share cables and buffers: how they do is what a run shows"
+    )
+
     load: Load = Field(description="flows drawn from the seed: arrivals are a Poisson process")
+
+    def mistakes(self, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
+        yield from below(("load",), self.load.mistakes(fabric.ranks))
+
+    @property
+    def offered(self) -> float:
+        return 1.0 if self.load.pattern == "burst" else self.load.load
+
+
+def end_name(end: int) -> str:
+    """A rank or a compute complex, in words."""
+    return str(end) if isinstance(end, endpoint.OfNic) else f"rank {end}"
+
+
+def _of_flow(flow: Flow, spec: FabricSpec, fabric: Fabric) -> Iterator[tuple[str, str, str]]:
+    for key, rank in (("from", flow.from_), ("to", flow.to)):
+        if problem := endpoint.missing(rank, fabric):
+            yield key, *problem
+    if flow.from_ == flow.to:
+        yield "to", f"a flow from {end_name(flow.to)} to itself", "name two different ranks"
+    if problem := no_dscp(flow.traffic_class, spec):
+        yield "class", *problem

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from testbed.base.types import Model, Rate, Size, Time
 from testbed.base.types import default as written
+from testbed.experiment.steps.step import Found
 from workloads.programs.figures import FEED, MESSAGE, STORAGE, Figure
 
 MAX_TIME = 10.0**12
@@ -57,6 +59,17 @@ class Message(Model):
     )
     nic: NicMessageCosts = Field(default_factory=NicMessageCosts, description="the same: the complex of a NIC")
 
+    def mistakes(self, sizes: Sequence[int], ranks: int) -> Iterator[Found]:
+        """Fields have room in a message."""
+        leaves = self.nesting * self.fields
+        if leaves > MOST_LEAVES:
+            yield ("message", "fields"), f"{leaves} fields in a message", f"nesting x fields: at most {MOST_LEAVES}"
+        least = 8 * self.nesting * (self.fields // 2)
+        for i, size in enumerate(sizes):
+            if size < least:
+                integers = least // 8
+                yield ("sizes", i), f"{integers} integers are {least} bytes, more than {size}", f"at least {least}B"
+
 
 class HostCores(Model):
     cores: int = Field(
@@ -85,6 +98,16 @@ class Storage(Model):
     host: HostCores = Field(default_factory=HostCores, description="the middle tier's host")
     nic: NicEngines = Field(default_factory=NicEngines, description="the complex of its NIC")
 
+    def mistakes(self, sizes: Sequence[int], ranks: int) -> Iterator[Found]:
+        """Blocks of writers, through a middle tier, to servers."""
+        if self.replicas > self.servers:
+            what = f"{self.replicas} replicas on {self.servers} storage servers"
+            yield ("storage", "replicas"), what, f"1 to {self.servers}, or more servers"
+        if self.servers > ranks - 2:
+            what = f"{self.servers} storage servers of {ranks} ranks leave no writer beside the middle tier"
+            yield ("storage", "servers"), what, f"1 to {ranks - 2}" if ranks > 2 else "more ranks"
+        yield from _whole(sizes, self.block, "blocks")
+
 
 class Feed(Model):
     """Preprocessed data for accelerators."""
@@ -105,3 +128,19 @@ class Feed(Model):
         default="naive",
         description="who gets a batch: all accelerators in turn, or those that it takes, by their times",
     )
+
+    def mistakes(self, sizes: Sequence[int], ranks: int) -> Iterator[Found]:
+        """Servers and accelerators, and whole batches."""
+        if len(self.compute) >= ranks:
+            what = f"{len(self.compute)} accelerators of {ranks} ranks leave no server"
+            yield ("feed", "compute"), what, f"1 to {ranks - 1} times"
+        yield from _whole(sizes, self.batch, "batches")
+
+
+def _whole(sizes: Sequence[int], piece: int, name: str) -> Iterator[Found]:
+    """Sizes are so many pieces."""
+    for i, size in enumerate(sizes):
+        count, odd = divmod(size, piece)
+        if odd or count > MOST_BLOCKS:
+            what = f"{size} bytes are {size / piece:g} {name}"
+            yield ("sizes", i), what, f"a multiple of {piece}B, at most {MOST_BLOCKS} {name}"

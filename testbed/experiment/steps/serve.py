@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from testbed.base.types import Model, Time
-from testbed.experiment.steps.traces import absolute
+from testbed.experiment.steps.step import absolute
 from testbed.experiment.steps.train import Count, Gpu, TrainModel
 from workloads.serving.requests import MOST_REQUESTS, MOST_TOKENS
 
@@ -135,8 +135,3 @@ class Serve(Model):
     )
     iterations: int = Field(default=1, ge=1, le=10_000, description="measured repetitions")
     warmup: int = Field(default=0, ge=0, le=10_000, description="repetitions before those, not measured")
-
-
-class ServeStep(Model):
-    kind: ClassVar[Literal["serve"]] = "serve"
-    serve: Serve = Field(description="tokens are generated")

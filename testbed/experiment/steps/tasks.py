@@ -5,21 +5,27 @@ This is the plain form of all that becomes a graph of tasks (workloads/tasks/).
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from testbed.base.types import Model, Size, Time, default, mistake, names
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.fabric import TrafficClass
+from testbed.experiment.steps.graphs import GraphStep, algorithm_of, collectives, distinct, heeds, named
+from testbed.experiment.steps.step import Blocks, Found, Path, below, no_dscp, rank_out_of_range, under
+from topologies.graph.fabric import Fabric
 from workloads.tasks import task as plain
+from workloads.tasks.check import BadGraph
 from workloads.tasks.graph import Graph, Settings
+
+if TYPE_CHECKING:
+    from testbed.experiment.blocks.fabric import FabricSpec
 
 DOES = ("compute", "collective", "send", "recv")
 MOST_BYTES = 1 << 31  # of a message, as in reliable connections
 LONGEST = 10.0**13
-
-Path = tuple[str | int, ...]
 
 
 class TaskGroup(Model):
@@ -184,6 +190,112 @@ class Tasks(Model):
         return ()
 
 
-class TasksStep(Model):
-    kind: ClassVar[Literal["tasks"]] = "tasks"
+class TasksStep(GraphStep):
+    kind: ClassVar[str] = "tasks"
+    title: ClassVar[str] = "tasks"
+    tables: ClassVar[Mapping[str, str]] = {"A group of tasks": "TaskGroup", "A task": "Task"}
+
     tasks: Tasks = Field(description="a graph of tasks, on streams of each rank")
+
+    @classmethod
+    def written_algorithms(cls, written: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+        for group in under(tasks := under(written, "tasks"), "groups").values():
+            yield from under(group, "algorithm").items()
+        listed = tasks.get("list")
+        for one in listed if isinstance(listed, list) else ():
+            if isinstance(one, dict):
+                yield one.get("collective"), one.get("algorithm")
+
+    def mistakes(self, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
+        """A graph is only made of tasks whose ranks there are."""
+        told = self.tasks
+        found = [*_ranks(told, fabric.ranks), *_classes(told, blocks.fabric), *_algorithms(told)]
+        if not found:
+            found = [*_graph(told, fabric.ranks)]
+        if not found:
+            found = [*_collectives(told, fabric)]
+        yield from below(("tasks",), iter(found))
+
+    def graph(self, ranks: int) -> Graph:
+        return self.tasks.graph(ranks)
+
+    @property
+    def repeats(self) -> tuple[int, int]:
+        return self.tasks.iterations, self.tasks.warmup
+
+    def place_of_group(self, name: str) -> Path:
+        return (self.kind, "groups", name)
+
+
+def _ranks(told: Tasks, ranks: int) -> Iterator[Found]:
+    for name, group in told.groups.items():
+        for i, members in enumerate(group.ranks):
+            for rank in members:
+                if problem := rank_out_of_range(rank, ranks):
+                    yield ("groups", name, i), *problem
+    for i, one in enumerate(told.tasks):
+        for key, several in (("ranks", one.ranks or ()), ("to", (one.to,)), ("from", (one.from_,))):
+            for other in several:
+                if other is not None and (problem := rank_out_of_range(other, ranks)):
+                    yield ("list", i, key), *problem
+        if one.ranks and len(set(one.ranks)) < len(one.ranks):
+            yield ("list", i, "ranks"), "a rank stands twice", "each rank has a task once"
+
+
+def _classes(told: Tasks, spec: FabricSpec) -> Iterator[Found]:
+    for name, group in told.groups.items():
+        if problem := no_dscp(group.traffic_class, spec):
+            yield ("groups", name, "traffic_class"), *problem
+
+
+def _algorithms(told: Tasks) -> Iterator[Found]:
+    for name, group in told.groups.items():
+        for path, what, hint in named(group.algorithm):
+            yield ("groups", name, "algorithm", *path), what, hint
+
+
+def _graph(told: Tasks, ranks: int) -> Iterator[Found]:
+    try:
+        told.graph(ranks)
+    except BadGraph as bad:
+        place = told.place_of(bad.rank, bad.task, ranks)
+        yield place, str(bad), "docs/tasks.md says what a graph is"
+
+
+def _collectives(told: Tasks, fabric: Fabric) -> Iterator[Found]:
+    graph = told.graph(fabric.ranks)
+    place = {one.task(): i for i, one in reversed(list(enumerate(told.tasks))) if one.collective is not None}
+    for task, path, what, hint in collectives(graph, fabric):
+        yield _place(place[task], told.tasks[place[task]], path), what, hint
+    yield from _unheeded(told, graph)
+
+
+def _unheeded(told: Tasks, graph: Graph) -> Iterator[Found]:
+    """Options of groups that none of their collectives heeds."""
+    heeded: dict[str, set[str]] = {}
+    for task in distinct(graph):
+        heeded.setdefault(task.group, set()).update(heeds(task.collective, algorithm_of(graph, task)))
+    for name, group in told.groups.items():
+        for key in group.options:
+            if name in heeded and key not in heeded[name]:
+                its = ", ".join(sorted(heeded[name])) or "nothing"
+                yield ("groups", name, "options", key), f"none of its collectives heeds {key}", f"they heed {its}"
+
+
+def _place(i: int, one: Task, path: Path) -> Path:
+    """Where in the file the mistake stands that a collective step would have at `path`."""
+    assert one.group is not None
+    match path:
+        case ("ranks", *_):
+            return ("groups", one.group)
+        case ("groups", int(number), *_):
+            return ("groups", one.group, "ranks", number)
+        case ("sizes", *_):
+            return ("list", i, "size") if one.size is not None else ("list", i)
+        case ("algorithm",) if one.algorithm is None:
+            return ("groups", one.group)
+        case (str(key), *_) if getattr(one, key, None) is not None:
+            return ("list", i, key)
+        case (str(key), *_) if key not in type(one).model_fields:
+            return ("groups", one.group, "options", key)
+    return ("list", i)

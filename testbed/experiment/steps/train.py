@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -213,13 +212,3 @@ class Train(Model):
     )
     iterations: int = Field(default=1, ge=1, le=10_000, description="measured repetitions")
     warmup: int = Field(default=0, ge=0, le=10_000, description="repetitions before those, not measured")
-
-
-class TrainStep(Model):
-    kind: ClassVar[Literal["train"]] = "train"
-    train: Train = Field(description="a training step, forward, backward and optimizer")
-
-
-def scaled_by(workload: Iterable[Any]) -> int:
-    """What bytes, computations and latencies are divided by: the same for all steps."""
-    return max((one.train.scale.by for one in workload if isinstance(one, TrainStep) and one.train.scale), default=1)

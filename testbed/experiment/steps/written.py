@@ -12,6 +12,7 @@ from typing import Any
 
 from testbed.base.types import mistake, mistakes
 from testbed.base.units import UnitError, parse_size, parse_time
+from testbed.experiment.steps.step import Found
 from workloads.base import named_file
 from workloads.traffic import MOST_ENTRIES, BadTable, checked
 
@@ -24,8 +25,6 @@ _NEEDED = ("from", "to", "size")
 _APART = re.compile(r"[,;\s]+")
 _NAME = re.compile(r"[A-Za-z_]")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?|\.[0-9]+")
-
-Found = tuple[tuple[str | int, ...], str, str]
 
 
 class Row(dict[str, Any]):

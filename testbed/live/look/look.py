@@ -60,9 +60,7 @@ class Source(Protocol):
         """What each rank's programs have had of the CPUs; None with the virtual clock, which knows none."""
         ...
 
-    def actions(self) -> Sequence[Done]:
-        """What operators have done."""
-        ...
+    def actions(self) -> Sequence[Done]: ...
 
 
 @dataclass(frozen=True)
@@ -123,9 +121,9 @@ class Look:
         if ns <= 0:
             return replace(self, then=None)
         kept = self.source.history()
-        found = [counters for time_ns, counters in kept if time_ns <= ns]
-        if found:
-            return replace(self, then=found[-1], before=found[-1])
+        older = [counters for time_ns, counters in kept if time_ns <= ns]
+        if older:
+            return replace(self, then=older[-1], before=older[-1])
         what = f"no counters were kept at {format_time(ns)}"
         if kept:
             first = format_time(kept[0][0])

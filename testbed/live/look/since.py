@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from results.frames.columns import COLUMNS, COUNTER
+from hardware.tables import entries
+from results.frames.columns import CLASS, COLUMNS, GROWS
 from testbed.live.look.table import Counters
 
 # The keys that identify a row.
@@ -20,15 +21,16 @@ _KEYS = {
     "flows": ("switch", "table", "priority", "match"),
 }
 
+_OF_CLASSES = [name.replace("N", str(c)) for _, name, _, sort, _ in entries(CLASS) if sort != GROWS for c in range(8)]
+
 
 def since(now: Counters, then: Counters | None) -> Counters:
-    """What was counted after `then`."""
     if then is None:
         return now
     rows: dict[str, Any] = {}
     for table, keys in _KEYS.items():
         old = {tuple(row[k] for k in keys): row for row in then.get(table, ())}
-        kept = {*keys, *(column.name for column in COLUMNS.get(table, ()) if column.sort != COUNTER)}
+        kept = {*keys, *_OF_CLASSES, *(column.name for column in COLUMNS.get(table, ()) if column.sort != GROWS)}
         rows[table] = [
             _less(row, _same(row, old.get(tuple(row[k] for k in keys), {})), kept) for row in now.get(table, ())
         ]
@@ -40,13 +42,13 @@ def _same(row: Mapping[str, Any], old: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if row.get("tx_packets", 0) < old.get("tx_packets", 0) else old
 
 
-def _less(new: Mapping[str, Any], old: Mapping[str, Any], kept: Collection[str] = ()) -> dict[str, Any]:
-    """`kept` are no counters. Within a row, such as a port's priorities, all are but watermarks."""
+def _less(new: Mapping[str, Any], old: Mapping[str, Any], kept: Collection[str]) -> dict[str, Any]:
+    """`kept` do not only grow, in the row and within it, such as in a port's priorities."""
     row: dict[str, Any] = {}
     for key, value in new.items():
         if isinstance(value, Mapping):
-            row[key] = _less(value, old.get(key, {}))
-        elif isinstance(value, int) and not isinstance(value, bool) and key not in kept and "_max" not in key:
+            row[key] = _less(value, old.get(key, {}), kept)
+        elif isinstance(value, int) and not isinstance(value, bool) and key not in kept:
             row[key] = value - old.get(key, 0)
         else:
             row[key] = value

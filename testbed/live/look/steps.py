@@ -47,7 +47,6 @@ class Step:
 
     @property
     def last(self) -> int:
-        """The rank that ended last."""
         return max(self.ranks, key=lambda rank: (self.ranks[rank].end_ns, -rank))
 
     @property
@@ -56,10 +55,10 @@ class Step:
         return max(self.ranks, key=lambda rank: (self.ranks[rank].busy_ns, -rank))
 
     def to_dict(self) -> dict[str, Any]:
-        ranks = {str(rank): vars(its) for rank, its in self.ranks.items()}
+        ranks = {str(rank): vars(part) for rank, part in self.ranks.items()}
         return {"number": self.number, "start_ns": self.start_ns, "end_ns": self.end_ns, "ranks": ranks}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Step:
-        ranks = {int(rank): RankStep(**its) for rank, its in told["ranks"].items()}
-        return cls(told["number"], told["start_ns"], told["end_ns"], ranks)
+    def from_dict(cls, fields: Mapping[str, Any]) -> Step:
+        ranks = {int(rank): RankStep(**part) for rank, part in fields["ranks"].items()}
+        return cls(fields["number"], fields["start_ns"], fields["end_ns"], ranks)

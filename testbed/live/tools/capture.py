@@ -46,15 +46,15 @@ def capture(
     finally:
         site.request("capture_stop", path=str(path))
     try:
-        found = [packet for packet in read(path) if test(packet)]
+        packets = [packet for packet in read(path) if test(packet)]
         if target is not None:
             shutil.copyfile(path, target)
     finally:
         path.unlink(missing_ok=True)
-    rows = [_row(number, packet) for number, packet in enumerate(found[:most], 1)]
-    more = f", the first {most}" if len(found) > most else ""
+    rows = [_row(number, packet) for number, packet in enumerate(packets[:most], 1)]
+    more = f", the first {most}" if len(packets) > most else ""
     kept = f"; all of the port in {target}" if target is not None else ""
-    return [Table("capture", f"{len(found)} frames at {name}{more}{kept}", rows, _NAMED)]
+    return [Table("capture", f"{len(packets)} frames at {name}{more}{kept}", rows, _NAMED)]
 
 
 _NAMED = ("No.", "Length", "QP", "PSN", "DSCP")

@@ -65,7 +65,6 @@ def read(path: Path) -> Iterator[Packet]:
 
 
 def decode(time_ns: int, out: bool, frame: bytes) -> Packet:
-    """What its headers say."""
     mac: dict[str, Any] = {"src": _mac(frame[6:12]), "dst": _mac(frame[:6])}
     kind = int.from_bytes(frame[12:14], "big")
     if kind == 0x8808 and len(frame) >= 34:
@@ -85,8 +84,8 @@ def _pause(frame: bytes) -> str:
     """Which classes it pauses, for how many quanta; 0 lets them go on."""
     classes = int.from_bytes(frame[16:18], "big")
     quanta = (int.from_bytes(frame[18 + 2 * c : 20 + 2 * c], "big") for c in range(8))
-    said = [f"class {c}: {q if q else 'resume'}" for c, q in enumerate(quanta) if classes >> c & 1]
-    return "Pause " + ", ".join(said)
+    texts = [f"class {c}: {q if q else 'resume'}" for c, q in enumerate(quanta) if classes >> c & 1]
+    return "Pause " + ", ".join(texts)
 
 
 def _ip(time_ns: int, out: bool, frame: bytes) -> Packet:

@@ -28,10 +28,10 @@ Flow = tuple[int, int, int, float]
 
 def sent(site: Site, flows: Sequence[Flow], timeout_ns: float) -> list[float | None]:
     """Sends (from, to, bytes, start) and returns how long each took, None for one that has not ended in time."""
-    asked = [list(flow) for flow in flows]
+    requested = [list(flow) for flow in flows]
     name = f"probe{round(site.now_ns() * 1000)}"
     last = max(start for *_, start in flows)
-    site.request("inject", fault=name, primitive="traffic", flows=asked, operator=True)
+    site.request("inject", fault=name, primitive="traffic", flows=requested, operator=True)
     results: list[list[Any]] = []
 
     def done() -> bool:
@@ -53,7 +53,7 @@ def sent(site: Site, flows: Sequence[Flow], timeout_ns: float) -> list[float | N
     return took
 
 
-def _pair(site: Site, a: int, b: int) -> None:
+def check_pair(site: Site, a: int, b: int) -> None:
     if a == b:
         raise Wrong(f"{a} and {b} are the same NIC", f"two of the ranks 0 to {len(site.fabric.nics) - 1}")
 
@@ -62,14 +62,14 @@ def lat(
     site: Site, a: int, b: int, count: int = COUNT, size: float = SMALL_BYTES, timeout: float = TIMEOUT_NS
 ) -> list[Table]:
     """As `ib_write_lat`, but there and back."""
-    _pair(site, a, b)
+    check_pair(site, a, b)
     took = sent(site, [(a, b, int(size), k * GAP_NS) for k in range(count)], timeout)
     return [Table("lat", "", [{"from": a, "to": b, "bytes": int(size), **_summary(took)}], ("from", "to", "bytes"))]
 
 
 def bw(site: Site, a: int, b: int, size: float = 1 << 20, timeout: float = 10 * TIMEOUT_NS) -> list[Table]:
     """As `ib_write_bw`, of one message."""
-    _pair(site, a, b)
+    check_pair(site, a, b)
     (took,) = sent(site, [(a, b, int(size), 0.0)], timeout)
     rate = None if took is None else round(size * 8 / took, 3)
     row = {"from": a, "to": b, "bytes": int(size), "time_us": _us(took), "Gbps": rate, "lost": int(took is None)}
@@ -108,8 +108,8 @@ def _us(ns: float | None) -> float | None:
     return None if ns is None else round(ns / 1000, 3)
 
 
-_A = Parameter("a", kinds.RANK, "From: a rank, or its NIC's name.", required=True)
-_B = Parameter("b", kinds.RANK, "To: likewise.", required=True)
+A = Parameter("a", kinds.RANK, "From: a rank, or its NIC's name.", required=True)
+B = Parameter("b", kinds.RANK, "To: likewise.", required=True)
 _TIMEOUT = Parameter("timeout", kinds.TIME, "Emulated time after which one is lost.", option=True)
 
 
@@ -124,12 +124,12 @@ _SIZE = kinds.Quantity("size", "SIZE", kinds.SIZE.of, 1, _MOST)
 TOOLS = (
     Tool(
         words="probe lat", about="Measure how long a small RDMA write takes, there and back.", use=lat,
-        parameters=(_A, _B, _count(COUNT), Parameter("size", _SIZE, "Of each (default: 64B).", option=True), _TIMEOUT),
+        parameters=(A, B, _count(COUNT), Parameter("size", _SIZE, "Of each (default: 64B).", option=True), _TIMEOUT),
         samples=("0 3",),
     ),
     Tool(
         words="probe bw", about="Measure how fast a large RDMA write goes.", use=bw,
-        parameters=(_A, _B, Parameter("size", _SIZE, "Of the message (default: 1MiB).", option=True), _TIMEOUT),
+        parameters=(A, B, Parameter("size", _SIZE, "Of the message (default: 1MiB).", option=True), _TIMEOUT),
         samples=("0 3", "0 3 --size 4MiB"),
     ),
     Tool(

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from testbed.base.errors import MachineError, UserError
 from testbed.live.look.table import Table
+from testbed.live.tools.probe import A, B, check_pair
 from testbed.live.tools.site import Site
 from testbed.live.tools.tool import Tool
 from testbed.words import kinds
@@ -71,17 +72,13 @@ class _Program:
         return self._process.poll() is not None
 
     @property
-    def code(self) -> int | None:
-        return self._process.poll()
-
-    @property
-    def said(self) -> str:
+    def output(self) -> str:
         return _whole(self._output)
 
     @property
     def everything(self) -> str:
         """Its errors behind what it has said."""
-        return f"{self.said}\n{_whole(self._errors)}"
+        return f"{self.output}\n{_whole(self._errors)}"
 
 
 def _whole(file: IO[bytes]) -> str:
@@ -93,8 +90,7 @@ def _whole(file: IO[bytes]) -> str:
 def _hosts(site: Site, a: int, b: int) -> None:
     if not site.lab.kernel:
         raise Wrong("hosts have no interfaces with the virtual clock", "probe lat, bw and mesh go without")
-    if a == b:
-        raise Wrong(f"{a} and {b} are the same NIC", f"two of the ranks 0 to {len(site.fabric.nics) - 1}")
+    check_pair(site, a, b)
 
 
 def _emulated_ns(site: Site, wall_s: float) -> float:
@@ -109,8 +105,8 @@ def ping(site: Site, a: int, b: int, count: int = COUNT, size: float = BYTES) ->
     argv = ["ping", "-n", "-c", str(count), "-s", str(int(size)), "-W", str(wait_s), address]
     with _Program(site, a, argv) as program:
         site.until(lambda: program.ended, _emulated_ns(site, START_S + count + wait_s))
-        said, everything = program.said, program.everything
-    counts, times = _COUNTS.search(said), _TIMES.search(said)
+        output, everything = program.output, program.everything
+    counts, times = _COUNTS.search(output), _TIMES.search(output)
     if counts is None:
         raise Wrong(f"ping at rank {a} has come to no end", _last(everything))
     sent, received = int(counts[1]), int(counts[2])
@@ -119,7 +115,7 @@ def ping(site: Site, a: int, b: int, count: int = COUNT, size: float = BYTES) ->
         "from": a, "to": b, "sent": sent, "received": received, "lost": sent - received,
         "min_us": _round(least), "mean_us": _round(mean), "max_us": _round(most),
     }  # fmt: skip
-    return [Table("ping", _title(site, said), [row], ("from", "to", "min_us", "mean_us", "max_us"))]
+    return [Table("ping", _title(site, output), [row], ("from", "to", "min_us", "mean_us", "max_us"))]
 
 
 def iperf3(site: Site, a: int, b: int, lasts: int = LASTS_S) -> list[Table]:
@@ -129,13 +125,13 @@ def iperf3(site: Site, a: int, b: int, lasts: int = LASTS_S) -> list[Table]:
     server = ["timeout", str(limit_s), "iperf3", "-s", "-1", "--forceflush", "-p", str(PORT)]
     client = ["iperf3", "-J", "-c", address, "-p", str(PORT), "-t", str(lasts)]
     with _Program(site, b, server) as listening:
-        site.until(lambda: listening.ended or "listening" in listening.said, _emulated_ns(site, START_S))
+        site.until(lambda: listening.ended or "listening" in listening.output, _emulated_ns(site, START_S))
         if listening.ended:
             raise Wrong(f"iperf3 at rank {b} does not listen", _last(listening.everything))
         with _Program(site, a, client) as sending:
             site.until(lambda: sending.ended, _emulated_ns(site, limit_s))
-            said, everything = sending.said, sending.everything
-    error, sums = _sums(said)
+            output, everything = sending.output, sending.everything
+    error, sums = _sums(output)
     if error:
         raise Wrong(f"iperf3 from {a} to {b}: {error}", "probe ping says whether the hosts reach each other")
     if sums is None:
@@ -145,23 +141,17 @@ def iperf3(site: Site, a: int, b: int, lasts: int = LASTS_S) -> list[Table]:
         "sent_Gbps": _gbps(site, sums["sent_bps"]), "retransmits": int(sums["retransmits"]),
     }  # fmt: skip
     wall = f"{sums['bps'] / 1e6:.2f} Mbits/sec of wall time"
-    return [
-        Table(
-            "iperf3",
-            f"iperf3: {wall}; emulated, {site.lab.dilation} times as fast:",
-            [row],
-            ("from", "to", "Gbps", "sent_Gbps"),
-        )
-    ]
+    title = f"iperf3: {wall}; emulated, {site.lab.dilation} times as fast:"
+    return [Table("iperf3", title, [row], ("from", "to", "Gbps", "sent_Gbps"))]
 
 
-def _sums(said: str) -> tuple[str, dict[str, float] | None]:
+def _sums(output: str) -> tuple[str, dict[str, float] | None]:
     """Of iperf3's JSON: its error, and what was received and sent in all; nothing if it is not whole."""
     try:
-        told: dict[str, Any] = json.loads(said)
-        if "error" in told:
-            return str(told["error"]), None
-        sent, got = told["end"]["sum_sent"], told["end"]["sum_received"]
+        report: dict[str, Any] = json.loads(output)
+        if "error" in report:
+            return str(report["error"]), None
+        sent, got = report["end"]["sum_sent"], report["end"]["sum_received"]
         return "", {
             "bytes": float(got["bytes"]), "bps": float(got["bits_per_second"]),
             "sent_bps": float(sent["bits_per_second"]), "retransmits": float(sent.get("retransmits", 0)),
@@ -170,13 +160,13 @@ def _sums(said: str) -> tuple[str, dict[str, float] | None]:
         return "", None
 
 
-def _title(site: Site, said: str) -> str:
-    own = said.strip().splitlines()[-1]
+def _title(site: Site, output: str) -> str:
+    own = output.strip().splitlines()[-1]
     return f"ping: {own}, of wall time; emulated, {site.lab.dilation} times as short:"
 
 
-def _last(said: str) -> str:
-    return (said.strip().splitlines() or ["it has said nothing"])[-1][:200]
+def _last(output: str) -> str:
+    return (output.strip().splitlines() or ["it has said nothing"])[-1][:200]
 
 
 def _gbps(site: Site, wall_bps: float) -> float:
@@ -187,14 +177,11 @@ def _round(us: float | None) -> float | None:
     return None if us is None else round(us, 3)
 
 
-_A = Parameter("a", kinds.RANK, "From: a rank, or its NIC's name.", required=True)
-_B = Parameter("b", kinds.RANK, "To: likewise.", required=True)
-
 TOOLS = (
     Tool(
         words="probe ping", about="Run ping between two hosts (real clock only).", use=ping,
         parameters=(
-            _A, _B,
+            A, B,
             Parameter("count", kinds.Number("count", "N", 1, 100), f"How many (default: {COUNT}).", option=True),
             Parameter("size", kinds.Quantity("size", "SIZE", kinds.SIZE.of, 16, 8000), "Of each (default: 56B).", True),
         ),
@@ -203,7 +190,7 @@ TOOLS = (
     Tool(
         words="probe iperf3", about="Run iperf3 between two hosts (real clock only).", use=iperf3,
         parameters=(
-            _A, _B,
+            A, B,
             Parameter("lasts", kinds.Number("seconds", "S", 1, 600), f"Seconds of wall time (default: {LASTS_S}).",
                       option=True, word="for"),
         ),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from testbed.fabric.lab import Lab
+from testbed.live.look.world import AnyHeld
 from testbed.words.kinds import Wrong
 from topologies.graph.fabric import Fabric
 
@@ -21,24 +22,10 @@ PASS_NS = 10_000
 _POLL_S = 0.01
 
 
-class World(Protocol):
-    """A world, in this process or a keeper's."""
-
-    @property
-    def lab(self) -> Lab: ...
-
-    @property
-    def time_ns(self) -> int: ...
-
-    def advance(self, ns: int) -> None: ...
-
-    def request(self, op: str, **arguments: Any) -> dict[str, Any]: ...
-
-
 class Site:
     """A fabric, and how its time passes. On a world a tool ends before its time when `stop` says so."""
 
-    def __init__(self, on: Lab | World, stop: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, on: Lab | AnyHeld, stop: Callable[[], bool] = lambda: False) -> None:
         self._stop = stop
         self.lab = on if isinstance(on, Lab) else on.lab
         self._world = None if isinstance(on, Lab) else on

@@ -9,7 +9,8 @@ from typing import Any
 from testbed.base.errors import InputError
 from testbed.fabric.lab import Lab
 from testbed.live.look.table import Table
-from testbed.live.tools.site import Site, World
+from testbed.live.look.world import AnyHeld
+from testbed.live.tools.site import Site
 from testbed.words.entry import Entry
 from testbed.words.kinds import Wrong
 
@@ -20,7 +21,7 @@ class Tool(Entry):
 
     use: Callable[..., list[Table]]
 
-    def run(self, on: Lab | World, stop: Callable[[], bool] = lambda: False, **values: Any) -> list[Table]:
+    def run(self, on: Lab | AnyHeld, stop: Callable[[], bool] = lambda: False, **values: Any) -> list[Table]:
         """On a live fabric or a world; there `stop` ends it before its time. Raises InputError."""
         try:
             return self.use(Site(on, stop), **{name: value for name, value in values.items() if value is not None})

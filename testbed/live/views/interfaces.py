@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from results.frames.metrics import GAP_BYTES
 from testbed.live.look.look import Look
 from testbed.live.look.table import Table
 from testbed.live.views import ports
 from testbed.live.views.view import View, counting
+from topologies.graph.frames import GAP_BYTES
 
 _TX_DROPS = ("lossy", "cable", "mtu", "watchdog", "ttl")
 """Reasons that are counted at the egress port; all others are counted at the ingress port."""
@@ -19,7 +19,6 @@ _RX_ERRORS = ("icrc", "malformed", "crc", "cut_off")
 
 
 def counters(look: Look) -> list[Table]:
-    """As `show interfaces counters`."""
     before = {} if look.before is None else {ports.name(p): p for p in look.before["ports"]}
     passed_ns = 0 if look.before is None else look.now["time_ns"] - look.before["time_ns"]
     now = {ports.name(p): p for p in look.now["ports"]}

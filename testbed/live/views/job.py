@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -69,16 +68,9 @@ STATES = {"running": "at work", "waiting": "waits", "done": "done", "lost": "gon
 
 
 def _now(worker: Mapping[str, Any]) -> dict[str, Any]:
-    lacks = "" if _has_all(worker["waits_for"]) else worker["waits_for"]
+    lacks = worker["waits_for"] if worker["lacks"] else ""
     state = "at work" if worker["state"] == "waiting" and not lacks else STATES[worker["state"]]
     return {"rank": worker["rank"], "state": state, "since_us": _us(worker["time_ns"]), "waits_for": lacks}
-
-
-def _has_all(waits_for: str) -> bool:
-    """Whether all is there that it asked for: it could go on, and nobody else keeps it from that."""
-    records = re.match(r"(\d+) of (\d+) records", waits_for)
-    enough = records is None or int(records[1]) >= int(records[2])
-    return enough and "to connect" not in waits_for and "to SYNC" not in waits_for
 
 
 COLUMNS = ("step", "time_us", "vs_best", "slowest_rank", "host_us", "compute_us", "wait_us")
@@ -86,7 +78,6 @@ COLUMNS = ("step", "time_us", "vs_best", "slowest_rank", "host_us", "compute_us"
 
 
 def folded(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Steps in groups that are shown as one."""
     group: list[Step] = []
     for step in steps:
         if group and not _alike(group[0], step):
@@ -134,13 +125,9 @@ def _ranks(step: Step) -> Iterator[dict[str, Any]]:
         yield {"step": str(step.number), "rank": rank, "time_us": _us(its.end_ns - its.start_ns), **_times(its)}
 
 
-def _times(its: RankStep) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "host_us": _us(its.host_ns),
-        "compute_us": _us(its.compute_ns),
-        "wait_us": _us(its.wait_ns),
-    }
-    return shown | {"wrong": its.wrong} | ({"fallback": its.fallback} if its.fallback else {})
+def _times(part: RankStep) -> dict[str, Any]:
+    times = {"host_us": _us(part.host_ns), "compute_us": _us(part.compute_ns), "wait_us": _us(part.wait_ns)}
+    return {**times, "wrong": part.wrong, **({"fallback": part.fallback} if part.fallback else {})}
 
 
 def _us(ns: float) -> float:

@@ -22,12 +22,8 @@ def _link(e: Event) -> tuple[str, str, str]:
 
 def _watchdog(e: Event) -> tuple[str, str, str]:
     at = f"{e['switch']}:{e['port']}, queue {e['class']}"
-    said = (
-        f"PFC Watchdog detected PFC storm on {at}, action {e['action']}"
-        if e["on"]
-        else (f"PFC Watchdog storm restored on {at}")
-    )
-    return e["switch"], "warning", said
+    storm = f"detected PFC storm on {at}, action {e['action']}" if e["on"] else f"storm restored on {at}"
+    return e["switch"], "warning", f"PFC Watchdog {storm}"
 
 
 def _deadlock(e: Event) -> tuple[str, str, str]:

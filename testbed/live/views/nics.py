@@ -17,7 +17,6 @@ _RANK = Parameter("rank", kinds.RANK, "Whose: a rank, or its NIC's name.", requi
 
 
 def qps(look: Look) -> list[Table]:
-    """The queue pairs of all NICs."""
     keys = ("rank", "qp", "peer", "peer_qp", "path", "state", "tx_packets", "tx_bytes", "retransmitted", "cnps")
     rows = [
         {k: q[k] for k in keys} | {"rate_Gbps": round(q["rate_bps"] / 1e9, 3), "window_bytes": q["window_bytes"]}
@@ -51,7 +50,6 @@ def counted(look: Look, rank: int) -> dict[str, int]:
 
 
 def _downs(look: Look, nic: str) -> int:
-    """How often its link went down."""
     since = 0.0 if look.then is None else look.then["time_ns"]
     mine = (e for e in look.log if e["event"] == "link" and e["node"] == nic and e["port"] == 1)
     return sum(not e["up"] and e["time_ns"] >= since for e in mine)

@@ -14,7 +14,6 @@ def queues(look: Look) -> list[Table]:
 
 
 def counters(look: Look) -> list[Table]:
-    """As `show queue counters`."""
     rows = []
     for p in ports.switch_ports(look.counts):
         sent = (ports.by_priority(p, name) for name in ("tx_prioN_packets", "tx_prioN_bytes"))
@@ -29,7 +28,6 @@ def counters(look: Look) -> list[Table]:
 
 
 def watermarks(look: Look) -> list[Table]:
-    """As `show queue watermark unicast`."""
     return [_watermark(look, "watermark", "Egress queue", "queue_max_prioN_bytes", "UC")]
 
 

@@ -14,12 +14,8 @@ from testbed.words import kinds
 from testbed.words.entry import Entry, Parameter
 from testbed.words.kinds import Since
 
-CHANGED = Parameter(
-    "changed",
-    kinds.SINCE,
-    "Count from then on (300us: so long ago; @300us: then); leave out what did not change.",
-    True,
-)
+_CHANGED = "Count from then on (300us: so long ago; @300us: then); leave out what did not change."
+CHANGED = Parameter("changed", kinds.SINCE, _CHANGED, True)
 RATES = Parameter("rates", kinds.FLAG, "Per second of emulated time, not counts.", True)
 NONZERO = Parameter("nonzero", kinds.FLAG, "Leave out what has counted nothing.", True)
 

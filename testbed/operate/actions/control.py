@@ -14,16 +14,15 @@ from testbed.operate.steps.action import Action, ranks
 from testbed.operate.steps.site import Site
 from testbed.operate.steps.steps import Flows, ForGood, Mend, Note, Put, Restart, Resync, Step, Take
 from testbed.words.entry import Parameter
-from testbed.words.kinds import PORT, SWITCH, TEXT, Choice, Kind, Number, Offer, Wrong, near
+from testbed.words.kinds import ON_OFF, PORT, SWITCH, TEXT, Kind, Number, Offer, Wrong, near
 from topologies.graph.fabric import Cable, Fabric
 from topologies.kinds import DIMENSION_ORDER
 
-_ON_OFF = Choice("state", "on|off", ("on", "off"))
 _SWITCH = Parameter("switch", SWITCH, "its name", required=True)
 
 
 @dataclass(frozen=True)
-class Part:
+class Drained:
     """What is drained: the cables of a switch, or of a port."""
 
     name: str
@@ -31,19 +30,17 @@ class Part:
 
 
 class _Part(Kind):
-    """A switch, or one of its ports."""
-
-    def read(self, text: str, fabric: Fabric) -> Part:
+    def read(self, text: str, fabric: Fabric) -> Drained:
         name = text.removeprefix("switch:")
         if name in fabric.switch_by_name:
-            inside = fabric.inside
-            return Part(name, tuple(c for c in fabric.cables if name in (c.a.node, c.b.node) and c.name not in inside))
+            outer = (c for c in fabric.cables if c.name not in fabric.inside)
+            return Drained(name, tuple(c for c in outer if name in (c.a.node, c.b.node)))
         if ":" not in name:
             raise Wrong(f"there is no switch {name}", near(name, fabric.switch_by_name, "switches"))
         port = PORT.read(text, fabric)
         if port.node in fabric.nic_by_name:
             raise Wrong(f"{port.node} is a NIC", "SWITCH or SWITCH:N")
-        return Part(f"{port.node}:{port.port}", (fabric.cable_at[port.node, port.port],))
+        return Drained(f"{port.node}:{port.port}", (fabric.cable_at[port.node, port.port],))
 
     def known(self, fabric: Fabric) -> Iterable[Offer]:
         yield from SWITCH.known(fabric)
@@ -53,26 +50,25 @@ class _Part(Kind):
 _PART = Parameter("part", _Part("part", "SWITCH|PORT"), "a switch, or a port SWITCH:N", required=True)
 
 
-def _drains(site: Site, part: Part) -> list[dict[str, Any]]:
+def _drains(site: Site, part: Drained) -> list[dict[str, Any]]:
     return [s for s in site.settings() if s["request"].get("drain", {}).get("part") == part.name]
 
 
-def drain(site: Site, part: Part) -> Iterator[Step]:
+def drain(site: Site, part: Drained) -> Iterator[Step]:
     if _drains(site, part):
         yield Note(f"{part.name} was drained already")
         return
     if alone := site.newly_alone({cable.name for cable in part.cables}):
         hint = "a drain leads traffic elsewhere; config interface shutdown cuts it off"
-        raise InputError(
-            f"{part.name} cannot be drained: {ranks(alone)} would have no way to the rest", "route drain", hint
-        )
+        what = f"{part.name} cannot be drained: {ranks(alone)} would have no way to the rest"
+        raise InputError(what, "route drain", hint)
     ports = [[end.node, end.port] for cable in part.cables for end in (cable.a, cable.b)]
     ports = [port for port in ports if port[0] in site.fabric.switch_by_name]
     spec = {"operate": "drain", "place": part.name, "ports": ports}
     yield _ask(site, spec, drain={"part": part.name, "cables": [cable.name for cable in part.cables]})
 
 
-def undrain(site: Site, part: Part) -> Iterator[Step]:
+def undrain(site: Site, part: Drained) -> Iterator[Step]:
     if not (drains := _drains(site, part)):
         yield Note(f"{part.name} was not drained")
     yield Take(drains)
@@ -142,9 +138,8 @@ def reclaim(site: Site, switch: str) -> Iterator[Step]:
 
 def _has_accelerator(site: Site, switch: str) -> None:
     if not site.fabric.switch_by_name[switch].accelerator:
-        raise InputError(
-            f"{switch} has no accelerator", "accelerator", "fabric.switch.accelerator gives every switch one"
-        )
+        hint = "fabric.switch.accelerator gives every switch one"
+        raise InputError(f"{switch} has no accelerator", "accelerator", hint)
 
 
 ACTIONS = (
@@ -165,7 +160,7 @@ ACTIONS = (
     Action(
         words="route dateline",
         about="Switches the dateline of a torus or ring on or off: a second class for what wraps around.",
-        parameters=(Parameter("state", _ON_OFF, "on or off", required=True),),
+        parameters=(Parameter("state", ON_OFF, "on or off", required=True),),
         steps=dateline, cost_ns=take.ROUTES_NS, cost_from=take.ROUTES,
         blast="data that wraps around changes its class at every switch",
         traffic="frames that come in from now on; those that wait for each other already go on waiting, until a "
@@ -208,7 +203,7 @@ ACTIONS = (
     ),
     Action(
         words="accelerator", about="Switches a switch's accelerator off or on.",
-        parameters=(Parameter("state", _ON_OFF, "on or off", required=True), _SWITCH),
+        parameters=(Parameter("state", ON_OFF, "on or off", required=True), _SWITCH),
         steps=accelerator, cost_ns=take.SETTING_NS, cost_from=take.SETTING, blast="collectives that are added up there",
         traffic="an accelerator that is off answers nothing: contributions are sent again, until ranks give up and do "
         "it by themselves", configures=("accelerator_down",), example="off leaf0",

@@ -15,7 +15,7 @@ from testbed.operate.steps.action import Action
 from testbed.operate.steps.site import Site
 from testbed.operate.steps.steps import ForGood, Mend, Note, Put, Step
 from testbed.words.entry import Parameter
-from testbed.words.kinds import RANK, TEXT, Choice
+from testbed.words.kinds import ON_OFF, RANK, TEXT
 from topologies.graph.targets import NicTarget
 
 _RANK = Parameter("rank", RANK, "its rank", required=True)
@@ -27,16 +27,16 @@ def cc(site: Site, rank: int, name: str, values: str | None) -> Iterator[Step]:
 
     given = dict(_pair(word, name) for word in (values or "").split())
     try:
-        found = controls.read({name: given})
+        control_read = controls.read({name: given})
     except PydanticCustomError as error:
         path, what, hint = (error.context or {})["mistakes"][0]
         raise InputError(what, f"nic cc: {path[-1] if path else 'NAME'}", hint) from None
     before: dict[str, Any] = site.nic(rank).get("cc") or {}
-    control, said = CONTROLS[name], found["values"]
+    control, given_values = CONTROLS[name], control_read["values"]
     if before.get("algorithm") == name and "set" not in given:
-        params = {**before["params"], **{control.by_name[k].key: v for k, v in said.items()}}
+        params = {**before["params"], **{control.by_name[k].key: v for k, v in given_values.items()}}
     else:
-        whole = control.values(site.cc_setting, said, found["set"])
+        whole = control.values(site.cc_setting, given_values, control_read["set"])
         params = {control.by_name[k].key: v for k, v in whole.items()}
     yield Put(overlay("nic", rank, {"cc": {"algorithm": name, "params": params}}))
 
@@ -90,7 +90,7 @@ ACTIONS = (
     ),
     Action(
         words="nic pfc", about="Switches a NIC's pauses on or off: sent and heeded.",
-        parameters=(_RANK, Parameter("state", Choice("state", "on|off", ("on", "off")), "on or off", required=True)),
+        parameters=(_RANK, Parameter("state", ON_OFF, "on or off", required=True)),
         steps=pfc, cost_ns=take.SETTING_NS, cost_from=take.SETTING, blast="the NIC; its switch port sends otherwise",
         traffic="as with `pfc` of a port; a NIC that may not pause drops what its receive buffer has no room for",
         example="0 off",

@@ -13,13 +13,12 @@ from testbed.operate.steps.action import Action
 from testbed.operate.steps.site import Site
 from testbed.operate.steps.steps import Put, Step
 from testbed.words.entry import Parameter
-from testbed.words.kinds import PORT, SIZE, SWITCH, TIME, Choice, Number
+from testbed.words.kinds import ON_OFF, PORT, SIZE, SWITCH, TIME, Choice, Number
 from topologies.graph.fabric import End
 
 _SWITCH = Parameter("switch", SWITCH, "its name", required=True)
 _PORT = Parameter("port", PORT, "a switch's port, SWITCH:N", required=True)
 _CLASS = Number("class", "CLASS", 0, 7)
-_ON = Choice("state", "on|off", ("on", "off"))
 _DSCP = Number("dscp", "DSCP", 0, 63)
 
 
@@ -30,15 +29,13 @@ def ecn(
     key = str(3 if priority is None else priority)
     given = {"kmin_bytes": kmin, "kmax_bytes": kmax, "pmax": pmax}
     before = site.switch(switch).get("ecn", {}).get(key)
-    whole = _whole("ecn", state, given, before, "thresholds", f"class {key} has no thresholds yet")
+    whole = _merged("ecn", state, given, before, "thresholds", f"class {key} has no thresholds yet")
     if whole is None:
         yield Put(overlay("switch", switch, {"ecn": {key: None}}))
         return
     if whole["kmin_bytes"] > whole["kmax_bytes"]:
-        sizes = [format_size(int(whole[name])) for name in ("kmin_bytes", "kmax_bytes")]
-        raise InputError(
-            f"kmin ({sizes[0]}) is larger than kmax ({sizes[1]})", "ecn", "marking grows from kmin to kmax"
-        )
+        low, high = (format_size(int(whole[name])) for name in ("kmin_bytes", "kmax_bytes"))
+        raise InputError(f"kmin ({low}) is larger than kmax ({high})", "ecn", "marking grows from kmin to kmax")
     yield Put(overlay("switch", switch, {"ecn": {key: whole}}))
 
 
@@ -70,7 +67,7 @@ def pfcwd(
     given = {"detect_ns": detect, "restore_ns": restore, "action": action}
     before = site.switch(switch).get("watchdog")
     off = f"the watchdog of {switch} is off, and has no times"
-    whole = _whole("pfcwd", state, given, before, "times and action", off)
+    whole = _merged("pfcwd", state, given, before, "times and action", off)
     if whole is None:
         yield Put(overlay("switch", switch, {"watchdog": None}))
         return
@@ -87,7 +84,7 @@ def weight(site: Site, switch: str, priority: int, weight: int) -> Iterator[Step
     yield Put(overlay("switch", switch, {"weights": {str(priority): weight}}))
 
 
-def _whole(
+def _merged(
     words: str, state: str | None, given: dict[str, Any], before: dict[str, Any] | None, what: str, none_yet: str
 ) -> dict[str, Any] | None:
     """What is to be set: what was given, and the rest as it was before. None: it is switched off."""
@@ -120,7 +117,7 @@ def _action(words: str, about: str, parameters: tuple[Parameter, ...], **more: A
 ACTIONS = (
     _action(
         "ecn", "Sets from which queue on a switch marks a class, or that it does not.",
-        (_SWITCH, Parameter("state", _ON, "on (default), or off"),
+        (_SWITCH, Parameter("state", ON_OFF, "on (default), or off"),
          Parameter("priority", _CLASS, "the class (default 3)", option=True),
          Parameter("kmin", SIZE, "queue up to which nothing is marked (default: as the fabric came up)", option=True),
          Parameter("kmax", SIZE, "queue above which everything is", option=True),
@@ -146,7 +143,7 @@ ACTIONS = (
     ),
     _action(
         "pfc", "Switches a port's pauses on or off: sent and heeded.",
-        (_PORT, Parameter("state", _ON, "on or off", required=True)),
+        (_PORT, Parameter("state", ON_OFF, "on or off", required=True)),
         steps=pfc, blast="the port; its peer sends or pauses otherwise",
         traffic="switched off, the port lets its peer go on (XON), sends what was paused, and drops what its buffer "
         "cannot hold; switched on, it pauses at once what is over its share",
@@ -154,7 +151,7 @@ ACTIONS = (
     ),
     _action(
         "pfcwd", "Sets a switch's PFC watchdog, or switches it off.",
-        (_SWITCH, Parameter("state", _ON, "on (default), or off"),
+        (_SWITCH, Parameter("state", ON_OFF, "on (default), or off"),
          Parameter("detect", TIME, "a pause of this length is a storm", option=True),
          Parameter("restore", TIME, "the storm is over after this long without a pause", option=True),
          Parameter("action", Choice("action", "drop|forward", ("drop", "forward")), "what it then does", option=True)),

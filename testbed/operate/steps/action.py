@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from testbed.base.errors import InputError
 from testbed.base.units import format_time
-from testbed.operate.steps.site import Site
 from testbed.operate.steps.steps import Step
 from testbed.words.entry import Entry
+from testbed.words.kinds import listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +50,7 @@ class Action(Entry):
 
         return tuple(name for name, fault in CATALOGUE.items() if self.words in fault.mended_by)
 
-    def wrong(self, what: str, hint: str = "") -> InputError:
-        return InputError(what, self.words, hint)
 
-
-def ranks(found: list[int]) -> str:
+def ranks(numbers: list[int]) -> str:
     """Such as `rank 3`, `ranks 0, 1, 2`."""
-    shown = ", ".join(map(str, found[:8])) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
-    return f"rank{'s' * (len(found) > 1)} {shown}"
-
-
-__all__ = ["Action", "Site", "ranks"]
+    return f"rank{'s' * (len(numbers) > 1)} {listed(list(map(str, numbers)))}"

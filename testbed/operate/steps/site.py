@@ -14,6 +14,7 @@ from testbed.base.errors import UserError
 from testbed.faults import Injection, Mistakes
 from testbed.faults.base import Place, fault_id
 from testbed.faults.built import CannotInject
+from testbed.inject.faults import TakesRequests, injected
 from topologies.graph.fabric import Cable, Fabric
 
 if TYPE_CHECKING:
@@ -24,15 +25,7 @@ if TYPE_CHECKING:
 _LEFT_OUT = "normalization changed ofp_match"  # what ovs-ofctl says of a match that is not whole
 
 
-class Hardware(Protocol):
-    """fabricd, or a world that holds it."""
-
-    def request(self, op: str, **arguments: Any) -> dict[str, Any]: ...
-
-
 class Job(Protocol):
-    """A job that is repeated."""
-
     def workload(self) -> list[dict[str, Any]]:
         """Its steps, as a file has them."""
         ...
@@ -47,7 +40,7 @@ class Site:
     """A live fabric. Its directory has its configuration, and gets the record of what was done."""
 
     lab: Lab
-    fabricd: Hardware
+    fabricd: TakesRequests
     heal: Callable[[str], Any]
     """Takes a fault out, by its id."""
     job: Job | None = None
@@ -110,36 +103,30 @@ class Site:
         return min(float(nic["timeout_ns"]) * (int(nic["retry"]) + 1) for nic in self.configured["nics"])
 
     def _named(self, kind: str, name: str) -> Mapping[str, Any]:
-        return next(one for one in self.configured[kind] if one["name"] == name)
+        return next(part for part in self.configured[kind] if part["name"] == name)
 
     # -- what lies over that
 
-    def _injected(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.fabricd.request("faults")["faults"]
-        return found
-
     def settings(self) -> list[dict[str, Any]]:
         """What operators have configured and not taken back, as fabricd's `faults` lists it."""
-        return [f for f in self._injected() if f["request"].get("operator")]
+        return [f for f in self.fabricd.request("faults")["faults"] if f["request"].get("operator")]
 
     def faults(self) -> dict[str, tuple[Injection, Place]]:
-        """The faults that are in, by id."""
-        found = {}
-        for fault in self._injected():
+        faults_in = {}
+        for fault in injected(self.fabricd):
             about = fault["request"].get("about")
-            if not about or fault["request"].get("operator") or (name := fault_id(fault["fault"])) in found:
+            if not about or (name := fault_id(fault["fault"])) in faults_in:
                 continue
             try:
                 injection = Injection.of(about)
-                found[name] = injection, injection.place(self.fabric)
+                faults_in[name] = injection, injection.place(self.fabric)
             except (Mistakes, CannotInject):
                 continue  # not one of the catalogue's
-        return found
+        return faults_in
 
     def down(self) -> set[str]:
-        """Cables whose link is down."""
-        injected = [f for f in self._injected() if f["on"]]
-        cables = [f["request"] for f in injected if "cable" in f["request"]]
+        active = [f for f in self.fabricd.request("faults")["faults"] if f["on"]]
+        cables = [f["request"] for f in active if "cable" in f["request"]]
         return {r["cable"] for r in cables if r.get("values", {}).get("up") is False}
 
     def drained(self) -> set[str]:
@@ -161,19 +148,19 @@ class Site:
 
     def check_flow(self, flow: str) -> None:
         """Raises UserError for a flow that Open vSwitch does not take, or of whose match it would leave a part out."""
-        said = self._ofctl("parse-flow", flow).stderr
-        if _LEFT_OUT in said:
-            pre, post = (said.partition(f"{which}:")[2].splitlines()[0].strip() for which in ("pre", "post"))
+        warning = self._ofctl("parse-flow", flow).stderr
+        if _LEFT_OUT in warning:
+            pre, post = (warning.partition(f"{which}:")[2].splitlines()[0].strip() for which in ("pre", "post"))
             hint = "a field needs its protocol before it, such as udp,tp_dst=4791 or ip,nw_dst=10.0.0.1"
             raise UserError(f"of {pre!r} Open vSwitch would take {post or 'nothing'!r} alone", hint=hint, exit_code=2)
 
     def _ofctl(self, *words: str) -> subprocess.CompletedProcess[str]:
         command, env = self.lab.ovs_command(["ovs-ofctl", "-OOpenFlow13", *words])
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-        if done.returncode:
-            lines = done.stderr.strip().splitlines()
+        process = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        if process.returncode:
+            lines = process.stderr.strip().splitlines()
             raise UserError(lines[-1].removeprefix("ovs-ofctl: ") if lines else "ovs-ofctl failed", exit_code=2)
-        return done
+        return process
 
     def flows_changed(self) -> None:
         """No frame meets flows of before from now on, neither in Open vSwitch's cache nor on the fast path."""
@@ -190,21 +177,21 @@ class Site:
     def alone(self, without: set[str]) -> set[int]:
         """The ranks that cannot reach most others without these cables (and without those that are down or drained)."""
         gone = without | self.down() | self.drained()
-        beside: dict[str, list[str]] = {}
+        neighbours: dict[str, list[str]] = {}
         for cable in self.fabric.cables:
             if cable.name not in gone:
-                beside.setdefault(cable.a.node, []).append(cable.b.node)
-                beside.setdefault(cable.b.node, []).append(cable.a.node)
-        left = {nic.name: nic.rank for nic in self.fabric.nics}
+                neighbours.setdefault(cable.a.node, []).append(cable.b.node)
+                neighbours.setdefault(cable.b.node, []).append(cable.a.node)
+        unseen = {nic.name: nic.rank for nic in self.fabric.nics}
         groups = []
-        while left:
-            seen = {next(iter(left))}
+        while unseen:
+            seen = {next(iter(unseen))}
             queue = list(seen)
             for node in queue:
-                new = [far for far in beside.get(node, ()) if far not in seen]
+                new = [far for far in neighbours.get(node, ()) if far not in seen]
                 seen.update(new)
                 queue += new
-            groups.append({left.pop(node) for node in list(left) if node in seen})
+            groups.append({unseen.pop(node) for node in list(unseen) if node in seen})
         largest = max(groups, key=len, default=set())
         return set().union(*(group for group in groups if group is not largest))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controllers.flows import COOKIE_MAGIC, COOKIE_MAGIC_MASK
-from hardware.client import FabricdError
+from hardware.client import FabricdError, FabricdSoAlready
 from testbed.operate.steps.durations import JOB_NS
 from testbed.operate.steps.site import Site
 
@@ -199,8 +199,6 @@ class ForGood(Step):
 
 @dataclass(frozen=True)
 class Note(Step):
-    """Something that the operator is told."""
-
     text: str
 
     def do(self, doing: Doing) -> None:
@@ -212,20 +210,20 @@ def mended(site: Site, words: str, resource: str) -> list[str]:
     return [
         name
         for name, (injection, place) in site.faults().items()
-        if words in injection.fault.mended_by and _there(resource, injection.fault.resources(place))
+        if words in injection.fault.mended_by and _covers(resource, injection.fault.resources(place))
     ]
 
 
-def _there(resource: str, at_fault: Iterable[str]) -> bool:
+def _covers(resource: str, at_fault: Iterable[str]) -> bool:
     """What is done to a whole switch is done to its ports."""
     return any(one == resource or one.startswith(f"{resource.replace('switch:', 'port:', 1)}:") for one in at_fault)
 
 
 def take_back(site: Site, undo: Undo) -> list[str]:
     """Carries out what takes an action back; returns what had been taken back already."""
-    gone = []
-    for one in undo:
-        request = dict(one)
+    missing = []
+    for step in undo:
+        request = dict(step)
         if "flows" in request:
             _put_flows_back(site, request)
             continue
@@ -235,11 +233,9 @@ def take_back(site: Site, undo: Undo) -> list[str]:
             continue
         try:
             site.fabricd.request(request.pop("op"), **request)
-        except FabricdError as error:
-            if "no fault of that id" not in str(error) and "one of that id" not in str(error):
-                raise
-            gone.append(str(request["fault"]))
-    return gone
+        except FabricdSoAlready:
+            missing.append(str(request["fault"]))
+    return missing
 
 
 def _put_flows_back(site: Site, change: Mapping[str, Any]) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from workloads.base.divide import divided
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gating:
@@ -24,11 +26,10 @@ class Gating:
 
     def loads(self, tokens: int, top_k: int, experts: int) -> tuple[int, ...]:
         """How many of a rank's tokens go to each expert, dropped ones left out."""
-        drawn = divided(tokens * top_k, self.shares(experts, top_k))
-        most = self.most(tokens, top_k, experts)
-        return tuple(min(n, most) for n in drawn)
+        limit = self.limit(tokens, top_k, experts)
+        return tuple(min(n, limit) for n in divided(tokens * top_k, self.shares(experts, top_k)))
 
-    def most(self, tokens: int, top_k: int, experts: int) -> int:
+    def limit(self, tokens: int, top_k: int, experts: int) -> int:
         """How many of a rank's tokens an expert takes."""
         return tokens if self.capacity is None else min(tokens, ceil(self.capacity * tokens * top_k / experts))
 
@@ -46,25 +47,14 @@ class Gating:
         return capped(weights, 1 / top_k)
 
 
-def capped(weights: Sequence[float], most: float) -> list[float]:
-    """Weights of sum 1, none above `most`: what one has too much goes to the others in proportion."""
+def capped(weights: Sequence[float], cap: float) -> list[float]:
+    """Weights of sum 1, none above `cap`: what one has too much goes to the others in proportion."""
     full: set[int] = set()
     while True:
-        rest, left = 1 - most * len(full), [k for k in range(len(weights)) if k not in full]
+        rest, left = 1 - cap * len(full), [k for k in range(len(weights)) if k not in full]
         others = sum(weights[k] for k in left)
         shares = {k: weights[k] / others * rest if others else rest / len(left) for k in left}
-        above = {k for k, w in shares.items() if w > most * (1 + 1e-12)}
+        above = {k for k, w in shares.items() if w > cap * (1 + 1e-12)}
         if not above:
-            return [most if k in full else shares[k] for k in range(len(weights))]
+            return [cap if k in full else shares[k] for k in range(len(weights))]
         full |= above
-
-
-def divided(count: int, weights: Sequence[float]) -> list[int]:
-    """`count` in proportion to the weights, by largest remainder; of equal remainders the first ones."""
-    total = sum(weights)
-    exact = [count * w / total for w in weights]
-    shares = [int(x) for x in exact]
-    by_remainder = sorted(range(len(weights)), key=lambda k: (shares[k] - exact[k], k))
-    for k in by_remainder[: count - sum(shares)]:
-        shares[k] += 1
-    return shares

@@ -24,25 +24,22 @@ class Gpu:
         return 1e9 * max(arithmetic, nbytes / self.hbm if self.hbm else 0.0)
 
 
-_GB = 10**9
+def _preset(half: float, tf32: float, hbm: float, memory_gb: int) -> dict[str, Gpu]:
+    """`half`: FLOPS of both 16-bit types."""
+    flops = {"bfloat16": half, "float16": half, "float32": tf32}
+    return {dtype: Gpu(flops=n, hbm=hbm, memory=memory_gb * 10**9) for dtype, n in flops.items() if n}
+
 
 PRESETS: dict[str, dict[str, Gpu]] = {
-    "v100": {"float16": Gpu(flops=125e12, hbm=900e9, memory=32 * _GB)},
-    "a100": {d: Gpu(flops=312e12, hbm=2039e9, memory=80 * _GB) for d in ("bfloat16", "float16")}
-    | {"float32": Gpu(flops=156e12, hbm=2039e9, memory=80 * _GB)},
-    "h100": {d: Gpu(flops=989.4e12, hbm=3350e9, memory=80 * _GB) for d in ("bfloat16", "float16")}
-    | {"float32": Gpu(flops=494.7e12, hbm=3350e9, memory=80 * _GB)},
-    "h200": {d: Gpu(flops=989.4e12, hbm=4800e9, memory=141 * _GB) for d in ("bfloat16", "float16")}
-    | {"float32": Gpu(flops=494.7e12, hbm=4800e9, memory=141 * _GB)},
-    "h20": {d: Gpu(flops=148e12, hbm=4000e9, memory=96 * _GB) for d in ("bfloat16", "float16")}
-    | {"float32": Gpu(flops=74e12, hbm=4000e9, memory=96 * _GB)},
-    "l40s": {d: Gpu(flops=362.05e12, hbm=864e9, memory=48 * _GB) for d in ("bfloat16", "float16")}
-    | {"float32": Gpu(flops=183e12, hbm=864e9, memory=48 * _GB)},
-    "b200": {d: Gpu(flops=2250e12, hbm=8000e9, memory=180 * _GB) for d in ("bfloat16", "float16")}
-    | {"float32": Gpu(flops=1125e12, hbm=8000e9, memory=180 * _GB)},
-    "mi250x": {d: Gpu(flops=383e12, hbm=3200e9, memory=128 * _GB) for d in ("bfloat16", "float16")},
-    "mi300x": {d: Gpu(flops=1307.4e12, hbm=5300e9, memory=192 * _GB) for d in ("bfloat16", "float16")}
-    | {"float32": Gpu(flops=653.7e12, hbm=5300e9, memory=192 * _GB)},
+    "v100": {"float16": Gpu(flops=125e12, hbm=900e9, memory=32 * 10**9)},
+    "a100": _preset(312e12, 156e12, 2039e9, 80),
+    "h100": _preset(989.4e12, 494.7e12, 3350e9, 80),
+    "h200": _preset(989.4e12, 494.7e12, 4800e9, 141),
+    "h20": _preset(148e12, 74e12, 4000e9, 96),
+    "l40s": _preset(362.05e12, 183e12, 864e9, 48),
+    "b200": _preset(2250e12, 1125e12, 8000e9, 180),
+    "mi250x": _preset(383e12, 0, 3200e9, 128),
+    "mi300x": _preset(1307.4e12, 653.7e12, 5300e9, 192),
 }
 """By the type of the elements (float32 stands for TF32).  NVIDIA's data sheets of V100 SXM2 32 GB, A100 SXM 80 GB, H100
 SXM, H200 SXM, H20 96 GB, L40S, and HGX B200 (half of the figures with sparsity); AMD's of MI250X (both dies) and

@@ -78,10 +78,10 @@ class Layout:
         }
         if mirrored:
             groups |= {name: self._mirrored(groups[name]) for name in ("data", "expert_data")}
-        return {name: its for name, its in groups.items() if its and len(its[0]) > 1}
+        return {name: tuples for name, tuples in groups.items() if tuples and len(tuples[0]) > 1}
 
     def _mirrored(self, groups: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-        """Groups of each stage's ranks, in the order of the stages, together with those as far from the other end."""
+        """The groups of each stage's ranks, merged with those of the stage as far from the other end."""
         stages = self.parallel.pipeline
         each = len(groups) // stages
         half = range(stages // 2 * each)

@@ -13,28 +13,26 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from topologies.graph.mistake import Mistake
 from workloads.steps.plan.parallel import DIMENSIONS, Layout, Parallel, Place
 
 Axis = tuple[str, int]
 """Name and length."""
 
 
-class CannotPlace(ValueError):
+class CannotPlace(Mistake, ValueError):
     """`key` is the dimension that is to blame (""; the plan as a whole), `hint` what is allowed."""
 
     def __init__(self, key: str, what: str, hint: str) -> None:
-        super().__init__(f"{what} ({hint})")
-        self.key, self.what, self.hint = key, what, hint
+        super().__init__(what, hint)
+        self.key = key
 
 
 def placed(parallel: Parallel, place: Mapping[str, str], axes: Sequence[Axis]) -> Layout:
     """The ranks of a plan.  `axes`: the outermost first, as ranks count them.  Raises CannotPlace."""
     rank_at = places(parallel, place, axes)
-    ranks = {}
-    for at in product(*(range(getattr(parallel, name)) for name in DIMENSIONS)):
-        index = dict(zip(DIMENSIONS, at, strict=True))
-        ranks[Place(**index)] = rank_at(index)
-    return Layout(parallel, ranks)
+    grid = product(*(range(getattr(parallel, name)) for name in DIMENSIONS))
+    return Layout(parallel, {at: rank_at(vars(at)) for at in (Place(*index) for index in grid)})
 
 
 def places(parallel: Parallel, place: Mapping[str, str], axes: Sequence[Axis]) -> Callable[[Mapping[str, Any]], Any]:
@@ -50,14 +48,14 @@ def places(parallel: Parallel, place: Mapping[str, str], axes: Sequence[Axis]) -
     on: dict[str, list[str]] = {name: [] for name in lengths}
     for dimension, axis in place.items():
         if axis not in lengths:
-            known = ", ".join(f"{name} ({n})" for name, n in axes)
-            raise CannotPlace(dimension, f"this fabric has no axis {axis!r}", f"it has {known}")
+            names = ", ".join(f"{name} ({n})" for name, n in axes)
+            raise CannotPlace(dimension, f"this fabric has no axis {axis!r}", f"it has {names}")
         on[axis].append(dimension)
         together = prod(getattr(parallel, d) for d in on[axis])
         if lengths[axis] % together:
-            said, there = " x ".join(f"{d} {getattr(parallel, d)}" for d in on[axis]), lengths[axis]
-            what = f"{said} does not divide {axis}, which has {there} places"
-            raise CannotPlace(dimension, what, f"a divisor of {there}")
+            sizes, length = " x ".join(f"{d} {getattr(parallel, d)}" for d in on[axis]), lengths[axis]
+            what = f"{sizes} does not divide {axis}, which has {length} places"
+            raise CannotPlace(dimension, what, f"a divisor of {length}")
     left = [name for name in DIMENSIONS if name not in place]
     spare = {axis: n // prod(getattr(parallel, d) for d in on[axis]) for axis, n in lengths.items()}
 

@@ -158,17 +158,17 @@ class _Written:
 def _zb_v(stages: int, micro_batches: int, stage: int, chunks: int) -> list[Pass]:
     """With equal passes; with fewer micro-batches than fill the pipeline, what the others would do is left out."""
     written = _Written(lambda chunk, k: k if k < micro_batches else None)
-    count, many, left = written.count, max(micro_batches, 2 * stages - 1), stages - stage
+    count, total, left = written.count, max(micro_batches, 2 * stages - 1), stages - stage
     written.do(2 * left - 1, "F0")
     written.do(stage, "F1", "F0")
     written.do(left, "F1", "B1", "W1")
-    while count["F1"] < many:
-        written.do(int(count["F0"] < many), "F0")
+    while count["F1"] < total:
+        written.do(int(count["F0"] < total), "F0")
         written.do(1, "B0", "W0", "F1", "B1", "W1")
     written.do(stage, "B0", "B1")
     written.do(left, "B0", "W0")
     for chunk in "10":
-        written.do(many - count[f"W{chunk}"], f"W{chunk}")
+        written.do(total - count[f"W{chunk}"], f"W{chunk}")
     return written.passes
 
 

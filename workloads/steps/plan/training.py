@@ -111,27 +111,23 @@ def problems(t: Training) -> Iterator[Found]:
     """Everything about a step that does not divide or does not go together."""
     m, p = t.model, t.parallel
     yield from _model(m)
-    for number, what, many, key in (
+    for number, what, size, key in (
         (m.heads, "heads", p.tensor, "tensor"),
         (m.kv_heads, "kv_heads", p.tensor, "tensor"),
         (m.ffn, "ffn", p.tensor, "tensor"),
         (m.seq, "seq", p.context, "context"),
         (m.layers, "layers", p.pipeline, "pipeline"),
     ):
-        if number % many:
-            yield (
-                ("parallel", key),
-                f"{what} of the model, {number}, cannot be divided by {key} {many}",
-                _divisors(number),
-            )
+        if number % size:
+            problem = f"{what} of the model, {number}, cannot be divided by {key} {size}"
+            yield ("parallel", key), problem, _divisors(number)
     if m.layers % p.pipeline == 0 and m.layers % t.parts:
         what = f"layers of the model, {m.layers}, cannot be divided into {p.pipeline} stages of {t.chunks} chunks"
         hint = f"{t.schedule}: {_divisors(m.layers // p.pipeline)}" if t.schedule not in CHUNKS else "another schedule"
         yield ("schedule",), what, hint
     if p.sequence and p.tensor == 1:
-        yield ("parallel", "sequence"), "sequence parallelism splits over the ranks of tensor, of which there is one", (
-            "tensor: 2 or more, or leave sequence out"
-        )  # fmt: skip
+        what = "sequence parallelism splits over the ranks of tensor, of which there is one"
+        yield ("parallel", "sequence"), what, "tensor: 2 or more, or leave sequence out"
     elif p.sequence and m.seq % p.context == 0 and m.seq // p.context % p.tensor:
         what = f"seq of a rank, {m.seq // p.context}, cannot be divided by tensor {p.tensor}"
         yield ("parallel", "sequence"), what, "leave sequence out"
@@ -163,17 +159,14 @@ def _experts(t: Training) -> Iterator[Found]:
         yield ("parallel", "expert"), "the model has no experts", "model: {experts: 8}, or leave expert out"
         return
     if m.experts and m.experts % p.expert:
-        yield ("parallel", "expert"), f"experts of the model, {m.experts}, cannot be divided by expert {p.expert}", (
-            _divisors(m.experts)
-        )  # fmt: skip
+        what = f"experts of the model, {m.experts}, cannot be divided by expert {p.expert}"
+        yield ("parallel", "expert"), what, _divisors(m.experts)
     if p.data % p.expert:
-        yield ("parallel", "expert"), f"expert {p.expert} does not divide data {p.data}, whose ranks it takes", (
-            _divisors(p.data)
-        )  # fmt: skip
+        what = f"expert {p.expert} does not divide data {p.data}, whose ranks it takes"
+        yield ("parallel", "expert"), what, _divisors(p.data)
     if m.experts and p.tensor > 1 and not p.sequence:
-        yield ("parallel", "sequence"), "experts and tensor parallelism need sequence parallelism", (
-            "sequence: true (as in Megatron), or tensor: 1"
-        )  # fmt: skip
+        what = "experts and tensor parallelism need sequence parallelism"
+        yield ("parallel", "sequence"), what, "sequence: true (as in Megatron), or tensor: 1"
 
 
 def _schedule(t: Training) -> Iterator[Found]:
@@ -217,6 +210,6 @@ def _optimizer(t: Training) -> Iterator[Found]:
 
 
 def _divisors(n: int) -> str:
-    found = [d for d in range(1, n + 1) if n % d == 0]
-    shown = found if len(found) <= 12 else [*found[:11], "..", found[-1]]
+    divisors = [d for d in range(1, n + 1) if n % d == 0]
+    shown = divisors if len(divisors) <= 12 else [*divisors[:11], "..", n]
     return f"a divisor of {n}: {', '.join(map(str, shown))}"

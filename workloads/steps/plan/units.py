@@ -73,6 +73,17 @@ def units_of(t: Training, stage: int) -> Iterator[Unit]:
         yield head(t)
 
 
+def rank_parameters(t: Training, stage: int, *, sharded: bool) -> int:
+    """Parameters that one rank of this stage has: all of the stage's, or its share of those that copies share out."""
+    dense, expert = stage_parameters(t, stage)
+    return -(-dense // t.copies) + -(-expert // t.expert_copies) if sharded else dense + expert
+
+
+def adam_bytes(t: Training) -> int:
+    """Adam's state for a parameter: a copy and two moments in float32; in float32 there is no copy."""
+    return 12 if t.model.width < 4 else 2 * t.model.width
+
+
 def stage_parameters(t: Training, stage: int) -> tuple[int, int]:
     """Dense and expert parameters of a rank of this stage."""
     units = list(units_of(t, stage))

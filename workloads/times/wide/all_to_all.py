@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from workloads.times.messages import FRAME_BYTES, RETH_BYTES, Costs, Link, received_ns, sent_ns
+from topologies.graph.frames import FRAME_BYTES, RETH_BYTES
+from workloads.times.messages import Costs, Link, received_ns, sent_ns
 from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
 if TYPE_CHECKING:

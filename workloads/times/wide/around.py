@@ -1,12 +1,12 @@
 """Rings hop by hop, all ranks at once: edges that differ, and rings of hundreds of thousands of ranks.
 
-A ring's state is when each rank begins its next hop.  Two rules make a long ring short, and both are exact:
+The state of a ring is when each rank begins its next hop.  Three exact rules make a long ring short:
 
-- **Equal turns.** If the edges repeat every p ranks around the ring, so do the states: p ranks stand for all.
-- **Always on.**  Where no rank takes longer to send than any edge takes to cross, whoever stays where it is falls
-  behind: the latest rank is at the end of the longest way of so many edges in a row.
-- **Equal hops.** A hop is made of sums and maxima, so states that are later by the same time at all ranks give states
-  that are later by that time.  Once a turn (p hops of one kind) has done nothing but that, so does every further one.
+- **Equal edges.** If the edges repeat every p ranks around the ring, so does the state: p ranks stand for all.
+- **Always on.**  If no rank takes longer to send than any edge takes to cross, no rank ever waits for its own cable.
+  Then the latest rank is at the end of the longest row of that many edges.
+- **Equal hops.** A hop consists of sums and maxima, so a delay of the whole state is a delay of the next one.  Once p
+  hops of one kind have only delayed the state, so does every further p.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
+from topologies.graph.frames import ACK_BYTES
 from workloads.times.messages import (
-    ACK_BYTES,
     Costs,
     Packets,
     Path,
@@ -66,14 +66,14 @@ class Ring:
 
     def of_each(self, time_ns: Callable[[Edge], float]) -> Times:
         """Of one turn's edges: the fewest that, repeated, are the ring."""
-        return np.array([time_ns(edge) for edge in self.kinds])[self._turn]
+        return np.array([time_ns(edge) for edge in self.kinds])[self._period]
 
     def of_all(self, time_ns: Callable[[Edge], float]) -> Times:
         """Of all edges."""
         return np.array([time_ns(edge) for edge in self.kinds])[self.which]
 
     @cached_property
-    def _turn(self) -> NDArray[np.intp]:
+    def _period(self) -> NDArray[np.intp]:
         which, n = self.which, len(self.which)
         for p in range(1, n // 2 + 1):
             if n % p == 0 and np.array_equal(which[p:], which[:-p]):
@@ -90,8 +90,8 @@ def hops(step: Callable[[Times], Times], state: Times, times: int) -> Times:
         if done % lag == 0:
             later = state - before
             if np.ptp(later) <= _SAME_NS:
-                turns, left = divmod(times - done, lag)
-                state = state + turns * float(later.flat[0])
+                laps, left = divmod(times - done, lag)
+                state = state + laps * float(later.flat[0])
                 for _ in range(left):
                     state = step(state)
                 return state
@@ -105,11 +105,11 @@ def direct_over_ns(adds: Sequence[int], chunk_bytes: int, ring: Ring, costs: Cos
     A rank begins a hop when its part of the one before is sent, and when that hop's first packet has come and is added.
     What shares a cable takes its turn there with whole parts; the first packet of one seldom meets another.
     """
-    most = PASS_PACKETS * costs.mtu
-    whole = max(chunk_bytes - 1, 0) // most
-    last = chunk_bytes - whole * most
+    part_most = PASS_PACKETS * costs.mtu
+    whole = max(chunk_bytes - 1, 0) // part_most
+    last = chunk_bytes - whole * part_most
     before = [0, *adds[:-1]]  # what a hop sends has been through the engine in the hop before
-    kinds = [(most, *k) for k in zip(before, adds, strict=True)] * whole
+    kinds = [(part_most, *k) for k in zip(before, adds, strict=True)] * whole
     kinds += [(last, *k) for k in zip(before[:-1], adds[:-1], strict=True)]
     runs = [
         Run(
@@ -128,14 +128,14 @@ def direct_over_ns(adds: Sequence[int], chunk_bytes: int, ring: Ring, costs: Cos
     begin = costs.post_ns + 2 * costs.pcie_latency_ns + min(costs.mtu, chunk_bytes) * 8e9 / costs.pcie_rate_bps
     payload = packets.last[0]
     result = costs.engine_ns(payload * adds[-1]) + payload * 8e9 / costs.pcie_rate_bps + costs.pcie_latency_ns
-    came = ring.of_each(carried)
+    arrived = ring.of_each(carried)
     if always_on(runs):
-        there = longest_ways(runs, len(came)) + came
+        ends = longest_ways(runs, len(arrived)) + arrived
     elif adding is None:
-        there = hop_by_hop(runs, len(came)) + came
+        ends = hop_by_hop(runs, len(arrived)) + arrived
     else:
-        there = adding.there(came)
-    return begin + float(there.max()) + result + costs.wake_ns
+        ends = adding.ends(arrived)
+    return begin + float(ends.max()) + result + costs.wake_ns
 
 
 class Run(NamedTuple):
@@ -166,22 +166,22 @@ class _Adding:
         for part in {part for part, _, _ in kinds}:
             sent[part] = ring.of_each(lambda e, p=part: _busy_ns(p, 0, e.shared, costs))  # type: ignore[misc]
             cross[part] = ring.of_each(lambda e, p=part: _crossing_ns(p, 0, e.alone, costs))  # type: ignore[misc]
-        of = cls([(part, added) for part, _, added in kinds], sent, cross, costs)
-        return of if any(of.engine_ns(*kind) > sent[kind[0]].min() for kind in set(of.kinds)) else None
+        adding = cls([(part, added) for part, _, added in kinds], sent, cross, costs)
+        return adding if any(adding.engine_ns(*kind) > sent[kind[0]].min() for kind in set(adding.kinds)) else None
 
     def engine_ns(self, part_bytes: int, adds: int) -> float:
         """All packets of it, one behind the other."""
         return _engine_ns(Packets.of(part_bytes, self.costs, reth=False, imm=False), adds, self.costs)
 
-    def there(self, came: Times) -> Times:
+    def ends(self, crossing: Times) -> Times:
         """When what the last hop brings is at each rank.  `came`: how long it takes by itself."""
         # when each rank begins to send, has sent, and when its engine is free
-        state = np.zeros((3, len(came)))
+        state = np.zeros((3, len(crossing)))
         state[1] = self.sent[self.kinds[0][0]]
         for (part, adds), same in groupby(self.kinds):
             state = hops(partial(self._hop, part, adds), state, len(list(same)))
         begun, ended, _ = state
-        return np.maximum(begun + came, ended + self.cross[self.kinds[-1][0]])
+        return np.maximum(begun + crossing, ended + self.cross[self.kinds[-1][0]])
 
     def _hop(self, part: int, adds: int, now: Times) -> Times:
         begun, ended, free = now
@@ -214,11 +214,11 @@ def longest_ways(runs: Sequence[Run], ranks: int) -> Times:
     if not runs:
         return np.zeros(ranks)
     cross = runs[0].cross
-    turns, rest = divmod(sum(run.times for run in runs), ranks)
+    laps, rest = divmod(sum(run.times for run in runs), ranks)
     sums = np.concatenate([[0.0], np.cumsum(np.concatenate([cross, cross]))])
     ends = np.arange(ranks) + ranks
-    more = sum(run.times * float(run.cross[0] - cross[0]) for run in runs)
-    return cast("Times", turns * cross.sum() + sums[ends] - sums[ends - rest] + more)
+    extra = sum(run.times * float(run.cross[0] - cross[0]) for run in runs)
+    return cast("Times", laps * cross.sum() + sums[ends] - sums[ends - rest] + extra)
 
 
 PASS_PACKETS = 256
@@ -257,11 +257,7 @@ def host_ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, ring: Ring, cos
     reduced = costs.reduce_ns(chunk_bytes)
     if costs.wake_ns == 0:
         runs = [
-            Run(
-                costs.post_ns + messages + adds * reduced,
-                np.maximum(busy, costs.post_ns + reduced),
-                len(list(same)),
-            )
+            Run(costs.post_ns + messages + adds * reduced, np.maximum(busy, costs.post_ns + reduced), len(list(same)))
             for adds, same in groupby(reduces[:-1])
         ]
         if always_on(runs):

@@ -54,8 +54,8 @@ class Some:
             route = self.route(pair)
             for key, link in zip(route.keys, route.links, strict=True):
                 loads[key], links[key] = loads.get(key, 0.0) + nbytes, link
-        most = max(loads, key=lambda key: loads[key] / links[key].rate_bps)
-        return loads[most], links[most]
+        slowest = max(loads, key=lambda key: loads[key] / links[key].rate_bps)
+        return loads[slowest], links[slowest]
 
     def _of(self, pairs: Sequence[Pair]) -> list[Pair]:
         return [(self.ranks[a], self.ranks[b]) for a, b in pairs]
@@ -69,8 +69,8 @@ class Numbered(Some):
 
     def route(self, pair: Pair, channel: int = 0) -> Route:
         a, b = self.ranks[pair[0]], self.ranks[pair[1]]
-        here, there = (np.array([number], np.int64) for number in self.numbers[a, b, channel])
-        return replace(self.ways, numbers=lambda source, target: (here, there)).route((a, b), channel)
+        own, peer = (np.array([number], np.int64) for number in self.numbers[a, b, channel])
+        return replace(self.ways, numbers=lambda source, target: (own, peer)).route((a, b), channel)
 
 
 def both_ways_ns(chunk_bytes: int, ways: Callable[[Places], Wide], places: Places, costs: Costs) -> float:
@@ -79,16 +79,16 @@ def both_ways_ns(chunk_bytes: int, ways: Callable[[Places], Wide], places: Place
     def followed(these: Places) -> float:
         shape = Shape(these.ranks, 2 * these.ranks * chunk_bytes)
         case = Case(shape, 1, costs, Some(ways(these), these.order))
-        found = replayed(case, bidirectional_all_reduce, np.inf)
-        assert found is not None
-        return found
+        per_edge = replayed(case, bidirectional_all_reduce, np.inf)
+        assert per_edge is not None
+        return per_edge
 
     if places.ranks <= MOST_FOLLOWED:
         return followed(places)
     some = _smaller(places)
     edges = np.array([_edges(these) for these in some], float)
-    found, *_ = np.linalg.lstsq(edges, np.array([followed(these) for these in some]), rcond=None)
-    return float(found @ _edges(places))
+    per_edge, *_ = np.linalg.lstsq(edges, np.array([followed(these) for these in some]), rcond=None)
+    return float(per_edge @ _edges(places))
 
 
 _FEW: dict[type, dict[str, int]] = {

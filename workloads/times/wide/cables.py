@@ -33,8 +33,8 @@ class Cables:
     @classmethod
     def of(cls, usual: Link, rate_bps: Values, delay_ns: Values) -> Cables | None:
         """Of each link's rate and delay; None where all are usual ones."""
-        found, which = np.unique(np.stack([rate_bps, delay_ns]), axis=1, return_inverse=True)
-        kinds = [Link(float(rate), float(delay)) for rate, delay in found.T]
+        distinct, which = np.unique(np.stack([rate_bps, delay_ns]), axis=1, return_inverse=True)
+        kinds = [Link(float(rate), float(delay)) for rate, delay in distinct.T]
         if kinds == [usual]:
             return None
         order = list(dict.fromkeys([usual, *kinds]))
@@ -79,7 +79,7 @@ class Cables:
         return cls((others, own), which)
 
 
-class Links:
+class LinkIndex:
     """Of a fabric by its parts: what leads from where to where."""
 
     def __init__(self, places: Places) -> None:
@@ -105,17 +105,17 @@ class Links:
 
     def between(self, source: Ids, target: Ids) -> Ids:
         """From each of these switches to each; -1: there is none."""
-        at = np.searchsorted(self._keys, wanted := self._key(source, target))
+        at = np.searchsorted(self._keys, keys := self._key(source, target))
         at = np.minimum(at, max(len(self._keys) - 1, 0))
-        there = self._keys[at] == wanted if len(self._keys) else np.zeros(len(wanted), bool)
-        return np.where(there, 4 * self._places.ranks + self._order[at] if len(self._keys) else -1, -1)
+        exists = self._keys[at] == keys if len(self._keys) else np.zeros(len(keys), bool)
+        return np.where(exists, 4 * self._places.ranks + self._order[at] if len(self._keys) else -1, -1)
 
     def of_switch(self, switch: int) -> Ids:
         """All that lead to or from it."""
         links = np.flatnonzero((self.target >= 0) & ((self.source == switch) | (self.target == switch)))
         ranks = np.arange(self._places.ranks)
-        its = ranks[self._places.leaf(ranks) == switch]
-        return np.concatenate([its, len(ranks) + its, 4 * len(ranks) + links])
+        own = ranks[self._places.leaf(ranks) == switch]
+        return np.concatenate([own, len(ranks) + own, 4 * len(ranks) + links])
 
     def _key(self, source: Ids, target: Ids) -> Ids:
         return np.where(target < 0, -1, source * self._switches + target)
@@ -124,28 +124,28 @@ class Links:
 def host_called(places: Places, name: str) -> int | None:
     """The rank of a host's name."""
     if isinstance(places, Rails):
-        found = re.fullmatch(r"h(\d+)\.(\d+)", name)
-        server, gpu = (int(found[1]), int(found[2])) if found else (-1, -1)
+        match = re.fullmatch(r"h(\d+)\.(\d+)", name)
+        server, gpu = (int(match[1]), int(match[2])) if match else (-1, -1)
         return server * places.gpus + gpu if 0 <= server < places.servers and gpu < places.gpus else None
-    found = re.fullmatch(r"h(\d+)", name)
-    return int(found[1]) if found and int(found[1]) < places.ranks else None
+    match = re.fullmatch(r"h(\d+)", name)
+    return int(match[1]) if match and int(match[1]) < places.ranks else None
 
 
 def switch_called(places: Places, name: str) -> int | None:
     """The number of a switch's name."""
     match places:
         case Grid(dims):
-            found = re.fullmatch(r"sw(\d+(?:-\d+)*)", name)
-            at = [int(k) for k in found[1].split("-")] if found else []
+            named = re.fullmatch(r"sw(\d+(?:-\d+)*)", name)
+            at = [int(k) for k in named[1].split("-")] if named else []
             inside = len(at) == len(dims) and all(k < n for k, n in zip(at, dims, strict=True))
             return int(np.ravel_multi_index(at, dims)) if inside else None
         case Rails(_, gpus, spines):
             tiers = {"rail": gpus, "spine": spines}
         case Tiers(_, leaves, spines, pods, cores):
             tiers = {"leaf": leaves * pods, "spine": spines * pods, "core": cores} if spines else {"sw": 1}
-    found, first = re.fullmatch(r"([a-z]+)(\d+)", name), 0
+    named, first = re.fullmatch(r"([a-z]+)(\d+)", name), 0
     for tier, count in tiers.items():
-        if found and found[1] == tier and int(found[2]) < count:
-            return first + int(found[2])
+        if named and named[1] == tier and int(named[2]) < count:
+            return first + int(named[2])
         first += count
     return None

@@ -1,28 +1,25 @@
-"""Rings of NICs (docs/direct-reduce.md), and an optimizer step by them or by the hosts."""
+"""Rings of NICs (docs/direct-reduce.md), and an optimizer step by them or by the hosts.
+
+`touched`: arrays that an optimizer goes over.  `gathers`: the ring that hosts gather over, if it is another one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from workloads.base.entry import Algorithm
-from workloads.times.messages import Costs, Path, wire_bytes
+from topologies.graph.frames import wire_bytes
+from workloads.times.messages import Costs, Path
 from workloads.times.wide.around import PASS_PACKETS, Edge, Ring, direct_over_ns, host_ring_over_ns
 
 
-def ring_ns(
-    entry: Algorithm, size_bytes: int, ring: Ring, costs: Costs, *, touched: int = 2, gather: Ring | None = None
-) -> float:
-    """An algorithm that goes round a ring of NICs, or an optimizer step by hosts; over a ring.
-
-    `touched`: arrays that an optimizer goes over.  `gather`: the ring that hosts gather over, if it is another one.
-    """
-    if entry.name == "host":
-        return _by_hosts(size_bytes, ring, costs, touched, gather)
-    form = _FORMS[entry.collective.name, entry.name]
-    return form(size_bytes, ring, costs, touched)
+def arrays_of(optimizer: str | None) -> int:
+    """Arrays that an optimizer goes over: parameters and what it remembers."""
+    return 3 if optimizer == "adam" else 2
 
 
-def _all_reduce(size_bytes: int, ring: Ring, costs: Costs, touched: int = 0) -> float:
+def all_reduce(size_bytes: int, ring: Ring, costs: Costs, touched: int = 0, gathers: Ring | None = None) -> float:
     """n - 1 reducing and n - 1 gathering hops, each begun with the first packet of the one before."""
     n = ring.ranks
     chunk = -(-size_bytes // n)
@@ -32,28 +29,28 @@ def _all_reduce(size_bytes: int, ring: Ring, costs: Costs, touched: int = 0) -> 
     return max(hops, _sums_ns(n, chunk, ring, costs) + gathered)
 
 
-def _reduce_scatter(size_bytes: int, ring: Ring, costs: Costs, touched: int = 0) -> float:
+def reduce_scatter(size_bytes: int, ring: Ring, costs: Costs, touched: int = 0, gathers: Ring | None = None) -> float:
     """n - 1 hops, each packet added up."""
     n = ring.ranks
     chunk = -(-size_bytes // n)
     return max(direct_over_ns([1] * (n - 1), chunk, ring, costs), _sums_ns(n, chunk, ring, costs))
 
 
-def _all_gather(size_bytes: int, ring: Ring, costs: Costs, touched: int = 0) -> float:
+def all_gather(size_bytes: int, ring: Ring, costs: Costs, touched: int = 0, gathers: Ring | None = None) -> float:
     """n - 1 hops."""
     n = ring.ranks
     return direct_over_ns([0] * (n - 1), -(-size_bytes // n), ring, costs)
 
 
-def _optimus(size_bytes: int, ring: Ring, costs: Costs, touched: int) -> float:
+def optimus(size_bytes: int, ring: Ring, costs: Costs, touched: int, gathers: Ring | None = None) -> float:
     """An all-reduce by NICs whose last reducing hop is gone over once more for each array of the optimizer."""
     n = ring.ranks
     adds = [1] * (n - 2) + [1 + touched] + [0] * (n - 1)
     steps = direct_over_ns(adds, -(-size_bytes // n), ring, costs)
-    return max(_all_reduce(size_bytes, ring, costs), steps)
+    return max(all_reduce(size_bytes, ring, costs), steps)
 
 
-def _by_hosts(size_bytes: int, ring: Ring, costs: Costs, touched: int, gathers: Ring | None = None) -> float:
+def by_hosts(size_bytes: int, ring: Ring, costs: Costs, touched: int, gathers: Ring | None = None) -> float:
     """A ring reduce-scatter, an update that touches each array, a ring all-gather."""
     n = ring.ranks
     chunk = -(-size_bytes // n)
@@ -63,43 +60,21 @@ def _by_hosts(size_bytes: int, ring: Ring, costs: Costs, touched: int, gathers: 
     return host_ring_over_ns(scatter, chunk, ring, costs) + update + gathered
 
 
-_FORMS = {
-    ("all_reduce", "direct_reduce"): _all_reduce,
-    ("reduce_scatter", "direct_reduce"): _reduce_scatter,
-    ("all_gather", "direct_reduce"): _all_gather,
-    ("optimizer_step", "optimus_nic"): _optimus,
-}
-
 # All edges equal
 
 
-def _equal(ranks: int, path: Path) -> Ring:
-    return Ring([Edge(path, path)], np.zeros(ranks, int))
+def _equal(form: Callable[[int, Ring, Costs, int], float]) -> Callable[[int, int, Path, Costs], float]:
+    """Of ranks, size, path and costs; with sgd: parameters and momentum."""
+    return lambda ranks, size_bytes, path, costs: form(
+        size_bytes, Ring([Edge(path, path)], np.zeros(ranks, int)), costs, arrays_of("sgd")
+    )
 
 
-def direct_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-    """DirectReduce."""
-    return _all_reduce(size_bytes, _equal(ranks, path), costs)
-
-
-def direct_reduce_scatter_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-    """Its first half."""
-    return _reduce_scatter(size_bytes, _equal(ranks, path), costs)
-
-
-def direct_all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-    """Its second half."""
-    return _all_gather(size_bytes, _equal(ranks, path), costs)
-
-
-def optimus_nic_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-    """With sgd: parameters and momentum."""
-    return _optimus(size_bytes, _equal(ranks, path), costs, 2)
-
-
-def host_optimizer_step_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-    """Likewise."""
-    return _by_hosts(size_bytes, _equal(ranks, path), costs, 2)
+direct_all_reduce_ns = _equal(all_reduce)
+direct_reduce_scatter_ns = _equal(reduce_scatter)
+direct_all_gather_ns = _equal(all_gather)
+optimus_nic_ns = _equal(optimus)
+host_optimizer_step_ns = _equal(by_hosts)
 
 
 def _sums_ns(ranks: int, chunk_bytes: int, ring: Ring, costs: Costs) -> float:

@@ -35,7 +35,7 @@ def first_ones(source: Ranks, target: Ranks) -> tuple[Ranks, Ranks]:
     return np.full_like(source, FIRST), np.full_like(target, FIRST)
 
 
-class _Taken(NamedTuple):
+class _Traffic(NamedTuple):
     """Which messages stay inside a domain; how many are on each link.
 
     And of each message: what is on the link of its way that is busy longest, as messages on a usual one; its switches;
@@ -68,17 +68,17 @@ class Wide:
     def path(self, pairs: Sequence[Pair]) -> Path:
         """What the slowest of these messages sees."""
         source, target = np.array(pairs, np.int64).T
-        taken = self._taken(source, target)
+        traffic = self._traffic(source, target)
         usual = 0.0 if self.scale_up is None else 1 / self.scale_up.rate_bps
-        link = np.where(taken.inside, usual, 1 / self.cable.rate_bps)
-        far = taken.switches * (self.cable.delay_ns + self.latency_ns) + taken.longer
-        worst = int(np.lexsort((far, taken.most * link))[-1])
-        return self._path(source[worst : worst + 1], target[worst : worst + 1], taken.loads)
+        link = np.where(traffic.inside, usual, 1 / self.cable.rate_bps)
+        far = traffic.switches * (self.cable.delay_ns + self.latency_ns) + traffic.longer
+        worst = int(np.lexsort((far, traffic.most * link))[-1])
+        return self._path(source[worst : worst + 1], target[worst : worst + 1], traffic.loads)
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
         """What each of them sees."""
         source, target = np.array(pairs, np.int64).T
-        loads = self._taken(source, target).loads
+        loads = self._traffic(source, target).loads
         return [self._path(source[k : k + 1], target[k : k + 1], loads) for k in range(len(pairs))]
 
     def route(self, pair: Pair, channel: int = 0) -> Route:
@@ -98,7 +98,7 @@ class Wide:
 
     def edges(self, source: Ranks, target: Ranks) -> Ring:
         """Messages from each to each, all under way together."""
-        inside, loads, most, switches, _, like = self._taken(source, target)
+        inside, loads, most, switches, _, like = self._traffic(source, target)
         rows = np.stack([inside, most, switches, like])
         _, first, which = np.unique(rows, axis=1, return_index=True, return_inverse=True)
         kinds = []
@@ -109,7 +109,7 @@ class Wide:
 
     def alone(self, source: Ranks, target: Ranks) -> tuple[list[Path], NDArray[np.intp]]:
         """What these messages see alone: paths, and which of them each has."""
-        return self._alone(source, target, self._taken(source, target))
+        return self._alone(source, target, self._traffic(source, target))
 
     def crowded(
         self, source: Ranks, target: Ranks, packet_bytes: int
@@ -118,39 +118,39 @@ class Wide:
 
         And how much later than the first of those a packet of so many bytes comes there.
         """
-        taken = self._taken(source, target)
-        loads, most = taken.loads, taken.most
+        traffic = self._traffic(source, target)
+        loads, most = traffic.loads, traffic.most
         first_ns = np.full(len(loads), np.inf)
         passed_ns, at_ns = np.zeros((2, len(source)))
         last = np.zeros(len(source), np.int64)
         kinds = self.own.kinds if self.own else (self.cable,)
         hop_ns = np.array([link.time_ns(packet_bytes) + link.delay_ns + self.latency_ns for link in kinds])
-        for which, ids in self.stages(source, target, taken.inside):
+        for which, ids in self.stages(source, target, traffic.inside):
             np.minimum.at(first_ns, ids, passed_ns[which])
             fullest = self._busy(loads, ids) == most[which]
             last[which[fullest]], at_ns[which[fullest]] = ids[fullest], passed_ns[which[fullest]]
             passed_ns[which] += hop_ns[self.own.which[ids]] if self.own else hop_ns[0]
-        return *self._alone(source, target, taken), most, at_ns - first_ns[last]
+        return *self._alone(source, target, traffic), most, at_ns - first_ns[last]
 
     def likeness(self, source: Ranks, target: Ranks) -> Ranks:
         """The same of messages over links that are alike."""
-        return self._taken(source, target).like
+        return self._traffic(source, target).like
 
     def usual(self, path: Path) -> Link:
         """What links are of which such a path is made, but for those that differ from others."""
         return self.scale_up if path.scale_up and self.scale_up else self.cable
 
-    def _alone(self, source: Ranks, target: Ranks, taken: _Taken) -> tuple[list[Path], NDArray[np.intp]]:
-        rows = np.where(taken.inside, -1, taken.switches)
+    def _alone(self, source: Ranks, target: Ranks, traffic: _Traffic) -> tuple[list[Path], NDArray[np.intp]]:
+        rows = np.where(traffic.inside, -1, traffic.switches)
         if self.own:
-            rows = np.stack([rows, taken.like])
+            rows = np.stack([rows, traffic.like])
         _, first, which = np.unique(rows, axis=-1, return_index=True, return_inverse=True)
         paths = [self._path(source[k : k + 1], target[k : k + 1], None) for k in first]
         return paths, np.asarray(which).reshape(-1)
 
-    def _taken(self, source: Ranks, target: Ranks) -> _Taken:
+    def _traffic(self, source: Ranks, target: Ranks) -> _Traffic:
         n = self.places.ranks
-        inside = self.places.inside(source, target) if self.scale_up else np.zeros(len(source), bool)
+        inside = self.inside(source, target)
         loads = np.zeros(4 * n + self.places.links, np.int64)
         for _, ids in self.stages(source, target, inside):
             loads += np.bincount(ids, minlength=len(loads))
@@ -163,14 +163,20 @@ class Wide:
                 kind = self.own.which[ids]
                 like[which] += self.own.signs[kind]
                 longer[which] += self.own.longer_ns[kind]
-        return _Taken(inside, loads, most, links - 1, longer, like)
+        return _Traffic(inside, loads, most, links - 1, longer, like)
 
     def _busy(self, loads: NDArray[np.int64], ids: Ranks) -> NDArray[np.float64]:
         """What is on these links, as messages on a usual one."""
         return loads[ids] * self.own.slowness[self.own.which[ids]] if self.own else loads[ids].astype(float)
 
-    def stages(self, source: Ranks, target: Ranks, inside: NDArray[np.bool_]) -> Iterator[Stage]:
+    def inside(self, source: Ranks, target: Ranks) -> NDArray[np.bool_]:
+        """Which of these messages stay inside a scale-up domain."""
+        return self.places.inside(source, target) if self.scale_up else np.zeros(len(source), bool)
+
+    def stages(self, source: Ranks, target: Ranks, inside: NDArray[np.bool_] | None = None) -> Iterator[Stage]:
         n = self.places.ranks
+        if inside is None:
+            inside = self.inside(source, target)
         within, out = np.flatnonzero(inside), np.flatnonzero(~inside)
         if within.size:
             yield within, 2 * n + source[within]
@@ -186,8 +192,7 @@ class Wide:
 
     def _links(self, source: Ranks, target: Ranks) -> list[int]:
         """The numbers of one message's links."""
-        inside = self.places.inside(source, target) if self.scale_up else np.zeros(1, bool)
-        return [int(ids[0]) for which, ids in self.stages(source, target, inside) if which.size]
+        return [int(ids[0]) for which, ids in self.stages(source, target) if which.size]
 
     def _path(self, source: Ranks, target: Ranks, loads: NDArray[np.int64] | None) -> Path:
         """Of one message.  `loads`: messages on each link (None: no other ones)."""
@@ -195,12 +200,12 @@ class Wide:
         shares = [1 if loads is None else max(int(loads[k]), 1) for k in links]
         if self.scale_up and links[0] >= 2 * self.places.ranks:
             return Path((Link(self.scale_up.rate_bps / max(shares), self.scale_up.delay_ns),), scale_up=True)
-        found = [self.cable if self.own is None else self.own.kinds[self.own.which[k]] for k in links]
-        cables = tuple(Link(k.rate_bps / share, k.delay_ns) for k, share in zip(found, shares, strict=True))
+        kinds = [self.cable if self.own is None else self.own.kinds[self.own.which[k]] for k in links]
+        cables = tuple(Link(k.rate_bps / share, k.delay_ns) for k, share in zip(kinds, shares, strict=True))
         return Path(cables, (self.latency_ns,) * (len(cables) - 1))
 
 
-class Once(Wide):
+class CachedWays(Wide):
     """Rounds that repeat the same pairs are looked at once."""
 
     def __init__(self, ways: Wide) -> None:

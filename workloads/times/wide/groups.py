@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from topologies.graph.frames import FRAME_BYTES, RETH_BYTES
 from workloads.base.entry import Algorithm
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
-from workloads.times.messages import FRAME_BYTES, RETH_BYTES, Costs, received_ns, sent_ns
+from workloads.times.messages import Costs, received_ns, sent_ns
 from workloads.times.wide.around import Ring, host_ring_over_ns
 from workloads.times.wide.both_ways import Some
-from workloads.times.wide.direct_reduce import ring_ns
-from workloads.times.wide.rounds import Round, rounds_ns, rounds_of
+from workloads.times.wide.model import OverRing, model_of
+from workloads.times.wide.rounds import Round, Rounds, rounds_ns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     Groups = NDArray[np.int64]  # a row of ranks for each
 
-ROUNDS = ("halving", "recursive_doubling")
-"""Of powers of two."""
 FEW = 32
 """Ranks of a group that is followed message by message, as on a small fabric, where it shares nothing."""
 
@@ -41,9 +40,8 @@ def has_model(entry: Algorithm, ranks: int, *, alone: bool) -> bool:
         return False
     if alone and entry.schedule and entry.layout in ("", "ring"):
         return True
-    if entry.name in ROUNDS:
-        return ranks & ranks - 1 == 0
-    return entry.name in ("ring", "spread", "halving_doubling") or (entry.engines and entry.layout == "ring")
+    model = model_of(entry)
+    return model.among is not None and model.fits(ranks)
 
 
 @dataclass(frozen=True)
@@ -58,19 +56,14 @@ class Together:
 
     def collective_ns(self, entry: Algorithm, groups: Groups, size_bytes: int, width: int) -> float:
         """Of all these groups' at once."""
-        if entry.engines:
-            rings = self._slowest(self.nics, groups, size_bytes)
-            return max(ring_ns(entry, size_bytes, ring, self.costs) for ring in rings)
         if entry.schedule and self.alone(groups):
             n, options = groups.shape[1], dict[str, Any]()
             ways = (Some(self.hosts, ranks) for ranks in self._unlike(groups))
             cases = (Case.of(entry, n, size_bytes, width, options, self.seed, self.costs, its) for its in ways)
             return max(expected_ns(entry, case) for case in cases)
-        if entry.name == "ring":
-            return self._ring_ns(entry, groups, size_bytes, width)
-        if entry.name == "spread":
-            return self._spread_ns(groups, -(-(size_bytes // width) // groups.shape[1]) * width)
-        return self._rounds_ns(entry, groups, size_bytes, width)
+        model = model_of(entry)
+        assert model.among is not None  # see has_model
+        return float(model.among(self, groups, size_bytes, width))
 
     def alone(self, groups: Groups) -> bool:
         """Whether these are small, and no message inside one takes a link that one inside another may take."""
@@ -86,31 +79,30 @@ class Together:
         source, own = groups.reshape(-1), np.repeat(np.arange(len(groups)), groups.shape[1])
         for far in range(1, groups.shape[1]):
             target = np.roll(groups, -far, axis=1).reshape(-1)
-            inside = ways.places.inside(source, target) if ways.scale_up else np.zeros(len(source), bool)
-            for which, ids in ways.stages(source, target, inside):
-                taken = owner[ids]
+            for which, ids in ways.stages(source, target):
+                users = owner[ids]
                 owner[ids] = own[which]
-                if ((taken >= 0) & (taken != own[which])).any() or (owner[ids] != own[which]).any():
+                if ((users >= 0) & (users != own[which])).any() or (owner[ids] != own[which]).any():
                     return False
         return True
 
-    def message_ns(self, source: Groups, target: Groups, those: Groups, size_bytes: int) -> tuple[float, float]:
+    def message_ns(self, source: Groups, target: Groups, numbers: Groups, size_bytes: int) -> tuple[float, float]:
         """Of the slowest of `those` (numbers of messages), all of which are sent at a time: received, and known."""
         edges = self.hosts.edges(source, target)
-        kinds = [edges.kinds[k].shared for k in np.unique(edges.which[those])]
-        around = self.costs.post_ns + self.costs.wake_ns
+        kinds = [edges.kinds[k].shared for k in np.unique(edges.which[numbers])]
+        host_ns = self.costs.post_ns + self.costs.wake_ns
         received, sent = (max(done(size_bytes, path, self.costs) for path in kinds) for done in (received_ns, sent_ns))
-        return around + received, around + sent
+        return host_ns + received, host_ns + sent
 
     def along_ns(self, dims: Sequence[int], order: Sequence[int], size_bytes: int, width: int) -> float:
         """All-reduce among all ranks of a grid, as rings along its dimensions in this order, and back."""
-        places, count, found = np.arange(self.hosts.places.ranks).reshape(tuple(dims)), size_bytes // width, 0.0
+        places, count, total_ns = np.arange(self.hosts.places.ranks).reshape(tuple(dims)), size_bytes // width, 0.0
         for dim in order:
             groups, n = np.moveaxis(places, dim, -1).reshape(-1, dims[dim]), dims[dim]
             for reduces in (True, False):
-                found += self._round_ns(groups, [reduces] * (n - 1), -(-count // n) * width)
+                total_ns += self.hosts_ring_ns(groups, [reduces] * (n - 1), count, width)
             count = -(-count // n)
-        return found
+        return total_ns
 
     def _unlike(self, groups: Groups) -> Groups:
         """Those that stand for all."""
@@ -130,39 +122,44 @@ class Together:
         if ways.own:
             return [Ring(edges.kinds, row) for row in np.unique(which, axis=0)]
         chunk = -(-size_bytes // groups.shape[1])
-        takes = np.array([received_ns(chunk, kind.shared, self.costs) for kind in edges.kinds])[which]
-        worst = int(np.lexsort((takes.sum(axis=1), takes.max(axis=1)))[-1])
+        edge_ns = np.array([received_ns(chunk, kind.shared, self.costs) for kind in edges.kinds])[which]
+        worst = int(np.lexsort((edge_ns.sum(axis=1), edge_ns.max(axis=1)))[-1])
         return [Ring(edges.kinds, which[worst])]
 
-    def _ring_ns(self, entry: Algorithm, groups: Groups, size_bytes: int, width: int) -> float:
-        n, name = groups.shape[1], entry.collective.name
-        reduces = [True] * (n - 1) * (name != "all_gather") + [False] * (n - 1) * (name != "reduce_scatter")
-        return self._round_ns(groups, reduces, -(-(size_bytes // width) // n) * width)
+    # What models are made of (models.py): of all these groups' at once
 
-    def _round_ns(self, groups: Groups, reduces: Sequence[bool], chunk_bytes: int) -> float:
+    def nics_ring_ns(self, groups: Groups, size_bytes: int, width: int, form: OverRing) -> float:
+        """Rings of NICs."""
+        rings = self._slowest(self.nics, groups, size_bytes)
+        return max(form(size_bytes, ring, self.costs, 0, ring) for ring in rings)
+
+    def hosts_ring_ns(self, groups: Groups, reduces: Sequence[bool], count: int, width: int) -> float:
+        """Rings of hosts, hop by hop, with `count` elements among all of a group."""
+        chunk_bytes = -(-count // groups.shape[1]) * width
         rings = self._slowest(self.hosts, groups, chunk_bytes * groups.shape[1])
         return max(host_ring_over_ns(reduces, chunk_bytes, ring, self.costs) for ring in rings)
 
-    def _rounds_ns(self, entry: Algorithm, groups: Groups, size_bytes: int, width: int) -> float:
+    def rounds_ns(self, groups: Groups, size_bytes: int, width: int, of: Rounds) -> float:
+        """Rounds of all ranks."""
         n, every = groups.shape[1], self.hosts.places.ranks
 
         def rounds() -> Iterator[Round]:
-            for one in rounds_of(entry.name, n, size_bytes // width, width):
+            for one in of(n, size_bytes // width, width):
                 to = np.arange(every)
                 to[groups] = groups[:, one.to]
                 yield one._replace(to=to)
 
         return rounds_ns(rounds(), self.hosts, self.costs)
 
-    def _spread_ns(self, groups: Groups, chunk_bytes: int) -> float:
+    def spread_ns(self, groups: Groups, size_bytes: int, width: int) -> float:
         """As of all ranks (all_to_all.py): the busiest link's messages, and the last one's way."""
         n, costs, ways = groups.shape[1], self.costs, self.hosts
+        chunk_bytes: int = -(-(size_bytes // width) // n) * width
         loads = np.zeros(4 * ways.places.ranks + ways.places.links, np.int64)
         source = groups.reshape(-1)
         for far in range(1, n):
             target = np.roll(groups, -far, axis=1).reshape(-1)
-            inside = ways.places.inside(source, target) if ways.scale_up else np.zeros(len(source), bool)
-            for _, ids in ways.stages(source, target, inside):
+            for _, ids in ways.stages(source, target):
                 loads += np.bincount(ids, minlength=len(loads))
         first = self._unlike(groups)
         paths, which = ways.alone(np.repeat(first[:, 0], n - 1), first[:, 1:].reshape(-1))

@@ -48,9 +48,8 @@ class Peers(_Pairs):
     ) -> None:
         """`peers`: of all ranks by number, the same one several times or not, itself for none.
 
-        `order`: of the group, if not by number.
-        `first`: the number of each rank's first one.
-        `channels`: of each of `peers`, if there are several; what leads to one peer is in their order.
+        `order`: of the group, if not by number. `first`: the number of each rank's first one. `channels`: of each of
+        `peers`, if there are several; what leads to one peer is in their order.
         """
         n = len(first)
         self._place = _places(order, n)
@@ -109,7 +108,7 @@ class RingOfNics(_Pairs):
 _Some = TypeVar("_Some", Peers, Everybody, WithFirst, RingOfNics)
 
 
-class Made:
+class ConnectedPairs:
     """The queue pairs of all ranks, as the steps of a file make them one after the other."""
 
     def __init__(self, ranks: int, before: Mapping[int, int] | None = None) -> None:
@@ -120,31 +119,39 @@ class Made:
         self._ring: RingOfNics | None = None
 
     def numbers(
-        self,
-        peers: Iterable[Ranks],
-        order: Sequence[int] | None = None,
-        channels: Sequence[int] | None = None,
+        self, peers: Iterable[Ranks], order: Sequence[int] | None = None, channels: Sequence[int] | None = None
     ) -> Peers:
         """Of what each rank asks for at once."""
         return self._counted(Peers(peers, self._next.copy(), order, channels))
 
-    def by_hosts(self, algorithm: str, order: Sequence[int]) -> tuple[Numbers, Numbers]:
-        """What trees, chains and two rings of hosts in a group's `order` ask for: for a tree's edges, for a ring's."""
-        ring = neighbours(order)
-        match algorithm:
-            case "linear":
-                one: Numbers = self.with_first()
-            case "chain":
-                one = self.numbers(_open(ring, order), order)
-            case "bidirectional_ring":
-                one = partial(_onward, self.numbers([*ring, *ring], order, [0, 0, 1, 1]), _places(order, len(order)))
-            case "scatter_all_gather":
-                tree = _in_order(in_tree(len(order)), order)
-                its = self.numbers([*tree, *ring], order, [0] * len(tree) + [1, 1])
-                return its, partial(its, channel=1)
-            case _:
-                one = self.numbers(_in_order(in_tree(len(order)), order), order)
+    # What trees, chains and two rings of hosts in a group's `order` ask for: for a tree's edges, for a ring's
+
+    def linear(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """Of what leads straight to or from the first."""
+        one = self.with_first()
         return one, one
+
+    def chain(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """From one to the next."""
+        one = self.numbers(_open(neighbours(order), order), order)
+        return one, one
+
+    def both_ways(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """Of two rings that go round the other way each."""
+        pairs = self.numbers(2 * neighbours(order), order, [0, 0, 1, 1])
+        one = partial(_onward, pairs, _places(order, len(order)))
+        return one, one
+
+    def tree(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """Of a binomial one."""
+        one = self.numbers(_in_order(in_tree(len(order)), order), order)
+        return one, one
+
+    def tree_and_ring(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """Of both, one after the other."""
+        tree = _in_order(in_tree(len(order)), order)
+        its = self.numbers([*tree, *neighbours(order)], order, [0] * len(tree) + [1, 1])
+        return its, partial(its, channel=1)
 
     def everybody(self) -> Everybody:
         """Likewise where each asks for all others."""
@@ -164,10 +171,10 @@ class Made:
         """What each rank asks for, one by one: peers and channels in its order."""
         pairs = QueuePairs()
         pairs.recount(self.counts())
-        found = pairs.connect(calls)
-        for rank, its in calls.items():
-            self._next[rank] += len(its)
-        return found
+        numbers = pairs.connect(calls)
+        for rank, own in calls.items():
+            self._next[rank] += len(own)
+        return numbers
 
     def counts(self) -> dict[int, int]:
         """How many each rank has made."""
@@ -185,12 +192,12 @@ class Made:
 def neighbours(order: Sequence[int]) -> list[Ranks]:
     """Of each rank, by number: before and after it in a ring."""
     ranks = np.array(order, np.int64)
-    found = []
+    both = []
     for by in (1, -1):
         peers = np.empty_like(ranks)
         peers[ranks] = np.roll(ranks, by)
-        found.append(peers)
-    return found
+        both.append(peers)
+    return both
 
 
 def _open(ring: Sequence[Ranks], order: Sequence[int]) -> list[Ranks]:
@@ -202,12 +209,12 @@ def _open(ring: Sequence[Ranks], order: Sequence[int]) -> list[Ranks]:
 
 def _in_order(peers: Iterable[Ranks], order: Sequence[int]) -> list[Ranks]:
     """By rank, of peers by place in a group's order."""
-    ranks, found = np.array(order, np.int64), []
+    ranks, by_rank = np.array(order, np.int64), []
     for one in peers:
-        its = np.empty_like(ranks)
-        its[ranks] = ranks[one]
-        found.append(its)
-    return found
+        peer_of = np.empty_like(ranks)
+        peer_of[ranks] = ranks[one]
+        by_rank.append(peer_of)
+    return by_rank
 
 
 def _onward(numbers: Peers, place: Ranks, source: Ranks, target: Ranks) -> tuple[Ranks, Ranks]:
@@ -224,24 +231,24 @@ def on_grid(dims: Sequence[int]) -> list[Ranks]:
 
 def exchanged(tos: Iterable[Ranks]) -> list[Ranks]:
     """Likewise in rounds in which rank i sends to `to[i]`, or, where that is itself, to nobody: to whom, from whom."""
-    found = []
+    rounds = []
     for to in tos:
         back = np.arange(len(to))
         senders = np.flatnonzero(to != back)
         back[to[senders]] = senders
-        found += [to, back]
-    return found
+        rounds += [to, back]
+    return rounds
 
 
 def in_tree(n: int) -> list[Ranks]:
     """Likewise in a binomial tree: of each rank the one above it and those below; itself where there is none."""
     me = np.arange(n)
-    found = [me & (me - 1)]
+    peers = [me & (me - 1)]
     for k in range((n - 1).bit_length()):
         child = me + (1 << k)
-        found.append(np.where((me & ((2 << k) - 1) == 0) & (child < n), child, me))
-    found[0][0] = 0
-    return found
+        peers.append(np.where((me & ((2 << k) - 1) == 0) & (child < n), child, me))
+    peers[0][0] = 0
+    return peers
 
 
 def _places(order: Sequence[int] | None, n: int) -> Ranks:

@@ -8,14 +8,16 @@ its way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from topologies.graph.frames import wire_bytes
 from workloads.collectives.exchange import distances
 from workloads.collectives.halving import Folded
-from workloads.times.messages import Costs, acks_ns, line_ns, link_ns, received_ns, sent_ns, wire_bytes
+from workloads.times.messages import Costs, acks_ns, line_ns, link_ns, received_ns, sent_ns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,31 +33,51 @@ class Round(NamedTuple):
     reduce: bool = False
 
 
-def rounds_of(name: str, ranks: int, count: int, width: int) -> Iterator[Round]:
-    """Of `count` elements in all; `halving` and `recursive_doubling` for powers of two."""
-    me = np.arange(ranks)
-    if name == "halving_doubling" and ranks & ranks - 1:
-        yield from _folded(Folded(ranks), count, width)
-    elif name in ("halving_doubling", "halving", "recursive_doubling"):
-        halves, left = [], count
-        far = ranks // 2
-        while far:
-            left = -(-left // 2)
-            halves.append(Round(left * width, me ^ far, True))
-            far //= 2
-        if name != "recursive_doubling":
-            yield from halves
-        if name != "halving":
-            yield from (r._replace(reduce=False) for r in reversed(halves))
-    elif name == "bruck":
-        chunk = -(-count // ranks) * width
-        yield from (Round(chunk * min(far, ranks - far), (me - far) % ranks) for far in distances(ranks))
-    elif name == "pairwise":
-        yield from (Round(-(-count // ranks) * width, (me + far) % ranks) for far in range(1, ranks))
-    elif name == "dissemination":
-        yield from (Round(0, (me + far) % ranks) for far in distances(ranks))
-    else:
-        yield Round(count * width, (me + 1) % ranks)  # shift
+Rounds = Callable[[int, int, int], Iterator[Round]]
+"""Of so many ranks, and so many elements in all, of so many bytes each."""
+
+
+def halving(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """For powers of two."""
+    me, far = np.arange(ranks), ranks // 2
+    while far:
+        count = -(-count // 2)
+        yield Round(count * width, me ^ far, True)
+        far //= 2
+
+
+def doubling(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """The same backwards."""
+    return (one._replace(reduce=False) for one in reversed(list(halving(ranks, count, width))))
+
+
+def halving_doubling(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """For any number."""
+    if ranks & ranks - 1:
+        return _folded(Folded(ranks), count, width)
+    return chain(halving(ranks, count, width), doubling(ranks, count, width))
+
+
+def bruck(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """To those before."""
+    me, chunk = np.arange(ranks), -(-count // ranks) * width
+    return (Round(chunk * min(far, ranks - far), (me - far) % ranks) for far in distances(ranks))
+
+
+def pairwise(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """To everybody in turn."""
+    me, chunk = np.arange(ranks), -(-count // ranks) * width
+    return (Round(chunk, (me + far) % ranks) for far in range(1, ranks))
+
+
+def dissemination(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """Empty messages."""
+    return (Round(0, (np.arange(ranks) + far) % ranks) for far in distances(ranks))
+
+
+def shift(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """To the next."""
+    yield Round(count * width, (np.arange(ranks) + 1) % ranks)
 
 
 def _folded(folded: Folded, count: int, width: int) -> Iterator[Round]:
@@ -98,15 +120,15 @@ def rounds_ns(rounds: Iterator[Round], ways: Wide, costs: Costs, *, paced: bool 
     """Time in ns.  `paced`: who has not heard that its message has arrived sends no further one."""
     n = ways.places.ranks
     ready, free, known = np.zeros(n), np.zeros(n), np.zeros(n)
-    for one in rounds:
-        senders = np.flatnonzero(one.to != np.arange(n))
-        receivers = one.to[senders]
-        took = _messages(one.nbytes, senders, receivers, ways, costs)
+    for a_round in rounds:
+        senders = np.flatnonzero(a_round.to != np.arange(n))
+        receivers = a_round.to[senders]
+        elapsed = _messages(a_round.nbytes, senders, receivers, ways, costs)
         ready[senders] += costs.post_ns
         begin = np.maximum(ready, free)[senders]
-        free[senders], known[senders] = begin + took.busy, begin + took.acknowledged
-        ready[receivers] = np.maximum(ready[receivers], begin + took.received)
-        ready[receivers] += costs.wake_ns + one.reduce * costs.reduce_ns(one.nbytes)
+        free[senders], known[senders] = begin + elapsed.busy, begin + elapsed.acknowledged
+        ready[receivers] = np.maximum(ready[receivers], begin + elapsed.received)
+        ready[receivers] += costs.wake_ns + a_round.reduce * costs.reduce_ns(a_round.nbytes)
         if paced:
             ready = np.where(known <= ready, ready, known + costs.wake_ns)
     return float(np.where(known <= ready, ready, known + costs.wake_ns).max())

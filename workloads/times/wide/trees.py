@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topologies.graph.frames import FRAME_BYTES, wire_bytes
 from workloads.collectives.schedule import WINDOW, Shape
 from workloads.collectives.trees import chain_reduce
 from workloads.times.case import Case
-from workloads.times.messages import FRAME_BYTES, Costs, Path, line_ns, link_ns, received_ns, sent_ns, wire_bytes
+from workloads.times.messages import Costs, Path, line_ns, link_ns, received_ns, sent_ns
 from workloads.times.replay import replayed
 from workloads.times.wide.both_ways import Some
 
@@ -59,12 +60,12 @@ class HostTrees:
     def scatter_all_gather_ns(self, count: int, width: int, ring: Ring) -> float:
         """A binomial scatter, then a ring of chunks in which nobody sends before its last one is known to be there."""
         chunk = -(-count // self._n) * width
-        took = [ring.of_all(lambda e, t=t: self._message(chunk, e.shared, t)) for t in _BOTH]  # type: ignore[misc]
+        elapsed = [ring.of_all(lambda e, t=t: self._message(chunk, e.shared, t)) for t in _BOTH]  # type: ignore[misc]
         at = self._scattered(lambda child: self._under(child, count) * width)
         if self._n > _HOPS:  # beside so many hops it is all the same when each begins
-            return float(at.max() + (self._n - 1) * max(took[0].max(), took[1].max()))
+            return float(at.max() + (self._n - 1) * max(elapsed[0].max(), elapsed[1].max()))
         for _ in range(self._n - 1):
-            at = np.maximum(at + took[1], np.roll(at + took[0], 1))
+            at = np.maximum(at + elapsed[1], np.roll(at + elapsed[0], 1))
         return float(at.max())
 
     def _down(self, nbytes: Callable[[Numbers], Numbers]) -> float:
@@ -84,8 +85,8 @@ class HostTrees:
         for far in self._distances():
             child = np.arange(far, self._n, 2 * far)
             parent, carried = child - far, nbytes(child)
-            asked = at[parent] + self._of_each(parent, child, np.zeros_like(child), received_ns)
-            start = np.where(child + far > self._n, np.maximum(at[child], asked), at[child])  # early ones are asked
+            requested = at[parent] + self._of_each(parent, child, np.zeros_like(child), received_ns)
+            start = np.where(child + far > self._n, np.maximum(at[child], requested), at[child])  # early ones are asked
             end = max(end, float((start + self._of_each(child, parent, carried, sent_ns)).max()))
             adds = reduce * self._costs.reduce_ns(1) * carried
             arrived = start + self._of_each(child, parent, carried, received_ns)
@@ -138,10 +139,12 @@ class HostTrees:
             assert found is not None
             return found
 
-        least, most = min(pieces, _MOST_PIECES // 2), min(pieces, _MOST_PIECES)
-        later = followed(most) - followed(1)
-        if pieces > most:
-            later += (pieces - most) * (followed(most) - followed(least)) / (most - least)
+        few_pieces, most_pieces = min(pieces, _MOST_PIECES // 2), min(pieces, _MOST_PIECES)
+        later = followed(most_pieces) - followed(1)
+        if pieces > most_pieces:
+            later += (
+                (pieces - most_pieces) * (followed(most_pieces) - followed(few_pieces)) / (most_pieces - few_pieces)
+            )
         if self._ways.own:
             adds = self._costs.reduce_ns(piece_bytes)
             lines = [self._line(piece_bytes, kind.shared, adds, windowed=True) for kind in edges.kinds]
@@ -161,12 +164,12 @@ class HostTrees:
         ends = [0.0]
         for to, line, crowd in self._apart(chunk_bytes):
             first = chunk_bytes - (self._costs.packets(chunk_bytes) - 1) * self._costs.mtu
-            turn = line * self._wire(first) / self._wire(chunk_bytes)
-            out = len(to) * (line - turn) + np.arange(1, len(to) + 1) * turn
+            packet_ns = line * self._wire(first) / self._wire(chunk_bytes)
+            out = len(to) * (line - packet_ns) + np.arange(1, len(to) + 1) * packet_ns
             begun = np.maximum(to * self._costs.post_ns, out - line + self._costs.post_ns) - self._costs.post_ns
             for done in _BOTH:
-                took = self._of_each(np.zeros_like(to), to, np.full_like(to, chunk_bytes), done, alone=True)
-                ends += [float((begun + took).max()), bool(crowd) * float(took.max()) + crowd]
+                elapsed = self._of_each(np.zeros_like(to), to, np.full_like(to, chunk_bytes), done, alone=True)
+                ends += [float((begun + elapsed).max()), bool(crowd) * float(elapsed.max()) + crowd]
         return max(ends)
 
     def linear_gather_ns(self, chunk_bytes: int) -> float:
@@ -174,10 +177,12 @@ class HostTrees:
         ends = [0.0]
         for each, line, crowd in self._apart(chunk_bytes):
             root, whole = np.zeros_like(each), np.full_like(each, chunk_bytes)
-            came = np.sort(self._of_each(each, root, whole, received_ns, alone=True))
+            arrived = np.sort(self._of_each(each, root, whole, received_ns, alone=True))
             known = self._of_each(each, root, whole, sent_ns, alone=True)
-            end = float((came + np.arange(len(each) - 1, -1, -1) * line).max())
-            ends.append(max(end, bool(crowd) * float(came.mean()) + crowd) + max(0.0, float(known.max() - came[-1])))
+            end = float((arrived + np.arange(len(each) - 1, -1, -1) * line).max())
+            ends.append(
+                max(end, bool(crowd) * float(arrived.mean()) + crowd) + max(0.0, float(known.max() - arrived[-1]))
+            )
         return max(ends)
 
     def _apart(self, chunk_bytes: int) -> Iterator[tuple[Numbers, float, float]]:
@@ -189,16 +194,16 @@ class HostTrees:
         every = np.arange(1, self._n)
         ranks = self._order[every]
         inside = ways.places.inside(np.full_like(ranks, self._order[0]), ranks) & bool(ways.scale_up)
-        for its in (every[inside], every[~inside]):
-            if its.size:
-                root = np.full_like(its, self._order[0])
-                paths, _, most, _ = ways.crowded(self._order[its], root, 0)
+        for places in (every[inside], every[~inside]):
+            if places.size:
+                root = np.full_like(places, self._order[0])
+                paths, _, most, _ = ways.crowded(self._order[places], root, 0)
                 line, crowd = line_ns(chunk_bytes, paths[0].last, costs), 0.0
                 if ways.own:
                     busy = float(most.max()) * link_ns(chunk_bytes, ways.usual(paths[0]), costs)
-                    if busy > 1.001 * len(its) * line:
+                    if busy > 1.001 * len(places) * line:
                         crowd = busy - max(line_ns(chunk_bytes, path, costs) for path in paths)
-                yield its, line, crowd
+                yield places, line, crowd
 
     def _wire(self, nbytes: int) -> int:
         return nbytes + self._costs.packets(nbytes) * FRAME_BYTES
@@ -213,12 +218,12 @@ class HostTrees:
         paths, which, most, later = ways.crowded(self._order[source], self._order[target], packet)
         kinds, kind = np.unique(np.stack([which, nbytes]), axis=1, return_inverse=True)
         kind = np.asarray(kind).reshape(-1)
-        took = np.array([self._message(int(size), paths[k], done) for k, size in kinds.T])[kind]
+        elapsed = np.array([self._message(int(size), paths[k], done) for k, size in kinds.T])[kind]
         if alone or most.max() <= 1:
-            return took
+            return elapsed
         lines = np.array([line_ns(int(size), paths[k], costs) for k, size in kinds.T])[kind]
         usual = np.array([link_ns(int(size), ways.usual(paths[k]), costs) for k, size in kinds.T])[kind]
-        return np.asarray(took + np.maximum(most * usual - lines - later, 0.0))
+        return np.asarray(elapsed + np.maximum(most * usual - lines - later, 0.0))
 
 
 _LONG_EDGES = 3

@@ -1,0 +1,1 @@
+"""An operator as rules: what he looks at, in which order, and what he concludes."""

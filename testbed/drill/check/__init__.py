@@ -1,1 +1,0 @@
-"""Whether a drill is one: its fault can be seen, found, and told from others."""

@@ -1,1 +1,0 @@
-"""An operator as rules: what he looks at, in which order, and what he takes it for."""

@@ -1,0 +1,152 @@
+"""Proof: tests notice when what makes figures changes.
+
+`./setup.sh prove mutants ROOM.. [--sample N] [--seed S] [--only TEXT] [--limit SECONDS]`. Of each room named (or `all`)
+N lines (default 25) are drawn, and of each line one change: a relation, an arithmetic sign, a constant, a condition, a
+statement, an argument. The tests of its subject then run upon it. It prints which changes they noticed and which
+survived, and fails below 85 % of a room.
+
+- A room's tests are, of Python, the unit tests that import its package, themselves or through tests/parts; of C, the
+  files of tests/fabricd named below.
+- They run once without a mutant, watched: line by line by coverage.py, and in fabricd block by block as the compiler
+  reports them. A mutant runs those that come to its line, the quickest first, up to SECONDS (default 60) of them.
+- A test that fails without a mutant, or that lasts longer than SECONDS, judges nothing.
+- tests/equivalent_mutants.toml lists changes that change nothing that anybody can see, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests import prove_mutants_c as c
+from tests import prove_mutants_python as python
+from tests.prove_mutants_bench import ENDLESS, SURVIVED, Bench, Mutant, bench
+from tests.prove_mutants_cover import Cover, cover_c, cover_python
+
+FLOOR = 0.85
+
+
+@dataclass(frozen=True)
+class Room:
+    files: tuple[str, ...]
+    package: str = ""
+    tests: tuple[str, ...] = ()
+    """Patterns of paths."""
+
+    @property
+    def is_c(self) -> bool:
+        return self.files[0].endswith(".c")
+
+
+ROOMS = {
+    "experiment": Room(("testbed/experiment/**/*.py",), "testbed.experiment"),
+    "plan": Room(("testbed/plan/**/*.py",), "testbed.plan"),
+    "drills": Room(("drills/sheet/score.py", "drills/twins.py", "drills/ending.py", "drills/solve/*.py"), "drills"),
+    "figures": Room(("results/figures/**/*.py",), "results.figures"),
+    "times": Room(("workloads/times/**/*.py",), "workloads.times"),
+    "cc": Room(("hardware/fabricd/cc/*.c",), tests=("fabricd_cc_*", "fabricd_ecn", "fabricd_incast")),
+    "transport": Room(
+        ("hardware/fabricd/transport/*.c",),
+        tests=(
+            *("fabricd_recovery*", "fabricd_selective_repeat", "fabricd_pacer", "fabricd_psn_wrap", "fabricd_workers"),
+            *("fabricd_timing", "fabricd_nic_counters", "fabricd_hostile", "fabricd_cc_loss", "fabricd_probe"),
+        ),
+    ),
+    "switch": Room(
+        ("hardware/fabricd/switch/*.c",),
+        tests=(
+            *("fabricd_buffer", "fabricd_ecn", "fabricd_ovs", "fabricd_timing", "fabricd_incast", "fabricd_thresholds"),
+            *("fabricd_seen", "views_of_faults", "fabricd_multicast", "fabricd_determinism"),
+        ),
+    ),
+}
+
+
+def drawn(at: Bench, files: Sequence[Path], seed: str, only: str = "") -> tuple[int, Iterator[Mutant]]:
+    """Lines that can be changed, evenly drawn, and one change of each. How many there are, and they, one by one."""
+    draw = random.Random(seed)
+    codes = {str(path.relative_to(at.tree)): path.read_text() for path in sorted(files)}
+    of = {file: (c if file.endswith(".c") else python).mutants(file, code) for file, code in codes.items()}
+    lines = [(file, line) for file, found in of.items() for line in sorted(found) if only in f"{file}:{line}:"]
+    draw.shuffle(lines)
+    return len(lines), (draw.choice(of[file][line])() for file, line in lines)
+
+
+def equivalent() -> set[tuple[str, str, str]]:
+    listed = tomllib.loads(Path(__file__).with_name("equivalent_mutants.toml").read_text()).get("mutant", [])
+    return {(one["file"], one["was"], one["now"]) for one in listed}
+
+
+def judged(room: Room, at: Bench, cover: Cover, mutant: Mutant, limit: float) -> tuple[str, int] | None:
+    """What became of it, and how many tests ran; None if the compiler refuses it."""
+    tests = cover.of(mutant, limit)
+    with at.changed(mutant):
+        if room.is_c and not at.builds():
+            return None
+        return at.verdict(tests, 3 * limit if room.is_c else limit + 30), len(tests)
+
+
+def prove(name: str, options: argparse.Namespace, at: Bench) -> tuple[int, int, int]:
+    """Prints a line for each mutant. Return: how many were noticed, tried, and are listed as equivalent."""
+    room = ROOMS[name]
+    files = sorted(path for pattern in room.files for path in at.tree.glob(pattern))
+    known, noticed, tried, same = equivalent(), 0, 0, 0
+    count, mutants = drawn(at, files, f"{options.seed} {name}", options.only)
+    cover = (cover_c if room.is_c else cover_python)(at, room.package, room.tests, files)
+    print(f"{name}: {count} lines of {len(files)} files can be changed; {cover.about}")
+    for mutant in mutants:
+        if tried == options.sample:
+            break
+        if (mutant.file, mutant.was, mutant.now) in known:
+            same += 1
+            continue
+        began = time.monotonic()
+        answer = judged(room, at, cover, mutant, options.limit)
+        if answer is None:
+            continue
+        verdict, ran = answer
+        tried += 1
+        noticed += verdict != SURVIVED
+        how = f"{ran} tests, {time.monotonic() - began:.1f} s" if ran else "no test comes there"
+        print(f"{verdict:8} {mutant.file}:{mutant.line} ({how})")
+        if verdict in (SURVIVED, ENDLESS):
+            print(f"    - {mutant.was}\n    + {mutant.now}")
+    if room.is_c:
+        at.builds()
+    return noticed, tried, same
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="./setup.sh prove mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("rooms", nargs="+", metavar="ROOM", choices=[*ROOMS, "all"], help=", ".join(ROOMS) + ", or all")
+    parser.add_argument("--sample", type=int, default=25, metavar="N", help="of each room (default 25)")
+    parser.add_argument("--seed", default="1", metavar="S")
+    parser.add_argument("--only", default="", metavar="TEXT", help="FILE:LINE: of a mutant, or a part of it")
+    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS", help="of tests for each (default 60)")
+    options = parser.parse_args()
+    rows, below = [], False
+    with bench() as at:
+        for name in ROOMS if "all" in options.rooms else options.rooms:
+            began = time.monotonic()
+            noticed, tried, same = prove(name, options, at)
+            below |= tried > 0 and noticed < FLOOR * tried
+            share = f"{noticed / tried:.0%}" if tried else "-"
+            took = time.monotonic() - began
+            rows.append(f"{name:12} {noticed:4} of {tried:4} noticed  {share:>4}  {same} equivalent  {took:5.0f} s")
+    print("\n".join(rows))
+    if below:
+        print(f"below the floor of {FLOOR:.0%}")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    main()

@@ -1,0 +1,169 @@
+"""Where mutants are tried: a copy of the tree, in which each runs its tests in a process that is forked.
+
+A process forked from one that has imported pytest and the big libraries, but nothing of ours, begins in a tenth of a
+second. The tree of whoever works here is only read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+LIBRARIES = ("pytest", "hypothesis", "pydantic", "numpy", "pandas", "networkx", "click", "yaml", "ruamel.yaml", "rich")
+SURVIVED, NOTICED, ENDLESS = "survived", "noticed", "noticed (time up)"
+MOST_BYTES = 16 << 30
+"""Of memory: a mutant may ask for ever more."""
+_NO_TESTS, _STOP_S = 5, 10.0
+
+
+@dataclass(frozen=True)
+class Mutant:
+    file: str
+    line: int
+    was: str
+    now: str
+    code: str
+    """The whole file."""
+
+    @classmethod
+    def between(cls, file: str, line: int, before: str, after: str) -> Mutant:
+        """`was` and `now` are the lines that differ."""
+        old, new = before.splitlines(), after.splitlines()
+        same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
+        behind = next((i for i, (a, b) in enumerate(zip(old[::-1], new[::-1], strict=False)) if a != b), 0)
+        behind = min(behind, len(old) - same - 1, len(new) - same - 1)
+        was, now = (" ".join(t.strip() for t in text[same : len(text) - behind]) for text in (old, new))
+        return cls(file, line, was, now, after)
+
+
+class Bench:
+    def __init__(self, tree: Path) -> None:
+        self.tree = tree
+
+    def run(self, tests: Sequence[str], limit_s: float, watch: Callable[[], Any] | None = None) -> int | None:
+        """pytest's exit code, in a process of its own; None if it took too long. `watch` makes a plugin there."""
+        child = os.fork()
+        if not child:
+            self._tests(tests, watch)
+        end = time.monotonic() + limit_s
+        while not (done := os.waitpid(child, os.WNOHANG))[0]:
+            if time.monotonic() > end:
+                return _stopped(child)
+            time.sleep(0.02)
+        _group(child, signal.SIGKILL)
+        return os.waitstatus_to_exitcode(done[1])
+
+    def _tests(self, tests: Sequence[str], watch: Callable[[], Any] | None) -> None:
+        code = 70
+        try:
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+            os.chdir(self.tree)
+            sys.path[:] = [str(self.tree), *(p for p in sys.path if p and Path(p).resolve() != ROOT)]
+            for name, module in list(sys.modules.items()):
+                if name == "tests" or name.startswith("tests."):
+                    del sys.modules[name], module
+            with open(self.tree / "said", "wb") as said, open(os.devnull, "rb") as nothing:
+                for number, file in enumerate((nothing, said, said)):
+                    os.dup2(file.fileno(), number)
+            import pytest
+
+            plugins = [watch()] if watch else []
+            options = ["--continue-on-collection-errors"] if watch else ["-x"]
+            code = int(pytest.main([*options, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins))
+            for plugin in plugins:
+                plugin.keep()
+        finally:
+            with suppress(BaseException):
+                sys.stdout.flush()
+            os._exit(code)
+
+    @contextmanager
+    def changed(self, mutant: Mutant) -> Iterator[None]:
+        """The mutant stands in the copy."""
+        path = self.tree / mutant.file
+        before = path.read_text()
+        try:
+            self._write(path, mutant.code)
+            yield
+        finally:
+            self._write(path, before)
+
+    def _write(self, path: Path, code: str) -> None:
+        path.write_text(code)
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):  # a time of whole seconds would not tell
+            compiled.unlink()
+
+    def builds(self) -> bool:
+        """Whether the compiler takes what stands there."""
+        command = [sys.executable, "-m", "hardware.build"]
+        return not subprocess.run(command, cwd=self.tree, capture_output=True).returncode
+
+    def verdict(self, tests: Sequence[str], limit_s: float) -> str:
+        code = self.run(tests, limit_s) if tests else 0
+        return ENDLESS if code is None else SURVIVED if code in (0, _NO_TESTS) else NOTICED
+
+    def watched(self, tests: Sequence[str], watch: Callable[[Path], Any]) -> dict[str, Any]:
+        """What a plugin kept of a run without a mutant: it writes JSON to the path that it is given."""
+        kept = self.tree / "kept.json"
+        self.run(tests, 3600, lambda: watch(kept))
+        if not kept.exists():
+            raise SystemExit((self.tree / "said").read_text()[-2000:])
+        found: dict[str, Any] = json.loads(kept.read_text())
+        if not found["seconds"]:
+            raise SystemExit(f"prove mutants: no test ran:\n{(self.tree / 'said').read_text()[-2000:]}")
+        return found
+
+
+def _group(child: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child, number)
+
+
+def _stopped(child: int) -> None:
+    """As by Ctrl-C, so that fixtures end what they began; else killed."""
+    _group(child, signal.SIGINT)
+    end = time.monotonic() + _STOP_S
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        if time.monotonic() > end:
+            _group(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            break
+        time.sleep(0.05)
+    _group(child, signal.SIGKILL)
+
+
+@contextmanager
+def bench() -> Iterator[Bench]:
+    """A copy of what git knows and what is new, with built fabricd; removed afterwards."""
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    with tempfile.TemporaryDirectory(prefix="rbmutants-") as folder:
+        os.chmod(folder, 0o755)  # fabricd runs as a user of its own
+        tree = Path(folder, "tree")
+        for name in filter(None, listed.stdout.decode().split("\0")):
+            if (ROOT / name).is_file():
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, tree / name)
+        shutil.copytree(ROOT / "hardware" / "bin", tree / "hardware" / "bin", dirs_exist_ok=True)
+        yield Bench(tree)

@@ -1,0 +1,73 @@
+"""Mutants of C, by tree-sitter's grammar: relations, arithmetic, constants, conditions, statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import tree_sitter_c
+from tree_sitter import Language, Node, Parser
+
+from tests.prove_mutants_bench import Mutant
+
+SWAPS = {
+    "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==",
+    "+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "&": "|", "|": "&",
+    "&&": "||", "||": "&&", "+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=", "|=": "&=", "&=": "|=",
+}  # fmt: skip
+_WITH_OPERATOR = ("binary_expression", "assignment_expression")
+_LEFT_OUT = ("preproc_include", "preproc_def", "comment", "string_literal", "static_assert_declaration")
+
+Place = tuple[int, int, str]
+"""Of the source: first byte, the one behind the last, and what stands there instead."""
+
+
+def _walk(node: Node) -> Iterator[Node]:
+    if node.type not in _LEFT_OUT:
+        yield node
+        for child in node.children:
+            yield from _walk(child)
+
+
+def _inside(node: Node) -> bool:
+    """Whether it is in a function: types, tables and sizes of arrays are left alone."""
+    up = node.parent
+    while up and up.type not in ("function_definition", "array_declarator", "case_statement"):
+        up = up.parent
+    return up is not None and up.type != "array_declarator"
+
+
+def _changes(node: Node, code: bytes) -> Iterator[Place]:
+    if node.type in _WITH_OPERATOR:
+        operator = node.child_by_field_name("operator")
+        if operator and (other := SWAPS.get(operator.type)):
+            yield operator.start_byte, operator.end_byte, other
+    elif node.type == "number_literal":
+        text = code[node.start_byte : node.end_byte].decode()
+        if text.isdecimal() and not (node.parent and node.parent.type == "case_statement"):
+            yield node.start_byte, node.end_byte, str(int(text) + 1)
+        elif not text.isdecimal():
+            yield node.start_byte, node.end_byte, f"({text} + 1)"
+    elif node.type in ("if_statement", "while_statement", "conditional_expression"):
+        condition = node.child_by_field_name("condition")
+        if condition:
+            text = code[condition.start_byte : condition.end_byte].decode()
+            yield condition.start_byte, condition.end_byte, f"(!{text})" if text[0] == "(" else f"!({text})"
+    elif node.type == "expression_statement":
+        yield node.start_byte, node.end_byte, ";"
+
+
+def mutants(file: str, code: str) -> dict[int, list[Callable[[], Mutant]]]:
+    """Of each line the changes that can be made there."""
+    text = code.encode()
+
+    def made(line: int, place: Place) -> Mutant:
+        first, behind, other = place
+        return Mutant.between(file, line, code, (text[:first] + other.encode() + text[behind:]).decode())
+
+    lines: dict[int, list[Callable[[], Mutant]]] = {}
+    for node in _walk(Parser(Language(tree_sitter_c.language())).parse(text).root_node):
+        if _inside(node):
+            line = node.start_point[0] + 1
+            lines.setdefault(line, []).extend(partial(made, line, place) for place in _changes(node, text))
+    return {line: found for line, found in lines.items() if found}

@@ -1,0 +1,250 @@
+"""Which test comes to which line: of Python as coverage.py sees it, of fabricd as its basic blocks say themselves."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import gc
+import json
+import mmap
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.prove_mutants_bench import ROOT, Bench, Mutant
+
+_AT_IMPORT = ""
+_MAP_BYTES = 1 << 24
+
+_COVER_C = """
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+extern char __executable_start;
+static char *seen;
+
+__attribute__((constructor)) static void opened(void) /* before fabricd gives up its rights */
+{
+	int fd = open(MAP, O_RDWR);
+
+	if (fd >= 0)
+		seen = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+}
+
+void __sanitizer_cov_trace_pc(void)
+{
+	if (seen && seen != MAP_FAILED)
+		seen[(char *)__builtin_return_address(0) - &__executable_start] = 1;
+}
+"""
+_BUILD_C = """
+import sys, hardware.build as b
+b.CFLAGS = [*(f for f in b.CFLAGS if f != "-O2"), "-O0", "-fsanitize-coverage=trace-pc"]
+b.LIBRARIES = [sys.argv[1] + "/cover.o", *b.LIBRARIES]
+b.build(b.FABRICD, objects=b.HERE / "bin" / ".cover.o")
+"""
+
+
+@dataclass
+class Cover:
+    """`lines`: of each file the tests that come to a line, as numbers of `tests`."""
+
+    lines: dict[str, dict[int, set[int]]]
+    tests: list[str]
+    seconds: list[float]
+    failed: list[str]
+    is_c: bool
+    tree: Path
+
+    @property
+    def about(self) -> str:
+        left = f", {len(self.failed)} fail without a mutant" if self.failed else ""
+        return f"{len(self.tests)} tests come there{left}"
+
+    def of(self, mutant: Mutant, limit_s: float) -> list[str]:
+        """The tests that come to its line, the quickest first, not more than take so many seconds in all."""
+        known = self.lines.get(mutant.file, {})
+        here = self._block(known, mutant.line) if self.is_c else self._statement(known, mutant)
+        chosen, left = [], limit_s
+        for number in sorted(here, key=lambda n: self.seconds[n]):
+            left -= self.seconds[number]
+            if left < 0:
+                break
+            if self.tests[number] not in self.failed:
+                chosen.append(self.tests[number])
+        return chosen
+
+    def _block(self, known: dict[int, set[int]], line: int) -> set[int]:
+        """A block's line is that of its first statement."""
+        return known.get(max((n for n in known if n <= line), default=0), set())
+
+    def _statement(self, known: dict[int, set[int]], mutant: Mutant) -> set[int]:
+        first, last = statement(self.tree / mutant.file, mutant.line)
+        here = [known[n] for n in range(first, last + 1) if n in known]
+        tests = set().union(*here) - {-1}
+        return tests if tests or not here else set().union(*known.values()) - {-1}
+
+
+@functools.cache
+def _statements(file: Path) -> list[tuple[int, int]]:
+    found = []
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            found.append(
+                (node.lineno, max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno)
+            )
+    return found
+
+
+def statement(file: Path, line: int) -> tuple[int, int]:
+    """First and last line of the statement there, of a compound one of its head."""
+    around = [one for one in _statements(file) if one[0] <= line <= one[1]]
+    return min(around, key=lambda one: one[1] - one[0], default=(line, line))
+
+
+class _Watch:
+    """A plugin that times tests, and keeps what `lines` says in the end."""
+
+    def __init__(self, kept: Path) -> None:
+        self.kept = kept
+        self.seconds: dict[str, float] = {}
+        self.failed: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
+        if report.outcome != "passed" and report.nodeid not in self.failed:
+            self.failed.append(report.nodeid)
+
+    def keep(self) -> None:
+        self.kept.write_text(json.dumps({"lines": self.lines(), "seconds": self.seconds, "failed": self.failed}))
+
+    def lines(self) -> dict[str, dict[int, list[str]]]:
+        raise NotImplementedError
+
+
+class WatchPython(_Watch):
+    """Results that functions keep (`functools.cache`) are forgotten before each test: it has to come there itself."""
+
+    def __init__(self, kept: Path) -> None:
+        import coverage
+
+        super().__init__(kept)
+        self.cover = coverage.Coverage(
+            data_file=None, include=[f"{os.getcwd()}/*"], omit=["*/tests/*"], config_file=False
+        )
+        self.cover.start()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        for kept in gc.get_objects():
+            if isinstance(kept, functools._lru_cache_wrapper):
+                kept.cache_clear()
+        self.cover.switch_context(item.nodeid)
+        result = yield
+        self.cover.switch_context(_AT_IMPORT)
+        return result
+
+    def lines(self) -> dict[str, dict[int, list[str]]]:
+        self.cover.stop()
+        data = self.cover.get_data()
+        here = os.getcwd()
+        return {os.path.relpath(file, here): data.contexts_by_lineno(file) for file in data.measured_files()}
+
+
+class WatchC(_Watch):
+    """Reads after each test the map in which blocks leave a byte."""
+
+    def __init__(self, kept: Path) -> None:
+        super().__init__(kept)
+        self.blocks = _blocks(kept.parent)
+        self.map = mmap.mmap(os.open(kept.with_name("cover.map"), os.O_RDWR), _MAP_BYTES)
+        self.found: dict[str, dict[int, list[str]]] = {}
+        for file, line in self.blocks.values():
+            self.found.setdefault(file, {}).setdefault(line, [])
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        result = yield
+        for address, (file, line) in self.blocks.items():
+            if self.map[address]:
+                self.map[address] = 0
+                self.found[file][line].append(item.nodeid)
+        return result
+
+    def lines(self) -> dict[str, dict[int, list[str]]]:
+        return self.found
+
+
+def _blocks(tree: Path) -> dict[int, tuple[str, int]]:
+    """File and line of each block, by the address that its mark comes from."""
+    binary = str(tree / "hardware" / "bin" / "fabricd")
+    said = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", binary], check=True, capture_output=True, text=True
+    ).stdout
+    found = [int(a, 16) for a in re.findall(r"call .*<__sanitizer_cov_trace_pc>\n\s+([0-9a-f]+):", said)]
+    asked = "".join(f"{address - 1:x}\n" for address in found)
+    lines = subprocess.run(["addr2line", "-e", binary], input=asked, check=True, capture_output=True, text=True).stdout
+    blocks = {}
+    for address, place in zip(found, lines.splitlines(), strict=True):
+        file, _, line = place.partition(" ")[0].rpartition(":")
+        if line.isdecimal() and file.startswith(str(tree)):
+            blocks[address] = (os.path.relpath(file, tree), int(line))
+    return blocks
+
+
+def _cover(at: Bench, kept: dict[str, Any], files: Sequence[Path], is_c: bool) -> Cover:
+    tests = list(kept["seconds"])
+    numbers = {test: i for i, test in enumerate(tests)} | {_AT_IMPORT: -1}
+    wanted = {str(path.relative_to(at.tree)) for path in files}
+    lines = {
+        file: {int(line): {numbers[name] for name in names} for line, names in found.items()}
+        for file, found in kept["lines"].items()
+        if file in wanted
+    }
+    return Cover(lines, tests, list(kept["seconds"].values()), kept["failed"], is_c, at.tree)
+
+
+def importers(package: str) -> list[str]:
+    """Unit tests that import the package, or a helper of tests/parts that does."""
+    imports = re.compile(rf"^\s*(?:from|import) {re.escape(package)}\b", re.M)
+    top, _, last = package.rpartition(".")
+    named = re.compile(rf"^\s*from {re.escape(top)} import (?:.*\b)?{last}\b", re.M) if top else imports
+    text = {path: path.read_text() for path in sorted((ROOT / "tests").glob("*/*.py"))}
+    does = {path for path, code in text.items() if imports.search(code) or named.search(code)}
+    helpers = [path.stem for path in does if path.parent.name == "parts"]
+    of_helpers = re.compile(rf"^\s*from tests\.parts\.(?:{'|'.join(helpers) or '-'}) import", re.M)
+    units = [path for path in text if path.parent.name == "unit" and path.name.startswith("test_")]
+    return [str(path.relative_to(ROOT)) for path in units if path in does or of_helpers.search(text[path])]
+
+
+def cover_python(at: Bench, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
+    return _cover(at, at.watched([*importers(package), *tests], WatchPython), files, False)
+
+
+def cover_c(at: Bench, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
+    """`tests`: of tests/fabricd, as patterns without `test_`. Builds fabricd with marks, then without."""
+    os.environ["RAILBED_FABRICD"] = "plain"
+    chosen = sorted({str(p.relative_to(ROOT)) for t in tests for p in (ROOT / "tests/fabricd").glob(f"test_{t}.py")})
+    cover, tree = at.tree / "cover.c", at.tree
+    at.builds()  # else the first test would, over what is built here
+    cover.write_text(_COVER_C)
+    (tree / "cover.map").write_bytes(b"")
+    os.truncate(tree / "cover.map", _MAP_BYTES)
+    defined = [f'-DMAP="{tree}/cover.map"', f"-DBYTES={_MAP_BYTES}"]
+    subprocess.run(["cc", "-O2", "-c", *defined, "-o", str(tree / "cover.o"), str(cover)], check=True)
+    subprocess.run([sys.executable, "-c", _BUILD_C, str(tree)], cwd=tree, check=True)
+    try:
+        return _cover(at, at.watched(chosen, WatchC), files, True)
+    finally:
+        (tree / "hardware" / "bin" / "fabricd").unlink()
+        at.builds()

@@ -1,0 +1,104 @@
+"""Changes that are made to code, which tests come to them, and what becomes of tests that end, fail or stand still."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip(
+    "mutmut", reason="needs the Python packages mutmut and tree-sitter-c (requirements-dev.lock has them)"
+)
+
+from tests import prove_all, prove_mutants_c, prove_mutants_python
+from tests.prove_mutants_bench import ENDLESS, NOTICED, SURVIVED, Bench, Mutant
+from tests.prove_mutants_cover import WatchPython, importers
+
+PYTHON = '''
+def far(a: int, rows: list[int]) -> list[int]:
+    """Text is no code."""
+    if a < 3:
+        print("near")
+        raise ValueError(a + 1)
+    return [row for row in rows if row > 0]
+'''
+C = """
+enum { SIZE = 4 };
+static int far(int a)
+{
+	if (a < 3)
+		return 2;
+	note(a);
+	return a + 1;
+}
+"""
+
+
+def changes(found: dict[int, list], line: int) -> set[str]:
+    return {make().now for make in found.get(line, [])}
+
+
+def test_python_is_changed_where_it_makes_figures() -> None:
+    found = prove_mutants_python.mutants("far.py", PYTHON)
+    assert changes(found, 4) == {"if a <= 3:", "if a < 4:", "if not (a < 3):"}
+    assert {"pass", "print(None)"} <= changes(found, 5)
+    assert {"return [row for row in rows]", "return [row for row in rows if row >= 0]"} <= changes(found, 7)
+    assert not {2, 3, 6} & found.keys(), "annotations, texts, and what an error says"
+
+
+def test_c_is_changed_in_functions() -> None:
+    found = prove_mutants_c.mutants("far.c", C)
+    assert changes(found, 5) == {"if (a <= 3)", "if (a < 4)", "if (!(a < 3))"}
+    assert changes(found, 7) == {";"}
+    assert changes(found, 8) == {"return a - 1;", "return a + 2;"}
+    assert 2 not in found
+
+
+def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path) -> None:
+    """In a tree of their own: one test that notices, one that does not come there, one that stands still."""
+    (tmp_path / "pytest.ini").touch()  # tests are named from here
+    (tmp_path / "far.py").write_text("def a():\n    return 1\n\ndef b():\n    return 2\n")
+    (tmp_path / "test_far.py").write_text(
+        "import far\ndef test_a():\n    assert far.a() == 1\ndef test_b():\n    far.b()\n"
+        "def test_still():\n    while far.b() == 3:\n        pass\n"
+    )
+    bench = Bench(tmp_path)
+    kept = bench.watched(["test_far.py"], WatchPython)
+    assert kept["lines"]["far.py"]["2"] == ["test_far.py::test_a"]
+    assert sorted(kept["lines"]["far.py"]["5"]) == ["test_far.py::test_b", "test_far.py::test_still"]
+    mutant = Mutant("far.py", 2, "", "", "def a():\n    return 9\n\ndef b():\n    return 3\n")
+    with bench.changed(mutant):
+        verdicts = [
+            bench.verdict([f"test_far.py::test_{name}"], 2 if name == "still" else 60) for name in ("a", "b", "still")
+        ]
+    assert verdicts == [NOTICED, SURVIVED, ENDLESS]
+    assert bench.verdict(["test_far.py::test_a"], 60) == SURVIVED, "the file is as it was"
+
+
+def test_tests_of_a_package_are_those_that_import_it_themselves_or_through_a_helper() -> None:
+    found = importers("results.figures")
+    assert "tests/unit/test_results_fidelity.py" in found
+    assert "tests/unit/test_units.py" not in found
+    assert len(importers("drills")) > 10
+
+
+@pytest.mark.parametrize(
+    ("code", "limit_s", "row"),
+    [
+        ("print('7 points'); print('all is well')", 60, ("7 points", "proved")),
+        ("print('1 wrong'); raise SystemExit(1)", 60, ("1 wrong", "FAILED")),
+        ("import time; time.sleep(60)", 0.2, ("-", "time up")),
+    ],
+)
+def test_a_proof_is_summed_up(code: str, limit_s: float, row: tuple[str, str]) -> None:
+    found = prove_all.proved("x", [sys.executable, "-c", code], limit_s)
+    assert (found.looked_at, found.verdict) == row
+
+
+def test_all_proofs_are_of_a_night() -> None:
+    """Each file that is a verb of its own, and no other."""
+    verbs = {
+        p.stem.removeprefix("prove_").replace("_", "-") for p in Path(prove_all.__file__).parent.glob("prove_*.py")
+    }
+    assert set(prove_all.NIGHTLY) == {v for v in verbs if not v.startswith("mutants-")} - {"all"}
