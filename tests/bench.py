@@ -21,6 +21,7 @@ they come.
   iterations of one all-reduce; wall time of a training step of 64 ranks and ten million frame-hops
 - large: CPU time to build a rail of 64 servers over that of 16, which has a quarter of the nodes
 - help: `testbed --help` against a Python that imports click alone
+- plan (tests/bench_plan.py): CPU time and memory of planning an all-reduce by `auto` among 1,024 ranks, over 64 ranks
 - predict (tests/bench_predict.py): CPU time and memory of `testbed predict` of a torus of 262,144 nodes
 - sweep (tests/bench_sweeps.py): wall time of 12 small points one after the other over that of two at a time
 - drills (tests/bench_drills.py): wall time to a drill's first prompt, and of `advance 300us` there

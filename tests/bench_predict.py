@@ -30,17 +30,21 @@ print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_sti
 """
 
 
+def measured(*arguments: str) -> dict[str, float]:
+    """`cpu_s` and `mb` of a Python with these arguments."""
+    command = [sys.executable, "-c", MEASURED, sys.executable, *arguments]
+    code, cpu_s, mb = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    if code:
+        raise RuntimeError(f"{' '.join(arguments)} ended with {code}")
+    return {"cpu_s": cpu_s, "mb": mb}
+
+
 def predict_torus() -> dict[str, float]:
     """`cpu_s` and `mb`."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "torus.yaml"
         file.write_text(TORUS)
-        command = [sys.executable, "-m", "testbed", "predict", str(file), "--json"]
-        measured = [sys.executable, "-c", MEASURED, *command]
-        code, cpu_s, mb = json.loads(subprocess.run(measured, check=True, capture_output=True, text=True).stdout)
-    if code:
-        raise RuntimeError(f"testbed predict ended with {code}")
-    return {"cpu_s": cpu_s, "mb": mb}
+        return measured("-m", "testbed", "predict", str(file), "--json")
 
 
 if __name__ == "__main__":

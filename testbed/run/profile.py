@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 FILE = "profile.json"
 COPIES = "copies"  # the thread's name (hardware/fabricd/base/copies.c)
-BRING_UP, START, WORKLOAD, COUNTERS, TEAR_DOWN = (
+PLANNING, BRING_UP, START, WORKLOAD, COUNTERS, TEAR_DOWN = (
+    "planning",
     "bring-up",
     "starting the workers",
     "workload",

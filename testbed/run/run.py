@@ -24,7 +24,7 @@ from testbed.experiment.scale import scaled_down
 from testbed.plan.thresholds import warnings
 from testbed.run.attempt import Attempt
 from testbed.run.outcome import RunFailed, RunResult
-from testbed.run.profile import BRING_UP, TEAR_DOWN, Profile
+from testbed.run.profile import BRING_UP, PLANNING, TEAR_DOWN, Profile
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -61,8 +61,10 @@ def run(
             with heard:
                 for warning in warnings(experiment):
                     progress.warn(warning)
-                attempt = Attempt(experiment, folder, progress, tenant=on, profile=Profile(profile))
-                attempt.profile.stage(BRING_UP)
+                stages = Profile(profile)
+                stages.stage(PLANNING)
+                attempt = Attempt(experiment, folder, progress, tenant=on, profile=stages)
+                stages.stage(BRING_UP)
                 lab = _taken(on, attempt) if on else _up(experiment, progress, up)
         except OSError as error:
             folder.discard()

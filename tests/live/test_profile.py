@@ -25,6 +25,7 @@ def test_a_profile_says_where_time_went_and_changes_no_figure(tmp_path: Path) ->
     assert not (plain.folder / "profile.json").exists()
     found = json.loads((profiled.folder / "profile.json").read_text())
     assert list(found["stages"]) == [
+        "planning",
         "bring-up",
         "starting the workers",
         "workload",

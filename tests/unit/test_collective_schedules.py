@@ -14,12 +14,14 @@ from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import MOST_PIECES
 from workloads.collectives import halving, trees
 from workloads.collectives.schedule import (
+    Copy,
     Lane,
     Program,
     Recv,
     Send,
     Shape,
     Span,
+    calls_of,
     pieces,
     places,
     schedule_of,
@@ -75,6 +77,29 @@ def test_no_write_meets_another_use_of_its_memory_and_the_result_is_right(entry:
         check_result(entry.collective.name, shape, vectors, execute(schedule, shape, vectors, seed))
 
     check()
+
+
+@pytest.mark.parametrize("entry", SCHEDULED, ids=str)
+def test_who_a_program_is_with_is_known_before_its_steps_are_made(entry: Algorithm) -> None:
+    """Connections are made of one, and messages sent by the other."""
+
+    @given(shapes(entry))
+    def check(shape: Shape) -> None:
+        for index in range(shape.ranks):
+            program = schedule_of(entry)(shape, index)
+            known = calls_of(program)
+            assert known == sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
+            assert (index, 0) not in known
+
+    check()
+
+
+def test_who_is_alone_along_a_dimension_has_nobody_beside_it() -> None:
+    for dims in ((3, 1), (1, 3)):
+        assert calls_of(schedule_of(ALGORITHMS["all_reduce", "hierarchical"])(Shape(3, 12, dims=dims), 0)) == [
+            (1, 0),
+            (2, 0),
+        ]
 
 
 def test_one_rank_may_receive_all_that_the_others_have() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 
 from workloads.collectives.execution import Connection, Execution, Memory, Remote, out_of_turn, resolve
-from workloads.collectives.schedule import Copy, Program, Recv, Schedule, Shape, places, program_of, steps
+from workloads.collectives.schedule import Copy, Program, Recv, Schedule, Shape, calls_of, places, program_of, steps
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
 from workloads.verbs import Peer
@@ -37,7 +37,7 @@ class Engine:
         self.staging = context.region("staging", staged * width)
         self.output = context.region("output", output_elements(program) * width)
         keys = _KEYS.pack(self.vector.key, self.staging.key, self.output.key)
-        self._channels = sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
+        self._channels = calls_of(program)
         pairs = self.device.connect([Peer(ranks[peer], tag + channel, keys) for peer, channel in self._channels])
         connections = {
             c: Connection(pair, Remote(_KEYS.unpack(pair.private)))

@@ -105,8 +105,12 @@ def scatter_all_gather_broadcast(shape: Shape, index: int) -> Program:
     """Van de Geijn's broadcast: a binomial scatter, then a ring all-gather of the chunks."""
     n = shape.ranks
     (scatter,) = binomial_scatter(shape, index)
-    hops = ring.around(ring.gathering(n, index), spans(shape.count, n), (index - 1) % n, (index + 1) % n, None, 1)
-    return [Lane([*scatter.steps, *hops], 1)]
+    left, right = (index - 1) % n, (index + 1) % n
+
+    def steps() -> list[Step]:
+        return [*scatter.steps, *ring.around(ring.gathering(n, index), spans(shape.count, n), left, right, None, 1)]
+
+    return [Lane(steps, 1, calls=scatter.calls | ring.neighbours(left, right, 1))]
 
 
 def bruck_all_gather(shape: Shape, index: int) -> Program:

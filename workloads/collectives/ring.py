@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from workloads.collectives.schedule import Lane, Program, Recv, Send, Shape, Span, Step, pieces, spans
+from workloads.collectives.schedule import Call, Lane, Program, Recv, Send, Shape, Span, Step, pieces, spans
 
 
 class Hop(NamedTuple):
@@ -58,10 +58,19 @@ def around(
     return steps
 
 
+def neighbours(left: int, right: int, channel: int = 0) -> set[Call]:
+    """The connections that such steps take."""
+    return {(left, channel), (right, channel)}
+
+
 def _ring(shape: Shape, index: int, hops: Hops) -> Program:
     n = shape.ranks
-    chunks = spans(shape.count, n)
-    return [Lane(around(hops(n, index), chunks, (index - 1) % n, (index + 1) % n, shape.chunk), shape.window)]
+    left, right = (index - 1) % n, (index + 1) % n
+
+    def steps() -> list[Step]:
+        return around(hops(n, index), spans(shape.count, n), left, right, shape.chunk)
+
+    return [Lane(steps, shape.window, calls=neighbours(left, right))]
 
 
 def all_reduce(shape: Shape, index: int) -> Program:
@@ -78,10 +87,16 @@ def all_gather(shape: Shape, index: int) -> Program:
 
 def bidirectional_all_reduce(shape: Shape, index: int) -> Program:
     """Two rings at once: the first half of the vector goes right, the second half left."""
-    n, lanes = shape.ranks, []
-    for channel, half in enumerate(spans(shape.count, 2)):
+    n = shape.ranks
+
+    def lane(channel: int, half: Span) -> Lane:
         place, step = (index, 1) if channel == 0 else (-index % n, -1)  # the other ring counts the other way
-        chunks = spans(half.stop - half.start, n, half.start)
-        steps = around(both(n, place), chunks, (index - step) % n, (index + step) % n, shape.chunk, channel)
-        lanes.append(Lane(steps, shape.window))
-    return lanes
+        left, right = (index - step) % n, (index + step) % n
+
+        def steps() -> list[Step]:
+            chunks = spans(half.stop - half.start, n, half.start)
+            return around(both(n, place), chunks, left, right, shape.chunk, channel)
+
+        return Lane(steps, shape.window, calls=neighbours(left, right, channel))
+
+    return [lane(channel, half) for channel, half in enumerate(spans(shape.count, 2))]

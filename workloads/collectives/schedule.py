@@ -10,9 +10,9 @@ Ranks are indices into their group here; positions are elements of the vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple, cast
 
@@ -56,16 +56,38 @@ class Copy(NamedTuple):
 Step = Send | Recv | Copy
 
 
-@dataclass(frozen=True)
+Call = tuple[int, int]  # peer and channel
+
+
 class Lane:
     """Steps in order; at most `window` of its messages (`per_peer`: to each peer) are under way at a time.
 
-    None: all that there are.  What must wait goes out in order.
+    None: all that there are.  What must wait goes out in order.  `steps` may be a function that makes them: then they
+    are made when somebody looks at them, and `calls` says with whom they are.  Of a ring or a pipeline among a thousand
+    ranks there are millions, and who plans it asks for the neighbours alone.
     """
 
-    steps: Sequence[Step]
-    window: int | None = None
-    per_peer: bool = False
+    def __init__(
+        self,
+        steps: Sequence[Step] | Callable[[], Sequence[Step]],
+        window: int | None = None,
+        *,
+        per_peer: bool = False,
+        calls: Iterable[Call] | None = None,
+    ) -> None:
+        self._steps, self.window, self.per_peer = steps, window, per_peer
+        self._calls = None if calls is None else frozenset(calls)
+
+    @cached_property
+    def steps(self) -> Sequence[Step]:
+        return self._steps() if callable(self._steps) else self._steps
+
+    @property
+    def calls(self) -> frozenset[Call]:
+        """Peer and channel of each connection that it takes."""
+        if self._calls is not None:
+            return self._calls
+        return frozenset((step.peer, step.channel) for step in self.steps if not isinstance(step, Copy))
 
 
 Program = Sequence[Lane]
@@ -158,6 +180,11 @@ def places(program: Program) -> tuple[dict[tuple[int, int], list[Place]], int]:
             landings.setdefault((step.peer, step.channel), []).append(place)
             staged += step.reduce * (step.stop - step.start)
     return landings, staged
+
+
+def calls_of(program: Program) -> list[Call]:
+    """The connections that a program takes, in the order in which they are asked for."""
+    return sorted({call for lane in program for call in lane.calls})
 
 
 def steps(program: Program) -> Iterator[Step]:

@@ -15,18 +15,31 @@ from workloads.collectives.schedule import Lane, Program, Shape, Span, Step, spa
 
 def _along(shape: Shape, index: int, order: list[int]) -> Program:
     """Dimensions in this order."""
-    whole = Span(0, shape.count)
-    reduced: list[Step] = []
-    gathered: list[Step] = []
-    for dim in order:
-        n, stride = shape.dims[dim], prod(shape.dims[dim + 1 :])
-        place = index // stride % n
-        left, right = (index + ((place + step) % n - place) * stride for step in (-1, 1))
-        chunks = spans(whole.stop - whole.start, n, whole.start)
-        reduced += ring.around(ring.reducing(n, place), chunks, left, right, shape.chunk)
-        gathered = ring.around(ring.gathering(n, place), chunks, left, right, shape.chunk) + gathered
-        whole = chunks[place]
-    return [Lane(reduced + gathered, shape.window)]
+    sides = {dim: _beside(shape, index, dim) for dim in order}
+
+    def steps() -> list[Step]:
+        whole = Span(0, shape.count)
+        reduced: list[Step] = []
+        gathered: list[Step] = []
+        for dim, (place, left, right) in sides.items():
+            n = shape.dims[dim]
+            chunks = spans(whole.stop - whole.start, n, whole.start)
+            reduced += ring.around(ring.reducing(n, place), chunks, left, right, shape.chunk)
+            gathered = ring.around(ring.gathering(n, place), chunks, left, right, shape.chunk) + gathered
+            whole = chunks[place]
+        return reduced + gathered
+
+    beside = (ring.neighbours(left, right) for dim, (_, left, right) in sides.items() if shape.dims[dim] > 1)
+    calls = {call for its in beside for call in its}
+    return [Lane(steps, shape.window, calls=calls)]
+
+
+def _beside(shape: Shape, index: int, dim: int) -> tuple[int, int, int]:
+    """A rank's place along a dimension, and its neighbours there."""
+    n, stride = shape.dims[dim], prod(shape.dims[dim + 1 :])
+    place = index // stride % n
+    left, right = (index + ((place + step) % n - place) * stride for step in (-1, 1))
+    return place, left, right
 
 
 def all_reduce(shape: Shape, index: int) -> Program:

@@ -8,8 +8,9 @@ rank sends and receives the vector twice at most, whatever the number of ranks, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from workloads.collectives.schedule import Lane, Program, Recv, Send, Shape, Span, Step, pieces, spans
 
@@ -58,19 +59,37 @@ def double_binary_all_reduce(shape: Shape, index: int) -> Program:
     for tree, half in enumerate(spans(shape.count, 2)):
         node = binary(index, shape.ranks, second=tree == 1)
         up, down = 2 * tree, 2 * tree + 1
-        cut = pieces(*half, shape.chunk)
-        rising: list[Step] = []
-        falling: list[Step] = []
-        for piece in cut:
-            rising += [Recv(child, *piece, True, up) for child in node.children]
-            turned = [Send(child, *piece, down) for child in node.children]
-            if node.parent is None:
-                rising += turned
-            else:
-                rising.append(Send(node.parent, *piece, up))
-                falling += [Recv(node.parent, *piece, False, down), *turned]
-        lanes += [Lane(steps, shape.window, per_peer=True) for steps in (rising, falling)]
+        rising, falling = partial(_rising, node, up, down), partial(_falling, node, down)
+        lanes += [_piped(shape, half, each, shape.window, per_peer=True) for each in (rising, falling)]
     return lanes
+
+
+def _rising(node: Node, up: int, down: int, piece: Span) -> list[Step]:
+    steps: list[Step] = [Recv(child, *piece, True, up) for child in node.children]
+    if node.parent is None:
+        return [*steps, *_turned(node, down, piece)]
+    return [*steps, Send(node.parent, *piece, up)]
+
+
+def _falling(node: Node, down: int, piece: Span) -> list[Step]:
+    if node.parent is None:
+        return []
+    return [Recv(node.parent, *piece, False, down), *_turned(node, down, piece)]
+
+
+def _turned(node: Node, down: int, piece: Span) -> list[Step]:
+    return [Send(child, *piece, down) for child in node.children]
+
+
+def _piped(
+    shape: Shape, whole: Span, each: Callable[[Span], list[Step]], window: int | None, *, per_peer: bool = False
+) -> Lane:
+    """One piece after the other, each in the same steps."""
+
+    def steps() -> list[Step]:
+        return [step for piece in pieces(*whole, shape.chunk) for step in each(piece)]
+
+    return Lane(steps, window, per_peer=per_peer, calls=Lane(each(whole)).calls)
 
 
 def binomial(index: int, ranks: int) -> Node:
@@ -85,13 +104,9 @@ def chain(index: int, ranks: int) -> Node:
     return Node(index - 1 if index else None, (index + 1,) if index + 1 < ranks else ())
 
 
-def _down(node: Node, cut: Sequence[Span]) -> list[Step]:
-    steps: list[Step] = []
-    for piece in cut:
-        if node.parent is not None:
-            steps.append(Recv(node.parent, *piece))
-        steps += [Send(child, *piece) for child in node.children]
-    return steps
+def _down(node: Node, piece: Span) -> list[Step]:
+    received: list[Step] = [] if node.parent is None else [Recv(node.parent, *piece)]
+    return [*received, *(Send(child, *piece) for child in node.children)]
 
 
 def early(index: int, ranks: int) -> bool:
@@ -102,22 +117,18 @@ def early(index: int, ranks: int) -> bool:
     return index > 0 and index + (index & -index) > ranks
 
 
-def _up(node: Node, cut: Sequence[Span]) -> list[Step]:
-    steps: list[Step] = []
-    for piece in cut:
-        steps += [Recv(child, *piece, reduce=True) for child in reversed(node.children)]
-        if node.parent is not None:
-            steps.append(Send(node.parent, *piece))
-    return steps
+def _up(node: Node, piece: Span) -> list[Step]:
+    received: list[Step] = [Recv(child, *piece, reduce=True) for child in reversed(node.children)]
+    return received if node.parent is None else [*received, Send(node.parent, *piece)]
 
 
-def _cut(shape: Shape) -> list[Span]:
-    return pieces(0, shape.count, shape.chunk)
+def _whole(shape: Shape) -> Span:
+    return Span(0, shape.count)
 
 
 def binomial_broadcast(shape: Shape, index: int) -> Program:
     """One message after the other: a child that can pass it on must not wait for its siblings to have it, too."""
-    return [Lane(_down(binomial(index, shape.ranks), _cut(shape)), shape.window or 1)]
+    return [_piped(shape, _whole(shape), partial(_down, binomial(index, shape.ranks)), shape.window or 1)]
 
 
 def collecting(node: Node, index: int, ranks: int, spans_of: Callable[[int], Span], *, reduce: bool) -> list[Step]:
@@ -137,13 +148,13 @@ def collecting(node: Node, index: int, ranks: int, spans_of: Callable[[int], Spa
 def binomial_reduce(shape: Shape, index: int) -> Program:
     node = binomial(index, shape.ranks)
     if shape.chunk is not None:
-        return [Lane(_up(node, _cut(shape)), shape.window)]
-    return [Lane(collecting(node, index, shape.ranks, lambda _: Span(0, shape.count), reduce=True))]
+        return [_piped(shape, _whole(shape), partial(_up, node), shape.window)]
+    return [Lane(collecting(node, index, shape.ranks, lambda _: _whole(shape), reduce=True))]
 
 
 def chain_broadcast(shape: Shape, index: int) -> Program:
-    return [Lane(_down(chain(index, shape.ranks), _cut(shape)), shape.window)]
+    return [_piped(shape, _whole(shape), partial(_down, chain(index, shape.ranks)), shape.window)]
 
 
 def chain_reduce(shape: Shape, index: int) -> Program:
-    return [Lane(_up(chain(index, shape.ranks), _cut(shape)), shape.window)]
+    return [_piped(shape, _whole(shape), partial(_up, chain(index, shape.ranks)), shape.window)]

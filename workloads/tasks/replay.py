@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
-from workloads.collectives.schedule import Copy, Program, Recv, Send, Shape, program_of, schedule_of, steps
+from workloads.collectives.schedule import Call, Copy, Program, Recv, Send, Shape, program_of, schedule_of, steps
 from workloads.collectives.shape import shape_of
 from workloads.tasks.turns import Turns
 from workloads.times.buffers import Buffers, Watch
 from workloads.times.messages import Costs
 from workloads.times.network import Agenda, Network, QueuePair
-from workloads.times.queue_pairs import Call, Flow
+from workloads.times.queue_pairs import Flow
 from workloads.times.replay import Progress, Stream
 from workloads.times.ways import Ways
 

@@ -102,8 +102,9 @@ class Case:
 def rounds(case: Case, sequence: Sequence[Round]) -> float:
     """One message after the other, all ranks at a time; ends when the last one is acknowledged, too."""
     total = late = 0.0
+    paths: dict[int, Path] = {}  # of rounds of the same ranks, of which there may be thousands
     for nbytes, pairs, reduce in sequence:
-        path = case.ways.path(pairs)
+        path = paths.get(id(pairs)) or paths.setdefault(id(pairs), case.ways.path(pairs))
         message, acknowledged = case.message(nbytes, path), case.message(nbytes, path, sent=True)
         reduced = reduce * case.costs.reduce_ns(nbytes)
         total += message + reduced
@@ -120,8 +121,9 @@ def piped(
     `parallel` lanes the first pieces share the line, and come in together.  `last`: ends when all is acknowledged, too.
     """
     total = end = 0.0
+    paths: dict[int, Path] = {}
     for k, (count, nbytes, pairs, reduce) in enumerate(sequence):
-        path = case.ways.path(pairs)
+        path = paths.get(id(pairs)) or paths.setdefault(id(pairs), case.ways.path(pairs))
         line = case.line(nbytes, path, windowed=case.chunk is not None, reduce=reduce)
         cycle = case.message(nbytes, path) + reduce * case.costs.reduce_ns(nbytes) + (k == 0) * (parallel - 1) * line
         acknowledged = case.message(nbytes, path, sent=True) if last else 0.0

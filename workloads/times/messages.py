@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES, wire_bytes
 from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
@@ -182,6 +183,7 @@ def pcie_ns(path: Path, costs: Costs, *, to_memory: bool) -> float:
     return read.latency_ns if path.scale_up else 2 * read.latency_ns + to_memory * write.latency_ns
 
 
+@lru_cache(maxsize=4096)  # formulas ask for few that differ, of each of many ranks
 def received_ns(size_bytes: int, path: Path, costs: Costs, *, reth: bool = True, imm: bool = True) -> float:
     """From the end of posting to the receiver's completion: doorbell, fetch, path, into the receiver's memory."""
     packets = Packets.of(size_bytes, costs, reth=reth, imm=imm)
@@ -189,6 +191,7 @@ def received_ns(size_bytes: int, path: Path, costs: Costs, *, reth: bool = True,
     return pcie + path.constant_ns + packets.through(stages_of(path, costs, to_memory=True))
 
 
+@lru_cache(maxsize=4096)
 def sent_ns(size_bytes: int, path: Path, costs: Costs, *, message_bytes: int | None = None) -> float:
     """From the end of posting to the last sender's completion: doorbell, fetch, path, the acknowledgement's way back.
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from workloads.base.entry import Algorithm
+from workloads.base.vocabulary import DTYPES
 from workloads.collectives.exchange import distances
-from workloads.collectives.schedule import Copy, Schedule, Shape, program_of, steps
+from workloads.collectives.schedule import Call, Schedule, Shape, calls_of, program_of, schedule_of
+from workloads.collectives.shape import shape_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
 FIRST = 16
 """A NIC's first one."""
 
-Call = tuple[int, int]  # peer and channel
 Flow = tuple[int, int, int]  # from rank, to rank, channel
 Numbers = Mapping[Flow, tuple[int, int]]
 """The queue pairs at both ends of a flow."""
@@ -76,6 +78,28 @@ class QueuePairs:
         return number
 
 
+def connected(
+    pairs: QueuePairs, entry: Algorithm, ranks: Sequence[int], told: Mapping[str, Any], seed: int, most: float
+) -> tuple[Numbers, ...] | None:
+    """What an algorithm connects next, in the order in which it uses it.  None: more than `most`.
+
+    `told`: of the step, with all `sizes`.
+    """
+    if entry.schedule:
+        largest = shape_of(entry, len(ranks), max(told["sizes"] or [0]), DTYPES[told["dtype"]], told, seed)
+        calls = of_schedule(schedule_of(entry), largest, ranks, most)
+        return None if calls is None else (pairs.connect(calls),)
+    if entry.multicast:
+        return (pairs.connect(of_multicast(ranks)),)
+    if entry.engines:
+        return (pairs.ring(ranks),)
+    if entry.layout == "ring":
+        return pairs.connect(of_ring(ranks)), pairs.connect(of_ring(ranks))  # the two halves of a step by hosts
+    if not entry.accelerators:
+        return (pairs.connect(of_ring(ranks)),)
+    return ({},)
+
+
 def of_schedule(schedule: Schedule, largest: Shape, ranks: Sequence[int], limit: float) -> dict[int, list[Call]] | None:
     """What each rank asks for to carry out a schedule: every peer and channel, in their order.
 
@@ -83,8 +107,7 @@ def of_schedule(schedule: Schedule, largest: Shape, ranks: Sequence[int], limit:
     """
     calls, count = {}, 0
     for index, rank in enumerate(ranks):
-        program = program_of(schedule, largest, index)
-        channels = sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
+        channels = calls_of(program_of(schedule, largest, index))
         calls[rank] = [(ranks[peer], channel) for peer, channel in channels]
         count += len(channels)
         if count > limit:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def _hops(case: Case, reduces: Sequence[bool], parallel: int = 1) -> float:
     """A ring of equal hops, each in pieces; `parallel` rings side by side are as many pieces."""
-    chunk = case.share(case.n)
+    chunk, right = case.share(case.n), case.shift(1)
     if parallel == 1 and case.chunk is None:
-        paths = case.ways.paths(case.shift(1))
+        paths = case.ways.paths(right)
         if len(set(paths)) > 1:
             return ring_over_ns(reduces, chunk, paths, case.costs)
-        return rounds(case, [Round(chunk, case.shift(1), reduce) for reduce in reduces])
+        return rounds(case, [Round(chunk, right, reduce) for reduce in reduces])
     count, piece = case.pieces(case.share(parallel, chunk))
-    return piped(case, [(parallel * count, piece, case.shift(1), reduce) for reduce in reduces], parallel)
+    return piped(case, [(parallel * count, piece, right, reduce) for reduce in reduces], parallel)
 
 
 def ring_all_reduce(case: Case) -> float:

@@ -99,7 +99,10 @@ class Routed:
         return [self._path(self._way(pair), loads) for pair in pairs]
 
     def path(self, pairs: Sequence[Pair]) -> Path:
-        return slowest(self.paths(pairs))
+        key = tuple(pairs)
+        if key not in self._slowest:
+            self._slowest[key] = slowest(list({id(path): path for path in self.paths(pairs)}.values()))
+        return self._slowest[key]
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
         loads = self._loads(traffic)
@@ -111,6 +114,15 @@ class Routed:
 
     @cached_property
     def _ways(self) -> dict[tuple[Pair, int], list[tuple[str, str]]]:
+        return {}
+
+    @cached_property
+    def _slowest(self) -> dict[tuple[Pair, ...], Path]:
+        return {}
+
+    @cached_property
+    def _alike(self) -> dict[tuple[tuple[Link, float, float], ...], Path]:
+        """Paths by their links, and who shares these: a fabric has few that differ."""
         return {}
 
     def _way(self, pair: Pair, channel: int = 0) -> list[tuple[str, str]]:
@@ -139,11 +151,11 @@ class Routed:
             assert self.scale_up is not None
             shared = max(1.0, *(loads[hop] for hop in way))
             return Path((replace(self.scale_up, rate_bps=self.scale_up.rate_bps / shared),), scale_up=True)
-        links = []
-        for hop in way:
-            link = self.links[hop]
-            links.append(replace(link, rate_bps=link.rate_bps / max(1.0, loads[hop])))
-        return Path(tuple(links), tuple(self.latency_ns[to] for _, to in way[:-1]))
+        key = tuple([(self.links[hop], max(1.0, loads[hop]), self.latency_ns.get(hop[1], 0.0)) for hop in way])
+        if key not in self._alike:
+            links = tuple(replace(link, rate_bps=link.rate_bps / shared) for link, shared, _ in key)
+            self._alike[key] = Path(links, tuple(latency for *_, latency in key[:-1]))
+        return self._alike[key]
 
 
 def slowest(paths: Sequence[Path]) -> Path:
