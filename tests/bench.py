@@ -50,7 +50,7 @@ from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.inject.links import mininet
 from testbed.run.run import run
-from tests import bench_drills, bench_predict, bench_ranks, bench_steps, bench_sweeps
+from tests import bench_drills, bench_plan, bench_predict, bench_ranks, bench_steps, bench_sweeps
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric
 from tests.parts.ring_fabric import Ring, ranks
 from topologies import build
@@ -463,6 +463,7 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "steps": bench_steps.measure,
     "large": lambda: {"rail_64_over_16_servers": large_over_small()},
     "help": help_s,
+    "plan": lambda: named("plan", bench_plan.plan_1024()),
     "predict": lambda: named("predict_64x64x64", bench_predict.predict_torus()),
     "drills": bench_drills.drills,
     "sweep": lambda: named("sweep_local_2", bench_sweeps.two_at_a_time()),

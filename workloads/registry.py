@@ -394,9 +394,9 @@ def find(collective: str, algorithm: str | None = None) -> Algorithm:
     return known[algorithm or next(iter(known))]
 
 
-def choices(collective: str) -> list[Algorithm]:
-    """The algorithms that AUTO chooses from.  Raises UnknownCollective."""
-    return [entry for entry in algorithms(collective) if entry.schedule]
+def choices(collective: str, *, offloads: bool = False) -> list[Algorithm]:
+    """The algorithms that AUTO chooses from; with what NICs and switches do, too.  Raises UnknownCollective."""
+    return [entry for entry in algorithms(collective) if entry.schedule or (offloads and entry.offloaded)]
 
 
 def any_of(collective: str, algorithm: str) -> Algorithm:

@@ -94,15 +94,21 @@ class Collective:
 
     def part(self, size_bytes: int) -> tuple[str, Part]:
         """The algorithm for a size, and our part of it."""
-        told = {**self.plan, **self.plan.get("chosen", {}).get(str(size_bytes), {})}
+        told = self._told(size_bytes)
         algorithm = told["algorithm"]
         if algorithm not in self._parts:
             tag = self._tag + len(self._parts) * TAGS_PER_PART
             self._parts[algorithm] = part_of(self.context, self.step, told, tag)
         return algorithm, self._parts[algorithm]
 
+    def _told(self, size_bytes: int) -> Mapping[str, Any]:
+        """With what `auto` has chosen for this size."""
+        return {**self.plan, **self.plan.get("chosen", {}).get(str(size_bytes), {})}
+
     def once(self, part: Part, size_bytes: int, variant: int) -> tuple[Measured, int]:
         """An iteration: what it took, and how many elements are wrong."""
+        if "chosen" in self.plan:
+            part.options = self._told(size_bytes)  # a chunk of its own
         part.prepare(size_bytes, variant)
         took = measured(self.context.device, self.step.number, len(self.step.ranks), lambda _: part.run())
         return took._replace(host_ns=took.host_ns + part.cores_ns), part.finish()

@@ -15,7 +15,7 @@ from results.figures.summary import labels
 from results.frames.metrics import rank_rows, result_rows
 from testbed.base.progress import Progress
 from testbed.plan.steps.plan import plan
-from testbed.tables.results import choice, elements
+from testbed.tables.results import elements, of_auto
 from topologies import in_words
 from workloads.registry import COLLECTIVES
 
@@ -182,7 +182,7 @@ def footer(rows: Sequence[BenchRow], chosen: Mapping[str, Mapping[str, Any]] | N
     mean = f"{fmean(busbw):.6g}" if busbw else "-"
     alone = {why: [r.size for r in rows if r.fallback == why] for why in dict.fromkeys(r.fallback for r in rows) if why}
     return [
-        *(f"#   auto, {choice(size, taken)}" for size, taken in (chosen or {}).items()),
+        *of_auto(chosen or {}),
         *(f"# {len(sizes)} of {len(rows)} sizes by the ranks themselves: {why}" for why, sizes in alone.items()),
         f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
         f"# Avg bus bandwidth    : {mean} GB/s",

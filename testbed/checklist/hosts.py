@@ -1,4 +1,4 @@
-"""What hosts are asked for: memory, and messages that are worth a packet."""
+"""What hosts are asked for: memory, messages that are worth a packet, work that others could do for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 from collections import defaultdict
 
 from testbed.checklist.finding import Case, Found, check, size
+from testbed.experiment.steps.collective import CollectiveStep
 from testbed.machine.memory import available_bytes
+from testbed.plan.offloads import lacking
+from workloads.registry import choices
 
 
 @check("messages", "messages fill a packet")
@@ -23,6 +26,19 @@ def messages(case: Case) -> Found:
             )
             where = one.path if one.group else (*one.path[:2], *(("sizes",) if "by" in one.name.split() else ()))
             yield what, where, "larger sizes, or fewer ranks or chunks"
+
+
+@check("offloads", "what `auto` may leave to NICs and switches, they can do")
+def offloads(case: Case) -> Found:
+    for number, step in enumerate(case.experiment.workload):
+        if isinstance(step, CollectiveStep) and step.offloads:
+            ranks = case.fabric.ranks if step.ranks is None else len(step.ranks)
+            for entry in choices(step.collective, offloads=True):
+                if entry.unpredicted or not entry.offloaded:
+                    continue
+                if why := lacking(entry, step, case.experiment, ranks):
+                    what = f"`auto` does not look at {entry}: {why}"
+                    yield what, ("workload", number, "offloads"), "`testbed predict` says what it takes"
 
 
 @check("memory", "workers and this machine have the memory")

@@ -7,53 +7,40 @@ follows from the numbers of queue pairs, so a collective step is looked at with 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from controllers.offload.trees import Trees
 from testbed.experiment.blocks.layout import group
+from testbed.plan.auto import Candidate, Choice
 from testbed.plan.hardware import hardware_of
 from testbed.plan.ideal import costs_of
+from testbed.plan.offloads import lacking, told_of
 from topologies import Fabric
 from topologies.ranks.grid import NoGrid
 from topologies.ranks.hops import Hops
-from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import AUTO, DTYPES
-from workloads.collectives.schedule import schedule_of
-from workloads.collectives.shape import shape_of
 from workloads.registry import choices
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
 from workloads.times.messages import Link, Path
-from workloads.times.queue_pairs import Numbers, QueuePairs, of_schedule
+from workloads.times.queue_pairs import Numbers
 from workloads.times.ways import Routed
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
 
 
-MOST_NUMBERED = 20_000
-"""Queue pairs of a candidate that are numbered, a tenth of a second of ours; of more, spines are drawn."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """An algorithm that these ranks can carry out, with their order and their paths."""
-
-    entry: Algorithm
-    told: dict[str, Any]  # ranks, dims
-    ways: Routed
-
-
 class Chooser:
     """Chooses algorithms on one experiment's fabric."""
 
     def __init__(self, experiment: Experiment, fabric: Fabric) -> None:
-        self._fabric = fabric
+        self.experiment, self._fabric = experiment, fabric
         self._hops = Hops(fabric)
         self.chooses = self._hops.chooses
         self.costs = costs_of(experiment)
-        self._seed = experiment.seed
+        self.seed = experiment.seed
         spec, hardware = experiment.fabric, hardware_of(experiment)
         bare = self._hops.fabric
         cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
@@ -74,61 +61,51 @@ class Chooser:
         links = tuple(self._links[pair] for pair in pairwise(nodes))
         return Path(links, tuple(self._latencies[name] for name in nodes[1:-1]))
 
+    @cached_property
+    def trees(self) -> Trees:
+        """As the controller makes them for what switches copy and add up."""
+        return Trees(self._fabric)
+
     def expected_ns(self, candidate: Candidate, step: CollectiveStep, size_bytes: int) -> float:
-        """The closed form's time for a step's size."""
+        """What an algorithm by hosts should take for a step's size, over drawn spines."""
         ranks = len(candidate.ways.ranks)
-        options = {key: getattr(step, key) for key in candidate.entry.extra} | candidate.told
+        options = {key: getattr(step, key) for key in candidate.entry.extra} | candidate.options
         case = Case.of(
-            candidate.entry, ranks, size_bytes, DTYPES[step.dtype], options, self._seed, self.costs, candidate.ways
+            candidate.entry, ranks, size_bytes, DTYPES[step.dtype], options, self.seed, self.costs, candidate.ways
         )
         return expected_ns(candidate.entry, case)
 
     def candidates(self, step: CollectiveStep) -> list[Candidate]:
         """The algorithms that can carry out this step, in the registry's order: one, or with `auto` all."""
-        found = []
-        for entry in choices(step.collective):
-            if step.algorithm in (AUTO, entry.name):
-                try:
-                    told = group(entry, step.ranks, self._fabric)
-                except NoGrid:
-                    continue
-                ranks = told["ranks"] or list(range(self._fabric.ranks))
-                if entry.max_ranks is None or len(ranks) <= entry.max_ranks:
-                    found.append(Candidate(entry, told, self.ways(ranks)))
-        return found
+        return self._candidates(step)[0]
 
-    def choose(self, step: CollectiveStep, *, numbered: bool = True) -> dict[str, dict[str, Any]]:
-        """size -> `algorithm`, `ranks`, `dims`, and `expected_ns` of every candidate.  Of equals the first one wins.
+    def choose(self, step: CollectiveStep, *, numbered: bool = True, cut: bool = True) -> dict[str, dict[str, Any]]:
+        """size -> `algorithm`, what its ranks are told, and `expected_ns` of every candidate.
 
-        `numbered`: as if the fabric's first queue pairs were this step's; else spines are drawn.
+        `numbered`: as if the fabric's first queue pairs were this step's; else spines are drawn.  `cut`: into pieces,
+        too, where the step does not say which.
         """
-        candidates = self.candidates(step)
-        made, parts = QueuePairs(), dict[str, Numbers]()  # by algorithm, as the run connects them: at its first size
-        tried: dict[tuple[str, int], Numbers] = {}  # by algorithm, and how many parts are before it
-        chosen = {}
-        for size_bytes in step.sizes:
-            expected = {}
-            for candidate in candidates:
-                name, its = candidate.entry.name, candidate
-                if numbered and self.chooses:
-                    numbers = parts.get(name)
-                    if numbers is None and (key := (name, len(parts))) not in tried:
-                        tried[key] = self._connected(made.copy(), candidate, step)
-                    numbers = tried[key] if numbers is None else numbers
-                    its = replace(candidate, ways=replace(candidate.ways, numbers=numbers))
-                expected[name] = round(self.expected_ns(its, step, size_bytes), 3)
-            best = min(candidates, key=lambda c: expected[c.entry.name])
-            if numbered and self.chooses and best.entry.name not in parts:
-                parts[best.entry.name] = self._connected(made, best, step)
-                numbered = bool(parts[best.entry.name])  # else what comes behind it is not known, either
-            told = {"algorithm": best.entry.name, **best.told, "expected_ns": expected}
-            chosen[str(size_bytes)] = told
-        return chosen
+        able, left_out = self._candidates(step)
+        choice = Choice(self, step, able, left_out, numbered=numbered and self.chooses, cut=cut)
+        return {str(size_bytes): choice.of(size_bytes) for size_bytes in step.sizes}
 
-    def _connected(self, pairs: QueuePairs, candidate: Candidate, step: CollectiveStep) -> Numbers:
-        """What a candidate connects next, for the step's largest size; {}: too much."""
-        entry, ranks = candidate.entry, candidate.ways.ranks
-        options = {key: getattr(step, key) for key in entry.extra} | candidate.told
-        largest = shape_of(entry, len(ranks), max(step.sizes), DTYPES[step.dtype], options, self._seed)
-        calls = of_schedule(schedule_of(entry), largest, ranks, MOST_NUMBERED)
-        return {} if calls is None else pairs.connect(calls)
+    def _candidates(self, step: CollectiveStep) -> tuple[list[Candidate], dict[str, str]]:
+        """And why offloads are none."""
+        found, left_out = [], {}
+        for entry in choices(step.collective, offloads=bool(step.offloads)):
+            if step.algorithm not in (AUTO, entry.name):
+                continue
+            try:
+                told = group(entry, step.ranks, self._fabric)
+            except NoGrid:
+                continue
+            ranks = told["ranks"] or list(range(self._fabric.ranks))
+            if entry.offloaded:
+                if why := lacking(entry, step, self.experiment, len(ranks)):
+                    left_out[entry.name] = why
+                    continue
+                told |= told_of(entry, step, self.experiment, self._fabric)
+            elif entry.max_ranks is not None and len(ranks) > entry.max_ranks:
+                continue
+            found.append(Candidate(entry, told, self.ways(ranks)))
+        return found, left_out

@@ -30,6 +30,14 @@ def costs_of(experiment: Experiment) -> Costs:
     )
 
 
+def costs_with_engines(experiment: Experiment) -> Costs:
+    """What hosts and their NICs take, with the adders of on-path SmartNICs if these are such."""
+    costs, engine = costs_of(experiment), experiment.fabric.nic.engine
+    if engine is None:
+        return costs
+    return replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
+
+
 _HOP_NS = 1e15  # more than any cable takes: the fewest hops come first
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
+from testbed.plan.offloads import offload_ns
+from testbed.plan.steps.planned import WHY, taken
 from testbed.predict.connected import Connected
 from testbed.predict.figure import FORMULA, MESSAGES, Figure
-from testbed.predict.offloads import offload_ns
 from testbed.predict.wide import WideStep, for_too_many
 from topologies.ranks.hops import Hop
 from workloads.base.entry import NoModel, named
-from workloads.base.vocabulary import AUTO, DTYPES
+from workloads.base.vocabulary import DTYPES
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
 from workloads.registry import find
 from workloads.times.case import Case
@@ -58,52 +59,77 @@ def collective_figures(
     users: dict[Hop, int] = {}
     for size_bytes in told["sizes"]:
         for g, group in enumerate(groups):
-            way = {**told, **group, **its_step.chosen.get(str(size_bytes), {})}
+            chosen = its_step.chosen.get(str(size_bytes), {})
+            way = {**told, **group, **chosen}
             entry = find(told["collective"], way["algorithm"])
             ranks = way["ranks"] or list(range(experiment.build_fabric().ranks))
             if (its := parts.get((g, entry.name))) is None:  # as in the run, when a size first takes it
                 made = connected.made(experiment.build_fabric().ranks)
-                its = parts[g, entry.name] = _Part(connected.part(entry, ranks, way), made)
+                before = sum(part.asks for part in parts.values())
+                its = _Part(connected.part(entry, ranks, way), made, job + before, entry.offloaded)
+                parts[g, entry.name] = its
                 if len(groups) > 1:
                     _apart(experiment, chooser, entry, ranks, way, its.numbers, users, g, place)
                 elif entry.multicast and len(ranks) > MOST_MULTICAST:
                     with suppress(InputError):
-                        its.large = for_too_many(experiment, step, entry, made, job, place)
-            followed = False
-            if not its.large and (
-                found := _time(experiment, chooser, buffers, entry, ranks, size_bytes, way, its, job + g, place)
-            ):
-                time_ns, how = found
-                followed = how == MESSAGES
-            else:
-                try:
-                    time_ns, how = _large(experiment, connected, step, entry, its, size_bytes, job, place)
-                except InputError:
-                    if told["algorithm"] != AUTO or not entry.time:  # by this it was chosen, too
-                        raise
-                    case = _case(experiment, chooser, entry, ranks, size_bytes, way, its.numbers)
-                    time_ns, how = float(named(entry.time)(case)), FORMULA
+                        its.large = for_too_many(experiment, step, entry, made, its.job, place)
+            time_ns, how = _found(
+                experiment, chooser, connected, buffers, step, entry, ranks, size_bytes, way, its, place
+            )
             yield Figure(
                 step=number,
                 name=told["collective"],
-                algorithm=f"{way['algorithm']}{' (auto)' if told['algorithm'] == AUTO else ''}",
+                algorithm=f"{taken(chosen)} (auto)" if chosen else entry.name,
                 ranks=len(ranks),
                 size_bytes=size_bytes,
                 time_ns=time_ns,
                 how=how,
                 busbw_factor=entry.collective.busbw.of(len(ranks)),
                 group=g if "groups" in told else None,
-                paused=buffers.take_paused(looked=followed),
+                paused=buffers.take_paused(looked=how == MESSAGES and not its.large),
+                chosen={key: chosen[key] for key in WHY if key in chosen},
             )
 
 
 @dataclass
 class _Part:
-    """An algorithm of a group: its queue pairs, and those made before; `large`: its model where it is not followed."""
+    """An algorithm of a group: its queue pairs, and those made before; `large`: its model where it is not followed.
+
+    `job`: which of the fabric's offloaded collectives it is, if it is one (`asks`).
+    """
 
     numbers: tuple[Numbers, ...]
     made: ConnectedPairs
+    job: int
+    asks: bool
     large: WideStep | None = None
+
+
+def _found(
+    experiment: Experiment,
+    chooser: Chooser,
+    connected: Connected,
+    buffers: Buffers,
+    step: CollectiveStep,
+    entry: Algorithm,
+    ranks: Sequence[int],
+    size_bytes: int,
+    way: Mapping[str, Any],
+    part: _Part,
+    place: str,
+) -> tuple[float, str]:
+    """A size's time, and how it was found."""
+    if not part.large and (found := _time(experiment, chooser, buffers, entry, ranks, size_bytes, way, part, place)):
+        return found
+    formula = "expected_ns" in way and bool(entry.time)  # by which `auto` has chosen it, too
+    if not (formula and way.get("chunk")):  # in pieces there is no model for large fabrics
+        try:
+            return _large(experiment, connected, step, entry, part, size_bytes, place)
+        except InputError:
+            if not formula:
+                raise
+    case = _case(experiment, chooser, entry, ranks, size_bytes, way, part.numbers)
+    return float(named(entry.time)(case)), FORMULA
 
 
 def _time(
@@ -115,13 +141,12 @@ def _time(
     size_bytes: int,
     way: Mapping[str, Any],
     part: _Part,
-    job: int,
     place: str,
 ) -> tuple[float, str] | None:
     """None where there is more to follow than can be."""
     if not entry.schedule:
         try:
-            return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, part.numbers, job), FORMULA
+            return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, part.numbers, part.job), FORMULA
         except NoModel as none:
             raise InputError(none.what, f"{place}.{none.key}", none.hint) from None
     case = _case(experiment, chooser, entry, ranks, size_bytes, way, part.numbers)
@@ -136,13 +161,12 @@ def _large(
     entry: Algorithm,
     part: _Part,
     size_bytes: int,
-    job: int,
     place: str,
 ) -> tuple[float, str]:
     """As on a large fabric.  Raises InputError if there is no model of it there, either."""
     try:
         if part.large is None:
-            part.large = for_too_many(experiment, step, entry, part.made, job, place)
+            part.large = for_too_many(experiment, step, entry, part.made, part.job, place)
             connected.counted(part.made)
         return part.large(size_bytes), part.large.how
     except InputError as error:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from workloads.base.vocabulary import DTYPES
-from workloads.collectives.schedule import schedule_of
-from workloads.collectives.shape import shape_of
 from workloads.tasks.replay import Tasks
-from workloads.times.queue_pairs import Numbers, QueuePairs, of_multicast, of_ring, of_schedule
+from workloads.times.queue_pairs import Numbers, QueuePairs, connected
 from workloads.times.wide.peers import ConnectedPairs
 
 if TYPE_CHECKING:
@@ -36,24 +33,11 @@ class Connected:
         self._asked = self._chooses
         if not self._chooses:
             return ({},)
-        connect = self._pairs.connect
-        if entry.schedule:
-            width = DTYPES[told["dtype"]]
-            largest = shape_of(entry, len(ranks), max(told["sizes"] or [0]), width, told, self._seed)
-            calls = of_schedule(schedule_of(entry), largest, ranks, MOST)
-            if calls is None:
-                self._chooses = False  # what comes behind them is not known, either
-                return ({},)
-            return (connect(calls),)
-        if entry.multicast:
-            return (connect(of_multicast(ranks)),)
-        if entry.engines:
-            return (self._pairs.ring(ranks),)
-        if entry.layout == "ring":
-            return connect(of_ring(ranks)), connect(of_ring(ranks))  # the two halves of a step by hosts
-        if not entry.accelerators:
-            return (connect(of_ring(ranks)),)
-        return ({},)
+        numbers = connected(self._pairs, entry, ranks, told, self._seed, MOST)
+        if numbers is None:
+            self._chooses = False  # what comes behind them is not known, either
+            return ({},)
+        return numbers
 
     def made(self, ranks: int) -> ConnectedPairs:
         """All so far, for what works with arrays; none where they are not known."""

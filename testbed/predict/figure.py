@@ -36,6 +36,7 @@ class Figure:
 
     `no_model`: what `auto` may choose in a run, and could not be compared with.  `paused`: cables whose senders PFC
     would pause, by the nodes at their ends; None where messages are not followed, so that nobody has looked.
+    `chosen`: what `auto` takes, and why.
     """
 
     step: int
@@ -49,6 +50,7 @@ class Figure:
     group: int | None = None
     no_model: tuple[str, ...] = ()
     paused: tuple[tuple[str, str], ...] | None = ()
+    chosen: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)  # of a training step (testbed.plan.steps.training.about)
 
     @property
@@ -95,6 +97,7 @@ class Figure:
             "how": self.how,
             "paused": None if self.paused is None else [list(hop) for hop in self.paused],
             **({"no_model": list(self.no_model)} if self.no_model else {}),
+            **({"chosen": dict(self.chosen)} if self.chosen else {}),
         }
 
 

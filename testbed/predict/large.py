@@ -15,11 +15,12 @@ from testbed.base.errors import InputError
 from testbed.experiment.blocks.fabric import STAND_IN
 from testbed.experiment.steps.collective import CollectiveStep
 from testbed.experiment.steps.training import TrainStep, layout_of
+from testbed.plan.ideal import costs_with_engines
 from testbed.predict.cables import cables_of
 from testbed.predict.figure import Figure, Tell, step_of
 from testbed.predict.limits import refuse_ports
 from testbed.predict.training import training_figures
-from testbed.predict.wide import costs_with_engines, wide_figures
+from testbed.predict.wide import wide_figures
 from topologies import Fabric
 from topologies.graph.fabric import OutOfBounds, TopologyError
 from topologies.kinds import KINDS, build

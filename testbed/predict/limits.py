@@ -9,12 +9,10 @@ from testbed.base.errors import InputError, Problem
 from testbed.predict.cables import is_of_cables, lasts
 from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
 from testbed.predict.pauses import pauses
-from workloads.base.entry import NoModel
 from workloads.times.wide.places import KINDS
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
-    from testbed.experiment.blocks.fabric import Accelerator
 
 _RUN = "`testbed run` emulates it"
 
@@ -68,22 +66,6 @@ def refuse_ports(experiment: Experiment) -> None:
     if topology.params.get("direct") or topology.params.get("links", 1) > 1:
         what = "there is no model of NICs with several ports in so large a fabric"
         raise InputError(what, experiment.place("fabric", "topology"), "leave it out")
-
-
-def accelerator_for(experiment: Experiment, contributors: int) -> Accelerator:
-    """The accelerator of every switch, for a collective of which so many contributors come to one.
-
-    Raises NoModel where the controller refuses it (controllers/offload/jobs.py), and a run falls back to hosts.
-    """
-    accelerator = experiment.fabric.switch.accelerator
-    hint = "a run falls back to hosts: predict ring"
-    if accelerator is None:
-        raise NoModel("switches have no accelerator", hint)
-    if contributors > accelerator.fan_in:
-        bits = accelerator.fan_in
-        what = f"{contributors} contributors come to a switch, whose accelerator has a bitmap of {bits} bits"
-        raise NoModel(what, hint)
-    return accelerator
 
 
 def left_out(experiment: Experiment, figures: Sequence[Figure]) -> tuple[str, ...]:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.text import Text
 
 from results.figures.report import gigabytes
 from testbed.predict.figure import HOW, Figure, Prediction
 from testbed.tables.cells import grid, microseconds
+from testbed.tables.results import of_auto
 
 
 def of_prediction(prediction: Prediction, title: str) -> RenderableType:
@@ -49,7 +51,7 @@ _TRAINING: list[Column] = [
     (("memory", "(GB)", 8), lambda f: "-" if f.memory_bytes is None else f"{f.memory_bytes / 1e9:.4g}"),
 ]
 _PAUSES: list[Column] = [(("PFC", "pauses", 6), lambda f: "?" if f.paused is None else "some" if f.paused else "none")]
-_HOW: list[Column] = [(("algorithm", "", 16), lambda f: f.algorithm), (("how", "", 12), lambda f: f.how)]
+_HOW: list[Column] = [(("algorithm", "", 16), lambda f: escape(f.algorithm)), (("how", "", 12), lambda f: f.how)]
 
 
 def _step(rows: list[Figure]) -> Iterator[RenderableType]:
@@ -62,5 +64,7 @@ def _step(rows: list[Figure]) -> Iterator[RenderableType]:
     for f in rows:
         table.add_row(*(cell(f) for _, cell in columns))
     yield table
+    for line in of_auto({str(f.size_bytes): f.chosen for f in rows if f.chosen}):
+        yield Text(line, style="dim")
     if names := dict.fromkeys(name for f in rows for name in f.no_model):
         yield Text(f"# without {', '.join(names)}: no model, and `auto` may take it", style="dim")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError
 from testbed.experiment.blocks.known import misshapen
 from testbed.plan.hardware import slots_over
-from testbed.plan.ideal import costs_of
+from testbed.plan.ideal import costs_with_engines
+from testbed.plan.offloads import accelerator_for
 from testbed.predict.cables import cables_of
 from testbed.predict.figure import FLOWS, MESSAGES, Figure
-from testbed.predict.limits import accelerator_for, refuse_ports, refuse_some
+from testbed.predict.limits import refuse_ports, refuse_some
 from testbed.predict.pauses import class_of, unseen
 from workloads.base.entry import Algorithm, NoModel
 from workloads.base.vocabulary import AUTO
 from workloads.registry import algorithms, choices, find
-from workloads.times.messages import Costs, Link
+from workloads.times.messages import Link
 from workloads.times.wide.fabric import Wide
 from workloads.times.wide.model import Adders, Asked, Time, model_of
 from workloads.times.wide.peers import ConnectedPairs
@@ -90,6 +90,9 @@ def _chosen(
     """The fastest for each size, of those that have a model, as if this was the file's first step; and the others."""
     able: dict[str, WideStep] = {}
     others = []
+    if step.offloads:
+        what = "of so large a fabric `auto` compares what hosts do alone"
+        raise InputError(what, f"{place}.offloads", "leave it out, or name an offload as `algorithm`")
     for entry in choices(step.collective):
         one = step.model_copy(update={"algorithm": entry.name})
         if not entry.min_ranks <= places.ranks <= (entry.max_ranks or places.ranks):
@@ -185,11 +188,3 @@ def _asked(
         ),
         domain,
     )
-
-
-def costs_with_engines(experiment: Experiment) -> Costs:
-    """What hosts and their NICs take, with the adders of on-path SmartNICs if these are such."""
-    costs, engine = costs_of(experiment), experiment.fabric.nic.engine
-    if engine is None:
-        return costs
-    return replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)

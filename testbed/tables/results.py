@@ -207,8 +207,8 @@ def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Ren
     for why in dict.fromkeys(row["fallback"] for row in rows if row.get("fallback")):
         times = sum(row.get("fallback") == why for row in rows)
         yield Text(f"# {times} of {len(rows)} by the ranks themselves: {why}", style="yellow")
-    for size, chosen in step.get("chosen", {}).items():
-        yield Text(f"#   auto, {choice(size, chosen)}", style="dim")
+    for line in of_auto(step.get("chosen", {})):
+        yield Text(line, style="dim")
 
 
 def _mean(rows: Rows, key: str, unit: float, decimals: int) -> str:
@@ -223,11 +223,18 @@ def elements(step: Mapping[str, Any], size_bytes: int) -> int:
     return size_bytes // DTYPES[step["dtype"]] // (step["ranks"] if collective and collective.in_parts else 1)
 
 
-def choice(size_bytes: str, chosen: Mapping[str, Any]) -> str:
-    by_time = sorted(chosen["expected_ns"].items(), key=lambda item: item[1])
-    others = ", ".join(f"{name} {ns / 1e3:.2f}" for name, ns in by_time if name != chosen["algorithm"])
-    first = f"{size_bytes} B: {chosen['algorithm']}, {chosen['expected_ns'][chosen['algorithm']] / 1e3:.2f} us expected"
-    return f"{first} ({others})" if others else first
+def of_auto(chosen: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What `auto` took for each size, what it expected of that and of the others, and why some were none of them."""
+    without: dict[tuple[str, str], list[str]] = {}
+    for size_bytes, one in chosen.items():
+        by_time = sorted(one["expected_ns"].items(), key=lambda item: item[1])  # the first one is taken
+        (taken, ns), *others = ((name, f"{ns / 1e3:.2f}") for name, ns in by_time)
+        rest = ", ".join(f"{name} {other_ns}" for name, other_ns in others)
+        yield f"#   auto, {size_bytes} B: {taken}, {ns} us expected{f' ({rest})' if rest else ''}"
+        for left_out in one.get("left_out", {}).items():
+            without.setdefault(left_out, []).append(size_bytes)
+    for (name, why), sizes in without.items():
+        yield f"#   auto, without {name}{'' if len(sizes) == len(chosen) else f' at {len(sizes)} sizes'}: {why}"
 
 
 def _flows(rows: Rows) -> Iterator[RenderableType]:

@@ -92,19 +92,26 @@ def test_auto_is_as_fast_as_the_fastest(tmp_path: Path) -> None:
     entries = [e for e in SCHEDULED if e.collective.name == "all_reduce" and e.layout != "grid"]
     steps = [written(e, None, sizes, "float32") for e in entries]
     steps.append(json.dumps(json.loads(steps[0]) | {"algorithm": "auto"}))
+    steps.append('{"collective": "broadcast", "algorithm": "auto", "offloads": true, "sizes": ["1MiB"]}')
     result = carried_out(tmp_path / "run", "{rail: {servers: 4, gpus: 2}}", steps)
     times: dict[int, dict[str, float]] = {}
     for row in result.results[: len(entries) * len(sizes)]:
         times.setdefault(row["size_bytes"], {})[row["algorithm"]] = row["time_ns"]
-    auto = result.results[len(entries) * len(sizes) :]
+    *auto, offloaded = result.results[len(entries) * len(sizes) :]
     assert len({row["algorithm"] for row in auto}) > 1, "not the same for small and large"
     for row in auto:
-        assert row["time_ns"] == pytest.approx(times[row["size_bytes"]][row["algorithm"]], rel=1e-3)
         assert row["time_ns"] <= 1.02 * min(times[row["size_bytes"]].values())
     events = [json.loads(line) for line in (Path(result.folder) / "events.jsonl").read_text().splitlines()]
-    said = {e["size_bytes"]: e for e in events if e["event"] == "algorithm_chosen"}
+    chosen = [e for e in events if e["event"] == "algorithm_chosen"]
+    said, of_offload = {e["size_bytes"]: e for e in chosen[:-1]}, chosen[-1]
     for row in auto:
         event = said[row["size_bytes"]]
-        assert event["algorithm"] == row["algorithm"] == min(event["expected_ns"], key=event["expected_ns"].get)
-        assert row["time_ns"] == pytest.approx(event["expected_ns"][row["algorithm"]], rel=0.02)
+        taken = min(event["expected_ns"], key=event["expected_ns"].get)
+        assert event["algorithm"] == row["algorithm"] == taken.partition("[")[0]
+        assert row["time_ns"] == pytest.approx(event["expected_ns"][taken], rel=0.02)
+        if "chunk" not in event:
+            assert row["time_ns"] == pytest.approx(times[row["size_bytes"]][row["algorithm"]], rel=1e-3)
+    assert "chunk" not in said[1024] and said[1 << 20]["chunk"] < 1 << 20, "pieces of its own for each size"
+    assert offloaded["algorithm"] == "multicast" and not offloaded.get("fallback")
+    assert offloaded["time_ns"] == pytest.approx(of_offload["expected_ns"]["multicast"], rel=0.01)
     assert "algorithm_chosen" in (Path(result.folder) / "report.md").read_text()

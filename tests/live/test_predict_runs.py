@@ -64,7 +64,7 @@ def test_faults_of_cables_that_last_are_as_in_a_run(tmp_path: Path) -> None:
     done = run(loads(text), tmp_path / "run")
     for row, figure in zip(done.results, predict(loads(text)).figures, strict=True):
         assert figure.time_ns == pytest.approx(row["time_ns"], rel=0.01)
-        assert figure.algorithm.removesuffix(" (auto)") == row["algorithm"]
+        assert figure.algorithm.removesuffix(" (auto)").partition("[")[0] == row["algorithm"]
 
 
 MEETINGS = {
@@ -162,7 +162,7 @@ def test_auto_is_as_fast_as_the_fastest_by_its_name(
         return float(row["time_ns"]) / 1000
 
     times = {algorithm: time_us(algorithm) for algorithm in ("auto", fastest, drawn)}
-    assert times["auto"] == times[fastest]
+    assert times["auto"] < times[fastest] if name == "all_reduce" else times["auto"] == times[fastest]  # by its pieces
     assert [float(f"{times[a]:.4g}") for a in (fastest, drawn)] == [fastest_us, drawn_us]
 
 

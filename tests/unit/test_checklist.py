@@ -69,6 +69,15 @@ def test_rails_are_crossed_where_the_order_of_ranks_says_so() -> None:
     assert checks(RAIL, "{collective: all_to_all, sizes: [1MiB]}") == []  # no order of ranks changes that
 
 
+def test_offloads_that_auto_may_take_and_the_fabric_has_not() -> None:
+    auto = "{collective: all_reduce, algorithm: auto, sizes: [1MiB], offloads: true}"
+    adders, adding = found(STAR, auto)
+    assert adders.where == adding.where == "t.yaml:6: workload[0].offloads"
+    assert "in_network: switches have no accelerator" in adders.what and "direct_reduce" in adding.what
+    assert found(STAR, auto, fabric="  switch: {accelerator: {}}\n  nic: {kind: on_path}\n") == []
+    assert checks(STAR, auto.replace(", offloads: true", "")) == []
+
+
 def test_without_a_scale_up_domain_neighbours_in_a_server_cross_rails_too() -> None:
     ring = "{collective: all_reduce, algorithm: ring, sizes: [1MiB]}"
     (one,) = found(RAIL, ring, fabric="  scale_up: null\n")

@@ -99,8 +99,13 @@ def test_auto_takes_what_is_predicted_to_be_fastest() -> None:
     each = figures("{star: {hosts: 8}}", *(collective("all_reduce", name, *sizes) for name in names))
     auto = figures("{star: {hosts: 8}}", collective("all_reduce", "auto", *sizes))
     for k, found in enumerate(auto):
-        best = min(each[k::2], key=lambda f: f.time_ns)
-        assert (found.algorithm, found.time_ns) == (f"{best.algorithm} (auto)", pytest.approx(best.time_ns))
+        expected = found.chosen["expected_ns"]
+        whole = {name: ns for name, ns in expected.items() if name in names}
+        assert whole == pytest.approx({one.algorithm: one.time_ns for one in each[k::2]})
+        assert (found.time_ns, found.algorithm) == (
+            pytest.approx(min(expected.values())),
+            f"{min(expected, key=lambda name: expected[name])} (auto)",
+        )
 
 
 def test_tasks_take_their_longest_path() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from testbed.experiment import Experiment, loads
-from testbed.plan import choose
+from testbed.plan import auto
 from testbed.plan.steps.plan import plan
 from testbed.predict import connected, predict
 from testbed.predict.large import large_figures, places_of
@@ -19,6 +19,7 @@ from topologies.ranks.hops import Hops
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
 from workloads.collectives.shape import shape_of
 from workloads.registry import find
+from workloads.times import queue_pairs
 from workloads.times.messages import Link
 from workloads.times.queue_pairs import FIRST, Numbers, QueuePairs, of_ring, of_schedule
 from workloads.times.ways import Routed
@@ -171,8 +172,9 @@ def test_auto_takes_what_is_fastest_over_the_spines_that_the_hash_takes(
     one = experiment(topology, {**step, "algorithm": "auto"})
     (planned,) = plan(one).told()["steps"]
     found = list(planned["chosen"].values())[-1]
-    assert found["algorithm"] == fastest
-    assert predict(one).figures[-1].time_ns == pytest.approx(found["expected_ns"][fastest])
+    whole = {name: ns for name, ns in found["expected_ns"].items() if "[" not in name}
+    assert min(whole, key=lambda name: whole[name]) == fastest
+    assert predict(one).figures[-1].time_ns == pytest.approx(min(found["expected_ns"].values()))
     if len(planned["chosen"]) == 1:
         other = experiment(topology, {**step, "algorithm": by_drawn_spines})
         assert predict(other).figures[0].time_ns == pytest.approx(found["expected_ns"][by_drawn_spines])
@@ -181,18 +183,18 @@ def test_auto_takes_what_is_fastest_over_the_spines_that_the_hash_takes(
 def test_auto_numbers_each_candidate_once_for_what_is_chosen_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it has too many queue pairs: it takes as long to find that out."""
     numbered: list[Any] = []
-    counted = choose.of_schedule
+    counted = queue_pairs.of_schedule
 
     def of_schedule(schedule: Any, *of: Any) -> Any:
         numbered.append(schedule)
         return counted(schedule, *of)
 
-    monkeypatch.setattr(choose, "of_schedule", of_schedule)
+    monkeypatch.setattr(queue_pairs, "of_schedule", of_schedule)
     topology = "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 2}}"
     many = ", ".join(f"{4 * k}KiB" for k in range(1, 9))
     one = experiment(topology, {"collective": "all_to_all", "algorithm": "auto", "sizes": f"[{many}]"})
-    for most in (choose.MOST_NUMBERED, 3):
-        monkeypatch.setattr(choose, "MOST_NUMBERED", most)
+    for most in (auto.MOST_NUMBERED, 3):
+        monkeypatch.setattr(auto, "MOST_NUMBERED", most)
         numbered.clear()
         (planned,) = plan(one).told()["steps"]
         assert {way["algorithm"] for way in planned["chosen"].values()} == {"spread"}

@@ -200,8 +200,9 @@ def test_of_what_auto_takes_a_size_with_too_many_messages_goes_by_its_formula(mo
     step = "collective: all_reduce, algorithm: {}, sizes: [1KiB, 64MiB]"
     its = experiment("star: {hosts: 36}", step.format("auto"))
     monkeypatch.setattr("workloads.times.replay.MOST_MESSAGES", 10**6)  # so that `auto` takes it for both
-    monkeypatch.setattr("workloads.registry.choices", lambda name: [find(name, "double_binary_tree")])
-    monkeypatch.setattr("testbed.plan.choose.choices", lambda name: [find(name, "double_binary_tree")])
+    monkeypatch.setattr("workloads.registry.choices", lambda name, **_: [find(name, "double_binary_tree")])
+    monkeypatch.setattr("testbed.plan.choose.choices", lambda name, **_: [find(name, "double_binary_tree")])
+    monkeypatch.setattr("testbed.plan.auto.PIECES", ())
     followed = predict(its).figures
     for where in ("testbed.predict.collectives", "workloads.times.wide.model"):
         monkeypatch.setattr(f"{where}.MOST_FOLLOWED", 1000)

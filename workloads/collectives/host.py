@@ -33,7 +33,6 @@ class Scheduled(Part):
     """One rank's part, for any schedule.  Subclasses say what the collective means."""
 
     def setup(self) -> None:
-        self.options = self.context.options
         self.inputs = self.context.inputs(self.n, self.dtype.name, self.op)
         self.input = self.inputs.of(self.index)
         largest = self._shape(max(self.options.get("sizes") or [self.context.largest_bytes]))

@@ -59,6 +59,7 @@ class Part:
         self.index = list(ranks).index(self.device.rank)
         self.dtype = data.element(dtype)
         self.op = op if entry.ops else None
+        self.options = context.options
         self.setup()
 
     def setup(self) -> None:

@@ -66,6 +66,9 @@ class CollectiveStep(Step):
     chunk: BufferSize | None = Field(
         default=None, gt=0, description="pieces that the hosts' algorithms are pipelined by (null: the algorithm's own)"
     )
+    offloads: bool | None = Field(
+        default=None, description="auto: it may also take what NICs and switches do, where these have what it needs"
+    )
     senders: int | None = _heeded("senders", "how many of the ranks send, the first ones (null: half)", ge=1)
     skew: float | None = _heeded(
         "skew",
@@ -194,6 +197,8 @@ class CollectiveStep(Step):
                 what = f"{self.collective} by {self.algorithm} has no {key}"
                 its = dict.fromkeys((*entry.parameters, *heeded))
                 yield (key,), what, f"leave {key} out; it has {', '.join(its)}"
+        if self.offloads is not None and self.algorithm != AUTO:
+            yield ("offloads",), f"{self.algorithm} chooses nothing", "leave offloads out, or algorithm: auto"
         there = ranks if self.ranks is None else len(self.ranks)
         for program in (self.message, self.storage, self.feed):
             if program is not None:

@@ -9,7 +9,16 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from topologies.graph import endpoint
-from workloads.registry import any_of
+from workloads.registry import any_of, find
+
+WHY = ("algorithm", "chunk", "expected_ns", "left_out")
+"""Of what is chosen: what people are told of it."""
+
+
+def taken(chosen: Mapping[str, Any]) -> str:
+    """An algorithm, and its pieces where `auto` has chosen them: `ring[chunk=64KiB]`."""
+    expected: Mapping[str, float] = chosen["expected_ns"]
+    return min(expected, key=lambda name: expected[name])
 
 
 class Planned(ABC):
@@ -141,7 +150,8 @@ class PlannedCollective(Planned):
 
     @property
     def jobs(self) -> int:
-        return any_of(self.collective, self.algorithm).offloaded * (len(self.groups) or 1)
+        taken = {way["algorithm"] for way in self.chosen.values()} or {self.algorithm}
+        return sum(find(self.collective, name).offloaded for name in taken) * (len(self.groups) or 1)
 
 
 @dataclass(frozen=True)
@@ -242,7 +252,7 @@ class Plan:
         """Events that say which algorithms were chosen, and what each candidate is expected to take."""
         return [
             {"event": "algorithm_chosen", "time_ns": 0, "step": number, "size_bytes": int(size)}
-            | {key: chosen[key] for key in ("algorithm", "expected_ns")}
+            | {key: chosen[key] for key in WHY if key in chosen}
             for number, step in enumerate(self.steps)
             for size, chosen in step.chosen.items()
         ]

@@ -60,7 +60,9 @@ class Planner:
             ranks = ranks and [endpoint.number(end, self.fabric) for end in ranks]
             options |= of_all
         if entry.accelerators:
-            options["aggregation"] = _aggregation(step, self.experiment, self.fabric)
+            from testbed.plan.offloads import aggregation  # imports numpy
+
+            options["aggregation"] = aggregation(step, entry, self.experiment, self.fabric)
         if options.get("feed"):
             options["feed"] |= {"post": self.experiment.costs.post}  # what cores keep up says who gets a batch
         return PlannedCollective(**same, ranks=ranks, options=options, groups=groups)
@@ -85,25 +87,3 @@ def collective_steps(step: CollectiveStep, planner: Planner) -> list[Planned]:
 def _plain(value: Any) -> Any:
     """A key's value as workers get it: quantities as numbers."""
     return value.model_dump(by_alias=True) if isinstance(value, Model) else value
-
-
-def _aggregation(step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
-    """For in-network aggregation: slots wanted, elements of a packet, and the timeout of a contribution."""
-    from testbed.plan.hardware import aggregation_timeout_ns, slots_for
-
-    accelerator = experiment.fabric.switch.accelerator
-    entry = find(step.collective, step.algorithm)
-    elements = accelerator.elements if accelerator else 256
-    elements = min(elements, experiment.fabric.nic.mtu // 4)
-    slots = step.slots or slots_for(experiment, fabric, elements, server=entry.shared_slots)
-    groups = step.groups or [step.ranks or list(range(fabric.ranks))]
-    most = max(len(ranks) for ranks in groups)
-    return {
-        "slots": slots,
-        "elements": elements,
-        "timeout_ns": step.timeout
-        or aggregation_timeout_ns(
-            experiment, fabric, elements, slots, most, groups=len(groups), server=entry.shared_slots
-        ),
-        "retry": experiment.fabric.nic.retry,
-    }

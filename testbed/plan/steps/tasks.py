@@ -50,7 +50,7 @@ def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, nam
     @cache
     def chosen(like: Collective) -> str:
         """What is fastest in the group's first tuple, of all that each of its tuples can do: all of them do it."""
-        ((_, best),) = planner.chooser.choose(step_of(like), numbered=False).items()
+        ((_, best),) = planner.chooser.choose(step_of(like), numbered=False, cut=False).items()
         expected: dict[str, float] = best["expected_ns"]
         tuples = graph.groups[like.group]
         return next(
