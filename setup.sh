@@ -22,8 +22,8 @@ usage: ./setup.sh VERB [ARGUMENT...]
           still of a fabric that is up is named at once, and no command waits for it), prove machines (a sweep on
           machines of which one is killed gives the same, and leaves nothing), prove hashes (the same figures
           before and after a change of the code), prove fastpath (the same with the fast path and without),
-          prove predict (predictions of drawn cases against their runs), prove simgrid (those of large fabrics against
-          SimGrid, which it fetches), prove recovery (selective repeat against go-back-N and its closed form),
+          prove predict (predictions of drawn cases against their runs), prove auto (what `auto` takes against all
+          others), prove simgrid (predictions of large fabrics against SimGrid, which it fetches), prove recovery (selective repeat against go-back-N and its closed form),
           prove controls (congestion controls starve nobody and bound the queue),
           prove drills (every drill is seen, solved, and healthy where nothing is wrong), prove drill-kills (as kills, of
           drills), prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
@@ -376,8 +376,8 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills | parts | machines | hashes | fastpath | predict | simgrid | recovery | controls | drills | drill-kills | drill-leaks | drill-replay | mutants | all) ;;
-            *) usage >&2; say "prove what? load, kills, parts, machines, hashes, fastpath, predict, simgrid, recovery, controls, drills, drill-kills, drill-leaks, drill-replay, mutants or all"; exit 2 ;;
+            load | kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | drills | drill-kills | drill-leaks | drill-replay | mutants | all) ;;
+            *) usage >&2; say "prove what? load, kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, drills, drill-kills, drill-leaks, drill-replay, mutants or all"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift

@@ -26,6 +26,7 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
     "recovery": ("--seed", "SEED"),
     "controls": ("--seed", "SEED"),
     "predict": ("--seed", "SEED"),
+    "auto": ("--seed", "SEED", "--budget", "3600"),
     "simgrid": (),
     "drills": (),
     "drill-leaks": (),

@@ -1,0 +1,116 @@
+"""Proof: what `auto` takes is within 3 % of the fastest of all algorithms.
+
+`./setup.sh prove auto [--cases N] [--most RANKS] [--seed N] [--budget SECONDS]`.  Hypothesis draws cases of 3 to RANKS
+ranks (default 64): a fabric, a collective, a size of 4 B to 64 MiB, whether offloads may be taken.  In each the step is
+run by `auto` and by every algorithm that it chooses among, each as the first step of a fabric with several spines (else
+all on one fabric); the cases are listed in which `auto` was furthest behind.  After SECONDS no further case begins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+from hypothesis import strategies as st
+
+from testbed.base.errors import InputError
+from testbed.experiment import CollectiveStep, Experiment, loads
+from testbed.plan.choose import Chooser
+from testbed.run.run import run
+from tests.prove_predict import MOST_BYTES, topologies
+from workloads.base.vocabulary import AUTO
+from workloads.registry import COLLECTIVES, choices
+
+LIMIT = 0.03
+WORST = 20
+RANKS = (3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 24, 27, 32, 48, 64)
+OFFLOADING = "  switch: {accelerator: {}}\n  nic: {kind: on_path}\n"
+LARGEST = 64 << 20
+
+
+@st.composite
+def cases(draw: st.DrawFn, most: int, most_bytes: int = MOST_BYTES) -> Experiment:
+    """One of up to `most` ranks that the file does not refuse."""
+    n = draw(st.sampled_from([k for k in RANKS if k <= most]))
+    some = [name for name, its in COLLECTIVES.items() if its.sized and len(choices(name, offloads=True)) > 1]
+    collective, offloads = draw(st.sampled_from(some)), draw(st.booleans())
+    about = 1 << draw(st.integers(0, 24))
+    size = min(4 * draw(st.integers(about, 2 * about - 1)), LARGEST)
+    assume(size * n <= most_bytes)
+    text = f"""
+name: drawn
+fabric:
+  topology: {draw(topologies(n))}
+{OFFLOADING if offloads else ""}
+workers: {{memory: 2GiB}}
+workload:
+  - {{collective: {collective}, algorithm: auto, offloads: {str(offloads).lower()}, sizes: [{size}B]}}
+"""
+    try:
+        return loads(text)
+    except InputError:
+        assume(False)
+        raise
+
+
+def behind(experiment: Experiment) -> tuple[float, str]:
+    """How far `auto` is behind the fastest algorithm in runs, and of what."""
+    (step,) = experiment.workload
+    assert isinstance(step, CollectiveStep)
+    chooser = Chooser(experiment, experiment.build_fabric())
+    names = [one.entry.name for one in chooser.candidates(step)]
+    by = {AUTO: step, **{name: _by(step, name) for name in names}}
+    together = [list(by)] if not chooser.chooses else [[name] for name in by]
+    times: dict[str, float] = {}
+    taken = ""
+    with tempfile.TemporaryDirectory() as folder:
+        for k, some in enumerate(together):
+            one = experiment.model_copy(update={"workload": [by[name] for name in some]})
+            rows = run(one, Path(folder) / f"run{k}").results
+            times |= {name: row["time_ns"] for name, row in zip(some, rows, strict=True)}
+            taken = taken or rows[0]["algorithm"]
+    best = min(names, key=lambda name: times[name])
+    off = times[AUTO] / times[best] - 1
+    about = f"{experiment.fabric.topology.model_dump()}, {step.collective}, {step.sizes[0]} B"
+    offloads = ", with offloads" if step.offloads else ""
+    return off, f"{off:+7.2%}  {about}{offloads}: {taken} {times[AUTO] / 1e3:.2f} us, {best} {times[best] / 1e3:.2f} us"
+
+
+def _by(step: CollectiveStep, algorithm: str) -> CollectiveStep:
+    told = {"collective": step.collective, "algorithm": algorithm, "sizes": [f"{step.sizes[0]}B"]}
+    return CollectiveStep.model_validate(told)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=200)
+    parser.add_argument("--most", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=float("inf"), metavar="SECONDS")
+    told = parser.parse_args()
+    found: list[tuple[float, str]] = []
+    end = time.monotonic() + told.budget
+
+    @seed(told.seed)
+    @settings(
+        max_examples=told.cases, phases=[Phase.generate], deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(cases(told.most))
+    def each(case: Experiment) -> None:
+        if time.monotonic() < end:
+            found.append(behind(case))
+            print(found[-1][1], flush=True)
+
+    each()
+    print(f"{len(found)} cases, {sum(off > LIMIT for off, _ in found)} behind by more than {LIMIT:.0%}; the worst:")
+    print("\n".join(f"  {text}" for _, text in sorted(found, reverse=True)[:WORST]))
+    return int(any(off > LIMIT for off, _ in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
