@@ -37,7 +37,9 @@ def cases(draw: st.DrawFn, most: int, most_bytes: int = MOST_BYTES) -> tuple[Exp
     n = draw(st.sampled_from([k for k in RANKS if k <= most]))
     entry = draw(st.sampled_from([e for key, e in ALGORITHMS.items() if not unpredicted(*key)]))
     assume(entry.max_ranks is None or entry.max_ranks >= n)
-    fabric = draw(topologies(n))
+    rows = draw(st.sampled_from([d for d in range(2, n) if n % d == 0]))
+    spines = draw(st.sampled_from([1, 1, 2, 3]))
+    fabric = draw(st.sampled_from(topologies(n, rows, spines)))
     about = 1 << draw(st.sampled_from(range(20)))
     elements = draw(st.integers(about, 2 * about - 1))
     assume(4 * elements * n <= most_bytes)
@@ -62,18 +64,15 @@ workload:
         raise
 
 
-@st.composite
-def topologies(draw: st.DrawFn, n: int) -> str:
-    """One of so many ranks."""
-    kinds = [f"{{star: {{hosts: {n}}}}}", f"{{ring: {{nodes: {n}}}}}"]
-    if grids := [d for d in range(2, n) if n % d == 0]:
-        rows, spines = draw(st.sampled_from(grids)), draw(st.sampled_from([1, 1, 2, 3]))
-        kinds += [
-            f"{{torus: {{dims: [{rows}, {n // rows}]}}}}",
-            f"{{rail: {{servers: {rows}, gpus: {n // rows}, spines: {spines}}}}}",
-            f"{{clos: {{leaves: {rows}, spines: {spines}, hosts_per_leaf: {n // rows}}}}}",
-        ]
-    return draw(st.sampled_from(kinds))
+def topologies(n: int, rows: int, spines: int) -> list[str]:
+    """Of so many ranks; `rows` of them, or leaves or servers."""
+    return [
+        f"{{star: {{hosts: {n}}}}}",
+        f"{{ring: {{nodes: {n}}}}}",
+        f"{{torus: {{dims: [{rows}, {n // rows}]}}}}",
+        f"{{rail: {{servers: {rows}, gpus: {n // rows}, spines: {spines}}}}}",
+        f"{{clos: {{leaves: {rows}, spines: {spines}, hosts_per_leaf: {n // rows}}}}}",
+    ]
 
 
 @st.composite

@@ -86,6 +86,7 @@ def collective_figures(
                 how=how,
                 busbw_factor=entry.collective.busbw.of(len(ranks)),
                 group=g if "groups" in told else None,
+                holds_up=buffers.holds_up,
                 paused=buffers.take_paused(looked=how == MESSAGES and not its.large),
                 chosen={key: chosen[key] for key in WHY if key in chosen},
             )

@@ -36,6 +36,7 @@ class Figure:
 
     `no_model`: what `auto` may choose in a run, and could not be compared with.  `paused`: cables whose senders PFC
     would pause, by the nodes at their ends; None where messages are not followed, so that nobody has looked.
+    `holds_up`: whether what goes elsewhere waits with what is paused (None: nobody has looked).
     `chosen`: what `auto` takes, and why.
     """
 
@@ -50,6 +51,7 @@ class Figure:
     group: int | None = None
     no_model: tuple[str, ...] = ()
     paused: tuple[tuple[str, str], ...] | None = ()
+    holds_up: bool | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)  # of a training step (testbed.plan.steps.training.about)
 
@@ -96,6 +98,7 @@ class Figure:
             **{key: value for key in _OF_TRAINING if (value := getattr(self, key)) is not None},
             "how": self.how,
             "paused": None if self.paused is None else [list(hop) for hop in self.paused],
+            **({"holds_up": self.holds_up} if self.paused and self.holds_up is not None else {}),
             **({"no_model": list(self.no_model)} if self.no_model else {}),
             **({"chosen": dict(self.chosen)} if self.chosen else {}),
         }

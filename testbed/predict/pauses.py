@@ -46,12 +46,19 @@ def unseen(experiment: Experiment, traffic_class: int) -> tuple[Hop, ...] | None
 def pauses(figures: Sequence[Figure]) -> Iterator[str]:
     """A line for each step and algorithm in which somebody would be paused."""
     some = [figure for figure in figures if figure.paused]
-    for (_, name, algorithm), its in groupby(some, key=lambda f: (f.step, f.name, f.algorithm)):
+    for (_, name, algorithm, holds_up), its in groupby(some, key=lambda f: (f.step, f.name, f.algorithm, f.holds_up)):
         rows = list(its)
         sizes = dict.fromkeys(f"{f.size_bytes} B" for f in rows if f.size_bytes is not None)
         what = f"{name} by {algorithm}, {', '.join(sizes)}" if sizes else name
         hops = dict.fromkeys(hop for f in rows for hop in f.paused or ())
-        yield f"PFC, in {what}: {_who(list(hops))}; a run takes longer where that holds others up, too"
+        yield f"PFC, in {what}: {_who(list(hops))}; {_SO[holds_up]}"
+
+
+_SO = {
+    None: "a run takes longer where that holds others up, too",
+    True: "that holds up what goes elsewhere, too: a run may take much longer",
+    False: "all that waits there goes the same way, so a run takes no longer",
+}
 
 
 def _who(hops: Sequence[Hop]) -> str:

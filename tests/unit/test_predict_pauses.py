@@ -12,6 +12,7 @@ from testbed.predict import predict
 from testbed.predict.figure import FLOWS, FORMULA, LONGEST_PATH, MESSAGES, ONE_PIPELINE
 from testbed.predict.large import of_any_size
 from testbed.predict.table import of_prediction
+from workloads.times.buffers import Room, Watch
 
 MODEL = "model: {layers: 4, hidden: 512, heads: 16, seq: 256}, gpu: {flops: 100T}, batch: {count: 4}"
 
@@ -46,9 +47,32 @@ def test_seven_senders_are_paused_from_the_size_on_that_arithmetic_says() -> Non
 def test_it_names_who_pauses_whom() -> None:
     step = "collective: gather, algorithm: linear, sizes: [64KiB, 2MiB, 4MiB]"
     assert notes(step, SMALL) == [
-        "PFC, in gather by linear, 2097152 B, 4194304 B: sw0 would pause h1, h2, h3 and 4 more; a run takes longer "
-        "where that holds others up, too"
+        "PFC, in gather by linear, 2097152 B, 4194304 B: sw0 would pause h1, h2, h3 and 4 more; all that waits "
+        "there goes the same way, so a run takes no longer"
     ]
+
+
+def test_it_says_whether_what_goes_elsewhere_waits_with_the_rest() -> None:
+    """Three send to one receiver; if they have something for another one, too, that waits for nothing of its own."""
+    step = "collective: m2n, algorithm: write, sizes: [4MiB], ranks: [0, 1, 2, 3, 4], senders: 3, skew: 1"
+    (mixed,) = predict(experiment(step, SMALL)).figures
+    (alone,) = predict(experiment("collective: gather, algorithm: linear, sizes: [8MiB]", SMALL)).figures
+    assert mixed.paused and alone.paused and (mixed.holds_up, alone.holds_up) == (True, False)
+    assert mixed.to_dict()["holds_up"]
+    (said,) = notes(step, SMALL)
+    assert said.endswith("; that holds up what goes elsewhere, too: a run may take much longer")
+
+
+def test_pauses_that_pauses_make_hold_others_up_as_well() -> None:
+    """All that n pauses goes to d; but what comes to u over one cable goes to n and to m."""
+    for ways, held in (((("u", "n"),), False), ((("u", "n"), ("u", "m")), True)):
+        watch = Watch({"n": Room(1000.0), "u": Room(1e9)})
+        full = watch.at(("u", "n"), 0.0, ("n", "d"))
+        assert full
+        full.add((1.0, 1.0), (1e6, 1e6), 4000.0, 1)
+        for way in ways:
+            watch.at(("x", "u"), 0.0, way)
+        assert watch.paused() == {("u", "n"): held}
 
 
 def test_each_of_groups_that_are_alike_has_its_own_names() -> None:

@@ -123,7 +123,7 @@ class Tasks:
         watch = Watch(buffers.rooms) if buffers else None
         time_ns = _Replay(self, ways, costs, max(1, -(-packets // _TRAINS)), watch).run()
         if buffers and watch:
-            buffers.paused.update(dict.fromkeys(watch.paused()))
+            buffers.paused.update(watch.paused())
         return time_ns
 
 

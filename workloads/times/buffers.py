@@ -7,7 +7,7 @@ it goes on; a switch pauses that port when what it holds of the shared part reac
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,12 +28,16 @@ class Room:
 
 
 class Transits:
-    """Trains that came in over one cable: arrival of the first and last packet, departures, bytes, packets."""
+    """Trains that came in over one cable: arrival of the first and last packet, departures, bytes, packets.
 
-    __slots__ = ("before_ns", "passed")
+    `onward`: over which cables they go on.
+    """
+
+    __slots__ = ("before_ns", "onward", "passed")
 
     def __init__(self, before_ns: float) -> None:
         self.before_ns = before_ns  # from a packet's last bit in until it waits for the way out
+        self.onward: set[Hashable] = set()
         self.passed = array("d")
 
     def add(self, waits: tuple[float, float], leaves: tuple[float, float], nbytes: float, packets: int) -> None:
@@ -48,28 +52,49 @@ class Watch:
         self._rooms = rooms
         self._held: dict[str, dict[Hop, Transits]] = {}
 
-    def at(self, hop: Hop, before_ns: float) -> Transits | None:
+    def at(self, hop: Hop, before_ns: float, onward: Hashable) -> Transits | None:
         """What comes in over this cable; None where nobody is paused."""
         if hop[1] not in self._rooms:
             return None
-        return self._held.setdefault(hop[1], {}).setdefault(hop, Transits(before_ns))
+        transits = self._held.setdefault(hop[1], {}).setdefault(hop, Transits(before_ns))
+        transits.onward.add(onward)
+        return transits
 
-    def paused(self) -> list[Hop]:
-        """The cables whose senders are, each with the node that pauses at its end."""
-        hops = []
+    def paused(self) -> dict[Hop, bool]:
+        """The cables whose senders are, each with the node that pauses at its end, and what `holds_up` says of it."""
+        hops: dict[Hop, bool] = {}
         for node, logs in self._held.items():
             used = {hop: held for hop, held in logs.items() if held.passed}
             over = _over(self._rooms[node], list(used.values())) if used else []
-            hops += [hop for hop, is_over in zip(used, over, strict=False) if is_over]
+            hops |= {hop: self.holds_up(hop) for hop, is_over in zip(used, over, strict=False) if is_over}
         return hops
+
+    def holds_up(self, hop: Hop, seen: frozenset[Hop] = frozenset()) -> bool:
+        """Whether something waits behind a paused cable that goes on another way than the rest.
+
+        What waits there fills the buffer at its beginning, and pauses those whose traffic comes over it.
+        """
+        held = self._held.get(hop[1], {}).get(hop)
+        if held is None or hop in seen:
+            return False
+        before = (up for up, its in self._held.get(hop[0], {}).items() if hop in its.onward)
+        return len(held.onward) > 1 or any(self.holds_up(up, seen | {hop}) for up in before)
 
 
 @dataclass
 class Buffers:
-    """Of a fabric, by node, where its traffic is lossless; and who was paused since `take_paused`."""
+    """Of a fabric, by node, where its traffic is lossless; and who was paused since `take_paused`.
+
+    `paused`: and whether what goes elsewhere is held up with the rest.
+    """
 
     rooms: Mapping[str, Room]
-    paused: dict[Hop, None] = field(default_factory=dict)
+    paused: dict[Hop, bool] = field(default_factory=dict)
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether a pause since then is one of what need not have waited."""
+        return any(self.paused.values())
 
     def take_paused(self, *, looked: bool = True) -> tuple[Hop, ...] | None:
         """Who was paused since the last time.  None: somebody may have been, and nobody `looked`."""

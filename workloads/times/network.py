@@ -155,7 +155,8 @@ class Network:
         if self._watch is None or route.scale_up:
             return [None] * stages
         latencies = (*route.path.switch_latency_ns, 0.0)
-        return [None, *map(self._watch.at, cast("Sequence[Hop]", route.keys), latencies)]
+        hops = cast("Sequence[Hop]", route.keys)
+        return [None, *map(self._watch.at, hops, latencies, (*hops[1:], None))]
 
     def _cut(self, nbytes: int, before: int) -> list[_Parts]:
         """The trains of a message that so many packets of its queue pair, modulo `ack_every`, come before."""

@@ -219,15 +219,15 @@ def _ends(
             del _ENDED[next(iter(_ENDED))]
         watch = Watch(buffers.rooms) if buffers else None
         ends = tuple(_Replay(case, programs, packets, watch).run(starts))
-        _ENDED[like] = ends, tuple(names.index(hop) for hop in watch.paused()) if watch else ()
+        _ENDED[like] = ends, tuple((names.index(hop), held) for hop, held in watch.paused().items()) if watch else ()
     ends, paused = _ENDED[like]
     if buffers:
-        buffers.paused.update(dict.fromkeys(cast(Hop, names[k]) for k in paused))
+        buffers.paused.update({cast(Hop, names[k]): held for k, held in paused})
     return list(ends)
 
 
-_ENDED: dict[bytes, tuple[tuple[float, ...], tuple[int, ...]]] = {}
-"""When ranks are through, and which of the links, by when they occur first, lead to buffers that pause."""
+_ENDED: dict[bytes, tuple[tuple[float, ...], tuple[tuple[int, bool], ...]]] = {}
+"""When ranks are through, and which of the links, by when they occur first, lead to buffers that pause (buffers.py)."""
 _MOST_KNOWN = 4096
 
 
