@@ -92,7 +92,9 @@ def test_auto_is_as_fast_as_the_fastest(tmp_path: Path) -> None:
     entries = [e for e in SCHEDULED if e.collective.name == "all_reduce" and e.layout != "grid"]
     steps = [written(e, None, sizes, "float32") for e in entries]
     steps.append(json.dumps(json.loads(steps[0]) | {"algorithm": "auto"}))
-    steps.append('{"collective": "broadcast", "algorithm": "auto", "offloads": true, "sizes": ["1MiB"]}')
+    steps.append(
+        '{"collective": "broadcast", "algorithm": "auto", "offloads": true, "sizes": ["1MiB"], "ranks": [0, 2, 4, 6]}'
+    )
     result = carried_out(tmp_path / "run", "{rail: {servers: 4, gpus: 2}}", steps)
     times: dict[int, dict[str, float]] = {}
     for row in result.results[: len(entries) * len(sizes)]:
