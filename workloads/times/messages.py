@@ -227,6 +227,7 @@ def acks_ns(chunk_bytes: int, path: Path, costs: Costs) -> float:
     return acks * path.links[0].time_ns(ACK_BYTES)
 
 
+@lru_cache(maxsize=4096)
 def line_ns(size_bytes: int, path: Path, costs: Costs) -> float:
     """How long a message with immediate keeps the slowest part of its way busy."""
     return Packets.of(size_bytes, costs, reth=True, imm=True).through([slowest_stage(path, costs)])

@@ -22,19 +22,23 @@ def double_binary_tree_all_reduce(case: Case) -> float:
     siblings = 0.0
     for tree in (False, True):
         nodes = [trees.binary(i, case.n, second=tree) for i in range(case.n)]
+        hops: dict[int, float] = {}  # of each rank to its parent and back
         for i in range(case.n):
-            at, depth, way_up = i, 0, 0.0
+            at, top, depth, way_up = i, i, 0, 0.0
             while (above := nodes[at].parent) is not None:
-                pairs = ((at, above), (above, at))
-                paths = [case.ways.path([pair]) for pair in pairs]
-                way_up += sum(case.message(piece, path, both_ways=False) for path in paths) + reduced
+                if at not in hops:
+                    up, down = case.ways.path([(at, above)]), case.ways.path([(above, at)])
+                    there_and_back = sum(case.message(piece, path, both_ways=False) for path in (up, down))
+                    hops[at] = there_and_back + reduced
+                way_up += hops[at]
                 if at == i:
-                    late = case.message(piece, paths[1], both_ways=False, sent=True)
-                    way_up += max(0.0, late - case.message(piece, paths[1], both_ways=False))
-                    traffic |= {pair: traffic.get(pair, 0.0) + half for pair in pairs}
-                line = case.line(piece, paths[0], windowed=False, both_ways=False)
-                at, depth = above, depth + 1
+                    down = case.ways.path([(above, at)])
+                    late = case.message(piece, down, both_ways=False, sent=True)
+                    way_up += max(0.0, late - case.message(piece, down, both_ways=False))
+                    traffic |= {pair: traffic.get(pair, 0.0) + half for pair in ((at, above), (above, at))}
+                at, top, depth = above, at, depth + 1
             if way_up > fill:
+                line = case.line(piece, case.ways.path([(top, at)]), windowed=False, both_ways=False)
                 fill, siblings = way_up, (depth - 1) * (2 * line + reduced)
     heaviest, link = case.ways.busiest({pair: case.wire(nbytes, piece) for pair, nbytes in traffic.items()})
     return fill + max(siblings, (count - 1) / count * link.time_ns(heaviest))
