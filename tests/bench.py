@@ -12,7 +12,7 @@ they come.
 - features: the frame-hop rate with shared buffers, PFC, ECN and DCQCN over that of one buffer without any of it,
   and with samples each 10 us over that without; neighbours in time
 - offload: wall time of an all-reduce of 8 ranks x 64 MiB by the ring over the same in the network, and that of a
-  whole run of 64 ranks x 1 MiB on a clos, by `auto`
+  whole run of 64 ranks x 1 MiB on a clos, by two trees
 - crowd: fabricd's CPU time for 3,900 SYNCs with 60,000 records of the same worker for later over that without, and for
   an all-reduce by the NICs with 4,000 groups that wait for members over that without: 1 if what piles up costs nothing
 - size: `testbed run experiments/quickstart.yaml` as a command; runs of 256 ranks x 16 MiB and 1,024 ranks x 64 KiB on a
@@ -83,7 +83,7 @@ MANY = """
 name: bench-many
 fabric: {topology: {clos: {leaves: 8, spines: 4, hosts_per_leaf: 8}}}
 workload:
-  - {collective: all_reduce, algorithm: auto, sizes: [1MiB]}
+  - {collective: all_reduce, algorithm: double_binary_tree, sizes: [1MiB]}
 """
 SERVERS = """
 name: bench-up

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from tests.bench_predict import measured
-from tests.bench_ranks import ALL_REDUCE, CLOS, experiment
+from tests.bench_ranks import CLOS, all_reduce, experiment
 
 PLAN = """
 import sys
@@ -21,7 +21,7 @@ plan(loads(sys.argv[1])).told()
 
 def planned(ranks: int, size: str = "64KiB") -> dict[str, float]:
     """`cpu_s` and `mb`."""
-    return measured("-c", PLAN, experiment(*CLOS[ranks], ALL_REDUCE.replace("SIZE", size)))
+    return measured("-c", PLAN, experiment(*CLOS[ranks], all_reduce("auto", size)))
 
 
 def plan_1024() -> dict[str, float]:
