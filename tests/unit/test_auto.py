@@ -14,6 +14,7 @@ from testbed.plan.auto import PIECES
 from testbed.plan.steps.plan import plan
 from testbed.predict import predict
 from testbed.predict.figure import Figure
+from testbed.predict.large import of_any_size
 from testbed.predict.table import of_prediction
 from testbed.tables.results import lines
 from workloads.collectives import ring
@@ -114,6 +115,14 @@ def test_a_multicast_that_would_give_up_is_left_out() -> None:
     far = f"{STAR}, cable: {{delay: 100us}}"
     found = chosen(experiment(far, collective="broadcast", offloads=True, sizes=["4KiB"]))
     assert "cutoff" in found["left_out"]["multicast"] and found["algorithm"] != "multicast"
+
+
+def test_on_a_fabric_that_is_too_large_to_emulate_hosts_alone_are_compared() -> None:
+    with of_any_size():
+        one = experiment("topology: {star: {hosts: 5000}}", collective="all_reduce", offloads=True)
+        with pytest.raises(InputError, match="what hosts do alone") as refused:
+            predict(one)
+    assert refused.value.where.endswith("workload[0].offloads")
 
 
 def test_only_auto_chooses() -> None:

@@ -64,7 +64,9 @@ class CollectiveStep(Step):
         description="instead of `ranks`: several groups, each does the same by itself, all at the same time",
     )  # fmt: skip
     chunk: BufferSize | None = Field(
-        default=None, gt=0, description="pieces that the hosts' algorithms are pipelined by (null: the algorithm's own)"
+        default=None,
+        gt=0,
+        description="pieces that the hosts' algorithms are pipelined by (null: the algorithm's, or what `auto` takes)",
     )
     offloads: bool | None = Field(
         default=None, description="auto: it may also take what NICs and switches do, where these have what it needs"
