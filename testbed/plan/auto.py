@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.units import format_size
 from testbed.plan.offloads import offload_ns
 from workloads.base.entry import Algorithm, NoModel, named
 from workloads.base.vocabulary import DTYPES, MOST_PIECES
+from workloads.registry import find
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
 from workloads.times.queue_pairs import Numbers, QueuePairs, connected
@@ -79,13 +81,13 @@ class Choice:
         left_out, able = dict(self._left_out), list[Candidate]()
         for candidate in self._candidates:
             try:
-                expected[candidate.label] = round(self._expected_ns(candidate, size_bytes), 3)
+                expected[candidate.label] = round(self.expected_ns(candidate, size_bytes), 3)
                 able.append(candidate)
             except NoModel as none:
                 left_out[candidate.entry.name] = none.what
         if self._cut:
             for candidate in self._pieces(able, expected, size_bytes):
-                expected[candidate.label] = round(self._expected_ns(candidate, size_bytes), 3)
+                expected[candidate.label] = round(self.expected_ns(candidate, size_bytes), 3)
                 able.append(candidate)
         best = min(able, key=lambda c: expected[c.label])  # as `taken` of planned.py has it
         self._connect(best.entry)
@@ -109,17 +111,15 @@ class Choice:
         found.sort(key=lambda its: its[0])
         yield from (one for estimate, one in found[:MOST_CUT] if estimate < fastest)
 
-    def _expected_ns(self, candidate: Candidate, size_bytes: int) -> float:
-        """Raises NoModel."""
+    def expected_ns(self, candidate: Candidate, size_bytes: int) -> float:
+        """What a candidate should take.  Raises NoModel."""
         entry, numbers = candidate.entry, self._numbers(candidate)
         if entry.schedule:
             return expected_ns(entry, self._case(candidate, size_bytes))
         way = {**self._told(candidate), "dtype": self._step.dtype}
-        chooser, job = self._chooser, 1 + sum(self._is_job(name) for name in self._parts if name != entry.name)
+        before = takewhile(lambda name: name != entry.name, self._parts)  # each offload is a job of the fabric
+        chooser, job = self._chooser, 1 + sum(find(entry.collective.name, name).offloaded for name in before)
         return offload_ns(chooser.experiment, chooser, entry, candidate.ways.ranks, size_bytes, way, numbers, job)
-
-    def _is_job(self, name: str) -> bool:
-        return any(c.entry.offloaded for c in self._candidates if c.entry.name == name)
 
     def _formula_ns(self, candidate: Candidate, size_bytes: int) -> float:
         return float(named(candidate.entry.time)(self._case(candidate, size_bytes)))

@@ -20,10 +20,8 @@ from testbed.plan.offloads import lacking, told_of
 from topologies import Fabric
 from topologies.ranks.grid import NoGrid
 from topologies.ranks.hops import Hops
-from workloads.base.vocabulary import AUTO, DTYPES
+from workloads.base.vocabulary import AUTO
 from workloads.registry import choices
-from workloads.times.case import Case
-from workloads.times.expected import expected_ns
 from workloads.times.messages import Link, Path
 from workloads.times.queue_pairs import Numbers
 from workloads.times.ways import Routed
@@ -68,12 +66,8 @@ class Chooser:
 
     def expected_ns(self, candidate: Candidate, step: CollectiveStep, size_bytes: int) -> float:
         """What an algorithm by hosts should take for a step's size, over drawn spines."""
-        ranks = len(candidate.ways.ranks)
-        options = {key: getattr(step, key) for key in candidate.entry.extra} | candidate.options
-        case = Case.of(
-            candidate.entry, ranks, size_bytes, DTYPES[step.dtype], options, self.seed, self.costs, candidate.ways
-        )
-        return expected_ns(candidate.entry, case)
+        choice = Choice(self, step, [candidate], {}, numbered=False, cut=False)
+        return choice.expected_ns(candidate, size_bytes)
 
     def candidates(self, step: CollectiveStep) -> list[Candidate]:
         """The algorithms that can carry out this step, in the registry's order: one, or with `auto` all."""
