@@ -4,15 +4,25 @@
 
 #include "offload/offload.h"
 #include "offload/requests.h"
-#include "offload/requests.h"
+#include "transport/round_trip.h"
+
+#define OVERTAKEN 3 /* sums of later blocks that tell that a block's is missing */
 
 enum lane_state { LANE_IDLE, LANE_CONVERTING, LANE_READY, LANE_WAITING };
 
 struct block_lane {
 	enum lane_state state;
-	uint32_t number, retries;
-	bool overtaken; /* sent again because later blocks' sums have come */
-	ps_t deadline;
+	uint32_t number, again; /* again: how often its contribution has been sent again */
+	/* while it waits: which of the rank's sends were its first and its last, when that was, its neighbours in line */
+	uint64_t first_as, sent_as;
+	ps_t sent_at;
+	struct block_lane *older, *newer;
+};
+
+/* Blocks that wait for their sums, in the order of sending, and which sends the newest sums were of */
+struct line {
+	struct block_lane *oldest, *newest;
+	uint64_t heard[OVERTAKEN];
 };
 
 /* Which slot each lane of a job uses (slots.c) */
@@ -35,10 +45,13 @@ struct best_effort {
 	 * blocks, blocks in all and not yet here */
 	uint32_t first, lead;
 	uint64_t packets, sent, blocks, left;
-	/* Of the request's numbers, the first one that is neither there nor overtaken; how many sums in a row were not its,
-	 * and the lowest number of those */
-	uint64_t expected, lowest;
-	uint32_t ahead;
+	/* What waits for sums (overdue.c), sent once and sent again; contributions sent in all, and until the last silence;
+	 * how many silences without a sum, when the next one is over, when that is looked at */
+	struct line line[2];
+	uint64_t sends, silent_before;
+	uint32_t silences;
+	ps_t deadline, alarm;
+	struct round_trip round_trip;
 	uint32_t window, flying, recover; /* recover: marks on sums before this number are about a window halved already */
 	uint32_t *queue, queue_head, queued; /* lanes that are ready to be sent */
 	int16_t *exponent;		     /* of blocks, by block mod lead */
@@ -88,6 +101,7 @@ void server_free(struct server *s);
 bool server_merge(struct fabric *f, struct member *m, struct server *s, const struct partial *part, ps_t t);
 bool server_due(const struct server *s, uint32_t number);
 const struct server_entry *server_sum(const struct server *s, uint32_t number);
+uint64_t server_all(const struct server *s);
 uint64_t server_missing(const struct server *s, uint32_t number);
 void server_answer(struct fabric *f, struct member *m, struct server *s, uint32_t number);
 uint32_t server_build(struct fabric *f, struct member *m, struct server *s, struct frame *fr);
@@ -101,11 +115,15 @@ bool best_effort_receive(struct fabric *f, struct member *m, const struct roce_p
 extern const struct tx_ops best_effort_tx;
 void best_effort_ready(struct fabric *f, struct member *m, uint32_t lane);
 bool best_effort_is_block(const struct best_effort *b, uint32_t number, uint64_t *block);
-void best_effort_set_timer(struct fabric *f, struct member *m, struct block_lane *l);
 void best_effort_converted(struct fabric *f, struct member *m, struct block_lane *l);
 void best_effort_pump(struct fabric *f, struct member *m);
 
-/* What a member sets for itself, besides the end of a conversion: with a block's number */
+/* overdue.c */
+void overdue_sent(struct fabric *f, struct member *m, struct block_lane *l);
+void overdue_over(struct fabric *f, struct member *m, struct block_lane *l);
+void overdue_listened(struct fabric *f, struct member *m);
+
+/* What a member sets for itself, besides the end of a conversion: with a time; with a block's number */
 #define TIMER (1ull << 63)
 #define SERVER_EVENT (1ull << 62)
 

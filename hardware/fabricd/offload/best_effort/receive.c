@@ -13,8 +13,6 @@
 #include "wire/roce.h"
 #include "worker/services.h"
 
-#define OVERTAKEN 3 /* sums of later blocks in a row that tell that a block's is missing */
-
 static void congestion(struct best_effort *b, const struct partial *sum)
 {
 	if (!(sum->flags & OFF_CONGESTED)) {
@@ -33,35 +31,6 @@ static struct block_lane *waiting(struct best_effort *b, uint32_t number)
 	return l->state == LANE_IDLE || l->number != number ? NULL : l;
 }
 
-/* The request's packet that sum number @k belongs to is done: send what it has overtaken again, once */
-static void sequence(struct fabric *f, struct member *m, uint32_t k)
-{
-	struct best_effort *b = m->state;
-
-	if (k > b->expected) {
-		b->ahead++;
-		b->lowest = k < b->lowest ? k : b->lowest;
-	} else if (k == b->expected) {
-		b->ahead = 0;
-		b->lowest = UINT64_MAX;
-	}
-	bool overtaken = b->ahead == OVERTAKEN && !b->server;
-	uint64_t until = overtaken ? b->lowest : b->sent;
-	for (; b->expected < until; b->expected++) {
-		struct block_lane *l = waiting(b, b->first + (uint32_t)b->expected);
-		if (l && !overtaken)
-			break;
-		if (l && l->state == LANE_WAITING && !l->retries) {
-			l->overtaken = true;
-			best_effort_ready(f, m, l->number % b->slots);
-		}
-	}
-	if (overtaken) {
-		b->ahead = 0;
-		b->lowest = UINT64_MAX;
-	}
-}
-
 /* The sum of a number is here: visible in memory from @t on, without conversion */
 static void result(struct fabric *f, struct member *m, struct block_lane *l, const struct partial *sum, ps_t t)
 {
@@ -69,10 +38,10 @@ static void result(struct fabric *f, struct member *m, struct block_lane *l, con
 	const struct offload_wr *wr = &b->requests.head->wr;
 	uint64_t block;
 
+	overdue_over(f, m, l);
 	l->state = LANE_IDLE;
 	b->slot[sum->number % b->slots] = sum->next_slot;
 	b->flying--;
-	sequence(f, m, sum->number - b->first);
 	congestion(b, sum);
 	if (best_effort_is_block(b, sum->number, &block)) {
 		block_write(m, wr, b->elements, block, b->lead ? b->exponent[block % b->lead] : EXPONENT_ZERO, sum->payload);

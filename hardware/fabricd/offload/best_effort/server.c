@@ -176,12 +176,18 @@ struct partial server_partial(const struct server_entry *e)
 				.payload = (const uint8_t *)e->sum};
 }
 
+/* server_all() - All ranks but the server's */
+uint64_t server_all(const struct server *s)
+{
+	return s->all & ~1ull;
+}
+
 /* server_missing() - The ranks whose contributions to a block have not come */
 uint64_t server_missing(const struct server *s, uint32_t number)
 {
 	const struct server_entry *e = &s->entry[index_of(s, number)];
 
-	return e->used && e->number == number ? s->all & ~e->seen : s->all & ~1ull;
+	return e->used && e->number == number ? s->all & ~e->seen : server_all(s);
 }
 
 /* server_due() - Does the end of the last addition of a block still matter? */
