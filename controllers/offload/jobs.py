@@ -44,7 +44,7 @@ class Placement:
 
 
 def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
-    """Places a job. Raises Refused."""
+    """Places a job; its `root` is the one that it has, if it has one. Raises Refused."""
     place_kind = KINDS.get(job["kind"])
     if place_kind is None:
         raise JobRefused(f"unknown kind of job {job['kind']!r}")
@@ -56,9 +56,17 @@ def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
     return placement
 
 
+def place_anew(fabric: Fabric, trees: Trees, job: Mapping[str, Any], has: Placement) -> Placement:
+    """Places a job that runs, by other trees: with the slots that it has. Raises Refused."""
+    slots = has.answer.get("slots", 0)
+    pools = {switch: {**pool, "slots_free": slots} for switch, pool in job["accelerators"].items()}
+    args = [slots, *job["args"][1:]]
+    return place(fabric, trees, {**job, "args": args, "accelerators": pools, "root": has.answer["root"]})
+
+
 def _multicast(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
     group = GROUPS + int(job["job"])
-    tree = trees.tree(job["ranks"], int(job["job"]))
+    tree = trees.tree(job["ranks"], int(job["job"]), keep=job.get("root"))
     placement = Placement(answer={"group_ip": group, "root": tree.root})
     for switch in tree.switches:
         placement.lead(switch, group, Replicate(tree.ports(switch)))
@@ -70,7 +78,7 @@ def _aggregate(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placemen
     pools: Mapping[str, Mapping[str, Any]] = job["accelerators"]
     if not pools:
         raise JobRefused("no switch has an accelerator")
-    tree = trees.tree(ranks, int(job["job"]), frozenset(pools))
+    tree = trees.tree(ranks, int(job["job"]), frozenset(pools), keep=job.get("root"))
     adding = tree.adding
     slots = _slots(job, tree, pools)
     group = GROUPS + int(job["job"])

@@ -90,6 +90,14 @@ void offload_refuse(struct fabric *f, uint32_t job, const char *why)
 			snprintf(g->reason, sizeof g->reason, "%s", why);
 }
 
+/* offload_moved() - A job's tree cannot stay as it is: its members may ask for another */
+void offload_moved(struct fabric *f, uint32_t job, const char *why)
+{
+	for (struct group *g = f->groups; g; g = g->next)
+		if (g->id == job && g->state == GROUP_OPEN)
+			offload_failed(f, &g->member[0], why);
+}
+
 /* offload_jobs() - What a controller that has just come is told: the jobs that there are */
 json_t *offload_jobs(struct fabric *f)
 {

@@ -1,5 +1,6 @@
 /* Members of a group: found by its number, sending, receiving, done, failed. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "base/units.h"
@@ -125,20 +126,52 @@ void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_st
 				       .bytes = bytes});
 }
 
-/* The switch that has dropped, for want of a rule, a frame of the job last, or NULL */
-static const char *dropped_at(const struct fabric *f, const struct group *g)
+/* Has the port dropped a frame of the job last, for that reason? */
+static bool dropped(const struct port *p, enum drop why, const struct group *g)
+{
+	const struct dropped *d = p->last_drop[why];
+	struct view v = view_of(d ? d->data : NULL, d ? DROPPED_BYTES : 0);
+
+	view_take(&v, ETH_BYTES + IPV4_BYTES + UDP_BYTES);
+	uint8_t opcode = get_u8(&v);
+	view_take(&v, 3);
+	return (get_be32(&v) & PSN_MASK) == g->id && !v.bad && roce_is_offload(opcode);
+}
+
+static bool in_tree(const struct group *g, const struct sw *s)
+{
+	const json_t *name;
+	size_t i;
+
+	json_array_foreach(group_granted(g, "tree"), i, name)
+		if (!strcmp(json_string_value(name) ? json_string_value(name) : "", s->n.name))
+			return true;
+	return false;
+}
+
+/* offload_culprit() - In words, what the job's frames do not get past: a dead accelerator, no rule, a dead cable
+ * Return: "" if none of these
+ */
+const char *offload_culprit(const struct fabric *f, const struct group *g, char *text, size_t room)
 {
 	for (uint32_t i = 0; i < f->switch_count; i++)
-		for (uint16_t k = 0; k < f->switches[i].n.port_count; k++) {
-			const struct dropped *d = f->switches[i].n.ports[k].last_drop[DROP_FORWARDING];
-			struct view v = view_of(d ? d->data : NULL, d ? DROPPED_BYTES : 0);
-			view_take(&v, ETH_BYTES + IPV4_BYTES + UDP_BYTES);
-			uint8_t opcode = get_u8(&v);
-			view_take(&v, 3);
-			if ((get_be32(&v) & PSN_MASK) == g->id && !v.bad && roce_is_offload(opcode))
-				return f->switches[i].n.name;
+		if (f->switches[i].p.accelerator_down && in_tree(g, &f->switches[i])) {
+			snprintf(text, room, "%.48s's accelerator is down", f->switches[i].n.name);
+			return text;
 		}
-	return NULL;
+	for (uint32_t i = 0; i < f->switch_count; i++)
+		for (uint16_t k = 0; k < f->switches[i].n.port_count; k++) {
+			const struct port *p = &f->switches[i].n.ports[k];
+			if (dropped(p, DROP_FORWARDING, g)) {
+				snprintf(text, room, "no rule sends its frames on at %.48s", f->switches[i].n.name);
+				return text;
+			}
+			if (p->cable && !p->cable->p.up && dropped(p, DROP_CABLE, g)) {
+				snprintf(text, room, "its frames end at %.80s, which is down", p->cable->name);
+				return text;
+			}
+		}
+	return "";
 }
 
 /* offload_failed() - A member's work cannot be done: all members are told
@@ -147,11 +180,12 @@ static const char *dropped_at(const struct fabric *f, const struct group *g)
 void offload_failed(struct fabric *f, struct member *m, const char *why)
 {
 	struct group *g = m->group;
-	const char *at = dropped_at(f, g);
+	char text[128];
 
 	if (m->failed)
 		return;
-	snprintf(g->reason, sizeof g->reason, "%s%s%.48s", why, at ? "; no rule sends its frames on at " : "", at ? at : "");
+	const char *culprit = offload_culprit(f, g, text, sizeof text);
+	snprintf(g->reason, sizeof g->reason, "%.*s%s%s", (int)(sizeof g->reason - sizeof text - 4), why, *culprit ? "; " : "", culprit);
 	report_event(f, REPORT_GROUP_FAILED,
 		      json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "rank", (int)m->nic->rank,
 				"reason", g->reason));

@@ -120,7 +120,7 @@ void best_effort_pump(struct fabric *f, struct member *m);
 
 /* overdue.c */
 void overdue_sent(struct fabric *f, struct member *m, struct block_lane *l);
-void overdue_over(struct fabric *f, struct member *m, struct block_lane *l);
+void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool alone);
 void overdue_listened(struct fabric *f, struct member *m);
 
 /* What a member sets for itself, besides the end of a conversion: with a time; with a block's number */

@@ -18,8 +18,9 @@
  * So there are two lines, of blocks that were sent once and of those that were sent
  * again, each in the order of sending: what is lost stands in front.
  *
- * A sum that comes sooner after its contribution was sent again than any sum has come
- * before is that of somebody else's, and says nothing (RFC 8985, section 6.2).
+ * What was sent again may have its sum by what somebody else has sent.  Then it says
+ * nothing of this rank's packets.  It does if it comes to this rank alone, or no sooner
+ * than any sum has come of what was sent once (RFC 8985, section 6.2).
  *
  * The while is what a sum takes, as RFC 6298 reckons, of contributions that were sent
  * once; `timeout` at most and as long as nothing is known.  It doubles with each silence
@@ -138,8 +139,10 @@ static void send_overtaken(struct fabric *f, struct member *m, struct line *line
 	}
 }
 
-/* overdue_over() - The sum of a block is here */
-void overdue_over(struct fabric *f, struct member *m, struct block_lane *l)
+/* overdue_over() - The sum of a block is here
+ * @alone:	It has come to this rank alone, which has asked for it
+ */
+void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool alone)
 {
 	struct best_effort *b = m->state;
 	ps_t took = f->clock.now - l->sent_at;
@@ -151,7 +154,7 @@ void overdue_over(struct fabric *f, struct member *m, struct block_lane *l)
 		b->round_trip.shortest = !b->round_trip.shortest || took < b->round_trip.shortest ? took : b->round_trip.shortest;
 	}
 	heard(&b->line[0], l->first_as);
-	if (l->state == LANE_WAITING && took >= b->round_trip.shortest)
+	if (l->state == LANE_WAITING && (alone || took >= b->round_trip.shortest))
 		heard(&b->line[1], l->sent_as);
 	b->silences = 0;
 	for (int i = 0; i < 2 && !b->server; i++)

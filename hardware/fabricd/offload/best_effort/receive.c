@@ -31,14 +31,14 @@ static struct block_lane *waiting(struct best_effort *b, uint32_t number)
 	return l->state == LANE_IDLE || l->number != number ? NULL : l;
 }
 
-/* The sum of a number is here: visible in memory from @t on, without conversion */
-static void result(struct fabric *f, struct member *m, struct block_lane *l, const struct partial *sum, ps_t t)
+/* The sum of a number is here: visible in memory from @t on, without conversion; @alone: to this rank, and no other */
+static void result(struct fabric *f, struct member *m, struct block_lane *l, const struct partial *sum, ps_t t, bool alone)
 {
 	struct best_effort *b = m->state;
 	const struct offload_wr *wr = &b->requests.head->wr;
 	uint64_t block;
 
-	overdue_over(f, m, l);
+	overdue_over(f, m, l, alone);
 	l->state = LANE_IDLE;
 	b->slot[sum->number % b->slots] = sum->next_slot;
 	b->flying--;
@@ -131,9 +131,10 @@ bool best_effort_receive(struct fabric *f, struct member *m, const struct roce_p
 		return false;
 	if (l->state == LANE_READY)
 		unqueue(b, l);
-	b->answers = pkt->dst_ip == m->nic->ip ? b->answers + 1 : 0;
+	bool alone = pkt->dst_ip == m->nic->ip;
+	b->answers = alone ? b->answers + 1 : 0;
 	uint64_t under_way = b->packets < b->slots ? b->packets : b->slots;
-	result(f, m, l, &part, pcie_write(m->nic, f->clock.now, 4u * part.count));
+	result(f, m, l, &part, pcie_write(m->nic, f->clock.now, 4u * part.count), alone);
 	frame_release(f, fr);
 	if (b->answers > b->retry + under_way / 4) {
 		char why[64];
@@ -152,5 +153,5 @@ void best_effort_added_up(struct fabric *f, struct member *m, uint32_t number)
 	server_answer(f, m, b->server, number);
 	const struct partial sum = server_partial(server_sum(b->server, number));
 	if (l)
-		result(f, m, l, &sum, f->clock.now);
+		result(f, m, l, &sum, f->clock.now, false);
 }
