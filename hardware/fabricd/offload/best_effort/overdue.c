@@ -11,9 +11,10 @@
  *	has sent after that: as often as it is lost.
  *
  *	when no sum at all has come for a while: the oldest block, and no other (in ATP's
- *	client the timer runs from the last sum, and brings back last_ACK + 1 alone).  For
- *	what was sent before such a silence, one later sum is enough afterwards: there may be
- *	nothing left to send that could bring three.
+ *	client the timer runs from the last sum, and brings back last_ACK + 1 alone).
+ *
+ * Where there is nothing left that could bring three, one later sum is enough: when all of
+ * the request is sent (as RFC 5827 has it), and for what was sent before a silence.
  *
  * So there are two lines, of blocks that were sent once and of those that were sent
  * again, each in the order of sending: what is lost stands in front.
@@ -132,8 +133,8 @@ static void send_overtaken(struct fabric *f, struct member *m, struct line *line
 	struct best_effort *b = m->state;
 
 	for (struct block_lane *l = line->oldest; l; l = line->oldest) {
-		uint64_t later = l->sent_as <= b->silent_before ? line->heard[0] : line->heard[OVERTAKEN - 1];
-		if (l->sent_as >= later)
+		bool one = b->sent == b->packets || l->sent_as <= b->silent_before;
+		if (l->sent_as >= line->heard[one ? 0 : OVERTAKEN - 1])
 			break;
 		again(f, m, l);
 	}
