@@ -82,6 +82,7 @@ class Offloaded(Part):
     given_up: str = ""  # why the group is of no use ("": it is)
     renewal: Renewal | None = None  # since a group has failed
     _alone: Part | None = None
+    _note = _noted = ""  # how else than asked for the group's requests are done now, and in this iteration
 
     def of_group(self, record: wire.Record) -> bool:
         if self.renewal is not None and self.renewal.owns(record):
@@ -93,6 +94,9 @@ class Offloaded(Part):
             self.renewal.handle(record)
         elif record.kind == wire.OFFLOADED:
             self._done(record)
+        elif record.kind == wire.GROUP_NOTED:
+            self._note = record.private.decode("utf-8", "replace")
+            self._noted = self._noted or self._note
         elif record.kind == wire.GROUP_FAILED:
             self._failed(record.private.decode("utf-8", "replace") or "the group has failed")
         elif self._alone is not None:
@@ -139,7 +143,7 @@ class Offloaded(Part):
         """Takes up the new group, if there is one."""
         if self.renewal is not None and self.renewal.group is not None:
             self.group, self.renewal.group = self.renewal.group, None
-            self.fallback, self.given_up, self.by_hosts = "", self.group.refused, False
+            self.given_up, self.by_hosts, self._note = self.group.refused, False, ""
 
     def _instead(self) -> Part:
         """What the ranks do by themselves, as the entry says: made when it is needed."""
@@ -200,12 +204,13 @@ class OneRequest(Offloaded):
                 self.renewal.look()
             yield from self._instead().work()
             return
-        self._through = not self.count
+        self._through, self._noted = not self.count, self._note
         if self.count and not self.given_up:
             self._post()
         while not self._through and not self.given_up:
             yield None
         yield Sync(_AGREE + self.tag, self.n)
+        self.fallback = self._noted
         if self.given_up:
             self.fallback, self.by_hosts = self.given_up, True
             again = self._instead()

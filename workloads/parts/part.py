@@ -92,7 +92,7 @@ class Part:
         return ()
 
     def of_group(self, record: Record) -> bool:
-        """Whether a record of kind GROUPED, OFFLOADED or GROUP_FAILED is this part's."""
+        """Whether a record of kind GROUPED, OFFLOADED, GROUP_FAILED or GROUP_NOTED is this part's."""
         return False
 
     def finish(self) -> int:

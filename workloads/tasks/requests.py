@@ -84,7 +84,7 @@ class Requests:
 
     def owns(self, record: Record) -> bool:
         """Whether a record is this part's."""
-        if record.kind in (wire.GROUPED, wire.OFFLOADED, wire.GROUP_FAILED):
+        if record.kind in (wire.GROUPED, wire.OFFLOADED, wire.GROUP_FAILED, wire.GROUP_NOTED):
             return self.part.of_group(record)
         return record.qp in self.context.completed or record.qp in self.part.queue_pairs()
 

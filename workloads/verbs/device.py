@@ -206,7 +206,7 @@ class Device:
         if record.kind == wire.GROUPED and record.wr_id in self._unwanted:
             self.grouped(record).leave()
             return False
-        return record.kind != wire.GROUP_FAILED or record.qp not in self._left
+        return record.kind not in (wire.GROUP_FAILED, wire.GROUP_NOTED) or record.qp not in self._left
 
     def poll(self) -> list[Record]:
         """All records that are due, at no cost; does not wait."""

@@ -30,12 +30,12 @@ static struct member *numbered(const struct nic *n, uint32_t id)
 	return m;
 }
 
-/* Why a group was refused, "" if it was not */
+/* Why a group was refused, has failed or goes another way, "" if it has not */
 static const char *reason(const struct nic *n, uint32_t id)
 {
 	const struct member *m = numbered(n, id);
 
-	return m ? m->group->reason : "";
+	return !m ? "" : m->group->reason[0] ? m->group->reason : m->group->note;
 }
 
 /* offload_member() - The NIC's part of an open group, or NULL */
@@ -174,6 +174,22 @@ const char *offload_culprit(const struct fabric *f, const struct group *g, char 
 	return "";
 }
 
+static void tell(struct fabric *f, struct member *m, enum record_kind kind, uint32_t rank)
+{
+	worker_record(f, m->nic->worker, &(struct record){.kind = kind, .wr_id = rank, .t = f->clock.now, .qp = m->group->id});
+}
+
+/* offload_noted() - The group's requests are done another way from now on (@why: "": as asked for again): all are told */
+void offload_noted(struct fabric *f, struct group *g, const char *why)
+{
+	snprintf(g->note, sizeof g->note, "%s", why);
+	report_event(f, REPORT_GROUP_NOTED,
+		      json_pack("{s:i, s:s, s:s}", "job", (int)g->id, "kind", g->ops->name, "reason", g->note));
+	for (uint32_t i = 0; i < g->count; i++)
+		if (!g->member[i].failed && !g->member[i].left)
+			tell(f, &g->member[i], REC_GROUP_NOTED, 0);
+}
+
 /* offload_failed() - A member's work cannot be done: all members are told
  * @why:	What the member has seen
  */
@@ -192,11 +208,7 @@ void offload_failed(struct fabric *f, struct member *m, const char *why)
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct member *o = &g->member[i];
 		if (!o->failed && !o->left)
-			worker_record(f, o->nic->worker,
-				      &(struct record){.kind = REC_GROUP_FAILED,
-						       .wr_id = m->nic->rank,
-						       .t = f->clock.now,
-						       .qp = g->id});
+			tell(f, o, REC_GROUP_FAILED, m->nic->rank);
 		o->failed = true;
 	}
 }

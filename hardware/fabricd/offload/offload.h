@@ -46,6 +46,7 @@ struct group {
 	uint64_t asked;	    /* id of the event that the controller answers, 0: none */
 	json_t *granted;    /* the controller's answer */
 	bool unanswered;    /* there was none */
+	char note[192];     /* why its requests are done another way than asked for; "": they are not */
 	char reason[256];   /* why it was refused, or has failed */
 	struct member member[];
 };
@@ -105,6 +106,7 @@ void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_
 bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);
 void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_status status, uint64_t bytes, ps_t t);
 const char *offload_culprit(const struct fabric *f, const struct group *g, char *text, size_t room);
+void offload_noted(struct fabric *f, struct group *g, const char *why);
 void offload_failed(struct fabric *f, struct member *m, const char *why);
 void offload_free(struct fabric *f);
 

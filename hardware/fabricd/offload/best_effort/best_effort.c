@@ -73,7 +73,7 @@ static const char *group_opened(struct fabric *f, struct group *g)
 	struct lane_slots *lanes;
 
 	(void)f;
-	if (json_array_size(hops) != g->count || !group_ip || shared < 1 || shared > 65536)
+	if (json_array_size(hops) != g->count || !group_ip || shared < 1 || shared > NO_SLOT)
 		return "the controller's answer is not one";
 	lanes = lane_slots_new(g->id, n, (uint32_t)shared);
 	for (uint32_t i = 0; i < g->count; i++) {
@@ -121,7 +121,7 @@ static void begin(struct fabric *f, struct member *m)
 	b->blocks = b->left = (wr->count + b->elements - 1) / b->elements;
 	b->lead = element_is_integer(wr->element) ? 0 : b->blocks < b->slots ? (uint32_t)b->blocks : b->slots;
 	b->packets = b->blocks + b->lead;
-	b->sent = 0;
+	b->sent = b->expected = 0;
 	for (uint32_t i = 0; i < b->lead; i++)
 		b->exponent[i] = EXPONENT_UNKNOWN;
 	best_effort_pump(f, m);

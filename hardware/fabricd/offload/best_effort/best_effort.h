@@ -13,6 +13,7 @@ enum lane_state { LANE_IDLE, LANE_CONVERTING, LANE_READY, LANE_WAITING };
 struct block_lane {
 	enum lane_state state;
 	uint32_t number, again; /* again: how often its contribution has been sent again */
+	bool silent;		/* for there was silence */
 	/* while it waits: which of the rank's sends were its first and its last, when that was, its neighbours in line */
 	uint64_t first_as, sent_as;
 	ps_t sent_at;
@@ -48,14 +49,15 @@ struct best_effort {
 	/* What waits for sums (overdue.c), sent once and sent again; contributions sent in all, and until the last silence;
 	 * how many silences without a sum, when the next one is over, when that is looked at */
 	struct line line[2];
-	uint64_t sends, silent_before;
+	uint64_t sends, silent_before, expected; /* expected: of the request's numbers, all before that are here */
 	uint32_t silences;
+	bool past, alone; /* the last silence ended past the accelerators; the server adds up alone */
 	ps_t deadline, alarm;
 	struct round_trip round_trip;
 	uint32_t window, flying, recover; /* recover: marks on sums before this number are about a window halved already */
 	uint32_t *queue, queue_head, queued; /* lanes that are ready to be sent */
 	int16_t *exponent;		     /* of blocks, by block mod lead */
-	uint16_t *slot;			     /* of lanes, in the pools */
+	uint16_t *slot;			     /* of lanes, in the pools, or NO_SLOT */
 	struct block_lane lane[];
 };
 
@@ -64,6 +66,7 @@ struct server_entry {
 	uint32_t number;
 	bool used, complete, answered, queued;
 	bool announce;	      /* the sum is to go to all */
+	bool past, alone;     /* something in it came past the accelerators; the server adds up alone */
 	uint64_t seen, asked; /* bits of ranks: in the sum, and those to be told once more */
 	uint16_t count, flags, slot, next_slot; /* next_slot: of the lane's next block */
 	int16_t exponent, next;
@@ -75,6 +78,10 @@ struct server {
 	double reduce_bps;
 	uint64_t all;
 	ps_t free; /* when the host is done with what has come */
+	/* whether the job has accelerators; blocks in a row that they did nothing for; whether the server adds up alone
+	 * since then, and how many blocks it has added up since one was tried with a slot (alone.c) */
+	bool accelerators, alone;
+	uint32_t missed, untried;
 	struct lane_slots *lanes;
 	int32_t *sums;
 	uint32_t *queue, queue_head, queued; /* entries with something to send */
@@ -89,6 +96,8 @@ struct partial {
 	int16_t exponent, next;
 	const uint8_t *payload;
 };
+
+#define NO_SLOT UINT16_MAX /* of a lane's next block: it goes to the server at once */
 
 struct lane_slots *lane_slots_new(uint32_t job, uint32_t lanes, uint32_t slots);
 uint16_t lane_slots_move(struct lane_slots *t, uint32_t lane);
@@ -118,9 +127,13 @@ bool best_effort_is_block(const struct best_effort *b, uint32_t number, uint64_t
 void best_effort_converted(struct fabric *f, struct member *m, struct block_lane *l);
 void best_effort_pump(struct fabric *f, struct member *m);
 
+/* alone.c */
+uint16_t server_next_slot(struct fabric *f, struct member *m, struct server *s, const struct server_entry *e);
+
 /* overdue.c */
 void overdue_sent(struct fabric *f, struct member *m, struct block_lane *l);
 void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool alone);
+void overdue_alone(struct fabric *f, struct member *m);
 void overdue_listened(struct fabric *f, struct member *m);
 
 /* What a member sets for itself, besides the end of a conversion: with a time; with a block's number */

@@ -64,12 +64,9 @@ static void listen(struct fabric *f, struct member *m)
 	offload_later(f, m, b->alarm, TIMER | (uint64_t)b->alarm);
 }
 
-/* What has waited longest, or NULL */
-static struct block_lane *oldest(const struct best_effort *b)
+static bool anything_waits(const struct best_effort *b)
 {
-	struct block_lane *once = b->line[0].oldest, *again = b->line[1].oldest;
-
-	return once && (!again || once->sent_as < again->sent_as) ? once : again;
+	return b->line[0].oldest || b->line[1].oldest;
 }
 
 static struct line *line_of(struct best_effort *b, const struct block_lane *l)
@@ -82,7 +79,7 @@ void overdue_sent(struct fabric *f, struct member *m, struct block_lane *l)
 {
 	struct best_effort *b = m->state;
 	struct line *line = line_of(b, l);
-	bool first = !oldest(b);
+	bool first = !anything_waits(b);
 
 	l->state = LANE_WAITING;
 	l->sent_as = ++b->sends;
@@ -103,16 +100,17 @@ static void out_of_line(struct best_effort *b, const struct block_lane *l)
 
 	*(l->older ? &l->older->newer : &line->oldest) = l->newer;
 	*(l->newer ? &l->newer->older : &line->newest) = l->older;
-	if (!oldest(b))
+	if (!anything_waits(b))
 		b->alarm = PS_NEVER;
 }
 
-static void again(struct fabric *f, struct member *m, struct block_lane *l)
+/* A contribution goes again: by the accelerators, or @past them at once */
+static void again(struct fabric *f, struct member *m, struct block_lane *l, bool past)
 {
 	struct best_effort *b = m->state;
 
 	out_of_line(b, l);
-	l->again++;
+	l->again = past && !l->again ? 2 : l->again + 1;
 	best_effort_ready(f, m, l->number % b->slots);
 }
 
@@ -136,7 +134,7 @@ static void send_overtaken(struct fabric *f, struct member *m, struct line *line
 		bool one = b->sent == b->packets || l->sent_as <= b->silent_before;
 		if (l->sent_as >= line->heard[one ? 0 : OVERTAKEN - 1])
 			break;
-		again(f, m, l);
+		again(f, m, l, b->alone);
 	}
 }
 
@@ -154,21 +152,45 @@ void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool
 		round_trip_took(&b->round_trip, took);
 		b->round_trip.shortest = !b->round_trip.shortest || took < b->round_trip.shortest ? took : b->round_trip.shortest;
 	}
+	b->past = l->again >= 2 && (l->silent || b->past);
 	heard(&b->line[0], l->first_as);
 	if (l->state == LANE_WAITING && (alone || took >= b->round_trip.shortest))
 		heard(&b->line[1], l->sent_as);
 	b->silences = 0;
 	for (int i = 0; i < 2 && !b->server; i++)
 		send_overtaken(f, m, &b->line[i]);
-	if (oldest(b))
+	if (anything_waits(b))
 		listen(f, m);
+}
+
+/* overdue_alone() - The server adds up alone from now on: what waits for accelerators waits in vain */
+void overdue_alone(struct fabric *f, struct member *m)
+{
+	struct best_effort *b = m->state;
+
+	for (uint32_t i = 0; i < b->slots; i++)
+		if (b->lane[i].state == LANE_WAITING && b->lane[i].again < 2) {
+			b->lane[i].silent = true;
+			again(f, m, &b->lane[i], true);
+		}
+}
+
+/* The first block of the request whose sum is not here */
+static struct block_lane *awaited(struct best_effort *b)
+{
+	struct block_lane *l;
+
+	do {
+		l = &b->lane[(b->first + b->expected) % b->slots];
+	} while ((l->state == LANE_IDLE || l->number != (uint32_t)(b->first + b->expected)) && ++b->expected < b->sent);
+	return l;
 }
 
 static void give_up(struct fabric *f, struct member *m)
 {
-	const struct best_effort *b = m->state;
+	struct best_effort *b = m->state;
 	const struct group *g = m->group;
-	uint64_t missing = b->server ? server_missing(b->server, oldest(b)->number) : 0;
+	uint64_t missing = b->server ? server_missing(b->server, awaited(b)->number) : 0;
 	char why[96];
 
 	if (!b->server)
@@ -191,7 +213,7 @@ void overdue_listened(struct fabric *f, struct member *m)
 		offload_later(f, m, b->alarm, TIMER | (uint64_t)b->alarm);
 		return;
 	}
-	if (b->server && server_sum(b->server, oldest(b)->number)) { /* all there, the host is still busy with it */
+	if (b->server && server_sum(b->server, awaited(b)->number)) { /* all there, the host is still busy with it */
 		listen(f, m);
 		return;
 	}
@@ -201,8 +223,11 @@ void overdue_listened(struct fabric *f, struct member *m)
 		return;
 	}
 	b->silent_before = b->sends;
-	if (!b->server)
-		again(f, m, oldest(b));
-	if (oldest(b))
+	struct block_lane *l = awaited(b);
+	if (!b->server && l->state == LANE_WAITING) {
+		l->silent = true;
+		again(f, m, l, b->past || b->alone); /* if nothing else has helped last */
+	}
+	if (anything_waits(b))
 		listen(f, m);
 }

@@ -39,6 +39,9 @@ static void result(struct fabric *f, struct member *m, struct block_lane *l, con
 	uint64_t block;
 
 	overdue_over(f, m, l, alone);
+	if (sum->flags & OFF_DIRECT && !b->alone && !b->server)
+		overdue_alone(f, m);
+	b->alone = sum->flags & OFF_DIRECT;
 	l->state = LANE_IDLE;
 	b->slot[sum->number % b->slots] = sum->next_slot;
 	b->flying--;
@@ -118,7 +121,7 @@ bool best_effort_receive(struct fabric *f, struct member *m, const struct roce_p
 		frame_release(f, fr);
 		return true;
 	}
-	if (pkt->opcode != OFF_RESULT || pkt->src_ip != b->server_ip || part.next_slot >= b->shared)
+	if (pkt->opcode != OFF_RESULT || pkt->src_ip != b->server_ip || (part.next_slot >= b->shared && part.next_slot != NO_SLOT))
 		return false;
 	struct block_lane *l = waiting(b, part.number);
 	if (!l || m->failed) {

@@ -174,12 +174,13 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	struct partial part = contribution(m, l->number, values);
 	b->queue_head = (b->queue_head + 1) % b->slots;
 	b->queued--;
+	bool past = part.slot == NO_SLOT || l->again >= 2;
 	if (l->again) {
-		part.flags |= OFF_RESEND;
+		part.flags |= OFF_RESEND | (past && (l->silent || b->alone) ? OFF_DIRECT : 0);
 		m->nic->retransmitted++;
 	}
 	overdue_sent(f, m, l);
-	return best_effort_frame(f, m, l->again < 2 ? b->next_ip : b->server_ip, OFF_PARTIAL, &part, fr);
+	return best_effort_frame(f, m, past ? b->server_ip : b->next_ip, OFF_PARTIAL, &part, fr);
 }
 
 const struct tx_ops best_effort_tx = {.has_packet = has_packet, .build = build, .none = none};

@@ -15,8 +15,8 @@
  * alone who send again after it: nobody starts a use of a lane before it has the sum of
  * the last but one.
  *
- * A block that has met another job's block in its slot gets its lane another slot, which
- * the sum says (slots.c).
+ * A sum says which slot its lane's next block has: another one where it has met another
+ * job's block (slots.c), none where accelerators do nothing (alone.c).
  *
  * The server's rank is at home here: its contributions and sums never travel.
  */
@@ -47,6 +47,7 @@ struct server *server_new(const struct group *g, uint32_t window, uint32_t eleme
 	s->reduce_bps = reduce_bps;
 	s->group_ip = group_ip;
 	s->lanes = lanes;
+	s->accelerators = json_array_size(group_granted(g, "tree"));
 	s->all = g->count == 64 ? ~0ull : (1ull << g->count) - 1;
 	for (uint32_t i = 0; i < 2 * window; i++)
 		s->entry[i].sum = s->sums + (size_t)i * elements;
@@ -141,14 +142,14 @@ bool server_merge(struct fabric *f, struct member *m, struct server *s, const st
 	e->exponent = part->exponent > e->exponent ? part->exponent : e->exponent;
 	e->next = part->next > e->next ? part->next : e->next;
 	e->flags |= part->flags & (OFF_CONGESTED | OFF_COLLIDED);
+	e->past = e->past || part->flags & OFF_DIRECT;
 	m->nic->worker->host += took;
 	s->free = (s->free > t ? s->free : t) + took;
 	if (e->seen == s->all) {
-		uint32_t lane = part->number % s->window;
 		e->complete = true;
-		e->slot = e->next_slot = s->lanes->of[lane];
-		if (e->flags & OFF_COLLIDED)
-			e->next_slot = lane_slots_move(s->lanes, lane);
+		e->slot = s->lanes->of[part->number % s->window];
+		e->next_slot = server_next_slot(f, m, s, e);
+		e->alone = s->alone;
 		offload_later(f, m, s->free, SERVER_EVENT | part->number);
 	}
 	return true;
@@ -168,7 +169,7 @@ struct partial server_partial(const struct server_entry *e)
 	return (struct partial){.number = e->number,
 				.ranks = e->seen,
 				.count = e->count,
-				.flags = e->flags,
+				.flags = e->flags | (e->alone ? OFF_DIRECT : 0),
 				.slot = e->slot,
 				.next_slot = e->next_slot,
 				.exponent = e->exponent,
