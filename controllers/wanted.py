@@ -42,7 +42,7 @@ class Wanted:
         avoid = frozenset(self._fabric.cable_at[port] for port in around)
         if avoid == self._avoided:
             return False
-        why = self._change(self._avoided, avoid)
+        gone = sorted(cable.name for cable in avoid - self._avoided)
         self._avoided = avoid
         self._trees = Trees(self._fabric, around)
         for number, has in self._jobs.items():
@@ -52,18 +52,9 @@ class Wanted:
                 continue  # nothing joins its ranks now
             if better.programs == has.programs:
                 self._jobs[number] = replace(has, flows=better.flows)
-            else:
-                self.moved[number] = why
+            elif gone:  # nobody is disturbed for a tree that is only a little better
+                self.moved[number] = f"its tree cannot stay: {gone[0]} is down"
         return True
-
-    def _change(self, before: Set[Cable], now: Set[Cable]) -> str:
-        """Why trees are built anew: what is gone, or else what is back, a switch rather than all of its cables."""
-        cables, what = (now - before, "is cut off") if now - before else (before - now, "is back")
-        ends = {name for cable in cables for name in (cable.a.node, cable.b.node)}
-        of = {name: {c for c in self._fabric.cables if name in (c.a.node, c.b.node)} for name in ends}
-        whole = sorted(name for name in ends if name in self._fabric.switch_by_name and of[name] <= cables)
-        names = whole or sorted(cable.name for cable in cables)
-        return f"{names[0]} {what}" + (f", and {len(names) - 1} more" if len(names) > 1 else "")
 
     def place(self, job: Mapping[str, Any]) -> Placement:
         """Add a job that fabricd has announced.  Raises Refused."""

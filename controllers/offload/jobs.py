@@ -78,7 +78,8 @@ def _aggregate(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placemen
     pools: Mapping[str, Mapping[str, Any]] = job["accelerators"]
     if not pools:
         raise JobRefused("no switch has an accelerator")
-    tree = trees.tree(ranks, int(job["job"]), frozenset(pools), keep=job.get("root"))
+    alive = frozenset(switch for switch, pool in pools.items() if not pool["down"])
+    tree = trees.tree(ranks, int(job["job"]), alive or frozenset(pools), keep=job.get("root"))
     adding = tree.adding
     slots = _slots(job, tree, pools)
     group = GROUPS + int(job["job"])
@@ -103,7 +104,7 @@ def _best_effort(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placem
     """Two levels, as in the paper: the switches with several of the ranks, and the server's."""
     ranks: Sequence[int] = job["ranks"]
     pools: Mapping[str, Mapping[str, Any]] = job["accelerators"]
-    sharing = {switch: pool for switch, pool in pools.items() if pool["shared_slots"]}
+    sharing = {switch: pool for switch, pool in pools.items() if pool["shared_slots"] and not pool["down"]}
     if not sharing:
         raise JobRefused("no accelerator shares slots" if pools else "no switch has an accelerator")
     home = _switch_of(fabric, ranks[0])
@@ -158,6 +159,8 @@ def _slots(job: Mapping[str, Any], tree: Tree, pools: Mapping[str, Mapping[str, 
     for switch in tree.adding:
         if switch not in pools:
             raise JobRefused(f"{switch} has no accelerator")
+        if pools[switch]["down"]:
+            raise JobRefused(f"{switch}'s accelerator is down")
         _fits(job, switch, pools[switch], len(_children(tree, switch)))
     scarce = min(tree.adding, key=lambda switch: pools[switch]["slots_free"])
     free = pools[scarce]["slots_free"]

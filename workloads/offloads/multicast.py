@@ -124,6 +124,7 @@ class _Multicast(Offloaded):
             done = self.chunks.count - bin(repair.missing).count("1") - received
             self.context.tick(done, self.chunks.count - received)
         self.fallback = self.given_up or silent
+        self._worked = self._worked or not self.fallback
         if self.given_up and self.group is not None and not self.by_hosts:
             self._renew()
 

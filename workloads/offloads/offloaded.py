@@ -19,7 +19,7 @@ from workloads.parts.part import Part, Sync, Wanted
 from workloads.verbs import Device, FabricError, Group, Region, wire
 
 _AGREE = 1 << 30  # tags of syncs: apart from those of steps
-_RARELY = 16  # iterations from one refusal to the next question, at most
+_RARELY = 16  # iterations before a group is asked for again of which some have failed at once, at most
 
 
 class Renewal:
@@ -35,10 +35,13 @@ class Renewal:
         self._answer: Group | None = None
         self._pause, self._left = 1, 0  # iterations between questions, and until the next one
 
-    def begin(self) -> None:
-        """The group has failed, and was left."""
-        self._pause, self._left = 1, 0
-        self._asked = self._ask()
+    def begin(self, worked: bool) -> None:
+        """A group has failed, and was left.  `worked`: it had done something before."""
+        if worked:
+            self._pause = 1
+            self._asked = self._ask()
+        else:
+            self._left, self._pause = self._pause, min(2 * self._pause, _RARELY)
 
     def owns(self, record: wire.Record) -> bool:
         """Whether a record is about a group that was asked for."""
@@ -54,7 +57,7 @@ class Renewal:
             got.refused = record.private.decode("utf-8", "replace")
 
     def look(self) -> None:
-        """Where all ranks have met: is there a group?  If it was refused, ask again, more and more rarely."""
+        """Where all ranks have met: is there a group?  If not, ask again at times."""
         if self._asked is None:
             self._left -= 1
             if not self._left:
@@ -65,7 +68,7 @@ class Renewal:
                 self.group = answer
                 return
             answer.leave()
-            self._left, self._pause = self._pause, min(2 * self._pause, _RARELY)
+            self._left = 1
 
     def close(self) -> None:
         if self._asked is not None and self._answer is None:
@@ -82,6 +85,7 @@ class Offloaded(Part):
     given_up: str = ""  # why the group is of no use ("": it is)
     renewal: Renewal | None = None  # since a group has failed
     _alone: Part | None = None
+    _worked = False  # the group has carried something out
     _note = _noted = ""  # how else than asked for the group's requests are done now, and in this iteration
 
     def of_group(self, record: wire.Record) -> bool:
@@ -137,7 +141,8 @@ class Offloaded(Part):
             self.renewal = Renewal(
                 self.device, lambda: self.device.ask_group(self._kind, self.tag, self.ranks, self._args)
             )
-        self.renewal.begin()
+        self.renewal.begin(self._worked)
+        self._worked = False
 
     def _renewed(self) -> None:
         """Takes up the new group, if there is one."""
@@ -211,6 +216,7 @@ class OneRequest(Offloaded):
             yield None
         yield Sync(_AGREE + self.tag, self.n)
         self.fallback = self._noted
+        self._worked = self._worked or not self.given_up
         if self.given_up:
             self.fallback, self.by_hosts = self.given_up, True
             again = self._instead()

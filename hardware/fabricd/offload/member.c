@@ -190,18 +190,16 @@ void offload_noted(struct fabric *f, struct group *g, const char *why)
 			tell(f, &g->member[i], REC_GROUP_NOTED, 0);
 }
 
-/* offload_failed() - A member's work cannot be done: all members are told
- * @why:	What the member has seen
+/* offload_over() - The group can do no more: all members are told
+ * @m:		Who has found out
  */
-void offload_failed(struct fabric *f, struct member *m, const char *why)
+void offload_over(struct fabric *f, struct member *m, const char *why)
 {
 	struct group *g = m->group;
-	char text[128];
 
 	if (m->failed)
 		return;
-	const char *culprit = offload_culprit(f, g, text, sizeof text);
-	snprintf(g->reason, sizeof g->reason, "%.*s%s%s", (int)(sizeof g->reason - sizeof text - 4), why, *culprit ? "; " : "", culprit);
+	snprintf(g->reason, sizeof g->reason, "%s", why);
 	report_event(f, REPORT_GROUP_FAILED,
 		      json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "rank", (int)m->nic->rank,
 				"reason", g->reason));
@@ -211,6 +209,18 @@ void offload_failed(struct fabric *f, struct member *m, const char *why)
 			tell(f, o, REC_GROUP_FAILED, m->nic->rank);
 		o->failed = true;
 	}
+}
+
+/* offload_failed() - A member's work cannot be done
+ * @why:	What the member has seen
+ */
+void offload_failed(struct fabric *f, struct member *m, const char *why)
+{
+	char text[128], all[sizeof m->group->reason];
+	const char *culprit = offload_culprit(f, m->group, text, sizeof text);
+
+	snprintf(all, sizeof all, "%.*s%s%s", (int)(sizeof all - sizeof text - 4), why, *culprit ? "; " : "", culprit);
+	offload_over(f, m, all);
 }
 
 const struct worker_services offload_services = {

@@ -107,6 +107,7 @@ bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *
 void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_status status, uint64_t bytes, ps_t t);
 const char *offload_culprit(const struct fabric *f, const struct group *g, char *text, size_t room);
 void offload_noted(struct fabric *f, struct group *g, const char *why);
+void offload_over(struct fabric *f, struct member *m, const char *why);
 void offload_failed(struct fabric *f, struct member *m, const char *why);
 void offload_free(struct fabric *f);
 
