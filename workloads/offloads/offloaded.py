@@ -5,8 +5,8 @@ the group is refused, before anything is sent; when it fails, once all have agre
 no cost: a rank that has its result must not go on while another lacks some.  If a group fails before one of its ranks
 has begun, that rank posts nothing and meets the others where they agree.
 
-A group that has failed may be had again, by another tree, or when what had died is back.  So its ranks ask for a new one
-while they do the work by themselves (`Renewal`), and go over to it when all know that it is open.
+A group that has failed may be had again, by another tree, or when what had died is back.  So its ranks ask for a new
+one while they do the work by themselves (`Renewal`), and go over to it when all know that it is open.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Device:
         return self.grouped(self._take(lambda r: r.kind == wire.GROUPED and r.wr_id == cookie, 1)[0])
 
     def ask_group(self, kind: str, tag: int, ranks: Sequence[int], args: Sequence[int]) -> int:
-        """The same without waiting for it: a GROUPED record whose wr_id is the number returned tells what has come of it."""
+        """The same without waiting: a GROUPED record whose wr_id is the number returned tells what has come of it."""
         self._cookies += 1
         padded = (*args, *[0] * wire.GROUP_ARGS)[: wire.GROUP_ARGS]
         members = array("I", ranks).tobytes()
