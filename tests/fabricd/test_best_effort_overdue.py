@@ -81,7 +81,7 @@ def sent_again(f: BareFabric, rank: int) -> tuple[int, int]:
 
 
 def test_three_later_sums_bring_a_block_back_as_often_as_it_is_lost() -> None:
-    """Sums 0 to 3 are lost: sums 4, 5 and 6 bring all four back. The first answer is lost, too: the three others do it."""
+    """Sums 0 to 3 are lost: 4, 5 and 6 bring all four back. The first answer is lost, too: the three others do it."""
     with jobs(2) as f:
         of_sums(f, "sums", "drop", 4)
         of_sums(f, "answer", "drop", 1, {"dst_rank": 1})

@@ -161,11 +161,20 @@ def test_congestion_halves_windows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("switch", ["leaf0", "leaf1"])
-def test_a_dead_accelerator_costs_time_and_nothing_else(switch: str, tmp_path: Path) -> None:
-    inject = f"inject: [{{fault: accelerator_down, on: 'switch:{switch}', at: 1015us}}]"
-    result = run(tmp_path, CLOS, step(sizes=["256KiB"], iterations=2), more=inject)
-    assert by_the_network(result)
-    assert total(result, "completed") > 0
+def test_a_dead_accelerator_is_gone_past_and_named_until_it_is_back(switch: str, tmp_path: Path) -> None:
+    """Four blocks in silence, then the server adds up alone; that takes as long as seven ranks' blocks on its cable."""
+    inject = f"inject: [{{fault: accelerator_down, on: 'switch:{switch}', at: 1080us, for: 300us}}]"
+    sizes = {"sizes": ["256KiB"], "dtype": "int32", "slots": 256, "iterations": 14}
+    result = run(tmp_path, CLOS, step(**sizes), more=inject)
+    assert all(row["wrong"] == 0 for row in result.results) and total(result, "shared_used") == 0
+    why = f"the parameter server, rank 0, adds up alone: {switch}'s accelerator is down"
+    told = [row["fallback"] for row in result.results]
+    dead = [n for n, said in enumerate(told) if said]
+    assert {told[n] for n in dead} == {why} and dead == list(range(dead[0], dead[-1] + 1)) and len(dead) > 2
+    times = [row["time_ns"] for row in result.results]
+    block_ns = 7 * (256 * 4 + 106) * 8 / 400
+    assert all(256 * block_ns < times[n] < 256 * block_ns + 10_000 for n in dead[1:-2])
+    assert {*times[: dead[0]], *times[dead[-1] + 2 :]} == {times[0]}, "as before, and as ever after"
 
 
 @pytest.mark.parametrize("switch", ["leaf0", "leaf1"])

@@ -25,12 +25,13 @@ ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, LOAD = range(4)
 class _DirectReduce(OneRequest):
     """One rank's part."""
 
+    kind = "ring"
     collective: int
 
-    def _call(self) -> tuple[str, tuple[int, ...]]:
+    def _arguments(self) -> tuple[int, ...]:
         largest = max(self.context.largest_bytes, self.input.itemsize)
         self.compressed = bool(self.context.options.get("compression"))
-        return "ring", (largest, wire.ELEMENTS[self.dtype.name], self.compressed)
+        return (largest, wire.ELEMENTS[self.dtype.name], self.compressed)
 
     @property
     def chunks(self) -> list[slice]:

@@ -16,8 +16,8 @@ class AllReduce(OneRequest):
 
     kind = "aggregate"
 
-    def _call(self) -> tuple[str, tuple[int, ...]]:
-        return self.kind, self.arguments(self.context)
+    def _arguments(self) -> tuple[int, ...]:
+        return self.arguments(self.context)
 
     @staticmethod
     def arguments(context: Context) -> tuple[int, ...]:

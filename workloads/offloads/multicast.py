@@ -47,6 +47,7 @@ class Immediate(IntEnum):
 class _Multicast(Offloaded):
     """One rank's part.  `root`: whose vector it is (None: every rank has a part of it)."""
 
+    kind = "multicast"
     root: int | None = None
 
     def setup(self) -> None:
@@ -68,8 +69,8 @@ class _Multicast(Offloaded):
         self.requested: int | None = None  # chunks that the right neighbour lacks
         self.repaired: list[Run] = []  # from the left neighbour
 
-    def _call(self) -> tuple[str, tuple[int, ...]]:
-        return "multicast", (self.device.mtu,)
+    def _arguments(self) -> tuple[int, ...]:
+        return (self.device.mtu,)
 
     def _connect(self) -> None:
         """One to the right and one from the left for every distance; that from rank i to its right has tag + i."""

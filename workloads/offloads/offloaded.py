@@ -81,6 +81,7 @@ class Renewal:
 class Offloaded(Part):
     """One rank's part: a member of a group.  Subclasses say what follows when a request is done, or the group fails."""
 
+    kind: str  # of its group
     group: Group | None = None
     given_up: str = ""  # why the group is of no use ("": it is)
     renewal: Renewal | None = None  # since a group has failed
@@ -121,14 +122,14 @@ class Offloaded(Part):
         """The group is no more."""
         raise NotImplementedError
 
-    def _call(self) -> tuple[str, tuple[int, ...]]:
-        """The group's kind, and its arguments."""
+    def _arguments(self) -> tuple[int, ...]:
+        """Of the group."""
         raise NotImplementedError
 
     def _join(self) -> None:
         """Waits until the group is open or refused."""
-        self._kind, self._args = self._call()
-        self.group = self.device.group(self._kind, self.tag, self.ranks, self._args)
+        self._args = self._arguments()
+        self.group = self.device.group(self.kind, self.tag, self.ranks, self._args)
         self.fallback = self.given_up = self.group.refused
         self.by_hosts = bool(self.group.refused)
 
@@ -139,7 +140,7 @@ class Offloaded(Part):
         self.group = None
         if self.renewal is None:
             self.renewal = Renewal(
-                self.device, lambda: self.device.ask_group(self._kind, self.tag, self.ranks, self._args)
+                self.device, lambda: self.device.ask_group(self.kind, self.tag, self.ranks, self._args)
             )
         self.renewal.begin(self._worked)
         self._worked = False

@@ -12,6 +12,7 @@
  * nothing past the accelerators ends it.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "nic/nic.h"
 #include "offload/best_effort/best_effort.h"
@@ -20,14 +21,6 @@
 
 #define MISSED 4 /* blocks in a row: losses leave silences, but not one after the other */
 
-/* Did the lane's block have a slot?  The sum of the one before has said so */
-static bool had_slot(const struct server *s, const struct server_entry *e)
-{
-	const struct server_entry *before = &s->entry[(uint32_t)(e - s->entry) ^ 1];
-
-	return !before->used || before->number + s->window != e->number || before->next_slot != NO_SLOT;
-}
-
 static void change(struct fabric *f, struct member *m, struct server *s)
 {
 	char text[96], why[192] = "";
@@ -35,6 +28,7 @@ static void change(struct fabric *f, struct member *m, struct server *s)
 
 	s->alone = !s->alone;
 	s->missed = s->untried = 0;
+	memset(s->tries, 0, s->window * sizeof *s->tries);
 	if (s->alone)
 		snprintf(why, sizeof why, "the parameter server, rank %u, adds up alone: %s", m->nic->rank,
 			 *culprit ? culprit : "accelerators bring nothing");
@@ -46,12 +40,13 @@ uint16_t server_next_slot(struct fabric *f, struct member *m, struct server *s, 
 {
 	uint32_t lane = e->number % s->window;
 
-	if (s->accelerators && had_slot(s, e)) {
+	if (s->accelerators && (!s->alone || s->tries[lane])) {
 		s->missed = e->past ? s->missed + 1 : 0;
 		if (s->alone ? !s->missed : s->missed == MISSED)
 			change(f, m, s);
 	}
-	if (s->alone && ++s->untried < s->window)
+	s->tries[lane] = s->alone && ++s->untried == s->window;
+	if (s->alone && !s->tries[lane])
 		return NO_SLOT;
 	s->untried = 0;
 	return e->flags & OFF_COLLIDED ? lane_slots_move(s->lanes, lane) : s->lanes->of[lane];

@@ -79,9 +79,10 @@ struct server {
 	uint64_t all;
 	ps_t free; /* when the host is done with what has come */
 	/* whether the job has accelerators; blocks in a row that they did nothing for; whether the server adds up alone
-	 * since then, and how many blocks it has added up since one was tried with a slot (alone.c) */
+	 * since then, how many blocks it has added up since one was tried with a slot, the lanes that try (alone.c) */
 	bool accelerators, alone;
 	uint32_t missed, untried;
+	bool *tries;
 	struct lane_slots *lanes;
 	int32_t *sums;
 	uint32_t *queue, queue_head, queued; /* entries with something to send */

@@ -163,16 +163,18 @@ void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool
 		listen(f, m);
 }
 
-/* overdue_alone() - The server adds up alone from now on: what waits for accelerators waits in vain */
+/* overdue_alone() - The server adds up alone from now on: no lane has a slot, and what waits for accelerators waits in vain */
 void overdue_alone(struct fabric *f, struct member *m)
 {
 	struct best_effort *b = m->state;
 
-	for (uint32_t i = 0; i < b->slots; i++)
+	for (uint32_t i = 0; i < b->slots; i++) {
+		b->slot[i] = NO_SLOT;
 		if (b->lane[i].state == LANE_WAITING && b->lane[i].again < 2) {
 			b->lane[i].silent = true;
 			again(f, m, &b->lane[i], true);
 		}
+	}
 }
 
 /* The first block of the request whose sum is not here */

@@ -40,7 +40,7 @@ struct server *server_new(const struct group *g, uint32_t window, uint32_t eleme
 	struct server *s = calloc(1, sizeof *s + 2 * (size_t)window * sizeof s->entry[0]);
 
 	if (!s || !(s->sums = calloc(2 * (size_t)window * elements, sizeof *s->sums)) ||
-	    !(s->queue = calloc(2 * (size_t)window, sizeof *s->queue)))
+	    !(s->queue = calloc(2 * (size_t)window, sizeof *s->queue)) || !(s->tries = calloc(window, sizeof *s->tries)))
 		abort();
 	s->window = window;
 	s->elements = elements;
@@ -61,6 +61,7 @@ void server_free(struct server *s)
 	lane_slots_free(s->lanes);
 	free(s->sums);
 	free(s->queue);
+	free(s->tries);
 	free(s);
 }
 
