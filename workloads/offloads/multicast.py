@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from workloads.base import data
 from workloads.collectives.exchange import distances
 from workloads.offloads.chunking import Chunks, runs, span
-from workloads.offloads.offloaded import Offloaded
+from workloads.offloads.offloaded import Rejoining
 from workloads.offloads.repair import RUN_CHUNKS, Repair, Run
 from workloads.parts.part import Wanted
 from workloads.verbs import FabricError, Peer, QueuePair, wire
@@ -44,7 +44,7 @@ class Immediate(IntEnum):
     CHUNKS = 4  # of a run: its first chunk
 
 
-class _Multicast(Offloaded):
+class _Multicast(Rejoining):
     """One rank's part.  `root`: whose vector it is (None: every rank has a part of it)."""
 
     kind = "multicast"

@@ -48,7 +48,7 @@ class Renewal:
         if record.kind == wire.GROUPED:
             return record.wr_id == self._asked
         got = self._answer or self.group
-        return got is not None and record.qp == got.number
+        return record.kind == wire.GROUP_FAILED and got is not None and record.qp == got.number
 
     def handle(self, record: wire.Record) -> None:
         if record.kind == wire.GROUPED:
@@ -81,7 +81,6 @@ class Renewal:
 class Offloaded(Part):
     """One rank's part: a member of a group.  Subclasses say what follows when a request is done, or the group fails."""
 
-    kind: str  # of its group
     group: Group | None = None
     given_up: str = ""  # why the group is of no use ("": it is)
     renewal: Renewal | None = None  # since a group has failed
@@ -122,6 +121,29 @@ class Offloaded(Part):
         """The group is no more."""
         raise NotImplementedError
 
+    def _instead(self) -> Part:
+        """What the ranks do by themselves, as the entry says: made when it is needed."""
+        if self._alone is None:
+            entry = self.entry.instead
+            assert entry is not None, f"{self.entry} names no fallback"
+            self._alone = entry.load()(self.context, entry, self.ranks, self.dtype.name, self.op, self.tag)
+        return self._alone
+
+    def close(self) -> None:
+        if self.group is not None:
+            self.group.leave()
+        self.group = None
+        if self.renewal is not None:
+            self.renewal.close()
+        self.renewal = None
+
+
+class Rejoining(Offloaded):
+    """One whose group can be had again.  Subclasses say which."""
+
+    kind: str
+    """Of the group."""
+
     def _arguments(self) -> tuple[int, ...]:
         """Of the group."""
         raise NotImplementedError
@@ -151,24 +173,8 @@ class Offloaded(Part):
             self.group, self.renewal.group = self.renewal.group, None
             self.given_up, self.by_hosts, self._note = self.group.refused, False, ""
 
-    def _instead(self) -> Part:
-        """What the ranks do by themselves, as the entry says: made when it is needed."""
-        if self._alone is None:
-            entry = self.entry.instead
-            assert entry is not None, f"{self.entry} names no fallback"
-            self._alone = entry.load()(self.context, entry, self.ranks, self.dtype.name, self.op, self.tag)
-        return self._alone
 
-    def close(self) -> None:
-        if self.group is not None:
-            self.group.leave()
-        self.group = None
-        if self.renewal is not None:
-            self.renewal.close()
-        self.renewal = None
-
-
-class OneRequest(Offloaded):
+class OneRequest(Rejoining):
     """One request does it all.  Subclasses say how the group is made, what is posted, and what must come of it."""
 
     def setup(self) -> None:
