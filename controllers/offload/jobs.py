@@ -78,8 +78,8 @@ def _aggregate(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placemen
     pools: Mapping[str, Mapping[str, Any]] = job["accelerators"]
     if not pools:
         raise JobRefused("no switch has an accelerator")
-    alive = frozenset(switch for switch, pool in pools.items() if not pool["down"])
-    tree = trees.tree(ranks, int(job["job"]), alive or frozenset(pools), keep=job.get("root"))
+    dead = frozenset(switch for switch, pool in pools.items() if pool["down"])
+    tree = trees.tree(ranks, int(job["job"]), frozenset(pools), keep=job.get("root"), shun=dead)
     adding = tree.adding
     slots = _slots(job, tree, pools)
     group = GROUPS + int(job["job"])

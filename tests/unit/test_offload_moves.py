@@ -123,6 +123,8 @@ def test_dead_accelerators_are_left_out_or_named() -> None:
     assert {root, elsewhere} == {"spine0", "spine1"}
     with pytest.raises(JobRefused, match="leaf1's accelerator is down"):
         place(fabric, Trees(fabric), job(fabric, "aggregate", dead=["leaf1"]))
+    with pytest.raises(JobRefused, match="spine0's accelerator is down"):
+        place(clos(1), Trees(clos(1)), job(clos(1), "aggregate", dead=["spine0"]))
     assert place(fabric, Trees(fabric), job(fabric, "best_effort", dead=["leaf1"])).answer["tree"] == ["leaf0"]
 
 
