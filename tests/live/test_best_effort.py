@@ -103,6 +103,16 @@ def test_several_switches_cost_little_more_than_reserved_slots(tmp_path: Path) -
         assert reserved < shared < reserved + 6_000 and shared < ring, f"{size} bytes"
 
 
+def test_losses_cost_less_than_twice_what_they_cost_reserved_slots(tmp_path: Path) -> None:
+    """One of a hundred frames, on every cable."""
+    steps = [step(sizes=["1MiB"], iterations=3, algorithm=f"in_network{kind}") for kind in ("", "_best_effort")]
+    more = "inject: [{fault: loss, on: all, rate: 0.01}]"
+    result = run(tmp_path, STAR % 8, *steps, more=more, switch="{accelerator: {slots: 1024}}")
+    assert by_the_network(result)
+    reserved, shared = (sum(took(result)[f"in_network{kind}", 1 << 20]) / 3 for kind in ("", "_best_effort"))
+    assert reserved < shared < 2 * reserved
+
+
 def test_jobs_that_share_a_pool_come_apart(tmp_path: Path) -> None:
     """A lane that has met another job's block goes elsewhere: after a few rounds nobody meets anybody."""
     groups = {"groups": [[0, 1, 4, 5], [2, 3, 6, 7]], "sizes": ["1MiB"], "dtype": "int32", "slots": 64}
