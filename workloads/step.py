@@ -77,7 +77,7 @@ def kept_of(ours: Sequence[Step], rank: int) -> int:
 
 def part_of(context: Context, step: Step, told: Mapping[str, Any], tag: int) -> Part:
     """Our part of an algorithm, connected with the others'."""
-    entry = registry.find(told["collective"], told["algorithm"])
+    entry = registry.shipped(told)
     ranks = [*told["ranks"], *step.helpers] if told.get("ranks") is not None else step.ranks
     context.options = told
     part: Part = entry.load()(context, entry, ranks, told["dtype"], told.get("op"), tag)
@@ -99,7 +99,7 @@ class Collective:
         if algorithm not in self._parts:
             tag = self._tag + len(self._parts) * TAGS_PER_PART
             self._parts[algorithm] = part_of(self.context, self.step, told, tag)
-        return algorithm, self._parts[algorithm]
+        return self._parts[algorithm].entry.name, self._parts[algorithm]
 
     def once(self, part: Part, size_bytes: int, variant: int) -> tuple[Measured, int]:
         """An iteration: what it took, and how many elements are wrong."""

@@ -107,6 +107,13 @@ def entry(collective: str, algorithm: str) -> Algorithm:
     return any_of(collective, algorithm)
 
 
+def own(algorithm: object) -> bool:
+    """Whether an algorithm is called as one of a user's file is."""
+    from workloads.own.name import parse
+
+    return isinstance(algorithm, str) and parse(algorithm) is not None
+
+
 def extra(name: str, algorithm: str) -> tuple[str, ...]:
     """The optional keys of a step that this collective uses."""
     from workloads.registry import extra

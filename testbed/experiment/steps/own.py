@@ -1,0 +1,72 @@
+"""An algorithm of a user's own in a step: its file as it is now, and whether it is right for the step's ranks and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationInfo
+
+from testbed.base.types import mistake
+from testbed.base.units import format_size
+from testbed.experiment.blocks import known
+from testbed.experiment.steps.step import Found
+from workloads.base.vocabulary import DTYPES
+from workloads.own.mistake import BadAlgorithm
+from workloads.own.name import FORM, parse
+from workloads.registry import UnknownCollective
+
+if TYPE_CHECKING:
+    from testbed.experiment.steps.collective import CollectiveStep
+
+__all__ = ["FORM", "mistakes", "resolved", "short"]
+
+
+def short(algorithm: str) -> str:
+    """What it is called in tables."""
+    name = parse(algorithm)
+    return name.short if name else algorithm
+
+
+def resolved(collective: str, algorithm: str, info: ValidationInfo) -> str:
+    """Its name with the file's whole path and content.  Raises what a validator raises."""
+    from workloads.own import files
+
+    name = algorithm
+    try:
+        name = files.resolved(algorithm, Path((info.context or {}).get("directory", ".")))
+        known.entry(collective, name)
+    except BadAlgorithm as error:
+        raise mistake(_said(name, error), error.hint, ["algorithm"]) from None
+    except UnknownCollective as error:
+        raise mistake(error.what, error.hint, ["algorithm"]) from None
+    return name
+
+
+def mistakes(step: CollectiveStep, ranks: int, seed: int) -> Iterator[Found]:
+    """What is wrong with it for its groups, or all ranks."""
+    if not known.own(step.algorithm):
+        return
+    from workloads.own.algorithm import prove, shapes
+
+    entry = known.entry(step.collective, step.algorithm)
+    members = [len(its) for its in step.groups or ([range(ranks)] if step.ranks is None else [step.ranks])]
+    told: dict[str, Any] = {key: getattr(step, key) for key in ("sizes", "dtype", *entry.extra)}
+    unit = getattr(entry.own, "chunks", 1) * DTYPES[step.dtype]
+    uneven = [(i, size) for i, size in enumerate(step.sizes) if size % unit]
+    for i, size in uneven:
+        what = f"{format_size(size)} are not {entry.own.chunks} equal chunks of {step.dtype} (nchunksperloop)"
+        yield ("sizes", i), what, f"a multiple of {unit} bytes"
+    try:
+        for n in dict.fromkeys(members) if not uneven else ():
+            prove(step.algorithm, entry, tuple(shapes(entry, n, told, seed)))
+    except BadAlgorithm as error:
+        yield ("algorithm",), _said(step.algorithm, error), error.hint
+
+
+def _said(algorithm: str, error: BadAlgorithm) -> str:
+    """With the file, and the line in it."""
+    name = parse(algorithm)
+    path = name.path if name and name.digest else ""
+    return f"{path}:{error.line}: {error.what}" if error.line else f"{path}: {error.what}" if path else error.what

@@ -1,0 +1,526 @@
+"""Is a schedule right, whatever the timing?  Found without carrying it out: deadlock, race, missing data, by step.
+
+All ranks' lanes are taken as far as they come, in any one order.  Each step knows what must have happened before it (a
+vector clock: how many steps of every lane), and memory remembers, span by span, who used it last and what stands in it:
+the sum of which ranks' inputs, and from where.  Two uses of a span that nothing orders, one of them a write, are a
+race (as FastTrack finds it, Flanagan and Freund, PLDI 2009); without a race the result is the same in every order.
+
+A message from memory to memory uses both ends from its Send until its Recv is done.  A buffered lane's does not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from operator import index as whole
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workloads.base.entry import Algorithm
+from workloads.collectives.schedule import (
+    OUTPUT,
+    STAGING,
+    VECTOR,
+    Channel,
+    Copy,
+    Lane,
+    Program,
+    Recv,
+    Schedule,
+    Send,
+    Shape,
+    Step,
+    Wait,
+    released,
+    steps,
+)
+
+MOST_STEPS = 200_000
+"""Of all ranks: some 30 us of ours each."""
+MOST_CHANNELS = 4096
+_SHOWN = 4  # lanes of a circle that wait for each other
+
+
+class At(NamedTuple):
+    """A step, or a lane at its end (`step` behind its last one)."""
+
+    rank: int
+    lane: int
+    step: int
+
+
+class Wrong(ValueError):
+    """`what` is wrong with a schedule, and at which step (None: at none)."""
+
+    def __init__(self, what: str, at: At | None = None) -> None:
+        super().__init__(f"rank {at.rank}, lane {at.lane}, step {at.step}: {what}" if at else what)
+        self.what, self.at = what, at
+
+
+Named = Callable[[At], str]
+"""What to call a step that a message names beside the one that is wrong."""
+
+
+def named(at: At) -> str:
+    return f"rank {at.rank}'s lane {at.lane}, step {at.step}"
+
+
+def check(entry: Algorithm, schedule: Schedule, shape: Shape, name: Named = named) -> None:
+    """Raises Wrong for the first thing that is wrong with it."""
+    programs = [schedule(shape, index) for index in range(shape.ranks)]
+    if sum(len(lane.steps) for program in programs for lane in program) > MOST_STEPS:
+        raise Wrong(f"more than {MOST_STEPS:,} steps of all ranks together")
+    for rank, program in enumerate(programs):
+        for at, step in _steps(rank, program):
+            _form(at, step, program, shape)
+    follow = _Follow(programs, shape, name)
+    part = entry.load()
+    for rank in range(shape.ranks):
+        for start, stop in _inputs(part, entry, shape, rank):
+            follow.memory[rank][VECTOR].write(start, stop, [(start, stop, Sum(0, 1 << rank))])
+    follow.run()
+    for rank in range(shape.ranks):
+        for span, source, start in _wanted(part, entry, shape, rank):
+            follow.ends_with(rank, span, source, start)
+    if entry.collective.name == "barrier":
+        follow.all_meet()
+
+
+def _steps(rank: int, program: Program) -> Iterator[tuple[At, Step]]:
+    for number, lane in enumerate(program):
+        for k, step in enumerate(lane.steps):
+            yield At(rank, number, k), step
+
+
+def _form(at: At, step: Step, program: Program, shape: Shape) -> None:
+    """Each number of a step is one that can be."""
+    if isinstance(step, Wait):
+        if not 0 <= step.lane < len(program):
+            raise Wrong(f"it waits for lane {step.lane}, and there are {len(program)}", at)
+        if not 0 <= step.steps <= (its := len(program[step.lane].steps)):
+            raise Wrong(f"it waits for {step.steps} steps of lane {step.lane}, which has {its}", at)
+        return
+    if not 0 <= step.start <= step.stop:
+        raise Wrong(f"elements {step.start} to {step.stop} are no span", at)
+    ends = [(step.source, step.stop)] if isinstance(step, Send | Copy) else []
+    if isinstance(step, Recv):
+        ends.append((step.into, step.stop))
+    elif isinstance(step, Copy):
+        ends.append((step.into, step.to + step.stop - step.start))
+        if step.to < 0:
+            raise Wrong(f"there is no element {step.to}", at)
+    for region, end in ends:
+        if region not in (VECTOR, OUTPUT):
+            raise Wrong(f"there is no memory {region} to use: VECTOR is {VECTOR}, OUTPUT is {OUTPUT}", at)
+        if region == VECTOR and end > (its := shape.length(at.rank)):
+            raise Wrong(f"it uses elements up to {end} of a vector of {its}", at)
+        if end > 64 * max(shape.count, 1) + (1 << 20):
+            raise Wrong(f"it uses elements up to {end} of the output, for a vector of {shape.count}", at)
+    if isinstance(step, Send | Recv):
+        if not 0 <= step.peer < shape.ranks or step.peer == at.rank:
+            raise Wrong(f"its peer is {step.peer}: another of ranks 0 to {shape.ranks - 1} is meant", at)
+        if not 0 <= step.channel < MOST_CHANNELS:
+            raise Wrong(f"its channel is {step.channel}: 0 to {MOST_CHANNELS - 1} are there", at)
+
+
+# What stands in memory
+
+
+class Sum(NamedTuple):
+    """The sum of the inputs of the ranks in `mask` (bits), each `shift` elements further on than it stands here."""
+
+    shift: int
+    mask: int
+
+
+class Bad(NamedTuple):
+    """No such sum, since a step."""
+
+    why: str
+    at: At
+
+
+Value = Sum | Bad | None
+"""None: nothing has been written there."""
+Values = list[tuple[int, int, Value]]  # from, to, what
+
+
+class Use:
+    """A step's, or a message's, of memory; `lane` has done so many steps when it is over (None: it is under way)."""
+
+    __slots__ = ("at", "done", "lane", "writes")
+
+    def __init__(self, at: At, writes: bool, lane: int = -1, done: int | None = None) -> None:
+        self.at, self.writes, self.lane, self.done = at, writes, lane, done
+
+    def before(self, clock: Any) -> bool:
+        return self.done is not None and bool(clock[self.lane] >= self.done)
+
+
+class _Memory:
+    """One memory of a rank, cut wherever spans begin or end."""
+
+    def __init__(self) -> None:
+        self.edges = [0]  # of the cells; the last one has no end
+        self.values: list[Value] = [None]
+        self.uses: list[list[Use]] = [[]]
+
+    def cells(self, start: int, stop: int) -> range:
+        return range(self._cut(start), self._cut(stop))
+
+    def _cut(self, at: int) -> int:
+        k = bisect_left(self.edges, at)
+        if k == len(self.edges) or self.edges[k] != at:
+            value = self.values[k - 1]
+            self.edges.insert(k, at)
+            self.values.insert(k, value)
+            self.uses.insert(k, list(self.uses[k - 1]))
+        return k
+
+    def use(self, start: int, stop: int, use: Use, clock: Any) -> Use | None:
+        """Notes a use that begins at a clock; returns one that nothing orders before it, if there is one."""
+        for k in self.cells(start, stop):
+            before = []
+            for other in self.uses[k]:
+                if other.before(clock):
+                    continue
+                if other.writes or use.writes:
+                    return other
+                before.append(other)
+            self.uses[k] = [*(before if not use.writes else ()), *_last_write(self.uses[k], use), use]
+        return None
+
+    def read(self, start: int, stop: int) -> Values:
+        cells = self.cells(start, stop)
+        return [(self.edges[k], self.edges[k + 1], self.values[k]) for k in cells]
+
+    def write(self, start: int, stop: int, values: Values) -> None:
+        """Values as they were read from `values[0][0]` on, shifted to `start`."""
+        by = start - values[0][0] if values else 0
+        for a, b, value in values:
+            moved = Sum(value.shift - by, value.mask) if isinstance(value, Sum) else value
+            for k in self.cells(a + by, b + by):
+                self.values[k] = moved
+
+    def add(self, start: int, values: Values, at: At) -> None:
+        by = start - values[0][0] if values else 0
+        for a, b, value in values:
+            moved = Sum(value.shift - by, value.mask) if isinstance(value, Sum) else value
+            for k in self.cells(a + by, b + by):
+                self.values[k] = _sum(self.values[k], moved, at)
+
+
+def _last_write(uses: list[Use], use: Use) -> list[Use]:
+    """Of reads, what they come after: a write that is not ordered before them would be a race."""
+    return [] if use.writes else [other for other in uses if other.writes][-1:]
+
+
+def _sum(one: Value, other: Value, at: At) -> Value:
+    for value in (one, other):
+        if isinstance(value, Bad):
+            return value
+    if one is None or other is None:
+        return Bad("combines what nothing has been written to", at)
+    assert isinstance(one, Sum) and isinstance(other, Sum)
+    if one.shift != other.shift:
+        return Bad("combines different parts of the vector", at)
+    if twice := one.mask & other.mask:
+        return Bad(f"adds rank {(twice & -twice).bit_length() - 1}'s part a second time", at)
+    return Sum(one.shift, one.mask | other.mask)
+
+
+# All ranks' lanes
+
+
+class _Message:
+    __slots__ = ("at", "clock", "sources", "values")
+
+    def __init__(self, at: At, clock: Any, values: Values, uses: list[Use]) -> None:
+        self.at, self.clock, self.values, self.sources = at, clock, values, uses
+
+
+class _Running:
+    """A lane in progress."""
+
+    def __init__(self, number: int, rank: int, lane: int, its: Lane, lanes: int) -> None:
+        self.number, self.rank, self.lane, self.its = number, rank, lane, its
+        self.at = 0
+        self.waiting: list[tuple[int, Any]] = []
+        self.clock = np.zeros(lanes, np.int32)
+
+    @property
+    def place(self) -> At:
+        return At(self.rank, self.lane, self.at)
+
+
+class _Follow:
+    def __init__(self, programs: Sequence[Program], shape: Shape, name: Named) -> None:
+        self.shape, self.name = shape, name
+        self.memory = [{region: _Memory() for region in (VECTOR, STAGING, OUTPUT)} for _ in programs]
+        lanes = sum(map(len, programs))
+        self.lanes: list[list[_Running]] = []
+        for rank, program in enumerate(programs):
+            first = sum(map(len, self.lanes))
+            self.lanes.append([_Running(first + k, rank, k, lane, lanes) for k, lane in enumerate(program)])
+        self._match()
+        self.taker: dict[tuple[int, Channel], _Running] = {}
+        self.sent: dict[tuple[int, Channel], deque[_Message]] = {}  # by receiver
+        self.posted: dict[tuple[int, Channel], int] = {}
+
+    def _match(self) -> None:
+        """Every message is sent by one lane and received by one, as many as are sent, and as long."""
+        self.sends: dict[tuple[int, int, int], list[At]] = {}
+        self.receives: dict[tuple[int, int, int], list[At]] = {}
+        for rank, lanes in enumerate(self.lanes):
+            for lane in lanes:
+                for k, step in enumerate(lane.its.steps):
+                    if isinstance(step, Send):
+                        self.sends.setdefault((rank, step.peer, step.channel), []).append(At(rank, lane.lane, k))
+                    elif isinstance(step, Recv):
+                        self.receives.setdefault((step.peer, rank, step.channel), []).append(At(rank, lane.lane, k))
+        for ways, does in ((self.sends, "sends to"), (self.receives, "receives from")):
+            for (a, b, channel), found in ways.items():
+                if other := next((at for at in found if at.lane != found[0].lane), None):
+                    whom = b if ways is self.sends else a
+                    what = f"{does} rank {whom} on channel {channel}, as {self.name(found[0])} does: one lane may"
+                    raise Wrong(what, other)
+        for way in dict.fromkeys((*self.sends, *self.receives)):
+            sent, received = self.sends.get(way, []), self.receives.get(way, [])
+            a, b, channel = way
+            if len(sent) > len(received):
+                what = f"rank {b} receives {len(received)} messages from rank {a} on channel {channel}, not this one"
+                raise Wrong(what, sent[len(received)])
+            if len(received) > len(sent):
+                what = f"rank {a} sends {len(sent)} messages to rank {b} on channel {channel}: this never comes"
+                raise Wrong(what, received[len(sent)])
+            for out, into in zip(sent, received, strict=True):
+                lengths = [step.stop - step.start for step in (self._step(out), self._step(into))]
+                if lengths[0] != lengths[1]:
+                    raise Wrong(f"{lengths[1]} elements are wanted, and {self.name(out)} sends {lengths[0]}", into)
+
+    def _step(self, at: At) -> Any:
+        return self.lanes[at.rank][at.lane].its.steps[at.step]
+
+    def run(self) -> None:
+        ready = deque(lane for lanes in self.lanes for lane in lanes)
+        self._queue = ready
+        while ready:
+            lane = ready.popleft()
+            self._go_on(lane)
+            ready.extend(released(lane))
+        stuck = [lane for lanes in self.lanes for lane in lanes if lane.at < len(lane.its.steps)]
+        if stuck:
+            self._deadlock(stuck)
+
+    def _go_on(self, lane: _Running) -> None:
+        while lane.at < len(lane.its.steps):
+            step = lane.its.steps[lane.at]
+            lane.clock[lane.number] = lane.at  # what is done; the step itself is, when it is over
+            if isinstance(step, Send):
+                self._send(lane, step)
+            elif isinstance(step, Recv):
+                key = lane.rank, (step.peer, step.channel)
+                if not self.sent.get(key):
+                    self.taker[key] = lane
+                    return
+                self._receive(lane, step, self.sent[key].popleft())
+            elif isinstance(step, Copy):
+                self._copy(lane, step)
+            else:
+                other = self.lanes[lane.rank][step.lane]
+                if other.at < step.steps:
+                    other.waiting.append((step.steps, lane))
+                    return
+                np.maximum(lane.clock, self._clock_of(other, step.steps), out=lane.clock)
+            lane.at += 1
+            lane.clock[lane.number] = lane.at
+            self._remember(lane)
+
+    def _clock_of(self, lane: _Running, done: int) -> Any:
+        """What must have happened when a lane has done so many steps."""
+        if not done:
+            return np.zeros_like(lane.clock)
+        return self.clocks[lane.number][done - 1] if lane.number in self.clocks else lane.clock
+
+    def _remember(self, lane: _Running) -> None:
+        if lane.number in self.clocks:
+            self.clocks[lane.number].append(lane.clock.copy())
+
+    @property
+    def clocks(self) -> dict[int, list[Any]]:
+        """Of lanes that others wait for, their clock behind each step."""
+        if not hasattr(self, "_clocks"):
+            waited = {
+                self.lanes[rank][step.lane].number
+                for rank, lanes in enumerate(self.lanes)
+                for lane in lanes
+                for step in lane.its.steps
+                if isinstance(step, Wait)
+            }
+            self._clocks: dict[int, list[Any]] = {number: [] for number in waited}
+        return self._clocks
+
+    def _use(self, rank: int, region: int, span: tuple[int, int], use: Use, clock: Any) -> None:
+        if other := self.memory[rank][region].use(*span, use, clock):
+            one, two = ("written" if it.writes else "read" for it in (use, other))
+            of = "output" if region == OUTPUT else "vector"
+            what = f"elements {span[0]} to {span[1] - 1} of rank {rank}'s {of} are {one} here"
+            raise Wrong(f"race: {what} while {self.name(other.at)} may have them {two}", use.at)
+
+    def _now(self, lane: _Running, writes: bool) -> Use:
+        return Use(lane.place, writes, lane.number, lane.at + 1)
+
+    def _send(self, lane: _Running, step: Send) -> None:
+        key = step.peer, (lane.rank, step.channel)
+        number = self.posted[key] = self.posted.get(key, 0) + 1
+        receive = self.receives[lane.rank, step.peer, step.channel][number - 1]
+        into: Recv = self._step(receive)
+        clock, span = lane.clock.copy(), (step.start, step.stop)
+        open_uses = []
+        if step.start < step.stop:
+            read = self._now(lane, False) if lane.its.buffered else Use(lane.place, False)
+            self._use(lane.rank, step.source, span, read, clock)
+            if not lane.its.buffered:
+                open_uses.append(read)
+            if not into.reduce and not self.lanes[step.peer][receive.lane].its.buffered:
+                write = Use(lane.place, True)
+                self._use(step.peer, into.into, (into.start, into.stop), write, clock)
+                open_uses.append(write)
+        clock[lane.number] = lane.at + 1
+        values = self.memory[lane.rank][step.source].read(*span)
+        self.sent.setdefault(key, deque()).append(_Message(lane.place, clock, _known(values, lane.place), open_uses))
+        if (taker := self.taker.pop(key, None)) is not None:
+            self._queue.append(taker)
+
+    def _receive(self, lane: _Running, step: Recv, message: _Message) -> None:
+        np.maximum(lane.clock, message.clock, out=lane.clock)
+        if step.start < step.stop:
+            if step.reduce or lane.its.buffered:
+                self._use(lane.rank, step.into, (step.start, step.stop), self._now(lane, True), lane.clock)
+            memory = self.memory[lane.rank][step.into]
+            if step.reduce:
+                memory.add(step.start, message.values, lane.place)
+            else:
+                memory.write(step.start, step.stop, message.values)
+        for use in message.sources:
+            use.lane, use.done = lane.number, lane.at + 1
+
+    def _copy(self, lane: _Running, step: Copy) -> None:
+        if step.start == step.stop:
+            return
+        self._use(lane.rank, step.source, (step.start, step.stop), self._now(lane, False), lane.clock)
+        values = _known(self.memory[lane.rank][step.source].read(step.start, step.stop), lane.place)
+        end = step.to + step.stop - step.start
+        self._own(lane, step, end)
+        memory = self.memory[lane.rank][step.into]
+        if step.reduce:
+            memory.add(step.to, values, lane.place)
+        else:
+            memory.write(step.to, end, values)
+
+    def _own(self, lane: _Running, step: Copy, end: int) -> None:
+        clock = lane.clock.copy()
+        clock[lane.number] = lane.at + 1  # what it reads itself is no other's
+        self._use(lane.rank, step.into, (step.to, end), self._now(lane, True), clock)
+
+    # What is wrong at the end
+
+    def _deadlock(self, stuck: list[_Running]) -> None:
+        """Raises Wrong at a lane of a circle, or at one that waits for what never comes."""
+        lane, seen = stuck[0], list[_Running]()
+        while lane not in seen:
+            seen.append(lane)
+            lane = self._waits_for(lane)
+        circle = seen[seen.index(lane) :]
+        chain = [f"{self.name(one.place)} for {self.name(self._waits_for(one).place)}" for one in circle[:_SHOWN]]
+        raise Wrong(f"deadlock: {', '.join(chain)}{', ..' if len(circle) > _SHOWN else ''}", circle[0].place)
+
+    def _waits_for(self, lane: _Running) -> _Running:
+        step = lane.its.steps[lane.at]
+        if isinstance(step, Wait):
+            return self.lanes[lane.rank][step.lane]
+        assert isinstance(step, Recv)
+        posted = self.posted.get((lane.rank, (step.peer, step.channel)), 0)
+        sends = self.sends[step.peer, lane.rank, step.channel]
+        return self.lanes[step.peer][sends[posted].lane]
+
+    def ends_with(self, rank: int, span: _Stretch, source: int | None, start: int) -> None:
+        everybody = (1 << self.shape.ranks) - 1
+        wanted = Sum(start - span.start, everybody if source is None else 1 << source)
+        memory = self.memory[rank][span.region]
+        for a, b, value in memory.read(span.start, span.stop) if span.start < span.stop else ():
+            if value != wanted:
+                where = f"elements {a} to {b - 1} of rank {rank}'s {'output' if span.region == OUTPUT else 'vector'}"
+                last = next((u.at for u in reversed(memory.uses[memory.cells(a, b)[0]]) if u.writes), None)
+                raise _missing(where, value, wanted, last, rank, self.lanes[rank])
+
+    def all_meet(self) -> None:
+        """Of a barrier: nobody has left before all have come."""
+        for rank, lanes in enumerate(self.lanes):
+            knows = np.max([lane.clock for lane in lanes], axis=0) if lanes else np.zeros(0)
+            for other, theirs in enumerate(self.lanes):
+                if other != rank and not any(knows[lane.number] for lane in theirs if len(knows)):
+                    at = At(rank, len(lanes) - 1, len(lanes[-1].its.steps) - 1) if lanes else None
+                    raise Wrong(f"rank {rank} leaves before rank {other} has come", at)
+
+
+def _known(values: Values, at: At) -> Values:
+    """What a step reads, where nothing has been written marked as its doing."""
+    return [(a, b, Bad("reads what nothing has been written to", at) if v is None else v) for a, b, v in values]
+
+
+def _missing(where: str, value: Value, wanted: Sum, last: At | None, rank: int, lanes: Sequence[_Running]) -> Wrong:
+    """With the step at fault, or the last one that wrote there."""
+    at = last or (At(rank, 0, 0) if lanes and lanes[0].its.steps else None)
+    if isinstance(value, Bad):
+        return Wrong(f"{value.why}, and it ends as {where}", value.at)
+    if value is None:
+        return Wrong(f"missing data: {where} are never written", at)
+    lacks = [k for k in range(wanted.mask.bit_length()) if wanted.mask >> k & ~value.mask >> k & 1]
+    if lacks:
+        of = ", ".join(map(str, lacks[:8])) + (", .." if len(lacks) > 8 else "")
+        return Wrong(f"missing data: {where} end without the part of rank{'s' * (len(lacks) > 1)} {of}", at)
+    if value.mask != wanted.mask:
+        more = value.mask & ~wanted.mask
+        return Wrong(f"{where} end with rank {(more & -more).bit_length() - 1}'s part, which is not wanted there", at)
+    return Wrong(f"{where} end with elements from {value.shift - wanted.shift:+} on instead of those meant", at)
+
+
+# What a collective starts and ends with, as its part says it
+
+
+class _Stretch(NamedTuple):
+    """Stands for a part's memory, of which it says which slice must end with what."""
+
+    region: int
+    start: int
+    stop: int
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, slice):
+            return tuple.__getitem__(self, key)
+        start, stop, _ = key.indices(self.stop - self.start)
+        return _Stretch(self.region, self.start + start, self.start + max(stop, start))
+
+
+def _stand_in(part: Any, entry: Algorithm, shape: Shape, rank: int) -> Any:
+    one = part.__new__(part)
+    one.entry, one.shape, one.index, one.n, one.start = entry, shape, rank, shape.ranks, 0
+    one.output = _Stretch(OUTPUT, 0, 1 << 62)
+    one.vector = _Stretch(OUTPUT if entry.apart else VECTOR, 0, shape.length(rank))
+    return one
+
+
+def _inputs(part: Any, entry: Algorithm, shape: Shape, rank: int) -> list[tuple[int, int]]:
+    return [(whole(a), whole(b)) for a, b in _stand_in(part, entry, shape, rank).input_spans() if a < b]
+
+
+def _wanted(part: Any, entry: Algorithm, shape: Shape, rank: int) -> Iterator[tuple[_Stretch, int | None, int]]:
+    yield from _stand_in(part, entry, shape, rank).expected()
+
+
+def messages(programs: Sequence[Program]) -> int:
+    """How many all ranks send."""
+    return sum(isinstance(step, Send) for program in programs for step in steps(program))
