@@ -99,7 +99,7 @@ class Collective:
         if algorithm not in self._parts:
             tag = self._tag + len(self._parts) * TAGS_PER_PART
             self._parts[algorithm] = part_of(self.context, self.step, told, tag)
-        return self._parts[algorithm].entry.name, self._parts[algorithm]
+        return algorithm, self._parts[algorithm]
 
     def once(self, part: Part, size_bytes: int, variant: int) -> tuple[Measured, int]:
         """An iteration: what it took, and how many elements are wrong."""

@@ -169,7 +169,9 @@ class Execution:
 
     def start(self, dtype: str, op: str | None) -> None:
         """Takes every lane as far as it comes."""
-        self.typed: list[NDArray[Any]] = [region.view(dtype) for region in self.memory.regions]  # as schedules name them
+        self.typed: list[NDArray[Any]] = [
+            region.view(dtype) for region in self.memory.regions
+        ]  # as schedules name them
         self._op = op
         self.running = True
         for running in self.lanes:

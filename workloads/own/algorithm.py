@@ -18,6 +18,7 @@ from workloads.own.mistake import BadAlgorithm
 from workloads.own.name import parse
 from workloads.own.python import Function
 
+
 def entry_of(like: Algorithm, name: str) -> Algorithm:
     """The entry of a resolved name, where the collective's first algorithm of hosts is `like`.  Raises BadAlgorithm."""
     own = files.load(name)

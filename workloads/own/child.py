@@ -11,7 +11,7 @@ import resource
 import sys
 import traceback
 from types import CodeType, ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 import workloads.collectives.exchange
 import workloads.collectives.ring
@@ -36,7 +36,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _bounded(cpu_s: int, memory: int, output: int) -> None:
+def _bounded(cpu_s: int, memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -29,7 +29,6 @@ from workloads.collectives.schedule import (
     Wait,
     pieces,
 )
-from workloads.own.mistake import BadAlgorithm
 from workloads.own.xml import Element, parsed
 
 COLLECTIVES = {
@@ -269,7 +268,10 @@ class _Reader:
 @lru_cache(maxsize=4096)
 def _program(algorithm: Msccl, shape: Shape, index: int) -> Program:
     chunk = -(-shape.count // algorithm.chunks)
-    loops, together = pieces(0, chunk, shape.chunk), max(1, shape.chunk // max(chunk, 1)) if shape.chunk else MOST_CHUNKS
+    loops, together = (
+        pieces(0, chunk, shape.chunk),
+        max(1, shape.chunk // max(chunk, 1)) if shape.chunk else MOST_CHUNKS,
+    )
     gpu = _Gpu(algorithm, index, chunk)
     lanes = []
     for k, block in enumerate(gpu.blocks):

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 FORM = "FILE.xml or FILE.py:FUNCTION"
-_NAME = re.compile(r"(?P<path>.+\.(?:xml|py))(?::(?P<function>[A-Za-z_]\w*))?(?:#sha256:(?P<digest>[0-9a-f]{64}))?")
+PATTERN = r"(.+\.xml|.+\.py:[A-Za-z_][A-Za-z0-9_]*)(#sha256:[0-9a-f]{64})?"
+_NAME = re.compile(PATTERN)
 
 
 class Name(NamedTuple):
@@ -32,6 +33,7 @@ class Name(NamedTuple):
 
 def parse(text: str) -> Name | None:
     """None: that is no file's."""
-    if not (found := _NAME.fullmatch(text)) or found["path"].endswith(".xml") == bool(found["function"]):
+    if not (found := _NAME.fullmatch(text)):
         return None
-    return Name(found["path"], found["function"] or "", found["digest"] or "")
+    path, _, function = (found[1], "", "") if found[1].endswith(".xml") else found[1].rpartition(":")
+    return Name(path, function, (found[2] or "").removeprefix("#sha256:"))

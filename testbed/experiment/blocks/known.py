@@ -157,6 +157,17 @@ def every_algorithm() -> list[str]:
     return [*dict.fromkeys(a for c in collectives() for a in algorithms(c)), AUTO]
 
 
+def algorithm_or_file(schema: dict[str, Any]) -> None:
+    """For `json_schema_extra` of an algorithm that may be in a file."""
+    from workloads.own.name import FORM, PATTERN
+
+    schema.pop("type", None)
+    schema["anyOf"] = [
+        {"enum": every_algorithm()},
+        {"type": "string", "x-quantity": f"`{FORM}`", "pattern": f"^{PATTERN}$"},
+    ]
+
+
 def ops() -> list[str]:
     from workloads.base.vocabulary import OPS
 

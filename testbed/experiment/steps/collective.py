@@ -40,8 +40,8 @@ class CollectiveStep(Step):
     algorithm: str = Field(
         default_factory=str,
         description="how they do it (the first that the collective has); `auto`: the fastest by its expected time; "
-        f"a file of one's own: `{own.FORM}` (docs/own-algorithms.md)",
-        json_schema_extra=names(known.every_algorithm),
+        "or one of your own (docs/own-algorithms.md)",
+        json_schema_extra=known.algorithm_or_file,
     )
     sizes: list[BufferSize] = Field(
         default_factory=list,

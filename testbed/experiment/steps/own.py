@@ -1,4 +1,4 @@
-"""An algorithm of a user's own in a step: its file as it is now, and whether it is right for the step's ranks and sizes."""
+"""An algorithm of a user's own in a step: its file as it is, and whether it is right for the step's ranks and sizes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from testbed.experiment.blocks import known
 from testbed.experiment.steps.step import Found
 from workloads.base.vocabulary import DTYPES
 from workloads.own.mistake import BadAlgorithm
-from workloads.own.name import FORM, parse
+from workloads.own.name import parse
 from workloads.registry import UnknownCollective
 
 if TYPE_CHECKING:
     from testbed.experiment.steps.collective import CollectiveStep
-
-__all__ = ["FORM", "mistakes", "resolved", "short"]
 
 
 def short(algorithm: str) -> str:
@@ -33,9 +31,11 @@ def resolved(collective: str, algorithm: str, info: ValidationInfo) -> str:
     """Its name with the file's whole path and content.  Raises what a validator raises."""
     from workloads.own import files
 
-    name = algorithm
+    context, name = info.context or {}, algorithm
+    if not context.get("own", True):
+        raise mistake("an algorithm of one's own has no place here", "one of ours", ["algorithm"])
     try:
-        name = files.resolved(algorithm, Path((info.context or {}).get("directory", ".")))
+        name = files.resolved(algorithm, Path(context.get("directory", ".")))
         known.entry(collective, name)
     except BadAlgorithm as error:
         raise mistake(_said(name, error), error.hint, ["algorithm"]) from None
@@ -51,7 +51,7 @@ def mistakes(step: CollectiveStep, ranks: int, seed: int) -> Iterator[Found]:
     from workloads.own.algorithm import prove, shapes
 
     entry = known.entry(step.collective, step.algorithm)
-    members = [len(its) for its in step.groups or ([range(ranks)] if step.ranks is None else [step.ranks])]
+    members = [len(its) for its in step.groups or [step.ranks or list(range(ranks))]]
     told: dict[str, Any] = {key: getattr(step, key) for key in ("sizes", "dtype", *entry.extra)}
     unit = getattr(entry.own, "chunks", 1) * DTYPES[step.dtype]
     uneven = [(i, size) for i, size in enumerate(step.sizes) if size % unit]
