@@ -44,18 +44,21 @@ _SHOWN = 4  # lanes of a circle that wait for each other
 
 
 class At(NamedTuple):
-    """A step, or a lane at its end (`step` behind its last one)."""
+    """A step, or (`lane` -1) a rank."""
 
     rank: int
-    lane: int
-    step: int
+    lane: int = -1
+    step: int = -1
+
+    def __str__(self) -> str:
+        return f"rank {self.rank}" if self.lane < 0 else f"rank {self.rank}, lane {self.lane}, step {self.step}"
 
 
 class Wrong(ValueError):
     """`what` is wrong with a schedule, and at which step (None: at none)."""
 
     def __init__(self, what: str, at: At | None = None) -> None:
-        super().__init__(f"rank {at.rank}, lane {at.lane}, step {at.step}: {what}" if at else what)
+        super().__init__(f"{at}: {what}" if at else what)
         self.what, self.at = what, at
 
 
@@ -69,14 +72,7 @@ def named(at: At) -> str:
 
 def check(entry: Algorithm, schedule: Schedule, shape: Shape, name: Named = named) -> None:
     """Raises Wrong for the first thing that is wrong with it."""
-    programs = [schedule(shape, index) for index in range(shape.ranks)]
-    if sum(len(lane.steps) for program in programs for lane in program) > MOST_STEPS:
-        raise Wrong(f"more than {MOST_STEPS:,} steps of all ranks together")
-    for rank, program in enumerate(programs):
-        for at, step in _steps(rank, program):
-            _form(at, step, program, shape)
-    follow = _Follow(programs, shape, name)
-    part = entry.load()
+    part, follow = entry.load(), _followable(schedule, shape, name)
     for rank in range(shape.ranks):
         for start, stop in _inputs(part, entry, shape, rank):
             follow.memory[rank][VECTOR].write(start, stop, [(start, stop, Sum(0, 1 << rank))])
@@ -86,6 +82,21 @@ def check(entry: Algorithm, schedule: Schedule, shape: Shape, name: Named = name
             follow.ends_with(rank, span, source, start)
     if entry.collective.name == "barrier":
         follow.all_meet()
+
+
+def check_order(schedule: Schedule, shape: Shape) -> None:
+    """Raises Wrong for a deadlock or a race, whatever is to come out of it."""
+    _followable(schedule, shape, named).run()
+
+
+def _followable(schedule: Schedule, shape: Shape, name: Named) -> _Follow:
+    programs = [schedule(shape, index) for index in range(shape.ranks)]
+    if sum(len(lane.steps) for program in programs for lane in program) > MOST_STEPS:
+        raise Wrong(f"more than {MOST_STEPS:,} steps of all ranks together")
+    for rank, program in enumerate(programs):
+        for at, step in _steps(rank, program):
+            _form(at, step, program, shape)
+    return _Follow(programs, shape, name)
 
 
 def _steps(rank: int, program: Program) -> Iterator[tuple[At, Step]]:
@@ -265,6 +276,10 @@ class _Follow:
             first = sum(map(len, self.lanes))
             self.lanes.append([_Running(first + k, rank, k, lane, lanes) for k, lane in enumerate(program)])
         self._match()
+        waited = {
+            self.lanes[rank][s.lane].number for rank, p in enumerate(programs) for s in steps(p) if isinstance(s, Wait)
+        }
+        self.clocks: dict[int, list[Any]] = {number: [] for number in waited}  # of lanes waited for, behind each step
         self.taker: dict[tuple[int, Channel], _Running] = {}
         self.sent: dict[tuple[int, Channel], deque[_Message]] = {}  # by receiver
         self.posted: dict[tuple[int, Channel], int] = {}
@@ -333,34 +348,12 @@ class _Follow:
                 if other.at < step.steps:
                     other.waiting.append((step.steps, lane))
                     return
-                np.maximum(lane.clock, self._clock_of(other, step.steps), out=lane.clock)
+                if step.steps:
+                    np.maximum(lane.clock, self.clocks[other.number][step.steps - 1], out=lane.clock)
             lane.at += 1
             lane.clock[lane.number] = lane.at
-            self._remember(lane)
-
-    def _clock_of(self, lane: _Running, done: int) -> Any:
-        """What must have happened when a lane has done so many steps."""
-        if not done:
-            return np.zeros_like(lane.clock)
-        return self.clocks[lane.number][done - 1] if lane.number in self.clocks else lane.clock
-
-    def _remember(self, lane: _Running) -> None:
-        if lane.number in self.clocks:
-            self.clocks[lane.number].append(lane.clock.copy())
-
-    @property
-    def clocks(self) -> dict[int, list[Any]]:
-        """Of lanes that others wait for, their clock behind each step."""
-        if not hasattr(self, "_clocks"):
-            waited = {
-                self.lanes[rank][step.lane].number
-                for rank, lanes in enumerate(self.lanes)
-                for lane in lanes
-                for step in lane.its.steps
-                if isinstance(step, Wait)
-            }
-            self._clocks: dict[int, list[Any]] = {number: [] for number in waited}
-        return self._clocks
+            if lane.number in self.clocks:
+                self.clocks[lane.number].append(lane.clock.copy())
 
     def _use(self, rank: int, region: int, span: tuple[int, int], use: Use, clock: Any) -> None:
         if other := self.memory[rank][region].use(*span, use, clock):
@@ -454,7 +447,7 @@ class _Follow:
             if value != wanted:
                 where = f"elements {a} to {b - 1} of rank {rank}'s {'output' if span.region == OUTPUT else 'vector'}"
                 last = next((u.at for u in reversed(memory.uses[memory.cells(a, b)[0]]) if u.writes), None)
-                raise _missing(where, value, wanted, last, rank, self.lanes[rank])
+                raise _missing(where, value, wanted, last or At(rank))
 
     def all_meet(self) -> None:
         """Of a barrier: nobody has left before all have come."""
@@ -462,8 +455,7 @@ class _Follow:
             knows = np.max([lane.clock for lane in lanes], axis=0) if lanes else np.zeros(0)
             for other, theirs in enumerate(self.lanes):
                 if other != rank and not any(knows[lane.number] for lane in theirs if len(knows)):
-                    at = At(rank, len(lanes) - 1, len(lanes[-1].its.steps) - 1) if lanes else None
-                    raise Wrong(f"rank {rank} leaves before rank {other} has come", at)
+                    raise Wrong(f"it leaves before rank {other} has come", At(rank))
 
 
 def _known(values: Values, at: At) -> Values:
@@ -471,9 +463,8 @@ def _known(values: Values, at: At) -> Values:
     return [(a, b, Bad("reads what nothing has been written to", at) if v is None else v) for a, b, v in values]
 
 
-def _missing(where: str, value: Value, wanted: Sum, last: At | None, rank: int, lanes: Sequence[_Running]) -> Wrong:
-    """With the step at fault, or the last one that wrote there."""
-    at = last or (At(rank, 0, 0) if lanes and lanes[0].its.steps else None)
+def _missing(where: str, value: Value, wanted: Sum, at: At) -> Wrong:
+    """With the step at fault, or the last one that wrote there, or the rank."""
     if isinstance(value, Bad):
         return Wrong(f"{value.why}, and it ends as {where}", value.at)
     if value is None:
@@ -519,8 +510,3 @@ def _inputs(part: Any, entry: Algorithm, shape: Shape, rank: int) -> list[tuple[
 
 def _wanted(part: Any, entry: Algorithm, shape: Shape, rank: int) -> Iterator[tuple[_Stretch, int | None, int]]:
     yield from _stand_in(part, entry, shape, rank).expected()
-
-
-def messages(programs: Sequence[Program]) -> int:
-    """How many all ranks send."""
-    return sum(isinstance(step, Send) for program in programs for step in steps(program))

@@ -101,8 +101,10 @@ def _proved(name: str, entry: Algorithm, shape: Shape) -> None:
     own = files.load(name)
 
     def called(at: At) -> str:
-        transfer = own.msccl.step_at(*at) if own.msccl else None
-        return f"{transfer.name} in line {transfer.line}" if transfer else named(at)
+        if own.msccl is None:
+            return named(at)
+        place = own.msccl.place(at)
+        return f"{place.name} in line {place.line}"
 
     try:
         check(entry, own.schedule, shape, called)
@@ -110,10 +112,10 @@ def _proved(name: str, entry: Algorithm, shape: Shape) -> None:
         hint = "" if own.msccl else f"of {shape.count} elements among {shape.ranks} ranks"
         if wrong.at is None:
             raise BadAlgorithm(wrong.what, hint) from None
-        transfer = own.msccl.step_at(*wrong.at) if own.msccl else None
-        if transfer is not None:
-            raise BadAlgorithm(f"{transfer.name}: {wrong.what}", hint, transfer.line) from None
-        raise BadAlgorithm(str(wrong), hint) from None
+        if own.msccl is None:
+            raise BadAlgorithm(str(wrong), hint) from None
+        place = own.msccl.place(wrong.at)
+        raise BadAlgorithm(f"{place.name}: {wrong.what}", hint, place.line) from None
     _PROVED.add(key)
 
 

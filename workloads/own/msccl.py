@@ -14,6 +14,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
+from workloads.collectives.check import At
 from workloads.collectives.schedule import (
     OUTPUT,
     VECTOR,
@@ -113,6 +114,8 @@ class Block:
 
 @dataclass(frozen=True)
 class Gpu:
+    line: int
+    name: str
     chunks: dict[str, int]  # of its input, output, scratch
     blocks: Sequence[Block]
 
@@ -136,14 +139,14 @@ class Msccl:
     def __call__(self, shape: Shape, index: int) -> Program:
         return _program(self, shape, index)
 
-    def step_at(self, rank: int, lane: int, step: int) -> Transfer | None:
-        """Which step of the file it is of, in a program of one loop."""
-        gpu, before = _Gpu(self, rank, 1), 0
-        for transfer in self.gpus[rank].blocks[lane].transfers:
+    def place(self, at: At) -> Transfer | Gpu:
+        """Which part of the file it is of, in a program of one loop."""
+        gpu, before = _Gpu(self, at.rank, 1), 0
+        for transfer in self.gpus[at.rank].blocks[at.lane].transfers if at.lane >= 0 else ():
             before += gpu.steps_of(transfer, self.chunks)
-            if step < before:
+            if at.step < before:
                 return transfer
-        return None
+        return self.gpus[at.rank]
 
 
 @lru_cache(maxsize=64)
@@ -194,7 +197,7 @@ def _gpu(element: Element, number: int, ranks: int, collective: str, chunks: int
             tb.wrong(f"gpu {number} has a tb {its} already, in line {tbs[its].line}")
         tbs[its] = tb
     blocks = [_Reader(tbs, number, ranks, own).block(its) for its in sorted(tbs)]
-    return Gpu(own, blocks)
+    return Gpu(element.line, f"gpu {number}", own, blocks)
 
 
 class _Reader:

@@ -85,7 +85,8 @@ def _isolated() -> list[str]:
     command = ["setpriv", "--pdeathsig", "KILL", "--no-new-privs"]
     if os.geteuid():
         return command
-    return [*command, "unshare", "--net", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command += ["unshare", "--net", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return [*command, "sh", "-c", '"$@"; exit $?', "sh"]  # the first process there would be spared by signals
 
 
 def _user() -> list[int] | None:
