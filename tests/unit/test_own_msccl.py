@@ -155,7 +155,7 @@ OUR_TURN = {"first": "s", "second": "rrc", "wait": ""}
         ("", 1, "it is no XML: no element found"),
         ("<!DOCTYPE a [<!ENTITY b 'c'>]>" + RING, 1, "it declares a document type"),
         ('<?xml version="1.0"?>\n<!DOCTYPE a SYSTEM "/etc/passwd">' + RING, 2, "it declares a document type"),
-        (SWAP.format(first="s", second="rrc", wait=""), 7, "race: elements 0 to 0 of rank 0's vector"),
+        (SWAP.format(first="s", second="rrc", wait=""), 7, "race: this writes chunk 0 of rank 0's vector"),
         (SWAP.format(first="rrc", second="s", wait='depid="0" deps="0"'), 7, "tb 0 never says that its step 0 is done"),
     ],
 )  # fmt: skip

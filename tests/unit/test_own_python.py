@@ -49,7 +49,7 @@ SEND_FIRST = "[Lane([Send(other, 0, n), Recv(other, 0, n, reduce=True)]{})]"
         ("[0] * 10**10", "a.py: it takes too much memory"),
         (
             SEND_FIRST.format(""),
-            "a.py: rank 1, lane 0, step 1: race: elements 0 to 16383 of rank 1's vector are written",
+            "a.py: rank 1, lane 0, step 1: race: this writes elements 0 to 16383 of rank 1's vector",
         ),
     ],
 )
@@ -72,11 +72,11 @@ def test_a_mistake_is_told_with_its_place(tmp_path: Path, lanes: str, what: str)
         ("[Lane([Wait(0, 2)])]", "rank 0, lane 0, step 0: it waits for 2 steps of lane 0, which has 1"),
         ("[Lane([Wait(0, 1)])]", "step 0: deadlock: rank 0's lane 0, step 0 for rank 0's lane 0, step 0"),
         ("[Lane([Recv(other, 0, n), Send(other, 0, n)])]", "deadlock: rank 0's lane 0, step 0 for rank 1's"),
-        (SEND_FIRST.format(""), "race: elements 0 to 16383 of rank 1's vector are written here"),
-        ("[]", "missing data: elements 0 to 16383 of rank 0's vector end without the part of rank 1"),
+        (SEND_FIRST.format(""), "which rank 1's lane 0, step 0 may be reading"),
+        ("[]", "rank 0: missing data: rank 0's vector ends without the part of rank 1 in elements 0 to 16383"),
         ("[Lane([Send(other, 0, n, 0, 2), Recv(other, 0, n, True)], buffered=True)]", "step 0: reads what"),
         (SEND_FIRST.format(", buffered=True").replace("n)", "n - 1)").replace("n, r", "n - 1, r"),
-         "rank 0: missing data: elements 16383 to 16383 of rank 0's vector end without the part of rank 1"),
+         "rank 0: missing data: rank 0's vector ends without the part of rank 1 in element 16383"),
         ("[Lane([Send(other, 0, n)] * 2 + [Recv(other, 0, n, reduce=True)] * 2, buffered=True)]",
          "rank 0, lane 0, step 3: adds rank 1's part a second time"),
         ("[Lane([Send(other, 0, n // 2), Send(other, n // 2, n), Recv(other, n // 2, n, reduce=True), "

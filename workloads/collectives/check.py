@@ -70,9 +70,9 @@ def named(at: At) -> str:
     return f"rank {at.rank}'s lane {at.lane}, step {at.step}"
 
 
-def check(entry: Algorithm, schedule: Schedule, shape: Shape, name: Named = named) -> None:
-    """Raises Wrong for the first thing that is wrong with it."""
-    part, follow = entry.load(), _followable(schedule, shape, name)
+def check(entry: Algorithm, schedule: Schedule, shape: Shape, name: Named = named, unit: str = "element") -> None:
+    """Raises Wrong for the first thing that is wrong with it.  `unit`: what an element stands for."""
+    part, follow = entry.load(), _followable(schedule, shape, name, unit)
     for rank in range(shape.ranks):
         for start, stop in _inputs(part, entry, shape, rank):
             follow.memory[rank][VECTOR].write(start, stop, [(start, stop, Sum(0, 1 << rank))])
@@ -86,17 +86,17 @@ def check(entry: Algorithm, schedule: Schedule, shape: Shape, name: Named = name
 
 def check_order(schedule: Schedule, shape: Shape) -> None:
     """Raises Wrong for a deadlock or a race, whatever is to come out of it."""
-    _followable(schedule, shape, named).run()
+    _followable(schedule, shape).run()
 
 
-def _followable(schedule: Schedule, shape: Shape, name: Named) -> _Follow:
+def _followable(schedule: Schedule, shape: Shape, name: Named = named, unit: str = "element") -> _Follow:
     programs = [schedule(shape, index) for index in range(shape.ranks)]
     if sum(len(lane.steps) for program in programs for lane in program) > MOST_STEPS:
         raise Wrong(f"more than {MOST_STEPS:,} steps of all ranks together")
     for rank, program in enumerate(programs):
         for at, step in _steps(rank, program):
             _form(at, step, program, shape)
-    return _Follow(programs, shape, name)
+    return _Follow(programs, shape, name, unit)
 
 
 def _steps(rank: int, program: Program) -> Iterator[tuple[At, Step]]:
@@ -267,8 +267,8 @@ class _Running:
 
 
 class _Follow:
-    def __init__(self, programs: Sequence[Program], shape: Shape, name: Named) -> None:
-        self.shape, self.name = shape, name
+    def __init__(self, programs: Sequence[Program], shape: Shape, name: Named, unit: str) -> None:
+        self.shape, self.name, self.unit = shape, name, unit
         self.memory = [{region: _Memory() for region in (VECTOR, STAGING, OUTPUT)} for _ in programs]
         lanes = sum(map(len, programs))
         self.lanes: list[list[_Running]] = []
@@ -357,10 +357,12 @@ class _Follow:
 
     def _use(self, rank: int, region: int, span: tuple[int, int], use: Use, clock: Any) -> None:
         if other := self.memory[rank][region].use(*span, use, clock):
-            one, two = ("written" if it.writes else "read" for it in (use, other))
-            of = "output" if region == OUTPUT else "vector"
-            what = f"elements {span[0]} to {span[1] - 1} of rank {rank}'s {of} are {one} here"
-            raise Wrong(f"race: {what} while {self.name(other.at)} may have them {two}", use.at)
+            this, that = ("writes" if use.writes else "reads", "writing" if other.writes else "reading")
+            what = f"this {this} {self._span(*span)} of {_of(rank, region)}"
+            raise Wrong(f"race: {what}, which {self.name(other.at)} may be {that} at the time", use.at)
+
+    def _span(self, start: int, stop: int) -> str:
+        return f"{self.unit} {start}" if stop == start + 1 else f"{self.unit}s {start} to {stop - 1}"
 
     def _now(self, lane: _Running, writes: bool) -> Use:
         return Use(lane.place, writes, lane.number, lane.at + 1)
@@ -445,9 +447,8 @@ class _Follow:
         memory = self.memory[rank][span.region]
         for a, b, value in memory.read(span.start, span.stop) if span.start < span.stop else ():
             if value != wanted:
-                where = f"elements {a} to {b - 1} of rank {rank}'s {'output' if span.region == OUTPUT else 'vector'}"
                 last = next((u.at for u in reversed(memory.uses[memory.cells(a, b)[0]]) if u.writes), None)
-                raise _missing(where, value, wanted, last or At(rank))
+                raise _missing(_of(rank, span.region), self._span(a, b), value, wanted, last or At(rank))
 
     def all_meet(self) -> None:
         """Of a barrier: nobody has left before all have come."""
@@ -463,20 +464,25 @@ def _known(values: Values, at: At) -> Values:
     return [(a, b, Bad("reads what nothing has been written to", at) if v is None else v) for a, b, v in values]
 
 
-def _missing(where: str, value: Value, wanted: Sum, at: At) -> Wrong:
+def _of(rank: int, region: int) -> str:
+    return f"rank {rank}'s {'output' if region == OUTPUT else 'vector'}"
+
+
+def _missing(whose: str, span: str, value: Value, wanted: Sum, at: At) -> Wrong:
     """With the step at fault, or the last one that wrote there, or the rank."""
     if isinstance(value, Bad):
-        return Wrong(f"{value.why}, and it ends as {where}", value.at)
+        return Wrong(f"{value.why}, and {whose} ends with it in {span}", value.at)
     if value is None:
-        return Wrong(f"missing data: {where} are never written", at)
+        return Wrong(f"missing data: nothing is ever written to {span} of {whose}", at)
     lacks = [k for k in range(wanted.mask.bit_length()) if wanted.mask >> k & ~value.mask >> k & 1]
     if lacks:
         of = ", ".join(map(str, lacks[:8])) + (", .." if len(lacks) > 8 else "")
-        return Wrong(f"missing data: {where} end without the part of rank{'s' * (len(lacks) > 1)} {of}", at)
+        what = f"{whose} ends without the part of rank{'s' * (len(lacks) > 1)} {of} in {span}"
+        return Wrong(f"missing data: {what}", at)
     if value.mask != wanted.mask:
         more = value.mask & ~wanted.mask
-        return Wrong(f"{where} end with rank {(more & -more).bit_length() - 1}'s part, which is not wanted there", at)
-    return Wrong(f"{where} end with elements from {value.shift - wanted.shift:+} on instead of those meant", at)
+        return Wrong(f"{whose} ends with rank {(more & -more).bit_length() - 1}'s part in {span}, unasked for", at)
+    return Wrong(f"{whose} ends in {span} with what belongs {wanted.shift - value.shift:+} from there", at)
 
 
 # What a collective starts and ends with, as its part says it

@@ -107,7 +107,7 @@ def _proved(name: str, entry: Algorithm, shape: Shape) -> None:
         return f"{place.name} in line {place.line}"
 
     try:
-        check(entry, own.schedule, shape, called)
+        check(entry, own.schedule, shape, called, "chunk" if own.msccl else "element")
     except Wrong as wrong:
         hint = "" if own.msccl else f"of {shape.count} elements among {shape.ranks} ranks"
         if wrong.at is None:

@@ -9,9 +9,8 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from testbed.base.types import Time, names, unknown
 from testbed.base.units import format_size
-from testbed.experiment.blocks import known
+from testbed.experiment.blocks import known, own
 from testbed.experiment.blocks.layout import Endpoint, group
-from testbed.experiment.steps import own
 from testbed.experiment.steps.flows import BufferSize, end_name
 from testbed.experiment.steps.programs import Feed, Message, Storage
 from testbed.experiment.steps.step import Blocks, Found, Step, rank_out_of_range

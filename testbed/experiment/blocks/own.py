@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pydantic import ValidationInfo
 
 from testbed.base.types import mistake
 from testbed.base.units import format_size
 from testbed.experiment.blocks import known
-from testbed.experiment.steps.step import Found
 from workloads.base.vocabulary import DTYPES
 from workloads.own.mistake import BadAlgorithm
 from workloads.own.name import parse
 from workloads.registry import UnknownCollective
 
-if TYPE_CHECKING:
-    from testbed.experiment.steps.collective import CollectiveStep
+Found = tuple[tuple[str | int, ...], str, str]
+
+
+class OfStep(Protocol):
+    """What a step says that has such an algorithm."""
+
+    @property
+    def collective(self) -> str: ...
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def sizes(self) -> list[int]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def ranks(self) -> list[int] | None: ...
+    @property
+    def groups(self) -> list[list[int]] | None: ...
 
 
 def short(algorithm: str) -> str:
@@ -44,7 +59,7 @@ def resolved(collective: str, algorithm: str, info: ValidationInfo) -> str:
     return name
 
 
-def mistakes(step: CollectiveStep, ranks: int, seed: int) -> Iterator[Found]:
+def mistakes(step: OfStep, ranks: int, seed: int) -> Iterator[Found]:
     """What is wrong with it for its groups, or all ranks."""
     if not known.own(step.algorithm):
         return
