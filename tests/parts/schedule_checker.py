@@ -1,7 +1,7 @@
 """Schedules carried out on numpy, without a fabric: does one compute the right result, whatever the timing?
 
 Messages take any time, and their sources are read at any moment of it.  It knows nothing of the product's checker
-(workloads/collectives/check.py), which says the same without carrying anything out.
+(workloads/check/check.py), which says the same without carrying anything out.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.check.check import check_order
+from workloads.check.memory import Wrong
 from workloads.collectives import exchange
-from workloads.collectives.check import Wrong, check_order
 from workloads.collectives.schedule import OUTPUT, STAGING, VECTOR, Copy, Program, Recv, Schedule, Send, Shape, places
 from workloads.collectives.schedule import spans as chunks_of
 

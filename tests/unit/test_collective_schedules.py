@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.parts.schedule_checker import check_result, execute, races
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import MOST_PIECES
-from workloads.collectives import check as checker
+from workloads.check import check as checker
+from workloads.check.memory import Wrong
 from workloads.collectives import exchange, halving, trees
-from workloads.collectives.check import Wrong
 from workloads.collectives.schedule import (
     Lane,
     Program,

@@ -25,7 +25,8 @@ from testbed.predict.predict import predict
 from testbed.run import own_algorithms
 from testbed.run.sweep import points
 from tests.parts.own_files import EXAMPLES, experiment
-from workloads.collectives.check import Wrong, check
+from workloads.check.check import check
+from workloads.check.memory import Wrong
 from workloads.collectives.schedule import Copy, Lane, Program, Recv, Schedule, Send, Shape, Step, Wait, schedule_of
 from workloads.own.name import parse
 from workloads.registry import ALGORITHMS

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.parts.own_files import EXAMPLES, experiment, refused, wrong_elements
-from workloads.collectives.check import Wrong, check
+from workloads.check.check import check
+from workloads.check.memory import Wrong
 from workloads.collectives.schedule import Copy, Lane, Program, Recv, Send, Shape, Wait
 from workloads.own import book, python
 from workloads.own.mistake import BadAlgorithm

@@ -8,7 +8,9 @@ from typing import Any
 
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
-from workloads.collectives.check import MOST_STEPS, At, Wrong, check, named
+from workloads.check.check import MOST_STEPS, check
+from workloads.check.follow import named
+from workloads.check.memory import At, Wrong
 from workloads.collectives.execution import MOST_MESSAGES
 from workloads.collectives.schedule import Recv, Shape, connections, program_of, steps
 from workloads.collectives.shape import shape_of

@@ -14,7 +14,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
-from workloads.collectives.check import At
+from workloads.check.memory import At
 from workloads.collectives.schedule import (
     OUTPUT,
     VECTOR,

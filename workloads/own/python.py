@@ -13,7 +13,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGXCPU
 from typing import Any
 
-from workloads.collectives.check import MOST_STEPS
+from workloads.check.check import MOST_STEPS
 from workloads.collectives.schedule import Program, Shape
 from workloads.own import book
 from workloads.own.mistake import BadAlgorithm

@@ -1,24 +1,18 @@
-"""Is a schedule right, whatever the timing?  Found without carrying it out: deadlock, race, missing data, by step.
+"""All ranks' lanes taken as far as they come, in any one order, without carrying anything out.
 
-All ranks' lanes are taken as far as they come, in any one order.  Each step knows what must have happened before it (a
-vector clock: how many steps of every lane), and memory remembers, span by span, who used it last and what stands in it:
-the sum of which ranks' inputs, and from where.  Two uses of a span that nothing orders, one of them a write, are a
-race (as FastTrack finds it, Flanagan and Freund, PLDI 2009); without a race the result is the same in every order.
-
-A message from memory to memory uses both ends from its Send until its Recv is done.  A buffered lane's does not.
+Each step knows what must have happened before it: a vector clock, how many steps of every lane.  A message from memory
+to memory uses both ends from its Send until its Recv is done.  A buffered lane's does not.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from operator import index as whole
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from workloads.base.entry import Algorithm
+from workloads.check.memory import At, Bad, Memory, Sum, Use, Value, Values, Wrong
 from workloads.collectives.schedule import (
     OUTPUT,
     STAGING,
@@ -28,39 +22,14 @@ from workloads.collectives.schedule import (
     Lane,
     Program,
     Recv,
-    Schedule,
     Send,
     Shape,
-    Step,
     Wait,
     released,
     steps,
 )
 
-MOST_STEPS = 200_000
-"""Of all ranks: some 30 us of ours each."""
-MOST_CHANNELS = 4096
 _SHOWN = 4  # lanes of a circle that wait for each other
-
-
-class At(NamedTuple):
-    """A step, or (`lane` -1) a rank."""
-
-    rank: int
-    lane: int = -1
-    step: int = -1
-
-    def __str__(self) -> str:
-        return f"rank {self.rank}" if self.lane < 0 else f"rank {self.rank}, lane {self.lane}, step {self.step}"
-
-
-class Wrong(ValueError):
-    """`what` is wrong with a schedule, and at which step (None: at none)."""
-
-    def __init__(self, what: str, at: At | None = None) -> None:
-        super().__init__(f"{at}: {what}" if at else what)
-        self.what, self.at = what, at
-
 
 Named = Callable[[At], str]
 """What to call a step that a message names beside the one that is wrong."""
@@ -68,181 +37,6 @@ Named = Callable[[At], str]
 
 def named(at: At) -> str:
     return f"rank {at.rank}'s lane {at.lane}, step {at.step}"
-
-
-def check(entry: Algorithm, schedule: Schedule, shape: Shape, name: Named = named, unit: str = "element") -> None:
-    """Raises Wrong for the first thing that is wrong with it.  `unit`: what an element stands for."""
-    part, follow = entry.load(), _followable(schedule, shape, name, unit)
-    for rank in range(shape.ranks):
-        for start, stop in _inputs(part, entry, shape, rank):
-            follow.memory[rank][VECTOR].write(start, stop, [(start, stop, Sum(0, 1 << rank))])
-    follow.run()
-    for rank in range(shape.ranks):
-        for span, source, start in _wanted(part, entry, shape, rank):
-            follow.ends_with(rank, span, source, start)
-    if entry.collective.name == "barrier":
-        follow.all_meet()
-
-
-def check_order(schedule: Schedule, shape: Shape) -> None:
-    """Raises Wrong for a deadlock or a race, whatever is to come out of it."""
-    _followable(schedule, shape).run()
-
-
-def _followable(schedule: Schedule, shape: Shape, name: Named = named, unit: str = "element") -> _Follow:
-    programs = [schedule(shape, index) for index in range(shape.ranks)]
-    if sum(len(lane.steps) for program in programs for lane in program) > MOST_STEPS:
-        raise Wrong(f"more than {MOST_STEPS:,} steps of all ranks together")
-    for rank, program in enumerate(programs):
-        for at, step in _steps(rank, program):
-            _form(at, step, program, shape)
-    return _Follow(programs, shape, name, unit)
-
-
-def _steps(rank: int, program: Program) -> Iterator[tuple[At, Step]]:
-    for number, lane in enumerate(program):
-        for k, step in enumerate(lane.steps):
-            yield At(rank, number, k), step
-
-
-def _form(at: At, step: Step, program: Program, shape: Shape) -> None:
-    """Each number of a step is one that can be."""
-    if isinstance(step, Wait):
-        if not 0 <= step.lane < len(program):
-            raise Wrong(f"it waits for lane {step.lane}, and there are {len(program)}", at)
-        if not 0 <= step.steps <= (its := len(program[step.lane].steps)):
-            raise Wrong(f"it waits for {step.steps} steps of lane {step.lane}, which has {its}", at)
-        return
-    if not 0 <= step.start <= step.stop:
-        raise Wrong(f"elements {step.start} to {step.stop} are no span", at)
-    ends = [(step.source, step.stop)] if isinstance(step, Send | Copy) else []
-    if isinstance(step, Recv):
-        ends.append((step.into, step.stop))
-    elif isinstance(step, Copy):
-        ends.append((step.into, step.to + step.stop - step.start))
-        if step.to < 0:
-            raise Wrong(f"there is no element {step.to}", at)
-    for region, end in ends:
-        if region not in (VECTOR, OUTPUT):
-            raise Wrong(f"there is no memory {region} to use: VECTOR is {VECTOR}, OUTPUT is {OUTPUT}", at)
-        if region == VECTOR and end > (its := shape.length(at.rank)):
-            raise Wrong(f"it uses elements up to {end} of a vector of {its}", at)
-        if end > 64 * max(shape.count, 1) + (1 << 20):
-            raise Wrong(f"it uses elements up to {end} of the output, for a vector of {shape.count}", at)
-    if isinstance(step, Send | Recv):
-        if not 0 <= step.peer < shape.ranks or step.peer == at.rank:
-            raise Wrong(f"its peer is {step.peer}: another of ranks 0 to {shape.ranks - 1} is meant", at)
-        if not 0 <= step.channel < MOST_CHANNELS:
-            raise Wrong(f"its channel is {step.channel}: 0 to {MOST_CHANNELS - 1} are there", at)
-
-
-# What stands in memory
-
-
-class Sum(NamedTuple):
-    """The sum of the inputs of the ranks in `mask` (bits), each `shift` elements further on than it stands here."""
-
-    shift: int
-    mask: int
-
-
-class Bad(NamedTuple):
-    """No such sum, since a step."""
-
-    why: str
-    at: At
-
-
-Value = Sum | Bad | None
-"""None: nothing has been written there."""
-Values = list[tuple[int, int, Value]]  # from, to, what
-
-
-class Use:
-    """A step's, or a message's, of memory; `lane` has done so many steps when it is over (None: it is under way)."""
-
-    __slots__ = ("at", "done", "lane", "writes")
-
-    def __init__(self, at: At, writes: bool, lane: int = -1, done: int | None = None) -> None:
-        self.at, self.writes, self.lane, self.done = at, writes, lane, done
-
-    def before(self, clock: Any) -> bool:
-        return self.done is not None and bool(clock[self.lane] >= self.done)
-
-
-class _Memory:
-    """One memory of a rank, cut wherever spans begin or end."""
-
-    def __init__(self) -> None:
-        self.edges = [0]  # of the cells; the last one has no end
-        self.values: list[Value] = [None]
-        self.uses: list[list[Use]] = [[]]
-
-    def cells(self, start: int, stop: int) -> range:
-        return range(self._cut(start), self._cut(stop))
-
-    def _cut(self, at: int) -> int:
-        k = bisect_left(self.edges, at)
-        if k == len(self.edges) or self.edges[k] != at:
-            value = self.values[k - 1]
-            self.edges.insert(k, at)
-            self.values.insert(k, value)
-            self.uses.insert(k, list(self.uses[k - 1]))
-        return k
-
-    def use(self, start: int, stop: int, use: Use, clock: Any) -> Use | None:
-        """Notes a use that begins at a clock; returns one that nothing orders before it, if there is one."""
-        for k in self.cells(start, stop):
-            before = []
-            for other in self.uses[k]:
-                if other.before(clock):
-                    continue
-                if other.writes or use.writes:
-                    return other
-                before.append(other)
-            self.uses[k] = [*(before if not use.writes else ()), *_last_write(self.uses[k], use), use]
-        return None
-
-    def read(self, start: int, stop: int) -> Values:
-        cells = self.cells(start, stop)
-        return [(self.edges[k], self.edges[k + 1], self.values[k]) for k in cells]
-
-    def write(self, start: int, stop: int, values: Values) -> None:
-        """Values as they were read from `values[0][0]` on, shifted to `start`."""
-        by = start - values[0][0] if values else 0
-        for a, b, value in values:
-            moved = Sum(value.shift - by, value.mask) if isinstance(value, Sum) else value
-            for k in self.cells(a + by, b + by):
-                self.values[k] = moved
-
-    def add(self, start: int, values: Values, at: At) -> None:
-        by = start - values[0][0] if values else 0
-        for a, b, value in values:
-            moved = Sum(value.shift - by, value.mask) if isinstance(value, Sum) else value
-            for k in self.cells(a + by, b + by):
-                self.values[k] = _sum(self.values[k], moved, at)
-
-
-def _last_write(uses: list[Use], use: Use) -> list[Use]:
-    """Of reads, what they come after: a write that is not ordered before them would be a race."""
-    return [] if use.writes else [other for other in uses if other.writes][-1:]
-
-
-def _sum(one: Value, other: Value, at: At) -> Value:
-    for value in (one, other):
-        if isinstance(value, Bad):
-            return value
-    if one is None or other is None:
-        return Bad("combines what nothing has been written to", at)
-    assert isinstance(one, Sum) and isinstance(other, Sum)
-    if one.shift != other.shift:
-        return Bad("combines different parts of the vector", at)
-    if twice := one.mask & other.mask:
-        return Bad(f"adds rank {(twice & -twice).bit_length() - 1}'s part a second time", at)
-    return Sum(one.shift, one.mask | other.mask)
-
-
-# All ranks' lanes
 
 
 class _Message:
@@ -266,10 +60,10 @@ class _Running:
         return At(self.rank, self.lane, self.at)
 
 
-class _Follow:
+class Follow:
     def __init__(self, programs: Sequence[Program], shape: Shape, name: Named, unit: str) -> None:
         self.shape, self.name, self.unit = shape, name, unit
-        self.memory = [{region: _Memory() for region in (VECTOR, STAGING, OUTPUT)} for _ in programs]
+        self.memory = [{region: Memory() for region in (VECTOR, STAGING, OUTPUT)} for _ in programs]
         lanes = sum(map(len, programs))
         self.lanes: list[list[_Running]] = []
         for rank, program in enumerate(programs):
@@ -441,14 +235,12 @@ class _Follow:
         sends = self.sends[step.peer, lane.rank, step.channel]
         return self.lanes[step.peer][sends[posted].lane]
 
-    def ends_with(self, rank: int, span: _Stretch, source: int | None, start: int) -> None:
-        everybody = (1 << self.shape.ranks) - 1
-        wanted = Sum(start - span.start, everybody if source is None else 1 << source)
-        memory = self.memory[rank][span.region]
-        for a, b, value in memory.read(span.start, span.stop) if span.start < span.stop else ():
+    def ends_with(self, rank: int, region: int, start: int, stop: int, wanted: Sum) -> None:
+        memory = self.memory[rank][region]
+        for a, b, value in memory.read(start, stop) if start < stop else ():
             if value != wanted:
                 last = next((u.at for u in reversed(memory.uses[memory.cells(a, b)[0]]) if u.writes), None)
-                raise _missing(_of(rank, span.region), self._span(a, b), value, wanted, last or At(rank))
+                raise _missing(_of(rank, region), self._span(a, b), value, wanted, last or At(rank))
 
     def all_meet(self) -> None:
         """Of a barrier: nobody has left before all have come."""
@@ -483,36 +275,3 @@ def _missing(whose: str, span: str, value: Value, wanted: Sum, at: At) -> Wrong:
         more = value.mask & ~wanted.mask
         return Wrong(f"{whose} ends with rank {(more & -more).bit_length() - 1}'s part in {span}, unasked for", at)
     return Wrong(f"{whose} ends in {span} with what belongs {wanted.shift - value.shift:+} from there", at)
-
-
-# What a collective starts and ends with, as its part says it
-
-
-class _Stretch(NamedTuple):
-    """Stands for a part's memory, of which it says which slice must end with what."""
-
-    region: int
-    start: int
-    stop: int
-
-    def __getitem__(self, key: Any) -> Any:
-        if not isinstance(key, slice):
-            return tuple.__getitem__(self, key)
-        start, stop, _ = key.indices(self.stop - self.start)
-        return _Stretch(self.region, self.start + start, self.start + max(stop, start))
-
-
-def _stand_in(part: Any, entry: Algorithm, shape: Shape, rank: int) -> Any:
-    one = part.__new__(part)
-    one.entry, one.shape, one.index, one.n, one.start = entry, shape, rank, shape.ranks, 0
-    one.output = _Stretch(OUTPUT, 0, 1 << 62)
-    one.vector = _Stretch(OUTPUT if entry.apart else VECTOR, 0, shape.length(rank))
-    return one
-
-
-def _inputs(part: Any, entry: Algorithm, shape: Shape, rank: int) -> list[tuple[int, int]]:
-    return [(whole(a), whole(b)) for a, b in _stand_in(part, entry, shape, rank).input_spans() if a < b]
-
-
-def _wanted(part: Any, entry: Algorithm, shape: Shape, rank: int) -> Iterator[tuple[_Stretch, int | None, int]]:
-    yield from _stand_in(part, entry, shape, rank).expected()
