@@ -391,7 +391,7 @@ def algorithms(collective: str) -> list[Algorithm]:
 def find(collective: str, algorithm: str | None = None) -> Algorithm:
     """The entry of a collective and algorithm (None: its default; or of a user's file).  Raises UnknownCollective."""
     known = {entry.name: entry for entry in algorithms(collective)}
-    if algorithm is not None and parse(algorithm):
+    if algorithm is not None and (name := parse(algorithm)) and name.digest:
         from workloads.own.algorithm import entry_of
 
         return entry_of(_like(collective), algorithm)

@@ -114,6 +114,13 @@ def test_who_only_operates_or_plays_runs_no_code_here() -> None:
         Experiment.model_validate(written, context={"directory": EXAMPLES, "own": False})
 
 
+def test_a_task_names_no_file() -> None:
+    task = f"{{id: a, collective: all_reduce, group: g, size: 64KiB, algorithm: {EXAMPLES / 'ring.xml'}}}"
+    steps = f"[{{tasks: {{groups: {{g: [[0, 1, 2, 3]]}}, list: [{task}]}}}}]"
+    with pytest.raises(InputError, match="has no place here"):
+        loads(f"{{name: x, fabric: {{topology: {{star: {{hosts: 4}}}}}}, workload: {steps}}}")
+
+
 def test_names_of_files() -> None:
     assert parse("ring") is None and parse("a.py") is None and parse("a.xml:f") is None
     for text in ("a.xml", "../b/a.py:f", f"/c/a.xml#sha256:{'0' * 64}", f"/c/a.py:f#sha256:{'0' * 64}"):

@@ -190,7 +190,7 @@ def test_a_dependency_orders_what_would_be_a_race(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_the_step_is_told(tmp_path: Path) -> None:
     write(tmp_path, RING)
-    assert refused(tmp_path, 8, "a.xml").what == "all_reduce takes 4 ranks, not 8"
+    assert refused(tmp_path, 8, "a.xml").what == "all_reduce by a.xml takes 4 ranks, not 8"
     assert refused(tmp_path, 4, "a.xml", "all_gather").what.endswith(
         "it is of all_reduce, and the step does all_gather"
     )

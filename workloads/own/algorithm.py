@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
-from workloads.check.check import MOST_STEPS, check
+from workloads.check.check import check
 from workloads.check.follow import named
 from workloads.check.memory import At, Wrong
 from workloads.collectives.execution import MOST_MESSAGES
@@ -19,6 +19,8 @@ from workloads.own.book import Book, written
 from workloads.own.mistake import BadAlgorithm
 from workloads.own.name import parse
 from workloads.own.python import Function
+
+_ANY = 1 << 62  # steps
 
 
 def entry_of(like: Algorithm, name: str) -> Algorithm:
@@ -60,6 +62,7 @@ class Shipping:
     groups: Sequence[Sequence[int]]
     told: Mapping[str, Any]
     seed: int
+    _written: dict[tuple[Shape, int], list[Any]] = field(default_factory=dict, compare=False)
 
     def __call__(self, own: Collection[int]) -> dict[str, Any]:
         """Their programs, and those of the ranks with which they exchange messages."""
@@ -69,8 +72,9 @@ class Shipping:
             for shape in shapes(self.entry, len(members), self.told, self.seed) if wanted else ():
                 peers = {peer for k in wanted for peer, _ in connections(program_of(self.entry.own, shape, k))}
                 for k in wanted | peers:
-                    written_out = made.setdefault(f"{shape.ranks} {shape.count}", {})
-                    written_out[str(k)] = written(program_of(self.entry.own, shape, k), MOST_STEPS)
+                    if (shape, k) not in self._written:
+                        self._written[shape, k] = written(program_of(self.entry.own, shape, k), _ANY)
+                    made.setdefault(f"{shape.ranks} {shape.count}", {})[str(k)] = self._written[shape, k]
         return {"programs": made, "apart": self.entry.apart}
 
 
@@ -82,13 +86,13 @@ def prove(name: str, entry: Algorithm, shapes: tuple[Shape, ...]) -> None:
         raise BadAlgorithm(what, f"collective: {its.collective}", 1)
     if isinstance(own.schedule, Function):
         own.schedule.make(shapes)
-    for shape in (_of_one_loop(own, entry, shapes[0]),) if own.msccl else shapes:
+    for shape in (_of_one_loop(own, shapes[0]),) if own.msccl else shapes:
         _proved(name, entry, shape)
     for shape in shapes:
         _few_enough(own, shape)
 
 
-def _of_one_loop(own: files.Own, entry: Algorithm, shape: Shape) -> Shape:
+def _of_one_loop(own: files.Own, shape: Shape) -> Shape:
     """Loops are alike, work on memory of their own, and wait for each other within one alone."""
     assert own.msccl is not None
     return replace(shape, count=own.msccl.chunks, chunk=None)

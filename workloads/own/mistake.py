@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from topologies.graph.mistake import Mistake
 
-class BadAlgorithm(ValueError):
-    """`what`, a `hint`, and the `line` of the file (0: no single one)."""
 
-    def __init__(self, what: str, hint: str = "", line: int = 0) -> None:
-        super().__init__(what)
-        self.what, self.hint, self.line = what, hint, line
+class BadAlgorithm(Mistake):
+    """`line`: of the file (0: no single one).  `where`: only of what shows later than the experiment is read."""
+
+    def __init__(self, what: str, hint: str = "", line: int = 0, where: str = "") -> None:
+        super().__init__(what, hint, where)
+        self.line = line

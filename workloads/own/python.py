@@ -43,7 +43,7 @@ class Function:
         answer = self._answer(wanted, cpu_s)
         if wrong := answer.get("wrong"):
             there = f"there are {', '.join(answer['there']) or 'none'}" if "there" in answer else ""
-            raise BadAlgorithm(wrong, there or "(shape, rank) -> a list of Lanes", answer["line"])
+            raise BadAlgorithm(wrong, there or "(shape, rank) -> a list of Lanes", answer["line"], self._path)
         for shape, of_ranks in zip(wanted, answer["programs"], strict=True):
             self._made[shape] = [book.read(program) for program in of_ranks]
 

@@ -48,7 +48,7 @@ def resolved(collective: str, algorithm: str, info: ValidationInfo) -> str:
 
     context, name = info.context or {}, algorithm
     if not context.get("own", True):
-        raise mistake("an algorithm of one's own has no place here", "one of ours", ["algorithm"])
+        raise mistake("an algorithm from a file has no place here", "one of ours", ["algorithm"])
     try:
         name = files.resolved(algorithm, Path(context.get("directory", ".")))
         known.entry(collective, name)

@@ -311,4 +311,5 @@ def _ranks(step: CollectiveStep, entry: Algorithm, fabric: Fabric, ranks: int) -
             needed = f"{entry.min_ranks} to {entry.max_ranks} ranks"
         hint = f"name the ones to take part: ranks: {list(range(entry.min_ranks))}" if taking_part == ranks > 2 else ""
         hint = hint if whole else "of so large a fabric all ranks take part: predict it on a small one"
-        yield () if step.ranks is None else ("ranks",), f"{step.collective} takes {needed}, not {taking_part}", hint
+        who = step.label if known.own(step.algorithm) else step.collective
+        yield () if step.ranks is None else ("ranks",), f"{who} takes {needed}, not {taking_part}", hint
