@@ -193,7 +193,7 @@ def replayed(
     """Time in ns; None where there are more messages to follow than that.  `buffers`: who would be paused is noted."""
     shape, limit = case.shape, _PIECES * case.n
     pieces = -(-shape.count // shape.chunk) if shape.chunk else 1
-    if shape.chunk and pieces > limit:
+    if shape.chunk and pieces > limit and not _own(schedule):
         half, full = (
             _followed(case, schedule, replace(shape, count=n * shape.chunk), most_messages, buffers)
             for n in (limit // 2, limit)
@@ -202,6 +202,11 @@ def replayed(
             return None
         return full + (pieces - limit) * (full - half) / (limit - limit // 2)
     return _followed(case, schedule, shape, most_messages, buffers)
+
+
+def _own(schedule: Schedule) -> str | None:
+    """What tells a user's schedule (workloads/own/) from others.  Its pieces need not be alike."""
+    return cast("str | None", getattr(schedule, "identity", None))
 
 
 def replayed_ends(case: Case, schedule: Schedule, starts: Sequence[float]) -> list[float] | None:
@@ -280,7 +285,7 @@ def _likeness(
             path = tuple([links.setdefault(link, len(links)) for link in route.links])
             way = path, route.path.switch_latency_ns, route.scale_up
             routes.append((pair, channel, keys, ways.setdefault(way, len(ways))))
-    which = getattr(schedule, "identity", None) or (schedule.__module__, schedule.__qualname__)
+    which = _own(schedule) or (schedule.__module__, schedule.__qualname__)
     parameters = which, shape, case.width, case.costs, tuple(starts), list(links)
     buffer_rooms = _rooms(cast("Sequence[Hop]", list(names)), buffers) if buffers else None
     return blake2b(repr((parameters, list(ways), routes, buffer_rooms)).encode(), digest_size=16).digest(), list(names)
