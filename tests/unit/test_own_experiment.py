@@ -181,7 +181,7 @@ def test_each_message_that_is_left_out_or_moved_is_noticed(name: str) -> None:
                 made = [list(lane.steps) for lane in programs[rank]]
                 if at[0] == rank:
                     made[at[1]][at[2] : at[2] + 1] = change(made[at[1]][at[2]])
-                return [replace(lane, steps=steps) for lane, steps in zip(programs[rank], made, strict=True)]
+                return [Lane(its, lane.window) for lane, its in zip(programs[rank], made, strict=True)]
 
             with pytest.raises(Wrong):
                 check(entry, schedule, shape)

@@ -52,7 +52,7 @@ def read(data: Sequence[Any]) -> Program:
         for kind, *numbers in steps:
             step = _KINDS[kind](*numbers)
             made.append(step._replace(reduce=bool(step.reduce)) if isinstance(step, Recv | Copy) else step)
-        lanes.append(Lane(made, window, per_peer, buffered))
+        lanes.append(Lane(made, window, per_peer=per_peer, buffered=buffered))
     return lanes
 
 
