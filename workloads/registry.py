@@ -404,7 +404,7 @@ def shipped(told: Mapping[str, Any]) -> Algorithm:
     """The entry that a plan's step names; of a user's file without the file, with what the plan has of it."""
     if "programs" not in told:
         return find(told["collective"], told["algorithm"])
-    from workloads.own.algorithm import shipped
+    from workloads.own.shipped import shipped
 
     return shipped(_like(told["collective"]), told["algorithm"], told)
 

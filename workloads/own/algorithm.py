@@ -15,10 +15,10 @@ from workloads.collectives.execution import MOST_MESSAGES
 from workloads.collectives.schedule import Recv, Shape, connections, program_of, steps
 from workloads.collectives.shape import shape_of
 from workloads.own import files
-from workloads.own.book import Book, written
+from workloads.own.book import written
 from workloads.own.mistake import BadAlgorithm
-from workloads.own.name import parse
 from workloads.own.python import Function
+from workloads.own.shipped import alike
 
 _ANY = 1 << 62  # steps
 
@@ -26,26 +26,12 @@ _ANY = 1 << 62  # steps
 def entry_of(like: Algorithm, name: str) -> Algorithm:
     """The entry of a resolved name, where the collective's first algorithm of hosts is `like`.  Raises BadAlgorithm."""
     own = files.load(name)
-    one = _like(like, own.name.short, own.schedule)
+    one = alike(like, own.name.short, own.schedule)
     if (its := own.msccl) is None:
         return one
     return replace(
         one, min_ranks=len(its.gpus), max_ranks=len(its.gpus), chunk_bytes=its.protocol.loop_bytes, apart=its.apart
     )
-
-
-def shipped(like: Algorithm, name: str, told: Mapping[str, Any]) -> Algorithm:
-    """The same in a rank's container, of what its plan has of it."""
-    parsed = parse(name)
-    assert parsed is not None
-    return replace(_like(like, parsed.short, Book(told["programs"])), apart=told["apart"])
-
-
-def _like(like: Algorithm, name: str, schedule: Any) -> Algorithm:
-    return Algorithm(
-        like.collective, name, "of a user's own file", like.code, "", name, like.ops, min_ranks=2,
-        extra=tuple(dict.fromkeys(("chunk", *like.extra))), defaults=like.defaults, own=schedule,
-    )  # fmt: skip
 
 
 def shapes(entry: Algorithm, ranks: int, told: Mapping[str, Any], seed: int) -> list[Shape]:
