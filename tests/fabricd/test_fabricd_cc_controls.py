@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from hardware import bounds, cc
 from hardware.build import build
+from hardware.client import FabricdError
 from hardware.config import Hardware
 from tests.parts import reference_controls
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric
@@ -180,3 +182,40 @@ def test_hpcc_forgets_the_stamps_of_another_path() -> None:
 
 def _sent_by(f: BareFabric, node: str) -> int:
     return sum(p["tx_bytes"] for p in f.counters()["ports"] if p["node"] == node)
+
+
+def test_a_nic_takes_another_control_and_keeps_what_both_have() -> None:
+    """Parameters of like name stay, those that only another control has are passed over, others are refused."""
+    given = {"base_rtt": 5e3, "window": 1e6, "beta": 0.7, "max_decrease": 0.4, "min_window": 0.5, "hop_scale": 0}
+    with star(2, hardware("swift", **given)) as f:
+
+        def now() -> dict[str, Any]:
+            return f.fabricd.request("parameters")["nics"][1]["cc"]
+
+        def lay(name: str, cc: dict[str, Any]) -> None:
+            f.fabricd.request("inject", fault=name, primitive="params", nic=1, values={"cc": cc})
+
+        before = now()
+        assert before["algorithm"] == "swift"
+        wanted = {"base_rtt_ns": 5e3, "window_bytes": 1e6, "beta": 0.7, "max_decrease": 0.4, "min_window": 0.5}
+        assert before["params"].items() >= wanted.items() and "hop_scale_ns" not in before["params"]
+        lay("a", {"algorithm": "timely", "params": {"ai_bps": 1e15, "hai_bps": 7, "hops": 5, "ewma": 0}})
+        kept = {"window_bytes": 1e6, "beta": 0.7, "max_decrease": 0.4}
+        assert now() == {"algorithm": "timely", "params": kept | {"ai_bps": 1e15, "hops": 5}}
+        lay("b", {"algorithm": "none"})
+        assert now() == {"algorithm": "none", "params": {"window_bytes": 1e6, "hops": 5}}
+        f.fabricd.request("heal", fault="b")
+        lay("c", {"params": {"beta": 0.1}})
+        assert now()["params"]["beta"] == 0.1
+        f.fabricd.request("heal", fault="c")
+        for wrong, why in (
+            ({"algorithm": "tcp"}, "algorithm: unknown"),
+            ({"params": {"speed": 1}}, "an unknown parameter"),
+            ({"params": {"beta": -1}}, "numbers from 0 to 1e15"),
+            ({"params": {"beta": 1.1e15}}, "numbers from 0 to 1e15"),
+            ({"params": {"beta": "much"}}, "numbers from 0 to 1e15"),
+        ):
+            with pytest.raises(FabricdError, match=why):
+                lay("d", wrong)
+        f.fabricd.request("heal", fault="a")
+        assert now() == before

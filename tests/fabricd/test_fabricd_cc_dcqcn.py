@@ -12,7 +12,7 @@ from hardware.config import Hardware
 from tests.parts.incast_model import Net
 from tests.parts.reference_controls import Dcqcn
 from tests.parts.traffic_fabric import nic, send, star, switch
-from tests.parts.wire_view import CNP, of_rank, watched
+from tests.parts.wire_view import ACK, CNP, of_rank, watched
 
 LINE = 400e9
 RANDOM_ECN = {"3": {"kmin_bytes": 50_000, "kmax_bytes": 50_000, "pmax": 1.0}}
@@ -128,21 +128,35 @@ TICKS = {"min_rate": 1e9, "ai": 2e9, "hai": 9e9, "g": 1 / 16, "alpha_timer": 1e3
          "fast_recovery": 1, "decrease_gap": 4e3, "cnp_gap": 6e3, "first_cut": 1, "clamp_target": 1}  # fmt: skip
 
 
-@pytest.mark.parametrize("change", [{}, {"clamp_target": 0}, {"cnp_gap": 30e3}, {"first_cut": 0, "decrease_gap": 0}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"clamp_target": 0},
+        {"cnp_gap": 30e3},
+        {"first_cut": 0, "decrease_gap": 0},
+        {"clamp_target": 2, "byte_counter": 150_000},
+    ],
+)
 def test_armed_cuts_and_targets_that_stay(change: dict[str, float]) -> None:
     """Ticks from the first notification on: no cut before the first, alpha falls between notifications, the target
-    stays until the rate timer has run out; one additive step, then hyper ones.  Each sampled rate is the model's."""
+    stays until the rate timer, or the byte counter, has run out; one additive step, then hyper ones.  Each sampled rate
+    is the model's."""
     p = TICKS | change
     with star(3, lossy(RANDOM_ECN, **p)) as f, watched(f, "h1:1") as seen:
         send(f, [(1, 0, 12_000_000, 0), (2, 0, 4_000_000, 0)])
-    cnps = [float(fr.time_ns) for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
-    first = cnps[0]
+    events = [fr for fr in seen["frames"] if fr.opcode != ACK and fr.out != (fr.opcode == CNP)]
+    first = next(fr.time_ns for fr in events if fr.opcode == CNP)
     model, compared = Dcqcn(Net(rate_bps=LINE), p), set()
     for time, rate in of_rank(seen["qp_rate"], 1, "rate_bps"):
-        while cnps and cnps[0] < time - 1:
-            model.advance(cnps[0])
-            model.notified(cnps.pop(0))
-        near = min(abs(time - t) for t in (model.next_timer_ns(), model.alpha_at, *cnps[:1]))
+        while events and events[0].time_ns < time - 1:
+            event = events.pop(0)
+            model.advance(event.time_ns)
+            if event.opcode == CNP:
+                model.notified(event.time_ns)
+            else:
+                model.sent(event.time_ns, 4096 + 58 + 24)
+        near = min(abs(time - t) for t in (model.next_timer_ns(), model.alpha_at, *(fr.time_ns for fr in events[:1])))
         if near <= 1:
             continue  # captures tell the nearest ns
         model.advance(time)
