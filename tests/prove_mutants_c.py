@@ -15,6 +15,7 @@ SWAPS = {
     "+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "&": "|", "|": "&",
     "&&": "||", "||": "&&", "+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=", "|=": "&=", "&=": "|=",
 }  # fmt: skip
+_ORDER = ("<", "<=", ">", ">=")
 _WITH_OPERATOR = ("binary_expression", "assignment_expression")
 _LEFT_OUT = ("preproc_include", "preproc_def", "comment", "string_literal", "static_assert_declaration")
 
@@ -37,10 +38,36 @@ def _inside(node: Node) -> bool:
     return up is not None and up.type != "array_declarator"
 
 
+def _field(node: Node, name: str) -> Node:
+    found = node.child_by_field_name(name)
+    assert found is not None
+    return found
+
+
+def _is_of_equals(relation: Node) -> bool:
+    """Whether it tells which of two is taken, `a < b ? a : b` or `if (a > b) b = a`: of equals, either is the same."""
+    whole = relation.parent
+    if whole and whole.type == "parenthesized_expression":
+        whole = whole.parent
+    if whole is None or relation.type != "binary_expression":
+        return False
+    if whole.type == "conditional_expression":
+        taken = [whole.child_by_field_name("consequence"), whole.child_by_field_name("alternative")]
+    elif whole.type == "if_statement" and not whole.child_by_field_name("alternative"):
+        does = _field(whole, "consequence")
+        inner = does.children[0] if does.type == "expression_statement" else does
+        taken = [inner.child_by_field_name("left"), inner.child_by_field_name("right")]
+    else:
+        return False
+    compared = [_field(relation, "left"), _field(relation, "right")]
+    return None not in taken and {n.text for n in taken if n} == {n.text for n in compared}
+
+
 def _changes(node: Node, code: bytes) -> Iterator[Place]:
     if node.type in _WITH_OPERATOR:
         operator = node.child_by_field_name("operator")
-        if operator and (other := SWAPS.get(operator.type)):
+        same = operator and operator.type in _ORDER and _is_of_equals(node)
+        if operator and not same and (other := SWAPS.get(operator.type)):
             yield operator.start_byte, operator.end_byte, other
     elif node.type == "number_literal":
         text = code[node.start_byte : node.end_byte].decode()

@@ -13,7 +13,7 @@ pytest.importorskip(
 
 from tests import prove_all, prove_mutants_c, prove_mutants_python
 from tests.prove_mutants_bench import ENDLESS, NOTICED, SURVIVED, Bench, Mutant
-from tests.prove_mutants_cover import WatchPython, importers
+from tests.prove_mutants_cover import Cover, WatchPython, importers
 
 PYTHON = '''
 def far(a: int, rows: list[int]) -> list[int]:
@@ -53,6 +53,24 @@ def test_c_is_changed_in_functions() -> None:
     assert changes(found, 7) == {";"}
     assert changes(found, 8) == {"return a - 1;", "return a + 2;"}
     assert 2 not in found
+
+
+def test_of_two_that_are_equal_either_may_be_taken() -> None:
+    found = prove_mutants_c.mutants(
+        "far.c",
+        "int f(int a, int b)\n{\n\tif (a > b)\n\t\tb = a;\n\treturn a < b ? b : c;\n\treturn a < b ? b : a;\n}\n",
+    )
+    assert changes(found, 3) == {"if (!(a > b))"}
+    assert "return a <= b ? b : c;" in changes(found, 5)
+    assert changes(found, 6) == {"return !(a < b) ? b : a;"}
+
+
+def test_the_quickest_test_of_each_file_goes_first() -> None:
+    tests = ["a.py::slow", "a.py::quick", "b.py::slower", "a.py::elsewhere"]
+    cover = Cover({"far.c": {7: {0, 1, 2}, 9: {3}}}, tests, [2.0, 1.0, 3.0, 0.5], [], True, Path())
+    here = Mutant("far.c", 8, "", "", "")
+    assert cover.of(here, 10) == ["a.py::quick", "b.py::slower", "a.py::slow"]
+    assert cover.of(here, 5) == ["a.py::quick", "b.py::slower"]
 
 
 def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path) -> None:
