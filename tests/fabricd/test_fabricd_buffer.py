@@ -98,6 +98,35 @@ def test_a_group_that_holds_nothing_is_let_go_by_what_others_free() -> None:
         assert paused["tx_prio3_pause"] > 0 and f.counters()["switches"][0]["buffer_used_bytes"] == 0
 
 
+def test_parameters_that_are_laid_over_themselves_change_nothing() -> None:
+    """While frames stand in the buffer: they are counted as before."""
+    found = []
+    for anew in (False, True):
+        h = Hardware(switch_buffer_bytes=2_000_000, switch=switch(headroom=60_000), nic=nic(), timeout_ns=1e8)
+        with star(3, h) as f:
+            until(f, 1)
+            storm = {"primitive": "params", "nic": 0, "values": {"storm": [3]}}
+            f.fabricd.request("inject", fault="storm", **storm, for_ns=100_000)
+            flows = [[1, 0, 30 * 4096, 0], [2, 0, 400 * 4096, 20_000]]
+            f.fabricd.request("inject", fault="t", primitive="traffic", flows=flows)
+            until(f, 10_000)
+            if anew:
+                same = {"xon_offset_bytes": 3000, "buffer_bytes": 2_000_000}
+                f.fabricd.request("inject", fault="p", primitive="params", switch="sw0", values=same)
+            until(f, 50_000)
+            if anew:
+                f.fabricd.request("heal", fault="p")
+            until(f, 1e6)
+            counters = f.counters()
+            found.append(
+                (counters["ports"], counters["switches"], f.fabricd.request("traffic_results", fault="t")["flows"])
+            )
+            said = port(f, "sw0", 3)["priorities"]["tx_prio3_pause"]
+    assert found[0] == found[1]
+    assert said == 2  # when the threshold is reached, and 42 us later; the storm is over before the next
+    assert counters["switches"][0]["buffer_used_bytes"] == 0
+
+
 def test_a_queue_drains_at_the_rate_of_its_cable() -> None:
     """n flows that come in at once leave one after the other: the last is done n serializations of its bytes later."""
     h = Hardware(

@@ -151,6 +151,20 @@ def _frames_at(f: BareFabric, node: str) -> int:
     return sum(int(p["rx_frames"]) for p in f.counters()["ports"] if p["node"] == node)
 
 
+def test_what_a_tap_does_not_take_is_no_loss_of_the_model() -> None:
+    """The kernel refuses what is written to a TAP that is down."""
+    with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=5000, retry=1)) as f:
+        pair, port = f.pair(0, 1), f.port_to("sw0", "h0")
+        f.switch.run("ip", "link", "set", Devices(f.fabric).tap(f.fabric.switches[0], port), "down")
+        assert timed_write(pair, 8)[1].status == 12
+        fidelity = f.counters()["fidelity"]
+        assert (fidelity["unmodelled_losses"], fidelity["flagged"], fidelity["forwarding_drops"]) == (2, 2, 2)
+        for example in fidelity["flagged_examples"]:
+            assert (example["what"], example["switch"], example["port"]) == ("Input/output error", "sw0", port)
+            assert "WRITE_ONLY" in example["headers"]
+        pair.done()
+
+
 def test_a_rule_may_rewrite_headers() -> None:
     """ECN and DSCP may change on the way (the ICRC does not cover them); an address may not."""
     with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=5000, retry=0)) as f:

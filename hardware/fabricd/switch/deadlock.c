@@ -68,9 +68,8 @@ static bool leads_back(struct walk *w, struct port *p, unsigned class)
 	if (w->depth == DEPTH_MAX || !in || in->node->kind != NODE_SWITCH)
 		return false;
 	w->path[w->depth++] = (struct wait){p, class};
-	for (uint16_t i = 0; i < in->node->port_count; i++)
-		for (unsigned c = 0; c < CLASSES; c++) {
-			struct port *out = &in->node->ports[i];
+	PORTS_EACH(in->node, out)
+		CLASSES_EACH(c) {
 			if (!stuck(w->f, out, c) || !holds_frame_of(out, c, in, class))
 				continue;
 			if (out == w->path[0].port && c == w->path[0].class)

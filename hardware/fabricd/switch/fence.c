@@ -78,8 +78,8 @@ void ovs_fence_readable(struct fabric *f)
 		}
 		/* all that came out before the fence lies in the TAPs: take it in first */
 		for (uint32_t s = 0; s < f->switch_count; s++)
-			for (uint16_t i = 0; i < f->switches[s].n.port_count; i++)
-				ovs_readable(f, &f->switches[s].n.ports[i]);
+			PORTS_EACH(&f->switches[s].n, p)
+				ovs_readable(f, p);
 		o->fence_round = 0;
 		for (struct pending *p = o->head, *next; p; p = next) {
 			next = p->next;

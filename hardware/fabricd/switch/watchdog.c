@@ -77,9 +77,8 @@ static void end(struct fabric *f, struct port *p, unsigned class)
 /* watchdog_changed() - A switch's watchdog is another from now on: what it had decided is void */
 void watchdog_changed(struct fabric *f, struct sw *s)
 {
-	for (uint16_t i = 0; i < s->n.port_count; i++)
-		for (unsigned c = 0; c < CLASSES; c++) {
-			struct port *p = &s->n.ports[i];
+	PORTS_EACH(&s->n, p)
+		CLASSES_EACH(c) {
 			if (p->deaf >> c & 1)
 				end(f, p, c);
 			p->tc[c].watchdog_from = PS_NEVER;
