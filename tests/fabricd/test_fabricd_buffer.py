@@ -186,10 +186,10 @@ def watchdogs(f: BareFabric) -> list[tuple[bool, float]]:
 
 @contextmanager
 def stormy(
-    action: str | None, size: int, *storms: tuple[float, float], watchdog: bool = True
+    action: str, size: int, *storms: tuple[float, float], detect: float | None = DETECT
 ) -> Iterator[tuple[BareFabric, float]]:
     """h0 pauses class 3 from and for so long (ns); h1 sends to it at 1 us. With when the first packet waits for h0."""
-    says = {"watchdog": {"detect_ns": DETECT, "restore_ns": RESTORE, "action": action}} if watchdog else {}
+    says = {"watchdog": {"detect_ns": detect, "restore_ns": RESTORE, "action": action}} if detect else {}
     h = Hardware(switch=switch(headroom=100_000, **says), nic=nic(), timeout_ns=100_000)
     with star(2, h) as f:
         until(f, 1)
@@ -236,8 +236,10 @@ def test_a_watchdog_counts_from_the_pause_that_there_is() -> None:
         assert port(f, "sw0", 1)["priorities"]["rx_prio3_pause_duration"] == int(paused / 1000)
 
 
-def test_a_watchdog_counts_from_when_it_is_switched_on() -> None:
-    with stormy(None, 1_000_000, (10, 200_000), watchdog=False) as (f, _):
+@pytest.mark.parametrize("detect", [None, 1e6])
+def test_a_watchdog_counts_from_when_it_is_switched_on(detect: float | None) -> None:
+    """Or from when it is another: it has nothing to do with the one before."""
+    with stormy("drop", 1_000_000, (10, 200_000), detect=detect) as (f, _):
         until(f, 60_000)
         values = {"watchdog": {"detect_ns": DETECT, "restore_ns": RESTORE, "action": "drop"}}
         f.fabricd.request("inject", fault="on", primitive="params", switch="sw0", values=values)
