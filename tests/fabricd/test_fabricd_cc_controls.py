@@ -16,6 +16,7 @@ from tests.parts.fabricd_fixture import BareFabric, bare_fabric
 from tests.parts.incast_model import Ack, Control, Net, Stamp
 from tests.parts.traffic_fabric import frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, WireFrame, of_rank, watched
+from topologies.graph.frames import ser_ns
 
 LINE, MTU = 400e9, 4096
 RTT = bounds.base_rtt_ns(
@@ -192,6 +193,29 @@ def test_hpcc_forgets_the_stamps_of_another_path() -> None:
 
 def _sent_by(f: BareFabric, node: str) -> int:
     return sum(p["tx_bytes"] for p in f.counters()["ports"] if p["node"] == node)
+
+
+def test_another_window_holds_at_once() -> None:
+    """A window of eight packets is acknowledged by halves: each goes once in a round trip of its last packet."""
+    with star(2, hardware("none")) as f:
+        _stopped_at(f, 1)
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, 20_000_000, 0]])
+
+        def packets(start_ns: float) -> int:
+            """That leave in 100 us from then on."""
+            before, after = (
+                _stopped_at(f, at) and f.nic(1)["tx_vport_rdma_unicast_packets"] for at in (start_ns, start_ns + 1e5)
+            )
+            return int(after - before)
+
+        assert packets(10_000) == pytest.approx(1e5 / ser_ns(frame_bytes(), LINE), abs=1)
+        f.fabricd.request(
+            "inject", fault="w", primitive="params", nic=1, values={"cc": {"params": {"window_bytes": 8 * MTU}}}
+        )
+        assert _stopped_at(f, 110_000)[1] == 8 * MTU
+        assert packets(120_000) == pytest.approx(8e5 / (RTT + 3 * ser_ns(frame_bytes(), LINE)), abs=4)
+        f.fabricd.request("heal", fault="w")
+        assert packets(230_000) == pytest.approx(1e5 / ser_ns(frame_bytes(), LINE), abs=1)
 
 
 def test_a_nic_takes_another_control_and_keeps_what_both_have() -> None:

@@ -51,6 +51,26 @@ def test_receiver_not_ready_is_tried_again_until_it_is() -> None:
         pair.done()
 
 
+def test_a_slow_receivers_request_is_of_use_when_its_time_has_come() -> None:
+    delay_ns = 30_000
+    h = Hardware(nic={"recv_delay_ns": delay_ns})
+    model = Model(h, 1)
+    with bare_fabric("star", {"hosts": 2}, h) as f:
+        pair = f.pair(0, 1)
+        start = pair.a.time_ps
+        pair.b.begin_wait(1, wire.FOREVER, post_recv(pair.qp_b, pair.key_b, 16, wr_id=5))
+        pair.a.begin_wait(1, wire.FOREVER, pair.write(4, opcode=wire.SEND))
+        received = one(pair.b.end_wait())
+        pair.park()
+        sent = one(pair.a.end_wait())
+        again = model.pcie_ps(4) + model.pcie + model.travel(4, 0) + model.travel(0, 4) + int(h.rnr_timeout_ns * PS)
+        tries = -(-(model.doorbell + delay_ns * PS - model.arrival(4, 0)) // again)
+        assert tries == 3 == f.nic(0)["rnr_nak_retry_err"]
+        assert sent.time_ps - start == model.sent(4, 0) + tries * again
+        assert received.time_ps - start == model.received(4, 0) + tries * again
+        pair.done()
+
+
 @pytest.mark.parametrize("opcode", [wire.SEND, wire.WRITE_IMM])
 def test_receiver_never_ready(opcode: int) -> None:
     with bare_fabric("star", {"hosts": 2}, Hardware(rnr_retry=2)) as f:
@@ -81,6 +101,27 @@ def test_remote_access_error(key: int, remote: int, length: int) -> None:
         pair.a.send(pair.write(8, wr_id=10), post_recv(pair.qp_a, key_a, 8, wr_id=11))
         assert statuses(pair, 2) == [(10, FLUSHED), (11, FLUSHED)]
         assert pair.memory_b[:] == bytes(4096)
+        pair.done()
+
+
+def test_requests_beyond_what_a_queue_pair_keeps_are_flushed() -> None:
+    """16384 of each kind (docs/fabricd-protocol.md); the first one is the first to be used."""
+    kept = 16384
+    with bare_fabric("star", {"hosts": 2}) as f:
+        pair = f.pair(0, 1)
+        for first in range(0, kept + 1, 1000):
+            numbers = range(first, min(first + 1000, kept + 1))
+            pair.b.send(*(post_recv(pair.qp_b, pair.key_b, 8, wr_id=n) for n in numbers))
+        pair.a.begin_wait(9, pair.a.time_ps + 10**10)
+        flushed = one(pair.b.wait(1))
+        assert (flushed.wr_id, flushed.status) == (kept, FLUSHED)
+        pair.b.begin_wait(1)
+        assert pair.a.end_wait() == []
+        pair.a.begin_wait(1, wire.FOREVER, pair.write(8, opcode=wire.SEND))
+        received = one(pair.b.end_wait())
+        assert (received.wr_id, received.status) == (0, 0)
+        pair.park()
+        assert one(pair.a.end_wait()).status == 0
         pair.done()
 
 

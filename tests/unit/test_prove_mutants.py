@@ -65,6 +65,11 @@ def test_of_two_that_are_equal_either_may_be_taken() -> None:
     assert changes(found, 6) == {"return !(a < b) ? b : a;"}
 
 
+def test_room_for_one_more_is_no_change() -> None:
+    found = prove_mutants_c.mutants("far.c", "void *f(int n)\n{\n\treturn calloc(n + 1, 1);\n}\n")
+    assert changes(found, 3) == {"return calloc(n - 1, 1);", "return calloc(n + 2, 1);"}
+
+
 def test_the_quickest_test_of_each_file_goes_first() -> None:
     tests = ["a.py::slow", "a.py::quick", "b.py::slower", "a.py::elsewhere"]
     cover = Cover({"far.c": {7: {0, 1, 2}, 9: {3}}}, tests, [2.0, 1.0, 3.0, 0.5], [], True, Path())
