@@ -80,8 +80,16 @@ def test_the_rate_after_each_notification_and_each_timer(change: dict[str, float
         with watched(f, "h1:1") as seen:
             send(f, [(1, 0, 24_000_000, 0), (2, 0, 6_000_000, 0)])
         nics = f.counters()["nics"]
+        (qp,) = [q for q in f.counters()["qps"] if q["rank"] == 1]
     notifications = [fr.time_ns for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
     assert len(notifications) > 5
+    counted = {
+        "cnps": len(notifications),
+        "retransmitted": 0,
+        "tx_bytes": 24_000_000,
+        "tx_packets": -(-24_000_000 // 4096),
+    }
+    assert qp.items() >= counted.items()
     assert all(fr.dscp == 48 for fr in seen["frames"] if fr.opcode == CNP)
     gaps = [b - a for a, b in zip(notifications, notifications[1:], strict=False)]
     assert min(gaps) > p["cnp_gap"] * 0.9  # sent so far apart; the way back varies by a frame or two

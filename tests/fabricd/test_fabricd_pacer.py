@@ -4,6 +4,7 @@ slow queue pair of the same NIC."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -94,6 +95,20 @@ def test_a_fast_queue_pair_does_not_wait_for_a_slow_one(cut_first: bool) -> None
     gaps = [b - a for a, b in zip(quiet, quiet[1:], strict=False)]
     assert len(gaps) > 500 and sum(taken) > 2
     assert all(g == pytest.approx(SER * (1 + n), abs=2) for g, n in zip(gaps, taken, strict=True))
+
+
+@pytest.mark.parametrize(("share", "gap"), [(0.99, 1), (1.01, 16)])
+def test_each_packet_of_a_slow_queue_pair_is_answered(share: float, gap: int) -> None:
+    """Where sixteen, the usual gap, take more than a quarter of the timeout; here at 1 Gb/s."""
+    h = replace(hardware(**STILL, min_rate=1e9, cnp_gap=50), timeout_ns=share * 4 * 16 * BITS)
+    with star(3, h) as f, watched(f, "h1:1") as seen:
+        send(f, [(1, 0, 400_000, 0), (2, 0, 60_000, 0)])
+        (qp,) = [q for q in f.counters()["qps"] if q["rank"] == 1]
+        assert f.nic(1)["local_ack_timeout_err"] == 0
+    slow = [t for t in starts(seen["frames"]) if t > 50_000]
+    answers = [fr.time_ns for fr in seen["frames"] if not fr.out and fr.opcode == ACK and fr.time_ns > 50_000]
+    assert qp["rate_bps"] == 1e9 and len(slow) > 40
+    assert len(answers) == pytest.approx(len(slow) / gap, abs=1.1)
 
 
 def rates(line: float, packets: int, times: Sequence[float]) -> list[float]:
