@@ -54,9 +54,9 @@ ROOMS = {
     "transport": Room(
         ("hardware/fabricd/transport/*.c",),
         tests=(
-            *("fabricd_recovery*", "fabricd_selective_repeat", "fabricd_pacer", "fabricd_psn_wrap", "fabricd_workers"),
+            *("fabricd_recovery*", "fabricd_selective_repeat", "fabricd_pacer", "fabricd_packets", "fabricd_workers"),
             *("fabricd_timing", "fabricd_nic_counters", "fabricd_hostile", "fabricd_cc_loss", "fabricd_probe"),
-            *("fabricd_packets", "fabricd_lent", "fabricd_cc_controls", "fabricd_ring_options", "fabricd_seen"),
+            *("fabricd_lent", "fabricd_cc_controls", "fabricd_ring_options", "fabricd_seen"),
         ),
     ),
     "switch": Room(

@@ -1,4 +1,4 @@
-"""fabricd pauses, and lets go, at the thresholds that are worked out: by the frame that reaches them, by none before."""
+"""fabricd pauses, and lets go, at thresholds that are worked out: by the frame that reaches them, by none before."""
 
 from __future__ import annotations
 
