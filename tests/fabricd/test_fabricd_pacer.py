@@ -159,6 +159,20 @@ def test_a_pause_holds_what_is_fetched_and_its_pace_goes_on_after_it() -> None:
     assert min(gaps) > 2 * SER - 2 and max(gaps) > 3 * SER
 
 
+def test_go_back_n_takes_back_what_is_deferred_and_keeps_the_pace() -> None:
+    """One packet is lost: those that wait for their time are fetched anew, and the cable sees no gap but the rate's."""
+    rate, lost_ns = 5e9, 150_000.0
+    with star(3, hardware(**STILL, min_rate=rate, cnp_gap=50)) as f, watched(f, "h1:1") as seen:
+        drop = {"primitive": "frames", "effect": "drop", "ports": ["h1:1"], "select": {"first": 1}}
+        f.fabricd.request("inject", fault="l", **drop, at_ns=lost_ns)
+        send(f, [(1, 0, 300_000, 0), (2, 0, 60_000, 0)])
+        nic1 = f.nic(1)
+    left = [t for t in starts(seen["frames"]) if t > 50_000]
+    gaps = [b - a for a, b in zip(left, left[1:], strict=False)]
+    assert gaps[:-1] == pytest.approx([BITS / rate * 1e9] * (len(gaps) - 1), abs=2) and left[-1] > 2 * lost_ns
+    assert nic1["local_ack_timeout_err"] == 0 and nic1["retransmitted"] == 2  # and the next one waited
+
+
 def test_what_has_been_sent_is_counted_at_the_cable() -> None:
     with star(3, hardware(**STILL, min_rate=1e9, cnp_gap=1e9)) as f, watched(f, "h1:1", 500) as seen:
         send(f, [(1, 0, 1_000_000, 0), (2, 0, 200_000, 0)])
