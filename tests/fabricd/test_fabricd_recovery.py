@@ -8,7 +8,7 @@ import pytest
 
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, Pair, as_they_end, bare_fabric, post_recv
-from tests.parts.timing_model import PS, RETH, Model, one, timed_write
+from tests.parts.timing_model import PS, RETH, Model, one, timed_write, wire_ps
 from workloads.verbs import wire
 
 FLUSHED, REMOTE_ACCESS, RETRY_EXCEEDED, RNR_EXCEEDED = 5, 10, 12, 13
@@ -96,8 +96,8 @@ def test_remote_access_error(key: int, remote: int, length: int) -> None:
         pair = f.connect(a, b)
         pair.key_a, pair.key_b = key_a, key
         commands = [pair.write(length, wr_id=7, remote=remote), pair.write(8, wr_id=8), pair.write(8, wr_id=9)]
-        pair.a.send(*commands)
-        assert statuses(pair, 3) == [(7, REMOTE_ACCESS), (8, FLUSHED), (9, FLUSHED)]
+        pair.a.send(post_recv(pair.qp_a, key_a, 8, wr_id=6), *commands)
+        assert statuses(pair, 4) == [(7, REMOTE_ACCESS), (8, FLUSHED), (9, FLUSHED), (6, FLUSHED)]
         pair.a.send(pair.write(8, wr_id=10), post_recv(pair.qp_a, key_a, 8, wr_id=11))
         assert statuses(pair, 2) == [(10, FLUSHED), (11, FLUSHED)]
         assert pair.memory_b[:] == bytes(4096)
@@ -152,6 +152,44 @@ def test_a_cable_that_stays_down_exceeds_the_retries() -> None:
         error = f.events("qp_error")[0]
         assert error.items() >= {"rank": 0, "peer": 1, "status": RETRY_EXCEEDED}.items()
         pair.done()
+
+
+def test_an_acknowledgement_that_comes_after_the_timeout_is_heeded() -> None:
+    """The timeout is shorter than a round trip, and the NIC has room for one packet: it has gone back too far."""
+    with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=3000, tx_buffer_bytes=4200, ack_every=1)) as f:
+        pair = f.pair(0, 1, 1 << 15)
+        pair.memory_a[:] = os.urandom(1 << 15)
+        half = [pair.write(1 << 14, wr_id=n, local=n << 14, remote=n << 14) for n in (0, 1)]
+        pair.park()
+        assert [(r.wr_id, r.status) for r in pair.a.wait(2, wire.FOREVER, *half)] == [(0, 0), (1, 0)]
+        assert pair.memory_b[:] == pair.memory_a[:]
+        pair.done()
+        f.fabricd.request("quiesce")
+        again = f.nic(0)["retransmitted"]
+        assert 0 < again == f.nic(1)["duplicate_request"] + f.nic(1)["out_of_sequence"]
+
+
+def test_what_finds_no_room_in_the_receiver_is_dropped() -> None:
+    """PCIe takes a quarter of what the cable brings: a burst fills the buffer. What comes ahead needs no room in it."""
+    packets, room, pcie = 60, 16 * 4096, 100e9
+    h = Hardware(of_nic={"h1": {"pcie_rate_bps": pcie, "rx_buffer_bytes": room, "lossless": []}}, timeout_ns=50_000)
+    came_ns, free_ns, lost = 0.0, 0.0, 0
+    for _ in range(packets):
+        if (max(free_ns - came_ns, 0) * pcie / 8e9) + 4096 > room:
+            lost += 1
+        elif not lost:
+            free_ns = max(free_ns, came_ns) + 4096 * 8e9 / pcie
+        came_ns += wire_ps(h.cable_rate_bps, 4096, 0) / PS
+    with bare_fabric("star", {"hosts": 2}, h) as f:
+        pair = f.pair(0, 1, packets * 4096)
+        pair.b.begin_wait(9, pair.a.time_ps + Model(h, 1).arrival(4096, RETH) + int(came_ns * PS))
+        pair.a.begin_wait(1, wire.FOREVER, pair.write(packets * 4096))
+        assert pair.b.end_wait() == []
+        nic1, dropped = f.nic(1), drops(f, "no_receive_buffer")
+        pair.park()
+        assert one(pair.a.end_wait()).status == 0
+        pair.done()
+    assert 1 < lost == dropped == nic1["rx_out_of_buffer"]
 
 
 @pytest.mark.parametrize("cable", ["sw0-h0", "sw0-h1"])

@@ -75,6 +75,21 @@ def first_start_ns(start_ns: float, packet: int) -> float:
     return start_ns + bounds.fetch_ns(MTU, 512e9, 500) + frames.ser_ns(frame_bytes() + 16, LINE) + (packet - 1) * T
 
 
+def test_what_is_sent_again_is_of_the_request_that_it_belongs_to() -> None:
+    """Five writes of two packets each: the second one of the third is lost."""
+    with bare_fabric("star", {"hosts": 2}, lossy("selective_repeat"), binary=build()) as f:
+        pair = f.pair(1, 0, 10 * MTU)
+        pair.memory_a[:] = b"".join(bytes([n]) * MTU for n in range(1, 11))
+        strike(f, select={"every": 6})
+        pair.park()
+        writes = [pair.write(2 * MTU, wr_id=n, local=2 * n * MTU, remote=2 * n * MTU) for n in range(5)]
+        assert [(r.wr_id, r.status) for r in pair.a.wait(5, wire.FOREVER, *writes)] == [(n, 0) for n in range(5)]
+        assert pair.memory_b[:] == pair.memory_a[:]
+        sender = f.nic(1)
+        assert sender["retransmitted"] == drops(f)["fault"] == 1 and sender["local_ack_timeout_err"] == 0
+        pair.done()
+
+
 def test_a_receiver_that_is_not_ready_forgets_what_came_ahead() -> None:
     """The first of four packets is lost; when it comes, there is no receive request: all four go again, each time.
 
