@@ -47,7 +47,7 @@ def paused_us(f: BareFabric, switch: str, port: int) -> int:
     return int(found["priorities"]["rx_prio3_pause_duration"])
 
 
-@pytest.mark.parametrize("breaker", ["drop", "forward"])
+@pytest.mark.parametrize("action", ["drop", "forward"])
 def test_a_circle_of_pauses_is_told_of_once(action: str) -> None:
     """Everybody sends two hops ahead. The third XOFF in a row is the first later than one lasts."""
     end = 400_000

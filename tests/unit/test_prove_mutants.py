@@ -65,8 +65,9 @@ def test_of_two_that_are_equal_either_may_be_taken() -> None:
     assert changes(found, 6) == {"return !(a < b) ? b : a;"}
 
 
-def test_room_for_one_more_is_no_change() -> None:
-    found = prove_mutants_c.mutants("far.c", "void *f(int n)\n{\n\treturn calloc(n + 1, 1);\n}\n")
+def test_room_for_one_more_and_what_is_done_without_memory_are_no_changes() -> None:
+    found = prove_mutants_c.mutants("far.c", "void *f(int n)\n{\n\treturn calloc(n + 1, 1);\n\tabort();\n}\n")
+    assert 4 not in found
     assert changes(found, 3) == {"return calloc(n - 1, 1);", "return calloc(n + 2, 1);"}
 
 
