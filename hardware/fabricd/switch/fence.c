@@ -50,7 +50,7 @@ void ovs_fence_start(struct fabric *f)
 {
 	struct ovs *o = f->ovs;
 
-	if (o->fence_round || o->fence_tap < 0)
+	if (o->fence_round)
 		return;
 	o->fence_round = 1;
 	o->fence_upto = o->last_number;
@@ -120,13 +120,6 @@ void ovs_tick(struct fabric *f)
 
 	if (!o->inside)
 		return;
-	if (o->fence_tap < 0) {
-		struct pending *p = o->head;
-		while (p->number == HELD)
-			p = p->next;
-		ovs_settle(f, p);
-		return;
-	}
 	if (!o->fence_round) {
 		ovs_fence_start(f);
 	} else if (patience_look(&o->patience, f->patience_ns, false, why, sizeof why)) {

@@ -91,7 +91,7 @@ bool ovs_open(struct fabric *f, const char *fence_tap)
 	}
 	o->flagged_examples = json_array();
 	if (!fence_tap)
-		return true;
+		return config_fail(f, "fence_tap: a name");
 	o->fence_tap = tap_open(fence_tap, error, sizeof error);
 	if (o->fence_tap < 0 || !tap_up(fence_tap, 0, error, sizeof error))
 		return config_fail(f, "%s", error);
