@@ -56,7 +56,7 @@ ROOMS = {
         tests=(
             *("fabricd_recovery*", "fabricd_selective_repeat", "fabricd_pacer", "fabricd_packets", "fabricd_workers"),
             *("fabricd_timing", "fabricd_nic_counters", "fabricd_hostile", "fabricd_cc_loss", "fabricd_probe"),
-            *("fabricd_lent", "fabricd_cc_controls", "fabricd_ring_options", "fabricd_seen"),
+            *("fabricd_lent", "fabricd_cc_controls", "fabricd_cc_dcqcn", "fabricd_ring_options", "fabricd_seen"),
         ),
     ),
     "switch": Room(

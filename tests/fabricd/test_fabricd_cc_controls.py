@@ -163,6 +163,8 @@ def test_telemetry_leaves_the_packet_as_it_was() -> None:
     assert sent == sorted(sent)
     acks = [fr for fr in seen["frames"] if fr.out]
     assert sum(fr.seen for fr in acks) == len(data)
+    h0, h1 = (n.mac for n in f.fabric.nics)
+    assert {fr.macs for fr in data} == {(h0, h1)} and {fr.macs for fr in acks} == {(h1, h0)}
     assert {fr.sent_ns for fr in acks} <= {fr.sent_ns for fr in data}
 
 

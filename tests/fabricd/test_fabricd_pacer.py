@@ -178,6 +178,20 @@ def test_go_back_n_takes_back_what_is_deferred_and_keeps_the_pace() -> None:
     assert nic1["local_ack_timeout_err"] == 0 and nic1["retransmitted"] == 2  # and the next one waited
 
 
+def test_what_comes_late_while_its_second_time_waits_is_not_sent_again() -> None:
+    """Selective repeat at a packet each 6.7 us: one comes 9 us late, when the next one has shown that it is missing."""
+    h = hardware(**STILL, min_rate=5e9, cnp_gap=50)
+    h = replace(h, nic={**h.nic, "recovery": "selective_repeat", "reorder_packets": 64})
+    with star(3, h) as f, watched(f, "h1:1") as seen:
+        late = {"primitive": "frames", "effect": "delay", "delay_ns": 9000, "reorder": True, "select": {"first": 1}}
+        f.fabricd.request("inject", fault="l", **late, ports=["h1:1"], at_ns=150_000)
+        send(f, [(1, 0, 300_000, 0), (2, 0, 60_000, 0)])
+        nic0, nic1 = f.counters()["nics"][:2]
+    assert (nic0["out_of_sequence"], nic0["duplicate_request"], nic1["retransmitted"]) == (1, 0, 0)
+    left = [t for t in starts(seen["frames"]) if t > 50_000]
+    assert all(b - a == pytest.approx(BITS / 5, abs=2) for a, b in zip(left, left[1:-1], strict=False))
+
+
 def test_what_has_been_sent_is_counted_at_the_cable() -> None:
     with star(3, hardware(**STILL, min_rate=1e9, cnp_gap=1e9)) as f, watched(f, "h1:1", 500) as seen:
         send(f, [(1, 0, 1_000_000, 0), (2, 0, 200_000, 0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -169,10 +170,18 @@ def test_an_acknowledgement_that_comes_after_the_timeout_is_heeded() -> None:
         assert 0 < again == f.nic(1)["duplicate_request"] + f.nic(1)["out_of_sequence"]
 
 
-def test_what_finds_no_room_in_the_receiver_is_dropped() -> None:
+@pytest.mark.parametrize("pauses", [False, True])
+def test_what_finds_no_room_in_the_receiver_is_dropped_unless_it_pauses(pauses: bool) -> None:
     """PCIe takes a quarter of what the cable brings: a burst fills the buffer. What comes ahead needs no room in it."""
     packets, room, pcie = 60, 16 * 4096, 100e9
-    h = Hardware(of_nic={"h1": {"pcie_rate_bps": pcie, "rx_buffer_bytes": room, "lossless": []}}, timeout_ns=50_000)
+    receiver: dict[str, Any] = {
+        "pcie_rate_bps": pcie,
+        "rx_buffer_bytes": room,
+        "rx_xoff_bytes": room // 8,
+        "rx_xon_bytes": room // 16,
+    }
+    receiver |= {"lossless": [3] if pauses else [], "pfc": True}
+    h = Hardware(of_nic={"h1": receiver}, switch={"pfc": True}, timeout_ns=50_000)
     came_ns, free_ns, lost = 0.0, 0.0, 0
     for _ in range(packets):
         if (max(free_ns - came_ns, 0) * pcie / 8e9) + 4096 > room:
@@ -189,7 +198,9 @@ def test_what_finds_no_room_in_the_receiver_is_dropped() -> None:
         pair.park()
         assert one(pair.a.end_wait()).status == 0
         pair.done()
-    assert 1 < lost == dropped == nic1["rx_out_of_buffer"]
+        sent = next(p for p in f.counters()["ports"] if p["node"] == "h1")["priorities"].get("tx_prio3_pause", 0)
+    assert lost > 1 and dropped == nic1["rx_out_of_buffer"] == (0 if pauses else lost)
+    assert (sent > 0) == pauses
 
 
 @pytest.mark.parametrize("cable", ["sw0-h0", "sw0-h1"])
