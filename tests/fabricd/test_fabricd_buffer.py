@@ -127,6 +127,23 @@ def test_parameters_that_are_laid_over_themselves_change_nothing() -> None:
     assert counters["switches"][0]["buffer_used_bytes"] == 0
 
 
+def test_who_is_over_a_new_threshold_is_paused_at_once_and_let_go_when_it_is_healed() -> None:
+    h = Hardware(switch_buffer_bytes=2_000_000, switch=switch(headroom=60_000), nic=nic(), timeout_ns=1e8)
+    with star(2, h) as f:
+        until(f, 1)
+        storm = {"primitive": "params", "nic": 0, "values": {"storm": [3]}}
+        f.fabricd.request("inject", fault="storm", **storm, for_ns=100_000)
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, 30 * 4096, 0]])
+        until(f, 10_000)
+        assert "tx_prio3_pause" not in port(f, "sw0", 2)["priorities"]
+        f.fabricd.request("inject", fault="p", primitive="params", switch="sw0", values={"alpha": 1 / 1024})
+        until(f, 20_000)
+        f.fabricd.request("heal", fault="p")
+        until(f, 40_000)
+        paused = port(f, "h1", 1)["priorities"]
+        assert (paused["rx_prio3_pause"], paused["rx_prio3_pause_duration"]) == (1, 10)
+
+
 def test_a_queue_drains_at_the_rate_of_its_cable() -> None:
     """n flows that come in at once leave one after the other: the last is done n serializations of its bytes later."""
     h = Hardware(
@@ -177,10 +194,10 @@ XOFF_NS = ser_ns(60, 400e9) + 500  # until it has come over a cable
 REFRESH_NS = 32767 * 512 / 400  # half of the longest pause, in quanta of 512 bit times
 
 
-def watchdogs(f: BareFabric) -> list[tuple[bool, float]]:
+def watchdogs(f: BareFabric, action: str) -> list[tuple[bool, float]]:
     """What watchdogs have said, and when."""
     events = [e for e in f.fabricd.request("log")["events"] if e["event"] == "pfc_watchdog"]
-    assert {(e["switch"], e["port"], e["class"]) for e in events} <= {("sw0", 1, 3)}
+    assert {(e["switch"], e["port"], e["class"], e["action"]) for e in events} <= {("sw0", 1, 3, action)}
     return [(e["on"], e["time_ns"]) for e in events]
 
 
@@ -212,7 +229,8 @@ def test_watchdog_ends_a_storm(action: str) -> None:
     with stormy(action, packets * 4096, (10, 150_000)) as (f, waits):
         until(f, 500_000)
         on, off = waits + DETECT, 10 + 3 * REFRESH_NS + XOFF_NS + RESTORE
-        assert watchdogs(f) == [(True, pytest.approx(on, abs=0.01)), (False, pytest.approx(off, abs=0.01))]
+        told = watchdogs(f, action)
+        assert told == [(True, pytest.approx(on, abs=0.01)), (False, pytest.approx(off, abs=0.01))]
         ((*_, start, took),) = f.fabricd.request("traffic_results", fault="t")["flows"]
         now = port(f, "sw0", 1)["priorities"]
         assert now["pfcwd_storms_prio3"] == 1 and "rx_prio3_pause_duration" in now
@@ -231,7 +249,7 @@ def test_a_watchdog_counts_from_the_pause_that_there_is() -> None:
         f.fabricd.request("inject", fault="off", primitive="params", switch="sw0", values={"watchdog": None})
         until(f, 300_000)
         on = 15_000 + XOFF_NS + DETECT
-        assert watchdogs(f) == [(True, pytest.approx(on, abs=0.01)), (False, 60_000)]
+        assert watchdogs(f, "forward") == [(True, pytest.approx(on, abs=0.01)), (False, 60_000)]
         paused = 12_000 + DETECT + 15_000 + 200_000 - (15_000 + 2 * REFRESH_NS)
         assert port(f, "sw0", 1)["priorities"]["rx_prio3_pause_duration"] == int(paused / 1000)
 
@@ -244,7 +262,7 @@ def test_a_watchdog_counts_from_when_it_is_switched_on(detect: float | None) -> 
         values = {"watchdog": {"detect_ns": DETECT, "restore_ns": RESTORE, "action": "drop"}}
         f.fabricd.request("inject", fault="on", primitive="params", switch="sw0", values=values)
         until(f, 100_000)
-        assert watchdogs(f) == [(True, 60_000 + DETECT)]
+        assert watchdogs(f, "drop") == [(True, 60_000 + DETECT)]
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

@@ -115,6 +115,8 @@ def test_each_packet_is_answered_as_it_should_be() -> None:
         assert (received.wr_id, received.nbytes, received.status) == (7, 99, 0)
         assert pair.memory_b[:100] == text(99, 5) + first[95:96]
         f.fabricd.request("capture_stop", path=str(seen))
+        fidelity = f.counters()["fidelity"]
+        assert fidelity["flagged"] == len(say.wanted) and len(fidelity["flagged_examples"]) == 16
         nic1 = f.nic(1)
         assert (nic1["duplicate_request"], nic1["out_of_sequence"]) == (2, 2)
         f.fabricd.request("run_until")

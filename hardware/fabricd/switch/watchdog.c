@@ -44,17 +44,16 @@ static void say(struct fabric *f, const struct port *p, unsigned class, bool dro
 				(int)class, "action", drop ? "drop" : "forward", "on", on));
 }
 
+/* Of a queue that is paused */
 static void begin(struct fabric *f, struct port *p, unsigned class, const struct watchdog_params *w)
 {
 	uint8_t bit = (uint8_t)(1u << class);
 
 	p->tc[class].storms++;
 	p->deaf |= bit;
-	if (p->paused & bit) {
-		p->paused &= (uint8_t)~bit;
-		p->tc[class].paused_total += f->clock.now - p->tc[class].paused_since;
-		report_pause(f, p, class, false);
-	}
+	p->paused &= (uint8_t)~bit;
+	p->tc[class].paused_total += f->clock.now - p->tc[class].paused_since;
+	report_pause(f, p, class, false);
 	if (w->drop) {
 		p->dropping |= bit;
 		port_flush_class(f, p, class, DROP_WATCHDOG);
