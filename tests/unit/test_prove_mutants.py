@@ -77,6 +77,9 @@ def test_the_quickest_test_of_each_file_goes_first() -> None:
     here = Mutant("far.c", 8, "", "", "")
     assert cover.of(here, 10) == ["a.py::quick", "b.py::slower", "a.py::slow"]
     assert cover.of(here, 5) == ["a.py::quick", "b.py::slower"]
+    assert cover.of(here, 3) == ["a.py::quick", "a.py::slow"]
+    behind = Mutant("far.c", 10, "", "", "")
+    assert cover.of(behind, 10) == ["a.py::elsewhere", "a.py::quick", "b.py::slower", "a.py::slow"]
 
 
 def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path) -> None:
