@@ -48,6 +48,7 @@ def test_receiver_not_ready_is_tried_again_until_it_is() -> None:
         assert received.time_ps - start == model.received(4, 0) + tries * again
         assert (sent.status, received.wr_id, received.nbytes, pair.memory_b[:4]) == (0, 5, 4, b"good")
         assert f.nic(0)["rnr_nak_retry_err"] == tries == f.nic(0)["retransmitted"]
+        assert [q["retransmitted"] for q in f.counters()["qps"] if q["rank"] == 0] == [tries]
         assert f.counters()["fidelity"]["events"] < 200  # no timer multiplies
         pair.done()
 
