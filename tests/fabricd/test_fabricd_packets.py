@@ -66,9 +66,10 @@ def test_each_packet_is_answered_as_it_should_be() -> None:
         say = Wire(f)
         say.at_ns = pair.a.time_ps // 1000 + STEP_NS
         until_ns = say.at_ns + 30 * STEP_NS
+        f.fabricd.request("run_until", time_ns=say.at_ns)  # before anybody waits: nothing runs ahead
         pair.a.begin_wait(1)
         pair.b.begin_wait(1, until_ns * 1000)
-        say.goes_on()
+        f.events("held")
         f.fabricd.request("capture", port="h1:1", path=str(seen))
         refused = (REFUSED, 0, 0)
         say(qp, forged.WRITE_MIDDLE, 0, text(MTU, 3), refused)  # nothing has begun
