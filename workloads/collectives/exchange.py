@@ -110,7 +110,7 @@ def scatter_all_gather_broadcast(shape: Shape, index: int) -> Program:
     def steps() -> list[Step]:
         return [*scatter.steps, *ring.around(ring.gathering(n, index), spans(shape.count, n), left, right, None, 1)]
 
-    return [Lane(steps, 1, calls=scatter.calls | ring.neighbours(left, right, 1))]
+    return [Lane(steps, 1, channels=scatter.channels | ring.neighbours(left, right, 1))]
 
 
 def bruck_all_gather(shape: Shape, index: int) -> Program:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from workloads.collectives.schedule import Call, Lane, Program, Recv, Send, Shape, Span, Step, pieces, spans
+from workloads.collectives.schedule import Channel, Lane, Program, Recv, Send, Shape, Span, Step, pieces, spans
 
 
 class Hop(NamedTuple):
@@ -58,7 +58,7 @@ def around(
     return steps
 
 
-def neighbours(left: int, right: int, channel: int = 0) -> set[Call]:
+def neighbours(left: int, right: int, channel: int = 0) -> set[Channel]:
     """The connections that such steps take."""
     return {(left, channel), (right, channel)}
 
@@ -70,7 +70,7 @@ def _ring(shape: Shape, index: int, hops: Hops) -> Program:
     def steps() -> list[Step]:
         return around(hops(n, index), spans(shape.count, n), left, right, shape.chunk)
 
-    return [Lane(steps, shape.window, calls=neighbours(left, right))]
+    return [Lane(steps, shape.window, channels=neighbours(left, right))]
 
 
 def all_reduce(shape: Shape, index: int) -> Program:
@@ -97,6 +97,6 @@ def bidirectional_all_reduce(shape: Shape, index: int) -> Program:
             chunks = spans(half.stop - half.start, n, half.start)
             return around(both(n, place), chunks, left, right, shape.chunk, channel)
 
-        return Lane(steps, shape.window, calls=neighbours(left, right, channel))
+        return Lane(steps, shape.window, channels=neighbours(left, right, channel))
 
     return [lane(channel, half) for channel, half in enumerate(spans(shape.count, 2))]

@@ -30,8 +30,8 @@ def _along(shape: Shape, index: int, order: list[int]) -> Program:
         return reduced + gathered
 
     beside = (ring.neighbours(left, right) for dim, (_, left, right) in sides.items() if shape.dims[dim] > 1)
-    calls = {call for its in beside for call in its}
-    return [Lane(steps, shape.window, calls=calls)]
+    channels = {channel for its in beside for channel in its}
+    return [Lane(steps, shape.window, channels=channels)]
 
 
 def _beside(shape: Shape, index: int, dim: int) -> tuple[int, int, int]:

@@ -89,7 +89,7 @@ def _piped(
     def steps() -> list[Step]:
         return [step for piece in pieces(*whole, shape.chunk) for step in each(piece)]
 
-    return Lane(steps, window, per_peer=per_peer, calls=Lane(each(whole)).calls)
+    return Lane(steps, window, per_peer=per_peer, channels=Lane(each(whole)).channels)
 
 
 def binomial(index: int, ranks: int) -> Node:

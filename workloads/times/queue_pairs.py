@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
 from workloads.collectives.exchange import distances
-from workloads.collectives.schedule import Call, Schedule, Shape, calls_of, program_of, schedule_of
+from workloads.collectives.schedule import Schedule, Shape, connections, program_of, schedule_of
 from workloads.collectives.shape import shape_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FIRST = 16
 """A NIC's first one."""
 
+Call = tuple[int, int]  # peer and channel
 Flow = tuple[int, int, int]  # from rank, to rank, channel
 Numbers = Mapping[Flow, tuple[int, int]]
 """The queue pairs at both ends of a flow."""
@@ -107,7 +108,7 @@ def of_schedule(schedule: Schedule, largest: Shape, ranks: Sequence[int], limit:
     """
     calls, count = {}, 0
     for index, rank in enumerate(ranks):
-        channels = calls_of(program_of(schedule, largest, index))
+        channels = connections(program_of(schedule, largest, index))
         calls[rank] = [(ranks[peer], channel) for peer, channel in channels]
         count += len(channels)
         if count > limit:

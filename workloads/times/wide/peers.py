@@ -15,7 +15,7 @@ from workloads.times.queue_pairs import FIRST, QueuePairs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from workloads.collectives.schedule import Call
+    from workloads.times.queue_pairs import Call
     from workloads.times.queue_pairs import Numbers as Flows
     from workloads.times.wide.fabric import Numbers
 
