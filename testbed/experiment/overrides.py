@@ -103,8 +103,8 @@ def _parse(setting: str) -> tuple[str, Any]:
         return key, yaml_reader.value(text)
     except yaml_reader.YamlProblem as problem:
         place = f"at character {problem.character} of the value: " if problem.character else ""
-        hint = place + problem.what.removeprefix("not YAML: ")
-        raise InputError(f"{text[:_SHOWN]!r} is no YAML value", f"--set {setting[:_SHOWN]}", hint) from None
+        what = f"{text[:_SHOWN]!r} is no YAML value"
+        raise InputError(what, f"--set {setting[:_SHOWN]}", place + problem.why) from None
 
 
 def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:

@@ -148,8 +148,7 @@ def _large(
     except InputError as error:
         ranks = len(step.ranks or range(experiment.build_fabric().ranks))
         what = f"{entry} has more than {MOST_FOLLOWED:,} messages among {ranks} ranks, and otherwise {error.what}"
-        smaller = "fewer ranks, a larger `chunk`" if step.chunk and "chunk" not in error.hint else "fewer ranks"
-        raise InputError(what, place, f"{smaller}, or another algorithm: {error.hint}") from None
+        raise InputError(what, place, f"fewer ranks, or another algorithm: {error.hint}") from None
 
 
 def _case(
