@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from results import Run
-from results.figures.in_force import told as told_of_live
+from results.figures.in_force import commands
 from results.figures.report import gigabytes
 from results.figures.scaled import all_scaled
 from results.figures.summary import mean_busbw
@@ -49,7 +49,7 @@ def of_run(run: Run, *, host: bool = False, folder: bool = True) -> RenderableTy
     fidelity = run.fidelity or {"verdict": "invalid", "reasons": ["the run did not end"], "advice": []}
     parts: list[RenderableType] = [Text(f"# {title(run)}", style="dim")]
     parts += [
-        _item("# On a live fabric : ", f"{command}: {what}", "yellow") for command, what in told_of_live(run.live)
+        _item("# On a live fabric : ", f"{command}: {when}", "yellow") for command, when in commands(run.live)
     ]
     if run.state["state"] != "complete":
         error = run.state["error"] or {"what": "it was killed, or still goes on"}
