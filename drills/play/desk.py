@@ -15,7 +15,11 @@ from drills.sheet.daily import CHOSEN
 from testbed.base.errors import InputError, UserError
 from testbed.machine.jsonlines import JsonServer, ready
 
-REFUSED = UserError("that is not the code of this drill's instructor", "instruct", "`drill start` has shown it")
+REFUSED = UserError(
+    "that is not the code of this drill's instructor",
+    "instruct",
+    "`drill instruct` has shown it where the drill was started",
+)
 NOW = ("watch", "state", "complete", "interrupt")
 """What is answered while a command of the player's goes on; so is the line `pause`."""
 

@@ -112,7 +112,9 @@ def otherwise(one: StepTime, serving: Mapping[str, Any]) -> int:
             before = ends.at(pool["end"].format(k - 1), pool["ranks"]) if k else 0.0
             busy = any(0 < n < of for n, of in zip(given, left, strict=True))
             for request in joined:
-                sooner = k > 0 and request not in iterations[k - 1][2] and ready[request] <= starts[f"{name}{k - 1}.begin"]
+                sooner = (
+                    k > 0 and request not in iterations[k - 1][2] and ready[request] <= starts[f"{name}{k - 1}.begin"]
+                )
                 count += sooner or (busy and ready[request] > before)
             for request in gives:
                 given[request] += 1

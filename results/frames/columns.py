@@ -50,7 +50,7 @@ _REAL = ("rate_bps", "window_bytes")  # what their columns always were, though f
 
 
 def _counted(*files: str, first: str = "", then: Sequence[Column] = ()) -> tuple[Column, ...]:
-    """Columns of what fabricd counts by these tables of its sources: those named `first`, then `then`, then all others."""
+    """Columns of what fabricd counts by these tables of its sources: those named `first`, `then`, all others."""
     columns = {}
     for _, name, unit, sort, meaning in (entry for file in files for entry in entries(file)):
         name = name.replace("_prioN", "")

@@ -251,4 +251,6 @@ def legend(figure: Figure) -> None:
     columns = max(1, min(4, len(handles), int(115 / (max(map(len, handles)) + 6))))
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + 0.1 + 0.19 * math.ceil(len(handles) / columns))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8, frameon=False
+    )

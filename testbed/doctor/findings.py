@@ -57,7 +57,10 @@ class Examination:
         except Lack as lack:
             return self._not_known(lack.cost) or self._lacks(lack)
         except Exception as error:  # an error in one check must not hide the others
-            found, cost = f"could not be checked: {type(error).__name__}: {error}", "it is not known whether a run works"
+            found, cost = (
+                f"could not be checked: {type(error).__name__}: {error}",
+                "it is not known whether a run works",
+            )
             return self._not_known(cost) or Diagnosis(self.name, "warn", found, cost)
 
     def _lacks(self, lack: Lack) -> Diagnosis:
@@ -72,9 +75,7 @@ class Examination:
 CHECKS: list[Examination] = []
 
 
-def check(
-    name: str, *, vital: bool = False, by_root: bool = False
-) -> Callable[[Callable[[], str]], Callable[[], str]]:
+def check(name: str, *, vital: bool = False, by_root: bool = False) -> Callable[[Callable[[], str]], Callable[[], str]]:
     """Register a function as the check called `name`; checks run and are shown in this order."""
 
     def register(run: Callable[[], str]) -> Callable[[], str]:

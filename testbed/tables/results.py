@@ -48,9 +48,7 @@ def of_run(run: Run, *, host: bool = False, folder: bool = True) -> RenderableTy
         drops[row["reason"]] = drops.get(row["reason"], 0) + row["count"]
     fidelity = run.fidelity or {"verdict": "invalid", "reasons": ["the run did not end"], "advice": []}
     parts: list[RenderableType] = [Text(f"# {title(run)}", style="dim")]
-    parts += [
-        _item("# On a live fabric : ", f"{command}: {when}", "yellow") for command, when in commands(run.live)
-    ]
+    parts += [_item("# On a live fabric : ", f"{command}: {when}", "yellow") for command, when in commands(run.live)]
     if run.state["state"] != "complete":
         error = run.state["error"] or {"what": "it was killed, or still goes on"}
         parts.append(_item("# FAILED: ", error["what"], "bold red"))
