@@ -7,11 +7,12 @@ import math
 
 import pytest
 
-from hardware import cc, cc_reference
+from hardware import cc
 from testbed.experiment import Experiment, loads
 from testbed.experiment.basis import Basis
 from testbed.plan.hardware import ecn_of, hardware_of, written_control
 from testbed.plan.thresholds import warnings
+from tests.pages import congestion_control
 from tests.parts.control_case import Case
 
 RATES = (25, 100, 200, 400, 800)
@@ -35,7 +36,7 @@ def star(text: str = "") -> Experiment:
 def test_the_page_shows_what_a_default_file_gives() -> None:
     plain = star()
     setting = Basis(plain).setting
-    assert setting == cc_reference.EXAMPLE
+    assert setting == congestion_control.EXAMPLE
 
 
 @pytest.mark.parametrize("control", [name for name in cc.CONTROLS if name != "none"])
