@@ -11,13 +11,12 @@ from drills.session import Answer
 from drills.sheet import file
 from drills.sheet.case import Case
 from drills.solve.solver import solve
-from tests.recorded import NOW_NS, Recorded, crc, ecn_config, nics
+from tests.recorded import FIX, NOW_NS, Recorded, crc, ecn_config, nics
 
 SLOW = [
     {"step": "0..3", "began_us": 1.0, "time_us": 60.0, "vs_best": "1.00x", "wrong": 0},
     {"step": "4", "began_us": 600.0, "time_us": 90.0, "vs_best": "1.50x", "wrong": 0},
 ]
-FIX = ("healthy", "where", "what", "fix")
 
 
 def classes(**sent: str) -> list[dict[str, Any]]:
