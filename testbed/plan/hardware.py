@@ -182,7 +182,7 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
     return {"cc": of(usual), **its_own, "timeout": format_time(timeout_ns(experiment)), **kept}
 
 
-def slots_for(experiment: Experiment, graph: Fabric, elements: int, *, server: bool = False) -> int:
+def slots_for(experiment: Experiment, graph: Fabric, elements: int, *, server: bool) -> int:
     """Slots that keep a cable full: rate x round trip to the accelerators, in packets, rounded up to a power of two.
 
     With a `server` the round trip goes through a host's memory. SwitchML (Sapio et al., NSDI 2021), section 3.6.
@@ -206,8 +206,8 @@ def aggregation_timeout_ns(
     slots: int,
     ranks: int,
     *,
-    groups: int = 1,
-    server: bool = False,
+    groups: int,
+    server: bool,
 ) -> float:
     """How long the sum of a block may take when nothing is lost: slots x the time of a frame + round trip.
 
@@ -221,7 +221,7 @@ def aggregation_timeout_ns(
     if accelerator is not None and accelerator.rate is not None:
         frame_ns = max(frame_ns, (ranks + 1) * packet * 8e9 / accelerator.rate)
     if server:
-        frame_ns = (ranks - 1) * max(frame_ns, 4 * elements * 8e9 / (experiment.costs.reduce or math.inf))
+        frame_ns = (ranks - 1) * max(frame_ns, 4 * elements * 8e9 / experiment.costs.reduce)
     switches = bounds.most_switches(graph)
     rtt_ns = _aggregation_rtt_ns(experiment, _worst_cable(experiment, graph), switches, elements, server=server)
     if accelerator is not None:
