@@ -160,7 +160,9 @@ def test_the_worst_cable_has_the_least_rate_and_the_longest_delay_of_all() -> No
     ],
 )
 def test_slots_are_shared_as_the_workload_needs_them(algorithms: list[str], written: str, shared: int) -> None:
-    steps = "".join(f"- {{collective: all_reduce, algorithm: {name}, sizes: [4KiB]}}\n" for name in [*algorithms, "ring"])
+    steps = "".join(
+        f"- {{collective: all_reduce, algorithm: {name}, sizes: [4KiB]}}\n" for name in [*algorithms, "ring"]
+    )
     its = hardware_of(experiment(f"switch: {{accelerator: {{slots: 600, fan_in: 9{written}}}}}", f"workload:\n{steps}"))
     assert its.accelerator == {
         "slots": 600, "elements": 256, "fan_in": 9, "shared_slots": shared, "latency_ns": 0.0
