@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from drills import twins
 from drills.check.players import scored
 from drills.ending import Ending, ending_of
 from drills.game import Game
@@ -114,3 +115,43 @@ def test_the_twin_is_mended_when_the_player_configures_first() -> None:
 def test_a_step_under_way_counts_by_its_share(at: float, made: float) -> None:
     steps: Any = [FakeStep(k, start, end, {}) for k, (start, end) in enumerate([(0, 100), (100, 200), (250, 350)])]
     assert progress(steps, at) == made
+
+
+def test_what_an_action_has_cost_the_job_is_said_and_taken_off() -> None:
+    """From 1 ms on its steps take twice as long as without him, until he answers at 2 ms.
+
+    A step of 60 us and a gap of 4 us follow each other without him, so that 15.6 steps are made in the meantime.
+    """
+    game = game_of(FAULTY_NS)
+    stage = game.stage
+    stage.until_ns(1_000_000)
+    stage.world.faulty_ns = 2 * FAULTY_NS  # type: ignore[attr-defined]
+    stage.until_ns(2_000_000)
+    answer = parse(str(stage.drawn.truth[0]), game.fabric)
+    done = [LogEntry(1, "config qos clear", 1_000_000, 0, True, True)]
+    found = ending_of(stage, answer, done, hints=1, wrong=1, up=game._up)
+    assert found.lost_steps == pytest.approx(1e6 / 64_000 - 1e6 / 124_000, abs=1)
+    assert found.conduct.lost_ns == pytest.approx(found.lost_steps * 43_600)
+    assert f"({found.lost_steps:.1f} steps lost)" in found.text and "steps lost" not in ending(FAULTY_NS).text
+    off = {name: f"{name} -{points:.1f}" for name, points in (("hints", 5.0), ("wrong answers", 10.0))}
+    assert all(text in found.text for text in off.values()) and "damage -" in found.text
+    assert "hints" not in ending(FAULTY_NS).text
+
+
+@pytest.mark.parametrize(("mended_ns", "put_in"), [(900_000, False), (1_100_000, True), (1_200_000, True)])
+def test_what_was_put_in_meanwhile_is_in_the_twins_that_had_it(mended_ns: int, put_in: bool) -> None:
+    """An instructor has put a fault in at 1.1 ms: it is in the world without the player, and in the mended one only if
+    that was not mended before.  From then on that is quick."""
+    game, worlds = game_of(FAULTY_NS), list[Any]()
+
+    def up(case: Case) -> Any:
+        worlds.append(game._up(case))
+        return worlds[-1]
+
+    later = [(1_100_000, game.stage.drawn.faults[0])]
+    without = twins.without_student(game.case, 2_000_000, up, later)
+    assert without.speed == pytest.approx(1e10 / (10 * FAULTY_NS + 9 * GAP_NS))
+    mended = twins.mended(game.case, mended_ns, 2_000_000, up, later)
+    assert max(start for start, took in mended.courses if took == FAULTY_NS) < mended_ns
+    assert [any(line.startswith("1100000 loss") for line in world.told) for world in worlds] == [True, put_in]
+    assert all(world.closed for world in worlds)
