@@ -204,8 +204,8 @@ def test_a_switch_is_led_around_last_for_without_it_there_is_no_way_around_a_cab
     from drills.solve.solver import mend
 
     asked = Recorded({}, FIX)
-    switch = Diagnosis("silent_corruption", "switch:spine1", "", ("route drain spine1",))
-    cable = Diagnosis("loss", "cable:leaf0-spine0", "", ("route drain leaf0:5", "cable replace leaf0-spine0"))
+    switch = Diagnosis("silent_corruption", "switch:spine1", ("route drain spine1",))
+    cable = Diagnosis("loss", "cable:leaf0-spine0", ("route drain leaf0:5", "cable replace leaf0-spine0"))
     assert mend(Operator(asked), [switch, cable])
     assert asked.done[-1] == "config route drain spine1"
 

@@ -185,8 +185,11 @@ CASES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
                                       "slots_leaked@switch:leaf1", ["accelerator reclaim leaf1"]),
     "it knows all that comes": (accelerators(leaf1={"slots_free": 60}), "healthy", []),
     "all have as many": (accelerators(leaf1={"unknown": 9}), "healthy", []),
-    "a switch has a meter": ({"meters": {"meters": [{"switch": "leaf0", "rate": 9}]}}, "meter@switch:leaf0",
-                             ["flow resync leaf0"]),
+    "a switch has meters": (
+        {"meters": {"meters": [{"Switch": "leaf0", "Meter": n} for n in (1, 2)]}},
+        "meter@switch:leaf0",
+        ["flow resync leaf0"],
+    ),
     "rules of the controller": (ruled(110), "healthy", []),
     "a rule above them": (ruled(111), "wrong_port@switch:leaf0", ["flow resync leaf0"]),
     "all switches hash alike": (hashed(spine0=7, leaf0=7, leaf1=7), "polarised_hash@all",
