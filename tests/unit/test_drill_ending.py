@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from drills.sheet.answer import parse
 from drills.sheet.case import Case
 from drills.twins import progress
 from tests.parts.drills import ALL_ASKED, clos
-from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeStep, FakeWorld
+from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeRank, FakeStep, FakeWorld
 
 GAP_NS = 4_000
 NOTHING_DONE = LogEntry(1, "config ecn leaf0 as it was", 100_000, 0, True, True)
@@ -155,3 +156,26 @@ def test_what_was_put_in_meanwhile_is_in_the_twins_that_had_it(mended_ns: int, p
     assert max(start for start, took in mended.courses if took == FAULTY_NS) < mended_ns
     assert [any(line.startswith("1100000 loss") for line in world.told) for world in worlds] == [True, put_in]
     assert all(world.closed for world in worlds)
+
+
+@pytest.mark.parametrize(("step_ns", "ended"), [(400_000, 3), (10**9, 0)])
+def test_for_a_job_that_hardly_goes_on_nobody_waits_for_ever(step_ns: int, ended: int) -> None:
+    """Four times ten healthy steps of 40 us, and a timeout of 50 us, in which a step that was under way ends first."""
+    game = game_of(step_ns)
+    world = game.stage.world
+    began = world.time_ns
+    found = twins.Course.of(game.stage, began)
+    assert world.time_ns == began + 10 * 4 * HEALTHY_NS + 50_000
+    assert sum(step.start_ns >= began for step in world.steps) == ended
+    assert found.speed == pytest.approx(ended / 1_650_000 * 1e9)
+
+
+def test_steps_with_wrong_sums_are_none() -> None:
+    game = game_of(FAULTY_NS)
+    steps = [FakeStep(k, 0, 10, {0: FakeRank(), 1: FakeRank(wrong=k % 2)}) for k in range(10)]
+    game.stage.world._all = [  # type: ignore[attr-defined]
+        replace(step, start_ns=game.stage.world.time_ns + 100 * k, end_ns=game.stage.world.time_ns + 100 * k + 90)
+        for k, step in enumerate(steps)
+    ]
+    found = twins.Course.of(game.stage, game.stage.world.time_ns)
+    assert found.speed == pytest.approx(5 / (900 + 90) * 1e9)
