@@ -284,6 +284,29 @@ def test_a_trace_has_ranks_streams_tasks_and_arrows() -> None:
     assert start["id"] == end["id"] and start["cat"] == end["cat"] and start["name"] == end["name"]
 
 
+@pytest.mark.parametrize(
+    ("sent", "received", "at"),
+    [
+        ((100, 110), (20, 108), 0.1),  # when the send begins
+        ((100, 110), (105, 120), 0.105),  # when the receive does
+        ((100, 110), (20, 100), None),  # a receive that has no moment for it
+        ((100, 100.9), (90, 120), None),  # nor has a send of less than a nanosecond
+        ((100, 110), (20, 101), 0.1),
+    ],
+)
+def test_an_arrow_ends_in_a_moment_of_the_receive(
+    sent: tuple[float, float], received: tuple[float, float], at: float | None
+) -> None:
+    events = trace([send(0, 1, *sent), recv(1, 0, *received)], "r")["traceEvents"]
+    assert [e["ts"] for e in events if e["ph"] == "f"] == ([] if at is None else [at])
+
+
+def test_a_slice_says_what_its_task_was() -> None:
+    (one,) = [e for e in trace([send(0, 1, 5, 10, tag="t")], "r")["traceEvents"] if e["ph"] == "X"]
+    assert one["args"] == {"step": 0, "iteration": 0, "size_bytes": 8, "operation": "send", "peer": 1, "tag": "t"}
+    assert (one["name"], one["cat"], one["tid"]) == ("net5", "communication", 1)
+
+
 def test_streams_that_compute_come_first() -> None:
     assert threads([collective(0, 0, 1), compute(0, 0, 1), task(0, "a", 0, 1, size_bytes=8)]) == {
         "gpu": 1, "a": 2, "net": 3
