@@ -93,4 +93,8 @@ def test_a_star_is_a_uniform_path() -> None:
             )
             (candidate,) = chooser.candidates(step)
             alone = closed_form_ns(entry, 6, 1 << 20, WAYS.way, COSTS)
+            if entry.time:
+                cases = (Case.of(entry, 6, 1 << 20, 4, {}, 1, COSTS, ways) for ways in (WAYS, candidate.ways))
+                formula, on_a_star = (named(entry.time)(case) for case in cases)
+                assert on_a_star == pytest.approx(formula), entry.name
             assert chooser.expected_ns(candidate, step, 1 << 20) == pytest.approx(alone), entry.name
