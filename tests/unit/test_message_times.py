@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.parts.uniform_paths import Uniform, closed_form_ns
-from workloads.base.entry import named
+from workloads.base.entry import NoModel, named
 from workloads.registry import find
 from workloads.times.case import Case
 from workloads.times.in_network import best_effort_all_reduce_ns, in_network_all_reduce_ns
 from workloads.times.messages import Costs, Path, flow_ns, received_ns, sent_ns
+from workloads.times.multicast import Multicast
 
 COSTS = Costs(post_ns=100.0, wake_ns=70.0, reduce_bps=800e9)
 R, PCIE = 400e9 / 8e9, 512e9 / 8e9  # bytes per ns
@@ -92,6 +93,13 @@ def test_multicast_over_equal_paths_keeps_each_ranks_cable_busy(collective: str,
     entry = find(collective, "multicast")
     times = [closed_form_ns(entry, 4, datagrams * 4096, way(), COSTS) for datagrams in (32, 64)]
     assert times[1] - times[0] == pytest.approx(32 * share * (82 + 4096) / R, rel=0.01)
+
+
+def test_a_cutoff_that_ends_while_datagrams_are_due_has_no_model() -> None:
+    assert Multicast(9e3, 5e3).in_time(5e3) == 9e3
+    with pytest.raises(NoModel, match="4.9us ends before the first datagrams have come") as told:
+        Multicast(9e3, 5001.0).in_time(4900.0)
+    assert told.value.hint == "6us is enough here; there is no model of repair"
 
 
 def test_where_nobody_sends_to_others_nothing_takes_time() -> None:
