@@ -53,14 +53,10 @@ def serving_steps(told: ServeStep, planner: Planner) -> list[Planned]:
         return Durations(graph, step.program, experiment, fabric)
 
     if not plays_ping_pong(serve):
-        graph, name, about = _of_pools(serve, experiment, made, durations)
-        return [replace(made(graph, name), about_step=about)]
-    steps: list[Planned] = []
+        return [_of_pools(serve, experiment, made, durations)]
     if serve.requests is not None:
-        for of in aparts(serve, experiment.seed):
-            graph, name, about = _of_apart(serve, experiment, of, made, durations)
-            steps.append(replace(made(graph, name), about_step=about))
-        return steps
+        return [_of_apart(serve, experiment, of, made, durations) for of in aparts(serve, experiment.seed)]
+    steps: list[Planned] = []
     for p in ping_pongs(serve, experiment.seed):
         graph = ping_pong_graph(p)
         step = made(graph, f"serve m={p.micro_batches}, {p.exchange}")
@@ -88,30 +84,28 @@ def _of_pools(
     experiment: Experiment,
     made: Plans,
     durations: Callable[[Graph, PlannedTasks], Durations],
-) -> tuple[Graph, str, dict[str, Any]]:
-    """Graph, name and description of ranks that share every matrix."""
+) -> PlannedTasks:
+    """Ranks that share every matrix."""
     pools = shared_pools(serve, experiment.seed)
     name = "serve " + ", ".join(
         f"{what} tp{one.tensor}" for what, one in zip(("prefill", DECODE)[-len(pools) :], pools, strict=True)
     )
     if serve.requests is None:
-        work = _steady(serve, pools[-1])
-        graph = graph_of_work(work)
-        its = durations(graph, made(graph, name))
-        ends = oracle(graph, its, its.ends)
-        about = _about("decode", pools) | {"output": serve.output, "expected_ns": max(end for _, end in ends.values())}
-        return graph, name, {"tokens": serve.tokens * serve.output, "serving": about}
-    requests = requests_of(serve, experiment.seed)
-    one = decided(serve, pools, requests, lambda graph: durations(graph, made(graph, name)))
-    graph = graph_of_work(*one.work, requests=requests)
-    its = durations(graph, made(graph, name))
-    ends = oracle(graph, its, its.ends)
-    about = _about("requests", pools) | {
-        "requests": [[r.arrival_ns, r.prompt, r.output] for r in requests],
-        "pools": [_iterations(work, reads=k == 0, answers=k == len(one.work) - 1) for k, work in enumerate(one.work)],
-        "expected_ns": max(end for _, end in ends.values()),
-    }
-    return graph, name, {"tokens": sum(r.output for r in requests), "serving": about}
+        graph, tokens = graph_of_work(_steady(serve, pools[-1])), serve.tokens * serve.output
+        about = _about("decode", pools) | {"output": serve.output}
+    else:
+        requests = requests_of(serve, experiment.seed)
+        one = decided(serve, pools, requests, lambda graph: durations(graph, made(graph, name)))
+        graph, tokens = graph_of_work(*one.work, requests=requests), sum(r.output for r in requests)
+        last = len(one.work) - 1
+        about = _about("requests", pools) | {
+            "requests": [[r.arrival_ns, r.prompt, r.output] for r in requests],
+            "pools": [_iterations(work, reads=k == 0, answers=k == last) for k, work in enumerate(one.work)],
+        }
+    step = made(graph, name)
+    its = durations(graph, step)
+    about["expected_ns"] = max(end for _, end in oracle(graph, its, its.ends).values())
+    return replace(step, about_step={"tokens": tokens, "serving": about})
 
 
 def _reader(serve: Serve, seed: int) -> Shared | None:
@@ -125,13 +119,14 @@ def _of_apart(
     of: Apart,
     made: Plans,
     durations: Callable[[Graph, PlannedTasks], Durations],
-) -> tuple[Graph, str, dict[str, Any]]:
+) -> PlannedTasks:
     """Requests on attention and experts, with so many micro-batches."""
     reader, requests = _reader(serve, experiment.seed), requests_of(serve, experiment.seed)
     name = f"serve m={of.micro_batches}, {of.how}" + (f", prefill tp{reader.tensor}" if reader else "")
     one = served(serve, of, reader, requests, lambda graph: durations(graph, made(graph, name)))
     graph = one.graph
-    its = durations(graph, made(graph, name))
+    step = made(graph, name)
+    its = durations(graph, step)
     ends = oracle(graph, its, its.ends)
     pools = [of.attention, of.experts, *([reader.pool] if reader else [])]
     about = {
@@ -144,7 +139,7 @@ def _of_apart(
         "micro_batches": of.micro_batches,
         "expected_ns": max(end for (rank, _), (_, end) in ends.items() if rank in of.attention.ranks),
     }
-    return graph, name, {"tokens": sum(r.output for r in requests), "serving": about}
+    return replace(step, about_step={"tokens": sum(r.output for r in requests), "serving": about})
 
 
 def _steady(serve: Serve, pool: Shared) -> Work:
