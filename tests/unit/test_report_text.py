@@ -117,6 +117,7 @@ def test_the_busiest_ports_are_those_that_sent_most() -> None:
     rows = part("Busiest ports", tables={"drops": [], "ports": ports})[2:]
     assert [row.split("|")[1].strip() for row in rows] == ["sw1:1", *(f"sw0:{n}" for n in range(11, 2, -1))]
     assert [cell.strip() for cell in rows[0].split("|")[1:-1]] == ["sw1:1", "", "1", "5000", "0"]
+    assert "Busiest" not in text(tables={"drops": [], "ports": ports[:1]})
 
 
 def test_events_say_when_and_what_but_a_worker_that_is_through() -> None:

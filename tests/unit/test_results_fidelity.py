@@ -75,7 +75,13 @@ def test_times_on_the_wall_have_the_largest_unit_that_fits(p99_ns: float, said: 
 
 def test_without_a_cable_no_share_is_known() -> None:
     assert smallest_hop_ns([], 4096) == 0.0
-    assert real_clock({}, smallest_hop_ns=0.0, dilation=10, steal=None).verdict == "good"
+    judged = real_clock({}, smallest_hop_ns=0.0, dilation=10, steal=None)
+    assert judged.verdict == "good" and "at most 0 ns late, 0.00%" in judged.reasons[0]
+
+
+@pytest.mark.parametrize("what", ["flagged", "unmodelled_losses"])
+def test_of_no_frame_hop_one_is_more_than_a_few(what: str) -> None:
+    assert virtual_clock({what: 1}).verdict == "invalid"
 
 
 def test_each_advice_is_given_once() -> None:
