@@ -153,6 +153,7 @@ def test_the_account_of_measured_steps() -> None:
     measured = [[one] for one in steps(rows)]
     beside = account({**told, "mode": "async", "copy_ns": 10.0}, measured)
     assert (beside.pause_ns, beside.least_steps, beside.written_ns) == (10, 3, 250)
+    assert beside.lost_per_failure_ns == (4 * 100 + 10) / 2 + 20 + 30 + 250  # half an interval, and the way back
 
 
 def test_one_cannot_begin_before_the_last_is_written() -> None:

@@ -120,6 +120,20 @@ def test_the_busiest_ports_are_those_that_sent_most() -> None:
     assert "Busiest" not in text(tables={"drops": [], "ports": ports[:1]})
 
 
+def test_steps_say_where_their_time_went_and_who_was_slow() -> None:
+    """Two ranks compute for 1 us, one for 2 us; nothing is sent."""
+    rows = [
+        {"step": 0, "iteration": 1, "rank": rank, "stream": "gpu", "task": "f", "kind": "", "group": None,
+         "size_bytes": None, "start_ns": 0, "end_ns": end}
+        for rank, end in enumerate((1000, 1000, 2000))
+    ]  # fmt: skip
+    assert part("Steps", tables={"drops": [], "ports": [], "timeline": rows}) == [
+        "| step | iteration | time (us) | compute (us) | exposed (us) | bubble (us) | overlap (%) | straggler |",
+        "|-----:|----------:|----------:|-------------:|-------------:|------------:|------------:|-----------|",
+        "|    0 |         1 |     2.000 |        1.333 |        0.000 |       0.667 |           - | rank 2    |",
+    ]
+
+
 def test_events_say_when_and_what_but_a_worker_that_is_through() -> None:
     events = [
         {"event": "worker_done", "time_ns": 5.0, "rank": 0},
