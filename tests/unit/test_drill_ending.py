@@ -51,6 +51,7 @@ def test_who_mends_nothing_has_mended_nothing() -> None:
     """Ten steps of 60 us with nine gaps of 4 us between them, against ten of 40 us."""
     found = ending(FAULTY_NS)
     assert found.score is not None and found.score.fixed == 0.0
+    assert found.answered == {"answer": found.truth, "truth": found.truth, "score": found.score.to_dict()}
     assert found.conduct.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
     assert found.conduct.speed_healthy == pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
     assert found.to_dict()["speed"]["mended"] == found.conduct.speed_healthy
@@ -60,7 +61,7 @@ def test_a_game_that_is_given_up_says_what_an_answer_would_have_been_worth() -> 
     """Of players who only look, many share a game that nobody answers."""
     game = game_of(FAULTY_NS)
     game.command("give-up")
-    assert game.ending is not None
+    assert game.ending is not None and game.ending.answered["answer"] is None
     worth = scored(game, str(game.stage.drawn.truth[0]), game.ending.conduct)[1]
     assert (worth.fixed, worth.total) == (0.0, 80.0)
 

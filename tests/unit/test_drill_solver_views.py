@@ -215,6 +215,12 @@ CASES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
         "ecn_thresholds@switch:leaf0",
         ["ecn leaf0 --kmin 40000B --kmax 160000B --pmax 0.2"],
     ),
+    "others mark as well, if little": ({**ecn_config(), **marked(leaf1=8), **deep("leaf0:5", 80001)}, "healthy", []),
+    "others mark, and it never does": (
+        {**ecn_config(), **marked(leaf1=9), **deep("leaf0:5", 80001)},
+        "ecn_thresholds@switch:leaf0",
+        ["ecn leaf0 --kmin 40000B --kmax 160000B --pmax 0.2"],
+    ),
     "its queues are not deep": (
         {**ecn_config(), **marked(leaf0=10, leaf1=81), **deep("leaf0:5", 80000)}, "healthy", []
     ),
