@@ -26,6 +26,7 @@ def far(a: int, rows: list[int]) -> list[int]:
         print("near")
         raise ValueError(a + 1)
     return [row for row in rows if row > 0]
+T = TypeVar("T", bound=int)
 '''
 C = """
 enum { SIZE = 4 };
@@ -48,7 +49,7 @@ def test_python_is_changed_where_it_makes_figures() -> None:
     assert changes(found, 4) == {"if a <= 3:", "if a < 4:", "if not (a < 3):"}
     assert {"pass", "print(None)"} <= changes(found, 5)
     assert {"return [row for row in rows]", "return [row for row in rows if row >= 0]"} <= changes(found, 7)
-    assert not {2, 3, 6} & found.keys(), "annotations, texts, and what an error says"
+    assert not {2, 3, 6, 8} & found.keys(), "annotations, texts, what an error says, types"
 
 
 def test_c_is_changed_in_functions() -> None:
