@@ -2,7 +2,8 @@
 
 mutmut (BSD) is used as a library: its command runs a copy with all mutants at once, chosen by name, which neither
 properties and cached functions nor programs that tests start would see. Left out are its changes of strings, and all in
-`raise`, in annotations, decorators, type variables and imports for type checkers: what tests say of a message is what it has to name.
+`raise`, in annotations, decorators, type variables and imports for type checkers: what tests say of a message is what
+it has to name.
 """
 
 from __future__ import annotations
