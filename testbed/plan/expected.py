@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -49,16 +49,15 @@ class Durations:
             case Compute():
                 return task.duration_ns
             case Send():
-                return self._message(rank, task.peer, task.size_bytes, True)
+                return self._message(rank, task.peer, task.size_bytes, sent_ns)
             case Recv():
-                return self._message(task.peer, rank, task.size_bytes, False)
+                return self._message(task.peer, rank, task.size_bytes, received_ns)
             case Collective():
                 return self._collective(rank, task)
         raise TypeError(f"{type(task).__name__} is no kind of task")
 
-    def _message_ns(self, source: int, target: int, size_bytes: int, sent: bool) -> float:
+    def _message_ns(self, source: int, target: int, size_bytes: int, done: Callable[..., float]) -> float:
         path = self._chooser.ways([source, target]).path([(0, 1)])
-        done = sent_ns if sent else received_ns
         return self._costs.post_ns + done(size_bytes, path, self._costs) + self._costs.wake_ns
 
     def ends(self, task: Collective, starts: Mapping[int, float]) -> Mapping[int, float]:
