@@ -6,9 +6,10 @@ those of docs/collectives.md, take from here what they say.  Imports neither num
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from workloads.base.entry import Algorithm, Collective, Factor
+from workloads.base.entry import EVEN, POWERS, Algorithm, Collective, Factor
 from workloads.base.vocabulary import ADDER_DTYPES, AUTO, OPS
 
 
@@ -65,6 +66,10 @@ _ALL_TO_ALL = Collective(
 )  # fmt: skip
 _ALL_TO_ALL_V = Collective(
     "all_to_all_v", "the same with unequal chunks", "a rank's input vector", _ALL_BUT_ONE, "host:AllToAll", meets=True
+)
+_REDUCE_SCATTER_V, _ALL_GATHER_V, _SCATTER_V, _GATHER_V = (
+    replace(its, name=f"{its.name}_v", summary=f"`{its.name}` with unequal chunks", in_parts=False, one_row=True)
+    for its in (_REDUCE_SCATTER, _ALL_GATHER, _SCATTER, _GATHER)
 )
 _M2N = Collective(
     "m2n", "each of the first `senders` ranks has sent unequal parts to the others", "a sender's vector", _WHOLE,
@@ -152,6 +157,9 @@ _OPTIMIZER: dict[str, Any] = {
     **{"extra": ("optimizer",), "defaults": {"optimizer": "sgd"}},
 }
 _PAIR: dict[str, Any] = {"max_ranks": 2}
+_GRID: dict[str, Any] = {"layout": "grid"}
+_EVEN_GRID: dict[str, Any] = {"layout": "grid", "lengths": EVEN}
+_BUFFERS: dict[str, Any] = {"extra": ("chunk",), "chunk_bytes": 512 << 10}  # NCCL's: 4 MiB, in 8 slots
 _ALONE: dict[str, Any] = {"waits": True}
 _MESSAGE: dict[str, Any] = {"extra": ("message",), "defaults": {"message": {}}}
 _STORAGE: dict[str, Any] = {"extra": ("storage",), "defaults": {"storage": {}}, "min_ranks": 3}
@@ -198,6 +206,24 @@ _ENTRIES = (
         wide="GRID",
     ),
     _hosts(
+        _ALL_REDUCE, "bucket", "torus:bucket_all_reduce", "parts:bucket_all_reduce",
+        "the same in all dimensions and directions at once, a part of the vector each (Jain & Sabharwal, Sack & Gropp)",
+        **_GRID, **_CHUNK,
+    ),
+    _hosts(
+        _ALL_REDUCE, "swing", "swing:all_reduce", "parts:swing_all_reduce",
+        "halving and doubling with near partners, now on one side, now on the other, in all dimensions and directions "
+        "at once (De Sensi et al.)", **_EVEN_GRID,
+    ),
+    _hosts(
+        _ALL_REDUCE, "swing_latency", "swing:small_all_reduce", "parts:swing_latency_all_reduce",
+        "log2 n of these exchanges, of all that there is", **_GRID, lengths=POWERS,
+    ),
+    _hosts(
+        _ALL_REDUCE, "recursive_doubling", "hypercube:all_reduce", "halving:recursive_doubling_all_reduce",
+        "log2 p exchanges of the whole vector", wide="WHOLE_DOUBLING",
+    ),
+    _hosts(
         _ALL_REDUCE, "hierarchical", "torus:hierarchical_all_reduce", "rings:hierarchical_all_reduce",
         "reduce-scatter in the scale-up domain, all-reduce along the rails, all-gather in the domain",
         wide="GRID", layout="domains", **_CHUNK,
@@ -207,6 +233,19 @@ _ENTRIES = (
         _REDUCE_SCATTER, "halving", "halving:reduce_scatter", "halving:halving_reduce_scatter",
         "the rounds that halve the vector", **_CHUNK, wide="HALVING",
     ),
+    _hosts(
+        _REDUCE_SCATTER, "pat", "pat:reduce_scatter", "pat:reduce_scatter",
+        "a binomial tree for each chunk, the nearest first; a message holds chunks of many (PAT, NCCL 2.23)",
+        wide="PAT_REDUCE_SCATTER", **_BUFFERS,
+    ),
+    _hosts(
+        _REDUCE_SCATTER, "bucket", "torus:bucket_reduce_scatter", "parts:bucket_reduce_scatter",
+        "a ring along each dimension in turn, in all dimensions and directions at once", **_GRID, **_CHUNK,
+    ),
+    _hosts(
+        _REDUCE_SCATTER, "swing", "swing:reduce_scatter", "parts:swing_reduce_scatter",
+        "the first half of the all-reduce", **_EVEN_GRID,
+    ),
     _ALL_GATHER_RING,
     _hosts(
         _ALL_GATHER, "recursive_doubling", "halving:all_gather", "halving:doubling_all_gather",
@@ -215,6 +254,19 @@ _ENTRIES = (
     _hosts(
         _ALL_GATHER, "bruck", "exchange:bruck_all_gather", "halving:bruck_all_gather",
         "ceil(log2 n) rounds for any n (Bruck et al.)", wide="BRUCK",
+    ),
+    _hosts(
+        _ALL_GATHER, "pat", "pat:all_gather", "pat:all_gather",
+        "a binomial tree for each chunk, the farthest first; a message holds chunks of many (PAT, NCCL 2.23)",
+        wide="PAT_ALL_GATHER", **_BUFFERS,
+    ),
+    _hosts(
+        _ALL_GATHER, "bucket", "torus:bucket_all_gather", "parts:bucket_all_gather",
+        "a ring along each dimension in turn, in all dimensions and directions at once", **_GRID, **_CHUNK,
+    ),
+    _hosts(
+        _ALL_GATHER, "swing", "swing:all_gather", "parts:swing_all_gather", "the second half of the all-reduce",
+        **_EVEN_GRID,
     ),
     _hosts(
         _BROADCAST, "binomial_tree", "trees:binomial_broadcast", "trees:binomial_broadcast",
@@ -262,6 +314,29 @@ _ENTRIES = (
                 "n - 1 rounds, each to the next but k", pairwise, **more,
             ),
         )
+    ),
+    _hosts(
+        _ALL_TO_ALL, "hypercube", "hypercube:all_to_all", "exchange:hypercube_all_to_all",
+        "log2 n exchanges of half a vector, which hand on what is meant for others", wide="HYPERCUBE", lengths=POWERS,
+    ),
+    _hosts(
+        _REDUCE_SCATTER_V, "ring", "ring:reduce_scatter", "rings:ring_reduce_scatter_v", "the hops that reduce",
+        layout="ring", **_SKEW,
+    ),
+    _hosts(
+        _ALL_GATHER_V, "ring", "ring:all_gather", "rings:ring_all_gather_v", "the hops that gather",
+        layout="ring", **_SKEW,
+    ),
+    _hosts(_ALL_GATHER_V, "bruck", "exchange:bruck_all_gather", "", "ceil(log2 n) rounds for any n", **_SKEW),
+    _hosts(_SCATTER_V, "linear", "exchange:linear_scatter", "exchange:linear_scatter", "all at once", **_SKEW),
+    _hosts(
+        _SCATTER_V, "binomial_tree", "exchange:binomial_scatter", "trees:binomial_scatter",
+        "through the tree, what a child needs in one message", **_SKEW,
+    ),
+    _hosts(_GATHER_V, "linear", "exchange:linear_gather", "exchange:linear_gather", "all at once", **_SKEW),
+    _hosts(
+        _GATHER_V, "binomial_tree", "exchange:binomial_gather", "trees:binomial_gather",
+        "through the tree, what a child has in one message", **_SKEW,
     ),
     *(
         _hosts(

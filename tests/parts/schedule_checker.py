@@ -15,8 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.collectives import exchange
-from workloads.collectives.schedule import OUTPUT, STAGING, VECTOR, Copy, Program, Recv, Schedule, Send, Shape, places
-from workloads.collectives.schedule import spans as chunks_of
+from workloads.collectives.schedule import (
+    OUTPUT,
+    STAGING,
+    VECTOR,
+    Copy,
+    Program,
+    Recv,
+    Schedule,
+    Send,
+    Shape,
+    output_elements,
+    places,
+)
 
 
 class Access(NamedTuple):
@@ -114,17 +125,22 @@ def races(schedule: Schedule, shape: Shape) -> list[str]:
             span = (place.element, place.element + length)
             accesses.append(Access(rank, place.region, *span, True, send, number, f"{rank} receives {step}"))
             accesses.append(
-                Access(step.peer, VECTOR, source.start, source.stop, False, send, number, f"{step.peer} sends {source}")
+                Access(
+                    step.peer, source.source, source.start, source.stop, False, send, number,
+                    f"{step.peer} sends {source}",
+                )  # fmt: skip
             )
             if step.reduce:
                 accesses.append(Access(rank, STAGING, *span, False, number, number, f"{rank} reduces {step}"))
                 accesses.append(
-                    Access(rank, VECTOR, step.start, step.stop, True, number, number, f"{rank} adds {step}")
+                    Access(rank, step.into, step.start, step.stop, True, number, number, f"{rank} adds {step}")
                 )
         elif isinstance(step, Copy):
             end = step.to + step.stop - step.start
-            accesses.append(Access(rank, VECTOR, step.start, step.stop, False, number, number, f"{rank} copies {step}"))
-            accesses.append(Access(rank, OUTPUT, step.to, end, True, number, number, f"{rank} copies {step}"))
+            accesses += [
+                Access(rank, step.source, step.start, step.stop, False, number, number, f"{rank} copies {step}"),
+                Access(rank, step.into, step.to, end, True, number, number, f"{rank} copies {step}"),
+            ]
     found = []
     accesses.sort(key=lambda a: (a.rank, a.region, a.start))
     for i, a in enumerate(accesses):
@@ -138,27 +154,22 @@ def races(schedule: Schedule, shape: Shape) -> list[str]:
     return found
 
 
-def _output(shape: Shape, index: int) -> int:
-    """Elements that may land in a rank's output: what its column of counts adds up to, or an even share of each."""
-    return sum(row[index] for row in shape.counts) if shape.counts else shape.count + shape.ranks
-
-
 class _Rank:
-    def __init__(self, program: Program, vector: NDArray[Any], output: int) -> None:
+    def __init__(self, program: Program, vector: NDArray[Any]) -> None:
         self.program = program
         self.at = [0] * len(program)
         self.places = {key: deque(found) for key, found in places(program)[0].items()}
         self.own = {key: deque(found) for key, found in places(program)[0].items()}
         staged = places(program)[1]
-        self.memory = {VECTOR: vector, STAGING: np.full(staged, np.nan), OUTPUT: np.full(output, np.nan)}
+        self.memory = {VECTOR: vector, STAGING: np.full(staged, np.nan), OUTPUT: np.full(output_elements(program), np.nan)}
         self.arrived: dict[tuple[int, int], int] = {}
 
 
 def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed: int) -> list[dict[int, NDArray[Any]]]:
     """The memory of all ranks at the end, from float64 `vectors`; everything that is reduced is summed up."""
     rng = random.Random(seed)
-    ranks = [_Rank(schedule(shape, i), vectors[i].copy(), _output(shape, i)) for i in range(shape.ranks)]
-    under_way: dict[tuple[int, int, int], deque[tuple[int, int, NDArray[Any] | None]]] = {}
+    ranks = [_Rank(schedule(shape, i), vectors[i].copy()) for i in range(shape.ranks)]
+    under_way: dict[tuple[int, int, int], deque[tuple[Send, NDArray[Any] | None]]] = {}
     ready: list[Any] = [(me, lane) for me, rank in enumerate(ranks) for lane in range(len(rank.program))]
     waiting: dict[tuple[int, int, int], list[tuple[int, int]]] = {}  # lanes, for a message from there to here
 
@@ -168,11 +179,10 @@ def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed:
         if rank.at[lane] == len(steps):
             return
         step = steps[rank.at[lane]]
-        vector = rank.memory[VECTOR]
         if isinstance(step, Send):
-            early = vector[step.start : step.stop].copy() if rng.random() < 0.5 else None
+            early = rank.memory[step.source][step.start : step.stop].copy() if rng.random() < 0.5 else None
             queue = under_way.setdefault((me, step.peer, step.channel), deque())
-            queue.append((step.start, step.stop, early))
+            queue.append((step, early))
             if len(queue) == 1:
                 ready.append((me, step.peer, step.channel))
         elif isinstance(step, Recv):
@@ -184,19 +194,21 @@ def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed:
             place = rank.own[key].popleft()
             if step.reduce:
                 length = step.stop - step.start
-                vector[step.start : step.stop] += rank.memory[STAGING][place.element : place.element + length]
+                staged = rank.memory[STAGING][place.element : place.element + length]
+                rank.memory[step.into][step.start : step.stop] += staged
         else:
-            rank.memory[OUTPUT][step.to : step.to + step.stop - step.start] = vector[step.start : step.stop]
+            copied = rank.memory[step.source][step.start : step.stop]
+            rank.memory[step.into][step.to : step.to + len(copied)] = copied
         rank.at[lane] += 1
         ready.append((me, lane))
 
     def deliver(key: tuple[int, int, int]) -> None:
-        start, stop, data = under_way[key].popleft()
+        sent, data = under_way[key].popleft()
         source, target, channel = key
         if data is None:  # read late
-            data = ranks[source].memory[VECTOR][start:stop].copy()
+            data = ranks[source].memory[sent.source][sent.start : sent.stop].copy()
         place = ranks[target].places[source, channel].popleft()
-        ranks[target].memory[place.region][place.element : place.element + stop - start] = data
+        ranks[target].memory[place.region][place.element : place.element + len(data)] = data
         ranks[target].arrived[source, channel] = ranks[target].arrived.get((source, channel), 0) + 1
         if under_way[key]:
             ready.append(key)
@@ -216,8 +228,9 @@ def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed:
 
 def check_result(name: str, shape: Shape, vectors: list[NDArray[Any]], ends: list[dict[int, NDArray[Any]]]) -> None:
     """Checks the result of collective `name` against a second definition."""
-    total = np.sum(vectors, axis=0) if not shape.counts else None
-    chunks = [slice(*c) for c in chunks_of(shape.count, shape.ranks)]
+    name = name.removesuffix("_v")
+    total = np.sum(vectors, axis=0) if len(shape.counts) < 2 else None
+    chunks = [slice(*c) for c in shape.chunks]
     for i, end in enumerate(ends):
         vector, output = end[VECTOR], end[OUTPUT]
         if name == "all_reduce" or (name == "reduce" and i == 0):
@@ -232,7 +245,7 @@ def check_result(name: str, shape: Shape, vectors: list[NDArray[Any]], ends: lis
             np.testing.assert_array_equal(vector, vectors[0])
         elif name == "scatter":
             np.testing.assert_array_equal(vector[chunks[i]], vectors[0][chunks[i]])
-        elif name in ("all_to_all", "all_to_all_v", "m2n", "n2m"):
+        elif name in ("all_to_all", "m2n", "n2m"):
             parts = [vectors[j][slice(*exchange.parts(shape, j)[i])] for j in range(shape.ranks)]
             whole = np.concatenate(parts)
             np.testing.assert_array_equal(output[: len(whole)], whole)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.parts.schedule_checker import check_result, execute, happened_before, races
-from workloads.base.entry import Algorithm
+from workloads.base.entry import EVEN, POWERS, Algorithm
 from workloads.base.vocabulary import MOST_PIECES
 from workloads.collectives import halving, trees
 from workloads.collectives.schedule import (
@@ -49,7 +49,12 @@ def grids(ranks: int, draw: st.DrawFn) -> list[int]:
 def shapes(draw: st.DrawFn, entry: Algorithm) -> Shape:
     most = entry.max_ranks or 9
     ranks = draw(st.integers(2, most) | st.just(min(16, most)))
+    if entry.lengths == POWERS:
+        ranks = draw(st.sampled_from([2, 4, 8, 16]))
     dims = grids(ranks, draw) if entry.layout in ("grid", "domains") else []
+    if entry.lengths == EVEN:
+        dims = draw(st.lists(st.sampled_from([2, 4, 6, 10]), min_size=1, max_size=3).filter(lambda d: prod(d) <= 20))
+        ranks = prod(dims)
     if entry.layout == "domains":
         dims = [prod(dims[:-1]), dims[-1]]
     options = {

@@ -6,12 +6,15 @@ numpy nor the rooms above this one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from workloads.base.vocabulary import DTYPES
+
+
+EVEN, POWERS = "even", "powers of two"
 
 
 class NoModel(ValueError):
@@ -49,6 +52,7 @@ class Collective:
     in_parts: bool = False  # each rank has a part of its own, and nccl-tests counts the elements of one
     rooted: bool = False  # the first rank of the group is the root
     transposed: bool = False  # unequal counts are those of the way there, backwards
+    one_row: bool = False  # unequal counts are what each rank has of the vector
     meets: bool = False  # no rank is through before all have begun
     sized: bool = True  # False: it moves no data, and `sizes` may be left out
     unpredicted: str = ""  # why there is no model of it, whatever the algorithm
@@ -73,6 +77,7 @@ class Algorithm:
     min_ranks: int = 2
     max_ranks: int | None = None  # None: any number
     layout: str = ""  # "ring": next in order is near; what the group must be: "grid", "domains" of equal size
+    lengths: str = ""  # what the dimensions of a grid, or else the number of ranks, must be: EVEN or POWERS; "": any
     chunk_bytes: int | None = None  # pieces that a schedule is pipelined by, unless the step says; None: whole messages
     wide: str = ""  # "module:object", its Model for large fabrics (workloads/times/wide/model.py); "": there is none
     unpredicted: str = ""  # why there is no model of it even on small ones
@@ -97,6 +102,11 @@ class Algorithm:
     def parameters(self) -> tuple[str, ...]:
         """The keys of an experiment's collective step that this entry heeds."""
         return ("sizes", "dtype", *(("op",) if self.ops else ()), "iterations", "warmup", "ranks", *self.extra)
+
+    def fits(self, ranks: int, dims: Sequence[int] = ()) -> bool:
+        """Whether so many ranks, on a grid with these dimensions, can do it."""
+        odd = {"": lambda n: False, EVEN: lambda n: n % 2, POWERS: lambda n: n & n - 1}[self.lengths]
+        return not any(odd(n) for n in dims or [ranks])
 
     def load(self) -> Any:
         """The code that a rank runs: its Part (imports numpy)."""

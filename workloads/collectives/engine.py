@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 
 from workloads.collectives.execution import Connection, Execution, Memory, Remote, out_of_turn, resolve
-from workloads.collectives.schedule import Copy, Program, Recv, Schedule, Shape, places, program_of, steps
+from workloads.collectives.schedule import Copy, Schedule, Shape, output_elements, places, program_of, steps
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
 from workloads.verbs import Peer
@@ -74,9 +74,3 @@ class Engine:
         """Takes a completion, of ours or of another engine's."""
         self.context.completed.get(record.qp, out_of_turn)(record)
 
-
-def output_elements(program: Program) -> int:
-    """How long the output of a program is: 0 if the result is in the vector."""
-    ends = [s.stop for s in steps(program) if isinstance(s, Recv) and s.into != 0]
-    ends += [s.to + s.stop - s.start for s in steps(program) if isinstance(s, Copy)]
-    return max(ends, default=0)

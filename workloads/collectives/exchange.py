@@ -66,7 +66,7 @@ def m_to_n(shape: Shape, index: int) -> Program:
 
 def linear_scatter(shape: Shape, index: int) -> Program:
     """The root sends each rank its chunk."""
-    chunks = spans(shape.count, shape.ranks)
+    chunks = shape.chunks
     if index:
         return [Lane([Recv(0, *chunks[index])])]
     return [Lane([Send(peer, *chunks[peer]) for peer in range(1, shape.ranks)])]
@@ -74,7 +74,7 @@ def linear_scatter(shape: Shape, index: int) -> Program:
 
 def linear_gather(shape: Shape, index: int) -> Program:
     """Each rank sends the root its chunk."""
-    chunks = spans(shape.count, shape.ranks)
+    chunks = shape.chunks
     if index:
         return [Lane([Send(0, *chunks[index])])]
     return [Lane([Recv(peer, *chunks[peer]) for peer in range(1, shape.ranks)])]
@@ -82,7 +82,7 @@ def linear_gather(shape: Shape, index: int) -> Program:
 
 def below(shape: Shape, rank: int) -> Span:
     """The chunks of `rank` and all under it in the binomial tree, which lie side by side."""
-    chunks = spans(shape.count, shape.ranks)
+    chunks = shape.chunks
     under = rank & -rank if rank else shape.ranks
     return Span(chunks[rank].start, chunks[min(rank + under, shape.ranks) - 1].stop)
 
@@ -112,7 +112,7 @@ def scatter_all_gather_broadcast(shape: Shape, index: int) -> Program:
 def bruck_all_gather(shape: Shape, index: int) -> Program:
     """Bruck et al. 1997: in round k the 2^k chunks from ours on go 2^k ranks back; ceil(log2 n) rounds for any n."""
     n = shape.ranks
-    chunks = spans(shape.count, n)
+    chunks = shape.chunks
     steps: list[Step] = []
     for distance in distances(n):
         count = min(distance, n - distance)

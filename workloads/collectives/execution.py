@@ -11,13 +11,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from workloads.base import bfloat16
 from workloads.base.data import REDUCTIONS
-from workloads.collectives.schedule import Lane, Place, Program, Recv, Schedule, Send, Shape, places, program_of
+from workloads.collectives.schedule import (
+    STAGING,
+    Lane,
+    Place,
+    Program,
+    Recv,
+    Schedule,
+    Send,
+    Shape,
+    places,
+    program_of,
+)
 from workloads.parts.context import Context
 from workloads.verbs import FabricError, QueuePair, Region, wire
 from workloads.verbs.wire import Record
@@ -66,8 +77,7 @@ class Remote:
     at: tuple[int, ...] = (0, 0, 0)
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(NamedTuple):
     """A rank's vector, staging and output."""
 
     vector: Region
@@ -146,9 +156,7 @@ class Execution:
 
     def start(self, dtype: str, op: str | None) -> None:
         """Takes every lane as far as it comes."""
-        self.typed: NDArray[Any] = self.memory.vector.view(dtype)
-        self.staged: NDArray[Any] = self.memory.staging.view(dtype)
-        self.result: NDArray[Any] = self.memory.output.view(dtype)
+        self.typed: list[NDArray[Any]] = [region.view(dtype) for region in self.memory]
         self._op = op
         self.running = True
         for running in self.lanes:
@@ -208,7 +216,8 @@ class Execution:
                 if step.reduce and self._reduce_elsewhere(running, step, place.element):
                     return
             else:
-                self.result[step.to : step.to + step.stop - step.start] = self.typed[step.start : step.stop]
+                copied = self.typed[step.source][step.start : step.stop]
+                self.typed[step.into][step.to : step.to + len(copied)] = copied
             running.at += 1
 
     def _send(self, running: Running, step: Send) -> None:
@@ -226,7 +235,7 @@ class Execution:
         connection.sent += 1
         last = connection.sent == len(connection.places)
         connection.pair.write(
-            self.memory.vector,
+            self.memory[step.source],
             step.start * self.width,
             (step.stop - step.start) * self.width,
             connection.remote.keys[place.region],
@@ -266,8 +275,8 @@ class Execution:
         reduce = REDUCTIONS[self._op or ""]
         elements = SLICE_BYTES // self.width
         for at in range(step.start, step.stop, elements):
-            local = self.typed[at : min(at + elements, step.stop)]
-            received = self.staged[staged + at - step.start :][: len(local)]
+            local = self.typed[step.into][at : min(at + elements, step.stop)]
+            received = self.typed[STAGING][staged + at - step.start :][: len(local)]
             if reduce is np.add and local.dtype.name == "bfloat16":
                 bfloat16.add(local, received)
             else:

@@ -19,16 +19,20 @@ from typing import NamedTuple, cast
 from workloads.base.entry import Algorithm, named
 
 VECTOR, STAGING, OUTPUT = range(3)
-"""Memory of a rank: what it has, what has come and is not yet reduced, and the result where that has its own place."""
+"""Memory of a rank: what it has, what has come and is not yet reduced, and what has a place of its own.
+
+That is the result, or what a schedule keeps in an order of its own, or has to leave alone while it is sent.
+"""
 
 
 class Send(NamedTuple):
-    """Elements `start` to `stop` of our vector go to `peer`, wherever its matching Recv wants them."""
+    """Elements `start` to `stop` of our vector (or `source`) go to `peer`, wherever its matching Recv wants them."""
 
     peer: int
     start: int
     stop: int
     channel: int = 0
+    source: int = VECTOR
 
 
 class Recv(NamedTuple):
@@ -46,11 +50,13 @@ class Recv(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Elements `start` to `stop` of our vector are copied to `to` in our output, at no cost in time."""
+    """Elements `start` to `stop` of our vector (or `source`) are copied to `to` in our output, at no cost in time."""
 
     start: int
     stop: int
     to: int
+    source: int = VECTOR
+    into: int = OUTPUT
 
 
 Step = Send | Recv | Copy
@@ -83,11 +89,17 @@ class Shape:
     chunk: int | None = None  # elements of a piece, at most; None: whole messages
     dims: tuple[int, ...] = ()  # of the grid that the group's ranks are in, row by row
     senders: int = 0  # how many of the ranks send: the first ones
-    counts: tuple[tuple[int, ...], ...] = ()  # [from][to]: elements, where they are unequal
+    counts: tuple[tuple[int, ...], ...] = ()
+    """Elements, where they are unequal: [from][to]; or one row, what each rank has of the vector."""
 
     def length(self, index: int) -> int:
         """Elements of rank `index`'s vector."""
-        return sum(self.counts[index]) if self.counts else self.count
+        return sum(self.counts[index]) if len(self.counts) > 1 else self.count
+
+    @property
+    def chunks(self) -> Sequence[Span]:
+        """What each rank has of the vector."""
+        return lying(self.counts[0]) if self.counts else spans(self.count, self.ranks)
 
     @property
     def window(self) -> int | None:
@@ -132,6 +144,11 @@ def spans(count: int, parts: int, start: int = 0) -> tuple[Span, ...]:
     return tuple(Span(a, b) for a, b in pairwise(edges))
 
 
+def lying(lengths: Sequence[int], start: int = 0) -> Sequence[Span]:
+    """Spans of these lengths, side by side."""
+    return [Span(a, b) for a, b in pairwise(accumulate(lengths, initial=start))]
+
+
 def pieces(start: int, stop: int, chunk: int | None) -> list[Span]:
     """A span in pieces of at most `chunk` elements, equal but for one element; one piece at least, be it empty."""
     count = stop - start
@@ -158,6 +175,13 @@ def places(program: Program) -> tuple[dict[tuple[int, int], list[Place]], int]:
             landings.setdefault((step.peer, step.channel), []).append(place)
             staged += step.reduce * (step.stop - step.start)
     return landings, staged
+
+
+def output_elements(program: Program) -> int:
+    """How long the output of a program is: 0 if all is in the vector."""
+    ends = [s.stop for s in steps(program) if isinstance(s, Recv) and s.into == OUTPUT]
+    ends += [s.to + s.stop - s.start for s in steps(program) if isinstance(s, Copy) and s.into == OUTPUT]
+    return max(ends, default=0)
 
 
 def steps(program: Program) -> Iterator[Step]:
