@@ -126,7 +126,13 @@ def races(schedule: Schedule, shape: Shape) -> list[str]:
             accesses.append(Access(rank, place.region, *span, True, send, number, f"{rank} receives {step}"))
             accesses.append(
                 Access(
-                    step.peer, source.source, source.start, source.stop, False, send, number,
+                    step.peer,
+                    source.source,
+                    source.start,
+                    source.stop,
+                    False,
+                    send,
+                    number,
                     f"{step.peer} sends {source}",
                 )  # fmt: skip
             )
@@ -161,7 +167,11 @@ class _Rank:
         self.places = {key: deque(found) for key, found in places(program)[0].items()}
         self.own = {key: deque(found) for key, found in places(program)[0].items()}
         staged = places(program)[1]
-        self.memory = {VECTOR: vector, STAGING: np.full(staged, np.nan), OUTPUT: np.full(output_elements(program), np.nan)}
+        self.memory = {
+            VECTOR: vector,
+            STAGING: np.full(staged, np.nan),
+            OUTPUT: np.full(output_elements(program), np.nan),
+        }
         self.arrived: dict[tuple[int, int], int] = {}
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from workloads.base.vocabulary import DTYPES
 
-
 EVEN, POWERS = "even", "powers of two"
 
 
@@ -105,8 +104,10 @@ class Algorithm:
 
     def fits(self, ranks: int, dims: Sequence[int] = ()) -> bool:
         """Whether so many ranks, on a grid with these dimensions, can do it."""
-        odd = {"": lambda n: False, EVEN: lambda n: n % 2, POWERS: lambda n: n & n - 1}[self.lengths]
-        return not any(odd(n) for n in dims or [ranks])
+        lengths = dims or [ranks]
+        if self.lengths == EVEN:
+            return all(n % 2 == 0 for n in lengths)
+        return self.lengths != POWERS or all(n & n - 1 == 0 for n in lengths)
 
     def load(self) -> Any:
         """The code that a rank runs: its Part (imports numpy)."""

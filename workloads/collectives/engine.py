@@ -73,4 +73,3 @@ class Engine:
     def handle(self, record: Record) -> None:
         """Takes a completion, of ours or of another engine's."""
         self.context.completed.get(record.qp, out_of_turn)(record)
-

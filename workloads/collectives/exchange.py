@@ -91,8 +91,9 @@ def binomial_scatter(shape: Shape, index: int) -> Program:
     """Each gives its child the chunks of all that are under it, the largest part first."""
     node = binomial(index, shape.ranks)
     steps: list[Step] = [] if node.parent is None else [Recv(node.parent, *below(shape, index))]
-    steps += [Send(child, *below(shape, child)) for child in node.children]
-    return [Lane(steps, 1)]
+    sends = [Send(child, *below(shape, child)) for child in node.children]
+    longest = max((step.stop - step.start for step in sends), default=0)
+    return [Lane([*steps, *sends], shape.in_turn(longest))]
 
 
 def binomial_gather(shape: Shape, index: int) -> Program:
@@ -106,7 +107,7 @@ def scatter_all_gather_broadcast(shape: Shape, index: int) -> Program:
     n = shape.ranks
     (scatter,) = binomial_scatter(shape, index)
     hops = ring.around(ring.gathering(n, index), spans(shape.count, n), (index - 1) % n, (index + 1) % n, None, 1)
-    return [Lane([*scatter.steps, *hops], 1)]
+    return [Lane([*scatter.steps, *hops], shape.in_turn(shape.count))]
 
 
 def bruck_all_gather(shape: Shape, index: int) -> Program:

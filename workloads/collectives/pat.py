@@ -1,11 +1,11 @@
-"""Parallel aggregated trees: all-gather, and backwards reduce-scatter (Jeaugey: PAT, 2025, arXiv 2506.20252; NCCL 2.23).
+"""Parallel aggregated trees: all-gather, and backwards reduce-scatter (Jeaugey: PAT, 2025, arXiv 2506.20252).
 
 Every rank's chunk goes down a binomial tree of its own, the farthest first; the trees are the same but for where they
 begin.  So in each round all ranks send equally far, and one message holds chunks of several trees, as many as there is
 room for in a buffer (`chunk`).  While they are few, rounds double them, as Bruck's backwards, whose largest messages
 then go to the nearest rank.  When a message is full, the rest of the trees is gone through one edge after the other,
-depth first, so that what waits to be passed on is a logarithmic number of buffers.  With a messages' worth of `a`
-chunks, powers of two: log2 a + n/a - 1 rounds.
+depth first, so that what waits to be passed on is a logarithmic number of buffers.  With messages of
+`a` chunks, powers of two: log2 a + n/a - 1 rounds.
 
 Chunks lie in the output in an order in which those of a message lie side by side: by the bits of how far they have
 come, backwards.
@@ -30,6 +30,9 @@ from workloads.collectives.schedule import (
     lying,
     pieces,
 )
+
+BUFFER_BYTES = 512 << 10
+"""NCCL's: 4 MiB, in 8 slots."""
 
 
 class Round(NamedTuple):
@@ -58,18 +61,24 @@ def rounds(ranks: int, most: int) -> list[Round]:
     return [*found, *below(0, far)]
 
 
+def most_of(shape: Shape) -> int:
+    """How many chunks a message holds, at most."""
+    longest = max(span.stop - span.start for span in shape.chunks)
+    return max(1, shape.chunk // longest) if shape.chunk and longest else shape.ranks
+
+
 class _Memory:
     """Where chunks lie at a rank, by how far they have come."""
 
     def __init__(self, shape: Shape, index: int) -> None:
         n = shape.ranks
         bits = (n - 1).bit_length()
-        self.chunks = [shape.chunks[(index - come) % n] for come in range(n)]
+        chunks = shape.chunks
+        self.chunks = [chunks[(index - come) % n] for come in range(n)]
         self.order = sorted(range(n), key=lambda come: f"{come:0{bits}b}"[::-1])
         self.place = {come: k for k, come in enumerate(self.order)}
         lengths = [span.stop - span.start for span in self.chunks]
         self.blocks = lying([lengths[come] for come in self.order])
-        self.most = max(1, shape.chunk // max(lengths)) if shape.chunk and max(lengths) else n
 
     def spans(self, come: Sequence[int], far: int) -> list[tuple[Span, Span]]:
         """Of a message, in as few spans as can be: where it lies here, and where what has come so much further does."""
@@ -85,7 +94,9 @@ class _Memory:
         return found
 
 
-def _steps(shape: Shape, to: Sequence[tuple[int, list[Span]]], at: Sequence[tuple[int, list[Span]]], reduce: bool) -> list[Step]:
+def _steps(
+    shape: Shape, to: Sequence[tuple[int, list[Span]]], at: Sequence[tuple[int, list[Span]]], reduce: bool
+) -> list[Step]:
     """Rounds of what is sent and what is received.  What is passed on at once goes piece by piece."""
     steps: list[Step] = []
     following = False
@@ -104,22 +115,19 @@ def _steps(shape: Shape, to: Sequence[tuple[int, list[Span]]], at: Sequence[tupl
 def all_gather(shape: Shape, index: int) -> Program:
     n, memory = shape.ranks, _Memory(shape, index)
     to, at = [], []
-    for far, come in rounds(n, memory.most):
+    for far, come in rounds(n, most_of(shape)):
         both = memory.spans(come, far)
         to.append(((index + far) % n, [here for here, _ in both]))
         at.append(((index - far) % n, [there for _, there in both]))
     forth = Copy(*memory.chunks[0], 0)
-    back = [
-        Copy(*memory.blocks[memory.place[come]], memory.chunks[come].start, OUTPUT, VECTOR) for come in range(1, n)
-    ]
+    back = [Copy(*memory.blocks[memory.place[come]], memory.chunks[come].start, OUTPUT, VECTOR) for come in range(1, n)]
     return [Lane([forth, *_steps(shape, to, at, False), *back], shape.window)]
 
 
 def reduce_scatter(shape: Shape, index: int) -> Program:
     n, memory = shape.ranks, _Memory(shape, index)
-    memory = _Memory(shape, index)
     to, at = [], []
-    for far, come in reversed(rounds(n, memory.most)):
+    for far, come in reversed(rounds(n, most_of(shape))):
         both = memory.spans(come, far)
         to.append(((index - far) % n, [there for _, there in both]))
         at.append(((index + far) % n, [here for here, _ in both]))

@@ -76,6 +76,12 @@ class Lane:
 
 Program = Sequence[Lane]
 
+EAGER_BYTES = 64 << 10
+"""Messages up to this size do not wait for each other: as MPI sends them before the receiver has said anything.
+
+A NIC fetches several of them at once and sends them in order; of larger ones it would send all children's together.
+"""
+
 WINDOW = 8
 """Messages of a pipelined lane that are under way at a time: as many as NCCL has slots (NCCL_STEPS)."""
 
@@ -91,6 +97,7 @@ class Shape:
     senders: int = 0  # how many of the ranks send: the first ones
     counts: tuple[tuple[int, ...], ...] = ()
     """Elements, where they are unequal: [from][to]; or one row, what each rank has of the vector."""
+    eager: int = 0  # elements of the largest message that others do not wait for
 
     def length(self, index: int) -> int:
         """Elements of rank `index`'s vector."""
@@ -104,6 +111,10 @@ class Shape:
     @property
     def window(self) -> int | None:
         return None if self.chunk is None else WINDOW
+
+    def in_turn(self, longest: int) -> int | None:
+        """The window of a lane whose whole messages, of so many elements at most, go one after the other."""
+        return 1 if longest > self.eager else None
 
 
 Schedule = Callable[[Shape, int], Program]

@@ -8,7 +8,7 @@ from typing import Any
 from workloads.base.divide import divided
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import MOST_PIECES
-from workloads.collectives.schedule import Shape
+from workloads.collectives.schedule import EAGER_BYTES, Shape
 from workloads.collectives.uneven import by_weights, uneven
 
 
@@ -34,4 +34,4 @@ def shape_of(entry: Algorithm, ranks: int, size_bytes: int, width: int, options:
         if entry.collective.one_row:
             counts = counts[:1]
     elements = max(1, chunk // width) if chunk else None
-    return Shape(ranks, count, elements, tuple(options.get("dims") or ()), senders, counts)
+    return Shape(ranks, count, elements, tuple(options.get("dims") or ()), senders, counts, EAGER_BYTES // width)

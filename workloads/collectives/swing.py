@@ -28,12 +28,12 @@ from workloads.collectives.torus import turns
 
 def partner(place: int, places: int, step: int, direction: int = 1) -> int:
     """Of a place in a dimension."""
-    far = (1 - (-2) ** (step + 1)) // 3
+    far = sum((-2) ** k for k in range(step + 1))
     return (place + (far if place % 2 == 0 else -far) * direction) % places
 
 
 def steps_of(dims: Sequence[int], first: int) -> list[tuple[int, int]]:
-    """The steps of the reduce-scatter: a dimension, and which of its steps.  A dimension that is through is left out."""
+    """Of the reduce-scatter: a dimension, and which of its steps.  A dimension that is through is left out."""
     left = [(n - 1).bit_length() for n in dims]
     return [(dim, k) for k in range(max(left)) for dim in turns(len(dims), first) if k < left[dim]]
 
@@ -50,7 +50,7 @@ def held(places: int, direction: int) -> list[list[frozenset[int]]]:
 
 
 @dataclass(frozen=True)
-class _Copy:
+class Swinging:
     """One of the copies: the dimension that it begins with, and whether it is mirrored (-1)."""
 
     dims: tuple[int, ...]
@@ -61,6 +61,11 @@ class _Copy:
         at = list(coordinates(rank, self.dims))
         at[dim] = partner(at[dim], self.dims[dim], step, self.direction)
         return number(at, self.dims)
+
+    def edges(self, dim: int, step: int) -> list[tuple[int, int]]:
+        """Of a dimension's places: who sends to whom in a step."""
+        n = self.dims[dim]
+        return [(place, partner(place, n, step, self.direction)) for place in range(n)]
 
     @property
     def tables(self) -> list[list[list[frozenset[int]]]]:
@@ -80,7 +85,7 @@ class _Copy:
 
 
 @lru_cache(maxsize=64)
-def _order(copy: _Copy) -> tuple[list[int], list[int]]:
+def _order(copy: Swinging) -> tuple[list[int], list[int]]:
     """Whose block is where, and where whose block is."""
     order = copy.order()
     places = [0] * len(order)
@@ -100,7 +105,7 @@ def _runs(places: Sequence[int]) -> list[Span]:
     return runs
 
 
-def _halves(copy: _Copy, index: int, blocks: Within, channel: int) -> Halves:
+def _halves(copy: Swinging, index: int, blocks: Within, channel: int) -> Halves:
     _, places = _order(copy)
     at = coordinates(index, copy.dims)
     done = [0] * len(at)
@@ -126,14 +131,14 @@ def _halves(copy: _Copy, index: int, blocks: Within, channel: int) -> Halves:
     return Halves(reducing, gathering)
 
 
-def _copies(shape: Shape) -> list[_Copy]:
-    return [_Copy(shape.dims, *its) for its in in_parts(shape.dims)]
+def copies(shape: Shape) -> list[Swinging]:
+    return [Swinging(shape.dims, *its) for its in in_parts(shape.dims)]
 
 
 def _parts(shape: Shape, index: int) -> list[Part]:
     return [
         Part(_order(copy)[0], lambda blocks, channel, copy=copy: _halves(copy, index, blocks, channel))  # type: ignore[misc]
-        for copy in _copies(shape)
+        for copy in copies(shape)
     ]
 
 
@@ -152,8 +157,8 @@ def all_gather(shape: Shape, index: int) -> Program:
 def small_all_reduce(shape: Shape, index: int) -> Program:
     """All of a part in each step."""
     lanes, at = [], 0
-    copies = _copies(shape)
-    for channel, (copy, whole) in enumerate(zip(copies, spans(shape.count, len(copies)), strict=True)):
+    its = copies(shape)
+    for channel, (copy, whole) in enumerate(zip(its, spans(shape.count, len(its)), strict=True)):
         if whole.stop > whole.start:
             peers = [copy.partner(index, dim, step) for dim, step in steps_of(copy.dims, copy.first)]
             lanes.append(Lane(exchanging(peers, whole, at, channel)))

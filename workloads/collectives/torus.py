@@ -1,4 +1,4 @@
-"""Along each dimension of a grid in turn, a ring of its own per dimension; and in all dimensions and directions at once.
+"""Rings along each dimension of a grid in turn; and along all of them in both directions at once.
 
 Reduce-scatter along the first dimension over the whole vector, along the second over what that left to this rank, and
 so on; then all-gather back, the last dimension first.  On a torus every message goes to a physical neighbour.

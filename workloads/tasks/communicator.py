@@ -27,7 +27,16 @@ from workloads.collectives.execution import (
     resolve,
 )
 from workloads.collectives.host import Scheduled
-from workloads.collectives.schedule import Copy, Schedule, Shape, output_elements, places, program_of, schedule_of, steps
+from workloads.collectives.schedule import (
+    Copy,
+    Schedule,
+    Shape,
+    output_elements,
+    places,
+    program_of,
+    schedule_of,
+    steps,
+)
 from workloads.collectives.shape import shape_of
 from workloads.parts.context import Context
 from workloads.parts.receives import Receives

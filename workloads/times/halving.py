@@ -67,6 +67,14 @@ def halving_doubling_all_reduce(case: Case) -> float:
     return total + one_way(case, case.size, _fold(case, back=True), last=True)
 
 
+def recursive_doubling_all_reduce(case: Case) -> float:
+    """log2 p exchanges of the whole vector; where n is no power of two, once more before and after."""
+    distances = halving.distances(halving.Folded(case.n))[::-1]
+    exchanged = [Round(case.size, _partners(halving.Folded(case.n), far), True) for far in distances]
+    total = _fold_in(case) + rounds(case, exchanged)
+    return total + one_way(case, case.size, _fold(case, back=True), last=True)
+
+
 def halving_reduce_scatter(case: Case) -> float:
     folded = halving.Folded(case.n)
     total = _fold_in(case) + _readiness(case, halving.distances(folded), in_turn=case.chunk is None)

@@ -13,7 +13,7 @@ from pydantic import PlainSerializer, ValidatorFunctionWrapHandler, WithJsonSche
 from testbed.base.types import mistake
 from topologies import Fabric
 from topologies.graph import endpoint
-from topologies.ranks.grid import grid, servers_and_gpus
+from topologies.ranks.grid import NoGrid, grid, servers_and_gpus
 from topologies.ranks.ring_order import ring_order
 from workloads.base.entry import Algorithm
 

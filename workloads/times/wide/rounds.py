@@ -17,6 +17,8 @@ import numpy as np
 from topologies.graph.frames import wire_bytes
 from workloads.collectives.exchange import distances
 from workloads.collectives.halving import Folded
+from workloads.collectives.pat import BUFFER_BYTES as PAT_BYTES
+from workloads.collectives.pat import rounds as trees
 from workloads.times.messages import Costs, acks_ns, line_ns, link_ns, received_ns, sent_ns
 
 if TYPE_CHECKING:
@@ -68,6 +70,39 @@ def pairwise(ranks: int, count: int, width: int) -> Iterator[Round]:
     """To everybody in turn."""
     me, chunk = np.arange(ranks), -(-count // ranks) * width
     return (Round(chunk, (me + far) % ranks) for far in range(1, ranks))
+
+
+def whole_doubling(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """All of the vector in every round, for powers of two."""
+    me = np.arange(ranks)
+    return (Round(count * width, me ^ far, True) for far in distances(ranks))
+
+
+def hypercube(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """Half of it, for powers of two."""
+    me, half = np.arange(ranks), ranks // 2 * -(-count // ranks) * width
+    return (Round(half, me ^ far) for far in distances(ranks))
+
+
+def pat(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """As many chunks in a message as NCCL's buffers have room for; a larger chunk in one."""
+    me, chunk = np.arange(ranks), -(-count // ranks) * width
+    for far, come in trees(ranks, max(1, PAT_BYTES // chunk)):
+        yield Round(len(come) * chunk, (me + far) % ranks)
+
+
+def pat_backwards(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """The reduce-scatter."""
+    me = np.arange(ranks)
+    for one in reversed(list(pat(ranks, count, width))):
+        back = np.empty_like(me)
+        back[one.to] = me
+        yield Round(one.nbytes, back, True)
+
+
+def trees_in_rounds(ranks: int, count: int, width: int) -> int:
+    """How many rounds these have."""
+    return len(trees(ranks, max(1, PAT_BYTES // (-(-count // ranks) * width))))
 
 
 def dissemination(ranks: int, count: int, width: int) -> Iterator[Round]:
