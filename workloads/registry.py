@@ -201,30 +201,30 @@ _ENTRIES = (
         **_PIPED,
     ),
     _hosts(
-        _ALL_REDUCE, "torus", "torus:all_reduce", "rings:torus_all_reduce",
+        _ALL_REDUCE, "torus", "grids.torus:all_reduce", "rings:torus_all_reduce",
         "a ring along each dimension in turn: reduce-scatter along all, all-gather back", layout="grid", **_CHUNK,
         wide="GRID",
     ),
     _hosts(
-        _ALL_REDUCE, "bucket", "torus:bucket_all_reduce", "parts:bucket_all_reduce",
+        _ALL_REDUCE, "bucket", "grids.torus:bucket_all_reduce", "grids.at_once:bucket_all_reduce",
         "the same in all dimensions and directions at once, a part of the vector each (Jain & Sabharwal, Sack & Gropp)",
         **_GRID, **_CHUNK,
     ),
     _hosts(
-        _ALL_REDUCE, "swing", "swing:all_reduce", "parts:swing_all_reduce",
+        _ALL_REDUCE, "swing", "grids.swing:all_reduce", "grids.at_once:swing_all_reduce",
         "halving and doubling with near partners, now on one side, now on the other, in all dimensions and directions "
         "at once (De Sensi et al.)", **_EVEN_GRID,
     ),
     _hosts(
-        _ALL_REDUCE, "swing_latency", "swing:small_all_reduce", "parts:swing_latency_all_reduce",
+        _ALL_REDUCE, "swing_latency", "grids.swing:small_all_reduce", "grids.at_once:swing_latency_all_reduce",
         "log2 n of these exchanges, of all that there is", **_GRID, lengths=POWERS,
     ),
     _hosts(
-        _ALL_REDUCE, "recursive_doubling", "hypercube:all_reduce", "halving:recursive_doubling_all_reduce",
+        _ALL_REDUCE, "recursive_doubling", "grids.hypercube:all_reduce", "halving:recursive_doubling_all_reduce",
         "log2 p exchanges of the whole vector", wide="WHOLE_DOUBLING",
     ),
     _hosts(
-        _ALL_REDUCE, "hierarchical", "torus:hierarchical_all_reduce", "rings:hierarchical_all_reduce",
+        _ALL_REDUCE, "hierarchical", "grids.torus:hierarchical_all_reduce", "rings:hierarchical_all_reduce",
         "reduce-scatter in the scale-up domain, all-reduce along the rails, all-gather in the domain",
         wide="GRID", layout="domains", **_CHUNK,
     ),
@@ -234,16 +234,16 @@ _ENTRIES = (
         "the rounds that halve the vector", **_CHUNK, wide="HALVING",
     ),
     _hosts(
-        _REDUCE_SCATTER, "pat", "pat:reduce_scatter", "pat:reduce_scatter",
+        _REDUCE_SCATTER, "pat", "pat:reduce_scatter", "halving:pat_reduce_scatter",
         "a binomial tree for each chunk, the nearest first; a message holds chunks of many (PAT, NCCL 2.23)",
         wide="PAT_REDUCE_SCATTER", **_BUFFERS,
     ),
     _hosts(
-        _REDUCE_SCATTER, "bucket", "torus:bucket_reduce_scatter", "parts:bucket_reduce_scatter",
+        _REDUCE_SCATTER, "bucket", "grids.torus:bucket_reduce_scatter", "grids.at_once:bucket_reduce_scatter",
         "a ring along each dimension in turn, in all dimensions and directions at once", **_GRID, **_CHUNK,
     ),
     _hosts(
-        _REDUCE_SCATTER, "swing", "swing:reduce_scatter", "parts:swing_reduce_scatter",
+        _REDUCE_SCATTER, "swing", "grids.swing:reduce_scatter", "grids.at_once:swing_reduce_scatter",
         "the first half of the all-reduce", **_EVEN_GRID,
     ),
     _ALL_GATHER_RING,
@@ -256,17 +256,17 @@ _ENTRIES = (
         "ceil(log2 n) rounds for any n (Bruck et al.)", wide="BRUCK",
     ),
     _hosts(
-        _ALL_GATHER, "pat", "pat:all_gather", "pat:all_gather",
+        _ALL_GATHER, "pat", "pat:all_gather", "halving:pat_all_gather",
         "a binomial tree for each chunk, the farthest first; a message holds chunks of many (PAT, NCCL 2.23)",
         wide="PAT_ALL_GATHER", **_BUFFERS,
     ),
     _hosts(
-        _ALL_GATHER, "bucket", "torus:bucket_all_gather", "parts:bucket_all_gather",
+        _ALL_GATHER, "bucket", "grids.torus:bucket_all_gather", "grids.at_once:bucket_all_gather",
         "a ring along each dimension in turn, in all dimensions and directions at once", **_GRID, **_CHUNK,
     ),
     _hosts(
-        _ALL_GATHER, "swing", "swing:all_gather", "parts:swing_all_gather", "the second half of the all-reduce",
-        **_EVEN_GRID,
+        _ALL_GATHER, "swing", "grids.swing:all_gather", "grids.at_once:swing_all_gather",
+        "the second half of the all-reduce", **_EVEN_GRID,
     ),
     _hosts(
         _BROADCAST, "binomial_tree", "trees:binomial_broadcast", "trees:binomial_broadcast",
@@ -316,7 +316,7 @@ _ENTRIES = (
         )
     ),
     _hosts(
-        _ALL_TO_ALL, "hypercube", "hypercube:all_to_all", "exchange:hypercube_all_to_all",
+        _ALL_TO_ALL, "hypercube", "grids.hypercube:all_to_all", "exchange:hypercube_all_to_all",
         "log2 n exchanges of half a vector, which hand on what is meant for others", wide="HYPERCUBE", lengths=POWERS,
     ),
     _hosts(

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from workloads.collectives import parts, ring
-from workloads.collectives.parts import Halves, Part, Within, coordinates, in_parts
+from workloads.collectives import ring
+from workloads.collectives.grids import parts
+from workloads.collectives.grids.parts import Halves, Part, Within, coordinates, in_parts
 from workloads.collectives.schedule import Lane, Program, Shape, Span, spans
 
 

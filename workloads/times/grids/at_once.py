@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from math import prod
 
-from workloads.collectives import swing
-from workloads.collectives.parts import coordinates, in_parts, number
-from workloads.collectives.torus import turns
+from workloads.collectives.grids import swing
+from workloads.collectives.grids.parts import coordinates, in_parts, number
+from workloads.collectives.grids.torus import turns
 from workloads.times.case import Case, Round
 from workloads.times.ways import Pair
 

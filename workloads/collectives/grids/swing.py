@@ -19,11 +19,11 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
-from workloads.collectives import parts
-from workloads.collectives.hypercube import exchanging
-from workloads.collectives.parts import Halves, Part, Within, coordinates, in_parts, number
+from workloads.collectives.grids import parts
+from workloads.collectives.grids.hypercube import exchanging
+from workloads.collectives.grids.parts import Halves, Part, Within, coordinates, in_parts, number
+from workloads.collectives.grids.torus import turns
 from workloads.collectives.schedule import Lane, Program, Recv, Send, Shape, Span, Step, spans
-from workloads.collectives.torus import turns
 
 
 def partner(place: int, places: int, step: int, direction: int = 1) -> int:
