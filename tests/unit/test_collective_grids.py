@@ -149,7 +149,7 @@ def test_a_hypercube_exchanges_half_a_vector_log2_n_times() -> None:
     assert output_elements(program) == 160 + 2 * 4 * 80 and len(received) == 4
 
 
-TORUS = "{torus: {dims: [4, 4], direct: true}}, nic: {pcie: {rate: 4Tbps, latency: 50ns}}"
+TORUS = "{torus: {dims: [4, 4], direct: true}}, nic: {router: {rate: 10Tbps}, pcie: {rate: 10Tbps, latency: 50ns}}"
 
 
 def expected_us(algorithm: str, size: str) -> float:

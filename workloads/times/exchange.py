@@ -42,7 +42,7 @@ def scatter_all_gather_broadcast(case: Case) -> float:
         return binomial_scatter(case, sent=False) + rounds(case, [Round(chunk, hops)] * (case.n - 1))
     path = case.ways.path(hops)
     hop = max(case.message(chunk, path), case.message(chunk, path, sent=True))  # also here one message at a time
-    return binomial_scatter(case) + (case.n - 1) * hop
+    return binomial_scatter(case, case.size) + (case.n - 1) * hop
 
 
 def _unequal(case: Case) -> dict[Pair, int]:

@@ -62,17 +62,18 @@ def chain_reduce(case: Case) -> float:
     return _chain(case, reduce=True)
 
 
-def _tree_down(case: Case, nbytes: Callable[[int], int], *, sent: bool = True) -> float:
+def _tree_down(case: Case, nbytes: Callable[[int], int], longest: int | None = None, *, sent: bool = True) -> float:
     """A binomial tree in which a rank sends its children what they need, one after the other.
 
-    Small messages leave one behind the other, large ones wait until the one before is acknowledged.  `sent`: ends when
-    the last ones are, too.
+    Small messages leave one behind the other, large ones wait until the one before is acknowledged: if a rank's longest
+    (`longest`: of its lane) is large.  `sent`: ends when the last ones are acknowledged, too.
     """
     ends = [0.0]
 
     def below(index: int, at: float) -> None:
         children = trees.binomial(index, case.n).children
-        eager = max((nbytes(child) for child in children), default=0) <= case.shape.eager * case.width
+        large = longest or max((nbytes(child) for child in children), default=0)
+        eager = large <= case.shape.eager * case.width
         acknowledged = at
         for child in children:
             path, size = case.ways.path([(index, child)]), nbytes(child)
@@ -108,8 +109,8 @@ def binomial_broadcast(case: Case) -> float:
     return below(0, last)
 
 
-def binomial_scatter(case: Case, *, sent: bool = True) -> float:
-    return _tree_down(case, lambda child: _under(case, child), sent=sent)
+def binomial_scatter(case: Case, longest: int | None = None, *, sent: bool = True) -> float:
+    return _tree_down(case, lambda child: _under(case, child), longest, sent=sent)
 
 
 def _under(case: Case, rank: int) -> int:

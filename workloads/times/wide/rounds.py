@@ -9,6 +9,7 @@ its way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -73,9 +74,23 @@ def pairwise(ranks: int, count: int, width: int) -> Iterator[Round]:
 
 
 def whole_doubling(ranks: int, count: int, width: int) -> Iterator[Round]:
-    """All of the vector in every round, for powers of two."""
-    me = np.arange(ranks)
-    return (Round(count * width, me ^ far, True) for far in distances(ranks))
+    """All of the vector in every round; for any number, as halving and doubling."""
+    folded = Folded(ranks)
+    place = np.arange(folded.participants)
+    rank = np.array([folded.rank(p) for p in place.tolist()])
+    stands, other = 2 * np.arange(folded.extra), 2 * np.arange(folded.extra) + 1
+    if folded.extra:
+        yield Round(count * width, _among(ranks, other, stands), True)
+    for far in distances(folded.participants):
+        yield Round(count * width, _among(ranks, rank, rank[place ^ far]), True)
+    if folded.extra:
+        yield Round(count * width, _among(ranks, stands, other))
+
+
+def _among(ranks: int, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+    to = np.arange(ranks)
+    to[source] = target
+    return to
 
 
 def hypercube(ranks: int, count: int, width: int) -> Iterator[Round]:
@@ -120,14 +135,11 @@ def _folded(folded: Folded, count: int, width: int) -> Iterator[Round]:
 
     Who waits for a vector is late, and says with an empty message when it has it (collectives/halving.py).
     """
-    me, place = np.arange(folded.ranks), np.arange(folded.participants)
+    place = np.arange(folded.participants)
     rank = np.array([folded.rank(p) for p in range(folded.participants)])
     stands, other = 2 * np.arange(folded.extra), 2 * np.arange(folded.extra) + 1
 
-    def among(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
-        to = me.copy()
-        to[source] = target
-        return to
+    among = partial(_among, folded.ranks)
 
     yield Round(count * width, among(other, stands), True)
     halves, left, far, late = [], count, folded.participants // 2, place < folded.extra

@@ -63,11 +63,14 @@ class HostTrees:
         If the vector is large, nobody sends before its last one is known to be there.
         """
         chunk = -(-count // self._n) * width
-        each = received_ns, sent_ns if count * width > EAGER_BYTES else _leaves_ns, sent_ns
+        eager = count * width <= EAGER_BYTES
+        each = received_ns, _leaves_ns if eager else sent_ns, sent_ns
         elapsed = [ring.of_all(lambda e, t=t: self._message(chunk, e.shared, t)) for t in each]  # type: ignore[misc]
-        at, _ = self._scattered(lambda child: self._under(child, count) * width)
+        at, _ = self._scattered(lambda child: self._under(child, count) * width, count * width)
         if self._n > _HOPS:  # beside so many hops it is all the same when each begins
-            return float(at.max() + (self._n - 1) * max(elapsed[0].max(), elapsed[1].max()))
+            received = elapsed[0].mean() if eager else elapsed[0].max()  # once round, or again and again the slowest
+            late = max(0.0, float((elapsed[2] - elapsed[0]).max())) * eager
+            return float(at.max() + (self._n - 1) * max(received, elapsed[1].max()) + late)
         for left in reversed(range(self._n - 1)):
             at = np.maximum(at + elapsed[1 if left else 2], np.roll(at + elapsed[0], 1))
         return float(at.max())
@@ -76,17 +79,19 @@ class HostTrees:
         at, known = self._scattered(nbytes)
         return max(float(at.max()), known)
 
-    def _scattered(self, nbytes: Callable[[Numbers], Numbers]) -> tuple[Times, float]:
-        """When each is ready for what comes after, and when all is known to be there."""
+    def _scattered(self, nbytes: Callable[[Numbers], Numbers], longest: int | None = None) -> tuple[Times, float]:
+        """When each is ready for what comes after, and when all is known to be there.
+
+        A rank waits for acknowledgements if its longest message (`longest`: of its lane) is large.
+        """
         at, known = np.zeros(self._n), 0.0
-        waits = np.full(self._n, -1)  # for an acknowledgement: who has a large message among its own
+        waits = np.full(self._n, -1 if longest is None else longest > EAGER_BYTES)
         for far in reversed(self._distances()):
             child = np.arange(far, self._n, 2 * far)
             parent, carried = child - far, nbytes(child)
             at[child] = at[parent] + self._of_each(parent, child, carried, received_ns)
-            waits[parent] = np.where(
-                waits[parent] < 0, carried > EAGER_BYTES, waits[parent]
-            )  # the first is the largest
+            first = waits[parent] < 0  # of its messages, which is the longest
+            waits[parent] = np.where(first, carried > EAGER_BYTES, waits[parent])
             sent = self._of_each(parent, child, carried, sent_ns)
             known = max(known, float((at[parent] + sent).max()))
             at[parent] += np.where(waits[parent], sent, self._of_each(parent, child, carried, _leaves_ns))
