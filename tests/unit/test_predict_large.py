@@ -100,9 +100,7 @@ CUBES = [("all_reduce", "recursive_doubling"), ("all_to_all", "hypercube")]
     ("topology", "algorithms"),
     [("star: {hosts: 16}", PAT + CUBES), ("torus: {dims: [3, 5]}", PAT), ("rail: {servers: 4, gpus: 4}", CUBES)],
 )
-def test_trees_and_cubes_in_rounds_are_as_message_by_message(
-    topology: str, algorithms: list[tuple[str, str]]
-) -> None:
+def test_trees_and_cubes_in_rounds_are_as_message_by_message(topology: str, algorithms: list[tuple[str, str]]) -> None:
     one = experiment(topology, *(step(*its, "4KiB, 256KiB") for its in algorithms))
     with_graph, without = predict(one).figures, list(large_figures(one))
     assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.01)

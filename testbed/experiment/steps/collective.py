@@ -270,7 +270,9 @@ def _parts(step: CollectiveStep, entry: Algorithm, taking_part: int) -> Iterator
     assert step.parts is not None
     if len(step.parts) != rows or any(len(row) != columns for row in step.parts):
         whose = "receiver" if entry.collective.transposed else "sender"
-        hint = f"{rows} rows (one a {whose}) of {columns}" if not entry.collective.one_row else f"one row of {columns}, a weight a rank"
+        hint = f"{rows} rows (one a {whose}) of {columns}"
+        if entry.collective.one_row:
+            hint = f"one row of {columns}, a weight for each rank"
         yield ("parts",), f"the table is not for {rows} x {columns} ranks", hint
     elif not any(map(sum, step.parts)):
         yield ("parts",), "nobody sends anything", "a weight above 0"
