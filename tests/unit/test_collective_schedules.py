@@ -14,6 +14,7 @@ from workloads.base.entry import EVEN, POWERS, Algorithm
 from workloads.base.vocabulary import MOST_PIECES
 from workloads.collectives import halving, trees
 from workloads.collectives.schedule import (
+    VECTOR,
     Lane,
     Program,
     Recv,
@@ -89,6 +90,17 @@ def test_one_rank_may_receive_all_that_the_others_have() -> None:
     vectors = [np.arange(shape.length(i)) + 1000.0 * i for i in range(9)]
     for entry in (ALGORITHMS["m2n", "write"], ALGORITHMS["all_to_all_v", "spread"]):
         check_result(entry.collective.name, shape, vectors, execute(schedule_of(entry), shape, vectors, 1))
+
+
+def test_unequal_chunks_are_those_of_a_row() -> None:
+    """3 : 0 : 5 of 16 elements: rank 0's first six, then rank 2's ten; and by skew they add up to all."""
+    entry = ALGORITHMS["gather_v", "linear"]
+    shape = shape_of(entry, 3, 16, 1, {"parts": [[3, 0, 5]]}, 1)
+    vectors = [100.0 * i + np.arange(16) for i in range(3)]
+    end = execute(schedule_of(entry), shape, vectors, 1)[0][VECTOR]
+    assert end.tolist() == [*range(6), *range(206, 216)]
+    drawn = shape_of(entry, 3, 16, 1, {"skew": 1.0}, 1)
+    assert sum(drawn.counts[0]) == 16 and len(set(drawn.counts[0])) > 1 and len(drawn.counts) == 1
 
 
 @pytest.mark.parametrize("ranks", [*range(2, 10), 16, 19])
