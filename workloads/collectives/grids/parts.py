@@ -105,8 +105,10 @@ def _sliced(shape: Shape, parts: Sequence[Part]) -> Iterator[tuple[int, Part, li
     """The parts that have anything, with their share of each rank's chunk, and where that lies in the output."""
     at, chunks = 0, shape.chunks
     for channel, part in enumerate(parts):
-        own = (chunks[rank] for rank in part.order)
-        slices = [spans(chunk.stop - chunk.start, len(parts), chunk.start)[channel] for chunk in own]
+        slices = []
+        for start, stop in (chunks[rank] for rank in part.order):
+            cut = spans(stop - start, len(parts))[channel]
+            slices.append(Span(start + cut.start, start + cut.stop))
         blocks = lying([piece.stop - piece.start for piece in slices], at)
         if blocks[-1].stop > at:
             yield channel, part, slices, blocks

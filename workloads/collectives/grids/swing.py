@@ -94,10 +94,12 @@ def _order(copy: Swinging) -> tuple[list[int], list[int]]:
     return order, places
 
 
-def _runs(places: Sequence[int]) -> list[Span]:
-    """Places in order, as few spans as can be."""
+@lru_cache(maxsize=1 << 14)
+def _runs(copy: Swinging, has: tuple[frozenset[int], ...]) -> list[Span]:
+    """Where the blocks lie that have one of these places in each dimension, in as few spans as can be."""
+    _, places = _order(copy)
     runs: list[Span] = []
-    for place in places:
+    for place in sorted(places[number(block, copy.dims)] for block in product(*has)):
         if runs and runs[-1].stop == place:
             runs[-1] = Span(runs[-1].start, place + 1)
         else:
@@ -106,15 +108,14 @@ def _runs(places: Sequence[int]) -> list[Span]:
 
 
 def _halves(copy: Swinging, index: int, blocks: Within, channel: int) -> Halves:
-    _, places = _order(copy)
     at = coordinates(index, copy.dims)
     done = [0] * len(at)
 
     def spans_of(dim: int, some: frozenset[int]) -> list[Span]:
-        """Where the blocks lie that have some of these places in `dim`, and what is at this rank in the others."""
+        """Of the blocks that have one of these places in `dim`, and what is at this rank in the others."""
         has = [table[k][x] for table, k, x in zip(copy.tables, done, at, strict=True)]
         has[dim] = some
-        return [blocks(run) for run in _runs(sorted(places[number(block, copy.dims)] for block in product(*has)))]
+        return [blocks(run) for run in _runs(copy, tuple(has))]
 
     reducing: list[Step] = []
     gathering: list[Step] = []

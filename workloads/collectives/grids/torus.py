@@ -14,6 +14,7 @@ dimensions are equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 
 from workloads.collectives import ring
@@ -89,13 +90,17 @@ def _buckets(shape: Shape, index: int) -> list[Part]:
 
 
 def _bucket(shape: Shape, index: int, first: int, direction: int) -> Part:
-    order = turns(len(shape.dims), first)
-
-    def place(rank: int) -> list[int]:
-        at = coordinates(rank, shape.dims)
-        return [at[dim] * direction % shape.dims[dim] for dim in order]
-
     def halves(blocks: Within, channel: int) -> Halves:
+        order = turns(len(shape.dims), first)
         return _along(shape, index, order, Span(0, shape.ranks), blocks, direction, channel)
 
-    return Part(sorted(range(shape.ranks), key=place), halves)
+    return Part(_order(shape.dims, first, direction), halves)
+
+
+@lru_cache(maxsize=64)
+def _order(dims: tuple[int, ...], first: int, direction: int) -> list[int]:
+    def place(rank: int) -> list[int]:
+        at = coordinates(rank, dims)
+        return [at[dim] * direction % dims[dim] for dim in turns(len(dims), first)]
+
+    return sorted(range(prod(dims)), key=place)
