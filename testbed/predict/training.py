@@ -198,7 +198,8 @@ class _Durations:
     def _fits(self, entry: Algorithm, groups: Ranks) -> bool:
         """Whether a run may take it: one along the dimensions of a grid if there is one."""
         shaped = entry.layout not in ("grid", "domains") or len(self._together.hosts.places.dims) > 1
-        return shaped and entry.min_ranks <= groups.shape[1] <= (entry.max_ranks or groups.shape[1])
+        ranks = groups.shape[1]
+        return shaped and entry.min_ranks <= ranks <= (entry.max_ranks or ranks) and entry.fits(ranks)
 
     def _may(self, entry: Algorithm, groups: Ranks, alone: bool) -> bool:
         """Whether all ranks are in one of the groups, for what goes in rounds of all."""

@@ -36,7 +36,7 @@ FEW = 32
 
 def has_model(entry: Algorithm, ranks: int, *, alone: bool) -> bool:
     """Whether there is one for groups of so many.  `alone`: that share no link (Together.alone)."""
-    if not entry.min_ranks <= ranks <= (entry.max_ranks or ranks):
+    if not entry.min_ranks <= ranks <= (entry.max_ranks or ranks) or not entry.fits(ranks):
         return False
     if alone and entry.schedule and entry.layout in ("", "ring"):
         return True
