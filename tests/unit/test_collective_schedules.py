@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -65,7 +66,8 @@ def shapes(draw: st.DrawFn, entry: Algorithm) -> Shape:
         "dims": dims,
     }
     count = draw(st.integers(1, 12) | st.integers(1, 150)) if entry.collective.sized else 0
-    return shape_of(entry, ranks, count, 1, options, draw(st.integers(0, 2**32)))
+    shape = shape_of(entry, ranks, count, 1, options, draw(st.integers(0, 2**32)))
+    return replace(shape, eager=draw(st.sampled_from([0, 1, 10, shape.eager])))
 
 
 @pytest.mark.parametrize("entry", SCHEDULED, ids=str)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from workloads.collectives import halving, pat
 from workloads.collectives.exchange import distances
+from workloads.collectives.grids.hypercube import exchanged
+from workloads.collectives.schedule import Span
 from workloads.times.case import Case, Round, one_way, piped, rounds
 from workloads.times.messages import Path
 from workloads.times.ways import Pair
@@ -70,8 +72,10 @@ def halving_doubling_all_reduce(case: Case) -> float:
 def recursive_doubling_all_reduce(case: Case) -> float:
     """log2 p exchanges of the whole vector; where n is no power of two, once more before and after."""
     distances = halving.distances(halving.Folded(case.n))[::-1]
-    exchanged = [Round(case.size, _partners(halving.Folded(case.n), far), True) for far in distances]
-    total = _fold_in(case) + rounds(case, exchanged)
+    cut = exchanged(case.shape, Span(0, case.shape.count))
+    size = max(span.stop - span.start for span in cut) * case.width
+    exchanges = [Round(size, _partners(halving.Folded(case.n), far), True) for far in distances]
+    total = _fold_in(case) + rounds(case, exchanges * len(cut))
     return total + one_way(case, case.size, _fold(case, back=True), last=True)
 
 

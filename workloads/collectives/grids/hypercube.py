@@ -11,20 +11,49 @@ from collections.abc import Sequence
 
 from workloads.collectives.exchange import landings, parts
 from workloads.collectives.halving import Folded
-from workloads.collectives.schedule import OUTPUT, VECTOR, Copy, Lane, Place, Program, Recv, Send, Shape, Span, Step
+from workloads.collectives.schedule import (
+    OUTPUT,
+    VECTOR,
+    Copy,
+    Lane,
+    Place,
+    Program,
+    Recv,
+    Send,
+    Shape,
+    Span,
+    Step,
+    pieces,
+)
+
+MOST_EXCHANGED = 16
+"""Times as much as goes without waiting: larger vectors are exchanged in pieces, one after the other."""
 
 
-def exchanging(peers: Sequence[int], whole: Span, at: int, channel: int = 0) -> list[Step]:
+def exchanged(shape: Shape, whole: Span) -> list[Span]:
+    """The pieces of a vector, or a part."""
+    return pieces(*whole, MOST_EXCHANGED * shape.eager or None)
+
+
+def exchanging(cut: Sequence[Span], peers: Sequence[int], at: int, channel: int = 0) -> list[Step]:
     """With one after the other: what we have reduced so far against what they have.
 
-    What is sent is left alone in the output, from `at` on, while ours goes on.
+    What is sent is left alone in the output, from `at` on, while ours goes on.  Who sends a piece to us has received
+    ours before it: so every other one takes the same place.
     """
     steps: list[Step] = []
-    for peer in peers:
-        end = at + whole.stop - whole.start
-        steps += [Copy(*whole, at), Send(peer, at, end, channel, OUTPUT), Recv(peer, *whole, True, channel)]
-        at = end
+    longest = max(span.stop - span.start for span in cut)
+    for k, span in enumerate(cut):
+        for step, peer in enumerate(peers):
+            begin = at + (k % 2 * len(peers) + step) * longest
+            end = begin + span.stop - span.start
+            steps += [Copy(*span, begin), Send(peer, begin, end, channel, OUTPUT), Recv(peer, *span, True, channel)]
     return steps
+
+
+def exchange_elements(cut: Sequence[Span], peers: Sequence[int]) -> int:
+    """Of the output that this takes."""
+    return min(2, len(cut)) * len(peers) * max(span.stop - span.start for span in cut)
 
 
 def all_reduce(shape: Shape, index: int) -> Program:
@@ -34,7 +63,7 @@ def all_reduce(shape: Shape, index: int) -> Program:
     if place is None:
         return [Lane([Send(index - 1, *whole), Recv(index - 1, *whole)])]
     peers = [folded.rank(place ^ (1 << k)) for k in range(folded.participants.bit_length() - 1)]
-    steps = exchanging(peers, whole, 0)
+    steps = exchanging(exchanged(shape, whole), peers, 0)
     if (other := folded.stands_for(index)) is not None:
         steps = [Recv(other, *whole, True), *steps, Send(other, *whole)]
     return [Lane(steps)]

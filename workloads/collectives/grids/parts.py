@@ -68,10 +68,9 @@ def number(at: Sequence[int], dims: Sequence[int]) -> int:
 def all_reduce(shape: Shape, parts: Sequence[Part]) -> Program:
     lanes = []
     for channel, (part, whole) in enumerate(zip(parts, spans(shape.count, len(parts)), strict=True)):
-        if whole.stop > whole.start:
-            blocks = spans(whole.stop - whole.start, shape.ranks, whole.start)
-            halves = part.halves(_within(blocks), channel)
-            lanes.append(Lane(halves.reducing + halves.gathering, shape.window))
+        blocks = spans(whole.stop - whole.start, shape.ranks, whole.start)
+        halves = part.halves(_within(blocks), channel)
+        lanes.append(Lane(halves.reducing + halves.gathering, shape.window))
     return lanes
 
 
@@ -102,7 +101,7 @@ def all_gather(shape: Shape, index: int, parts: Sequence[Part]) -> Program:
 
 
 def _sliced(shape: Shape, parts: Sequence[Part]) -> Iterator[tuple[int, Part, list[Span], Sequence[Span]]]:
-    """The parts that have anything, with their share of each rank's chunk, and where that lies in the output."""
+    """The parts, with their share of each rank's chunk, and where that lies in the output."""
     at, chunks = 0, shape.chunks
     for channel, part in enumerate(parts):
         slices = []
@@ -110,8 +109,7 @@ def _sliced(shape: Shape, parts: Sequence[Part]) -> Iterator[tuple[int, Part, li
             cut = spans(stop - start, len(parts))[channel]
             slices.append(Span(start + cut.start, start + cut.stop))
         blocks = lying([piece.stop - piece.start for piece in slices], at)
-        if blocks[-1].stop > at:
-            yield channel, part, slices, blocks
+        yield channel, part, slices, blocks
         at = blocks[-1].stop
 
 

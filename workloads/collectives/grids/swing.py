@@ -20,7 +20,7 @@ from itertools import product
 from math import prod
 
 from workloads.collectives.grids import parts
-from workloads.collectives.grids.hypercube import exchanging
+from workloads.collectives.grids.hypercube import exchange_elements, exchanged, exchanging
 from workloads.collectives.grids.parts import Halves, Part, Within, coordinates, in_parts, number
 from workloads.collectives.grids.torus import turns
 from workloads.collectives.schedule import Lane, Program, Recv, Send, Shape, Span, Step, spans
@@ -160,8 +160,8 @@ def small_all_reduce(shape: Shape, index: int) -> Program:
     lanes, at = [], 0
     its = copies(shape)
     for channel, (copy, whole) in enumerate(zip(its, spans(shape.count, len(its)), strict=True)):
-        if whole.stop > whole.start:
-            peers = [copy.partner(index, dim, step) for dim, step in steps_of(copy.dims, copy.first)]
-            lanes.append(Lane(exchanging(peers, whole, at, channel)))
-            at += len(peers) * (whole.stop - whole.start)
+        peers = [copy.partner(index, dim, step) for dim, step in steps_of(copy.dims, copy.first)]
+        cut = exchanged(shape, whole)
+        lanes.append(Lane(exchanging(cut, peers, at, channel)))
+        at += exchange_elements(cut, peers)
     return lanes

@@ -7,8 +7,10 @@ from itertools import zip_longest
 from math import prod
 
 from workloads.collectives.grids import swing
+from workloads.collectives.grids.hypercube import exchanged
 from workloads.collectives.grids.parts import coordinates, in_parts, number
 from workloads.collectives.grids.torus import turns
+from workloads.collectives.schedule import Span
 from workloads.times.case import Case, Round
 from workloads.times.ways import Pair
 
@@ -115,7 +117,8 @@ def swing_all_gather(case: Case) -> float:
 def swing_latency_all_reduce(case: Case) -> float:
     """log2 n rounds of all of a part."""
     cut = swing.copies(case.shape)
-    part = case.share(len(cut))
+    pieces = exchanged(case.shape, Span(0, case.share(len(cut)) // case.width))
+    part = max(span.stop - span.start for span in pieces) * case.width
     return _side_by_side(
         case,
         [
@@ -123,6 +126,7 @@ def swing_latency_all_reduce(case: Case) -> float:
                 Round(part, [(i, copy.partner(i, dim, step)) for i in range(case.n)], True)
                 for dim, step in swing.steps_of(copy.dims, copy.first)
             ]
+            * len(pieces)
             for copy in cut
         ],
     )
