@@ -79,7 +79,7 @@ def test_swing_reaches_all_of_any_even_number() -> None:
         assert all(len(has) == n for has in swing.held(n, direction)[0])
 
 
-@pytest.mark.parametrize(("dims", "most"), [((4, 4), 1.2), ((8, 8), 1.2), ((16, 8), 1.2), ((4, 4, 4), 1.04)])
+@pytest.mark.parametrize(("dims", "most"), [((4, 4), 1.2), ((8, 8), 1.2), ((4, 4, 4), 1.04)])
 def test_swing_takes_log2_n_messages_and_little_more_than_the_bound(dims: tuple[int, ...], most: float) -> None:
     """Its congestion deficiency: 1.19 in two dimensions, 1.03 in three, of each step's busiest link."""
     n, d = prod(dims), len(dims)

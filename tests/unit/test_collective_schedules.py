@@ -55,7 +55,7 @@ def shapes(draw: st.DrawFn, entry: Algorithm) -> Shape:
         ranks = draw(st.sampled_from([2, 4, 8, 16]))
     dims = grids(ranks, draw) if entry.layout in ("grid", "domains") else []
     if entry.lengths == EVEN:
-        dims = draw(st.lists(st.sampled_from([2, 4, 6, 10]), min_size=1, max_size=3).filter(lambda d: prod(d) <= 20))
+        dims = draw(st.lists(st.sampled_from([2, 4, 6]), min_size=1, max_size=3).filter(lambda d: prod(d) <= 16))
         ranks = prod(dims)
     if entry.layout == "domains":
         dims = [prod(dims[:-1]), dims[-1]]
