@@ -183,8 +183,11 @@ class _Durations:
         groups = self._groups[group]
         entries = [find(name, algorithm)] if algorithm else list(choices(name))
         alone = self._together.alone(groups)
+        dims = self._together.dims(groups)
         able = [
-            its for its in entries if has_model(its, groups.shape[1], alone=alone) and self._may(its, groups, alone)
+            its
+            for its in entries
+            if has_model(its, groups.shape[1], alone=alone, dims=dims) and self._may(its, groups, alone)
         ]
         if not able:
             what = f"there is no model of {name} by {algorithm or 'any algorithm'} in groups of {groups.shape[1]} ranks"
