@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 
 from workloads.collectives.execution import Connection, Execution, Memory, Remote, out_of_turn, resolve
-from workloads.collectives.schedule import Copy, Schedule, Shape, output_elements, places, program_of, steps
+from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places, program_of
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
 from workloads.verbs import Peer
@@ -37,13 +37,13 @@ class Engine:
         self.staging = context.region("staging", staged * width)
         self.output = context.region("output", output_elements(program) * width)
         keys = _KEYS.pack(self.vector.key, self.staging.key, self.output.key)
-        self._channels = sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
+        self._channels = connections(program)
         pairs = self.device.connect([Peer(ranks[peer], tag + channel, keys) for peer, channel in self._channels])
-        connections = {
+        by_channel = {
             c: Connection(pair, Remote(_KEYS.unpack(pair.private)))
             for c, pair in zip(self._channels, pairs, strict=True)
         }
-        self._execution = Execution(context, width, Memory(self.vector, self.staging, self.output), connections)
+        self._execution = Execution(context, width, Memory(self.vector, self.staging, self.output), by_channel)
         context.completed |= dict.fromkeys(self._execution.by_number, self._execution.take)
         self._shape: Shape | None = None
 

@@ -17,7 +17,6 @@ from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
 from workloads.collectives.execution import (
     MOST_MESSAGES,
-    Channel,
     Connection,
     Execution,
     Memory,
@@ -28,14 +27,14 @@ from workloads.collectives.execution import (
 )
 from workloads.collectives.host import Scheduled
 from workloads.collectives.schedule import (
-    Copy,
+    Channel,
     Schedule,
     Shape,
+    connections,
     output_elements,
     places,
     program_of,
     schedule_of,
-    steps,
 )
 from workloads.collectives.shape import shape_of
 from workloads.parts.context import Context
@@ -96,8 +95,7 @@ class CollectiveKind:
         return [self.needs(index) for index in range(len(self.ranks))]
 
     def channels(self, index: int) -> list[Channel]:
-        program = program_of(self.schedule, self.shape, index)
-        return sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
+        return connections(program_of(self.schedule, self.shape, index))
 
 
 @dataclass
