@@ -20,6 +20,7 @@ from workloads.collectives.schedule import (
     Lane,
     Program,
     Recv,
+    Send,
     Shape,
     Span,
     Step,
@@ -119,4 +120,8 @@ def _within(blocks: Sequence[Span]) -> Within:
 
 def _elsewhere(steps: Sequence[Step]) -> list[Step]:
     """The same in the output."""
-    return [step._replace(into=OUTPUT) if isinstance(step, Recv) else step._replace(source=OUTPUT) for step in steps]
+    return [
+        step._replace(into=OUTPUT) if isinstance(step, Recv) else step._replace(source=OUTPUT)
+        for step in steps
+        if isinstance(step, Send | Recv)
+    ]
