@@ -94,9 +94,12 @@ class Collective:
 
     def part(self, size_bytes: int) -> tuple[str, Part]:
         """The algorithm for a size, and our part of it."""
-        told = {**self.plan, **self.plan.get("chosen", {}).get(str(size_bytes), {})}
+        chosen = self.plan.get("chosen", {})
+        told = {**self.plan, **chosen.get(str(size_bytes), {})}
         algorithm = told["algorithm"]
         if algorithm not in self._parts:
+            if chosen:  # memory for the sizes that it is chosen for
+                told["sizes"] = [size for size in told["sizes"] if chosen[str(size)]["algorithm"] == algorithm]
             tag = self._tag + len(self._parts) * TAGS_PER_PART
             self._parts[algorithm] = part_of(self.context, self.step, told, tag)
         return algorithm, self._parts[algorithm]

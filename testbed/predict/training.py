@@ -183,8 +183,11 @@ class _Durations:
         groups = self._groups[group]
         entries = [find(name, algorithm)] if algorithm else list(choices(name))
         alone = self._together.alone(groups)
+        dims = self._together.dims(groups)
         able = [
-            one for one in entries if has_model(one, groups.shape[1], alone=alone) and self._may(one, groups, alone)
+            one
+            for one in entries
+            if has_model(one, groups.shape[1], alone=alone, dims=dims) and self._may(one, groups, alone)
         ]
         if not able:
             what = f"there is no model of {name} by {algorithm or 'any algorithm'} in groups of {groups.shape[1]} ranks"
@@ -198,7 +201,8 @@ class _Durations:
     def _fits(self, entry: Algorithm, groups: Ranks) -> bool:
         """Whether a run may take it: one along the dimensions of a grid if there is one."""
         shaped = entry.layout not in ("grid", "domains") or len(self._together.hosts.places.dims) > 1
-        return shaped and entry.min_ranks <= groups.shape[1] <= (entry.max_ranks or groups.shape[1])
+        ranks = groups.shape[1]
+        return shaped and entry.min_ranks <= ranks <= (entry.max_ranks or ranks) and entry.fits(ranks)
 
     def _may(self, entry: Algorithm, groups: Ranks, alone: bool) -> bool:
         """Whether all ranks are in one of the groups, for what goes in rounds of all."""

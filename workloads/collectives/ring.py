@@ -60,8 +60,7 @@ def around(
 
 def _ring(shape: Shape, index: int, hops: Hops) -> Program:
     n = shape.ranks
-    chunks = spans(shape.count, n)
-    return [Lane(around(hops(n, index), chunks, (index - 1) % n, (index + 1) % n, shape.chunk), shape.window)]
+    return [Lane(around(hops(n, index), shape.chunks, (index - 1) % n, (index + 1) % n, shape.chunk), shape.window)]
 
 
 def all_reduce(shape: Shape, index: int) -> Program:

@@ -117,7 +117,7 @@ def _cut(shape: Shape) -> list[Span]:
 
 def binomial_broadcast(shape: Shape, index: int) -> Program:
     """One message after the other: a child that can pass it on must not wait for its siblings to have it, too."""
-    return [Lane(_down(binomial(index, shape.ranks), _cut(shape)), shape.window or 1)]
+    return [Lane(_down(binomial(index, shape.ranks), _cut(shape)), shape.window or shape.in_turn(shape.count))]
 
 
 def collecting(node: Node, index: int, ranks: int, spans_of: Callable[[int], Span], *, reduce: bool) -> list[Step]:

@@ -80,6 +80,43 @@ def hierarchical_all_reduce(case: Case) -> float:
     return _grid(case, list(reversed(range(len(case.shape.dims)))))
 
 
+def _unequal(case: Case, *, reduce: bool) -> float:
+    """Hop by hop, each rank at its own pace."""
+    import numpy as np
+
+    n, costs = case.n, case.costs
+    paths = case.ways.paths(case.shift(1))
+    kinds = {path: k for k, path in enumerate(dict.fromkeys(paths))}
+    which, rank = np.array([kinds[path] for path in paths]), np.arange(n)
+
+    def of_each(time_ns: Callable[[int, Path], float]) -> NDArray[np.float64]:
+        sizes, where = np.unique(case.chunks, return_inverse=True)
+        return np.array([[time_ns(int(size), path) for size in sizes] for path in kinds])[:, where]
+
+    acks = of_each(lambda nbytes, path: acks_ns(nbytes, path, costs))
+    received = of_each(lambda nbytes, path: received_ns(nbytes, path, costs)) + acks
+    acknowledged = of_each(lambda nbytes, path: sent_ns(nbytes, path, costs)) + acks
+    busy = of_each(lambda nbytes, path: line_ns(nbytes, path, costs))
+    reduced = reduce * of_each(lambda nbytes, path: costs.reduce_ns(nbytes))
+    ready = free = sent = arrived = np.zeros(n)
+    for hop in range(n - 1):
+        goes = which, (rank - hop - reduce) % n
+        begin = np.maximum(ready + costs.post_ns, free)
+        sent, free = begin + acknowledged[goes], begin + busy[goes]
+        arrived = np.roll(begin + received[goes], 1)
+        awake = np.maximum(ready + costs.post_ns, arrived) + costs.wake_ns
+        ready = awake + reduced[0, (rank - 1 - hop - reduce) % n]
+    return float(np.where(sent <= arrived, ready, np.maximum(sent, ready) + costs.wake_ns).max())
+
+
+def ring_reduce_scatter_v(case: Case) -> float:
+    return _unequal(case, reduce=True)
+
+
+def ring_all_gather_v(case: Case) -> float:
+    return _unequal(case, reduce=False)
+
+
 def ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, paths: Sequence[Path], costs: Costs) -> float:
     """A ring whose edges differ: `paths[i]` leads from rank i to rank i + 1, `reduces[k]` says whether hop k reduces.
 
