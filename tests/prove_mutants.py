@@ -5,8 +5,8 @@ N lines (default 25) are drawn, and of each line one change: a relation, an arit
 statement, an argument. The tests of its subject then run upon it. It prints which changes they noticed and which
 survived, and fails below 85 % of a room.
 
-- A room's tests are, of Python, the unit tests that import its package, themselves or through tests/parts; of C, the
-  files of tests/fabricd named below.
+- A room's tests are, of Python, the unit tests that import its package, themselves or through tests/parts, and those
+  named below, which come to it by another package; of C, the files of tests/fabricd named below.
 - They run once without a mutant, watched: line by line by coverage.py, and in fabricd block by block as the compiler
   reports them. A mutant runs those that come to its line, the quickest of each file first, up to SECONDS (default 60).
 - A test that fails without a mutant, or that lasts longer than SECONDS, judges nothing.
@@ -37,7 +37,7 @@ class Room:
     files: tuple[str, ...]
     package: str = ""
     tests: tuple[str, ...] = ()
-    """Patterns of paths."""
+    """Patterns of names, without `test_`."""
 
     @property
     def is_c(self) -> bool:
@@ -46,10 +46,10 @@ class Room:
 
 ROOMS = {
     "experiment": Room(("testbed/experiment/**/*.py",), "testbed.experiment"),
-    "plan": Room(("testbed/plan/**/*.py",), "testbed.plan"),
+    "plan": Room(("testbed/plan/**/*.py",), "testbed.plan", ("predict*",)),
     "drills": Room(("drills/sheet/score.py", "drills/twins.py", "drills/ending.py", "drills/solve/*.py"), "drills"),
     "figures": Room(("results/figures/**/*.py",), "results.figures"),
-    "times": Room(("workloads/times/**/*.py",), "workloads.times"),
+    "times": Room(("workloads/times/**/*.py",), "workloads.times", ("predict*",)),
     "cc": Room(("hardware/fabricd/cc/*.c",), tests=("fabricd_cc_*", "fabricd_ecn", "fabricd_incast", "fabricd_pacer")),
     "transport": Room(
         ("hardware/fabricd/transport/*.c",),

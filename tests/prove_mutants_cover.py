@@ -241,13 +241,20 @@ def importers(package: str) -> list[str]:
 
 
 def cover_python(at: Bench, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
-    return _cover(at, at.watched([*importers(package), *tests], WatchPython), files, False)
+    """`tests`: of tests/unit, beside those that import the package."""
+    chosen = sorted({*importers(package), *_named("unit", tests)})
+    return _cover(at, at.watched(chosen, WatchPython), files, False)
+
+
+def _named(folder: str, tests: Sequence[str]) -> set[str]:
+    """The files of these patterns, which are without `test_`."""
+    return {str(p.relative_to(ROOT)) for t in tests for p in (ROOT / "tests" / folder).glob(f"test_{t}.py")}
 
 
 def cover_c(at: Bench, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
-    """`tests`: of tests/fabricd, as patterns without `test_`. Builds fabricd with marks, then without."""
+    """`tests`: of tests/fabricd. Builds fabricd with marks, then without."""
     os.environ["RAILBED_FABRICD"] = "plain"
-    chosen = sorted({str(p.relative_to(ROOT)) for t in tests for p in (ROOT / "tests/fabricd").glob(f"test_{t}.py")})
+    chosen = sorted(_named("fabricd", tests))
     cover, tree = at.tree / "cover.c", at.tree
     at.builds()  # else the first test would, over what is built here
     cover.write_text(_COVER_C)

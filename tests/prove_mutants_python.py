@@ -2,7 +2,8 @@
 
 mutmut (BSD) is used as a library: its command runs a copy with all mutants at once, chosen by name, which neither
 properties and cached functions nor programs that tests start would see. Left out are its changes of strings, and all in
-`raise`, in annotations, decorators and imports for type checkers: what tests say of a message is what it has to name.
+`raise`, in annotations, decorators, type variables and imports for type checkers: what tests say of a message is what
+it has to name.
 """
 
 from __future__ import annotations
@@ -56,6 +57,10 @@ OPERATORS: Sequence[tuple[type, Callable[[Any], Iterable[cst.CSTNode]]]] = [
 _AT_TYPE_CHECKING = "TYPE_CHECKING"
 
 
+def _is(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Name) and node.value == name
+
+
 class _Places(cst.CSTVisitor):
     METADATA_DEPENDENCIES = (PositionProvider,)
 
@@ -66,7 +71,9 @@ class _Places(cst.CSTVisitor):
     def on_visit(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.Annotation | cst.Decorator | cst.Raise | cst.Import | cst.ImportFrom | cst.BaseString):
             return False
-        if isinstance(node, cst.If) and isinstance(node.test, cst.Name) and node.test.value == _AT_TYPE_CHECKING:
+        if isinstance(node, cst.If) and _is(node.test, _AT_TYPE_CHECKING):
+            return False
+        if isinstance(node, cst.Assign) and isinstance(node.value, cst.Call) and _is(node.value.func, "TypeVar"):
             return False
         for kind, operator in OPERATORS:
             if isinstance(node, kind):

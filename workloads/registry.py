@@ -7,9 +7,10 @@ those of docs/collectives.md, take from here what they say.  Imports neither num
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from workloads.base.entry import Algorithm, Collective, Factor
+from workloads.base.entry import EVEN, POWERS, Algorithm, Collective, Factor
 from workloads.base.vocabulary import ADDER_DTYPES, AUTO, OPS
 from workloads.own.name import FORM, parse
 
@@ -67,6 +68,10 @@ _ALL_TO_ALL = Collective(
 )  # fmt: skip
 _ALL_TO_ALL_V = Collective(
     "all_to_all_v", "the same with unequal chunks", "a rank's input vector", _ALL_BUT_ONE, "host:AllToAll", meets=True
+)
+_REDUCE_SCATTER_V, _ALL_GATHER_V, _SCATTER_V, _GATHER_V = (
+    replace(its, name=f"{its.name}_v", summary=f"`{its.name}` with unequal chunks", in_parts=False, one_row=True)
+    for its in (_REDUCE_SCATTER, _ALL_GATHER, _SCATTER, _GATHER)
 )
 _M2N = Collective(
     "m2n", "each of the first `senders` ranks has sent unequal parts to the others", "a sender's vector", _WHOLE,
@@ -154,6 +159,9 @@ _OPTIMIZER: dict[str, Any] = {
     **{"extra": ("optimizer",), "defaults": {"optimizer": "sgd"}},
 }
 _PAIR: dict[str, Any] = {"max_ranks": 2}
+_GRID: dict[str, Any] = {"layout": "grid"}
+_EVEN_GRID: dict[str, Any] = {"layout": "grid", "lengths": EVEN}
+_BUFFERS: dict[str, Any] = {"extra": ("chunk",), "chunk_bytes": 512 << 10}  # PAT's (workloads/collectives/pat.py)
 _ALONE: dict[str, Any] = {"waits": True}
 _MESSAGE: dict[str, Any] = {"extra": ("message",), "defaults": {"message": {}}}
 _STORAGE: dict[str, Any] = {"extra": ("storage",), "defaults": {"storage": {}}, "min_ranks": 3}
@@ -195,12 +203,30 @@ _ENTRIES = (
         **_PIPED,
     ),
     _hosts(
-        _ALL_REDUCE, "torus", "torus:all_reduce", "rings:torus_all_reduce",
+        _ALL_REDUCE, "torus", "grids.torus:all_reduce", "rings:torus_all_reduce",
         "a ring along each dimension in turn: reduce-scatter along all, all-gather back", layout="grid", **_CHUNK,
         wide="GRID",
     ),
     _hosts(
-        _ALL_REDUCE, "hierarchical", "torus:hierarchical_all_reduce", "rings:hierarchical_all_reduce",
+        _ALL_REDUCE, "bucket", "grids.torus:bucket_all_reduce", "grids.at_once:bucket_all_reduce",
+        "the same in all dimensions and directions at once, a part of the vector each (Jain & Sabharwal, Sack & Gropp)",
+        **_GRID, **_CHUNK,
+    ),
+    _hosts(
+        _ALL_REDUCE, "swing", "grids.swing:all_reduce", "grids.at_once:swing_all_reduce",
+        "halving and doubling with near partners, now on one side, now on the other, in all dimensions and directions "
+        "at once (De Sensi et al.)", **_EVEN_GRID,
+    ),
+    _hosts(
+        _ALL_REDUCE, "swing_latency", "grids.swing:small_all_reduce", "grids.at_once:swing_latency_all_reduce",
+        "log2 n of these exchanges, of all that there is", **_GRID, lengths=POWERS,
+    ),
+    _hosts(
+        _ALL_REDUCE, "recursive_doubling", "grids.hypercube:all_reduce", "halving:recursive_doubling_all_reduce",
+        "log2 p exchanges of the whole vector", wide="WHOLE_DOUBLING",
+    ),
+    _hosts(
+        _ALL_REDUCE, "hierarchical", "grids.torus:hierarchical_all_reduce", "rings:hierarchical_all_reduce",
         "reduce-scatter in the scale-up domain, all-reduce along the rails, all-gather in the domain",
         wide="GRID", layout="domains", **_CHUNK,
     ),
@@ -208,6 +234,19 @@ _ENTRIES = (
     _hosts(
         _REDUCE_SCATTER, "halving", "halving:reduce_scatter", "halving:halving_reduce_scatter",
         "the rounds that halve the vector", **_CHUNK, wide="HALVING",
+    ),
+    _hosts(
+        _REDUCE_SCATTER, "pat", "pat:reduce_scatter", "halving:pat_reduce_scatter",
+        "a binomial tree for each chunk, the nearest first; a message holds chunks of many (PAT, NCCL 2.23)",
+        wide="PAT_REDUCE_SCATTER", **_BUFFERS,
+    ),
+    _hosts(
+        _REDUCE_SCATTER, "bucket", "grids.torus:bucket_reduce_scatter", "grids.at_once:bucket_reduce_scatter",
+        "a ring along each dimension in turn, in all dimensions and directions at once", **_GRID, **_CHUNK,
+    ),
+    _hosts(
+        _REDUCE_SCATTER, "swing", "grids.swing:reduce_scatter", "grids.at_once:swing_reduce_scatter",
+        "the first half of the all-reduce", **_EVEN_GRID,
     ),
     _ALL_GATHER_RING,
     _hosts(
@@ -217,6 +256,19 @@ _ENTRIES = (
     _hosts(
         _ALL_GATHER, "bruck", "exchange:bruck_all_gather", "halving:bruck_all_gather",
         "ceil(log2 n) rounds for any n (Bruck et al.)", wide="BRUCK",
+    ),
+    _hosts(
+        _ALL_GATHER, "pat", "pat:all_gather", "halving:pat_all_gather",
+        "a binomial tree for each chunk, the farthest first; a message holds chunks of many (PAT, NCCL 2.23)",
+        wide="PAT_ALL_GATHER", **_BUFFERS,
+    ),
+    _hosts(
+        _ALL_GATHER, "bucket", "grids.torus:bucket_all_gather", "grids.at_once:bucket_all_gather",
+        "a ring along each dimension in turn, in all dimensions and directions at once", **_GRID, **_CHUNK,
+    ),
+    _hosts(
+        _ALL_GATHER, "swing", "grids.swing:all_gather", "grids.at_once:swing_all_gather",
+        "the second half of the all-reduce", **_EVEN_GRID,
     ),
     _hosts(
         _BROADCAST, "binomial_tree", "trees:binomial_broadcast", "trees:binomial_broadcast",
@@ -264,6 +316,29 @@ _ENTRIES = (
                 "n - 1 rounds, each to the next but k", pairwise, **more,
             ),
         )
+    ),
+    _hosts(
+        _ALL_TO_ALL, "hypercube", "grids.hypercube:all_to_all", "exchange:hypercube_all_to_all",
+        "log2 n exchanges of half a vector, which hand on what is meant for others", wide="HYPERCUBE", lengths=POWERS,
+    ),
+    _hosts(
+        _REDUCE_SCATTER_V, "ring", "ring:reduce_scatter", "rings:ring_reduce_scatter_v", "the hops that reduce",
+        layout="ring", **_SKEW,
+    ),
+    _hosts(
+        _ALL_GATHER_V, "ring", "ring:all_gather", "rings:ring_all_gather_v", "the hops that gather",
+        layout="ring", **_SKEW,
+    ),
+    _hosts(_ALL_GATHER_V, "bruck", "exchange:bruck_all_gather", "", "ceil(log2 n) rounds for any n", **_SKEW),
+    _hosts(_SCATTER_V, "linear", "exchange:linear_scatter", "exchange:linear_scatter", "all at once", **_SKEW),
+    _hosts(
+        _SCATTER_V, "binomial_tree", "exchange:binomial_scatter", "trees:binomial_scatter",
+        "through the tree, what a child needs in one message", **_SKEW,
+    ),
+    _hosts(_GATHER_V, "linear", "exchange:linear_gather", "exchange:linear_gather", "all at once", **_SKEW),
+    _hosts(
+        _GATHER_V, "binomial_tree", "exchange:binomial_gather", "trees:binomial_gather",
+        "through the tree, what a child has in one message", **_SKEW,
     ),
     *(
         _hosts(

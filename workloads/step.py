@@ -97,11 +97,13 @@ class Collective:
         told = self._told(size_bytes)
         algorithm = told["algorithm"]
         if algorithm not in self._parts:
+            if chosen := self.plan.get("chosen"):  # memory for the sizes that it is chosen for
+                told["sizes"] = [size for size in told["sizes"] if chosen[str(size)]["algorithm"] == algorithm]
             tag = self._tag + len(self._parts) * TAGS_PER_PART
             self._parts[algorithm] = part_of(self.context, self.step, told, tag)
         return algorithm, self._parts[algorithm]
 
-    def _told(self, size_bytes: int) -> Mapping[str, Any]:
+    def _told(self, size_bytes: int) -> dict[str, Any]:
         """With what `auto` has chosen for this size."""
         return {**self.plan, **self.plan.get("chosen", {}).get(str(size_bytes), {})}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from statistics import fmean
 
 from drills.solve.diagnosis import Diagnosis
 from drills.solve.operator import RECENT_NS, Operator, by_peer, by_rank, number, sums
@@ -33,10 +32,9 @@ def others(op: Operator) -> list[Diagnosis]:
     if not sent or sent - sum(late.values()) > OLD * sent:
         return []
     receivers = {peer for (_, peer), n in total.items() if n}
-    why = f"{sent:g} bytes that are not the job's, from {sorted({rank for (rank, _), n in total.items() if n})}"
     if len(receivers) == 1:
-        return [Diagnosis("incast", f"nic:{receivers.pop()}", why)]
-    return [Diagnosis("noisy_neighbour", "all", why)]
+        return [Diagnosis("incast", f"nic:{receivers.pop()}")]
+    return [Diagnosis("noisy_neighbour", "all")]
 
 
 def delays(op: Operator) -> list[Diagnosis]:
@@ -49,8 +47,7 @@ def delays(op: Operator) -> list[Diagnosis]:
     cable = change_cables(op, used(op), _late, window)
     if cable is None:
         return []
-    why = f"without it steps take {op.best_us:g} us again, of {fmean(times):.1f}; no counter had moved"
-    return [Diagnosis("long_cable" if steady else "jitter", f"cable:{cable.name}", why)]
+    return [Diagnosis("long_cable" if steady else "jitter", f"cable:{cable.name}")]
 
 
 def _steady(op: Operator, times: Sequence[float]) -> bool:

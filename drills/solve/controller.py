@@ -27,7 +27,7 @@ def cuts(op: Operator) -> Iterator[Diagnosis]:
         if cable and row["Oper"] == "down" and row["Admin"] == "up":
             down[cable] = None
     for cable in down:
-        yield Diagnosis("cable_down", f"cable:{cable.name}", f"the log has {cable.name} down", around(op, cable))
+        yield Diagnosis("cable_down", f"cable:{cable.name}", around(op, cable))
 
 
 def steering(op: Operator) -> list[Diagnosis]:
@@ -36,7 +36,7 @@ def steering(op: Operator) -> list[Diagnosis]:
     own = [row for row in rows if row["who"] == "controller"]
     restart = ("controller restart",)
     if any("connection lost" in str(row["message"]) for row in own):
-        return [Diagnosis("controller_dead", "controller", "the connection to it is lost", restart)]
+        return [Diagnosis("controller_dead", "controller", restart)]
     first = min((float(row["time_us"]) for row in rows if _DOWN.match(str(row["message"]))), default=None)
     if first is None:
         return []
@@ -45,9 +45,9 @@ def steering(op: Operator) -> list[Diagnosis]:
         left = GIVES_UP_US - (op.time_ns / 1000 - first)
         if left > 0 and op.pass_(left * 1000):
             return steering(op)
-        return [Diagnosis("controller_hung", "controller", "a port went down and it has done nothing", restart)]
+        return [Diagnosis("controller_hung", "controller", restart)]
     if after - first > LATE_US:
-        return [Diagnosis("slow_controller", "controller", f"it takes {after - first:.0f} us", restart)]
+        return [Diagnosis("slow_controller", "controller", restart)]
     return []
 
 
@@ -57,7 +57,7 @@ def refused(op: Operator) -> Iterator[Diagnosis]:
         match = re.match(r"(\S+) refused \d+ flow mods: .*TABLE_FULL", str(row["message"]))
         if match:
             switch = match[1]
-            yield Diagnosis("table_full", f"switch:{switch}", str(row["message"]), (f"route drain {switch}",))
+            yield Diagnosis("table_full", f"switch:{switch}", (f"route drain {switch}",))
 
 
 RULES = (cuts, steering, refused)

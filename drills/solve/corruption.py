@@ -26,7 +26,6 @@ def checksums(op: Operator) -> list[Diagnosis]:
             break
         op.pass_(LOOK_NS)
         pairs |= _corrupt(op)
-    why = f"spoilt on the way: {sorted(pairs)}"
     shared = set.intersection(*[set(pair) for pair in pairs])
     ranks = sorted({dst for _, dst in pairs} & shared or shared)
     cable = None  # the path of a single flow has cables between switches, too
@@ -34,7 +33,7 @@ def checksums(op: Operator) -> list[Diagnosis]:
         cable = change_cables(op, used(op), _icrc, WINDOW_NS)
     if cable is None and ranks:
         cable = op.nic_cable(ranks[0])
-    return [Diagnosis("corruption", f"cable:{cable.name}", why)] if cable else []
+    return [Diagnosis("corruption", f"cable:{cable.name}")] if cable else []
 
 
 def _corrupt(op: Operator) -> set[tuple[int, int]]:
@@ -70,7 +69,7 @@ def twice(op: Operator) -> list[Diagnosis]:
     if not extra:
         return []
     worst = max(extra, key=lambda name: extra[name])
-    return [Diagnosis("duplication", f"cable:{worst}", f"{extra[worst]:g} frames more came than were sent")]
+    return [Diagnosis("duplication", f"cable:{worst}")]
 
 
 def overtaking(op: Operator) -> list[Diagnosis]:
@@ -78,8 +77,7 @@ def overtaking(op: Operator) -> list[Diagnosis]:
     if not _gaps(op, WINDOW_NS):
         return []
     cable = change_cables(op, used(op), _gaps, WINDOW_NS)
-    why = "gaps in the order of packets, and no frame is missing anywhere"
-    return [Diagnosis("reordering", f"cable:{cable.name}", why)] if cable else []
+    return [Diagnosis("reordering", f"cable:{cable.name}")] if cable else []
 
 
 def _gaps(op: Operator, ns: float) -> bool:
@@ -96,13 +94,11 @@ def results(op: Operator) -> list[Diagnosis]:
     switch = drain_switches(op, inner, _wrong, 4000.0 * op.best_us + 100_000)
     if switch:
         op.do(f"config route undrain {switch}")  # what else is wrong may be on the other path
-        why = f"without {switch} sums are right"
-        return [Diagnosis("silent_corruption", f"switch:{switch}", why, (f"route drain {switch}",))]
+        return [Diagnosis("silent_corruption", f"switch:{switch}", (f"route drain {switch}",))]
     worst = max(wrong, key=lambda rank: wrong[rank], default=None)
     if worst is None:
         return []
-    why = f"rank {worst} has the most wrong elements, {wrong[worst]:g}"
-    return [Diagnosis("silent_corruption", f"nic:{worst}", why)]
+    return [Diagnosis("silent_corruption", f"nic:{worst}")]
 
 
 def _wrong(op: Operator, _: float = 0.0) -> bool:

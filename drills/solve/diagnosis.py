@@ -1,4 +1,4 @@
-"""What a rule diagnoses: a class at a place, what shows it, and what mends it."""
+"""What a rule diagnoses: a class at a place, and what mends it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from drills.solve.operator import Operator
 class Diagnosis:
     kind: str
     place: str
-    why: str
     mend: tuple[str, ...] = ()
     """Lines of `config ..`, without that word."""
     otherwise: tuple[str, ...] = ()

@@ -29,8 +29,7 @@ def bleached(op: Operator) -> Iterator[Diagnosis]:
         for rank in ranks:
             if usual > MARKS and seen.get(rank, 0.0) <= FEW * usual:
                 cable = op.nic_cable(rank)
-                why = f"NIC {rank} has seen {seen.get(rank, 0.0):g} marks, others at its switch {usual:g}"
-                yield Diagnosis("ecn_bleached", f"cable:{cable.name}", why, new_cable(op, cable))
+                yield Diagnosis("ecn_bleached", f"cable:{cable.name}", new_cable(op, cable))
 
 
 @distinct
@@ -47,8 +46,7 @@ def remarked(op: Operator) -> Iterator[Diagnosis]:
         sends = any("UC3" in classes for port, classes in now.items() if node_of(port) == switch)
         if not sends and _has_other_data(op, switch, ports[0], now):
             continue  # the switch sends all in class 0: it is the cause
-        why = f"class 0 begins behind {cable.name}, at {ports[0]}"
-        yield Diagnosis("dscp_remarked", f"cable:{cable.name}", why, new_cable(op, cable))
+        yield Diagnosis("dscp_remarked", f"cable:{cable.name}", new_cable(op, cable))
 
 
 def mapped(op: Operator) -> Iterator[Diagnosis]:
@@ -59,8 +57,7 @@ def mapped(op: Operator) -> Iterator[Diagnosis]:
     for switch in dict.fromkeys(switch for switch, _ in sent):
         class_0, class_3 = sent.get((switch, "UC0"), 0.0), sent.get((switch, "UC3"), 0.0)
         if begun[switch] > 1 and class_0 > FRAMES and class_3 <= LEFT * class_0:
-            why = f"{switch} has sent {class_0:g} in class 0 of late, and {class_3:g} in class 3"
-            yield Diagnosis("wrong_dscp_map", f"switch:{switch}", why, _map(op, switch))
+            yield Diagnosis("wrong_dscp_map", f"switch:{switch}", _map(op, switch))
 
 
 def _map(op: Operator, switch: str) -> tuple[str, ...]:
@@ -108,11 +105,10 @@ def late(op: Operator) -> Iterator[Diagnosis]:
         deep = _deep(op, switch)
         if like and max(like) > MARKS and n * RATIO < max(like) and deep:
             usual = next((r for r in op.rows("show ecn config") if r["Switch"] == switch), {})
-            why = f"{switch} has marked {n:g}, its like {max(like):g}, and its queues are deep: {deep:g} bytes"
             low, high = usual.get("green_min_threshold", 0), usual.get("green_max_threshold", 0)
             share = int(usual.get("green_drop_probability", 100)) / 100
             line = f"ecn {switch} --kmin {low}B --kmax {high}B --pmax {share:g}"
-            yield Diagnosis("ecn_thresholds", f"switch:{switch}", why, (line,))
+            yield Diagnosis("ecn_thresholds", f"switch:{switch}", (line,))
 
 
 def _deep(op: Operator, switch: str) -> float:

@@ -18,12 +18,11 @@ def speeds(op: Operator) -> Iterator[Diagnosis]:
         cable = op.cable(str(row["Interface"]))
         if cable is not None and rate(str(row["Speed"])) < rate(str(usual["Speed"])):
             change: tuple[str, ...] = (f"interface speed {op.switch_end(cable)} {usual['Speed']}bps",)
-            why = f"{row['Interface']} came up with {row['Speed']}, its like with {usual['Speed']}"
             otherwise: tuple[str, ...] = ()
             if op.between_switches(cable):  # it is drained first, for its link goes down
                 otherwise = (*change, f"route undrain {op.switch_end(cable)}")
                 change = (*around(op, cable), *otherwise)
-            yield Diagnosis("reduced_rate", f"cable:{cable.name}", why, change, otherwise)
+            yield Diagnosis("reduced_rate", f"cable:{cable.name}", change, otherwise)
 
 
 @distinct
@@ -33,7 +32,7 @@ def mtus(op: Operator) -> Iterator[Diagnosis]:
         cable = op.cable(str(row["Interface"]))
         if cable is not None:
             line = f"interface mtu {op.switch_end(cable)} 9216"
-            yield Diagnosis("small_mtu", f"cable:{cable.name}", f"{row['Interface']} has the MTU {row['MTU']}", (line,))
+            yield Diagnosis("small_mtu", f"cable:{cable.name}", (line,))
 
 
 def late_buffers(op: Operator) -> list[Diagnosis]:
@@ -43,7 +42,7 @@ def late_buffers(op: Operator) -> list[Diagnosis]:
     if not again or not max(again.values()):
         return []
     worst = max(again, key=lambda rank: again[rank])
-    return [Diagnosis("slow_receiver", f"nic:{worst}", f"ranks {sorted(refused)} were told: not ready, by {worst}")]
+    return [Diagnosis("slow_receiver", f"nic:{worst}")]
 
 
 def _roles(*ports: str) -> str:

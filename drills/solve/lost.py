@@ -35,8 +35,7 @@ def damaged(op: Operator) -> Iterator[Diagnosis]:
         if cable is not None and number(row, "RX_CRC") > 0:
             counts[cable][str(row["IFACE"])] = number(row, "RX_CRC")
     for cable, ports in counts.items():
-        why = ", ".join(f"{port} has {count:g} CRC errors" for port, count in ports.items())
-        yield Diagnosis(_pattern(op, ports), f"cable:{cable.name}", why, new_cable(op, cable))
+        yield Diagnosis(_pattern(op, ports), f"cable:{cable.name}", new_cable(op, cable))
 
 
 def _pattern(op: Operator, errors: dict[str, float]) -> str:
@@ -137,11 +136,10 @@ def _lost(op: Operator, of_ns: float) -> dict[str, float]:
 def _where(op: Operator, lost: Mapping[str, float]) -> list[Diagnosis]:
     """A cable, or a switch that loses what it sends on more than one cable."""
     stands = op.stands
-    why = ", ".join(f"{port} sent {n:g} that never came" for port, n in lost.items())
     received = {str(r["IFACE"]): number(r, "RX_OK") for r in op.recent("show interfaces counters")}
     cables = dict.fromkeys(cable for port in lost if (cable := op.cable(port)) is not None)
     if len(cables) > 1 and len(set(map(node_of, lost))) == 1:
-        return [_silent_switch(op, next(iter(lost)), why)]
+        return [_silent_switch(op, next(iter(lost)))]
     diagnoses = []
     for cable in cables:  # a dead direction lets nothing pass, a switch all but some flows
         senders = [port for end in (cable.a, cable.b) if (port := f"{end.node}:{end.port}") in lost]
@@ -149,9 +147,9 @@ def _where(op: Operator, lost: Mapping[str, float]) -> list[Diagnosis]:
         if stands and len(senders) == 1:
             peer = op.peer(senders[0])
             if received.get(peer, 0.0) or _lets_pass(op, peer):
-                return [_silent_switch(op, senders[0], why)]
+                return [_silent_switch(op, senders[0])]
             kind = "one_way"
-        diagnoses.append(Diagnosis(kind, f"cable:{cable.name}", why, new_cable(op, cable)))
+        diagnoses.append(Diagnosis(kind, f"cable:{cable.name}", new_cable(op, cable)))
     return diagnoses
 
 
@@ -164,10 +162,10 @@ def _lets_pass(op: Operator, port: str) -> bool:
     return any(number(row, "RX_OK") > 0 for row in rows if row["IFACE"] == port)
 
 
-def _silent_switch(op: Operator, port: str, why: str) -> Diagnosis:
+def _silent_switch(op: Operator, port: str) -> Diagnosis:
     """The port's switch, or that of its peer if it is a NIC's."""
     switch = node_of(port if op.rank(port) is None else op.peer(port))
-    return Diagnosis("drop_hash", f"switch:{switch}", why, (f"route drain {switch}",))
+    return Diagnosis("drop_hash", f"switch:{switch}", (f"route drain {switch}",))
 
 
 RULES = (damaged,)

@@ -11,8 +11,8 @@ from drills.solve.operator import Operator, number
 def accelerators(op: Operator) -> Iterator[Diagnosis]:
     for row in op.rows("show accelerators"):
         if row.get("status") == "down":
-            switch, why = row["switch"], f"{row['switch']} adds nothing any more"
-            yield Diagnosis("accelerator_down", f"switch:{switch}", why, (f"accelerator on {switch}",))
+            switch = row["switch"]
+            yield Diagnosis("accelerator_down", f"switch:{switch}", (f"accelerator on {switch}",))
 
 
 def leaked(op: Operator) -> Iterator[Diagnosis]:
@@ -22,8 +22,7 @@ def leaked(op: Operator) -> Iterator[Diagnosis]:
     for row in rows:
         if number(row, "unknown") and number(row, "slots_free") < most:
             switch = row["switch"]
-            why = f"{switch} has {row['slots_free']} slots free, others {most:g}, and knows nothing of what comes"
-            yield Diagnosis("slots_leaked", f"switch:{switch}", why, (f"accelerator reclaim {switch}",))
+            yield Diagnosis("slots_leaked", f"switch:{switch}", (f"accelerator reclaim {switch}",))
 
 
 RULES = (accelerators, leaked)

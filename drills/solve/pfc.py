@@ -26,8 +26,7 @@ def storm(op: Operator) -> list[Diagnosis]:
     if not sent:
         return []
     port = max(sent, key=lambda port: sent[port])
-    why = f"{port} has sent {sent[port]:g} pauses, and is paused by nobody"
-    return [Diagnosis("pause_storm", f"nic:{op.rank(port)}", why, (f"pfc {op.peer(port)} off",))]
+    return [Diagnosis("pause_storm", f"nic:{op.rank(port)}", (f"pfc {op.peer(port)} off",))]
 
 
 def unheeded(op: Operator) -> list[Diagnosis]:
@@ -41,8 +40,7 @@ def unheeded(op: Operator) -> list[Diagnosis]:
     ignored = _sent(op).get(port, 0.0) > 0  # else it has sent no pauses
     place = f"port:{port}" if not ignored else f"port:{peer}" if rank is None else f"nic:{rank}"
     mend = (f"pfc {port} on", f"pfc {peer} on" if rank is None else f"nic pfc {rank} on")
-    how = "in spite of its pauses" if ignored else "and it sends no pauses"
-    return [Diagnosis("pfc_off", place, f"{over[port]:g} frames too many at {port}, {how}", mend)]
+    return [Diagnosis("pfc_off", place, mend)]
 
 
 def overflowing(op: Operator) -> Iterator[Diagnosis]:
@@ -55,12 +53,12 @@ def overflowing(op: Operator) -> Iterator[Diagnosis]:
         like = op.like(switch)
         cables = [cable for cable in op.plan.cables if switch in (cable.a.node, cable.b.node)]
         if like and 2 * len(ports) > len(cables) and not full.keys() & set(like):
-            yield _small(op, switch, f"{switch} has no room left at {len(ports)} ports, its like have")
+            yield _small(op, switch)
 
 
-def _small(op: Operator, switch: str, why: str) -> Diagnosis:
+def _small(op: Operator, switch: str) -> Diagnosis:
     size = next((row["size"] for row in op.rows("show buffer config", "pools") if row["Switch"] == switch), 0)
-    return Diagnosis("small_buffer", f"switch:{switch}", why, (f"buffer {switch} {size}B",))
+    return Diagnosis("small_buffer", f"switch:{switch}", (f"buffer {switch} {size}B",))
 
 
 def shallow(op: Operator) -> Iterator[Diagnosis]:
@@ -73,7 +71,7 @@ def shallow(op: Operator) -> Iterator[Diagnosis]:
     for switch in (switch.name for switch in op.plan.switches):
         n, like = sent[switch], [sent[other] for other in op.like(switch)]
         if like and n > FEW and n > MORE * max(like):
-            yield _small(op, switch, f"{switch} has sent {n:g} pauses, its like {max(like):g}")
+            yield _small(op, switch)
 
 
 def never_paused(op: Operator) -> list[Diagnosis]:
@@ -84,8 +82,7 @@ def never_paused(op: Operator) -> list[Diagnosis]:
     never = [nic.rank for nic in op.plan.nics if not number(rows.get(nic.rank, {}), "rx_prio3_pause")]
     if len(never) != 1 or len(op.plan.nics) <= FEWEST or number(rows.get(never[0], {}), "tx_prio3_pause"):
         return []
-    why = f"all NICs but {never[0]} are paused by their switches"
-    return [Diagnosis("slow_pcie", f"nic:{never[0]}", why, (f"nic pcie retrain {never[0]}",))]
+    return [Diagnosis("slow_pcie", f"nic:{never[0]}", (f"nic pcie retrain {never[0]}",))]
 
 
 LATER = (storm, unheeded, overflowing)

@@ -27,16 +27,13 @@ def _frozen(op: Operator) -> Iterator[Diagnosis]:
         if not answer.ok and "does not answer" in answer.text:
             reached = op.session.command(f"probe ping {other} {rank} --count 1")
             if reached.ok and not reached.data["ping"][0]["lost"]:
-                why = f"rank {rank} answers ping, and starts no program"
-                yield Diagnosis("worker_frozen", f"nic:{rank}", why)
+                yield Diagnosis("worker_frozen", f"nic:{rank}")
 
 
 def _throttled(op: Operator) -> list[Diagnosis]:
     """Each rank has just run a program; its control group shows whether that was throttled."""
     return [
-        Diagnosis("cpu_quota", f"nic:{row['rank']}", f"{row['nr_throttled']} of {row['nr_periods']} periods throttled")
-        for row in op.rows("show cpu")
-        if number(row, "nr_throttled") > 0
+        Diagnosis("cpu_quota", f"nic:{row['rank']}") for row in op.rows("show cpu") if number(row, "nr_throttled") > 0
     ]
 
 
@@ -47,5 +44,4 @@ def _damaged(op: Operator) -> Iterator[Diagnosis]:
     for row in op.recent("show interfaces errors"):
         cable = op.cable(str(row["IFACE"]))
         if cable is not None and number(row, "RX_CRC") > 0:
-            why = f"{row['IFACE']} has {row['RX_CRC']} CRC errors, and ping loses nothing"
-            yield Diagnosis("loss", f"cable:{cable.name}", why, around(op, cable))
+            yield Diagnosis("loss", f"cable:{cable.name}", around(op, cable))

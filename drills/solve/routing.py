@@ -28,7 +28,6 @@ def above(op: Operator) -> Iterator[Diagnosis]:
     back = {str(row["switch"]) for row in rows if "IN_PORT" in str(row["actions"])}
     for row in rows:
         switch, actions = str(row["switch"]), str(row["actions"])
-        why = f"{switch}: {row['match']} -> {actions}, of priority {row['priority']}"
         if switch in back:
             kind = "loop"
         elif "output" in actions:
@@ -40,16 +39,12 @@ def above(op: Operator) -> Iterator[Diagnosis]:
         mend = resync(switch)
         if kind == "loop":  # each of the two sends it back to the other
             switch, mend = sorted(back)[0], tuple(line for one in sorted(back) for line in resync(one))
-        yield Diagnosis(kind, f"switch:{switch}", why, mend)
+        yield Diagnosis(kind, f"switch:{switch}", mend)
 
 
 def metered(op: Operator) -> list[Diagnosis]:
-    switches = {str(row.get("switch", row.get("Switch", ""))): row for row in op.rows("show meters")}
-    return [
-        Diagnosis("meter", f"switch:{switch}", f"{switch} has a meter: {dict(row)}", resync(switch))
-        for switch, row in switches.items()
-        if switch
-    ]
+    switches = dict.fromkeys(str(row["Switch"]) for row in op.rows("show meters"))
+    return [Diagnosis("meter", f"switch:{switch}", resync(switch)) for switch in switches]
 
 
 def nowhere(op: Operator) -> Iterator[Diagnosis]:
@@ -65,18 +60,17 @@ def nowhere(op: Operator) -> Iterator[Diagnosis]:
 def _cause(op: Operator, switch: str, to: set[str]) -> Diagnosis | None:
     flows = [row for row in op.rows("show flows") if row["switch"] == switch]
     if any(ip_address(ip).is_multicast for ip in to):
-        return Diagnosis("missing_group", f"switch:{switch}", "no rule copies its multicast", resync(switch))
+        return Diagnosis("missing_group", f"switch:{switch}", resync(switch))
     if any(int(row["priority"]) > USUAL for row in flows):
         return None  # above() has it
     without = [nic.rank for nic in op.plan.nics if not _has_entry(flows, str(nic.ip))]
     if not without:
         port = _dead_member(op, switch, flows)
         if not port and not to and _copies_less(op, switch):
-            return Diagnosis("missing_group", f"switch:{switch}", "others copy multicast, it does not", resync(switch))
-        why = f"{switch} has entries for {sorted(to)}, and one member of its group drops"
-        return Diagnosis("dead_ecmp_member", f"port:{port}", why, resync(switch)) if port else None
+            return Diagnosis("missing_group", f"switch:{switch}", resync(switch))
+        return Diagnosis("dead_ecmp_member", f"port:{port}", resync(switch)) if port else None
     kind = "missing_entry" if len(without) == 1 else "partial_write"
-    return Diagnosis(kind, f"switch:{switch}", f"{switch} has no entry for ranks {without}", resync(switch))
+    return Diagnosis(kind, f"switch:{switch}", resync(switch))
 
 
 def _has_entry(flows: Sequence[Row], ip: str) -> bool:
@@ -116,8 +110,7 @@ def dead(op: Operator) -> Iterator[Diagnosis]:
         flows[str(row["switch"])].append(row)
     for switch, rows in flows.items():
         if port := _dead_member(op, switch, rows):
-            why = f"one member of the group of {switch} does not lead to {port}"
-            yield Diagnosis("dead_ecmp_member", f"port:{port}", why, resync(switch))
+            yield Diagnosis("dead_ecmp_member", f"port:{port}", resync(switch))
 
 
 def alike(op: Operator) -> list[Diagnosis]:
@@ -129,7 +122,7 @@ def alike(op: Operator) -> list[Diagnosis]:
     if len(seeds) < 3 or len(set.union(*seeds.values())) > 1:
         return []
     lines = tuple(f"hash seed {switch} {n}" for n, switch in enumerate(sorted(seeds), 1))
-    return [Diagnosis("polarised_hash", "all", "all switches hash with the same seed", lines)]
+    return [Diagnosis("polarised_hash", "all", lines)]
 
 
 def one_class(op: Operator) -> list[Diagnosis]:
@@ -143,8 +136,7 @@ def one_class(op: Operator) -> list[Diagnosis]:
     stuck = [m[1] for row in op.rows("show logging") if (m := _CIRCLE.search(str(row["message"])))]
     switch = stuck[-1] if stuck else ""
     free = (f"pfcwd {switch} --detect 20us --restore 50us --action drop", f"pfcwd {switch} off") if stuck else ()
-    why = "no rule gives what wraps around a class of its own"
-    return [Diagnosis("dateline_off", "all", why, ("route dateline on", *free))]
+    return [Diagnosis("dateline_off", "all", ("route dateline on", *free))]
 
 
 LOST = (nowhere,)

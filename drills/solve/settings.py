@@ -17,13 +17,12 @@ def ecn(op: Operator) -> Iterator[Diagnosis]:
     rows = op.rows("show ecn config")
     for row, usual in odd(rows, "Queue", (_MIN, _MAX, _P)):
         line = f"ecn {row['Switch']} --kmin {usual[_MIN]}B --kmax {usual[_MAX]}B --pmax {int(usual[_P]) / 100:g}"
-        why = f"{row['Switch']} marks from {row[_MIN]} bytes on, others from {usual[_MIN]}"
-        yield Diagnosis("ecn_thresholds", f"switch:{row['Switch']}", why, (line,))
+        yield Diagnosis("ecn_thresholds", f"switch:{row['Switch']}", (line,))
     queues = Counter(str(row["Switch"]) for row in rows)
     for switch in op.plan.switches:
         if queues[switch.name] < max(queues.values(), default=0):
             line = f"ecn {switch.name} on"
-            yield Diagnosis("ecn_off", f"switch:{switch.name}", "a queue of it has no ECN", (line,))
+            yield Diagnosis("ecn_off", f"switch:{switch.name}", (line,))
 
 
 def pfc(op: Operator) -> Iterator[Diagnosis]:
@@ -40,20 +39,17 @@ def pfc(op: Operator) -> Iterator[Diagnosis]:
         port, rank = str(rows[0]["Interface"]), op.rank(str(rows[0]["Interface"]))
         one_end = len({str(row["Interface"]) for row in rows}) == 1
         place = f"cable:{cable.name}" if not one_end else f"port:{port}" if rank is None else f"nic:{rank}"
-        why = f"{port} has pauses off (sent {rows[0]['Tx']}, heeded {rows[0]['Rx']})"
-        yield Diagnosis("pfc_off", place, why, tuple(lines))
+        yield Diagnosis("pfc_off", place, tuple(lines))
 
 
 def buffers(op: Operator) -> Iterator[Diagnosis]:
     for row, usual in odd(op.rows("show buffer config", "pools"), "Pool", ("size",)):
-        why = f"{row['Switch']} has a pool of {row['size']} bytes, others {usual['size']}"
         line = f"buffer {row['Switch']} {usual['size']}B"
-        yield Diagnosis("small_buffer", f"switch:{row['Switch']}", why, (line,))
+        yield Diagnosis("small_buffer", f"switch:{row['Switch']}", (line,))
     profiles = op.rows("show buffer config", "profiles")
     for row, usual in odd(profiles, "", ("xoff",)):
-        why = f"{row['Port']} has {row['xoff']} bytes of headroom, others {usual['xoff']}"
         line = f"headroom {row['Port']} {usual['xoff']}B"
-        yield Diagnosis("small_headroom", f"port:{row['Port']}", why, (line,))
+        yield Diagnosis("small_headroom", f"port:{row['Port']}", (line,))
 
 
 @distinct
@@ -65,22 +61,19 @@ def classes(op: Operator) -> Iterator[Diagnosis]:
         for dscp in numbers(str(row["DSCP"]))
     ]
     for row, usual in odd(rows, "DSCP", ("TC",)):
-        why = f"{row['Switch']} has DSCP {row['DSCP']} in class {row['TC']}, others in {usual['TC']}"
         line = f"qos dscp {row['Switch']} {row['DSCP']} {usual['TC']}"
-        yield Diagnosis("wrong_dscp_map", f"switch:{row['Switch']}", why, (line,))
+        yield Diagnosis("wrong_dscp_map", f"switch:{row['Switch']}", (line,))
     for row, usual in odd(op.rows("show qos config", "scheduler"), "Queue", ("type", "weight")):
-        why = f"{row['Switch']} gives {row['Queue']} the weight {row['weight']}, others {usual['weight']}"
         line = f"scheduler weight {row['Switch']} {str(row['Queue'])[2:]} {usual['weight']}"
-        yield Diagnosis("wrong_weights", f"switch:{row['Switch']}", why, (line,))
+        yield Diagnosis("wrong_weights", f"switch:{row['Switch']}", (line,))
 
 
 @distinct
 def watchdogs(op: Operator) -> Iterator[Diagnosis]:
     for row, usual in odd(op.rows("show pfcwd config"), "", ("ACTION", "DETECTION TIME", "RESTORATION TIME")):
         switch = node_of(str(row["PORT"]))
-        why = f"{switch} takes a pause of {row['DETECTION TIME']} for a storm, others {usual['DETECTION TIME']}"
         line = f"pfcwd {switch} --detect {usual['DETECTION TIME']} --restore {usual['RESTORATION TIME']}"
-        yield Diagnosis("short_watchdog", f"switch:{switch}", why, (line,))
+        yield Diagnosis("short_watchdog", f"switch:{switch}", (line,))
 
 
 def nics(op: Operator) -> Iterator[Diagnosis]:
@@ -95,20 +88,18 @@ def nics(op: Operator) -> Iterator[Diagnosis]:
         rank, parameter, right = row["rank"], str(row["parameter"]), usual["value"]
         if parameter == "congestion control":
             other_control.add(rank)
-            why = f"NIC {rank} has congestion control {row['value']}, others {right}"
             kind = "cc_off" if row["value"] == "none" else "wrong_cc"
-            yield Diagnosis(kind, f"nic:{rank}", why, (f"nic cc {rank} {right}",))
+            yield Diagnosis(kind, f"nic:{rank}", (f"nic cc {rank} {right}",))
         else:
             tuning[rank].append(f"{parameter.removesuffix('_bps')}={right}")
     control = next((str(row["value"]) for row in roce if row["parameter"] == "congestion control"), "")
     for rank, pairs in tuning.items():
         if rank not in other_control:
             line = f"nic cc {rank} {control} '{' '.join(pairs)}'"
-            yield Diagnosis("wrong_cc", f"nic:{rank}", f"NIC {rank} has another tuning: {pairs}", (line,))
+            yield Diagnosis("wrong_cc", f"nic:{rank}", (line,))
     links: list[Row] = [{"rank": r, **row} for r in ranks for row in op.rows(f"show nic {r}", "pcie")]
     for row, _ in odd(links, "", ("bandwidth",)):
-        why = f"NIC {row['rank']} runs at {row['LnkSta']}"
-        yield Diagnosis("slow_pcie", f"nic:{row['rank']}", why, (f"nic pcie retrain {row['rank']}",))
+        yield Diagnosis("slow_pcie", f"nic:{row['rank']}", (f"nic pcie retrain {row['rank']}",))
 
 
 def numbers(text: str) -> Iterator[int]:

@@ -24,10 +24,7 @@ def slow(op: Operator) -> list[Diagnosis]:
         most = max(busy, key=lambda rank: busy[rank])
         if busy[most] > LONGER * middle and busy[most] - middle > 0.05 * op.best_us:
             slowest[most] += 1
-    return [
-        Diagnosis("straggler", f"nic:{rank}", f"rank {rank} is at work for longer in {times} steps")
-        for rank, times in slowest.most_common(1)
-    ]
+    return [Diagnosis("straggler", f"nic:{rank}") for rank, _ in slowest.most_common(1)]
 
 
 def gone(op: Operator) -> list[Diagnosis]:
@@ -38,7 +35,7 @@ def gone(op: Operator) -> list[Diagnosis]:
         if who.startswith("nic") and "in error" in message:
             failed.add(who[3:])
         if who.startswith("rank") and "ended" in message and who[4:] not in failed:
-            return [Diagnosis("worker_killed", f"nic:{who[4:]}", f"{who}: {message}")]
+            return [Diagnosis("worker_killed", f"nic:{who[4:]}")]
     return []
 
 
@@ -48,10 +45,10 @@ def still(op: Operator) -> list[Diagnosis]:
         return []
     busy = [by_rank(row) for row in op.rows("show job --now") if row.get("state") == "at work"]
     if len(busy) == 1:
-        return [Diagnosis("worker_frozen", f"nic:{busy[0]}", f"rank {busy[0]} is at work, and all others wait for it")]
+        return [Diagnosis("worker_frozen", f"nic:{busy[0]}")]
     sent = sums(op.rows("show qps"), by_rank, "tx_bytes")
     least = min(sent, key=lambda rank: sent[rank])
-    return [Diagnosis("worker_frozen", f"nic:{least}", f"rank {least} has sent least, and all wait")]
+    return [Diagnosis("worker_frozen", f"nic:{least}")]
 
 
 RULES = (slow, gone)

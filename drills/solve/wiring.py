@@ -16,4 +16,4 @@ def crossed(op: Operator) -> list[Diagnosis]:
     if len(wrong) < 2:
         return []
     one, other = list(wrong)[:2]
-    return [Diagnosis("miswired", f"cable:{one}", f"{one} and {other} are crossed", (f"cable move {one} {other}",))]
+    return [Diagnosis("miswired", f"cable:{one}", (f"cable move {one} {other}",))]

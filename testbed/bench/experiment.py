@@ -85,12 +85,14 @@ def experiment(options: Options) -> Experiment:
     base, ranks = _fabric(options, entries)
     steps = list(_steps(options, entries, base, ranks))
     largest = max(size for step in steps for size in step["sizes"])
-    copies = 8 if any(v.entry.own for v in entries) else 3  # what is buffered has a place of its own, both ways
+    buffers = 2 + (ranks - 1).bit_length()  # vector, staging and output of any algorithm
+    if any(v.entry.own for v in entries):
+        buffers = max(8, buffers)  # what is buffered has a place of its own, both ways
     values: dict[str, Any] = {
         "sweep": {},
         "workload": [{**step, "sizes": [f"{size}B" for size in step["sizes"]]} for step in steps],
-        # Vector and staging, and what Python and numpy need besides.
-        "workers.memory": f"{max(base.workers.memory, copies * largest + (256 << 20))}B",
+        # And what Python and numpy need besides.
+        "workers.memory": f"{max(base.workers.memory, buffers * largest + (256 << 20))}B",
     }
     if options.cc is not None:
         values["transport.cc"] = options.cc

@@ -119,7 +119,7 @@ class Choice:
         way = {**self._told(candidate), "dtype": self._step.dtype}
         before = takewhile(lambda name: name != entry.name, self._parts)  # each offload is a job of the fabric
         chooser, job = self._chooser, 1 + sum(find(entry.collective.name, name).offloaded for name in before)
-        return offload_ns(chooser.experiment, chooser, entry, candidate.ways.ranks, size_bytes, way, numbers, job)
+        return offload_ns(chooser, chooser.basis, entry, candidate.ways.ranks, size_bytes, way, numbers, job)
 
     def _formula_ns(self, candidate: Candidate, size_bytes: int) -> float:
         return float(named(candidate.entry.time)(self._case(candidate, size_bytes)))

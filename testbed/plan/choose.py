@@ -12,12 +12,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from controllers.offload.trees import Trees
+from testbed.experiment.basis import Basis
 from testbed.experiment.blocks.layout import group
 from testbed.plan.auto import Candidate, Choice
-from testbed.plan.hardware import hardware_of
 from testbed.plan.ideal import costs_of
 from testbed.plan.offloads import lacking, told_of
-from topologies import Fabric
 from topologies.ranks.grid import NoGrid
 from topologies.ranks.hops import Hops
 from workloads.base.vocabulary import AUTO
@@ -31,20 +30,19 @@ if TYPE_CHECKING:
 
 
 class Chooser:
-    """Chooses algorithms on one experiment's fabric."""
+    """Chooses algorithms on one experiment's fabric; knows its ways, and what they cost."""
 
-    def __init__(self, experiment: Experiment, fabric: Fabric) -> None:
-        self.experiment, self._fabric = experiment, fabric
-        self._hops = Hops(fabric)
+    def __init__(self, experiment: Experiment) -> None:
+        basis = Basis(experiment)
+        self.experiment, self.basis = experiment, basis
+        self.fabric, self.seed, self.costs = basis.graph, experiment.seed, costs_of(experiment)
+        self._hops = Hops(self.fabric)
         self.chooses = self._hops.chooses
-        self.costs = costs_of(experiment)
-        self.seed = experiment.seed
-        spec, hardware = experiment.fabric, hardware_of(experiment)
-        bare = self._hops.fabric
+        bare, hardware, scale_up = self._hops.fabric, basis.hardware, basis.fabric.scale_up
         cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
         self._links = {hop: cables[c] for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))}
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
-        self._scale_up = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
+        self._scale_up = Link(scale_up.rate, scale_up.delay) if scale_up else None
 
     def ways(self, ranks: Sequence[int], *, scale_up: bool = True, numbers: Numbers | None = None) -> Routed:
         """How these ranks reach each other; without `scale_up` over the network alone, as NICs do.
@@ -62,7 +60,7 @@ class Chooser:
     @cached_property
     def trees(self) -> Trees:
         """As the controller makes them for what switches copy and add up."""
-        return Trees(self._fabric)
+        return Trees(self.fabric)
 
     def expected_ns(self, candidate: Candidate, step: CollectiveStep, size_bytes: int) -> float:
         """What an algorithm by hosts should take for a step's size, over drawn spines."""
@@ -90,15 +88,15 @@ class Chooser:
             if step.algorithm not in (AUTO, entry.name):
                 continue
             try:
-                told = group(entry, step.ranks, self._fabric)
+                told = group(entry, step.ranks, self.fabric)
             except NoGrid:
                 continue
-            ranks = told["ranks"] or list(range(self._fabric.ranks))
+            ranks = told["ranks"] or list(range(self.fabric.ranks))
             if entry.offloaded:
                 if why := lacking(entry, step, self.experiment, len(ranks)):
                     left_out[entry.name] = why
                     continue
-                told |= told_of(entry, step, self.experiment, self._fabric)
+                told |= told_of(entry, step, self.basis, self.costs.reduce_bps)
             elif entry.max_ranks is not None and len(ranks) > entry.max_ranks:
                 continue
             found.append(Candidate(entry, told, self.ways(ranks)))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from testbed.plan.choose import Chooser
-from testbed.plan.ideal import costs_of
 from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import DTYPES
 from workloads.collectives.schedule import schedule_of
@@ -22,22 +20,20 @@ from workloads.times.messages import received_ns, sent_ns
 from workloads.times.replay import replayed_ends
 
 if TYPE_CHECKING:
-    from testbed.experiment import Experiment
-    from topologies import Fabric
+    from testbed.plan.choose import Chooser
 
 
-def expected(graph: Graph, step: Mapping[str, Any], experiment: Experiment, fabric: Fabric) -> Times:
+def expected(graph: Graph, step: Mapping[str, Any], chooser: Chooser) -> Times:
     """`step`: what the graph has become in the plan, where every collective has got its algorithm."""
-    durations = Durations(graph, step, experiment, fabric)
+    durations = Durations(graph, step, chooser)
     return oracle(graph, durations, durations.ends)
 
 
 class Durations:
     """What a rank's task takes by itself, ns.  Of a Recv: from its Send's start to its arrival."""
 
-    def __init__(self, graph: Graph, step: Mapping[str, Any], experiment: Experiment, fabric: Fabric) -> None:
-        self._graph, self._seed = graph, experiment.seed
-        self._chooser, self._costs = Chooser(experiment, fabric), costs_of(experiment)
+    def __init__(self, graph: Graph, step: Mapping[str, Any], chooser: Chooser) -> None:
+        self._graph, self._chooser, self._seed, self._costs = graph, chooser, chooser.seed, chooser.costs
         self._ways = {
             (rank, task.id): step["ways"][told["way"]]
             for rank, its in graph.tasks.items()
@@ -53,16 +49,15 @@ class Durations:
             case Compute():
                 return task.duration_ns
             case Send():
-                return self._message(rank, task.peer, task.size_bytes, True)
+                return self._message(rank, task.peer, task.size_bytes, sent_ns)
             case Recv():
-                return self._message(task.peer, rank, task.size_bytes, False)
+                return self._message(task.peer, rank, task.size_bytes, received_ns)
             case Collective():
                 return self._collective(rank, task)
         raise TypeError(f"{type(task).__name__} is no kind of task")
 
-    def _message_ns(self, source: int, target: int, size_bytes: int, sent: bool) -> float:
+    def _message_ns(self, source: int, target: int, size_bytes: int, done: Callable[..., float]) -> float:
         path = self._chooser.ways([source, target]).path([(0, 1)])
-        done = sent_ns if sent else received_ns
         return self._costs.post_ns + done(size_bytes, path, self._costs) + self._costs.wake_ns
 
     def ends(self, task: Collective, starts: Mapping[int, float]) -> Mapping[int, float]:

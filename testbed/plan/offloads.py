@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from controllers.offload.trees import NoTree, Tree, Trees
-from testbed.experiment.built import bare_hardware
-from testbed.plan.hardware import aggregation_timeout_ns, slots_for
+from testbed.plan import aggregation
 from testbed.plan.ideal import costs_with_engines
 from workloads.base.entry import NoModel, named
 from workloads.base.vocabulary import DTYPES
@@ -23,9 +22,9 @@ from workloads.times.wide.model import model_of
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
-    from testbed.experiment.blocks.fabric import Accelerator
+    from testbed.experiment.basis import Basis
+    from testbed.experiment.blocks.fabric import Accelerator, FabricSpec
     from testbed.plan.choose import Chooser
-    from topologies import Fabric
     from workloads.base.entry import Algorithm
 
 
@@ -46,9 +45,9 @@ def lacking(entry: Algorithm, step: CollectiveStep, experiment: Experiment, rank
     return ""
 
 
-def told_of(entry: Algorithm, step: CollectiveStep, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
+def told_of(entry: Algorithm, step: CollectiveStep, basis: Basis, reduce_bps: float | None) -> dict[str, Any]:
     """What ranks are told that do a step by it, besides their order."""
-    more = {"aggregation": aggregation(step, entry, experiment, fabric)} if entry.accelerators else {}
+    more = {"aggregation": told_of_sums(entry, step, basis, reduce_bps)} if entry.accelerators else {}
     return {**usual(entry, step), **more}
 
 
@@ -58,31 +57,26 @@ def usual(entry: Algorithm, step: CollectiveStep) -> dict[str, Any]:
     return {key: getattr(alone, key) for key in entry.defaults}
 
 
-def aggregation(step: CollectiveStep, entry: Algorithm, experiment: Experiment, fabric: Fabric) -> dict[str, Any]:
+def told_of_sums(entry: Algorithm, step: CollectiveStep, basis: Basis, reduce_bps: float | None) -> dict[str, Any]:
     """For in-network aggregation: slots wanted, elements of a packet, and the timeout of a contribution."""
-    accelerator = experiment.fabric.switch.accelerator
-    elements = accelerator.elements if accelerator else 256
-    elements = min(elements, experiment.fabric.nic.mtu // 4)
-    slots = step.slots or slots_for(experiment, fabric, elements, server=entry.shared_slots)
-    groups = step.groups or [step.ranks or list(range(fabric.ranks))]
-    most = max(len(ranks) for ranks in groups)
-    return {
-        "slots": slots,
-        "elements": elements,
-        "timeout_ns": step.timeout
-        or aggregation_timeout_ns(
-            experiment, fabric, elements, slots, most, groups=len(groups), server=entry.shared_slots
-        ),
-        "retry": experiment.fabric.nic.retry,
-    }
+    spec, server = basis.fabric, entry.shared_slots
+    elements = min(spec.switch.accelerator.elements if spec.switch.accelerator else 256, spec.nic.mtu // 4)
+    way = spec, basis.worst_cable, basis.switches, elements
+    slots = step.slots or aggregation.slots(*way, server=server)
+    groups = step.groups or [step.ranks or list(range(basis.graph.ranks))]
+    most = max(map(len, groups))
+    timeout_ns = step.timeout or aggregation.timeout_ns(
+        *way, slots, most, groups=len(groups), reduce_bps=reduce_bps, server=server
+    )
+    return {"slots": slots, "elements": elements, "timeout_ns": timeout_ns, "retry": spec.nic.retry}
 
 
-def accelerator_for(experiment: Experiment, contributors: int) -> Accelerator:
+def accelerator_for(fabric: FabricSpec, contributors: int) -> Accelerator:
     """The accelerator of every switch, for a collective of which so many contributors come to one.
 
     Raises NoModel where the controller refuses it (controllers/offload/jobs.py), and a run falls back to hosts.
     """
-    accelerator = experiment.fabric.switch.accelerator
+    accelerator = fabric.switch.accelerator
     hint = "a run falls back to hosts: predict ring"
     if accelerator is None:
         raise NoModel("switches have no accelerator", hint)
@@ -94,8 +88,8 @@ def accelerator_for(experiment: Experiment, contributors: int) -> Accelerator:
 
 
 def offload_ns(
-    experiment: Experiment,
     chooser: Chooser,
+    basis: Basis,
     entry: Algorithm,
     ranks: Sequence[int],
     size_bytes: int,
@@ -105,50 +99,45 @@ def offload_ns(
 ) -> float:
     """Time in ns of the fabric's `job`th offloaded collective: that number says which of equal roots its tree has.
 
-    `numbers`: of the queue pairs that it uses, one time after the other.
+    `basis`: of the fabric without its faults.  `numbers`: of the queue pairs that it uses, one time after the other.
     Raises NoModel where switches are to add up and cannot, and where ranks give up what comes late.
     """
+    n = len(ranks)
     if entry.accelerators:
-        return _by_switches(experiment, chooser, ranks, size_bytes, way, job)
+        return _by_switches(chooser, basis, ranks, size_bytes, way, job)
     if entry.multicast:
-        hosts = chooser.ways(ranks)
+        hosts, costs = chooser.ways(ranks), chooser.costs
         tree = _Branches(chooser, ranks, job)
 
         def messages(a: int, b: int) -> Path:
             return hosts.path([(a, b)])
 
-        n, costs = len(ranks), chooser.costs
         if entry.collective.rooted:
             done = broadcast_over_ns(n, size_bytes, tree.path, costs, messages=messages)
         else:
             done = all_gather_over_ns(n, size_bytes, tree.path, costs, messages=messages, hops=tree.hops)
         return done.in_time(way["cutoff"])
-    costs = costs_with_engines(experiment)
+    costs = costs_with_engines(chooser.experiment)
     if (form := model_of(entry).over) is not None:
-        pairs = [(k, (k + 1) % len(ranks)) for k in range(len(ranks))]
+        pairs = [(k, (k + 1) % n) for k in range(n)]
         rings = []
         for one in numbers:
-            its = chooser.ways(ranks, scale_up=not entry.engines, numbers=one)
-            shared = its.paths(pairs)
-            rings.append(Ring.of([Edge(its.path([pair]), path) for pair, path in zip(pairs, shared, strict=True)]))
+            ways = chooser.ways(ranks, scale_up=not entry.engines, numbers=one)
+            shared = ways.paths(pairs)
+            rings.append(Ring.of([Edge(ways.path([pair]), path) for pair, path in zip(pairs, shared, strict=True)]))
         return form(size_bytes, rings[0], costs, arrays_of(way.get("optimizer")), rings[-1])
-    return cast(float, named(entry.time)(len(ranks), size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
+    return cast(float, named(entry.time)(n, size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
 
 
 def _by_switches(
-    experiment: Experiment,
-    chooser: Chooser,
-    ranks: Sequence[int],
-    size_bytes: int,
-    way: Mapping[str, Any],
-    job: int,
+    chooser: Chooser, basis: Basis, ranks: Sequence[int], size_bytes: int, way: Mapping[str, Any], job: int
 ) -> float:
     """Over the tree that the controller makes of the ranks' shortest ways to a root."""
-    aggregation, trees = way["aggregation"], chooser.trees
+    trees, slots = chooser.trees, way["aggregation"]
     among = {s.name for s in trees.fabric.switches if s.accelerator}
     tree = tree_of(trees, ranks, job, among or None)
-    accelerator = accelerator_for(experiment, max(map(tree.inputs, tree.adding)))
-    found = {_way(experiment, chooser, trees, tree, rank) for rank in ranks}
+    accelerator = accelerator_for(basis.fabric, max(map(tree.inputs, tree.adding)))
+    paths = {_way(chooser, basis, accelerator.rate, tree, rank) for rank in ranks}
     return max(
         in_network_all_reduce_ns(
             len(ranks),
@@ -156,14 +145,14 @@ def _by_switches(
             path,
             chooser.costs,
             width=DTYPES[way["dtype"]],
-            elements=aggregation["elements"],
-            slots=min(aggregation["slots"], accelerator.slots),
+            elements=slots["elements"],
+            slots=min(slots["slots"], accelerator.slots),
             fixed_point=not way["dtype"].startswith(("int", "uint")),
-            convert_bps=experiment.costs.convert,
+            convert_bps=chooser.experiment.costs.convert,
             accelerators=adders,
             accelerator_ns=accelerator.latency,
         )
-        for path, adders in found
+        for path, adders in paths
     )
 
 
@@ -178,29 +167,23 @@ def tree_of(trees: Trees, ranks: Sequence[int], job: int, among: Set[str] | None
 Adders = tuple[tuple[float, int], ...]
 
 
-def _way(experiment: Experiment, chooser: Chooser, trees: Trees, tree: Tree, rank: int) -> tuple[Path, Adders]:
-    """From a rank up to the root, and down again; the accelerators that add up."""
-    fabric, spec = experiment.build_fabric(), experiment.fabric.switch.accelerator
-    assert spec is not None
-    built = experiment.as_written() if experiment.inject else experiment  # a fault leaves accelerators as they are
+def _way(chooser: Chooser, basis: Basis, rate_bps: float | None, tree: Tree, rank: int) -> tuple[Path, Adders]:
+    """From a rank up to the root, and down again; the accelerators that add up, with their rates and inputs.
+
+    If no rate is written, it is that of all of the switch's ports together, whatever faults do to these.
+    """
+    fabric, trees = chooser.fabric, chooser.trees
     nic = fabric.nics[rank].name
     at = fabric.cable_at[nic, 1].other(nic).node
     up = [at, *_above(trees, at, tree.root)]
     nodes = [nic, *up, *reversed(up[:-1]), nic]
-    adders = tuple((spec.rate or _ports_bps(built, name), tree.inputs(name)) for name in up if name in tree.adding)
+    adders = tuple((rate_bps or basis.ports_bps(name), tree.inputs(name)) for name in up if name in tree.adding)
     return chooser.along(nodes), adders
 
 
 def _above(trees: Trees, switch: str, root: str) -> Iterator[str]:
     for name, port in trees.way(switch, root):
         yield trees.fabric.cable_at[name, port].other(name).node
-
-
-def _ports_bps(experiment: Experiment, switch: str) -> float:
-    """Of all ports together, as an accelerator's when the file does not say."""
-    fabric, hardware = experiment.build_fabric(), bare_hardware(experiment)
-    ports = range(1, fabric.switch_by_name[switch].ports + 1)
-    return sum(hardware.cable(fabric, fabric.cable_at[switch, port])[0] for port in ports)
 
 
 class _Branches:

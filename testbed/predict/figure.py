@@ -37,7 +37,7 @@ class Figure:
     `no_model`: what `auto` may choose in a run, and could not be compared with.  `paused`: cables whose senders PFC
     would pause, by the nodes at their ends; None where messages are not followed, so that nobody has looked.
     `holds_up`: whether what goes elsewhere waits with what is paused (None: nobody has looked).
-    `chosen`: what `auto` takes, and why.
+    `chosen`: what `auto` takes, and why.  `times`: how often a run does it, warmup included.
     """
 
     step: int
@@ -47,6 +47,7 @@ class Figure:
     size_bytes: int | None
     time_ns: float
     how: str
+    times: int
     busbw_factor: float | None = None
     group: int | None = None
     no_model: tuple[str, ...] = ()

@@ -9,8 +9,8 @@ import pytest
 
 from testbed.cli import cli
 from tests.parts.command_line import testbed as testbed
+from tests.parts.uniform_paths import closed_form_ns
 from workloads.registry import find
-from workloads.times.expected import closed_form_ns
 from workloads.times.messages import Costs
 from workloads.times.messages import Path as Way
 

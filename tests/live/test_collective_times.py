@@ -6,15 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.experiment import loads
-from testbed.experiment.steps.collective import CollectiveStep
-from testbed.plan.choose import Chooser
 from tests import times_table
 from tests.parts.measured_run import measured
 from workloads.registry import ALGORITHMS
-from workloads.times.expected import closed_form_ns
-from workloads.times.messages import Costs
-from workloads.times.messages import Path as Way
 
 STAR = "{star: {hosts: 16}}"
 ANYWHERE = [e for e in ALGORITHMS.values() if e.schedule and e.layout not in ("grid", "domains")]
@@ -60,23 +54,3 @@ def test_pipelining_hides_the_reductions(tmp_path: Path) -> None:
     reductions = 7 * (16 << 20) / 8 * 8e9 / 800e9
     latency = 14 * 3600  # of a hop: the next piece is on its way meanwhile
     assert whole["time_ns"] - piped["time_ns"] == pytest.approx(reductions + latency, rel=0.05)
-
-
-def test_a_uniform_path_is_a_star(tmp_path: Path) -> None:
-    """The registry's own question, which knows no fabric."""
-    way = Way.uniform(1, rate_bps=400e9, delay_ns=500.0, latency_ns=500.0)
-    experiment = loads(f"name: x\nfabric: {{topology: {STAR}}}\nworkload: []")
-    chooser = Chooser(experiment, experiment.build_fabric())
-    for entry in ANYWHERE:
-        if entry.max_ranks is None and entry.collective.sized and "skew" not in entry.extra:
-            step = CollectiveStep.model_validate(
-                {
-                    "collective": entry.collective.name,
-                    "algorithm": entry.name,
-                    "sizes": ["1MiB"],
-                    "ranks": list(range(6)),
-                }
-            )
-            (candidate,) = chooser.candidates(step)
-            alone = closed_form_ns(entry, 6, 1 << 20, way, Costs(reduce_bps=800e9))
-            assert chooser.expected_ns(candidate, step, 1 << 20) == pytest.approx(alone), entry.name

@@ -12,8 +12,8 @@ from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.run import run as running
 from testbed.run.outcome import RunResult
+from tests.parts.uniform_paths import closed_form_ns
 from workloads.registry import find
-from workloads.times.expected import closed_form_ns
 from workloads.times.messages import Costs
 from workloads.times.messages import Path as Way
 from workloads.times.multicast import Paths, all_gather_over_ns, broadcast_over_ns

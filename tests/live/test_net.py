@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from hardware.config import Hardware
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP
 from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.fabric.names import Names
 from testbed.inject.links import mininet
-from testbed.plan.dilation import automatic
 from tests.parts.machine import RAIL_REAL, ROOT, TESTBED, addresses, cli, run, traces, wait_until
 from topologies import Fabric, build
 
@@ -337,7 +335,7 @@ def test_a_terminal_gets_the_prompt(lab: Lab) -> None:
         os.close(master)
 
 
-# -- the virtual clock, and dilation
+# -- the virtual clock
 
 
 def test_with_the_virtual_clock_ping_says_why_it_cannot() -> None:
@@ -350,12 +348,3 @@ def test_with_the_virtual_clock_ping_says_why_it_cannot() -> None:
         assert mininet(lab).get("h0").pexec(["ls", "/sys/class/net"])[0].split() == ["lo"]
         assert mininet(lab).get("h1").IP() == "10.0.0.2"
     assert traces(lab.id) == []
-
-
-def test_automatic_dilation_grows_with_the_load() -> None:
-    star = build("star", {"hosts": 2})
-    slow, fast = Hardware(cable_rate_bps=1e6), Hardware(cable_rate_bps=400e9)
-    assert automatic(star, slow) == 1
-    assert automatic(star, fast) == 1000
-    assert automatic(build("star", {"hosts": 64}), fast) > automatic(star, fast)
-    assert automatic(build("ring", {"nodes": 64}), fast) > automatic(build("star", {"hosts": 64}), fast)

@@ -6,9 +6,7 @@ do. `shared` is one for tests whose devices have unique names.
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -32,7 +30,7 @@ class OwnSwitch:
 
     def __init__(self) -> None:
         folder = Path(tempfile.mkdtemp(prefix="rbovs-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        removed_behind_us(folder)
         script = "ip link set lo up; echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; echo up; exec sleep infinity"
         self.holder = subprocess.Popen([*_TETHER, "unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE)
         assert self.holder.stdout is not None
@@ -76,6 +74,14 @@ class OwnSwitch:
             process.kill()
 
 
+def removed_behind_us(folder: Path) -> None:
+    """However this process ends: then the other end of a pipe is closed, and what reads from it goes on."""
+    script = 'cat; until rm -rf "$0"; do sleep 0.1; done'  # what dies with us may be about to write there
+    command = ["sh", "-c", script, str(folder)]
+    _open.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
+
+
+_open: list[subprocess.Popen[bytes]] = []
 _idle: list[OwnSwitch] = []
 
 

@@ -11,6 +11,7 @@ from results.figures.timeline import steps
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.experiment.steps.training import TrainStep, layout_of, settings_of, training_of
+from testbed.plan.steps.plan import plan
 from workloads.steps.build import step_graph
 from workloads.steps.checkpoint import COPY, Checkpoint, restored, restored_bytes, with_checkpoint, written_bytes
 from workloads.tasks.oracle import oracle
@@ -105,6 +106,24 @@ def test_a_synchronous_one_comes_behind_the_step_and_an_asynchronous_one_beside_
     assert beside[0, "checkpoint"][0] == 5000
 
 
+@pytest.mark.parametrize(
+    ("more", "mode", "gpus"),
+    [("", "sync", 4), (", mode: async, gpus: 99", "async", 99)],
+)
+def test_a_step_with_a_checkpoint_is_run_without_it_with_it_and_read_back(more: str, mode: str, gpus: int) -> None:
+    """Each rank writes its share of a stage, and copies it at the rate of its GPU's memory if it goes on meanwhile."""
+    rates = ", copy_rate: 1GBps, restart: 3s, mtbf: 2, power: 700, price: 1.5"
+    plain, checkpointed, back = plan(loads(text(more=rates + more))).steps
+    assert [checkpointed.name, back.name] == [f"{plain.name}, {mode} checkpoint", f"{plain.name}, restored"]
+    assert checkpointed.about_step == back.about_step == {}
+    step, _ = parts(text())
+    nbytes = written_bytes(training_of(step.train), 0)
+    assert plain.about_step["checkpoint"] == {
+        "mode": mode, "every": 5, "bytes": nbytes, "copy_ns": pytest.approx(nbytes), "restart_ns": 3e9,
+        "mtbf_ns": 2 * 3600e9, "gpus": gpus, "power_w": 700, "price": 1.5,
+    }  # fmt: skip
+
+
 def row(step: int, rank: int, task: str, kind: str, start: float, end: float) -> dict[str, object]:
     return {
         "step": step, "iteration": 0, "rank": rank, "stream": "s", "task": task, "operation": "compute", "kind": kind,
@@ -134,6 +153,7 @@ def test_the_account_of_measured_steps() -> None:
     measured = [[one] for one in steps(rows)]
     beside = account({**told, "mode": "async", "copy_ns": 10.0}, measured)
     assert (beside.pause_ns, beside.least_steps, beside.written_ns) == (10, 3, 250)
+    assert beside.lost_per_failure_ns == (4 * 100 + 10) / 2 + 20 + 30 + 250  # half an interval, and the way back
 
 
 def test_one_cannot_begin_before_the_last_is_written() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -10,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.parts.schedule_checker import check_result, execute, races
-from workloads.base.entry import Algorithm
+from workloads.base.entry import EVEN, POWERS, Algorithm
 from workloads.base.vocabulary import MOST_PIECES
 from workloads.check import check as checker
 from workloads.check.memory import Wrong
 from workloads.collectives import exchange, halving, trees
 from workloads.collectives.schedule import (
+    VECTOR,
     Copy,
     Lane,
     Program,
@@ -53,7 +55,12 @@ def grids(ranks: int, draw: st.DrawFn) -> list[int]:
 def shapes(draw: st.DrawFn, entry: Algorithm) -> Shape:
     most = entry.max_ranks or 9
     ranks = draw(st.integers(2, most) | st.just(min(16, most)))
+    if entry.lengths == POWERS:
+        ranks = draw(st.sampled_from([2, 4, 8, 16]))
     dims = grids(ranks, draw) if entry.layout in ("grid", "domains") else []
+    if entry.lengths == EVEN:
+        dims = draw(st.lists(st.sampled_from([2, 4, 6]), min_size=1, max_size=3).filter(lambda d: prod(d) <= 16))
+        ranks = prod(dims)
     if entry.layout == "domains":
         dims = [prod(dims[:-1]), dims[-1]]
     options = {
@@ -63,7 +70,8 @@ def shapes(draw: st.DrawFn, entry: Algorithm) -> Shape:
         "dims": dims,
     }
     count = draw(st.integers(1, 12) | st.integers(1, 150)) if entry.collective.sized else 0
-    return shape_of(entry, ranks, count, 1, options, draw(st.integers(0, 2**32)))
+    shape = shape_of(entry, ranks, count, 1, options, draw(st.integers(0, 2**32)))
+    return replace(shape, eager=draw(st.sampled_from([0, 1, 10, shape.eager])))
 
 
 @pytest.mark.parametrize("entry", SCHEDULED, ids=str)
@@ -111,6 +119,17 @@ def test_one_rank_may_receive_all_that_the_others_have() -> None:
     vectors = [np.arange(shape.length(i)) + 1000.0 * i for i in range(9)]
     for entry in (ALGORITHMS["m2n", "write"], ALGORITHMS["all_to_all_v", "spread"]):
         check_result(entry.collective.name, shape, vectors, execute(schedule_of(entry), shape, vectors, 1))
+
+
+def test_unequal_chunks_are_those_of_a_row() -> None:
+    """3 : 0 : 5 of 16 elements: rank 0's first six, then rank 2's ten; and by skew they add up to all."""
+    entry = ALGORITHMS["gather_v", "linear"]
+    shape = shape_of(entry, 3, 16, 1, {"parts": [[3, 0, 5]]}, 1)
+    vectors = [100.0 * i + np.arange(16) for i in range(3)]
+    end = execute(schedule_of(entry), shape, vectors, 1)[0][VECTOR]
+    assert end.tolist() == [*range(6), *range(206, 216)]
+    drawn = shape_of(entry, 3, 16, 1, {"skew": 1.0}, 1)
+    assert sum(drawn.counts[0]) == 16 and len(set(drawn.counts[0])) > 1 and len(drawn.counts) == 1
 
 
 BARRIER = ALGORITHMS["barrier", "dissemination"]

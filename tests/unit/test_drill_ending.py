@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
+from drills import twins
 from drills.check.players import scored
 from drills.ending import Ending, ending_of
 from drills.game import Game
@@ -18,7 +20,7 @@ from drills.sheet.answer import parse
 from drills.sheet.case import Case
 from drills.twins import progress
 from tests.parts.drills import ALL_ASKED, clos
-from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeStep, FakeWorld
+from tests.parts.fake_world import FAULTY_NS, HEALTHY_NS, FakeRank, FakeStep, FakeWorld
 
 GAP_NS = 4_000
 NOTHING_DONE = LogEntry(1, "config ecn leaf0 as it was", 100_000, 0, True, True)
@@ -49,6 +51,7 @@ def test_who_mends_nothing_has_mended_nothing() -> None:
     """Ten steps of 60 us with nine gaps of 4 us between them, against ten of 40 us."""
     found = ending(FAULTY_NS)
     assert found.score is not None and found.score.fixed == 0.0
+    assert found.answered == {"answer": found.truth, "truth": found.truth, "score": found.score.to_dict()}
     assert found.conduct.speed_fault == pytest.approx(1e10 / (600_000 + 36_000), rel=1e-12)
     assert found.conduct.speed_healthy == pytest.approx(1e10 / (400_000 + 36_000), rel=1e-12)
     assert found.to_dict()["speed"]["mended"] == found.conduct.speed_healthy
@@ -58,7 +61,7 @@ def test_a_game_that_is_given_up_says_what_an_answer_would_have_been_worth() -> 
     """Of players who only look, many share a game that nobody answers."""
     game = game_of(FAULTY_NS)
     game.command("give-up")
-    assert game.ending is not None
+    assert game.ending is not None and game.ending.answered["answer"] is None
     worth = scored(game, str(game.stage.drawn.truth[0]), game.ending.conduct)[1]
     assert (worth.fixed, worth.total) == (0.0, 80.0)
 
@@ -114,3 +117,66 @@ def test_the_twin_is_mended_when_the_player_configures_first() -> None:
 def test_a_step_under_way_counts_by_its_share(at: float, made: float) -> None:
     steps: Any = [FakeStep(k, start, end, {}) for k, (start, end) in enumerate([(0, 100), (100, 200), (250, 350)])]
     assert progress(steps, at) == made
+
+
+def test_what_an_action_has_cost_the_job_is_said_and_taken_off() -> None:
+    """From 1 ms on its steps take twice as long as without him, until he answers at 2 ms.
+
+    A step of 60 us and a gap of 4 us follow each other without him, so that 15.6 steps are made in the meantime.
+    """
+    game = game_of(FAULTY_NS)
+    stage = game.stage
+    stage.until_ns(1_000_000)
+    stage.world.faulty_ns = 2 * FAULTY_NS  # type: ignore[attr-defined]
+    stage.until_ns(2_000_000)
+    answer = parse(str(stage.drawn.truth[0]), game.fabric)
+    done = [LogEntry(1, "config qos clear", 1_000_000, 0, True, True)]
+    found = ending_of(stage, answer, done, hints=1, wrong=1, up=game._up)
+    assert found.lost_steps == pytest.approx(1e6 / 64_000 - 1e6 / 124_000, abs=1)
+    assert found.conduct.lost_ns == pytest.approx(found.lost_steps * 43_600)
+    assert f"({found.lost_steps:.1f} steps lost)" in found.text and "steps lost" not in ending(FAULTY_NS).text
+    off = {name: f"{name} -{points:.1f}" for name, points in (("hints", 5.0), ("wrong answers", 10.0))}
+    assert all(text in found.text for text in off.values()) and "damage -" in found.text
+    assert "hints" not in ending(FAULTY_NS).text
+
+
+@pytest.mark.parametrize(("mended_ns", "put_in"), [(900_000, False), (1_100_000, True), (1_200_000, True)])
+def test_what_was_put_in_meanwhile_is_in_the_twins_that_had_it(mended_ns: int, put_in: bool) -> None:
+    """An instructor has put a fault in at 1.1 ms: it is in the world without the player, and in the mended one only if
+    that was not mended before.  From then on that is quick."""
+    game, worlds = game_of(FAULTY_NS), list[Any]()
+
+    def up(case: Case) -> Any:
+        worlds.append(game._up(case))
+        return worlds[-1]
+
+    later = [(1_100_000, game.stage.drawn.faults[0])]
+    without = twins.without_student(game.case, 2_000_000, up, later)
+    assert without.speed == pytest.approx(1e10 / (10 * FAULTY_NS + 9 * GAP_NS))
+    mended = twins.mended(game.case, mended_ns, 2_000_000, up, later)
+    assert max(start for start, took in mended.courses if took == FAULTY_NS) < mended_ns
+    assert [any(line.startswith("1100000 loss") for line in world.told) for world in worlds] == [True, put_in]
+    assert all(world.closed for world in worlds)
+
+
+@pytest.mark.parametrize(("step_ns", "ended"), [(400_000, 3), (10**9, 0)])
+def test_for_a_job_that_hardly_goes_on_nobody_waits_for_ever(step_ns: int, ended: int) -> None:
+    """Four times ten healthy steps of 40 us, and a timeout of 50 us, in which a step that was under way ends first."""
+    game = game_of(step_ns)
+    world = game.stage.world
+    began = world.time_ns
+    found = twins.Course.of(game.stage, began)
+    assert world.time_ns == began + 10 * 4 * HEALTHY_NS + 50_000
+    assert sum(step.start_ns >= began for step in world.steps) == ended
+    assert found.speed == pytest.approx(ended / 1_650_000 * 1e9)
+
+
+def test_steps_with_wrong_sums_are_none() -> None:
+    game = game_of(FAULTY_NS)
+    steps = [FakeStep(k, 0, 10, {0: FakeRank(), 1: FakeRank(wrong=k % 2)}) for k in range(10)]
+    game.stage.world._all = [  # type: ignore[attr-defined]
+        replace(step, start_ns=game.stage.world.time_ns + 100 * k, end_ns=game.stage.world.time_ns + 100 * k + 90)
+        for k, step in enumerate(steps)
+    ]
+    found = twins.Course.of(game.stage, game.stage.world.time_ns)
+    assert found.speed == pytest.approx(5 / (900 + 90) * 1e9)

@@ -102,7 +102,8 @@ TABLE = [
 
 @pytest.mark.parametrize(("answer", "truth", "how", "total"), TABLE)
 def test_to_the_digit(answer: str | None, truth: tuple[Cause, ...], how: Conduct, total: float) -> None:
-    assert score(claims(answer), truth, how, FAMILIES).total == pytest.approx(total, abs=1e-4)
+    found = score(claims(answer), truth, how, FAMILIES).total
+    assert found == pytest.approx(total, abs=1e-4) == round(found, 4)
 
 
 def test_an_answer_is_right_if_nothing_is_missing_and_nothing_too_much() -> None:

@@ -11,13 +11,12 @@ from drills.session import Answer
 from drills.sheet import file
 from drills.sheet.case import Case
 from drills.solve.solver import solve
-from tests.recorded import NOW_NS, Recorded, crc, ecn_config, nics
+from tests.recorded import FIX, NOW_NS, Recorded, crc, ecn_config, nics
 
 SLOW = [
     {"step": "0..3", "began_us": 1.0, "time_us": 60.0, "vs_best": "1.00x", "wrong": 0},
     {"step": "4", "began_us": 600.0, "time_us": 90.0, "vs_best": "1.50x", "wrong": 0},
 ]
-FIX = ("healthy", "where", "what", "fix")
 
 
 def classes(**sent: str) -> list[dict[str, Any]]:
@@ -205,8 +204,8 @@ def test_a_switch_is_led_around_last_for_without_it_there_is_no_way_around_a_cab
     from drills.solve.solver import mend
 
     asked = Recorded({}, FIX)
-    switch = Diagnosis("silent_corruption", "switch:spine1", "", ("route drain spine1",))
-    cable = Diagnosis("loss", "cable:leaf0-spine0", "", ("route drain leaf0:5", "cable replace leaf0-spine0"))
+    switch = Diagnosis("silent_corruption", "switch:spine1", ("route drain spine1",))
+    cable = Diagnosis("loss", "cable:leaf0-spine0", ("route drain leaf0:5", "cable replace leaf0-spine0"))
     assert mend(Operator(asked), [switch, cable])
     assert asked.done[-1] == "config route drain spine1"
 

@@ -11,10 +11,9 @@ from drills.session import Answer
 from drills.solve import congestion
 from drills.solve.operator import Operator
 from drills.solve.solver import solve
-from tests.recorded import STEPS, Recorded
+from tests.recorded import FIX, STEPS, Recorded
 from topologies import build
 
-FIX = ("healthy", "where", "what", "fix")
 STANDS = {"job": {"job": [{**step, "began_us": 1.0} for step in STEPS]}}
 
 

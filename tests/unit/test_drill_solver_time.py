@@ -10,9 +10,11 @@ import pytest
 
 from drills.session import Answer
 from drills.solve import ecn
-from drills.solve.corruption import twice
+from drills.solve.congestion import delays
+from drills.solve.corruption import overtaking, twice
 from drills.solve.lost import under_way, vanished
 from drills.solve.operator import Operator
+from drills.solve.routing import nowhere
 from drills.solve.solver import _recovers, solve
 from tests.recorded import NOW_NS, Recorded, nics
 
@@ -166,3 +168,122 @@ def test_what_shows_only_after_a_while_is_seen_before_he_says_that_nothing_is_wr
         return {"interfaces errors": {"errors": [{"IFACE": "leaf0:5", "RX_CRC": 3 * grown}]}}
 
     assert solve(Going(shown)) == "loss@cable:leaf0-spine0"
+
+
+class Cured(Going):
+    """A symptom that is there until a cable has been replaced; frames go over all uplinks of leaf0, most over one."""
+
+    LOAD = (("leaf0:5", 900), ("leaf0:6", 400), ("leaf1:5", 41))
+
+    def __init__(self, guilty: str, shown: Callable[[bool], Tables], refused: str = "") -> None:
+        super().__init__(lambda now, of_ns, done: {**self._carried(), **shown(self._ill)}, fix=True)
+        self.guilty, self.refused = guilty, refused
+
+    @property
+    def _ill(self) -> bool:
+        return f"config cable replace {self.guilty}" not in self.done
+
+    def _carried(self) -> Tables:
+        rows = [{"IFACE": port, "RX_OK": 0, "TX_OK": sent} for port, sent in self.LOAD]
+        return {"interfaces counters": {"counters": rows}}
+
+    def command(self, line: str) -> Answer:
+        if self.refused and self.refused in line:
+            return Answer(False, round(self.now), "no")
+        return super().command(line)
+
+    @property
+    def tried(self) -> list[str]:
+        return [line.split()[-1] for line in self.done if "cable replace" in line]
+
+
+def gaps(ill: bool) -> Tables:
+    return nics(out_of_sequence={4: 5 * ill})
+
+
+@pytest.mark.parametrize(
+    ("guilty", "refused", "found", "tried"),
+    [
+        ("leaf0-spine0", "", ["reordering@cable:leaf0-spine0"], ["leaf0-spine0"]),  # the busiest comes first
+        ("leaf0-spine1", "", ["reordering@cable:leaf0-spine1"], ["leaf0-spine0", "leaf0-spine1"]),
+        ("leaf0-spine1", "drain leaf0:5", ["reordering@cable:leaf0-spine1"], ["leaf0-spine1"]),
+        ("leaf1-spine0", "", [], ["leaf0-spine0", "leaf0-spine1"]),  # it carries less than a tenth of the busiest
+    ],
+)
+def test_cables_that_carry_the_job_are_replaced_until_its_gaps_are_gone(
+    guilty: str, refused: str, found: list[str], tried: list[str]
+) -> None:
+    asked = Cured(guilty, gaps, refused)
+    assert [str(one) for one in overtaking(Operator(asked))] == found
+    assert asked.tried == tried
+
+
+def test_where_no_packet_is_out_of_order_no_cable_is_tried() -> None:
+    asked = Cured("leaf0-spine0", lambda ill: nics())
+    assert overtaking(Operator(asked)) == [] == asked.done
+
+
+class Delayed(Cured):
+    """The last step takes longer than the first one did."""
+
+    times = (60.0, 90.0)
+
+    def command(self, line: str) -> Answer:
+        told = super().command(line)
+        if not line.startswith("show job"):
+            return told
+        first, last = self.times if self._ill else (60.0, 60.0)
+        steps = [{"step": "0", "began_us": 1.0, "time_us": first},
+                 {"step": "1", "began_us": self.now / 1000 - last - 1, "time_us": last}]  # fmt: skip
+        if line.startswith("show job --last "):
+            steps = steps[-int(line.split()[3]) :]
+        return Answer(True, round(self.now), "", {"job": steps})
+
+
+@pytest.mark.parametrize(
+    ("times", "shown", "found"),
+    [
+        ((60.0, 90.0), {}, ["jitter@cable:leaf0-spine1"]),
+        ((60.0, 63.1), {}, ["jitter@cable:leaf0-spine1"]),
+        ((60.0, 63.0), {}, []),  # 5 % are no delay
+        ((60.0, 90.0), nics(np_cnp_sent={2: 1}), []),  # congestion
+        ((60.0, 90.0), nics(packet_seq_err={2: 1}), []),
+    ],
+)
+def test_where_steps_are_longer_and_no_counter_moves_a_cable_is_late(
+    times: tuple[float, float], shown: Tables, found: list[str]
+) -> None:
+    """No probe is late here, so that steps tell whether the delay varies."""
+    asked = Delayed("leaf0-spine1", lambda ill: shown)
+    asked.times = times
+    assert [str(one) for one in delays(Operator(asked))] == found
+    assert bool(asked.tried) == bool(found)
+
+
+def test_a_switch_that_loses_on_two_cables_what_it_sends_is_at_fault_itself() -> None:
+    lost = {**WAITS, **ports(leaf0_5=(0, 100), leaf0_6=(0, 100), spine0_1=(50, 0), spine1_1=(50, 0))}
+    (found,) = vanished(Operator(Going(lambda *_: lost)))
+    assert (str(found), found.mend) == ("drop_hash@switch:leaf0", ("route drain leaf0",))
+
+
+HEADERS = "10.0.0.1 > %s UDP 1 > 4791 dscp 26"
+
+
+@pytest.mark.parametrize(
+    ("to", "more", "found"),
+    [
+        ("239.0.0.1", "output:5", ["missing_group@switch:leaf1"]),
+        ("10.0.1.1", "drop", ["dead_ecmp_member@port:leaf1:5"]),
+        ("10.0.1.1", "output:5", []),  # it has an entry for everybody, and all members lead somewhere
+    ],
+)
+def test_what_a_switch_does_not_forward_tells_what_it_lacks(to: str, more: str, found: list[str]) -> None:
+    def row(match: str, actions: str) -> dict[str, Any]:
+        return {"switch": "leaf1", "priority": 100, "match": match, "actions": actions}
+
+    flows = [row("ip,nw_dst=10.0.0.0/8", "output:1")]
+    flows += [row(f"reg0={k},reg1=0x3c", actions) for k, actions in enumerate((more, "output:6"))]
+    drops = [{"node": "leaf1", "port": 1, "reason": "forwarding", "count": 9, "headers": HEADERS % to}]
+    desk = Operator(Going(lambda *_: {"flows": {"flows": flows}, "drops": {"drops": drops}}))
+    assert [str(one) for one in nowhere(desk)] == found
+    assert all(one.mend == ("flow resync leaf1",) for one in nowhere(desk))

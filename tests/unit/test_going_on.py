@@ -132,6 +132,7 @@ def test_the_account_of_a_run() -> None:
     assert its.expected == pytest.approx(1 / slowdown(200, 20, 230, 940))
     (one,) = its.failures
     assert (one.noticed_ns, one.reading_ns, one.back_ns) == (300, 400, 500)
+    assert its.row()["failures"] == [{**failed, "reading_ns": 400, "back_ns": 500}] and its.row()["every"] == 2
     assert going_on([{}, {"going_on": TOLD}], steps(rows[:-3]), []) is None
 
 

@@ -95,7 +95,7 @@ def test_groups_side_by_side_are_as_each_alone() -> None:
 
 def test_auto_takes_what_is_predicted_to_be_fastest() -> None:
     sizes = ("1KiB", "16MiB")
-    names = ("ring", "bidirectional_ring", "halving_doubling", "double_binary_tree")
+    names = ("ring", "bidirectional_ring", "halving_doubling", "double_binary_tree", "recursive_doubling")
     each = figures("{star: {hosts: 8}}", *(collective("all_reduce", name, *sizes) for name in names))
     auto = figures("{star: {hosts: 8}}", collective("all_reduce", "auto", *sizes))
     for k, found in enumerate(auto):

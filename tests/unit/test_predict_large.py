@@ -92,6 +92,20 @@ def test_trees_of_hosts_are_as_message_by_message(topology: str, off: float) -> 
     assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=off)
 
 
+PAT = [("all_gather", "pat"), ("reduce_scatter", "pat")]
+CUBES = [("all_reduce", "recursive_doubling"), ("all_to_all", "hypercube")]
+
+
+@pytest.mark.parametrize(
+    ("topology", "algorithms"),
+    [("star: {hosts: 16}", PAT + CUBES), ("torus: {dims: [3, 5]}", PAT), ("rail: {servers: 4, gpus: 4}", CUBES)],
+)
+def test_trees_and_cubes_in_rounds_are_as_message_by_message(topology: str, algorithms: list[tuple[str, str]]) -> None:
+    one = experiment(topology, *(step(*its, "4KiB, 256KiB") for its in algorithms))
+    with_graph, without = predict(one).figures, list(large_figures(one))
+    assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.01)
+
+
 @pytest.mark.parametrize(
     "topology",
     [
@@ -168,18 +182,18 @@ def test_auto_takes_the_fastest_of_those_with_a_model() -> None:
     one = list(large_figures(experiment("torus: {dims: [8, 8]}", step("all_reduce", "auto", sizes))))
     by_name = [
         list(large_figures(experiment("torus: {dims: [8, 8]}", step("all_reduce", name, sizes))))
-        for name in ("ring", "torus", "halving_doubling", "bidirectional_ring")
+        for name in ("ring", "torus", "halving_doubling", "bidirectional_ring", "recursive_doubling")
     ]
     assert [f.time_ns for f in one] == [min(f.time_ns for f in its) for its in zip(*by_name, strict=True)]
     assert len({f.algorithm for f in one}) > 1 and all(f.algorithm.endswith(" (auto)") for f in one)
 
 
 def test_auto_folds_and_names_what_it_has_no_model_of() -> None:
-    """5,000 ranks halve and double as 4,096, with a message before and one after: not by a ring of 9,998 hops."""
+    """5,000 ranks exchange as 4,096, with a message before and one after: not by a ring of 9,998 hops."""
     with of_any_size():
         of = {n: predict(experiment(f"star: {{hosts: {n}}}", step("all_reduce", "auto", "4KiB"))) for n in (4096, 5000)}
     (power,), (folded,) = (its.figures for its in of.values())
-    assert folded.algorithm == "halving_doubling (auto)" and power.time_ns < folded.time_ns < 1.5 * power.time_ns
+    assert folded.algorithm == "recursive_doubling (auto)" and power.time_ns < folded.time_ns < 1.5 * power.time_ns
     assert folded.no_model == ("all_reduce by double_binary_tree",)
     assert folded.to_dict()["no_model"] == ["all_reduce by double_binary_tree"]
     assert "all_reduce by double_binary_tree" in of[5000].left_out[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,7 +13,9 @@ pytest.importorskip(
     "mutmut", reason="needs the Python packages mutmut and tree-sitter-c (requirements-dev.lock has them)"
 )
 
+from testbed.machine.processes import wait_for
 from tests import prove_all, prove_mutants_c, prove_mutants_python
+from tests.parts import own_switch
 from tests.prove_mutants_bench import ENDLESS, NOTICED, SURVIVED, Bench, Mutant
 from tests.prove_mutants_cover import Cover, WatchPython, importers
 
@@ -22,6 +26,7 @@ def far(a: int, rows: list[int]) -> list[int]:
         print("near")
         raise ValueError(a + 1)
     return [row for row in rows if row > 0]
+T = TypeVar("T", bound=int)
 '''
 C = """
 enum { SIZE = 4 };
@@ -44,7 +49,7 @@ def test_python_is_changed_where_it_makes_figures() -> None:
     assert changes(found, 4) == {"if a <= 3:", "if a < 4:", "if not (a < 3):"}
     assert {"pass", "print(None)"} <= changes(found, 5)
     assert {"return [row for row in rows]", "return [row for row in rows if row >= 0]"} <= changes(found, 7)
-    assert not {2, 3, 6} & found.keys(), "annotations, texts, and what an error says"
+    assert not {2, 3, 6, 8} & found.keys(), "annotations, texts, what an error says, types"
 
 
 def test_c_is_changed_in_functions() -> None:
@@ -101,6 +106,17 @@ def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path) -> None:
         ]
     assert verdicts == [NOTICED, SURVIVED, ENDLESS]
     assert bench.verdict(["test_far.py::test_a"], 60) == SURVIVED, "the file is as it was"
+
+
+def test_a_killed_test_leaves_no_folder_of_its_switch(tmp_path: Path) -> None:
+    folder = tmp_path / "switch"
+    (folder / "ovs").mkdir(parents=True)
+    child = os.fork()
+    if not child:
+        own_switch.removed_behind_us(folder)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert wait_for(lambda: not folder.exists(), 60)
 
 
 def test_tests_of_a_package_are_those_that_import_it_themselves_or_through_a_helper() -> None:

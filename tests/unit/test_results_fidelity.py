@@ -64,6 +64,33 @@ def test_real_clock(seen: dict[str, Any], steal: float | None, verdict: str) -> 
     assert bool(judged.advice) == (verdict != "good")
 
 
+@pytest.mark.parametrize(
+    ("p99_ns", "said"),
+    [(999, "999 ns"), (1000, "1 us"), (1500, "1.5 us"), (1e6, "1 ms"), (2.5e9, "2.5 s")],
+)
+def test_times_on_the_wall_have_the_largest_unit_that_fits(p99_ns: float, said: str) -> None:
+    (reason,) = real_clock({"lateness_ns": {"p99": p99_ns}}, smallest_hop_ns=10**6, dilation=10**6, steal=None).reasons
+    assert f"at most {said} late" in reason and reason.endswith("of the smallest hop (1e+03 s of wall time)")
+
+
+def test_without_a_cable_no_share_is_known() -> None:
+    assert smallest_hop_ns([], 4096) == 0.0
+    judged = real_clock({}, smallest_hop_ns=0.0, dilation=10, steal=None)
+    assert judged.verdict == "good" and "at most 0 ns late, 0.00%" in judged.reasons[0]
+
+
+@pytest.mark.parametrize("what", ["flagged", "unmodelled_losses"])
+def test_of_no_frame_hop_one_is_more_than_a_few(what: str) -> None:
+    assert virtual_clock({what: 1}).verdict == "invalid"
+
+
+def test_each_advice_is_given_once() -> None:
+    judged = virtual_clock({"frame_hops": HOPS, "controller_timeouts": 1, "tables_changed": 1, "flagged": 1})
+    silent(judged, {"event": "controller_timeout", "who": "agent", "reason": "none"})
+    assert len(judged.reasons) == 4 and judged.advice.count("see logs/controller.log") == 1
+    assert judged.to_dict() == {"verdict": "doubtful", "reasons": judged.reasons, "advice": judged.advice}
+
+
 def test_the_dilation_advised_would_be_enough() -> None:
     seen = {"frame_hops": HOPS, "lateness_ns": {"p99": 120_000}}
     judged = real_clock(seen, smallest_hop_ns=1000, dilation=1000, steal=0)

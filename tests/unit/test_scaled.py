@@ -137,6 +137,33 @@ workload:
     assert [line.partition(" have")[0] for line in lines] == [f"# {one}" for one in who]
 
 
+FITS = """
+name: t
+fabric: {{topology: {{star: {{hosts: 4}}}}}}
+workload:
+- train:
+    model: {{layers: 4, hidden: 1024, heads: 4, seq: 512}}
+    gpu: {{flops: 100T, memory: {room}B}}
+    parallel: {{data: 4}}
+    {more}
+"""
+
+
+def test_what_just_fits_its_gpus_is_taken_and_what_does_not_is_told_what_would() -> None:
+    """The least change of sharding: of the states of optimizers first, then of gradients, then of parameters."""
+    shards = {f"shard: {shard}": 0 for shard in ("none", "zero1", "zero2", "zero3")}
+    for more in shards:
+        (one,) = plan(loads(FITS.format(room=80 * 10**9, more=more))).steps
+        shards[more] = one.about_step["memory"]["peak"]
+    sizes = list(shards.values())
+    assert sizes == sorted(sizes, reverse=True)
+    loads(FITS.format(room=sizes[0], more=""))
+    for room, fits in ((sizes[0] - 1, 1), (sizes[1], 1), (sizes[1] - 1, 2), (sizes[2], 2), (sizes[2] - 1, 3)):
+        with pytest.raises(InputError) as told:
+            loads(FITS.format(room=room, more=""))
+        assert (told.value.hint or "").startswith(f"with {list(shards)[fits]} it needs")
+
+
 def test_a_prediction_has_the_whole_models_figures() -> None:
     figures = predict(loads(STEP.format(scale="layers: [1, 2]"))).figures
     whole = figures[-1].to_dict()

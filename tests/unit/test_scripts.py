@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from testbed.base.errors import InputError, MachineError
+from testbed.base.errors import InputError, MachineError, UserError
 from testbed.experiment import load
 from testbed.plan.steps import kinds, scripts
 from testbed.plan.steps import plan as planning
@@ -206,6 +206,7 @@ def test_a_step_says_what_its_flops_take_at_best_and_collectives_have_a_class(
     """Two steps of 10 and 30 MFLOP on two ranks, 20 in the mean, at 40 TFLOP/s; the setup has no such share."""
     both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
     for rank, one in enumerate(both):
+        one.charge(7_000_000, 0, "float32")
         reduces(one)
         one.model_is_called()
         for _ in range(2):
@@ -229,7 +230,7 @@ def test_a_step_says_what_its_flops_take_at_best_and_collectives_have_a_class(
         {"of": "setup", "rank": 0, "peak": 30},
         held | {"of": "steps 1 to 2", "rank": 1, "peak": 90},  # the most of both; what comes after them is no part
     ]
-    assert trained.iterations == 2
+    assert trained.iterations == 2 and "ideal_ns" not in setup.about_step
     assert trained.about_step["ideal_ns"] == pytest.approx(500)
     assert [order["ns"] for order in trained.program["tasks"]["1"] if order["do"] == "compute"] == [1500]
     assert {its["traffic_class"] for step in (setup, trained) for its in step.program["communicators"]} == {4}
@@ -308,6 +309,63 @@ def test_a_type_that_a_gpus_tensor_cores_do_not_know_needs_its_flops(
     else:
         (graph,) = kinds.graphs(experiment).values()
         assert [t.duration_ns for t in graph.tasks[0] if isinstance(t, Compute)] == [1001.0]
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, *both: Recorder, peak: int = 80, **held: int) -> None:
+    """These are what a script's ranks did; at most they have held so many bytes."""
+    ranks = [one.recorded() | {"memory": [{"peak": peak, **held}]} for one in both]
+    monkeypatch.setattr(scripts, "_recorded", lambda script: launch.Recorded(ranks, [""] * len(ranks)))
+
+
+@pytest.mark.parametrize(
+    ("peak", "held", "said"),
+    [
+        (2_000_000_000, {}, ""),  # it just fits
+        (2_500_000_000, {}, "its rank 0 has 2.5GB at a time, 0.5GB more than the GPU's 2.0GB"),
+        (2_500_000_000, {"gradients": 900_000_000}, "(of it gradients 0.9GB)"),
+    ],
+)
+def test_a_script_that_its_gpus_have_no_memory_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peak: int, held: dict[str, int], said: str
+) -> None:
+    both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
+    for one in both:
+        reduces(one)
+    recorded(monkeypatch, *both, peak=peak, **held)
+    experiment = load(written(tmp_path, "{torch: s.py, gpu: {flops: 1T, memory: 2GB}}"))
+    if not said:
+        planning.plan(experiment)
+        return
+    with pytest.raises(InputError) as raised:
+        planning.plan(experiment)
+    assert said in raised.value.what and raised.value.where.endswith(":5: workload[0].gpu")
+    assert ("(of it" in raised.value.what) == bool(held)
+
+
+def test_ranks_that_have_nothing_to_do_with_each_other_are_no_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [recorder(("default_pg", (0, 1))) for _ in range(2)]
+    for one in both:
+        computes(one)
+    recorded(monkeypatch, *both)
+    with pytest.raises(InputError, match="nothing to do with each other: no collective, no message") as raised:
+        planning.plan(load(written(tmp_path, "{torch: s.py, gpu: {flops: 1T}}")))
+    assert raised.value.where.endswith("s.py")
+
+
+@pytest.mark.parametrize("printed", ["", "Traceback\nRuntimeError: no"])
+def test_a_script_that_fails_is_said_with_what_it_printed_and_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str
+) -> None:
+    def fails(script: Any) -> None:
+        raise launch.ScriptFailed("rank 1 failed", "look at it", printed=printed)
+
+    monkeypatch.setattr(scripts, "_recorded", fails)
+    with pytest.raises(UserError) as raised:
+        planning.plan(load(written(tmp_path, "{torch: s.py, gpu: {flops: 1T}}")))
+    assert raised.value.what == "rank 1 failed" + (f"\n{printed}" if printed else "")
+    assert raised.value.where.endswith(":5: workload[0].torch")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from testbed.fabric.bringup import Bringup
 from testbed.fabric.fork_server import ControllerSeat
 from testbed.inject.agent import Agent
 from testbed.machine.ownership import Journal, Record
-from testbed.machine.processes import Process
+from testbed.machine.processes import Process, wait_for
 from testbed.machines import sweep as of_sweep
 from testbed.machines.sweep import OnMachines
 from tests.parts.small_sweep import SWEEP
@@ -35,6 +35,8 @@ CONTROL = loads(SWEEP).control.model_dump()
 @pytest.fixture
 def sleeper() -> Iterator[Process]:
     child = subprocess.Popen(["sleep", "600"])
+    # it has begun before the kernel shows its arguments
+    assert wait_for(lambda: b"600" in Path("/proc", str(child.pid), "cmdline").read_bytes(), 60)
     yield Process.of(child.pid)
     child.kill()
     child.wait()
@@ -114,6 +116,14 @@ def test_a_controller_that_has_gone_need_not_stand_still(gone: Process) -> None:
 def test_who_looks_for_traces_finds_a_process_without_the_mark(tmp_path: Path, sleeper: Process) -> None:
     record = Record("abcd", tmp_path, "no such mark", processes={"controller": sleeper})
     assert "\0".join(["sleep", "600", ""]) in list(traces._files_and_processes(record))
+
+
+def test_who_looks_for_traces_reads_the_names_and_the_content_of_a_fabrics_files(tmp_path: Path) -> None:
+    (tmp_path / "a_loop").mkdir()
+    (tmp_path / "a_loop" / "note").write_bytes(b"put in a loss\xff")
+    (tmp_path / "link").symlink_to(tmp_path / "a_loop" / "note")
+    found = list(traces._files_and_processes(Record("abcd", tmp_path, "no such mark")))
+    assert found == ["a_loop", "note", "put in a loss\ufffd", "link"]
 
 
 def test_what_points_run_in_is_closed_whatever_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,11 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.base.worker_output import OutputParser, UnexpectedLine
 from testbed.experiment import loads
+from testbed.experiment.blocks import known
+from testbed.experiment.steps.graphs import algorithm_of
 from testbed.plan.steps.plan import plan
+from workloads.tasks.graph import Graph
+from workloads.tasks.task import Collective
 
 RAIL = "{rail: {servers: 4, gpus: 2, spines: 1}}"
 GROUPS = "groups: {dp: [[0, 2], [1, 3]]}"
@@ -125,12 +129,12 @@ def test_auto_takes_what_is_fastest() -> None:
 
 
 def test_auto_takes_what_each_of_a_groups_lists_can_do() -> None:
-    """Of the first list's ranks two share a server, twice; the second list's do not: no hierarchical all-reduce."""
+    """Of the first list's ranks two share a server, twice; the second list's are no grid: no buckets."""
     told = "{id: a, collective: all_reduce, group: g, size: 16MiB}"
     (step,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3], [4, 7]]}}, list: [{told}]"))).told()["steps"]
     (alone,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3]]}}, list: [{told}]"))).told()["steps"]
-    assert {way["algorithm"] for way in alone["ways"]} == {"hierarchical"}
-    assert len({way["algorithm"] for way in step["ways"]} - {"hierarchical"}) == 1
+    assert {way["algorithm"] for way in alone["ways"]} == {"bucket"}
+    assert len({way["algorithm"] for way in step["ways"]} - {"bucket", "hierarchical"}) == 1
 
 
 def test_offloads_of_a_group_that_would_wait_for_each_other_are_refused() -> None:
@@ -172,3 +176,14 @@ def test_lines_that_the_plan_does_not_have() -> None:
     assert [(t["task"]["task"], t["ranks"]) for t in waits["tasks"]] == [("a", [2])]
     with pytest.raises(UnexpectedLine):
         parser.line(0, b'{"kind": "waiting", "step": 0, "tasks": [[1, [2]]]}')
+
+
+def test_the_fastest_is_taken_of_what_has_closed_forms_else_what_hosts_do() -> None:
+    found = {}
+    for name in known.collectives():
+        task = Collective(id="c", collective=name, group="g", size_bytes=64)
+        found[name] = algorithm_of(Graph({"g": ((0, 1),)}, {0: (task,), 1: (task,)}), task)
+    assert found["all_reduce"] == found["barrier"] == found["m2n"] == "auto"
+    assert {name: taken for name, taken in found.items() if taken != "auto"} == {
+        "ping_pong": "write", **dict.fromkeys(("optimizer_step", "rpc", "block_write", "feed"), "host")
+    }  # fmt: skip

@@ -59,6 +59,13 @@ def test_thresholds_by_hand() -> None:
             ],
         ),
         ("topology: {star: {hosts: 2}}, switch: {buffer: 1MB, ecn: null}", []),
+        (  # less 14 x 66 615 B and, at the slower cable, 2 x 29 245 B; there Kmin is 400 KB, below a ninth of it
+            "topology: {star: {hosts: 8}}, cables: {'nic:0': {rate: 100Gbps}}, switch: {buffer: 6.5MB}",
+            [
+                "sw0: ECN lies above PFC: queues of class 3-4 at port 2-8 are marked from 800 KB on, but whoever has "
+                "brought 616.1 KB is paused; ECN comes first only where 2 ports or more feed a queue"
+            ],
+        ),
         (
             "topology: {star: {hosts: 8}}, switch: {buffer: 1MB}",
             [

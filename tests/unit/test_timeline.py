@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 
@@ -248,6 +248,7 @@ def test_the_report_says_where_steps_spend_their_time() -> None:
 
 
 @given(st.integers(0, 10**15))
+@example(64847)  # of microseconds that, times 1000, are a little less
 def test_times_of_a_trace_are_whole_nanoseconds_to_whoever_cuts_off(ns: int) -> None:
     assert int(microseconds(ns) * 1000.0) == ns
     assert round(microseconds(ns), 3) == ns / 1000
@@ -281,6 +282,29 @@ def test_a_trace_has_ranks_streams_tasks_and_arrows() -> None:
     assert (start["ph"], start["pid"], start["tid"], start["ts"]) == ("s", 0, 2, 0.1)
     assert (end["ph"], end["pid"], end["tid"], end["ts"], end["bp"]) == ("f", 1, 2, 0.1, "e")
     assert start["id"] == end["id"] and start["cat"] == end["cat"] and start["name"] == end["name"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "received", "at"),
+    [
+        ((100, 110), (20, 108), 0.1),  # when the send begins
+        ((100, 110), (105, 120), 0.105),  # when the receive does
+        ((100, 110), (20, 100), None),  # a receive that has no moment for it
+        ((100, 100.9), (90, 120), None),  # nor has a send of less than a nanosecond
+        ((100, 110), (20, 101), 0.1),
+    ],
+)
+def test_an_arrow_ends_in_a_moment_of_the_receive(
+    sent: tuple[float, float], received: tuple[float, float], at: float | None
+) -> None:
+    events = trace([send(0, 1, *sent), recv(1, 0, *received)], "r")["traceEvents"]
+    assert [e["ts"] for e in events if e["ph"] == "f"] == ([] if at is None else [at])
+
+
+def test_a_slice_says_what_its_task_was() -> None:
+    (one,) = [e for e in trace([send(0, 1, 5, 10, tag="t")], "r")["traceEvents"] if e["ph"] == "X"]
+    assert one["args"] == {"step": 0, "iteration": 0, "size_bytes": 8, "operation": "send", "peer": 1, "tag": "t"}
+    assert (one["name"], one["cat"], one["tid"]) == ("net5", "communication", 1)
 
 
 def test_streams_that_compute_come_first() -> None:

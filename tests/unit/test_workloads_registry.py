@@ -48,7 +48,7 @@ def test_a_name_that_is_none_says_what_there_is() -> None:
 
 
 def test_who_heeds_a_key_is_said_as_shortly_as_it_can_be() -> None:
-    assert heeding("skew") == "all_to_all_v, m2n, n2m"
+    assert heeding("skew") == "all_to_all_v, reduce_scatter_v, all_gather_v, scatter_v, gather_v, m2n, n2m"
     assert heeding("cutoff") == "multicast" and heeding("chains") == "all_gather by multicast"
     assert heeding("optimizer") == "optimizer_step" and heeding("nothing") == ""
 

@@ -23,20 +23,20 @@ def grid(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, ...]:
     dims = dimensions(fabric)
     if not dims:
         raise NoGrid(f"the ranks of a {fabric.kind} have no coordinates", "a torus, ring or rail has")
-    return tuple(n for n in _lengths(dims, ranks) if n > 1)
+    return tuple(n for n in lengths(dims, ranks) if n > 1)
 
 
 def servers_and_gpus(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, int]:
     """How many servers, and how many GPUs in the scale-up domain of each, `ranks` are.  Raises NoGrid."""
     if not fabric.scale_up:
         raise NoGrid("there is no scale-up domain", "a rail topology with `scale_up` has one per server")
-    servers, gpus = _lengths(dimensions(fabric), ranks)
+    servers, gpus = lengths(dimensions(fabric), ranks)
     if gpus == 1:
         raise NoGrid("no two of these ranks share a scale-up domain", "name at least two GPUs of each server")
     return servers, gpus
 
 
-def _lengths(dims: Sequence[int], ranks: Sequence[int]) -> list[int]:
+def lengths(dims: Sequence[int], ranks: Sequence[int]) -> list[int]:
     """How many places a group has along each dimension, if it is all that these places make up."""
     strides = [prod(dims[k + 1 :]) for k in range(len(dims))]
     places = [sorted({rank // stride % n for rank in ranks}) for n, stride in zip(dims, strides, strict=True)]

@@ -6,12 +6,14 @@ numpy nor the rooms above this one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from workloads.base.vocabulary import DTYPES
+
+EVEN, POWERS = "even", "powers of two"
 
 
 class NoModel(ValueError):
@@ -49,6 +51,7 @@ class Collective:
     in_parts: bool = False  # each rank has a part of its own, and nccl-tests counts the elements of one
     rooted: bool = False  # the first rank of the group is the root
     transposed: bool = False  # unequal counts are those of the way there, backwards
+    one_row: bool = False  # unequal counts are what each rank has of the vector
     meets: bool = False  # no rank is through before all have begun
     sized: bool = True  # False: it moves no data, and `sizes` may be left out
     unpredicted: str = ""  # why there is no model of it, whatever the algorithm
@@ -73,6 +76,7 @@ class Algorithm:
     min_ranks: int = 2
     max_ranks: int | None = None  # None: any number
     layout: str = ""  # "ring": next in order is near; what the group must be: "grid", "domains" of equal size
+    lengths: str = ""  # what the dimensions of a grid, or else the number of ranks, must be: EVEN or POWERS; "": any
     chunk_bytes: int | None = None  # pieces that a schedule is pipelined by, unless the step says; None: whole messages
     wide: str = ""  # "module:object", its Model for large fabrics (workloads/times/wide/model.py); "": there is none
     unpredicted: str = ""  # why there is no model of it even on small ones
@@ -99,6 +103,13 @@ class Algorithm:
     def parameters(self) -> tuple[str, ...]:
         """The keys of an experiment's collective step that this entry heeds."""
         return ("sizes", "dtype", *(("op",) if self.ops else ()), "iterations", "warmup", "ranks", *self.extra)
+
+    def fits(self, ranks: int, dims: Sequence[int] = ()) -> bool:
+        """Whether so many ranks, on a grid with these dimensions, can do it."""
+        lengths = dims or [ranks]
+        if self.lengths == EVEN:
+            return all(n % 2 == 0 for n in lengths)
+        return self.lengths != POWERS or all(n & n - 1 == 0 for n in lengths)
 
     def load(self) -> Any:
         """The code that a rank runs: its Part (imports numpy)."""

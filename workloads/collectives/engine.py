@@ -11,18 +11,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 
 from workloads.collectives.execution import Connection, Execution, Memory, Remote, out_of_turn, resolve
-from workloads.collectives.schedule import (
-    OUTPUT,
-    Copy,
-    Program,
-    Recv,
-    Schedule,
-    Shape,
-    connections,
-    places,
-    program_of,
-    steps,
-)
+from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places, program_of
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
 from workloads.verbs import Peer
@@ -84,10 +73,3 @@ class Engine:
     def handle(self, record: Record) -> None:
         """Takes a completion, of ours or of another engine's."""
         self.context.completed.get(record.qp, out_of_turn)(record)
-
-
-def output_elements(program: Program) -> int:
-    """How long the output of a program is, with what it keeps behind it: 0 if all is in the vector."""
-    ends = [s.stop for s in steps(program) if isinstance(s, Recv) and s.into == OUTPUT]
-    ends += [s.to + s.stop - s.start for s in steps(program) if isinstance(s, Copy) and s.into == OUTPUT]
-    return max(ends, default=0)

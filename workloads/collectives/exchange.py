@@ -66,7 +66,7 @@ def m_to_n(shape: Shape, index: int) -> Program:
 
 def linear_scatter(shape: Shape, index: int) -> Program:
     """The root sends each rank its chunk."""
-    chunks = spans(shape.count, shape.ranks)
+    chunks = shape.chunks
     if index:
         return [Lane([Recv(0, *chunks[index])])]
     return [Lane([Send(peer, *chunks[peer]) for peer in range(1, shape.ranks)])]
@@ -74,7 +74,7 @@ def linear_scatter(shape: Shape, index: int) -> Program:
 
 def linear_gather(shape: Shape, index: int) -> Program:
     """Each rank sends the root its chunk."""
-    chunks = spans(shape.count, shape.ranks)
+    chunks = shape.chunks
     if index:
         return [Lane([Send(0, *chunks[index])])]
     return [Lane([Recv(peer, *chunks[peer]) for peer in range(1, shape.ranks)])]
@@ -82,7 +82,7 @@ def linear_gather(shape: Shape, index: int) -> Program:
 
 def below(shape: Shape, rank: int) -> Span:
     """The chunks of `rank` and all under it in the binomial tree, which lie side by side."""
-    chunks = spans(shape.count, shape.ranks)
+    chunks = shape.chunks
     under = rank & -rank if rank else shape.ranks
     return Span(chunks[rank].start, chunks[min(rank + under, shape.ranks) - 1].stop)
 
@@ -91,8 +91,9 @@ def binomial_scatter(shape: Shape, index: int) -> Program:
     """Each gives its child the chunks of all that are under it, the largest part first."""
     node = binomial(index, shape.ranks)
     steps: list[Step] = [] if node.parent is None else [Recv(node.parent, *below(shape, index))]
-    steps += [Send(child, *below(shape, child)) for child in node.children]
-    return [Lane(steps, 1)]
+    sends = [Send(child, *below(shape, child)) for child in node.children]
+    longest = max((step.stop - step.start for step in sends), default=0)
+    return [Lane([*steps, *sends], shape.in_turn(longest))]
 
 
 def binomial_gather(shape: Shape, index: int) -> Program:
@@ -110,13 +111,13 @@ def scatter_all_gather_broadcast(shape: Shape, index: int) -> Program:
     def steps() -> list[Step]:
         return [*scatter.steps, *ring.around(ring.gathering(n, index), spans(shape.count, n), left, right, None, 1)]
 
-    return [Lane(steps, 1, channels=scatter.channels | ring.neighbours(left, right, 1))]
+    return [Lane(steps, shape.in_turn(shape.count), channels=scatter.channels | ring.neighbours(left, right, 1))]
 
 
 def bruck_all_gather(shape: Shape, index: int) -> Program:
     """Bruck et al. 1997: in round k the 2^k chunks from ours on go 2^k ranks back; ceil(log2 n) rounds for any n."""
     n = shape.ranks
-    chunks = spans(shape.count, n)
+    chunks = shape.chunks
     steps: list[Step] = []
     for distance in distances(n):
         count = min(distance, n - distance)

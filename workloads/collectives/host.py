@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from workloads.base import data
 from workloads.collectives import exchange
 from workloads.collectives.engine import Engine
-from workloads.collectives.schedule import Shape, Span, schedule_of, spans
+from workloads.collectives.schedule import Shape, Span, schedule_of
 from workloads.collectives.shape import shape_of
 from workloads.parts.part import Part, Wanted
 from workloads.verbs.wire import Record
@@ -89,7 +89,7 @@ class Scheduled(Part):
 
     @property
     def chunks(self) -> Sequence[Span]:
-        return spans(self.shape.count, self.n)
+        return self.shape.chunks
 
 
 class AllReduce(Scheduled):

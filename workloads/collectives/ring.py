@@ -68,7 +68,7 @@ def _ring(shape: Shape, index: int, hops: Hops) -> Program:
     left, right = (index - 1) % n, (index + 1) % n
 
     def steps() -> list[Step]:
-        return around(hops(n, index), spans(shape.count, n), left, right, shape.chunk)
+        return around(hops(n, index), shape.chunks, left, right, shape.chunk)
 
     return [Lane(steps, shape.window, channels=neighbours(left, right))]
 

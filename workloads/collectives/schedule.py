@@ -19,7 +19,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from workloads.base.entry import Algorithm, named
 
 VECTOR, STAGING, OUTPUT = range(3)
-"""Memory of a rank: what it has, what has come and is not yet reduced, and the result where that has its own place."""
+"""Memory of a rank: what it has, what has come and is not yet reduced, and what has a place of its own.
+
+That is the result, or what a schedule keeps in an order of its own, or has to leave alone while it is sent.
+"""
 
 
 class Send(NamedTuple):
@@ -108,6 +111,12 @@ class Lane:
 
 Program = Sequence[Lane]
 
+EAGER_BYTES = 64 << 10
+"""Messages up to this size do not wait for each other: as MPI sends them before the receiver has said anything.
+
+A NIC fetches several of them at once and sends them in order; of larger ones it would send all children's together.
+"""
+
 WINDOW = 8
 """Messages of a pipelined lane that are under way at a time: as many as NCCL has slots (NCCL_STEPS)."""
 
@@ -121,15 +130,26 @@ class Shape:
     chunk: int | None = None  # elements of a piece, at most; None: whole messages
     dims: tuple[int, ...] = ()  # of the grid that the group's ranks are in, row by row
     senders: int = 0  # how many of the ranks send: the first ones
-    counts: tuple[tuple[int, ...], ...] = ()  # [from][to]: elements, where they are unequal
+    counts: tuple[tuple[int, ...], ...] = ()
+    """Elements, where they are unequal: [from][to]; or one row, what each rank has of the vector."""
+    eager: int = 0  # elements of the largest message that others do not wait for
 
     def length(self, index: int) -> int:
         """Elements of rank `index`'s vector."""
-        return sum(self.counts[index]) if self.counts else self.count
+        return sum(self.counts[index]) if len(self.counts) > 1 else self.count
+
+    @property
+    def chunks(self) -> Sequence[Span]:
+        """What each rank has of the vector."""
+        return lying(self.counts[0]) if self.counts else spans(self.count, self.ranks)
 
     @property
     def window(self) -> int | None:
         return None if self.chunk is None else WINDOW
+
+    def in_turn(self, longest: int) -> int | None:
+        """The window of a lane whose whole messages, of so many elements at most, go one after the other."""
+        return 1 if longest > self.eager else None
 
 
 Schedule = Callable[[Shape, int], Program]
@@ -168,6 +188,11 @@ def spans(count: int, parts: int, start: int = 0) -> tuple[Span, ...]:
     each, more = divmod(count, parts)
     edges = [start + each * i + min(i, more) for i in range(parts + 1)]
     return tuple(Span(a, b) for a, b in pairwise(edges))
+
+
+def lying(lengths: Sequence[int], start: int = 0) -> Sequence[Span]:
+    """Spans of these lengths, side by side."""
+    return [Span(a, b) for a, b in pairwise(accumulate(lengths, initial=start))]
 
 
 def pieces(start: int, stop: int, chunk: int | None) -> list[Span]:
@@ -217,6 +242,13 @@ def copies(program: Program, staged: int) -> dict[Channel, list[int]]:
 def connections(program: Program) -> list[Channel]:
     """Whom a program sends to or receives from, and on which channels, in order."""
     return sorted({channel for lane in program for channel in lane.channels})
+
+
+def output_elements(program: Program) -> int:
+    """How long the output of a program is: 0 if all is in the vector."""
+    ends = [s.stop for s in steps(program) if isinstance(s, Recv) and s.into == OUTPUT]
+    ends += [s.to + s.stop - s.start for s in steps(program) if isinstance(s, Copy) and s.into == OUTPUT]
+    return max(ends, default=0)
 
 
 def steps(program: Program) -> Iterator[Step]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workloads.base.divide import divided
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import MOST_PIECES
-from workloads.collectives.schedule import Shape
+from workloads.collectives.schedule import EAGER_BYTES, Shape
 from workloads.collectives.uneven import by_weights, uneven
 
 
@@ -24,8 +25,13 @@ def shape_of(entry: Algorithm, ranks: int, size_bytes: int, width: int, options:
     senders = (options.get("senders") or ranks // 2) if "senders" in entry.extra else 0
     counts: tuple[tuple[int, ...], ...] = ()
     if options.get("parts") and "parts" in entry.extra:
-        counts = by_weights(options["parts"], ranks, count, senders, entry.collective.transposed)
+        if entry.collective.one_row:
+            counts = (tuple(divided(count, options["parts"][0])),)
+        else:
+            counts = by_weights(options["parts"], ranks, count, senders, entry.collective.transposed)
     elif "skew" in entry.extra:
         counts = uneven(ranks, count, options.get("skew") or 0.0, seed, senders, entry.collective.transposed)
+        if entry.collective.one_row:
+            counts = counts[:1]
     elements = max(1, chunk // width) if chunk else None
-    return Shape(ranks, count, elements, tuple(options.get("dims") or ()), senders, counts)
+    return Shape(ranks, count, elements, tuple(options.get("dims") or ()), senders, counts, EAGER_BYTES // width)

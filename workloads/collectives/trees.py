@@ -128,7 +128,8 @@ def _whole(shape: Shape) -> Span:
 
 def binomial_broadcast(shape: Shape, index: int) -> Program:
     """One message after the other: a child that can pass it on must not wait for its siblings to have it, too."""
-    return [_piped(shape, _whole(shape), partial(_down, binomial(index, shape.ranks)), shape.window or 1)]
+    window = shape.window or shape.in_turn(shape.count)
+    return [_piped(shape, _whole(shape), partial(_down, binomial(index, shape.ranks)), window)]
 
 
 def collecting(node: Node, index: int, ranks: int, spans_of: Callable[[int], Span], *, reduce: bool) -> list[Step]:

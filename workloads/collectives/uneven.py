@@ -1,4 +1,4 @@
-"""Unequal counts for all-to-all-v, M2N and N2M: drawn from the seed, the same on every rank and machine.
+"""Unequal counts, from rank to rank or of each rank: drawn from the seed, the same on every rank and machine.
 
 Each sender's elements are divided among the receivers by weights (1 - skew) / n + skew z: at a skew of 0 all equal, at
 1 by Zipf's law, 1/1, 1/2, 1/3, .. in an order of popularity that all senders share (hot experts), times a factor

@@ -14,8 +14,8 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import workloads.collectives.exchange
+import workloads.collectives.grids.torus
 import workloads.collectives.ring
-import workloads.collectives.torus
 import workloads.collectives.trees  # noqa: F401  # what it may import is there before its rights are dropped
 from workloads.collectives.schedule import Shape
 from workloads.own.book import Nonsense, written

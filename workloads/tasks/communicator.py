@@ -15,7 +15,6 @@ from typing import Any
 
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
-from workloads.collectives.engine import output_elements
 from workloads.collectives.execution import (
     MOST_MESSAGES,
     Connection,
@@ -27,7 +26,16 @@ from workloads.collectives.execution import (
     resolve,
 )
 from workloads.collectives.host import Scheduled
-from workloads.collectives.schedule import Channel, Schedule, Shape, connections, places, program_of, schedule_of
+from workloads.collectives.schedule import (
+    Channel,
+    Schedule,
+    Shape,
+    connections,
+    output_elements,
+    places,
+    program_of,
+    schedule_of,
+)
 from workloads.collectives.shape import shape_of
 from workloads.parts.context import Context
 from workloads.parts.receives import Receives

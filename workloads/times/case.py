@@ -69,6 +69,13 @@ class Case:
         count = self.shape.count if of is None else of // self.width
         return -(-count // parts) * self.width
 
+    @property
+    def chunks(self) -> list[int]:
+        """Bytes of each rank's chunk; of equal ones the largest."""
+        if self.shape.counts:
+            return [n * self.width for n in self.shape.counts[0]]
+        return [self.share(self.n)] * self.n
+
     def pieces(self, nbytes: int) -> tuple[int, int]:
         """How many pieces a message of so many bytes goes in, and the bytes of one."""
         count = max(1, -(-nbytes // self.chunk)) if self.chunk else 1

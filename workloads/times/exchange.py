@@ -29,17 +29,20 @@ def _flood(case: Case, traffic: dict[Pair, int]) -> float:
 
 
 def linear_scatter(case: Case) -> float:
-    return _flood(case, {(0, i): case.share(case.n) for i in range(1, case.n)})
+    return _flood(case, {(0, i): case.chunks[i] for i in range(1, case.n)})
 
 
 def linear_gather(case: Case) -> float:
-    return _flood(case, {(i, 0): case.share(case.n) for i in range(1, case.n)})
+    return _flood(case, {(i, 0): case.chunks[i] for i in range(1, case.n)})
 
 
 def scatter_all_gather_broadcast(case: Case) -> float:
-    path, chunk = case.ways.path(case.shift(1)), case.share(case.n)
+    chunk, hops = case.share(case.n), case.shift(1)
+    if case.shape.count <= case.shape.eager:
+        return binomial_scatter(case, sent=False) + rounds(case, [Round(chunk, hops)] * (case.n - 1))
+    path = case.ways.path(hops)
     hop = max(case.message(chunk, path), case.message(chunk, path, sent=True))  # also here one message at a time
-    return binomial_scatter(case) + (case.n - 1) * hop
+    return binomial_scatter(case, case.size) + (case.n - 1) * hop
 
 
 def _unequal(case: Case) -> dict[Pair, int]:
@@ -97,6 +100,13 @@ def _evenly(left: dict[Pair, float]) -> float:
         total += step
         left = {pair: n - step * rates[pair] for pair, n in left.items() if n - step * rates[pair] > 1e-6}
     return total
+
+
+def hypercube_all_to_all(case: Case) -> float:
+    """log2 n messages of half a vector."""
+    half = case.n // 2 * case.share(case.n)
+    order = (1 << k for k in range(case.n.bit_length() - 1))
+    return rounds(case, [Round(half, [(i, i ^ bit) for i in range(case.n)]) for bit in order])
 
 
 def dissemination_barrier(case: Case) -> float:

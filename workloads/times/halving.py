@@ -1,11 +1,13 @@
-"""Recursive halving and doubling, and Bruck's all-gather."""
+"""Recursive halving and doubling, Bruck's all-gather, and aggregated trees."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workloads.collectives import halving
+from workloads.collectives import halving, pat
 from workloads.collectives.exchange import distances
+from workloads.collectives.grids.hypercube import exchanged
+from workloads.collectives.schedule import Span
 from workloads.times.case import Case, Round, one_way, piped, rounds
 from workloads.times.messages import Path
 from workloads.times.ways import Pair
@@ -64,6 +66,16 @@ def halving_doubling_all_reduce(case: Case) -> float:
     block = case.share(halving.Folded(case.n).participants)
     total = _fold_in(case) + _readiness(case, halving.distances(halving.Folded(case.n)))
     total += piped(case, _halving(case), last=False) + rounds(case, _doubling(case, block))
+    return total + one_way(case, case.size, _fold(case, back=True), last=True)
+
+
+def recursive_doubling_all_reduce(case: Case) -> float:
+    """log2 p exchanges of the whole vector; where n is no power of two, once more before and after."""
+    distances = halving.distances(halving.Folded(case.n))[::-1]
+    cut = exchanged(case.shape, Span(0, case.shape.count))
+    size = max(span.stop - span.start for span in cut) * case.width
+    exchanges = [Round(size, _partners(halving.Folded(case.n), far), True) for far in distances]
+    total = _fold_in(case) + rounds(case, exchanges * len(cut))
     return total + one_way(case, case.size, _fold(case, back=True), last=True)
 
 
@@ -126,3 +138,34 @@ def bruck_all_gather(case: Case) -> float:
     return rounds(
         case, [Round(case.share(case.n) * min(far, case.n - far), case.shift(-far)) for far in distances(case.n)]
     )
+
+
+def _trees(case: Case, *, reduce: bool) -> float:
+    """What is handed on at once goes on piece by piece."""
+    chunk, total = case.share(case.n), 0.0
+    every = pat.rounds(case.n, pat.most_of(case.shape))
+    if reduce:
+        every.reverse()
+    run = []
+    for k, (far, come) in enumerate(every):
+        count, piece = case.pieces(len(come) * chunk)
+        run.append((count, piece, case.shift(-far if reduce else far), reduce))
+        here, after = (set(come), every[k + 1]) if k + 1 < len(every) else (set(), None)
+        if after:
+            sent = {c + reduce * after.far for c in after.come}
+            received = here if reduce else {c + far for c in here}
+            if sent == received:
+                continue
+        total += piped(case, run, last=after is None)
+        run = []
+    return total
+
+
+def pat_all_gather(case: Case) -> float:
+    """log2 a + n/a - 1 messages, of a chunks at most."""
+    return _trees(case, reduce=False)
+
+
+def pat_reduce_scatter(case: Case) -> float:
+    """The same, each reduced."""
+    return _trees(case, reduce=True)

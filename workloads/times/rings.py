@@ -80,34 +80,41 @@ def hierarchical_all_reduce(case: Case) -> float:
     return _grid(case, list(reversed(range(len(case.shape.dims)))))
 
 
-# Hop by hop: of equal edges, and of edges that differ
+def _unequal(case: Case, *, reduce: bool) -> float:
+    """Hop by hop, each rank at its own pace."""
+    import numpy as np
+
+    n, costs = case.n, case.costs
+    paths = case.ways.paths(case.shift(1))
+    kinds = {path: k for k, path in enumerate(dict.fromkeys(paths))}
+    which, rank = np.array([kinds[path] for path in paths]), np.arange(n)
+
+    def of_each(time_ns: Callable[[int, Path], float]) -> NDArray[np.float64]:
+        sizes, where = np.unique(case.chunks, return_inverse=True)
+        return np.array([[time_ns(int(size), path) for size in sizes] for path in kinds])[:, where]
+
+    acks = of_each(lambda nbytes, path: acks_ns(nbytes, path, costs))
+    received = of_each(lambda nbytes, path: received_ns(nbytes, path, costs)) + acks
+    acknowledged = of_each(lambda nbytes, path: sent_ns(nbytes, path, costs)) + acks
+    busy = of_each(lambda nbytes, path: line_ns(nbytes, path, costs))
+    reduced = reduce * of_each(lambda nbytes, path: costs.reduce_ns(nbytes))
+    ready = free = sent = arrived = np.zeros(n)
+    for hop in range(n - 1):
+        goes = which, (rank - hop - reduce) % n
+        begin = np.maximum(ready + costs.post_ns, free)
+        sent, free = begin + acknowledged[goes], begin + busy[goes]
+        arrived = np.roll(begin + received[goes], 1)
+        awake = np.maximum(ready + costs.post_ns, arrived) + costs.wake_ns
+        ready = awake + reduced[0, (rank - 1 - hop - reduce) % n]
+    return float(np.where(sent <= arrived, ready, np.maximum(sent, ready) + costs.wake_ns).max())
 
 
-def ring_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-    """A reduce-scatter and an all-gather of n - 1 hops each."""
-    return _ring_ns([True] * (ranks - 1) + [False] * (ranks - 1), -(-size_bytes // ranks), path, costs)
+def ring_reduce_scatter_v(case: Case) -> float:
+    return _unequal(case, reduce=True)
 
 
-def ring_reduce_scatter_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-    """n - 1 hops, a reduction after each."""
-    return _ring_ns([True] * (ranks - 1), -(-size_bytes // ranks), path, costs)
-
-
-def ring_all_gather_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
-    """n - 1 hops."""
-    return _ring_ns([False] * (ranks - 1), -(-size_bytes // ranks), path, costs)
-
-
-def _ring_ns(reduces: list[bool], chunk_bytes: int, path: Path, costs: Costs) -> float:
-    """Equal hops: post, message, wake up, and reduce where the hop does; then the last message's acknowledgement."""
-    message = received_ns(chunk_bytes, path, costs) + acks_ns(chunk_bytes, path, costs)
-    reduce = costs.reduce_ns(chunk_bytes)
-    hops = len(reduces) * (costs.post_ns + message + costs.wake_ns) + sum(reduces) * reduce
-    acknowledged = sent_ns(chunk_bytes, path, costs) + acks_ns(chunk_bytes, path, costs)
-    if acknowledged <= message:  # both completions are there when the rank wakes up
-        return hops
-    late = acknowledged - message - costs.wake_ns - reduces[-1] * reduce
-    return hops + max(late, 0.0) + costs.wake_ns
+def ring_all_gather_v(case: Case) -> float:
+    return _unequal(case, reduce=False)
 
 
 def ring_over_ns(reduces: Sequence[bool], chunk_bytes: int, paths: Sequence[Path], costs: Costs) -> float:

@@ -66,16 +66,28 @@ def chain_reduce(case: Case) -> float:
     return _chain(case, reduce=True)
 
 
-def _tree_down(case: Case, nbytes: Callable[[int], int]) -> float:
-    """A binomial tree in which a rank sends its children what they need, one after the other."""
+def _tree_down(case: Case, nbytes: Callable[[int], int], longest: int | None = None, *, sent: bool = True) -> float:
+    """A binomial tree in which a rank sends its children what they need, one after the other.
+
+    Small messages leave one behind the other, large ones wait until the one before is acknowledged: if a rank's longest
+    (`longest`: of its lane) is large.  `sent`: ends when the last ones are acknowledged, too.
+    """
     ends = [0.0]
 
     def below(index: int, at: float) -> None:
-        for child in trees.binomial(index, case.n).children:
-            path = case.ways.path([(index, child)])
-            below(child, at + case.message(nbytes(child), path, both_ways=False))
-            at += case.message(nbytes(child), path, both_ways=False, sent=True)
-        ends.append(at)
+        children = trees.binomial(index, case.n).children
+        large = longest or max((nbytes(child) for child in children), default=0)
+        eager = large <= case.shape.eager * case.width
+        acknowledged = at
+        for child in children:
+            path, size = case.ways.path([(index, child)]), nbytes(child)
+            arrived = at + case.message(size, path, both_ways=False)
+            ends.append(arrived)
+            below(child, arrived)
+            acknowledged = at + case.message(size, path, both_ways=False, sent=True)
+            at = at + case.line(size, path, windowed=False, both_ways=False) if eager else acknowledged
+        if sent:
+            ends.append(acknowledged)
 
     below(0, 0.0)
     return max(ends)
@@ -101,8 +113,8 @@ def binomial_broadcast(case: Case) -> float:
     return below(0, last)
 
 
-def binomial_scatter(case: Case) -> float:
-    return _tree_down(case, lambda child: _under(case, child))
+def binomial_scatter(case: Case, longest: int | None = None, *, sent: bool = True) -> float:
+    return _tree_down(case, lambda child: _under(case, child), longest, sent=sent)
 
 
 def _under(case: Case, rank: int) -> int:

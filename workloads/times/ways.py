@@ -5,7 +5,6 @@ Several messages at a time divide the rate of the cable that they have in common
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -46,33 +45,6 @@ class Ways(Protocol):
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
         """Of so many bytes from rank to rank, those that the busiest cable (in time) carries, and that cable."""
-
-
-@dataclass(frozen=True)
-class Uniform:
-    """Every rank reaches every other over an equal path; only the ranks' own cables are shared."""
-
-    way: Path
-
-    def route(self, pair: Pair, channel: int = 0) -> Route:
-        ends = {0: ("out", pair[0]), len(self.way.links) - 1: ("into", pair[1])}
-        keys = tuple(ends.get(k, (*pair, k)) for k in range(len(self.way.links)))
-        return Route(keys, self.way.links, self.way)
-
-    def paths(self, pairs: Sequence[Pair]) -> list[Path]:
-        out, into = Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
-        return [_slowed(self.way, max(out[a], into[b])) for a, b in pairs]
-
-    def path(self, pairs: Sequence[Pair]) -> Path:
-        return slowest(self.paths(pairs))
-
-    def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
-        out: dict[int, float] = {}
-        into: dict[int, float] = {}
-        for (a, b), nbytes in traffic.items():
-            out[a] = out.get(a, 0.0) + nbytes
-            into[b] = into.get(b, 0.0) + nbytes
-        return max([*out.values(), *into.values()], default=0.0), self.way.links[0]
 
 
 @dataclass(frozen=True)
@@ -164,12 +136,3 @@ def slowest(paths: Sequence[Path]) -> Path:
 
 
 _OUT, _INTO = ">", "<"  # of a GPU's link into its scale-up domain; no node is called so
-
-
-def _slowed(path: Path, sharing: int) -> Path:
-    if sharing == 1:
-        return path
-    links = list(path.links)
-    for end in {0, len(links) - 1}:
-        links[end] = replace(links[end], rate_bps=links[end].rate_bps / sharing)
-    return replace(path, links=tuple(links))

@@ -140,12 +140,17 @@ def extras() -> list[str]:
     return list(dict.fromkeys(key for entry in ALGORITHMS.values() for key in entry.extra))
 
 
+def heeding(key: str) -> str:
+    """Who heeds a key of a collective step, in words."""
+    from workloads.registry import heeding
+
+    return heeding(key)
+
+
 def heeded(key: str) -> Callable[[dict[str, Any]], None]:
     """For `json_schema_extra`: what is said of a key begins with who heeds it."""
 
     def extend(schema: dict[str, Any]) -> None:
-        from workloads.registry import heeding
-
         schema["description"] = f"{heeding(key)}: {schema['description']}"
 
     return extend

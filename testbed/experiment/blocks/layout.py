@@ -13,7 +13,7 @@ from pydantic import PlainSerializer, ValidatorFunctionWrapHandler, WithJsonSche
 from testbed.base.types import mistake
 from topologies import Fabric
 from topologies.graph import endpoint
-from topologies.ranks.grid import grid, servers_and_gpus
+from topologies.ranks.grid import NoGrid, grid, servers_and_gpus
 from topologies.ranks.ring_order import ring_order
 from workloads.base.entry import Algorithm
 
@@ -41,6 +41,17 @@ Endpoint = Annotated[
 
 def group(entry: Algorithm, ranks: Sequence[int] | None, fabric: Fabric) -> dict[str, Any]:
     """`ranks` (None: all, by number), and the `dims` of their grid where the algorithm needs one.  Raises NoGrid."""
+    told = _group(entry, ranks, fabric)
+    count, dims = fabric.ranks if ranks is None else len(ranks), told.get("dims", [])
+    if not entry.fits(count, dims):
+        size = " x ".join(map(str, dims)) if dims else f"{count} ranks"
+        what = "dimensions that are" if dims else "a number of ranks that is"
+        words = entry.lengths if dims else entry.lengths.replace("powers", "a power")
+        raise NoGrid(f"{entry} needs {what} {words}, not {size}", "other ranks, or another algorithm")
+    return told
+
+
+def _group(entry: Algorithm, ranks: Sequence[int] | None, fabric: Fabric) -> dict[str, Any]:
     everybody = list(ranks) if ranks is not None else list(range(fabric.ranks))
     if entry.layout == "grid":
         return {"ranks": sorted(everybody), "dims": list(grid(fabric, everybody))}

@@ -83,7 +83,8 @@ class CollectiveStep(Step):
     parts: list[list[Part]] | None = _heeded(
         "parts",
         "instead of `skew`: weights of the parts, for each sender one for each receiver "
-        "(n2m: for each receiver one for each sender); the largest row is `size` (null: by `skew`)",
+        "(n2m: for each receiver one for each sender; where each rank has one part, one row); the largest row is "
+        "`size` (null: by `skew`)",
         min_length=1,
         max_length=4096,
     )
@@ -269,7 +270,9 @@ def _group(step: CollectiveStep, entry: Algorithm, fabric: Fabric, ranks: int) -
 def _parts(step: CollectiveStep, entry: Algorithm, taking_part: int) -> Iterator[Found]:
     """Whether a table of weights has a row and a column for everybody."""
     rows = columns = taking_part
-    if "senders" in entry.extra:
+    if entry.collective.one_row:
+        rows = 1
+    elif "senders" in entry.extra:
         senders = step.senders or taking_part // 2
         rows, columns = senders, taking_part - senders
         if entry.collective.transposed:
@@ -277,7 +280,10 @@ def _parts(step: CollectiveStep, entry: Algorithm, taking_part: int) -> Iterator
     assert step.parts is not None
     if len(step.parts) != rows or any(len(row) != columns for row in step.parts):
         whose = "receiver" if entry.collective.transposed else "sender"
-        yield ("parts",), f"the table is not for {rows} x {columns} ranks", f"{rows} rows (one a {whose}) of {columns}"
+        hint = f"{rows} rows (one a {whose}) of {columns}"
+        if entry.collective.one_row:
+            hint = f"one row of {columns}, a weight for each rank"
+        yield ("parts",), f"the table is not for {rows} x {columns} ranks", hint
     elif not any(map(sum, step.parts)):
         yield ("parts",), "nobody sends anything", "a weight above 0"
 

@@ -60,7 +60,7 @@ def collectives(graph: Graph, fabric: Fabric) -> Iterator[tuple[Collective, Path
             problems = [(("algorithm",), what, "a step of its own, or another algorithm")]
         elif not problems and task.parts and "parts" not in heeds(step.collective, step.algorithm):
             what = f"{step.collective} by {step.algorithm} has no unequal parts"
-            problems = [(("parts",), what, "leave parts out, or all_to_all_v, m2n, n2m")]
+            problems = [(("parts",), what, f"leave parts out, or {known.heeding('parts')}")]
         elif not problems and _own_class(graph, task) and not known.entry(step.collective, step.algorithm).schedule:
             what = f"{step.collective} by {step.algorithm} is sent in the NIC's class, not in one of the group's own"
             problems = [(("algorithm",), what, "leave traffic_class out, or let another group have it")]

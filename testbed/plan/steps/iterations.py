@@ -75,8 +75,7 @@ def _takes(shared: Shared, expects: Expects | None) -> Callable[[Iteration], flo
     def together(new: int, gives: int) -> float:
         if expects is None:
             return 0.0
-        like = Iteration((0,) * gives, (1,) * gives, (1,) * gives) if new == gives else None
-        it = like or Iteration((0,) * gives, (new - gives + 1, *(1,) * (gives - 1)), (new,) * gives)
+        it = Iteration((0,) * gives, (new - gives + 1, *(1,) * (gives - 1)), (new,) * gives)
         graph = graph_of_work(Work(name=DECODE, shared=shared, iterations=[it]))
         durations = expects(graph)
         return step_ns(oracle(graph, durations, durations.ends)) - shared.compute_ns(it)

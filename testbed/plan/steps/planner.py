@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.types import Model
+from testbed.experiment.basis import Basis
 from testbed.experiment.blocks.layout import group
 from testbed.plan.steps.planned import Planned, PlannedCollective
 from topologies import Fabric
@@ -22,23 +23,25 @@ if TYPE_CHECKING:
     from testbed.plan.choose import Chooser
 
 
-@dataclass
 class Planner:
     """Plans steps on the fabric of an experiment."""
 
-    experiment: Experiment
-    whole: Planner | None = None
-    """Of the experiment that this one is made smaller from: what it has chosen holds here, too."""
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
 
     @cached_property
+    def basis(self) -> Basis:
+        return Basis(self.experiment)
+
+    @property
     def fabric(self) -> Fabric:
-        return self.whole.fabric if self.whole else self.experiment.build_fabric()
+        return self.basis.graph
 
     @cached_property
     def chooser(self) -> Chooser:
         from testbed.plan.choose import Chooser  # imports numpy
 
-        return self.whole.chooser if self.whole else Chooser(self.experiment, self.fabric)
+        return Chooser(self.experiment)
 
     def number(self, step: Step) -> int:
         """Which one of the workload it is; 0 of none."""
@@ -53,16 +56,16 @@ class Planner:
             return PlannedCollective(**same, ranks=step.ranks, options=options, chosen=self.chooser.choose(step))
         entry = find(step.collective, step.algorithm)
         groups = [group(entry, ranks, self.fabric) for ranks in step.groups or ()]
-        ranks: list[int] | None = [rank for its in step.groups or () for rank in its]
+        ranks: list[int] | None = [rank for members in step.groups or () for rank in members]
         if not groups:
             of_all = group(entry, step.ranks, self.fabric)
             ranks = of_all.pop("ranks")
             ranks = ranks and [endpoint.number(end, self.fabric) for end in ranks]
             options |= of_all
         if entry.accelerators:
-            from testbed.plan.offloads import aggregation  # imports numpy
+            from testbed.plan.offloads import told_of_sums  # imports numpy
 
-            options["aggregation"] = aggregation(step, entry, self.experiment, self.fabric)
+            options["aggregation"] = told_of_sums(entry, step, self.basis, self.experiment.costs.reduce)
         if options.get("feed"):
             options["feed"] |= {"post": self.experiment.costs.post}  # what cores keep up says who gets a batch
         ships = None
@@ -73,17 +76,17 @@ class Planner:
             ships = Shipping(entry, list(whole), {**same, **options}, self.experiment.seed)
         return PlannedCollective(**same, ranks=ranks, options=options, groups=groups, ships=ships)
 
-    def helped(self, its: PlannedCollective) -> PlannedCollective:
+    def helped(self, plain: PlannedCollective) -> PlannedCollective:
         """With the compute complexes that it asks for, and spots that fit into their cache."""
-        cores, entry = self.experiment.fabric.nic.complex, any_of(its.collective, its.algorithm)
+        cores, entry = self.basis.fabric.nic.complex, any_of(plain.collective, plain.algorithm)
         if cores is None or not entry.on_complexes:
-            return its
-        ranks, options = its.ranks or range(self.fabric.ranks), dict(its.options)
-        helped = named(entry.helped_by)(ranks, its.told()) if entry.helped_by else ranks[: options["aggregators"]]
+            return plain
+        ranks, options = plain.ranks or range(self.fabric.ranks), dict(plain.options)
+        helped = named(entry.helped_by)(ranks, plain.told()) if entry.helped_by else ranks[: options["aggregators"]]
         if "spot" in options:
-            block = options["block"] * DTYPES[its.dtype]
+            block = options["block"] * DTYPES[plain.dtype]
             options["spot"] = options["spot"] or spot_blocks(len(ranks), block, cores.cache)
-        return replace(its, options=options, helpers=[self.fabric.ranks + rank for rank in helped])
+        return replace(plain, options=options, helpers=[self.fabric.ranks + rank for rank in helped])
 
 
 def collective_steps(step: CollectiveStep, planner: Planner) -> list[Planned]:

@@ -8,12 +8,14 @@ followed message by message.  Where cables differ, so do groups: each that is un
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from topologies.graph.frames import FRAME_BYTES, RETH_BYTES
+from topologies.ranks.grid import NoGrid, lengths
 from workloads.base.entry import Algorithm
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
@@ -34,11 +36,15 @@ FEW = 32
 """Ranks of a group that is followed message by message, as on a small fabric, where it shares nothing."""
 
 
-def has_model(entry: Algorithm, ranks: int, *, alone: bool) -> bool:
-    """Whether there is one for groups of so many.  `alone`: that share no link (Together.alone)."""
-    if not entry.min_ranks <= ranks <= (entry.max_ranks or ranks):
+def has_model(entry: Algorithm, ranks: int, *, alone: bool, dims: Sequence[int] = ()) -> bool:
+    """Whether there is one for groups of so many.  `alone`: that share no link (Together.alone).
+
+    `dims`: of the grids that they are.
+    """
+    grid = entry.layout == "grid"
+    if not entry.min_ranks <= ranks <= (entry.max_ranks or ranks) or not entry.fits(ranks, dims if grid else ()):
         return False
-    if alone and entry.schedule and entry.layout in ("", "ring"):
+    if alone and entry.schedule and (entry.layout in ("", "ring") or (grid and dims)):
         return True
     model = model_of(entry)
     return model.among is not None and model.fits(ranks)
@@ -57,13 +63,20 @@ class Together:
     def collective_ns(self, entry: Algorithm, groups: Groups, size_bytes: int, width: int) -> float:
         """Of all these groups' at once."""
         if entry.schedule and self.alone(groups):
-            n, options = groups.shape[1], dict[str, Any]()
+            n, options = groups.shape[1], {"dims": self.dims(groups) if entry.layout == "grid" else []}
             ways = (Some(self.hosts, ranks) for ranks in self._unlike(groups))
             cases = (Case.of(entry, n, size_bytes, width, options, self.seed, self.costs, its) for its in ways)
             return max(expected_ns(entry, case) for case in cases)
         model = model_of(entry)
         assert model.among is not None  # see has_model
         return float(model.among(self, groups, size_bytes, width))
+
+    def dims(self, groups: Groups) -> list[int]:
+        """Of the grids that these are: those of one place left out; [] if they are none."""
+        with suppress(NoGrid):
+            if dims := self.hosts.places.dims:
+                return [n for n in lengths(dims, sorted(groups[0].tolist())) if n > 1]
+        return []
 
     def alone(self, groups: Groups) -> bool:
         """Whether these are small, and no message inside one takes a link that one inside another may take."""

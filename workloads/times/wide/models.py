@@ -25,6 +25,7 @@ from workloads.times.wide.in_network import Multicasts, by_switches_ns, tree_of
 from workloads.times.wide.model import Asked, Model, OverRing, Time
 from workloads.times.wide.peers import ConnectedPairs, exchanged, neighbours, on_grid
 from workloads.times.wide.places import Places, Rails, Tiers
+from workloads.times.wide.rounds import trees_in_rounds
 from workloads.times.wide.trees import HostTrees
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ MOST_PAIRWISE = 4096
 def _whole(asked: Asked) -> None:
     """Raises NoModel of messages in pieces."""
     if asked.options["chunk"] is not None:
-        raise NoModel(f"there is no model of {asked.entry} in pieces for {asked.n} ranks", "leave it out", "chunk")
+        raise NoModel(f"there is no model of {asked.entry} in pieces for {asked.n} ranks", "leave `chunk` out", "chunk")
 
 
 def _unlike(asked: Asked, other: str) -> NoModel:
@@ -137,6 +138,13 @@ def _pairwise(asked: Asked) -> Time:
     return lambda size: rounds.rounds_ns(rounds.pairwise(n, size // width, width), ways, asked.costs, paced=True)
 
 
+def _pat(asked: Asked, of: rounds.Rounds) -> Time:
+    _apart(asked, "ring")
+    if trees_in_rounds(asked.n, max(asked.sizes) // asked.width, asked.width) > MOST_PAIRWISE:
+        raise NoModel(f"there is no model of {asked.entry} for {asked.n} ranks: it has too many rounds", "ring")
+    return _in_rounds(asked, of)
+
+
 def _rounds(of: rounds.Rounds, *, powers: bool = False) -> Model:
     """Of all ranks, and of groups."""
     whole = partial(_of_powers if powers else _in_rounds, of=of)
@@ -148,6 +156,10 @@ HALVING = _rounds(rounds.halving, powers=True)
 RECURSIVE_DOUBLING = _rounds(rounds.doubling, powers=True)
 BRUCK = Model(_bruck)
 PAIRWISE = Model(_pairwise)
+WHOLE_DOUBLING = _rounds(rounds.whole_doubling)
+HYPERCUBE = _rounds(rounds.hypercube, powers=True)
+PAT_ALL_GATHER = Model(partial(_pat, of=rounds.pat))
+PAT_REDUCE_SCATTER = Model(partial(_pat, of=rounds.pat_backwards))
 DISSEMINATION = Model(partial(_in_rounds, of=rounds.dissemination))
 SHIFT = Model(partial(_in_rounds, of=rounds.shift))
 

@@ -9,6 +9,7 @@ its way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,8 @@ import numpy as np
 from topologies.graph.frames import wire_bytes
 from workloads.collectives.exchange import distances
 from workloads.collectives.halving import Folded
+from workloads.collectives.pat import BUFFER_BYTES as PAT_BYTES
+from workloads.collectives.pat import rounds as trees
 from workloads.times.messages import Costs, acks_ns, line_ns, link_ns, received_ns, sent_ns
 
 if TYPE_CHECKING:
@@ -70,6 +73,53 @@ def pairwise(ranks: int, count: int, width: int) -> Iterator[Round]:
     return (Round(chunk, (me + far) % ranks) for far in range(1, ranks))
 
 
+def whole_doubling(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """All of the vector in every round; for any number, as halving and doubling."""
+    folded = Folded(ranks)
+    place = np.arange(folded.participants)
+    rank = np.array([folded.rank(p) for p in place.tolist()])
+    stands, other = 2 * np.arange(folded.extra), 2 * np.arange(folded.extra) + 1
+    if folded.extra:
+        yield Round(count * width, _among(ranks, other, stands), True)
+    for far in distances(folded.participants):
+        yield Round(count * width, _among(ranks, rank, rank[place ^ far]), True)
+    if folded.extra:
+        yield Round(count * width, _among(ranks, stands, other))
+
+
+def _among(ranks: int, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+    to = np.arange(ranks)
+    to[source] = target
+    return to
+
+
+def hypercube(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """Half of it, for powers of two."""
+    me, half = np.arange(ranks), ranks // 2 * -(-count // ranks) * width
+    return (Round(half, me ^ far) for far in distances(ranks))
+
+
+def pat(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """As many chunks in a message as NCCL's buffers have room for; a larger chunk in one."""
+    me, chunk = np.arange(ranks), -(-count // ranks) * width
+    for far, come in trees(ranks, max(1, PAT_BYTES // chunk)):
+        yield Round(len(come) * chunk, (me + far) % ranks)
+
+
+def pat_backwards(ranks: int, count: int, width: int) -> Iterator[Round]:
+    """The reduce-scatter."""
+    me = np.arange(ranks)
+    for one in reversed(list(pat(ranks, count, width))):
+        back = np.empty_like(me)
+        back[one.to] = me
+        yield Round(one.nbytes, back, True)
+
+
+def trees_in_rounds(ranks: int, count: int, width: int) -> int:
+    """How many rounds these have."""
+    return len(trees(ranks, max(1, PAT_BYTES // (-(-count // ranks) * width))))
+
+
 def dissemination(ranks: int, count: int, width: int) -> Iterator[Round]:
     """Empty messages."""
     return (Round(0, (np.arange(ranks) + far) % ranks) for far in distances(ranks))
@@ -85,14 +135,11 @@ def _folded(folded: Folded, count: int, width: int) -> Iterator[Round]:
 
     Who waits for a vector is late, and says with an empty message when it has it (collectives/halving.py).
     """
-    me, place = np.arange(folded.ranks), np.arange(folded.participants)
+    place = np.arange(folded.participants)
     rank = np.array([folded.rank(p) for p in range(folded.participants)])
     stands, other = 2 * np.arange(folded.extra), 2 * np.arange(folded.extra) + 1
 
-    def among(source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
-        to = me.copy()
-        to[source] = target
-        return to
+    among = partial(_among, folded.ranks)
 
     yield Round(count * width, among(other, stands), True)
     halves, left, far, late = [], count, folded.participants // 2, place < folded.extra

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topologies.graph.frames import FRAME_BYTES, wire_bytes
-from workloads.collectives.schedule import WINDOW, Shape
+from workloads.collectives.schedule import EAGER_BYTES, WINDOW, Shape
 from workloads.collectives.trees import chain_reduce
 from workloads.times.case import Case
 from workloads.times.messages import Costs, Path, line_ns, link_ns, received_ns, sent_ns
@@ -42,7 +42,7 @@ class HostTrees:
     # Binomial trees
 
     def broadcast_ns(self, size_bytes: int) -> float:
-        """Whole messages down the tree, to each child in turn."""
+        """Whole messages down the tree, to each child in turn; large ones wait for those before (times/trees.py)."""
         return self._down(lambda child: np.full_like(child, size_bytes))
 
     def scatter_ns(self, count: int, width: int) -> float:
@@ -58,27 +58,44 @@ class HostTrees:
         return self._up(lambda child: self._under(child, count) * width, reduce=False)
 
     def scatter_all_gather_ns(self, count: int, width: int, ring: Ring) -> float:
-        """A binomial scatter, then a ring of chunks in which nobody sends before its last one is known to be there."""
+        """A binomial scatter, then a ring of chunks.
+
+        If the vector is large, nobody sends before its last one is known to be there.
+        """
         chunk = -(-count // self._n) * width
-        elapsed = [ring.of_all(lambda e, t=t: self._message(chunk, e.shared, t)) for t in _BOTH]  # type: ignore[misc]
-        at = self._scattered(lambda child: self._under(child, count) * width)
+        eager = count * width <= EAGER_BYTES
+        each = received_ns, _leaves_ns if eager else sent_ns, sent_ns
+        elapsed = [ring.of_all(lambda e, t=t: self._message(chunk, e.shared, t)) for t in each]  # type: ignore[misc]
+        at, _ = self._scattered(lambda child: self._under(child, count) * width, count * width)
         if self._n > _HOPS:  # beside so many hops it is all the same when each begins
-            return float(at.max() + (self._n - 1) * max(elapsed[0].max(), elapsed[1].max()))
-        for _ in range(self._n - 1):
-            at = np.maximum(at + elapsed[1], np.roll(at + elapsed[0], 1))
+            received = elapsed[0].mean() if eager else elapsed[0].max()  # once round, or again and again the slowest
+            late = max(0.0, float((elapsed[2] - elapsed[0]).max())) * eager
+            return float(at.max() + (self._n - 1) * max(received, elapsed[1].max()) + late)
+        for left in reversed(range(self._n - 1)):
+            at = np.maximum(at + elapsed[1 if left else 2], np.roll(at + elapsed[0], 1))
         return float(at.max())
 
     def _down(self, nbytes: Callable[[Numbers], Numbers]) -> float:
-        return float(self._scattered(nbytes).max())
+        at, known = self._scattered(nbytes)
+        return max(float(at.max()), known)
 
-    def _scattered(self, nbytes: Callable[[Numbers], Numbers]) -> Times:
-        at = np.zeros(self._n)
+    def _scattered(self, nbytes: Callable[[Numbers], Numbers], longest: int | None = None) -> tuple[Times, float]:
+        """When each is ready for what comes after, and when all is known to be there.
+
+        A rank waits for acknowledgements if its longest message (`longest`: of its lane) is large.
+        """
+        at, known = np.zeros(self._n), 0.0
+        waits = np.full(self._n, -1 if longest is None else longest > EAGER_BYTES)
         for far in reversed(self._distances()):
             child = np.arange(far, self._n, 2 * far)
             parent, carried = child - far, nbytes(child)
             at[child] = at[parent] + self._of_each(parent, child, carried, received_ns)
-            at[parent] += self._of_each(parent, child, carried, sent_ns)
-        return at
+            first = waits[parent] < 0  # of its messages, which is the longest
+            waits[parent] = np.where(first, carried > EAGER_BYTES, waits[parent])
+            sent = self._of_each(parent, child, carried, sent_ns)
+            known = max(known, float((at[parent] + sent).max()))
+            at[parent] += np.where(waits[parent], sent, self._of_each(parent, child, carried, _leaves_ns))
+        return at, known
 
     def _up(self, nbytes: Callable[[Numbers], Numbers], *, reduce: bool) -> float:
         at, end = np.zeros(self._n), 0.0
@@ -224,6 +241,11 @@ class HostTrees:
         lines = np.array([line_ns(int(size), paths[k], costs) for k, size in kinds.T])[kind]
         usual = np.array([link_ns(int(size), ways.usual(paths[k]), costs) for k, size in kinds.T])[kind]
         return np.asarray(elapsed + np.maximum(most * usual - lines - later, 0.0))
+
+
+def _leaves_ns(nbytes: int, path: Path, costs: Costs) -> float:
+    """Until the next message may leave behind it, less what the host takes for each."""
+    return max(0.0, line_ns(nbytes, path, costs) - costs.post_ns - costs.wake_ns)
 
 
 _LONG_EDGES = 3

@@ -1,0 +1,108 @@
+"""Closed forms of single messages and blocks, by the arithmetic of docs/closed-form.md and docs/best-effort.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.parts.uniform_paths import Uniform, closed_form_ns
+from workloads.base.entry import NoModel, named
+from workloads.registry import find
+from workloads.times.case import Case
+from workloads.times.in_network import best_effort_all_reduce_ns, in_network_all_reduce_ns
+from workloads.times.messages import Costs, Path, flow_ns, received_ns, sent_ns
+from workloads.times.multicast import Multicast
+
+COSTS = Costs(post_ns=100.0, wake_ns=70.0, reduce_bps=800e9)
+R, PCIE = 400e9 / 8e9, 512e9 / 8e9  # bytes per ns
+
+
+def way(switches: int = 1) -> Path:
+    return Path.uniform(switches, rate_bps=400e9, delay_ns=500.0, latency_ns=500.0)
+
+
+def one_packet(size: int, switches: int, *, headers: int = 20) -> float:
+    """Received: doorbell, fetch, store and forward, write. `headers`: RETH and immediate."""
+    wire = 82 + headers + -(-size // 4) * 4
+    return 3 * 500 + 2 * size / PCIE + (switches + 1) * (wire / R + 500) + switches * 500
+
+
+@pytest.mark.parametrize("switches", [1, 3])
+@pytest.mark.parametrize("size", [5, 4096])
+def test_the_parts_of_one_packet_follow_each_other(size: int, switches: int) -> None:
+    there = one_packet(size, switches)
+    assert received_ns(size, way(switches), COSTS) == pytest.approx(there)
+    back = (switches + 1) * (86 / R + 500) + switches * 500
+    assert sent_ns(size, way(switches), COSTS) == pytest.approx(there - size / PCIE - 500 + back + 500)
+
+
+def test_a_flow_of_a_packet_takes_what_the_page_says() -> None:
+    assert flow_ns(4096, way(), Costs(post_ns=100.0)) == pytest.approx(4835.36)
+
+
+def test_packets_follow_each_other_at_the_pace_of_the_slowest_stage() -> None:
+    """Of a cable 4178 bytes each; the first packet has 16 more, the last 4."""
+    many = received_ns(10 * 4096, way(), COSTS) - received_ns(9 * 4096, way(), COSTS)
+    assert many == pytest.approx(4178 / R)
+    slow = Costs(pcie_rate_bps=100e9)
+    many = received_ns(10 * 4096, way(), slow) - received_ns(9 * 4096, way(), slow)
+    assert many == pytest.approx(4096 / (100 / 8))
+
+
+@pytest.mark.parametrize(("algorithm", "headers"), [("write", 20), ("send", 0)])
+def test_a_ping_pong_is_two_messages(algorithm: str, headers: int) -> None:
+    found = closed_form_ns(find("ping_pong", algorithm), 2, 64, way(), COSTS)
+    assert found == pytest.approx(2 * (100 + one_packet(64, 1, headers=headers) + 70))
+
+
+BLOCK = 106 + 4 * 256
+
+
+def test_a_block_goes_to_the_server_and_back_and_is_added_up_there() -> None:
+    """Best effort, two ranks: over a switch that adds up at 100 Gb/s, through a host's memory and adder, and back."""
+    one_way = 2 * (BLOCK / R + 500) + 500
+    memory = 500 + 1024 / PCIE
+    adds = 1024 * 8 / 800
+    again = (1 + 1) * BLOCK * 8 / 100 + 500
+    block = memory + one_way + again + memory + adds + memory + one_way
+    found = best_effort_all_reduce_ns(2, 1024, way(), COSTS, accelerators=[(100e9, 1)], fixed_point=False)
+    assert found == pytest.approx(100 + 500 + block + memory + 70)  # posted, doorbell; written back, noticed
+    more = best_effort_all_reduce_ns(2, 2048, way(), COSTS, accelerators=[(100e9, 1)], fixed_point=False)
+    assert more - found == pytest.approx(BLOCK / R)
+    slow = Costs(reduce_bps=50e9)
+    one, two = (
+        best_effort_all_reduce_ns(2, blocks * 1024, way(), slow, accelerators=[], fixed_point=False)
+        for blocks in (1, 2)
+    )
+    assert two - one == pytest.approx(1024 * 8 / 50)
+
+
+@pytest.mark.parametrize(("slots", "rounds"), [(8, 1), (4, 2)])
+def test_blocks_of_a_round_follow_each_other_and_rounds_wait_for_their_slots(slots: int, rounds: int) -> None:
+    one = in_network_all_reduce_ns(2, 1024, way(), COSTS, slots=slots, fixed_point=False)
+    all_ = in_network_all_reduce_ns(2, 8 * 1024, way(), COSTS, slots=slots, fixed_point=False)
+    line = BLOCK / R
+    if rounds == 1:
+        assert all_ - one == pytest.approx(7 * line)
+    else:  # the first block of the second round goes when the first sum is there
+        assert all_ - one == pytest.approx(one - (100 + 500 + 500 + 1024 / PCIE + 70) + 3 * line)
+
+
+@pytest.mark.parametrize(("collective", "share"), [("broadcast", 1), ("all_gather", 3 / 4)])
+def test_multicast_over_equal_paths_keeps_each_ranks_cable_busy(collective: str, share: float) -> None:
+    """With all of the root's datagrams, or with those of the three other ranks."""
+    entry = find(collective, "multicast")
+    times = [closed_form_ns(entry, 4, datagrams * 4096, way(), COSTS) for datagrams in (32, 64)]
+    assert times[1] - times[0] == pytest.approx(32 * share * (82 + 4096) / R, rel=0.01)
+
+
+def test_a_cutoff_that_ends_while_datagrams_are_due_has_no_model() -> None:
+    assert Multicast(9e3, 5e3).in_time(5e3) == 9e3
+    with pytest.raises(NoModel, match="4.9us ends before the first datagrams have come") as told:
+        Multicast(9e3, 5001.0).in_time(4900.0)
+    assert told.value.hint == "6us is enough here; there is no model of repair"
+
+
+def test_where_nobody_sends_to_others_nothing_takes_time() -> None:
+    entry = find("all_to_all", "spread")
+    case = Case.of(entry, 1, 4096, 4, {}, 1, COSTS, Uniform(way()))
+    assert named(entry.time)(case) == 0.0

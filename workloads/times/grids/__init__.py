@@ -1,0 +1,1 @@
+"""Parts of the vector that go their own ways at the same time."""
