@@ -141,6 +141,7 @@ def _wide(name: str) -> str:
 
 _CHUNK: dict[str, Any] = {"extra": ("chunk",)}
 _PIPED: dict[str, Any] = {"extra": ("chunk",), "chunk_bytes": 128 << 10}  # worth little unless pipelined
+_RAILS: dict[str, Any] = {"layout": "rails", "wide": "RAILS"}
 _SKEW: dict[str, Any] = {"extra": ("skew", "parts"), "defaults": {"skew": 1.0}}
 _SENDERS: dict[str, Any] = {"extra": ("senders", "skew", "parts"), "defaults": {"skew": 1.0}}
 _MULTICAST: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring", "multicast": True}
@@ -202,10 +203,18 @@ _ENTRIES = (
         "reduce-scatter in the scale-up domain, all-reduce along the rails, all-gather in the domain",
         wide="GRID", layout="domains", **_CHUNK,
     ),
+    _hosts(
+        _ALL_REDUCE, "rails", "rails:all_reduce", "rails:all_reduce",
+        "likewise, but domains and all rails at once, piece by piece", **_RAILS, **_PIPED,
+    ),
     _REDUCE_SCATTER_RING,
     _hosts(
         _REDUCE_SCATTER, "halving", "halving:reduce_scatter", "halving:halving_reduce_scatter",
         "the rounds that halve the vector", **_CHUNK, wide="HALVING",
+    ),
+    _hosts(
+        _REDUCE_SCATTER, "rails", "rails:reduce_scatter", "rails:reduce_scatter",
+        "in scale-up domains and along all rails at once, piece by piece", **_RAILS, **_PIPED,
     ),
     _ALL_GATHER_RING,
     _hosts(
@@ -215,6 +224,10 @@ _ENTRIES = (
     _hosts(
         _ALL_GATHER, "bruck", "exchange:bruck_all_gather", "halving:bruck_all_gather",
         "ceil(log2 n) rounds for any n (Bruck et al.)", wide="BRUCK",
+    ),
+    _hosts(
+        _ALL_GATHER, "rails", "rails:all_gather", "rails:all_gather",
+        "along all rails and in scale-up domains at once, piece by piece", **_RAILS, **_PIPED,
     ),
     _hosts(
         _BROADCAST, "binomial_tree", "trees:binomial_broadcast", "trees:binomial_broadcast",
@@ -228,6 +241,10 @@ _ENTRIES = (
         _BROADCAST, "scatter_all_gather", "exchange:scatter_all_gather_broadcast",
         "exchange:scatter_all_gather_broadcast", "a binomial scatter, then a ring all-gather (van de Geijn)",
         wide="SCATTER_ALL_GATHER", layout="ring",
+    ),
+    _hosts(
+        _BROADCAST, "rails", "rails:broadcast", "rails:broadcast",
+        "a share along every rail, from server to server, and to all GPUs there", **_RAILS, **_PIPED,
     ),
     _hosts(
         _REDUCE, "binomial_tree", "trees:binomial_reduce", "trees:binomial_reduce",
@@ -249,8 +266,8 @@ _ENTRIES = (
     ),
     *(
         entry
-        for collective, spread, pairwise, more in (
-            (_ALL_TO_ALL, "SPREAD", "PAIRWISE", {}), (_ALL_TO_ALL_V, "SPREAD_V", "", _SKEW)
+        for collective, spread, pairwise, rails, more in (
+            (_ALL_TO_ALL, "SPREAD", "PAIRWISE", "RAILS", {}), (_ALL_TO_ALL_V, "SPREAD_V", "", "", _SKEW)
         )
         for entry in (
             _hosts(
@@ -260,6 +277,11 @@ _ENTRIES = (
             _hosts(
                 collective, "pairwise", "exchange:pairwise_all_to_all", "exchange:pairwise_all_to_all",
                 "n - 1 rounds, each to the next but k", pairwise, **more,
+            ),
+            _hosts(
+                collective, "rails", "rails:all_to_all", "rails:all_to_all",
+                "to another server by the NIC on the receiver's rail, first to its GPU (NCCL's PXN)", rails,
+                layout="rails", **more,
             ),
         )
     ),

@@ -197,7 +197,7 @@ class _Durations:
 
     def _fits(self, entry: Algorithm, groups: Ranks) -> bool:
         """Whether a run may take it: one along the dimensions of a grid if there is one."""
-        shaped = entry.layout not in ("grid", "domains") or len(self._together.hosts.places.dims) > 1
+        shaped = not entry.shaped or len(self._together.hosts.places.dims) > 1
         return shaped and entry.min_ranks <= groups.shape[1] <= (entry.max_ranks or groups.shape[1])
 
     def _may(self, entry: Algorithm, groups: Ranks, alone: bool) -> bool:

@@ -17,7 +17,7 @@ from workloads.times.messages import Costs
 from workloads.times.messages import Path as Way
 
 STAR = "{star: {hosts: 16}}"
-ANYWHERE = [e for e in ALGORITHMS.values() if e.schedule and e.layout not in ("grid", "domains")]
+ANYWHERE = [e for e in ALGORITHMS.values() if e.schedule and not e.shaped]
 
 
 @pytest.mark.parametrize(

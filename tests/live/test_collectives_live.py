@@ -42,7 +42,7 @@ def carried_out(folder: Path, topology: str, steps: list[str], more: str = "") -
 def every_step(ranks: int) -> list[str]:
     """Each algorithm, with a type and reduction of its own, on one element, an odd number and a few packets."""
     types, steps = cycle(DTYPES), []
-    for k, entry in enumerate(e for e in SCHEDULED if e.layout not in ("grid", "domains")):
+    for k, entry in enumerate(e for e in SCHEDULED if not e.shaped):
         group = list(range(min(ranks, entry.max_ranks or ranks)))
         more: dict[str, Any] = {"op": entry.ops[k % len(entry.ops)]} if entry.ops else {}
         more |= {"chunk": "8KiB"} if "chunk" in entry.extra and k % 2 else {}

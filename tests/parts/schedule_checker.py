@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.collectives import exchange
+from workloads.collectives.engine import output_elements
 from workloads.collectives.schedule import OUTPUT, STAGING, VECTOR, Copy, Program, Recv, Schedule, Send, Shape, places
 from workloads.collectives.schedule import spans as chunks_of
 
@@ -113,9 +114,8 @@ def races(schedule: Schedule, shape: Shape) -> list[str]:
             source = matched.steps[send][1]
             span = (place.element, place.element + length)
             accesses.append(Access(rank, place.region, *span, True, send, number, f"{rank} receives {step}"))
-            accesses.append(
-                Access(step.peer, VECTOR, source.start, source.stop, False, send, number, f"{step.peer} sends {source}")
-            )
+            sent = (step.peer, source.source, source.start, source.stop)
+            accesses.append(Access(*sent, False, send, number, f"{step.peer} sends {source}"))
             if step.reduce:
                 accesses.append(Access(rank, STAGING, *span, False, number, number, f"{rank} reduces {step}"))
                 accesses.append(
@@ -138,27 +138,23 @@ def races(schedule: Schedule, shape: Shape) -> list[str]:
     return found
 
 
-def _output(shape: Shape, index: int) -> int:
-    """Elements that may land in a rank's output: what its column of counts adds up to, or an even share of each."""
-    return sum(row[index] for row in shape.counts) if shape.counts else shape.count + shape.ranks
-
-
 class _Rank:
-    def __init__(self, program: Program, vector: NDArray[Any], output: int) -> None:
+    def __init__(self, program: Program, vector: NDArray[Any]) -> None:
         self.program = program
         self.at = [0] * len(program)
         self.places = {key: deque(found) for key, found in places(program)[0].items()}
         self.own = {key: deque(found) for key, found in places(program)[0].items()}
         staged = places(program)[1]
-        self.memory = {VECTOR: vector, STAGING: np.full(staged, np.nan), OUTPUT: np.full(output, np.nan)}
+        output = np.full(output_elements(program), np.nan)
+        self.memory = {VECTOR: vector, STAGING: np.full(staged, np.nan), OUTPUT: output}
         self.arrived: dict[tuple[int, int], int] = {}
 
 
 def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed: int) -> list[dict[int, NDArray[Any]]]:
     """The memory of all ranks at the end, from float64 `vectors`; everything that is reduced is summed up."""
     rng = random.Random(seed)
-    ranks = [_Rank(schedule(shape, i), vectors[i].copy(), _output(shape, i)) for i in range(shape.ranks)]
-    under_way: dict[tuple[int, int, int], deque[tuple[int, int, NDArray[Any] | None]]] = {}
+    ranks = [_Rank(schedule(shape, i), vectors[i].copy()) for i in range(shape.ranks)]
+    under_way: dict[tuple[int, int, int], deque[tuple[Send, NDArray[Any] | None]]] = {}
     ready: list[Any] = [(me, lane) for me, rank in enumerate(ranks) for lane in range(len(rank.program))]
     waiting: dict[tuple[int, int, int], list[tuple[int, int]]] = {}  # lanes, for a message from there to here
 
@@ -170,9 +166,9 @@ def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed:
         step = steps[rank.at[lane]]
         vector = rank.memory[VECTOR]
         if isinstance(step, Send):
-            early = vector[step.start : step.stop].copy() if rng.random() < 0.5 else None
+            early = rank.memory[step.source][step.start : step.stop].copy() if rng.random() < 0.5 else None
             queue = under_way.setdefault((me, step.peer, step.channel), deque())
-            queue.append((step.start, step.stop, early))
+            queue.append((step, early))
             if len(queue) == 1:
                 ready.append((me, step.peer, step.channel))
         elif isinstance(step, Recv):
@@ -191,12 +187,12 @@ def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed:
         ready.append((me, lane))
 
     def deliver(key: tuple[int, int, int]) -> None:
-        start, stop, data = under_way[key].popleft()
+        step, data = under_way[key].popleft()
         source, target, channel = key
         if data is None:  # read late
-            data = ranks[source].memory[VECTOR][start:stop].copy()
+            data = ranks[source].memory[step.source][step.start : step.stop].copy()
         place = ranks[target].places[source, channel].popleft()
-        ranks[target].memory[place.region][place.element : place.element + stop - start] = data
+        ranks[target].memory[place.region][place.element : place.element + step.stop - step.start] = data
         ranks[target].arrived[source, channel] = ranks[target].arrived.get((source, channel), 0) + 1
         if under_way[key]:
             ready.append(key)

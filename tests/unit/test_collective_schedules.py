@@ -49,8 +49,8 @@ def grids(ranks: int, draw: st.DrawFn) -> list[int]:
 def shapes(draw: st.DrawFn, entry: Algorithm) -> Shape:
     most = entry.max_ranks or 9
     ranks = draw(st.integers(2, most) | st.just(min(16, most)))
-    dims = grids(ranks, draw) if entry.layout in ("grid", "domains") else []
-    if entry.layout == "domains":
+    dims = grids(ranks, draw) if entry.shaped else []
+    if entry.layout in ("domains", "rails"):
         dims = [prod(dims[:-1]), dims[-1]]
     options = {
         "chunk": draw(st.none() | st.integers(1, 60)) if "chunk" in entry.extra else None,

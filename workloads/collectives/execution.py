@@ -29,8 +29,8 @@ SLICE_BYTES = 4 << 20  # of host arithmetic between two signs of life
 MOST_MESSAGES = 16384  # that a queue pair keeps posted
 
 Channel = tuple[int, int]  # index of the peer in the group, channel
-Reducer = Callable[[float, Callable[[], None]], None]
-"""Has a reduction that takes so many ns carried out, then calls."""
+Reducer = Callable[[int, float, Callable[[], None]], None]
+"""Has a reduction of a lane (its number) that takes so many ns carried out, then calls."""
 
 
 class TooManyMessages(ValueError):
@@ -74,6 +74,9 @@ class Memory:
     staging: Region
     output: Region
 
+    def __getitem__(self, region: int) -> Region:
+        return (self.vector, self.staging, self.output)[region]
+
 
 @dataclass(slots=True)
 class Connection:
@@ -97,6 +100,7 @@ class Connection:
 class Running:
     """A lane in progress."""
 
+    number: int
     lane: Lane
     at: int = 0
     outbox: deque[Send] = field(default_factory=deque)  # waits for the window
@@ -123,7 +127,7 @@ class Execution:
 
     def resolve(self, resolved: Resolved) -> None:
         """What it carries out from now on."""
-        self.lanes = [Running(lane) for lane in resolved.program]
+        self.lanes = [Running(k, lane) for k, lane in enumerate(resolved.program)]
         for key, connection in self.connections.items():
             connection.own = resolved.own.get(key, ())
             connection.places = resolved.peers[key]
@@ -226,7 +230,7 @@ class Execution:
         connection.sent += 1
         last = connection.sent == len(connection.places)
         connection.pair.write(
-            self.memory.vector,
+            self.memory[step.source],
             step.start * self.width,
             (step.stop - step.start) * self.width,
             connection.remote.keys[place.region],
@@ -259,7 +263,7 @@ class Execution:
             running.at += 1
             self._advance(running)
 
-        self.reducer(ns, reduced)
+        self.reducer(running.number, ns, reduced)
         return True
 
     def _combine(self, step: Recv, staged: int) -> None:

@@ -23,12 +23,13 @@ VECTOR, STAGING, OUTPUT = range(3)
 
 
 class Send(NamedTuple):
-    """Elements `start` to `stop` of our vector go to `peer`, wherever its matching Recv wants them."""
+    """Elements `start` to `stop` of our vector (or `source`) go to `peer`, wherever its matching Recv wants them."""
 
     peer: int
     start: int
     stop: int
     channel: int = 0
+    source: int = VECTOR
 
 
 class Recv(NamedTuple):

@@ -44,8 +44,9 @@ def group(entry: Algorithm, ranks: Sequence[int] | None, fabric: Fabric) -> dict
     everybody = list(ranks) if ranks is not None else list(range(fabric.ranks))
     if entry.layout == "grid":
         return {"ranks": sorted(everybody), "dims": list(grid(fabric, everybody))}
-    if entry.layout == "domains":
-        return {"ranks": sorted(everybody), "dims": list(servers_and_gpus(fabric, everybody))}
+    if entry.layout in ("domains", "rails"):
+        dims = servers_and_gpus(fabric, everybody, least=2 if entry.layout == "rails" else 1)
+        return {"ranks": sorted(everybody), "dims": list(dims)}
     if entry.layout == "ring" and ranks is None:
         return {"ranks": ring_order(fabric)}
     return {"ranks": None if ranks is None else list(ranks)}

@@ -38,7 +38,7 @@ def has_model(entry: Algorithm, ranks: int, *, alone: bool) -> bool:
     """Whether there is one for groups of so many.  `alone`: that share no link (Together.alone)."""
     if not entry.min_ranks <= ranks <= (entry.max_ranks or ranks):
         return False
-    if alone and entry.schedule and entry.layout in ("", "ring"):
+    if alone and entry.schedule and not entry.shaped:
         return True
     model = model_of(entry)
     return model.among is not None and model.fits(ranks)

@@ -1,0 +1,124 @@
+"""Inside scale-up domains and along rails at once (workloads/collectives/rails.py).
+
+What takes longest decides: the rails' hops one behind the other, the domain's bytes, or the host's own work; before and
+behind the hops a piece passes the domain once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+from workloads.collectives.rails import channels_of
+from workloads.times.case import Case
+from workloads.times.exchange import unequal
+from workloads.times.messages import Path, acks_ns, line_ns
+from workloads.times.ways import Pair
+
+
+@dataclass(frozen=True)
+class _Rails:
+    """Of a case, cut in messages of `piece` bytes: what one takes, and keeps of the rail, and of the domain."""
+
+    case: Case
+    piece: int
+
+    @property
+    def servers(self) -> int:
+        return self.case.shape.dims[0]
+
+    @property
+    def others(self) -> int:
+        """GPUs of a server but one."""
+        return self.case.shape.dims[1] - 1
+
+    @cached_property
+    def rail(self) -> Path:
+        n, gpus = self.case.n, self.others + 1
+        pairs: list[Pair] = [(i, (i + gpus) % n) for i in range(n)]
+        return self.case.ways.path(pairs)
+
+    @cached_property
+    def domain(self) -> Path:
+        gpus = self.others + 1
+        return self.case.ways.path([(i, i - i % gpus + (i + 1) % gpus) for i in range(self.case.n)])
+
+    def line(self, path: Path) -> float:
+        costs = self.case.costs
+        return line_ns(self.piece, path, costs) + acks_ns(self.piece, path, costs)
+
+    def message(self, path: Path, *, sent: bool = False) -> float:
+        return self.case.message(self.piece, path, sent=sent)
+
+    def to_others(self, *, sent: bool = False) -> float:
+        """A piece to every other GPU of the server, until the last one has it."""
+        waits = max(self.line(self.domain), self.case.costs.post_ns)
+        return self.message(self.domain, sent=sent) + (self.others - 1) * waits
+
+
+def _around(case: Case, *, reduces: bool, gathers: bool) -> float:
+    count, piece = case.pieces(case.share(case.n))
+    its, costs, m = _Rails(case, piece), case.costs, case.shape.dims[0]
+    reduced = costs.reduce_ns(piece)
+    lanes = channels_of(its.others + 1) if costs.by_channel else 1
+    # what all pieces together take of the rail, the domain, the lanes that reduce, and the host
+    hops = (m - 1) * (reduces + gathers)
+    rail = hops * count * its.line(its.rail)
+    domain = m * count * its.others * its.line(its.domain) * (reduces + gathers)
+    adding = reduces * (m * its.others + m - 1) * count * reduced
+    posts = (hops + m * its.others * (reduces + gathers)) * count * (costs.post_ns + costs.wake_ns)
+    busy = max(rail, domain, adding / lanes, posts + (0 if costs.by_channel else adding))
+    # what one piece takes from its first sender to its last receiver
+    way = hops * its.message(its.rail) + reduces * (m - 1) * reduced
+    way += reduces * (its.to_others() + its.others * reduced) + gathers * its.to_others(sent=True)
+    # and what is on the way before the busiest of them begins, and after it has ended
+    edges = reduces * (its.to_others() + its.others * reduced) + gathers * its.to_others(sent=True)
+    edges += its.message(its.rail) + reduces * reduced - its.line(its.rail)
+    return max(way, edges + busy)
+
+
+def all_reduce(case: Case) -> float:
+    return _around(case, reduces=True, gathers=True)
+
+
+def reduce_scatter(case: Case) -> float:
+    return _around(case, reduces=True, gathers=False)
+
+
+def all_gather(case: Case) -> float:
+    return _around(case, reduces=False, gathers=True)
+
+
+def broadcast(case: Case) -> float:
+    """A share of each rail: into the first server's domain, from server to server, and to all GPUs there."""
+    count, piece = case.pieces(case.share(case.shape.dims[1]))
+    its, costs, m = _Rails(case, piece), case.costs, case.shape.dims[0]
+    way = its.message(its.domain) + (m - 1) * its.message(its.rail) + its.to_others(sent=True)
+    posts = (its.others + 1) * (costs.post_ns + costs.wake_ns)
+    return way + (count - 1) * max(its.line(its.rail), (its.others + 1) * its.line(its.domain), posts)
+
+
+def all_to_all(case: Case) -> float:
+    """As long as the busiest NIC, or domain link, has to send or receive, and one message's way."""
+    along, inside, largest = _bytes(case)
+    its = _Rails(case, largest)
+    loads = ((along, its.rail, its.message(its.rail, sent=True)), (inside, its.domain, its.message(its.domain)))
+    return max(nbytes / max(largest, 1) * its.line(path) + way - its.line(path) for nbytes, path, way in loads)
+
+
+def _bytes(case: Case) -> tuple[int, int, int]:
+    """Of an all-to-all, on the busiest NIC's cable, on the busiest GPU's link into its domain, and of a message."""
+    m, gpus = case.shape.dims
+    if not case.shape.counts:
+        chunk = case.share(case.n)
+        return (m - 1) * gpus * chunk, m * (gpus - 1) * chunk, chunk
+    along, inside = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+    for (source, target), nbytes in unequal(case).items():
+        by = source // gpus * gpus + target % gpus  # whose NIC sends it
+        if source // gpus != target // gpus:
+            along.update({("from", by): nbytes, ("to", target): nbytes})
+        if source != by:
+            inside.update({("from", source): nbytes, ("to", by): nbytes})
+    most = max(nbytes for (a, b), nbytes in unequal(case).items() if a != b)
+    return max(along.values()), max(inside.values()), most
