@@ -10,13 +10,27 @@ Messages of an all-to-all leave by the NIC that is on their receiver's rail (NCC
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from workloads.collectives.exchange import landings, parts
-from workloads.collectives.schedule import OUTPUT, Copy, Lane, Program, Recv, Send, Shape, Span, Step, pieces, spans
+from workloads.collectives.schedule import (
+    OUTPUT,
+    WINDOW,
+    Copy,
+    Lane,
+    Program,
+    Recv,
+    Send,
+    Shape,
+    Span,
+    Step,
+    pieces,
+    spans,
+)
 
 MOST_CHANNELS = 8
 """That add up side by side."""
+_AHEAD = 2
 
 
 class Place:
@@ -58,14 +72,24 @@ def _around(shape: Shape, index: int, *, reduces: bool, gathers: bool) -> Progra
                 steps.append(Send(here.right, *piece, channel))
             if gathers and hop >= m - 1:
                 steps += [Send(peer, *piece, channels + channel) for peer in here.others]
-        for peer in here.others:
-            for k, piece in enumerate(pieces(*chunks[here.rank(server, peer)], shape.chunk)):
-                channel = (server + k) % channels
-                if reduces and hop < m:
-                    given.append(Send(peer, *piece, channel))
-                if gathers and hop >= m - 1:
-                    gotten.append(Recv(peer, *piece, False, channels + channel))
-    return [Lane(steps, shape.window, per_peer=True) for steps in (*lanes, given, gotten) if steps]
+        for k, peer, piece in _of_others(shape, here, server):
+            channel = (server + k) % channels
+            if reduces and hop < m:
+                given.append(Send(peer, *piece, channel))
+            if gathers and hop >= m - 1:
+                gotten.append(Recv(peer, *piece, False, channels + channel))
+    program = [Lane(steps, shape.window, per_peer=True) for steps in (*lanes, gotten) if steps]
+    return [*program, Lane(given, max(WINDOW, _AHEAD * len(here.others)))] if given else program
+
+
+def _of_others(shape: Shape, here: Place, server: int) -> Iterator[tuple[int, int, Span]]:
+    """Pieces of the chunks that a server's other GPUs own: all first ones first.  Number, whose rail, piece."""
+    chunks = spans(shape.count, shape.ranks)
+    cut = [pieces(*chunks[here.rank(server, peer)], shape.chunk) for peer in here.others]
+    for k in range(max(map(len, cut))):
+        for peer, its in zip(here.others, cut, strict=True):
+            if k < len(its):
+                yield k, peer, its[k]
 
 
 def channels_of(gpus: int) -> int:

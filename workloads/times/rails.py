@@ -58,24 +58,24 @@ class _Rails:
 
 
 def _around(case: Case, *, reduces: bool, gathers: bool) -> float:
+    """Of both halves what takes longest, after and before which a piece passes the domain."""
     count, piece = case.pieces(case.share(case.n))
     its, costs, m = _Rails(case, piece), case.costs, case.shape.dims[0]
-    reduced = costs.reduce_ns(piece)
-    lanes = channels_of(its.others + 1) if costs.by_channel else 1
-    # what all pieces together take of the rail, the domain, the lanes that reduce, and the host
-    hops = (m - 1) * (reduces + gathers)
-    rail = hops * count * its.line(its.rail)
-    domain = m * count * its.others * its.line(its.domain) * (reduces + gathers)
-    adding = reduces * (m * its.others + m - 1) * count * reduced
-    posts = (hops + m * its.others * (reduces + gathers)) * count * (costs.post_ns + costs.wake_ns)
-    busy = max(rail, domain, adding / lanes, posts + (0 if costs.by_channel else adding))
-    # what one piece takes from its first sender to its last receiver
-    way = hops * its.message(its.rail) + reduces * (m - 1) * reduced
-    way += reduces * (its.to_others() + its.others * reduced) + gathers * its.to_others(sent=True)
-    # and what is on the way before the busiest of them begins, and after it has ended
-    edges = reduces * (its.to_others() + its.others * reduced) + gathers * its.to_others(sent=True)
-    edges += its.message(its.rail) + reduces * reduced - its.line(its.rail)
-    return max(way, edges + busy)
+    host, reduced = costs.post_ns + costs.wake_ns, costs.reduce_ns(piece)
+    hops, inside = (m - 1) * count, m * count * its.others  # messages of a half along the rail, and in the domain
+    adding = (hops + inside) * reduced
+    lanes = channels_of(its.others + 1)
+    half = max(hops * its.line(its.rail), inside * its.line(its.domain), (hops + inside) * host)
+    total = its.message(its.rail) - its.line(its.rail)
+    way = (m - 1) * (reduces + gathers) * its.message(its.rail)
+    if reduces:
+        before = its.to_others() + its.others * reduced
+        total += before + reduced + max(half, adding / lanes if costs.by_channel else adding + (hops + inside) * host)
+        way += before + (m - 1) * reduced
+    if gathers:
+        total += its.to_others(sent=True) + half
+        way += its.to_others(sent=True)
+    return max(total, way)
 
 
 def all_reduce(case: Case) -> float:
