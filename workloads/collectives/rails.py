@@ -31,6 +31,8 @@ from workloads.collectives.schedule import (
 MOST_CHANNELS = 8
 """That add up side by side."""
 _AHEAD = 2
+"""Pieces for each other GPU of a server that are under way at a time, before they are reduced: more would only keep the
+host busy posting while the first ones come in."""
 
 
 class Place:
@@ -72,7 +74,8 @@ def _around(shape: Shape, index: int, *, reduces: bool, gathers: bool) -> Progra
                 steps.append(Send(here.right, *piece, channel))
             if gathers and hop >= m - 1:
                 steps += [Send(peer, *piece, channels + channel) for peer in here.others]
-        for k, peer, piece in _of_others(shape, here, server):
+        others = [pieces(*chunks[here.rank(server, peer)], shape.chunk) for peer in here.others]
+        for k, peer, piece in _in_turn(here.others, others):
             channel = (server + k) % channels
             if reduces and hop < m:
                 given.append(Send(peer, *piece, channel))
@@ -82,12 +85,10 @@ def _around(shape: Shape, index: int, *, reduces: bool, gathers: bool) -> Progra
     return [*program, Lane(given, max(WINDOW, _AHEAD * len(here.others)))] if given else program
 
 
-def _of_others(shape: Shape, here: Place, server: int) -> Iterator[tuple[int, int, Span]]:
-    """Pieces of the chunks that a server's other GPUs own: all first ones first.  Number, whose rail, piece."""
-    chunks = spans(shape.count, shape.ranks)
-    cut = [pieces(*chunks[here.rank(server, peer)], shape.chunk) for peer in here.others]
+def _in_turn(peers: Sequence[int], cut: Sequence[Sequence[Span]]) -> Iterator[tuple[int, int, Span]]:
+    """The pieces of each peer's, the first of all first: its number, whose it is, the piece."""
     for k in range(max(map(len, cut))):
-        for peer, its in zip(here.others, cut, strict=True):
+        for peer, its in zip(peers, cut, strict=True):
             if k < len(its):
                 yield k, peer, its[k]
 
@@ -119,9 +120,10 @@ def broadcast(shape: Shape, index: int) -> Program:
     onward = [here.right] * (here.server + 1 < here.servers)
     others = [peer for peer in here.others if peer]  # the root has all
     if index == 0:
-        onward_own = [step for piece in cut[0] for step in (*_to(onward, piece), Send(1, *piece, 1))]
-        lanes: list[list[Step]] = [onward_own, *([Send(peer, *piece) for piece in cut[peer]] for peer in others)]
-        return [Lane(steps, shape.window, per_peer=True) for steps in lanes]
+        root: list[Step] = []
+        for _, peer, piece in _in_turn(range(here.gpus), cut):
+            root += _to([peer], piece) if peer else [*_to(onward, piece), *_to([1], piece, 1)]
+        return [Lane(root, shape.window, per_peer=True)]
     before = here.left if here.server else 0
     own = [step for piece in cut[here.gpu] for step in (Recv(before, *piece), *_to([*onward, *others], piece))]
     gotten: list[Step] = [Recv(peer, *piece) for peer in others for piece in cut[peer % here.gpus]]
@@ -159,4 +161,4 @@ def all_to_all(shape: Shape, index: int) -> Program:
         arriving += [Recv(sources[0], *outputs[source], into=OUTPUT) for source in sources]
     handed += [Send(peer, *inputs[peer]) for peer in here.others]
     along += [Recv(peer, *outputs[peer], into=OUTPUT) for peer in here.others]
-    return [Lane(steps) for steps in (handed, along, arriving) if steps]
+    return [Lane(steps) for steps in (along, handed, arriving) if steps]

@@ -58,24 +58,25 @@ class _Rails:
 
 
 def _around(case: Case, *, reduces: bool, gathers: bool) -> float:
-    """Of both halves what takes longest, after and before which a piece passes the domain."""
+    """What takes longest in each half, and a piece's way over the domain before the first one and after the last."""
     count, piece = case.pieces(case.share(case.n))
     its, costs, m = _Rails(case, piece), case.costs, case.shape.dims[0]
-    host, reduced = costs.post_ns + costs.wake_ns, costs.reduce_ns(piece)
+    reduced, hop = costs.reduce_ns(piece), its.message(its.rail)
     hops, inside = (m - 1) * count, m * count * its.others  # messages of a half along the rail, and in the domain
-    adding = (hops + inside) * reduced
-    lanes = channels_of(its.others + 1)
-    half = max(hops * its.line(its.rail), inside * its.line(its.domain), (hops + inside) * host)
-    total = its.message(its.rail) - its.line(its.rail)
-    way = (m - 1) * (reduces + gathers) * its.message(its.rail)
-    if reduces:
-        before = its.to_others() + its.others * reduced
-        total += before + reduced + max(half, adding / lanes if costs.by_channel else adding + (hops + inside) * host)
-        way += before + (m - 1) * reduced
-    if gathers:
-        total += its.to_others(sent=True) + half
-        way += its.to_others(sent=True)
-    return max(total, way)
+    posts = (hops + inside) * (costs.post_ns + costs.wake_ns)
+    rail, domain = max(hops * its.line(its.rail), posts), inside * its.line(its.domain)
+    once = hop - its.line(its.rail)
+    behind = max(rail + its.to_others(sent=True), domain + its.message(its.domain, sent=True))
+    gathered = (m - 1) * hop + its.to_others(sent=True)
+    if not reduces:
+        return max(behind, rail + once + its.to_others(sent=True), gathered)
+    adding, first = (hops + inside) * reduced, its.to_others() + its.others * reduced
+    lanes = first + max(rail, adding / channels_of(its.others + 1)) + reduced + once
+    total, way = max(lanes, domain + its.message(its.domain) + reduced), first + (m - 1) * (hop + reduced)
+    host = 0.0 if costs.by_channel else its.message(its.domain) + posts + adding
+    if gathers:  # what the host reduces last is on its next hop meanwhile
+        return max(total + behind, host + behind - rail / (m - 1), way + gathered)
+    return max(total, host, way + max(0.0, its.message(its.rail, sent=True) - hop - reduced))
 
 
 def all_reduce(case: Case) -> float:
@@ -102,9 +103,11 @@ def broadcast(case: Case) -> float:
 def all_to_all(case: Case) -> float:
     """As long as the busiest NIC, or domain link, has to send or receive, and one message's way."""
     along, inside, largest = _bytes(case)
-    its = _Rails(case, largest)
+    its, (m, gpus) = _Rails(case, largest), case.shape.dims
     loads = ((along, its.rail, its.message(its.rail, sent=True)), (inside, its.domain, its.message(its.domain)))
-    return max(nbytes / max(largest, 1) * its.line(path) + way - its.line(path) for nbytes, path, way in loads)
+    posts = (m * (gpus - 1) + (m - 1) * gpus - 1) * case.costs.post_ns
+    busy = max(nbytes / max(largest, 1) * its.line(path) + way - its.line(path) for nbytes, path, way in loads)
+    return max(busy, its.message(its.rail, sent=True) + posts)
 
 
 def _bytes(case: Case) -> tuple[int, int, int]:
