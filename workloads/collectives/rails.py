@@ -53,7 +53,7 @@ class Place:
 def _around(shape: Shape, index: int, *, reduces: bool, gathers: bool) -> Program:
     """Hops of a ring of servers as in ring.py: m that reduce, m that gather, of which the last and first are one.
 
-    Before a piece is reduced along the rail, the other GPUs of the server send theirs; once it is gathered, they get it.
+    Before a piece is reduced along the rail the server's other GPUs send theirs; once it is gathered they get it.
     """
     here, chunks = Place(shape, index), spans(shape.count, shape.ranks)
     m, channels = here.servers, channels_of(here.gpus) if reduces else 1
@@ -125,12 +125,15 @@ def broadcast(shape: Shape, index: int) -> Program:
             root += _to([peer], piece) if peer else [*_to(onward, piece), *_to([1], piece, 1)]
         return [Lane(root, shape.window, per_peer=True)]
     before = here.left if here.server else 0
-    own = [step for piece in cut[here.gpu] for step in (Recv(before, *piece), *_to([*onward, *others], piece))]
+    own: list[Step] = []
+    for piece in cut[here.gpu]:
+        own += [Recv(before, *piece), *_to([*onward, *others], piece)]
     gotten: list[Step] = [Recv(peer, *piece) for peer in others for piece in cut[peer % here.gpus]]
     passed: list[Step] = []
     if here.server == 0:
         behind = [index + 1] * (here.gpu + 1 < here.gpus)
-        passed = [step for piece in cut[0] for step in (Recv(index - 1, *piece, channel=1), *_to(behind, piece, 1))]
+        for piece in cut[0]:
+            passed += [Recv(index - 1, *piece, channel=1), *_to(behind, piece, 1)]
     return [Lane(steps, shape.window, per_peer=True) for steps in (own, gotten, passed) if steps]
 
 
@@ -139,7 +142,7 @@ def _to(peers: Sequence[int], piece: Span, channel: int = 0) -> list[Send]:
 
 
 def all_to_all(shape: Shape, index: int) -> Program:
-    """What is for another server goes to the GPU of the receiver's rail first, which has room for it behind its result."""
+    """What is for another server goes first to the GPU on its rail, which has room for it behind its own result."""
     here = Place(shape, index)
     inputs, outputs = parts(shape, index), landings(shape, index)
     handed: list[Step] = [Copy(*inputs[index], outputs[index].start)]

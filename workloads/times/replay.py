@@ -1,7 +1,8 @@
 """What a schedule should take: every rank's lanes followed message by message (network.py carries them).
 
 A host does one thing at a time, as the engine does (workloads/collectives/engine.py): it wakes up, takes what has
-come, reduces (unless its lanes do) and posts.  So what formulas leave out is in it: siblings that share a cable, ranks that are late.
+come, reduces (unless its lanes do) and posts.  So what formulas leave out is in it: siblings that share a cable, ranks
+that are late.
 """
 
 from __future__ import annotations
