@@ -106,6 +106,16 @@ def test_any_group_in_any_order(
     check(ranks, [told], seed)
 
 
+@pytest.mark.parametrize("entry", [e for e in SCHEDULED if e.ops], ids=str)
+def test_channels_that_add_up_by_themselves(entry: Algorithm) -> None:
+    """Beside each other and the host, in whatever order they are through: each as its own clock says."""
+    fake = FakeFabric(8)
+    told = step(entry, 8, [40_000], iterations=2, chunk=4000)
+    lines, errors = run(fake, plan(8, told, reduce_bps=8e9, by_channel=True))
+    assert (fake.error, errors, {line["wrong"] for line in lines}) == (None, [], {0})
+    assert fake.computations > 0
+
+
 def test_steps_with_different_needs_of_memory_follow_each_other() -> None:
     """A group gathers little, then reduces much, then exchanges: memory grows, and connections are made anew."""
     entries = [ALGORITHMS[key] for key in (("gather", "linear"), ("all_reduce", "halving_doubling"), ("n2m", "write"))]
