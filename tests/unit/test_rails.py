@@ -5,12 +5,15 @@ from __future__ import annotations
 from functools import cache
 from math import inf
 
+import numpy as np
 import pytest
 
 from testbed.experiment import Experiment, loads
 from testbed.experiment.blocks.layout import group
 from testbed.experiment.steps.collective import CollectiveStep
 from testbed.plan.choose import Chooser
+from testbed.predict import predict
+from testbed.predict.large import large_figures, together
 from topologies.ranks.grid import NoGrid
 from workloads.base.entry import Algorithm, named
 from workloads.collectives.schedule import Send, Shape, program_of, schedule_of, steps
@@ -141,3 +144,18 @@ def test_a_group_of_one_server_or_of_one_rail_has_no_use_for_them() -> None:
         with pytest.raises(NoGrid, match=why):
             group(RAILS["all_gather"], ranks, fabric_)
     assert group(RAILS["all_gather"], [9, 1, 0, 8], fabric_) == {"ranks": [0, 1, 8, 9], "dims": [2, 2]}
+
+
+def test_large_fabrics_and_their_groups_take_what_small_ones_do() -> None:
+    """All ranks of 4 x 4; two groups of half the rails, each with its own cables."""
+    steps_ = "".join(f"\n- {{collective: {name}, algorithm: rails, sizes: [8MiB]}}" for name in LARGE[:2])
+    one = loads(f"name: x\nfabric: {{topology: {{rail: {{servers: 4, gpus: 4}}}}}}\nworkload:{steps_}")
+    with_graph, without = predict(one).figures, list(large_figures(one))
+    assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.05)
+    groups = np.array([[0, 1, 4, 5, 8, 9, 12, 13], [14, 15, 10, 11, 7, 6, 3, 2]])
+    of_all, entry = together(one), RAILS["all_gather"]
+    assert of_all.on_rails(groups) == (4, 2)
+    half = of_all.collective_ns(entry, groups, 8 * MIB, 4)
+    assert half == pytest.approx(expected_ns(entry, case(entry, (4, 2), 8 * MIB)), rel=0.05)
+    for other in (np.arange(16).reshape(4, 4), np.arange(16).reshape(4, 4).T, np.array([[0, 1, 6, 7]])):
+        assert of_all.on_rails(other) is None
