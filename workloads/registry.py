@@ -204,6 +204,10 @@ _ENTRIES = (
         wide="GRID", layout="domains", **_CHUNK,
     ),
     _hosts(
+        _ALL_REDUCE, "rings", "ring:rings_all_reduce", "rings:rings_all_reduce",
+        "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **_PIPED,
+    ),
+    _hosts(
         _ALL_REDUCE, "rails", "rails:all_reduce", "rails:all_reduce",
         "likewise, but domains and all rails at once, piece by piece", **_RAILS, **_PIPED,
     ),
@@ -211,6 +215,10 @@ _ENTRIES = (
     _hosts(
         _REDUCE_SCATTER, "halving", "halving:reduce_scatter", "halving:halving_reduce_scatter",
         "the rounds that halve the vector", **_CHUNK, wide="HALVING",
+    ),
+    _hosts(
+        _REDUCE_SCATTER, "rings", "ring:rings_reduce_scatter", "rings:rings_reduce_scatter",
+        "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **_PIPED,
     ),
     _hosts(
         _REDUCE_SCATTER, "rails", "rails:reduce_scatter", "rails:reduce_scatter",
@@ -225,6 +233,10 @@ _ENTRIES = (
     _hosts(
         _ALL_GATHER, "bruck", "exchange:bruck_all_gather", "halving:bruck_all_gather",
         "ceil(log2 n) rounds for any n (Bruck et al.)", wide="BRUCK",
+    ),
+    _hosts(
+        _ALL_GATHER, "rings", "ring:rings_all_gather", "rings:rings_all_gather",
+        "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **_PIPED,
     ),
     _hosts(
         _ALL_GATHER, "rails", "rails:all_gather", "rails:all_gather",

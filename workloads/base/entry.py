@@ -73,7 +73,10 @@ class Algorithm:
     min_ranks: int = 2
     max_ranks: int | None = None  # None: any number
     layout: str = ""
-    """"ring": next in order is near.  What the group must be: "grid", "domains" of equal size, several: "rails"."""
+    """"ring": next in order is near.  What the group must be: "grid", "domains" of equal size, several: "rails".
+
+    "ports": as "ring", for NICs with several, among which flows choose.
+    """
     chunk_bytes: int | None = None  # pieces that a schedule is pipelined by, unless the step says; None: whole messages
     wide: str = ""  # "module:object", its Model for large fabrics (workloads/times/wide/model.py); "": there is none
     unpredicted: str = ""  # why there is no model of it even on small ones
