@@ -67,7 +67,12 @@ def test_grids_of_torus_and_rail(tmp_path: Path) -> None:
     assert {r["wrong"] for r in carried_out(tmp_path / "t", "{torus: {dims: [3, 3]}}", steps).results} == {0}
     groups = [None, [0, 1], [2, 3, 4, 5]]
     steps = [written(e, g, [1, 1237, 30_011], "float16", op="max") for g in groups for e in (hierarchical, torus)]
-    assert {r["wrong"] for r in carried_out(tmp_path / "r", "{rail: {servers: 3, gpus: 2}}", steps).results} == {0}
+    for entry in (e for e in SCHEDULED if e.layout == "rails"):
+        more = {"op": "max"} if entry.ops else {}
+        steps += [written(entry, g, [1237, 30_011], "float16", **more) for g in (None, [2, 3, 4, 5])]
+    by_channel = "costs: {reduce_by: channel}"
+    result = carried_out(tmp_path / "r", "{rail: {servers: 3, gpus: 2}}", steps, by_channel)
+    assert {r["wrong"] for r in result.results} == {0}
 
 
 def test_under_loss_duplication_and_reordering_on_every_cable_and_twice_the_same(tmp_path: Path) -> None:
