@@ -223,7 +223,7 @@ _ENTRIES = (
     _hosts(
         _REDUCE_SCATTER, "rails", "rails:reduce_scatter", "rails:reduce_scatter",
         "in scale-up domains and along all rails at once, piece by piece",
-        **_RAILS, **_CHUNK, chunk_bytes=64 << 10,  # GPUs add up a server's first pieces before anything leaves it
+        **_RAILS, **_CHUNK, chunk_bytes=96 << 10,  # a server's first pieces are added up before anything leaves it
     ),
     _ALL_GATHER_RING,
     _hosts(
