@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -66,16 +66,12 @@ class Remote:
     at: tuple[int, ...] = (0, 0, 0)
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(NamedTuple):
     """A rank's vector, staging and output."""
 
     vector: Region
     staging: Region
     output: Region
-
-    def __getitem__(self, region: int) -> Region:
-        return (self.vector, self.staging, self.output)[region]
 
 
 @dataclass(slots=True)
