@@ -204,11 +204,11 @@ _ENTRIES = (
         wide="GRID", layout="domains", **_CHUNK,
     ),
     _hosts(
-        _ALL_REDUCE, "rings", "ring:rings_all_reduce", "rings:rings_all_reduce",
+        _ALL_REDUCE, "multi_ring", "ring:rings_all_reduce", "nics.ports:all_reduce",
         "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **_PIPED,
     ),
     _hosts(
-        _ALL_REDUCE, "rails", "rails:all_reduce", "rails:all_reduce",
+        _ALL_REDUCE, "rails", "rails:all_reduce", "nics.rails:all_reduce",
         "likewise, but domains and all rails at once, piece by piece", **_RAILS, **_PIPED,
     ),
     _REDUCE_SCATTER_RING,
@@ -217,11 +217,11 @@ _ENTRIES = (
         "the rounds that halve the vector", **_CHUNK, wide="HALVING",
     ),
     _hosts(
-        _REDUCE_SCATTER, "rings", "ring:rings_reduce_scatter", "rings:rings_reduce_scatter",
+        _REDUCE_SCATTER, "multi_ring", "ring:rings_reduce_scatter", "nics.ports:reduce_scatter",
         "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **_PIPED,
     ),
     _hosts(
-        _REDUCE_SCATTER, "rails", "rails:reduce_scatter", "rails:reduce_scatter",
+        _REDUCE_SCATTER, "rails", "rails:reduce_scatter", "nics.rails:reduce_scatter",
         "in scale-up domains and along all rails at once, piece by piece",
         **_RAILS, **_CHUNK, chunk_bytes=96 << 10,  # a server's first pieces are added up before anything leaves it
     ),
@@ -235,11 +235,11 @@ _ENTRIES = (
         "ceil(log2 n) rounds for any n (Bruck et al.)", wide="BRUCK",
     ),
     _hosts(
-        _ALL_GATHER, "rings", "ring:rings_all_gather", "rings:rings_all_gather",
+        _ALL_GATHER, "multi_ring", "ring:rings_all_gather", "nics.ports:all_gather",
         "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **_PIPED,
     ),
     _hosts(
-        _ALL_GATHER, "rails", "rails:all_gather", "rails:all_gather",
+        _ALL_GATHER, "rails", "rails:all_gather", "nics.rails:all_gather",
         "along all rails and in scale-up domains at once, piece by piece", **_RAILS, **_PIPED,
     ),
     _hosts(
@@ -256,7 +256,7 @@ _ENTRIES = (
         wide="SCATTER_ALL_GATHER", layout="ring",
     ),
     _hosts(
-        _BROADCAST, "rails", "rails:broadcast", "rails:broadcast",
+        _BROADCAST, "rails", "rails:broadcast", "nics.rails:broadcast",
         "a share along every rail, from server to server, and to all GPUs there", **_RAILS, **_PIPED,
     ),
     _hosts(
@@ -292,7 +292,7 @@ _ENTRIES = (
                 "n - 1 rounds, each to the next but k", pairwise, **more,
             ),
             _hosts(
-                collective, "rails", "rails:all_to_all", "rails:all_to_all",
+                collective, "rails", "rails:all_to_all", "nics.rails:all_to_all",
                 "to another server by the NIC on the receiver's rail, first to its GPU (NCCL's PXN)", rails,
                 layout="rails", **more,
             ),

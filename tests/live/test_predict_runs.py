@@ -46,7 +46,7 @@ STEPS = {
     ),
     "planes": (  # NICs with two ports, whose own link is faster than the fabric's
         "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 2, links: 2}}",
-        ["all_gather/multicast/2MB", "optimizer_step/optimus_nic/300KB", "all_gather/rings/2MB"],
+        ["all_gather/multicast/2MB", "optimizer_step/optimus_nic/300KB", "all_gather/multi_ring/2MB"],
     ),
     "rail": ("{rail: {servers: 3, gpus: 4}}", ["all_reduce/hierarchical", "broadcast/chain", "all_gather/multicast"]),
 }

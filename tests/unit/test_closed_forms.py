@@ -24,7 +24,7 @@ SIZES = (4096, 1 << 18, 1 << 21)
 RANKS = (2, 3, 4, 7, 8, 13)
 GRIDS = ((2, 2), (2, 3), (4, 2))
 LIMIT = 0.013
-ROUGH = {"bidirectional_ring": 0.11, "rings": 0.05, "double_binary_tree": 0.24}
+ROUGH = {"bidirectional_ring": 0.11, "multi_ring": 0.05, "double_binary_tree": 0.24}
 FOLDED = {"halving_doubling": 0.31, "halving": 0.06, "recursive_doubling": 0.07}
 """Of a number of ranks that is no power of two."""
 ENTRIES = [entry for entry in ALGORITHMS.values() if entry.time and entry.schedule and entry.layout != "rails"]

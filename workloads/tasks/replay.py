@@ -383,7 +383,7 @@ class _Replay:
     def stream(self, of: tuple[int, int], flow: Flow) -> _Stream:
         """What a collective sends on a connection."""
         if (of, flow) not in self._streams:
-            self._streams[of, flow] = _Stream(self.pair(flow))
+            self._streams[of, flow] = Stream(self.pair(flow))
         return self._streams[of, flow]
 
     def run(self) -> float:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from workloads.collectives.ring import RINGS
 from workloads.times.case import Case, Round, piped, rounds
-from workloads.times.messages import Costs, Link, Path, acks_ns, line_ns, memories_of, received_ns, sent_ns
-from workloads.times.ways import slowest
+from workloads.times.messages import Costs, Path, acks_ns, line_ns, received_ns, sent_ns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,37 +78,6 @@ def torus_all_reduce(case: Case) -> float:
 def hierarchical_all_reduce(case: Case) -> float:
     """The same with the scale-up domain first."""
     return _grid(case, list(reversed(range(len(case.shape.dims)))))
-
-
-def _several(case: Case, reduces: Sequence[bool]) -> float:
-    """As fast as the cable that most of them take; each hop has all rings' pieces at once."""
-    count, piece = case.pieces(case.share(RINGS, case.share(case.n)))
-    taken = Counter[tuple[Hashable, Link]]()
-    routes = [case.ways.route(pair, ring) for pair in case.shift(1) for ring in range(RINGS)]
-    for route in routes:
-        taken.update(zip(route.keys, route.links, strict=True))
-    busiest = max(load * link.time_ns(case.wire(piece, piece)) for (_, link), load in taken.items())
-    costs, path = case.costs, slowest([route.path for route in routes])
-    memory = RINGS * max(piece * 8e9 / its.rate_bps for its in memories_of(path, costs))
-    message, reduced = case.message(piece, path), costs.reduce_ns(piece)
-    total = 0.0
-    for reduce in reduces:
-        host = RINGS * (costs.post_ns + costs.wake_ns + (0 if costs.by_channel else reduce * reduced))
-        once = message - line_ns(piece, path, costs) + reduce * reduced
-        total += max(count * max(busiest, memory, host), once)
-    return total + once
-
-
-def rings_all_reduce(case: Case) -> float:
-    return _several(case, [True] * (case.n - 1) + [False] * (case.n - 1))
-
-
-def rings_reduce_scatter(case: Case) -> float:
-    return _several(case, [True] * (case.n - 1))
-
-
-def rings_all_gather(case: Case) -> float:
-    return _several(case, [False] * (case.n - 1))
 
 
 # Hop by hop: of equal edges, and of edges that differ
