@@ -246,6 +246,7 @@ class Controller(App):
     def _operate(self, name: str, spec: Mapping[str, Any], on: bool) -> None:
         self.wanted.operator.set(name, spec, on)
         self.wanted.reroute()
+        self._move_jobs()
         self._follow(f"operator {name} {'on' if on else 'off'}")
         resync, switch = spec[OPERATE] == RESYNC, spec.get("switch")
         if on or not resync:
@@ -303,8 +304,17 @@ class Controller(App):
     def _reroute(self, why: str, says: str) -> None:
         """Work out the routes for the ports that are up, and send the difference."""
         if self.wanted.reroute():
+            self._move_jobs()
             switches, added, deleted = self._follow(f"{why}, says {says}")
             self._note("info", f"{why}: rerouted, {switches} switches changed, {added} flows in, {deleted} out")
+
+    def _move_jobs(self) -> None:
+        """Tell fabricd of jobs that have to ask anew, to be placed on other switches."""
+        for number, why in self.wanted.moved.items():
+            self.log.info("job %s is to ask anew: %s", number, why)
+            if self.link is not None:
+                self.link.moved(number, why)
+        self.wanted.moved.clear()
 
     def _note(self, level: str, text: str) -> None:
         """What an operator may read, once the fabric is up: what comes before is in no order that repeats."""

@@ -61,6 +61,13 @@ class FabricdLink:
         except OSError as error:
             self._log.warning("fabricd: event %s not answered: %s", event, error.strerror)
 
+    def moved(self, job: int, why: str) -> None:
+        """Tell fabricd that a job's tree cannot stay as it is: its ranks are to ask for another."""
+        try:
+            self._send({"op": "job_moved", "job": job, "why": why})
+        except OSError as error:
+            self._log.warning("fabricd: job %s not moved: %s", job, error.strerror)
+
     def note(self, level: str, text: str) -> None:
         """Have fabricd keep a line of what an operator reads in a controller's log, with the emulated time."""
         try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 from typing import Any
 
 from controllers.apps import Applications, PortName, Tables
 from controllers.flows import faults
 from controllers.offload import jobs
-from controllers.offload.jobs import Placement
+from controllers.offload.jobs import JobRefused, Placement
 from controllers.offload.trees import Trees
 from controllers.operator import Operator
 from controllers.routing.ports import DownPorts
@@ -28,25 +29,42 @@ class Wanted:
         self._apps = apps
         self._avoided: frozenset[Cable] = frozenset()  # the cables that the routes go around
         self._trees = Trees(fabric)
-        self._jobs: dict[int, Placement] = {}  # of offloaded collectives, by number
+        self._asked: dict[int, Mapping[str, Any]] = {}  # of offloaded collectives, by number
+        self._jobs: dict[int, Placement] = {}
+        self.moved: dict[int, str] = {}  # jobs that others than those they know would have to add up for, and why
 
     def reroute(self) -> bool:
-        """Works out routes and trees for the ports that are up.  Returns whether they have changed."""
+        """Works out routes and trees for the ports that are up, those of jobs that run among them.
+
+        Returns whether they have changed.
+        """
         around = self.operator.around(self._apps.avoid(self._ports.down))
         avoid = frozenset(self._fabric.cable_at[port] for port in around)
         if avoid == self._avoided:
             return False
+        gone = sorted(cable.name for cable in avoid - self._avoided)
         self._avoided = avoid
         self._trees = Trees(self._fabric, around)
+        for number, has in self._jobs.items():
+            try:
+                better = jobs.place_anew(self._fabric, self._trees, self._asked[number], has)
+            except JobRefused:
+                continue  # nothing joins its ranks now
+            if better.programs == has.programs:
+                self._jobs[number] = replace(has, flows=better.flows)
+            elif gone:  # nobody is disturbed for a tree that is only a little better
+                self.moved[number] = f"its tree cannot stay: {gone[0]} is down"
         return True
 
     def place(self, job: Mapping[str, Any]) -> Placement:
         """Add a job that fabricd has announced.  Raises Refused."""
         placement = self._jobs[job["job"]] = jobs.place(self._fabric, self._trees, job)
+        self._asked[job["job"]] = job
         return placement
 
     def close(self, number: int) -> bool:
         """Remove a job.  Returns whether there was one."""
+        self._asked.pop(number, None)
         return self._jobs.pop(number, None) is not None
 
     def tables(self) -> Tables:

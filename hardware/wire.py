@@ -87,7 +87,7 @@ def client() -> Iterator[str]:
     yield "\n"
     records = entries(RECORDS)
     yield from _constants({name: int(number) for number, name, *_ in records})
-    yield f"RECORD_KINDS = frozenset(({', '.join(name for _, name, *_ in records)}))\n"
+    yield f"RECORD_KINDS = frozenset(range(1, {len(records) + 1}))\n"
     yield f"WITH_DATA = frozenset(({', '.join(name for _, name, _, behind in records if behind)}))\n"
     yield '"""Records behind which something stands."""\n\n'
     yield from _constants(choices(send, "opcode"))

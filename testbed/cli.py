@@ -87,11 +87,12 @@ class Verbs(Group):
             _show(UserError("interrupted"), as_json)
         except Exception as error:
             from results.store.folder import StoreError
+            from workloads.own.mistake import BadAlgorithm
 
             if lost := _of_fabric(error):
                 _show(lost, as_json)
                 sys.exit(lost.exit_code)
-            if isinstance(error, StoreError):  # a run folder that is not whole
+            if isinstance(error, StoreError | BadAlgorithm):  # a run folder that is not whole; for another size
                 _show(InputError(error.what, error.where, error.hint), as_json)
                 sys.exit(BAD_INPUT)
             code = RUN_FAILED  # a bug: say so in the form asked for, and keep the evidence

@@ -8,7 +8,7 @@ survived, and fails below 85 % of a room.
 - A room's tests are, of Python, the unit tests that import its package, themselves or through tests/parts; of C, the
   files of tests/fabricd named below.
 - They run once without a mutant, watched: line by line by coverage.py, and in fabricd block by block as the compiler
-  reports them. A mutant runs those that come to its line, the quickest first, up to SECONDS (default 60) of them.
+  reports them. A mutant runs those that come to its line, the quickest of each file first, up to SECONDS (default 60).
 - A test that fails without a mutant, or that lasts longer than SECONDS, judges nothing.
 - tests/equivalent_mutants.toml lists changes that change nothing that anybody can see, with the reason.
 """
@@ -50,19 +50,21 @@ ROOMS = {
     "drills": Room(("drills/sheet/score.py", "drills/twins.py", "drills/ending.py", "drills/solve/*.py"), "drills"),
     "figures": Room(("results/figures/**/*.py",), "results.figures"),
     "times": Room(("workloads/times/**/*.py",), "workloads.times"),
-    "cc": Room(("hardware/fabricd/cc/*.c",), tests=("fabricd_cc_*", "fabricd_ecn", "fabricd_incast")),
+    "cc": Room(("hardware/fabricd/cc/*.c",), tests=("fabricd_cc_*", "fabricd_ecn", "fabricd_incast", "fabricd_pacer")),
     "transport": Room(
         ("hardware/fabricd/transport/*.c",),
         tests=(
-            *("fabricd_recovery*", "fabricd_selective_repeat", "fabricd_pacer", "fabricd_psn_wrap", "fabricd_workers"),
+            *("fabricd_recovery*", "fabricd_selective_repeat", "fabricd_pacer", "fabricd_packets", "fabricd_workers"),
             *("fabricd_timing", "fabricd_nic_counters", "fabricd_hostile", "fabricd_cc_loss", "fabricd_probe"),
+            *("fabricd_lent", "fabricd_cc_controls", "fabricd_cc_dcqcn", "fabricd_ring_options", "fabricd_seen"),
         ),
     ),
     "switch": Room(
         ("hardware/fabricd/switch/*.c",),
         tests=(
             *("fabricd_buffer", "fabricd_ecn", "fabricd_ovs", "fabricd_timing", "fabricd_incast", "fabricd_thresholds"),
-            *("fabricd_seen", "views_of_faults", "fabricd_multicast", "fabricd_determinism"),
+            *("fabricd_seen", "views_of_faults", "fabricd_multicast", "fabricd_determinism", "fabricd_deadlock"),
+            *("fabricd_fast_path*", "fabricd_lent", "fabricd_ended", "fabricd_until", "fabricd_cc_controls"),
         ),
     ),
 }

@@ -15,6 +15,7 @@ SWAPS = {
     "+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "&": "|", "|": "&",
     "&&": "||", "||": "&&", "+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=", "|=": "&=", "&=": "|=",
 }  # fmt: skip
+_ORDER = ("<", "<=", ">", ">=")
 _WITH_OPERATOR = ("binary_expression", "assignment_expression")
 _LEFT_OUT = ("preproc_include", "preproc_def", "comment", "string_literal", "static_assert_declaration")
 
@@ -37,12 +38,44 @@ def _inside(node: Node) -> bool:
     return up is not None and up.type != "array_declarator"
 
 
+def _field(node: Node, name: str) -> Node:
+    found = node.child_by_field_name(name)
+    assert found is not None
+    return found
+
+
+def _is_of_equals(relation: Node) -> bool:
+    """Whether it tells which of two is taken, `a < b ? a : b` or `if (a > b) b = a`: of equals, either is the same."""
+    whole = relation.parent
+    if whole and whole.type == "parenthesized_expression":
+        whole = whole.parent
+    if whole is None or relation.type != "binary_expression":
+        return False
+    if whole.type == "conditional_expression":
+        taken = [whole.child_by_field_name("consequence"), whole.child_by_field_name("alternative")]
+    elif whole.type == "if_statement" and not whole.child_by_field_name("alternative"):
+        does = _field(whole, "consequence")
+        inner = does.children[0] if does.type == "expression_statement" else does
+        taken = [inner.child_by_field_name("left"), inner.child_by_field_name("right")]
+    else:
+        return False
+    compared = [_field(relation, "left"), _field(relation, "right")]
+    return None not in taken and {n.text for n in taken if n} == {n.text for n in compared}
+
+
+def _is_allocated(node: Node) -> bool:
+    """One more that `calloc` is asked for: nobody can see that."""
+    call = node.parent.parent if node.parent and node.parent.type == "argument_list" else None
+    return call is not None and _field(call, "function").text == b"calloc"
+
+
 def _changes(node: Node, code: bytes) -> Iterator[Place]:
     if node.type in _WITH_OPERATOR:
         operator = node.child_by_field_name("operator")
-        if operator and (other := SWAPS.get(operator.type)):
+        same = operator and operator.type in _ORDER and _is_of_equals(node)
+        if operator and not same and (other := SWAPS.get(operator.type)):
             yield operator.start_byte, operator.end_byte, other
-    elif node.type == "number_literal":
+    elif node.type == "number_literal" and not _is_allocated(node):
         text = code[node.start_byte : node.end_byte].decode()
         if text.isdecimal() and not (node.parent and node.parent.type == "case_statement"):
             yield node.start_byte, node.end_byte, str(int(text) + 1)
@@ -53,7 +86,7 @@ def _changes(node: Node, code: bytes) -> Iterator[Place]:
         if condition:
             text = code[condition.start_byte : condition.end_byte].decode()
             yield condition.start_byte, condition.end_byte, f"(!{text})" if text[0] == "(" else f"!({text})"
-    elif node.type == "expression_statement":
+    elif node.type == "expression_statement" and node.text != b"abort();":  # which is where memory has run out
         yield node.start_byte, node.end_byte, ";"
 
 

@@ -6,10 +6,12 @@ those of docs/collectives.md, take from here what they say.  Imports neither num
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from workloads.base.entry import Algorithm, Collective, Factor
 from workloads.base.vocabulary import ADDER_DTYPES, AUTO, OPS
+from workloads.own.name import FORM, parse
 
 
 class UnknownCollective(ValueError):
@@ -422,11 +424,31 @@ def algorithms(collective: str) -> list[Algorithm]:
 
 
 def find(collective: str, algorithm: str | None = None) -> Algorithm:
-    """The entry of a collective and algorithm (None: its default).  Raises UnknownCollective."""
+    """The entry of a collective and algorithm (None: its default; or of a user's file).  Raises UnknownCollective."""
     known = {entry.name: entry for entry in algorithms(collective)}
+    if algorithm is not None and (name := parse(algorithm)) and name.digest:
+        from workloads.own.algorithm import entry_of
+
+        return entry_of(_like(collective), algorithm)
     if algorithm is not None and algorithm not in known:
         raise UnknownCollective(f"{collective} has no algorithm called {algorithm!r}", f"it has {', '.join(known)}")
     return known[algorithm or next(iter(known))]
+
+
+def shipped(told: Mapping[str, Any]) -> Algorithm:
+    """The entry that a plan's step names; of a user's file without the file, with what the plan has of it."""
+    if "programs" not in told:
+        return find(told["collective"], told["algorithm"])
+    from workloads.own.shipped import shipped
+
+    return shipped(_like(told["collective"]), told["algorithm"], told)
+
+
+def _like(collective: str) -> Algorithm:
+    """What algorithms of a user's own have in common with ours.  Raises UnknownCollective."""
+    if not (found := choices(collective)):
+        raise UnknownCollective(f"{collective} is not done by schedules of hosts", f"not by {FORM}")
+    return found[0]
 
 
 def choices(collective: str) -> list[Algorithm]:

@@ -77,7 +77,7 @@ def kept_of(ours: Sequence[Step], rank: int) -> int:
 
 def part_of(context: Context, step: Step, told: Mapping[str, Any], tag: int) -> Part:
     """Our part of an algorithm, connected with the others'."""
-    entry = registry.find(told["collective"], told["algorithm"])
+    entry = registry.shipped(told)
     ranks = [*told["ranks"], *step.helpers] if told.get("ranks") is not None else step.ranks
     context.options = told
     part: Part = entry.load()(context, entry, ranks, told["dtype"], told.get("op"), tag)

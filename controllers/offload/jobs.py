@@ -44,7 +44,7 @@ class Placement:
 
 
 def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
-    """Places a job. Raises Refused."""
+    """Places a job; its `root` is the one that it has, if it has one. Raises Refused."""
     place_kind = KINDS.get(job["kind"])
     if place_kind is None:
         raise JobRefused(f"unknown kind of job {job['kind']!r}")
@@ -56,9 +56,17 @@ def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
     return placement
 
 
+def place_anew(fabric: Fabric, trees: Trees, job: Mapping[str, Any], has: Placement) -> Placement:
+    """Places a job that runs, by other trees: with the slots that it has. Raises Refused."""
+    slots = has.answer.get("slots", 0)
+    pools = {switch: {**pool, "slots_free": slots} for switch, pool in job["accelerators"].items()}
+    args = [slots, *job["args"][1:]]
+    return place(fabric, trees, {**job, "args": args, "accelerators": pools, "root": has.answer["root"]})
+
+
 def _multicast(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
     group = GROUPS + int(job["job"])
-    tree = trees.tree(job["ranks"], int(job["job"]))
+    tree = trees.tree(job["ranks"], int(job["job"]), keep=job.get("root"))
     placement = Placement(answer={"group_ip": group, "root": tree.root})
     for switch in tree.switches:
         placement.lead(switch, group, Replicate(tree.ports(switch)))
@@ -70,7 +78,8 @@ def _aggregate(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placemen
     pools: Mapping[str, Mapping[str, Any]] = job["accelerators"]
     if not pools:
         raise JobRefused("no switch has an accelerator")
-    tree = trees.tree(ranks, int(job["job"]), frozenset(pools))
+    dead = frozenset(switch for switch, pool in pools.items() if pool["down"])
+    tree = trees.tree(ranks, int(job["job"]), frozenset(pools), keep=job.get("root"), shun=dead)
     adding = tree.adding
     slots = _slots(job, tree, pools)
     group = GROUPS + int(job["job"])
@@ -95,7 +104,7 @@ def _best_effort(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placem
     """Two levels, as in the paper: the switches with several of the ranks, and the server's."""
     ranks: Sequence[int] = job["ranks"]
     pools: Mapping[str, Mapping[str, Any]] = job["accelerators"]
-    sharing = {switch: pool for switch, pool in pools.items() if pool["shared_slots"]}
+    sharing = {switch: pool for switch, pool in pools.items() if pool["shared_slots"] and not pool["down"]}
     if not sharing:
         raise JobRefused("no accelerator shares slots" if pools else "no switch has an accelerator")
     home = _switch_of(fabric, ranks[0])
@@ -150,6 +159,8 @@ def _slots(job: Mapping[str, Any], tree: Tree, pools: Mapping[str, Mapping[str, 
     for switch in tree.adding:
         if switch not in pools:
             raise JobRefused(f"{switch} has no accelerator")
+        if pools[switch]["down"]:
+            raise JobRefused(f"{switch}'s accelerator is down")
         _fits(job, switch, pools[switch], len(_children(tree, switch)))
     scarce = min(tree.adding, key=lambda switch: pools[switch]["slots_free"])
     free = pools[scarce]["slots_free"]

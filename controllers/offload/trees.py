@@ -97,14 +97,27 @@ class Trees:
             switch = self._links[switch][port]
         return steps
 
-    def tree(self, ranks: Sequence[int], number: int = 0, among: Set[str] | None = None) -> Tree:
-        """The tree of a job. `number` spreads jobs over equal roots, `among` are the switches that may be one."""
+    def tree(
+        self,
+        ranks: Sequence[int],
+        number: int = 0,
+        among: Set[str] | None = None,
+        *,
+        keep: str | None = None,
+        shun: Set[str] = frozenset(),
+    ) -> Tree:
+        """The tree of a job. `number` spreads jobs over equal roots, `among` are the switches that may be one.
+
+        Of equal roots those in `shun` are taken last, and the one that it has (`keep`) first.
+        """
         places: dict[str, dict[int, int]] = {}
         for rank in ranks:
             nic = self.fabric.nics[rank]
             end = self.fabric.cable_at[nic.name, 1].other(nic.name)
             places.setdefault(end.node, {})[end.port] = rank
-        root = self._root(places, number, among)
+        best = self._roots(places, among)
+        best = [root for root in best if root not in shun] or best
+        root = keep if keep in best else best[number % len(best)]
         below: dict[str, dict[int, str]] = {root: {}}
         up: dict[str, int] = {}
         for place in places:
@@ -119,7 +132,8 @@ class Trees:
                 switch = above
         return Tree(root, up, below, {s: places.get(s, {}) for s in below})
 
-    def _root(self, places: Mapping[str, object], number: int, among: Set[str] | None) -> str:
+    def _roots(self, places: Mapping[str, object], among: Set[str] | None) -> list[str]:
+        """Those whose longest path to the ranks is the shortest."""
         best: list[str] = []
         best_cost: tuple[int, int] | None = None
         for switch in self.fabric.switches:
@@ -138,4 +152,4 @@ class Trees:
             raise NoTree(
                 "no switch reaches all ranks" if among is None else "no switch with an accelerator reaches all"
             )
-        return best[number % len(best)]
+        return best

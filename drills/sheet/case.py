@@ -194,7 +194,7 @@ def _experiment(drill: Drill, seed: str) -> Experiment:
 
     def checked(more: Mapping[str, Any]) -> Experiment:
         try:
-            return Experiment.model_validate({**written, **more}, context={"directory": drill.directory})
+            return Experiment.model_validate({**written, **more}, context={"directory": drill.directory, "own": False})
         except ValidationError as error:
             found = islice(explain(error, Experiment, lambda path: None), 20)
             raise InputError.several(

@@ -41,7 +41,8 @@ def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
         alike = [s for s in workload if all(s.get(k) == step.get(k) for k in ("collective", "algorithm"))]
         differing = [k for k in step if k not in _MEASURED and any(s.get(k) != step[k] for s in alike)]
         told = ",".join(f"{k}={step[k]}" for k in differing if step[k] is not None)
-        made.append(str(step["algorithm"]) + (f"[{told}]" if told else ""))
+        algorithm = str(step["algorithm"]).partition("#sha256:")[0].rpartition("/")[2]  # a file's name alone
+        made.append(algorithm + (f"[{told}]" if told else ""))
     return made
 
 

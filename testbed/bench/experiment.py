@@ -17,11 +17,14 @@ from testbed.base.errors import InputError
 from testbed.base.types import unknown
 from testbed.bench import sizes as notation
 from testbed.experiment.blocks.known import choices
+from testbed.experiment.blocks.known import own as is_own
 from topologies.kinds import KINDS
 from topologies.ranks.ring_order import ring_order
 from workloads import registry
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES, OPS
+from workloads.own import files
+from workloads.own.mistake import BadAlgorithm
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -82,11 +85,12 @@ def experiment(options: Options) -> Experiment:
     base, ranks = _fabric(options, entries)
     steps = list(_steps(options, entries, base, ranks))
     largest = max(size for step in steps for size in step["sizes"])
+    copies = 8 if any(v.entry.own for v in entries) else 3  # what is buffered has a place of its own, both ways
     values: dict[str, Any] = {
         "sweep": {},
         "workload": [{**step, "sizes": [f"{size}B" for size in step["sizes"]]} for step in steps],
         # Vector and staging, and what Python and numpy need besides.
-        "workers.memory": f"{max(base.workers.memory, 3 * largest + (256 << 20))}B",
+        "workers.memory": f"{max(base.workers.memory, copies * largest + (256 << 20))}B",
     }
     if options.cc is not None:
         values["transport.cc"] = options.cc
@@ -126,13 +130,26 @@ def _entries(options: Options) -> Entries:
     variants = []
     for written in options.algorithms or [_usual(options)]:
         algorithm, keys = _variant(written)
-        if algorithm not in known:
+        if is_own(algorithm):
+            algorithm = _own(options.collective, algorithm)
+        elif algorithm not in known:
             what, hint = unknown("algorithm", algorithm, known)
             raise InputError(f"{what} of {options.collective}", "command line: --algorithm", hint)
         variants.append(Variant(algorithm, registry.any_of(options.collective, algorithm), keys))
     if any(variant in variants[:k] for k, variant in enumerate(variants)):
         raise InputError("an algorithm stands twice", "command line: --algorithm", "name each once")
     return variants
+
+
+def _own(collective: str, algorithm: str) -> str:
+    """A file's, seen from the folder in which the command is typed."""
+    try:
+        resolved = files.resolved(algorithm, Path.cwd())
+        registry.find(collective, resolved)
+    except (BadAlgorithm, registry.UnknownCollective) as error:
+        line = f"line {error.line}: " if isinstance(error, BadAlgorithm) and error.line else ""
+        raise InputError(f"{algorithm}: {line}{error.what}", "command line: --algorithm", error.hint) from None
+    return resolved
 
 
 def _usual(options: Options) -> str:

@@ -35,7 +35,7 @@ def _count(least: int) -> dict[str, Any]:
 @click.option("-o", "--op", metavar="OP", help="Reduction: sum, min, max, prod, avg, or all (default: sum).")
 @click.option("-r", "--root", metavar="RANK", help="Root, where the collective has one, or all (default: 0).")
 @click.option("--algorithm", "algorithms", metavar="NAME,..",
-              help="Algorithms to compare, also with keys: ring,ring[chunk=64KiB]; or all that this fabric allows.")
+              help="Algorithms to compare, also with keys or files: ring,ring[chunk=64KiB],./a.xml; or all that fit.")
 @click.option("--topology", default="star", show_default=True, metavar="FILE|PRESET",
               help="YAML file with `fabric:`, {KIND: {..}}, or a kind that -g sizes, such as star, rail or clos.")
 @click.option("--cc", metavar="NAME", help="Congestion control (default: none, or the file's).")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.machine.mounts import CHECKOUT
+from workloads.own.name import parse
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -85,10 +86,10 @@ def _files(value: Any, key: str = "") -> Iterator[str]:
         for inner in value:
             yield from _files(inner, key)
     elif isinstance(value, str) and value.startswith("/"):
-        path = Path(value)
+        path = Path(name.path if key == "algorithm" and (name := parse(value)) else value)
         with suppress(OSError, ValueError):  # too long for a path, or a NUL in it
             if path.is_file() and (key in FILE_KEYS or path.stat().st_size < _LARGE):
-                yield value
+                yield str(path)
             if key in _BESIDE:
                 yield from map(str, _BESIDE[key](path))
 
@@ -105,7 +106,7 @@ def _modules(script: Path) -> Iterator[Path]:
         yield from package.parent.rglob("*.py")
 
 
-FILE_KEYS = ("apps", "image", "chakra", "groups", "aicb", "torch", "trace")
+FILE_KEYS = ("apps", "image", "chakra", "groups", "aicb", "torch", "trace", "algorithm")
 """Of the experiment file: their values are files of this machine, and read as a whole."""
 _BESIDE = {"chakra": _traces, "torch": _modules}
 """What else is read if a key names this file."""

@@ -86,7 +86,7 @@ def collective_figures(
             yield Figure(
                 step=number,
                 name=told["collective"],
-                algorithm=f"{way['algorithm']}{' (auto)' if told['algorithm'] == AUTO else ''}",
+                algorithm=f"{entry.name}{' (auto)' if told['algorithm'] == AUTO else ''}",
                 ranks=len(ranks),
                 size_bytes=size_bytes,
                 time_ns=time_ns,

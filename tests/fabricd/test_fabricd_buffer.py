@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hardware import bounds
 from hardware.config import Hardware
+from tests.parts.fabricd_fixture import BareFabric
 from tests.parts.traffic_fabric import drops, frame_bytes, nic, port, send, star, switch
-from topologies.graph.frames import SHORTEST_BYTES, ser_ns
+from topologies.graph.frames import ACK_FRAME, SHORTEST_BYTES, ser_ns
 
 FRAME = frame_bytes()
 QUIET = {"ack_every": 1 << 20}
@@ -94,6 +98,52 @@ def test_a_group_that_holds_nothing_is_let_go_by_what_others_free() -> None:
         assert paused["tx_prio3_pause"] > 0 and f.counters()["switches"][0]["buffer_used_bytes"] == 0
 
 
+def test_parameters_that_are_laid_over_themselves_change_nothing() -> None:
+    """While frames stand in the buffer: they are counted as before."""
+    found = []
+    for anew in (False, True):
+        h = Hardware(switch_buffer_bytes=2_000_000, switch=switch(headroom=60_000), nic=nic(), timeout_ns=1e8)
+        with star(3, h) as f:
+            until(f, 1)
+            storm = {"primitive": "params", "nic": 0, "values": {"storm": [3]}}
+            f.fabricd.request("inject", fault="storm", **storm, for_ns=100_000)
+            flows = [[1, 0, 30 * 4096, 0], [2, 0, 400 * 4096, 20_000]]
+            f.fabricd.request("inject", fault="t", primitive="traffic", flows=flows)
+            until(f, 10_000)
+            if anew:
+                same = {"xon_offset_bytes": 3000, "buffer_bytes": 2_000_000}
+                f.fabricd.request("inject", fault="p", primitive="params", switch="sw0", values=same)
+            until(f, 50_000)
+            if anew:
+                f.fabricd.request("heal", fault="p")
+            until(f, 1e6)
+            counters = f.counters()
+            found.append(
+                (counters["ports"], counters["switches"], f.fabricd.request("traffic_results", fault="t")["flows"])
+            )
+            said = port(f, "sw0", 3)["priorities"]["tx_prio3_pause"]
+    assert found[0] == found[1]
+    assert said == 2  # when the threshold is reached, and 42 us later; the storm is over before the next
+    assert counters["switches"][0]["buffer_used_bytes"] == 0
+
+
+def test_who_is_over_a_new_threshold_is_paused_at_once_and_let_go_when_it_is_healed() -> None:
+    h = Hardware(switch_buffer_bytes=2_000_000, switch=switch(headroom=60_000), nic=nic(), timeout_ns=1e8)
+    with star(2, h) as f:
+        until(f, 1)
+        storm = {"primitive": "params", "nic": 0, "values": {"storm": [3]}}
+        f.fabricd.request("inject", fault="storm", **storm, for_ns=100_000)
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, 30 * 4096, 0]])
+        until(f, 10_000)
+        assert "tx_prio3_pause" not in port(f, "sw0", 2)["priorities"]
+        f.fabricd.request("inject", fault="p", primitive="params", switch="sw0", values={"alpha": 1 / 1024})
+        until(f, 20_000)
+        f.fabricd.request("heal", fault="p")
+        until(f, 40_000)
+        paused = port(f, "h1", 1)["priorities"]
+        assert (paused["rx_prio3_pause"], paused["rx_prio3_pause_duration"]) == (1, 10)
+
+
 def test_a_queue_drains_at_the_rate_of_its_cable() -> None:
     """n flows that come in at once leave one after the other: the last is done n serializations of its bytes later."""
     h = Hardware(
@@ -139,16 +189,80 @@ def test_a_port_counts_what_comes_and_goes_of_each_class() -> None:
     assert not {f"rx_prio{c}_packets" for c in range(8) if c != 3} & came.keys()
 
 
-def test_watchdog_ends_a_storm() -> None:
-    watchdog = {"detect_ns": 20_000, "restore_ns": 50_000, "action": "drop"}
-    h = Hardware(switch=switch(headroom=60_000, watchdog=watchdog), nic=nic(), timeout_ns=100_000)
-    with star(3, h) as f:
-        f.fabricd.request("inject", fault="storm", primitive="params", nic=0, values={"storm": [3]}, for_ns=150_000)
-        send(f, [(1, 0, 100_000, 1000)])
-        said = [e for e in f.fabricd.events(0.5) if e["event"] == "pfc_watchdog"]
-        assert [e["on"] for e in said] == [True, False]
-        assert (said[0]["switch"], said[0]["port"], said[0]["class"]) == ("sw0", 1, 3)
-        assert drops(f)["watchdog"] > 0
+DETECT, RESTORE = 20_000, 50_000
+XOFF_NS = ser_ns(60, 400e9) + 500  # until it has come over a cable
+REFRESH_NS = 32767 * 512 / 400  # half of the longest pause, in quanta of 512 bit times
+
+
+def watchdogs(f: BareFabric, action: str) -> list[tuple[bool, float]]:
+    """What watchdogs have said, and when."""
+    events = [e for e in f.fabricd.request("log")["events"] if e["event"] == "pfc_watchdog"]
+    assert {(e["switch"], e["port"], e["class"], e["action"]) for e in events} <= {("sw0", 1, 3, action)}
+    return [(e["on"], e["time_ns"]) for e in events]
+
+
+@contextmanager
+def stormy(
+    action: str, size: int, *storms: tuple[float, float], detect: float | None = DETECT
+) -> Iterator[tuple[BareFabric, float]]:
+    """h0 pauses class 3 from and for so long (ns); h1 sends to it at 1 us. With when the first packet waits for h0."""
+    says = {"watchdog": {"detect_ns": detect, "restore_ns": RESTORE, "action": action}} if detect else {}
+    h = Hardware(switch=switch(headroom=100_000, **says), nic=nic(), timeout_ns=100_000)
+    with star(2, h) as f:
+        until(f, 1)
+        for i, (at_ns, for_ns) in enumerate(storms):
+            storm = {"primitive": "params", "nic": 0, "values": {"storm": [3]}}
+            f.fabricd.request("inject", fault=f"s{i}", **storm, at_ns=at_ns, for_ns=for_ns)
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, size, 1000]])
+        yield f, 1001 + bounds.fetch_ns(4096, 512e9, 500) + ser_ns(FRAME + 16, 400e9) + 2 * 500
+
+
+def until(f: BareFabric, time_ns: float) -> None:
+    f.fabricd.request("run_until", time_ns=time_ns)
+    f.events("held")
+
+
+@pytest.mark.parametrize("action", ["drop", "forward"])
+def test_watchdog_ends_a_storm(action: str) -> None:
+    """It steps in `detect` after a frame has met the pause, and out `restore` after the last XOFF, the fourth."""
+    packets = 24
+    with stormy(action, packets * 4096, (10, 150_000)) as (f, waits):
+        until(f, 500_000)
+        on, off = waits + DETECT, 10 + 3 * REFRESH_NS + XOFF_NS + RESTORE
+        told = watchdogs(f, action)
+        assert told == [(True, pytest.approx(on, abs=0.01)), (False, pytest.approx(off, abs=0.01))]
+        ((*_, start, took),) = f.fabricd.request("traffic_results", fault="t")["flows"]
+        now = port(f, "sw0", 1)["priorities"]
+        assert now["pfcwd_storms_prio3"] == 1 and "rx_prio3_pause_duration" in now
+        assert now["rx_prio3_pause_duration"] == int((on - 10 - XOFF_NS) / 1000)
+        if action == "forward":  # at once, all of them, and the acknowledgement comes back
+            left = on + (packets - 1) * ser_ns(FRAME, 400e9) + ser_ns(FRAME + 16, 400e9) + 500
+            assert took == pytest.approx(left + 2 * (ser_ns(ACK_FRAME, 400e9) + 500) + 500, abs=0.1) and not drops(f)
+        else:  # all of them, then what the timeout sends; the second timeout is behind the storm
+            assert drops(f) == {"watchdog": 2 * packets} and took > off
+
+
+def test_a_watchdog_counts_from_the_pause_that_there_is() -> None:
+    """Of two pauses the first is over before `detect`; and when it is switched off in a storm, pauses count again."""
+    with stormy("forward", 2_000_000, (10, 12_000), (15_000, 200_000)) as (f, _):
+        until(f, 60_000)
+        f.fabricd.request("inject", fault="off", primitive="params", switch="sw0", values={"watchdog": None})
+        until(f, 300_000)
+        on = 15_000 + XOFF_NS + DETECT
+        assert watchdogs(f, "forward") == [(True, pytest.approx(on, abs=0.01)), (False, 60_000)]
+        paused = 12_000 + DETECT + 15_000 + 200_000 - (15_000 + 2 * REFRESH_NS)
+        assert port(f, "sw0", 1)["priorities"]["rx_prio3_pause_duration"] == int(paused / 1000)
+
+
+@pytest.mark.parametrize("detect", [None, 1e6])
+def test_a_watchdog_counts_from_when_it_is_switched_on(detect: float | None) -> None:
+    """Or from when it is another: it has nothing to do with the one before."""
+    with stormy("drop", 1_000_000, (10, 200_000), detect=detect) as (f, _):
+        until(f, 60_000)
+        values = {"watchdog": {"detect_ns": DETECT, "restore_ns": RESTORE, "action": "drop"}}
+        f.fabricd.request("inject", fault="on", primitive="params", switch="sw0", values=values)
+        until(f, 100_000)
+        assert watchdogs(f, "drop") == [(True, 60_000 + DETECT)]
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from hardware import bounds, cc
 from hardware.build import build
+from hardware.client import FabricdError
 from hardware.config import Hardware
 from tests.parts import reference_controls
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric
 from tests.parts.incast_model import Ack, Control, Net, Stamp
 from tests.parts.traffic_fabric import frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, WireFrame, of_rank, watched
+from topologies.graph.frames import ser_ns
 
 LINE, MTU = 400e9, 4096
 RTT = bounds.base_rtt_ns(
@@ -51,8 +54,13 @@ def follow(model: Control, frames: list[WireFrame]) -> Iterator[tuple[float, Con
         yield fr.time_ns, model
 
 
+EVERY_REGION = {
+    "t_low": 3.4e3, "t_high": 10e3, "min_rtt": 3e3, "beta": 0.9, "max_decrease": 0.7, "ai": 3e9, "hai_after": 2
+}  # fmt: skip
+"""Of TIMELY: round trips below, above and between its thresholds, of both gradients, one and several in a row."""
+
 CASES: dict[str, tuple[type[reference_controls.Telemetry], dict[str, float]]] = {
-    "timely": (reference_controls.Timely, {"t_low": 4e3, "t_high": 12e3, "min_rtt": 8e3}),
+    "timely": (reference_controls.Timely, EVERY_REGION),
     "swift": (reference_controls.Swift, {}),
     "swift below one packet": (reference_controls.Swift, {"base_target": 2e3, "flow_range": 0, "hop_scale": 100}),
     "nscc": (reference_controls.Nscc, {}),
@@ -60,6 +68,10 @@ CASES: dict[str, tuple[type[reference_controls.Telemetry], dict[str, float]]] = 
     "dctcp": (reference_controls.Dctcp, {}),
     "hpcc": (reference_controls.Hpcc, {}),
 }
+
+
+OTHERS = {"timely": 1465}
+"""Packets that each of three other senders has, where it is not a third of the flow's."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -73,17 +85,18 @@ def test_every_step_is_the_formulas(case: str) -> None:
     control = kind.__name__.lower()
     with star(5, hardware(control, **values)) as f:
         with watched(f, "h1:1", 500) as seen:
-            flows = [(1, 0, 1465 * MTU, 0), *((n, 0, 488 * MTU, 30_000) for n in (2, 3, 4))]
+            flows = [(1, 0, 1465 * MTU, 0), *((n, 0, OTHERS.get(case, 488) * MTU, 30_000) for n in (2, 3, 4))]
             _stopped_at(f, 1000)  # else it would go on between two requests
             f.fabricd.request("inject", fault="t", primitive="traffic", flows=[list(flow) for flow in flows])
-            stops = [_stopped_at(f, at) for at in range(12_500, 280_000, 12_500)]
+            stops = [_stopped_at(f, at) for at in (2500, *range(12_500, 280_000, 12_500))]
             while any(flow[4] is None for flow in f.fabricd.request("traffic_results", fault="t")["flows"]):
                 stops.append(_stopped_at(f, 2 * stops[-1][0]))
         (qp,) = [q for q in f.counters()["qps"] if q["rank"] == 1]
     sampled = dict(of_rank(seen["qp_rate"], 1, "rate_bps"))
-    steps, windows, rates = 0, {}, {}
     given = cc.CONTROLS[control].values(cc.Setting(LINE, RTT, MTU), values)
-    for time, model in follow(kind(NET, given), seen["frames"]):
+    begins = kind(NET, given)
+    steps, windows, rates = 0, {0.0: round(begins.window_bytes or 0)}, {0.0: begins.rate_bps}
+    for time, model in follow(begins, seen["frames"]):
         steps += 1
         windows[time] = round(model.window_bytes or 0)
         rates[time] = model.rate_bps
@@ -150,6 +163,8 @@ def test_telemetry_leaves_the_packet_as_it_was() -> None:
     assert sent == sorted(sent)
     acks = [fr for fr in seen["frames"] if fr.out]
     assert sum(fr.seen for fr in acks) == len(data)
+    h0, h1 = (n.mac for n in f.fabric.nics)
+    assert {fr.macs for fr in data} == {(h0, h1)} and {fr.macs for fr in acks} == {(h1, h0)}
     assert {fr.sent_ns for fr in acks} <= {fr.sent_ns for fr in data}
 
 
@@ -180,3 +195,63 @@ def test_hpcc_forgets_the_stamps_of_another_path() -> None:
 
 def _sent_by(f: BareFabric, node: str) -> int:
     return sum(p["tx_bytes"] for p in f.counters()["ports"] if p["node"] == node)
+
+
+def test_another_window_holds_at_once() -> None:
+    """A window of eight packets is acknowledged by halves: each goes once in a round trip of its last packet."""
+    with star(2, hardware("none")) as f:
+        _stopped_at(f, 1)
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, 20_000_000, 0]])
+
+        def packets(start_ns: float) -> int:
+            """That leave in 100 us from then on."""
+            before, after = (
+                _stopped_at(f, at) and f.nic(1)["tx_vport_rdma_unicast_packets"] for at in (start_ns, start_ns + 1e5)
+            )
+            return int(after - before)
+
+        assert packets(10_000) == pytest.approx(1e5 / ser_ns(frame_bytes(), LINE), abs=1)
+        f.fabricd.request(
+            "inject", fault="w", primitive="params", nic=1, values={"cc": {"params": {"window_bytes": 8 * MTU}}}
+        )
+        assert _stopped_at(f, 110_000)[1] == 8 * MTU
+        assert packets(120_000) == pytest.approx(8e5 / (RTT + 3 * ser_ns(frame_bytes(), LINE)), abs=4)
+        f.fabricd.request("heal", fault="w")
+        assert packets(230_000) == pytest.approx(1e5 / ser_ns(frame_bytes(), LINE), abs=1)
+
+
+def test_a_nic_takes_another_control_and_keeps_what_both_have() -> None:
+    """Parameters of like name stay, those that only another control has are passed over, others are refused."""
+    given = {"base_rtt": 5e3, "window": 1e6, "beta": 0.7, "max_decrease": 0.4, "min_window": 0.5, "hop_scale": 0}
+    with star(2, hardware("swift", **given)) as f:
+
+        def now() -> dict[str, Any]:
+            return f.fabricd.request("parameters")["nics"][1]["cc"]
+
+        def lay(name: str, cc: dict[str, Any]) -> None:
+            f.fabricd.request("inject", fault=name, primitive="params", nic=1, values={"cc": cc})
+
+        before = now()
+        assert before["algorithm"] == "swift"
+        wanted = {"base_rtt_ns": 5e3, "window_bytes": 1e6, "beta": 0.7, "max_decrease": 0.4, "min_window": 0.5}
+        assert before["params"].items() >= wanted.items() and "hop_scale_ns" not in before["params"]
+        lay("a", {"algorithm": "timely", "params": {"ai_bps": 1e15, "hai_bps": 7, "hops": 5, "ewma": 0}})
+        kept = {"window_bytes": 1e6, "beta": 0.7, "max_decrease": 0.4}
+        assert now() == {"algorithm": "timely", "params": kept | {"ai_bps": 1e15, "hops": 5}}
+        lay("b", {"algorithm": "none"})
+        assert now() == {"algorithm": "none", "params": {"window_bytes": 1e6, "hops": 5}}
+        f.fabricd.request("heal", fault="b")
+        lay("c", {"params": {"beta": 0.1}})
+        assert now()["params"]["beta"] == 0.1
+        f.fabricd.request("heal", fault="c")
+        for wrong, why in (
+            ({"algorithm": "tcp"}, "algorithm: unknown"),
+            ({"params": {"speed": 1}}, "an unknown parameter"),
+            ({"params": {"beta": -1}}, "numbers from 0 to 1e15"),
+            ({"params": {"beta": 1.1e15}}, "numbers from 0 to 1e15"),
+            ({"params": {"beta": "much"}}, "numbers from 0 to 1e15"),
+        ):
+            with pytest.raises(FabricdError, match=why):
+                lay("d", wrong)
+        f.fabricd.request("heal", fault="a")
+        assert now() == before

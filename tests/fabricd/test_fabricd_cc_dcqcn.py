@@ -11,10 +11,11 @@ from hardware import bounds, cc, cc_reference
 from hardware.config import Hardware
 from tests.parts.incast_model import Net
 from tests.parts.reference_controls import Dcqcn
-from tests.parts.traffic_fabric import nic, send, star, switch
-from tests.parts.wire_view import CNP, of_rank, watched
+from tests.parts.traffic_fabric import frame_bytes, nic, send, star, switch
+from tests.parts.wire_view import ACK, CNP, of_rank, watched
 
 LINE = 400e9
+FRAME = frame_bytes()
 RANDOM_ECN = {"3": {"kmin_bytes": 50_000, "kmax_bytes": 50_000, "pmax": 1.0}}
 PLAIN = {"min_rate": 1e8, "ai": 2e9, "hai": 9e9, "g": 1 / 16, "alpha_timer": 11e3, "rate_timer": 7e3,
          "byte_counter": 0, "fast_recovery": 3, "decrease_gap": 0, "cnp_gap": 20e3, "first_cut": 0,
@@ -79,8 +80,16 @@ def test_the_rate_after_each_notification_and_each_timer(change: dict[str, float
         with watched(f, "h1:1") as seen:
             send(f, [(1, 0, 24_000_000, 0), (2, 0, 6_000_000, 0)])
         nics = f.counters()["nics"]
+        (qp,) = [q for q in f.counters()["qps"] if q["rank"] == 1]
     notifications = [fr.time_ns for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
     assert len(notifications) > 5
+    counted = {
+        "cnps": len(notifications),
+        "retransmitted": 0,
+        "tx_bytes": 24_000_000,
+        "tx_packets": -(-24_000_000 // 4096),
+    }
+    assert qp.items() >= counted.items()
     assert all(fr.dscp == 48 for fr in seen["frames"] if fr.opcode == CNP)
     gaps = [b - a for a, b in zip(notifications, notifications[1:], strict=False)]
     assert min(gaps) > p["cnp_gap"] * 0.9  # sent so far apart; the way back varies by a frame or two
@@ -104,7 +113,7 @@ def test_the_rate_after_each_notification_and_each_timer(change: dict[str, float
 
 def test_increases_by_bytes_follow_the_bytes_sent() -> None:
     """No timer: after the last notification the rate's steps are those of the byte counter, so many bytes apart."""
-    p = PLAIN | {"rate_timer": 1e12, "byte_counter": 400_000, "cnp_gap": 1e9}
+    p = PLAIN | {"rate_timer": 1e12, "byte_counter": 96 * FRAME, "cnp_gap": 1e9}
     with star(3, lossy(RANDOM_ECN, **p)) as f, watched(f, "h1:1") as seen:
         send(f, [(1, 0, 6_000_000, 0), (2, 0, 1_000_000, 0)])
     assert sum(fr.opcode == CNP and not fr.out for fr in seen["frames"]) == 1
@@ -116,33 +125,48 @@ def test_increases_by_bytes_follow_the_bytes_sent() -> None:
         model.b += 1
         model.increase()
     assert len(rates) > 8 and all(_close(r, w) for r, w in zip(rates, wanted, strict=True))
-    frame = 4096 + 58
     sent = dict(of_rank(seen["qp_sent"], 1, "bytes"))
     times = [t for t, _ in of_rank(seen["qp_rate"], 1, "rate_bps")][1:]
     for before, after in zip(times[1:], times[2:], strict=False):
         between = [b for t, b in sent.items() if before <= t <= after]
-        assert (between[-1] - between[0]) * frame / 4096 == pytest.approx(400_000, abs=2 * LINE / 8 * 1e-6)
+        assert (between[-1] - between[0]) * FRAME / 4096 == pytest.approx(96 * FRAME, abs=2 * LINE / 8 * 1e-6)
 
 
 TICKS = {"min_rate": 1e9, "ai": 2e9, "hai": 9e9, "g": 1 / 16, "alpha_timer": 1e3, "rate_timer": 9e3, "byte_counter": 0,
          "fast_recovery": 1, "decrease_gap": 4e3, "cnp_gap": 6e3, "first_cut": 1, "clamp_target": 1}  # fmt: skip
 
 
-@pytest.mark.parametrize("change", [{}, {"clamp_target": 0}, {"cnp_gap": 30e3}, {"first_cut": 0, "decrease_gap": 0}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"clamp_target": 0},
+        {"cnp_gap": 30e3},
+        {"first_cut": 0, "decrease_gap": 0},
+        {"clamp_target": 2, "byte_counter": 36 * FRAME},
+    ],
+)
 def test_armed_cuts_and_targets_that_stay(change: dict[str, float]) -> None:
     """Ticks from the first notification on: no cut before the first, alpha falls between notifications, the target
-    stays until the rate timer has run out; one additive step, then hyper ones.  Each sampled rate is the model's."""
+    stays until the rate timer, or the byte counter, has run out; one additive step, then hyper ones.  Each sampled rate
+    is the model's."""
     p = TICKS | change
     with star(3, lossy(RANDOM_ECN, **p)) as f, watched(f, "h1:1") as seen:
         send(f, [(1, 0, 12_000_000, 0), (2, 0, 4_000_000, 0)])
-    cnps = [float(fr.time_ns) for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
-    first = cnps[0]
+    events = [fr for fr in seen["frames"] if fr.opcode != ACK and fr.out != (fr.opcode == CNP)]
+    first, *more = [fr.time_ns for fr in events if fr.opcode == CNP]
+    for before, after in zip([first, *more], more[:3], strict=False):  # the flow's packets are near each other still
+        assert after - before > 0.8 * p["cnp_gap"]
     model, compared = Dcqcn(Net(rate_bps=LINE), p), set()
     for time, rate in of_rank(seen["qp_rate"], 1, "rate_bps"):
-        while cnps and cnps[0] < time - 1:
-            model.advance(cnps[0])
-            model.notified(cnps.pop(0))
-        near = min(abs(time - t) for t in (model.next_timer_ns(), model.alpha_at, *cnps[:1]))
+        while events and events[0].time_ns < time - 1:
+            event = events.pop(0)
+            model.advance(event.time_ns)
+            if event.opcode == CNP:
+                model.notified(event.time_ns)
+            else:
+                model.sent(event.time_ns, FRAME + 24)
+        near = min(abs(time - t) for t in (model.next_timer_ns(), model.alpha_at, *(fr.time_ns for fr in events[:1])))
         if near <= 1:
             continue  # captures tell the nearest ns
         model.advance(time)

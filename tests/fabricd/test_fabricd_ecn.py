@@ -48,6 +48,25 @@ def test_nothing_below_kmin_and_everything_above_kmax() -> None:
     assert sent - marked <= 2  # a frame that leaves nothing behind is not marked
 
 
+def test_thresholds_are_met_to_the_byte() -> None:
+    """A queue of just that length is left behind twice, growing and falling; it is not above the threshold."""
+    never = {"3": {"kmin_bytes": 10**9, "kmax_bytes": 10**9, "pmax": 1.0}}
+    h = Hardware(switch_buffer_bytes=10**9, switch=switch(headroom=0, lossless=[], alpha=64, ecn=never), nic=nic())
+    with star(3, h) as f:
+
+        def marked(kmin: int, kmax: int, pmax: float) -> int:
+            values = {"ecn": {"3": {"kmin_bytes": kmin, "kmax_bytes": kmax, "pmax": pmax}}}
+            f.fabricd.request("inject", fault="e", primitive="params", switch="sw0", values=values)
+            before = port(f, "sw0", 1)["priorities"].get("ecn_marked_prio3", 0)
+            send(f, [(1, 0, 16 * 4096, 0), (2, 0, 16 * 4096, 0)])
+            f.fabricd.request("heal", fault="e")
+            return int(port(f, "sw0", 1)["priorities"].get("ecn_marked_prio3", 0)) - before
+
+        at = 3 * FRAME
+        assert marked(at - 1, at - 1, 1.0) - 2 == marked(at, at, 1.0) > 10
+        assert marked(0, at - 1, 0.0) - 2 == marked(0, at, 0.0) > 10
+
+
 def test_a_port_marks_by_its_own_thresholds_and_a_fault_of_its_switch_goes_before_them() -> None:
     never, always = ({"3": {"kmin_bytes": k, "kmax_bytes": k, "pmax": 1.0}} for k in (10**9, 0))
     more = {"ecn": never, "port_ecn": [always, never, never]}

@@ -151,6 +151,20 @@ def _frames_at(f: BareFabric, node: str) -> int:
     return sum(int(p["rx_frames"]) for p in f.counters()["ports"] if p["node"] == node)
 
 
+def test_what_a_tap_does_not_take_is_no_loss_of_the_model() -> None:
+    """The kernel refuses what is written to a TAP that is down."""
+    with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=5000, retry=1)) as f:
+        pair, port = f.pair(0, 1), f.port_to("sw0", "h0")
+        f.switch.run("ip", "link", "set", Devices(f.fabric).tap(f.fabric.switches[0], port), "down")
+        assert timed_write(pair, 8)[1].status == 12
+        fidelity = f.counters()["fidelity"]
+        assert (fidelity["unmodelled_losses"], fidelity["flagged"], fidelity["forwarding_drops"]) == (2, 2, 2)
+        for example in fidelity["flagged_examples"]:
+            assert (example["what"], example["switch"], example["port"]) == ("Input/output error", "sw0", port)
+            assert "WRITE_ONLY" in example["headers"]
+        pair.done()
+
+
 def test_a_rule_may_rewrite_headers() -> None:
     """ECN and DSCP may change on the way (the ICRC does not cover them); an address may not."""
     with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=5000, retry=0)) as f:
@@ -166,6 +180,18 @@ def test_a_rule_may_rewrite_headers() -> None:
         pair.done()
 
 
+def test_a_frame_goes_as_far_as_its_time_to_live() -> None:
+    """A router that has taken one away forwards what has some left (RFC 1812, section 5.3.1)."""
+    with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=5000, retry=0)) as f:
+        pair = f.pair(0, 1)
+        for ttl, status in ((2, 0), (1, 12)):
+            rule = f"ip,dl_dst={f.fabric.nics[1].mac},actions=mod_nw_ttl:{ttl},output:{f.port_to('sw0', 'h1')}"
+            f.ofctl("add-flow", f.bridge("sw0"), f"priority=40000,{rule}")
+            assert timed_write(pair, 8)[1].status == status
+        assert [(d["node"], d["reason"], d["count"]) for d in f.counters()["drops"]] == [("sw0", "ttl", 1)]
+        pair.done()
+
+
 def test_frames_on_a_cut_cable_are_lost_even_though_open_vswitch_has_them() -> None:
     """Cut while the frame is on its cable: lost.  Cut once it has come in: through."""
     h = Hardware(timeout_ns=20_000, retry=0)
@@ -173,9 +199,11 @@ def test_frames_on_a_cut_cable_are_lost_even_though_open_vswitch_has_them() -> N
     leaves = model.doorbell + model.pcie_ps(64) + model.pcie
     ser = (model.travel(64, RETH) - model.passing) // 2
     arrives = leaves + ser + 500_000
-    for cut, status in ((arrives - 1, 12), (arrives + 1, 0)):
+    for cut, status, rule in ((arrives - 1, 12, True), (arrives + 1, 0, True), (arrives - 1, 12, False)):
         with bare_fabric("star", {"hosts": 2}, h) as f:
             pair = f.pair(0, 1)
+            if not rule:  # what is lost before it has come in is lost once
+                f.ofctl("del-flows", f.bridge("sw0"), f"dl_dst={f.fabric.nics[1].mac}")
             f.fabricd.request("cable", cable="sw0-h0", up=False, at_ns=cut / 1000)
             f.fabricd.request("cable", cable="sw0-h0", up=True, at_ns=(cut + 2) / 1000)
             assert timed_write(pair, 64)[1].status == status

@@ -4,6 +4,7 @@ slow queue pair of the same NIC."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -96,6 +97,23 @@ def test_a_fast_queue_pair_does_not_wait_for_a_slow_one(cut_first: bool) -> None
     assert all(g == pytest.approx(SER * (1 + n), abs=2) for g, n in zip(gaps, taken, strict=True))
 
 
+@pytest.mark.parametrize(("share", "gap"), [(0.99, 1), (1.01, 16), (0.01, 1)])
+def test_each_packet_of_a_slow_queue_pair_is_answered(share: float, gap: int) -> None:
+    """Where sixteen, the usual gap, take more than a quarter of the timeout; here at 1 Gb/s.
+
+    If one takes longer than the timeout, that waits for the rate, too.
+    """
+    h = replace(hardware(**STILL, min_rate=1e9, cnp_gap=50), timeout_ns=share * 4 * 16 * BITS)
+    with star(3, h) as f, watched(f, "h1:1") as seen:
+        send(f, [(1, 0, 400_000, 0), (2, 0, 60_000, 0)])
+        (qp,) = [q for q in f.counters()["qps"] if q["rank"] == 1]
+        assert f.nic(1)["local_ack_timeout_err"] == 0
+    slow = [t for t in starts(seen["frames"]) if t > 50_000]
+    answers = [fr.time_ns for fr in seen["frames"] if not fr.out and fr.opcode == ACK and fr.time_ns > 50_000]
+    assert qp["rate_bps"] == 1e9 and len(slow) > 40
+    assert len(answers) == pytest.approx(len(slow) / gap, abs=1.1)
+
+
 def rates(line: float, packets: int, times: Sequence[float]) -> list[float]:
     """Of flows that took so long, as shares of the cable."""
     idle = bounds.base_rtt_ns(
@@ -132,16 +150,46 @@ def test_paced_queue_pairs_beside_each_other_all_get_their_rates() -> None:
     assert min(got) >= 0.238 and max(got) < 0.26, got  # a little more than their rate: they begin at the cable's
 
 
-def test_a_pause_holds_what_is_fetched_and_its_pace_goes_on_after_it() -> None:
-    """Three senders at half the cable's rate each: the switch pauses them, and nothing is lost."""
-    with star(4, hardware(pfc=True, **STILL, cnp_gap=1e9)) as f, watched(f, "h1:1") as seen:
+@pytest.mark.parametrize("cnp_gap", [1e9, 2e3])
+def test_a_pause_holds_what_is_fetched_and_its_pace_goes_on_after_it(cnp_gap: float) -> None:
+    """Three senders at half the cable's rate each, or less yet: the switch pauses them, and nothing is lost."""
+    with star(4, hardware(pfc=True, **STILL, min_rate=0.2 * LINE, cnp_gap=cnp_gap)) as f, watched(f, "h1:1") as seen:
         send(f, [(n, 0, 1_000_000, 0) for n in (1, 2, 3)])
         assert not drops(f)
         (p,) = [p for p in f.counters()["ports"] if p["node"] == "h1" and p["port"] == 1]
     assert p["priorities"]["rx_prio3_pause"] > 0
-    (cut,) = [fr.time_ns for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
+    cut, *more = [fr.time_ns for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
+    assert bool(more) == (cnp_gap < 1e9)
     gaps = [b - a for a, b in zip(starts(seen["frames"]), starts(seen["frames"])[1:], strict=False) if a > cut]
     assert min(gaps) > 2 * SER - 2 and max(gaps) > 3 * SER
+
+
+def test_go_back_n_takes_back_what_is_deferred_and_keeps_the_pace() -> None:
+    """One packet is lost: those that wait for their time are fetched anew, and the cable sees no gap but the rate's."""
+    rate, lost_ns = 5e9, 150_000.0
+    with star(3, hardware(**STILL, min_rate=rate, cnp_gap=50)) as f, watched(f, "h1:1") as seen:
+        drop = {"primitive": "frames", "effect": "drop", "ports": ["h1:1"], "select": {"first": 1}}
+        f.fabricd.request("inject", fault="l", **drop, at_ns=lost_ns)
+        send(f, [(1, 0, 300_000, 0), (2, 0, 60_000, 0)])
+        nic1 = f.nic(1)
+    left = [t for t in starts(seen["frames"]) if t > 50_000]
+    gaps = [b - a for a, b in zip(left, left[1:], strict=False)]
+    assert gaps[:-1] == pytest.approx([BITS / rate * 1e9] * (len(gaps) - 1), abs=2) and left[-1] > 2 * lost_ns
+    assert nic1["local_ack_timeout_err"] == 0 and nic1["retransmitted"] == 2  # and the next one waited
+
+
+def test_what_comes_late_while_its_second_time_waits_is_not_sent_again() -> None:
+    """Selective repeat at a packet each 6.7 us: one comes 9 us late, when the next one has shown that it is missing."""
+    h = hardware(**STILL, min_rate=5e9, cnp_gap=50)
+    h = replace(h, nic={**h.nic, "recovery": "selective_repeat", "reorder_packets": 64})
+    with star(3, h) as f, watched(f, "h1:1") as seen:
+        late = {"primitive": "frames", "effect": "delay", "delay_ns": 9000, "reorder": True, "select": {"first": 1}}
+        f.fabricd.request("inject", fault="l", **late, ports=["h1:1"], at_ns=150_000)
+        send(f, [(1, 0, 300_000, 0), (2, 0, 60_000, 0)])
+        nic0, nic1 = f.counters()["nics"][:2]
+    assert (nic0["out_of_sequence"], nic0["duplicate_request"], nic1["retransmitted"]) == (1, 0, 0)
+    left = [t for t in starts(seen["frames"]) if t > 50_000]
+    assert all(b - a == pytest.approx(BITS / 5, abs=2) for a, b in zip(left, left[1:-1], strict=False))
 
 
 def test_what_has_been_sent_is_counted_at_the_cable() -> None:

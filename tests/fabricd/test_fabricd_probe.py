@@ -111,6 +111,24 @@ def test_a_full_window_is_probed_by_a_new_packet() -> None:
     assert probe.psn == 1 + max(fr.psn for fr in frames if fr.time_ns < probe.time_ns)
 
 
+def test_a_probe_says_nothing_of_loss() -> None:
+    """The last answers are lost, no packet is: NSCC, which takes what is lost out of its window, leaves it."""
+    its_nic = {**nic("nscc", rtt_ns=ROUND_TRIP + FETCH), "recovery": "selective_repeat", "lossless": []}
+    with star(2, Hardware(switch=switch(headroom=0, lossless=[], alpha=64), nic=its_nic)) as f:
+        f.fabricd.request("run_until", time_ns=1)
+        f.events("held")
+        lost = {"primitive": "frames", "effect": "drop", "ports": ["h0:1"], "for_ns": 2 * ROUND_TRIP}
+        f.fabricd.request("inject", fault="x", **lost, at_ns=FIRST_START + 40 * T + ROUND_TRIP)
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, (LAST + 1) * MTU, 10_000]])
+        windows = []
+        for step in range(10):
+            f.fabricd.request("run_until", time_ns=10_000 + 2 * (step + 1) * ROUND_TRIP)
+            f.events("held")
+            windows += [q["window_bytes"] for q in f.counters()["qps"] if q["rank"] == 1]
+        assert f.nic(1)["retransmitted"] >= 1 and f.nic(1)["local_ack_timeout_err"] == 0 < drops(f)["fault"]
+    assert min(windows) > windows[0] - MTU / 2 > 0
+
+
 @pytest.mark.parametrize("ack_every", [1, 16, 64])
 @pytest.mark.parametrize("senders", [1, 2, 16])
 def test_nothing_is_sent_for_nothing(senders: int, ack_every: int) -> None:

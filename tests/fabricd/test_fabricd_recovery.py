@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, Pair, as_they_end, bare_fabric, post_recv
-from tests.parts.timing_model import PS, RETH, Model, one, timed_write
+from tests.parts.timing_model import PS, RETH, Model, one, timed_write, wire_ps
 from workloads.verbs import wire
 
 FLUSHED, REMOTE_ACCESS, RETRY_EXCEEDED, RNR_EXCEEDED = 5, 10, 12, 13
@@ -47,7 +48,28 @@ def test_receiver_not_ready_is_tried_again_until_it_is() -> None:
         assert received.time_ps - start == model.received(4, 0) + tries * again
         assert (sent.status, received.wr_id, received.nbytes, pair.memory_b[:4]) == (0, 5, 4, b"good")
         assert f.nic(0)["rnr_nak_retry_err"] == tries == f.nic(0)["retransmitted"]
+        assert [q["retransmitted"] for q in f.counters()["qps"] if q["rank"] == 0] == [tries]
         assert f.counters()["fidelity"]["events"] < 200  # no timer multiplies
+        pair.done()
+
+
+def test_a_slow_receivers_request_is_of_use_when_its_time_has_come() -> None:
+    delay_ns = 30_000
+    h = Hardware(nic={"recv_delay_ns": delay_ns})
+    model = Model(h, 1)
+    with bare_fabric("star", {"hosts": 2}, h) as f:
+        pair = f.pair(0, 1)
+        start = pair.a.time_ps
+        pair.b.begin_wait(1, wire.FOREVER, post_recv(pair.qp_b, pair.key_b, 16, wr_id=5))
+        pair.a.begin_wait(1, wire.FOREVER, pair.write(4, opcode=wire.SEND))
+        received = one(pair.b.end_wait())
+        pair.park()
+        sent = one(pair.a.end_wait())
+        again = model.pcie_ps(4) + model.pcie + model.travel(4, 0) + model.travel(0, 4) + int(h.rnr_timeout_ns * PS)
+        tries = -(-(model.doorbell + delay_ns * PS - model.arrival(4, 0)) // again)
+        assert tries == 3 == f.nic(0)["rnr_nak_retry_err"]
+        assert sent.time_ps - start == model.sent(4, 0) + tries * again
+        assert received.time_ps - start == model.received(4, 0) + tries * again
         pair.done()
 
 
@@ -76,11 +98,32 @@ def test_remote_access_error(key: int, remote: int, length: int) -> None:
         pair = f.connect(a, b)
         pair.key_a, pair.key_b = key_a, key
         commands = [pair.write(length, wr_id=7, remote=remote), pair.write(8, wr_id=8), pair.write(8, wr_id=9)]
-        pair.a.send(*commands)
-        assert statuses(pair, 3) == [(7, REMOTE_ACCESS), (8, FLUSHED), (9, FLUSHED)]
+        pair.a.send(post_recv(pair.qp_a, key_a, 8, wr_id=6), *commands)
+        assert statuses(pair, 4) == [(7, REMOTE_ACCESS), (8, FLUSHED), (9, FLUSHED), (6, FLUSHED)]
         pair.a.send(pair.write(8, wr_id=10), post_recv(pair.qp_a, key_a, 8, wr_id=11))
         assert statuses(pair, 2) == [(10, FLUSHED), (11, FLUSHED)]
         assert pair.memory_b[:] == bytes(4096)
+        pair.done()
+
+
+def test_requests_beyond_what_a_queue_pair_keeps_are_flushed() -> None:
+    """16384 of each kind (docs/fabricd-protocol.md); the first one is the first to be used."""
+    kept = 16384
+    with bare_fabric("star", {"hosts": 2}) as f:
+        pair = f.pair(0, 1)
+        for first in range(0, kept + 1, 1000):
+            numbers = range(first, min(first + 1000, kept + 1))
+            pair.b.send(*(post_recv(pair.qp_b, pair.key_b, 8, wr_id=n) for n in numbers))
+        pair.a.begin_wait(9, pair.a.time_ps + 10**10)
+        flushed = one(pair.b.wait(1))
+        assert (flushed.wr_id, flushed.status) == (kept, FLUSHED)
+        pair.b.begin_wait(1)
+        assert pair.a.end_wait() == []
+        pair.a.begin_wait(1, wire.FOREVER, pair.write(8, opcode=wire.SEND))
+        received = one(pair.b.end_wait())
+        assert (received.wr_id, received.status) == (0, 0)
+        pair.park()
+        assert one(pair.a.end_wait()).status == 0
         pair.done()
 
 
@@ -111,6 +154,54 @@ def test_a_cable_that_stays_down_exceeds_the_retries() -> None:
         error = f.events("qp_error")[0]
         assert error.items() >= {"rank": 0, "peer": 1, "status": RETRY_EXCEEDED}.items()
         pair.done()
+
+
+def test_an_acknowledgement_that_comes_after_the_timeout_is_heeded() -> None:
+    """The timeout is shorter than a round trip, and the NIC has room for one packet: it has gone back too far."""
+    with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=3000, tx_buffer_bytes=4200, ack_every=1)) as f:
+        pair = f.pair(0, 1, 1 << 15)
+        pair.memory_a[:] = os.urandom(1 << 15)
+        half = [pair.write(1 << 14, wr_id=n, local=n << 14, remote=n << 14) for n in (0, 1)]
+        pair.park()
+        assert [(r.wr_id, r.status) for r in pair.a.wait(2, wire.FOREVER, *half)] == [(0, 0), (1, 0)]
+        assert pair.memory_b[:] == pair.memory_a[:]
+        pair.done()
+        f.fabricd.request("quiesce")
+        again = f.nic(0)["retransmitted"]
+        assert 0 < again == f.nic(1)["duplicate_request"] + f.nic(1)["out_of_sequence"]
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+def test_what_finds_no_room_in_the_receiver_is_dropped_unless_it_pauses(pauses: bool) -> None:
+    """PCIe takes a quarter of what the cable brings: a burst fills the buffer. What comes ahead needs no room in it."""
+    packets, room, pcie = 60, 16 * 4096, 100e9
+    receiver: dict[str, Any] = {
+        "pcie_rate_bps": pcie,
+        "rx_buffer_bytes": room,
+        "rx_xoff_bytes": room // 8,
+        "rx_xon_bytes": room // 16,
+    }
+    receiver |= {"lossless": [3] if pauses else [], "pfc": True}
+    h = Hardware(of_nic={"h1": receiver}, switch={"pfc": True}, timeout_ns=50_000)
+    came_ns, free_ns, lost = 0.0, 0.0, 0
+    for _ in range(packets):
+        if (max(free_ns - came_ns, 0) * pcie / 8e9) + 4096 > room:
+            lost += 1
+        elif not lost:
+            free_ns = max(free_ns, came_ns) + 4096 * 8e9 / pcie
+        came_ns += wire_ps(h.cable_rate_bps, 4096, 0) / PS
+    with bare_fabric("star", {"hosts": 2}, h) as f:
+        pair = f.pair(0, 1, packets * 4096)
+        pair.b.begin_wait(9, pair.a.time_ps + Model(h, 1).arrival(4096, RETH) + int(came_ns * PS))
+        pair.a.begin_wait(1, wire.FOREVER, pair.write(packets * 4096))
+        assert pair.b.end_wait() == []
+        nic1, dropped = f.nic(1), drops(f, "no_receive_buffer")
+        pair.park()
+        assert one(pair.a.end_wait()).status == 0
+        pair.done()
+        sent = next(p for p in f.counters()["ports"] if p["node"] == "h1")["priorities"].get("tx_prio3_pause", 0)
+    assert lost > 1 and dropped == nic1["rx_out_of_buffer"] == (0 if pauses else lost)
+    assert (sent > 0) == pauses
 
 
 @pytest.mark.parametrize("cable", ["sw0-h0", "sw0-h1"])

@@ -21,7 +21,7 @@ MTU, LINE, T = 4096, 400e9, frames.ser_ns(frame_bytes(), 400e9)
 BOTH = ["go_back_n", "selective_repeat"]
 
 
-def lossy(recovery: str, buffers: dict[str, int] | None = None, **more: Any) -> Hardware:
+def lossy(recovery: str, buffers: dict[str, Any] | None = None, **more: Any) -> Hardware:
     its_nic = {**nic(), "recovery": recovery, **(buffers or {})}
     return Hardware(switch=switch(headroom=0, lossless=[], alpha=64), nic=its_nic, **more)
 
@@ -41,7 +41,8 @@ def test_what_is_kept_needs_no_room_when_the_gap_closes(delay_ns: float) -> None
                 strike(f, select={"every": 900})
             took += send(f, [(1, 0, 5000 * MTU, 0)])
             assert drops(f) == ({"fault": lost} if lost else {})
-            assert f.nic(1)["retransmitted"] == lost
+            (qp,) = [q for q in f.counters()["qps"] if q["rank"] == 1]
+            assert f.nic(1)["retransmitted"] == qp["retransmitted"] == qp["tx_packets"] - 5000 == lost
             assert f.nic(0)["pcie_write_bytes"] == 5000 * MTU
             assert not any(p["priorities"].get("tx_prio3_pause") for p in f.counters()["ports"])
     assert took[1] - took[0] == pytest.approx(5 * T, abs=1)
@@ -72,6 +73,45 @@ def test_the_completion_waits_for_the_write_of_the_last_that_came() -> None:
 def first_start_ns(start_ns: float, packet: int) -> float:
     """When a flow's packet starts on the cable, if nothing is lost before."""
     return start_ns + bounds.fetch_ns(MTU, 512e9, 500) + frames.ser_ns(frame_bytes() + 16, LINE) + (packet - 1) * T
+
+
+def test_what_is_sent_again_is_of_the_request_that_it_belongs_to() -> None:
+    """Five writes of two packets each: the second one of the third is lost."""
+    with bare_fabric("star", {"hosts": 2}, lossy("selective_repeat"), binary=build()) as f:
+        pair = f.pair(1, 0, 10 * MTU)
+        pair.memory_a[:] = b"".join(bytes([n]) * MTU for n in range(1, 11))
+        strike(f, select={"every": 6})
+        pair.park()
+        writes = [pair.write(2 * MTU, wr_id=n, local=2 * n * MTU, remote=2 * n * MTU) for n in range(5)]
+        assert [(r.wr_id, r.status) for r in pair.a.wait(5, wire.FOREVER, *writes)] == [(n, 0) for n in range(5)]
+        assert pair.memory_b[:] == pair.memory_a[:]
+        sender = f.nic(1)
+        assert sender["retransmitted"] == drops(f)["fault"] == 1 and sender["local_ack_timeout_err"] == 0
+        pair.done()
+
+
+def test_a_receiver_that_is_not_ready_forgets_what_came_ahead() -> None:
+    """The first of four packets is lost; when it comes, there is no receive request: all four go again, each time.
+
+    Those behind it come ahead once more each time, and are kept; the last time they are there already.
+    """
+    h = lossy("selective_repeat", nic(window=16 * MTU))
+    with bare_fabric("star", {"hosts": 2}, h, binary=build()) as f:
+        pair = f.pair(1, 0, 4 * MTU)
+        pair.memory_a[:] = bytes(range(256)) * (4 * MTU // 256)
+        strike(f, select={"first": 1}, match={"opcodes": ["SEND_FIRST"]})
+        pair.b.begin_wait(1, pair.a.time_ps + 30_000_000)
+        pair.a.begin_wait(1, wire.FOREVER, pair.write(4 * MTU, opcode=wire.SEND))
+        assert pair.b.end_wait() == []
+        pair.b.begin_wait(1, wire.FOREVER, post_recv(pair.qp_b, pair.key_b, 4 * MTU))
+        assert one(pair.b.end_wait()).status == 0 and pair.memory_b[:] == pair.memory_a[:]
+        pair.park()
+        assert one(pair.a.end_wait()).status == 0
+        receiver, sender = f.counters()["nics"]
+        pair.done()
+    tries = sender["rnr_nak_retry_err"]
+    assert tries > 1 and sender["retransmitted"] == 1 + 4 * tries and sender["local_ack_timeout_err"] == 0
+    assert (receiver["out_of_sequence"], receiver["duplicate_request"]) == (3 * tries, 3)
 
 
 @pytest.mark.parametrize("lost", [1, 8])

@@ -1,11 +1,15 @@
-"""fabricd pauses at the thresholds that are worked out: by the frame that reaches XOFF, and by none before."""
+"""fabricd pauses, and lets go, at thresholds that are worked out: by the frame that reaches them, by none before."""
 
 from __future__ import annotations
+
+import pytest
 
 from testbed.experiment import Experiment, loads
 from testbed.plan import thresholds
 from testbed.plan.hardware import hardware_of
 from tests.parts.traffic_fabric import frame_bytes, port, send, star
+from tests.parts.wire_view import watched
+from topologies.graph.frames import ser_ns
 
 
 def experiment(fabric: str, more: str = "") -> Experiment:
@@ -23,5 +27,22 @@ def test_a_port_is_paused_by_the_frame_that_reaches_xoff_and_by_none_before() ->
             f.fabricd.request(
                 "inject", fault=f"s{more}", primitive="params", nic=0, values={"storm": [3]}, for_ns=60_000
             )
-            send(f, [(1, 0, 4096 * (frames + more), 5000)])
+            with watched(f, "h1:1") as seen:
+                send(f, [(1, 0, 4096 * (frames + more), 5000)])
             assert port(f, "sw0", 2)["priorities"].get("tx_prio3_pause", 0) == 2 * more  # XOFF, and XON later
+    ends = seen["pauses"][seen["pauses"]["on"] == 0].set_index("node")["time_ns"]
+    # the one that goes on lets one frame go after the other: XON leaves with the first that makes room
+    s, h, frame = hardware_of(e).switch, hardware_of(e), frame_bytes()
+    aside = 3 * len(s["lossless"]) * (s["reserve_bytes"] + s["headroom_bytes"])
+
+    def shared(gone: int) -> int:
+        return max((frames + 1 - gone) * frame - s["reserve_bytes"], 0)
+
+    def is_low(gone: int) -> bool:
+        threshold = int(s["alpha"] * (h.switch_buffer_bytes - aside - shared(gone)))
+        return shared(gone) + s["xon_offset_bytes"] <= threshold
+
+    gone = next(k for k in range(1, frames) if is_low(k))
+    assert gone > 1
+    let_go = ser_ns(frame + 16, 400e9) + (gone - 2) * ser_ns(frame, 400e9)
+    assert ends["h1"] - ends["sw0"] == pytest.approx(let_go + ser_ns(60, 400e9) + h.cable_delay_ns, abs=0.01)

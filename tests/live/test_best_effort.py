@@ -103,6 +103,16 @@ def test_several_switches_cost_little_more_than_reserved_slots(tmp_path: Path) -
         assert reserved < shared < reserved + 6_000 and shared < ring, f"{size} bytes"
 
 
+def test_losses_cost_less_than_twice_what_they_cost_reserved_slots(tmp_path: Path) -> None:
+    """One of a hundred frames, on every cable."""
+    steps = [step(sizes=["1MiB"], iterations=3, algorithm=f"in_network{kind}") for kind in ("", "_best_effort")]
+    more = "inject: [{fault: loss, on: all, rate: 0.01}]"
+    result = run(tmp_path, STAR % 8, *steps, more=more, switch="{accelerator: {slots: 1024}}")
+    assert by_the_network(result)
+    reserved, shared = (sum(took(result)[f"in_network{kind}", 1 << 20]) / 3 for kind in ("", "_best_effort"))
+    assert reserved < shared < 2 * reserved
+
+
 def test_jobs_that_share_a_pool_come_apart(tmp_path: Path) -> None:
     """A lane that has met another job's block goes elsewhere: after a few rounds nobody meets anybody."""
     groups = {"groups": [[0, 1, 4, 5], [2, 3, 6, 7]], "sizes": ["1MiB"], "dtype": "int32", "slots": 64}
@@ -161,11 +171,20 @@ def test_congestion_halves_windows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("switch", ["leaf0", "leaf1"])
-def test_a_dead_accelerator_costs_time_and_nothing_else(switch: str, tmp_path: Path) -> None:
-    inject = f"inject: [{{fault: accelerator_down, on: 'switch:{switch}', at: 1015us}}]"
-    result = run(tmp_path, CLOS, step(sizes=["256KiB"], iterations=2), more=inject)
-    assert by_the_network(result)
-    assert total(result, "completed") > 0
+def test_a_dead_accelerator_is_gone_past_and_named_until_it_is_back(switch: str, tmp_path: Path) -> None:
+    """Four blocks in silence, then the server adds up alone; that takes as long as seven ranks' blocks on its cable."""
+    inject = f"inject: [{{fault: accelerator_down, on: 'switch:{switch}', at: 1080us, for: 300us}}]"
+    sizes = {"sizes": ["256KiB"], "dtype": "int32", "slots": 256, "iterations": 14}
+    result = run(tmp_path, CLOS, step(**sizes), more=inject)
+    assert all(row["wrong"] == 0 for row in result.results) and total(result, "shared_used") == 0
+    why = f"the parameter server, rank 0, adds up alone: {switch}'s accelerator is down"
+    told = [row["fallback"] for row in result.results]
+    dead = [n for n, said in enumerate(told) if said]
+    assert {told[n] for n in dead} == {why} and dead == list(range(dead[0], dead[-1] + 1)) and len(dead) > 2
+    times = [row["time_ns"] for row in result.results]
+    block_ns = 7 * (256 * 4 + 106) * 8 / 400
+    assert all(256 * block_ns < times[n] < 256 * block_ns + 10_000 for n in dead[1:-2])
+    assert {*times[: dead[0]], *times[dead[-1] + 2 :]} == {times[0]}, "as before, and as ever after"
 
 
 @pytest.mark.parametrize("switch", ["leaf0", "leaf1"])

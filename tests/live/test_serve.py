@@ -19,7 +19,7 @@ from tests.parts.machine import STAR, cli, fabric_ids, told, traces
 from tests.parts.pages import Server, builds, chromium, page_in, serving
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Request, Route
+    from playwright.sync_api import Browser, Locator, Page, Request, Route
 
 JOB = "name: job\nworkload: [{collective: all_reduce, sizes: [64KiB], iterations: 2}]\n"
 
@@ -242,6 +242,20 @@ def test_the_page_shows_the_fabric(
         assert set(page.locator("#tables table").first.locator("tbody td:first-child").all_inner_texts()) == {"sw0:2"}
 
 
+def press(page: Page, button: Locator) -> None:
+    """As slowly as a person: the page draws newer frames while the button is down."""
+    button.hover()
+    page.mouse.down()
+    page.evaluate(
+        """() => new Promise((seen) => {
+            let frames = 0;
+            const events = new EventSource("api/events");
+            events.addEventListener("frame", () => { if (++frames === 3) { events.close(); seen(); } });
+        })"""
+    )
+    page.mouse.up()
+
+
 def test_the_page_tells_a_controller_that_stands_still(browser: Browser, tmp_path: Path) -> None:
     fabric = up(tmp_path)
     try:
@@ -268,8 +282,14 @@ def test_the_page_marks_faults_and_says_when_the_fabric_is_gone(browser: Browser
             told("inject", "cable_down", "--on", "cable:h1-sw0", "--fabric", fabric)
             page.get_by_text("cable_down on cable:h1-sw0, on").wait_for()
             assert page.locator('.down[visibility="visible"]').count() == 1
-            page.get_by_role("button", name="faults of cable h1-sw0").click()
+            badge = page.get_by_role("button", name="faults of cable h1-sw0")
+            badge.focus()
+            press(page, badge)
             page.locator("#details").get_by_text("fault f1: cable_down").wait_for()
+            assert badge.evaluate("badge => badge === document.activeElement")
+            page.get_by_role("button", name="back to all").wait_for()
+            press(page, page.get_by_role("button", name="back to all"))
+            page.get_by_role("heading", name="Most load").wait_for()
             told("down", fabric)
             page.get_by_text(f"fabric {fabric} was taken down").wait_for()
     finally:

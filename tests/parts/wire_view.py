@@ -44,6 +44,9 @@ class WireFrame:
     seen: int = 0
     marked: int = 0
     hops: list[Hop] = field(default_factory=list)
+    msn: int = 0
+    macs: tuple[str, str] = ("", "")
+    """To, and from."""
 
 
 def frames(path: Path) -> list[WireFrame]:
@@ -73,7 +76,8 @@ def _frame(time_ns: int, out: bool, frame: bytes) -> WireFrame:
         ]}  # fmt: skip
     return WireFrame(
         time_ns, out, bth[0], int.from_bytes(bth[9:12]), frame[IP + 1] >> 2, frame[IP + 1] & 3, frame[IP + 8],
-        int.from_bytes(bth[5:8]), bth[12] if bth[0] == ACK else 0, **more,
+        int.from_bytes(bth[5:8]), bth[12] if bth[0] == ACK else 0,
+        msn=int.from_bytes(bth[13:16]) if bth[0] == ACK else 0, macs=(frame[:6].hex(":"), frame[6:12].hex(":")), **more,
     )  # fmt: skip
 
 

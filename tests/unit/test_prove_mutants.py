@@ -13,7 +13,7 @@ pytest.importorskip(
 
 from tests import prove_all, prove_mutants_c, prove_mutants_python
 from tests.prove_mutants_bench import ENDLESS, NOTICED, SURVIVED, Bench, Mutant
-from tests.prove_mutants_cover import WatchPython, importers
+from tests.prove_mutants_cover import Cover, WatchPython, importers
 
 PYTHON = '''
 def far(a: int, rows: list[int]) -> list[int]:
@@ -53,6 +53,33 @@ def test_c_is_changed_in_functions() -> None:
     assert changes(found, 7) == {";"}
     assert changes(found, 8) == {"return a - 1;", "return a + 2;"}
     assert 2 not in found
+
+
+def test_of_two_that_are_equal_either_may_be_taken() -> None:
+    found = prove_mutants_c.mutants(
+        "far.c",
+        "int f(int a, int b)\n{\n\tif (a > b)\n\t\tb = a;\n\treturn a < b ? b : c;\n\treturn a < b ? b : a;\n}\n",
+    )
+    assert changes(found, 3) == {"if (!(a > b))"}
+    assert "return a <= b ? b : c;" in changes(found, 5)
+    assert changes(found, 6) == {"return !(a < b) ? b : a;"}
+
+
+def test_room_for_one_more_and_what_is_done_without_memory_are_no_changes() -> None:
+    found = prove_mutants_c.mutants("far.c", "void *f(int n)\n{\n\treturn calloc(n + 1, 1);\n\tabort();\n}\n")
+    assert 4 not in found
+    assert changes(found, 3) == {"return calloc(n - 1, 1);", "return calloc(n + 2, 1);"}
+
+
+def test_the_quickest_test_of_each_file_goes_first() -> None:
+    tests = ["a.py::slow", "a.py::quick", "b.py::slower", "a.py::elsewhere"]
+    cover = Cover({"far.c": {7: {0, 1, 2}, 9: {3}}}, tests, [2.0, 1.0, 3.0, 0.5], [], True, Path())
+    here = Mutant("far.c", 8, "", "", "")
+    assert cover.of(here, 10) == ["a.py::quick", "b.py::slower", "a.py::slow"]
+    assert cover.of(here, 5) == ["a.py::quick", "b.py::slower"]
+    assert cover.of(here, 3) == ["a.py::quick", "a.py::slow"]
+    behind = Mutant("far.c", 10, "", "", "")
+    assert cover.of(behind, 10) == ["a.py::elsewhere", "a.py::quick", "b.py::slower", "a.py::slow"]
 
 
 def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ class Algorithm:
     waits: bool = False  # its part waits by itself: it cannot be one of several tasks at a time
     extra: tuple[str, ...] = ()  # keys of a step that only some algorithms heed
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of those that are not null by default
+    own: Any = None  # the schedule itself of a user's file (workloads/own/); None: `schedule` names it
+    apart: bool = False  # its result is in the output, where its collective has it in the vector
 
     def __str__(self) -> str:
         return f"{self.collective.name} by {self.name}"

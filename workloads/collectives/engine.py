@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 
 from workloads.collectives.execution import Connection, Execution, Memory, Remote, out_of_turn, resolve
-from workloads.collectives.schedule import Copy, Program, Recv, Schedule, Shape, places, program_of, steps
+from workloads.collectives.schedule import (
+    OUTPUT,
+    Copy,
+    Program,
+    Recv,
+    Schedule,
+    Shape,
+    connections,
+    places,
+    program_of,
+    steps,
+)
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
 from workloads.verbs import Peer, wire
@@ -37,13 +48,13 @@ class Engine:
         self.staging = context.region("staging", staged * width)
         self.output = context.region("output", output_elements(program) * width)
         keys = _KEYS.pack(self.vector.key, self.staging.key, self.output.key)
-        self._channels = sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
+        self._channels = connections(program)
         pairs = self.device.connect([Peer(ranks[peer], tag + channel, keys) for peer, channel in self._channels])
-        connections = {
+        by_channel = {
             c: Connection(pair, Remote(_KEYS.unpack(pair.private)))
             for c, pair in zip(self._channels, pairs, strict=True)
         }
-        self._execution = Execution(context, width, Memory(self.vector, self.staging, self.output), connections)
+        self._execution = Execution(context, width, Memory(self.vector, self.staging, self.output), by_channel)
         if context.costs.by_channel:
             self._execution.reducer = self._reduce
         context.completed |= dict.fromkeys(self._execution.by_number, self._execution.take)
@@ -86,7 +97,7 @@ class Engine:
 
 
 def output_elements(program: Program) -> int:
-    """How long the output of a program is, with what it only keeps for others: 0 if the result is in the vector."""
-    ends = [s.stop for s in steps(program) if isinstance(s, Recv) and s.into != 0]
-    ends += [s.to + s.stop - s.start for s in steps(program) if isinstance(s, Copy)]
+    """How long the output of a program is, with what it keeps behind it: 0 if all is in the vector."""
+    ends = [s.stop for s in steps(program) if isinstance(s, Recv) and s.into == OUTPUT]
+    ends += [s.to + s.stop - s.start for s in steps(program) if isinstance(s, Copy) and s.into == OUTPUT]
     return max(ends, default=0)

@@ -11,13 +11,28 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from workloads.base import bfloat16
 from workloads.base.data import REDUCTIONS
-from workloads.collectives.schedule import Lane, Place, Program, Recv, Schedule, Send, Shape, places, program_of
+from workloads.collectives.schedule import (
+    STAGING,
+    Channel,
+    Copy,
+    Lane,
+    Place,
+    Program,
+    Recv,
+    Schedule,
+    Send,
+    Shape,
+    copies,
+    places,
+    program_of,
+    released,
+)
 from workloads.parts.context import Context
 from workloads.verbs import FabricError, QueuePair, Region, wire
 from workloads.verbs.wire import Record
@@ -28,7 +43,6 @@ if TYPE_CHECKING:
 SLICE_BYTES = 4 << 20  # of host arithmetic between two signs of life
 MOST_MESSAGES = 16384  # that a queue pair keeps posted
 
-Channel = tuple[int, int]  # index of the peer in the group, channel
 Reducer = Callable[[int, float, Callable[[], None]], None]
 """Has a reduction of a lane (its number) that takes so many ns carried out, then calls."""
 
@@ -44,18 +58,19 @@ class Resolved:
     program: Program
     own: Mapping[Channel, Sequence[Place]]
     peers: Mapping[Channel, Sequence[Place]]
+    copies: Mapping[Channel, Sequence[int]]
 
 
 def resolve(schedule: Schedule, shape: Shape, index: int, channels: Sequence[Channel]) -> Resolved:
     """What a shape means for a rank and its connections.  Raises TooManyMessages."""
     program = program_of(schedule, shape, index)
-    own, _ = places(program)
+    own, staged = places(program)
     by_peer = {peer: places(program_of(schedule, shape, peer))[0] for peer in {peer for peer, _ in channels}}
     peers = {(peer, channel): by_peer[peer].get((index, channel), []) for peer, channel in channels}
     most = max((len(messages.get(channel, ())) for channel in channels for messages in (own, peers)), default=0)
     if most > MOST_MESSAGES:
         raise TooManyMessages(f"{most} messages from rank to rank, at most {MOST_MESSAGES}: choose a larger chunk")
-    return Resolved(program, own, peers)
+    return Resolved(program, own, peers, copies(program, staged))
 
 
 @dataclass(frozen=True)
@@ -66,12 +81,18 @@ class Remote:
     at: tuple[int, ...] = (0, 0, 0)
 
 
-class Memory(NamedTuple):
+@dataclass(frozen=True)
+class Memory:
     """A rank's vector, staging and output."""
 
     vector: Region
     staging: Region
     output: Region
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """As schedules name them."""
+        return self.vector, self.staging, self.output
 
 
 @dataclass(slots=True)
@@ -82,10 +103,12 @@ class Connection:
     remote: Remote
     places: Sequence[Place] = ()  # where our messages land at the peer, in order
     own: Sequence[Place] = ()  # where its messages land here
+    copies: Sequence[int] = ()  # where in our staging memory a buffered lane copies ours
     sender: Running | None = None
     receiver: Running | None = None
     outbox: deque[Send] = field(default_factory=deque)  # waits for the window
     under_way: int = 0
+    copied: int = 0
     sent: int = 0
     arrived: int = 0
     taken: int = 0
@@ -102,6 +125,7 @@ class Running:
     outbox: deque[Send] = field(default_factory=deque)  # waits for the window
     under_way: int = 0
     reducing: bool = False  # a stream does, and says when it is through
+    waiting: list[tuple[int, Running]] = field(default_factory=list)  # lanes, until so many of our steps are done
 
 
 class Execution:
@@ -126,7 +150,7 @@ class Execution:
         self.lanes = [Running(k, lane) for k, lane in enumerate(resolved.program)]
         for key, connection in self.connections.items():
             connection.own = resolved.own.get(key, ())
-            connection.places = resolved.peers[key]
+            connection.places, connection.copies = resolved.peers[key], resolved.copies.get(key, ())
             connection.sender = connection.receiver = None
         for running in self.lanes:
             for step in running.lane.steps:
@@ -138,7 +162,7 @@ class Execution:
     def reset(self) -> None:
         """Back to the beginning."""
         for connection in self.connections.values():
-            connection.sent = connection.arrived = connection.taken = connection.under_way = 0
+            connection.sent = connection.copied = connection.arrived = connection.taken = connection.under_way = 0
             connection.acknowledged = not connection.places
         for running in self.lanes:
             running.at = running.under_way = 0
@@ -146,9 +170,9 @@ class Execution:
 
     def start(self, dtype: str, op: str | None) -> None:
         """Takes every lane as far as it comes."""
-        self.typed: NDArray[Any] = self.memory.vector.view(dtype)
-        self.staged: NDArray[Any] = self.memory.staging.view(dtype)
-        self.result: NDArray[Any] = self.memory.output.view(dtype)
+        self.typed: list[NDArray[Any]] = [
+            region.view(dtype) for region in self.memory.regions
+        ]  # as schedules name them
         self._op = op
         self.running = True
         for running in self.lanes:
@@ -193,7 +217,14 @@ class Execution:
         return sorted(peers)
 
     def _advance(self, running: Running) -> None:
-        """Takes a lane as far as what has arrived lets it."""
+        """Takes a lane as far as it comes, and then those that waited for what it has done."""
+        going = deque([running])
+        while going:
+            lane = going.popleft()
+            self._go_on(lane)
+            going.extend(released(lane))
+
+    def _go_on(self, running: Running) -> None:
         lane = running.lane.steps
         while running.at < len(lane) and not running.reducing:
             step = lane[running.at]
@@ -205,15 +236,27 @@ class Execution:
                     return
                 place = connection.own[connection.taken]
                 connection.taken += 1
-                if step.reduce and self._reduce_elsewhere(running, step, place.element):
+                if self._into(running, step.into, step.start, place, step.stop - step.start, reduce=step.reduce):
                     return
-            else:
-                self.result[step.to : step.to + step.stop - step.start] = self.typed[step.start : step.stop]
+            elif isinstance(step, Copy):
+                place = Place(step.source, step.start)
+                if self._into(running, step.into, step.to, place, step.stop - step.start, reduce=step.reduce):
+                    return
+            elif (other := self.lanes[step.lane]).at < step.steps:
+                other.waiting.append((step.steps, running))
+                return
             running.at += 1
 
     def _send(self, running: Running, step: Send) -> None:
-        """Posts a message, or has it wait until the window lets it."""
+        """Posts a message, or has it wait until the window lets it; what a buffered lane sends is copied now."""
         connection = self.connections[step.peer, step.channel]
+        if running.lane.buffered:
+            at = connection.copies[connection.copied]
+            connection.copied += 1
+            self.typed[STAGING][at : at + step.stop - step.start] = self.typed[step.source][step.start : step.stop]
+        self._post_in_turn(running, connection, step)
+
+    def _post_in_turn(self, running: Running, connection: Connection, step: Send) -> None:
         limited = connection if running.lane.per_peer else running
         if running.lane.window is not None and limited.under_way == running.lane.window:
             limited.outbox.append(step)
@@ -225,9 +268,12 @@ class Execution:
         number, place = connection.sent, connection.places[connection.sent]
         connection.sent += 1
         last = connection.sent == len(connection.places)
+        region, start = step.source, step.start
+        if running.lane.buffered:
+            region, start = STAGING, connection.copies[number]
         connection.pair.write(
-            self.memory[step.source],
-            step.start * self.width,
+            self.memory.regions[region],
+            start * self.width,
             (step.stop - step.start) * self.width,
             connection.remote.keys[place.region],
             connection.remote.at[place.region] + place.element * self.width,
@@ -242,19 +288,27 @@ class Execution:
         limited = connection if running.lane.per_peer else running
         limited.under_way -= 1
         if limited.outbox:
-            self._send(running, limited.outbox.popleft())
+            step = limited.outbox.popleft()
+            self._post_in_turn(running, self.connections[step.peer, step.channel], step)
 
-    def _reduce_elsewhere(self, running: Running, step: Recv, staged: int) -> bool:
-        """Combines what has been staged with ours: in host time (returns False), or on a stream."""
-        ns = self.context.costs.reduce_ns((step.stop - step.start) * self.width)
+    def _into(self, running: Running, region: int, at: int, place: Place, count: int, *, reduce: bool) -> bool:
+        """Puts what stands at `place` where a step wants it; returns whether the lane must wait for a stream to do it.
+
+        What is reduced takes host time, or a stream's.
+        """
+        if not reduce:
+            if place != (region, at):  # else it has arrived in its place
+                self.typed[region][at : at + count] = self.typed[place.region][place.element : place.element + count]
+            return False
+        ns = self.context.costs.reduce_ns(count * self.width)
         if self.reducer is None or ns <= 0:
             self.device.spend(ns)
-            self._combine(step, staged)
+            self._combine(region, at, place, count)
             return False
         running.reducing = True
 
         def reduced() -> None:
-            self._combine(step, staged)
+            self._combine(region, at, place, count)
             running.reducing = False
             running.at += 1
             self._advance(running)
@@ -262,16 +316,17 @@ class Execution:
         self.reducer(running.number, ns, reduced)
         return True
 
-    def _combine(self, step: Recv, staged: int) -> None:
+    def _combine(self, region: int, at: int, place: Place, count: int) -> None:
         reduce = REDUCTIONS[self._op or ""]
         elements = SLICE_BYTES // self.width
-        for at in range(step.start, step.stop, elements):
-            local = self.typed[at : min(at + elements, step.stop)]
-            received = self.staged[staged + at - step.start :][: len(local)]
+        for done in range(0, count, elements):
+            more = min(elements, count - done)
+            local = self.typed[region][at + done :][:more]
+            other = self.typed[place.region][place.element + done :][:more]
             if reduce is np.add and local.dtype.name == "bfloat16":
-                bfloat16.add(local, received)
+                bfloat16.add(local, other)
             else:
-                reduce(local, received, out=local)
+                reduce(local, other, out=local)
             self.device.progress()
 
 

@@ -55,6 +55,8 @@ class Scheduled(Part):
         for span in inputs:
             data.fill(self.vector[slice(*span)], self.input, self.start + span.start, self.device.progress)
         data.spoil(self.output, self.device.progress)
+        if self.entry.apart:
+            self.vector = self.output[:length]  # in which the result is to be
         self.engine.prepare(self.shape)
 
     def work(self) -> Iterator[Wanted]:

@@ -1,7 +1,7 @@
 """What a schedule is: who sends which piece to whom, in which order, as pure data.
 
 A rank's *program* is a few lanes.  A lane is what MSCCL calls a thread block: it does its steps in order, waits where
-it must receive, and never where it sends.  Lanes of one rank run side by side.
+it must receive or for another lane, and never where it sends.  Lanes of one rank run side by side.
 Everything follows from a `Shape`, which all ranks know, and a rank's index, so that every rank can work out where
 another one wants what it sends it: nothing but memory keys goes over the wire beforehand.
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from workloads.base.entry import Algorithm, named
 
@@ -47,14 +47,27 @@ class Recv(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Elements `start` to `stop` of our vector are copied to `to` in our output, at no cost in time."""
+    """Elements `start` to `stop` of `source` are copied to `to` in `into`, at no cost in time.
+
+    To `reduce` they are combined with what stands there, which takes a reduction's time.
+    """
 
     start: int
     stop: int
     to: int
+    source: int = VECTOR
+    into: int = OUTPUT
+    reduce: bool = False
 
 
-Step = Send | Recv | Copy
+class Wait(NamedTuple):
+    """Go on when our lane `lane` has done its first `steps` steps."""
+
+    lane: int
+    steps: int
+
+
+Step = Send | Recv | Copy | Wait
 
 
 @dataclass(frozen=True)
@@ -62,11 +75,14 @@ class Lane:
     """Steps in order; at most `window` of its messages (`per_peer`: to each peer) are under way at a time.
 
     None: all that there are.  What must wait goes out in order.
+    `buffered`: what it sends is copied when its turn comes, and what it receives lands apart and is copied when it is
+    taken, as through NCCL's FIFOs: memory is free when its step is done.  Else messages go from memory to memory.
     """
 
     steps: Sequence[Step]
     window: int | None = None
     per_peer: bool = False
+    buffered: bool = False
 
 
 Program = Sequence[Lane]
@@ -109,7 +125,7 @@ def more_than(schedule: Schedule, shape: Shape, limit: int) -> bool:
 
 def schedule_of(entry: Algorithm) -> Schedule:
     """The function that makes an algorithm's programs."""
-    return cast(Schedule, named(entry.schedule))
+    return cast(Schedule, entry.own or named(entry.schedule))
 
 
 @lru_cache(maxsize=2048)
@@ -146,22 +162,65 @@ class Place(NamedTuple):
     element: int
 
 
-def places(program: Program) -> tuple[dict[tuple[int, int], list[Place]], int]:
-    """Where each message lands, in order, by (peer, channel); and how many elements of staging that takes.
+Channel = tuple[int, int]  # index of the peer in the group, channel
+
+
+def places(program: Program) -> tuple[dict[Channel, list[Place]], int]:
+    """Where each message lands, in order, by (peer, channel); and how many elements of staging the program takes.
 
     What is to be reduced has a place of its own in the staging memory, so that no sender need wait for it to be free.
+    So has what a buffered lane receives; what it sends is copied behind all of that.
     """
-    landings: dict[tuple[int, int], list[Place]] = {}
-    staged = 0
-    for step in steps(program):
-        if isinstance(step, Recv):
-            place = Place(STAGING, staged) if step.reduce else Place(step.into, step.start)
-            landings.setdefault((step.peer, step.channel), []).append(place)
-            staged += step.reduce * (step.stop - step.start)
-    return landings, staged
+    landings: dict[Channel, list[Place]] = {}
+    staged = copied = 0
+    for lane in program:
+        for step in lane.steps:
+            if isinstance(step, Recv):
+                apart = step.reduce or lane.buffered
+                place = Place(STAGING, staged) if apart else Place(step.into, step.start)
+                landings.setdefault((step.peer, step.channel), []).append(place)
+                staged += apart * (step.stop - step.start)
+            elif isinstance(step, Send) and lane.buffered:
+                copied += step.stop - step.start
+    return landings, staged + copied
+
+
+def copies(program: Program, staged: int) -> dict[Channel, list[int]]:
+    """Where in the staging memory, of so many elements, what buffered lanes send is copied, by (peer, channel)."""
+    sends = [step for lane in program if lane.buffered for step in lane.steps if isinstance(step, Send)]
+    at = staged - sum(step.stop - step.start for step in sends)
+    found: dict[Channel, list[int]] = {}
+    for step in sends:
+        found.setdefault((step.peer, step.channel), []).append(at)
+        at += step.stop - step.start
+    return found
+
+
+def connections(program: Program) -> list[Channel]:
+    """Whom a program sends to or receives from, and on which channels, in order."""
+    return sorted({(step.peer, step.channel) for step in steps(program) if isinstance(step, Send | Recv)})
 
 
 def steps(program: Program) -> Iterator[Step]:
     """All steps of a program, lane by lane."""
     for lane in program:
         yield from lane.steps
+
+
+class Waitable(Protocol):
+    """A lane in progress: how many of its steps are done, and who waits until how many are."""
+
+    at: int
+    waiting: list[tuple[int, Any]]
+
+
+W = TypeVar("W", bound=Waitable)
+
+
+def released(lane: W) -> list[W]:
+    """The lanes that waited for what this one has done by now."""
+    if not lane.waiting:
+        return []
+    free = [other for until, other in lane.waiting if until <= lane.at]
+    lane.waiting = [entry for entry in lane.waiting if entry[0] > lane.at]
+    return free

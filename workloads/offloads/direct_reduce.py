@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from workloads.base import data
 from workloads.collectives.schedule import spans
 from workloads.offloads.offloaded import OneRequest
-from workloads.verbs import Group, wire
+from workloads.verbs import wire
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, LOAD = range(4)
 
@@ -25,13 +25,13 @@ ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, LOAD = range(4)
 class _DirectReduce(OneRequest):
     """One rank's part."""
 
+    kind = "ring"
     collective: int
 
-    def _join(self) -> Group:
+    def _arguments(self) -> tuple[int, ...]:
         largest = max(self.context.largest_bytes, self.input.itemsize)
         self.compressed = bool(self.context.options.get("compression"))
-        args = (largest, wire.ELEMENTS[self.dtype.name], self.compressed)
-        return self.device.group("ring", self.tag, self.ranks, args)
+        return (largest, wire.ELEMENTS[self.dtype.name], self.compressed)
 
     @property
     def chunks(self) -> list[slice]:

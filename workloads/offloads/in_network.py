@@ -9,7 +9,6 @@ from __future__ import annotations
 from workloads.base import data
 from workloads.offloads.offloaded import OneRequest
 from workloads.parts.context import Context
-from workloads.verbs import Group
 
 
 class AllReduce(OneRequest):
@@ -17,8 +16,8 @@ class AllReduce(OneRequest):
 
     kind = "aggregate"
 
-    def _join(self) -> Group:
-        return self.device.group(self.kind, self.tag, self.ranks, self.arguments(self.context))
+    def _arguments(self) -> tuple[int, ...]:
+        return self.arguments(self.context)
 
     @staticmethod
     def arguments(context: Context) -> tuple[int, ...]:

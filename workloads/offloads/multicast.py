@@ -4,7 +4,8 @@ Every byte leaves its sender once.  What a rank's NIC does is hardware/fabricd/o
 keeps a bit per chunk, and says after a while what is missing.  Here: nobody sends before all are ready (a dissemination
 barrier), and whoever lacks something gets it from its left neighbour (repair.py).  If the controller refuses the group,
 or nothing comes of what some rank sends, everything is missing, and the same repair is a pipelined ring: the result is
-right, and says why it took so long.  Ranks need not agree on that: whoever still multicasts does so in vain.
+right, and says why it took so long.  With the barrier the ranks agree whether all of them have a group: else nobody
+multicasts.  After a failure they ask for another (offloaded.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from workloads.base import data
 from workloads.collectives.exchange import distances
 from workloads.offloads.chunking import Chunks, runs, span
-from workloads.offloads.offloaded import Offloaded
+from workloads.offloads.offloaded import Rejoining
 from workloads.offloads.repair import RUN_CHUNKS, Repair, Run
 from workloads.parts.part import Wanted
 from workloads.verbs import FabricError, Peer, QueuePair, wire
@@ -43,9 +44,10 @@ class Immediate(IntEnum):
     CHUNKS = 4  # of a run: its first chunk
 
 
-class _Multicast(Offloaded):
+class _Multicast(Rejoining):
     """One rank's part.  `root`: whose vector it is (None: every rank has a part of it)."""
 
+    kind = "multicast"
     root: int | None = None
 
     def setup(self) -> None:
@@ -57,16 +59,18 @@ class _Multicast(Offloaded):
         self.slack_ps = round(self.context.options["cutoff"] * 1000)
         self.chains = min(self.context.options.get("chains") or self.n, self.n)
         self._connect()
-        self.group = self.device.group("multicast", self.tag, self.ranks, (self.device.mtu,))
-        self.fallback = self.given_up = self.group.refused
-        self.by_hosts = bool(self.group.refused)  # a later failure is not known to all ranks
+        self._join()  # that it fails later is not known to all ranks, so `by_hosts` stays as it is
         self.operation = 0
         self.posted: Counter[int] = Counter()
         self.ready: Counter[int] = Counter()  # barrier messages, by queue pair
+        self.unarmed: set[tuple[int, int]] = set()  # of those: queue pair and operation, where somebody has no group
         self.sent_due = 0
         self.ended: wire.Record | None = None
         self.requested: int | None = None  # chunks that the right neighbour lacks
         self.repaired: list[Run] = []  # from the left neighbour
+
+    def _arguments(self) -> tuple[int, ...]:
+        return (self.device.mtu,)
 
     def _connect(self) -> None:
         """One to the right and one from the left for every distance; that from rank i to its right has tag + i."""
@@ -98,10 +102,12 @@ class _Multicast(Offloaded):
 
     def work(self) -> Iterator[Wanted]:
         self.operation += 1
-        by_multicast = not self.given_up
-        if by_multicast:
+        if self.renewal is not None:
+            self.renewal.look()
+            self._renewed()
+        if armed := not self.given_up:
             self._arm()
-        yield from self._barrier()
+        by_multicast = yield from self._barrier(armed)
         here = self._own_chunks()
         if by_multicast:
             here = yield from self._received()
@@ -120,6 +126,9 @@ class _Multicast(Offloaded):
             done = self.chunks.count - bin(repair.missing).count("1") - received
             self.context.tick(done, self.chunks.count - received)
         self.fallback = self.given_up or silent
+        self._worked = self._worked or not self.fallback
+        if self.given_up and self.group is not None and not self.by_hosts:
+            self._renew()
 
     def _own_slice(self) -> slice | None:
         """The elements that this rank sends."""
@@ -152,12 +161,17 @@ class _Multicast(Offloaded):
         args = (self.operation, root, self.dtype.itemsize)
         self._request(self.bitmaps, self.vector, self.mine.nbytes, collective=_ARM, args=args)
 
-    def _barrier(self) -> Iterator[Wanted]:
-        """Nobody is through before all have armed: what a rank posts first reaches its NIC first."""
+    def _barrier(self, armed: bool) -> Generator[Wanted, None, bool]:
+        """Nobody is through before all have come; returns whether all have armed, in which they all agree.
+
+        What a rank posts first reaches its NIC first.
+        """
         for right, left in self.rounds:
-            self._notify(right, Immediate.READY)
+            self._notify(right, Immediate.READY, armed)
             while self.ready[left.number] < self.operation:
                 yield None
+            armed = armed and (left.number, self.operation) not in self.unarmed
+        return armed
 
     def _received(self) -> Generator[Wanted, None, int]:
         """Sends our part, waits for the others', and returns the set of chunks that are here."""
@@ -194,8 +208,8 @@ class _Multicast(Offloaded):
 
     # Messages
 
-    def _notify(self, pair: QueuePair, kind: Immediate) -> None:
-        pair.write(self.vector, 0, 0, 0, 0, imm=kind << _KIND_SHIFT, signaled=False)
+    def _notify(self, pair: QueuePair, kind: Immediate, value: int = 0) -> None:
+        pair.write(self.vector, 0, 0, 0, 0, imm=kind << _KIND_SHIFT | value, signaled=False)
 
     def _expect(self, pair: QueuePair, messages: int) -> None:
         """Has at least so many receives posted."""
@@ -227,6 +241,8 @@ class _Multicast(Offloaded):
         self.posted[record.qp] -= 1
         if kind == Immediate.READY:
             self.ready[record.qp] += 1
+            if not value:
+                self.unarmed.add((record.qp, self.ready[record.qp]))
         elif kind == Immediate.LACKS:
             self.requested = self._bitmap(2)
         elif kind == Immediate.HAS_ALL:

@@ -91,6 +91,10 @@ class Part:
         """Numbers of those whose records are this part's, beside its group's."""
         return ()
 
+    def of_group(self, record: Record) -> bool:
+        """Whether a record of kind GROUPED, OFFLOADED, GROUP_FAILED or GROUP_NOTED is this part's."""
+        return False
+
     def finish(self) -> int:
         """Settles what is left and returns how many elements of the result are wrong."""
         return 0

@@ -18,7 +18,6 @@ from workloads.base.vocabulary import DTYPES
 from workloads.collectives.engine import output_elements
 from workloads.collectives.execution import (
     MOST_MESSAGES,
-    Channel,
     Connection,
     Execution,
     Memory,
@@ -28,7 +27,7 @@ from workloads.collectives.execution import (
     resolve,
 )
 from workloads.collectives.host import Scheduled
-from workloads.collectives.schedule import Copy, Schedule, Shape, places, program_of, schedule_of, steps
+from workloads.collectives.schedule import Channel, Schedule, Shape, connections, places, program_of, schedule_of
 from workloads.collectives.shape import shape_of
 from workloads.parts.context import Context
 from workloads.parts.receives import Receives
@@ -88,8 +87,7 @@ class CollectiveKind:
         return [self.needs(index) for index in range(len(self.ranks))]
 
     def channels(self, index: int) -> list[Channel]:
-        program = program_of(self.schedule, self.shape, index)
-        return sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
+        return connections(program_of(self.schedule, self.shape, index))
 
 
 @dataclass

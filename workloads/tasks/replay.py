@@ -8,6 +8,7 @@ tasks that are left out of some iterations.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain, islice
@@ -15,7 +16,18 @@ from typing import Any, TypeAlias
 
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
-from workloads.collectives.schedule import Copy, Program, Recv, Send, Shape, program_of, schedule_of, steps
+from workloads.collectives.schedule import (
+    Copy,
+    Program,
+    Recv,
+    Send,
+    Shape,
+    connections,
+    program_of,
+    released,
+    schedule_of,
+    steps,
+)
 from workloads.collectives.shape import shape_of
 from workloads.tasks.turns import Turns
 from workloads.times.buffers import Buffers, Watch
@@ -75,10 +87,8 @@ class Tasks:
         for order in _unlike(self.orders[rank]):
             if order["do"] == "collective":
                 ranks, programs, _ = self.kind(order)
-                for step in steps(programs[ranks.index(rank)]):
-                    if not isinstance(step, Copy):
-                        call = ranks[step.peer], self.tag(order) + step.channel
-                        groups.setdefault(order["communicator"], set()).add(call)
+                for peer, channel in connections(programs[ranks.index(rank)]):
+                    groups.setdefault(order["communicator"], set()).add((ranks[peer], self.tag(order) + channel))
             else:
                 messages.add((order["peer"], order["lane"], self.tag(order)))
         calls = [call for _, own in sorted(groups.items()) for call in sorted(own)]
@@ -178,6 +188,13 @@ class _Doing:
         return through and all(stream.acknowledged == stream.total for stream in self.outgoing.values())
 
     def advance(self, lane: _Lane) -> None:
+        going = deque([lane])
+        while going:
+            one = going.popleft()
+            self._go_on(one)
+            going.extend(released(one))
+
+    def _go_on(self, lane: _Lane) -> None:
         while lane.at < len(lane.steps) and not lane.reducing:
             step = lane.steps[lane.at]
             if isinstance(step, Send):
@@ -188,13 +205,24 @@ class _Doing:
                 if stream.arrived == stream.taken:
                     return
                 stream.taken += 1
-                ns = self.rank.replay.costs.reduce_ns((step.stop - step.start) * self.width) if step.reduce else 0.0
-                if ns > 0:
-                    lane.reducing = True
-                    own = self.lanes.index(lane) if self.rank.replay.costs.by_channel else None
-                    self.rank.compute(ns, (self.order["stream"], own), lambda: self._reduced(lane))
+                if step.reduce and self._reduces(lane, step.stop - step.start):
                     return
+            elif isinstance(step, Copy):
+                if step.reduce and self._reduces(lane, step.stop - step.start):
+                    return
+            elif (other := self.lanes[step.lane]).at < step.steps:
+                other.waiting.append((step.steps, lane))
+                return
             lane.at += 1
+
+    def _reduces(self, lane: _Lane, elements: int) -> bool:
+        """Whether the lane must wait until a stream has."""
+        ns = self.rank.replay.costs.reduce_ns(elements * self.width)
+        if ns > 0:
+            lane.reducing = True
+            own = self.lanes.index(lane) if self.rank.replay.costs.by_channel else None
+            self.rank.compute(ns, (self.order["stream"], own), lambda: self._reduced(lane))
+        return ns > 0
 
     def _reduced(self, lane: _Lane) -> None:
         lane.reducing = False

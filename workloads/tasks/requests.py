@@ -12,7 +12,7 @@ from typing import Any
 
 from workloads.parts.context import Context
 from workloads.parts.part import Part, Sync, Wanted
-from workloads.verbs import Group, wire
+from workloads.verbs import wire
 from workloads.verbs.wire import Record
 
 _BEGIN = 3 << 29  # tags of syncs: apart from those of steps, and from those of parts that agree
@@ -84,9 +84,8 @@ class Requests:
 
     def owns(self, record: Record) -> bool:
         """Whether a record is this part's."""
-        if record.kind in (wire.OFFLOADED, wire.GROUP_FAILED):
-            group: Group | None = getattr(self.part, "group", None)
-            return group is not None and group.number == record.qp
+        if record.kind in (wire.GROUPED, wire.OFFLOADED, wire.GROUP_FAILED, wire.GROUP_NOTED):
+            return self.part.of_group(record)
         return record.qp in self.context.completed or record.qp in self.part.queue_pairs()
 
     def handle(self, record: Record) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from workloads.collectives.exchange import distances
-from workloads.collectives.schedule import Copy, Schedule, Shape, program_of, steps
+from workloads.collectives.schedule import Schedule, Shape, connections, program_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,8 +83,7 @@ def of_schedule(schedule: Schedule, largest: Shape, ranks: Sequence[int], limit:
     """
     calls, count = {}, 0
     for index, rank in enumerate(ranks):
-        program = program_of(schedule, largest, index)
-        channels = sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
+        channels = connections(program_of(schedule, largest, index))
         calls[rank] = [(ranks[peer], channel) for peer, channel in channels]
         count += len(channels)
         if count > limit:

@@ -14,7 +14,18 @@ from hashlib import blake2b
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from topologies.ranks.hops import Hop
-from workloads.collectives.schedule import Lane, Program, Recv, Schedule, Send, Shape, program_of, steps
+from workloads.collectives.schedule import (
+    Copy,
+    Lane,
+    Program,
+    Recv,
+    Schedule,
+    Send,
+    Shape,
+    program_of,
+    released,
+    steps,
+)
 from workloads.times.buffers import Buffers, Room, Watch
 from workloads.times.case import Case
 from workloads.times.messages import Link
@@ -39,6 +50,7 @@ class Progress(Generic[H]):
         self.at = self.under_way = 0
         self.reducing = False
         self.outbox: deque[tuple[Stream[Any], int]] = deque()
+        self.waiting: list[tuple[int, Any]] = []
 
 
 class Stream(Generic[L]):
@@ -80,6 +92,13 @@ class _Host:
             event(of)
 
     def advance(self, lane: Progress[_Host]) -> None:
+        going = deque([lane])
+        while going:
+            one = going.popleft()
+            self._go_on(one)
+            going.extend(released(one))
+
+    def _go_on(self, lane: Progress[_Host]) -> None:
         case = self.replay.case
         while lane.at < len(lane.steps) and not lane.reducing:
             step = lane.steps[lane.at]
@@ -91,13 +110,14 @@ class _Host:
                 if stream.arrived == stream.taken:
                     return
                 stream.taken += 1
-                if step.reduce:
-                    ns = case.costs.reduce_ns((step.stop - step.start) * case.width)
-                    if case.costs.by_channel and ns:
-                        lane.reducing = True
-                        self.replay.agenda.at(self.clock + ns, self.come, self._reduced, lane)
-                        return
-                    self.clock += ns
+                if step.reduce and self._reduces(lane, step.stop - step.start):
+                    return
+            elif isinstance(step, Copy):
+                if step.reduce and self._reduces(lane, step.stop - step.start):
+                    return
+            elif (other := self.lanes[step.lane]).at < step.steps:
+                other.waiting.append((step.steps, lane))
+                return
             lane.at += 1
 
     def _send(self, lane: Progress[_Host], stream: _Stream, nbytes: int) -> None:
@@ -114,6 +134,17 @@ class _Host:
         stream.arrived += 1
         assert stream.receiver is not None
         self.advance(stream.receiver)
+
+    def _reduces(self, lane: Progress[_Host], elements: int) -> bool:
+        """Whether the lane does by itself, and goes on when it has: else the host has done so."""
+        costs = self.replay.case.costs
+        ns = costs.reduce_ns(elements * self.replay.case.width)
+        if not costs.by_channel or ns <= 0:
+            self.clock += ns
+            return False
+        lane.reducing = True
+        self.replay.agenda.at(self.clock + ns, self.come, self._reduced, lane)
+        return True
 
     def _reduced(self, lane: Progress[_Host]) -> None:
         lane.reducing = False
@@ -180,7 +211,7 @@ def replayed(
     """Time in ns; None where there are more messages to follow than that.  `buffers`: who would be paused is noted."""
     shape, limit = case.shape, _PIECES * case.n
     pieces = -(-shape.count // shape.chunk) if shape.chunk else 1
-    if shape.chunk and pieces > limit:
+    if shape.chunk and pieces > limit and not _own(schedule):
         half, full = (
             _followed(case, schedule, replace(shape, count=n * shape.chunk), most_messages, buffers)
             for n in (limit // 2, limit)
@@ -189,6 +220,11 @@ def replayed(
             return None
         return full + (pieces - limit) * (full - half) / (limit - limit // 2)
     return _followed(case, schedule, shape, most_messages, buffers)
+
+
+def _own(schedule: Schedule) -> str | None:
+    """What tells a user's schedule (workloads/own/) from others.  Its pieces need not be alike."""
+    return cast("str | None", getattr(schedule, "identity", None))
 
 
 def replayed_ends(case: Case, schedule: Schedule, starts: Sequence[float]) -> list[float] | None:
@@ -267,7 +303,8 @@ def _likeness(
             path = tuple([links.setdefault(link, len(links)) for link in route.links])
             way = path, route.path.switch_latency_ns, route.scale_up
             routes.append((pair, channel, keys, ways.setdefault(way, len(ways))))
-    parameters = schedule.__module__, schedule.__qualname__, shape, case.width, case.costs, tuple(starts), list(links)
+    which = _own(schedule) or (schedule.__module__, schedule.__qualname__)
+    parameters = which, shape, case.width, case.costs, tuple(starts), list(links)
     buffer_rooms = _rooms(cast("Sequence[Hop]", list(names)), buffers) if buffers else None
     return blake2b(repr((parameters, list(ways), routes, buffer_rooms)).encode(), digest_size=16).digest(), list(names)
 

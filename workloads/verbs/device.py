@@ -62,6 +62,7 @@ class Device:
         self._due: list[Record] = []
         self._peers: dict[int, int] = {}
         self._left: set[int] = set()  # groups
+        self._unwanted: set[int] = set()  # cookies of groups that were asked for
         self._cookies = 0
         self._clock_ps = 0
         self.tally = Tally()
@@ -140,13 +141,25 @@ class Device:
 
         `kind` is the name of a room in hardware/fabricd/offload/.
         """
+        cookie = self.ask_group(kind, tag, ranks, args)
+        return self.grouped(self._take(lambda r: r.kind == wire.GROUPED and r.wr_id == cookie, 1)[0])
+
+    def ask_group(self, kind: str, tag: int, ranks: Sequence[int], args: Sequence[int]) -> int:
+        """The same without waiting: a GROUPED record whose wr_id is the number returned tells what has come of it."""
         self._cookies += 1
-        cookie = self._cookies
         padded = (*args, *[0] * wire.GROUP_ARGS)[: wire.GROUP_ARGS]
         members = array("I", ranks).tobytes()
-        self.session.queue(wire.GROUP, kind.encode(), tag, cookie, len(ranks), 0, *padded, data=members)
-        answer = self._take(lambda r: r.kind == wire.GROUPED and r.wr_id == cookie, 1)[0]
+        self.session.queue(wire.GROUP, kind.encode(), tag, self._cookies, len(ranks), 0, *padded, data=members)
+        return self._cookies
+
+    def grouped(self, answer: Record) -> Group:
+        """The group that a GROUPED record tells of."""
         return Group(self.session, answer.qp, answer.imm, answer.private.decode("utf-8", "replace"), self._forget)
+
+    def forget_group(self, asked: int) -> None:
+        """What has been asked for is not wanted any more: it is left as soon as it is there."""
+        self._unwanted.add(asked)
+        self._due = [r for r in self._due if self._of_interest(r)]
 
     # Time
 
@@ -187,10 +200,13 @@ class Device:
     def _forget(self, group: int) -> None:
         """A group was left: that it has failed is of no interest any more, whenever it did."""
         self._left.add(group)
-        self._due = [r for r in self._due if not self._is_of_left(r)]
+        self._due = [r for r in self._due if self._of_interest(r)]
 
-    def _is_of_left(self, record: Record) -> bool:
-        return record.kind == wire.GROUP_FAILED and record.qp in self._left
+    def _of_interest(self, record: Record) -> bool:
+        if record.kind == wire.GROUPED and record.wr_id in self._unwanted:
+            self.grouped(record).leave()
+            return False
+        return record.kind not in (wire.GROUP_FAILED, wire.GROUP_NOTED) or record.qp not in self._left
 
     def poll(self) -> list[Record]:
         """All records that are due, at no cost; does not wait."""
@@ -233,7 +249,7 @@ class Device:
         for r in arrived:
             if r.status:
                 raise CompletionError(r.status, r.qp, self._peers.get(r.qp))
-        self._due += [r for r in arrived if not self._is_of_left(r)] if self._left else arrived
+        self._due += [r for r in arrived if self._of_interest(r)] if self._left or self._unwanted else arrived
 
     def _take(self, wanted: Callable[[Record], bool], count: int) -> list[Record]:
         """Waits for `count` records that are `wanted` and takes them out; the others stay for `wait`."""

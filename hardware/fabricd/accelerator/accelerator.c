@@ -20,7 +20,9 @@
  *
  * A contribution that has come before is a question: if the use is complete, the root
  * answers its sender alone; one below the root asks its parent by contributing again,
- * and passes the answer on to those of its children who have asked.
+ * and passes the answer on to those of its children who have asked.  It asks once for
+ * all of them, and again when one of them asks for the second time.  Nobody is answered
+ * while a sum for it still waits here, as in a pause.
  *
  * Exponents of block scaling are combined by their maximum, one block ahead.
  */
@@ -71,6 +73,7 @@ bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, con
 	snprintf(a->cable.name, sizeof a->cable.name, "%.*s-%.*s", NAME_BYTES - 1, s->n.name, NAME_BYTES - 1, a->n.name);
 	a->cable.p = a->cable.base;
 	port_init(&a->port, &a->n, 1);
+	a->port.p = a->port.base;
 	a->cable.end[0] = p;
 	a->cable.end[1] = &a->port;
 	for (int i = 0; i < 2; i++) {
@@ -100,10 +103,10 @@ void accelerator_send(struct fabric *f, struct accelerator *a, const struct roce
 }
 
 /* Send a slot's version to an address, as a result or as our contribution */
-static void emit(struct fabric *f, struct accelerator *a, const struct program *p, uint32_t slot, int v, uint32_t to,
+static void emit(struct fabric *f, struct accelerator *a, struct program *p, uint32_t slot, int v, uint32_t to,
 		 const struct roce_packet *like, uint8_t class)
 {
-	const struct slot *s = &p->slot[slot];
+	struct slot *s = &p->slot[slot];
 	bool result = to != p->parent_ip;
 	struct roce_packet pkt = {
 		.dst_ip = to,
@@ -124,14 +127,40 @@ static void emit(struct fabric *f, struct accelerator *a, const struct program *
 	};
 
 	a->answered++;
+	s->place[v] = a->port.tc[class].tx_frames + a->port.queue[class].frames;
 	accelerator_send(f, a, &pkt, class);
+}
+
+/* A child asks for a sum that is complete */
+static void asked(struct fabric *f, struct accelerator *a, struct program *p, const struct roce_packet *pkt, uint8_t class)
+{
+	const struct roce_offload *o = &pkt->offload;
+	struct slot *s = &p->slot[o->slot];
+	int v = pkt->psn & 1;
+	uint64_t bit = 1ull << o->child;
+	bool waits = a->port.tc[class].tx_frames <= s->place[v];
+
+	if (!p->parent_ip) {
+		if (waits && s->told[v] & bit)
+			return;
+		s->told[v] = waits ? s->told[v] | bit : bit;
+	} else {
+		bool again = s->told[v] & bit;
+		s->asked[v] |= bit;
+		if (waits || (s->told[v] && !again)) {
+			s->told[v] |= bit;
+			return;
+		}
+		s->told[v] = bit;
+	}
+	emit(f, a, p, o->slot, v, p->parent_ip ? p->parent_ip : p->child[o->child].ip, pkt, class);
 }
 
 static void begin(struct slot *s, int v, const struct roce_packet *pkt)
 {
 	s->use[v] = pkt->psn;
 	s->complete[v] = false;
-	s->seen[v] = s->asked[v] = 0;
+	s->seen[v] = s->asked[v] = s->told[v] = 0;
 	s->offset[v] = pkt->offload.offset;
 	s->count[v] = pkt->offload.count;
 	s->exponent[v] = pkt->offload.exponent;
@@ -160,14 +189,8 @@ static void contribute(struct fabric *f, struct accelerator *a, struct program *
 	}
 	if (s->seen[v] & bit) {
 		a->duplicates++;
-		if (!s->complete[v])
-			return;
-		if (!p->parent_ip) {
-			emit(f, a, p, o->slot, v, p->child[o->child].ip, pkt, class);
-		} else {
-			s->asked[v] |= bit;
-			emit(f, a, p, o->slot, v, p->parent_ip, pkt, class);
-		}
+		if (s->complete[v])
+			asked(f, a, p, pkt, class);
 		return;
 	}
 	if (s->seen[v])
@@ -180,6 +203,7 @@ static void contribute(struct fabric *f, struct accelerator *a, struct program *
 	if (s->seen[v] != (p->children == 64 ? ~0ull : (1ull << p->children) - 1))
 		return;
 	s->complete[v] = true;
+	s->told[v] = p->parent_ip ? 0 : ~0ull;
 	a->completed++;
 	emit(f, a, p, o->slot, v, p->parent_ip ? p->parent_ip : p->group_ip, pkt, class);
 }

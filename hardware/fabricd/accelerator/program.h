@@ -12,7 +12,9 @@ struct child {
 struct slot {
 	uint32_t use[2];
 	bool complete[2];
-	uint64_t seen[2], asked[2];
+	uint64_t seen[2], asked[2]; /* asked: who is to get the parent's answer */
+	uint64_t told[2]; /* root: whom what was sent last is for; below: who has asked since the last question */
+	uint64_t place[2]; /* of what was sent last, among all frames of its class that ever left here */
 	uint64_t offset[2];
 	uint16_t count[2];
 	int16_t exponent[2], next[2];

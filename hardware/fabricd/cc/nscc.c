@@ -55,14 +55,11 @@ static ps_t ps(double ns)
 
 static void start(struct fabric *f, struct qp *q)
 {
-	struct cc_state *s = &q->cc_state;
 	struct nscc *own = cc_own(q);
 
 	(void)f;
 	own->base_rtt = cc_param(q, BASE_RTT);
-	if (s->window <= 0)
-		cc_set_window(q, s->line_rate / 8 * own->base_rtt * 1.5e-9);
-	own->most = s->window;
+	own->most = q->cc_state.window;
 }
 
 /* Is the path a shorter one than was thought? */

@@ -134,7 +134,7 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 		return config_fail(f, "%s: buffer_bytes is needed", s->n.name);
 	if (!params_fail(f, s->n.name, switch_params_set(&s->base, o)))
 		return false;
-	for (unsigned c = 0; c < CLASSES; c++)
+	CLASSES_EACH(c)
 		s->base.schedule.weight[c] = s->base.schedule.weight[c] ? s->base.schedule.weight[c] : 1;
 	s->p = s->base;
 	if (ports > PORTS_MAX)

@@ -29,7 +29,7 @@ static json_t *ecn_json(const struct ecn_params *of_class)
 {
 	json_t *o = json_object();
 
-	for (unsigned c = 0; c < CLASSES; c++)
+	CLASSES_EACH(c)
 		if (of_class[c].on)
 			set_keyed(o, c, json_pack("{s:I, s:I, s:f}", "kmin_bytes", (json_int_t)of_class[c].kmin_bytes,
 						  "kmax_bytes", (json_int_t)of_class[c].kmax_bytes, "pmax",
@@ -51,7 +51,7 @@ json_t *switch_params_json(const struct switch_params *p)
 	for (unsigned k = 0; k < DSCPS; k++)
 		set_keyed(dscp, k, json_integer(p->dscp_class[k]));
 	json_object_set_new(o, "dscp", dscp);
-	for (unsigned c = 0; c < CLASSES; c++)
+	CLASSES_EACH(c)
 		set_keyed(weights, c, json_integer(p->schedule.weight[c]));
 	json_object_set_new(o, "weights", weights);
 	json_object_set_new(o, "ecn", ecn_json(p->ecn));

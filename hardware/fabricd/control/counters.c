@@ -68,7 +68,7 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 						       (json_int_t)p->drops[why], "headers", text));
 	}
 	json_object_set_new(o, "drops", lost);
-	for (unsigned c = 0; c < CLASSES; c++) {
+	CLASSES_EACH(c) {
 		class_json(f, p, c, classes);
 		marked += p->tc[c].marked;
 	}
@@ -95,7 +95,7 @@ static json_t *shown_json(const struct fabric *f)
 				NUMBER(o, "cut_off", p->cut_off);
 			if (p->rx_full)
 				NUMBER(o, "rx_full", p->rx_full);
-			for (unsigned c = 0; c < CLASSES; c++) {
+			CLASSES_EACH(c) {
 				char name[48];
 				if (!p->tc[c].injected)
 					continue;

@@ -104,7 +104,7 @@ static void qps_forget(struct fabric *f, struct nic *n, bool anew)
 
 static void queue_forget(struct port *p)
 {
-	for (unsigned c = 0; c < CLASSES; c++)
+	CLASSES_EACH(c)
 		for (struct frame *fr = p->queue[c].head; fr; fr = fr->next)
 			forget_source(fr);
 }
@@ -145,7 +145,7 @@ static void watermarks_clear(struct fabric *f)
 			p->queued_max = p->queued_bytes;
 			if (!p->classes_used)
 				p->scheduled = 0;
-			for (unsigned c = 0; c < CLASSES; c++) {
+			CLASSES_EACH(c) {
 				p->tc[c].queue_max = p->queue[c].bytes;
 				p->tc[c].in.max_bytes = p->tc[c].in.bytes;
 				p->tc[c].in.headroom_max = p->tc[c].in.headroom;

@@ -18,6 +18,7 @@
 #include "link/port.h"
 #include "offload/offload.h"
 #include "switch/ovs.h"
+#include "wire/roce.h"
 #include "worker/worker.h"
 
 #define RATE_MAX 100000000000000LL /* 100 Tb/s */
@@ -314,6 +315,19 @@ static const char *program(struct fabric *f, struct control_conn *c, const json_
 	if (wrong)
 		offload_refuse(f, (uint32_t)json_integer_value(json_object_get(request, "job")), wrong);
 	return wrong;
+}
+
+static const char *moved(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	const char *why = json_string_value(json_object_get(request, "why"));
+	double job = number_in(request, "job", 1, PSN_MASK);
+
+	(void)c;
+	(void)answer;
+	if (job < 0 || !why)
+		return "job_moved: job and why are needed";
+	offload_moved(f, (uint32_t)job, why);
+	return NULL;
 }
 
 static const char *stop(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)

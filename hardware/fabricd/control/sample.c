@@ -155,7 +155,7 @@ static void count_from_now(const struct fabric *f, struct sampler *s)
 			const struct port *p = &f->nodes[k]->ports[i];
 			struct port_sample *first = &s->port[p->index];
 			first->sent = first->first_sent = p->tx_bytes;
-			for (unsigned c = 0; c < CLASSES; c++)
+			CLASSES_EACH(c)
 				first->marked[c] = first->first_marked[c] = p->tc[c].marked;
 		}
 	for (uint32_t k = 0; k < f->nic_count; k++)

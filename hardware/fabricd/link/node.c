@@ -12,7 +12,7 @@ void port_init(struct port *p, struct node *n, uint16_t number)
 {
 	*p = (struct port){.node = n, .number = number, .tap = -1, .pause_end_event = PS_NEVER};
 	p->base.pfc_rx = p->base.pfc_tx = true;
-	for (unsigned c = 0; c < CLASSES; c++)
+	CLASSES_EACH(c)
 		p->tc[c].watchdog_from = PS_NEVER;
 }
 

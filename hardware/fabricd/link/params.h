@@ -14,6 +14,7 @@
 #include "base/units.h"
 
 #define CLASSES 8
+#define CLASSES_EACH(c) for (unsigned c = 0; c < CLASSES; c++)
 
 /* RED on the queue as it is: probability 0 up to kmin, pmax at kmax, 1 above */
 struct ecn_params {

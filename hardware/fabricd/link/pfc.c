@@ -72,13 +72,13 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 	put_be24(d + 8, p->node->index);
 	d[11] = (uint8_t)p->number;
 	uint8_t *at = put_be16(put_be16(put_be16(d + 12, MAC_CONTROL), OPCODE_PFC), classes);
-	for (unsigned c = 0; c < CLASSES; c++)
+	CLASSES_EACH(c)
 		at = put_be16(at, xoff && classes >> c & 1 ? QUANTA : 0);
 	memset(at, 0, (size_t)(d + PAUSE_BYTES - at));
 	fr->len = PAUSE_BYTES;
 	fr->id = ++f->last_frame_id;
 	fr->pause = true;
-	for (unsigned c = 0; c < CLASSES; c++)
+	CLASSES_EACH(c)
 		if (classes >> c & 1 && xoff)
 			p->tc[c].tx_pause++;
 	if (p->control.tail)
@@ -118,7 +118,7 @@ void pfc_waits(struct fabric *f, struct port *p)
 	uint8_t waiting = p->classes_used & p->paused;
 	ps_t first = PS_NEVER;
 
-	for (unsigned c = 0; c < CLASSES; c++)
+	CLASSES_EACH(c)
 		if (waiting >> c & 1 && p->tc[c].paused_until < first)
 			first = p->tc[c].paused_until;
 	if (first >= p->pause_end_event)
@@ -129,7 +129,7 @@ void pfc_waits(struct fabric *f, struct port *p)
 
 static void resume_ended(struct fabric *f, struct port *p)
 {
-	for (unsigned c = 0; c < CLASSES; c++)
+	CLASSES_EACH(c)
 		if (p->paused >> c & 1 && p->tc[c].paused_until <= f->clock.now)
 			resume(f, p, c);
 }
@@ -173,7 +173,7 @@ void pfc_receive(struct fabric *f, struct port *p, struct frame *fr)
 	view_take(&v, 12);
 	uint16_t type = get_be16(&v), opcode = get_be16(&v), classes = get_be16(&v);
 	resume_ended(f, p);
-	for (unsigned c = 0; c < CLASSES; c++) {
+	CLASSES_EACH(c) {
 		uint16_t quanta = get_be16(&v);
 		if (v.bad || type != MAC_CONTROL || opcode != OPCODE_PFC || !(classes >> c & 1))
 			continue;
@@ -189,7 +189,7 @@ void pfc_receive(struct fabric *f, struct port *p, struct frame *fr)
 /* pfc_changed() - A port's parameters are new: what it no longer heeds is over, and what it may no longer say, too */
 void pfc_changed(struct fabric *f, struct port *p)
 {
-	for (unsigned c = 0; c < CLASSES; c++)
+	CLASSES_EACH(c)
 		if (!p->p.pfc_rx && p->paused >> c & 1)
 			resume(f, p, c);
 	if (p->node->ops->reconfigured)

@@ -350,7 +350,7 @@ void port_flush_class(struct fabric *f, struct port *p, unsigned class, enum dro
 /* port_cut() - The cable is cut: what waits is lost, and what was agreed over it is forgotten */
 void port_cut(struct fabric *f, struct port *p)
 {
-	for (unsigned c = 0; c < CLASSES; c++) {
+	CLASSES_EACH(c) {
 		port_flush_class(f, p, c, DROP_CABLE);
 		if (p->paused >> c & 1) {
 			p->tc[c].paused_total += f->clock.now - p->tc[c].paused_since;

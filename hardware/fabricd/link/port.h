@@ -142,6 +142,9 @@ struct port {
 	int capture_if;
 };
 
+/* Each port of a node */
+#define PORTS_EACH(n, p) for (struct port *p = (n)->ports; p < (n)->ports + (n)->port_count; p++)
+
 void port_init(struct port *p, struct node *n, uint16_t number);
 ps_t port_serialization(struct port *p, uint32_t len);
 void port_enqueue(struct fabric *f, struct port *p, struct frame *fr);

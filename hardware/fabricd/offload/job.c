@@ -24,8 +24,11 @@ static json_t *job_json(const struct fabric *f, const struct group *g, enum repo
 		json_array_append_new(ranks, json_integer(g->member[i].nic->rank));
 	for (int i = 0; i < GROUP_ARGS; i++)
 		json_array_append_new(args, json_integer((json_int_t)g->args[i]));
-	for (uint32_t i = 0; i < f->accelerator_count; i++)
-		json_object_set_new(pools, f->accelerators[i].sw->n.name, accelerator_json(&f->accelerators[i]));
+	for (uint32_t i = 0; i < f->accelerator_count; i++) {
+		json_t *pool = accelerator_json(&f->accelerators[i]);
+		json_object_set_new(pool, "down", json_boolean(f->accelerators[i].sw->p.accelerator_down));
+		json_object_set_new(pools, f->accelerators[i].sw->n.name, pool);
+	}
 	return json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:o}", "event", report_name(event), "job", (int)g->id, "kind", g->ops->name,
 			 "ranks", ranks, "args", args, "accelerators", pools, "time_ns", ns_json(f->clock.now));
 }
@@ -88,6 +91,14 @@ void offload_refuse(struct fabric *f, uint32_t job, const char *why)
 	for (struct group *g = f->groups; g; g = g->next)
 		if (job && g->id == job && g->state == GROUP_ASKING)
 			snprintf(g->reason, sizeof g->reason, "%s", why);
+}
+
+/* offload_moved() - A job's tree cannot stay as it is: its members may ask for another */
+void offload_moved(struct fabric *f, uint32_t job, const char *why)
+{
+	for (struct group *g = f->groups; g; g = g->next)
+		if (g->id == job && g->state == GROUP_OPEN)
+			offload_over(f, &g->member[0], why);
 }
 
 /* offload_jobs() - What a controller that has just come is told: the jobs that there are */

@@ -1,5 +1,6 @@
 /* Members of a group: found by its number, sending, receiving, done, failed. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "base/units.h"
@@ -29,12 +30,12 @@ static struct member *numbered(const struct nic *n, uint32_t id)
 	return m;
 }
 
-/* Why a group was refused, "" if it was not */
+/* Why a group was refused, has failed or goes another way, "" if it has not */
 static const char *reason(const struct nic *n, uint32_t id)
 {
 	const struct member *m = numbered(n, id);
 
-	return m ? m->group->reason : "";
+	return !m ? "" : m->group->reason[0] ? m->group->reason : m->group->note;
 }
 
 /* offload_member() - The NIC's part of an open group, or NULL */
@@ -125,46 +126,101 @@ void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_st
 				       .bytes = bytes});
 }
 
-/* The switch that has dropped, for want of a rule, a frame of the job last, or NULL */
-static const char *dropped_at(const struct fabric *f, const struct group *g)
+/* Has the port dropped a frame of the job last, for that reason? */
+static bool dropped(const struct port *p, enum drop why, const struct group *g)
 {
-	for (uint32_t i = 0; i < f->switch_count; i++)
-		for (uint16_t k = 0; k < f->switches[i].n.port_count; k++) {
-			const struct dropped *d = f->switches[i].n.ports[k].last_drop[DROP_FORWARDING];
-			struct view v = view_of(d ? d->data : NULL, d ? DROPPED_BYTES : 0);
-			view_take(&v, ETH_BYTES + IPV4_BYTES + UDP_BYTES);
-			uint8_t opcode = get_u8(&v);
-			view_take(&v, 3);
-			if ((get_be32(&v) & PSN_MASK) == g->id && !v.bad && roce_is_offload(opcode))
-				return f->switches[i].n.name;
-		}
-	return NULL;
+	const struct dropped *d = p->last_drop[why];
+	struct view v = view_of(d ? d->data : NULL, d ? DROPPED_BYTES : 0);
+
+	view_take(&v, ETH_BYTES + IPV4_BYTES + UDP_BYTES);
+	uint8_t opcode = get_u8(&v);
+	view_take(&v, 3);
+	return (get_be32(&v) & PSN_MASK) == g->id && !v.bad && roce_is_offload(opcode);
 }
 
-/* offload_failed() - A member's work cannot be done: all members are told
- * @why:	What the member has seen
+static bool in_tree(const struct group *g, const struct sw *s)
+{
+	const json_t *name;
+	size_t i;
+
+	json_array_foreach(group_granted(g, "tree"), i, name)
+		if (!strcmp(json_string_value(name) ? json_string_value(name) : "", s->n.name))
+			return true;
+	return false;
+}
+
+/* offload_culprit() - In words, what the job's frames do not get past: a dead accelerator, no rule, a dead cable
+ * Return: "" if none of these
  */
-void offload_failed(struct fabric *f, struct member *m, const char *why)
+const char *offload_culprit(const struct fabric *f, const struct group *g, char *text, size_t room)
+{
+	for (uint32_t i = 0; i < f->switch_count; i++)
+		if (f->switches[i].p.accelerator_down && in_tree(g, &f->switches[i])) {
+			snprintf(text, room, "%.48s's accelerator is down", f->switches[i].n.name);
+			return text;
+		}
+	for (uint32_t i = 0; i < f->switch_count; i++)
+		for (uint16_t k = 0; k < f->switches[i].n.port_count; k++) {
+			const struct port *p = &f->switches[i].n.ports[k];
+			if (dropped(p, DROP_FORWARDING, g)) {
+				snprintf(text, room, "no rule sends its frames on at %.48s", f->switches[i].n.name);
+				return text;
+			}
+			if (p->cable && !p->cable->p.up && dropped(p, DROP_CABLE, g)) {
+				snprintf(text, room, "its frames end at %.80s, which is down", p->cable->name);
+				return text;
+			}
+		}
+	return "";
+}
+
+static void tell(struct fabric *f, struct member *m, enum record_kind kind, uint32_t rank)
+{
+	worker_record(f, m->nic->worker, &(struct record){.kind = kind, .wr_id = rank, .t = f->clock.now, .qp = m->group->id});
+}
+
+/* offload_noted() - The group's requests are done another way from now on (@why: "": as asked for again): all are told */
+void offload_noted(struct fabric *f, struct group *g, const char *why)
+{
+	snprintf(g->note, sizeof g->note, "%s", why);
+	report_event(f, REPORT_GROUP_NOTED,
+		      json_pack("{s:i, s:s, s:s}", "job", (int)g->id, "kind", g->ops->name, "reason", g->note));
+	for (uint32_t i = 0; i < g->count; i++)
+		if (!g->member[i].failed && !g->member[i].left)
+			tell(f, &g->member[i], REC_GROUP_NOTED, 0);
+}
+
+/* offload_over() - The group can do no more: all members are told
+ * @m:		Who has found out
+ */
+void offload_over(struct fabric *f, struct member *m, const char *why)
 {
 	struct group *g = m->group;
-	const char *at = dropped_at(f, g);
 
 	if (m->failed)
 		return;
-	snprintf(g->reason, sizeof g->reason, "%s%s%.48s", why, at ? "; no rule sends its frames on at " : "", at ? at : "");
+	snprintf(g->reason, sizeof g->reason, "%s", why);
 	report_event(f, REPORT_GROUP_FAILED,
 		      json_pack("{s:i, s:s, s:i, s:s}", "job", (int)g->id, "kind", g->ops->name, "rank", (int)m->nic->rank,
 				"reason", g->reason));
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct member *o = &g->member[i];
 		if (!o->failed && !o->left)
-			worker_record(f, o->nic->worker,
-				      &(struct record){.kind = REC_GROUP_FAILED,
-						       .wr_id = m->nic->rank,
-						       .t = f->clock.now,
-						       .qp = g->id});
+			tell(f, o, REC_GROUP_FAILED, m->nic->rank);
 		o->failed = true;
 	}
+}
+
+/* offload_failed() - A member's work cannot be done
+ * @why:	What the member has seen
+ */
+void offload_failed(struct fabric *f, struct member *m, const char *why)
+{
+	char text[128], all[sizeof m->group->reason];
+	const char *culprit = offload_culprit(f, m->group, text, sizeof text);
+
+	snprintf(all, sizeof all, "%.*s%s%s", (int)(sizeof all - sizeof text - 4), why, *culprit ? "; " : "", culprit);
+	offload_over(f, m, all);
 }
 
 const struct worker_services offload_services = {

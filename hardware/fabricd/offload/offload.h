@@ -46,7 +46,8 @@ struct group {
 	uint64_t asked;	    /* id of the event that the controller answers, 0: none */
 	json_t *granted;    /* the controller's answer */
 	bool unanswered;    /* there was none */
-	char reason[192];   /* why it was refused, or has failed */
+	char note[192];     /* why its requests are done another way than asked for; "": they are not */
+	char reason[256];   /* why it was refused, or has failed */
 	struct member member[];
 };
 
@@ -93,6 +94,7 @@ uint64_t job_tell(struct fabric *f, const struct group *g, enum report event, co
 void offload_ask(struct fabric *f, struct group *g);
 const char *offload_answered(struct fabric *f, uint64_t event, const json_t *answer);
 void offload_refuse(struct fabric *f, uint32_t job, const char *why);
+void offload_moved(struct fabric *f, uint32_t job, const char *why);
 json_t *offload_jobs(struct fabric *f);
 void offload_unanswered(struct fabric *f);
 void offload_open(struct fabric *f, struct group *g);
@@ -103,6 +105,9 @@ bool offload_due(const struct nic *n, uint64_t id, uint64_t what);
 void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_t what);
 bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);
 void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_status status, uint64_t bytes, ps_t t);
+const char *offload_culprit(const struct fabric *f, const struct group *g, char *text, size_t room);
+void offload_noted(struct fabric *f, struct group *g, const char *why);
+void offload_over(struct fabric *f, struct member *m, const char *why);
 void offload_failed(struct fabric *f, struct member *m, const char *why);
 void offload_free(struct fabric *f);
 

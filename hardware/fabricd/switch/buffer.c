@@ -114,10 +114,10 @@ static void refuse(struct fabric *f, struct sw *s, struct port *in, unsigned cla
 /* Groups that wait for what others let go */
 static void look_at_refused(struct fabric *f, struct sw *s)
 {
-	for (uint16_t i = 0; i < s->n.port_count; i++)
-		for (unsigned c = 0; c < CLASSES; c++)
-			if (s->n.ports[i].tc[c].in.refused)
-				xon(f, s, &s->n.ports[i], c);
+	PORTS_EACH(&s->n, p)
+		CLASSES_EACH(c)
+			if (p->tc[c].in.refused)
+				xon(f, s, p, c);
 }
 
 /* buffer_changed() - Parameters are new: split the buffer anew, and pause who is over now and whom nothing holds */
@@ -126,16 +126,15 @@ void buffer_changed(struct fabric *f, struct sw *s)
 	unsigned classes = (unsigned)__builtin_popcount(s->p.lossless);
 
 	s->set_aside = s->shared = 0;
-	for (uint16_t i = 0; i < s->n.port_count; i++) {
-		struct port *p = &s->n.ports[i];
+	PORTS_EACH(&s->n, p) {
 		s->set_aside += classes * (s->p.reserve_bytes + p->p.headroom_bytes);
-		for (unsigned c = 0; c < CLASSES; c++)
+		CLASSES_EACH(c)
 			s->shared += shared_part(s, &p->tc[c].in, c);
 	}
-	for (uint16_t i = 0; i < s->n.port_count; i++)
-		for (unsigned c = 0; c < CLASSES; c++) {
-			xoff(f, s, &s->n.ports[i], c);
-			xon(f, s, &s->n.ports[i], c);
+	PORTS_EACH(&s->n, p)
+		CLASSES_EACH(c) {
+			xoff(f, s, p, c);
+			xon(f, s, p, c);
 		}
 }
 

@@ -51,15 +51,6 @@ static bool holds_frame_of(const struct port *p, unsigned class, const struct po
 	return false;
 }
 
-static size_t index_of(const struct fabric *f, const struct port *p)
-{
-	size_t i = p->number - 1u;
-
-	for (uint32_t k = 0; k < p->node->index; k++)
-		i += f->switches[k].n.port_count;
-	return i;
-}
-
 /* Follow what a stuck queue waits for, depth first.  Return: whether it leads back to the first */
 static bool leads_back(struct walk *w, struct port *p, unsigned class)
 {
@@ -68,14 +59,13 @@ static bool leads_back(struct walk *w, struct port *p, unsigned class)
 	if (w->depth == DEPTH_MAX || !in || in->node->kind != NODE_SWITCH)
 		return false;
 	w->path[w->depth++] = (struct wait){p, class};
-	for (uint16_t i = 0; i < in->node->port_count; i++)
-		for (unsigned c = 0; c < CLASSES; c++) {
-			struct port *out = &in->node->ports[i];
+	PORTS_EACH(in->node, out)
+		CLASSES_EACH(c) {
 			if (!stuck(w->f, out, c) || !holds_frame_of(out, c, in, class))
 				continue;
 			if (out == w->path[0].port && c == w->path[0].class)
 				return true;
-			uint8_t *seen = &w->seen[index_of(w->f, out)];
+			uint8_t *seen = &w->seen[out->index];
 			if (*seen >> c & 1)
 				continue;
 			*seen |= (uint8_t)(1u << c);
@@ -90,13 +80,10 @@ static bool leads_back(struct walk *w, struct port *p, unsigned class)
 void deadlock_look(struct fabric *f, struct port *p, unsigned class)
 {
 	struct walk w = {.f = f};
-	size_t ports = 0;
 
 	if (!stuck(f, p, class) || ((struct sw *)p->node)->deadlock_reported)
 		return;
-	for (uint32_t k = 0; k < f->switch_count; k++)
-		ports += f->switches[k].n.port_count;
-	w.seen = calloc(ports + 1, 1);
+	w.seen = calloc(f->port_count, 1);
 	if (!w.seen)
 		abort();
 	if (leads_back(&w, p, class)) {

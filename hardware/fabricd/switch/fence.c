@@ -50,7 +50,7 @@ void ovs_fence_start(struct fabric *f)
 {
 	struct ovs *o = f->ovs;
 
-	if (o->fence_round || o->fence_tap < 0)
+	if (o->fence_round)
 		return;
 	o->fence_round = 1;
 	o->fence_upto = o->last_number;
@@ -78,8 +78,8 @@ void ovs_fence_readable(struct fabric *f)
 		}
 		/* all that came out before the fence lies in the TAPs: take it in first */
 		for (uint32_t s = 0; s < f->switch_count; s++)
-			for (uint16_t i = 0; i < f->switches[s].n.port_count; i++)
-				ovs_readable(f, &f->switches[s].n.ports[i]);
+			PORTS_EACH(&f->switches[s].n, p)
+				ovs_readable(f, p);
 		o->fence_round = 0;
 		for (struct pending *p = o->head, *next; p; p = next) {
 			next = p->next;
@@ -120,13 +120,6 @@ void ovs_tick(struct fabric *f)
 
 	if (!o->inside)
 		return;
-	if (o->fence_tap < 0) {
-		struct pending *p = o->head;
-		while (p->number == HELD)
-			p = p->next;
-		ovs_settle(f, p);
-		return;
-	}
 	if (!o->fence_round) {
 		ovs_fence_start(f);
 	} else if (patience_look(&o->patience, f->patience_ns, false, why, sizeof why)) {

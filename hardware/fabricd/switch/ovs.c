@@ -91,7 +91,7 @@ bool ovs_open(struct fabric *f, const char *fence_tap)
 	}
 	o->flagged_examples = json_array();
 	if (!fence_tap)
-		return true;
+		return config_fail(f, "fence_tap: a name");
 	o->fence_tap = tap_open(fence_tap, error, sizeof error);
 	if (o->fence_tap < 0 || !tap_up(fence_tap, 0, error, sizeof error))
 		return config_fail(f, "%s", error);
@@ -269,11 +269,7 @@ static void hand_over(struct fabric *f, struct port *in, struct frame *fr, ps_t 
 	t = put_le16(t, p->slot);
 	t = put_le16(t, in->number);
 	put_le32(t, ~(o->nonce ^ p->generation));
-	ssize_t n;
-	do
-		n = write(in->tap, fr->data, fr->len + TRAILER_BYTES);
-	while (n < 0 && errno == EINTR);
-	if (n < 0) {
+	if (write(in->tap, fr->data, fr->len + TRAILER_BYTES) < 0) {
 		o->write_errors++;
 		flag(f, in, strerror(errno), fr->data, fr->len);
 	}
@@ -368,8 +364,6 @@ void ovs_readable(struct fabric *f, struct port *out)
 		ssize_t n = read(out->tap, fr->data, f->frame_room);
 		if (n <= 0) {
 			frame_release(f, fr);
-			if (n < 0 && errno == EINTR)
-				continue;
 			return;
 		}
 		came_out(f, out, fr, (size_t)n);

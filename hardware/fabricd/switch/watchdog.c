@@ -44,17 +44,16 @@ static void say(struct fabric *f, const struct port *p, unsigned class, bool dro
 				(int)class, "action", drop ? "drop" : "forward", "on", on));
 }
 
+/* Of a queue that is paused */
 static void begin(struct fabric *f, struct port *p, unsigned class, const struct watchdog_params *w)
 {
 	uint8_t bit = (uint8_t)(1u << class);
 
 	p->tc[class].storms++;
 	p->deaf |= bit;
-	if (p->paused & bit) {
-		p->paused &= (uint8_t)~bit;
-		p->tc[class].paused_total += f->clock.now - p->tc[class].paused_since;
-		report_pause(f, p, class, false);
-	}
+	p->paused &= (uint8_t)~bit;
+	p->tc[class].paused_total += f->clock.now - p->tc[class].paused_since;
+	report_pause(f, p, class, false);
 	if (w->drop) {
 		p->dropping |= bit;
 		port_flush_class(f, p, class, DROP_WATCHDOG);
@@ -77,9 +76,8 @@ static void end(struct fabric *f, struct port *p, unsigned class)
 /* watchdog_changed() - A switch's watchdog is another from now on: what it had decided is void */
 void watchdog_changed(struct fabric *f, struct sw *s)
 {
-	for (uint16_t i = 0; i < s->n.port_count; i++)
-		for (unsigned c = 0; c < CLASSES; c++) {
-			struct port *p = &s->n.ports[i];
+	PORTS_EACH(&s->n, p)
+		CLASSES_EACH(c) {
 			if (p->deaf >> c & 1)
 				end(f, p, c);
 			p->tc[c].watchdog_from = PS_NEVER;

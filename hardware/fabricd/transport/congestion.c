@@ -194,8 +194,7 @@ void qps_params_changed(struct fabric *f, struct nic *n)
 				cc_stop(q);
 			continue;
 		}
-		if (q->cc != &cc_none || n->p.cc != &cc_none)
-			cc_restart(f, q);
+		cc_restart(f, q);
 		qp_ready(f, q);
 	}
 }

@@ -18,7 +18,7 @@
 #include "transport/reorder.h"
 
 struct reorder {
-	uint32_t room, count;
+	uint32_t room;
 	struct frame *slot[];
 };
 
@@ -40,7 +40,6 @@ enum kept reorder_keep(struct qp *q, uint32_t ahead, struct frame *fr)
 	if (*slot)
 		return KEPT_BEFORE;
 	*slot = fr;
-	r->count++;
 	return KEPT;
 }
 
@@ -49,11 +48,10 @@ struct frame *reorder_take(struct qp *q)
 {
 	struct reorder *r = q->reorder;
 
-	if (!r || !r->count)
+	if (!r)
 		return NULL;
 	struct frame **slot = &r->slot[q->expected % r->room], *fr = *slot;
 	*slot = NULL;
-	r->count -= fr != NULL;
 	return fr;
 }
 
@@ -62,11 +60,10 @@ void reorder_drop(struct fabric *f, struct qp *q)
 {
 	struct reorder *r = q->reorder;
 
-	for (uint32_t i = 0; r && r->count && i < r->room; i++)
+	for (uint32_t i = 0; r && i < r->room; i++)
 		if (r->slot[i]) {
 			frame_release(f, r->slot[i]);
 			r->slot[i] = NULL;
-			r->count--;
 		}
 }
 

@@ -60,6 +60,7 @@ struct roce_offload {
 #define OFF_RESEND 8	 /* sent again: let go of what is held for it */
 #define OFF_CONGESTED 16 /* something in it was marked on its way */
 #define OFF_COLLIDED 32	 /* something in it met a slot that another block had */
+#define OFF_DIRECT 64	 /* something in it was sent past the accelerators, since they brought no sum */
 
 /* AETH syndromes */
 #define AETH_ACK 0x1f

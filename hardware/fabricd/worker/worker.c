@@ -235,7 +235,7 @@ void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t unti
 /* Does the reason of its group stand behind the record?  (The group may be gone by now.) */
 static bool group_record(const struct record *r)
 {
-	return r->kind == REC_GROUPED || r->kind == REC_GROUP_FAILED;
+	return r->kind == REC_GROUPED || r->kind == REC_GROUP_FAILED || r->kind == REC_GROUP_NOTED;
 }
 
 static void send_records(struct fabric *f, struct worker *w)

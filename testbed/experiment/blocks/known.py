@@ -107,6 +107,13 @@ def entry(collective: str, algorithm: str) -> Algorithm:
     return any_of(collective, algorithm)
 
 
+def own(algorithm: object) -> bool:
+    """Whether an algorithm is called as one of a user's file is."""
+    from workloads.own.name import parse
+
+    return isinstance(algorithm, str) and parse(algorithm) is not None
+
+
 def extra(name: str, algorithm: str) -> tuple[str, ...]:
     """The optional keys of a step that this collective uses."""
     from workloads.registry import extra
@@ -148,6 +155,17 @@ def every_algorithm() -> list[str]:
     from workloads.base.vocabulary import AUTO
 
     return [*dict.fromkeys(a for c in collectives() for a in algorithms(c)), AUTO]
+
+
+def algorithm_or_file(schema: dict[str, Any]) -> None:
+    """For `json_schema_extra` of an algorithm that may be in a file."""
+    from workloads.own.name import FORM, PATTERN
+
+    schema.pop("type", None)
+    schema["anyOf"] = [
+        {"enum": every_algorithm()},
+        {"type": "string", "x-quantity": f"`{FORM}`", "pattern": f"^{PATTERN}$"},
+    ]
 
 
 def ops() -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from testbed.base.types import Time, names, unknown
 from testbed.base.units import format_size
-from testbed.experiment.blocks import known
+from testbed.experiment.blocks import known, own
 from testbed.experiment.blocks.layout import Endpoint, group
 from testbed.experiment.steps.flows import BufferSize, end_name
 from testbed.experiment.steps.programs import Feed, Message, Storage
@@ -38,8 +38,9 @@ class CollectiveStep(Step):
     collective: str = Field(description="what the ranks do together", json_schema_extra=names(known.collectives))
     algorithm: str = Field(
         default_factory=str,
-        description="how they do it (the first that the collective has); `auto`: the fastest by its expected time",
-        json_schema_extra=names(known.every_algorithm),
+        description="how they do it (the first that the collective has); `auto`: the fastest by its expected time; "
+        "or one of your own (docs/own-algorithms.md)",
+        json_schema_extra=known.algorithm_or_file,
     )
     sizes: list[BufferSize] = Field(
         default_factory=list,
@@ -126,11 +127,13 @@ class CollectiveStep(Step):
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults_of_the_collective(cls, value: Any) -> Any:
+    def _defaults_of_the_collective(cls, value: Any, info: ValidationInfo) -> Any:
         if not isinstance(value, dict) or value.get("collective") not in known.collectives():
             return value
         filled = {"algorithm": known.algorithms(value["collective"])[0], **value}
-        if filled["algorithm"] in known.choices(value["collective"]):
+        if known.own(filled["algorithm"]):
+            filled["algorithm"] = own.resolved(filled["collective"], filled["algorithm"], info)
+        if known.own(filled["algorithm"]) or filled["algorithm"] in known.choices(value["collective"]):
             entry = known.entry(value["collective"], filled["algorithm"])
             filled.setdefault("op", entry.ops[0] if entry.ops else None)
             filled |= {key: default for key, default in entry.defaults.items() if filled.get(key) is None}
@@ -143,8 +146,8 @@ class CollectiveStep(Step):
         yield written.get("collective"), written.get("algorithm")
 
     def mistakes(self, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
-        yield from self.mistakes_among(fabric, blocks.fabric.topology.ranks)
-        yield from _complexes(self, fabric)
+        found = [*self.mistakes_among(fabric, blocks.fabric.topology.ranks), *_complexes(self, fabric)]
+        yield from found or own.mistakes(self, blocks.fabric.topology.ranks, blocks.seed)
 
     def algorithms(self, ranks: int) -> list[tuple[str, str]]:
         return [(self.collective, self.algorithm)]
@@ -172,14 +175,14 @@ class CollectiveStep(Step):
 
     @property
     def label(self) -> str:
-        return f"{self.collective} by {self.algorithm}"
+        return f"{self.collective} by {own.short(self.algorithm)}"
 
     def mistakes_among(self, fabric: Fabric, ranks: int) -> Iterator[Found]:
         """`ranks`: of the fabric that is asked for, which `fabric` may only stand for."""
         if self.collective not in known.collectives():
             yield ("collective",), *unknown("collective", self.collective, known.collectives())
             return
-        if self.algorithm not in known.choices(self.collective):
+        if not known.own(self.algorithm) and self.algorithm not in known.choices(self.collective):
             what, hint = unknown("algorithm", self.algorithm, known.choices(self.collective))
             yield ("algorithm",), f"{what} of {self.collective}", hint
             return
@@ -191,7 +194,7 @@ class CollectiveStep(Step):
         heeded = known.extra(self.collective, self.algorithm)
         for key in known.extras():
             if key not in heeded and getattr(self, key) is not None:
-                what = f"{self.collective} by {self.algorithm} has no {key}"
+                what = f"{self.label} has no {key}"
                 its = dict.fromkeys((*entry.parameters, *heeded))
                 yield (key,), what, f"leave {key} out; it has {', '.join(its)}"
         there = ranks if self.ranks is None else len(self.ranks)
@@ -219,7 +222,7 @@ def _groups(step: CollectiveStep, entry: Algorithm, fabric: Fabric, all_ranks: i
     """Several groups of ranks: each as if it were alone, and no rank in two of them."""
     if step.ranks is not None:
         yield ("groups",), "a step has either ranks or groups", "leave one of them out"
-    if step.algorithm != entry.name or entry.on_complexes:
+    if step.algorithm == AUTO or entry.on_complexes:
         yield ("groups",), f"{step.algorithm} does not work in groups", "name an algorithm of ranks alone"
     seen: set[int] = set()
     for i, ranks in enumerate(step.groups or ()):
@@ -308,4 +311,5 @@ def _ranks(step: CollectiveStep, entry: Algorithm, fabric: Fabric, ranks: int) -
             needed = f"{entry.min_ranks} to {entry.max_ranks} ranks"
         hint = f"name the ones to take part: ranks: {list(range(entry.min_ranks))}" if taking_part == ranks > 2 else ""
         hint = hint if whole else "of so large a fabric all ranks take part: predict it on a small one"
-        yield () if step.ranks is None else ("ranks",), f"{step.collective} takes {needed}, not {taking_part}", hint
+        who = step.label if known.own(step.algorithm) else step.collective
+        yield () if step.ranks is None else ("ranks",), f"{who} takes {needed}, not {taking_part}", hint

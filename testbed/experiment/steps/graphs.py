@@ -106,7 +106,8 @@ def as_step(graph: Graph, task: Collective) -> CollectiveStep:
             **({"op": task.op} if task.op else {}),
             **which,
             **{key: value for key, value in options.items() if key in extra},
-        }
+        },
+        context={"own": False},
     )
 
 

@@ -43,6 +43,11 @@ def _group(e: Event) -> tuple[str, str, str]:
     return f"rank{e['rank']}", "warning", f"job {e['job']} ({e['kind']}): ranks do it by themselves: {e['reason']}"
 
 
+def _noted(e: Event) -> tuple[str, str, str]:
+    what = e["reason"] or "as it was asked for again"
+    return "fabric", "warning" if e["reason"] else "info", f"job {e['job']} ({e['kind']}): {what}"
+
+
 def _silent(e: Event) -> tuple[str, str, str]:
     return e["who"], "error", f"{e['who']} does not answer: {e['reason']}"
 
@@ -53,7 +58,7 @@ def _fault(e: Event) -> tuple[str, str, str]:
 
 _SAID: dict[str, Callable[[Event], tuple[str, str, str]]] = {
     "link": _link, "pfc_watchdog": _watchdog, "deadlock": _deadlock, "qp_error": _qp, "worker_lost": _worker,
-    "worker_hung": _worker, "group_failed": _group, "controller_timeout": _silent,
+    "worker_hung": _worker, "group_failed": _group, "group_noted": _noted, "controller_timeout": _silent,
     "note": lambda e: (e["who"], e["level"], e["text"]), "fault": _fault,
 }  # fmt: skip
 """Who says what, and how bad it is. Other events are for programs."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from testbed.base.errors import InputError, UserError
+from testbed.experiment.blocks import known
 from testbed.operate.steps import durations as take
 from testbed.operate.steps.action import Action
 from testbed.operate.steps.site import Site
@@ -38,6 +39,8 @@ def exclude(site: Site, rank: int) -> Iterator[Step]:
 
 
 def algorithm(site: Site, name: str) -> Iterator[Step]:
+    if known.own(name):  # whoever operates it need not be who may run code here
+        raise InputError("a job goes on by an algorithm of ours", "job algorithm", f"not by a file: {name:.80}")
     yield Restarted([{**step, "algorithm": name} for step in _collectives(site, "job algorithm")])
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from topologies.graph import endpoint
+from workloads.base.vocabulary import AUTO
 from workloads.registry import any_of
 
 
@@ -108,11 +109,14 @@ class PlannedCollective(Planned):
     groups: Sequence[Mapping[str, Any]] = ()
     chosen: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     helpers: Sequence[int] = ()
+    ships: Callable[[Collection[int]], Mapping[str, Any]] | None = None  # what endpoints get of a user's algorithm
 
     _KEYS: ClassVar = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
 
     def told(self, own: Collection[int] | None = None) -> dict[str, Any]:
         some = {key: its for key in ("groups", "chosen", "helpers") if (its := getattr(self, key))}
+        if self.ships and own is not None:
+            some |= self.ships(own)
         return {"kind": "collective", **{key: getattr(self, key) for key in self._KEYS}, **self.options, **some}
 
     def ends(self, ranks: int) -> set[int]:
@@ -120,13 +124,14 @@ class PlannedCollective(Planned):
 
     def described(self, ranks: int) -> dict[str, Any]:
         entry = any_of(self.collective, self.algorithm)
+        name = AUTO if self.algorithm == AUTO else entry.name
 
         def of(taking_part: int) -> dict[str, Any]:
             workers = taking_part - (0 if entry.on_complexes else self.options.get("aggregators") or 0)
             return {"ranks": taking_part, "busbw_factor": entry.collective.busbw.of(workers)}
 
         return {
-            **{"kind": "collective", "collective": self.collective, "algorithm": self.algorithm, "dtype": self.dtype},
+            **{"kind": "collective", "collective": self.collective, "algorithm": name, "dtype": self.dtype},
             "op": self.op if entry.ops else None,
             **of(len(self.ranks or range(ranks))),
             **({"chosen": self.chosen} if self.chosen else {}),

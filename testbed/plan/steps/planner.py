@@ -63,7 +63,13 @@ class Planner:
             options["aggregation"] = _aggregation(step, self.experiment, self.fabric)
         if options.get("feed"):
             options["feed"] |= {"post": self.experiment.costs.post}  # what cores keep up says who gets a batch
-        return PlannedCollective(**same, ranks=ranks, options=options, groups=groups)
+        ships = None
+        if entry.own:
+            from workloads.own.algorithm import Shipping
+
+            whole = (list(its["ranks"] or range(self.fabric.ranks)) for its in groups or [{"ranks": ranks}])
+            ships = Shipping(entry, list(whole), {**same, **options}, self.experiment.seed)
+        return PlannedCollective(**same, ranks=ranks, options=options, groups=groups, ships=ships)
 
     def helped(self, its: PlannedCollective) -> PlannedCollective:
         """With the compute complexes that it asks for, and spots that fit into their cache."""

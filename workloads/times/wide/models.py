@@ -12,7 +12,7 @@ import numpy as np
 
 from workloads.base.entry import NoModel, named
 from workloads.collectives.exchange import distances
-from workloads.collectives.schedule import Copy, program_of, schedule_of, steps
+from workloads.collectives.schedule import connections, program_of, schedule_of
 from workloads.times.messages import Link
 from workloads.times.multicast import Multicast
 from workloads.times.wide import direct_reduce, rounds
@@ -191,7 +191,7 @@ def _on_rails(asked: Asked) -> Time:
     ways = CachedWays(asked.bare)
     largest = asked.case(max(asked.sizes), ways, dims).shape
     middle = program_of(schedule_of(asked.entry), largest, dims[1] + 1)
-    asked.made.add(len({(s.peer, s.channel) for s in steps(middle) if not isinstance(s, Copy)}))
+    asked.made.add(len(connections(middle)))
     return lambda size: float(named(asked.entry.time)(asked.case(size, ways, dims)))
 
 

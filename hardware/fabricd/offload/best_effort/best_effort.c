@@ -14,15 +14,11 @@
  * other sum makes it a block larger, up to `slots` (ATP, section 3.7).
  *
  * A block whose contributions found its slot taken, some before and some after that was
- * let go, leaves a part in the slot that nobody completes.  So three sums in a row of
- * later blocks tell a rank that the sums before them are missing, lost or stuck, and it
- * sends those blocks again at once (ATP, section 3.6; client/p4ml_manager.cc of its code,
- * which does so at the first).
- *
- * When no sum comes for `timeout`, doubled each time, a rank sends again, with a flag
- * that takes whatever accelerators hold for the block along.  From the second time on
- * it sends to the server directly: so a broken accelerator costs time, not the sum.
- * After `retry` times the server is given up, and all members are told.  So are they
+ * let go, leaves a part in the slot that nobody completes.  So do contributions that are
+ * lost.  A rank finds such blocks (overdue.c) and sends them again, with a flag that
+ * takes whatever accelerators hold for the block along; from the second time on to the
+ * server directly: so a broken accelerator costs time, not the sum.  After `retry`
+ * silences in a row the server is given up, and all members are told.  So are they
  * when sums come to a rank only as answers to what it has sent again: `retry` and a
  * quarter of what can be under way in a row, more than losses leave over.
  *
@@ -34,7 +30,6 @@
  *
  * The server's rank sends nothing: its contribution is added up in its own memory.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,7 +73,7 @@ static const char *group_opened(struct fabric *f, struct group *g)
 	struct lane_slots *lanes;
 
 	(void)f;
-	if (json_array_size(hops) != g->count || !group_ip || shared < 1 || shared > 65536)
+	if (json_array_size(hops) != g->count || !group_ip || shared < 1 || shared > NO_SLOT)
 		return "the controller's answer is not one";
 	lanes = lane_slots_new(g->id, n, (uint32_t)shared);
 	for (uint32_t i = 0; i < g->count; i++) {
@@ -94,6 +89,7 @@ static const char *group_opened(struct fabric *f, struct group *g)
 		b->server_ip = g->member[0].nic->ip;
 		b->group_ip = group_ip;
 		b->timeout = (ps_t)g->args[ARG_TIMEOUT_PS];
+		b->alarm = PS_NEVER;
 		b->retry = (uint32_t)g->args[ARG_RETRY];
 		b->convert_bps = (double)g->args[ARG_CONVERT_BPS];
 		g->member[i].state = b;
@@ -125,8 +121,7 @@ static void begin(struct fabric *f, struct member *m)
 	b->blocks = b->left = (wr->count + b->elements - 1) / b->elements;
 	b->lead = element_is_integer(wr->element) ? 0 : b->blocks < b->slots ? (uint32_t)b->blocks : b->slots;
 	b->packets = b->blocks + b->lead;
-	b->sent = b->expected = b->ahead = 0;
-	b->lowest = UINT64_MAX;
+	b->sent = b->expected = 0;
 	for (uint32_t i = 0; i < b->lead; i++)
 		b->exponent[i] = EXPONENT_UNKNOWN;
 	best_effort_pump(f, m);
@@ -153,31 +148,6 @@ void best_effort_finish(struct fabric *f, struct member *m)
 	begin(f, m);
 }
 
-static void timed_out(struct fabric *f, struct member *m, struct block_lane *l)
-{
-	struct best_effort *b = m->state;
-	char why[64];
-
-	if (b->server && server_sum(b->server, l->number)) { /* all there, the host is still busy with it */
-		best_effort_set_timer(f, m, l);
-		return;
-	}
-	m->nic->timeouts++;
-	if (l->retries++ < b->retry + (b->server != NULL)) {
-		if (b->server)
-			best_effort_set_timer(f, m, l);
-		else
-			best_effort_ready(f, m, l->number % b->slots);
-		return;
-	}
-	if (b->server)
-		snprintf(why, sizeof why, "nothing comes from rank %u",
-			 m->group->member[__builtin_ctzll(server_missing(b->server, l->number))].nic->rank);
-	else
-		snprintf(why, sizeof why, "no parameter server answers rank %u", m->nic->rank);
-	offload_failed(f, m, why);
-}
-
 static bool due(const struct member *m, uint64_t what)
 {
 	const struct best_effort *b = m->state;
@@ -186,9 +156,11 @@ static bool due(const struct member *m, uint64_t what)
 
 	if (m->failed || m->left)
 		return false;
+	if (what & TIMER)
+		return (ps_t)(what & ~TIMER) == b->alarm;
 	if (what & SERVER_EVENT)
 		return server_due(b->server, number);
-	return l->number == number && l->state == (what & TIMER ? LANE_WAITING : LANE_CONVERTING);
+	return l->number == number && l->state == LANE_CONVERTING;
 }
 
 static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
@@ -200,11 +172,11 @@ static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
 	(void)t;
 	if (!due(m, what))
 		return;
-	if (what & SERVER_EVENT)
+	if (what & TIMER)
+		overdue_listened(f, m);
+	else if (what & SERVER_EVENT)
 		best_effort_added_up(f, m, number);
-	else if (what & TIMER && f->clock.now >= l->deadline) /* else: sent again since, there is another */
-		timed_out(f, m, l);
-	else if (!(what & TIMER))
+	else
 		best_effort_converted(f, m, l);
 }
 

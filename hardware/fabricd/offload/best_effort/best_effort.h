@@ -4,15 +4,26 @@
 
 #include "offload/offload.h"
 #include "offload/requests.h"
-#include "offload/requests.h"
+#include "transport/round_trip.h"
+
+#define OVERTAKEN 3 /* sums of later blocks that tell that a block's is missing */
 
 enum lane_state { LANE_IDLE, LANE_CONVERTING, LANE_READY, LANE_WAITING };
 
 struct block_lane {
 	enum lane_state state;
-	uint32_t number, retries;
-	bool overtaken; /* sent again because later blocks' sums have come */
-	ps_t deadline;
+	uint32_t number, again; /* again: how often its contribution has been sent again */
+	bool silent;		/* for there was silence */
+	/* while it waits: which of the rank's sends were its first and its last, when that was, its neighbours in line */
+	uint64_t first_as, sent_as;
+	ps_t sent_at;
+	struct block_lane *older, *newer;
+};
+
+/* Blocks that wait for their sums, in the order of sending, and which sends the newest sums were of */
+struct line {
+	struct block_lane *oldest, *newest;
+	uint64_t heard[OVERTAKEN];
 };
 
 /* Which slot each lane of a job uses (slots.c) */
@@ -35,14 +46,18 @@ struct best_effort {
 	 * blocks, blocks in all and not yet here */
 	uint32_t first, lead;
 	uint64_t packets, sent, blocks, left;
-	/* Of the request's numbers, the first one that is neither there nor overtaken; how many sums in a row were not its,
-	 * and the lowest number of those */
-	uint64_t expected, lowest;
-	uint32_t ahead;
+	/* What waits for sums (overdue.c), sent once and sent again; contributions sent in all, and until the last silence;
+	 * how many silences without a sum, when the next one is over, when that is looked at */
+	struct line line[2];
+	uint64_t sends, silent_before, expected; /* expected: of the request's numbers, all before that are here */
+	uint32_t silences;
+	bool past, alone; /* the last silence ended past the accelerators; the server adds up alone */
+	ps_t deadline, alarm;
+	struct round_trip round_trip;
 	uint32_t window, flying, recover; /* recover: marks on sums before this number are about a window halved already */
 	uint32_t *queue, queue_head, queued; /* lanes that are ready to be sent */
 	int16_t *exponent;		     /* of blocks, by block mod lead */
-	uint16_t *slot;			     /* of lanes, in the pools */
+	uint16_t *slot;			     /* of lanes, in the pools, or NO_SLOT */
 	struct block_lane lane[];
 };
 
@@ -51,6 +66,7 @@ struct server_entry {
 	uint32_t number;
 	bool used, complete, answered, queued;
 	bool announce;	      /* the sum is to go to all */
+	bool past, alone;     /* something in it came past the accelerators; the server adds up alone */
 	uint64_t seen, asked; /* bits of ranks: in the sum, and those to be told once more */
 	uint16_t count, flags, slot, next_slot; /* next_slot: of the lane's next block */
 	int16_t exponent, next;
@@ -62,6 +78,11 @@ struct server {
 	double reduce_bps;
 	uint64_t all;
 	ps_t free; /* when the host is done with what has come */
+	/* whether the job has accelerators; blocks in a row that they did nothing for; whether the server adds up alone
+	 * since then, how many blocks it has added up since one was tried with a slot, the lanes that try (alone.c) */
+	bool accelerators, alone;
+	uint32_t missed, untried;
+	bool *tries;
 	struct lane_slots *lanes;
 	int32_t *sums;
 	uint32_t *queue, queue_head, queued; /* entries with something to send */
@@ -77,6 +98,8 @@ struct partial {
 	const uint8_t *payload;
 };
 
+#define NO_SLOT UINT16_MAX /* of a lane's next block: it goes to the server at once */
+
 struct lane_slots *lane_slots_new(uint32_t job, uint32_t lanes, uint32_t slots);
 uint16_t lane_slots_move(struct lane_slots *t, uint32_t lane);
 void lane_slots_free(struct lane_slots *t);
@@ -88,6 +111,7 @@ void server_free(struct server *s);
 bool server_merge(struct fabric *f, struct member *m, struct server *s, const struct partial *part, ps_t t);
 bool server_due(const struct server *s, uint32_t number);
 const struct server_entry *server_sum(const struct server *s, uint32_t number);
+uint64_t server_all(const struct server *s);
 uint64_t server_missing(const struct server *s, uint32_t number);
 void server_answer(struct fabric *f, struct member *m, struct server *s, uint32_t number);
 uint32_t server_build(struct fabric *f, struct member *m, struct server *s, struct frame *fr);
@@ -101,11 +125,19 @@ bool best_effort_receive(struct fabric *f, struct member *m, const struct roce_p
 extern const struct tx_ops best_effort_tx;
 void best_effort_ready(struct fabric *f, struct member *m, uint32_t lane);
 bool best_effort_is_block(const struct best_effort *b, uint32_t number, uint64_t *block);
-void best_effort_set_timer(struct fabric *f, struct member *m, struct block_lane *l);
 void best_effort_converted(struct fabric *f, struct member *m, struct block_lane *l);
 void best_effort_pump(struct fabric *f, struct member *m);
 
-/* What a member sets for itself, besides the end of a conversion: with a block's number */
+/* alone.c */
+uint16_t server_next_slot(struct fabric *f, struct member *m, struct server *s, const struct server_entry *e);
+
+/* overdue.c */
+void overdue_sent(struct fabric *f, struct member *m, struct block_lane *l);
+void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool alone);
+void overdue_alone(struct fabric *f, struct member *m);
+void overdue_listened(struct fabric *f, struct member *m);
+
+/* What a member sets for itself, besides the end of a conversion: with a time; with a block's number */
 #define TIMER (1ull << 63)
 #define SERVER_EVENT (1ull << 62)
 

@@ -13,8 +13,6 @@
 #include "wire/roce.h"
 #include "worker/services.h"
 
-#define OVERTAKEN 3 /* sums of later blocks in a row that tell that a block's is missing */
-
 static void congestion(struct best_effort *b, const struct partial *sum)
 {
 	if (!(sum->flags & OFF_CONGESTED)) {
@@ -33,46 +31,20 @@ static struct block_lane *waiting(struct best_effort *b, uint32_t number)
 	return l->state == LANE_IDLE || l->number != number ? NULL : l;
 }
 
-/* The request's packet that sum number @k belongs to is done: send what it has overtaken again, once */
-static void sequence(struct fabric *f, struct member *m, uint32_t k)
-{
-	struct best_effort *b = m->state;
-
-	if (k > b->expected) {
-		b->ahead++;
-		b->lowest = k < b->lowest ? k : b->lowest;
-	} else if (k == b->expected) {
-		b->ahead = 0;
-		b->lowest = UINT64_MAX;
-	}
-	bool overtaken = b->ahead == OVERTAKEN && !b->server;
-	uint64_t until = overtaken ? b->lowest : b->sent;
-	for (; b->expected < until; b->expected++) {
-		struct block_lane *l = waiting(b, b->first + (uint32_t)b->expected);
-		if (l && !overtaken)
-			break;
-		if (l && l->state == LANE_WAITING && !l->retries) {
-			l->overtaken = true;
-			best_effort_ready(f, m, l->number % b->slots);
-		}
-	}
-	if (overtaken) {
-		b->ahead = 0;
-		b->lowest = UINT64_MAX;
-	}
-}
-
-/* The sum of a number is here: visible in memory from @t on, without conversion */
-static void result(struct fabric *f, struct member *m, struct block_lane *l, const struct partial *sum, ps_t t)
+/* The sum of a number is here: visible in memory from @t on, without conversion; @alone: to this rank, and no other */
+static void result(struct fabric *f, struct member *m, struct block_lane *l, const struct partial *sum, ps_t t, bool alone)
 {
 	struct best_effort *b = m->state;
 	const struct offload_wr *wr = &b->requests.head->wr;
 	uint64_t block;
 
+	overdue_over(f, m, l, alone);
+	if (sum->flags & OFF_DIRECT && !b->alone && !b->server)
+		overdue_alone(f, m);
+	b->alone = sum->flags & OFF_DIRECT;
 	l->state = LANE_IDLE;
 	b->slot[sum->number % b->slots] = sum->next_slot;
 	b->flying--;
-	sequence(f, m, sum->number - b->first);
 	congestion(b, sum);
 	if (best_effort_is_block(b, sum->number, &block)) {
 		block_write(m, wr, b->elements, block, b->lead ? b->exponent[block % b->lead] : EXPONENT_ZERO, sum->payload);
@@ -149,7 +121,7 @@ bool best_effort_receive(struct fabric *f, struct member *m, const struct roce_p
 		frame_release(f, fr);
 		return true;
 	}
-	if (pkt->opcode != OFF_RESULT || pkt->src_ip != b->server_ip || part.next_slot >= b->shared)
+	if (pkt->opcode != OFF_RESULT || pkt->src_ip != b->server_ip || (part.next_slot >= b->shared && part.next_slot != NO_SLOT))
 		return false;
 	struct block_lane *l = waiting(b, part.number);
 	if (!l || m->failed) {
@@ -162,9 +134,10 @@ bool best_effort_receive(struct fabric *f, struct member *m, const struct roce_p
 		return false;
 	if (l->state == LANE_READY)
 		unqueue(b, l);
-	b->answers = pkt->dst_ip == m->nic->ip ? b->answers + 1 : 0;
+	bool alone = pkt->dst_ip == m->nic->ip;
+	b->answers = alone ? b->answers + 1 : 0;
 	uint64_t under_way = b->packets < b->slots ? b->packets : b->slots;
-	result(f, m, l, &part, pcie_write(m->nic, f->clock.now, 4u * part.count));
+	result(f, m, l, &part, pcie_write(m->nic, f->clock.now, 4u * part.count), alone);
 	frame_release(f, fr);
 	if (b->answers > b->retry + under_way / 4) {
 		char why[64];
@@ -183,5 +156,5 @@ void best_effort_added_up(struct fabric *f, struct member *m, uint32_t number)
 	server_answer(f, m, b->server, number);
 	const struct partial sum = server_partial(server_sum(b->server, number));
 	if (l)
-		result(f, m, l, &sum, f->clock.now);
+		result(f, m, l, &sum, f->clock.now, false);
 }

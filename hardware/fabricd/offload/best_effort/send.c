@@ -21,8 +21,6 @@
 #include "wire/roce.h"
 #include "worker/services.h"
 
-#define BACKOFF_MAX 4 /* doublings of the timeout */
-
 /* best_effort_ready() - A lane's block can go */
 void best_effort_ready(struct fabric *f, struct member *m, uint32_t lane)
 {
@@ -65,16 +63,6 @@ static struct partial contribution(const struct member *m, uint32_t number, int3
 	return part;
 }
 
-/* best_effort_set_timer() - Send again when nothing has come until then */
-void best_effort_set_timer(struct fabric *f, struct member *m, struct block_lane *l)
-{
-	const struct best_effort *b = m->state;
-	uint32_t doublings = l->retries < BACKOFF_MAX ? l->retries : BACKOFF_MAX;
-
-	l->deadline = f->clock.now + (b->timeout << doublings);
-	offload_later(f, m, l->deadline, TIMER | l->number);
-}
-
 /* best_effort_converted() - A contribution is converted: it can go */
 void best_effort_converted(struct fabric *f, struct member *m, struct block_lane *l)
 {
@@ -86,8 +74,7 @@ void best_effort_converted(struct fabric *f, struct member *m, struct block_lane
 		return;
 	}
 	struct partial part = contribution(m, l->number, values);
-	l->state = LANE_WAITING;
-	best_effort_set_timer(f, m, l);
+	overdue_sent(f, m, l);
 	server_merge(f, m, b->server, &part, f->clock.now);
 }
 
@@ -187,13 +174,13 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	struct partial part = contribution(m, l->number, values);
 	b->queue_head = (b->queue_head + 1) % b->slots;
 	b->queued--;
-	if (l->retries || l->overtaken) {
-		part.flags |= OFF_RESEND;
+	bool past = part.slot == NO_SLOT || l->again >= 2;
+	if (l->again) {
+		part.flags |= OFF_RESEND | (past && (l->silent || b->alone) ? OFF_DIRECT : 0);
 		m->nic->retransmitted++;
 	}
-	l->state = LANE_WAITING;
-	best_effort_set_timer(f, m, l);
-	return best_effort_frame(f, m, l->retries < 2 ? b->next_ip : b->server_ip, OFF_PARTIAL, &part, fr);
+	overdue_sent(f, m, l);
+	return best_effort_frame(f, m, past ? b->server_ip : b->next_ip, OFF_PARTIAL, &part, fr);
 }
 
 const struct tx_ops best_effort_tx = {.has_packet = has_packet, .build = build, .none = none};

@@ -15,8 +15,8 @@
  * alone who send again after it: nobody starts a use of a lane before it has the sum of
  * the last but one.
  *
- * A block that has met another job's block in its slot gets its lane another slot, which
- * the sum says (slots.c).
+ * A sum says which slot its lane's next block has: another one where it has met another
+ * job's block (slots.c), none where accelerators do nothing (alone.c).
  *
  * The server's rank is at home here: its contributions and sums never travel.
  */
@@ -40,13 +40,14 @@ struct server *server_new(const struct group *g, uint32_t window, uint32_t eleme
 	struct server *s = calloc(1, sizeof *s + 2 * (size_t)window * sizeof s->entry[0]);
 
 	if (!s || !(s->sums = calloc(2 * (size_t)window * elements, sizeof *s->sums)) ||
-	    !(s->queue = calloc(2 * (size_t)window, sizeof *s->queue)))
+	    !(s->queue = calloc(2 * (size_t)window, sizeof *s->queue)) || !(s->tries = calloc(window, sizeof *s->tries)))
 		abort();
 	s->window = window;
 	s->elements = elements;
 	s->reduce_bps = reduce_bps;
 	s->group_ip = group_ip;
 	s->lanes = lanes;
+	s->accelerators = json_array_size(group_granted(g, "tree"));
 	s->all = g->count == 64 ? ~0ull : (1ull << g->count) - 1;
 	for (uint32_t i = 0; i < 2 * window; i++)
 		s->entry[i].sum = s->sums + (size_t)i * elements;
@@ -60,6 +61,7 @@ void server_free(struct server *s)
 	lane_slots_free(s->lanes);
 	free(s->sums);
 	free(s->queue);
+	free(s->tries);
 	free(s);
 }
 
@@ -141,14 +143,14 @@ bool server_merge(struct fabric *f, struct member *m, struct server *s, const st
 	e->exponent = part->exponent > e->exponent ? part->exponent : e->exponent;
 	e->next = part->next > e->next ? part->next : e->next;
 	e->flags |= part->flags & (OFF_CONGESTED | OFF_COLLIDED);
+	e->past = e->past || part->flags & OFF_DIRECT;
 	m->nic->worker->host += took;
 	s->free = (s->free > t ? s->free : t) + took;
 	if (e->seen == s->all) {
-		uint32_t lane = part->number % s->window;
 		e->complete = true;
-		e->slot = e->next_slot = s->lanes->of[lane];
-		if (e->flags & OFF_COLLIDED)
-			e->next_slot = lane_slots_move(s->lanes, lane);
+		e->slot = s->lanes->of[part->number % s->window];
+		e->next_slot = server_next_slot(f, m, s, e);
+		e->alone = s->alone;
 		offload_later(f, m, s->free, SERVER_EVENT | part->number);
 	}
 	return true;
@@ -168,7 +170,7 @@ struct partial server_partial(const struct server_entry *e)
 	return (struct partial){.number = e->number,
 				.ranks = e->seen,
 				.count = e->count,
-				.flags = e->flags,
+				.flags = e->flags | (e->alone ? OFF_DIRECT : 0),
 				.slot = e->slot,
 				.next_slot = e->next_slot,
 				.exponent = e->exponent,
@@ -176,12 +178,18 @@ struct partial server_partial(const struct server_entry *e)
 				.payload = (const uint8_t *)e->sum};
 }
 
+/* server_all() - All ranks but the server's */
+uint64_t server_all(const struct server *s)
+{
+	return s->all & ~1ull;
+}
+
 /* server_missing() - The ranks whose contributions to a block have not come */
 uint64_t server_missing(const struct server *s, uint32_t number)
 {
 	const struct server_entry *e = &s->entry[index_of(s, number)];
 
-	return e->used && e->number == number ? s->all & ~e->seen : s->all & ~1ull;
+	return e->used && e->number == number ? s->all & ~e->seen : server_all(s);
 }
 
 /* server_due() - Does the end of the last addition of a block still matter? */

@@ -21,8 +21,23 @@ export function svg(tag, attributes = {}, text = "") {
   return element;
 }
 
+/** New children for an element. Drawn anew under a pressed pointer they would swallow its click, so they wait for its release. */
 export function fill(element, ...children) {
-  element.replaceChildren(...children);
+  waiting.delete(element);
+  if (pressed && element.isConnected) waiting.set(element, children);
+  else element.replaceChildren(...children);
+}
+
+let pressed = false;
+const waiting = new Map(); // element -> its newest children
+addEventListener("pointerdown", () => { pressed = true; }, true);
+for (const [release, inside] of [["pointerup", true], ["pointercancel", true], ["blur", false]]) { // blur: the window's alone
+  addEventListener(release, () => {
+    pressed = false;
+    setTimeout(() => { // behind the click, which comes with the release
+      for (const [element, children] of pressed ? [] : waiting) fill(element, ...children);
+    });
+  }, inside);
 }
 
 /** Text in which `this` is code. */

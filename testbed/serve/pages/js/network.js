@@ -1,6 +1,6 @@
 // The drawing of a fabric: each cable in two halves, coloured by what the port at that end sends; faults and ranks at work.
 
-import { svg } from "./dom.js";
+import { fill, svg } from "./dom.js";
 import { level } from "./metrics.js";
 
 const WIDTHS = [1.6, 2.4, 3, 3.6, 4.2, 5];
@@ -18,6 +18,7 @@ export class Network {
     for (const title of this.svg.querySelectorAll("title")) title.remove(); // the page has its own
     this.#find();
     this.overlay = svg("g");
+    this.badges = new Map(); // place -> what marks its faults
     this.svg.append(this.overlay);
   }
 
@@ -99,12 +100,12 @@ export class Network {
 
   /** Faults, ports that are paused now, ranks at work. */
   mark(faults, busy, port) {
-    this.overlay.replaceChildren();
+    const marks = [];
     for (const cable of this.cables.values()) {
       cable.ends.forEach((end, i) => {
         if (!port(end)?.now("paused")) return;
         const { x, y } = cable.places[i];
-        for (const dx of [-3.4, 0.6]) this.overlay.append(svg("rect", { class: "pause", x: x + dx, y: y - 5, width: 3, height: 10 }));
+        for (const dx of [-3.4, 0.6]) marks.push(svg("rect", { class: "pause", x: x + dx, y: y - 5, width: 3, height: 10 }));
       });
     }
     const at = new Map(); // place -> faults
@@ -117,13 +118,11 @@ export class Network {
       }
     }
     for (const [key, { place, faults: here }] of at) {
-      const badge = svg("g", { class: here.some((f) => f.state === "on") ? "badge" : "badge off" });
-      badge.append(svg("circle", { cx: place.x, cy: place.y, r: 8 }), svg("text", { x: place.x, y: place.y + 4 }, "!"));
-      const [kind, name] = [key.slice(0, key.indexOf(" ")), key.slice(key.indexOf(" ") + 1)];
-      this.#open(badge, kind, name);
-      badge.setAttribute("aria-label", `faults of ${key}`);
-      this.overlay.append(badge);
+      const badge = this.badges.get(key) ?? this.#badge(key, place);
+      badge.setAttribute("class", here.some((f) => f.state === "on") ? "badge" : "badge off");
+      marks.push(badge);
     }
+    if (marks.length !== this.overlay.childElementCount || marks.some((drawn, i) => drawn !== this.overlay.children[i])) fill(this.overlay, ...marks);
     const ranks = new Set(busy);
     for (const node of this.about.nodes) {
       const drawn = this.nodes.get(node.name);
@@ -133,6 +132,17 @@ export class Network {
       drawn.group.classList.toggle("busy", works);
       if (works) drawn.group.append(svg("circle", { class: "works", cx: drawn.box.x + 9, cy: drawn.box.y + 9, r: 4 }));
     }
+  }
+
+  /** Kept, so that it keeps the keyboard's focus, too. */
+  #badge(key, place) {
+    const badge = svg("g");
+    badge.append(svg("circle", { cx: place.x, cy: place.y, r: 8 }), svg("text", { x: place.x, y: place.y + 4 }, "!"));
+    const [kind, name] = [key.slice(0, key.indexOf(" ")), key.slice(key.indexOf(" ") + 1)];
+    this.#open(badge, kind, name);
+    badge.setAttribute("aria-label", `faults of ${key}`);
+    this.badges.set(key, badge);
+    return badge;
   }
 
   choose(kind, name) {

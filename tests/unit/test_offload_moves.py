@@ -1,0 +1,207 @@
+"""Jobs whose part of the network dies: trees follow the routes, and ranks ask for a new group after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+
+from controllers.flows import Flow, Replicate
+from controllers.offload.jobs import GROUPS, JobRefused, place
+from controllers.offload.trees import Trees
+from controllers.routing.ports import DownPorts
+from controllers.routing.routes import Router
+from controllers.wanted import Wanted
+from topologies import build
+from topologies.graph.fabric import Fabric
+from workloads.offloads.offloaded import Renewal
+from workloads.verbs import Group, wire
+from workloads.verbs.wire import Record
+
+
+class NoApps:
+    """As if there were no applications."""
+
+    def avoid(self, down: Any) -> Any:
+        return down
+
+    def tables(self, tables: Any, around: Any) -> Any:
+        return tables
+
+
+def clos(spines: int = 2) -> Fabric:
+    fabric = build("clos", {"leaves": 2, "spines": spines, "hosts_per_leaf": 2})
+    return replace(fabric, switches=tuple(replace(switch, accelerator=True) for switch in fabric.switches))
+
+
+def job(fabric: Fabric, kind: str, number: int = 1, dead: Iterable[str] = ()) -> dict[str, Any]:
+    pool = {"slots": 64, "slots_free": 64, "shared_slots": 32, "elements": 256, "fan_in": 64}
+    pools = {switch.name: {**pool, "down": switch.name in dead} for switch in fabric.switches}
+    return {"job": number, "kind": kind, "ranks": [0, 1, 2, 3], "args": [16, 256, 10**7], "accelerators": pools}
+
+
+def wanted(fabric: Fabric) -> tuple[Wanted, DownPorts]:
+    ports = DownPorts()
+    apps: Any = NoApps()
+    return Wanted(fabric, Router(fabric), ports, apps), ports
+
+
+def cut(fabric: Fabric, ports: DownPorts, switch: str, up: bool = False) -> None:
+    for cable in fabric.cables:
+        for end in (cable.a, cable.b):
+            if switch in (cable.a.node, cable.b.node) and (end.node, end.port) in fabric.cable_at:
+                ports.fabricd_says((end.node, end.port), up)
+
+
+def copying(flows: dict[str, list[Flow]], number: int) -> set[str]:
+    """Switches that copy what goes to a job's group."""
+    group = ("ipv4_dst", (str(IPv4Address(GROUPS + number)), "255.255.255.255"))
+    return {s for s, own in flows.items() for f in own if group in f.match and isinstance(f.actions[0], Replicate)}
+
+
+@pytest.mark.parametrize("kind", ["multicast", "best_effort"])
+def test_what_only_flows_lead_follows_them_there_and_back(kind: str) -> None:
+    fabric = clos()
+    w, ports = wanted(fabric)
+    w.place(job(fabric, kind))
+    (spine,) = copying(w.tables(), 1) - {"leaf0", "leaf1"}
+    other = "spine1" if spine == "spine0" else "spine0"
+    cut(fabric, ports, spine)
+    assert w.reroute() and not w.moved
+    assert copying(w.tables(), 1) == {"leaf0", "leaf1", other}
+    cut(fabric, ports, spine, up=True)
+    assert w.reroute() and not w.moved
+    assert copying(w.tables(), 1) - {"leaf0", "leaf1"}, "one spine or the other"
+
+
+def test_whose_root_is_gone_has_to_ask_anew_and_is_told_why() -> None:
+    fabric = clos()
+    w, ports = wanted(fabric)
+    root = w.place(job(fabric, "aggregate")).answer["root"]
+    cut(fabric, ports, root)
+    assert w.reroute()
+    assert w.moved == {1: f"its tree cannot stay: leaf0-{root} is down"}
+    w.moved.clear()
+    w.close(1)
+    again = w.place(job(fabric, "aggregate", 2)).answer["root"]
+    assert {root, again} == {"spine0", "spine1"}
+
+
+def test_nobody_is_disturbed_because_something_is_back() -> None:
+    """Without a cable of its ring the job has a longer tree; with it there would be another."""
+    fabric = build("ring", {"nodes": 4})
+    fabric = replace(fabric, switches=tuple(replace(switch, accelerator=True) for switch in fabric.switches))
+    w, ports = wanted(fabric)
+    cable = next(cable for cable in fabric.cables if cable.name == "sw0-sw1")
+    for up in (False, True):
+        for end in (cable.a, cable.b):
+            ports.fabricd_says((end.node, end.port), up)
+        assert w.reroute()
+        if not up:
+            longer = w.place(job(fabric, "aggregate"))
+    assert not w.moved
+    w.close(1)
+    assert w.place(job(fabric, "aggregate")).programs != longer.programs
+
+
+def test_a_job_beside_what_died_stays_where_it_is() -> None:
+    """Job 2 of four spines has the third; without the first, the third of those that are left would be another."""
+    fabric = clos(4)
+    w, ports = wanted(fabric)
+    assert w.place(job(fabric, "aggregate", 2)).answer["root"] == "spine2"
+    cut(fabric, ports, "spine0")
+    assert w.reroute() and not w.moved
+
+
+def test_dead_accelerators_are_left_out_or_named() -> None:
+    fabric = clos()
+    root = place(fabric, Trees(fabric), job(fabric, "aggregate")).answer["root"]
+    elsewhere = place(fabric, Trees(fabric), job(fabric, "aggregate", dead=[root])).answer["root"]
+    assert {root, elsewhere} == {"spine0", "spine1"}
+    with pytest.raises(JobRefused, match="leaf1's accelerator is down"):
+        place(fabric, Trees(fabric), job(fabric, "aggregate", dead=["leaf1"]))
+    with pytest.raises(JobRefused, match="spine0's accelerator is down"):
+        place(clos(1), Trees(clos(1)), job(clos(1), "aggregate", dead=["spine0"]))
+    assert place(fabric, Trees(fabric), job(fabric, "best_effort", dead=["leaf1"])).answer["tree"] == ["leaf0"]
+
+
+class Asked:
+    """A device that is asked for groups."""
+
+    def __init__(self) -> None:
+        self.cookies = 0
+        self.left: list[int] = []
+        self.forgotten: list[int] = []
+
+    def ask(self) -> int:
+        self.cookies += 1
+        return self.cookies
+
+    def queue(self, op: int, number: int, zero: int) -> None:
+        self.left.append(number)
+
+    def grouped(self, record: Record) -> Group:
+        session: Any = self
+        return Group(session, record.qp, record.imm, record.private.decode(), lambda number: None)
+
+    def forget_group(self, cookie: int) -> None:
+        self.forgotten.append(cookie)
+
+
+def answer(cookie: int, refused: str = "") -> Record:
+    return Record(wire.GROUPED, 0, cookie, 0, 100 + cookie, 16, len(refused), refused.encode())
+
+
+def renewal() -> tuple[Renewal, Asked]:
+    device: Any = Asked()
+    return Renewal(device, device.ask), device
+
+
+def test_a_group_that_had_worked_is_asked_for_at_once_and_again_after_each_refusal() -> None:
+    r, device = renewal()
+    r.begin(worked=True)
+    for cookie in (1, 2, 3):
+        assert device.cookies == cookie and r.owns(answer(cookie)) and not r.owns(answer(cookie + 1))
+        r.look()
+        assert device.cookies == cookie, "one question at a time"
+        r.handle(answer(cookie, "spine0's accelerator is down"))
+        r.look()
+        assert r.group is None and device.left[-1] == 100 + cookie
+        r.look()
+    r.handle(answer(4))
+    r.look()
+    assert r.group is not None and r.group.number == 104 and device.left == [101, 102, 103]
+
+
+def test_groups_that_fail_at_once_are_asked_for_more_and_more_rarely() -> None:
+    r, device = renewal()
+    pauses = []
+    r.begin(worked=True)
+    for _ in range(7):
+        r.handle(answer(device.cookies))
+        r.look()
+        r.group, asked = None, device.cookies
+        r.begin(worked=False)
+        iterations = 0
+        while device.cookies == asked:
+            r.look()
+            iterations += 1
+        pauses.append(iterations)
+    assert pauses == [1, 2, 4, 8, 16, 16, 16]
+
+
+def test_a_group_that_fails_before_it_is_used_says_so_and_one_not_wanted_is_forgotten() -> None:
+    r, device = renewal()
+    r.begin(worked=True)
+    r.handle(answer(1))
+    failed = Record(wire.GROUP_FAILED, 0, 0, 0, 101, 0, 4, b"gone")
+    assert r.owns(failed) and not r.owns(failed._replace(kind=wire.RECEIVED)), "queue pairs have numbers of their own"
+    r.handle(failed)
+    r.look()
+    assert r.group is None and device.left == [101]
+    r.look()
+    r.close()
+    assert device.forgotten == [2]

@@ -1,0 +1,1 @@
+"""Schedules proved right before anything starts."""

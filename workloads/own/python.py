@@ -1,0 +1,97 @@
+"""A schedule that a function in a user's file makes: in a process of its own, for as long and as much as it may."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from signal import SIGKILL, SIGXCPU
+from typing import Any
+
+from workloads.check.check import MOST_STEPS
+from workloads.collectives.schedule import Program, Shape
+from workloads.own import book
+from workloads.own.mistake import BadAlgorithm
+
+CPU_S = 10
+WALL_S = 120  # where others compute, too
+MEMORY = 2 << 30
+
+
+class Function:
+    """The schedule of a file's function.  What it makes is kept: of a shape it is asked once."""
+
+    def __init__(self, text: bytes, path: str, name: str) -> None:
+        self._text, self._path, self._name = text, path, name
+        self.identity = f"{name} {sha256(text).hexdigest()}"
+        self._made: dict[Shape, Sequence[Program]] = {}
+
+    def __call__(self, shape: Shape, index: int) -> Program:
+        self.make([shape])
+        return self._made[shape][index]
+
+    def make(self, shapes: Sequence[Shape], cpu_s: int = CPU_S) -> None:
+        """Has the programs of these shapes made.  Raises BadAlgorithm."""
+        wanted = [shape for shape in dict.fromkeys(shapes) if shape not in self._made]
+        if not wanted:
+            return
+        answer = self._answer(wanted, cpu_s)
+        if wrong := answer.get("wrong"):
+            there = f"there are {', '.join(answer['there']) or 'none'}" if "there" in answer else ""
+            raise BadAlgorithm(wrong, there or "(shape, rank) -> a list of Lanes", answer["line"], self._path)
+        for shape, of_ranks in zip(wanted, answer["programs"], strict=True):
+            self._made[shape] = [book.read(program) for program in of_ranks]
+
+    def _answer(self, shapes: Sequence[Shape], cpu_s: int) -> Any:
+        asked = {
+            "text": self._text.decode("utf-8-sig", errors="replace"),
+            **{"path": self._path, "name": self._name, "most": MOST_STEPS, "user": _user()},
+            "shapes": [asdict(shape) for shape in shapes],
+            "limits": {"cpu_s": cpu_s, "memory": MEMORY},
+        }
+        process = subprocess.Popen(
+            [*_isolated(), sys.executable, "-P", "-s", "-m", "workloads.own.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONHASHSEED": "0", "PATH": os.defpath}
+            | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+        )
+        try:
+            said = process.communicate(json.dumps(asked).encode(), timeout=WALL_S)[0]
+        except subprocess.TimeoutExpired:
+            raise BadAlgorithm(f"{self._name} does not return", f"it has {WALL_S} s") from None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if process.returncode in (-SIGXCPU, -SIGKILL, 128 + SIGXCPU, 128 + SIGKILL):
+            what = f"{self._name} does not return within {cpu_s} s of CPU time: an endless loop?"
+            raise BadAlgorithm(what, f"it is asked for all ranks and {len(shapes)} sizes in one go")
+        try:
+            return json.loads(said)
+        except ValueError:
+            raise BadAlgorithm(f"the process of {self._name} ended without an answer") from None
+
+
+def _isolated() -> list[str]:
+    """A command line in front: it ends with us; with root it reaches no network and no other process."""
+    command = ["setpriv", "--pdeathsig", "KILL", "--no-new-privs"]
+    if os.geteuid():
+        return command
+    command += ["unshare", "--net", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return [*command, "sh", "-c", '"$@"; exit $?', "sh"]  # the first process there would be spared by signals
+
+
+def _user() -> list[int] | None:
+    """Who has called us by sudo."""
+    if os.geteuid() or not (uid := os.environ.get("SUDO_UID", "")).isdecimal():
+        return None
+    gid = os.environ.get("SUDO_GID", uid)
+    return [int(uid), int(gid)] if gid.isdecimal() else None
