@@ -20,7 +20,7 @@ from drills.ending import Ending, Times, points_text
 from drills.sheet.score import NO_FAMILIES, Conduct, Families, score
 from drills.sheet.truth import as_answer
 from results.figures.fidelity import Fidelity
-from testbed.experiment.built import timeout_ns
+from testbed.experiment.basis import Basis
 
 if TYPE_CHECKING:
     from drills.log import LogEntry
@@ -121,7 +121,7 @@ def _after(stage: Stage, now_ns: float, slo_ns: float) -> float | None:
     def later() -> list[Any]:
         return [step for step in stage.world.steps if step.start_ns >= now_ns]
 
-    limit = round(PATIENCE * (STEPS + 1) * slo_ns + 2 * timeout_ns(stage.case.experiment))
+    limit = round(PATIENCE * (STEPS + 1) * slo_ns + 2 * Basis(stage.case.experiment).timeout_ns)
     stage.world.until(lambda _: len(later()) >= STEPS, limit)
     steps = later()[:STEPS]
     if len(steps) < STEPS or any(rank.wrong for step in steps for rank in step.ranks.values()):

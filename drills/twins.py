@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from drills.sheet.case import Case
 from drills.stage import Stage, Up, world_of
-from testbed.experiment.built import timeout_ns
+from testbed.experiment.basis import Basis
 
 if TYPE_CHECKING:
     from testbed.faults import Injection
@@ -37,7 +37,7 @@ class Course:
     def of(cls, stage: Stage, from_ns: int) -> Course:
         """Lets the world go on from there for ten steps."""
         world = stage.world
-        limit = round(STEPS * PATIENCE * stage.healthy_step_ns + timeout_ns(stage.case.experiment))
+        limit = round(STEPS * PATIENCE * stage.healthy_step_ns + Basis(stage.case.experiment).timeout_ns)
         end = world.time_ns + limit
         while world.time_ns < end and len(_after(world.steps, from_ns)) < STEPS:
             world.advance(min(round(stage.healthy_step_ns), end - world.time_ns))

@@ -57,7 +57,11 @@ class FabricdGone(FabricdLost):
 
 
 class FabricdSilent(FabricdLost):
-    """fabricd runs, but does not answer any more (see hardware.patience)."""
+    """fabricd runs, but does not answer any more (see hardware.patience); `does` says so behind its name."""
+
+    def __init__(self, does: str, control: Path | None = None) -> None:
+        super().__init__(f"fabricd {does}", control)
+        self.does = does
 
 
 class Fabricd:
@@ -150,7 +154,7 @@ class Fabricd:
         with process.stdout as stdout:
             while not select.select([stdout], [], [], LOOK_S)[0]:
                 if why := patience.look():
-                    raise FabricdSilent(f"fabricd does not get ready: {why}")
+                    raise FabricdSilent(f"does not get ready: {why}")
             line = stdout.readline()
         if not line:
             raise FabricdError("fabricd ended before it was ready")
@@ -204,7 +208,7 @@ class Fabricd:
         if self._pulsed is not None and (why := self.patience.look()):
             self._receive(0)  # it may be there already
             if self._pulsed is not None:
-                raise FabricdSilent(f"fabricd does not answer: {why}", self.control)
+                raise FabricdSilent(f"does not answer: {why}", self.control)
 
     def next_job(self, deadline_s: float = 20.0) -> float:
         """Lets every rank's worker connect once more, after the end of a job; returns the emulated time (ns).

@@ -84,7 +84,7 @@ def steps(topology: str, ranks: Sequence[int], sizes: Sequence[str], collectives
 def rows(topology: str, workload: Sequence[str], folder: Path) -> list[Row]:
     """Measured against expected, of a run of these steps; every result must be right."""
     experiment = loads(text(topology, workload))
-    chooser = Chooser(experiment, experiment.build_fabric())
+    chooser = Chooser(experiment)
     result = run(experiment, folder)
     assert result.fidelity.verdict == "exact" and {row["wrong"] for row in result.results} == {0}
     measured, found = iter(result.results), []

@@ -33,7 +33,7 @@ class Remote:
 
     def __init__(self, fabric: str, token: str | None = None, instructor: str = "") -> None:
         self.instructor = instructor
-        """The token of the instructor, known to who has started the drill."""
+        """The instructor's token, known only to who has started the drill."""
         try:
             self._lines = JsonLines.to(ownership.RUN_DIR / fabric / self.path)
         except OSError as error:
@@ -58,18 +58,18 @@ class Remote:
             raise
 
     def _answer(self) -> Any:
-        while (told := self._lines.next()) is None:
+        while (answer := self._lines.next()) is None:
             if not self._lines.receive():
                 raise _ended(self.fabric)
-        if "error" in told:
-            error = told["error"]
+        if "error" in answer:
+            error = answer["error"]
             raise InputError(error["what"], error["where"], error["hint"])
-        return told["brought"]
+        return answer["brought"]
 
     def command(self, line: str, page: bool = False) -> Answer:
-        told = self._ask("command", line=line, page=page)
-        self.log = told.pop("log", self.log)
-        return Answer(**told)
+        fields = self._ask("command", line=line, page=page)
+        self.log = fields.pop("log", self.log)
+        return Answer(**fields)
 
     def ticket(self) -> dict[str, Any]:
         return dict(self._ask("ticket"))
@@ -85,7 +85,7 @@ class Remote:
         return list(self._ask("complete", line=line))
 
     def interrupt(self) -> None:
-        """A command that another thread waits for ends sooner."""
+        """Ends a command that another thread waits for sooner."""
         with suppress(OSError):
             self._lines.send({"op": "interrupt", "token": self._token})
 
@@ -112,9 +112,9 @@ class Desk(Remote):
 
     def fork(self) -> Remote:
         """The same world once more, up to now, held by a server of its own. Raises UserError."""
-        told = self._ask("fork")
-        log = DRILLS / f"{datetime.now():%Y%m%d-%H%M%S}-{told['seed']}-fork-{secrets.token_hex(2)}.log"
-        return _begun({**told, "exam": False, "out": os.path.abspath(log), "shown": str(log)})
+        game = self._ask("fork")
+        log = DRILLS / f"{datetime.now():%Y%m%d-%H%M%S}-{game['seed']}-fork-{secrets.token_hex(2)}.log"
+        return _begun({**game, "exam": False, "out": os.path.abspath(log), "shown": str(log)})
 
 
 def _ended(fabric: str) -> UserError:
@@ -140,15 +140,15 @@ def start(
     log = Path(out) if out else DRILLS / f"{datetime.now():%Y%m%d-%H%M%S}-{named}.log"
     if log.exists():
         raise InputError("there is a file of this name already", str(log), "name another one with --out")
-    told = {
+    game = {
         "text": drill.text, "name": drill.place(), "id": drill.id, "directory": os.path.abspath(drill.directory),
         "seed": seed, "healthy": healthy, "exam": exam, "player": player, "seed_by": seed_by,
         "out": os.path.abspath(log), "shown": str(log), "sign": os.path.abspath(sign) if sign else None,
     }  # fmt: skip
-    return _begun(told)
+    return _begun(game)
 
 
-def _begun(told: dict[str, Any]) -> Remote:
+def _begun(game: dict[str, Any]) -> Remote:
     """Starts a server with what it plays."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "drills.play.drilld"],
@@ -157,7 +157,7 @@ def _begun(told: dict[str, Any]) -> Remote:
     )  # fmt: skip
     assert process.stdin and process.stdout
     try:
-        process.stdin.write(json.dumps(told).encode() + b"\n")
+        process.stdin.write(json.dumps(game).encode() + b"\n")
         process.stdin.close()
         said = process.stdout.readline()
     except BaseException:
@@ -178,10 +178,10 @@ def _begun(told: dict[str, Any]) -> Remote:
 
 def newest_log() -> Path:
     """Raises InputError."""
-    found = sorted(DRILLS.glob("*.log"), key=lambda path: path.stat().st_mtime)
-    if not found:
+    logs = sorted(DRILLS.glob("*.log"), key=lambda path: path.stat().st_mtime)
+    if not logs:
         raise InputError("there is no log of a drill", str(DRILLS), "testbed drill start ID plays one")
-    return found[-1]
+    return logs[-1]
 
 
 def going_on() -> Iterator[ownership.Record]:
@@ -198,11 +198,11 @@ def connect(fabric: str | None = None) -> Remote:
 
 def which(fabric: str | None = None) -> str:
     """The fabric of this drill, or of the only one there is. Raises UserError."""
-    found = [record for record in going_on() if fabric in (None, record.id)]
-    if len(found) == 1:
-        return found[0].id
-    if not found:
+    records = [record for record in going_on() if fabric in (None, record.id)]
+    if len(records) == 1:
+        return records[0].id
+    if not records:
         what = f"there is no drill on fabric {fabric}" if fabric else "no drill is on"
         raise InputError(what, "command line" if fabric else "", "testbed drill start ID begins one")
-    ids = ", ".join(record.id for record in found)
-    raise UserError("several drills are on: say which", hint=f"such as --fabric {found[0].id} ({ids})", exit_code=2)
+    ids = ", ".join(record.id for record in records)
+    raise UserError("several drills are on: say which", hint=f"such as --fabric {records[0].id} ({ids})", exit_code=2)

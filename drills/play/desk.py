@@ -1,4 +1,4 @@
-"""The instructor's socket of a drill's server: the truth goes through it, to who knows its token, and nowhere else."""
+"""The instructor's socket of a drill's server: only here the truth is told, to whoever knows the token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from drills.sheet.daily import CHOSEN
 from testbed.base.errors import InputError, UserError
 from testbed.machine.jsonlines import JsonServer, ready
 
-REFUSED = UserError("that is not the code of this drill's instructor", "instruct", "who has started it was told it")
+REFUSED = UserError(
+    "that is not the code of this drill's instructor",
+    "instruct",
+    "`drill instruct` has shown it where the drill was started",
+)
 NOW = ("watch", "state", "complete", "interrupt")
 """What is answered while a command of the player's goes on; so is the line `pause`."""
 
@@ -32,30 +36,30 @@ class Desk:
         server.hear(ready(server.files, 0), lambda client: None)
         for client in [*server.clients]:
             with server.talk(client):
-                while (told := client.peek()) is not None and (not busy or _at_once(told)):
+                while (request := client.peek()) is not None and (not busy or _at_once(request)):
                     client.next()
-                    if told.get("op") != "interrupt":  # nothing here takes long
-                        client.send(self._answer(told))
+                    if request.get("op") != "interrupt":  # nothing here takes long
+                        client.send(self._answer(request))
 
-    def _answer(self, told: dict[str, Any]) -> dict[str, Any]:
-        if not secrets.compare_digest(str(told.get("token")).encode(), self.token.encode()):
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if not secrets.compare_digest(str(request.get("token")).encode(), self.token.encode()):
             return {"error": REFUSED.to_dict()}
         self.instructor.game.instructed = True
         try:
-            return {"brought": self._brought(told)}
+            return {"brought": self._brought(request)}
         except UserError as error:
             return {"error": error.to_dict()}
 
-    def _brought(self, told: dict[str, Any]) -> Any:
+    def _brought(self, request: dict[str, Any]) -> Any:
         game = self.instructor.game
-        line = str(told.get("line", ""))
-        match told.get("op"):
+        line = str(request.get("line", ""))
+        match request.get("op"):
             case "command":
                 return self.instructor.command(line).to_dict()
             case "complete":
                 return self.instructor.complete(line)
             case "watch":
-                since = told.get("since")
+                since = request.get("since")
                 return self.instructor.watch(since if isinstance(since, int) else 0)
             case "state":
                 return game.state()
@@ -73,9 +77,9 @@ class Desk:
                     "healthy": game.case.healthy, "player": game.player, "seed_by": CHOSEN,
                     "entries": [asdict(entry) for entry in game.entries if entry.acts],
                 }  # fmt: skip
-        raise InputError(f"there is no {told.get('op')!r:.40}", "instruct")
+        raise InputError(f"there is no {request.get('op')!r:.40}", "instruct")
 
 
-def _at_once(told: dict[str, Any]) -> bool:
-    op = told.get("op")
-    return op in NOW or (op == "command" and str(told.get("line")).strip() == "pause")
+def _at_once(request: dict[str, Any]) -> bool:
+    op = request.get("op")
+    return op in NOW or (op == "command" and str(request.get("line")).strip() == "pause")

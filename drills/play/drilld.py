@@ -1,8 +1,8 @@
 """The server of a drill: it alone has world, truth and log. It goes on when the terminal that has started it is gone.
 
-What it plays it is told on stdin, so that neither arguments nor environment say anything. It ends when the drill is
-over and nobody listens any more, a sealed drill's player has left, or its fabric is gone, whatever took it. Killed, it
-leaves a dead fabric, which `testbed clean` removes: all processes of the fabric end with it.
+What it plays comes on stdin, so that neither arguments nor environment give anything away. It ends when the drill is
+over and nobody listens any more, when a sealed drill's player has left, or when its fabric is gone for whatever reason.
+Killed, it leaves a dead fabric, which `testbed clean` removes: all processes of the fabric end with it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 LOG = "drilld.log"
 LOOK_S = 1.0
-"""How often it looks, at least, whether its fabric is there."""
-TOLD_AGAIN = 200
-"""So many lines, with their answers, are told to a page that is opened anew."""
+"""At least so often it looks whether its fabric is there."""
+SHOWN_AGAIN = 200
+"""So many lines, with their answers, a page gets that is opened anew."""
 SPENT = "the budget is gone"
-"""What stands in the transcript where a line would: nobody has typed it."""
+"""Stands in the transcript in place of a line: nobody has typed one."""
 SEALED = UserError("this drill is sealed, and has its player", "drill", "start one of your own: testbed drill start")
 
 
@@ -63,11 +63,11 @@ class Server:
     ) -> None:
         self.game = game
         self.out = out
-        self.shown = shown  # the same, as its player calls it
+        self.shown = shown  # the same, as the player calls it
         self.token = token
         self._key = key
         self.written = False
-        self.told = False  # its player how it has ended, and where the log is
+        self.reported = False  # whether the player knows how it has ended, and where the log is
         self.ended = False
         self._now: JsonLines | None = None  # whose command goes on
         self._player: JsonLines | None = None  # of a sealed drill
@@ -90,7 +90,7 @@ class Server:
         desk.close()
 
     def _there(self) -> bool:
-        """Whether the fabric is. Nothing of a game that has lost it counts."""
+        """Whether the fabric is there. Nothing of a game that has lost it counts."""
         world: Any = self.game.stage.world
         try:
             world.heed()
@@ -104,10 +104,10 @@ class Server:
         return (self.dir / SOCKET).exists()
 
     def _hear(self, client: JsonLines) -> None:
-        while (told := client.next()) is not None:
+        while (request := client.next()) is not None:
             self._now = client
             try:
-                answer = self._answered(client, told)
+                answer = self._answered(client, request)
             finally:
                 self._now = None
             if answer is not None:
@@ -117,33 +117,33 @@ class Server:
         if client is self._player and self.token and not self.game.over:
             self._give_up()
 
-    def _answered(self, client: JsonLines, told: dict[str, Any]) -> dict[str, Any] | None:
+    def _answered(self, client: JsonLines, request: dict[str, Any]) -> dict[str, Any] | None:
         """A mistake of ours is an error of that line, not the end of a game."""
         try:
-            return self._answer(client, told)
+            return self._answer(client, request)
         except Exception as error:
             traceback.print_exc()
             what = f"that cannot be answered: {type(error).__name__}: {error}"
             return {"error": UserError(what[:400], "drill", f"the game goes on; {LOG} has more").to_dict()}
 
-    def _answer(self, client: JsonLines, told: dict[str, Any]) -> dict[str, Any] | None:
-        op = told.get("op")
+    def _answer(self, client: JsonLines, request: dict[str, Any]) -> dict[str, Any] | None:
+        op = request.get("op")
         if self.token:
-            if told.get("token") != self.token:
+            if request.get("token") != self.token:
                 return {"error": SEALED.to_dict()}
             self._player = client
         if op == "interrupt":
             return None
         if op == "command":
-            return {"brought": self._command(str(told.get("line", "")), told.get("page") is True)}
+            return {"brought": self._command(str(request.get("line", "")), request.get("page") is True)}
         if op == "ticket":
             return {"brought": {**self.game.ticket(), "shown": self.game.ticket_text()}}
         if op == "state":
             return {"brought": self.game.state()}
         if op == "transcript":
-            return {"brought": [row for row in self.transcript.since(0)[1] if not row["by"]][-TOLD_AGAIN:]}
+            return {"brought": [row for row in self.transcript.since(0)[1] if not row["by"]][-SHOWN_AGAIN:]}
         if op == "complete":
-            return {"brought": self.game.complete(str(told.get("line", "")))}
+            return {"brought": self.game.complete(str(request.get("line", "")))}
         if op == "close":
             if self.token and not self.game.over:  # an exam leaves its log, however it ends
                 self._give_up()
@@ -153,17 +153,17 @@ class Server:
 
     def _command(self, line: str, page: bool) -> dict[str, Any]:
         began, entries = self.game.time_ns, len(self.game.entries)
-        untold = self.game.over and not self.told  # it has ended while he typed nothing
+        unreported = self.game.over and not self.reported  # it has ended while he typed nothing
         brought = self.game.command(line, page)
-        if untold and not brought.ok and (ending := self.game.ending):
+        if unreported and not brought.ok and (ending := self.game.ending):
             brought = Answer(True, brought.time_ns, ending.text, ending.to_dict())
         if not page or any(entry.by != "page" for entry in self.game.entries[entries:]):
             self.transcript.add(line, began, brought)  # a page's looks are not the player's
         answer = dict(brought.to_dict())
         if self.game.gone:
             self.ended = True
-        elif self.game.over and not self.told:
-            self.told = True
+        elif self.game.over and not self.reported:
+            self.reported = True
             self._write()
             case = self.game.case
             answer["text"] += (
@@ -186,7 +186,7 @@ class Server:
             self.game.log().write(self.out, self._key)
 
     def _interrupted(self) -> bool:
-        """Whether who asked for it wants it to stop, or is gone, or the instructor stops everybody."""
+        """Whether the client who waits wants it to stop, or is gone, or the instructor stops everybody."""
         self.desk.heed(busy=True)
         if self.game.paused:
             return True
@@ -195,7 +195,7 @@ class Server:
             return False
         try:
             if client.receive():
-                if (told := client.peek()) is None or told.get("op") != "interrupt":
+                if (request := client.peek()) is None or request.get("op") != "interrupt":
                     return False
                 client.next()
         except (OSError, ValueError):
@@ -204,23 +204,23 @@ class Server:
 
 
 def main() -> None:
-    told = json.loads(sys.stdin.readline())
+    played = json.loads(sys.stdin.readline())
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        key = private(Path(told["sign"])) if told.get("sign") else None
-        drill = file.loads(told["text"], told["name"], Path(told["directory"]), id=told["id"])
+        key = private(Path(played["sign"])) if played.get("sign") else None
+        drill = file.loads(played["text"], played["name"], Path(played["directory"]), id=played["id"])
         game = Game.start(
-            Case.of(drill, told["seed"], told["healthy"]), exam=told["exam"], player=told["player"],
-            seed_by=told["seed_by"], up=marked,
+            Case.of(drill, played["seed"], played["healthy"]), exam=played["exam"], player=played["player"],
+            seed_by=played["seed_by"], up=marked,
         )  # fmt: skip
-        _played_before(game, told.get("entries", ()))
+        _played_before(game, played.get("entries", ()))
     except UserError as error:
         _say({"error": error.carried()})
         return
     try:
-        token = secrets.token_hex(16) if told["exam"] else None
-        server = Server(game, Path(told["out"]), told["shown"], token, key)
+        token = secrets.token_hex(16) if played["exam"] else None
+        server = Server(game, Path(played["out"]), played["shown"], token, key)
         os.chdir("/")
         (server.dir / "sealed").write_bytes(game.seal.box())
         with _quiet_afterwards(server.dir / LOG):
@@ -236,15 +236,15 @@ def main() -> None:
 
 def _played_before(game: Game, entries: Sequence[dict[str, Any]]) -> None:
     """Of a fork: what was done until then. Raises UserError, and takes the game down."""
-    for told in entries:
-        entry = LogEntry(**told)
+    for fields in entries:
+        entry = LogEntry(**fields)
         if differs := again(game, entry)[1]:
             game.close()
             raise UserError(f"played again it is another game: {entry.line}: {differs}", "fork")
 
 
-def _say(told: dict[str, Any]) -> None:
-    print(json.dumps(told), flush=True)
+def _say(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
 
 
 @contextmanager

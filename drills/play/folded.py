@@ -1,6 +1,6 @@
 """Text for a terminal that is narrower: wide tables in parts below each other, long lines between words.
 
-A table is known by its look: lines in a row that leave two blanks free at the same places.
+A table is recognized by its look: successive lines with two blanks at the same places.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def _columns(lines: Sequence[str]) -> list[Span]:
     """Where columns begin and end."""
     longest = max(map(len, lines), default=0)
     used = "".join("x" if any(line[k : k + 1].strip() for line in lines) else " " for k in range(longest))
-    return [(found.start(), found.end()) for found in re.finditer(r"x(?:x| x)*", used)]
+    return [(column.start(), column.end()) for column in re.finditer(r"x(?:x| x)*", used)]
 
 
 def _parts(spans: Sequence[Span], width: int) -> list[list[Span]]:
-    """Columns by parts, the first one in each; none if a column alone is too wide."""
+    """The columns of each part, the first one in all; none if a column alone is too wide."""
     key = spans[0]
     parts: list[list[Span]] = []
     left = 0
@@ -65,10 +65,10 @@ def _cut(line: str, part: Sequence[Span]) -> str:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Further lines begin below what stands behind the line's last gap."""
+    """Further lines are indented as far as what is behind the line's last gap in its left half."""
     if len(line) <= width:
         return [line]
-    gaps = [found.end() for found in re.finditer(r"^ +|(?<=\S) {2,}", line) if found.end() <= width // 2]
+    gaps = [gap.end() for gap in re.finditer(r"^ +|(?<=\S) {2,}", line) if gap.end() <= width // 2]
     indent = " " * (gaps[-1] if gaps else 0)
     body = textwrap.wrap(
         line[len(indent) :], width - len(indent), break_on_hyphens=False

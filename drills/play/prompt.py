@@ -30,7 +30,7 @@ class Echo(Protocol):
 
 
 def play(session: Session, lines: IO[str], echo: Echo, teacher: Desk | None = None) -> Answer | None:
-    """Until the lines end, or `quit`, or the drill is over and its report has been read. Returns the last answer.
+    """Plays until the lines end, or `quit`. Returns the last answer.
 
     `teacher`: it is the instructor's prompt.
     """
@@ -79,11 +79,11 @@ def follow(teacher: Desk, echo: Echo, lines: IO[str]) -> None:
     since = 0
     with suppress(KeyboardInterrupt):
         while True:
-            told = teacher.watch(since)
-            since = told["next"]
-            for row in told["transcript"]:
+            seen = teacher.watch(since)
+            since = seen["next"]
+            for row in seen["transcript"]:
                 echo(fit(row_text(row)))
-            if not lines.isatty() or told["state"]["over"]:
+            if not lines.isatty() or seen["state"]["over"]:
                 return
             if select.select([lines], [], [], 0.5)[0]:
                 lines.readline()

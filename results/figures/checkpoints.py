@@ -7,9 +7,9 @@ delta after every tau of it, and R to be back at the last one:
     Daly (2006):   tau = sqrt(2 delta M) (1 + sqrt(delta / 2M) / 3 + (delta / 2M) / 9) - delta if delta < 2M, else M
     time for a unit of work (Daly 2006, eq. 20):  M e^(R/M) (e^((tau + delta)/M) - 1) / tau
 
-The best interval is the whole number of steps for which the last is least.  An asynchronous checkpoint counts when it
-is written: until then it is the one before that training goes back to, so R has the time of writing in it.  The next
-one begins when it is written: who asks for more gets one every so many steps as that takes.
+The best interval is the whole number of steps for which that time is least.  An asynchronous checkpoint counts when it
+is written: until then training goes back to the one before, so R includes the time of writing.  The next one begins
+when it is written: who asks for more gets one as often as one can be written.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Account:
     goodput: float  # share of the time that is work which is not lost
     best_goodput: float
     lost_per_failure_ns: float
-    stalled: float  # share of a step in which a rank computes nothing; its hours are of what is not lost
+    stalled: float  # share of a step in which a rank computes nothing; its hours leave out time that is lost
     lost_gpu_hours: float
     lost_kwh: float
     lost_money: float
@@ -78,46 +78,46 @@ class Account:
         return asdict(self)
 
 
-def accounts(steps: Sequence[Mapping[str, Any]], found: Iterable[StepTime]) -> list[tuple[int, Account]]:
+def accounts(steps: Sequence[Mapping[str, Any]], step_times: Iterable[StepTime]) -> list[tuple[int, Account]]:
     """Of each triple of steps, plain, with a checkpoint and restored: number of the first, and what follows."""
     by_step: dict[int, list[StepTime]] = {}
-    for one in found:
+    for one in step_times:
         by_step.setdefault(one.step, []).append(one)
     return [
-        (number, account(told, [by_step[number + k] for k in range(3)]))
+        (number, account(settings, [by_step[number + k] for k in range(3)]))
         for number, step in enumerate(steps)
-        if (told := step.get("checkpoint")) and all(number + k in by_step for k in range(3))
+        if (settings := step.get("checkpoint")) and all(number + k in by_step for k in range(3))
     ]
 
 
-def account(told: Mapping[str, Any], measured: Sequence[Sequence[StepTime]]) -> Account:
+def account(settings: Mapping[str, Any], measured: Sequence[Sequence[StepTime]]) -> Account:
     plain, checkpointed, restored = measured
     step = fmean(one.time_ns for one in plain)
     written = fmean(one.time_ns for one in checkpointed)
     restore = fmean(one.time_ns for one in restored)
-    least, back = 1, told["restart_ns"] + restore
-    if told["mode"] == "sync":
+    least, back = 1, settings["restart_ns"] + restore
+    if settings["mode"] == "sync":
         pause = written - step
     else:
         least = max(ceil(written / step), 1)
         beside = fmean(trained_ns(one) for one in checkpointed) - step
-        pause = beside + max(beside - told["copy_ns"], 0.0) * (least - 1)
+        pause = beside + max(beside - settings["copy_ns"], 0.0) * (least - 1)
         back += written
     pause = max(pause, 1.0)
-    between = told["mtbf_ns"] / told["gpus"]
+    between = settings["mtbf_ns"] / settings["gpus"]
 
     def share(count: float) -> float:
         return 1 / slowdown(count * step, pause, back, between)
 
     best = _best(share, least, young_ns(pause, between) / step)
-    every, gpus, day = told["every"], told["gpus"], _DAY_H * told["gpus"]
+    every, gpus, day = settings["every"], settings["gpus"], _DAY_H * settings["gpus"]
     taken = max(every, least)
     stalled = fmean(1 - rank.utilisation for one in plain for rank in one.ranks)
     lost = (1 - share(taken)) * day
     idle = stalled * share(taken) * day
-    kw, price = told["power_w"] / 1e3, told["price"]
+    kw, price = settings["power_w"] / 1e3, settings["price"]
     return Account(
-        mode=told["mode"], every=every, gpus=gpus, step_ns=step, pause_ns=pause, written_ns=written,
+        mode=settings["mode"], every=every, gpus=gpus, step_ns=step, pause_ns=pause, written_ns=written,
         restore_ns=restore, between_failures_ns=between, young_steps=young_ns(pause, between) / step,
         daly_steps=daly_ns(pause, between) / step, best_steps=best, least_steps=least, goodput=share(taken),
         best_goodput=share(best), lost_per_failure_ns=(taken * step + pause) / 2 + back, stalled=stalled,
@@ -133,7 +133,7 @@ def trained_ns(one: StepTime) -> float:
 
 
 def _best(share: Any, least: int, near: float) -> int:
-    """The share rises to one maximum and falls again: thirds, between the least and far beyond Young's."""
+    """The share has one maximum: a ternary search, from the least interval to far beyond Young's."""
     low, high = least, max(least, ceil(near) * 4 + 4)
     while high - low > 2:
         third = (high - low) // 3

@@ -34,12 +34,12 @@ class GoingOn:
     steps: int
     every: int
     time_ns: float  # from the ranks' start on
-    between_ns: float  # of failures: as stated, where they are drawn, else as they were
+    between_ns: float  # between failures: as stated where they are drawn, else as measured
     step_ns: float  # without a checkpoint, mean
     pause_ns: float  # by which one holds it up
     checkpoints_ns: float  # of those that were not lost
     goodput: float  # share of the time that is work
-    expected: float  # by Daly's equation 20, with a failure as often as here, and as long until work goes on
+    expected: float  # by Daly's equation 20, with as many failures as here, and as long until work goes on
     failures: tuple[Failure, ...]
 
     def row(self) -> dict[str, Any]:
@@ -53,14 +53,14 @@ def restarts(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def going_on(
-    steps: Sequence[Mapping[str, Any]], found: Iterable[StepTime], events: Iterable[Mapping[str, Any]]
+    steps: Sequence[Mapping[str, Any]], step_times: Iterable[StepTime], events: Iterable[Mapping[str, Any]]
 ) -> GoingOn | None:
     """Of a run that has such a step; None for others."""
-    if len(steps) != 2 or not (told := steps[_STEPS].get("going_on")):
+    if len(steps) != 2 or not (plan := steps[_STEPS].get("going_on")):
         return None
-    all_found = list(found)
-    ran, read = ([one for one in all_found if one.step == k] for k in (_STEPS, _RESTORED))
-    if len(ran) < told["steps"]:
+    measured = list(step_times)
+    ran, read = ([one for one in measured if one.step == k] for k in (_STEPS, _RESTORED))
+    if len(ran) < plan["steps"]:
         return None  # it did not get to its end
     step = fmean(trained_ns(one) for one in ran)
     stored = [one for one in ran if any(row["kind"] == CHECKPOINT for row in one.rows)]
@@ -75,11 +75,11 @@ def going_on(
             Failure(event["rank"], event["failed_ns"], event["noticed_ns"], reading, one.span[1] / 1000, event["lost"])
         )
     lost = fmean(one.back_ns - one.failed_ns for one in failures) if failures else 0.0
-    between = told["between"] if told["failures"] else time / max(len(failures), 1)
-    tau = told["every"] * step
+    between = plan["between"] if plan["failures"] else time / max(len(failures), 1)
+    tau = plan["every"] * step
     expected = 1 / slowdown(tau, pause, lost, between) if failures else tau / (tau + pause)
-    kept = told["steps"] // told["every"]
+    kept = plan["steps"] // plan["every"]
     return GoingOn(
-        steps=told["steps"], every=told["every"], time_ns=time, between_ns=between, step_ns=step, pause_ns=pause,
-        checkpoints_ns=kept * pause, goodput=told["steps"] * step / time, expected=expected, failures=tuple(failures),
+        steps=plan["steps"], every=plan["every"], time_ns=time, between_ns=between, step_ns=step, pause_ns=pause,
+        checkpoints_ns=kept * pause, goodput=plan["steps"] * step / time, expected=expected, failures=tuple(failures),
     )  # fmt: skip

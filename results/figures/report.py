@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from results.figures.in_force import told
+from results.figures.in_force import commands
 from results.figures.scaled import all_scaled
 from results.figures.timeline import steps
 from results.figures.values import full
@@ -56,8 +56,8 @@ def report(
 
 
 def _live(live: Mapping[str, Any]) -> list[str]:
-    found = [f"- `{command}`: {its}" for command, its in told(live)]
-    return [f"## On live fabric {live['fabric']}, with", "", *found, ""] if found else []
+    lines = [f"- `{command}`: {when}" for command, when in commands(live)]
+    return [f"## On live fabric {live['fabric']}, with", "", *lines, ""] if lines else []
 
 
 def _fidelity(clock: str, fidelity: Mapping[str, Any]) -> list[str]:
@@ -100,10 +100,10 @@ def _results(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _steps(timeline: Sequence[Mapping[str, Any]], about: Sequence[Mapping[str, Any]]) -> list[str]:
     """Where the time of each step of tasks went, means over the ranks; and what follows for a larger model."""
-    found = steps(timeline)
-    if not found:
+    step_times = steps(timeline)
+    if not step_times:
         return []
-    large = [text for _, whole in all_scaled(about, found) for text in (f"{whole}", "")]
+    large = [text for _, whole in all_scaled(about, step_times) for text in (f"{whole}", "")]
     times = ("time_ns", "compute_ns", "exposed_ns", "bubble_ns")
     head = ("step", "iteration", "time (us)", "compute (us)", "exposed (us)", "bubble (us)", "overlap (%)", "straggler")
     rows = (
@@ -114,9 +114,9 @@ def _steps(timeline: Sequence[Mapping[str, Any]], about: Sequence[Mapping[str, A
             "-" if row["overlap"] is None else f"{100 * row['overlap']:.1f}",
             "-" if row["straggler"] is None else f"rank {row['straggler']}",
         )
-        for row in (one.row() for one in found)
+        for row in (one.row() for one in step_times)
     )
-    return ["## Steps", "", *_table(head, rows, len(found)), *large]
+    return ["## Steps", "", *_table(head, rows, len(step_times)), *large]
 
 
 def gigabytes(rate: float | None) -> str:

@@ -1,11 +1,11 @@
 """The time of a large step from that of small ones, with a bound of the error.
 
-Layers are alike, so that the time grows by as much with each; and a step of 1/s of all bytes, computations and
-latencies takes 1/s of the time, but for single packets.  How far that holds is seen in two ways: by what closed forms
-expect of all the steps, where the real one is known; and by the steps that were run, which may be further from their
-expected times the more they have.  What single packets add, a part shows s times; it is taken off as closed forms have
-it, and all of it is in the bound.  What messages add that meet is not scaled, as buffers are not: how far a part is off
-its expected time is in the bound, too.
+Layers are alike, so the time grows by the same amount with each.  A step with 1/s of all bytes, computations and
+latencies takes 1/s of the time, except for single packets, which stay as long: closed forms say how much that adds, and
+it is taken off.  The bound of the error adds up
+- how far the closed forms of the small steps miss the one of the large step; of 1/s, all that was taken off,
+- the difference to another estimate: the large step's closed form, as much longer as the last small step was,
+- of 1/s, how far the small step is from its closed form: it waits in buffers that are not scaled.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Scaled:
         return {"layers": self.layers[-1], "from_layers": run, "by": self.by, **whole}
 
 
-def all_scaled(steps: Sequence[Mapping[str, Any]], found: Iterable[StepTime]) -> list[tuple[int, Scaled]]:
-    """Number of a step, and what follows from it and those before it.  `found`: what was run."""
+def all_scaled(steps: Sequence[Mapping[str, Any]], step_times: Iterable[StepTime]) -> list[tuple[int, Scaled]]:
+    """Number of a step, and what follows from it and those before it.  `step_times`: what was run."""
     times: dict[int, list[float]] = {}
-    for one in found:
+    for one in step_times:
         times.setdefault(one.step, []).append(one.time_ns)
     numbers = [(number, step, small_steps(steps, number)) for number, step in enumerate(steps) if step.get("scale")]
     return [
@@ -84,7 +84,7 @@ def scaled(step: Mapping[str, Any], measured_ns: Sequence[float]) -> Scaled:
 
 
 def _line(layers: Sequence[int], times: Sequence[float]) -> float:
-    """On through two points to the model's layers; of one it is its own time."""
+    """At the model's layers, on the line through two points; a single point stands for itself."""
     if len(times) == 1:
         return times[0]
     few, more = times

@@ -1,6 +1,4 @@
-"""What a serving step gave: time between tokens and throughput, for the GPUs and for what they cost; of requests, how
-long they wait.
-"""
+"""What a serving step gave: time between tokens, throughput per GPU and per cost; of requests, how long they wait."""
 
 from __future__ import annotations
 
@@ -55,10 +53,9 @@ def served(one: StepTime, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_ping_pong(one: StepTime, serving: Mapping[str, Any]) -> tuple[float | None, float]:
-    """Between a sequence's tokens, and until all have their first one, ns.
+    """Time between a sequence's tokens (None with one token each), and until all sequences have their first, ns.
 
-    The latter has the pipeline's filling and emptying in it, for which nobody waits who gets another token.  Of one
-    token each, the time between tokens is not known.
+    The latter includes filling and emptying the pipeline, which later tokens do not wait for.
     """
     answers, ends = set(serving["answers"]), [0.0] * serving["output"]
     for row in one.rows:
@@ -73,9 +70,9 @@ def _of_requests(one: StepTime, serving: Mapping[str, Any]) -> dict[str, Any]:
     arrivals = [arrival for arrival, _, _ in serving["requests"]]
     tokens = tokens_of(one, serving)
     waits = {
-        "first_token": [its[0] - arrival for arrival, its in zip(arrivals, tokens, strict=True)],
-        "between_tokens": [b - a for its in tokens for a, b in pairwise(its)],
-        "latency": [its[-1] - arrival for arrival, its in zip(arrivals, tokens, strict=True)],
+        "first_token": [times[0] - arrival for arrival, times in zip(arrivals, tokens, strict=True)],
+        "between_tokens": [b - a for times in tokens for a, b in pairwise(times)],
+        "latency": [times[-1] - arrival for arrival, times in zip(arrivals, tokens, strict=True)],
     }
     figures = {
         f"{what}_p{round(100 * share)}_ns": percentile(waits[what], share) if waits[what] else None
@@ -89,18 +86,18 @@ def _of_requests(one: StepTime, serving: Mapping[str, Any]) -> dict[str, Any]:
 
 def tokens_of(one: StepTime, serving: Mapping[str, Any]) -> list[list[float]]:
     """When each request got its tokens, ns from the begin on."""
-    found: list[list[float]] = [[] for _ in serving["requests"]]
+    tokens: list[list[float]] = [[] for _ in serving["requests"]]
     ends = _Ends(one)
     for pool in serving["pools"]:
         for k, (gives, _, _) in enumerate(pool["iterations"]):
             for request in gives:
                 rank = pool["where"].get(str(request))
-                found[request].append(ends.at(pool["end"].format(k), pool["ranks"] if rank is None else [rank]))
-    return [sorted(its) for its in found]
+                tokens[request].append(ends.at(pool["end"].format(k), pool["ranks"] if rank is None else [rank]))
+    return [sorted(times) for times in tokens]
 
 
 def otherwise(one: StepTime, serving: Mapping[str, Any]) -> int:
-    """How many requests a pool would have taken in at another iteration, had it gone by the times that came out.
+    """How many requests would have joined another iteration, had their pool known the measured times.
 
     Iterations are put together beforehand, by what they are expected to take (workloads/serving/batching.py).
     """
@@ -110,12 +107,14 @@ def otherwise(one: StepTime, serving: Mapping[str, Any]) -> int:
         ready = arrivals if pool["reads"] else handed
         left = [1 if not pool["answers"] else output - (not pool["reads"]) for _, _, output in serving["requests"]]
         given = [0] * len(left)
-        name, its = pool["name"], pool["iterations"]
-        for k, (gives, joined, _) in enumerate(its):
+        name, iterations = pool["name"], pool["iterations"]
+        for k, (gives, joined, _) in enumerate(iterations):
             before = ends.at(pool["end"].format(k - 1), pool["ranks"]) if k else 0.0
             busy = any(0 < n < of for n, of in zip(given, left, strict=True))
             for request in joined:
-                sooner = k > 0 and request not in its[k - 1][2] and ready[request] <= starts[f"{name}{k - 1}.begin"]
+                sooner = (
+                    k > 0 and request not in iterations[k - 1][2] and ready[request] <= starts[f"{name}{k - 1}.begin"]
+                )
                 count += sooner or (busy and ready[request] > before)
             for request in gives:
                 given[request] += 1
@@ -124,12 +123,12 @@ def otherwise(one: StepTime, serving: Mapping[str, Any]) -> int:
 
 def _handed(one: StepTime, requests: int) -> list[float]:
     """When each request's cache was where it is needed."""
-    found = [0.0] * requests
+    handed = [0.0] * requests
     for row in one.rows:
         if row["operation"] == "recv" and row["kind"] == "cache":
             request = int(row["task"].removeprefix("cache").partition(".")[0])
-            found[request] = max(found[request], _since(one, row["end_ns"]))
-    return found
+            handed[request] = max(handed[request], _since(one, row["end_ns"]))
+    return handed
 
 
 class _Ends:
@@ -141,17 +140,17 @@ class _Ends:
             self._of.setdefault(row["task"], {})[row["rank"]] = _since(one, row["end_ns"])
 
     def at(self, task: str, ranks: Iterable[int]) -> float:
-        """The last of these ranks that have it."""
-        its = self._of[task]
-        return max(its[rank] for rank in ranks if rank in its)
+        """When the last of these ranks was, of those that have the task."""
+        ends = self._of[task]
+        return max(ends[rank] for rank in ranks if rank in ends)
 
 
 def _starts(one: StepTime) -> dict[str, float]:
     """Task -> when the first rank began it."""
-    found: dict[str, float] = {}
+    starts: dict[str, float] = {}
     for row in one.rows:
-        found[row["task"]] = min(found.get(row["task"], float("inf")), _since(one, row["start_ns"]))
-    return found
+        starts[row["task"]] = min(starts.get(row["task"], float("inf")), _since(one, row["start_ns"]))
+    return starts
 
 
 def _since(one: StepTime, ns: float) -> float:

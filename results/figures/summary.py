@@ -40,9 +40,9 @@ def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
             continue
         alike = [s for s in workload if all(s.get(k) == step.get(k) for k in ("collective", "algorithm"))]
         differing = [k for k in step if k not in _MEASURED and any(s.get(k) != step[k] for s in alike)]
-        told = ",".join(f"{k}={step[k]}" for k in differing if step[k] is not None)
+        parameters = ",".join(f"{k}={step[k]}" for k in differing if step[k] is not None)
         algorithm = str(step["algorithm"]).partition("#sha256:")[0].rpartition("/")[2]  # a file's name alone
-        made.append(algorithm + (f"[{told}]" if told else ""))
+        made.append(algorithm + (f"[{parameters}]" if parameters else ""))
     return made
 
 
@@ -59,15 +59,15 @@ def as_run(
 def mean_busbw(rows: Iterable[Mapping[str, Any]]) -> float | None:
     """The mean bus bandwidth of collectives, as nccl-tests has it, in bytes/s; None if none of them moves data.
 
-    Each line of the table (a step's size, and group) has that of its mean time over the iterations; of the lines the
-    mean is taken.
+    Of each line of the table (a step's size and group) it is that of the mean time over the iterations; then the mean
+    of the lines is taken.
     """
     lines: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for r in rows:
         if r["busbw_Bps"]:
             lines[r.get("step"), r["size_bytes"], r.get("group")].append(r)
-    found = [its[0]["busbw_Bps"] * its[0]["time_ns"] / fmean(r["time_ns"] for r in its) for its in lines.values()]
-    return fmean(found) if found else None
+    means = [line[0]["busbw_Bps"] * line[0]["time_ns"] / fmean(r["time_ns"] for r in line) for line in lines.values()]
+    return fmean(means) if means else None
 
 
 def _times(rows: Sequence[Mapping[str, Any]], suffix: str) -> dict[str, float]:
@@ -127,29 +127,30 @@ def of_steps(timeline: Iterable[Mapping[str, Any]], about: Sequence[Mapping[str,
     `timeline` are rows of that frame, `about` describes the steps, as in the run.  Of a step that was scaled down the
     figures are the whole model's; those of the small steps come behind them, and are called so.
     """
-    found = steps(timeline)
-    large = dict(all_scaled(about, found))
+    step_times = steps(timeline)
+    large = dict(all_scaled(about, step_times))
     small = {k for number, step in enumerate(about) if step.get("scale") for k in small_steps(about, number)}
-    numbers = sorted({one.step for one in found})
+    numbers = sorted({one.step for one in step_times})
     several = len([number for number in numbers if number not in small or number in large]) > 1
     figures: dict[str, float] = {}
     later: dict[str, float] = {}
     for number in numbers:
-        its, suffix, mine = about[number], f"_{number}" if several else "", [o for o in found if o.step == number]
-        rows = [one.row(its.get("tokens"), its.get("ideal_ns")) | served(one, its) for one in mine]
+        step, suffix = about[number], f"_{number}" if several else ""
+        measured = [one for one in step_times if one.step == number]
+        rows = [one.row(step.get("tokens"), step.get("ideal_ns")) | served(one, step) for one in measured]
         if number in small:
             keys = [key for key in _STEP if key not in _OF_THE_MODEL]
             later |= {f"{_SMALL}{name}_{number}": value for name, value in _means(rows, keys)}
             rows = [large[number].row()] if number in large else []
-        elif held := its.get("memory"):
+        elif held := step.get("memory"):
             rows[0]["memory_bytes"] = held["peak"]
         keys = [*_STEP, "bound", "memory_bytes", *serving_figures(rows)]
         figures |= {name + suffix: value for name, value in _means(rows, keys)}
     figures |= later
-    if whole := going_on(about, found, ()):
+    if whole := going_on(about, step_times, ()):
         figures["goodput"] = whole.goodput
-    for _, of in accounts(about, found):
-        figures |= {"checkpoint_us": of.pause_ns / 1000, "goodput": of.goodput, "best_steps": of.best_steps}
+    for _, costs in accounts(about, step_times):
+        figures |= {"checkpoint_us": costs.pause_ns / 1000, "goodput": costs.goodput, "best_steps": costs.best_steps}
     return figures
 
 
@@ -181,8 +182,8 @@ def summarize(
         by_name: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         for r in collectives:
             by_name[names[r["step"]] if names else str(r.get("algorithm"))].append(r)
-        for name, of_it in by_name.items():
-            row |= _times(of_it, f"_{name}" if len(by_name) > 1 else "")
+        for name, timed in by_name.items():
+            row |= _times(timed, f"_{name}" if len(by_name) > 1 else "")
         row["fallbacks"] = sum(bool(r.get("fallback")) for r in collectives)
     if flows:
         times = [r["time_ns"] for r in flows]

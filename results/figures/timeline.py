@@ -26,13 +26,13 @@ STRAGGLES = 1.05
 
 def union(spans: Iterable[Span]) -> list[Span]:
     """The same time as spans in order that do not touch; empty ones are left out."""
-    found: list[Span] = []
+    merged: list[Span] = []
     for begin, end in sorted(s for s in spans if s[0] < s[1]):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
-            found.append((begin, end))
-    return found
+            merged.append((begin, end))
+    return merged
 
 
 def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
@@ -167,10 +167,10 @@ def steps(rows: Iterable[Row]) -> list[StepTime]:
     A step lasts from its first task's start to its last task's end, of whatever rank.
     """
     ordered = sorted(rows, key=lambda r: (r["step"], r["iteration"]))
-    found = []
+    times = []
     for (step, iteration), some in groupby(ordered, key=lambda r: (r["step"], r["iteration"])):
-        found.append(_step(step, iteration, list(some)))
-    return found
+        times.append(_step(step, iteration, list(some)))
+    return times
 
 
 def _step(step: int, iteration: int, rows: list[Row]) -> StepTime:

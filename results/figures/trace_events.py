@@ -1,8 +1,8 @@
 """A timeline in Chrome's trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 A process is a rank, a thread one of its streams; an arrow goes from a send to its receive. The format has microseconds.
-Perfetto makes whole nanoseconds of them by cutting off, and throws away a slice that reaches into the next one. So
-times are whole nanoseconds here, written such that cutting off gives them back.
+Perfetto truncates them to whole nanoseconds, and drops a slice that reaches into the next one. So times here are whole
+nanoseconds, written such that truncation gives them back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def trace(rows: Sequence[Row], name: str, clock: str = "virtual") -> dict[str, A
 
 
 def microseconds(ns: int) -> float:
-    """As the format has them; times 1000 and cut off it is `ns` again."""
+    """As the format has them; times 1000 and truncated it is `ns` again."""
     us = ns / 1000
     while int(us * 1000.0) < ns:
         us = math.nextafter(us, math.inf)
@@ -36,10 +36,10 @@ def microseconds(ns: int) -> float:
 
 def threads(rows: Iterable[Row]) -> dict[str, int]:
     """The number of each stream, the same in all ranks: streams that compute come first."""
-    found: dict[str, bool] = {}
+    computes: dict[str, bool] = {}
     for row in rows:
-        found[row["stream"]] = found.get(row["stream"], False) or not communicates(row)
-    return {stream: k for k, stream in enumerate(sorted(found, key=lambda s: (not found[s], s)), 1)}
+        computes[row["stream"]] = computes.get(row["stream"], False) or not communicates(row)
+    return {stream: k for k, stream in enumerate(sorted(computes, key=lambda s: (not computes[s], s)), 1)}
 
 
 def _names(rows: Sequence[Row]) -> list[Event]:
@@ -68,7 +68,7 @@ def _slices(rows: Sequence[Row]) -> list[Event]:
 
 def _slice(row: Row, thread: int) -> Event:
     start, end = _times(row)
-    told = ("step", "iteration", "group", "size_bytes", "operation", "peer", "tag")
+    keys = ("step", "iteration", "group", "size_bytes", "operation", "peer", "tag")
     return {
         "ph": "X",
         "name": row["task"],
@@ -77,7 +77,7 @@ def _slice(row: Row, thread: int) -> Event:
         "tid": thread,
         "ts": microseconds(start),
         "dur": microseconds(end - start),
-        "args": {key: row[key] for key in told if row.get(key) not in (None, "")},
+        "args": {key: row[key] for key in keys if row.get(key) not in (None, "")},
     }
 
 

@@ -16,7 +16,7 @@ LONGEST = 60
 
 
 def amount(value: Any) -> tuple[float, str] | None:
-    """`4e11, bps` of `400Gbps`: a number in base units and what they are of; a plain number has none. Else None.
+    """`400Gbps` as 4e11 and `bps`: a number in base units, and their kind ("" of a plain number). None of all else.
 
     What is allowed in a file, testbed.base.units says; this only places it on an axis.
     """
@@ -45,9 +45,9 @@ def amount(value: Any) -> tuple[float, str] | None:
 
 def amounts(values: Sequence[Any]) -> list[float] | None:
     """Where the values stand on one axis; None if they are not all amounts of the same thing."""
-    found = [amount(v) for v in values]
-    kinds = {one[1] for one in found if one is not None}
-    return [one[0] for one in found if one is not None] if len(kinds) == 1 and None not in found else None
+    every = [amount(v) for v in values]
+    known = [one for one in every if one is not None]
+    return [number for number, _ in known] if len({kind for _, kind in known}) == 1 and None not in every else None
 
 
 def full(value: Any) -> str:
@@ -57,7 +57,7 @@ def full(value: Any) -> str:
 
 
 def distinct(values: Sequence[Any]) -> list[str]:
-    """A label for each of the values: its name, and of its parameters those that tell it from others of that name."""
+    """A label for each of the values: its name, and those parameters in which others of that name differ."""
     parts = [_parts(v) for v in values]
     by_name: dict[str, list[dict[str, str]]] = defaultdict(list)
     for name, params in parts:

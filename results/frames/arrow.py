@@ -1,7 +1,7 @@
 """Arrow arrays out of lists of plain values, laid out by hand as Arrow's columnar format has it.
 
-pyarrow.array() would do, but it first imports pandas, to ask whether what it is given comes from there: that takes
-longer than all the rest of storing a run, unless that is a long one.
+pyarrow.array() would do, but it imports pandas first, to see whether its argument comes from there. That takes longer
+than all the rest of storing a run, unless the run is long.
 """
 
 from __future__ import annotations

@@ -24,14 +24,14 @@ BOOL = "bool"
 
 
 GROWS, MOST = "COUNT", "MOST"
-"""Sorts of fabricd's tables: sums of what only grows mean something; of several MOST it is the highest."""
+"""Sorts of counters in fabricd's tables: those that only grow are added up, of several MOST the highest is taken."""
 
 
 @dataclass(frozen=True)
 class Column:
     """A column: its pandas dtype, its unit ("" for a number without one or for text) and its meaning.
 
-    `sort`: GROWS, MOST, or another of all else: what a row is about, settings, levels at the run's end.
+    `sort`: GROWS or MOST of counters; all else is what a row is about, a setting, or a level at the run's end.
     """
 
     name: str
@@ -50,7 +50,7 @@ _REAL = ("rate_bps", "window_bytes")  # what their columns always were, though f
 
 
 def _counted(*files: str, first: str = "", then: Sequence[Column] = ()) -> tuple[Column, ...]:
-    """What fabricd counts by these tables of its sources: those named `first`, others, all else as it stands there."""
+    """Columns of what fabricd counts by these tables of its sources: those named `first`, `then`, all others."""
     columns = {}
     for _, name, unit, sort, meaning in (entry for file in files for entry in entries(file)):
         name = name.replace("_prioN", "")

@@ -78,7 +78,7 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
 def with_slowdowns(
     rows: Sequence[Row], steps: Sequence[Mapping[str, Any]], ideal_ns: Callable[[int, int, int], float | None]
 ) -> list[Row]:
-    """Rows of `results` with `ideal_ns` and `slowdown` of every flow; `ideal_ns` takes its ends' numbers and bytes."""
+    """Rows of `results` with `ideal_ns` and `slowdown` of every flow; `ideal_ns` takes its source, target and bytes."""
     done = []
     for row in rows:
         ideal = None
@@ -171,8 +171,8 @@ def timeline_rows(
 
     In order of step, iteration, rank and the rank's list: by that, messages of one tag match.
     """
-    told = [line for line in lines if line.get("kind") == "timeline" and line["iteration"] >= 0]
-    told.sort(key=lambda line: (line["step"], line["iteration"], line["rank"], line["first"]))
+    recorded = [line for line in lines if line.get("kind") == "timeline" and line["iteration"] >= 0]
+    recorded.sort(key=lambda line: (line["step"], line["iteration"], line["rank"], line["first"]))
     return [
         {
             "step": line["step"],
@@ -182,7 +182,7 @@ def timeline_rows(
             "start_ns": nanoseconds(start - line.get("began_ps", 0)),
             "end_ns": nanoseconds(end - line.get("began_ps", 0)),
         }
-        for line in told
+        for line in recorded
         for k, (start, end) in ((k, one[:2]) for k, one in enumerate(line["times"]) if one)
     ]
 
@@ -237,13 +237,13 @@ def counter_rows(counters: Mapping[str, Any]) -> dict[str, list[Row]]:
 
 def _rates(port: Mapping[str, Any], cable_bps: float | None, time_ns: float) -> Row:
     """What a port carried on average while it was counted."""
-    found: Row = {"rate_bps": cable_bps}
+    rates: Row = {"rate_bps": cable_bps}
     for way in ("tx", "rx") if time_ns > 0 else ():
         carried, frames = port.get(f"{way}_bytes", 0), port.get(f"{way}_frames", 0)
-        found[f"{way}_Bps"] = carried * 1e9 / time_ns
+        rates[f"{way}_Bps"] = carried * 1e9 / time_ns
         if cable_bps:
-            found[f"{way}_util"] = (carried + GAP_BYTES * frames) * 8e9 / (time_ns * cable_bps)
-    return found
+            rates[f"{way}_util"] = (carried + GAP_BYTES * frames) * 8e9 / (time_ns * cable_bps)
+    return rates
 
 
 def _priority_rows(port: Mapping[str, Any]) -> list[Row]:

@@ -44,14 +44,14 @@ class Data:
 
     def dimensions(self, *without: str) -> list[str]:
         """The columns in which rows differ, apart from `without` and columns that follow from another one."""
-        found: list[str] = []
+        columns: list[str] = []
         for key in (*COLUMNS, *self.keys):
             if key not in without and self.means[key].nunique(dropna=False) > 1:
-                same = (other for other in (*without, *found) if _akin(key, other))
-                found += [] if any(self._follows(key, of) and self._follows(of, key) for of in same) else [key]
-        if TOPOLOGY in (*without, *found) and self._follows("ranks", TOPOLOGY):
-            found = [key for key in found if key != "ranks"]
-        return found
+                same = (other for other in (*without, *columns) if _akin(key, other))
+                columns += [] if any(self._follows(key, of) and self._follows(of, key) for of in same) else [key]
+        if TOPOLOGY in (*without, *columns) and self._follows("ranks", TOPOLOGY):
+            columns = [key for key in columns if key != "ranks"]
+        return columns
 
     def _follows(self, key: str, other: str) -> bool:
         """Whether there is one value of `key` for each value of `other`."""
@@ -64,13 +64,13 @@ class Data:
         if name in self.keys:
             return name
         known = {"size": "size_bytes", "ranks": "ranks", "algorithm": "algorithm"}
-        found = [known[name]] if name in known else [k for k in self.keys if k.rpartition(".")[2] == name]
-        if len(found) > 1:
-            raise PlotError(f"{name!r} may be {' or '.join(found)}: give the whole key")
-        if not found:
+        matching = [known[name]] if name in known else [k for k in self.keys if k.rpartition(".")[2] == name]
+        if len(matching) > 1:
+            raise PlotError(f"{name!r} may be {' or '.join(matching)}: give the whole key")
+        if not matching:
             there = dict.fromkeys([*known, *(k.rpartition(".")[2] for k in self.keys), *self.keys])
             raise PlotError(f"there is nothing called {name!r} to draw over; there is {', '.join(there)}")
-        return found[0]
+        return matching[0]
 
     def across(self, column: str, frame: pd.DataFrame | None = None) -> Across:
         """The values of a column along an axis."""
@@ -107,14 +107,14 @@ def collect(paths: Sequence[str | Path]) -> Data:
     import pandas as pd
 
     sources = [[(load(run), values) for run, values in _points(path)] for path in paths]
-    found = list(chain.from_iterable(sources))
-    swept = list(dict.fromkeys(key for _, values in found for key in values))
+    runs = list(chain.from_iterable(sources))
+    swept = list(dict.fromkeys(key for _, values in runs for key in values))
     keys = [*swept, *_differing([source[0][0].experiment for source in sources if source], swept)]
-    if len({next(iter(run.experiment["fabric"]["topology"])) for run, _ in found if "fabric" in run.experiment}) > 1:
+    if len({next(iter(run.experiment["fabric"]["topology"])) for run, _ in runs if "fabric" in run.experiment}) > 1:
         keys = [TOPOLOGY, *(k for k in keys if not within(k, TOPOLOGY))]  # their parameters are not the same
-    called = _labels([run for run, _ in found], swept)
+    names_of_steps = _labels([run for run, _ in runs], swept)
     frames: list[pd.DataFrame] = []
-    for (run, values), names in zip(found, called, strict=True):
+    for (run, values), names in zip(runs, names_of_steps, strict=True):
         frame = run.results[run.results["kind"] == "collective"]
         if names:
             frame = frame.assign(algorithm=[names[step] for step in frame["step"]])
@@ -124,7 +124,7 @@ def collect(paths: Sequence[str | Path]) -> Data:
     if whole.empty:
         raise PlotError("no collective has ended in what there is to draw")
     means = whole.groupby([*COLUMNS, *keys], sort=False, dropna=False)[list(FIGURES)].mean().reset_index()
-    names_of_runs = dict.fromkeys(run.name for run, _ in found)
+    names_of_runs = dict.fromkeys(run.name for run, _ in runs)
     left_out = [why for path, source in zip(paths, sources, strict=True) if (why := _left_out(path, source))]
     return Data(", ".join(names_of_runs), tuple(keys), means, tuple(left_out))
 
@@ -153,15 +153,15 @@ def _points(path: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 def _labels(runs: Sequence[Run], swept: Sequence[str]) -> list[list[str]]:
     """For each run the names of its steps: by the keys that distinguish them from other steps of the same algorithm."""
     one_of_these = {part.strip() for key in swept for part in key.split(",")}
-    told = []
+    workloads = []
     for run in runs:
         steps = run.experiment.get("workload", [])
-        told.append([{k: v for k, v in step.items() if f"workload.{n}.{k}" not in one_of_these or k == "algorithm"}
+        workloads.append([{k: v for k, v in step.items() if f"workload.{n}.{k}" not in one_of_these or k == "algorithm"}
                      for n, step in enumerate(steps)])  # fmt: skip
-    every = {json.dumps(step, sort_keys=True, default=str): step for steps in told for step in steps}
-    names = dict(zip(every, labels(list(every.values())), strict=True))
-    in_file = [[names[json.dumps(step, sort_keys=True, default=str)] for step in steps] for steps in told]
-    return [as_run(its, steps, run.steps) for its, steps, run in zip(in_file, told, runs, strict=True)]
+    every = {json.dumps(step, sort_keys=True, default=str): step for steps in workloads for step in steps}
+    called = dict(zip(every, labels(list(every.values())), strict=True))
+    in_file = [[called[json.dumps(step, sort_keys=True, default=str)] for step in steps] for steps in workloads]
+    return [as_run(names, steps, run.steps) for names, steps, run in zip(in_file, workloads, runs, strict=True)]
 
 
 def _differing(experiments: Sequence[Mapping[str, Any]], swept: Sequence[str]) -> list[str]:
@@ -170,8 +170,8 @@ def _differing(experiments: Sequence[Mapping[str, Any]], swept: Sequence[str]) -
     Between points of one sweep, other differences follow from the swept keys.
     """
     known = {part.strip() for key in swept for part in key.split(",")}
-    found = differ([{k: v for k, v in e.items() if k not in _NOT_COMPARED} for e in experiments])
-    keys = [key for key in found if not any(within(key, one) or within(one, key) for one in known)]
+    different = differ([{k: v for k, v in e.items() if k not in _NOT_COMPARED} for e in experiments])
+    keys = [key for key in different if not any(within(key, one) or within(one, key) for one in known)]
     return [key for key in keys if not (key == "fabric.scale_up" and TOPOLOGY in keys)]  # only a rail has it
 
 

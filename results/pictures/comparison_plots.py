@@ -153,8 +153,8 @@ def _shared_out(frame: pd.DataFrame, keys: Sequence[str]) -> tuple[list[str], li
     lines = list(keys)
     while len(lines) > 1 and len(_groups(frame, lines)) > MOST_SERIES:
         apart.append(next(key for key in lines if key != "algorithm"))
-        told = frame.groupby(apart, sort=False, dropna=False)
-        apart += [key for key in lines if key not in apart and told[key].nunique(dropna=False).max() == 1]
+        groups = frame.groupby(apart, sort=False, dropna=False)
+        apart += [key for key in lines if key not in apart and groups[key].nunique(dropna=False).max() == 1]
         lines = [key for key in lines if key not in apart]
     return apart, lines
 
@@ -190,7 +190,7 @@ def _pages(
 
 
 def _ratios(data: Data, baseline: str | None) -> tuple[pd.DataFrame, str]:
-    """Rows of all algorithms but the baseline, with `ratio`: its time over theirs, where all else is the same."""
+    """Rows of all algorithms but the baseline, with `ratio`: the baseline's time over theirs, all else the same."""
     there = list(data.means["algorithm"].unique())
     baseline = baseline or there[0]
     if baseline not in there:

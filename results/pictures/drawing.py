@@ -55,16 +55,16 @@ def new_figure(title: str, panels: int = 1, height: float = 3.6, grid: str = "bo
     every = list(figure.subplots(rows, columns, sharex=panels > 1, squeeze=False).flat)
     for one in every[panels:]:
         one.remove()
-    found = every[:panels]
-    for one in found[-columns:]:  # the lowest of their columns
+    axes = every[:panels]
+    for one in axes[-columns:]:  # the lowest of their columns
         one.tick_params(labelbottom=True)
-    for one in found:
+    for one in axes:
         one.set_axisbelow(True)
         if grid != "none":
             one.grid(True, axis=grid, linewidth=0.4, alpha=0.5)
         for side in ("top", "right"):
             one.spines[side].set_visible(False)
-    return figure, found
+    return figure, axes
 
 
 def _columns(panels: int) -> int:
@@ -91,11 +91,11 @@ class Across:
     def __init__(self, values: Sequence[Any], name: Callable[[Any], str] | None = None) -> None:
         self._keys = list(dict.fromkeys(map(repr, values)))
         by_key = {repr(v): v for v in values}
-        found = [by_key[k] for k in self._keys]
-        places = amounts(found)
+        distinct_values = [by_key[k] for k in self._keys]
+        places = amounts(distinct_values)
         self.numbers = places is not None
-        self.places = places if places is not None else [float(k) for k in range(len(found))]
-        self.labels = [name(v) for v in found] if name else distinct_or_number(found)
+        self.places = places if places is not None else [float(k) for k in range(len(distinct_values))]
+        self.labels = [name(v) for v in distinct_values] if name else distinct_or_number(distinct_values)
 
     def place(self, value: Any) -> float:
         """Where a value stands."""
@@ -200,14 +200,14 @@ def _lines(axes: Axes, across: Across, series: Sequence[Series]) -> None:
 
 def _bars(axes: Axes, across: Across, series: Sequence[Series]) -> None:
     width = 0.8 / max(len(series), 1)
-    told = sum(len(one.points) for one in series) <= MOST_BAR_LABELS
+    labelled = sum(len(one.points) for one in series) <= MOST_BAR_LABELS
     tops = [0.0]
     for k, one in enumerate(series):
         points = [(across.place(x) + (k - (len(series) - 1) / 2) * width, y) for x, y in one.points if y == y]
         bars = axes.bar([p[0] for p in points], [p[1] for p in points], width, label=one.label or None,
                         color=COLOURS[(one.colour + one.style) % len(COLOURS)])  # fmt: skip
         tops += [p[1] for p in points]
-        if told:
+        if labelled:
             axes.bar_label(bars, labels=[f"{y:.4g}" for _, y in points], fontsize=7, padding=2)
     axes.set_ylim(0, max(tops) * 1.15 or 1)
     axes.grid(False, axis="x")
@@ -242,13 +242,15 @@ def log_axis(axes: Axes) -> None:
 
 def legend(figure: Figure) -> None:
     """One legend of all axes, below them; the figure grows by what it takes."""
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    if not found:
+            handles.setdefault(label, handle)
+    if not handles:
         return
-    columns = max(1, min(4, len(found), int(115 / (max(map(len, found)) + 6))))
+    columns = max(1, min(4, len(handles), int(115 / (max(map(len, handles)) + 6))))
     width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + 0.1 + 0.19 * math.ceil(len(found) / columns))
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
+    figure.set_size_inches(width, height + 0.1 + 0.19 * math.ceil(len(handles) / columns))
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8, frameon=False
+    )

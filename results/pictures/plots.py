@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_QUEUES = 8
 MOST_PAUSED = 40
 THRESHOLDS_WITHIN = 3.0
-"""Times the longest queue: up to there its picture has thresholds as lines."""
+"""Thresholds of up to so many times the longest queue are drawn as lines."""
 SIZES = ((0, 10e3), (10e3, 100e3), (100e3, 1e6), (1e6, 10e6), (10e6, math.inf))
 
 

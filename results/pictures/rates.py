@@ -20,7 +20,7 @@ Pair = tuple[int, int, int]
 """Rank, number of the queue pair, peer."""
 WINDOWS = 200
 FRAMES = 20
-"""That fit into a window in which rates are taken, at the least: one more or less is then a twentieth."""
+"""Of which a window in which rates are taken has room for at least so many: one more or less is then a twentieth."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Rates:
 
     @property
     def slowest(self) -> list[Pair]:
-        """All of them by what they send of new payload while they are under way; of those alike (within a twentieth of
-        the fastest) first the one that sends most again."""
+        """All pairs by their rate of new payload while they are under way; of equals (to a twentieth of the fastest)
+        first the one that sends most again."""
         new = {who: self._new(who) for who in self.rates}
         unit = max(new.values(), default=0.0) / 20 or 1.0
         return sorted(self.rates, key=lambda who: (round(new[who] / unit), -self._again(who)[0], who))

@@ -68,10 +68,10 @@ def figures_of(swept: Sweep) -> list[str]:
 def usual(swept: Sweep) -> list[str]:
     """What is drawn if nothing is asked for: goodput, or the bus bandwidth of each algorithm. Raises PlotError."""
     known = figures_of(swept)
-    found = ["goodput_Gbps"] if "goodput_Gbps" in known else [k for k in known if k.startswith("busbw_GBps")][:MOST]
-    if not found and not known:
+    chosen = ["goodput_Gbps"] if "goodput_Gbps" in known else [k for k in known if k.startswith("busbw_GBps")][:MOST]
+    if not chosen and not known:
         raise PlotError("all points of this sweep have failed")
-    return found or known[:1]
+    return chosen or known[:1]
 
 
 def _series(labels: Sequence[str], shown: Sequence[tuple[Mapping[str, Any], int]], key: str, what: str) -> list[Series]:

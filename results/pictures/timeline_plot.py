@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 WIDTH = 11.0
 MOST_HEIGHT, LEAST_HEIGHT = 13.0, 1.6
 LANE, THINNEST = 0.17, 0.045
-"""Inches of a lane: as few ranks have it, and where there are many."""
+"""Inches of a lane: with few ranks, and with many."""
 GAP = 0.6
 """Between two ranks, in lanes."""
 STREAMS_NAMED = 48
-"""Lanes, up to which each is named; beyond that only ranks are."""
+"""Up to so many lanes each is named; beyond that only ranks are."""
 RASTER_FROM = 20_000
 """Bars: from so many on an SVG would be too large to open."""
 _COLOURS = (*(COLOURS[k] for k in (0, 2, 5, 4, 1)), "#7A5195", "#8C564B", COLOURS[6])  # yellow is faint where thin
 _HATCHES = ("", "////", "....", "xxxx")
 _BARS = 3
-"""Where bars lie: over lines of waiting and over what is lost."""
+"""The z-order of bars: above lines of waiting and what is lost."""
 _EXPOSED, _BUBBLE, _WAITS = "#F2A48B", "#D4D4D4", "#6E6E6E"
 
 
@@ -57,8 +57,8 @@ def chosen(steps: Sequence[StepTime], iteration: int | None) -> list[StepTime]:
     for one in steps:
         of_step[one.step][one.iteration] = one
     if iteration is None:
-        return [found[max(found)] for found in of_step.values()]
-    picked = [found[iteration] for found in of_step.values() if iteration in found]
+        return [iterations[max(iterations)] for iterations in of_step.values()]
+    picked = [iterations[iteration] for iterations in of_step.values() if iteration in iterations]
     if not picked:
         there = sorted({one.iteration for one in steps})
         raise PlotError(f"there is no iteration {iteration}: there are {there[0]} to {there[-1]}")

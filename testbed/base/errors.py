@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from topologies.graph.mistake import Mistake
 
@@ -21,11 +21,12 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong.  `where` is a place such as `quickstart.yaml:12: fabric.cable.rate`."""
+    """One thing that is wrong.  `where` is a place such as `quickstart.yaml:12: fabric.cable.rate`, `path` that key."""
 
     what: str
     where: str = ""
     hint: str = ""
+    path: tuple[str | int, ...] = field(default=(), compare=False)
 
     def to_dict(self) -> dict[str, str]:
         return {"what": self.what, "where": self.where, "hint": self.hint}
@@ -68,14 +69,19 @@ class UserError(Mistake):
 class InputError(UserError):
     """Bad input (exit code 2)."""
 
+    path: tuple[str | int, ...] = ()
+    """The key that is wrong, of a file."""
+
     def __init__(self, what: str, where: str = "", hint: str = "", also: Sequence[Problem] = ()) -> None:
         super().__init__(what, where, hint, BAD_INPUT, also)
 
     @classmethod
-    def several(cls, problems: Iterable[Problem]) -> InputError:
+    def several(cls, problems: Iterable[Problem]) -> Self:
         """All of them; there has to be one."""
         first, *also = problems
-        return cls(first.what, first.where, first.hint, also)
+        error = cls(first.what, first.where, first.hint, also)
+        error.path = first.path
+        return error
 
 
 class MachineError(UserError):

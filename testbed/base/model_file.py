@@ -69,8 +69,10 @@ def model_of(
         instance = model.model_validate(written, context={"directory": directory})
     except ValidationError as error:
         explained = sorted(explain(error, model, document.value), key=lambda mistake: document.line(mistake[0]))
-        first, *others = [Problem(what, where(name, document.line(path), path), hint) for path, what, hint in explained]
-        raise InputError(first.what, first.where, first.hint, others[: MAX_PROBLEMS - 1]) from None
+        raise InputError.several(
+            Problem(what, where(name, document.line(path), path), hint, path)
+            for path, what, hint in explained[:MAX_PROBLEMS]
+        ) from None
     return instance, written, lambda path: where(name, document.line(path), path)
 
 

@@ -27,6 +27,15 @@ class YamlProblem(Exception):
     def __init__(self, what: str, line: int = 0, hint: str = "", path: Path = (), character: int = 0) -> None:
         super().__init__(what)
         self.what, self.line, self.hint, self.path, self.character = what, line, hint, path, character
+        self.why = what
+
+
+class NotYaml(YamlProblem):
+    """Text that is no YAML at all; `why` says it where no file is meant."""
+
+    def __init__(self, why: str, line: int = 0, character: int = 0) -> None:
+        super().__init__(f"not YAML: {why}", line, _WANTED, character=character)
+        self.why = why
 
 
 @dataclass
@@ -82,9 +91,9 @@ def _compose(text: str) -> Any:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(str(part) for part in (error.context, error.problem) if part)
         line, character = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        raise YamlProblem(f"not YAML: {what}", line, _WANTED, character=character) from None
+        raise NotYaml(what, line, character) from None
     except YAMLError as error:
-        raise YamlProblem(f"not YAML: {str(error).splitlines()[0]}", hint=_WANTED) from None
+        raise NotYaml(str(error).splitlines()[0]) from None
     except RecursionError:
         raise YamlProblem("nested too deeply") from None
     if root is None:

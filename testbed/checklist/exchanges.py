@@ -25,7 +25,7 @@ def exchanges(experiment: Experiment) -> list[Exchange]:
     found: list[Exchange] = []
     planner = Planner(experiment)
     for number, step in enumerate(experiment.workload):
-        if (graph := graph_of(step, experiment)) is not None:
+        if (graph := graph_of(step, planner)) is not None:
             found += of_tasks(number, step, graph, experiment)
             continue
         for its in steps_of(step.quickly(planner.fabric), planner):

@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hardware.config import Hardware
 from testbed.checklist.exchange import Exchange, Pair
 from testbed.checklist.exchanges import exchanges
-from testbed.plan.hardware import hardware_of
+from testbed.experiment.basis import Basis
 from topologies.graph.fabric import Fabric
 from topologies.ranks.hops import Hops
 
@@ -47,8 +46,8 @@ class Case:
         return Hops(self.experiment.build_fabric())
 
     @cached_property
-    def hardware(self) -> Hardware:
-        return hardware_of(self.experiment)
+    def basis(self) -> Basis:
+        return Basis(self.experiment)
 
     @cached_property
     def exchanges(self) -> list[Exchange]:

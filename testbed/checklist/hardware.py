@@ -8,8 +8,7 @@ from hardware import bounds
 from hardware.cc import CONTROLS, Control, Setting
 from testbed.base.units import format_rate, format_time
 from testbed.checklist.finding import Case, Found, check, over_network, size, some
-from testbed.experiment.built import full_path_ns, needed_headroom, stamps_of, timeout_ns
-from testbed.plan.hardware import ecn_of, setting_of
+from testbed.plan.hardware import ecn_of
 from testbed.plan.thresholds import conflicts, narrow_pcie
 from topologies.graph import frames
 
@@ -44,8 +43,8 @@ def buffers(case: Case) -> Found:
     switch, nic, cable = case.experiment.fabric.switch, case.experiment.fabric.nic, case.experiment.fabric.cable
     for what, hint in conflicts(case.experiment):
         yield what, ("fabric", "switch"), hint or "`testbed show experiment FILE` has all thresholds below the file"
-    headroom = needed_headroom(case.experiment)
-    needed = max(headroom(*case.hardware.cable(case.fabric, c)) for c in case.fabric.cables)
+    headroom = case.basis.needed_headroom
+    needed = max(headroom(*case.basis.hardware.cable(case.fabric, c)) for c in case.fabric.cables)
     if switch.pfc and switch.lossless and switch.headroom is not None and switch.headroom < needed:
         what = (
             f"a headroom of {size(switch.headroom)} is less than what still comes in after a pause "
@@ -89,15 +88,14 @@ def classes(case: Case) -> Found:
 
 def _waits(case: Case) -> Iterator[str]:
     """How long senders wait, and how long they might have to."""
-    waits, full = timeout_ns(case.experiment), full_path_ns(case.experiment)
+    waits, full = case.basis.timeout_ns, case.basis.full_path_ns
     than = "longer" if waits >= full else "shorter"
     yield f"{format_time(waits)}, {than} than packets may wait in full buffers on the longest way ({full / 1e6:.3g} ms)"
 
 
 @check("timeout", "nobody sends again what is still on its way over an idle path", _waits)
 def timeout(case: Case) -> Found:
-    waits = timeout_ns(case.experiment)
-    idle = setting_of(case.experiment, case.experiment.build_fabric()).base_rtt_ns
+    waits, idle = case.basis.timeout_ns, case.basis.setting.base_rtt_ns
     if waits < idle:
         what = f"senders wait {format_time(waits)}, and an idle path takes {format_time(round(idle))} there and back"
         yield what, ("fabric", "nic", "timeout"), "leave timeout out"
@@ -105,8 +103,7 @@ def timeout(case: Case) -> Found:
 
 @check("congestion control", "its parameters fit the links' rate and round-trip time")
 def congestion_control(case: Case) -> Found:
-    chosen = case.experiment.transport.cc
-    setting = setting_of(case.experiment, case.experiment.build_fabric())
+    chosen, setting, ecn = case.experiment.transport.cc, case.basis.setting, case.experiment.fabric.switch.ecn
     control = CONTROLS[chosen.name]
     values = control.values(setting, chosen.values, chosen.set)
     where = ("transport", "cc")
@@ -117,8 +114,8 @@ def congestion_control(case: Case) -> Found:
         *_unheard(case),
     ):
         yield what, where, hint
-    if control.fills_line and case.experiment.fabric.switch.ecn is not None:
-        kmin, _, _ = ecn_of(case.experiment, setting)
+    if control.fills_line and ecn is not None:
+        kmin, _, _ = ecn_of(ecn, control.name, setting)
         parts, part = control.fills_line
         if kmin < setting.bdp_bytes / parts:
             what = (
@@ -152,7 +149,7 @@ def _delays(case: Case, values: dict[str, float], setting: Setting) -> Iterator[
 
 def _unheard(case: Case) -> Iterator[tuple[str, str]]:
     """Flows over more switches than the control hears of."""
-    room = stamps_of(case.experiment)
+    room = case.basis.stamps
     pairs = dict.fromkeys(pair for one in case.exchanges for pair in over_network(case, one)) if room else {}
     far = {f"{a}->{b}": n for a, b in pairs if (n := len(case.hops.between(a, b)) - 1) > room}
     if far:

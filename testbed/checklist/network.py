@@ -70,7 +70,7 @@ def placement(case: Case) -> Found:
 def uplinks(case: Case) -> Found:
     if case.fabric.kind in DIMENSION_ORDER:
         return
-    rates = {c.name: case.hardware.cable(case.fabric, c)[0] for c in case.fabric.cables}
+    rates = {c.name: case.basis.hardware.cable(case.fabric, c)[0] for c in case.fabric.cables}
     up: dict[str, list[float]] = defaultdict(list)
     for cable in case.fabric.cables:
         ends = [case.fabric.switch_by_name.get(end.node) for end in (cable.a, cable.b)]

@@ -71,7 +71,7 @@ class Yaml(ParamType):
         try:
             return yaml_reader.value(value)
         except yaml_reader.YamlProblem as problem:
-            self.fail(f"{value!r} is no YAML value: {problem.what.removeprefix('not YAML: ')}", param, ctx)
+            self.fail(f"{value!r} is no YAML value: {problem.why}", param, ctx)
 
 
 def of(fault: type[Fault]) -> list[click.Parameter]:

@@ -131,11 +131,8 @@ def _say_how_slow(experiment: Experiment, progress: Progress) -> None:
 
     dilation = experiment.clock.dilation or automatic(experiment.build_fabric(), hardware_of(experiment))
     total_ns = 0.0
-    with suppress(UserError):
-        for figure in predict(experiment).figures:
-            step = experiment.workload[figure.step]
-            times = getattr(step, "iterations", 1) + getattr(step, "warmup", 0)
-            total_ns += figure.time_ns * times
+    with suppress(UserError):  # of groups that work side by side the first one says how long
+        total_ns = sum(one.time_ns * one.times for one in predict(experiment).figures if not one.group)
     wall_s = total_ns * dilation / 1e9
     took = f": {total_ns / 1e6:.3g} ms of its time take at least {duration(wall_s)}" if wall_s >= 1 else ""
     if dilation > 1:

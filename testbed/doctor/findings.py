@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -31,32 +33,53 @@ class Lack(Exception):
         self.found, self.cost, self.mend, self.fatal = found, cost, mend, fatal
 
 
+class NotInstalled(Lack):
+    """A program is not there, which anybody can see."""
+
+
 @dataclass(frozen=True)
 class Examination:
-    """`run` returns what it found when all is well, and raises Lack when not."""
+    """`run` returns what it found when all is well, and raises Lack when not.
+
+    One `by_root` that fails for an ordinary user is reported as unknown, not as broken.
+    """
 
     name: str
     run: Callable[[], str]
     vital: bool  # its lack can make a run impossible; `require` looks at these only
+    by_root: bool = False
 
     def __call__(self) -> Diagnosis:
         try:
             return Diagnosis(self.name, "ok", self.run())
+        except NotInstalled as lack:
+            return self._lacks(lack)
         except Lack as lack:
-            return Diagnosis(self.name, "fail" if lack.fatal else "warn", lack.found, lack.cost, lack.mend)
+            return self._not_known(lack.cost) or self._lacks(lack)
         except Exception as error:  # an error in one check must not hide the others
-            found = f"could not be checked: {type(error).__name__}: {error}"
-            return Diagnosis(self.name, "warn", found, "it is not known whether a run works")
+            found, cost = (
+                f"could not be checked: {type(error).__name__}: {error}",
+                "it is not known whether a run works",
+            )
+            return self._not_known(cost) or Diagnosis(self.name, "warn", found, cost)
+
+    def _lacks(self, lack: Lack) -> Diagnosis:
+        return Diagnosis(self.name, "fail" if lack.fatal else "warn", lack.found, lack.cost, lack.mend)
+
+    def _not_known(self, cost: str) -> Diagnosis | None:
+        if not self.by_root or os.geteuid() == 0:
+            return None
+        return Diagnosis(self.name, "warn", "not known: only root can look", cost, f"sudo {' '.join(sys.argv)}")
 
 
 CHECKS: list[Examination] = []
 
 
-def check(name: str, *, vital: bool = False) -> Callable[[Callable[[], str]], Callable[[], str]]:
+def check(name: str, *, vital: bool = False, by_root: bool = False) -> Callable[[Callable[[], str]], Callable[[], str]]:
     """Register a function as the check called `name`; checks run and are shown in this order."""
 
     def register(run: Callable[[], str]) -> Callable[[], str]:
-        CHECKS.append(Examination(name, run, vital))
+        CHECKS.append(Examination(name, run, vital, by_root))
         return run
 
     return register

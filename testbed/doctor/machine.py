@@ -73,7 +73,7 @@ def _installed(name: str) -> bool:
     return True
 
 
-@check("cgroups", vital=True)
+@check("cgroups", vital=True, by_root=True)
 def cgroups() -> str:
     cost, mend = "workers cannot be confined", "mount /sys/fs/cgroup; in a container: writable"
     where = cgroup_controllers()
@@ -205,7 +205,7 @@ def loopback() -> str:
         raise Lack(f"127.0.0.1: {error.strerror or error}", cost, "ip link set lo up", fatal=True) from None
 
 
-@check("leftovers")
+@check("leftovers", by_root=True)
 def leftovers() -> str:
     from testbed.machine import ownership
 

@@ -17,7 +17,7 @@ from typing import Any
 from controllers.openflow.revalidation import NotPurged, purge
 from testbed.base.errors import MachineError
 from testbed.base.text import tail
-from testbed.doctor.findings import Lack, check
+from testbed.doctor.findings import Lack, NotInstalled, check
 from testbed.fabric.ovs import OpenVSwitch
 
 _CAPABILITIES = {
@@ -44,7 +44,7 @@ def need_program(name: str, package: str, cost: str, *, fatal: bool = False) -> 
     """Path of a program.  Raises Lack."""
     path = shutil.which(name)
     if path is None:
-        raise Lack(f"{name} is not installed", cost, f"apt-get install {package}", fatal=fatal)
+        raise NotInstalled(f"{name} is not installed", cost, f"apt-get install {package}", fatal=fatal)
     return path
 
 
@@ -71,7 +71,7 @@ def status_field(path: str, name: str) -> str:
     raise KeyError(name)
 
 
-@check("open vswitch", vital=True)
+@check("open vswitch", vital=True, by_root=True)
 def open_vswitch() -> str:
     """Starts an Open vSwitch, as every fabric does; it does not matter whether the host runs one."""
     cost = "every fabric starts an Open vSwitch of its own"
@@ -127,7 +127,7 @@ def _ask(ovs: OpenVSwitch, program: str, *arguments: str) -> list[str]:
     return ["env", f"OVS_RUNDIR={ovs.dir}", program, f"--timeout={_ASK_S:.0f}", *arguments]
 
 
-@check("tap devices", vital=True)
+@check("tap devices", vital=True, by_root=True)
 def tap_devices() -> str:
     cost = "every switch port is a TAP device"
     device = Path("/dev/net/tun")
@@ -143,7 +143,7 @@ def tap_devices() -> str:
     return f"{device} works"
 
 
-@check("mininet", vital=True)
+@check("mininet", vital=True, by_root=True)
 def mininet() -> str:
     cost = "hosts are network namespaces that mnexec makes"
     tools = {"mnexec": "mininet", "ifconfig": "net-tools", "ip": "iproute2", "nsenter": "util-linux"}
@@ -190,7 +190,7 @@ def fabricd() -> str:
     return str(build.FABRICD)
 
 
-@check("run directory", vital=True)
+@check("run directory", vital=True, by_root=True)
 def run_directory() -> str:
     cost = "what a fabric makes is journaled in /run/railbed before it is made"
     if not os.access("/run", os.W_OK | os.X_OK):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from testbed.base.types import unknown
-from testbed.experiment import built
+from testbed.experiment import basis
 from testbed.experiment.blocks import known
 from testbed.experiment.steps.step import Blocks as OfSteps
 from testbed.experiment.steps.step import Found, below
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from testbed.faults import Injection
 
 
-class Blocks(built.Blocks, OfSteps, Protocol):
+class Blocks(basis.Blocks, OfSteps, Protocol):
     """The blocks of an experiment that are checked against each other."""
 
     @property
@@ -57,7 +57,7 @@ def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator
     from testbed.faults import CannotInject, check
 
     try:
-        check(injection, fabric, blocks.transport.cc.name, built.built(blocks))
+        check(injection, fabric, blocks.transport.cc.name, basis.Basis(blocks).built)
     except CannotInject as error:
         yield (error.key,) if error.key else (), error.what, error.hint
     if injection.fault.only_real_clock and blocks.clock.mode != "real":

@@ -149,12 +149,6 @@ class Experiment(Model):
         other._graph = fabric
         return other
 
-    def as_written(self) -> Self:
-        """The same on the fabric that the file describes."""
-        other = self.model_copy()
-        other._graph = None
-        return other
-
     def _build_fabric(self) -> Fabric:
         topology = self.fabric.topology
         fabric = topology.with_complexes() if self.fabric.nic.complex else topology._fabric

@@ -23,6 +23,10 @@ _SHOWN = 200  # of a setting that is no YAML
 _EXAMPLE = "such as fabric.cable.rate=100Gbps or workload.0.iterations=5"
 
 
+class DoesNotFit(InputError):
+    """The experiment is none with its new values; `path`: the key in it that is wrong."""
+
+
 def override(experiment: Experiment, settings: Sequence[str]) -> Experiment:
     """The experiment with each `key=value` applied: keys joined by dots, list entries by their number, values in YAML.
 
@@ -58,11 +62,10 @@ def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], sho
     try:
         new = loads(json.dumps(written), shown, experiment.directory)
     except InputError as error:  # its line numbers are of the generated text
-        first, *also = [
+        raise DoesNotFit.several(
             replace(p, where=p.where.replace(f"{shown}:1", shown), hint=_hint(p, kind if other != kind else None))
-            for p in (Problem(error.what, error.where, error.hint), *error.also)
-        ]
-        raise InputError(first.what, first.where, first.hint, also) from None
+            for p in (Problem(error.what, error.where, error.hint, error.path), *error.also)
+        ) from None
     of_ours = any(key.partition(".")[0] == "sweep" for key, _, _ in values)
     new._place = (lambda path: shown) if of_ours else experiment._place  # of the sweep, which is checked later
     return new
@@ -87,7 +90,7 @@ def _drop_what_only_it_had(written: dict[str, Any], new: object, said: set[str])
 
 def _hint(problem: Problem, old: str | None) -> str:
     """The hint, and for blocks that name parts of the old topology how to leave them out."""
-    key = problem.where.rpartition(": ")[2].partition("[")[0]
+    key = problem.path[0] if problem.path else ""
     if old is None or key not in ("inject", "capture", "workload"):
         return problem.hint
     said = f"the file says this of its {old}; --set '{key}=[]' leaves it out"
@@ -103,8 +106,8 @@ def _parse(setting: str) -> tuple[str, Any]:
         return key, yaml_reader.value(text)
     except yaml_reader.YamlProblem as problem:
         place = f"at character {problem.character} of the value: " if problem.character else ""
-        hint = place + problem.what.removeprefix("not YAML: ")
-        raise InputError(f"{text[:_SHOWN]!r} is no YAML value", f"--set {setting[:_SHOWN]}", hint) from None
+        what = f"{text[:_SHOWN]!r} is no YAML value"
+        raise InputError(what, f"--set {setting[:_SHOWN]}", place + problem.why) from None
 
 
 def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from testbed.base.errors import InputError
-from testbed.experiment.built import built
+from testbed.experiment.basis import Basis
 from testbed.faults.base import fault_id
-from testbed.plan.hardware import line_rate_bps
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -58,8 +57,9 @@ def place_of(
 ) -> Place:
     """`fabric` is the experiment's graph. `nth`: of the experiment's faults, so that its draws are its own; `programs`:
     ranks run programs besides workers. Raises CannotInject."""
-    rate = line_rate_bps(experiment, fabric, range(fabric.ranks))
-    place = injection.place(fabric, rate, experiment.seed + nth, experiment.transport.cc.name, built(experiment))
+    basis = Basis(experiment)
+    rate, control = basis.line_rate_bps(range(fabric.ranks)), basis.transport.cc.name
+    place = injection.place(fabric, rate, experiment.seed + nth, control, basis.built)
     return replace(place, programs=programs)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from results.figures.fidelity import Fidelity, real_clock, smallest_hop_ns, virtual_clock
-from testbed.plan.hardware import hardware_of
+from testbed.experiment.basis import Basis
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -16,7 +16,7 @@ def judged(experiment: Experiment, seen: Mapping[str, Any], steal: float | None)
     """The verdict by `fidelity` of fabricd's counters; `steal`: share of CPU time that the hypervisor took."""
     if experiment.clock.mode == "virtual":
         return virtual_clock(seen)
-    fabric, hardware = experiment.build_fabric(), hardware_of(experiment)
-    hops = (hardware.cable(fabric, cable) for cable in fabric.cables if cable.name not in fabric.inside)
-    hop = smallest_hop_ns(hops, experiment.fabric.nic.mtu)
+    basis = Basis(experiment)
+    hops = (basis.cable(cable) for cable in basis.graph.cables if cable.name not in basis.graph.inside)
+    hop = smallest_hop_ns(hops, basis.fabric.nic.mtu)
     return real_clock(seen, smallest_hop_ns=hop, dilation=seen["dilation"], steal=steal)

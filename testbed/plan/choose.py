@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from testbed.experiment.basis import Basis
 from testbed.experiment.blocks.layout import group
-from testbed.plan.hardware import hardware_of
 from testbed.plan.ideal import costs_of
-from topologies import Fabric
 from topologies.ranks.grid import NoGrid
 from topologies.ranks.hops import Hops
 from workloads.base.entry import Algorithm
@@ -46,20 +45,18 @@ class Candidate:
 
 
 class Chooser:
-    """Chooses algorithms on one experiment's fabric."""
+    """Chooses algorithms on one experiment's fabric; knows its ways, and what they cost."""
 
-    def __init__(self, experiment: Experiment, fabric: Fabric) -> None:
-        self._fabric = fabric
-        self._hops = Hops(fabric)
+    def __init__(self, experiment: Experiment) -> None:
+        basis = Basis(experiment)
+        self.fabric, self.seed, self.costs = basis.graph, experiment.seed, costs_of(experiment)
+        self._hops = Hops(self.fabric)
         self.chooses = self._hops.chooses
-        self.costs = costs_of(experiment)
-        self._seed = experiment.seed
-        spec, hardware = experiment.fabric, hardware_of(experiment)
-        bare = self._hops.fabric
+        bare, hardware, scale_up = self._hops.fabric, basis.hardware, basis.fabric.scale_up
         cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
         self._links = {hop: cables[c] for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))}
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
-        self._scale_up = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
+        self._scale_up = Link(scale_up.rate, scale_up.delay) if scale_up else None
 
     def ways(self, ranks: Sequence[int], *, scale_up: bool = True, numbers: Numbers | None = None) -> Routed:
         """How these ranks reach each other; without `scale_up` over the network alone, as NICs do.
@@ -79,23 +76,23 @@ class Chooser:
         ranks = len(candidate.ways.ranks)
         options = {key: getattr(step, key) for key in candidate.entry.extra} | candidate.told
         case = Case.of(
-            candidate.entry, ranks, size_bytes, DTYPES[step.dtype], options, self._seed, self.costs, candidate.ways
+            candidate.entry, ranks, size_bytes, DTYPES[step.dtype], options, self.seed, self.costs, candidate.ways
         )
         return expected_ns(candidate.entry, case)
 
     def candidates(self, step: CollectiveStep) -> list[Candidate]:
         """The algorithms that can carry out this step, in the registry's order: one, or with `auto` all."""
-        found = []
+        able = []
         for entry in choices(step.collective):
             if step.algorithm in (AUTO, entry.name):
                 try:
-                    told = group(entry, step.ranks, self._fabric)
+                    told = group(entry, step.ranks, self.fabric)
                 except NoGrid:
                     continue
-                ranks = told["ranks"] or list(range(self._fabric.ranks))
+                ranks = told["ranks"] or list(range(self.fabric.ranks))
                 if entry.max_ranks is None or len(ranks) <= entry.max_ranks:
-                    found.append(Candidate(entry, told, self.ways(ranks)))
-        return found
+                    able.append(Candidate(entry, told, self.ways(ranks)))
+        return able
 
     def choose(self, step: CollectiveStep, *, numbered: bool = True) -> dict[str, dict[str, Any]]:
         """size -> `algorithm`, `ranks`, `dims`, and `expected_ns` of every candidate.  Of equals the first one wins.
@@ -129,6 +126,6 @@ class Chooser:
         """What a candidate connects next, for the step's largest size; {}: too much."""
         entry, ranks = candidate.entry, candidate.ways.ranks
         options = {key: getattr(step, key) for key in entry.extra} | candidate.told
-        largest = shape_of(entry, len(ranks), max(step.sizes), DTYPES[step.dtype], options, self._seed)
+        largest = shape_of(entry, len(ranks), max(step.sizes), DTYPES[step.dtype], options, self.seed)
         calls = of_schedule(schedule_of(entry), largest, ranks, MOST_NUMBERED)
         return {} if calls is None else pairs.connect(calls)

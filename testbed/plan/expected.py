@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from testbed.plan.choose import Chooser
-from testbed.plan.ideal import costs_of
 from workloads.base.entry import Algorithm, named
 from workloads.base.vocabulary import DTYPES
 from workloads.collectives.schedule import schedule_of
@@ -22,22 +20,20 @@ from workloads.times.messages import received_ns, sent_ns
 from workloads.times.replay import replayed_ends
 
 if TYPE_CHECKING:
-    from testbed.experiment import Experiment
-    from topologies import Fabric
+    from testbed.plan.choose import Chooser
 
 
-def expected(graph: Graph, step: Mapping[str, Any], experiment: Experiment, fabric: Fabric) -> Times:
+def expected(graph: Graph, step: Mapping[str, Any], chooser: Chooser) -> Times:
     """`step`: what the graph has become in the plan, where every collective has got its algorithm."""
-    durations = Durations(graph, step, experiment, fabric)
+    durations = Durations(graph, step, chooser)
     return oracle(graph, durations, durations.ends)
 
 
 class Durations:
     """What a rank's task takes by itself, ns.  Of a Recv: from its Send's start to its arrival."""
 
-    def __init__(self, graph: Graph, step: Mapping[str, Any], experiment: Experiment, fabric: Fabric) -> None:
-        self._graph, self._seed = graph, experiment.seed
-        self._chooser, self._costs = Chooser(experiment, fabric), costs_of(experiment)
+    def __init__(self, graph: Graph, step: Mapping[str, Any], chooser: Chooser) -> None:
+        self._graph, self._chooser, self._seed, self._costs = graph, chooser, chooser.seed, chooser.costs
         self._ways = {
             (rank, task.id): step["ways"][told["way"]]
             for rank, its in graph.tasks.items()

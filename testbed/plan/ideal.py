@@ -7,7 +7,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from testbed.plan.hardware import hardware_of
+from testbed.experiment.basis import Basis
 from topologies.graph.fabric import OWN_PORTS
 from workloads.times.messages import Costs, Link, MemoryPath, Path, flow_ns
 
@@ -38,10 +38,8 @@ class Ideal:
     """Times of flows that are alone on an experiment's fabric, in ns (docs/closed-form.md)."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self._fabric = experiment.build_fabric()
-        self._hardware = hardware_of(experiment)
-        self._costs = costs_of(experiment)
-        self._cores = experiment.fabric.nic.complex
+        self._basis, self._costs = Basis(experiment), costs_of(experiment)
+        self._fabric, self._cores = self._basis.graph, self._basis.fabric.nic.complex
         self.time_ns = cache(self._time_ns)
         self._path = cache(self._shortest)
 
@@ -49,19 +47,19 @@ class Ideal:
         """The fastest of the shortest paths; none leads through other hosts' NICs, unless these forward."""
         import networkx as nx  # slow to import
 
-        fabric, hardware = self._fabric, self._hardware
+        fabric, basis = self._fabric, self._basis
         source_nic, target_nic = fabric.nics[source].name, fabric.nics[target].name
         own = {fabric.cable_at[name, 1].other(name).node for name in (source_nic, target_nic)}
         others = [s.name for s in fabric.switches if s.role == OWN_PORTS and s.name not in own]
 
         def takes(a: str, b: str, edge: dict[str, Any]) -> float:
-            rate, delay = hardware.cable(fabric, edge["cable"])
-            return _HOP_NS + delay + 8e9 * hardware.mtu / rate
+            rate, delay = basis.cable(edge["cable"])
+            return _HOP_NS + delay + 8e9 * basis.fabric.nic.mtu / rate
 
         nodes = nx.shortest_path(nx.restricted_view(fabric.graph, others, []), source_nic, target_nic, weight=takes)
         cables = [fabric.graph.edges[a, b]["cable"] for a, b in pairwise(nodes)]
-        latencies = [hardware.latency_ns(fabric.switch_by_name[name]) for name in nodes[1:-1]]
-        links = tuple(Link(*hardware.cable(fabric, c)) for c in cables)
+        latencies = [basis.hardware.latency_ns(fabric.switch_by_name[name]) for name in nodes[1:-1]]
+        links = tuple(Link(*basis.cable(c)) for c in cables)
         return Path(links, tuple(latencies), memories=(self._memory(source), self._memory(target)))
 
     def _memory(self, end: int) -> MemoryPath:

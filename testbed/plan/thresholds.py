@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.units import format_rate, format_time
-from testbed.experiment.built import bare_hardware, stamps_of
-from testbed.plan.hardware import hardware_of, setting_of, uniform
+from testbed.experiment.basis import Basis
+from testbed.plan.hardware import hardware_of
 from topologies.graph import frames
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def nic_rows(experiment: Experiment) -> list[dict[str, Any]]:
         key = (nic["rx_buffer_bytes"], nic["rx_xoff_bytes"], nic["rx_xon_bytes"])
         found.setdefault(key, []).append(nic["name"])
     return [
-        {"nics": _names(names), "rx_buffer": buffer, "xoff": xoff, "xon": xon}
+        {"nics": names_of(names), "rx_buffer": buffer, "xoff": xoff, "xon": xon}
         for (buffer, xoff, xon), names in found.items()
     ]
 
@@ -104,12 +104,11 @@ def warnings(experiment: Experiment) -> Iterator[str]:
 
 def narrow_pcie(experiment: Experiment) -> Iterator[str]:
     """Of NICs with one port whose PCIe carries less than their cable: what is left of the cable."""
-    nic, graph = experiment.fabric.nic, experiment.build_fabric()
-    line = experiment.fabric.cable.rate
-    if not uniform(graph):
-        hardware = bare_hardware(experiment)
+    basis = Basis(experiment)
+    nic, graph, line = basis.fabric.nic, basis.graph, basis.fabric.cable.rate
+    if not basis.uniform:
         cables = [graph.cable_at[one.name, 1] for one in graph.nics]
-        line = max((int(hardware.cable(graph, c)[0]) for c in cables if c.name not in graph.inside), default=0)
+        line = max((int(basis.cable(c)[0]) for c in cables if c.name not in graph.inside), default=0)
     if nic.pcie.rate < line * nic.mtu / (nic.mtu + frames.MOST_HEADERS + frames.OUTSIDE_BYTES):
         carried = format_rate(int(nic.pcie.rate))
         yield f"PCIe carries {carried} of payload, and a cable {format_rate(int(line))}: no NIC sends or receives more"
@@ -117,11 +116,11 @@ def narrow_pcie(experiment: Experiment) -> Iterator[str]:
 
 def unheard(experiment: Experiment) -> Iterator[str]:
     """Of a control that hears of switches' queues: paths that are longer than it hears of."""
-    room, longest = stamps_of(experiment), setting_of(experiment, experiment.build_fabric()).switches
-    if 0 < room < longest:
+    basis = Basis(experiment)
+    if 0 < basis.stamps < basis.switches:
         yield (
-            f"{experiment.transport.cc.name} hears of the first {room} switches of a path, and the longest has "
-            f"{longest}: flows do not see the queues that they cause behind those"
+            f"{basis.transport.cc.name} hears of the first {basis.stamps} switches of a path, and the longest has "
+            f"{basis.switches}: flows do not see the queues that they cause behind those"
         )
 
 
@@ -140,7 +139,7 @@ def conflicts(experiment: Experiment) -> Iterator[tuple[str, str]]:
         for text in _ecn_above(switch, buffer):
             said.setdefault((text, ""), []).append(switch["name"])
     for (text, hint), switches in said.items():
-        yield f"{_names(switches)}: {text}", hint
+        yield f"{names_of(switches)}: {text}", hint
 
 
 def _ecn_above(switch: Mapping[str, Any], buffer: Buffer) -> Iterator[str]:
@@ -205,8 +204,8 @@ def _row(key: Sequence[Any], ports: Mapping[str, Sequence[int]]) -> dict[str, An
     by_ports: dict[str, list[str]] = {}
     for name, numbers in ports.items():
         by_ports.setdefault(_ranges(numbers), []).append(name)
-    where = [f"{_names(names)}:{numbers}" for numbers, names in by_ports.items()]
-    row = {"ports": _names(where, " "), **dict(zip(_COLUMNS, key, strict=True))}
+    where = [f"{names_of(names)}:{numbers}" for numbers, names in by_ports.items()]
+    row = {"ports": names_of(where, " "), **dict(zip(_COLUMNS, key, strict=True))}
     row["rate"] = None if row["rate"] is None else format_rate(int(row["rate"]))
     row["delay"] = None if row["delay"] is None else format_time(row["delay"])
     return row
@@ -223,7 +222,8 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ",".join("-".join(map(str, part)) for part in parts)
 
 
-def _names(names: Sequence[str], between: str = ",") -> str:
+def names_of(names: Sequence[str], between: str = ",") -> str:
+    """The first few, and how many more there are."""
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES + 1 else ""
     return between.join(names[:MOST_NAMES] if more else names) + more
 

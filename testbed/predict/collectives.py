@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
-from testbed.predict.connected import Connected
 from testbed.predict.figure import FORMULA, MESSAGES, Figure
 from testbed.predict.offloads import offload_ns
 from testbed.predict.wide import WideStep, for_too_many
@@ -22,9 +21,8 @@ from workloads.times.queue_pairs import Numbers
 from workloads.times.replay import replayed
 
 if TYPE_CHECKING:
-    from testbed.experiment import CollectiveStep, Experiment
-    from testbed.plan.choose import Chooser
     from testbed.plan.steps.planned import PlannedCollective
+    from testbed.predict.ground import Ground, Turn
     from workloads.base.entry import Algorithm
     from workloads.times.buffers import Buffers
     from workloads.times.wide.peers import ConnectedPairs
@@ -35,156 +33,126 @@ MOST_MULTICAST = 64
 """Ranks whose multicasts' ways are looked at one by one."""
 
 
-def collective_figures(
-    experiment: Experiment,
-    chooser: Chooser,
-    connected: Connected,
-    buffers: Buffers,
-    step: CollectiveStep,
-    planned: Sequence[PlannedCollective],
-    number: int,
-    job: int,
-    place: str,
-) -> Iterator[Figure]:
-    """A line for each size and group of a step of the plan; if it is offloaded, it is the fabric's `job`th.
+def collective_figures(ground: Ground, turn: Turn, planned: Sequence[PlannedCollective]) -> Iterator[Figure]:
+    """A line for each size and group of a step of the plan.
 
     Of more messages than are followed it is the model of large fabrics; of what `auto` takes and that has not, either,
     the formula by which it was chosen.
     """
-    (its_step,) = planned
-    told = its_step.told()
-    groups: Sequence[Mapping[str, Any]] = its_step.groups or [{}]
-    parts: dict[tuple[int, str], _Part] = {}
-    users: dict[Hop, int] = {}
-    for size_bytes in told["sizes"]:
-        for g, group in enumerate(groups):
-            way = {**told, **group, **its_step.chosen.get(str(size_bytes), {})}
-            entry = find(told["collective"], way["algorithm"])
-            ranks = way["ranks"] or list(range(experiment.build_fabric().ranks))
-            if (its := parts.get((g, entry.name))) is None:  # as in the run, when a size first takes it
-                made = connected.made(experiment.build_fabric().ranks)
-                its = parts[g, entry.name] = _Part(connected.part(entry, ranks, way), made)
-                if len(groups) > 1:
-                    _apart(experiment, chooser, entry, ranks, way, its.numbers, users, g, place)
-                elif entry.multicast and len(ranks) > MOST_MULTICAST:
-                    with suppress(InputError):
-                        its.large = for_too_many(experiment, step, entry, made, job, place)
-            followed = False
-            if not its.large and (
-                found := _time(experiment, chooser, buffers, entry, ranks, size_bytes, way, its, job + g, place)
-            ):
-                time_ns, how = found
-                followed = how == MESSAGES
-            else:
-                try:
-                    time_ns, how = _large(experiment, connected, step, entry, its, size_bytes, job, place)
-                except InputError:
-                    if told["algorithm"] != AUTO or not entry.time:  # by this it was chosen, too
-                        raise
-                    case = _case(experiment, chooser, entry, ranks, size_bytes, way, its.numbers)
-                    time_ns, how = float(named(entry.time)(case)), FORMULA
+    (step,) = planned
+    auto, buffers = step.algorithm == AUTO, ground.buffers(ground.large.class_of(turn.step))
+    parts = _Parts(ground, turn, step)
+    for size_bytes in step.sizes:
+        for part in parts.of(size_bytes):
+            followed = None if part.large else _time(ground, turn, part, size_bytes, buffers)
+            try:
+                time_ns, how = followed or _large(ground, turn, part, size_bytes)
+            except InputError:
+                if not auto or not part.entry.time:  # by this it was chosen, too
+                    raise
+                time_ns, how = float(named(part.entry.time)(_case(ground, part, size_bytes))), FORMULA
             yield Figure(
-                step=number,
-                name=told["collective"],
-                algorithm=f"{entry.name}{' (auto)' if told['algorithm'] == AUTO else ''}",
-                ranks=len(ranks),
+                step=turn.number,
+                name=step.collective,
+                algorithm=f"{part.entry.name}{' (auto)' if auto else ''}",
+                ranks=len(part.ranks),
                 size_bytes=size_bytes,
                 time_ns=time_ns,
                 how=how,
-                busbw_factor=entry.collective.busbw.of(len(ranks)),
-                group=g if "groups" in told else None,
-                paused=buffers.take_paused(looked=followed),
+                times=step.iterations + step.warmup,
+                busbw_factor=part.entry.collective.busbw.of(len(part.ranks)),
+                group=part.group if step.groups else None,
+                paused=buffers.take_paused(looked=followed is not None and how == MESSAGES),
             )
 
 
 @dataclass
 class _Part:
-    """An algorithm of a group: its queue pairs, and those made before; `large`: its model where it is not followed."""
+    """An algorithm of a group.  `way`: what its ranks are told; `numbers`: of its queue pairs, `made`: those before.
 
+    `large`: its model where it is not followed.
+    """
+
+    entry: Algorithm
+    group: int
+    ranks: Sequence[int]
+    way: Mapping[str, Any]
     numbers: tuple[Numbers, ...]
     made: ConnectedPairs
     large: WideStep | None = None
 
 
-def _time(
-    experiment: Experiment,
-    chooser: Chooser,
-    buffers: Buffers,
-    entry: Algorithm,
-    ranks: Sequence[int],
-    size_bytes: int,
-    way: Mapping[str, Any],
-    part: _Part,
-    job: int,
-    place: str,
-) -> tuple[float, str] | None:
+class _Parts:
+    """Of a step: an algorithm connects its queue pairs, as in the run, when a size first takes it."""
+
+    def __init__(self, ground: Ground, turn: Turn, step: PlannedCollective) -> None:
+        self._ground, self._turn, self._step = ground, turn, step
+        self._parts: dict[tuple[int, str], _Part] = {}
+        self._users: dict[Hop, int] = {}
+
+    def of(self, size_bytes: int) -> Iterator[_Part]:
+        """Those of a size, group by group."""
+        for g, group in enumerate(self._step.groups or [{}]):
+            way = {**self._step.told(), **group, **self._step.chosen.get(str(size_bytes), {})}
+            key = g, way["algorithm"]
+            if key not in self._parts:
+                self._parts[key] = self._made(g, way)
+            yield self._parts[key]
+
+    def _made(self, g: int, way: Mapping[str, Any]) -> _Part:
+        ground, turn = self._ground, self._turn
+        entry = find(self._step.collective, way["algorithm"])
+        ranks, made = way["ranks"] or list(range(ground.ranks)), ground.connected.made(ground.ranks)
+        part = _Part(entry, g, ranks, way, ground.connected.part(entry, ranks, way), made)
+        if len(self._step.groups) > 1:
+            _apart(ground, turn.place, part, self._users)
+        elif entry.multicast and len(ranks) > MOST_MULTICAST:
+            with suppress(InputError):
+                part.large = for_too_many(ground.large, turn, entry, made)
+        return part
+
+
+def _time(ground: Ground, turn: Turn, part: _Part, size_bytes: int, buffers: Buffers) -> tuple[float, str] | None:
     """None where there is more to follow than can be."""
-    if not entry.schedule:
+    if not part.entry.schedule:
+        job = turn.job + part.group
         try:
-            return offload_ns(experiment, chooser, entry, ranks, size_bytes, way, part.numbers, job), FORMULA
+            return offload_ns(ground, part.entry, part.ranks, size_bytes, part.way, part.numbers, job), FORMULA
         except NoModel as none:
-            raise InputError(none.what, f"{place}.{none.key}", none.hint) from None
-    case = _case(experiment, chooser, entry, ranks, size_bytes, way, part.numbers)
-    followed = replayed(case, schedule_of(entry), MOST_FOLLOWED, buffers)
+            raise InputError(none.what, f"{turn.place}.{none.key}", none.hint) from None
+    followed = replayed(_case(ground, part, size_bytes), schedule_of(part.entry), MOST_FOLLOWED, buffers)
     return None if followed is None else (followed, MESSAGES)
 
 
-def _large(
-    experiment: Experiment,
-    connected: Connected,
-    step: CollectiveStep,
-    entry: Algorithm,
-    part: _Part,
-    size_bytes: int,
-    job: int,
-    place: str,
-) -> tuple[float, str]:
+def _large(ground: Ground, turn: Turn, part: _Part, size_bytes: int) -> tuple[float, str]:
     """As on a large fabric.  Raises InputError if there is no model of it there, either."""
     try:
         if part.large is None:
-            part.large = for_too_many(experiment, step, entry, part.made, job, place)
-            connected.counted(part.made)
+            part.large = for_too_many(ground.large, turn, part.entry, part.made)
+            ground.connected.counted(part.made)
         return part.large(size_bytes), part.large.how
     except InputError as error:
-        ranks = len(step.ranks or range(experiment.build_fabric().ranks))
-        what = f"{entry} has more than {MOST_FOLLOWED:,} messages among {ranks} ranks, and otherwise {error.what}"
-        smaller = "fewer ranks, a larger `chunk`" if step.chunk and "chunk" not in error.hint else "fewer ranks"
-        raise InputError(what, place, f"{smaller}, or another algorithm: {error.hint}") from None
+        what = f"{part.entry} has more than {MOST_FOLLOWED:,} messages among {len(part.ranks)} ranks"
+        hint = f"fewer ranks, or another algorithm: {error.hint}"
+        raise InputError(f"{what}, and otherwise {error.what}", turn.place, hint) from None
 
 
-def _case(
-    experiment: Experiment,
-    chooser: Chooser,
-    entry: Algorithm,
-    ranks: Sequence[int],
-    size_bytes: int,
-    way: Mapping[str, Any],
-    numbers: tuple[Numbers, ...],
-) -> Case:
-    costs, ways = chooser.costs, chooser.ways(ranks, numbers=numbers[0])
-    return Case.of(entry, len(ranks), size_bytes, DTYPES[way["dtype"]], way, experiment.seed, costs, ways)
+def _case(ground: Ground, part: _Part, size_bytes: int) -> Case:
+    chooser, n, way = ground.chooser, len(part.ranks), part.way
+    ways = chooser.ways(part.ranks, numbers=part.numbers[0])
+    return Case.of(part.entry, n, size_bytes, DTYPES[way["dtype"]], way, chooser.seed, chooser.costs, ways)
 
 
-def _apart(
-    experiment: Experiment,
-    chooser: Chooser,
-    entry: Algorithm,
-    ranks: Sequence[int],
-    way: Mapping[str, Any],
-    numbers: tuple[Numbers, ...],
-    users: dict[Hop, int],
-    g: int,
-    place: str,
-) -> None:
-    """Raises InputError if group `g` uses a cable in the same direction as one before it (`users`)."""
-    if not entry.schedule:
-        what = f"there is no model of groups that do {entry.name} side by side"
+def _apart(ground: Ground, place: str, part: _Part, users: dict[Hop, int]) -> None:
+    """Raises InputError if its group uses a cable in the same direction as one before it (`users`)."""
+    if not part.entry.schedule:
+        what = f"there is no model of groups that do {part.entry.name} side by side"
         raise InputError(what, place, "one group at a time (`ranks`)")
-    case = _case(experiment, chooser, entry, ranks, max(way["sizes"]), way, numbers)
-    for index in range(len(ranks)):
-        for step in steps(program_of(schedule_of(entry), case.shape, index)):
+    case = _case(ground, part, max(part.way["sizes"]))
+    for index in range(len(part.ranks)):
+        for step in steps(program_of(schedule_of(part.entry), case.shape, index)):
             if isinstance(step, Send):
                 for hop in case.ways.route((index, step.peer), step.channel).keys:
-                    if users.setdefault(hop, g) != g:  # type: ignore[arg-type]
-                        what = f"groups {users[hop]} and {g} share {' -> '.join(map(str, hop))}"  # type: ignore
+                    if users.setdefault(hop, part.group) != part.group:  # type: ignore[arg-type]
+                        what = f"groups {users[hop]} and {part.group} share {' -> '.join(map(str, hop))}"  # type: ignore
                         raise InputError(what, place, "predict one group at a time (`ranks`), or run it")

@@ -23,8 +23,8 @@ MOST = 120_000
 class Connected:
     """Of one fabric.  Where there is nothing to choose among, nothing is numbered, nor what comes behind too many."""
 
-    def __init__(self, chooser: Chooser, seed: int) -> None:
-        self._chooses, self._seed = chooser.chooses, seed
+    def __init__(self, chooser: Chooser) -> None:
+        self._chooses, self._seed = chooser.chooses, chooser.seed
         self._asked = False  # whether the last part was the first of which there were too many
         self._pairs = QueuePairs()
 

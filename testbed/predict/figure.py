@@ -35,7 +35,8 @@ class Figure:
     """One line of the prediction.  `group`: which of several that work side by side.
 
     `no_model`: what `auto` may choose in a run, and could not be compared with.  `paused`: cables whose senders PFC
-    would pause, by the nodes at their ends; None where messages are not followed, so that nobody has looked.
+    would pause, by the nodes at their ends; None where messages are not followed, so that nobody has looked.  `times`:
+    how often a run does it, warmup included.
     """
 
     step: int
@@ -45,6 +46,7 @@ class Figure:
     size_bytes: int | None
     time_ns: float
     how: str
+    times: int
     busbw_factor: float | None = None
     group: int | None = None
     no_model: tuple[str, ...] = ()

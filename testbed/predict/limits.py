@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, Problem
-from testbed.predict.cables import is_of_cables, lasts
+from testbed.faults.cable import CableFault
+from testbed.plan.thresholds import names_of
 from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
-from testbed.predict.pauses import pauses
-from workloads.base.entry import NoModel
-from workloads.times.wide.places import KINDS
+from testbed.predict.ground import CABLE_KEYS
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
-    from testbed.experiment.blocks.fabric import Accelerator
+    from testbed.faults import Injection
+    from topologies.ranks.hops import Hop
 
 _RUN = "`testbed run` emulates it"
 
@@ -34,8 +35,8 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
         without = f"--set 'sweep={{}}' {without}"
     for k, injection in enumerate(experiment.inject):
         what, hint = f"there is no model of {injection.fault.name}", f"{_RUN}; {without} leaves it out"
-        if is_of_cables(injection):
-            if lasts(injection) and not experiment.fabric.topology.is_large:
+        if _is_of_cables(injection):
+            if _lasts(injection) and not experiment.fabric.topology.is_large:
                 continue
             what = f"{injection.fault.name} does not last for the whole run, and only then there is a model of it"
             if experiment.fabric.topology.is_large:
@@ -52,38 +53,21 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
             yield Problem(why, experiment.place("workload", k, *path), f"{_RUN}; {hint}" if hint else _RUN)
 
 
+def _is_of_cables(injection: Injection) -> bool:
+    """Whether it changes cables' rates or delays, and nothing else."""
+    return isinstance(injection.fault, CableFault) and injection.fault.values().keys() <= CABLE_KEYS.keys()
+
+
+def _lasts(injection: Injection) -> bool:
+    """From the beginning to the end."""
+    return injection.at == 0 and injection.lasts is None
+
+
 def refuse_some(step: CollectiveStep, place: str) -> None:
     """Raises InputError where not all ranks take part."""
     if step.ranks is not None or step.groups is not None:
         what = "of so large a fabric all ranks take part"
         raise InputError(what, f"{place}.{'groups' if step.ranks is None else 'ranks'}", "leave it out")
-
-
-def refuse_ports(experiment: Experiment) -> None:
-    """Raises InputError for a network that was named node by node, and for NICs with several ports."""
-    topology = experiment.fabric.topology
-    if topology.kind not in KINDS:
-        what = f"there is no model of so large a fabric of kind {topology.kind}"
-        raise InputError(what, experiment.place("fabric", "topology"), f"there is one of {', '.join(KINDS)}")
-    if topology.params.get("direct") or topology.params.get("links", 1) > 1:
-        what = "there is no model of NICs with several ports in so large a fabric"
-        raise InputError(what, experiment.place("fabric", "topology"), "leave it out")
-
-
-def accelerator_for(experiment: Experiment, contributors: int) -> Accelerator:
-    """The accelerator of every switch, for a collective of which so many contributors come to one.
-
-    Raises NoModel where the controller refuses it (controllers/offload/jobs.py), and a run falls back to hosts.
-    """
-    accelerator = experiment.fabric.switch.accelerator
-    hint = "a run falls back to hosts: predict ring"
-    if accelerator is None:
-        raise NoModel("switches have no accelerator", hint)
-    if contributors > accelerator.fan_in:
-        bits = accelerator.fan_in
-        what = f"{contributors} contributors come to a switch, whose accelerator has a bitmap of {bits} bits"
-        raise NoModel(what, hint)
-    return accelerator
 
 
 def left_out(experiment: Experiment, figures: Sequence[Figure]) -> tuple[str, ...]:
@@ -95,7 +79,7 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
     if names := dict.fromkeys(name for figure in figures for name in figure.no_model):
         yield f"what a run may choose and there is no model of on so large a fabric: {', '.join(names)}"
     yield "losses, full buffers and the pauses that they make"
-    yield from pauses(figures)
+    yield from _pauses(figures)
     control = experiment.transport.cc.name
     if control != "none":
         yield f"what {control} does to rates"
@@ -111,3 +95,22 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
             yield "ECMP's hash on a longest path: the spine is drawn, as unevenly as the hash does, but not the same"
         if ONE_PIPELINE in hows:
             yield "the numbers of the tasks' queue pairs: ECMP's hash takes other spines, as unevenly"
+
+
+def _pauses(figures: Sequence[Figure]) -> Iterator[str]:
+    """A line for each step and algorithm in which somebody would be paused."""
+    some = [figure for figure in figures if figure.paused]
+    for (_, name, algorithm), alike in groupby(some, key=lambda f: (f.step, f.name, f.algorithm)):
+        rows = list(alike)
+        sizes = dict.fromkeys(f"{f.size_bytes} B" for f in rows if f.size_bytes is not None)
+        what = f"{name} by {algorithm}, {', '.join(sizes)}" if sizes else name
+        hops = dict.fromkeys(hop for f in rows for hop in f.paused or ())
+        yield f"PFC, in {what}: {_who(list(hops))}; a run takes longer where that holds others up, too"
+
+
+def _who(hops: Sequence[Hop]) -> str:
+    by: dict[str, list[str]] = {}
+    for sender, node in hops:
+        by.setdefault(node, []).append(sender)
+    said = [f"{node} would pause {names_of(senders, ', ')}" for node, senders in by.items()]
+    return names_of(said, "; ")

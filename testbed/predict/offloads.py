@@ -8,9 +8,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from controllers.offload.trees import Tree, Trees
-from testbed.experiment.built import bare_hardware
-from testbed.predict.limits import accelerator_for
-from testbed.predict.wide import costs_with_engines
 from workloads.base.entry import named
 from workloads.base.vocabulary import DTYPES
 from workloads.times.in_network import in_network_all_reduce_ns
@@ -22,15 +19,13 @@ from workloads.times.wide.direct_reduce import arrays_of
 from workloads.times.wide.model import model_of
 
 if TYPE_CHECKING:
-    from testbed.experiment import Experiment
     from testbed.plan.choose import Chooser
-    from topologies import Fabric
+    from testbed.predict.ground import Ground
     from workloads.base.entry import Algorithm
 
 
 def offload_ns(
-    experiment: Experiment,
-    chooser: Chooser,
+    ground: Ground,
     entry: Algorithm,
     ranks: Sequence[int],
     size_bytes: int,
@@ -43,80 +38,74 @@ def offload_ns(
     `numbers`: of the queue pairs that it uses, one time after the other.
     Raises NoModel where switches are to add up and cannot, and where ranks give up what comes late.
     """
+    chooser, n = ground.chooser, len(ranks)
     if entry.accelerators:
-        return _by_switches(experiment, chooser, ranks, size_bytes, way, job)
+        return _by_switches(ground, ranks, size_bytes, way, job)
     if entry.multicast:
-        hosts = chooser.ways(ranks)
-        tree = _Branches(chooser, experiment.build_fabric(), ranks, job)
+        hosts, costs = chooser.ways(ranks), chooser.costs
+        tree = _Branches(chooser, ranks, job)
 
         def messages(a: int, b: int) -> Path:
             return hosts.path([(a, b)])
 
-        n, costs = len(ranks), chooser.costs
         if entry.collective.rooted:
             done = broadcast_over_ns(n, size_bytes, tree.path, costs, messages=messages)
         else:
             done = all_gather_over_ns(n, size_bytes, tree.path, costs, messages=messages, hops=tree.hops)
         return done.in_time(way["cutoff"])
-    costs = costs_with_engines(experiment)
+    costs = ground.large.costs
     if (form := model_of(entry).over) is not None:
-        pairs = [(k, (k + 1) % len(ranks)) for k in range(len(ranks))]
+        pairs = [(k, (k + 1) % n) for k in range(n)]
         rings = []
         for one in numbers:
-            its = chooser.ways(ranks, scale_up=not entry.engines, numbers=one)
-            shared = its.paths(pairs)
-            rings.append(Ring.of([Edge(its.path([pair]), path) for pair, path in zip(pairs, shared, strict=True)]))
+            ways = chooser.ways(ranks, scale_up=not entry.engines, numbers=one)
+            shared = ways.paths(pairs)
+            rings.append(Ring.of([Edge(ways.path([pair]), path) for pair, path in zip(pairs, shared, strict=True)]))
         return form(size_bytes, rings[0], costs, arrays_of(way.get("optimizer")), rings[-1])
-    return cast(float, named(entry.time)(len(ranks), size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
+    return cast(float, named(entry.time)(n, size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
 
 
-def _by_switches(
-    experiment: Experiment,
-    chooser: Chooser,
-    ranks: Sequence[int],
-    size_bytes: int,
-    way: Mapping[str, Any],
-    job: int,
-) -> float:
+def _by_switches(ground: Ground, ranks: Sequence[int], size_bytes: int, way: Mapping[str, Any], job: int) -> float:
     """Over the tree that the controller makes of the ranks' shortest ways to a root."""
-    aggregation, fabric = way["aggregation"], experiment.build_fabric()
+    aggregation, fabric = way["aggregation"], ground.chooser.fabric
     among = {s.name for s in fabric.switches if s.accelerator}
     trees = Trees(fabric)
     tree = trees.tree(ranks, job, among or None)
-    accelerator = accelerator_for(experiment, max(map(tree.inputs, tree.adding)))
-    found = {_way(experiment, chooser, trees, tree, rank) for rank in ranks}
+    accelerator = ground.large.accelerator(max(map(tree.inputs, tree.adding)))
+    paths = {_way(ground, accelerator.rate, trees, tree, rank) for rank in ranks}
     return max(
         in_network_all_reduce_ns(
             len(ranks),
             size_bytes,
             path,
-            chooser.costs,
+            ground.chooser.costs,
             width=DTYPES[way["dtype"]],
             elements=aggregation["elements"],
             slots=min(aggregation["slots"], accelerator.slots),
             fixed_point=not way["dtype"].startswith(("int", "uint")),
-            convert_bps=experiment.costs.convert,
+            convert_bps=ground.large.adders.convert_bps,
             accelerators=adders,
             accelerator_ns=accelerator.latency,
         )
-        for path, adders in found
+        for path, adders in paths
     )
 
 
 Adders = tuple[tuple[float, int], ...]
 
 
-def _way(experiment: Experiment, chooser: Chooser, trees: Trees, tree: Tree, rank: int) -> tuple[Path, Adders]:
-    """From a rank up to the root, and down again; the accelerators that add up."""
-    fabric, spec = experiment.build_fabric(), experiment.fabric.switch.accelerator
-    assert spec is not None
-    built = experiment.as_written() if experiment.inject else experiment  # a fault leaves accelerators as they are
+def _way(ground: Ground, rate_bps: float | None, trees: Trees, tree: Tree, rank: int) -> tuple[Path, Adders]:
+    """From a rank up to the root, and down again; the accelerators that add up, with their rates and inputs.
+
+    If no rate is written, it is that of all of the switch's ports together, whatever faults do to these.
+    """
+    fabric, basis = ground.chooser.fabric, ground.planner.basis
     nic = fabric.nics[rank].name
     at = fabric.cable_at[nic, 1].other(nic).node
     up = [at, *_above(trees, at, tree.root)]
     nodes = [nic, *up, *reversed(up[:-1]), nic]
-    adders = tuple((spec.rate or _ports_bps(built, name), tree.inputs(name)) for name in up if name in tree.adding)
-    return chooser.along(nodes), adders
+    adders = tuple((rate_bps or basis.ports_bps(name), tree.inputs(name)) for name in up if name in tree.adding)
+    return ground.chooser.along(nodes), adders
 
 
 def _above(trees: Trees, switch: str, root: str) -> Iterator[str]:
@@ -124,18 +113,11 @@ def _above(trees: Trees, switch: str, root: str) -> Iterator[str]:
         yield trees.fabric.cable_at[name, port].other(name).node
 
 
-def _ports_bps(experiment: Experiment, switch: str) -> float:
-    """Of all ports together, as an accelerator's when the file does not say."""
-    fabric, hardware = experiment.build_fabric(), bare_hardware(experiment)
-    ports = range(1, fabric.switch_by_name[switch].ports + 1)
-    return sum(hardware.cable(fabric, fabric.cable_at[switch, port])[0] for port in ports)
-
-
 class _Branches:
     """Ways over the tree that a job's multicasts take: up to where two ranks' branches meet, and down."""
 
-    def __init__(self, chooser: Chooser, fabric: Fabric, ranks: Sequence[int], job: int) -> None:
-        self._chooser = chooser
+    def __init__(self, chooser: Chooser, ranks: Sequence[int], job: int) -> None:
+        self._chooser, fabric = chooser, chooser.fabric
         trees = Trees(fabric)
         root = trees.tree(ranks, job).root
         nics = [fabric.nics[rank].name for rank in ranks]

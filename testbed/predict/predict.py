@@ -5,18 +5,15 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from testbed.plan.choose import Chooser
+from testbed.plan.steps.kinds import steps_of
 from testbed.plan.steps.planned import Planned, PlannedCollective, PlannedTasks
-from testbed.predict.cables import with_faults
 from testbed.predict.collectives import collective_figures
-from testbed.predict.connected import Connected
 from testbed.predict.figure import Figure, Prediction, Tell, step_of
+from testbed.predict.ground import Ground, Turn
 from testbed.predict.large import large_figures, of_too_many
 from testbed.predict.limits import left_out, refuse
-from testbed.predict.pauses import buffers_of, class_of
 from testbed.predict.tasks import task_figures
 
 if TYPE_CHECKING:
@@ -56,22 +53,16 @@ def _uncollected() -> Iterator[None]:
 
 
 def _figures(experiment: Experiment, tell: Tell) -> Iterator[Figure]:
-    from testbed.plan.steps.plan import plan  # the same steps as a run's
-
-    laid = with_faults(experiment)
-    chooser = Chooser(laid, laid.build_fabric())
-    connected, number, job = Connected(chooser, experiment.seed), 0, 1
-    buffers = cache(partial(buffers_of, experiment))
+    ground, number, job = Ground(experiment), 0, 1
     for k, step in enumerate(experiment.workload):
         tell(step_of(experiment, k))
-        place = experiment.place("workload", k)
-        if figure := of_too_many(laid, step, number, place):
+        turn = Turn(step, number, job, experiment.place("workload", k))
+        if figure := of_too_many(ground.large, turn):
             yield figure
-            connected.lost()
+            ground.connected.lost()
             number += 1
             continue
-        planned = plan(experiment.model_copy(update={"workload": [step]})).steps
-        held = buffers(class_of(experiment, step))
-        yield from FIGURES[type(planned[0])](laid, chooser, connected, held, step, planned, number, job, place)
+        planned = steps_of(step, ground.planner)  # the same steps as a run's
+        yield from FIGURES[type(planned[0])](ground, turn, planned)
         job += sum(one.jobs for one in planned)
         number += len(planned)

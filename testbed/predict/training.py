@@ -7,7 +7,7 @@ experts that it belongs to.  What its groups take comes from the loads of all gr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ from testbed.base.errors import InputError
 from testbed.experiment.steps.training import settings_of, training_of
 from testbed.plan.steps.training import about, name_of
 from testbed.predict.figure import ONE_PIPELINE, Figure
-from testbed.predict.pauses import class_of, unseen
 from topologies.kinds import KINDS
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import choices, find
@@ -33,8 +32,10 @@ from workloads.times.wide.model import model_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from testbed.experiment import Experiment
+    from testbed.experiment.blocks.fabric import Topology
     from testbed.experiment.steps.train import Train
+    from testbed.predict.ground import Turn
+    from testbed.predict.large_fabric import LargeFabric
     from workloads.base.entry import Algorithm
     from workloads.steps.plan.training import Training
     from workloads.tasks.graph import Graph
@@ -45,33 +46,33 @@ MOST_FOLLOWED = 512
 """Ranks that stand for all: pipeline stages times context ranks times experts' ranks."""
 
 
-def training_figures(
-    experiment: Experiment, train: Train, together: Together, number: int, place: str
-) -> Iterator[Figure]:
-    """The line of a step."""
+def training_figure(large: LargeFabric, train: Train, turn: Turn) -> Figure:
+    """The line of a step.  Raises InputError."""
+    place = turn.place
     _refuse(train, place)
-    t = training_of(train)
-    ranks = _ranks(experiment, train, t, together.hosts.places.ranks, place)
+    t, together = training_of(train), large.together
+    ranks = _ranks(large.spec.topology, train, t, together.hosts.places.ranks, place)
     some = _some(t, ranks, place)
     groups = _groups(t, ranks)
     own = {
-        name: tuple(tuple(row) for row in its[np.isin(its, list(some.values())).any(axis=1)].tolist())
-        for name, its in groups.items()
+        name: tuple(tuple(row) for row in of[np.isin(of, list(some.values())).any(axis=1)].tolist())
+        for name, of in groups.items()
     }
     graph = folded_graph(t, some, own, settings_of(train))
     durations = _Durations(graph, t, ranks, groups, together, place)
     time_ns = step_ns(oracle(graph, durations, durations.ends))
-    yield Figure(
-        step=number,
+    return Figure(
+        step=turn.number,
         name=name_of(t),
         algorithm="-",
         ranks=t.parallel.ranks,
         size_bytes=None,
         time_ns=time_ns,
         how=ONE_PIPELINE,
+        times=train.iterations + train.warmup,
         no_model=tuple(durations.no_model),
         about=about(t, Layout(t.parallel, some)),
-        paused=unseen(experiment, class_of(experiment)),
+        paused=large.unseen(),
     )
 
 
@@ -85,10 +86,9 @@ def _refuse(train: Train, place: str) -> None:
             raise InputError(what, f"{place}.train.groups.{name}.compression", "leave it out")
 
 
-def _ranks(experiment: Experiment, train: Train, t: Training, n: int, place: str) -> Ranks:
+def _ranks(topology: Topology, train: Train, t: Training, n: int, place: str) -> Ranks:
     """Of `n`, by their numbers in the dimensions, in that order."""
-    spec = experiment.fabric.topology
-    axes = KINDS[spec.kind].axes(spec.params) or (("ranks", n),)
+    axes = KINDS[topology.kind].axes(topology.params) or (("ranks", n),)
     placing = {str(dimension): axis for dimension, axis in train.place.items()}
     try:
         rank_at = places(t.parallel, placing, axes)
@@ -118,7 +118,7 @@ def _groups(t: Training, ranks: Ranks) -> dict[str, Ranks]:
         length = int(np.prod([ranks.shape[axis] for axis in moving]))
         return ranks.transpose(*fixed, *moving).reshape(-1, length)
 
-    found = {
+    groups = {
         "tensor": along(tensor),
         "context": along(context),
         "pipeline": along(pipeline),
@@ -127,15 +127,15 @@ def _groups(t: Training, ranks: Ranks) -> dict[str, Ranks]:
     }
     if p.expert > 1:
         split = ranks.reshape(p.tensor, p.context, p.data // p.expert, p.expert, p.pipeline)
-        found["expert_data"] = split.transpose(0, 3, 4, 2, 1).reshape(-1, p.expert_copies)
+        groups["expert_data"] = split.transpose(0, 3, 4, 2, 1).reshape(-1, p.expert_copies)
     if t.mirrored:  # the stage is what changes fastest from row to row
-        for name in found.keys() & {"data", "expert_data"}:
-            rows = found[name].reshape(-1, p.pipeline, found[name].shape[1])
+        for name in groups.keys() & {"data", "expert_data"}:
+            rows = groups[name].reshape(-1, p.pipeline, groups[name].shape[1])
             both = np.concatenate([rows, rows[:, ::-1]], axis=2)[:, : p.pipeline // 2]
-            found[name] = both.reshape(-1, both.shape[2])
+            groups[name] = both.reshape(-1, both.shape[2])
     if t.model.tied and t.model.vocab and not t.ends_meet:
-        found["embedding"] = along(pipeline)[:, [0, -1]]
-    return {name: its for name, its in found.items() if its.shape[1] > 1}
+        groups["embedding"] = along(pipeline)[:, [0, -1]]
+    return {name: rows for name, rows in groups.items() if rows.shape[1] > 1}
 
 
 class _Durations:
@@ -175,7 +175,7 @@ class _Durations:
         by = there[axis] - here[axis]
         length = ranks.shape[axis]
         senders = np.arange(length) if axis == 1 else np.arange(max(0, -by), length - max(0, by))
-        from_, to = (np.take(ranks, its % length, axis).reshape(-1) for its in (senders, senders + by))
+        from_, to = (np.take(ranks, at % length, axis).reshape(-1) for at in (senders, senders + by))
         like = np.take(ranks, [here[axis]], axis).reshape(-1)
         return self._together.message_ns(from_, to, np.flatnonzero(np.isin(from_, like)), size_bytes)
 
@@ -184,14 +184,14 @@ class _Durations:
         entries = [find(name, algorithm)] if algorithm else list(choices(name))
         alone = self._together.alone(groups)
         able = [
-            its for its in entries if has_model(its, groups.shape[1], alone=alone) and self._may(its, groups, alone)
+            one for one in entries if has_model(one, groups.shape[1], alone=alone) and self._may(one, groups, alone)
         ]
         if not able:
             what = f"there is no model of {name} by {algorithm or 'any algorithm'} in groups of {groups.shape[1]} ranks"
             known = sorted({entry.name for entry in choices(name) if has_model(entry, groups.shape[1], alone=alone)})
             hint = ", ".join(known) or "experts that all get as much (gating without zipf and hot)"
             raise InputError(what, f"{self._place}.train.groups.{group}.algorithm", hint)
-        others = [its for its in entries if its not in able and self._fits(its, groups)]
+        others = [one for one in entries if one not in able and self._fits(one, groups)]
         self.no_model.update(dict.fromkeys(map(str, others)))
         return min(self._together.collective_ns(entry, groups, size_bytes, DTYPES[dtype]) for entry in able)
 

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.experiment.blocks.known import misshapen
-from testbed.plan.hardware import slots_over
-from testbed.plan.ideal import costs_of
-from testbed.predict.cables import cables_of
 from testbed.predict.figure import FLOWS, MESSAGES, Figure
-from testbed.predict.limits import accelerator_for, refuse_ports, refuse_some
-from testbed.predict.pauses import class_of, unseen
+from testbed.predict.ground import Turn
+from testbed.predict.large_fabric import LargeFabric
+from testbed.predict.limits import refuse_some
 from workloads.base.entry import Algorithm, NoModel
 from workloads.base.vocabulary import AUTO
 from workloads.registry import algorithms, choices, find
-from workloads.times.messages import Costs, Link
-from workloads.times.wide.fabric import Wide
-from workloads.times.wide.model import Adders, Asked, Time, model_of
+from workloads.times.wide.model import Asked, Time, model_of
 from workloads.times.wide.peers import ConnectedPairs
-from workloads.times.wide.places import Places, places_of
 
 if TYPE_CHECKING:
-    from testbed.experiment import CollectiveStep, Experiment
+    from testbed.experiment import CollectiveStep
 
 
 def _modelled(collective: str) -> str:
@@ -33,77 +27,59 @@ def _modelled(collective: str) -> str:
     return ", ".join(e.name for e in algorithms(collective) if model_of(e).whole) or "none of them has one"
 
 
-def wide_figures(
-    experiment: Experiment,
-    step: CollectiveStep,
-    places: Places,
-    made: ConnectedPairs,
-    number: int,
-    job: int,
-    place: str,
-) -> Iterator[Figure]:
-    """The lines of a step; if it is offloaded, it is the fabric's `job`th.
-
-    `made`: the queue pairs so far; this step's are added to them.
-    """
-    refuse_some(step, place)
-    auto = step.algorithm == AUTO
+def wide_figures(large: LargeFabric, step: CollectiveStep, turn: Turn, made: ConnectedPairs) -> Iterator[Figure]:
+    """The lines of a step.  `made`: the queue pairs so far; this step's are added to them."""
+    refuse_some(step, turn.place)
+    auto, ranks = step.algorithm == AUTO, large.nics.places.ranks
     chosen, no_model = dict.fromkeys(step.sizes, step.algorithm), list[str]()
     if auto:
-        chosen, no_model = _chosen(experiment, step, places, job, place)
+        chosen, no_model = _chosen(large, step, turn)
     times: dict[str, WideStep] = {}  # an algorithm connects when a size first takes it
     for size_bytes in step.sizes:
         name = chosen[size_bytes]
         entry = find(step.collective, name)
         if name not in times:
-            times[name] = WideStep(experiment, step, entry, places, made, job, place, follow=not auto)
+            times[name] = WideStep(large, step, entry, turn, made, follow=not auto)
         yield Figure(
-            step=number,
+            step=turn.number,
             name=step.collective,
             algorithm=f"{name} (auto)" if auto else name,
-            ranks=places.ranks,
+            ranks=ranks,
             size_bytes=size_bytes,
             time_ns=times[name](size_bytes),
             how=times[name].how,
-            busbw_factor=entry.collective.busbw.of(places.ranks),
+            times=step.iterations + step.warmup,
+            busbw_factor=entry.collective.busbw.of(ranks),
             no_model=tuple(no_model),
-            paused=unseen(experiment, class_of(experiment, step)),
+            paused=large.unseen(step),
         )
 
 
-def for_too_many(
-    experiment: Experiment, step: CollectiveStep, entry: Algorithm, made: ConnectedPairs, job: int, place: str
-) -> WideStep:
+def for_too_many(large: LargeFabric, turn: Turn, entry: Algorithm, made: ConnectedPairs) -> WideStep:
     """Of a step with many messages on a fabric that can be emulated.  Raises InputError."""
-    refuse_ports(experiment)
-    refuse_some(step, place)
-    spec = experiment.fabric
-    scale_up = spec.scale_up is not None and not entry.offloaded
-    places = places_of(spec.topology.kind, spec.topology.params, scale_up=scale_up)
-    alone = step.model_copy(update={"algorithm": entry.name})
-    return WideStep(experiment, alone, entry, places, made, job, place, follow=True)
+    large.refuse_ports()
+    step: Any = turn.step  # a collective's
+    refuse_some(step, turn.place)
+    return WideStep(large, step, entry, turn, made, follow=True)
 
 
-def _chosen(
-    experiment: Experiment, step: CollectiveStep, places: Places, job: int, place: str
-) -> tuple[dict[int, str], list[str]]:
+def _chosen(large: LargeFabric, step: CollectiveStep, turn: Turn) -> tuple[dict[int, str], list[str]]:
     """The fastest for each size, of those that have a model, as if this was the file's first step; and the others."""
     able: dict[str, WideStep] = {}
-    others = []
+    others, ranks = [], large.nics.places.ranks
     for entry in choices(step.collective):
-        one = step.model_copy(update={"algorithm": entry.name})
-        if not entry.min_ranks <= places.ranks <= (entry.max_ranks or places.ranks):
+        if not entry.min_ranks <= ranks <= (entry.max_ranks or ranks):
             continue
-        if misshapen(entry, None, experiment.build_fabric()):
+        if misshapen(entry, None, large.graph):
             continue
         if model_of(entry).whole:
             with suppress(InputError):  # none on such a fabric
-                able[entry.name] = WideStep(experiment, one, entry, places, ConnectedPairs(places.ranks), job, place)
+                able[entry.name] = WideStep(large, step, entry, turn, ConnectedPairs(ranks))
         if entry.name not in able:
             others.append(str(entry))
     if not able:
         what = f"there is no model of any algorithm of {step.collective} on such a fabric"
-        raise InputError(what, f"{place}.algorithm", _modelled(step.collective))
+        raise InputError(what, f"{turn.place}.algorithm", _modelled(step.collective))
     return {size: min(able, key=lambda name: able[name](size)) for size in step.sizes}, others
 
 
@@ -112,19 +88,29 @@ class WideStep:
 
     def __init__(
         self,
-        experiment: Experiment,
+        large: LargeFabric,
         step: CollectiveStep,
         entry: Algorithm,
-        places: Places,
+        turn: Turn,
         made: ConnectedPairs,
-        job: int,
-        place: str,
         *,
         follow: bool = False,
     ) -> None:
         """`follow`: where there is no model its messages, one by one, if they are few."""
-        self.how, self._step, self._place = FLOWS, step, place
-        self._asked = _asked(experiment, step, entry, places, made, job)
+        self.how, self._place = FLOWS, turn.place
+        self._asked = Asked(
+            entry,
+            {key: getattr(step, key) for key in type(step).model_fields},
+            step.sizes,
+            step.dtype,
+            large.seed,
+            large.nics if entry.offloaded else large.hosts,
+            made,
+            large.costs,
+            turn.job,
+            large.adders,
+            large.domain,
+        )
         try:
             self._time = self._model(follow=follow and bool(entry.schedule))
         except NoModel as none:
@@ -151,45 +137,11 @@ class WideStep:
         return self._followed()
 
     def _followed(self) -> Time:
-        found = self._asked.followed()
+        time = self._asked.followed()
         self.how = MESSAGES
-        return found
+        return time
 
     def _refused(self, none: NoModel) -> InputError:
-        hint = f"there is one of {_modelled(self._step.collective)}{none.hint}" if none.others else none.hint
+        modelled = _modelled(self._asked.entry.collective.name)
+        hint = f"there is one of {modelled}{none.hint}" if none.others else none.hint
         return InputError(none.what, f"{self._place}.{none.key}", hint)
-
-
-def _asked(
-    experiment: Experiment, step: CollectiveStep, entry: Algorithm, places: Places, made: ConnectedPairs, job: int
-) -> Asked:
-    spec = experiment.fabric
-    domain = Link(spec.scale_up.rate, spec.scale_up.delay) if spec.scale_up else None
-    usual, own = Link(spec.cable.rate, spec.cable.delay), cables_of(experiment, places)
-    return Asked(
-        entry,
-        {key: getattr(step, key) for key in type(step).model_fields},
-        step.sizes,
-        step.dtype,
-        experiment.seed,
-        Wide(places, usual, spec.switch.latency, None if entry.offloaded else domain, own=own),
-        made,
-        costs_with_engines(experiment),
-        job,
-        Adders(
-            lambda contributors: accelerator_for(experiment, contributors),
-            lambda cable, switches, elements: slots_over(
-                experiment, (cable.rate_bps, cable.delay_ns), switches, elements
-            ),
-            experiment.costs.convert,
-        ),
-        domain,
-    )
-
-
-def costs_with_engines(experiment: Experiment) -> Costs:
-    """What hosts and their NICs take, with the adders of on-path SmartNICs if these are such."""
-    costs, engine = costs_of(experiment), experiment.fabric.nic.engine
-    if engine is None:
-        return costs
-    return replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)

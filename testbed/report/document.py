@@ -19,7 +19,7 @@ from testbed.base import yaml_writer
 from testbed.base.errors import InputError, UserError
 from testbed.report.asked import own_keys
 from testbed.report.series import charts, not_sampled
-from testbed.tables.results import lines, of_run
+from testbed.tables.results import lines, of_run, title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,14 +36,14 @@ _NO_MARK = {"worker_done", "algorithm_chosen", "ready", "held"}
 def of(run: Run, parts: Mapping[str, str]) -> dict[str, Any]:
     """Everything that the template needs for a run; `parts` are the page's scripts and styles."""
     experiment = _experiment(run)
-    state, table = run.state, lines(of_run(run))
+    state = run.state
     content: dict[str, Any] = {
         "kind": "run",
         "title": run.name,
-        "subtitle": next((line.removeprefix("# ").strip() for line in table if line.startswith("# ")), run.name),
+        "subtitle": title(run),
         "failed": None if state["state"] == "complete" else _failed(state.get("error")),
         "fidelity": run.fidelity or {"verdict": "invalid", "reasons": ["the run did not end"], "advice": []},
-        "table": "\n".join(line.rstrip() for line in table if "Run folder" not in line),
+        "table": "\n".join(lines(of_run(run, folder=False))),
         "drops": sorted(run.rows("drops"), key=lambda row: -row["count"])[:MOST_ROWS],
         "not_sampled": not_sampled(run),
         "timelines": _timelines(run),

@@ -31,7 +31,7 @@ from testbed.base import this_process, yaml_writer
 from testbed.base.errors import RUN_FAILED, Problem
 from testbed.base.progress import Progress
 from testbed.base.worker_output import OutputParser
-from testbed.experiment.built import timeout_ns
+from testbed.experiment.basis import Basis
 from testbed.inject.agent import Agent
 from testbed.inject.faults import put_in, requests_of
 from testbed.live import workers
@@ -217,7 +217,7 @@ class Attempt:
 
     def _retry_s(self, lab: Lab) -> float:
         """Wall time after which a NIC sends again what was not acknowledged."""
-        return timeout_ns(self.experiment) * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
+        return Basis(self.experiment).timeout_ns * lab.dilation / 1e9 if self.experiment.clock.mode == "real" else 0.0
 
     def _on_line(self, line: dict[str, Any]) -> None:
         line = self.tenant.line(line) if self.tenant else line

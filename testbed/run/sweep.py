@@ -29,7 +29,7 @@ from testbed.base import yaml_writer
 from testbed.base.errors import INTERRUPTED, MACHINE_CANNOT, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
 from testbed.base.this_process import held
-from testbed.experiment.overrides import changed
+from testbed.experiment.overrides import DoesNotFit, changed
 from testbed.fabric.fork_server import ControllerSeat, ControllerServer
 from testbed.run.outcome import RunFailed, RunInterrupted
 from testbed.run.run import no_room, run
@@ -94,10 +94,8 @@ def _point(experiment: Experiment, numbers: tuple[int, ...] | list[int], suspect
     settings = [("sweep", {}, ""), *((one, values[key], experiment.place("sweep", key)) for one, key in each)]
     try:
         return Point(values, changed(experiment, settings, shown))
-    except InputError as error:
-        if not error.where.startswith(shown):
-            raise
-        inner = error.where.removeprefix(shown).removeprefix(":").strip().replace("[", ".").replace("]", "")
+    except DoesNotFit as error:
+        inner = ".".join(map(str, error.path))
         named = next((key for one, key in each if f"{inner}.".startswith(f"{one}.") or one.startswith(f"{inner}.")), "")
         of = named or suspect
         place = places[of] if of else f"{experiment.place('sweep')}: {described(values)}"

@@ -332,7 +332,7 @@ class Watch:
         self._forget_hardware()
         process = self._processes.pop("fabricd")
         if isinstance(error, FabricdSilent):
-            self.symptoms.fabricd_gone = str(error).removeprefix("fabricd ")
+            self.symptoms.fabricd_gone = error.does
             return
         patience = Patience(process.pid, LINGER_S)
         while process.poll() is None and not patience.look():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import groupby
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from results import Run
-from results.figures.in_force import told as told_of_live
+from results.figures.in_force import commands
 from results.figures.report import gigabytes
 from results.figures.scaled import all_scaled
 from results.figures.summary import mean_busbw
@@ -40,16 +41,14 @@ _STYLE = {"exact": "green", "good": "green", "doubtful": "yellow", "invalid": "b
 Rows = Sequence[Mapping[str, Any]]
 
 
-def of_run(run: Run, *, host: bool = False) -> RenderableType:
-    """Everything that `testbed run` shows of a run; `host`: with the host time and sent bytes of collectives."""
+def of_run(run: Run, *, host: bool = False, folder: bool = True) -> RenderableType:
+    """What `testbed run` shows of a run; `host`: with the host time and sent bytes of collectives."""
     drops: dict[str, int] = {}
     for row in run.rows("drops"):
         drops[row["reason"]] = drops.get(row["reason"], 0) + row["count"]
     fidelity = run.fidelity or {"verdict": "invalid", "reasons": ["the run did not end"], "advice": []}
-    parts: list[RenderableType] = [Text(f"# {_title(run)}", style="dim")]
-    parts += [
-        _item("# On a live fabric : ", f"{command}: {what}", "yellow") for command, what in told_of_live(run.live)
-    ]
+    parts: list[RenderableType] = [Text(f"# {title(run)}", style="dim")]
+    parts += [_item("# On a live fabric : ", f"{command}: {when}", "yellow") for command, when in commands(run.live)]
     if run.state["state"] != "complete":
         error = run.state["error"] or {"what": "it was killed, or still goes on"}
         parts.append(_item("# FAILED: ", error["what"], "bold red"))
@@ -66,7 +65,7 @@ def of_run(run: Run, *, host: bool = False) -> RenderableType:
         else:
             parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
     parts += _what_is_known(run)
-    return Group(*parts, Text("#"), *_footer(results, fidelity, drops, str(run.path)))
+    return Group(*parts, Text("#"), *_footer(results, fidelity, drops, run.path if folder else None))
 
 
 def _right(header: str) -> Column:
@@ -90,7 +89,8 @@ def of_profile(profile: Mapping[str, Any]) -> RenderableType:
     return Group(Text("#"), stages, Text(f"# from the workers' start to their end, {wall:.2f} s:"), busy)
 
 
-def _title(run: Run) -> str:
+def title(run: Run) -> str:
+    """Name, topology, clock and seed."""
     experiment = run.experiment
     if not experiment.keys() >= {"name", "fabric", "clock", "seed"}:
         return f"{run.name}: its experiment.yaml is missing, or not whole"
@@ -342,7 +342,7 @@ _HELD = ("peak", "parameters", "gradients", "optimizer", "activations")
 
 
 def _footer(
-    results: Rows, fidelity: Mapping[str, Any], drops: Mapping[str, int], folder: str
+    results: Rows, fidelity: Mapping[str, Any], drops: Mapping[str, int], folder: Path | None
 ) -> Iterator[RenderableType]:
     if (busbw := mean_busbw(r for r in results if r["kind"] == "collective")) is not None:
         yield Text(f"# Avg bus bandwidth : {busbw / 1e9:.4f} GB/s")
@@ -354,7 +354,8 @@ def _footer(
     yield Text.from_markup(f"# Fidelity          : [{_STYLE[verdict]}]{verdict}[/]; frames dropped: {escape(dropped)}")
     for text in (*fidelity["reasons"], *(f"to change it: {a}" for a in fidelity.get("advice", ()))):
         yield _item("#   - ", text)
-    yield Text(f"# Run folder        : {folder}", overflow="ignore", no_wrap=True)
+    if folder is not None:
+        yield Text(f"# Run folder        : {folder}", overflow="ignore", no_wrap=True)
 
 
 def _wrong(count: int) -> Text:

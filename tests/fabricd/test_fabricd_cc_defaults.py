@@ -8,7 +8,8 @@ import pytest
 
 from hardware.build import build
 from testbed.experiment import loads
-from testbed.plan.hardware import hardware_of, setting_of
+from testbed.experiment.basis import Basis
+from testbed.plan.hardware import hardware_of
 from tests.parts.control_case import Case, incast_queue_ns, measure
 from tests.parts.fabricd_fixture import bare_fabric
 from tests.parts.traffic_fabric import drops, send, star
@@ -46,7 +47,7 @@ def test_nscc_keeps_it_for_senders_near_and_far(fabric: str, senders: list[int],
     Where cables differ it is measured, by senders that begin at once: with some packets of the others in it.
     """
     experiment = loads(f"name: x\nfabric: {{{fabric}}}\ntransport: {{cc: nscc}}")
-    target = setting_of(experiment, experiment.build_fabric()).network_rtt_ns
+    target = Basis(experiment).setting.network_rtt_ns
     assert incast_queue_ns(experiment, senders, 2e6) == pytest.approx(target, rel=within)
 
 

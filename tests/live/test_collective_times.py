@@ -66,7 +66,7 @@ def test_a_uniform_path_is_a_star(tmp_path: Path) -> None:
     """The registry's own question, which knows no fabric."""
     way = Way.uniform(1, rate_bps=400e9, delay_ns=500.0, latency_ns=500.0)
     experiment = loads(f"name: x\nfabric: {{topology: {STAR}}}\nworkload: []")
-    chooser = Chooser(experiment, experiment.build_fabric())
+    chooser = Chooser(experiment)
     for entry in ANYWHERE:
         if entry.max_ranks is None and entry.collective.sized and "skew" not in entry.extra:
             step = CollectiveStep.model_validate(

@@ -12,6 +12,7 @@ import pytest
 import results
 from testbed.experiment import load
 from testbed.machine.scratch import scratch
+from testbed.plan.choose import Chooser
 from testbed.plan.expected import expected
 from testbed.plan.steps import scripts as recorded_graphs
 from testbed.plan.steps.plan import plan
@@ -57,7 +58,7 @@ def test_pipelines_run_as_they_are(tmp_path: Path) -> None:
         for iteration in range(step.times):
             its = [row for row in rows if row["step"] == number and row["iteration"] == iteration]
             took = max(row["end_ns"] for row in its) - min(row["start_ns"] for row in its)
-            alone = step_ns(expected(step.graph, told, experiment, fabric))
+            alone = step_ns(expected(step.graph, told, Chooser(experiment)))
             assert 0.999 * alone <= took <= 1.01 * alone, (step.name, took, alone)
 
 

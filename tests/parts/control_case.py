@@ -18,7 +18,8 @@ from hardware.build import build
 from hardware.cc import Setting
 from results.frames import series
 from testbed.experiment import Experiment, loads
-from testbed.plan.hardware import hardware_of, setting_of
+from testbed.experiment.basis import Basis
+from testbed.plan.hardware import hardware_of
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric
 from tests.parts.traffic_fabric import drops, port
 
@@ -60,7 +61,7 @@ class Case:
 
     @property
     def setting(self) -> Setting:
-        return setting_of(self.experiment, self.experiment.build_fabric())
+        return Basis(self.experiment).setting
 
     @property
     def bdp_bytes(self) -> float:

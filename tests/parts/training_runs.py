@@ -12,6 +12,7 @@ from results.store.load import Run
 from testbed.experiment import Experiment, loads
 from testbed.experiment.steps.train import Train
 from testbed.experiment.steps.training import TrainStep, layout_of, settings_of, training_of
+from testbed.plan.choose import Chooser
 from testbed.plan.expected import expected
 from testbed.plan.steps.plan import plan
 from testbed.run.run import run
@@ -66,11 +67,9 @@ def compared(folder: Path, topology: str, trains: Sequence[str], more: str = "",
     """Runs the steps one after the other."""
     experiment = experiment_of(topology, trains, more, rest)
     fabric, planned = experiment.build_fabric(), plan(experiment).told()["steps"]
-    rows = checked(experiment, folder).rows("timeline")
+    rows, chooser = checked(experiment, folder).rows("timeline"), Chooser(experiment)
     graphs = [graph_of(train, experiment) for train in trains_of(experiment)]
     return [
-        Compared(
-            [row for row in rows if row["step"] == k], graph, expected(graph, planned[k], experiment, fabric), fabric
-        )
+        Compared([row for row in rows if row["step"] == k], graph, expected(graph, planned[k], chooser), fabric)
         for k, graph in enumerate(graphs)
     ]

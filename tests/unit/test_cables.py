@@ -10,7 +10,8 @@ from hardware import bounds
 from hardware.config import fabricd_config
 from testbed.base.errors import InputError
 from testbed.experiment import Experiment, load, loads
-from testbed.plan.hardware import hardware_of, setting_of
+from testbed.experiment.basis import Basis
+from testbed.plan.hardware import hardware_of
 
 
 def experiment(fabric: str, more: str = "") -> Experiment:
@@ -89,11 +90,10 @@ def test_switches_with_equal_cables_say_nothing_by_port() -> None:
 def test_the_longest_round_trip_is_that_of_equal_cables_where_they_are_equal(topology: str) -> None:
     plain = experiment(f"topology: {{{topology}}}")
     said = experiment(f"topology: {{{topology}}}, cables: {{all: {{rate: 400Gbps}}}}")
-    graphs = plain.build_fabric(), said.build_fabric()
-    usual = setting_of(plain, graphs[0]).base_rtt_ns
-    assert setting_of(said, graphs[1]).base_rtt_ns == pytest.approx(usual)
+    usual = Basis(plain).setting.base_rtt_ns
+    assert Basis(said).setting.base_rtt_ns == pytest.approx(usual)
     longer = experiment(f"topology: {{{topology}}}, host_cable: {{delay: 1500ns}}")
-    assert setting_of(longer, longer.build_fabric()).base_rtt_ns == pytest.approx(usual + 4 * 1000)
+    assert Basis(longer).setting.base_rtt_ns == pytest.approx(usual + 4 * 1000)
 
 
 @pytest.mark.parametrize(

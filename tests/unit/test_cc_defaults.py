@@ -7,10 +7,12 @@ import math
 
 import pytest
 
-from hardware import cc, cc_reference
+from hardware import cc
 from testbed.experiment import Experiment, loads
-from testbed.plan.hardware import ecn_of, hardware_of, setting_of, written_control
+from testbed.experiment.basis import Basis
+from testbed.plan.hardware import ecn_of, hardware_of, written_control
 from testbed.plan.thresholds import warnings
+from tests.pages import congestion_control
 from tests.parts.control_case import Case
 
 RATES = (25, 100, 200, 400, 800)
@@ -21,14 +23,20 @@ def values(case: Case) -> dict[str, float]:
     return cc.CONTROLS[control.name].values(case.setting, control.values, control.set)
 
 
+def marks(case: Case) -> tuple[int, int, float]:
+    ecn = case.experiment.fabric.switch.ecn
+    assert ecn is not None
+    return ecn_of(ecn, case.experiment.transport.cc.name, case.setting)
+
+
 def star(text: str = "") -> Experiment:
     return loads(f"name: a\nfabric: {{topology: {{star: {{hosts: 2}}}}}}\n{text}")
 
 
 def test_the_page_shows_what_a_default_file_gives() -> None:
     plain = star()
-    setting = setting_of(plain, plain.build_fabric())
-    assert setting == cc_reference.EXAMPLE
+    setting = Basis(plain).setting
+    assert setting == congestion_control.EXAMPLE
 
 
 @pytest.mark.parametrize("control", [name for name in cc.CONTROLS if name != "none"])
@@ -57,17 +65,17 @@ def test_nscc_is_as_its_authors_simulator_sets_it_up(gbps: float, delay_us: floa
     fetch = 4096 * 8 / (1.28 * gbps) + 500  # which windows begin with
     assert found["window"] == pytest.approx(1.5 * (bdp + gbps / 8 * fetch))
     packets = math.ceil(bdp / 4096)
-    low, high, most = ecn_of(case.experiment, case.setting)
+    low, high, most = marks(case)
     assert (low, high, most) == (math.ceil(packets * 0.2) * 4096, math.ceil(packets * 0.8) * 4096, 1.0)
 
 
 def test_other_controls_keep_their_marks() -> None:
     """DCTCP: 3 KB for each Gb/s, unless a seventh of the bandwidth-delay product is more; DCQCN: by rate."""
-    assert ecn_of(Case("dctcp").experiment, Case("dctcp").setting) == (1_200_000, 1_200_000, 1.0)
+    assert marks(Case("dctcp")) == (1_200_000, 1_200_000, 1.0)
     far = Case("dctcp", delay_us=100)
-    low, high, most = ecn_of(far.experiment, far.setting)
+    low, high, most = marks(far)
     assert low == high == math.ceil(far.bdp_bytes / 7) > 1_200_000 and most == 1.0
-    assert ecn_of(Case("dcqcn").experiment, Case("dcqcn").setting) == (800_000, 3_200_000, 0.2)
+    assert marks(Case("dcqcn")) == (800_000, 3_200_000, 0.2)
 
 
 def test_nscc_scales_with_the_queue_that_is_asked_for() -> None:
@@ -96,7 +104,7 @@ def test_swift_where_cables_differ() -> None:
     """Every path's target is above what is idle on the longest one."""
     cables = "{cable:sw0-h2: {delay: 50us}}"
     two = loads(f"name: a\nfabric: {{topology: {{star: {{hosts: 3}}}}, cables: {cables}}}\ntransport: {{cc: swift}}\n")
-    setting = setting_of(two, two.build_fabric())
+    setting = Basis(two).setting
     found = cc.CONTROLS["swift"].values(setting, {})
     assert found["base_target"] == pytest.approx(20_000 + setting.network_rtt_ns) and found["hop_scale"] == 1000
     assert setting.network_rtt_ns > 100_000

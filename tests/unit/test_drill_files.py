@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from drills.sheet import file, reference
+from drills.sheet import file
 from drills.sheet.answer import Claim, parse
 from drills.sheet.carried import measured, possible
 from drills.sheet.case import Case, healthy_by_seed, seed_of
 from drills.sheet.places import Ground, draw_all
 from testbed.base.errors import InputError
 from testbed.experiment import loads
+from tests.pages import drills as page_of_drills
 from tests.parts.doc_examples import blocks
 from topologies import build
 
@@ -236,8 +237,8 @@ def test_an_unknown_drill_names_the_one_that_was_meant(tmp_path: Path) -> None:
 
 
 def test_the_page_for_authors_is_up_to_date_and_its_drills_can_be_drawn() -> None:
-    assert reference.tables() in reference.PAGE.read_text(), "run python -m drills.sheet.reference"
-    drills = [block for block in blocks(reference.PAGE) if block.language == "yaml drill"]
+    assert page_of_drills.tables() in page_of_drills.PAGE.read_text(), "run python -m tests.pages.drills"
+    drills = [block for block in blocks(page_of_drills.PAGE) if block.language == "yaml drill"]
     assert len(drills) == 2
     for block in drills:
         assert len(drawn(block.text).truth) == 1

@@ -217,7 +217,7 @@ def served(tmp_path: Path, world: type[GoingWorld] = GoingWorld) -> Server:
     server.game, server.out, server.shown = game, tmp_path / "game.log", "game.log"
     server.dir, server.transcript = tmp_path, Transcript()
     server._key = None
-    server.written = server.told = server.ended = False
+    server.written = server.reported = server.ended = False
     (tmp_path / SOCKET).touch()
     return server
 

@@ -21,7 +21,7 @@ from testbed.commands.inject import _command
 from testbed.experiment import Experiment, loads
 from testbed.faults import CATALOGUE, GROUPS, CannotInject, Injection, Mistakes
 from testbed.faults.base import KINDS, Opcode
-from testbed.inject import reference
+from tests.pages import faults as faults_page
 from topologies import build
 
 HEAD = "name: x\nfabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}}\n"
@@ -32,7 +32,7 @@ def with_faults(*faults: str) -> Experiment:
 
 
 def test_the_page_is_made_from_the_catalogue() -> None:
-    assert reference.tables() in reference.PAGE.read_text(), "run python -m testbed.inject.reference"
+    assert faults_page.tables() in faults_page.PAGE.read_text(), "run python -m tests.pages.faults"
 
 
 def test_every_fault_says_what_it_is() -> None:
@@ -174,7 +174,7 @@ def test_an_experiment_writes_its_faults_out_and_reads_them_again() -> None:
 
 def test_every_example_can_be_injected_as_it_stands_in_the_docs() -> None:
     head = HEAD.replace("2}}}", "2}}, switch: {accelerator: {}}}") + "transport: {cc: dcqcn}\n"
-    page = reference.tables().splitlines()
+    page = faults_page.tables().splitlines()
     for name, cls in CATALOGUE.items():
         line = next(text for text in page if text.startswith(f"Such as: `{{fault: {name},"))
         clock = "clock: real\n" if cls.only_real_clock else ""
@@ -200,7 +200,7 @@ def requests(**written: Any) -> list[dict[str, Any]]:
 
 
 def test_opcodes_are_those_that_fabricd_knows() -> None:
-    source = (reference.DOCS.parent / "hardware" / "fabricd" / "wire" / "roce.c").read_text()
+    source = (faults_page.DOCS.parent / "hardware" / "fabricd" / "wire" / "roce.c").read_text()
     assert set(re.findall(r'case RC_\w+: return "(\w+)"', source)) == set(get_args(Opcode))
 
 

@@ -123,9 +123,9 @@ def test_all_traces_that_begin_so_count(tmp_path: Path) -> None:
 
 def test_every_key_that_names_a_file_is_known_to_name_one() -> None:
     """Those whose text begins at the experiment file's folder."""
-    from testbed.experiment.reference import __file__ as page  # what documents them
+    import testbed.experiment
 
-    root = Path(page).parents[1] / "experiment"
+    root = Path(testbed.experiment.__file__).parent
     texts = [path.read_text() for path in root.rglob("*.py")]
     made = {name for text in texts for name in _validated(text)}
     from testbed.machines.identity import FILE_KEYS

@@ -8,16 +8,16 @@ from click.testing import CliRunner
 from testbed.base.errors import InputError
 from testbed.cli import cli
 from testbed.faults import CATALOGUE, Injection
-from testbed.operate import reference
 from testbed.operate.registry import ACTIONS, GROUPS
 from testbed.words.entry import find
+from tests.pages import operate as page
 from topologies import build
 
 CLOS = build("clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 2})
 
 
 def test_the_page_is_made_from_the_registry() -> None:
-    assert reference.tables() in reference.PAGE.read_text(), "run python -m testbed.operate.reference"
+    assert page.tables() in page.PAGE.read_text(), "run python -m tests.pages.operate"
 
 
 def test_no_words_stand_twice() -> None:

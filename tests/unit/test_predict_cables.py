@@ -11,13 +11,14 @@ from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
 from testbed.plan.choose import Chooser
 from testbed.predict import predict
-from testbed.predict.cables import cables_of
 from testbed.predict.figure import FLOWS, MESSAGES, ONE_PIPELINE
-from testbed.predict.large import large_figures, of_any_size, together
+from testbed.predict.large import large_figures, of_any_size
+from testbed.predict.large_fabric import LargeFabric
 from topologies.graph.frames import FRAME_BYTES, IMM_BYTES, RETH_BYTES
 from workloads.registry import find
 from workloads.times.messages import Link
 from workloads.times.wide import fabric
+from workloads.times.wide.cables import Cables
 from workloads.times.wide.places import places_of
 
 FABRICS = (
@@ -41,6 +42,10 @@ def figure(topology: str, more: str, step: str) -> tuple[float, str]:
     return found.time_ns, found.how
 
 
+def cables(one: Experiment) -> Cables | None:
+    return LargeFabric(one).nics.own
+
+
 @pytest.mark.parametrize("by_name", [False, True])
 @pytest.mark.parametrize("topology", FABRICS)
 def test_every_link_has_its_own_cable_by_its_name_and_with_the_graph(topology: str, by_name: bool) -> None:
@@ -50,9 +55,9 @@ def test_every_link_has_its_own_cable_by_its_name_and_with_the_graph(topology: s
     one = experiment(topology, f"  cables: {{{own}}}", "collective: barrier")
     spec = one.fabric.topology
     places = places_of(spec.kind, spec.params)
-    chooser = Chooser(one, one.build_fabric())
+    chooser = Chooser(one)
     spec._is_large = by_name  # then nothing but the names is looked at
-    ways = fabric.Wide(places, Link(400e9, 500), 500, own=cables_of(one, places))
+    ways = fabric.Wide(places, Link(400e9, 500), 500, own=cables(one))
     for a, b in permutations(range(places.ranks), 2):
         numbers = {(a, b, 0): (16, 16), (b, a, 0): (16, 16)}
         graph = chooser.ways(range(places.ranks), scale_up=False, numbers=numbers)
@@ -62,10 +67,9 @@ def test_every_link_has_its_own_cable_by_its_name_and_with_the_graph(topology: s
 @pytest.mark.parametrize("target", ["switch:leaf1", "switch:spine2", "nic:5", "all", "cable:leaf1-h3"])
 def test_other_targets_name_the_same_cables(target: str) -> None:
     one = experiment(FABRICS[-1], f"  cables: {{'{target}': {{rate: 100Gbps}}}}", "collective: barrier")
-    places = places_of("clos", one.fabric.topology.params)
-    graph = cables_of(one, places)
+    graph = cables(one)
     one.fabric.topology._is_large = True
-    names = cables_of(one, places)
+    names = cables(one)
     assert graph and names and graph.kinds == names.kinds and (graph.which == names.which).all()
 
 
@@ -170,7 +174,7 @@ def test_training_waits_for_the_group_with_the_slow_cable() -> None:
     model = "model: {layers: 4, hidden: 2048, heads: 16, seq: 256}, gpu: {flops: 1000T}, batch: {count: 2}"
     step = f"train: {{{model}, parallel: {{tensor: 8, data: 300}}, place: {{tensor: scale_up}}}}"
     groups = np.arange(2400).reshape(300, 8).T.copy()
-    its = together(experiment(topology, more, step))
+    its = LargeFabric(experiment(topology, more, step)).together
     found = its.collective_ns(find("all_reduce", "ring"), groups, 1 << 30, 4)
     wire = (1 << 30) / 300 * (1 + FRAME_BYTES / 4096)
     assert found == pytest.approx(2 * 299 * wire * 8 / 50, rel=0.01)

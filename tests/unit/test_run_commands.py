@@ -188,6 +188,25 @@ def test_the_real_clock_says_how_slow_it_is(capsys: pytest.CaptureFixture[str]) 
     assert told.endswith(" of its time take at least 5.2 min\n")
 
 
+def test_how_slow_it_is_counts_each_step_of_the_plan_as_often_as_it_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """A step of the workload may be two of the plan, and what is said of the whole model is not run at all."""
+    from testbed.base.progress import Progress
+    from testbed.commands.run import _say_how_slow
+    from testbed.predict import predict
+
+    model = "{layers: 8, hidden: 256, heads: 4, seq: 64}"
+    two = loads(
+        "name: s\nclock: {real: {dilation: 100000}}\nfabric: {topology: {star: {hosts: 4}}}\nworkload:\n"
+        f"- train: {{model: {model}, gpu: {{flops: 1T}}, parallel: {{data: 4}}, scale: {{layers: [1, 2]}}, "
+        "iterations: 2, warmup: 1}\n"
+        "- {collective: all_gather, algorithm: ring, sizes: [64MiB], iterations: 5, warmup: 2}\n"
+    )
+    one, more, _, gathered = (figure.time_ns for figure in predict(two).figures)
+    _say_how_slow(two, Progress())
+    ms = (3 * one + 3 * more + 7 * gathered) / 1e6
+    assert f": {ms:.3g} ms of its time" in capsys.readouterr().err
+
+
 # --- sweeps ----------------------------------------------------------------
 
 SWEEP = EXPERIMENT + "sweep: {workload.0.iterations: [2, 2], seed: [1, 2]}\n"

@@ -132,7 +132,7 @@ def test_a_worker_that_never_reaches_fabricd_is_named_with_what_it_is_judged_by(
 
 def test_a_fabricd_that_says_nothing_is_named_with_what_it_is_judged_by(play: Play) -> None:
     def prepare(lab: FakeLab) -> None:
-        lab.fabricd.answers["waits"] = FabricdSilent("fabricd does not answer: process 7 is stopped")
+        lab.fabricd.answers["waits"] = FabricdSilent("does not answer: process 7 is stopped")
 
     failure = play.failing(lambda rank: WAIT, prepare)
     assert failure.what == (

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.parts.fake_fabric import FakeFabric
 from tests.parts.fake_run import collective, plan, run
+from tests.parts.sparse_bytes import omniccl_bytes, omnireduce_bytes
 from tests.parts.sparse_share import union_share
 from workloads.base.vocabulary import DTYPES
-from workloads.sparse.closed_form import omniccl_bytes, omnireduce_bytes
 from workloads.sparse.inputs import SparseInputs
 from workloads.sparse.layout import Layout
 from workloads.sparse.spots import Windows

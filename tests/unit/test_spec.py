@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from testbed.base.errors import InputError
 from testbed.base.units import format_rate, format_size, format_time
-from testbed.experiment import Experiment, load, loads, reference
+from testbed.experiment import Experiment, load, loads
+from tests.pages import experiment as page
 from tests.parts.experiment_text import GOOD, problems
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -199,14 +200,14 @@ def test_windows_files(tmp_path):
 
 
 def test_schema_file_and_tables_are_those_of_the_models():
-    how = "run python -m testbed.experiment.reference"
-    assert json.loads((ROOT / "docs" / "experiment.schema.json").read_text()) == reference.schema(), how
-    assert reference.tables() in (ROOT / "docs" / "experiment.md").read_text(), how
+    how = "run python -m tests.pages.experiment"
+    assert json.loads((ROOT / "docs" / "experiment.schema.json").read_text()) == page.schema(), how
+    assert page.tables() in (ROOT / "docs" / "experiment.md").read_text(), how
 
 
 def test_schema_knows_every_key():
     """Whatever the models write out is in the schema under its own name."""
-    schema = reference.schema()
+    schema = page.schema()
 
     def properties(node: dict) -> dict:
         inner = [*node.get("anyOf", []), *node.get("oneOf", [])]

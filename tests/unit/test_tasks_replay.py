@@ -28,10 +28,9 @@ def experiment(topology: str, tasks: str, more: str = "", before: str = "") -> E
 
 def followed_ns(one: Experiment) -> float:
     """Whether cables are shared or not."""
-    fabric = one.build_fabric()
-    chooser = Chooser(one, fabric)
+    chooser = Chooser(one)
     tasks = Tasks(plan(one).told()["steps"][0], find, one.seed)
-    found = tasks.replayed(chooser.ways(range(fabric.ranks)), chooser.costs)
+    found = tasks.replayed(chooser.ways(range(chooser.fabric.ranks)), chooser.costs)
     assert found is not None
     return found
 
@@ -114,7 +113,7 @@ def test_queue_pairs_are_numbered_group_by_group_and_then_for_messages() -> None
         "    - {id: y, collective: all_reduce, group: a, size: 4KiB}\n"
     ) + message(0, 3, "4KiB")
     one = experiment("clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}", tasks)
-    made = Connected(Chooser(one, one.build_fabric()), one.seed)
+    made = Connected(Chooser(one))
     numbers = made.tasks(Tasks(plan(one).told()["steps"][0], find, one.seed))
     new = count(FIRST)
     assert [numbers[0, peer, tag][0] for peer, tag in ((1, 0), (3, 0), (1, 16), (3, 32))] == [
@@ -130,7 +129,7 @@ def test_where_nics_do_some_of_it_spines_are_drawn_from_there_on() -> None:
     )
     one = experiment("clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}", tasks)
     tasks_of = Tasks(plan(one).told()["steps"][0], find, one.seed)
-    made = Connected(Chooser(one, one.build_fabric()), one.seed)
+    made = Connected(Chooser(one))
     assert not tasks_of.followable and made.tasks(tasks_of) == {}
     (figure,) = predict(one).figures
     assert figure.how == LONGEST_PATH

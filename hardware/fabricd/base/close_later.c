@@ -44,7 +44,7 @@ static struct queue to_unmap = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHRE
 
 static void let_go(const struct left *x)
 {
-	/* lingers no longer, if nobody sets it again meanwhile; of anything but a socket it fails */
+	/* a socket lingers no longer, unless its other holder sets that again; of all else the call fails */
 	static const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
 
 	if (x->fd < 0) {
@@ -126,7 +126,7 @@ void unmap_later(void *base, size_t bytes)
 	later(&to_unmap, &(struct left){.fd = -1, .base = base, .bytes = bytes});
 }
 
-/* close_later_full() - Has so much piled up that nobody should be let in just to be sent away? */
+/* close_later_full() - Is so much waiting to be closed that no session should be accepted only to be refused? */
 bool close_later_full(void)
 {
 	pthread_mutex_lock(&to_close.lock);

@@ -7,8 +7,8 @@
  *
  *  - its connection is closed: the kernel says so at once (worker/worker.c, control/hold.c);
  *  - it is stopped: every look for STOPPED_NS finds it in state T;
- *  - it has ended, its parent having seen so or not: who waits for one whose end nothing else
- *    tells asks for patience_gone();
+ *  - it has ended, whether its parent has reaped it or not: where nothing else shows that,
+ *    patience_gone() is asked;
  *  - patience has run out.
  *
  * What counts against patience is the time since the last word of the process, less
@@ -134,7 +134,7 @@ bool patience_gone(const struct patience *p)
 
 /* patience_look() - Look at who is waited for
  * @limit_ns:	Patience
- * @may_stop:	Its being stopped is nothing to judge it by (whoever sits at the terminal may stop the testbed)
+ * @may_stop:	It may be stopped without being judged (a user at the terminal may stop the testbed)
  * @why:	Set if it is judged
  *
  * Return: whether patience has run out

@@ -274,7 +274,7 @@ void control_carried_out(struct fabric *f)
 	}
 }
 
-/* Who was to bring the ranks has gone: those that have not come by now are waited for no more */
+/* The client that was to start the ranks has gone: those that have not connected are waited for no more */
 static void nobody_comes(struct fabric *f)
 {
 	for (uint32_t i = 0; i < f->nic_count; i++)

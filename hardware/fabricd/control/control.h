@@ -36,7 +36,7 @@ struct control_conn {
 	char *out;
 	size_t out_bytes, out_room;
 	bool subscribed, settles, closing;
-	bool starts; /* it has let the clock run, for ranks that it brings */
+	bool starts; /* it has let the clock run, for ranks that it starts */
 	uint32_t holds; /* events that it has still to answer */
 	bool pinged;	/* asked for a sign of life */
 	bool silent;	/* judged dead: not waited for until it says something */

@@ -205,7 +205,7 @@ void controllers_ping(struct fabric *f)
 	}
 }
 
-/* Would an echo of its switches come back?  With the virtual clock a word on its way is no silence: that it is not there
+/* Would its switches get an echo back?  With the virtual clock a word on its way is no silence: that it is not there
  * yet is the machine's doing
  */
 static bool echoes(const struct fabric *f, const struct control_conn *c)

@@ -49,7 +49,7 @@ static void forget_source(struct frame *fr)
 		fr->from = NULL;
 }
 
-/* Is it of the workers before, so that it must not happen any more? */
+/* Is it an event of the job before, which must not happen any more? */
 static bool of_before(struct event *e, void *stands)
 {
 	switch (event_kind(e)) {
@@ -73,7 +73,7 @@ static void qp_forget(struct fabric *f, struct qp *q)
 	qp_release(q);
 }
 
-/* One that stands before one that is kept: its number stays taken */
+/* A queue pair numbered below one that is kept: its number stays taken */
 static void qp_retire(struct fabric *f, struct qp *q)
 {
 	if (q->tx)
@@ -135,7 +135,7 @@ static void pauses_round(const struct fabric *f, const struct port *p, struct tr
 		tc->paused_total += PS_PER_US - over;
 }
 
-/* What was the most so far is now what there is */
+/* Watermarks begin anew, at the levels of now */
 static void watermarks_clear(struct fabric *f)
 {
 	for (uint32_t i = 0; i < f->node_count; i++) {

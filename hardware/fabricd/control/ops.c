@@ -252,7 +252,7 @@ static const char *settled(struct fabric *f, struct control_conn *c, const json_
 		fprintf(stderr, "fabricd: the controller's rules are not known to be in force: %.200s\n", unconfirmed);
 	}
 	const json_t *job = json_object_get(request, "job");
-	/* the real clock waits for nobody: there, who does is known by the job alone */
+	/* the real clock waits for nobody: there only the job knows whether the answer is missing */
 	return job && (waited || f->clock.mode == CLOCK_REAL) ? offload_answered(f, (uint64_t)json_integer_value(event), job) : NULL;
 }
 
@@ -265,7 +265,7 @@ static const char *ask_controller(struct fabric *f, struct control_conn *c, cons
 	return NULL;
 }
 
-/* Whoever takes something back goes on where it is so already */
+/* "already": a client that undoes something goes on where there is nothing to undo */
 static const char *unless_so(const char *wrong, const char *so, json_t *answer)
 {
 	if (wrong == so)

@@ -17,7 +17,7 @@
 #include "base/lines.h"
 
 #define AHEAD_RANGES 24
-#define AHEAD_LINES 11 /* with each event; a packet of 4 KiB takes six on its way through a switch */
+#define AHEAD_LINES 11 /* lines with each event; a packet of 4 KiB takes six events on its way through a switch */
 #define AHEAD_ROOM 1024
 
 struct ahead {

@@ -41,7 +41,7 @@ static inline unsigned __int128 when(const struct heap_entry *x)
 	return (unsigned __int128)(uint64_t)x->t << 64 | x->key;
 }
 
-/* Which of two is first nobody can predict: no branch depends on it, unless they differ in nothing but their number */
+/* Which of two is first is unpredictable, so there is no branch on it, unless they differ in their number alone */
 static inline bool before(const struct heap_entry *x, const struct heap_entry *y)
 {
 	unsigned __int128 a = when(x), b = when(y);
@@ -51,8 +51,8 @@ static inline bool before(const struct heap_entry *x, const struct heap_entry *y
 	return a < b;
 }
 
-/* Pauses that come and go without end, and faults, are no reason to wait: where something waits for an answer, a
- * queue pair's timer runs */
+/* Pauses that come and go without end, and faults, do not keep the fabric busy: whatever waits for an answer has a
+ * queue pair's timer as well */
 static inline bool background(enum event_kind kind)
 {
 	return (1u << EV_PAUSE_REFRESH | 1u << EV_PAUSE_END | 1u << EV_WATCHDOG | 1u << EV_FAULT) >> kind & 1;

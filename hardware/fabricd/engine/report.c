@@ -1,4 +1,4 @@
-/* What the outside is told: passed on to who listens. */
+/* Reports to the outside: passed on to those who listen. */
 #include "engine/fabric.h"
 #include "engine/report.h"
 

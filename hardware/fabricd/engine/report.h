@@ -26,11 +26,11 @@ struct asked {
 struct listener {
 	/* Tell every subscriber; takes the reference to @fields */
 	void (*event)(struct fabric *f, enum report kind, json_t *fields);
-	/* Tell nobody, but keep it for who asks later; takes the reference */
+	/* Tell nobody, but keep it in the log; takes the reference */
 	void (*note)(struct fabric *f, enum report kind, json_t *fields);
 	/* Tell those who act as @who, and stand still until they have answered the event of that id; takes the reference */
 	struct asked (*ask)(struct fabric *f, const char *who, uint64_t id, json_t *event);
-	/* Stand still until those who settle events have answered this one, which they were told */
+	/* Stand still until those who settle events have answered this one, which was sent to them */
 	void (*settle)(struct fabric *f, uint64_t id);
 	bool (*acts)(const struct fabric *f, const char *who); /* is anybody there who acts as @who? */
 	bool (*waits)(const struct fabric *f, uint64_t id);    /* is an answer to that event still waited for? */

@@ -137,7 +137,7 @@ static void updated(struct flow_cache *c, const struct node *sw, enum update wha
 	else if (*at && what == UPDATE_REMOVED)
 		rule_free(take_off(at));
 	else if (*at)
-		hang(c, take_off(at), cookie); /* an `add` that writes over one is told of as added, too */
+		hang(c, take_off(at), cookie); /* an `add` that replaces a rule is reported as an added one, too */
 }
 
 /* rules_heard() - A switch's flow monitor tells of rules; the switch's flows are forgotten already

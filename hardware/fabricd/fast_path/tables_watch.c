@@ -55,7 +55,7 @@ struct tables_watch {
 	struct node *sw;
 	int fd; /* -1: not connected */
 	bool in_force;
-	bool refused; /* what was asked for: this switch tells nobody */
+	bool refused; /* what was asked for was refused: this switch reports to nobody */
 	int64_t again_ns; /* wall time before which it is not tried again */
 	uint8_t *said; /* the beginning of a message; room for MESSAGE_MAX */
 	uint32_t have;

@@ -157,7 +157,7 @@ static void later(struct fabric *f, struct fault *x, ps_t t, bool on)
 	event_add(f, t, t > f->clock.now ? EV_FAULT : EV_FAULT_NOW, 0, 0, 0, x->number << 1 | on, x, on);
 }
 
-/* All workers have done what they had to do: what would still come is no part of it */
+/* All workers are through: a fault whose time would come now belongs to no job */
 static bool over(const struct fabric *f)
 {
 	bool any = false;
@@ -171,7 +171,7 @@ static bool over(const struct fabric *f)
 	return any && f->clock.mode == CLOCK_VIRTUAL;
 }
 
-/* Nobody sees it any more; its events and frames may still come */
+/* It is healed, and stays for its events and frames that may still come */
 static void retire(struct fabric *f, struct fault *x)
 {
 	struct fault **at = &f->faults;

@@ -113,7 +113,7 @@ void cable_apply(struct fabric *f, struct change *c)
 	cable_in_force(f, cable);
 }
 
-/* The event of end @i of a cable. `more`: that of the other end follows, and both are one change. */
+/* The event of end @i of a cable. `more`: the other end's follows, and both are one change. */
 static json_t *port_event(struct fabric *f, const struct cable *c, int i, bool up)
 {
 	const struct port *p = c->end[i];

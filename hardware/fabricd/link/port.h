@@ -82,9 +82,9 @@ struct cable {
 /* What came in at one port in one class and occupies the switch's buffer */
 struct priority_group {
 	uint64_t bytes;	   /* in the reserve and the shared part */
-	uint64_t headroom; /* beyond: what still came in after XOFF */
+	uint64_t headroom; /* in the headroom: what still came in after XOFF */
 	uint64_t max_bytes, headroom_max;
-	uint64_t refused; /* what a frame that was dropped needs of the shared part: no XON before there is that much */
+	uint64_t refused; /* room in the shared part that a dropped frame had needed: no XON before there is that much */
 	bool xoff;
 };
 

@@ -143,7 +143,7 @@ static bool passes(struct fabric *f, struct frame *fr)
 	return !fr->from || fr->from->ops->passes(f, fr);
 }
 
-/* A frame has left, or was dropped: its place in the transmit buffer is free for another's */
+/* A frame has left, or was dropped: its place in the transmit buffer is free for the next */
 static void freed(struct fabric *f, struct frame *fr)
 {
 	struct tx *tx = tx_of(fr);
@@ -257,7 +257,7 @@ static void receive(struct fabric *f, struct port *p, struct frame *fr)
 		nic_receive(f, (struct nic *)p->node, fr, false);
 }
 
-/* Of all that leaves, the host's kernel alone sends what no source has built and what is for no queue pair */
+/* What no source has built and what is for no queue pair, the host's kernel has sent */
 static void leaving(struct fabric *f, struct port *p, struct frame *fr)
 {
 	(void)f;

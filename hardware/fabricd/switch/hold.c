@@ -83,5 +83,5 @@ void ovs_let_go(struct fabric *f)
 	}
 	o->held -= n;
 	for (uint32_t i = 0; i < n; i++)
-		switch_decide(f, going[i]); /* which may hold it again, for what is asked now */
+		switch_decide(f, going[i]); /* which may hold it again, until the next decision */
 }

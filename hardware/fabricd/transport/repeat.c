@@ -47,7 +47,7 @@ struct repeat {
 	uint64_t came;	   /* behind the highest that has come */
 	uint64_t turns, turn_came; /* times that something was sent again, and the last of them that came */
 	uint64_t oldest, oldest_before; /* of what was sent again and is not known to have come, or 0: the first */
-	uint32_t found;	   /* lost, and not told yet: repeat_found() */
+	uint32_t found;	   /* lost, and not reported yet: repeat_found() */
 	ps_t window;	   /* that a hole waits */
 	ps_t due;	   /* when the first wait is over, or PS_NEVER */
 	uint32_t losses;   /* holes in a row that were lost, since one was late */

@@ -47,7 +47,7 @@
 #include "wire/roce.h"
 #include "wire/telemetry.h"
 
-#define WINDOW (1u << 23) /* packets under way: half of what PSNs can tell apart */
+#define WINDOW (1u << 23) /* packets under way: half of all PSNs, so that older and newer ones are distinct */
 
 /* qp_ready() - A queue pair may have something to send */
 void qp_ready(struct fabric *f, struct qp *q)

@@ -21,7 +21,7 @@ static ps_t next_look(const struct qp *q)
 	return due < q->timer ? due : q->timer;
 }
 
-/* timer_look() - What it waits for may come earlier than it did */
+/* timer_look() - What a queue pair waits for may now be due earlier */
 void timer_look(struct fabric *f, struct qp *q)
 {
 	ps_t t = next_look(q);

@@ -101,7 +101,7 @@ void worker_accept(struct fabric *f, struct worker *w)
 {
 	bool refused = w->fd >= 0 || w->state != WORKER_ABSENT;
 
-	if (refused && close_later_full()) { /* somebody is up to no good: nobody else may come to this rank any more */
+	if (refused && close_later_full()) { /* this is hostile: the rank accepts no session any more */
 		watch_remove(f, w->listen_fd);
 		shutdown(w->listen_fd, SHUT_RDWR);
 		close_later(w->listen_fd);
@@ -310,13 +310,13 @@ bool worker_must_wait(const struct fabric *f, const struct worker *w)
 	return w->state == WORKER_WAITING && (w->syncing || w->connecting) && f->clock.workers_now <= w->wake_at;
 }
 
-/* Is it the worker's turn to say something? */
+/* Does the worker owe a message? */
 static bool its_turn(const struct worker *w)
 {
 	return w->fd >= 0 && (w->state == WORKER_RUNNING || w->state == WORKER_ABSENT);
 }
 
-/* worker_look_after() - Say which workers hang whose turn it is to say something */
+/* worker_look_after() - Report workers that owe a message and hang */
 void worker_look_after(struct fabric *f)
 {
 	for (uint32_t i = 0; i < f->nic_count; i++) {
@@ -333,7 +333,7 @@ void worker_look_after(struct fabric *f)
 	}
 }
 
-/* worker_waits_json() - Whose turn it is to say something for a second or more, and who has not come yet */
+/* worker_waits_json() - Workers that have owed a message for a second or more, and ranks that have not connected */
 json_t *worker_waits_json(const struct fabric *f)
 {
 	json_t *list = json_array();

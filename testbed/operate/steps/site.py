@@ -79,9 +79,9 @@ class Site:
     def cc_setting(self) -> Setting:
         """What the defaults of congestion controls depend on."""
         from testbed.experiment import loads
-        from testbed.plan.hardware import setting_of
+        from testbed.experiment.basis import Basis
 
-        return setting_of(loads((self.directory / "experiment.json").read_text()), self.fabric)
+        return Basis(loads((self.directory / "experiment.json").read_text())).setting
 
     def cable(self, cable: Cable) -> Mapping[str, Any]:
         return self._named("cables", cable.name)

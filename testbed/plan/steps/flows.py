@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from testbed.experiment.blocks.fabric import dscp_of
-from testbed.plan.hardware import line_rate_bps
 from testbed.plan.steps.planned import Planned, PlannedFlow, PlannedFlows
 from topologies.graph import endpoint
 from workloads import traffic
@@ -20,7 +19,7 @@ def flows_steps(step: FlowsStep, planner: Planner) -> list[Planned]:
 
     def planned(flow: Flow) -> PlannedFlow:
         source, target = (endpoint.number(end, planner.fabric) for end in (flow.from_, flow.to))
-        dscp = None if flow.traffic_class is None else dscp_of(flow.traffic_class, planner.experiment.fabric)
+        dscp = None if flow.traffic_class is None else dscp_of(flow.traffic_class, planner.basis.fabric)
         return PlannedFlow(source, target, flow.size, flow.start, flow.traffic_class, dscp)
 
     return [PlannedFlows([planned(flow) for flow in step.flows])]
@@ -28,13 +27,8 @@ def flows_steps(step: FlowsStep, planner: Planner) -> list[Planned]:
 
 def load_steps(step: LoadStep, planner: Planner) -> list[Planned]:
     """A load's flows, drawn from the seed.  Where the senders' NICs differ, `load` is of the slowest."""
-    load, experiment, fabric, seed = (
-        step.load,
-        planner.experiment,
-        planner.fabric,
-        planner.experiment.seed + planner.number(step),
-    )
-    ranks = list(range(fabric.ranks)) if load.senders is None else load.senders
+    load, seed = step.load, planner.experiment.seed + planner.number(step)
+    ranks = list(range(planner.fabric.ranks)) if load.senders is None else load.senders
     sizes = load.drawn_sizes()
     if load.pattern == "burst":
         drawn = traffic.burst(sizes, ranks=ranks, to=load.to, each=load.flows, seed=seed)
@@ -44,7 +38,7 @@ def load_steps(step: LoadStep, planner: Planner) -> list[Planned]:
             ranks=ranks,
             pattern=load.pattern,
             load=load.load,
-            line_rate_bps=line_rate_bps(experiment, fabric, [load.to] if load.pattern == "incast" else ranks),
+            line_rate_bps=planner.basis.line_rate_bps([load.to] if load.pattern == "incast" else ranks),
             flows=load.flows,
             seed=seed,
             to=load.to,

@@ -14,13 +14,13 @@ from testbed.experiment.steps.graphs import GraphStep
 from testbed.experiment.steps.serving_checks import ServeStep
 from testbed.experiment.steps.traces import TorchStep
 from testbed.experiment.steps.training import TrainStep
+from testbed.plan.steps.planner import Planner
 from workloads.base.entry import named
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.steps.step import Step
     from testbed.plan.steps.planned import Planned
-    from testbed.plan.steps.planner import Planner
     from workloads.tasks.graph import Graph
 
 
@@ -29,7 +29,7 @@ class Becomes:
     """Where the functions are, which are imported when somebody asks for them."""
 
     steps: str  # (step, planner) -> steps of the plan
-    graph: str = ""  # (step, experiment) -> its graph
+    graph: str = ""  # (step, planner) -> its graph
 
 
 BECOMES: dict[type[Step], Becomes] = {
@@ -54,17 +54,18 @@ def steps_of(step: Step, planner: Planner) -> list[Planned]:
     return made
 
 
-def graph_of(step: Step, experiment: Experiment) -> Graph | None:
+def graph_of(step: Step, planner: Planner) -> Graph | None:
     """A training step is that of the whole model, a serving step that of the most micro-batches.
 
     A script is run, and stands for the step that it does most often.
     """
-    its = becomes(step).graph
-    graph: Graph | None = named(its)(step, experiment) if its else None
+    made_by = becomes(step).graph
+    graph: Graph | None = named(made_by)(step, planner) if made_by else None
     return graph
 
 
 def graphs(experiment: Experiment) -> dict[int, Graph]:
     """Number of the step in the workload -> its graph; steps that are none are left out."""
-    found = ((number, graph_of(step, experiment)) for number, step in enumerate(experiment.workload))
-    return {number: graph for number, graph in found if graph is not None}
+    planner = Planner(experiment)
+    every = ((number, graph_of(step, planner)) for number, step in enumerate(experiment.workload))
+    return {number: graph for number, graph in every if graph is not None}

@@ -78,10 +78,10 @@ def _check(graph: Graph, told: TorchStep, experiment: Experiment, fabric: Fabric
         raise InputError(f"task {task.id!r} of the script: {what}", place_of(told, experiment), hint)
 
 
-def script_graph(told: TorchStep, experiment: Experiment) -> Graph:
+def script_graph(told: TorchStep, planner: Planner) -> Graph:
     """The step that the script does most often."""
-    found = script_of(told, experiment, experiment.build_fabric())[1]
-    return max(found, key=lambda step: (step.training, step.times)).graph
+    _, steps = script_of(told, planner.experiment, planner.fabric)
+    return max(steps, key=lambda step: (step.training, step.times)).graph
 
 
 def script_of(told: TorchStep, experiment: Experiment, fabric: Fabric) -> tuple[Recorded, list[ScriptStep]]:

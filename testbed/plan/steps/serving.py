@@ -30,7 +30,6 @@ from workloads.tasks.oracle import oracle
 from workloads.tasks.task import Collective
 
 if TYPE_CHECKING:
-    from testbed.experiment import Experiment
     from testbed.experiment.steps.serve import Serve
     from testbed.experiment.steps.serving_checks import ServeStep
     from testbed.plan.steps.planner import Planner
@@ -44,53 +43,53 @@ Plans = Callable[["Graph", str], PlannedTasks]
 
 def serving_steps(told: ServeStep, planner: Planner) -> list[Planned]:
     """One; of several numbers of micro-batches as many."""
-    serve, experiment, fabric = told.serve, planner.experiment, planner.fabric
+    serve, seed = told.serve, planner.experiment.seed
 
     def made(graph: Graph, name: str) -> PlannedTasks:
         return planned(graph, planner, iterations=serve.iterations, warmup=serve.warmup, name=name)
 
     def durations(graph: Graph, step: PlannedTasks) -> Durations:
-        return Durations(graph, step.program, experiment, fabric)
+        return Durations(graph, step.program, planner.chooser)
 
     if not plays_ping_pong(serve):
-        graph, name, about = _of_pools(serve, experiment, made, durations)
+        graph, name, about = _of_pools(serve, seed, made, durations)
         return [replace(made(graph, name), about_step=about)]
     steps: list[Planned] = []
     if serve.requests is not None:
-        for of in aparts(serve, experiment.seed):
-            graph, name, about = _of_apart(serve, experiment, of, made, durations)
+        for of in aparts(serve, seed):
+            graph, name, about = _of_apart(serve, seed, of, made, durations)
             steps.append(replace(made(graph, name), about_step=about))
         return steps
-    for p in ping_pongs(serve, experiment.seed):
+    for p in ping_pongs(serve, seed):
         graph = ping_pong_graph(p)
         step = made(graph, f"serve m={p.micro_batches}, {p.exchange}")
         steps.append(replace(step, about_step=_ping_pong(p, graph, durations(graph, step))))
     return steps
 
 
-def serving_graph(told: ServeStep, experiment: Experiment) -> Graph:
+def serving_graph(told: ServeStep, planner: Planner) -> Graph:
     """Of the most micro-batches.  Of requests as they are expected to be served; how does not change who sends what."""
-    serve = told.serve
+    serve, seed = told.serve, planner.experiment.seed
     if plays_ping_pong(serve) and serve.requests is not None:
-        of = max(aparts(serve, experiment.seed), key=lambda one: one.micro_batches)
-        return served(serve, of, _reader(serve, experiment.seed), requests_of(serve, experiment.seed)).graph
+        of = max(aparts(serve, seed), key=lambda one: one.micro_batches)
+        return served(serve, of, _reader(serve, seed), requests_of(serve, seed)).graph
     if plays_ping_pong(serve):
-        return ping_pong_graph(max(ping_pongs(serve, experiment.seed), key=lambda p: p.micro_batches))
+        return ping_pong_graph(max(ping_pongs(serve, seed), key=lambda p: p.micro_batches))
     if serve.requests is None:
-        return graph_of_work(_steady(serve, shared_pools(serve, experiment.seed)[-1]))
-    requests = requests_of(serve, experiment.seed)
-    one = decided(serve, shared_pools(serve, experiment.seed), requests)
+        return graph_of_work(_steady(serve, shared_pools(serve, seed)[-1]))
+    requests = requests_of(serve, seed)
+    one = decided(serve, shared_pools(serve, seed), requests)
     return graph_of_work(*one.work, requests=requests)
 
 
 def _of_pools(
     serve: Serve,
-    experiment: Experiment,
+    seed: int,
     made: Plans,
     durations: Callable[[Graph, PlannedTasks], Durations],
 ) -> tuple[Graph, str, dict[str, Any]]:
     """Graph, name and description of ranks that share every matrix."""
-    pools = shared_pools(serve, experiment.seed)
+    pools = shared_pools(serve, seed)
     name = "serve " + ", ".join(
         f"{what} tp{one.tensor}" for what, one in zip(("prefill", DECODE)[-len(pools) :], pools, strict=True)
     )
@@ -101,7 +100,7 @@ def _of_pools(
         ends = oracle(graph, its, its.ends)
         about = _about("decode", pools) | {"output": serve.output, "expected_ns": max(end for _, end in ends.values())}
         return graph, name, {"tokens": serve.tokens * serve.output, "serving": about}
-    requests = requests_of(serve, experiment.seed)
+    requests = requests_of(serve, seed)
     one = decided(serve, pools, requests, lambda graph: durations(graph, made(graph, name)))
     graph = graph_of_work(*one.work, requests=requests)
     its = durations(graph, made(graph, name))
@@ -121,13 +120,13 @@ def _reader(serve: Serve, seed: int) -> Shared | None:
 
 def _of_apart(
     serve: Serve,
-    experiment: Experiment,
+    seed: int,
     of: Apart,
     made: Plans,
     durations: Callable[[Graph, PlannedTasks], Durations],
 ) -> tuple[Graph, str, dict[str, Any]]:
     """Requests on attention and experts, with so many micro-batches."""
-    reader, requests = _reader(serve, experiment.seed), requests_of(serve, experiment.seed)
+    reader, requests = _reader(serve, seed), requests_of(serve, seed)
     name = f"serve m={of.micro_batches}, {of.how}" + (f", prefill tp{reader.tensor}" if reader else "")
     one = served(serve, of, reader, requests, lambda graph: durations(graph, made(graph, name)))
     graph = one.graph

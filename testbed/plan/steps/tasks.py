@@ -23,25 +23,25 @@ from workloads.tasks.program import compiled
 from workloads.tasks.task import Collective
 
 if TYPE_CHECKING:
-    from testbed.experiment import CollectiveStep, Experiment
+    from testbed.experiment import CollectiveStep
     from testbed.experiment.steps.graphs import GraphStep
     from testbed.plan.steps.planner import Planner
     from topologies import Fabric
 
 
-def task_steps(told: GraphStep, planner: Planner) -> list[Planned]:
+def task_steps(step: GraphStep, planner: Planner) -> list[Planned]:
     """Of a graph that is written, or read from a file."""
-    iterations, warmup = told.repeats
-    return [planned(told.graph(planner.fabric.ranks), planner, iterations=iterations, warmup=warmup)]
+    iterations, warmup = step.repeats
+    return [planned(task_graph(step, planner), planner, iterations=iterations, warmup=warmup)]
 
 
-def task_graph(told: GraphStep, experiment: Experiment) -> Graph:
-    return told.graph(experiment.build_fabric().ranks)
+def task_graph(step: GraphStep, planner: Planner) -> Graph:
+    return step.graph(planner.fabric.ranks)
 
 
 def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, name: str = "tasks") -> PlannedTasks:
     """The step.  `name` is what it is called in tables."""
-    experiment, fabric = planner.experiment, planner.fabric
+    fabric, spec = planner.fabric, planner.basis.fabric
 
     @cache
     def step_of(task: Collective) -> CollectiveStep:
@@ -75,9 +75,9 @@ def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, nam
         }
 
     def dscp(traffic_class: int) -> int:
-        found = dscp_of(traffic_class, experiment.fabric)
-        assert found is not None
-        return found
+        number = dscp_of(traffic_class, spec)
+        assert number is not None
+        return number
 
     like: dict[Any, Collective] = {}
 
@@ -89,7 +89,7 @@ def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, nam
         return PlannedTasks(compiled(graph, cache(way_of_like), find, dscp), name, iterations, warmup)
     except BadGraph as bad:
         hint = "a group's offloaded collectives go in the order of the list, one at a time (docs/tasks.md)"
-        raise InputError(str(bad), experiment.place("workload"), hint) from None
+        raise InputError(str(bad), planner.experiment.place("workload"), hint) from None
 
 
 def _all_can(task: Collective, algorithm: str, tuples: Sequence[Members], fabric: Fabric) -> bool:

@@ -21,7 +21,6 @@ from workloads.steps.memory import memory
 from workloads.tasks.oracle import step_ns
 
 if TYPE_CHECKING:
-    from testbed.experiment import Experiment
     from testbed.experiment.steps.train import Checkpoint
     from testbed.experiment.steps.training import TrainStep
     from workloads.steps.plan.parallel import Layout
@@ -29,22 +28,21 @@ if TYPE_CHECKING:
     from workloads.tasks.graph import Graph
 
 
-def training_graph(step: TrainStep, experiment: Experiment) -> Graph:
+def training_graph(step: TrainStep, planner: Planner) -> Graph:
     """Of the whole model."""
-    t, layout = training_of(step.train), layout_of(step.train, experiment.build_fabric())
-    return step_graph(t, layout, settings_of(step.train))
+    return step_graph(training_of(step.train), layout_of(step.train, planner.fabric), settings_of(step.train))
 
 
 def training_steps(told: TrainStep, planner: Planner) -> list[Planned]:
     """One; several with a checkpoint, or if it is made smaller."""
-    train, experiment, fabric = told.train, planner.experiment, planner.fabric
+    train, seed = told.train, planner.experiment.seed
     whole = training_of(train)
-    layout = layout_of(train, fabric)
+    layout = layout_of(train, planner.fabric)
     by = train.scale.by if train.scale else 1
-    small = scaled_down(experiment)
+    small = planner if by == 1 else Planner(scaled_down(planner.experiment))
 
-    def planned_on(its: Planner, graph: Graph, t: Training) -> PlannedTasks:
-        step = planned(graph, its, iterations=train.iterations, warmup=train.warmup, name=name_of(t, by))
+    def planned_on(planner: Planner, graph: Graph, t: Training) -> PlannedTasks:
+        step = planned(graph, planner, iterations=train.iterations, warmup=train.warmup, name=name_of(t, by))
         return replace(step, about_step=about(t, layout))
 
     def made(t: Training) -> tuple[Graph, PlannedTasks]:
@@ -53,12 +51,12 @@ def training_steps(told: TrainStep, planner: Planner) -> list[Planned]:
 
     if train.checkpoint is not None:
         return _checkpointed(
-            train.checkpoint, whole, layout, made(whole), lambda g: planned_on(planner, g, whole), experiment.seed
+            train.checkpoint, whole, layout, made(whole), lambda g: planned_on(planner, g, whole), seed
         )
     if train.scale is None:
         return [made(whole)[1]]
     graph, step = made(whole)
-    times = [step_ns(expected(graph, step.program, experiment, fabric))]
+    times = [step_ns(expected(graph, step.program, planner.chooser))]
     steps: list[PlannedTasks] = []
     sizes = [*(train.scale.layers or []), *([] if train.scale.layers else [whole.model.layers])]
     for layers in reversed(sizes):
@@ -67,8 +65,8 @@ def training_steps(told: TrainStep, planner: Planner) -> list[Planned]:
             graph, step = made(t)
         if by > 1:
             graph = shrunk(graph, by, step.program)
-            step = planned_on(Planner(small, planner), graph, t)
-        times.insert(0, step_ns(expected(graph, step.program, small, fabric)))
+            step = planned_on(small, graph, t)
+        times.insert(0, step_ns(expected(graph, step.program, small.chooser)))
         steps.insert(0, step)
     # Nobody asks what a part of the model would need; of 1/s no time is a step's: no MFU
     steps = [replace(one, about_step={} if by > 1 else _without_memory(one.about_step)) for one in steps]

@@ -39,7 +39,7 @@ MOST_PAIRWISE = 4096
 def _whole(asked: Asked) -> None:
     """Raises NoModel of messages in pieces."""
     if asked.options["chunk"] is not None:
-        raise NoModel(f"there is no model of {asked.entry} in pieces for {asked.n} ranks", "leave it out", "chunk")
+        raise NoModel(f"there is no model of {asked.entry} in pieces for {asked.n} ranks", "leave `chunk` out", "chunk")
 
 
 def _unlike(asked: Asked, other: str) -> NoModel:

@@ -1,12 +1,12 @@
-"""Generates the tables of docs/faults.md from the catalogue: `python -m testbed.inject.reference`."""
+"""Generates the tables of docs/faults.md from the catalogue: `python -m tests.pages.faults`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.experiment.reference import DOCS, rows, table, write
 from testbed.faults import CATALOGUE, GROUPS, Fault
 from testbed.faults.base import FrameFault
+from tests.pages.experiment import DOCS, rows, table, write
 
 PAGE = DOCS / "faults.md"
 
@@ -56,4 +56,4 @@ def _parameters(cls: type[Fault], chosen: set[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    write(PAGE, "testbed.inject.reference", tables())
+    write(PAGE, "tests.pages.faults", tables())

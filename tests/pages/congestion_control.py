@@ -1,4 +1,4 @@
-"""The tables of docs/congestion-control.md, from hardware/cc.py: python -m hardware.cc_reference prints them."""
+"""The tables of docs/congestion-control.md: `python -m tests.pages.congestion_control` prints them."""
 
 from __future__ import annotations
 

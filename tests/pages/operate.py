@@ -1,12 +1,12 @@
-"""Generates the tables of docs/operate.md from the registry: `python -m testbed.operate.reference`."""
+"""Generates the tables of docs/operate.md from the registry: `python -m tests.pages.operate`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.experiment.reference import DOCS, write
 from testbed.operate.registry import GROUPS
 from testbed.operate.steps.action import Action
+from tests.pages.experiment import DOCS, write
 
 PAGE = DOCS / "operate.md"
 
@@ -40,4 +40,4 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    write(PAGE, "testbed.operate.reference", tables())
+    write(PAGE, "tests.pages.operate", tables())

@@ -1,4 +1,4 @@
-"""Generates the reference of the experiment file from its models: `python -m testbed.experiment.reference`.
+"""Generates the reference of the experiment file from its models: `python -m tests.pages.experiment`.
 
 Writes docs/experiment.schema.json, for editors, and the tables in docs/experiment.md between its two markers.
 """
@@ -138,7 +138,7 @@ def _plural(items: dict[str, Any]) -> str:
 
 def main() -> None:
     (DOCS / "experiment.schema.json").write_text(json.dumps(schema(), indent=1, ensure_ascii=False) + "\n")
-    write(DOCS / "experiment.md", "testbed.experiment.reference", tables())
+    write(DOCS / "experiment.md", "tests.pages.experiment", tables())
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Generates the tables of docs/drill-authors.md from the models: `python -m drills.sheet.reference`."""
+"""Generates the tables of docs/drill-authors.md from the models: `python -m tests.pages.drills`."""
 
 from __future__ import annotations
 
 from drills.sheet.draw import Draw
 from drills.sheet.drill import Drill, OldCounter, Tenant
-from testbed.experiment.reference import DOCS, rows, table, write
+from tests.pages.experiment import DOCS, rows, table, write
 
 PAGE = DOCS / "drill-authors.md"
 MODELS = (("A drill", Drill), ("A place", Draw), ("A tenant", Tenant), ("An old counter", OldCounter))
@@ -20,4 +20,4 @@ def tables() -> str:
 
 
 if __name__ == "__main__":
-    write(PAGE, "drills.sheet.reference", tables())
+    write(PAGE, "tests.pages.drills", tables())

@@ -1,0 +1,182 @@
+"""What an experiment gives to the parts of its fabric, and what follows from that alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from hardware import bounds, cc, recovery
+from hardware.config import Complex, Hardware
+from testbed.faults.built import Built
+from topologies.graph import frames
+
+if TYPE_CHECKING:
+    from testbed.experiment.blocks.clock import Clock
+    from testbed.experiment.blocks.control import Control
+    from testbed.experiment.blocks.fabric import FabricSpec, Nic
+    from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.workers import Workers
+    from topologies.graph.fabric import Cable, Fabric
+
+_KERNEL_MTU = 1500
+
+
+class Blocks(Protocol):
+    """The blocks of an experiment that say what its fabric is made of."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def fabric(self) -> FabricSpec: ...
+    @property
+    def control(self) -> Control: ...
+    @property
+    def transport(self) -> Transport: ...
+    @property
+    def workers(self) -> Workers: ...
+    def build_fabric(self) -> Fabric: ...
+
+
+class Basis:
+    """Of one experiment.  Rates are in bit/s, times in ns, sizes in bytes."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.fabric, self.transport = blocks.fabric, blocks.transport
+        self._real_clock, self._cpus = blocks.clock.mode == "real", blocks.workers.cpus
+        self.graph = blocks.build_fabric()
+        nic, switch, cable = self.fabric.nic, self.fabric.switch, self.fabric.cable
+        self.hardware = Hardware(
+            cable_rate_bps=cable.rate,
+            cable_delay_ns=cable.delay,
+            switch_latency_ns=switch.latency,
+            switch_buffer_bytes=switch.buffer,
+            pcie_rate_bps=nic.pcie.rate,
+            pcie_latency_ns=nic.pcie.latency,
+            complex=_complex(nic),
+            router_rate_bps=nic.router.rate,
+            router_latency_ns=nic.router.latency,
+            reaction_ns=blocks.control.reaction,
+        )
+        """The parameters that are written, and that frames' times depend on."""
+
+    @cached_property
+    def uniform(self) -> bool:
+        """Whether all cables are as `fabric.cable` says, and all switches are alike."""
+        own = any(c.rate_bps is not None or c.delay_ns is not None for c in self.graph.cables)
+        return not own and (bool(self.graph.complexes) or not self.graph.inside)
+
+    @cached_property
+    def switches(self) -> int:
+        """On the longest of the shortest paths."""
+        return bounds.most_switches(self.graph)
+
+    @cached_property
+    def stamps(self) -> int:
+        """Switches that a packet has room to hear of; 0: its congestion control wants to hear of none."""
+        control = cc.CONTROLS[self.transport.cc.name]
+        return control.stamps(self.transport.cc.values, self.switches) if "telemetry" in control.hears else 0
+
+    def cable(self, cable: Cable) -> tuple[float, float]:
+        """Its rate and delay."""
+        return self.hardware.cable(self.graph, cable)
+
+    def line_rate_bps(self, ranks: Sequence[int]) -> float:
+        """The least of these ranks' line rates."""
+        if self.uniform:
+            return self.fabric.cable.rate
+        return min(self.hardware.nic_bps(self.graph, self.graph.nics[rank].name) for rank in ranks)
+
+    def ports_bps(self, switch: str) -> float:
+        """Of all of a switch's ports together."""
+        ports = range(1, self.graph.switch_by_name[switch].ports + 1)
+        return sum(self.cable(self.graph.cable_at[switch, port])[0] for port in ports)
+
+    @cached_property
+    def worst_cable(self) -> tuple[float, float]:
+        """The least rate and the longest delay of all cables outside of NICs."""
+        if self.uniform:
+            return self.fabric.cable.rate, self.fabric.cable.delay
+        return _worst(self.cable(cable) for cable in self.graph.cables if cable.name not in self.graph.inside)
+
+    def needed_headroom(self, rate_bps: float, delay_ns: float) -> int:
+        """Bytes that may still come in after a pause over such a cable."""
+        return bounds.headroom_bytes(rate_bps, delay_ns, self.fabric.nic.mtu, max(self.stamps, bounds.STAMPS))
+
+    def headroom(self, rate_bps: float, delay_ns: float) -> int:
+        """Bytes of headroom of a port with such a cable, for each lossless class."""
+        written = self.fabric.switch.headroom
+        return self.needed_headroom(rate_bps, delay_ns) if written is None else written
+
+    @cached_property
+    def full_path_ns(self) -> float:
+        """How long a packet of the longest path waits for its acknowledgement at most while nothing is lost.
+
+        In a lossless class every switch's whole buffer may be before it, in a lossy one what one queue may hold.
+        """
+        switch = self.fabric.switch
+        rate, delay = _worst(map(self.cable, self.graph.cables))
+        share = 1.0 if switch.pfc and switch.lossless else switch.alpha / (1 + switch.alpha)
+        return recovery.full_path_ns(self.switches, share * switch.buffer, rate, self._base_rtt_ns(rate, delay))
+
+    @cached_property
+    def timeout_ns(self) -> float:
+        """`fabric.nic.timeout`: as written, or as long as a packet may wait without a loss."""
+        written = self.fabric.nic.timeout
+        return recovery.timeout_ns(self.full_path_ns) if written is None else written
+
+    @cached_property
+    def setting(self) -> cc.Setting:
+        """What the defaults of congestion controls depend on."""
+        fabric, nic = self.fabric, self.fabric.nic
+        fetch = bounds.fetch_ns(nic.mtu, nic.pcie.rate, nic.pcie.latency)
+        if not self.uniform:
+            return cc.Setting(fabric.cable.rate, self._longest_rtt_ns(fetch), nic.mtu, fetch, self.switches)
+        rtt = self._base_rtt_ns(fabric.cable.rate, fabric.cable.delay)
+        hop = bounds.hop_ns(
+            rate_bps=fabric.cable.rate, delay_ns=fabric.cable.delay, latency_ns=fabric.switch.latency, mtu=nic.mtu
+        )
+        return cc.Setting(fabric.cable.rate, rtt, nic.mtu, fetch, self.switches, hop)
+
+    def _base_rtt_ns(self, rate_bps: float, delay_ns: float) -> float:
+        """Of the longest path over such cables."""
+        nic = self.fabric.nic
+        return bounds.base_rtt_ns(
+            self.switches, rate_bps=rate_bps, delay_ns=delay_ns, latency_ns=self.fabric.switch.latency, mtu=nic.mtu,
+            pcie_bps=nic.pcie.rate, pcie_ns=nic.pcie.latency,
+        )  # fmt: skip
+
+    def _longest_rtt_ns(self, fetch_ns: float) -> float:
+        """As bounds.base_rtt_ns has it, over the path that takes longest, cable by cable."""
+        full, ack = self.fabric.nic.mtu + frames.MOST_HEADERS, frames.ACK_FRAME
+
+        def over(cable: Cable) -> float:
+            rate, delay = self.cable(cable)
+            return frames.ser_ns(full, rate) + frames.ser_ns(ack, rate) + 2 * delay
+
+        way = bounds.longest_ns(self.graph, over, lambda switch: 2 * self.hardware.latency_ns(switch))
+        return fetch_ns + way
+
+    @cached_property
+    def built(self) -> Built:
+        """What the fabric is made of, for faults that take some of it away."""
+        switch, nic = self.fabric.switch, self.fabric.nic
+        sums = 4 * switch.accelerator.elements if switch.accelerator else 0
+        telemetry = bounds.telemetry_bytes(self.stamps) if self.stamps else 0
+        packet = max(nic.mtu, sums) + frames.MOST_HEADERS - frames.ETHERNET + telemetry
+        longest = max(packet, _KERNEL_MTU) if self._real_clock else packet
+        watchdog_ns = switch.watchdog.detect if switch.watchdog else None
+        return Built(self.hardware, self.headroom, longest, watchdog_ns, self._cpus)
+
+
+def _complex(nic: Nic) -> Complex | None:
+    """The inside of off-path SmartNICs."""
+    if nic.complex is None:
+        return None
+    inside = nic.complex
+    return Complex(inside.rate, inside.delay, inside.bridge_latency, inside.dma_latency, inside.post)
+
+
+def _worst(cables: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    rates, delays = zip(*cables, strict=True)
+    return min(rates), max(delays)

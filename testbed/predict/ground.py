@@ -1,0 +1,87 @@
+"""What all steps of an experiment are predicted on, and a step whose turn it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from testbed.experiment.blocks.cables import Override, OwnCable, laid
+from testbed.faults.cable import CableFault
+from testbed.plan.choose import Chooser
+from testbed.plan.steps.planner import Planner
+from testbed.plan.thresholds import Buffer, configured
+from testbed.predict.connected import Connected
+from testbed.predict.large_fabric import LargeFabric
+from workloads.times.buffers import Buffers, Room
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+    from testbed.experiment.steps.step import Step
+
+
+CABLE_KEYS = {"rate_bps": "rate", "delay_ns": "delay"}
+"""Parameters of faults that make of a cable another one, and its keys."""
+
+
+def _with_faults(experiment: Experiment) -> Experiment:
+    """Its fabric's cables as its faults leave them: all of these can be predicted."""
+    if not experiment.inject:
+        return experiment
+    fabric = experiment.build_fabric()
+    for injection in experiment.inject:  # the last one that applies wins
+        fault = injection.fault
+        assert isinstance(fault, CableFault)
+        left: dict[str, Any] = {CABLE_KEYS[key]: value for key, value in fault.values().items()}
+        fabric = laid(fabric, OwnCable(), {injection.on: Override.model_construct(**left)})
+    return experiment.on_fabric(fabric)
+
+
+def _buffers(config: Mapping[str, Any], traffic_class: int) -> Buffers:
+    """Of fabricd's configuration: its switches and NICs, as far as they pause this class."""
+    rooms: dict[str, Room] = {}
+    for switch in config["switches"]:
+        if traffic_class in switch["lossless"]:
+            buffer = Buffer.of(switch)
+            rooms[switch["name"]] = Room(buffer.reserve, max(buffer.shared, 0), buffer.alpha)
+    for nic in config["nics"]:
+        if nic["pfc"] and nic["rx_buffer_bytes"] and traffic_class in nic["lossless"]:
+            rooms[nic["name"]] = Room(nic["rx_xoff_bytes"])
+    return Buffers(rooms)
+
+
+class Ground:
+    """Of one experiment.
+
+    A cable that a fault makes slower or longer from beginning to end is one that was built so.  But controllers and
+    `auto` know nothing of it: routes and algorithms are those of the healthy fabric.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        struck = _with_faults(experiment)
+        self.planner = Planner(experiment)
+        self.chooser = self.planner.chooser if struck is experiment else Chooser(struck)
+        self.connected = Connected(self.chooser)
+        self.large = LargeFabric(struck)
+        self.ranks = self.chooser.fabric.ranks
+        config = cache(lambda: configured(experiment)[1])
+        self.buffers = cache(lambda traffic_class: _buffers(config(), traffic_class))
+        """By class: what would be paused."""
+
+    def anew(self) -> Ground:
+        """The same before any step."""
+        other = copy(self)
+        other.connected = Connected(self.chooser)
+        return other
+
+
+@dataclass(frozen=True)
+class Turn:
+    """`number`: of its first step in the plan.  If it is offloaded, it is the fabric's `job`th."""
+
+    step: Step
+    number: int
+    job: int
+    place: str
