@@ -13,7 +13,8 @@ from testbed.experiment.blocks.layout import group
 from testbed.experiment.steps.collective import CollectiveStep
 from testbed.plan.choose import Chooser
 from testbed.predict import predict
-from testbed.predict.large import large_figures, together
+from testbed.predict.large import large_figures
+from testbed.predict.large_fabric import LargeFabric
 from topologies.ranks.grid import NoGrid
 from workloads.base.entry import Algorithm, named
 from workloads.collectives.schedule import Send, Shape, program_of, schedule_of, steps
@@ -38,7 +39,7 @@ def fabric(servers: int, gpus: int, costs: str = "{}") -> tuple[Experiment, Choo
     experiment = loads(
         f"name: x\nfabric: {{topology: {{rail: {{servers: {servers}, gpus: {gpus}}}}}}}\ncosts: {costs}\nworkload: []"
     )
-    return experiment, Chooser(experiment, experiment.build_fabric())
+    return experiment, Chooser(experiment)
 
 
 def case(entry: Algorithm, dims: tuple[int, int], size: int, costs: str = "{}", **options: object) -> Case:
@@ -153,7 +154,7 @@ def test_large_fabrics_and_their_groups_take_what_small_ones_do() -> None:
     with_graph, without = predict(one).figures, list(large_figures(one))
     assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=0.05)
     groups = np.array([[0, 1, 4, 5, 8, 9, 12, 13], [14, 15, 10, 11, 7, 6, 3, 2]])
-    of_all, entry = together(one), RAILS["all_gather"]
+    of_all, entry = LargeFabric(one).together, RAILS["all_gather"]
     assert of_all.on_rails(groups) == (4, 2)
     half = of_all.collective_ns(entry, groups, 8 * MIB, 4)
     assert half == pytest.approx(expected_ns(entry, case(entry, (4, 2), 8 * MIB)), rel=0.05)
