@@ -148,6 +148,7 @@ def _wide(name: str) -> str:
 
 _CHUNK: dict[str, Any] = {"extra": ("chunk",)}
 _PIPED: dict[str, Any] = {"extra": ("chunk",), "chunk_bytes": 128 << 10}  # worth little unless pipelined
+_RAILS: dict[str, Any] = {"layout": "rails", "wide": "RAILS"}
 _SKEW: dict[str, Any] = {"extra": ("skew", "parts"), "defaults": {"skew": 1.0}}
 _SENDERS: dict[str, Any] = {"extra": ("senders", "skew", "parts"), "defaults": {"skew": 1.0}}
 _MULTICAST: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring", "multicast": True}
@@ -230,6 +231,14 @@ _ENTRIES = (
         "reduce-scatter in the scale-up domain, all-reduce along the rails, all-gather in the domain",
         wide="GRID", layout="domains", **_CHUNK,
     ),
+    _hosts(
+        _ALL_REDUCE, "multi_ring", "ring:rings_all_reduce", "nics.ports:all_reduce",
+        "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **_PIPED,
+    ),
+    _hosts(
+        _ALL_REDUCE, "rails", "rails:all_reduce", "nics.rails:all_reduce",
+        "likewise, but domains and all rails at once, piece by piece", **_RAILS, **_PIPED,
+    ),
     _REDUCE_SCATTER_RING,
     _hosts(
         _REDUCE_SCATTER, "halving", "halving:reduce_scatter", "halving:halving_reduce_scatter",
@@ -247,6 +256,15 @@ _ENTRIES = (
     _hosts(
         _REDUCE_SCATTER, "swing", "grids.swing:reduce_scatter", "grids.at_once:swing_reduce_scatter",
         "the first half of the all-reduce", **_EVEN_GRID,
+    ),
+    _hosts(
+        _REDUCE_SCATTER, "multi_ring", "ring:rings_reduce_scatter", "nics.ports:reduce_scatter",
+        "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **_PIPED,
+    ),
+    _hosts(
+        _REDUCE_SCATTER, "rails", "rails:reduce_scatter", "nics.rails:reduce_scatter",
+        "in scale-up domains and along all rails at once, piece by piece",
+        **_RAILS, **_CHUNK, chunk_bytes=96 << 10,  # a server's first pieces are added up before anything leaves it
     ),
     _ALL_GATHER_RING,
     _hosts(
@@ -271,6 +289,14 @@ _ENTRIES = (
         "the second half of the all-reduce", **_EVEN_GRID,
     ),
     _hosts(
+        _ALL_GATHER, "multi_ring", "ring:rings_all_gather", "nics.ports:all_gather",
+        "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **_PIPED,
+    ),
+    _hosts(
+        _ALL_GATHER, "rails", "rails:all_gather", "nics.rails:all_gather",
+        "along all rails and in scale-up domains at once, piece by piece", **_RAILS, **_PIPED,
+    ),
+    _hosts(
         _BROADCAST, "binomial_tree", "trees:binomial_broadcast", "trees:binomial_broadcast",
         "one child after the other", **_CHUNK, wide="TREE_BROADCAST",
     ),
@@ -282,6 +308,10 @@ _ENTRIES = (
         _BROADCAST, "scatter_all_gather", "exchange:scatter_all_gather_broadcast",
         "exchange:scatter_all_gather_broadcast", "a binomial scatter, then a ring all-gather (van de Geijn)",
         wide="SCATTER_ALL_GATHER", layout="ring",
+    ),
+    _hosts(
+        _BROADCAST, "rails", "rails:broadcast", "nics.rails:broadcast",
+        "a share along every rail, from server to server, and to all GPUs there", **_RAILS, **_PIPED,
     ),
     _hosts(
         _REDUCE, "binomial_tree", "trees:binomial_reduce", "trees:binomial_reduce",
@@ -303,8 +333,8 @@ _ENTRIES = (
     ),
     *(
         entry
-        for collective, spread, pairwise, more in (
-            (_ALL_TO_ALL, "SPREAD", "PAIRWISE", {}), (_ALL_TO_ALL_V, "SPREAD_V", "", _SKEW)
+        for collective, spread, pairwise, rails, more in (
+            (_ALL_TO_ALL, "SPREAD", "PAIRWISE", "RAILS", {}), (_ALL_TO_ALL_V, "SPREAD_V", "", "", _SKEW)
         )
         for entry in (
             _hosts(
@@ -314,6 +344,11 @@ _ENTRIES = (
             _hosts(
                 collective, "pairwise", "exchange:pairwise_all_to_all", "exchange:pairwise_all_to_all",
                 "n - 1 rounds, each to the next but k", pairwise, **more,
+            ),
+            _hosts(
+                collective, "rails", "rails:all_to_all", "nics.rails:all_to_all",
+                "to another server by the NIC on the receiver's rail, first to its GPU (NCCL's PXN)", rails,
+                layout="rails", **more,
             ),
         )
     ),

@@ -27,6 +27,7 @@ def costs_of(experiment: Experiment) -> Costs:
         tx_buffer_bytes=nic.tx_buffer,
         wake_ns=costs.wake,
         reduce_bps=costs.reduce,
+        by_channel=costs.reduce_by == "channel",
     )
 
 

@@ -200,10 +200,14 @@ class _Durations:
 
     def _fits(self, entry: Algorithm, groups: Ranks) -> bool:
         """Whether a run may take it: one along the dimensions of a grid if there is one."""
-        shaped = entry.layout not in ("grid", "domains") or len(self._together.hosts.places.dims) > 1
+        if entry.layout == "rails":
+            return self._together.on_rails(groups) is not None
+        shaped = not entry.shaped or len(self._together.hosts.places.dims) > 1
         ranks = groups.shape[1]
         return shaped and entry.min_ranks <= ranks <= (entry.max_ranks or ranks) and entry.fits(ranks)
 
     def _may(self, entry: Algorithm, groups: Ranks, alone: bool) -> bool:
-        """Whether all ranks are in one of the groups, for what goes in rounds of all."""
+        """Whether all ranks are in one of the groups, for what goes in rounds of all; or groups are whole rails."""
+        if entry.layout == "rails":
+            return self._together.on_rails(groups) is not None
         return alone or not model_of(entry).of_all or groups.size == self._ranks.size

@@ -11,7 +11,7 @@ from tests.parts.measured_run import measured
 from workloads.registry import ALGORITHMS
 
 STAR = "{star: {hosts: 16}}"
-ANYWHERE = [e for e in ALGORITHMS.values() if e.schedule and e.layout not in ("grid", "domains")]
+ANYWHERE = [e for e in ALGORITHMS.values() if e.schedule and not e.shaped]
 
 
 @pytest.mark.parametrize(

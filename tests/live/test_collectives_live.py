@@ -42,7 +42,7 @@ def carried_out(folder: Path, topology: str, steps: list[str], more: str = "") -
 def every_step(ranks: int) -> list[str]:
     """Each algorithm, with a type and reduction of its own, on one element, an odd number and a few packets."""
     types, steps = cycle(DTYPES), []
-    for k, entry in enumerate(e for e in SCHEDULED if e.layout not in ("grid", "domains")):
+    for k, entry in enumerate(e for e in SCHEDULED if not e.shaped):
         if not entry.fits(ranks):
             continue
         group = list(range(min(ranks, entry.max_ranks or ranks)))
@@ -71,7 +71,12 @@ def test_grids_of_torus_and_rail(tmp_path: Path) -> None:
     steps = [written(e, g, [1, 1237, 30_011], "float16", op="max") for g in groups for e in (hierarchical, torus)]
     grids = (e for e in SCHEDULED if e.layout == "grid" and e is not torus)
     steps += [written(e, None, [1, 1237, 30_011], "bfloat16", **({"op": "sum"} if e.ops else {})) for e in grids]
-    assert {r["wrong"] for r in carried_out(tmp_path / "r", "{rail: {servers: 4, gpus: 2}}", steps).results} == {0}
+    for entry in (e for e in SCHEDULED if e.layout == "rails"):
+        more = {"op": "max"} if entry.ops else {}
+        steps += [written(entry, g, [1237, 30_011], "float16", **more) for g in (None, [2, 3, 4, 5])]
+    by_channel = "costs: {reduce_by: channel}"
+    result = carried_out(tmp_path / "r", "{rail: {servers: 3, gpus: 2}}", steps, by_channel)
+    assert {r["wrong"] for r in result.results} == {0}
 
 
 def test_under_loss_duplication_and_reordering_on_every_cable_and_twice_the_same(tmp_path: Path) -> None:

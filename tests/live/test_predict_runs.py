@@ -42,11 +42,11 @@ STEPS = {
     ),
     "rails": (
         "{rail: {servers: 2, gpus: 4, spines: 3}}",
-        ["optimizer_step/optimus_nic/2MB", "all_reduce/direct_reduce", "all_to_all/pairwise"],
+        ["optimizer_step/optimus_nic/2MB", "all_reduce/direct_reduce", "all_to_all/pairwise", "reduce_scatter/rails"],
     ),
     "planes": (  # NICs with two ports, whose own link is faster than the fabric's
         "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 2, links: 2}}",
-        ["all_gather/multicast/2MB", "optimizer_step/optimus_nic/300KB"],
+        ["all_gather/multicast/2MB", "optimizer_step/optimus_nic/300KB", "all_gather/multi_ring/2MB"],
     ),
     "rail": ("{rail: {servers: 3, gpus: 4}}", ["all_reduce/hierarchical", "broadcast/chain", "all_gather/multicast"]),
 }

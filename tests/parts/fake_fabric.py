@@ -106,7 +106,7 @@ class FakeFabric:
         self.random = random.Random(seed)
         self.post_ps = post_ns * 1000
         self.now_ps = 0
-        self.messages = 0
+        self.messages = self.computations = 0
         self.signs_of_life = 0
         self.error: str | None = None
         self.ended = False
@@ -320,6 +320,7 @@ class FakeFabric:
         self._at(s.clock_ps, lambda: pair.receives.append((lkey, wr_id, offset, length)))
 
     def _op_6(self, s: Session, wr_id: int, duration_ps: int, stream: int, zero: int) -> None:
+        self.computations += 1
         s.stream_ps[stream] = max(s.stream_ps.get(stream, 0), s.clock_ps) + duration_ps
         self._record_at(s.stream_ps[stream], s, wire.COMPUTED, wr_id, 0, 0, 0)
 

@@ -15,8 +15,11 @@ Line = dict[str, Any]
 MANY_OPEN = 300  # `select` takes none beyond 1,023
 
 
-def plan(ranks: int, *steps: Line, wake_ns: float = 0, reduce_bps: float | None = None) -> Line:
-    return {"ranks": ranks, "seed": 1, "costs": {"wake_ns": wake_ns, "reduce_bps": reduce_bps}, "steps": list(steps)}
+def plan(
+    ranks: int, *steps: Line, wake_ns: float = 0, reduce_bps: float | None = None, by_channel: bool = False
+) -> Line:
+    costs = {"wake_ns": wake_ns, "reduce_bps": reduce_bps, "by_channel": by_channel}
+    return {"ranks": ranks, "seed": 1, "costs": costs, "steps": list(steps)}
 
 
 def collective(name: str, sizes: list[int], **more: Any) -> Line:

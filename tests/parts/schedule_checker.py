@@ -43,13 +43,14 @@ def races(schedule: Schedule, shape: Shape) -> list[str]:
 
 
 class _Rank:
-    def __init__(self, program: Program, vector: NDArray[Any], output: int) -> None:
+    def __init__(self, program: Program, vector: NDArray[Any]) -> None:
         self.program = program
         self.at = [0] * len(program)
         self.places = {key: deque(found) for key, found in places(program)[0].items()}
         self.own = {key: deque(found) for key, found in places(program)[0].items()}
         staged = places(program)[1]
-        self.memory = {VECTOR: vector, STAGING: np.full(staged, np.nan), OUTPUT: np.full(output, np.nan)}
+        output = np.full(output_elements(program), np.nan)
+        self.memory = {VECTOR: vector, STAGING: np.full(staged, np.nan), OUTPUT: output}
         self.arrived: dict[tuple[int, int], int] = {}
         self.waiting: list[int] = []  # lanes, for others of this rank
 
@@ -57,9 +58,7 @@ class _Rank:
 def execute(schedule: Schedule, shape: Shape, vectors: list[NDArray[Any]], seed: int) -> list[dict[int, NDArray[Any]]]:
     """The memory of all ranks at the end, from float64 `vectors`; everything that is reduced is summed up."""
     rng = random.Random(seed)
-    ranks = [
-        _Rank(schedule(shape, i), vectors[i].copy(), output_elements(schedule(shape, i))) for i in range(shape.ranks)
-    ]
+    ranks = [_Rank(schedule(shape, i), vectors[i].copy()) for i in range(shape.ranks)]
     under_way: dict[tuple[int, int, int], deque[tuple[NDArray[Any], int, int, NDArray[Any] | None]]] = {}
     ready: list[Any] = [(me, lane) for me, rank in enumerate(ranks) for lane in range(len(rank.program))]
     waiting: dict[tuple[int, int, int], list[tuple[int, int]]] = {}  # lanes, for a message from there to here

@@ -29,11 +29,11 @@ def step(graph: Graph, *, iterations: int = 1, warmup: int = 0, **options: Any) 
     return compiled(graph, way, registry.find, lambda c: c << 3, iterations=iterations, warmup=warmup)
 
 
-def run(ranks: int, *graphs: Graph, seed: int = 0, iterations: int = 1, reduce_bps: float | None = None) -> list[Line]:
+def run(ranks: int, *graphs: Graph, seed: int = 0, iterations: int = 1, **costs: Any) -> list[Line]:
     """The lines of a run in which nothing went wrong."""
     steps = [step(graph, iterations=iterations) for graph in graphs]
     fake = FakeFabric(ranks, seed)
-    lines, errors = fake_run.run(fake, fake_run.plan(ranks, *steps, reduce_bps=reduce_bps))
+    lines, errors = fake_run.run(fake, fake_run.plan(ranks, *steps, **costs))
     assert (fake.error, errors) == (None, [])
     assert [line for line in lines if line.get("wrong")] == []
     return lines

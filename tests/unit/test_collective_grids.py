@@ -155,7 +155,7 @@ TORUS = "{torus: {dims: [4, 4], direct: true}}, nic: {router: {rate: 10Tbps}, pc
 def expected_us(algorithm: str, size: str) -> float:
     step = f"{{collective: all_reduce, algorithm: {algorithm}, sizes: [{size}]}}"
     one = loads(f"name: t\nfabric: {{topology: {TORUS}}}\ncosts: {{reduce: 80Tbps}}\nworkload: [{step}]")
-    chooser, its = Chooser(one, one.build_fabric()), one.workload[0]
+    chooser, its = Chooser(one), one.workload[0]
     (candidate,) = chooser.candidates(its)
     return chooser.expected_ns(candidate, its, its.sizes[0]) / 1e3
 

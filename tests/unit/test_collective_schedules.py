@@ -57,11 +57,11 @@ def shapes(draw: st.DrawFn, entry: Algorithm) -> Shape:
     ranks = draw(st.integers(2, most) | st.just(min(16, most)))
     if entry.lengths == POWERS:
         ranks = draw(st.sampled_from([2, 4, 8, 16]))
-    dims = grids(ranks, draw) if entry.layout in ("grid", "domains") else []
+    dims = grids(ranks, draw) if entry.shaped else []
     if entry.lengths == EVEN:
         dims = draw(st.lists(st.sampled_from([2, 4, 6]), min_size=1, max_size=3).filter(lambda d: prod(d) <= 16))
         ranks = prod(dims)
-    if entry.layout == "domains":
+    if entry.layout in ("domains", "rails"):
         dims = [prod(dims[:-1]), dims[-1]]
     options = {
         "chunk": draw(st.none() | st.integers(1, 60)) if "chunk" in entry.extra else None,

@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 def step(entry: Algorithm, members: int, sizes: list[int], **more: Any) -> Line:
     dims = GRIDS.get(members, [members])
-    if entry.layout == "domains":
+    if entry.layout in ("domains", "rails"):
         dims = [members // 2, 2] if members % 2 == 0 else [1, members]
     told = {"dims": dims, "senders": max(1, members // 3), "skew": 1.0, **more}
     return collective(entry.collective.name, sizes, algorithm=entry.name, **told)
@@ -109,6 +109,16 @@ def test_any_group_in_any_order(
         chunk = max(chunk, max(sizes) // 250)
     told = step(entry, members, sizes, dtype=dtype, op=op, ranks=group, iterations=2, warmup=1, chunk=chunk)
     check(ranks, [told], seed)
+
+
+@pytest.mark.parametrize("entry", [e for e in SCHEDULED if e.ops], ids=str)
+def test_channels_that_add_up_by_themselves(entry: Algorithm) -> None:
+    """Beside each other and the host, in whatever order they are through: each as its own clock says."""
+    fake = FakeFabric(8)
+    told = step(entry, 8, [40_000], iterations=2, chunk=4000)
+    lines, errors = run(fake, plan(8, told, reduce_bps=8e9, by_channel=True))
+    assert (fake.error, errors, {line["wrong"] for line in lines}) == (None, [], {0})
+    assert fake.computations > 0
 
 
 def test_steps_with_different_needs_of_memory_follow_each_other() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from testbed.experiment import Experiment, loads
-from testbed.plan import thresholds
-from testbed.plan.hardware import aggregation_timeout_ns, hardware_of, line_rate_bps, slots_for
+from testbed.experiment.basis import Basis
+from testbed.plan import aggregation, thresholds
+from testbed.plan.hardware import hardware_of
 from testbed.plan.steps.plan import plan
 
 
@@ -77,7 +78,8 @@ def test_scale_up_domains_have_a_network_of_their_own() -> None:
 def test_ranks_and_complexes_get_the_costs_of_their_own() -> None:
     costs = "costs: {post: 150ns, wake: 2us, reduce: 90Gbps, convert: 70Gbps}\n"
     its = plan(experiment("", costs))
-    assert its.told([0])["costs"] == {"post_ns": 150, "reduce_bps": 90e9, "wake_ns": 2000, "convert_bps": 70e9}
+    rates = {"reduce_bps": 90e9, "convert_bps": 70e9}
+    assert its.told([0])["costs"] == {"post_ns": 150, "wake_ns": 2000, "by_channel": False, **rates}
     assert its.complex_costs is None
 
 
@@ -108,7 +110,15 @@ CLOS = "clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}"
 )
 def test_slots_keep_a_cable_full(fabric: str, topology: str, server: bool, slots: int) -> None:
     its = experiment(fabric, topology=topology)
-    assert slots_for(its, its.build_fabric(), 256, server=server) == slots
+    basis = Basis(its)
+    assert aggregation.slots(basis.fabric, basis.worst_cable, basis.switches, 256, server=server) == slots
+
+
+def sum_ns(its: Experiment, slots: int, *, groups: int = 1, server: bool = False) -> float:
+    """The longest that a sum of 256 elements of four ranks may take."""
+    basis = Basis(its)
+    where = basis.fabric, basis.worst_cable, basis.switches, 256, slots, 4
+    return aggregation.timeout_ns(*where, groups=groups, reduce_bps=its.costs.reduce, server=server)
 
 
 @pytest.mark.parametrize(
@@ -134,18 +144,14 @@ def test_a_sum_may_take_as_long_as_all_slots_before_it_and_the_way(
     fabric: str, more: str, groups: int, server: bool, ns: float
 ) -> None:
     its = experiment(fabric, more)
-    found = aggregation_timeout_ns(its, its.build_fabric(), 256, 256, 4, groups=groups, server=server)
-    assert found == pytest.approx(ns)
+    assert sum_ns(its, 256, groups=groups, server=server) == pytest.approx(ns)
 
 
 def test_the_worst_cable_has_the_least_rate_and_the_longest_delay_of_all() -> None:
     its = experiment("cables: {'nic:0': {rate: 10Gbps}, 'nic:1': {delay: 9us}}")
-    found = aggregation_timeout_ns(its, its.build_fabric(), 256, 16, 4, groups=1, server=False)
-    assert found == pytest.approx(16 * BLOCK * 8 / 10 + round_trip_ns(10e9, 9000, 1))
-    graph = its.build_fabric()
-    assert [line_rate_bps(its, graph, ranks) for ranks in ([0, 1], [1, 2])] == [10e9, 400e9]
-    plain = experiment("")
-    assert line_rate_bps(plain, plain.build_fabric(), [0]) == 400e9
+    assert sum_ns(its, 16) == pytest.approx(16 * BLOCK * 8 / 10 + round_trip_ns(10e9, 9000, 1))
+    assert [Basis(its).line_rate_bps(ranks) for ranks in ([0, 1], [1, 2])] == [10e9, 400e9]
+    assert Basis(experiment("")).line_rate_bps([0]) == 400e9
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,8 @@ def test_overlapping_groups_messages_and_computations() -> None:
             Compute(id="c1", stream="gpu", duration_ns=100, after=("t0", "r1", "d2", "a1", "a0")),
         )
     graph = Graph(both, tasks)
-    for reduce_bps in (None, 8e9):
-        lines = task_graphs.run(4, graph, iterations=3, reduce_bps=reduce_bps)
+    for reduce_bps, by_channel in ((None, False), (8e9, False), (8e9, True)):
+        lines = task_graphs.run(4, graph, iterations=3, reduce_bps=reduce_bps, by_channel=by_channel)
         assert len([line for line in lines if line["kind"] == "tasks"]) == 12
         in_order(graph, task_graphs.times(lines, graph))
 

@@ -116,10 +116,10 @@ def test_queue_pairs_are_numbered_group_by_group_and_then_for_messages() -> None
     made = Connected(Chooser(one))
     numbers = made.tasks(Tasks(plan(one).told()["steps"][0], find, one.seed))
     new = count(FIRST)
-    assert [numbers[0, peer, tag][0] for peer, tag in ((1, 0), (3, 0), (1, 8), (3, 16))] == [
+    assert [numbers[0, peer, tag][0] for peer, tag in ((1, 0), (3, 0), (1, 16), (3, 32))] == [
         next(new) for _ in range(4)
     ]
-    assert numbers[3, 0, 16] == (FIRST + 2, FIRST + 3)  # behind the ring's two
+    assert numbers[3, 0, 32] == (FIRST + 2, FIRST + 3)  # behind the ring's two
 
 
 def test_where_nics_do_some_of_it_spines_are_drawn_from_there_on() -> None:

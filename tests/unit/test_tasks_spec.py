@@ -129,12 +129,12 @@ def test_auto_takes_what_is_fastest() -> None:
 
 
 def test_auto_takes_what_each_of_a_groups_lists_can_do() -> None:
-    """Of the first list's ranks two share a server, twice; the second list's are no grid: no buckets."""
+    """Of the first list's ranks two share a server, twice; the second list's do not: no all-reduce by rails."""
     told = "{id: a, collective: all_reduce, group: g, size: 16MiB}"
     (step,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3], [4, 7]]}}, list: [{told}]"))).told()["steps"]
     (alone,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3]]}}, list: [{told}]"))).told()["steps"]
-    assert {way["algorithm"] for way in alone["ways"]} == {"bucket"}
-    assert len({way["algorithm"] for way in step["ways"]} - {"bucket", "hierarchical"}) == 1
+    assert {way["algorithm"] for way in alone["ways"]} == {"rails"}
+    assert len({way["algorithm"] for way in step["ways"]} - {"rails", "hierarchical"}) == 1
 
 
 def test_offloads_of_a_group_that_would_wait_for_each_other_are_refused() -> None:

@@ -20,6 +20,11 @@ from topologies.ranks.multipath import member
 Hop = tuple[str, str]  # from, to
 
 
+def chooses_ports(fabric: Fabric) -> bool:
+    """Whether flows of one NIC may leave by several ports."""
+    return fabric.kind not in DIMENSION_ORDER and any(s.role == OWN_PORTS for s in fabric.switches)
+
+
 class Hops:
     """The ways between the ranks of a fabric."""
 

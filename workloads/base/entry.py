@@ -75,7 +75,11 @@ class Algorithm:
     dtypes: tuple[str, ...] = tuple(DTYPES)
     min_ranks: int = 2
     max_ranks: int | None = None  # None: any number
-    layout: str = ""  # "ring": next in order is near; what the group must be: "grid", "domains" of equal size
+    layout: str = ""
+    """"ring": next in order is near.  What the group must be: "grid", "domains" of equal size, several: "rails".
+
+    "ports": as "ring", for NICs with several, among which flows choose.
+    """
     lengths: str = ""  # what the dimensions of a grid, or else the number of ranks, must be: EVEN or POWERS; "": any
     chunk_bytes: int | None = None  # pieces that a schedule is pipelined by, unless the step says; None: whole messages
     wide: str = ""  # "module:object", its Model for large fabrics (workloads/times/wide/model.py); "": there is none
@@ -98,6 +102,11 @@ class Algorithm:
 
     def __str__(self) -> str:
         return f"{self.collective.name} by {self.name}"
+
+    @property
+    def shaped(self) -> bool:
+        """Whether not every group of ranks will do."""
+        return self.layout not in ("", "ring")
 
     @property
     def parameters(self) -> tuple[str, ...]:

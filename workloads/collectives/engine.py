@@ -1,20 +1,20 @@
 """Executes any schedule over verbs: one connection per peer and channel, RDMA writes with immediate, no credits.
 
 Receives are posted before the collective begins.  The host does one thing at a time, so that reductions of several
-lanes queue up.  Several engines share the rank's completion queue: each gets what comes on its connections, whichever
-of them waits.
+lanes queue up, unless each lane has a clock of its own (`costs.reduce_by`).  Several engines share the rank's
+completion queue: each gets what comes on its connections, whichever of them waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 
 from workloads.collectives.execution import Connection, Execution, Memory, Remote, out_of_turn, resolve
 from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places, program_of
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
-from workloads.verbs import Peer
+from workloads.verbs import Peer, wire
 from workloads.verbs.wire import Record
 
 _KEYS = Struct("<III")  # of vector, staging and output
@@ -44,6 +44,8 @@ class Engine:
             for c, pair in zip(self._channels, pairs, strict=True)
         }
         self._execution = Execution(context, width, Memory(self.vector, self.staging, self.output), by_channel)
+        if context.costs.by_channel:
+            self._execution.reducer = self._reduce
         context.completed |= dict.fromkeys(self._execution.by_number, self._execution.take)
         self._shape: Shape | None = None
 
@@ -72,4 +74,12 @@ class Engine:
 
     def handle(self, record: Record) -> None:
         """Takes a completion, of ours or of another engine's."""
-        self.context.completed.get(record.qp, out_of_turn)(record)
+        if record.kind == wire.COMPUTED:
+            self.context.computed.pop(record.wr_id)()
+        else:
+            self.context.completed.get(record.qp, out_of_turn)(record)
+
+    def _reduce(self, lane: int, ns: float, then: Callable[[], None]) -> None:
+        """Each lane has a compute stream of its own."""
+        self.context.computed[lane] = then
+        self.device.compute(ns, wr_id=lane, stream=lane)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 SLICE_BYTES = 4 << 20  # of host arithmetic between two signs of life
 MOST_MESSAGES = 16384  # that a queue pair keeps posted
 
-Reducer = Callable[[float, Callable[[], None]], None]
-"""Has a reduction that takes so many ns carried out, then calls."""
+Reducer = Callable[[int, float, Callable[[], None]], None]
+"""Has a reduction of a lane (its number) that takes so many ns carried out, then calls."""
 
 
 class TooManyMessages(ValueError):
@@ -119,6 +119,7 @@ class Connection:
 class Running:
     """A lane in progress."""
 
+    number: int
     lane: Lane
     at: int = 0
     outbox: deque[Send] = field(default_factory=deque)  # waits for the window
@@ -146,7 +147,7 @@ class Execution:
 
     def resolve(self, resolved: Resolved) -> None:
         """What it carries out from now on."""
-        self.lanes = [Running(lane) for lane in resolved.program]
+        self.lanes = [Running(k, lane) for k, lane in enumerate(resolved.program)]
         for key, connection in self.connections.items():
             connection.own = resolved.own.get(key, ())
             connection.places, connection.copies = resolved.peers[key], resolved.copies.get(key, ())
@@ -312,7 +313,7 @@ class Execution:
             running.at += 1
             self._advance(running)
 
-        self.reducer(ns, reduced)
+        self.reducer(running.number, ns, reduced)
         return True
 
     def _combine(self, region: int, at: int, place: Place, count: int) -> None:

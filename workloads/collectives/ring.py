@@ -1,4 +1,4 @@
-"""Rings: all-reduce, reduce-scatter, all-gather; in one direction or in both.
+"""Rings: all-reduce, reduce-scatter, all-gather; in one direction, in both, or several side by side.
 
 The vector is cut into one chunk per rank.  On a reducing hop a rank's chunk goes to its right neighbour, which adds it
 to its own; on a gathering hop it goes straight into its place.  A chunk that is more than one piece goes on piece by
@@ -15,6 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from workloads.collectives.schedule import Channel, Lane, Program, Recv, Send, Shape, Span, Step, pieces, spans
+
+RINGS = 16
+"""Of several: each flow takes one of a NIC's ports, and so many are spread over them well enough."""
 
 
 class Hop(NamedTuple):
@@ -83,6 +86,28 @@ def reduce_scatter(shape: Shape, index: int) -> Program:
 
 def all_gather(shape: Shape, index: int) -> Program:
     return _ring(shape, index, gathering)
+
+
+def _rings(shape: Shape, index: int, hops: Hops) -> Program:
+    """RINGS at once, each with a part of every chunk, and over connections of its own."""
+    n, lanes = shape.ranks, []
+    chunks = [spans(chunk.stop - chunk.start, RINGS, chunk.start) for chunk in spans(shape.count, n)]
+    for k in range(RINGS):
+        parts = [chunk[k] for chunk in chunks]
+        lanes.append(around(hops(n, index), parts, (index - 1) % n, (index + 1) % n, shape.chunk, k))
+    return [Lane(steps, shape.window) for steps in lanes]
+
+
+def rings_all_reduce(shape: Shape, index: int) -> Program:
+    return _rings(shape, index, both)
+
+
+def rings_reduce_scatter(shape: Shape, index: int) -> Program:
+    return _rings(shape, index, reducing)
+
+
+def rings_all_gather(shape: Shape, index: int) -> Program:
+    return _rings(shape, index, gathering)
 
 
 def bidirectional_all_reduce(shape: Shape, index: int) -> Program:

@@ -15,11 +15,14 @@ from workloads.verbs.wire import Record
 class HostCosts:
     """Emulated time of work on the host: `reduce_bps` counts the bits of one operand, None costs nothing.
 
+    `by_channel`: each lane of a schedule reduces by itself, beside the others and the host.
+
     Posting is charged by the NIC itself (`post_ns`), waking up by the device (`wake_ns`).
     """
 
     reduce_bps: float | None = None
     wake_ns: float = 0.0
+    by_channel: bool = False
     convert_bps: float | None = None
     cache_bytes: float | None = None  # a working set larger than that is reduced at memory_reduce_bps
     memory_reduce_bps: float | None = None
@@ -46,6 +49,7 @@ class Context:
     Memory is registered under a name and kept, because the fabric has no call to give it back.  `options` are the
     plan's keys of the step at hand.  `completed` says who takes the completions of a queue pair: a rank has one
     completion queue, and a peer that is ahead may begin what comes next while this rank is still at what came before.
+    `computed`: what is to be called when a computation is through, by its wr_id.
     """
 
     device: Device
@@ -55,14 +59,19 @@ class Context:
     tick: Callable[[int, int], None] = _nothing  # called between the messages of a long operation
     options: Mapping[str, Any] = field(default_factory=dict)
     completed: dict[int, Callable[[Record], None]] = field(default_factory=dict)
+    computed: dict[int, Callable[[], None]] = field(default_factory=dict)
     engine: Callable[..., Any] | None = None  # makes what carries out schedules; None: one with its own connections
     _inputs: dict[tuple[int, str, str | None], Inputs] = field(default_factory=dict)
     _regions: dict[str, Region] = field(default_factory=dict)
     _of_parts: dict[int, dict[str, Region]] = field(default_factory=dict)
 
     def beside(self, number: int, largest_bytes: int, options: Mapping[str, Any]) -> Context:
-        """For a part that works while others do: its memory is its own, and later that of the next of its number."""
+        """For a part that works while others do: its memory is its own, and later that of the next of its number.
+
+        Computations are the others': what it reduces, its host does.
+        """
         own: dict[str, Any] = {"_regions": self._of_parts.setdefault(number, {}), "_of_parts": {}, "completed": {}}
+        own["costs"] = replace(self.costs, by_channel=False)
         return replace(self, largest_bytes=largest_bytes, options=options, tick=_nothing, **own)
 
     def inputs(self, ranks: int, dtype: str, op: str | None) -> Inputs:

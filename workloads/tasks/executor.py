@@ -96,6 +96,7 @@ class Executor:
         self._synced: dict[int, Requests] = {}
         self.requests = self._requests(of["collective"], tag)
         self._computed: dict[int, tuple[int, Callable[[], None]]] = {}
+        self._streams: dict[tuple[int, int], int] = {}
         self._token = 0
         self.fallbacks: dict[int, str] = {}  # of this iteration: task -> why its ranks did it by themselves
         self.tick: Callable[[int, int], None] | None = None
@@ -141,9 +142,16 @@ class Executor:
         return int(1 + order["communicator"] * 1009 + order["number"] * 31 + self.iteration * 7)
 
     def _reducer(self, task: int) -> Reducer:
-        """Reductions of a collective keep its own stream busy, and nothing else."""
+        """Reductions of a collective keep its own stream busy, or each lane one of its own, and nothing else."""
         stream = self.tasks[task]["stream"]
-        return lambda ns, then: self.compute(ns, stream, task, then)
+        if not self.context.costs.by_channel:
+            return lambda lane, ns, then: self.compute(ns, stream, task, then)
+        return lambda lane, ns, then: self.compute(ns, self._beside(stream, lane), task, then)
+
+    def _beside(self, stream: int, lane: int) -> int:
+        """The stream of a lane of the collectives on that stream: behind those of the tasks."""
+        first = 1 + max(order["stream"] for order in self.tasks)
+        return self._streams.setdefault((stream, lane), first + len(self._streams))
 
     def compute(self, ns: float, stream: int, task: int, then: Callable[[], None]) -> None:
         """Keeps a stream busy for so long, then calls."""

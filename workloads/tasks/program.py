@@ -19,7 +19,7 @@ from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 
 MOST_STREAMS = 256  # of a rank, on which something is computed
 MOST_TAGS = 1 << 16  # of a step
-CHANNELS = 8  # tags of a group that hosts serve
+CHANNELS = 16  # tags of a group that hosts serve
 MOST_INSTANCES = 1 << 18  # of a group
 
 Way = Mapping[str, Any]

@@ -148,11 +148,8 @@ def _unlike(orders: Sequence[Order]) -> list[Order]:
     return list(first.values())
 
 
-class _Lane(Progress["_Doing"]):
-    reducing = False
-
-
-_Stream: TypeAlias = Stream[_Lane]
+_Lane: TypeAlias = "Progress[_Doing]"
+_Stream: TypeAlias = "Stream[Progress[_Doing]]"
 
 
 class _Doing:
@@ -164,7 +161,7 @@ class _Doing:
         self.tag = rank.replay.tasks.tag(order)
         self.ranks, programs, self.width = rank.replay.tasks.kind(order)
         self.index = self.ranks.index(rank.me)
-        self.lanes = [_Lane(self, lane) for lane in programs[self.index]]
+        self.lanes: list[_Lane] = [Progress(self, lane) for lane in programs[self.index]]
         self.outgoing: dict[tuple[int, int], _Stream] = {}
         self.running = False
         for lane in self.lanes:
@@ -223,7 +220,8 @@ class _Doing:
         ns = self.rank.replay.costs.reduce_ns(elements * self.width)
         if ns > 0:
             lane.reducing = True
-            self.rank.compute(ns, self.order["stream"], lambda: self._reduced(lane))
+            own = self.lanes.index(lane) if self.rank.replay.costs.by_channel else None
+            self.rank.compute(ns, (self.order["stream"], own), lambda: self._reduced(lane))
         return ns > 0
 
     def _reduced(self, lane: _Lane) -> None:
@@ -259,7 +257,7 @@ class _Rank:
         self.replay, self.me, self.orders = replay, me, orders
         self.clock = 0.0
         self._due: list[Callable[[], None]] = []
-        self._streams: dict[int, float] = {}  # when each has computed what it was given
+        self._streams: dict[tuple[int, int | None], float] = {}  # and lanes: when each has computed what it was given
         self._ready: list[tuple[bool, int]] = []
         self._turns = Turns[int, int]()
         self._active: dict[int, Callable[[], bool]] = {}
@@ -320,7 +318,7 @@ class _Rank:
             if order["ns"] <= 0:
                 self._ended(number)
             else:
-                self.compute(order["ns"], order["stream"], lambda: self._ended(number))
+                self.compute(order["ns"], (order["stream"], None), lambda: self._ended(number))
             return
         if order["do"] == "collective":
             doing = self._doing[number]
@@ -348,7 +346,7 @@ class _Rank:
             if not self._waits[follower]:
                 self._may_start(follower)
 
-    def compute(self, ns: float, stream: int, then: Callable[[], None]) -> None:
+    def compute(self, ns: float, stream: tuple[int, int | None], then: Callable[[], None]) -> None:
         through = self._streams[stream] = max(self._streams.get(stream, 0.0), self.clock) + ns
         self.replay.agenda.at(through, self.come, then)
 
@@ -413,7 +411,7 @@ class _Replay:
     def stream(self, of: tuple[int, int], flow: Flow) -> _Stream:
         """What a collective sends on a connection."""
         if (of, flow) not in self._streams:
-            self._streams[of, flow] = _Stream(self.pair(flow))
+            self._streams[of, flow] = Stream(self.pair(flow))
         return self._streams[of, flow]
 
     def run(self) -> float:

@@ -45,7 +45,7 @@ def scatter_all_gather_broadcast(case: Case) -> float:
     return binomial_scatter(case, case.size) + (case.n - 1) * hop
 
 
-def _unequal(case: Case) -> dict[Pair, int]:
+def unequal(case: Case) -> dict[Pair, int]:
     if not case.shape.counts:
         chunk = case.share(case.n)
         return {(a, b): chunk for a in range(case.n) for b in range(case.n)}
@@ -54,12 +54,12 @@ def _unequal(case: Case) -> dict[Pair, int]:
 
 def spread_all_to_all(case: Case) -> float:
     """The busiest cable: n - 1 chunks, where they are equal and every rank has its own."""
-    return _flood(case, _unequal(case))
+    return _flood(case, unequal(case))
 
 
 def pairwise_all_to_all(case: Case) -> float:
     """n - 1 rounds, each as long as its largest message: a rank goes on when it has what comes and its own is there."""
-    sizes, n = _unequal(case), case.n
+    sizes, n = unequal(case), case.n
     at, free = [0.0] * n, [0.0] * n  # ready for the next round; when the last message into a rank was through
     for k in range(1, n):
         pairs = case.shift(k)
@@ -78,7 +78,7 @@ def m_to_n(case: Case) -> float:
     A sender shares its cable evenly among all to whom it still sends, a receiver among all from whom it still receives,
     so that few senders cannot fill a receiver's cable before they have nothing else to send, nor the reverse.
     """
-    sizes = {pair: n for pair, n in _unequal(case).items() if n}
+    sizes = {pair: n for pair, n in unequal(case).items() if n}
     flood = _flood(case, sizes)
     if not sizes:
         return flood

@@ -77,7 +77,10 @@ class Path:
 
 @dataclass(frozen=True)
 class Costs:
-    """What a host and its NIC take, the same at both ends.  `reduce_bps`: bits of one operand, None costs nothing."""
+    """What a host and its NIC take, the same at both ends.  `reduce_bps`: bits of one operand, None costs nothing.
+
+    `by_channel`: each lane of a schedule reduces by itself, beside the others and the host.
+    """
 
     mtu: int = 4096
     post_ns: float = 100.0
@@ -87,6 +90,7 @@ class Costs:
     tx_buffer_bytes: int = 128 << 10
     wake_ns: float = 0.0
     reduce_bps: float | None = None
+    by_channel: bool = False
     engine_reduce_bps: float = 400e9
     engine_packets_per_s: float = 595.2e6
 

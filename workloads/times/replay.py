@@ -1,13 +1,14 @@
 """What a schedule should take: every rank's lanes followed message by message (network.py carries them).
 
 A host does one thing at a time, as the engine does (workloads/collectives/engine.py): it wakes up, takes what has
-come, reduces and posts.  So what formulas leave out is in it: siblings that share a cable, ranks that are late.
+come, reduces (unless its lanes do) and posts.  So what formulas leave out is in it: siblings that share a cable, ranks
+that are late.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Generic, TypeAlias, TypeVar, cast
@@ -47,6 +48,7 @@ class Progress(Generic[H]):
     def __init__(self, host: H, lane: Lane) -> None:
         self.host, self.steps, self.window, self.per_peer = host, lane.steps, lane.window, lane.per_peer
         self.at = self.under_way = 0
+        self.reducing = False
         self.outbox: deque[tuple[Stream[Any], int]] = deque()
         self.waiting: list[tuple[int, Any]] = []
 
@@ -71,28 +73,23 @@ class _Host:
     def __init__(self, replay: _Replay, index: int, program: Program) -> None:
         self.replay, self.index = replay, index
         self.clock = 0.0
-        self.due: list[tuple[_Stream, bool]] = []
+        self.due: list[tuple[Callable[[Any], None], Any]] = []
         self.lanes = [Progress(self, lane) for lane in program]
 
     def begin(self, _: float) -> None:
         for lane in self.lanes:
             self.advance(lane)
 
-    def come(self, t: float, stream: _Stream, *, sent: bool) -> None:
+    def come(self, t: float, event: Callable[[Any], None], of: Any) -> None:
         if not self.due:
             self.replay.agenda.at(max(t, self.clock), self._wake)
-        self.due.append((stream, sent))
+        self.due.append((event, of))
 
     def _wake(self, t: float) -> None:
         due, self.due = self.due, []
         self.clock = t + self.replay.case.costs.wake_ns
-        for stream, sent in due:
-            if sent:
-                self._acknowledged(stream)
-            else:
-                stream.arrived += 1
-                assert stream.receiver is not None
-                self.advance(stream.receiver)
+        for event, of in due:
+            event(of)
 
     def advance(self, lane: Progress[_Host]) -> None:
         going = deque([lane])
@@ -103,7 +100,7 @@ class _Host:
 
     def _go_on(self, lane: Progress[_Host]) -> None:
         case = self.replay.case
-        while lane.at < len(lane.steps):
+        while lane.at < len(lane.steps) and not lane.reducing:
             step = lane.steps[lane.at]
             if isinstance(step, Send):
                 stream = self.replay.streams[self.index, step.peer, step.channel]
@@ -113,11 +110,11 @@ class _Host:
                 if stream.arrived == stream.taken:
                     return
                 stream.taken += 1
-                if step.reduce:
-                    self.clock += case.costs.reduce_ns((step.stop - step.start) * case.width)
+                if step.reduce and self._reduces(lane, step.stop - step.start):
+                    return
             elif isinstance(step, Copy):
-                if step.reduce:
-                    self.clock += case.costs.reduce_ns((step.stop - step.start) * case.width)
+                if step.reduce and self._reduces(lane, step.stop - step.start):
+                    return
             elif (other := self.lanes[step.lane]).at < step.steps:
                 other.waiting.append((step.steps, lane))
                 return
@@ -133,7 +130,28 @@ class _Host:
         self.clock += self.replay.case.costs.post_ns
         self.replay.post(self.clock, stream, nbytes, signaled=lane.window is not None)
 
-    def _acknowledged(self, stream: _Stream) -> None:
+    def arrived(self, stream: _Stream) -> None:
+        stream.arrived += 1
+        assert stream.receiver is not None
+        self.advance(stream.receiver)
+
+    def _reduces(self, lane: Progress[_Host], elements: int) -> bool:
+        """Whether the lane does by itself, and goes on when it has: else the host has done so."""
+        costs = self.replay.case.costs
+        ns = costs.reduce_ns(elements * self.replay.case.width)
+        if not costs.by_channel or ns <= 0:
+            self.clock += ns
+            return False
+        lane.reducing = True
+        self.replay.agenda.at(self.clock + ns, self.come, self._reduced, lane)
+        return True
+
+    def _reduced(self, lane: Progress[_Host]) -> None:
+        lane.reducing = False
+        lane.at += 1
+        self.advance(lane)
+
+    def acknowledged(self, stream: _Stream) -> None:
         lane = stream.sender
         assert lane is not None
         stream.acknowledged += 1
@@ -172,8 +190,8 @@ class _Replay:
             t,
             stream.pair,
             nbytes,
-            lambda at: receiver.come(at, stream, sent=False),
-            (lambda at: sender.come(at, stream, sent=True)) if notify else None,
+            lambda at: receiver.come(at, receiver.arrived, stream),
+            (lambda at: sender.come(at, sender.acknowledged, stream)) if notify else None,
         )
 
     def run(self, starts: Sequence[float]) -> list[float]:

@@ -14,6 +14,7 @@ from testbed.base.types import mistake
 from topologies import Fabric
 from topologies.graph import endpoint
 from topologies.ranks.grid import NoGrid, grid, servers_and_gpus
+from topologies.ranks.hops import chooses_ports
 from topologies.ranks.ring_order import ring_order
 from workloads.base.entry import Algorithm
 
@@ -55,8 +56,11 @@ def _group(entry: Algorithm, ranks: Sequence[int] | None, fabric: Fabric) -> dic
     everybody = list(ranks) if ranks is not None else list(range(fabric.ranks))
     if entry.layout == "grid":
         return {"ranks": sorted(everybody), "dims": list(grid(fabric, everybody))}
-    if entry.layout == "domains":
-        return {"ranks": sorted(everybody), "dims": list(servers_and_gpus(fabric, everybody))}
-    if entry.layout == "ring" and ranks is None:
+    if entry.layout in ("domains", "rails"):
+        dims = servers_and_gpus(fabric, everybody, least=2 if entry.layout == "rails" else 1)
+        return {"ranks": sorted(everybody), "dims": list(dims)}
+    if entry.layout == "ports" and not chooses_ports(fabric):
+        raise NoGrid("no NIC has several ports", "a star or clos with `links`, or a custom network, may have such")
+    if entry.layout in ("ring", "ports") and ranks is None:
         return {"ranks": ring_order(fabric)}
     return {"ranks": None if ranks is None else list(ranks)}

@@ -65,6 +65,11 @@ class Workers(Model):
 class Costs(Model):
     post: Time = default("100ns", "host time to post one work request", le=MAX_TIME)
     reduce: Rate = default("800Gbps", "speed at which a host adds up received data", gt=0, le=MAX_RATE)
+    reduce_by: Literal["host", "channel"] = Field(
+        default="host",
+        description="who adds up: the `host`, one reduction at a time, or each `channel` of an algorithm by itself, at "
+        "`reduce` each, as a GPU's thread blocks do",
+    )
     wake: Time = default("0ns", "host time to notice a completion", le=MAX_TIME)
     convert: Rate = default(
         "1600Gbps", "speed at which a host turns floating into fixed point, and back", gt=0, le=10**15

@@ -18,7 +18,7 @@ def plan(experiment: Experiment) -> Plan:
     """What all workers share; `convert_bps` only ranks have, caches only compute complexes."""
     costs, cores, planner = experiment.costs, experiment.fabric.nic.complex, Planner(experiment)
     of_ranks = {"post_ns": costs.post, "reduce_bps": costs.reduce, "wake_ns": costs.wake}
-    of_ranks["convert_bps"] = costs.convert
+    of_ranks |= {"convert_bps": costs.convert, "by_channel": costs.reduce_by == "channel"}
     of_complexes = None
     if cores is not None:
         of_complexes = {"post_ns": cores.post, "reduce_bps": cores.reduce, "wake_ns": cores.wake}

@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from topologies.graph.frames import FRAME_BYTES, RETH_BYTES
 from topologies.ranks.grid import NoGrid, lengths
-from workloads.base.entry import Algorithm
+from workloads.base.entry import Algorithm, named
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
 from workloads.times.messages import Costs, received_ns, sent_ns
 from workloads.times.wide.around import Ring, host_ring_over_ns
 from workloads.times.wide.both_ways import Some
 from workloads.times.wide.model import OverRing, model_of
+from workloads.times.wide.places import Rails
 from workloads.times.wide.rounds import Round, Rounds, rounds_ns
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ def has_model(entry: Algorithm, ranks: int, *, alone: bool, dims: Sequence[int] 
     grid = entry.layout == "grid"
     if not entry.min_ranks <= ranks <= (entry.max_ranks or ranks) or not entry.fits(ranks, dims if grid else ()):
         return False
-    if alone and entry.schedule and (entry.layout in ("", "ring") or (grid and dims)):
+    if alone and entry.schedule and (not entry.shaped or (grid and dims)):
         return True
+    if entry.layout == "rails":
+        return "parts" not in entry.extra
     model = model_of(entry)
     return model.among is not None and model.fits(ranks)
 
@@ -62,10 +65,16 @@ class Together:
 
     def collective_ns(self, entry: Algorithm, groups: Groups, size_bytes: int, width: int) -> float:
         """Of all these groups' at once."""
+        n, options = groups.shape[1], dict[str, Any]()
+        if entry.layout == "rails":  # each rank has its own cable, and no message leaves its rail
+            ways = Some(self.hosts, np.sort(groups[0]).tolist())
+            options["dims"] = self.on_rails(groups)
+            case = Case.of(entry, n, size_bytes, width, options, self.seed, self.costs, ways)
+            return float(named(entry.time)(case))
         if entry.schedule and self.alone(groups):
-            n, options = groups.shape[1], {"dims": self.dims(groups) if entry.layout == "grid" else []}
-            ways = (Some(self.hosts, ranks) for ranks in self._unlike(groups))
-            cases = (Case.of(entry, n, size_bytes, width, options, self.seed, self.costs, its) for its in ways)
+            options["dims"] = self.dims(groups) if entry.layout == "grid" else []
+            unlike = (Some(self.hosts, ranks) for ranks in self._unlike(groups))
+            cases = (Case.of(entry, n, size_bytes, width, options, self.seed, self.costs, its) for its in unlike)
             return max(expected_ns(entry, case) for case in cases)
         model = model_of(entry)
         assert model.among is not None  # see has_model
@@ -85,6 +94,19 @@ class Together:
         if id(groups) not in self._known:
             self._known[id(groups)] = groups, self._apart(groups)  # kept, so that its id stays its own
         return self._known[id(groups)][1]
+
+    def on_rails(self, groups: Groups) -> tuple[int, int] | None:
+        """Servers and GPUs, if all groups are as many GPUs on the same rails of several servers, and cables alike."""
+        places = self.hosts.places
+        if not isinstance(places, Rails) or not self.hosts.scale_up or self.hosts.own:
+            return None
+        server, rail = np.divmod(np.sort(groups, axis=1), places.gpus)
+        gpus = int((server[0] == server[0, 0]).sum())
+        if gpus == 1 or gpus == groups.shape[1] or groups.shape[1] % gpus:
+            return None
+        server, rail = (its.reshape(len(groups), -1, gpus) for its in (server, rail))
+        whole = (server == server[:, :, :1]).all() and (rail == rail[:, :1]).all()
+        return (server.shape[1], gpus) if whole else None
 
     def _apart(self, groups: Groups) -> bool:
         ways = self.hosts

@@ -107,7 +107,7 @@ class Asked:
     def followed(self) -> Time:
         """Message by message, as on a small fabric.  Raises NoModel where they are too many, as the time does."""
         entry, n, schedule, order = self.entry, self.n, schedule_of(self.entry), list(self.order)
-        dims = [d for d in self.places.dims if d > 1] if entry.layout in ("grid", "domains") else []
+        dims = [d for d in self.places.dims if d > 1] if entry.shaped else []
         options = {key: self.options[key] for key in entry.extra} | {"dims": dims}
         shapes = {size: shape_of(entry, n, size, self.width, options, self.seed) for size in self.sizes or [0]}
         few = [size for size, shape in shapes.items() if not more_than(schedule, shape, MOST_FOLLOWED)]

@@ -12,6 +12,7 @@ import numpy as np
 
 from workloads.base.entry import NoModel, named
 from workloads.collectives.exchange import distances
+from workloads.collectives.schedule import connections, program_of, schedule_of
 from workloads.times.messages import Link
 from workloads.times.multicast import Multicast
 from workloads.times.wide import direct_reduce, rounds
@@ -190,6 +191,23 @@ def _on_grid(asked: Asked) -> Time:
 
 
 GRID = Model(_on_grid)
+
+
+def _on_rails(asked: Asked) -> Time:
+    """No message leaves its rail, so that none has a choice of spines; all ranks but the ends connect as often."""
+    dims = asked.places.dims
+    if not isinstance(asked.places, Rails) or min(dims) < 2 or asked.bare.scale_up is None:
+        raise NoModel("there are no scale-up domains", "a rail topology with `scale_up` has one per server")
+    if asked.bare.own:
+        raise _unlike(asked, "ring")
+    ways = CachedWays(asked.bare)
+    largest = asked.case(max(asked.sizes), ways, dims).shape
+    middle = program_of(schedule_of(asked.entry), largest, dims[1] + 1)
+    asked.made.add(len(connections(middle)))
+    return lambda size: float(named(asked.entry.time)(asked.case(size, ways, dims)))
+
+
+RAILS = Model(_on_rails)
 
 
 # Trees and chains
