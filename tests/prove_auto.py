@@ -55,7 +55,7 @@ def behind(experiment: Experiment) -> tuple[float, str]:
     """How far `auto` is behind the fastest algorithm in runs, and of what."""
     (step,) = experiment.workload
     assert isinstance(step, CollectiveStep)
-    chooser = Chooser(experiment, experiment.build_fabric())
+    chooser = Chooser(experiment)
     names = [one.entry.name for one in chooser.candidates(step)]
     by = {AUTO: step, **{name: _by(step, name) for name in names}}
     together = [list(by)] if not chooser.chooses else [[name] for name in by]
