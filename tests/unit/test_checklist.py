@@ -22,6 +22,7 @@ WANTED = {
     "congestion/ecn-thresholds.yaml": ["congestion control"],  # sweeps thresholds that are too low, too
     "congestion/pause-storm.yaml": ["buffers", "buffers", "uplinks"],
     "congestion/pfc-victim.yaml": ["uplinks"],  # the victim is on the full uplink
+    "offload/best-effort-loss.yaml": ["uplinks", "uplinks"],  # of several jobs at once
     "topology/torus-host-cable.yaml": ["messages", "messages"],  # latencies
 }
 

@@ -25,6 +25,7 @@ from testbed.predict.predict import predict
 from testbed.run import own_algorithms
 from testbed.run.sweep import points
 from tests.parts.own_files import EXAMPLES, experiment
+from tests.parts.uniform_paths import Uniform
 from workloads.check.check import check
 from workloads.check.memory import Wrong
 from workloads.collectives.schedule import Copy, Lane, Program, Recv, Schedule, Send, Shape, Step, Wait, schedule_of
@@ -34,7 +35,6 @@ from workloads.times.case import Case
 from workloads.times.messages import Costs
 from workloads.times.messages import Path as Way
 from workloads.times.replay import replayed
-from workloads.times.ways import Uniform
 
 
 def test_what_stands_in_files_of_results_is_the_same_wherever_the_file_is(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_ranks_that_share_every_matrix_add_up_twice_a_layer() -> None:
     ((made, about),) = steps(loads(step("decode: {ranks: [0, 1], layer: 20us, cost: 1.5}\ntokens: 4\noutput: 3")))
     size = 4 * HIDDEN * WIDTH
     (sums,) = predict(loads(
-        f"{STAR}- {{collective: all_reduce, ranks: [0, 1], sizes: [{size}B], dtype: bfloat16}}\n"
+        f"{STAR}- {{collective: all_reduce, algorithm: auto, ranks: [0, 1], sizes: [{size}B], dtype: bfloat16}}\n"
     )).figures  # fmt: skip
     assert (made.name, made.about_step["tokens"]) == ("serve decode tp2", 12)
     expected = about.pop("expected_ns")
