@@ -21,7 +21,10 @@ import sys, time
 from pathlib import Path
 from hardware.client import Fabricd
 config = {"fabric": "test", "clock": {"mode": "virtual"}, "switches": [], "nics": [], "cables": [], "scale_up": []}
-fabricd = Fabricd.start(config, Path(sys.argv[1]), binary=Path(sys.argv[2]), user=int(sys.argv[3]), log=None)
+config["fence_tap"] = "fence"
+before = [*sys.argv[4:], "unshare", "--net"]
+where, binary, user = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+fabricd = Fabricd.start(config, where, binary=binary, user=user, log=None, before=before)
 print(fabricd.process.pid, flush=True)
 sys.stdin.read()
 """
@@ -73,9 +76,8 @@ def test_what_it_writes_is_handed_to_it_open(tmp_path: Path) -> None:
 
 def test_it_still_ends_with_who_has_started_it(tmp_path: Path) -> None:
     """The kernel forgets that wish of a process that changes its user."""
-    command = ["setpriv", "--pdeathsig", "KILL"]
-    script = RUN.replace("log=None", f"log=None, before={command!r}")
-    arguments = [sys.executable, "-c", script, str(tmp_path), str(fabricd_binary()), str(USER)]
+    arguments = [sys.executable, "-c", RUN, str(tmp_path), str(fabricd_binary()), str(USER)]
+    arguments += ["setpriv", "--pdeathsig", "KILL"]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
         pid = int(starter.stdout.readline())

@@ -20,6 +20,7 @@ from testbed.fabric.lab import Lab
 from testbed.faults import Injection
 from testbed.run.outcome import RunResult
 from tests.parts import offload_runs
+from tests.parts.machine import cli
 from tests.parts.offload_fabric import offload_fabric, on_ranks
 from tests.parts.offload_runs import CLOS, FAULTS, STAR, counters, run
 from workloads.times import messages as cf
@@ -388,3 +389,17 @@ def test_time_is_what_the_formula_says(topology: str, switches: int, dtype: str,
             convert_bps=1600e9,
         )  # fmt: skip
         assert row["time_ns"] == pytest.approx(expected, rel=0.01), f"{row['size_bytes']} bytes"
+
+
+def test_a_sum_that_the_server_adds_up_alone_is_not_sent_again(tmp_path: Path) -> None:
+    """It is here, also when it is the first that shows how blocks go now, and a late rank holds up others."""
+    faults = "{fault: accelerator_down, on: 'switch:leaf2', at: 150us}, {fault: straggler, on: 'nic:4', factor: 300}"
+    (tmp_path / "x.yaml").write_text(
+        "name: x\nfabric:\n  topology: {clos: {leaves: 3, spines: 2, hosts_per_leaf: 4}}\n"
+        "  switch: {accelerator: {slots: 1024}}\n  nic: {timeout: 20us}\ncontrol: {reaction: 200us}\n"
+        "workload: [{collective: all_reduce, algorithm: in_network_best_effort, sizes: [1MiB], iterations: 6, "
+        f"ranks: [0, 4, 8, 9]}}]\ninject: [{faults}]\n"
+    )
+    rows = json.loads(cli("run", str(tmp_path / "x.yaml"), "--out", str(tmp_path / "run"), "--json"))["results"]
+    why = "the parameter server, rank 0, adds up alone: leaf2's accelerator is down"
+    assert [(row["fallback"], row["wrong"]) for row in rows] == [(why, 0)] * 6

@@ -75,7 +75,7 @@ def test_grids_of_torus_and_rail(tmp_path: Path) -> None:
         more = {"op": "max"} if entry.ops else {}
         steps += [written(entry, g, [1237, 30_011], "float16", **more) for g in (None, [2, 3, 4, 5])]
     by_channel = "costs: {reduce_by: channel}"
-    result = carried_out(tmp_path / "r", "{rail: {servers: 3, gpus: 2}}", steps, by_channel)
+    result = carried_out(tmp_path / "r", "{rail: {servers: 4, gpus: 2}}", steps, by_channel)
     assert {r["wrong"] for r in result.results} == {0}
 
 
@@ -98,7 +98,7 @@ def test_grids_under_the_same(tmp_path: Path) -> None:
 
 def test_auto_is_as_fast_as_the_fastest(tmp_path: Path) -> None:
     sizes = [256, 16_384, 262_144]
-    entries = [e for e in SCHEDULED if e.collective.name == "all_reduce"]
+    entries = [e for e in SCHEDULED if e.collective.name == "all_reduce" and e.layout != "ports"]
     steps = [written(e, None, sizes, "float32") for e in entries]
     steps.append(json.dumps(json.loads(steps[0]) | {"algorithm": "auto"}))
     steps.append(

@@ -152,6 +152,8 @@ OUR_TURN = {"first": "s", "second": "rrc", "wait": ""}
         (RING.replace("</tb>", "</gpu>", 1), 11, "it is no XML: mismatched tag"),
         (RING[:200], 3, "it is no XML"),
         ("", 1, "it is no XML: no element found"),
+        ('<?xml version="1.0" encoding="bz2"?><algo/>', 1, "its encoding is not known"),
+        ('<?xml version="1.0" encoding="utf_16"?><algo/>', 1, "its encoding is not known"),
         ("<!DOCTYPE a [<!ENTITY b 'c'>]>" + RING, 1, "it declares a document type"),
         ('<?xml version="1.0"?>\n<!DOCTYPE a SYSTEM "/etc/passwd">' + RING, 2, "it declares a document type"),
         (SWAP.format(first="s", second="rrc", wait=""), 7, "race: this writes chunk 0 of rank 0's vector"),

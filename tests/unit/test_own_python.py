@@ -47,7 +47,12 @@ SEND_FIRST = "[Lane([Send(other, 0, n), Recv(other, 0, n, reduce=True)]{})]"
         ("[Lane([], window=0)]", "lane 0's window is 0, not a number of messages"),
         ("1 / rank", "a.py:4: it raises ZeroDivisionError: division by zero"),
         ("exit(3)", "a.py:4: it raises SystemExit: 3"),
+        ("exit(chr(0xD800))", r"a.py:4: it raises SystemExit: \ud800"),
         ("[0] * 10**10", "a.py: it takes too much memory"),
+        ("[Lane([])] * 2100", "4,200 lanes of all ranks; at most 4,096"),
+        ("__import__('os').write(3, b'[1]') and __import__('os')._exit(0)", "the process of f gave no answer"),
+        ("__import__('os').write(3, b'[' * 200_000) and __import__('os')._exit(0)", "ended without an answer"),
+        ("[__import__('os').write(3, b' ' * (1 << 20)) for _ in range(80)]", "its programs are more than 64 MiB"),
         (
             SEND_FIRST.format(""),
             "a.py: rank 1, lane 0, step 1: race: this writes elements 0 to 16383 of rank 1's vector",

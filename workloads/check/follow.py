@@ -29,6 +29,7 @@ from workloads.collectives.schedule import (
     steps,
 )
 
+MOST_LANES = 4096  # of which each has a clock of all
 _SHOWN = 4  # lanes of a circle that wait for each other
 
 Named = Callable[[At], str]
@@ -64,7 +65,8 @@ class Follow:
     def __init__(self, programs: Sequence[Program], shape: Shape, name: Named, unit: str) -> None:
         self.shape, self.name, self.unit = shape, name, unit
         self.memory = [{region: Memory() for region in (VECTOR, STAGING, OUTPUT)} for _ in programs]
-        lanes = sum(map(len, programs))
+        if (lanes := sum(map(len, programs))) > MOST_LANES:
+            raise Wrong(f"{lanes:,} lanes of all ranks; at most {MOST_LANES:,}")
         self.lanes: list[list[_Running]] = []
         for rank, program in enumerate(programs):
             first = sum(map(len, self.lanes))

@@ -20,6 +20,7 @@ from workloads.own.mistake import BadAlgorithm
 from workloads.own.python import Function
 from workloads.own.shipped import alike
 
+MOST_IN_ALL = 1_000_000
 _ANY = 1 << 62  # steps
 
 
@@ -112,7 +113,10 @@ def _proved(name: str, entry: Algorithm, shape: Shape) -> None:
 
 
 def _few_enough(own: files.Own, shape: Shape) -> None:
-    """A queue pair keeps so many receives posted."""
+    """A queue pair keeps so many receives posted, and loops are written out."""
+    if own.msccl and (steps_in_all := own.msccl.in_all(shape)) > MOST_IN_ALL:
+        what = f"{steps_in_all:,} steps in all loops of {shape.count} elements"
+        raise BadAlgorithm(what, f"at most {MOST_IN_ALL:,}: a larger `chunk` makes fewer")
     for rank in range(shape.ranks):
         counts: dict[tuple[int, int], int] = {}
         for step in steps(own.schedule(shape, rank)):

@@ -8,10 +8,12 @@ through FIFOs: what a step has sent may be overwritten, and what it receives is 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
+from itertools import accumulate
 from typing import NamedTuple
 
 from workloads.check.memory import At
@@ -136,6 +138,11 @@ class Msccl:
         """Whether its output is another memory than that in which its input is."""
         return not self.in_place and self.collective != "all_to_all"
 
+    def in_all(self, shape: Shape) -> int:
+        """How often one of its steps is done, by all gpus in all loops."""
+        steps = sum(len(block.transfers) for gpu in self.gpus for block in gpu.blocks)
+        return steps * len(pieces(0, -(-shape.count // self.chunks), shape.chunk))
+
     def __call__(self, shape: Shape, index: int) -> Program:
         return _program(self, shape, index)
 
@@ -206,6 +213,7 @@ class _Reader:
     def __init__(self, tbs: dict[int, Element], gpu: int, ranks: int, chunks: dict[str, int]) -> None:
         self._tbs, self._gpu, self._ranks, self._chunks = tbs, gpu, ranks, chunks
         self._order = sorted(tbs)
+        self._says: dict[int, list[int]] = {}  # steps of thread blocks that say that they are done
 
     def block(self, tb: int) -> Block:
         element = self._tbs[tb]
@@ -259,10 +267,14 @@ class _Reader:
         its = self._tbs[tb].children
         if not 0 <= s < len(its):
             step.wrong(f"{name}: deps={s}, and tb {tb} has {len(its)} steps")
-        for k in range(s, len(its)):
-            if its[k].attributes.get("hasdep") == "1" and its[k].attributes.get("type") != NOTHING:
-                return self._order.index(tb), k + 1
+        says = self._says.setdefault(tb, [k for k, other in enumerate(its) if _says(other)])
+        if (k := bisect_left(says, s)) < len(says):
+            return self._order.index(tb), says[k] + 1
         step.wrong(f"{name}: deadlock: tb {tb} never says that its step {s} is done", 'hasdep="1" at that step')
+
+
+def _says(step: Element) -> bool:
+    return step.attributes.get("hasdep") == "1" and step.attributes.get("type") != NOTHING
 
 
 # As a schedule
@@ -303,6 +315,7 @@ class _Gpu:
             "o": Place(output, part if algorithm.collective == "reduce_scatter" else 0),
             "s": Place(OUTPUT, behind),
         }
+        self._sums: dict[tuple[int, int], list[int]] = {}
         self._passing = []  # where a thread block has what it only passes on
         at = behind + gpu.chunks["s"] * chunk
         for block in gpu.blocks:
@@ -314,12 +327,18 @@ class _Gpu:
         messages = -(-transfer.count // together)
         return (transfer.after is not None) + messages * len(self._message(transfer, 0, 0, 0, 0))
 
+    def _behind(self, block: int, together: int) -> list[int]:
+        """Steps of a block's lane in one loop, up to each of its transfers."""
+        if (block, together) not in self._sums:
+            each = (self.steps_of(its, together) for its in self.blocks[block].transfers)
+            self._sums[block, together] = list(accumulate(each, initial=0))
+        return self._sums[block, together]
+
     def lowered(self, transfer: Transfer, block: int, loop: int, span: Span, together: int) -> Iterator[Step]:
         """Of a loop, elements `span` of each chunk, with so many chunks in a message."""
         if transfer.after is not None:
             other, done = transfer.after
-            each = [self.steps_of(its, together) for its in self.blocks[other].transfers]
-            yield Wait(other, loop * sum(each) + sum(each[:done]))
+            yield Wait(other, loop * self._behind(other, together)[-1] + self._behind(other, together)[done])
         for first in range(0, transfer.count, together):
             last = min(first + together, transfer.count) - 1
             length = (last - first) * self._chunk + span.stop - span.start

@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
+from select import select
 from signal import SIGKILL, SIGXCPU
+from time import monotonic
 from typing import Any
 
 from workloads.check.check import MOST_STEPS
@@ -21,6 +24,7 @@ from workloads.own.mistake import BadAlgorithm
 CPU_S = 10
 WALL_S = 120  # where others compute, too
 MEMORY = 2 << 30
+ANSWER = 64 << 20
 
 
 class Function:
@@ -41,11 +45,19 @@ class Function:
         if not wanted:
             return
         answer = self._answer(wanted, cpu_s)
-        if wrong := answer.get("wrong"):
-            there = f"there are {', '.join(answer['there']) or 'none'}" if "there" in answer else ""
-            raise BadAlgorithm(wrong, there or "(shape, rank) -> a list of Lanes", answer["line"], self._path)
-        for shape, of_ranks in zip(wanted, answer["programs"], strict=True):
-            self._made[shape] = [book.read(program) for program in of_ranks]
+        try:
+            wrong, there = str(answer.get("wrong") or ""), answer.get("there")
+            line = int(answer["line"]) if wrong else 0
+            made = [] if wrong else [[book.read(one) for one in of_ranks] for of_ranks in answer["programs"]]
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # the function can write there, too
+            raise BadAlgorithm(
+                f"the process of {self._name} gave no answer", "(shape, rank) -> a list of Lanes"
+            ) from None
+        if wrong:
+            hint = f"there are {', '.join(map(str, there)) or 'none'}" if there is not None else ""
+            what = wrong.encode(errors="backslashreplace").decode()
+            raise BadAlgorithm(what, hint or "(shape, rank) -> a list of Lanes", line, self._path)
+        self._made |= dict(zip(wanted, made, strict=True))
 
     def _answer(self, shapes: Sequence[Shape], cpu_s: int) -> Any:
         asked = {
@@ -64,8 +76,8 @@ class Function:
             | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
         )
         try:
-            said = process.communicate(json.dumps(asked).encode(), timeout=WALL_S)[0]
-        except subprocess.TimeoutExpired:
+            said = _said(process, json.dumps(asked).encode())
+        except TimeoutError:
             raise BadAlgorithm(f"{self._name} does not return", f"it has {WALL_S} s") from None
         finally:
             if process.poll() is None:
@@ -76,8 +88,26 @@ class Function:
             raise BadAlgorithm(what, f"it is asked for all ranks and {len(shapes)} sizes in one go")
         try:
             return json.loads(said)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise BadAlgorithm(f"the process of {self._name} ended without an answer") from None
+
+
+def _said(process: subprocess.Popen[bytes], asked: bytes) -> bytes:
+    """What it answers.  Raises TimeoutError, and BadAlgorithm for too much."""
+    assert process.stdin is not None and process.stdout is not None
+    with suppress(BrokenPipeError):
+        process.stdin.write(asked)
+        process.stdin.close()
+    said, end = bytearray(), monotonic() + WALL_S
+    while select([process.stdout], [], [], max(end - monotonic(), 0))[0]:
+        more = os.read(process.stdout.fileno(), 1 << 20)
+        said += more
+        if not more or len(said) > ANSWER:
+            if len(said) > ANSWER:
+                raise BadAlgorithm(f"its programs are more than {ANSWER >> 20} MiB", "fewer steps")
+            process.wait()
+            return bytes(said)
+    raise TimeoutError
 
 
 def _isolated() -> list[str]:

@@ -72,6 +72,10 @@ def parsed(text: bytes) -> Element:
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = parser.ExternalEntityRefHandler = refused
     try:
         parser.Parse(text, True)
+    except BadAlgorithm:
+        raise
+    except (LookupError, ValueError) as error:
+        raise BadAlgorithm(f"its encoding is not known: {error}", 'encoding="utf-8"', 1) from None
     except ExpatError as error:
         raise BadAlgorithm(f"it is no XML: {str(error).partition(':')[0]}", "", error.lineno) from None
     return found[0]

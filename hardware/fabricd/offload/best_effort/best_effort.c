@@ -11,7 +11,7 @@
  *
  * Congestion shows as a mark on the sum, which any contribution or the sum itself has
  * met: the window is halved, at most once for the blocks that were under way; every
- * other sum makes it a block larger, up to `slots` (ATP, section 3.7).
+ * other sum makes it a block larger, up to `slots`.  (ATP also has a slow-start threshold.)
  *
  * A block whose contributions found its slot taken, some before and some after that was
  * let go, leaves a part in the slot that nobody completes.  So do contributions that are

@@ -11,7 +11,7 @@
  *	has sent after that: as often as it is lost.
  *
  *	when no sum at all has come for a while: the oldest block, and no other (in ATP's
- *	client the timer runs from the last sum, and brings back last_ACK + 1 alone).
+ *	client the timer runs from the last sum, too).
  *
  * Where there is nothing left that could bring three, one later sum is enough: when all of
  * the request is sent (as RFC 5827 has it), and for what was sent before a silence.

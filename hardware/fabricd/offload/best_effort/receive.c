@@ -39,10 +39,10 @@ static void result(struct fabric *f, struct member *m, struct block_lane *l, con
 	uint64_t block;
 
 	overdue_over(f, m, l, alone);
+	l->state = LANE_IDLE; /* before others are looked at: it waits for nothing any more */
 	if (sum->flags & OFF_DIRECT && !b->alone && !b->server)
 		overdue_alone(f, m);
 	b->alone = sum->flags & OFF_DIRECT;
-	l->state = LANE_IDLE;
 	b->slot[sum->number % b->slots] = sum->next_slot;
 	b->flying--;
 	congestion(b, sum);
