@@ -6,10 +6,8 @@ import os
 from collections import defaultdict
 
 from testbed.checklist.finding import Case, Found, check, size
-from testbed.experiment.steps.collective import CollectiveStep
 from testbed.machine.memory import available_bytes
 from testbed.plan.offloads import lacking
-from workloads.registry import choices
 
 
 @check("messages", "messages fill a packet")
@@ -31,14 +29,11 @@ def messages(case: Case) -> Found:
 @check("offloads", "what `auto` may leave to NICs and switches, they can do")
 def offloads(case: Case) -> Found:
     for number, step in enumerate(case.experiment.workload):
-        if isinstance(step, CollectiveStep) and step.offloads:
-            ranks = case.fabric.ranks if step.ranks is None else len(step.ranks)
-            for entry in choices(step.collective, offloads=True):
-                if entry.unpredicted or not entry.offloaded:
-                    continue
-                if why := lacking(entry, step, case.experiment, ranks):
-                    what = f"`auto` does not look at {entry}: {why}"
-                    yield what, ("workload", number, "offloads"), "`testbed predict` says what it takes"
+        for collective, entry in step.considered():
+            ranks = case.fabric.ranks if collective.ranks is None else len(collective.ranks)
+            if why := lacking(entry, collective, case.experiment, ranks):
+                what = f"`auto` does not look at {entry}: {why}"
+                yield what, ("workload", number, "offloads"), "`testbed predict` says what it takes"
 
 
 @check("memory", "workers and this machine have the memory")

@@ -23,7 +23,7 @@ from workloads.times.ways import Routed
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep
-    from testbed.plan.choose import Chooser
+    from testbed.plan.routes import Routes
 
 MOST_NUMBERED = 20_000
 """Queue pairs of a candidate that are numbered, a tenth of a second of ours; of more, spines are drawn."""
@@ -60,7 +60,7 @@ class Choice:
 
     def __init__(
         self,
-        chooser: Chooser,
+        chooser: Routes,
         step: CollectiveStep,
         candidates: Sequence[Candidate],
         left_out: Mapping[str, str],

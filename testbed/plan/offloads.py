@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
     from testbed.experiment.basis import Basis
     from testbed.experiment.blocks.fabric import Accelerator, FabricSpec
-    from testbed.plan.choose import Chooser
+    from testbed.plan.routes import Routes
     from workloads.base.entry import Algorithm
 
 
@@ -88,7 +88,7 @@ def accelerator_for(fabric: FabricSpec, contributors: int) -> Accelerator:
 
 
 def offload_ns(
-    chooser: Chooser,
+    chooser: Routes,
     basis: Basis,
     entry: Algorithm,
     ranks: Sequence[int],
@@ -130,7 +130,7 @@ def offload_ns(
 
 
 def _by_switches(
-    chooser: Chooser, basis: Basis, ranks: Sequence[int], size_bytes: int, way: Mapping[str, Any], job: int
+    chooser: Routes, basis: Basis, ranks: Sequence[int], size_bytes: int, way: Mapping[str, Any], job: int
 ) -> float:
     """Over the tree that the controller makes of the ranks' shortest ways to a root."""
     trees, slots = chooser.trees, way["aggregation"]
@@ -167,7 +167,7 @@ def tree_of(trees: Trees, ranks: Sequence[int], job: int, among: Set[str] | None
 Adders = tuple[tuple[float, int], ...]
 
 
-def _way(chooser: Chooser, basis: Basis, rate_bps: float | None, tree: Tree, rank: int) -> tuple[Path, Adders]:
+def _way(chooser: Routes, basis: Basis, rate_bps: float | None, tree: Tree, rank: int) -> tuple[Path, Adders]:
     """From a rank up to the root, and down again; the accelerators that add up, with their rates and inputs.
 
     If no rate is written, it is that of all of the switch's ports together, whatever faults do to these.
@@ -189,7 +189,7 @@ def _above(trees: Trees, switch: str, root: str) -> Iterator[str]:
 class _Branches:
     """Ways over the tree that a job's multicasts take: up to where two ranks' branches meet, and down."""
 
-    def __init__(self, chooser: Chooser, ranks: Sequence[int], job: int) -> None:
+    def __init__(self, chooser: Routes, ranks: Sequence[int], job: int) -> None:
         self._chooser = chooser
         trees, fabric = chooser.trees, chooser.trees.fabric
         root = tree_of(trees, ranks, job).root

@@ -158,6 +158,11 @@ class CollectiveStep(Step):
     def algorithms(self, ranks: int) -> list[tuple[str, str]]:
         return [(self.collective, self.algorithm)]
 
+    def considered(self) -> Iterator[tuple[Any, Algorithm]]:
+        for entry in choices(self.collective, offloads=True) if self.offloads else ():
+            if entry.offloaded and not entry.unpredicted:
+                yield self, entry
+
     def not_predicted(self) -> Iterator[Found]:
         if (unknown := unpredicted(self.collective, self.algorithm)) is not None:
             yield (unknown[0],), unknown[1], ""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
     from testbed.experiment.blocks.fabric import FabricSpec
     from topologies.graph.fabric import Fabric
+    from workloads.base.entry import Algorithm
     from workloads.steps.plan.training import Training
 
 Path = tuple[str | int, ...]
@@ -64,6 +65,10 @@ class Step(Model):
     def algorithms(self, ranks: int) -> list[tuple[str, str]]:
         """(collective, algorithm) of all that it does on a fabric of so many ranks, as far as it says so."""
         return list(getattr(self, "algorithm", {}).items())
+
+    def considered(self) -> Iterator[tuple[Any, Algorithm]]:
+        """The offloads that `auto` is to look at, too, and the collective that it is about."""
+        yield from ()
 
     def not_predicted(self) -> Iterator[Found]:
         """What there is no model of, with paths from the step on."""

@@ -1,0 +1,53 @@
+"""The ways of an experiment's fabric with their cables and switches, as models of what goes over them need them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from controllers.offload.trees import Trees
+from testbed.experiment.basis import Basis
+from testbed.plan.ideal import costs_of
+from topologies.ranks.hops import Hops
+from workloads.times.messages import Link, Path
+from workloads.times.queue_pairs import Numbers
+from workloads.times.ways import Routed
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+
+
+class Routes:
+    """How ranks and NICs of one experiment's fabric reach each other, and what that costs."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        basis = Basis(experiment)
+        self.experiment, self.basis = experiment, basis
+        self.fabric, self.seed, self.costs = basis.graph, experiment.seed, costs_of(experiment)
+        self._hops = Hops(self.fabric)
+        self.chooses = self._hops.chooses
+        bare, hardware, scale_up = self._hops.fabric, basis.hardware, basis.fabric.scale_up
+        cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
+        self._links = {hop: cables[c] for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))}
+        self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
+        self._scale_up = Link(scale_up.rate, scale_up.delay) if scale_up else None
+
+    def ways(self, ranks: Sequence[int], *, scale_up: bool = True, numbers: Numbers | None = None) -> Routed:
+        """How these ranks reach each other; without `scale_up` over the network alone, as NICs do.
+
+        `numbers`: of their queue pairs, where they are known.
+        """
+        inside = self._scale_up if scale_up else None
+        return Routed(self._hops, ranks, self._links, self._latencies, inside, numbers or {})
+
+    def along(self, nodes: Sequence[str]) -> Path:
+        """From NIC to NIC over these nodes."""
+        links = tuple(self._links[pair] for pair in pairwise(nodes))
+        return Path(links, tuple(self._latencies[name] for name in nodes[1:-1]))
+
+    @cached_property
+    def trees(self) -> Trees:
+        """As the controller makes them for what switches copy and add up."""
+        return Trees(self.fabric)
