@@ -7,18 +7,20 @@ from drills.sheet import file
 from drills.sheet.case import Case
 from tests.parts.fake_world import FakeWorld
 
-TEXT = """
+LOSSY = """
 title: Steps take longer
-ticket: Since this morning.
 level: easy
 fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}}
 job: {collective: all_reduce, algorithm: ring, size: 64KiB}
 draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
 faults: [{fault: loss, on: $bad, rate: 0.02}]
-benign: [{fault: noisy_neighbour, on: all, load: 0.05}]
+"""
+TEXT = f"""{LOSSY}
+ticket: Since this morning.
+benign: [{{fault: noisy_neighbour, on: all, load: 0.05}}]
 hints: [One., Two.]
 evidence: [Look there.]
-budget: {emulated: 2ms, answers: 2, tau: 1ms}
+budget: {{emulated: 2ms, answers: 2, tau: 1ms}}
 """
 
 
