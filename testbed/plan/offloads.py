@@ -13,10 +13,10 @@ from testbed.plan.ideal import costs_with_engines
 from topologies.graph.fabric import EMBEDDED
 from workloads.base.entry import NoModel, named
 from workloads.base.vocabulary import DTYPES
-from workloads.times.in_network import in_network_all_reduce_ns
 from workloads.times.messages import Path
-from workloads.times.multicast import all_gather_over_ns, broadcast_over_ns
 from workloads.times.queue_pairs import Numbers
+from workloads.times.switches.in_network import in_network_all_reduce_ns
+from workloads.times.switches.multicast import all_gather_over_ns, broadcast_over_ns
 from workloads.times.wide.around import Edge, Ring
 from workloads.times.wide.direct_reduce import arrays_of
 from workloads.times.wide.model import model_of
