@@ -29,9 +29,9 @@ GRIDS = ((2, 2), (2, 3), (4, 2))
 LIMIT = 0.013
 PARTS = {"bucket": 0.21, "swing": 0.21, "swing_latency": 0.22}  # here they share one cable, and meet as they come
 ROUGH = {"bidirectional_ring": 0.11, "multi_ring": 0.05, "double_binary_tree": 0.24, **PARTS}
-FOLDED = {"halving_doubling": 0.31, "halving": 0.06, "recursive_doubling": 0.07, "pat": 0.03}
+FOLDED = {"halving_doubling": 0.31, "halving": 0.06, "recursive_doubling": 0.07, "pat": 0.11}
 FOLDED["all_reduce by recursive_doubling"] = 0.56  # who stands for nobody begins before the others
-"""Of a number of ranks that is no power of two."""
+"""Of a number of ranks that is no power of two; of `pat`, messages are cut where a tree has no such place."""
 ENTRIES = [entry for entry in ALGORITHMS.values() if entry.time and entry.schedule and entry.layout != "rails"]
 
 

@@ -160,7 +160,7 @@ PAIRWISE = Model(_pairwise)
 WHOLE_DOUBLING = _rounds(rounds.whole_doubling)
 HYPERCUBE = _rounds(rounds.hypercube, powers=True)
 PAT_ALL_GATHER = Model(partial(_pat, of=rounds.pat))
-PAT_REDUCE_SCATTER = Model(partial(_pat, of=rounds.pat_backwards))
+PAT_REDUCE_SCATTER = Model(partial(_pat, of=partial(rounds.pat, back=True)))
 DISSEMINATION = Model(partial(_in_rounds, of=rounds.dissemination))
 SHIFT = Model(partial(_in_rounds, of=rounds.shift))
 
