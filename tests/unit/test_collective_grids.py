@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
-from itertools import groupby
+from itertools import groupby, product
 from math import log2, prod
 
 import pytest

@@ -86,7 +86,7 @@ def _trees(ranks: int, most: int) -> Iterator[Round]:
 
 
 class Room(NamedTuple):
-    """Chunks in a message, and in a round, at most: powers of two (NCCL's PatAGAlgorithm, src/include/collectives.h)."""
+    """Chunks in a message, and in a round, at most: powers of two (NCCL: src/include/collectives.h)."""
 
     message: int
     round: int

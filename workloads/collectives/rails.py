@@ -36,7 +36,7 @@ _AHEAD = 2
 """Pieces for each other GPU of a server that are under way at a time, before they are reduced: more would only keep the
 host busy posting while the first ones come in."""
 _AT_ONCE = 8
-"""Messages of which NCCL makes one (NCCL_NET_IB_MAX_RECVS).  Of parts beyond 8 KiB the first one would be kept too long."""
+"""Messages of which NCCL makes one (NCCL_NET_IB_MAX_RECVS).  Of parts beyond 8 KiB the first would be kept too long."""
 
 
 class Place:

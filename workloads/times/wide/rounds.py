@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from topologies.graph.frames import wire_bytes
+from workloads.collectives import pat as trees
 from workloads.collectives.exchange import distances
 from workloads.collectives.halving import Folded
-from workloads.collectives import pat as trees
 from workloads.times.messages import Costs, acks_ns, line_ns, link_ns, received_ns, sent_ns
 
 if TYPE_CHECKING:
