@@ -77,7 +77,7 @@ def test_a_mistake_is_told_with_its_place(tmp_path: Path, lanes: str, what: str)
         ("[Lane([Wait(1, 0)])]", "rank 0, lane 0, step 0: it waits for lane 1, and there are 1"),
         ("[Lane([Wait(0, 2)])]", "rank 0, lane 0, step 0: it waits for 2 steps of lane 0, which has 1"),
         ("[Lane([Wait(0, 1)])]", "step 0: deadlock: it waits for itself"),
-        ("[Lane([Recv(other, 0, n), Send(other, 0, n)])]", "deadlock: it waits for rank 1's lane 0, step 0, that for it"),
+        ("[Lane([Recv(other, 0, n), Send(other, 0, n)])]", "deadlock: it waits for rank 1's lane 0, step 0, that"),
         (SEND_FIRST.format(""), "which rank 1's lane 0, step 0 may be reading"),
         ("[]", "rank 0: missing data: rank 0's vector ends without the part of rank 1 in elements 0 to 16383"),
         ("[Lane([Send(other, 0, n, 0, 2), Recv(other, 0, n, True)], buffered=True)]", "step 0: reads what"),
