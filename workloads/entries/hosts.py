@@ -11,6 +11,7 @@ from workloads.entries.kinds import (
     GRID,
     OPTIMIZER,
     PAIR,
+    PIECES_OF_PARTS,
     PIPED,
     RAILS,
     SENDERS,
@@ -208,11 +209,11 @@ HOSTS = (
     ),
     hosts(
         c.REDUCE_SCATTER_V, "ring", "ring:reduce_scatter", "rings:ring_reduce_scatter_v", "the hops that reduce",
-        layout="ring", **SKEW,
+        layout="ring", **PIECES_OF_PARTS,
     ),
     hosts(
         c.ALL_GATHER_V, "ring", "ring:all_gather", "rings:ring_all_gather_v", "the hops that gather",
-        layout="ring", **SKEW,
+        layout="ring", **PIECES_OF_PARTS,
     ),
     hosts(c.ALL_GATHER_V, "bruck", "exchange:bruck_all_gather", "", "ceil(log2 n) rounds for any n", **SKEW),
     hosts(c.SCATTER_V, "linear", "exchange:linear_scatter", "exchange:linear_scatter", "all at once", **SKEW),

@@ -81,32 +81,37 @@ def hierarchical_all_reduce(case: Case) -> float:
 
 
 def _unequal(case: Case, *, reduce: bool) -> float:
-    """Hop by hop, each rank at its own pace."""
+    """Hop by hop, each rank at its own pace: of each message the first piece and the last one."""
     import numpy as np
 
     n, costs = case.n, case.costs
     paths = case.ways.paths(case.shift(1))
     kinds = {path: k for k, path in enumerate(dict.fromkeys(paths))}
     which, rank = np.array([kinds[path] for path in paths]), np.arange(n)
+    counts, pieces = (np.array(its) for its in zip(*map(case.pieces, case.chunks), strict=True))
 
     def of_each(time_ns: Callable[[int, Path], float]) -> NDArray[np.float64]:
-        sizes, where = np.unique(case.chunks, return_inverse=True)
+        sizes, where = np.unique(pieces, return_inverse=True)
         return np.array([[time_ns(int(size), path) for size in sizes] for path in kinds])[:, where]
 
     acks = of_each(lambda nbytes, path: acks_ns(nbytes, path, costs))
     received = of_each(lambda nbytes, path: received_ns(nbytes, path, costs)) + acks
     acknowledged = of_each(lambda nbytes, path: sent_ns(nbytes, path, costs)) + acks
     busy = of_each(lambda nbytes, path: line_ns(nbytes, path, costs))
-    reduced = reduce * of_each(lambda nbytes, path: costs.reduce_ns(nbytes))
-    ready = free = sent = arrived = np.zeros(n)
+    reduced = reduce * of_each(lambda nbytes, path: costs.reduce_ns(nbytes))[0]
+    cycle = np.maximum(busy + acks, costs.post_ns + costs.wake_ns + reduced)
+    first = last = free = sent = arrived = np.zeros(n)
     for hop in range(n - 1):
-        goes = which, (rank - hop - reduce) % n
-        begin = np.maximum(ready + costs.post_ns, free)
-        sent, free = begin + acknowledged[goes], begin + busy[goes]
-        arrived = np.roll(begin + received[goes], 1)
-        awake = np.maximum(ready + costs.post_ns, arrived) + costs.wake_ns
-        ready = awake + reduced[0, (rank - 1 - hop - reduce) % n]
-    return float(np.where(sent <= arrived, ready, np.maximum(sent, ready) + costs.wake_ns).max())
+        out, into = (rank - hop - reduce) % n, (rank - 1 - hop - reduce) % n
+        goes = which, out
+        begin = np.maximum(first + costs.post_ns, free)
+        end = np.maximum(begin + (counts[out] - 1) * cycle[goes], last + costs.post_ns)
+        sent, free = end + acknowledged[goes], end + busy[goes]
+        begun, arrived = np.roll(begin + received[goes], 1), np.roll(end + received[goes], 1)
+        first = np.maximum(first + costs.post_ns, begun) + costs.wake_ns + reduced[into]
+        last = np.maximum(last + costs.post_ns, arrived) + costs.wake_ns + reduced[into]
+        last = np.maximum(last, first + (counts[into] - 1) * reduced[into])
+    return float(np.where(sent <= arrived, last, np.maximum(sent, last) + costs.wake_ns).max())
 
 
 def ring_reduce_scatter_v(case: Case) -> float:

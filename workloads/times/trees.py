@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from workloads.collectives import exchange, trees
 from workloads.times.case import Case
@@ -123,19 +123,29 @@ def _under(case: Case, rank: int) -> int:
 
 
 def _tree_up(case: Case, nbytes: Callable[[int], int], *, reduce: bool) -> float:
-    """A binomial tree in which a rank takes in its children one after the other, the nearest first."""
+    """A binomial tree in which a rank takes in its children one after the other, the nearest first.
 
+    Unequal ones may meet at its cable: the last is there when the cable has carried all.
+    """
     ends = [0.0]
 
+    def taken(index: int, coming: Sequence[tuple[float, int]]) -> float:
+        """When the last of these children's messages is there, which begin at these times."""
+        free = last = 0.0
+        for start, child in sorted(coming):
+            path, size, begin = case.ways.path([(child, index)]), nbytes(child), max(start, free)
+            free = begin + case.line(size, path, windowed=False, both_ways=False)
+            last = max(last, begin + case.message(size, path, both_ways=False))
+            ends.append(begin + case.message(size, path, both_ways=False, sent=True))
+        return last
+
     def ready(index: int) -> float:
-        at = 0.0
+        at, coming = 0.0, list[tuple[float, int]]()
         for child in reversed(trees.binomial(index, case.n).children):
             path = case.ways.path([(child, index)])
             requested = at + case.message(0, path, both_ways=False) if trees.early(child, case.n) else 0.0
-            start = max(ready(child), requested)
-            ends.append(start + case.message(nbytes(child), path, both_ways=False, sent=True))
-            arrived = start + case.message(nbytes(child), path, both_ways=False)
-            at = max(at, arrived) + reduce * case.costs.reduce_ns(nbytes(child))
+            coming.append((max(ready(child), requested), child))
+            at = max(at, taken(index, coming)) + reduce * case.costs.reduce_ns(nbytes(child))
         return at
 
     return max(ready(0), *ends)
