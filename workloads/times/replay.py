@@ -34,7 +34,8 @@ from workloads.times.network import Agenda, Network, QueuePair
 MOST_MESSAGES = 20_000
 """That are followed: some 50 us of ours each.  A schedule of more is left to its formula."""
 
-_TRAINS = 12_000
+_TRAINS, _TRAINS_IN_TURNS = 12_000, 100_000
+"""Of packets, at most: more where classes take turns packet by packet, which decides who of a group is late."""
 _PIECES = 32  # to a rank: where there are more, each takes as long as those between half of them and all
 
 
@@ -164,7 +165,12 @@ class _Host:
 class _Replay:
     def __init__(self, case: Case, programs: Sequence[Program], packets: int, watch: Watch | None) -> None:
         self.case, self.agenda = case, Agenda()
-        network = self._network = Network(self.agenda, case.ways, case.costs, max(1, -(-packets // _TRAINS)), watch)
+        ways = {
+            (i, s.peer, s.channel) for i, program in enumerate(programs) for s in steps(program) if isinstance(s, Send)
+        }
+        turns = any(any(case.ways.route(way[:2], way[2]).second) for way in ways)
+        train = max(1, -(-packets // (_TRAINS_IN_TURNS if turns else _TRAINS)))
+        network = self._network = Network(self.agenda, case.ways, case.costs, train, watch)
         self.hosts = [_Host(self, i, program) for i, program in enumerate(programs)]
         self.streams: dict[tuple[int, int, int], _Stream] = {}
         for host in self.hosts:
@@ -301,7 +307,7 @@ def _likeness(
             route = case.ways.route(pair, channel)
             keys = tuple([names.setdefault(key, len(names)) for key in route.keys])
             path = tuple([links.setdefault(link, len(links)) for link in route.links])
-            way = path, route.path.switch_latency_ns, route.scale_up
+            way = path, route.path.switch_latency_ns, route.scale_up, route.second
             routes.append((pair, channel, keys, ways.setdefault(way, len(ways))))
     which = _own(schedule) or (schedule.__module__, schedule.__qualname__)
     parameters = which, shape, case.width, case.costs, tuple(starts), list(links)
