@@ -274,7 +274,6 @@ def test_a_ring_without_a_graph_is_as_with_one(topology: str, step: dict[str, An
     [
         (TORUS, collective("all_reduce", "torus", "4KiB", "4MiB")),
         ("{ring: {nodes: 9}}", collective("all_reduce", "torus", "4MiB")),
-        (RAIL, collective("all_reduce", "hierarchical", "4KiB", "4MiB")),
         ("{torus: {dims: [4, 4]}}", collective("all_reduce", "halving_doubling", "4KiB", "256KiB", "4MiB")),
         ("{torus: {dims: [4, 4]}}", collective("all_gather", "bruck", "256KiB")),
         (TORUS, {"collective": "barrier", "algorithm": "dissemination"}),

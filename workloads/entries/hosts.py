@@ -78,17 +78,12 @@ HOSTS = (
         "log2 p exchanges of the whole vector", wide="WHOLE_DOUBLING",
     ),
     hosts(
-        c.ALL_REDUCE, "hierarchical", "grids.torus:hierarchical_all_reduce", "rings:hierarchical_all_reduce",
-        "reduce-scatter in the scale-up domain, all-reduce along the rails, all-gather in the domain",
-        wide="GRID", layout="domains", **CHUNK,
-    ),
-    hosts(
         c.ALL_REDUCE, "multi_ring", "ring:rings_all_reduce", "nics.ports:all_reduce",
         "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **PIPED,
     ),
     hosts(
         c.ALL_REDUCE, "rails", "rails:all_reduce", "nics.rails:all_reduce",
-        "likewise, but domains and all rails at once, piece by piece", **RAILS, **PIPED,
+        "sums in scale-up domains, rings along all rails, and to all in the domains, at once, piece by piece", **RAILS, **PIPED,
     ),
     REDUCE_SCATTER_RING,
     hosts(

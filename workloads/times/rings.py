@@ -51,12 +51,12 @@ def bidirectional_all_reduce(case: Case) -> float:
     return _hops(case, reduces, parallel=2)
 
 
-def _grid(case: Case, order: Sequence[int]) -> float:
-    """Dimension by dimension there and back; each begins when the one before is through."""
+def torus_all_reduce(case: Case) -> float:
+    """Dimension by dimension there and back, each over what the one before has left, and when that is through."""
     dims = case.shape.dims
     phases: list[list[Round]] = []
     size = case.size
-    for dim in order:
+    for dim in range(len(dims)):
         n, stride = dims[dim], prod(dims[dim + 1 :])
         size = case.share(n, size)
         pairs = [(i, i + ((i // stride + 1) % n - i // stride % n) * stride) for i in range(case.n)]
@@ -68,16 +68,6 @@ def _grid(case: Case, order: Sequence[int]) -> float:
         piped(case, [(*case.pieces(r.nbytes), r.pairs, r.reduce) for r in phase], last=phase is phases[-1])
         for phase in phases
     )
-
-
-def torus_all_reduce(case: Case) -> float:
-    """Sum over dimensions of the rings' times, each over what the dimension before has left."""
-    return _grid(case, range(len(case.shape.dims)))
-
-
-def hierarchical_all_reduce(case: Case) -> float:
-    """The same with the scale-up domain first."""
-    return _grid(case, list(reversed(range(len(case.shape.dims)))))
 
 
 def _unequal(case: Case, *, reduce: bool) -> float:
