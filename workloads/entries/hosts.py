@@ -83,7 +83,8 @@ HOSTS = (
     ),
     hosts(
         c.ALL_REDUCE, "rails", "rails:all_reduce", "nics.rails:all_reduce",
-        "sums in scale-up domains, rings along all rails, and to all in the domains, at once, piece by piece", **RAILS, **PIPED,
+        "sums in scale-up domains, rings along all rails, and to all in the domains, at once, piece by piece",
+        **RAILS, **PIPED,
     ),
     REDUCE_SCATTER_RING,
     hosts(
