@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
+from workloads.collectives.schedule import WINDOW
 from workloads.times.case import Case, Round, piped, rounds
 from workloads.times.messages import Costs, Path, acks_ns, line_ns, received_ns, sent_ns
 
@@ -90,6 +91,8 @@ def _unequal(case: Case, *, reduce: bool) -> float:
     busy = of_each(lambda nbytes, path: line_ns(nbytes, path, costs))
     reduced = reduce * of_each(lambda nbytes, path: costs.reduce_ns(nbytes))[0]
     cycle = np.maximum(busy + acks, costs.post_ns + costs.wake_ns + reduced)
+    if case.chunk is not None:
+        cycle = np.maximum(cycle, (costs.post_ns + acknowledged + costs.wake_ns) / WINDOW)
     first = last = free = sent = arrived = np.zeros(n)
     for hop in range(n - 1):
         out, into = (rank - hop - reduce) % n, (rank - 1 - hop - reduce) % n

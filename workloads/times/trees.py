@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from workloads.collectives import exchange, trees
 from workloads.times.case import Case
@@ -154,20 +155,34 @@ def _tree_up(case: Case, nbytes: Callable[[int], int], *, reduce: bool) -> float
 def binomial_reduce(case: Case) -> float:
     """ceil(log2 n) messages and reductions.
 
-    In pieces the longer of two: the deepest rank's last piece on its way up, and the root's cable, which carries the
-    pieces of all of its children.
+    In pieces a rank has the last one when its children have sent theirs, and its cable and host are through with all.
     """
     if case.chunk is None:
         return _tree_up(case, lambda _: case.size, reduce=True)
     count, piece = case.pieces(case.size)
+    reduced = case.costs.reduce_ns(piece)
+
+    def ready(index: int) -> tuple[float, float]:
+        """The first piece, and the last."""
+        first = last = busy = 0.0
+        begun = inf
+        for child in reversed(trees.binomial(index, case.n).children):
+            path = case.ways.path([(child, index)])
+            line = case.line(piece, path, windowed=True, reduce=True, both_ways=False)
+            before, behind = ready(child)
+            message = case.message(piece, path, both_ways=False)
+            first, begun, busy = max(first, before + message) + reduced, min(begun, before + message), busy + line
+            last = max(
+                last,
+                max(behind, before + (count - 1) * line) + message + reduced,
+                begun + count * busy - line + reduced,
+            )
+        return first, max(first, last)
+
     children = trees.binomial(0, case.n).children
     path = case.ways.path([(child, 0) for child in children[:1]])
-    line = case.line(piece, path, windowed=True, reduce=True, both_ways=False)
-    hop = case.message(piece, path, both_ways=False) + case.costs.reduce_ns(piece)
-    late = max(0.0, case.message(piece, path, both_ways=False, sent=True) - hop)
-    deepest = len(children) * hop + (count - 1) * line
-    busiest = hop + (len(children) * count - 1) * line
-    return max(deepest, busiest) + late
+    hop = case.message(piece, path, both_ways=False) + reduced
+    return ready(0)[1] + max(0.0, case.message(piece, path, both_ways=False, sent=True) - hop)
 
 
 def binomial_gather(case: Case) -> float:
