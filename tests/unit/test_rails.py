@@ -88,7 +88,7 @@ def test_auto_finds_them() -> None:
         told = {"collective": collective, "algorithm": "auto", "sizes": ["16MiB"]}
         chosen = chooser.choose(CollectiveStep.model_validate(told))[str(16 * MIB)]
         assert chosen["algorithm"] == "rails" and chosen["dims"] == [4, 4]
-        others = [ns for name, ns in chosen["expected_ns"].items() if name != "rails"]
+        others = [ns for name, ns in chosen["expected_ns"].items() if not name.startswith("rails")]
         assert min(others) > 1.4 * chosen["expected_ns"]["rails"]
 
 
