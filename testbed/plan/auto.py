@@ -89,6 +89,7 @@ class Choice:
             for candidate in self._pieces(able, expected, size_bytes):
                 expected[candidate.label] = round(self.expected_ns(candidate, size_bytes), 3)
                 able.append(candidate)
+            self._refine(able, expected, size_bytes)
         best = min(able, key=lambda c: expected[c.label])  # as `taken` of planned.py has it
         self._connect(best.entry)
         more = {"left_out": left_out} if left_out else {}
@@ -110,6 +111,21 @@ class Choice:
         fastest = min(expected[c.label] for c in able)
         found.sort(key=lambda its: its[0])
         yield from (one for estimate, one in found[:MOST_CUT] if estimate < fastest)
+
+    def _refine(self, able: list[Candidate], expected: dict[str, float], size_bytes: int) -> None:
+        """Half and twice the pieces of the fastest, as long as that helps: formulas of pieces are rough."""
+        best = min(able, key=lambda c: expected[c.label])
+        nearest = best.chunk or best.entry.chunk_bytes
+        while "chunk" in best.entry.extra and nearest:
+            beside = [replace(best, chunk=b) for b in (nearest // 2, nearest * 2) if b in PIECES and b < size_bytes]
+            beside = [c for c in beside if c.label not in expected and size_bytes // MOST_PIECES <= (c.chunk or 0)]
+            for candidate in beside:
+                expected[candidate.label] = round(self.expected_ns(candidate, size_bytes), 3)
+                able.append(candidate)
+            fastest = min([best, *beside], key=lambda c: expected[c.label])
+            if fastest is best:
+                return
+            best, nearest = fastest, fastest.chunk
 
     def expected_ns(self, candidate: Candidate, size_bytes: int) -> float:
         """What a candidate should take.  Raises NoModel."""

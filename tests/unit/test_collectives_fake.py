@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 def step(entry: Algorithm, members: int, sizes: list[int], **more: Any) -> Line:
     dims = GRIDS.get(members, [members])
-    if entry.layout in ("domains", "rails"):
+    if entry.layout == "rails":
         dims = [members // 2, 2] if members % 2 == 0 else [1, members]
     told = {"dims": dims, "senders": max(1, members // 3), "skew": 1.0, **more}
     return collective(entry.collective.name, sizes, algorithm=entry.name, **told)

@@ -11,6 +11,7 @@ from workloads.entries.kinds import (
     GRID,
     OPTIMIZER,
     PAIR,
+    PIECES_OF_PARTS,
     PIPED,
     RAILS,
     SENDERS,
@@ -77,17 +78,13 @@ HOSTS = (
         "log2 p exchanges of the whole vector", wide="WHOLE_DOUBLING",
     ),
     hosts(
-        c.ALL_REDUCE, "hierarchical", "grids.torus:hierarchical_all_reduce", "rings:hierarchical_all_reduce",
-        "reduce-scatter in the scale-up domain, all-reduce along the rails, all-gather in the domain",
-        wide="GRID", layout="domains", **CHUNK,
-    ),
-    hosts(
         c.ALL_REDUCE, "multi_ring", "ring:rings_all_reduce", "nics.ports:all_reduce",
         "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **PIPED,
     ),
     hosts(
         c.ALL_REDUCE, "rails", "rails:all_reduce", "nics.rails:all_reduce",
-        "likewise, but domains and all rails at once, piece by piece", **RAILS, **PIPED,
+        "sums in scale-up domains, rings along all rails, and to all in the domains, at once, piece by piece",
+        **RAILS, **PIPED,
     ),
     REDUCE_SCATTER_RING,
     hosts(
@@ -208,11 +205,11 @@ HOSTS = (
     ),
     hosts(
         c.REDUCE_SCATTER_V, "ring", "ring:reduce_scatter", "rings:ring_reduce_scatter_v", "the hops that reduce",
-        layout="ring", **SKEW,
+        layout="ring", **PIECES_OF_PARTS,
     ),
     hosts(
         c.ALL_GATHER_V, "ring", "ring:all_gather", "rings:ring_all_gather_v", "the hops that gather",
-        layout="ring", **SKEW,
+        layout="ring", **PIECES_OF_PARTS,
     ),
     hosts(c.ALL_GATHER_V, "bruck", "exchange:bruck_all_gather", "", "ceil(log2 n) rounds for any n", **SKEW),
     hosts(c.SCATTER_V, "linear", "exchange:linear_scatter", "exchange:linear_scatter", "all at once", **SKEW),

@@ -41,6 +41,7 @@ CHUNK: dict[str, Any] = {"extra": ("chunk",)}
 PIPED: dict[str, Any] = {"extra": ("chunk",), "chunk_bytes": 128 << 10}  # worth little unless pipelined
 RAILS: dict[str, Any] = {"layout": "rails", "wide": "RAILS"}
 SKEW: dict[str, Any] = {"extra": ("skew", "parts"), "defaults": {"skew": 1.0}}
+PIECES_OF_PARTS: dict[str, Any] = {"extra": ("chunk", "skew", "parts"), "defaults": {"skew": 1.0}}
 SENDERS: dict[str, Any] = {"extra": ("senders", "skew", "parts"), "defaults": {"skew": 1.0}}
 MULTICAST: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring", "multicast": True}
 SUMS: dict[str, Any] = {"ops": ("sum", "avg")}

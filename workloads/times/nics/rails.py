@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-from workloads.collectives.rails import channels_of
+from workloads.collectives.rails import channels_of, together
 from workloads.times.case import Case
 from workloads.times.exchange import unequal
 from workloads.times.messages import Path, acks_ns, line_ns
@@ -101,13 +101,34 @@ def broadcast(case: Case) -> float:
 
 
 def all_to_all(case: Case) -> float:
-    """As long as the busiest NIC, or domain link, has to send or receive, and one message's way."""
+    """As long as the busiest NIC, or domain link, has to send or receive, and one message's way.
+
+    A host first posts all that it hands over in its server, which the rail may have to wait for.
+    """
     along, inside, largest = _bytes(case)
     its, (m, gpus) = _Rails(case, largest), case.shape.dims
-    loads = ((along, its.rail, its.message(its.rail, sent=True)), (inside, its.domain, its.message(its.domain)))
-    posts = (m * (gpus - 1) + (m - 1) * gpus - 1) * case.costs.post_ns
-    busy = max(nbytes / max(largest, 1) * its.line(path) + way - its.line(path) for nbytes, path, way in loads)
-    return max(busy, its.message(its.rail, sent=True) + posts)
+    post, handed = case.costs.post_ns, m * (gpus - 1)
+    domain, messages = its.message(its.domain), inside / max(largest, 1)
+    within = domain + max(0.0, messages - 1) * its.line(its.domain)
+    if together(case.shape, [largest // case.width]):
+        return max(within, _in_one(case, its, along))
+    sent, line, count = its.message(its.rail, sent=True), its.line(its.rail), along / max(largest, 1)
+    waits = max(handed * post, domain) - line if count > 1 else 0.0
+    posts = (handed + (m - 1) * gpus - 1) * post
+    return max(within, max(0.0, waits) + (count - 1) * line + sent, sent + posts)
+
+
+def _in_one(case: Case, its: _Rails, along: int) -> float:
+    """A message to each other server, one after the other, when what is for it has come from the other GPUs."""
+    m, gpus = case.shape.dims
+    post = case.costs.post_ns
+    one = _Rails(case, -(-along // (m - 1)))
+    way = its.message(its.domain) - post
+    host, rail = m * (gpus - 1) * post, 0.0
+    for far in range(1, m):
+        host = max(host, far * (gpus - 1) * max(post, its.line(its.domain)) + way) + post
+        rail = max(rail + one.line(one.rail), host)
+    return rail - post + one.message(one.rail, sent=True)
 
 
 def _bytes(case: Case) -> tuple[int, int, int]:

@@ -160,7 +160,7 @@ PAIRWISE = Model(_pairwise)
 WHOLE_DOUBLING = _rounds(rounds.whole_doubling)
 HYPERCUBE = _rounds(rounds.hypercube, powers=True)
 PAT_ALL_GATHER = Model(partial(_pat, of=rounds.pat))
-PAT_REDUCE_SCATTER = Model(partial(_pat, of=rounds.pat_backwards))
+PAT_REDUCE_SCATTER = Model(partial(_pat, of=partial(rounds.pat, back=True)))
 DISSEMINATION = Model(partial(_in_rounds, of=rounds.dissemination))
 SHIFT = Model(partial(_in_rounds, of=rounds.shift))
 
@@ -179,13 +179,12 @@ SPREAD_V = Model(None, Together.spread_ns, of_all=True)
 
 
 def _on_grid(asked: Asked) -> Time:
-    dims, layout = [d for d in asked.places.dims if d > 1], asked.entry.layout
+    dims = [d for d in asked.places.dims if d > 1]
     if not dims or prod(dims) != asked.n:
         raise NoModel("these ranks are no grid", "a torus, ring or rail is one")
     ways = CachedWays(asked.over(asked.made.numbers(on_grid(dims))))
     if ways.own and not ways.own.tiers(asked.n) and asked.options["chunk"] is None:
-        order = range(len(dims)) if layout == "grid" else reversed(range(len(dims)))
-        along = partial(Together(ways, ways, asked.costs).along_ns, dims, list(order))
+        along = partial(Together(ways, ways, asked.costs).along_ns, dims, list(range(len(dims))))
         return lambda size: along(size, asked.width)
     return lambda size: float(named(asked.entry.time)(asked.case(size, ways, dims)))
 
