@@ -2,7 +2,8 @@
  *
  * Theory of Operation
  *
- * A vector is cut into blocks of `elements`; block i goes through slot i mod slots.
+ * A vector is cut into blocks of `elements`, which go through the slots in turn; the
+ * next request's begin at the slot behind.
  * Every slot is a conversation of its own: the block's contribution goes to the
  * accelerator, its result comes back and clocks out the slot's next block, with the
  * next number of use (SwitchML, algorithm 4).  A slot that is through with a request goes
@@ -57,6 +58,7 @@ struct aggregate {
 	double convert_bps;
 	struct requests requests;
 	uint32_t answers; /* answers: results in a row that came to this rank alone */
+	uint32_t first;			     /* slot of the next request's first block */
 	uint32_t *queue, queue_head, queued; /* slots that are ready to be sent */
 	struct aslot slot[];
 };
@@ -142,20 +144,26 @@ static void convert(struct fabric *f, struct member *m, uint32_t slot)
 	offload_later(f, m, a->convert_tx_free, WHAT(slot, s->use, 0));
 }
 
+/* The first block of a request that goes through a slot, if it has so many */
+static uint32_t first_of(const struct aggregate *a, const struct request *r, uint32_t slot)
+{
+	return (slot + a->slots - r->first) % a->slots;
+}
+
 /* A slot that is free begins a request, or the first one behind it that has a block for the slot */
 static void begin(struct fabric *f, struct member *m, uint32_t slot, struct request *r)
 {
 	struct aggregate *a = m->state;
 	struct aslot *s = &a->slot[slot];
 
-	while (r && slot >= blocks_of(a, r))
+	while (r && first_of(a, r, slot) >= blocks_of(a, r))
 		r = r->next;
 	s->request = r;
 	if (!r)
 		return;
-	s->block = element_is_integer(r->wr.element) ? slot : BLOCK_NONE;
+	s->block = element_is_integer(r->wr.element) ? first_of(a, r, slot) : BLOCK_NONE;
 	s->exponent = EXPONENT_ZERO;
-	s->next = block_exponent(m, &r->wr, a->elements, slot);
+	s->next = block_exponent(m, &r->wr, a->elements, first_of(a, r, slot));
 	s->retries = 0;
 	convert(f, m, slot);
 }
@@ -166,11 +174,13 @@ static void post(struct fabric *f, struct member *m, const struct offload_wr *wr
 
 	requests_add(&a->requests, wr);
 	struct request *r = a->requests.tail;
+	r->first = a->first;
 	r->left = blocks_of(a, r);
 	r->visible = f->clock.now;
 	for (uint32_t i = 0; i < a->slots && i < r->left && !m->failed; i++)
-		if (!a->slot[i].request)
-			begin(f, m, i, r);
+		if (!a->slot[(r->first + i) % a->slots].request)
+			begin(f, m, (r->first + i) % a->slots, r);
+	a->first = (uint32_t)((a->first + r->left) % a->slots);
 }
 
 static bool has_packet(const struct fabric *f, const struct tx_source *source)
@@ -300,7 +310,7 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 	if (due)
 		write_out(f, m, s, pkt);
 	uint64_t blocks = blocks_of(a, s->request);
-	s->block = s->block == BLOCK_NONE ? o->slot : s->block + a->slots;
+	s->block = s->block == BLOCK_NONE ? first_of(a, s->request, o->slot) : s->block + a->slots;
 	s->exponent = o->next;
 	if (s->block < blocks) {
 		s->next = block_exponent(m, &s->request->wr, a->elements, s->block + a->slots);
