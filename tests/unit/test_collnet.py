@@ -45,7 +45,7 @@ def test_every_element_goes_up_once_and_comes_down_once(servers: int, gpus: int,
             assert counted == Counter(dict.fromkeys(range(count), times))
 
 
-@pytest.mark.parametrize(("servers", "gpus", "near"), [(4, 4, 1.15), (8, 8, 1.3)])
+@pytest.mark.parametrize(("servers", "gpus", "near"), [(4, 4, 1.15), (8, 8, 1.06)])
 def test_a_nic_carries_its_share_once_each_way(servers: int, gpus: int, near: float) -> None:
     """Of S bytes each of k NICs sends S/k, of which headers (106 of 1130 bytes) leave 90.6 %.
 

@@ -1,7 +1,8 @@
 """Sums in scale-up domains first, then in switches along the rails (workloads/collectives/collnet.py).
 
 A piece is sent to its owner and added up, goes through the rail's accelerators, and to the server's other GPUs.  The
-first one is alone in each stage; all others follow as fast as the slowest stage lets them.
+first one is alone in each stage; all others follow as fast as the slowest stage lets them.  Both ways over the domain
+share its links, which may be what takes longest.
 """
 
 from __future__ import annotations
@@ -23,5 +24,5 @@ def all_reduce(case: Case, sums: Sums) -> float:
     inside = 2 * its.others * line  # what goes to owners, and what comes back
     first = its.to_others() + its.others * reduced
     host = max(adding, posts) if costs.by_channel else adding + posts
-    slowest = max(host, rail, inside)
-    return first + (count - 1) * slowest + sums.alone_ns(piece) + its.to_others(sent=True)
+    way = first + (count - 1) * max(host, rail) + sums.alone_ns(piece) + its.to_others(sent=True)
+    return max(way, count * inside + its.message(its.domain, sent=True))
