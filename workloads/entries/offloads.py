@@ -32,7 +32,7 @@ OFFLOADS = (
         unpredicted="which of its blocks meet in shared slots depends on when each packet comes",
     ),
     offload(
-        c.ALL_REDUCE, "collnet_direct", "collnet:AllReduce", "times.collnet:all_reduce",
+        c.ALL_REDUCE, "collnet_direct", "collnet:AllReduce", "times.nics.collnet:all_reduce",
         "a server's GPUs add up their shares in the scale-up domain, switches the servers' along the rails (NCCL's "
         "CollnetDirect, [in-network.md](in-network.md#with-scale-up-domains))",
         instead=ALL_REDUCE_RING, **COLLNET,
