@@ -84,7 +84,7 @@ def _around(shape: Shape, index: int, *, reduces: bool, gathers: bool) -> Progra
             if gathers and hop >= m - 1:
                 steps += [Send(peer, *piece, channels + channel) for peer in here.others]
         others = [pieces(*chunks[here.rank(server, peer)], shape.chunk) for peer in here.others]
-        for k, peer, piece in _in_turn(here.others, others):
+        for k, peer, piece in in_turn(here.others, others):
             channel = (server + k) % channels
             if reduces and hop < m:
                 given.append(Send(peer, *piece, channel))
@@ -94,7 +94,7 @@ def _around(shape: Shape, index: int, *, reduces: bool, gathers: bool) -> Progra
     return [*program, Lane(given, max(WINDOW, _AHEAD * len(here.others)))] if given else program
 
 
-def _in_turn(peers: Sequence[int], cut: Sequence[Sequence[Span]]) -> Iterator[tuple[int, int, Span]]:
+def in_turn(peers: Sequence[int], cut: Sequence[Sequence[Span]]) -> Iterator[tuple[int, int, Span]]:
     """The pieces of each peer's, the first of all first: its number, whose it is, the piece."""
     for k in range(max(map(len, cut))):
         for peer, its in zip(peers, cut, strict=True):
@@ -130,7 +130,7 @@ def broadcast(shape: Shape, index: int) -> Program:
     others = [peer for peer in here.others if peer]  # the root has all
     if index == 0:
         root: list[Step] = []
-        for _, peer, piece in _in_turn(range(here.gpus), cut):
+        for _, peer, piece in in_turn(range(here.gpus), cut):
             root += _to([peer], piece) if peer else [*_to(onward, piece), *_to([1], piece, 1)]
         return [Lane(root, shape.window, per_peer=True)]
     before = here.left if here.server else 0

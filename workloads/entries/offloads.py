@@ -5,7 +5,17 @@ from __future__ import annotations
 from workloads.base.vocabulary import OPS
 from workloads.entries import collectives as c
 from workloads.entries.hosts import ALL_GATHER_RING, ALL_REDUCE_RING, OPTIMIZER_BY_HOSTS, REDUCE_SCATTER_RING
-from workloads.entries.kinds import BY_NICS, BY_SWITCHES, MULTICAST, OPTIMIZER, SPARSE, SPARSE_INPUT, offload, others
+from workloads.entries.kinds import (
+    BY_NICS,
+    BY_SWITCHES,
+    COLLNET,
+    MULTICAST,
+    OPTIMIZER,
+    SPARSE,
+    SPARSE_INPUT,
+    offload,
+    others,
+)
 
 OFFLOADS = (
     offload(
@@ -20,6 +30,12 @@ OFFLOADS = (
         "[best-effort.md](best-effort.md))",
         instead=ALL_REDUCE_RING, shared_slots=True, max_ranks=64, **BY_SWITCHES,
         unpredicted="which of its blocks meet in shared slots depends on when each packet comes",
+    ),
+    offload(
+        c.ALL_REDUCE, "collnet_direct", "collnet:AllReduce", "times.nics.collnet:all_reduce",
+        "a server's GPUs add up their shares in the scale-up domain, switches the servers' along the rails (NCCL's "
+        "CollnetDirect, [in-network.md](in-network.md#with-scale-up-domains))",
+        instead=ALL_REDUCE_RING, **COLLNET,
     ),
     others(
         c.ALL_REDUCE, "omnireduce", "sparse.omnireduce:AllReduce", "sparse.closed_form:omnireduce_ns",
