@@ -12,7 +12,7 @@ from testbed.plan import aggregation
 from testbed.plan.ideal import costs_with_engines
 from workloads.base.entry import NoModel, named
 from workloads.base.vocabulary import DTYPES
-from workloads.times.in_network import in_network_all_reduce_ns
+from workloads.times.in_network import in_network_all_reduce_ns, travels
 from workloads.times.messages import Path
 from workloads.times.multicast import all_gather_over_ns, broadcast_over_ns
 from workloads.times.queue_pairs import Numbers
@@ -147,8 +147,7 @@ def _by_switches(
             width=DTYPES[way["dtype"]],
             elements=slots["elements"],
             slots=min(slots["slots"], accelerator.slots),
-            fixed_point=not way["dtype"].startswith(("int", "uint")),
-            convert_bps=chooser.experiment.costs.convert,
+            **travels(way["dtype"], way.get("op"), chooser.experiment.costs.convert),
             accelerators=adders,
             accelerator_ns=accelerator.latency,
         )

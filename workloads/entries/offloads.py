@@ -5,7 +5,17 @@ from __future__ import annotations
 from workloads.base.vocabulary import OPS
 from workloads.entries import collectives as c
 from workloads.entries.hosts import ALL_GATHER_RING, ALL_REDUCE_RING, OPTIMIZER_BY_HOSTS, REDUCE_SCATTER_RING
-from workloads.entries.kinds import BY_NICS, BY_SWITCHES, COLLNET, MULTICAST, OPTIMIZER, SPARSE, SPARSE_INPUT, offload, others
+from workloads.entries.kinds import (
+    BY_NICS,
+    BY_SWITCHES,
+    COLLNET,
+    MULTICAST,
+    OPTIMIZER,
+    SPARSE,
+    SPARSE_INPUT,
+    offload,
+    others,
+)
 
 OFFLOADS = (
     offload(

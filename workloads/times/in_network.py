@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from topologies.graph.frames import FRAME_BYTES, OFFLOAD_BYTES, SHORTEST_BYTES
 from workloads.times.messages import Costs, Path
@@ -23,6 +24,13 @@ ELEMENTS, SLOTS = 256, 256
 def block_bytes(elements: int) -> int:
     """What the packet of a block takes of a cable: elements travel as int32."""
     return max(SHORTEST_BYTES, FRAME_BYTES + OFFLOAD_BYTES + 4 * elements)
+
+
+def travels(dtype: str, op: str | None, convert_bps: float | None) -> dict[str, Any]:
+    """How elements do: sums of floating-point numbers in fixed point, their minima and maxima as ordered integers."""
+    floats = "float" in dtype
+    fixed_point = floats and op in (None, "sum", "avg")
+    return {"fixed_point": fixed_point, "convert_bps": convert_bps if floats else None}
 
 
 def in_network_all_reduce_ns(
@@ -44,7 +52,7 @@ def in_network_all_reduce_ns(
     `width` is bytes of an element in memory, `accelerator_ns` the latency of each accelerator.
     """
     way = _Way(path, costs, tuple(accelerators), accelerator_ns)
-    return _time_ns(way, size_bytes // width, width, elements, slots, convert_bps if fixed_point else None, fixed_point)
+    return _time_ns(way, size_bytes // width, width, elements, slots, convert_bps, fixed_point)
 
 
 def _time_ns(
@@ -135,4 +143,4 @@ def best_effort_all_reduce_ns(
     `width` is bytes of an element in memory.
     """
     way = _BestEffortWay(path, costs, tuple(accelerators))
-    return _time_ns(way, size_bytes // width, width, elements, slots, convert_bps if fixed_point else None, fixed_point)
+    return _time_ns(way, size_bytes // width, width, elements, slots, convert_bps, fixed_point)

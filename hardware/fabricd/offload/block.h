@@ -6,6 +6,7 @@
 
 #define BLOCK_ELEMENTS_MAX 2250
 const char *block_check(const struct member *m, const struct offload_wr *wr);
+bool block_is_scaled(const struct offload_wr *wr);
 uint32_t block_count(const struct offload_wr *wr, uint32_t elements, uint64_t block);
 int16_t block_exponent(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block);
 void block_read(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block, int exponent,

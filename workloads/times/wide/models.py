@@ -13,6 +13,7 @@ import numpy as np
 from workloads.base.entry import NoModel, named
 from workloads.collectives.exchange import distances
 from workloads.collectives.schedule import connections, program_of, schedule_of
+from workloads.times.in_network import travels
 from workloads.times.messages import Link
 from workloads.times.multicast import Multicast
 from workloads.times.wide import direct_reduce, rounds
@@ -306,7 +307,7 @@ def _by_switches(asked: Asked) -> Time:
     return lambda size: by_switches_ns(
         tree, bare, size, asked.costs,
         width=asked.width, elements=elements, slots=min(slots, accelerator.slots),
-        fixed_point=not asked.dtype.startswith(("int", "uint")), convert_bps=asked.adders.convert_bps,
+        **travels(asked.dtype, asked.options.get("op"), asked.adders.convert_bps),
         rate_bps=accelerator.rate, accelerator_ns=accelerator.latency,
     )  # fmt: skip
 

@@ -153,7 +153,7 @@ static void begin(struct fabric *f, struct member *m, uint32_t slot, struct requ
 	s->request = r;
 	if (!r)
 		return;
-	s->block = element_is_integer(r->wr.element) ? slot : BLOCK_NONE;
+	s->block = block_is_scaled(&r->wr) ? BLOCK_NONE : slot;
 	s->exponent = EXPONENT_ZERO;
 	s->next = block_exponent(m, &r->wr, a->elements, slot);
 	s->retries = 0;
