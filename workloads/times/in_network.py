@@ -47,12 +47,58 @@ def in_network_all_reduce_ns(
     accelerators: Sequence[tuple[float, int]] = (),
     accelerator_ns: float = 0.0,
 ) -> float:
+    """As `sums_of` takes them."""
+    sums = sums_of(
+        path, costs, width=width, elements=elements, slots=slots, fixed_point=fixed_point, convert_bps=convert_bps,
+        accelerators=accelerators, accelerator_ns=accelerator_ns,
+    )  # fmt: skip
+    return sums.alone_ns(size_bytes)
+
+
+def sums_of(
+    path: Path,
+    costs: Costs,
+    *,
+    width: int = 4,
+    elements: int = ELEMENTS,
+    slots: int = SLOTS,
+    fixed_point: bool = True,
+    convert_bps: float | None = None,
+    accelerators: Sequence[tuple[float, int]] = (),
+    accelerator_ns: float = 0.0,
+) -> Sums:
     """`path` leads from rank to rank over the root of the tree; `accelerators` on its way up have a rate and children.
 
     `width` is bytes of an element in memory, `accelerator_ns` the latency of each accelerator.
     """
     way = _Way(path, costs, tuple(accelerators), accelerator_ns)
-    return _time_ns(way, size_bytes // width, width, elements, slots, convert_bps, fixed_point)
+    return Sums(way, width, elements, slots, convert_bps, fixed_point)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Requests of a group, one of which is there before the last is through."""
+
+    way: _Way
+    width: int
+    elements: int
+    slots: int
+    convert_bps: float | None
+    fixed_point: bool
+
+    def alone_ns(self, nbytes: int) -> float:
+        """One that no other is before."""
+        its = self.width, self.elements, self.slots, self.convert_bps, self.fixed_point
+        return _time_ns(self.way, nbytes // self.width, *its)
+
+    def busy_ns(self, nbytes: int) -> float:
+        """What one keeps of the slowest stage: its exponents take their time there, too, and a slot meanwhile."""
+        blocks = max(1, -(-nbytes // self.width // self.elements))
+        used = min(blocks, self.slots) if self.fixed_point else 0
+        full, none = min(self.elements, nbytes // self.width), 0
+        line = blocks * self.way.slowest_ns(full) + used * self.way.slowest_ns(none)
+        slots = (blocks * self.way.block_ns(full) + used * self.way.block_ns(none)) / self.slots
+        return max(line, slots, nbytes * 8e9 / self.convert_bps if self.convert_bps else 0.0)
 
 
 def _time_ns(

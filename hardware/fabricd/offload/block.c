@@ -42,6 +42,8 @@ const char *block_check(const struct member *m, const struct offload_wr *wr)
 
 	if (!reduction_fits(wr->reduction, wr->element) || wr->reduction == RED_PROD)
 		return "POST_OFFLOAD: aggregation: sum, avg, min, max, and bits of integers";
+	if (wr->collective >= BLOCKS_WANTED)
+		return "POST_OFFLOAD: aggregation: sums are for all, for the first rank, or in parts";
 	if (!wr->count || wr->count > 1ull << 34)
 		return "POST_OFFLOAD: aggregation: from 1 to 2^34 elements";
 	uint64_t bytes = wr->count * element_bytes[wr->element];
@@ -68,6 +70,30 @@ uint32_t block_count(const struct offload_wr *wr, uint32_t elements, uint64_t bl
 	uint64_t left = wr->count - block * elements;
 
 	return left < elements ? (uint32_t)left : elements;
+}
+
+/* Whose part an element is in: parts are equal, or one longer in front */
+static uint64_t part_of(uint64_t count, uint32_t parts, uint64_t element)
+{
+	uint64_t each = count / parts, longer = count % parts;
+
+	return element < (each + 1) * longer ? element / (each + 1) : longer + (element - (each + 1) * longer) / each;
+}
+
+/* block_owner() - The address of the rank that alone wants a block's sum, or 0: all want it, or more than one */
+uint32_t block_owner(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block)
+{
+	const struct group *g = m->group;
+	uint64_t first = block * elements;
+
+	if (wr->collective == BLOCKS_TO_ALL)
+		return 0;
+	if (wr->collective == BLOCKS_TO_FIRST)
+		return g->member[0].nic->ip;
+	uint64_t part = part_of(wr->count, g->count, first);
+	if (part != part_of(wr->count, g->count, first + block_count(wr, elements, block) - 1))
+		return 0;
+	return g->member[part].nic->ip;
 }
 
 /* block_exponent() - The largest exponent in a block of ours */

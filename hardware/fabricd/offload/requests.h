@@ -12,7 +12,8 @@
 struct request {
 	struct request *next;
 	struct offload_wr wr;
-	/* Of an aggregation: blocks that are not here yet, and when the last one is to be seen */
+	/* Of an aggregation: slot of the first block, blocks that are not here yet, and when the last one is to be seen */
+	uint32_t first;
 	uint64_t left;
 	ps_t visible;
 };

@@ -18,7 +18,7 @@ from workloads.times.ways import Pair
 
 
 @dataclass(frozen=True)
-class _Rails:
+class Servers:
     """Of a case, cut in messages of `piece` bytes: what one takes, and keeps of the rail, and of the domain."""
 
     case: Case
@@ -60,7 +60,7 @@ class _Rails:
 def _around(case: Case, *, reduces: bool, gathers: bool) -> float:
     """What takes longest in each half, and a piece's way over the domain before the first one and after the last."""
     count, piece = case.pieces(case.share(case.n))
-    its, costs, m = _Rails(case, piece), case.costs, case.shape.dims[0]
+    its, costs, m = Servers(case, piece), case.costs, case.shape.dims[0]
     reduced, hop = costs.reduce_ns(piece), its.message(its.rail)
     hops, inside = (m - 1) * count, m * count * its.others  # messages of a half along the rail, and in the domain
     posts = (hops + inside) * (costs.post_ns + costs.wake_ns)
@@ -94,7 +94,7 @@ def all_gather(case: Case) -> float:
 def broadcast(case: Case) -> float:
     """A share of each rail: into the first server's domain, from server to server, and to all GPUs there."""
     count, piece = case.pieces(case.share(case.shape.dims[1]))
-    its, costs, m = _Rails(case, piece), case.costs, case.shape.dims[0]
+    its, costs, m = Servers(case, piece), case.costs, case.shape.dims[0]
     way = its.message(its.domain) + (m - 1) * its.message(its.rail) + its.to_others(sent=True)
     posts = (its.others + 1) * (costs.post_ns + costs.wake_ns)
     return way + (count - 1) * max(its.line(its.rail), (its.others + 1) * its.line(its.domain), posts)
@@ -103,7 +103,7 @@ def broadcast(case: Case) -> float:
 def all_to_all(case: Case) -> float:
     """As long as the busiest NIC, or domain link, has to send or receive, and one message's way."""
     along, inside, largest = _bytes(case)
-    its, (m, gpus) = _Rails(case, largest), case.shape.dims
+    its, (m, gpus) = Servers(case, largest), case.shape.dims
     loads = ((along, its.rail, its.message(its.rail, sent=True)), (inside, its.domain, its.message(its.domain)))
     posts = (m * (gpus - 1) + (m - 1) * gpus - 1) * case.costs.post_ns
     busy = max(nbytes / max(largest, 1) * its.line(path) + way - its.line(path) for nbytes, path, way in loads)

@@ -307,7 +307,7 @@ def _by_switches(asked: Asked) -> Time:
     return lambda size: by_switches_ns(
         tree, bare, size, asked.costs,
         width=asked.width, elements=elements, slots=min(slots, accelerator.slots),
-        **travels(asked.dtype, asked.options.get("op"), asked.adders.convert_bps),
+        **travels(asked.dtype if asked.entry.collective.sized else "int32", asked.options.get("op"), asked.adders.convert_bps),
         rate_bps=accelerator.rate, accelerator_ns=accelerator.latency,
     )  # fmt: skip
 

@@ -2,7 +2,8 @@
  *
  * Theory of Operation
  *
- * A vector is cut into blocks of `elements`; block i goes through slot i mod slots.
+ * A vector is cut into blocks of `elements`, which go through the slots in turn; the
+ * next request's begin at the slot behind.
  * Every slot is a conversation of its own: the block's contribution goes to the
  * accelerator, its result comes back and clocks out the slot's next block, with the
  * next number of use (SwitchML, algorithm 4).  A slot that is through with a request goes
@@ -57,6 +58,7 @@ struct aggregate {
 	double convert_bps;
 	struct requests requests;
 	uint32_t answers; /* answers: results in a row that came to this rank alone */
+	uint32_t first;			     /* slot of the next request's first block */
 	uint32_t *queue, queue_head, queued; /* slots that are ready to be sent */
 	struct aslot slot[];
 };
@@ -111,6 +113,14 @@ static uint32_t count_of(const struct aggregate *a, const struct aslot *s)
 	return s->block == BLOCK_NONE ? 0 : block_count(&s->request->wr, a->elements, s->block);
 }
 
+/* Who alone wants the sum of a slot's block (0: all do) */
+static uint32_t owner_of(const struct member *m, const struct aslot *s)
+{
+	const struct aggregate *a = m->state;
+
+	return s->block == BLOCK_NONE ? 0 : block_owner(m, &s->request->wr, a->elements, s->block);
+}
+
 static uint64_t blocks_of(const struct aggregate *a, const struct request *r)
 {
 	return (r->wr.count + a->elements - 1) / a->elements;
@@ -142,20 +152,26 @@ static void convert(struct fabric *f, struct member *m, uint32_t slot)
 	offload_later(f, m, a->convert_tx_free, WHAT(slot, s->use, 0));
 }
 
+/* The first block of a request that goes through a slot, if it has so many */
+static uint32_t first_of(const struct aggregate *a, const struct request *r, uint32_t slot)
+{
+	return (slot + a->slots - r->first) % a->slots;
+}
+
 /* A slot that is free begins a request, or the first one behind it that has a block for the slot */
 static void begin(struct fabric *f, struct member *m, uint32_t slot, struct request *r)
 {
 	struct aggregate *a = m->state;
 	struct aslot *s = &a->slot[slot];
 
-	while (r && slot >= blocks_of(a, r))
+	while (r && first_of(a, r, slot) >= blocks_of(a, r))
 		r = r->next;
 	s->request = r;
 	if (!r)
 		return;
-	s->block = block_is_scaled(&r->wr) ? BLOCK_NONE : slot;
+	s->block = block_is_scaled(&r->wr) ? BLOCK_NONE : first_of(a, r, slot);
 	s->exponent = EXPONENT_ZERO;
-	s->next = block_exponent(m, &r->wr, a->elements, slot);
+	s->next = block_exponent(m, &r->wr, a->elements, first_of(a, r, slot));
 	s->retries = 0;
 	convert(f, m, slot);
 }
@@ -166,11 +182,13 @@ static void post(struct fabric *f, struct member *m, const struct offload_wr *wr
 
 	requests_add(&a->requests, wr);
 	struct request *r = a->requests.tail;
+	r->first = a->first;
 	r->left = blocks_of(a, r);
 	r->visible = f->clock.now;
 	for (uint32_t i = 0; i < a->slots && i < r->left && !m->failed; i++)
-		if (!a->slot[i].request)
-			begin(f, m, i, r);
+		if (!a->slot[(r->first + i) % a->slots].request)
+			begin(f, m, (r->first + i) % a->slots, r);
+	a->first = (uint32_t)((a->first + r->left) % a->slots);
 }
 
 static bool has_packet(const struct fabric *f, const struct tx_source *source)
@@ -212,7 +230,8 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 			    .count = (uint16_t)count,
 			    .exponent = s->exponent,
 			    .next = s->next,
-			    .flags = s->request->wr.reduction & OFF_REDUCTION},
+			    .flags = s->request->wr.reduction & OFF_REDUCTION,
+			    .more = owner_of(m, s)},
 		.payload = (const uint8_t *)payload,
 		.payload_bytes = 4 * count,
 	};
@@ -244,6 +263,11 @@ static void write_out(struct fabric *f, struct member *m, const struct aslot *s,
 	const struct offload_wr *wr = &r->wr;
 	uint32_t count = pkt->offload.count;
 
+	r->left--;
+	if (!count) { /* for somebody else */
+		r->visible = f->clock.now > r->visible ? f->clock.now : r->visible;
+		return;
+	}
 	block_write(m, wr, a->elements, s->block, s->exponent, pkt->payload);
 	ps_t visible = pcie_write(m->nic, f->clock.now, 4 * count);
 	if (a->convert_bps && !element_is_integer(wr->element)) {
@@ -251,7 +275,6 @@ static void write_out(struct fabric *f, struct member *m, const struct aslot *s,
 		a->convert_rx_free = visible = from + block_conversion(m, wr, count, a->convert_bps);
 	}
 	r->visible = visible > r->visible ? visible : r->visible;
-	r->left--;
 }
 
 /* Tell of the requests that are done, in their order */
@@ -281,9 +304,15 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		frame_release(f, fr);
 		return true;
 	}
-	uint32_t due = count_of(a, s);
-	if (o->count != due)
+	uint32_t due = count_of(a, s), owner = owner_of(m, s);
+	if (owner && !o->count) { /* the sum is for somebody else, or on another way here */
+		if (owner == m->nic->ip) {
+			frame_release(f, fr);
+			return true;
+		}
+	} else if (o->count != due) {
 		return false;
+	}
 	if (s->state == SLOT_READY) { /* was to be sent again: too late, the result is here */
 		uint32_t kept = 0;
 		for (uint32_t i = 0; i < a->queued; i++) {
@@ -293,14 +322,14 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		}
 		a->queued = kept;
 	}
-	a->answers = pkt->dst_ip == m->nic->ip ? a->answers + 1 : 0;
+	a->answers = pkt->dst_ip == m->nic->ip && owner != m->nic->ip ? a->answers + 1 : 0;
 	s->state = SLOT_IDLE;
 	s->use++;
 	s->retries = 0;
 	if (due)
 		write_out(f, m, s, pkt);
 	uint64_t blocks = blocks_of(a, s->request);
-	s->block = s->block == BLOCK_NONE ? o->slot : s->block + a->slots;
+	s->block = s->block == BLOCK_NONE ? first_of(a, s->request, o->slot) : s->block + a->slots;
 	s->exponent = o->next;
 	if (s->block < blocks) {
 		s->next = block_exponent(m, &s->request->wr, a->elements, s->block + a->slots);
