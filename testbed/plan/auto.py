@@ -122,6 +122,8 @@ class Choice:
         return offload_ns(chooser, chooser.basis, entry, candidate.ways.ranks, size_bytes, way, numbers, job)
 
     def _formula_ns(self, candidate: Candidate, size_bytes: int) -> float:
+        if candidate.entry.offloaded:
+            return self.expected_ns(candidate, size_bytes)
         return float(named(candidate.entry.time)(self._case(candidate, size_bytes)))
 
     def _case(self, candidate: Candidate, size_bytes: int) -> Case:

@@ -15,7 +15,7 @@ from topologies.ranks.grid import servers_and_gpus
 from workloads.base.entry import NoModel, named
 from workloads.base.vocabulary import DTYPES
 from workloads.times.case import Case
-from workloads.times.in_network import Sums, sums_of, travels
+from workloads.times.in_network import Sums, apart, sums_of, travels
 from workloads.times.messages import Path
 from workloads.times.multicast import all_gather_over_ns, broadcast_over_ns
 from workloads.times.queue_pairs import Numbers
@@ -126,7 +126,7 @@ def offload_ns(
         return _along_rails(chooser, basis, entry, ranks, size_bytes, way, job)
     if entry.accelerators:
         way = way if entry.collective.sized else {**way, "dtype": "int32"}
-        return max(one.alone_ns(size_bytes) for one in _sums(chooser, basis, ranks, way, job)[0])
+        return max(one.alone_ns(size_bytes) for one in _sums(chooser, basis, entry, ranks, way, job)[0])
     if entry.multicast:
         hosts, costs = chooser.ways(ranks), chooser.costs
         tree = _Branches(chooser, ranks, job)
@@ -165,7 +165,7 @@ def _along_rails(
     sums: set[Sums] = set()
     users: set[str] = set()
     for rail in range(gpus):
-        its, tree = _sums(chooser, basis, ranks[rail::gpus], way, job + rail)
+        its, tree = _sums(chooser, basis, entry, ranks[rail::gpus], way, job + rail)
         if users.intersection(tree.switches):
             raise NoModel(f"there is no model of {entry.name} where rails meet at a switch", "run it")
         users.update(tree.switches)
@@ -177,7 +177,7 @@ def _along_rails(
 
 
 def _sums(
-    chooser: Routes, basis: Basis, ranks: Sequence[int], way: Mapping[str, Any], job: int
+    chooser: Routes, basis: Basis, entry: Algorithm, ranks: Sequence[int], way: Mapping[str, Any], job: int
 ) -> tuple[set[Sums], Tree]:
     """Over the tree that the controller makes of the ranks' shortest ways to a root: for each way what sums take."""
     trees, slots = chooser.trees, way["aggregation"]
@@ -195,6 +195,7 @@ def _sums(
             **travels(way["dtype"], way.get("op"), chooser.experiment.costs.convert),
             accelerators=adders,
             accelerator_ns=accelerator.latency,
+            apart=apart(entry.collective, len(ranks), tree.largest_branch()),
         )
         for path, adders in paths
     }

@@ -1,9 +1,9 @@
 """All-reduce by scale-up domains and switches: a server's sum along each rail goes through the rail's accelerators.
 
 The schedule is workloads/collectives/collnet.py; to it the switches are a peer, for which a group of the rail's ranks
-stands (`Switches`).  When a rail's group is refused or fails, its ranks add up their share by a ring along the rail, and
-the other rails do not notice.  All of a rail agree on that once they have given what others wait for: each meets the
-others of its rail there, and none waits for another rail to do so.
+stands (`Switches`).  When a rail's group is refused or fails, its ranks add up their share by a ring along the rail;
+other rails do not notice.  All of a rail agree on that once they have given what others wait for: there each meets the
+others of its rail, and none waits for another rail to do so.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class AllReduce(host.AllReduce, Rejoining):
         if self.given_up:
             return
         assert self.group is not None
-        engine, more = self.engine, {"reduction": "sum", "dtype": self.dtype.name}
-        self.group.post(engine.vector, offset, engine.output, offset, nbytes // self.width, **more)
+        vector, output, count = self.engine.vector, self.engine.output, nbytes // self.width
+        self.group.post(vector, offset, output, offset, count, reduction="sum", dtype=self.dtype.name)
 
     def work(self) -> Iterator[Wanted]:
         self.fallback, met = self._note, False

@@ -22,5 +22,6 @@ def all_reduce(case: Case, sums: Sums) -> float:
     adding, rail = its.others * reduced / lanes, sums.busy_ns(piece)
     inside = 2 * its.others * line  # what goes to owners, and what comes back
     first = its.to_others() + its.others * reduced
-    slowest = max(adding, rail, inside, posts)
+    host = max(adding, posts) if costs.by_channel else adding + posts
+    slowest = max(host, rail, inside)
     return first + (count - 1) * slowest + sums.alone_ns(piece) + its.to_others(sent=True)
