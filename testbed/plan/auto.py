@@ -132,7 +132,7 @@ class Choice:
         entry, numbers = candidate.entry, self._numbers(candidate)
         if entry.schedule:
             return expected_ns(entry, self._case(candidate, size_bytes))
-        way = {**self._told(candidate), "dtype": self._step.dtype}
+        way = {**self._told(candidate), "dtype": self._step.dtype, "op": self._step.op}
         before = takewhile(lambda name: name != entry.name, self._parts)  # each offload is a job of the fabric
         chooser, job = self._chooser, 1 + sum(find(entry.collective.name, name).offloaded for name in before)
         return offload_ns(chooser, chooser.basis, entry, candidate.ways.ranks, size_bytes, way, numbers, job)

@@ -18,7 +18,7 @@ from workloads.base.vocabulary import DTYPES
 from workloads.times.case import Case
 from workloads.times.messages import Path
 from workloads.times.queue_pairs import Numbers
-from workloads.times.switches.in_network import Sums, sums_of
+from workloads.times.switches.in_network import Sums, apart, sums_of, travels
 from workloads.times.switches.multicast import all_gather_over_ns, broadcast_over_ns
 from workloads.times.wide.around import Edge, Ring
 from workloads.times.wide.direct_reduce import arrays_of
@@ -128,7 +128,8 @@ def offload_ns(
     if entry.accelerators and entry.layout == "rails":
         return _along_rails(chooser, basis, entry, ranks, size_bytes, way, job)
     if entry.accelerators:
-        return max(one.alone_ns(size_bytes) for one in _sums(chooser, basis, ranks, way, job)[0])
+        way = way if entry.collective.sized else {**way, "dtype": "int32"}
+        return max(one.alone_ns(size_bytes) for one in _sums(chooser, basis, entry, ranks, way, job)[0])
     if entry.multicast:
         hosts, costs = chooser.ways(ranks), chooser.costs
         tree = _Branches(chooser, ranks, job)
@@ -167,7 +168,7 @@ def _along_rails(
     sums: set[Sums] = set()
     users: set[str] = set()
     for rail in range(gpus):
-        its, tree = _sums(chooser, basis, ranks[rail::gpus], way, job + rail)
+        its, tree = _sums(chooser, basis, entry, ranks[rail::gpus], way, job + rail)
         if users.intersection(tree.switches):
             raise NoModel(f"there is no model of {entry.name} where rails meet at a switch", "run it")
         users.update(tree.switches)
@@ -179,7 +180,7 @@ def _along_rails(
 
 
 def _sums(
-    chooser: Routes, basis: Basis, ranks: Sequence[int], way: Mapping[str, Any], job: int
+    chooser: Routes, basis: Basis, entry: Algorithm, ranks: Sequence[int], way: Mapping[str, Any], job: int
 ) -> tuple[set[Sums], Tree]:
     """Over the tree that the controller makes of the ranks' shortest ways to a root: for each way what sums take."""
     trees, slots = chooser.trees, way["aggregation"]
@@ -194,10 +195,10 @@ def _sums(
             width=DTYPES[way["dtype"]],
             elements=slots["elements"],
             slots=min(slots["slots"], accelerator.slots),
-            fixed_point=not way["dtype"].startswith(("int", "uint")),
-            convert_bps=chooser.experiment.costs.convert,
+            **travels(way["dtype"], way.get("op"), chooser.experiment.costs.convert),
             accelerators=adders,
             accelerator_ns=accelerator.latency,
+            apart=apart(entry.collective, len(ranks), tree.largest_branch()),
         )
         for path, adders in paths
     }

@@ -134,6 +134,31 @@ def test_int32_wraps_as_int32_does(sums: Sums) -> None:
     assert list(sums(inputs, op="avg", dtype="int32")[3]) == [-536870911, 0, 4, -2], "truncated towards zero"
 
 
+@pytest.mark.parametrize(("op", "ufunc"), [("band", np.bitwise_and), ("bor", np.bitwise_or), ("bxor", np.bitwise_xor)])
+def test_bits_of_integers(sums: Sums, op: str, ufunc: np.ufunc) -> None:
+    random = np.random.default_rng(7)
+    for dtype, bits in (("int32", np.int32), ("int8", np.int8), ("uint8", np.uint8)):
+        its = np.iinfo(bits)
+        inputs = [random.integers(its.min, its.max, 200, dtype=bits, endpoint=True) for _ in range(RANKS)]
+        assert (sums(inputs, op=op, dtype=dtype)[1] == ufunc.reduce(inputs)).all()
+
+
+@FEW
+@given(
+    st.lists(st.lists(st.floats(width=32, allow_nan=False), min_size=70, max_size=70), min_size=RANKS, max_size=RANKS),
+    st.sampled_from(["min", "max"]),
+    st.integers(0, RANKS - 1),
+)
+def test_the_least_and_the_largest_are_exact(sums: Sums, drawn: list[list[float]], op: str, who: int) -> None:
+    """Of numbers of any size in one block, infinities too; -0 is below 0, and what is no number wins, as in numpy."""
+    inputs = [np.array(one, dtype=np.float32) for one in drawn]
+    inputs[0][0], inputs[1][0], inputs[2][0], inputs[3][0] = -0.0, 0.0, 0.0, -0.0
+    inputs[who][69] = math.nan
+    got = sums(inputs, op=op)[who]
+    assert np.array_equal(got, getattr(np, f"{op}imum" if op == "max" else "minimum").reduce(inputs), equal_nan=True)
+    assert math.isnan(got[69]) and np.signbit(got[0]) == (op == "min")
+
+
 def test_who_leaves_gives_the_slots_back() -> None:
     with offload_fabric("{star: {hosts: 3}}", "{slots: 24}") as lab:
 

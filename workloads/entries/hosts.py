@@ -20,6 +20,14 @@ from workloads.entries.kinds import (
     others,
 )
 
+REDUCE_TREE = hosts(
+    c.REDUCE, "binomial_tree", "trees:binomial_reduce", "trees:binomial_reduce",
+    "one child after the other, upwards", **CHUNK, wide="TREE_REDUCE",
+)  # fmt: skip
+DISSEMINATION = hosts(
+    c.BARRIER, "dissemination", "exchange:dissemination_barrier", "exchange:dissemination_barrier",
+    "ceil(log2 n) rounds of empty messages", wide="DISSEMINATION",
+)  # fmt: skip
 ALL_REDUCE_RING = hosts(
     c.ALL_REDUCE, "ring", "ring:all_reduce", "rings:ring_all_reduce",
     "n - 1 hops that reduce, n - 1 that gather", layout="ring", **CHUNK, wide="ALL_REDUCE_RING",
@@ -160,10 +168,7 @@ HOSTS = (
         c.BROADCAST, "rails", "rails:broadcast", "nics.rails:broadcast",
         "a share along every rail, from server to server, and to all GPUs there", **RAILS, **PIPED,
     ),
-    hosts(
-        c.REDUCE, "binomial_tree", "trees:binomial_reduce", "trees:binomial_reduce",
-        "one child after the other, upwards", **CHUNK, wide="TREE_REDUCE",
-    ),
+    REDUCE_TREE,
     hosts(
         c.REDUCE, "chain", "trees:chain_reduce", "trees:chain_reduce",
         "piece by piece through all ranks", layout="ring", **PIPED, wide="CHAIN_REDUCE",
@@ -229,10 +234,7 @@ HOSTS = (
         )
         for collective in (c.M2N, c.N2M)
     ),
-    hosts(
-        c.BARRIER, "dissemination", "exchange:dissemination_barrier", "exchange:dissemination_barrier",
-        "ceil(log2 n) rounds of empty messages", wide="DISSEMINATION",
-    ),
+    DISSEMINATION,
     hosts(c.SEND_RECV, "pair", "exchange:pair_send_recv", "exchange:pair_send_recv", "one message", **PAIR),
     hosts(
         c.SEND_RECV, "shift", "exchange:shift_send_recv", "exchange:shift_send_recv", "a message to the next rank",

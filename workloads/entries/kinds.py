@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workloads.base.entry import EVEN, Algorithm, Collective
-from workloads.base.vocabulary import ADDER_DTYPES
+from workloads.base.vocabulary import ADDER_DTYPES, SWITCH_OPS
 from workloads.entries import collectives as c
 
 
@@ -46,7 +46,9 @@ SENDERS: dict[str, Any] = {"extra": ("senders", "skew", "parts"), "defaults": {"
 MULTICAST: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring", "multicast": True}
 ALONE: dict[str, Any] = {"waits": True}
 SUMS: dict[str, Any] = {"ops": ("sum", "avg")}
-BY_SWITCHES: dict[str, Any] = {**SUMS, "dtypes": ADDER_DTYPES, "extra": ("slots", "timeout"), "accelerators": True}
+BY_SWITCHES: dict[str, Any] = {
+    **{"ops": SWITCH_OPS, "dtypes": ADDER_DTYPES, "extra": ("slots", "timeout"), "accelerators": True}
+}
 COLLNET: dict[str, Any] = {
     **BY_SWITCHES, **ALONE, "extra": (*BY_SWITCHES["extra"], "chunk"), "chunk_bytes": 128 << 10, "layout": "rails",
     "apart": True,

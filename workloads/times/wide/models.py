@@ -14,6 +14,7 @@ from workloads.base.entry import NoModel, named
 from workloads.collectives.exchange import distances
 from workloads.collectives.schedule import connections, program_of, schedule_of
 from workloads.times.messages import Link
+from workloads.times.switches.in_network import apart, travels
 from workloads.times.switches.multicast import Multicast
 from workloads.times.wide import direct_reduce, rounds
 from workloads.times.wide.all_to_all import crowd_of, spread_ns
@@ -302,10 +303,12 @@ def _by_switches(asked: Asked) -> Time:
     elements = min(accelerator.elements, asked.costs.mtu // 4)
     worst: Link = bare.own.worst(asked.n) if bare.own else bare.cable
     slots = asked.options["slots"] or asked.adders.slots(worst, asked.places.switches, elements)
+    dtype = asked.dtype if asked.entry.collective.sized else "int32"
     return lambda size: by_switches_ns(
         tree, bare, size, asked.costs,
         width=asked.width, elements=elements, slots=min(slots, accelerator.slots),
-        fixed_point=not asked.dtype.startswith(("int", "uint")), convert_bps=asked.adders.convert_bps,
+        **travels(dtype, asked.options.get("op"), asked.adders.convert_bps),
+        apart=apart(asked.entry.collective, asked.n, tree.largest_branch()),
         rate_bps=accelerator.rate, accelerator_ns=accelerator.latency,
     )  # fmt: skip
 

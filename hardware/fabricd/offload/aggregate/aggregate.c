@@ -113,6 +113,14 @@ static uint32_t count_of(const struct aggregate *a, const struct aslot *s)
 	return s->block == BLOCK_NONE ? 0 : block_count(&s->request->wr, a->elements, s->block);
 }
 
+/* Who alone wants the sum of a slot's block (0: all do) */
+static uint32_t owner_of(const struct member *m, const struct aslot *s)
+{
+	const struct aggregate *a = m->state;
+
+	return s->block == BLOCK_NONE ? 0 : block_owner(m, &s->request->wr, a->elements, s->block);
+}
+
 static uint64_t blocks_of(const struct aggregate *a, const struct request *r)
 {
 	return (r->wr.count + a->elements - 1) / a->elements;
@@ -161,7 +169,7 @@ static void begin(struct fabric *f, struct member *m, uint32_t slot, struct requ
 	s->request = r;
 	if (!r)
 		return;
-	s->block = element_is_integer(r->wr.element) ? first_of(a, r, slot) : BLOCK_NONE;
+	s->block = block_is_scaled(&r->wr) ? BLOCK_NONE : first_of(a, r, slot);
 	s->exponent = EXPONENT_ZERO;
 	s->next = block_exponent(m, &r->wr, a->elements, first_of(a, r, slot));
 	s->retries = 0;
@@ -222,7 +230,8 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 			    .count = (uint16_t)count,
 			    .exponent = s->exponent,
 			    .next = s->next,
-			    .flags = s->request->wr.reduction & OFF_REDUCTION},
+			    .flags = s->request->wr.reduction & OFF_REDUCTION,
+			    .more = owner_of(m, s)},
 		.payload = (const uint8_t *)payload,
 		.payload_bytes = 4 * count,
 	};
@@ -254,6 +263,11 @@ static void write_out(struct fabric *f, struct member *m, const struct aslot *s,
 	const struct offload_wr *wr = &r->wr;
 	uint32_t count = pkt->offload.count;
 
+	r->left--;
+	if (!count) { /* for somebody else */
+		r->visible = f->clock.now > r->visible ? f->clock.now : r->visible;
+		return;
+	}
 	block_write(m, wr, a->elements, s->block, s->exponent, pkt->payload);
 	ps_t visible = pcie_write(m->nic, f->clock.now, 4 * count);
 	if (a->convert_bps && !element_is_integer(wr->element)) {
@@ -261,7 +275,6 @@ static void write_out(struct fabric *f, struct member *m, const struct aslot *s,
 		a->convert_rx_free = visible = from + block_conversion(m, wr, count, a->convert_bps);
 	}
 	r->visible = visible > r->visible ? visible : r->visible;
-	r->left--;
 }
 
 /* Tell of the requests that are done, in their order */
@@ -291,9 +304,15 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		frame_release(f, fr);
 		return true;
 	}
-	uint32_t due = count_of(a, s);
-	if (o->count != due)
+	uint32_t due = count_of(a, s), owner = owner_of(m, s);
+	if (owner && !o->count) { /* the sum is for somebody else, or on another way here */
+		if (owner == m->nic->ip) {
+			frame_release(f, fr);
+			return true;
+		}
+	} else if (o->count != due) {
 		return false;
+	}
 	if (s->state == SLOT_READY) { /* was to be sent again: too late, the result is here */
 		uint32_t kept = 0;
 		for (uint32_t i = 0; i < a->queued; i++) {
@@ -303,7 +322,7 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		}
 		a->queued = kept;
 	}
-	a->answers = pkt->dst_ip == m->nic->ip ? a->answers + 1 : 0;
+	a->answers = pkt->dst_ip == m->nic->ip && owner != m->nic->ip ? a->answers + 1 : 0;
 	s->state = SLOT_IDLE;
 	s->use++;
 	s->retries = 0;
