@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from testbed.fabric.lab import Lab
 from tests.parts.offload_fabric import offload_fabric, on_ranks
+from workloads.base import data
 from workloads.verbs import Device, wire
 
 RANKS = 4
@@ -124,6 +125,20 @@ def test_extremes(sums: Sums) -> None:
     assert abs(float(mean[0]) / float(largest) - 1) < 2.0**-23
     tiny = sums([np.array([smallest, 0, -smallest], dtype=np.float32)] * RANKS)[0]
     assert list(tiny) == [4 * smallest, 0, -4 * smallest]
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [("float16", 11), ("bfloat16", 8)])
+def test_sums_of_short_types_are_rounded_once(sums: Sums, dtype: str, digits: int) -> None:
+    """To nearest even, and not to float32 before: that loses on which side of the middle of two numbers a sum is."""
+    random = np.random.default_rng(digits)
+    numbers = 1 + np.arange(100) % 2 ** (digits - 1) * 2.0 ** (1 - digits)
+    beside = random.integers(-1, 2, 100) * 2.0**-24  # what float32 has no digit for
+    parts = [numbers, np.full(100, 2.0**-digits), beside, np.zeros(100)]  # every sum is at the middle, or beside it
+    mantissa, exponent = np.frexp(np.sum(parts, axis=0))
+    once = np.ldexp(np.rint(np.ldexp(mantissa, digits)), exponent - digits)
+    short = data.element(dtype)
+    for got in sums([part.astype(short).view(np.uint16) for part in parts], dtype=dtype):
+        assert np.array_equal(got.view(short).astype(np.float64), once)
 
 
 def test_int32_wraps_as_int32_does(sums: Sums) -> None:

@@ -200,13 +200,29 @@ void element_to_fixed(enum element e, const uint8_t *at, size_t count, int shift
 		to[i] = (int32_t)lrint((double)element_get(e, at, i) * scale);
 }
 
-/* element_from_fixed() - The way back, divided once more */
+/* As float32 from which every narrower type is rounded as from @x itself: what is cut off leaves the last bit odd */
+static float sticky(double x)
+{
+	float near = (float)x;
+	uint32_t bits;
+
+	if (near == x)
+		return near;
+	memcpy(&bits, &near, sizeof bits);
+	if (fabs(near) > fabs(x))
+		bits--;
+	return of_bits(bits | 1);
+}
+
+/* element_from_fixed() - The way back, divided once more, and rounded once */
 void element_from_fixed(enum element e, uint8_t *at, size_t count, int shift, double divisor, const int32_t *from)
 {
 	double scale = ldexp(1, -shift);
 
-	for (size_t i = 0; i < count; i++)
-		element_put(e, at, i, (float)(from[i] * scale / divisor));
+	for (size_t i = 0; i < count; i++) {
+		double x = from[i] * scale / divisor;
+		element_put(e, at, i, e == EL_FLOAT32 ? (float)x : sticky(x));
+	}
 }
 
 /* element_to_ordered() - Floating-point elements as integers of the same order, -0 below 0
