@@ -95,7 +95,7 @@ def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path) -> None:
     (tmp_path / "far.py").write_text("def a():\n    return 1\n\ndef b():\n    return 2\n")
     (tmp_path / "test_far.py").write_text(
         "import far\ndef test_a():\n    assert far.a() == 1\ndef test_b():\n    far.b()\n"
-        "def test_still():\n    while far.b() == 3:\n        pass\n"
+        "def test_still():\n    import signal\n    while far.b() == 3:\n        signal.pause()\n"
     )
     bench = Bench(tmp_path)
     kept = bench.watched(["test_far.py"], WatchPython)

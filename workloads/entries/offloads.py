@@ -32,8 +32,8 @@ OFFLOADS = (
     ),
     *(
         offload(
-            collective, "in_network", f"in_network:{part}", "times.switches.in_network:in_network_all_reduce_ns", summary,
-            wide="BY_SWITCHES", instead=instead, **BY_SWITCHES,
+            collective, "in_network", f"in_network:{part}", "times.switches.in_network:in_network_all_reduce_ns",
+            summary, wide="BY_SWITCHES", instead=instead, **BY_SWITCHES,
         )
         for collective, part, summary, instead in (
             (c.REDUCE_SCATTER, "ReduceScatter", "switches add up, and send each part of the sums to the rank whose it "
