@@ -50,6 +50,8 @@ struct best_effort {
 	 * how many silences without a sum, when the next one is over, when that is looked at */
 	struct line line[2];
 	uint64_t sends, silent_before, expected; /* expected: of the request's numbers, all before that are here */
+	ps_t quick[2];
+	uint32_t quick_of;
 	uint32_t silences;
 	bool past, alone; /* the last silence ended past the accelerators; the server adds up alone */
 	ps_t deadline, alarm;

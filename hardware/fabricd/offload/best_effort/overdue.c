@@ -43,11 +43,10 @@
 
 static ps_t wait(const struct best_effort *b)
 {
-	const struct round_trip *r = &b->round_trip;
-	ps_t varies = 4 * r->varies > r->smoothed / 2 ? 4 * r->varies : r->smoothed / 2;
-	ps_t w = r->smoothed && r->smoothed + varies < b->timeout ? r->smoothed + varies : b->timeout;
+	ps_t quick = b->quick[1] && (b->quick[1] < b->quick[0] || !b->quick[0]) ? b->quick[1] : b->quick[0];
+	ps_t w = quick && 2 * quick < b->timeout ? 2 * quick : b->timeout;
 
-	for (uint32_t i = 0; i < b->silences && w < LONGEST_WAIT * b->timeout; i++)
+	for (uint32_t i = 1; i < b->silences && w < LONGEST_WAIT * b->timeout; i++)
 		w *= 2;
 	return w < LONGEST_WAIT * b->timeout ? w : LONGEST_WAIT * b->timeout;
 }
@@ -138,6 +137,16 @@ static void send_overtaken(struct fabric *f, struct member *m, struct line *line
 	}
 }
 
+static void quickest(struct best_effort *b, ps_t took)
+{
+	if (!b->quick[0] || took < b->quick[0])
+		b->quick[0] = took;
+	if (++b->quick_of < b->slots)
+		return;
+	b->quick[1] = b->quick[0];
+	b->quick[0] = b->quick_of = 0;
+}
+
 /* overdue_over() - The sum of a block is here
  * @alone:	It has come to this rank alone, which has asked for it
  */
@@ -149,7 +158,7 @@ void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool
 	if (l->state == LANE_WAITING)
 		out_of_line(b, l);
 	if (!l->again) {
-		round_trip_took(&b->round_trip, took);
+		quickest(b, took);
 		b->round_trip.shortest = !b->round_trip.shortest || took < b->round_trip.shortest ? took : b->round_trip.shortest;
 	}
 	b->past = l->again >= 2 && (l->silent || b->past);
@@ -227,7 +236,7 @@ void overdue_listened(struct fabric *f, struct member *m)
 	b->silent_before = b->sends;
 	struct block_lane *l = awaited(b);
 	if (!b->server && l->state == LANE_WAITING) {
-		l->silent = true;
+		l->silent = b->silences > 1 || b->past;
 		again(f, m, l, b->past || b->alone); /* if nothing else has helped last */
 	}
 	if (anything_waits(b))
