@@ -149,8 +149,9 @@ static void send_overtaken(struct fabric *f, struct member *m, struct line *line
 	struct best_effort *b = m->state;
 
 	for (struct block_lane *l = line->oldest; l; l = line->oldest) {
-		bool one = b->sent == b->packets || b->flying <= OVERTAKEN || l->sent_as <= b->silent_before;
-		if (l->sent_as >= line->heard[one ? 0 : OVERTAKEN - 1])
+		bool silent = l->sent_as <= b->silent_before;
+		bool one = silent || b->sent == b->packets || b->flying <= OVERTAKEN;
+		if (l->sent_as >= line->heard[one ? 0 : OVERTAKEN - 1] && !(silent && b->answered > b->silent_before))
 			break;
 		again(f, m, l, b->alone);
 	}
@@ -170,8 +171,10 @@ void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool
 		took(b, time);
 	b->past = l->again >= 2 && (l->silent || b->past);
 	heard(&b->line[0], l->first_as);
-	if (l->state == LANE_WAITING && (alone || time >= shortest(b)))
+	if (l->state == LANE_WAITING && (alone || time >= shortest(b))) {
 		heard(&b->line[1], l->sent_as);
+		b->answered = l->again && l->sent_as > b->answered ? l->sent_as : b->answered;
+	}
 	b->silences = 0;
 	for (int i = 0; i < 2 && !b->server; i++)
 		send_overtaken(f, m, &b->line[i]);
