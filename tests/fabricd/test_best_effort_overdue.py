@@ -144,6 +144,16 @@ def test_in_silence_the_oldest_block_goes_again_and_no_other() -> None:
         assert silences * TIMEOUT_NS < took < silences * TIMEOUT_NS + 2_000
 
 
+def test_when_a_silence_ends_all_that_was_lost_before_it_goes_again_at_once() -> None:
+    """No sum of 8 blocks comes. After 20 us the oldest goes again; it is answered, and the other 7 follow."""
+    with jobs(2) as f:
+        of_sums(f, "sums", "drop", 8)
+        came = done(f, 2, blocks=8)
+        assert all(record.kind == wire.OFFLOADED and right for _, record, right in came)
+        assert sent_again(f, 1) == (8, 1)
+        assert TIMEOUT_NS < came[1][0] < TIMEOUT_NS + 15_000, "three round trips"
+
+
 def test_a_rank_that_is_late_costs_the_others_one_block_for_each_silence() -> None:
     """It comes after the second silence (at 20 and 40 us), and has lost nothing: of 16 blocks two go again, not 32."""
     with jobs(3) as f:

@@ -48,7 +48,7 @@ struct best_effort {
 	/* What waits for sums (overdue.c), sent once and sent again; contributions sent in all, and until the last silence;
 	 * how many silences without a sum, when the next one is over, when that is looked at */
 	struct line line[2];
-	uint64_t sends, silent_before, answered; /* answered: the newest send that was a second one, and had its sum */
+	uint64_t sends, silent_before, answered; /* answered: the newest send that was answered to this rank alone */
 	uint64_t expected; /* expected: of the request's numbers, all before that are here */
 	/* the shortest time that a sum has taken, among so many and among a window of them before */
 	ps_t shortest[2];

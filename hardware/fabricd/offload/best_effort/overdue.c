@@ -20,6 +20,9 @@
  * So there are two lines, of blocks that were sent once and of those that were sent
  * again, each in the order of sending: what is lost stands in front.
  *
+ * If what went again after a silence brings an answer to this rank alone, its sum had come
+ * to the others: all that this rank sent before the silence goes again at once.
+ *
  * What was sent again may have its sum by what somebody else has sent.  Then it says
  * nothing of this rank's packets.  It does if it comes to this rank alone, or no sooner
  * than any sum has come of what was sent once (RFC 8985, section 6.2).
@@ -171,10 +174,10 @@ void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool
 		took(b, time);
 	b->past = l->again >= 2 && (l->silent || b->past);
 	heard(&b->line[0], l->first_as);
-	if (l->state == LANE_WAITING && (alone || time >= shortest(b))) {
+	if (l->state == LANE_WAITING && (alone || time >= shortest(b)))
 		heard(&b->line[1], l->sent_as);
-		b->answered = l->again && l->sent_as > b->answered ? l->sent_as : b->answered;
-	}
+	if (alone && l->sent_as > b->answered)
+		b->answered = l->sent_as;
 	b->silences = 0;
 	for (int i = 0; i < 2 && !b->server; i++)
 		send_overtaken(f, m, &b->line[i]);
