@@ -28,10 +28,9 @@ class Blocks(basis.Blocks, OfSteps, Protocol):
 def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
     """All mistakes; `fabric` is the graph of `blocks.fabric`."""
     found: list[Found] = []
-    if blocks.fabric.scale_up and fabric.kind not in known.with_scale_up():
-        having = " or ".join(sorted(known.with_scale_up()))
-        what = f"only servers of a {having} topology have a scale-up domain"
-        found.append((("fabric", "scale_up"), what, "leave it out"))
+    if blocks.fabric.scale_up and not known.with_scale_up({fabric.kind: dict(fabric.params)}):
+        what = f"hosts of this {fabric.kind} have one GPU each, and so no scale-up domain"
+        found.append((("fabric", "scale_up"), what, "leave it out; a rail, or a clos with `gpus`, may have it"))
     routing = blocks.control.routing
     kinds = known.kinds_of_routing(routing)
     if kinds is not None and fabric.kind not in kinds:

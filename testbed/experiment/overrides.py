@@ -58,7 +58,7 @@ def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], sho
     topology = fabric["topology"] if isinstance(fabric, dict) and "topology" in fabric else None
     other = next(iter(topology), kind) if isinstance(topology, dict) else kind
     if other != kind:
-        _drop_what_only_it_had(written, other, {key for key, _, _ in values})
+        _drop_what_only_it_had(written, topology, {key for key, _, _ in values})
     try:
         new = loads(json.dumps(written), shown, experiment.directory)
     except InputError as error:  # its line numbers are of the generated text
@@ -71,14 +71,15 @@ def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], sho
     return new
 
 
-def _drop_what_only_it_had(written: dict[str, Any], new: object, said: set[str]) -> None:
+def _drop_what_only_it_had(written: dict[str, Any], topology: object, said: set[str]) -> None:
     """Drops keys that fit only the old kind of topology, unless a setting has just set them."""
     from testbed.experiment.blocks import known
 
+    new = next(iter(topology)) if isinstance(topology, dict) and topology else None
     fabric, control = written.get("fabric"), written.get("control")
     if not isinstance(fabric, dict):
         return
-    if new not in known.with_scale_up() and not any(key.startswith("fabric.scale_up") for key in said):
+    if not known.with_scale_up(topology) and not any(key.startswith("fabric.scale_up") for key in said):
         fabric.pop("scale_up", None)
     if not any(key.startswith("fabric.cables") for key in said):
         fabric.pop("cables", None)

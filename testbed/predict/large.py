@@ -69,11 +69,18 @@ def _stand_in(kind: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], Fab
             raise TopologyError(
                 error.key, f"{ranks} ranks are too many", f"at most {MOST_RANKS} are predicted"
             ) from None
-        if whole.get("direct") or int(whole.get("links", 1)) > 1:
-            what = "there is no model of NICs with several ports in so large a fabric"
-            raise TopologyError("direct" if whole.get("direct") else "links", what, "leave it out") from None
+        if key := _without_model(kind, whole):
+            whose = "servers with several GPUs on a leaf" if key == "gpus" else "NICs with several ports"
+            raise TopologyError(key, f"there is no model of {whose} in so large a fabric", "leave it out") from None
         return whole, build(kind, {**whole, **SMALL[kind]}), ranks
     return dict(fabric.params), fabric, fabric.ranks
+
+
+def _without_model(kind: str, params: Mapping[str, Any]) -> str | None:
+    """The parameter that models of large fabrics do not know."""
+    if kind == "clos" and params["gpus"] > 1:
+        return "gpus"
+    return "direct" if params.get("direct") else "links" if int(params.get("links", 1)) > 1 else None
 
 
 def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Iterator[Figure]:
@@ -99,7 +106,9 @@ def of_too_many(large: LargeFabric, turn: Turn, *, sure: bool = False) -> Figure
     `sure`: that there are so many.  Else they are counted by the fewest that any algorithm has, as nobody has looked
     which one it is.
     """
-    step = turn.step
+    step, topology = turn.step, large.spec.topology
+    if _without_model(topology.kind, topology.params):
+        return None
     if not isinstance(step, TrainStep) or step.train.checkpoint is not None or step.train.scale is not None:
         return None
     if not sure and fewest_messages(step.training(), layout_of(step.train, large.graph)) <= MOST_MESSAGES:

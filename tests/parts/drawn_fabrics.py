@@ -23,7 +23,8 @@ def rails(draw: st.DrawFn) -> Fabric:
 def closes(draw: st.DrawFn) -> Fabric:
     pods = draw(st.integers(1, 4))
     params = {"leaves": draw(small), "spines": draw(small), "hosts_per_leaf": draw(small), "pods": pods}
-    return build("clos", params | {"cores": draw(small) if pods > 1 else 0})
+    more = {"cores": draw(small) if pods > 1 else 0, "gpus": draw(st.integers(1, 3))}
+    return build("clos", params | more)
 
 
 rings = st.integers(2, 24).map(lambda n: build("ring", {"nodes": n}))
@@ -34,10 +35,10 @@ directs = sizes.map(lambda dims: build("torus", {"dims": dims, "direct": True}))
 )
 several = st.builds(lambda n, links: build("star", {"hosts": n, "links": links}), st.integers(1, 12), st.integers(2, 4))
 several |= st.builds(
-    lambda groups, links, hosts, spines: build(
-        "clos", {"leaves": groups * links, "spines": spines, "hosts_per_leaf": hosts, "links": links}
+    lambda groups, links, hosts, spines, gpus: build(
+        "clos", {"leaves": groups * links, "spines": spines, "hosts_per_leaf": hosts, "links": links, "gpus": gpus}
     ),
-    st.integers(1, 3), st.integers(2, 3), st.integers(1, 3), small,
+    st.integers(1, 3), st.integers(2, 3), st.integers(1, 3), small, st.integers(1, 2),
 )  # fmt: skip
 switched = rails() | closes() | rings | toruses | stars
 fabrics = switched | directs | several | networks()

@@ -55,6 +55,13 @@ def test_a_torus_of_64_cubed_has_a_tree_of_96_hops() -> None:
     assert (tree.far[tree.above] == tree.far - (tree.far > 0)).all()
 
 
+def test_several_gpus_on_a_leaf_are_said_to_have_no_model() -> None:
+    with pytest.raises(InputError, match="no model of servers with several GPUs on a leaf"), of_any_size():
+        predict(
+            experiment("clos: {leaves: 64, spines: 8, hosts_per_leaf: 16, gpus: 8}", step("all_reduce", "ring", "1MiB"))
+        )
+
+
 def test_more_branches_than_an_accelerators_bitmap_has_bits_are_refused() -> None:
     with pytest.raises(InputError, match="32768 contributors .* 64 bits") as caught, of_any_size():
         predict(experiment("rail: {servers: 32768, gpus: 8}", step("all_reduce", "in_network", "1MiB")))

@@ -167,7 +167,7 @@ def test_scale_up_of_a_ring():
     text = "name: x\nfabric:\n  topology: {ring: {nodes: 4}}\n  scale_up: {}\n"
     assert problems(text)[0][:2] == (
         "e.yaml:4: fabric.scale_up",
-        "only servers of a rail topology have a scale-up domain",
+        "hosts of this ring have one GPU each, and so no scale-up domain",
     )
 
 

@@ -77,7 +77,9 @@ def nics_are_named_and_addressed_by_their_place(fabric: Fabric) -> None:
     prefix = "x" if fabric.kind == "custom" else "h"
     assert [h.name for h in fabric.hosts] == [f"{prefix}{i}" for i in range(len(fabric.hosts))]
     for nic in fabric.nics:
-        assert nic.name == (f"{nic.host}.{nic.gpu}" if fabric.kind == "rail" else nic.host)
+        assert nic.name == (
+            f"{nic.host}.{nic.gpu}" if fabric.kind == "rail" or fabric.params.get("gpus", 1) > 1 else nic.host
+        )
         assert nic.mac == "02:00:" + ":".join(f"{int(part):02x}" for part in str(nic.ip).split("."))
         assert str(nic.ip).startswith("10.")
 
@@ -125,7 +127,8 @@ def rail_addresses(fabric: Fabric) -> None:
 def test_clos_structure_and_addresses(fabric: Fabric) -> None:
     clos_addresses(fabric)
     p = fabric.params
-    leaves, spines, pods, cores, each = p["leaves"], p["spines"], p["pods"], p["cores"], p["hosts_per_leaf"]
+    leaves, spines, pods, cores = p["leaves"], p["spines"], p["pods"], p["cores"]
+    each = p["hosts_per_leaf"] * p["gpus"]
     assert names(fabric, "leaf") == [f"leaf{i}" for i in range(pods * leaves)]
     assert names(fabric, "spine") == [f"spine{i}" for i in range(pods * spines)]
     assert names(fabric, "core") == [f"core{i}" for i in range(cores)]
@@ -141,11 +144,21 @@ def test_clos_structure_and_addresses(fabric: Fabric) -> None:
 def clos_addresses(fabric: Fabric) -> None:
     p = fabric.params
     for nic in fabric.nics:
-        leaf, host = divmod(nic.rank, p["hosts_per_leaf"])
+        leaf, host = divmod(nic.rank, p["hosts_per_leaf"] * p["gpus"])
         pod, leaf = divmod(leaf, p["leaves"])
         assert nic.ip == IPv4Address(f"10.{pod}.{leaf}.{host + 1}")
         switch = fabric.switch_by_name[fabric.cable_at[nic.name, 1].b.node]
         assert switch.place == (pod, leaf)
+
+
+@given(closes())
+def test_hosts_of_a_clos_are_servers_of_gpus(fabric: Fabric) -> None:
+    gpus = fabric.params["gpus"]
+    hosts = [f"h{k}" for k in range(len(fabric.nics) // gpus)]
+    servers = [tuple(f"{h}.{g}" for g in range(gpus)) if gpus > 1 else (h,) for h in hosts]
+    assert [(h.name, h.nics) for h in fabric.hosts] == list(zip(hosts, servers, strict=True))
+    assert fabric.scale_up == (tuple(servers) if gpus > 1 else ())
+    assert dimensions(fabric) == ((len(hosts), gpus) if gpus > 1 else ())
 
 
 # -- torus, ring, star ----------------------------------------------------------------------------------------------
@@ -245,7 +258,8 @@ def test_a_nic_with_several_ports_has_one_on_each_of_its_switches(fabric: Fabric
         assert bridge is not None
         assert (bridge.name, bridge.role, bridge.ports) == (f"nic{nic.rank}", OWN_PORTS, 1 + links)
         above = [fabric.cable_at[bridge.name, port].other(bridge.name).node for port in range(2, 2 + links)]
-        first = nic.rank // fabric.params.get("hosts_per_leaf", 10**6) // links * links
+        on_leaf = fabric.params.get("hosts_per_leaf", 10**6) * fabric.params.get("gpus", 1)
+        first = nic.rank // on_leaf // links * links
         name = "sw" if fabric.kind == "star" else "leaf"
         assert above == [f"{name}{first + k}" for k in range(links)]
         assert {fabric.cable_at[bridge.name, p].name for p in range(2, 2 + links)} <= fabric.to_hosts

@@ -23,6 +23,7 @@ WHOLE: list[tuple[str, dict[str, Any]]] = [
     ("clos", {"leaves": 4, "spines": 2, "hosts_per_leaf": 4}),
     ("clos", {"leaves": 16, "spines": 8, "hosts_per_leaf": 16}),
     ("clos", {"leaves": 2, "spines": 3, "hosts_per_leaf": 2, "pods": 3, "cores": 4}),
+    ("clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 2, "gpus": 3}),
     ("ring", {"nodes": 2}),
     ("ring", {"nodes": 3}),
     ("ring", {"nodes": 40}),

@@ -25,7 +25,8 @@ def title(fabric: Fabric) -> str:
     tiers = f"{plural(p['leaves'], 'leaf')}, {plural(p['spines'], 'spine')}"
     pods = f"{p['pods']} pods of {tiers}, {plural(p['cores'], 'core')}" if p["pods"] > 1 else tiers
     several = f", {p['links']} ports each" if p["links"] > 1 else ""
-    return f"clos: {pods}, {plural(p['hosts_per_leaf'], 'host')} per leaf{several}"
+    gpus = f" × {p['gpus']} GPUs" if p.get("gpus", 1) > 1 else ""
+    return f"clos: {pods}, {plural(p['hosts_per_leaf'], 'host')}{gpus} per leaf{several}"
 
 
 def as_lines(fabric: Fabric, width: int) -> Iterator[str]:
@@ -59,11 +60,16 @@ def _leaf_lines(fabric: Fabric, pod: int, width: int) -> Iterator[str]:
             yield f"┊ {gap(p['leaves'], leaves)} leaves"
             continue
         leaf = pod * p["leaves"] + i
-        hosts = fabric.nics[leaf * p["hosts_per_leaf"] : (leaf + 1) * p["hosts_per_leaf"]]
+        per = _nics_per_leaf(fabric)
+        hosts = fabric.nics[leaf * per : (leaf + 1) * per]
         last = i == p["leaves"] - 1
         for k, line in enumerate(flow([f"{n.name} {n.ip}".ljust(cell) for n in hosts], width - label - 5, most=3)):
             head = f"{'└' if last else '├'} {f'leaf{leaf}'.ljust(label)} ─ " if k == 0 else f"{' ' if last else '│'}"
             yield head.ljust(label + 5) + line
+
+
+def _nics_per_leaf(fabric: Fabric) -> int:
+    return int(fabric.params["hosts_per_leaf"] * fabric.params.get("gpus", 1))
 
 
 def draw(fabric: Fabric, canvas: Canvas) -> None:
@@ -88,7 +94,7 @@ def _pod(
     fabric: Fabric, canvas: Canvas, pod: int, x: float, width: float, leaves: Row, spines: Row
 ) -> dict[int, Point]:
     p = fabric.params
-    hosts = shown(p["hosts_per_leaf"], 16)
+    hosts = shown(_nics_per_leaf(fabric), 16)
     drop = min(190, 70 + width / 10)
     if p["pods"] > 1:
         height = drop + SIZE[1] + 52 + len(hosts) * (HOST_SIZE[1] + 8)
@@ -121,7 +127,7 @@ def _pod(
 
 def _leaf(fabric: Fabric, canvas: Canvas, leaf: int, at: Point, hosts: Row) -> None:
     """A leaf and below it its hosts, on cables side by side at their left: the lowest host's is outermost."""
-    count = fabric.params["hosts_per_leaf"]
+    count = _nics_per_leaf(fabric)
     switch = fabric.switch_by_name[f"leaf{leaf}"]
     canvas.node(at, SIZE, switch.name, SWITCH, tip=switch_tip(switch))
     x, y = at[0] + 13, at[1] + SIZE[1] / 2 + 16 + HOST_SIZE[1] / 2

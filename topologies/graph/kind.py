@@ -20,7 +20,6 @@ class Kind:
     name: ClassVar[str]
     summary: ClassVar[str]  # one line for help texts
     preset: ClassVar[str] = ""  # what `of_ranks` makes, for help texts; "": nothing
-    scale_up: ClassVar[bool] = False  # its servers have a scale-up domain
     dimension_order: ClassVar[bool] = False
     """Its switches are the places of the grid, too, and every dimension is a circle: frames take one after the other,
     each the shorter way round."""
@@ -31,6 +30,11 @@ class Kind:
     def build(self) -> Fabric:
         """The fabric, not yet validated.  Raises TopologyError where the parameters together go too far."""
         raise NotImplementedError
+
+    @classmethod
+    def scale_up(cls, params: Mapping[str, Any]) -> bool:
+        """Whether its servers have scale-up domains.  `params` may be any, as a user has written them."""
+        return False
 
     @classmethod
     def grid(cls, params: Mapping[str, Any]) -> tuple[int, ...]:

@@ -40,15 +40,19 @@ class Wiring:
             self._nics.append(Nic(name, len(self._nics), host, gpu, ip, address.mac(ip)))
             self.cable(name, switch, **cable)
 
-    def host_on(self, name: str, ip: IPv4Address, switches: Sequence[str], place: tuple[int, ...] = (0,)) -> None:
-        """The next host, with one NIC; with a port for each of several switches it has a bridge inside."""
+    def host_on(
+        self, nics: Sequence[tuple[str, IPv4Address]], switches: Sequence[str], place: tuple[int, ...] = (0,)
+    ) -> None:
+        """The next host, with NICs in rank order; with a port for each of several switches they have bridges inside."""
         if len(switches) == 1:
-            self.host([(name, ip, switches[0])])
+            self.host([(name, ip, switches[0]) for name, ip in nics])
             return
-        bridge = self.switch(f"nic{len(self._nics)}", OWN_PORTS, place)
-        self.host([(name, ip, bridge)])
-        for switch in switches:
-            self.cable(bridge, switch)
+        first = len(self._nics)
+        bridges = [self.switch(f"nic{first + k}", OWN_PORTS, place) for k in range(len(nics))]
+        self.host([(name, ip, bridge) for (name, ip), bridge in zip(nics, bridges, strict=True)])
+        for bridge in bridges:
+            for switch in switches:
+                self.cable(bridge, switch)
 
     def reserve(self, node: str, port: int) -> None:
         """A port that only a cable which asks for it gets."""

@@ -27,9 +27,6 @@ KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in _found()}
 DIMENSION_ORDER = frozenset(kind.name for kind in KINDS.values() if kind.dimension_order)
 """Kinds on which routes take one dimension after the other."""
 
-SCALE_UP = frozenset(kind.name for kind in KINDS.values() if kind.scale_up)
-"""Kinds whose servers have a scale-up domain."""
-
 
 def build(kind: str, params: Mapping[str, Any]) -> Fabric:
     """The validated fabric of this kind.

@@ -1,6 +1,7 @@
 """Clos: hosts on leaves, every leaf of a pod to every spine of it, and with several pods every spine to every core.
 
-Leaves, spines and hosts are numbered through all pods: pod p has leaves p * leaves .. (p + 1) * leaves - 1.
+Leaves, spines and hosts are numbered through all pods: pod p has leaves p * leaves .. (p + 1) * leaves - 1.  A host may
+be a server of several GPUs, each with a NIC on the server's leaf.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Clos(Kind):
         most=16,
         default=1,
     )
+    gpus: int = integer("GPUs of a host, each with its own NIC, in a scale-up domain", most=MAX_PORTS, default=1)
 
     def build(self) -> Fabric:
         self.check()
@@ -46,14 +48,16 @@ class Clos(Kind):
             for p in range(self.pods)
         ]
         cores = [wiring.switch(f"core{i}", "core", (i,)) for i in range(self.cores)]
-        rank = 0
+        servers: list[list[str]] = []
         for p, pod in enumerate(leaves):
             for i in range(self.leaves):
                 first = i - i % self.links
                 for h in range(self.hosts_per_leaf):
                     above = pod[first : first + self.links]
-                    wiring.host_on(f"h{rank}", address.clos_ip(p, i, h), above, (p, i))
-                    rank += 1
+                    host = f"h{len(servers)}"
+                    servers.append([f"{host}.{g}" for g in range(self.gpus)] if self.gpus > 1 else [host])
+                    ips = (address.clos_ip(p, i, h * self.gpus + g) for g in range(self.gpus))
+                    wiring.host_on(list(zip(servers[-1], ips, strict=True)), above, (p, i))
         for lower, upper in zip(leaves, spines, strict=True):
             for leaf in lower:
                 for spine in upper:
@@ -62,12 +66,26 @@ class Clos(Kind):
             for spine in pod:
                 for core in cores:
                     wiring.cable(spine, core)
-        return wiring.fabric(self.name, asdict(self))
+        return wiring.fabric(self.name, asdict(self), servers if self.gpus > 1 else ())
+
+    @classmethod
+    def scale_up(cls, params: Mapping[str, Any]) -> bool:
+        return bool(params.get("gpus", 1) != 1)
+
+    @classmethod
+    def grid(cls, params: Mapping[str, Any]) -> tuple[int, ...]:
+        pods, leaves, hosts, gpus = cls._sizes(params)
+        return (pods * leaves * hosts, gpus) if gpus > 1 else ()
 
     @classmethod
     def axes(cls, params: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+        pods, leaves, hosts, gpus = cls._sizes(params)
+        return ("core", pods), ("spine", leaves), ("leaf", hosts), *((("scale_up", gpus),) if gpus > 1 else ())
+
+    @classmethod
+    def _sizes(cls, params: Mapping[str, Any]) -> tuple[int, int, int, int]:
         pods, leaves, hosts = (int(params[key]) for key in ("pods", "leaves", "hosts_per_leaf"))
-        return ("core", pods), ("spine", leaves), ("leaf", hosts)
+        return pods, leaves, hosts, int(params.get("gpus", 1))  # runs of before have none
 
     @classmethod
     def of_ranks(cls, ranks: int) -> dict[str, Any]:
@@ -89,14 +107,15 @@ class Clos(Kind):
             )
 
     def _limit(self) -> None:
-        limit("hosts_per_leaf", nics=0, switches=0, ports={"leaf": self.hosts_per_leaf * self.links + self.spines})
+        on_leaf = self.hosts_per_leaf * self.gpus
+        limit("hosts_per_leaf", nics=0, switches=0, ports={"leaf": on_leaf * self.links + self.spines})
         limit("leaves", nics=0, switches=0, ports={"spine": self.leaves + self.cores})
         limit("spines", nics=0, switches=0, ports={"core": self.pods * self.spines if self.cores else 0})
         limit(
             "pods" if self.pods > 1 else "leaves",
-            nics=self.pods * self.leaves * self.hosts_per_leaf,
+            nics=self.pods * self.leaves * on_leaf,
             switches=self.pods * (self.leaves + self.spines)
             + self.cores
-            + (self.links > 1) * self.pods * self.leaves * self.hosts_per_leaf,
+            + (self.links > 1) * self.pods * self.leaves * on_leaf,
             ports={},
         )

@@ -18,7 +18,6 @@ class Rail(Kind):
     name: ClassVar[str] = "rail"
     summary: ClassVar[str] = "servers of GPUs, one switch per rail, spines across, a scale-up domain per server"
     preset: ClassVar[str] = "servers of 8, 4, 2 or 1 GPUs, a switch per rail, one spine"
-    scale_up: ClassVar[bool] = True
 
     servers: int = integer("servers", most=MAX_PORTS)
     gpus: int = integer("GPUs per server, each with its own NIC and rail", most=MAX_PORTS)
@@ -43,6 +42,10 @@ class Rail(Kind):
                 wiring.cable(rail, spine)
         # A lone GPU has nobody to share a scale-up domain with.
         return wiring.fabric(self.name, asdict(self), servers if self.gpus > 1 else ())
+
+    @classmethod
+    def scale_up(cls, params: Mapping[str, Any]) -> bool:
+        return True
 
     @classmethod
     def grid(cls, params: Mapping[str, Any]) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ class Star(Kind):
         wiring = Wiring()
         switches = [wiring.switch(f"sw{k}", "leaf", (k,)) for k in range(self.links)]
         for i in range(self.hosts):
-            wiring.host_on(f"h{i}", address.star_ip(i), switches)
+            wiring.host_on([(f"h{i}", address.star_ip(i))], switches)
         return wiring.fabric(self.name, asdict(self))
 
     @classmethod

@@ -29,7 +29,7 @@ def grid(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, ...]:
 def servers_and_gpus(fabric: Fabric, ranks: Sequence[int], least: int = 1) -> tuple[int, int]:
     """How many servers (so many at least), and how many GPUs in the scale-up domain of each.  Raises NoGrid."""
     if not fabric.scale_up:
-        raise NoGrid("there is no scale-up domain", "a rail topology with `scale_up` has one per server")
+        raise NoGrid("there is no scale-up domain", "a rail, or a clos with `gpus`, has one per server")
     servers, gpus = lengths(dimensions(fabric), ranks)
     if gpus == 1:
         raise NoGrid("no two of these ranks share a scale-up domain", "name at least two GPUs of each server")

@@ -318,14 +318,14 @@ class FabricSpec(Model):
     nic: Nic = Field(default_factory=Nic, description="every NIC")
     scale_up: ScaleUp | None = Field(
         default=None,
-        description="the NVLink domain of a server (rail only, where it is the default; null: servers without)",
+        description="the NVLink domain of a server (default where it has several GPUs; null: servers without)",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _has_scale_up(cls, value: Any) -> Any:
         topology = value.get("topology") if isinstance(value, dict) else None
-        if isinstance(topology, dict) and known.with_scale_up() & topology.keys():
+        if known.with_scale_up(topology):
             return {"scale_up": {}, **value}
         return value
 

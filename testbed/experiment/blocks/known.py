@@ -26,11 +26,14 @@ def build(kind: str, params: Mapping[str, Any]) -> Fabric:
     return build(kind, params)
 
 
-def with_scale_up() -> frozenset[str]:
-    """The kinds of topology whose servers have a scale-up domain."""
-    from topologies.kinds import SCALE_UP
+def with_scale_up(topology: object) -> bool:
+    """Whether servers of `{KIND: {PARAMETERS}}`, as a user has written it, have a scale-up domain."""
+    from topologies.kinds import KINDS
 
-    return SCALE_UP
+    if not isinstance(topology, dict) or len(topology) != 1:
+        return False
+    ((kind, params),) = topology.items()
+    return kind in KINDS and isinstance(params, dict | None) and KINDS[kind].scale_up(params or {})
 
 
 def topology_schema() -> dict[str, Any]:

@@ -259,5 +259,5 @@ def places_of(kind: str, params: Mapping[str, Any], *, scale_up: bool = False) -
     if kind == "rail":
         return Rails(p["servers"], p["gpus"], p["spines"], scale_up and p["gpus"] > 1)
     if kind == "clos":
-        return Tiers(p["hosts_per_leaf"], p["leaves"], p["spines"], p["pods"], p["cores"])
+        return Tiers(p["hosts_per_leaf"] * p.get("gpus", 1), p["leaves"], p["spines"], p["pods"], p["cores"])
     return Grid(tuple(p["dims"]) if kind == "torus" else (p["nodes"],))
