@@ -48,7 +48,7 @@ struct best_effort {
 	/* What waits for sums (overdue.c), sent once and sent again; contributions sent in all, and until the last silence;
 	 * how many silences without a sum, when the next one is over, when that is looked at */
 	struct line line[2];
-	uint64_t sends, silent_before, answered; /* answered: the newest that something lost has come of */
+	uint64_t sends, silent_before, answered; /* answered: the newest send that was answered to this rank alone */
 	uint64_t expected; /* expected: of the request's numbers, all before that are here */
 	/* the shortest time that a sum has taken, among so many and among a window of them before */
 	ps_t shortest[2];
@@ -137,7 +137,7 @@ uint16_t server_next_slot(struct fabric *f, struct member *m, struct server *s, 
 
 /* overdue.c */
 void overdue_sent(struct fabric *f, struct member *m, struct block_lane *l);
-void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool alone, bool lost);
+void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool alone);
 void overdue_alone(struct fabric *f, struct member *m);
 void overdue_listened(struct fabric *f, struct member *m);
 

@@ -20,9 +20,8 @@
  * So there are two lines, of blocks that were sent once and of those that were sent
  * again, each in the order of sending: what is lost stands in front.
  *
- * If what went again after a silence brings a sum to this rank alone, or one that only a
- * second contribution has made whole, then more may be lost: all that this rank sent before
- * the silence goes again at once.  (If a rank was late, its first contributions do it.)
+ * If what went again after a silence brings an answer to this rank alone, its sum had come
+ * to the others: all that this rank sent before the silence goes again at once.
  *
  * What was sent again may have its sum by what somebody else has sent.  Then it says
  * nothing of this rank's packets.  It does if it comes to this rank alone, or no sooner
@@ -163,9 +162,8 @@ static void send_overtaken(struct fabric *f, struct member *m, struct line *line
 
 /* overdue_over() - The sum of a block is here
  * @alone:	It has come to this rank alone, which has asked for it
- * @lost:	It was whole when something came that was sent again
  */
-void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool alone, bool lost)
+void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool alone)
 {
 	struct best_effort *b = m->state;
 	ps_t time = f->clock.now - l->sent_at;
@@ -178,7 +176,7 @@ void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool
 	heard(&b->line[0], l->first_as);
 	if (l->state == LANE_WAITING && (alone || time >= shortest(b)))
 		heard(&b->line[1], l->sent_as);
-	if ((alone || lost) && l->again && l->sent_as > b->answered)
+	if (alone && l->sent_as > b->answered)
 		b->answered = l->sent_as;
 	b->silences = 0;
 	for (int i = 0; i < 2 && !b->server; i++)

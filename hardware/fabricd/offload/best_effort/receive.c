@@ -57,7 +57,7 @@ static void result(struct fabric *f, struct member *m, struct block_lane *l, con
 	const struct offload_wr *wr = &b->requests.head->wr;
 	uint64_t block;
 
-	overdue_over(f, m, l, alone, sum->flags & OFF_RESEND);
+	overdue_over(f, m, l, alone);
 	l->state = LANE_IDLE; /* before others are looked at: it waits for nothing any more */
 	if (sum->flags & OFF_DIRECT && !b->alone && !b->server)
 		overdue_alone(f, m);

@@ -148,7 +148,6 @@ bool server_merge(struct fabric *f, struct member *m, struct server *s, const st
 	s->free = (s->free > t ? s->free : t) + took;
 	if (e->seen == s->all) {
 		e->complete = true;
-		e->flags |= part->flags & OFF_RESEND;
 		e->slot = s->lanes->of[part->number % s->window];
 		e->next_slot = server_next_slot(f, m, s, e);
 		e->alone = s->alone;
