@@ -182,7 +182,8 @@ def _slots(accelerator: Mapping[str, Any]) -> list[str]:
     if not accelerator or accelerator["shared_slots"] in (0, accelerator["slots"]):
         return []
     slots, shared = accelerator["slots"], accelerator["shared_slots"]
-    return [f"# of {slots} slots of an accelerator best effort shares {shared}, other jobs reserve from {slots - shared}"]
+    own = slots - shared
+    return [f"# of {slots} slots of an accelerator best effort shares {shared}, and {own} are to reserve"]
 
 
 def footer(rows: Sequence[BenchRow], chosen: Mapping[str, Mapping[str, Any]] | None = None) -> list[str]:
