@@ -39,16 +39,17 @@ def _with_faults(experiment: Experiment) -> Experiment:
     return experiment.on_fabric(fabric)
 
 
-def _buffers(config: Mapping[str, Any], traffic_class: int) -> Buffers:
+def _buffers(experiment: Experiment, config: Mapping[str, Any], traffic_class: int) -> Buffers:
     """Of fabricd's configuration: its switches and NICs, as far as they pause this class."""
     rooms: dict[str, Room] = {}
     for switch in config["switches"]:
         if traffic_class in switch["lossless"]:
             buffer = Buffer.of(switch)
-            rooms[switch["name"]] = Room(buffer.reserve, max(buffer.shared, 0), buffer.alpha)
+            shared, offset = max(buffer.shared, 0), switch["xon_offset_bytes"]
+            rooms[switch["name"]] = Room(buffer.reserve, shared, buffer.alpha, offset)
     for nic in config["nics"]:
         if nic["pfc"] and nic["rx_buffer_bytes"] and traffic_class in nic["lossless"]:
-            rooms[nic["name"]] = Room(nic["rx_xoff_bytes"])
+            rooms[nic["name"]] = Room(nic["rx_xoff_bytes"], resumes=nic["rx_xon_bytes"])
     return Buffers(rooms)
 
 
@@ -67,7 +68,7 @@ class Ground:
         self.large = LargeFabric(struck)
         self.ranks = self.chooser.fabric.ranks
         config = cache(lambda: configured(experiment)[1])
-        self.buffers = cache(lambda traffic_class: _buffers(config(), traffic_class))
+        self.buffers = cache(lambda traffic_class: _buffers(experiment, config(), traffic_class))
         """By class: what would be paused."""
 
     def anew(self) -> Ground:

@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 def step(entry: Algorithm, members: int, sizes: list[int], **more: Any) -> Line:
     dims = GRIDS.get(members, [members])
-    if entry.layout in ("domains", "rails"):
+    if entry.layout == "rails":
         dims = [members // 2, 2] if members % 2 == 0 else [1, members]
     told = {"dims": dims, "senders": max(1, members // 3), "skew": 1.0, **more}
     return collective(entry.collective.name, sizes, algorithm=entry.name, **told)
@@ -144,14 +144,40 @@ def test_damage_is_counted(entry: Algorithm) -> None:
     """Messages in turn: a byte that is wrong on the way is wrong in somebody's result."""
     ranks = min(4 if entry.lengths else 3, entry.max_ranks or 4)
     told = step(entry, ranks, [3000], chunk=1500, dtype="int32")  # in a float the damage may be rounded away
-    fake = FakeFabric(ranks)
-    run(fake, plan(ranks, told))
-    messages = fake.messages
-    for damaged in range(0, messages, max(1, messages // 24)):
-        fake = FakeFabric(ranks)
-        empty = []
-        fake.corrupt = lambda message, damaged=damaged, seen=empty: message == damaged and not seen.append(1)
-        lines, errors = run(fake, plan(ranks, told))
+
+    def counted(iterations: int, damaged: frozenset[int] = frozenset()) -> tuple[int, set[int], set[int]]:
+        """How many messages there are, which were damaged, and which iterations are wrong."""
+        fake, seen = FakeFabric(ranks), set[int]()
+        fake.corrupt = lambda message: message in damaged and not seen.add(message)
+        lines, errors = run(fake, plan(ranks, {**told, "iterations": iterations}))
         assert (fake.error, errors) == (None, [])
-        if empty:  # it had bytes to damage
-            assert sum(line["wrong"] for line in lines) > 0, f"message {damaged} of {messages}"
+        return fake.messages, seen, {line["iteration"] for line in lines if line["wrong"]}
+
+    once, twice = counted(1)[0], counted(2)[0]
+    each = twice - once
+    numbers = range(0, each, max(1, each // 24))
+    where = {once - each + k * each + number: k for k, number in enumerate(numbers)}
+    _, seen, wrong = counted(len(numbers), frozenset(where))
+    assert wrong == {where[message] for message in seen}  # each in its own iteration, and no other
+    assert seen
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "ranks", "parts", "sizes", "messages"),
+    [
+        ("gather_v", "linear", 4, [[4, 1, 1, 0]], [96], 2),
+        ("scatter_v", "linear", 4, [[0, 1, 0, 1]], [96], 2),
+        ("gather_v", "binomial_tree", 4, [[1, 1, 0, 0]], [96], 1),  # rank 2's subtree has nothing
+        ("m2n", "write", 4, [[0, 1], [1, 1]], [96], 3),
+        ("gather_v", "linear", 4, [[4, 1, 1, 1]], [4, 96], 0 + 3),  # of one element only rank 0 has a part
+        ("all_gather_v", "ring", 4, [[4, 1, 1, 0]], [96], 4 * 3),  # whose ranks meet
+    ],
+)
+def test_who_has_nothing_sends_nothing(
+    name: str, algorithm: str, ranks: int, parts: list[list[int]], sizes: list[int], messages: int
+) -> None:
+    fake = FakeFabric(ranks, 3)
+    more = {"senders": ranks // 2, "parts": parts, "skew": None, "op": None}
+    lines, errors = run(fake, plan(ranks, collective(name, sizes, algorithm=algorithm, **more)))
+    assert (fake.error, errors, {line["wrong"] for line in lines}) == (None, [], {0})
+    assert fake.messages == messages

@@ -8,9 +8,9 @@ from tests.parts.uniform_paths import Uniform, closed_form_ns
 from workloads.base.entry import NoModel, named
 from workloads.registry import find
 from workloads.times.case import Case
-from workloads.times.in_network import best_effort_all_reduce_ns, in_network_all_reduce_ns
 from workloads.times.messages import Costs, Path, flow_ns, received_ns, sent_ns
-from workloads.times.multicast import Multicast
+from workloads.times.switches.in_network import best_effort_all_reduce_ns, in_network_all_reduce_ns
+from workloads.times.switches.multicast import Multicast
 
 COSTS = Costs(post_ns=100.0, wake_ns=70.0, reduce_bps=800e9)
 R, PCIE = 400e9 / 8e9, 512e9 / 8e9  # bytes per ns
@@ -85,6 +85,15 @@ def test_blocks_of_a_round_follow_each_other_and_rounds_wait_for_their_slots(slo
         assert all_ - one == pytest.approx(7 * line)
     else:  # the first block of the second round goes when the first sum is there
         assert all_ - one == pytest.approx(one - (100 + 500 + 500 + 1024 / PCIE + 70) + 3 * line)
+
+
+@pytest.mark.parametrize(("apart", "blocks"), [(1.0, 8), (0.25, 8)])
+def test_sums_that_one_wants_share_its_cable_with_results_without_elements(apart: float, blocks: int) -> None:
+    """A frame of headers alone beside each: of the blocks that are the last rank's, at the end."""
+    empty = BLOCK - 1024
+    all_ = in_network_all_reduce_ns(2, blocks * 1024, way(), COSTS, slots=8, fixed_point=False)
+    one = in_network_all_reduce_ns(2, blocks * 1024, way(), COSTS, slots=8, fixed_point=False, apart=apart)
+    assert one - all_ == pytest.approx(apart * blocks * empty / R)
 
 
 @pytest.mark.parametrize(("collective", "share"), [("broadcast", 1), ("all_gather", 3 / 4)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,16 @@ _STEPS = 8  # in which a train comes and goes, if it has as many packets
 
 @dataclass(frozen=True)
 class Room:
-    """Bytes: `reserve` for each port alone, `shared` for all; `alpha` as a switch's.  A NIC has its XOFF as reserve."""
+    """Bytes: `reserve` for each port alone, `shared` for all; `alpha` as a switch's.  A NIC has its XOFF as reserve.
+
+    A paused sender goes on `offset` below the threshold, of a NIC when no more than `resumes` is there.
+    """
 
     reserve: float
     shared: float = 0.0
     alpha: float = 1.0
+    offset: float = 0.0
+    resumes: float = inf
 
 
 class Transits:

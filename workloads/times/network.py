@@ -2,8 +2,8 @@
 
 None of the emulator's code.  A train is a few packets of one message; its first packet goes on as soon as it is there.
 Queue pairs of a NIC take turns, train by train, and what a NIC has fetched and not yet sent is bounded.  Left out are
-losses, full buffers (buffers.py sees where there would be pauses), marks, classes, and what an acknowledgement waits
-for: it goes before data, and takes its time of the links.
+losses, full buffers (buffers.py sees where there would be pauses, pausing.py has them), marks, classes, and what an
+acknowledgement waits for: it goes before data, and takes its time of the links.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, OUTSIDE_BYTES, RETH_BYTES, wire_bytes
 from topologies.ranks.hops import Hop
@@ -46,15 +46,20 @@ class Agenda:
             call(t, *args)
 
 
-class _Stage:
-    """A link or a PCIe: `after_ns` later what it carried waits for the next.  `joins`: no second store and forward."""
+class Stage:
+    """A link or a PCIe: `after_ns` later what it carried waits for the next.  `joins`: no second store and forward.
 
-    __slots__ = ("after_ns", "counts", "free", "joins", "ns_per_byte")
+    `waiting`: trains of two classes that take turns, whose `turn` it is, and which have so many bytes of `credit`.
+    """
+
+    __slots__ = ("after_ns", "counts", "credit", "free", "joins", "ns_per_byte", "turn", "waiting")
 
     def __init__(self, rate_bps: float, after_ns: float, counts: int = _WIRE, *, joins: bool = False) -> None:
         self.ns_per_byte = 8e9 / rate_bps
         self.after_ns, self.counts, self.joins = after_ns, counts, joins
         self.free = 0.0
+        self.waiting: tuple[deque[_Entry], deque[_Entry]] | None = None
+        self.turn, self.credit = 0, [0, 0]
 
 
 class _Message:
@@ -64,7 +69,7 @@ class _Message:
         self.pair, self.received, self.sent = pair, received, sent
 
 
-class _Train:
+class Train:
     """Bytes of all of it, of its first and of its last packet; acknowledgements that it asks for.
 
     `message`: that it is the end of.
@@ -78,27 +83,31 @@ class _Train:
         self.tail = 0.0  # when its last packet waits for the stage that its first one has come to
 
 
+_Entry: TypeAlias = "tuple[float, Train, QueuePair, int]"  # when a train came, and to which of its stages
+
+
 class _Port:
     """A NIC's way out."""
 
     __slots__ = ("pcie", "queue_pairs", "used")
 
-    def __init__(self, pcie: _Stage | None) -> None:
+    def __init__(self, pcie: Stage | None) -> None:
         self.pcie = pcie
         self.used = 0.0
         self.queue_pairs: deque[QueuePair] = deque()
 
 
 class QueuePair:
-    """From one rank to another.  `transits`: of the buffer before each stage."""
+    """From one rank to another.  `transits`: of the buffer before each stage.  `second`: its class at each link."""
 
-    __slots__ = ("ack_ns", "back", "links", "packets", "port", "queue", "stages", "transits")
+    __slots__ = ("ack_ns", "back", "links", "packets", "port", "queue", "second", "stages", "transits")
 
     def __init__(
-        self, port: _Port, links: int, stages: list[_Stage], transits: list[Transits | None], ack_ns: float
+        self, port: _Port, route: Route, stages: list[Stage], transits: list[Transits | None], ack_ns: float
     ) -> None:
-        self.port, self.links, self.stages, self.transits, self.ack_ns = port, links, stages, transits, ack_ns
-        self.back: list[_Stage] = []
+        self.port, self.stages, self.transits, self.ack_ns = port, stages, transits, ack_ns
+        self.links, self.second = len(route.links), route.second
+        self.back: list[Stage] = []
         self.packets = 0  # posted so far
         self.queue: deque[tuple[_Message, _Parts]] = deque()
 
@@ -109,7 +118,7 @@ class Network:
     def __init__(self, agenda: Agenda, ways: Ways, costs: Costs, train: int, watch: Watch | None = None) -> None:
         self._agenda, self._ways, self._costs, self._train, self._watch = agenda, ways, costs, train, watch
         self._room = max(costs.tx_buffer_bytes, 3 * train * (costs.mtu + FRAME_BYTES))
-        self._stages: dict[Hashable, _Stage] = {}
+        self._stages: dict[Hashable, Stage] = {}
         self._ports: dict[tuple[int, bool], _Port] = {}
         self._parts = cache(self._cut)
         self._between = cache(self._route)
@@ -124,20 +133,23 @@ class Network:
             (pair[1], pair[0]), channel
         )  # over which ECMP may lead acknowledgements elsewhere
         queue_pair = QueuePair(
-            self._ports[port_key], len(route.links), stages, self._buffers(route, len(stages)), back.path.ack_ns()
+            self._ports[port_key], route, stages, self._buffers(route, len(stages)), back.path.ack_ns()
         )
         queue_pair.back = stages_back[: len(back.links)]
         return queue_pair
+
+    def check_through(self) -> None:
+        """Once nothing happens any more: everything is through here."""
 
     def post(self, t: float, pair: QueuePair, nbytes: int, received: Callback, sent: Callback | None) -> None:
         """Calls `received` when the receiver knows it, `sent` when the sender knows that it has arrived."""
         self._agenda.at(t + self._costs.pcie_latency_ns, self._posted, pair, nbytes, _Message(pair, received, sent))
 
-    def _pcie(self, which: str, rank: int) -> _Stage:
+    def _pcie(self, which: str, rank: int) -> Stage:
         costs = self._costs
-        return self._stages.setdefault((which, rank), _Stage(costs.pcie_rate_bps, costs.pcie_latency_ns, _PAYLOAD))
+        return self._stages.setdefault((which, rank), Stage(costs.pcie_rate_bps, costs.pcie_latency_ns, _PAYLOAD))
 
-    def _route(self, pair: Pair, channel: int) -> tuple[Route, list[_Stage]]:
+    def _route(self, pair: Pair, channel: int) -> tuple[Route, list[Stage]]:
         route = self._ways.route(pair, channel)
         latencies = (*route.path.switch_latency_ns, 0.0)
         if route.scale_up:
@@ -146,7 +158,10 @@ class Network:
         for k, (key, link) in enumerate(zip(route.keys, route.links, strict=True)):
             joins = route.scale_up and k > 0
             after = 0.0 if joins else link.delay_ns + latencies[k]
-            stages.append(self._stages.setdefault(key, _Stage(link.rate_bps, after, joins=joins)))
+            stages.append(self._stages.setdefault(key, Stage(link.rate_bps, after, joins=joins)))
+        for stage, second in zip(stages, route.second, strict=False):
+            if second and stage.waiting is None:
+                stage.waiting = deque(), deque()
         if not route.scale_up:
             stages.append(self._pcie("write", pair[1]))
         return route, stages
@@ -187,7 +202,7 @@ class Network:
     def _fetch(self, t: float, port: _Port) -> None:
         while port.queue_pairs and port.used < self._room:
             pair = port.queue_pairs.popleft()
-            train = _Train(*pair.queue.popleft())
+            train = Train(*pair.queue.popleft())
             if pair.queue:
                 port.queue_pairs.append(pair)
             whole, first = train.whole, train.first
@@ -204,8 +219,40 @@ class Network:
         port.used -= nbytes
         self._fetch(t, port)
 
-    def _enter(self, t: float, train: _Train, pair: QueuePair, k: int) -> None:
+    def _enter(self, t: float, train: Train, pair: QueuePair, k: int) -> None:
         """A train's first packet is at stage `k`."""
+        stage = pair.stages[k]
+        if stage.waiting is None or (stage.free <= t and not any(stage.waiting)):
+            self._carry(t, train, pair, k)
+            return
+        if not any(stage.waiting):
+            self._agenda.at(stage.free, self._turn, stage)
+        stage.waiting[pair.second[k]].append((t, train, pair, k))
+
+    def _turn(self, t: float, stage: Stage) -> None:
+        """A train of the class whose turn it is goes on."""
+        assert stage.waiting is not None
+        if stage.free <= t:
+            which = self._scheduled(stage)
+            came, train, pair, k = stage.waiting[which].popleft()
+            left = stage.credit[which] - train.whole[_WIRE]
+            stage.credit[which] = max(left, 0) if stage.waiting[which] else 0
+            self._carry(came, train, pair, k)
+        if any(stage.waiting):
+            self._agenda.at(stage.free, self._turn, stage)
+
+    def _scheduled(self, stage: Stage) -> int:
+        """By deficit round robin with equal weights, where both classes wait."""
+        assert stage.waiting is not None
+        if not all(stage.waiting):
+            return int(not stage.waiting[0])
+        while stage.credit[stage.turn] < stage.waiting[stage.turn][0][1].whole[_WIRE]:
+            stage.turn = 1 - stage.turn
+            stage.credit[stage.turn] += self._train * wire_bytes(self._costs.mtu, RETH_BYTES + IMM_BYTES)
+        return stage.turn
+
+    def _carry(self, t: float, train: Train, pair: QueuePair, k: int) -> None:
+        """It came at `t`, and has its turn."""
         stage = pair.stages[k]
         counts, ns_per_byte = stage.counts, stage.ns_per_byte
         first, last = train.first[counts] * ns_per_byte, train.last[counts] * ns_per_byte
@@ -229,7 +276,7 @@ class Network:
         elif train.message is not None:
             self._agenda.at(train.tail, train.message.received)
 
-    def _acknowledge(self, t: float, train: _Train, pair: QueuePair) -> None:
+    def _acknowledge(self, t: float, train: Train, pair: QueuePair) -> None:
         for stage in pair.back:
             if train.acks and stage.free > t:
                 stage.free += train.acks * ACK_BYTES * stage.ns_per_byte

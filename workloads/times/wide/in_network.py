@@ -5,9 +5,9 @@ number says which of equally good ones (controllers/offload/trees.py).  Where ca
 on how far it is from the root, and on what the accelerators on its way add up; only ranks that are the worst in one of
 these need be looked at.
 
-Multicasts have the same stages as for a few ranks (times/multicast.py).  In an all-gather every rank gets all others'
-datagrams over its own cable; how they come is worked out for a few ranks, from the nearest to the tree's root to the
-farthest, since the others' ways are like theirs.
+Multicasts have the same stages as for a few ranks (times/switches/multicast.py).  In an all-gather every rank gets all
+others' datagrams over its own cable; how they come is worked out for a few ranks, from the nearest to the tree's root
+to the farthest, since the others' ways are like theirs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workloads.collectives.exchange import distances
-from workloads.times.in_network import in_network_all_reduce_ns
 from workloads.times.messages import Costs, Packets, Path, pcie_ns, received_ns, stages_of
-from workloads.times.multicast import PATIENT_DATAGRAMS, Multicast, datagram, due_ns, first_waits_ns, last_hop_ns
+from workloads.times.switches.in_network import in_network_all_reduce_ns
+from workloads.times.switches.multicast import (
+    PATIENT_DATAGRAMS,
+    Multicast,
+    datagram,
+    due_ns,
+    first_waits_ns,
+    last_hop_ns,
+)
 from workloads.times.wide.cables import LinkIndex
 from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
@@ -56,6 +63,14 @@ class SwitchTree:
     def adding(self) -> NDArray[np.bool_]:
         """Which switches add up: the root, and all where two branches meet."""
         return np.asarray((self.far == 0) | ((self.far > 0) & (self.inputs > 1)))
+
+    def largest_branch(self) -> int:
+        """How many ranks are behind one port of the root, at most."""
+        behind = self.ranks.copy()
+        for switch in np.argsort(-self.far, kind="stable"):
+            if self.far[switch] > 1:
+                behind[self.above[switch]] += behind[switch]
+        return int(max([*behind[self.far == 1].tolist(), 1]))
 
     def farthest(self, ways: Wide) -> list[tuple[int, list[int]]]:
         """The ways up from ranks, root last, that no other one over links like theirs is worse than in all respects."""
@@ -300,7 +315,7 @@ _DEPTHS = 8
 
 
 def _longest_wait(arrivals: Times, line: float, delay: float, due: float) -> float:
-    """As of a few ranks (times/multicast.py)."""
+    """As of a few ranks (times/switches/multicast.py)."""
     k = np.arange(1, len(arrivals) + 1)
     done = np.maximum.accumulate(arrivals - (k - 1) * line) + k * line + delay
     return float(np.minimum(np.diff(done, prepend=0.0), done - due).max())

@@ -120,7 +120,7 @@ static void begin(struct fabric *f, struct member *m)
 	b->working = true;
 	b->visible = f->clock.now;
 	b->blocks = b->left = (wr->count + b->elements - 1) / b->elements;
-	b->lead = element_is_integer(wr->element) ? 0 : b->blocks < b->slots ? (uint32_t)b->blocks : b->slots;
+	b->lead = !block_is_scaled(wr) ? 0 : b->blocks < b->slots ? (uint32_t)b->blocks : b->slots;
 	b->packets = b->blocks + b->lead;
 	b->sent = b->expected = 0;
 	for (uint32_t i = 0; i < b->lead; i++)
