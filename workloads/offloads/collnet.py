@@ -117,7 +117,8 @@ class AllReduce(host.AllReduce, Rejoining):
             return
         assert self.group is not None
         vector, output, count = self.engine.vector, self.engine.output, nbytes // self.width
-        self.group.post(vector, offset, output, offset, count, reduction="sum", dtype=self.dtype.name)
+        op = "sum" if self.op == "avg" else self.op  # hosts divide
+        self.group.post(vector, offset, output, offset, count, reduction=op, dtype=self.dtype.name)
 
     def work(self) -> Iterator[Wanted]:
         self.fallback, met = self._note, False
