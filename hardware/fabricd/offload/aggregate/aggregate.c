@@ -305,13 +305,12 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		return true;
 	}
 	uint32_t due = count_of(a, s), owner = owner_of(m, s);
-	if (owner && !o->count) { /* the sum is for somebody else, or on another way here */
-		if (owner == m->nic->ip) {
-			frame_release(f, fr);
-			return true;
-		}
-	} else if (o->count != due) {
+	bool elsewhere = owner && !o->count; /* the sum is for somebody else, or on another way here */
+	if (!elsewhere && o->count != due)
 		return false;
+	if (elsewhere && owner == m->nic->ip) {
+		frame_release(f, fr);
+		return true;
 	}
 	if (s->state == SLOT_READY) { /* was to be sent again: too late, the result is here */
 		uint32_t kept = 0;
@@ -348,37 +347,31 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 	return true;
 }
 
-static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
-{
-	struct aggregate *a = m->state;
-	uint32_t slot = (uint32_t)(what >> 32 & 0x7fffffff);
-	struct aslot *s = &a->slot[slot];
-
-	(void)t;
-	if (m->failed || m->left || s->use != (uint32_t)what)
-		return;
-	if (!(what >> 63)) {
-		ready(f, m, slot);
-		return;
-	}
-	if (s->state != SLOT_WAITING)
-		return;
-	m->nic->timeouts++;
-	if (s->retries++ < a->retry) {
-		ready(f, m, slot);
-		return;
-	}
-	char why[64];
-	snprintf(why, sizeof why, "no accelerator answers rank %u", m->nic->rank);
-	offload_failed(f, m, why);
-}
-
 static bool due(const struct member *m, uint64_t what)
 {
 	const struct aggregate *a = m->state;
 	const struct aslot *s = &a->slot[what >> 32 & 0x7fffffff];
 
 	return !m->failed && !m->left && s->use == (uint32_t)what && (!(what >> 63) || s->state == SLOT_WAITING);
+}
+
+static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
+{
+	struct aggregate *a = m->state;
+	uint32_t slot = (uint32_t)(what >> 32 & 0x7fffffff);
+	bool timer = what >> 63;
+
+	(void)t;
+	if (!due(m, what))
+		return;
+	m->nic->timeouts += timer;
+	if (!timer || a->slot[slot].retries++ < a->retry) {
+		ready(f, m, slot);
+		return;
+	}
+	char why[64];
+	snprintf(why, sizeof why, "no accelerator answers rank %u", m->nic->rank);
+	offload_failed(f, m, why);
 }
 
 static void group_closed(struct fabric *f, struct group *g)
