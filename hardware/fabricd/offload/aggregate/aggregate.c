@@ -3,17 +3,16 @@
  * Theory of Operation
  *
  * A vector is cut into blocks of `elements`, which go through the slots in turn; the
- * next request's begin at the slot behind.
- * Every slot is a conversation of its own: the block's contribution goes to the
- * accelerator, its result comes back and clocks out the slot's next block, with the
- * next number of use (SwitchML, algorithm 4).  A slot that is through with a request goes
- * on with the next one, so that requests follow each other without a gap.  When no result comes for `timeout`, the
- * contribution goes again; after `retry` such times the accelerator is given up, and
- * all members are told.  So are they when results come to a rank only as answers to
- * what it has sent again: then nothing copies them.
+ * next request's begin at the slot behind.  Every slot is a conversation of its own: the
+ * block's contribution goes to the accelerator, its result comes back and clocks out the
+ * slot's next block, or the next request's, with the next number of use (SwitchML,
+ * algorithm 4).  When no result comes for `timeout`, the contribution goes again; after
+ * `retry` such times the accelerator is given up, and all members are told.  So are they
+ * when results come to a rank only as answers to what it has sent again: then nothing
+ * copies them.
  *
- * Floating-point numbers travel as fixed point (offload/block.c), whose exponent the ranks have
- * to agree on.  It is learnt one block ahead: each contribution carries the exponent
+ * Floating-point sums travel as fixed point (offload/block.c), whose exponent the ranks
+ * have to agree on.  It is learnt one block ahead: each contribution carries the exponent
  * of the slot's next block, each result the maximum.  So every slot begins with a
  * contribution without elements.
  *
