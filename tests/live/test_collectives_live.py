@@ -13,7 +13,7 @@ from testbed.experiment import loads
 from testbed.run.outcome import RunResult
 from testbed.run.run import run
 from workloads.base.entry import Algorithm
-from workloads.base.vocabulary import DTYPES
+from workloads.base.vocabulary import DTYPES, combines
 from workloads.registry import ALGORITHMS
 
 SCHEDULED = [e for e in ALGORITHMS.values() if e.schedule]
@@ -46,9 +46,11 @@ def every_step(ranks: int) -> list[str]:
         if not entry.fits(ranks):
             continue
         group = list(range(min(ranks, entry.max_ranks or ranks)))
-        more: dict[str, Any] = {"op": entry.ops[k % len(entry.ops)]} if entry.ops else {}
+        dtype = next(types)
+        ops = [op for op in entry.ops if combines(op, dtype)]
+        more: dict[str, Any] = {"op": ops[k % len(ops)]} if ops else {}
         more |= {"chunk": "8KiB"} if "chunk" in entry.extra and k % 2 else {}
-        steps.append(written(entry, group, [1, 1237, 30_011], next(types), **more))
+        steps.append(written(entry, group, [1, 1237, 30_011], dtype, **more))
     return steps
 
 
