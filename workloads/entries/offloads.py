@@ -38,7 +38,7 @@ OFFLOADS = (
         for collective, part, summary, instead in (
             (c.REDUCE_SCATTER, "ReduceScatter", "switches add up, and send each part of the sums to the rank whose it "
              "is; all others hear that it is done", REDUCE_SCATTER_RING),
-            (c.REDUCE, "Reduce", "likewise, all of it to the first rank", REDUCE_TREE),
+            (c.REDUCE, "Reduce", "switches add up, and send all of it to the first rank", REDUCE_TREE),
         )
     ),
     offload(
