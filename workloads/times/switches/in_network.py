@@ -39,27 +39,9 @@ def apart(collective: Collective, ranks: int, largest_branch: int) -> float:
     return 1.0 if collective.rooted else largest_branch / ranks if collective.in_parts else 0.0
 
 
-def in_network_all_reduce_ns(
-    ranks: int,
-    size_bytes: int,
-    path: Path,
-    costs: Costs,
-    *,
-    width: int = 4,
-    elements: int = ELEMENTS,
-    slots: int = SLOTS,
-    fixed_point: bool = True,
-    convert_bps: float | None = None,
-    accelerators: Sequence[tuple[float, int]] = (),
-    accelerator_ns: float = 0.0,
-    apart: float = 0.0,
-) -> float:
-    """As `sums_of` takes them."""
-    sums = sums_of(
-        path, costs, width=width, elements=elements, slots=slots, fixed_point=fixed_point, convert_bps=convert_bps,
-        accelerators=accelerators, accelerator_ns=accelerator_ns, apart=apart,
-    )  # fmt: skip
-    return sums.alone_ns(size_bytes)
+def in_network_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs, **more: Any) -> float:
+    """`more`: as `sums_of` takes it."""
+    return sums_of(path, costs, **more).alone_ns(size_bytes)
 
 
 def sums_of(
