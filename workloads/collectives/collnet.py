@@ -8,11 +8,9 @@ peer, behind the last rank: what is sent to them comes back as a sum, in order.
 
 from __future__ import annotations
 
-from workloads.collectives.rails import Place, channels_of, in_turn
+from workloads.collectives.rails import AHEAD, Place, channels_of, in_turn
 from workloads.collectives.schedule import OUTPUT, WINDOW, Lane, Program, Recv, Send, Shape, Span, Step, pieces, spans
 
-_AHEAD = 2
-"""Pieces for each other GPU of a server that are under way at a time, as in rails.py."""
 POSTED = 32
 """Pieces that a NIC has of its rank's at a time: more than cover the way of one, and fewer than it takes."""
 
@@ -52,4 +50,4 @@ def all_reduce(shape: Shape, index: int) -> Program:
         lanes.append(Lane(sums, shape.window, per_peer=True))
     if gotten:
         lanes.append(Lane(gotten, None))
-    return [*lanes, Lane(given, max(WINDOW, _AHEAD * len(here.others)))] if given else lanes
+    return [*lanes, Lane(given, max(WINDOW, AHEAD * len(here.others)))] if given else lanes

@@ -32,7 +32,7 @@ from workloads.collectives.schedule import (
 
 MOST_CHANNELS = 8
 """That add up side by side."""
-_AHEAD = 2
+AHEAD = 2
 """Pieces for each other GPU of a server that are under way at a time, before they are reduced: more would only keep the
 host busy posting while the first ones come in."""
 _AT_ONCE = 8
@@ -91,7 +91,7 @@ def _around(shape: Shape, index: int, *, reduces: bool, gathers: bool) -> Progra
             if gathers and hop >= m - 1:
                 gotten.append(Recv(peer, *piece, False, channels + channel))
     program = [Lane(steps, shape.window, per_peer=True) for steps in (*lanes, gotten) if steps]
-    return [*program, Lane(given, max(WINDOW, _AHEAD * len(here.others)))] if given else program
+    return [*program, Lane(given, max(WINDOW, AHEAD * len(here.others)))] if given else program
 
 
 def in_turn(peers: Sequence[int], cut: Sequence[Sequence[Span]]) -> Iterator[tuple[int, int, Span]]:
