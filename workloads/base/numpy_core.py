@@ -1,8 +1,8 @@
 """Imports numpy's core, and the rest of numpy when something of it is asked for: half the time, for each rank.
 
 numpy's package imports its library, its matrices and linear algebra, and gives every function its documentation and
-signature. What ranks do with arrays is in the core. Names of the rest are left out here, and found on use; who asks for all names
-(`dir`, `from numpy import *`) imports the rest.
+signature. What ranks do with arrays is in the core. Names of the rest are left out here, and found on use; who asks for
+all names (`dir`, `from numpy import *`) imports the rest.
 """
 
 from __future__ import annotations
