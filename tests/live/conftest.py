@@ -1,5 +1,7 @@
 """Ranks of a run share a process: to start one takes longer than most of these runs, and their figures are the same.
 
+Likewise controllers are forked from a process that has imported what they need, as those of a sweep are.
+
 Commands that run in processes of their own go by the product's rule, as do the files that are about processes.
 
 Tests of forwarding run twice: as the product has it, and with every frame through Open vSwitch.
@@ -8,11 +10,14 @@ Tests of forwarding run twice: as the product has it, and with every frame throu
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
 
-from testbed.fabric import bringup
+from testbed.fabric import bringup, lab
+from testbed.fabric.controller import FORKED_LIBRARY
+from testbed.fabric.fork_server import ControllerServer
 from testbed.plan import together
 
 ABOUT_PROCESSES = {
@@ -31,6 +36,42 @@ def _ranks_share_a_process(request: pytest.FixtureRequest) -> Iterator[None]:
         if request.path.stem not in ABOUT_PROCESSES:
             patch.setattr(together, "ALONE", 1)
             patch.setattr(together, "_most_processes", lambda: 1)
+        yield
+
+
+ABOUT_CONTROLLERS = {
+    "test_container_ends",
+    "test_controller_apps",
+    "test_fork_server",
+    "test_inject_controller",
+    "test_lab",
+    "test_ownership",
+    "test_parts",
+    "test_parts_die",
+    "test_unsettled_controller",
+}
+
+
+@pytest.fixture(scope="session")
+def controllers() -> Iterator[ControllerServer]:
+    """Begins with the first seat that is asked for."""
+    with ControllerServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _controllers_are_forked(request: pytest.FixtureRequest, controllers: ControllerServer) -> Iterator[None]:
+    """Those of fabrics that end with this process."""
+    with ExitStack() as seats, pytest.MonkeyPatch.context() as patch:
+
+        def begun(*args: Any) -> bringup.Bringup:
+            work = bringup.Bringup(*args)
+            if work.seat is None and not work.persistent:
+                work.seat = seats.enter_context(closing(controllers.seat(FORKED_LIBRARY)))
+            return work
+
+        if request.path.stem not in ABOUT_PROCESSES | ABOUT_CONTROLLERS:
+            patch.setattr(lab, "Bringup", begun)
         yield
 
 
