@@ -1,7 +1,7 @@
 """Imports parts of os-ken that a controller seldom needs only on use, which halves the start-up time.
 
-os-ken imports every version of OpenFlow, every packet format, and TLS.  Ours speaks 1.3 (and understands the greeting of
-a switch that also speaks 1.5); an application that takes packets apart gets what it asks for at that moment.
+os-ken imports every version of OpenFlow, every packet format, and TLS.  Ours speaks 1.3 (and understands the greeting
+of a switch that also speaks 1.5); an application that takes packets apart gets what it asks for at that moment.
 """
 
 from __future__ import annotations
