@@ -1,4 +1,4 @@
-"""Rings in pieces against packets, one by one: a model of its own, of what docs/model.md says of hosts, PCIe and cables.
+"""Rings in pieces against packets, one by one: a model of its own, of what docs/model.md says of hosts and wires.
 
 All ranks of rings on a star do the same at the same time: one that sends to itself stands for all.
 """
