@@ -64,4 +64,5 @@ def test_a_meter_is_one_for_all_ports_of_its_switch() -> None:
         f.fabricd.request("inject", fault="x", primitive="frames", **rule)
         f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, FLOW, 0], [2, 0, FLOW, 0]])
         f.fabricd.request("run_until", time_ns=100_000)
+        f.events("held")
         assert port(f, "sw0", 1)["tx_frames"] == 65_536 // 4154
