@@ -57,7 +57,7 @@ def commands(text: str, record: Record, part: str, pid: int, ended: bool) -> Non
 
 def a_stop(text: str, record: Record, part: str) -> float:
     pid = stop(record, part)
-    took = named(record, f"{part} (process {pid}) is stopped")
+    took = named(record, f"{part} (process {pid}) is stopped", SAID_S)
     commands(text, record, part, pid, ended=False)
     go_on(record, part)
     for words in COMMANDS[text]:
@@ -69,7 +69,7 @@ def a_stop(text: str, record: Record, part: str) -> float:
 
 def a_kill(text: str, record: Record, part: str) -> float:
     pid = kill(record, part)
-    took = named(record, f"{part} (process {pid})")
+    took = named(record, f"{part} (process {pid})", SAID_S)
     if part == "keeper":
         wait_until(lambda: ownership.find(record.id).state == "dead", "its lock to be free")
     commands(text, record, part, pid, ended=True)
@@ -84,9 +84,9 @@ def a_worker(record: Record, rank: int, number: int) -> float:
     init = Process.of(int(json.loads(file.read_text())["init_process_pid"]))
     assert init.signal(number)
     if number == signal.SIGKILL:
-        return named(record, f"rank {rank} is lost")
+        return named(record, f"rank {rank} is lost", SAID_S)
     wait_until(init.stopped, "the worker to stand still")
-    return named(record, f"a program of rank {rank} (process {init.pid}) is stopped")
+    return named(record, f"a program of rank {rank} (process {init.pid}) is stopped", SAID_S)
 
 
 STOPS = 3
