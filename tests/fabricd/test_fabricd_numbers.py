@@ -54,15 +54,3 @@ def test_ports_of_one_rule_draw_apart() -> None:
         f.fabricd.request("inject", fault="x", primitive="frames", **rule)
         one, other = send(f, [(1, 0, FLOW, 0), (2, 3, FLOW, 0)])
         assert one != other
-
-
-def test_a_meter_is_one_for_all_ports_of_its_switch() -> None:
-    """A bucket of 65,536 bytes that hardly fills: 15 frames pass, whichever ports they come by."""
-    rate = {"meter": {"rate_bps": 1, "burst_bytes": 65_536}}
-    with star(4, HARDWARE) as f:
-        rule = {"effect": "drop", "select": rate, "ports": ["h1:1", "h2:1"]}
-        f.fabricd.request("inject", fault="x", primitive="frames", **rule)
-        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, FLOW, 0], [2, 0, FLOW, 0]])
-        f.fabricd.request("run_until", time_ns=100_000)
-        f.events("held")
-        assert port(f, "sw0", 1)["tx_frames"] == 65_536 // 4154
