@@ -100,6 +100,12 @@ def extra(collective: str, algorithm: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for entry in heeding for key in entry.extra))
 
 
+def unequal(collective: str) -> bool:
+    """Whether its ranks' parts differ, while the factor of its bus bandwidth takes them as equal."""
+    its = COLLECTIVES.get(collective)
+    return its is not None and its.busbw.of(2) != 1 and any("parts" in entry.extra for entry in algorithms(collective))
+
+
 def heeding(key: str) -> str:
     """Who heeds a key of a step, in words: collectives, or algorithms of some."""
     heeds = [entry for entry in _ENTRIES if key in entry.extra]

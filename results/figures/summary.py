@@ -26,24 +26,30 @@ def jain(rates: Sequence[float]) -> float:
 _MEASURED = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
 
 
-def labels(workload: Sequence[Mapping[str, Any]]) -> list[str]:
+def labels(workload: Sequence[Mapping[str, Any]], written: Sequence[Mapping[str, Any]] = ()) -> list[str]:
     """What to call each step of a resolved workload: its algorithm, and what tells it from others with that algorithm.
 
     `ring` and `ring[chunk=64KiB]`: keys that are null are left out. A step of flows is called `write`, one of tasks
-    by its kind.
+    by its kind. `written`: steps whose keys are told, too, though no other step has that algorithm.
     """
     made = []
-    for step in workload:
+    for number, step in enumerate(workload):
+        said = written[number] if number < len(written) else {}
         if "collective" not in step:
             graph = next((kind for kind in step if kind not in ("flows", "load")), "write")
             made.append(graph)
             continue
         alike = [s for s in workload if all(s.get(k) == step.get(k) for k in ("collective", "algorithm"))]
-        differing = [k for k in step if k not in _MEASURED and any(s.get(k) != step[k] for s in alike)]
-        parameters = ",".join(f"{k}={step[k]}" for k in differing if step[k] is not None)
+        differing = [k for k in step if k not in _MEASURED and (k in said or any(s.get(k) != step[k] for s in alike))]
+        parameters = ",".join(f"{k}={_typed(step[k])}" for k in differing if step[k] is not None)
         algorithm = str(step["algorithm"]).partition("#sha256:")[0].rpartition("/")[2]  # a file's name alone
         made.append(algorithm + (f"[{parameters}]" if parameters else ""))
     return made
+
+
+def _typed(value: Any) -> str:
+    """As in a file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def as_run(

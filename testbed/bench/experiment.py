@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from testbed.base.errors import InputError
+from testbed.base.errors import InputError, Problem
 from testbed.base.types import unknown
 from testbed.bench import sizes as notation
 from testbed.experiment.blocks.known import choices
 from testbed.experiment.blocks.known import own as is_own
+from testbed.experiment.blocks.own import short, unproved
 from topologies.kinds import KINDS
 from topologies.ranks.ring_order import ring_order
 from workloads import registry
@@ -39,7 +40,12 @@ _TYPES = {  # nccl-tests' names
 }
 
 
-_NAMED = re.compile(r"([^\[\]]*)(?:\[([^\[\]]*)\])?")
+_NAMED = re.compile(r"([^\[\]]*)(?:\[(.*)\])?")
+_ASKED_BY = {  # keys of a step -> bench's options
+    **{"collective": "COLLECTIVE", "algorithm": "--algorithm", "sizes": "-b, -e", "dtype": "-d", "op": "-o"},
+    **{"iterations": "-n", "warmup": "-w", "ranks": "-g"},
+}
+_OF_RANKS = re.compile(r"name the ones to take part: ranks: \[([0-9, ]*)\]")
 
 
 @dataclass(frozen=True)
@@ -101,12 +107,24 @@ def experiment(options: Options) -> Experiment:
     try:
         changed_base = changed(base, [(key, value, "command line") for key, value in values.items()], "command line")
     except InputError as error:
-        raise InputError(error.what, error.where.replace("transport.cc", "--cc"), error.hint, error.also) from None
+        found = Problem(error.what, error.where, error.hint, error.path), *error.also
+        raise InputError.several(_as_typed(problem, entries, len(steps)) for problem in found) from None
     return override(changed_base, [setting for setting in options.settings if _of_workload(setting)])
 
 
+def _as_typed(problem: Problem, variants: Entries, steps: int) -> Problem:
+    """With the option in place of a step's key; the key of an algorithm's own stays with the algorithm."""
+    if problem.path[:1] != ("workload",) or len(problem.path) < 2:
+        return replace(problem, where=problem.where.replace("transport.cc", "--cc"))
+    key = str(problem.path[2]) if len(problem.path) > 2 else "algorithm"
+    variant = variants[int(problem.path[1]) * len(variants) // steps]  # of each algorithm there are as many steps
+    option = _ASKED_BY.get(key, f"--algorithm: {key}") if key not in variant.keys else f"--algorithm: {key}"
+    hint = _OF_RANKS.sub(lambda ranks: f"-g {len(ranks[1].split(','))}", problem.hint)
+    return replace(problem, where=f"command line: {option}", hint=hint)
+
+
 def everything(options: Options) -> tuple[Options, dict[str, str]]:
-    """The options with every algorithm that fits this fabric and these options, and why the others are left out."""
+    """The options with every algorithm that fits this fabric and these options for `all`, and why others do not."""
     fit, left_out = [], {}
     if options.collective in registry.COLLECTIVES:
         for entry in registry.algorithms(options.collective):
@@ -116,7 +134,20 @@ def everything(options: Options) -> tuple[Options, dict[str, str]]:
                 left_out[entry.name] = error.what
             else:
                 fit.append(entry.name)
-    return replace(options, algorithms=fit), left_out
+    named = (name for written in options.algorithms or ["all"] for name in (fit if written == "all" else [written]))
+    return replace(options, algorithms=list(dict.fromkeys(named))), left_out
+
+
+def types_left_out(options: Options) -> dict[str, str]:
+    """With `-d all`, of each algorithm that does not have all types of the others: which it has."""
+    if options.dtype != "all":
+        return {}
+    entries = _entries(options)
+    most = dict.fromkeys(dtype for v in entries for dtype in v.entry.dtypes)
+    lacks = [(v, [dtype for dtype in most if dtype not in v.entry.dtypes]) for v in entries]
+    return {
+        f"{short(v.algorithm)} in {', '.join(its)}": f"it has {', '.join(v.entry.dtypes)}" for v, its in lacks if its
+    }
 
 
 def _of_workload(setting: str) -> bool:
@@ -161,10 +192,22 @@ def _usual(options: Options) -> str:
     return next((e for e in entries if ranks <= (e.max_ranks or ranks)), entries[0]).name
 
 
+def split(text: str) -> list[str]:
+    """At the commas that stand in no brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
 def _variant(text: str) -> tuple[str, dict[str, Any]]:
     """`ring[chunk=64KiB]`: an algorithm, and keys of its step."""
     match = _NAMED.fullmatch(text)
-    pairs = [pair.partition("=") for pair in (match[2] or "").split(",") if pair] if match else []
+    pairs = [pair.partition("=") for pair in split(match[2] or "") if pair] if match else []
     if match is None or not all(key and equals for key, equals, _ in pairs):
         raise InputError(f"{text!r} is no algorithm", "command line: --algorithm", "such as ring, or ring[chunk=64KiB]")
     yaml = YAML(typ="safe")
@@ -181,8 +224,9 @@ def _fabric(options: Options, entries: Entries) -> tuple[Experiment, int]:
     from testbed.experiment.overrides import override
 
     most = min((e.max_ranks for e in (v.entry for v in entries) if e.max_ranks is not None), default=None)
-    base = _loaded(options, options.ranks or min(RANKS, most or RANKS))
-    base = override(base, [setting for setting in options.settings if not _of_workload(setting)])
+    with unproved():  # a file's workload is not asked for
+        base = _loaded(options, options.ranks or min(RANKS, most or RANKS))
+        base = override(base, [setting for setting in options.settings if not _of_workload(setting)])
     available = len(base.build_fabric().nics)
     usual = RANKS if options.topology in PRESETS else available
     ranks = options.ranks or min(usual, available, most or available)

@@ -15,7 +15,7 @@ from results.figures.summary import labels
 from results.frames.metrics import rank_rows, result_rows
 from testbed.base.progress import Progress
 from testbed.plan.steps.plan import plan
-from testbed.tables.results import elements, of_auto
+from testbed.tables.results import counted, elements, of_auto, of_busbw
 from topologies import in_words
 from workloads.registry import COLLECTIVES
 
@@ -89,7 +89,7 @@ class Rows(Progress):
     def __init__(self, experiment: Experiment, shown: Progress, say: Callable[[BenchRow], None]) -> None:
         planned = plan(experiment)
         self._steps, steps = planned.described(), planned.told()["steps"]
-        self._names = labels(experiment.resolved()["workload"])
+        self._names = labels(experiment.resolved()["workload"], experiment.written()["workload"])
         self._roots = [_root(step) for step in steps]
         self.chosen = [step.get("chosen") for step in self._steps]  # by `auto`, of each step
         self._shown, self._say = shown, say
@@ -172,6 +172,7 @@ def preamble(experiment: Experiment) -> list[str]:
         f"# fabric: {topology.kind} ({of}), congestion control {experiment.transport.cc.name}, "
         f"{experiment.clock.mode} clock, seed {experiment.seed}",
         "# in-place is what hosts do, and is measured; what reduces in switches or NICs writes beside its input",
+        *of_busbw(first["collective"]),
     ]
 
 
@@ -183,7 +184,7 @@ def footer(rows: Sequence[BenchRow], chosen: Mapping[str, Mapping[str, Any]] | N
     alone = {why: [r.size for r in rows if r.fallback == why] for why in dict.fromkeys(r.fallback for r in rows) if why}
     return [
         *of_auto(chosen or {}),
-        *(f"# {len(sizes)} of {len(rows)} sizes by the ranks themselves: {why}" for why, sizes in alone.items()),
+        *(f"# {len(sizes)} of {counted(len(rows))} by the ranks themselves: {why}" for why, sizes in alone.items()),
         f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
         f"# Avg bus bandwidth    : {mean} GB/s",
     ]

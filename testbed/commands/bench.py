@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -64,19 +63,19 @@ def command(algorithms: str | None, out: str | None, host: bool, as_json: bool, 
     """
     from testbed.base.errors import require_root
     from testbed.base.progress import for_stderr
-    from testbed.bench.experiment import Options, everything, experiment
+    from testbed.bench.experiment import Options, everything, experiment, split, types_left_out
     from testbed.bench.printer import Printer
     from testbed.run.outcome import RunFailed
     from testbed.run.run import run
 
-    named = [name.strip() for name in re.split(r",(?![^\[]*\])", algorithms)] if algorithms is not None else []
+    named = split(algorithms) if algorithms is not None else []
     chosen = Options(algorithms=named, **options)
     left_out: dict[str, str] = {}
-    if named == ["all"]:
+    if "all" in named:
         chosen, left_out = everything(chosen)
     asked = experiment(chosen)
     require_root()
-    for name, why in left_out.items():
+    for name, why in {**left_out, **types_left_out(chosen)}.items():
         click.echo(f"left out: {name} ({why})", err=True)
     printer = Printer(asked, for_stderr(), host=host, quiet=as_json)
     try:

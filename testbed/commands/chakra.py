@@ -24,12 +24,11 @@ def command(file: str, out: str, settings: tuple[str, ...]) -> None:
       testbed chakra experiments/training/schedules.yaml --out traces
     """
     from testbed.base.errors import InputError
-    from testbed.experiment import load
-    from testbed.experiment.overrides import override
+    from testbed.experiment.overrides import load_with
     from testbed.plan.steps.kinds import graphs
     from workloads.chakra import record
 
-    experiment = override(load(file), settings)
+    experiment = load_with(file, settings)
     by_step = graphs(experiment)
     if not by_step:
         raise InputError("this experiment has no step of tasks", file, "docs/chakra.md says which steps become traces")

@@ -33,10 +33,9 @@ def command(ctx: click.Context, file: str, settings: tuple[str, ...], strict: bo
       testbed checklist experiments/congestion/pfc-victim.yaml --json
     """
     from testbed.checklist import CHECKS, figures, review
-    from testbed.experiment import load
-    from testbed.experiment.overrides import override
+    from testbed.experiment.overrides import load_with
 
-    experiment = override(load(file), settings)
+    experiment = load_with(file, settings)
     findings, lines = review(experiment), figures(experiment)
     if as_json:
         review_of = {"checks": list(CHECKS), "findings": [f.to_dict() for f in findings], "figures": lines}

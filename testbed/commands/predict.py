@@ -34,15 +34,14 @@ def command(file: str, settings: tuple[str, ...], as_json: bool) -> None:
       testbed predict experiments/quickstart.yaml --set fabric.topology.rail.servers=64
       testbed predict experiments/offload/direct-reduce.yaml --json
     """
-    from testbed.experiment import load
-    from testbed.experiment.overrides import override
+    from testbed.experiment.overrides import load_with
     from testbed.predict.large import of_any_size
     from testbed.predict.predict import predict
     from testbed.predict.working import Working
     from testbed.run.sweep import check, points
 
     with of_any_size(), Working() as working:
-        experiment = override(load(file), settings)
+        experiment = load_with(file, settings)
         if experiment.sweep:
             check(experiment)
             predictions = [({"point": p.values}, p.experiment, _of_point(file, p, working)) for p in points(experiment)]

@@ -81,8 +81,7 @@ def command(
 
     environment.begin()
     from testbed.base.errors import InputError
-    from testbed.experiment import load
-    from testbed.experiment.overrides import override
+    from testbed.experiment.overrides import load_with
     from testbed.run.run import run
 
     settings = (*settings, *([f"seed={seed}"] if seed is not None else []))
@@ -102,7 +101,7 @@ def command(
         from testbed.machines.processes import fork_server
 
         fork_server()
-    experiment = override(load(file), settings)
+    experiment = load_with(file, settings)
     if experiment.sweep and profile:
         raise InputError("--profile is for one run, and this is a sweep", file, "--set sweep={} and one point's values")
     if on is not None and not experiment.sweep:

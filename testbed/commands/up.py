@@ -42,11 +42,10 @@ def command(file: str, settings: tuple[str, ...], virtual: bool, job: bool, as_j
       testbed up experiments/quickstart.yaml --virtual --job
     """
     from testbed.base.errors import InputError
-    from testbed.experiment import load
-    from testbed.experiment.overrides import changed, override
+    from testbed.experiment.overrides import changed, load_with, override
     from testbed.fabric.lab import Lab
 
-    experiment = override(load(file), settings)
+    experiment = load_with(file, settings)
     virtual = _virtual(experiment, settings, virtual)
     if job and not virtual:
         raise InputError("a job is repeated with the virtual clock alone", "command line: --job", "add --virtual")

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.base import yaml_reader
 from testbed.base.errors import InputError, Problem
+from testbed.experiment.blocks.own import unproved
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -27,8 +29,21 @@ class DoesNotFit(InputError):
     """The experiment is none with its new values; `path`: the key in it that is wrong."""
 
 
+def load_with(path: str | Path, settings: Sequence[str], defaults: Mapping[str, Any] | None = None) -> Experiment:
+    """As `load`, with `override`.  Raises InputError."""
+    from testbed.experiment import load
+
+    if not settings:
+        return load(path, defaults)
+    with unproved():
+        written = load(path, defaults)
+    return override(written, settings)
+
+
 def override(experiment: Experiment, settings: Sequence[str]) -> Experiment:
-    """The experiment with each `key=value` applied: keys joined by dots, list entries by their number, values in YAML.
+    """The experiment with each `key=value` applied: keys joined by dots, list entries by their number or `*`: all.
+
+    Values are YAML.
 
     Raises InputError for a key that is not there, and for whatever the experiment file could not say either.
     """
@@ -51,9 +66,10 @@ def _changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], sho
 
     resolved, written = experiment.resolved(), experiment.written()
     kind = experiment.fabric.topology.kind
-    for key, value, where in values:
-        _set(resolved, key, value, where)
-        _write(written, resolved, key.split("."))
+    for keys, value, where in values:
+        for key in _every(resolved, keys, where):
+            _set(resolved, key, value, where)
+            _write(written, resolved, key.split("."))
     fabric = resolved.get("fabric")  # a null has dropped it: what is missing, the file says
     topology = fabric["topology"] if isinstance(fabric, dict) and "topology" in fabric else None
     other = next(iter(topology), kind) if isinstance(topology, dict) else kind
@@ -100,7 +116,7 @@ def _hint(problem: Problem, old: str | None) -> str:
 
 def _parse(setting: str) -> tuple[str, Any]:
     key, equals, text = setting.partition("=")
-    key = re.sub(r"\[(\d+)\]", r".\1", key)  # as errors write it: workload[0].sizes
+    key = re.sub(r"\[(\d+|\*)\]", r".\1", key)  # as errors write it: workload[0].sizes
     if not equals:
         raise InputError("a setting is KEY=VALUE", f"--set {setting}", _EXAMPLE)
     try:
@@ -109,6 +125,21 @@ def _parse(setting: str) -> tuple[str, Any]:
         place = f"at character {problem.character} of the value: " if problem.character else ""
         what = f"{text[:_SHOWN]!r} is no YAML value"
         raise InputError(what, f"--set {setting[:_SHOWN]}", place + problem.why) from None
+
+
+def _every(document: dict[str, Any], key: str, where: str) -> list[str]:
+    """The keys that one stands for that has `*` in place of the number of a list's entry."""
+    path = key.split(".")
+    if "*" not in path:
+        return [key]
+    at = path.index("*")
+    place: Any = document
+    for step in path[:at]:
+        place = place[_index(place, step, where)]
+    if not isinstance(place, list):
+        raise InputError("`*` stands for every entry of a list, and here is none", where, _there(place))
+    made = (".".join([*path[:at], str(i), *path[at + 1 :]]) for i in range(len(place)))
+    return [one for each in made for one in _every(document, each, where)]
 
 
 def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:

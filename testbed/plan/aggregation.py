@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from workloads.times.in_network import block_bytes
+from workloads.times.switches.in_network import block_bytes
 
 if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import FabricSpec

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 from controllers.offload.trees import NoTree, Tree, Trees
 from testbed.plan import aggregation
 from testbed.plan.ideal import costs_with_engines
+from topologies.graph.fabric import EMBEDDED
 from workloads.base.entry import NoModel, named
 from workloads.base.vocabulary import DTYPES
-from workloads.times.in_network import in_network_all_reduce_ns
 from workloads.times.messages import Path
-from workloads.times.multicast import all_gather_over_ns, broadcast_over_ns
 from workloads.times.queue_pairs import Numbers
+from workloads.times.switches.in_network import in_network_all_reduce_ns
+from workloads.times.switches.multicast import all_gather_over_ns, broadcast_over_ns
 from workloads.times.wide.around import Edge, Ring
 from workloads.times.wide.direct_reduce import arrays_of
 from workloads.times.wide.model import model_of
@@ -32,6 +33,8 @@ def lacking(entry: Algorithm, step: CollectiveStep, experiment: Experiment, rank
     """Why these ranks cannot do the step by an offload on this fabric, as it is; "": nothing is in its way."""
     if entry.unpredicted:
         return f"there is no model of it: {entry.unpredicted}"
+    if entry.accelerators and all(switch.role in EMBEDDED for switch in experiment.build_fabric().switches):
+        return "there are no switches: NICs are cabled to each other"
     if entry.accelerators and experiment.fabric.switch.accelerator is None:
         return "switches have no accelerator (fabric.switch.accelerator)"
     if entry.engines and experiment.fabric.nic.engine is None:

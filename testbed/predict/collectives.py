@@ -131,14 +131,15 @@ def _found(ground: Ground, part: _Part, size_bytes: int, buffers: Buffers) -> tu
 
 def _time(ground: Ground, part: _Part, size_bytes: int, buffers: Buffers) -> tuple[float, str] | None:
     """None where there is more to follow than can be."""
-    if not part.entry.schedule:
-        basis, way, job = ground.planner.basis, part.way, part.turn.job
-        try:
-            time_ns = offload_ns(ground.chooser, basis, part.entry, part.ranks, size_bytes, way, part.numbers, job)
-        except NoModel as none:
-            raise InputError(none.what, f"{part.turn.place}.{none.key}", none.hint) from None
-        return time_ns, FORMULA
-    followed = replayed(_case(ground, part, size_bytes), schedule_of(part.entry), MOST_FOLLOWED, buffers)
+    try:
+        if not part.entry.schedule:
+            basis, way, job = ground.planner.basis, part.way, part.turn.job
+            return offload_ns(
+                ground.chooser, basis, part.entry, part.ranks, size_bytes, way, part.numbers, job
+            ), FORMULA
+        followed = replayed(_case(ground, part, size_bytes), schedule_of(part.entry), MOST_FOLLOWED, buffers)
+    except NoModel as none:
+        raise InputError(none.what, f"{part.turn.place}.{none.key}", none.hint) from None
     return None if followed is None else (followed, MESSAGES)
 
 

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from controllers.routing.dateline import DSCP, Dateline
 from testbed.experiment.blocks.cables import Override, OwnCable, laid
+from testbed.experiment.blocks.fabric import dscp_of
 from testbed.faults.cable import CableFault
 from testbed.plan.choose import Chooser
 from testbed.plan.steps.planner import Planner
 from testbed.plan.thresholds import Buffer, configured
 from testbed.predict.connected import Connected
 from testbed.predict.large_fabric import LargeFabric
+from topologies.kinds import DIMENSION_ORDER
 from workloads.times.buffers import Buffers, Room
 
 if TYPE_CHECKING:
@@ -39,16 +42,21 @@ def _with_faults(experiment: Experiment) -> Experiment:
     return experiment.on_fabric(fabric)
 
 
-def _buffers(config: Mapping[str, Any], traffic_class: int) -> Buffers:
+def _buffers(experiment: Experiment, config: Mapping[str, Any], traffic_class: int) -> Buffers:
     """Of fabricd's configuration: its switches and NICs, as far as they pause this class."""
     rooms: dict[str, Room] = {}
     for switch in config["switches"]:
         if traffic_class in switch["lossless"]:
             buffer = Buffer.of(switch)
-            rooms[switch["name"]] = Room(buffer.reserve, max(buffer.shared, 0), buffer.alpha)
+            shared, offset = max(buffer.shared, 0), switch["xon_offset_bytes"]
+            rooms[switch["name"]] = Room(buffer.reserve, shared, buffer.alpha, offset)
     for nic in config["nics"]:
         if nic["pfc"] and nic["rx_buffer_bytes"] and traffic_class in nic["lossless"]:
-            rooms[nic["name"]] = Room(nic["rx_xoff_bytes"])
+            rooms[nic["name"]] = Room(nic["rx_xoff_bytes"], resumes=nic["rx_xon_bytes"])
+    fabric = experiment.build_fabric()
+    wraps = fabric.kind in DIMENSION_ORDER and experiment.control.dateline
+    if wraps and dscp_of(traffic_class, experiment.fabric) == DSCP:
+        return Buffers(rooms, Dateline(fabric).of_route)
     return Buffers(rooms)
 
 
@@ -67,7 +75,7 @@ class Ground:
         self.large = LargeFabric(struck)
         self.ranks = self.chooser.fabric.ranks
         config = cache(lambda: configured(experiment)[1])
-        self.buffers = cache(lambda traffic_class: _buffers(config(), traffic_class))
+        self.buffers = cache(lambda traffic_class: _buffers(experiment, config(), traffic_class))
         """By class: what would be paused."""
 
     def anew(self) -> Ground:

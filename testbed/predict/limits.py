@@ -78,7 +78,8 @@ def left_out(experiment: Experiment, figures: Sequence[Figure]) -> tuple[str, ..
 def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str]:
     if names := dict.fromkeys(name for figure in figures for name in figure.no_model):
         yield f"what a run may choose and there is no model of on so large a fabric: {', '.join(names)}"
-    yield "losses, full buffers and the pauses that they make"
+    looked = all(figure.paused is not None for figure in figures)
+    yield "losses" if looked else "losses, full buffers and the pauses that they make"
     yield from _pauses(figures)
     control = experiment.transport.cc.name
     if control != "none":
@@ -98,7 +99,7 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
 
 
 def _pauses(figures: Sequence[Figure]) -> Iterator[str]:
-    """A line for each step and algorithm in which somebody would be paused."""
+    """A line for each step and algorithm in which somebody is paused."""
     some = [figure for figure in figures if figure.paused]
     by = groupby(some, key=lambda f: (f.step, f.name, f.algorithm, f.holds_up))
     for (_, name, algorithm, holds_up), alike in by:
@@ -106,13 +107,12 @@ def _pauses(figures: Sequence[Figure]) -> Iterator[str]:
         sizes = dict.fromkeys(f"{f.size_bytes} B" for f in rows if f.size_bytes is not None)
         what = f"{name} by {algorithm}, {', '.join(sizes)}" if sizes else name
         hops = dict.fromkeys(hop for f in rows for hop in f.paused or ())
-        yield f"PFC, in {what}: {_who(list(hops))}; {_SO[holds_up]}"
+        yield f"PFC, in {what}: {_who(list(hops))}; {_SO[bool(holds_up)]}"
 
 
 _SO = {
-    None: "a run takes longer where that holds others up, too",
-    True: "that holds up what goes elsewhere, too: a run may take much longer",
-    False: "all that waits there goes the same way, so a run takes no longer",
+    True: "that holds up what goes elsewhere, too, and is in the time",
+    False: "all that waits there goes the same way, and takes no longer",
 }
 
 

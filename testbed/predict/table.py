@@ -12,7 +12,7 @@ from rich.text import Text
 from results.figures.report import gigabytes
 from testbed.predict.figure import HOW, Figure, Prediction
 from testbed.tables.cells import grid, microseconds
-from testbed.tables.results import of_auto
+from testbed.tables.results import of_auto, of_busbw
 
 
 def of_prediction(prediction: Prediction, title: str) -> RenderableType:
@@ -64,6 +64,8 @@ def _step(rows: list[Figure]) -> Iterator[RenderableType]:
     for f in rows:
         table.add_row(*(cell(f) for _, cell in columns))
     yield table
+    for line in of_busbw(rows[0].name):
+        yield Text(line, style="dim")
     for line in of_auto({str(f.size_bytes): f.chosen for f in rows if f.chosen}):
         yield Text(line, style="dim")
     if names := dict.fromkeys(name for f in rows for name in f.no_model):

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from testbed.base.errors import InputError
 from testbed.plan.expected import expected
 from testbed.plan.steps.kinds import graph_of, steps_of
 from testbed.predict.figure import LONGEST_PATH, MESSAGES, Figure
 from testbed.predict.large import of_too_many
+from workloads.base.entry import NoModel
 from workloads.registry import find
 from workloads.tasks.oracle import step_ns
 from workloads.tasks.replay import Tasks
@@ -45,6 +47,7 @@ def task_figures(ground: Ground, turn: Turn, planned: Sequence[PlannedTasks]) ->
             how=how,
             times=step.iterations + step.warmup,
             about=step.about_step,
+            holds_up=buffers.holds_up,
             paused=buffers.take_paused(looked=how == MESSAGES),
         )
     if scale:
@@ -61,7 +64,10 @@ def _time(
     if (serving := step.about_step.get("serving")) is not None:
         return float(serving["expected_ns"]), LONGEST_PATH
     if tasks.followable and (ground.chooser.chooses or tasks.share(ways)):
-        followed = tasks.replayed(ways, ground.chooser.costs, buffers)
+        try:
+            followed = tasks.replayed(ways, ground.chooser.costs, buffers)
+        except NoModel as none:
+            raise InputError(none.what, turn.place, none.hint) from None
         if followed is not None:
             return followed, MESSAGES
         if large := of_too_many(ground.large, turn, sure=True):

@@ -25,15 +25,14 @@ def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> 
 
     Raises InputError if the two differ.
     """
-    from testbed.experiment import load
-    from testbed.experiment.overrides import changed, override
+    from testbed.experiment.overrides import changed, load_with
     from testbed.experiment.steps.steps import scaled_by
 
     try:
         live = json.loads((record.dir / "experiment.json").read_text())
     except FileNotFoundError:
         raise UserError(f"fabric {record.id} is still coming up", hint="try again in a moment") from None
-    experiment = override(load(file, {key: live[key] for key in _DECIDED}), settings)
+    experiment = load_with(file, settings, {key: live[key] for key in _DECIDED})
     if experiment.sweep:
         raise InputError(
             "a sweep brings up a fabric for each of its points", f"{file}: sweep", "leave --fabric out, or the sweep"

@@ -29,7 +29,7 @@ from testbed.tables import checkpoints, serving
 from testbed.tables.cells import grid, microseconds
 from topologies import in_words
 from workloads.base.vocabulary import DTYPES
-from workloads.registry import COLLECTIVES
+from workloads.registry import COLLECTIVES, unequal
 
 if TYPE_CHECKING:
     from results.store.sweeps import Sweep
@@ -207,7 +207,7 @@ def _collective(step: Mapping[str, Any], rows: Rows, host: bool) -> Iterator[Ren
     for why in dict.fromkeys(row["fallback"] for row in rows if row.get("fallback")):
         times = sum(row.get("fallback") == why for row in rows)
         yield Text(f"# {times} of {len(rows)} by the ranks themselves: {why}", style="yellow")
-    for line in of_auto(step.get("chosen", {})):
+    for line in (*of_busbw(step["collective"]), *of_auto(step.get("chosen", {}))):
         yield Text(line, style="dim")
 
 
@@ -223,6 +223,17 @@ def elements(step: Mapping[str, Any], size_bytes: int) -> int:
     return size_bytes // DTYPES[step["dtype"]] // (step["ranks"] if collective and collective.in_parts else 1)
 
 
+def of_busbw(collective: str) -> Iterator[str]:
+    """What it counts, where that is not what a cable carries."""
+    if unequal(collective):
+        factor = COLLECTIVES[collective].busbw.text
+        yield f"# busbw: algbw x {factor}, as if parts were equal; where they are not it may be above a cable's rate"
+
+
+def counted(n: int) -> str:
+    return f"{n} size{'s' if n != 1 else ''}"
+
+
 def of_auto(chosen: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """What `auto` took for each size, what it expected of that and of the others, and why some were none of them."""
     without: dict[tuple[str, str], list[str]] = {}
@@ -234,7 +245,7 @@ def of_auto(chosen: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         for left_out in one.get("left_out", {}).items():
             without.setdefault(left_out, []).append(size_bytes)
     for (name, why), sizes in without.items():
-        yield f"#   auto, without {name}{'' if len(sizes) == len(chosen) else f' at {len(sizes)} sizes'}: {why}"
+        yield f"#   auto, without {name}{'' if len(sizes) == len(chosen) else f' at {counted(len(sizes))}'}: {why}"
 
 
 def _flows(rows: Rows) -> Iterator[RenderableType]:

@@ -24,7 +24,7 @@ from tests.parts.machine import cli
 from tests.parts.offload_fabric import offload_fabric, on_ranks
 from tests.parts.offload_runs import CLOS, FAULTS, STAR, counters, run
 from workloads.times import messages as cf
-from workloads.times.in_network import best_effort_all_reduce_ns
+from workloads.times.switches.in_network import best_effort_all_reduce_ns
 from workloads.verbs import Device, FabricError, wire
 
 RANKS = 4

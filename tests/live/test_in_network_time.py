@@ -10,7 +10,7 @@ import pytest
 from testbed.experiment import loads
 from testbed.run import run as running
 from workloads.times import messages as cf
-from workloads.times.in_network import in_network_all_reduce_ns
+from workloads.times.switches.in_network import in_network_all_reduce_ns
 
 STAR, CLOS = "{star: {hosts: 4}}", "{clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}}"
 WIDTH = {"float32": 4, "float16": 2, "int32": 4}

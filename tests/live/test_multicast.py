@@ -16,7 +16,7 @@ from tests.parts.uniform_paths import closed_form_ns
 from workloads.registry import find
 from workloads.times.messages import Costs
 from workloads.times.messages import Path as Way
-from workloads.times.multicast import Paths, all_gather_over_ns, broadcast_over_ns
+from workloads.times.switches.multicast import Paths, all_gather_over_ns, broadcast_over_ns
 
 STAR = "{star: {hosts: %d}}"
 CLOS = "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 4}}"

@@ -10,24 +10,12 @@ from typing import Any
 import pytest
 
 from testbed.base.errors import UserError
-from testbed.operate.carry_out import config, rollback
-from testbed.operate.record import Done, log
+from testbed.operate.record import log
 from testbed.operate.registry import ACTIONS
 from testbed.operate.steps.site import Site
 from tests.parts.faulty_fabric import DRAINED_NS, FaultyFabric, Outcome, faulty_fabric
 from tests.parts.operate_cases import CASES, Case
-
-
-def do(f: FaultyFabric, line: str) -> Done:
-    """Carries out an action, and lets the time pass that it takes."""
-    (done,) = config(Site.of(f.lab), line.split())
-    f.rest()
-    return done
-
-
-def back(f: FaultyFabric, which: Any = None) -> None:
-    rollback(Site.of(f.lab), which)
-    f.rest()
+from tests.parts.operating import back, do
 
 
 def steady(f: FaultyFabric) -> Outcome:

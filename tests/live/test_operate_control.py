@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,10 @@ from testbed.fabric.lab import Lab
 from testbed.faults import Injection
 from testbed.inject.live import put_in
 from testbed.operate.carry_out import config, rollback
-from testbed.operate.record import Done
 from testbed.operate.steps.site import Site
 from testbed.operate.steps.steps import flows_of
 from tests.parts.faulty_fabric import FaultyFabric, Outcome, faulty_fabric
+from tests.parts.operating import back, do
 
 ACROSS = [(source, to, 65536, 0.0) for source in (0, 1, 2) for to in (3, 4, 5)]
 Tables = dict[str, list[str]]
@@ -36,17 +35,6 @@ def right(fabric: FaultyFabric) -> Iterator[Tables]:
     left = [fault["fault"] for fault in fabric.fabricd.request("faults")["faults"]]
     fabric.heal(left)
     assert (left, tables(fabric)) == ([], before)
-
-
-def do(f: FaultyFabric, line: str) -> Done:
-    (done,) = config(Site.of(f.lab), line.split())
-    f.rest()
-    return done
-
-
-def back(f: FaultyFabric, which: Any = None) -> None:
-    rollback(Site.of(f.lab), which)
-    f.rest()
 
 
 def refused(f: FaultyFabric, line: str) -> str:

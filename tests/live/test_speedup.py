@@ -10,7 +10,7 @@ import pytest
 from testbed.experiment import loads
 from testbed.run import run as running
 from topologies.graph.frames import wire_bytes
-from workloads.times.in_network import block_bytes
+from workloads.times.switches.in_network import block_bytes
 
 SIZES = (8 << 20, 16 << 20)  # what both take to start is in neither difference
 MTU = 4096

@@ -10,6 +10,7 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
+from testbed.experiment.overrides import override
 from testbed.plan.auto import PIECES
 from testbed.plan.steps.plan import plan
 from testbed.predict import predict
@@ -87,6 +88,10 @@ def test_what_the_fabric_lacks_is_left_out_and_said() -> None:
     assert not found["left_out"].keys() & found["expected_ns"].keys()
     text = "\n".join(lines(of_prediction(predict(experiment(collective="all_reduce", offloads=True)), "t")))
     assert "auto, without in_network: switches have no accelerator" in text
+    torus = override(
+        experiment(collective="all_reduce", offloads=True), ["fabric.topology={torus: {dims: [4], direct: true}}"]
+    )
+    assert "there are no switches" in chosen(torus)["left_out"]["in_network"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from results.figures.summary import labels
 from testbed.base.errors import InputError
-from testbed.bench.experiment import PRESETS, Options, everything, experiment
+from testbed.bench.experiment import PRESETS, Options, everything, experiment, types_left_out
 from testbed.bench.sizes import ladder, parse
 from testbed.bench.table import BenchRow, comparison, footer, number
 from tests.parts.command_line import Cli
@@ -116,7 +116,6 @@ def test_wrong_elements_are_counted_and_fail(testbed: Cli) -> None:
             "all_reduce --algorithm ring[chunk",
             r"'ring\[chunk' is no algorithm[\s\S]*--algorithm[\s\S]*ring\[chunk=64KiB\]",
         ),
-        ("all_reduce --algorithm ring[chnk=1]", r"unknown key 'chnk'[\s\S]*workload\[0\][\s\S]*did you mean 'chunk'"),
         ("all_reduce --algorithm ring,ring", r"stands twice[\s\S]*--algorithm"),
         ("all_reduc", r"unknown collective 'all_reduc'[\s\S]*COLLECTIVE[\s\S]*did you mean 'all_reduce'"),
         ("all_reduce -b 2M -e 1M -f 2", r"2MiB, is above the largest, 1MiB[\s\S]*-b, -e"),
@@ -142,7 +141,11 @@ def test_wrong_elements_are_counted_and_fail(testbed: Cli) -> None:
         ("all_reduce -r 0", r"all_reduce has no root[\s\S]*-r"),
         ("all_reduce --cc dcqn", r"unknown congestion control 'dcqn'[\s\S]*--cc[\s\S]*dcqcn"),
         ("all_reduce --set workload.0.size=1", r"there is no 'size' here[\s\S]*--set"),
-        ("ping_pong -g 3", r"ping_pong takes 2 ranks, not 3"),
+        ("ping_pong -g 3", r"ping_pong takes 2 ranks, not 3[\s\S]*-g 2"),
+        ("all_reduce --algorithm ring[chnk=1]", r"unknown key 'chnk'[\s\S]*--algorithm: chnk[\s\S]*'chunk'"),
+        ("all_reduce --algorithm all,rnig", r"unknown algorithm .rnig.[\s\S]*did you mean"),
+        ("all_reduce --set workload.*.size=1", r"there is no 'size' here[\s\S]*--set"),
+        ("all_reduce --set fabric.*.rate=1Gbps", r"every entry of a list[\s\S]*--set"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_message_that_names_the_option(testbed: Cli, line: str, what: str) -> None:
@@ -198,6 +201,40 @@ def test_an_algorithm_may_have_keys_of_its_own() -> None:
         ("ring", None, None, None), ("ring", 65536, None, None), ("omnireduce", None, 0.5, 8),
     ]  # fmt: skip
     assert labels(made.resolved()["workload"]) == ["ring", "ring[chunk=64KiB]", "omnireduce"]
+
+
+def test_a_table_names_what_was_asked_of_an_algorithm() -> None:
+    """Also where it stands once, and whether it was said of it or with `--set`."""
+    names = [labels(made.resolved()["workload"], made.written()["workload"]) for made in (
+        experiment(Options("all_reduce", ["ring[chunk=64KiB]", "auto[offloads=true]"], end="1M")),
+        experiment(Options("gather_v", ["linear[parts=[[4,1,1,0]]]", "binomial_tree"], end="1M", ranks=4)),
+        experiment(Options("gather_v", ["linear"], end="1M", ranks=4, settings=["workload.*.parts=[[4,1,1,0]]"])),
+    )]  # fmt: skip
+    assert names == [
+        ["ring[chunk=64KiB]", "auto[offloads=true]"],
+        ["linear[parts=[[4, 1, 1, 0]]]", "binomial_tree"],
+        ["linear[parts=[[4, 1, 1, 0]]]"],
+    ]
+
+
+def test_a_setting_of_every_step_reaches_every_algorithm() -> None:
+    made = experiment(Options("gather_v", ["linear", "binomial_tree"], end="1M", ranks=2, settings=[
+        "workload.*.parts=[[3,1]]", "workload[*].iterations=2",
+    ]))  # fmt: skip
+    steps: list[Any] = list(made.workload)
+    assert [(s.parts, s.iterations) for s in steps] == [([[3, 1]], 2)] * 2
+
+
+def test_types_that_some_algorithm_does_not_have_are_told() -> None:
+    left_out = types_left_out(Options("all_reduce", ["ring", "in_network"], dtype="all"))
+    ((what, why),) = left_out.items()
+    assert what.startswith("in_network in ") and "float64" in what and "it has float32" in why
+    assert types_left_out(Options("all_reduce", ["ring", "in_network"])) == {}
+
+
+def test_all_may_stand_beside_others() -> None:
+    options, _ = everything(Options("send_recv", ["all", "auto", "pair"], end="1K", ranks=2))
+    assert options.algorithms == ["pair", "shift", "auto"]
 
 
 def test_all_algorithms_are_those_that_the_fabric_the_ranks_and_the_type_allow() -> None:
@@ -281,6 +318,7 @@ def test_what_was_not_offloaded_is_said_below_the_table() -> None:
     ]
     assert footer(rows)[0] == "# 2 of 3 sizes by the ranks themselves: no slots left"
     assert len(footer(rows[:1])) == len(footer(rows)) - 1
+    assert footer(rows[1:2])[0].startswith("# 1 of 1 size by")
 
 
 def test_several_algorithms_are_compared_with_the_first() -> None:

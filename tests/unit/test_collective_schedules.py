@@ -98,7 +98,8 @@ def test_who_a_program_is_with_is_known_before_its_steps_are_made(entry: Algorit
         for index in range(shape.ranks):
             program = schedule_of(entry)(shape, index)
             known = connections(program)
-            assert known == sorted({(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)})
+            used = {(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)}
+            assert known == sorted(used) or (shape.counts and used < set(known))  # nothing for somebody: with this size
             assert (index, 0) not in known
 
     check()

@@ -155,3 +155,24 @@ def test_damage_is_counted(entry: Algorithm) -> None:
         assert (fake.error, errors) == (None, [])
         if empty:  # it had bytes to damage
             assert sum(line["wrong"] for line in lines) > 0, f"message {damaged} of {messages}"
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "ranks", "parts", "sizes", "messages"),
+    [
+        ("gather_v", "linear", 4, [[4, 1, 1, 0]], [96], 2),
+        ("scatter_v", "linear", 4, [[0, 1, 0, 1]], [96], 2),
+        ("gather_v", "binomial_tree", 4, [[1, 1, 0, 0]], [96], 1),  # rank 2's subtree has nothing
+        ("m2n", "write", 4, [[0, 1], [1, 1]], [96], 3),
+        ("gather_v", "linear", 4, [[4, 1, 1, 1]], [4, 96], 0 + 3),  # of one element only rank 0 has a part
+        ("all_gather_v", "ring", 4, [[4, 1, 1, 0]], [96], 4 * 3),  # whose ranks meet
+    ],
+)
+def test_who_has_nothing_sends_nothing(
+    name: str, algorithm: str, ranks: int, parts: list[list[int]], sizes: list[int], messages: int
+) -> None:
+    fake = FakeFabric(ranks, 3)
+    more = {"senders": ranks // 2, "parts": parts, "skew": None, "op": None}
+    lines, errors = run(fake, plan(ranks, collective(name, sizes, algorithm=algorithm, **more)))
+    assert (fake.error, errors, {line["wrong"] for line in lines}) == (None, [], {0})
+    assert fake.messages == messages

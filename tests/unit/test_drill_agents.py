@@ -26,16 +26,9 @@ from drills.sheet.case import Case
 from testbed.base.errors import InputError, MachineError
 from testbed.world.base import WorldGone
 from tests.parts.fake_world import FakeWorld
+from tests.parts.small_game import LOSSY
 
-TEXT = """
-title: Steps take longer
-level: easy
-fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}}
-job: {collective: all_reduce, algorithm: ring, size: 64KiB}
-draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
-faults: [{fault: loss, on: $bad, rate: 0.02}]
-budget: {emulated: 2ms, answers: 2, tau: 1ms}
-"""
+TEXT = f"{LOSSY}budget: {{emulated: 2ms, answers: 2, tau: 1ms}}\n"
 AGENT = Path(__file__).parents[1] / "parts" / "scripted_agent.py"
 
 

@@ -18,17 +18,10 @@ from drills.sheet.case import Case, healthy_by_seed, seed_of
 from drills.sheet.daily import CHOSEN, DRAWN, OF_SUITE, is_daily, of_day
 from testbed.commands.drill import command
 from tests.parts.fake_world import FakeWorld
+from tests.parts.small_game import LOSSY
 
 DAY = date(2026, 3, 1)
 SEEN = itertools.count()
-TEXT = """
-title: Steps take longer
-level: easy
-fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}}
-job: {collective: all_reduce, algorithm: ring, size: 64KiB}
-draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
-faults: [{fault: loss, on: $bad, rate: 0.02}]
-"""
 
 
 def test_a_day_has_one_drill_and_one_seed_and_another_day_others() -> None:
@@ -59,7 +52,7 @@ def test_only_the_whole_drill_of_a_day_that_has_come_is_that_days(later: None, m
 
 def log_of(folder: Path, name: str, player: str, seed: str, seed_by: str, **head: Any) -> None:
     """Each began a second after the one before."""
-    case = Case.of(file.loads(TEXT, "d.yaml"), seed, healthy=False)
+    case = Case.of(file.loads(LOSSY, "d.yaml"), seed, healthy=False)
     game = Game.start(case, player=player, seed_by=seed_by, up=FakeWorld)  # type: ignore[arg-type]
     game.command(f"submit {' '.join(map(str, game.stage.drawn.truth))}")
     log = game.log()
@@ -111,7 +104,7 @@ def test_a_game_of_a_day_is_listed_as_such(tmp_path: Path, later: None) -> None:
     well = healthy_by_seed(its.drill, its.seed)
     head: dict[str, Any] = {"drill": its.drill.id, "text": its.drill.text, "healthy": well}
     log_of(tmp_path, "1", "ada", its.seed, its.day, **head)
-    log_of(tmp_path, "2", "eve", its.seed, its.day, **{**head, "text": TEXT})
+    log_of(tmp_path, "2", "eve", its.seed, its.day, **{**head, "text": LOSSY})
     log_of(tmp_path, "3", "ida", its.seed, its.day, **head, instructed=True)
     board, _ = ranked(tmp_path, play=False)
     rows = {row["player"]: row["seeds"] for row in board}

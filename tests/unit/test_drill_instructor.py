@@ -16,18 +16,9 @@ from testbed.base.errors import InputError
 from testbed.faults import CATALOGUE, Injection
 from testbed.serve.instructor import _described
 from tests.parts.fake_world import FakeWorld
+from tests.parts.small_game import LOSSY
 
-TEXT = """
-title: Steps take longer
-level: easy
-fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 4}}}
-job: {collective: all_reduce, algorithm: ring, size: 64KiB}
-draw: {bad: {any: cable, between: [leaf, spine], carries: job}}
-faults: [{fault: loss, on: $bad, rate: 0.02}]
-hints: [One., Two.]
-evidence: [Look there.]
-budget: {emulated: 2ms, answers: 2, tau: 1ms}
-"""
+TEXT = f"{LOSSY}hints: [One., Two.]\nevidence: [Look there.]\nbudget: {{emulated: 2ms, answers: 2, tau: 1ms}}\n"
 
 
 def game_of(*, healthy: bool = False) -> Game:

@@ -8,9 +8,9 @@ from tests.parts.uniform_paths import Uniform, closed_form_ns
 from workloads.base.entry import NoModel, named
 from workloads.registry import find
 from workloads.times.case import Case
-from workloads.times.in_network import best_effort_all_reduce_ns, in_network_all_reduce_ns
 from workloads.times.messages import Costs, Path, flow_ns, received_ns, sent_ns
-from workloads.times.multicast import Multicast
+from workloads.times.switches.in_network import best_effort_all_reduce_ns, in_network_all_reduce_ns
+from workloads.times.switches.multicast import Multicast
 
 COSTS = Costs(post_ns=100.0, wake_ns=70.0, reduce_bps=800e9)
 R, PCIE = 400e9 / 8e9, 512e9 / 8e9  # bytes per ns

@@ -17,14 +17,14 @@ from testbed.base.errors import InputError
 from testbed.bench.experiment import Options
 from testbed.bench.experiment import experiment as bench
 from testbed.experiment import Experiment, load, loads
-from testbed.experiment.overrides import override
+from testbed.experiment.overrides import load_with, override
 from testbed.machines.identity import file_hashes, resolved_hash
 from testbed.operate.registry import ACTIONS
 from testbed.plan.steps.plan import plan
 from testbed.predict.predict import predict
 from testbed.run import own_algorithms
 from testbed.run.sweep import points
-from tests.parts.own_files import EXAMPLES, experiment
+from tests.parts.own_files import EXAMPLES, experiment, refused
 from tests.parts.uniform_paths import Uniform
 from workloads.check.check import check
 from workloads.check.memory import Wrong
@@ -87,6 +87,47 @@ def test_bench_sweeps_and_settings_take_files(monkeypatch: pytest.MonkeyPatch) -
     ]  # fmt: skip
 
 
+def test_a_file_without_a_function_is_answered_with_its_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    its = refused(EXAMPLES, 4, "./mine.py")
+    assert its.what == "./mine.py names no function" and its.hint == "./mine.py:one_shot or ./mine.py:scattered"
+    monkeypatch.chdir(EXAMPLES)
+    with pytest.raises(InputError) as info:
+        bench(Options("all_reduce", ["mine.py"], ranks=4))
+    assert (info.value.where, info.value.hint) == ("command line: --algorithm", "mine.py:one_shot or mine.py:scattered")
+
+
+def test_bench_says_its_own_options_of_a_files_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    told = []
+    for more in (
+        {"ranks": 8, "end": "64K"},
+        {"ranks": 4, "end": "4"},
+        {"ranks": 4, "algorithms": ["ring.xml[offloads=true]"]},
+    ):
+        with pytest.raises(InputError) as info:
+            bench(Options("all_reduce", **{"algorithms": ["ring", "ring.xml"], **more}))
+        told.append((info.value.what, info.value.where, info.value.hint))
+    assert told == [
+        ("all_reduce by ring.xml takes 4 ranks, not 8", "command line: --algorithm", "-g 4"),
+        ("4B are not 4 equal chunks of float32 (nchunksperloop)", "command line: -b, -e", "a multiple of 16 bytes"),
+        ("ring.xml chooses nothing", "command line: --algorithm: offloads", "leave offloads out, or algorithm: auto"),
+    ]
+
+
+def test_what_a_setting_replaces_is_not_run(tmp_path: Path) -> None:
+    """Its code would say so; where nothing replaces it, it does."""
+    (tmp_path / "a.py").write_text("raise RuntimeError('it runs')\n")
+    (tmp_path / "x.yaml").write_text(
+        "name: t\nfabric: {topology: {star: {hosts: 4}}}\n"
+        "workload: [{collective: all_reduce, algorithm: 'a.py:f', sizes: [4KiB]}]\n"
+    )
+    assert load_with(tmp_path / "x.yaml", ["workload.0.algorithm=ring"]).workload[0].label == "all_reduce by ring"
+    assert bench(Options("all_reduce", ["ring"], end="4K", topology=str(tmp_path / "x.yaml"))).workload
+    for settings in ([], ["seed=2"]):
+        with pytest.raises(InputError, match="it runs"):
+            load_with(tmp_path / "x.yaml", settings)
+
+
 def test_the_example_is_predicted() -> None:
     figures = predict(load(EXAMPLES / "own.yaml")).figures
     assert {f.algorithm: f.how for f in figures} == dict.fromkeys(
@@ -122,7 +163,7 @@ def test_a_task_names_no_file() -> None:
 
 
 def test_names_of_files() -> None:
-    assert parse("ring") is None and parse("a.py") is None and parse("a.xml:f") is None
+    assert parse("ring") is parse("a.py:b:c") is parse("a.xml:f") is None and parse("a.py").function == ""
     for text in ("a.xml", "../b/a.py:f", f"/c/a.xml#sha256:{'0' * 64}", f"/c/a.py:f#sha256:{'0' * 64}"):
         assert str(parse(text)) == text
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from workloads.own import book, python
 from workloads.own.mistake import BadAlgorithm
 from workloads.registry import ALGORITHMS
 
+ROOT = Path(__file__).parents[2]
 HEAD = "from workloads.collectives.schedule import *\ndef f(shape, rank):\n    other, n = 1 - rank, shape.count\n"
 
 
@@ -129,18 +132,36 @@ def test_an_endless_loop_ends(tmp_path: Path) -> None:
         function.make([Shape(2, 1)], cpu_s=1)
 
 
-def test_it_has_the_rights_of_whoever_called_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under sudo it is its user's; with root it reaches no network, and sees no process but its own."""
+@pytest.mark.parametrize(("uid", "gid", "is_"), [("4242", "4243", (4242, 4243)), ("", "", (65534, 65534))])
+def test_it_has_the_rights_of_whoever_called_us(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: str, gid: str, is_: tuple[int, int]
+) -> None:
+    """Under sudo it is its user's, of root itself nobody's; it reaches no network, and sees no process but its own."""
     if os.geteuid():
         pytest.skip("needs root")
-    monkeypatch.setenv("SUDO_UID", "4242")
-    monkeypatch.setenv("SUDO_GID", "4243")
+    monkeypatch.setenv("SUDO_UID", uid)
+    monkeypatch.setenv("SUDO_GID", gid)
     text = (
         "import os, socket\nraise RuntimeError(os.getresuid(), os.getresgid(), socket.if_nameindex(), os.getppid())\n"
     )
     (tmp_path / "a.py").write_text(text)
     said = refused(tmp_path, 2, "a.py:f").what
-    assert "((4242, 4242, 4242), (4243, 4243, 4243), [(1, 'lo')], 1)" in said
+    assert f"({(is_[0],) * 3}, {(is_[1],) * 3}, [(1, 'lo')], 1)" in said
+
+
+def test_of_a_user_it_has_no_network_where_the_kernel_allows() -> None:
+    apart = ["unshare", "--user", "--net", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    user = [] if os.geteuid() else ["setpriv", "--reuid", "4242", "--regid", "4242", "--clear-groups"]
+    if subprocess.run([*user, *apart, "true"], capture_output=True).returncode:
+        pytest.skip("users have no namespaces of their own here")
+    ask = (
+        "from workloads.own.python import Function; from workloads.collectives.schedule import Shape\n"
+        "text = b'import os, socket\\nraise RuntimeError(socket.if_nameindex(), os.getppid())'\n"
+        "try: Function(text, '/a.py', 'f').make([Shape(2, 1)])\n"
+        "except Exception as error: print(error.what)"
+    )
+    done = subprocess.run([*user, sys.executable, "-c", ask], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout == "it raises RuntimeError: ([(1, 'lo')], 1)\n", done.stderr
 
 
 def test_programs_are_the_same_from_their_data() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from io import StringIO
+from itertools import count
 
 import pytest
 from rich.console import Console
 
+from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
 from testbed.predict import predict
 from testbed.predict.figure import FLOWS, FORMULA, LONGEST_PATH, MESSAGES, ONE_PIPELINE
 from testbed.predict.large import of_any_size
 from testbed.predict.table import of_prediction
 from workloads.times.buffers import Room, Watch
+from workloads.times.network import Stage
+from workloads.times.pausing import Group, Link, Node
 
 MODEL = "model: {layers: 4, hidden: 512, heads: 16, seq: 256}, gpu: {flops: 100T}, batch: {count: 4}"
 
@@ -48,7 +52,7 @@ def test_it_names_who_pauses_whom() -> None:
     step = "collective: gather, algorithm: linear, sizes: [64KiB, 2MiB, 4MiB]"
     assert notes(step, SMALL) == [
         "PFC, in gather by linear, 2097152 B, 4194304 B: sw0 would pause h1, h2, h3 and 4 more; all that waits "
-        "there goes the same way, so a run takes no longer"
+        "there goes the same way, and takes no longer"
     ]
 
 
@@ -60,7 +64,7 @@ def test_it_says_whether_what_goes_elsewhere_waits_with_the_rest() -> None:
     assert mixed.paused and alone.paused and (mixed.holds_up, alone.holds_up) == (True, False)
     assert mixed.to_dict()["holds_up"]
     (said,) = notes(step, SMALL)
-    assert said.endswith("; that holds up what goes elsewhere, too: a run may take much longer")
+    assert said.endswith("; that holds up what goes elsewhere, too, and is in the time")
 
 
 def test_pauses_that_pauses_make_hold_others_up_as_well() -> None:
@@ -73,6 +77,53 @@ def test_pauses_that_pauses_make_hold_others_up_as_well() -> None:
         for way in ways:
             watch.at(("x", "u"), 0.0, way)
         assert watch.paused() == {("u", "n"): held}
+
+
+@pytest.mark.parametrize(
+    ("room", "holds", "resumes"),
+    [
+        # alone: as much of the shared part as is left of it, 500 each; on 100 below what is free again
+        (Room(1000, 10_000, 1.0, 1000), 1000 + 5000, 1000 + 4500),
+        (Room(0, 9000, 0.5, 0), 3000, 3000),  # s <= (9000 - s) / 2
+        (Room(3000, resumes=1000), 3000, 1000),  # a NIC's
+    ],
+)
+def test_a_group_holds_what_its_threshold_says(room: Room, holds: int, resumes: int) -> None:
+    """By bytes of 100 each; what comes beyond is headroom, which is let go of first."""
+    group = Group(Node(room), Link(Stage(8e9, 0.0)), False, 0.0)
+    taken = next(k for k in count(1) if group.take(100.0))
+    assert (taken - 1) * 100 == holds or (room.shared and taken * 100 == holds)
+    assert not group.take(100.0)
+    left = next(k for k in count(1) if group.let_go(100.0))
+    assert (taken + 1 - left) * 100 == resumes
+
+
+def test_two_groups_share_what_is_shared() -> None:
+    """Equally full each has alpha S / (1 + 2 alpha): a third of 9,000."""
+    node = Node(Room(0, 9000, 1.0, 0))
+    groups = [Group(node, Link(Stage(8e9, 0.0)), False, 0.0) for _ in range(2)]
+    for _ in range(29):
+        assert not any(group.take(100.0) for group in groups)
+    assert [group.take(100.0) for group in groups] == [False, True]
+    assert groups[0].take(100.0)
+
+
+def test_what_pauses_hold_up_is_in_the_time() -> None:
+    """What runs took: a hot receiver behind an uplink, and both ways round a ring, in two classes."""
+    fabric = "topology: {clos: {leaves: 2, spines: 1, hosts_per_leaf: 4}}, switch: {buffer: 2MB}"
+    (figure,) = predict(experiment("collective: all_to_all_v, algorithm: spread, sizes: [8MiB]", fabric)).figures
+    assert figure.holds_up and figure.time_ns == pytest.approx(559_638.84, rel=0.01)  # without pauses 508,878
+    fabric = "topology: {ring: {nodes: 8}}, switch: {buffer: 2MB}"
+    (figure,) = predict(experiment("collective: all_to_all, algorithm: spread, sizes: [8MiB]", fabric)).figures
+    assert figure.holds_up and figure.time_ns == pytest.approx(358_600, rel=0.02)  # without pauses 224,500
+
+
+def test_without_a_dateline_pauses_may_wait_for_each_other() -> None:
+    with pytest.raises(InputError, match="wait for each other in a circle") as told:
+        step = "collective: all_to_all, algorithm: spread, sizes: [8MiB]"
+        fabric = "topology: {ring: {nodes: 8}}, switch: {buffer: 2MB}"
+        predict(experiment(step, fabric, "control: {dateline: false}\n"))
+    assert "workload[0]" in told.value.where
 
 
 def test_each_of_groups_that_are_alike_has_its_own_names() -> None:

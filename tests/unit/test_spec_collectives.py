@@ -36,6 +36,8 @@ def experiment(topology: str, step: str, more: str = "") -> str:
          "no two of these ranks share a scale-up domain", "two GPUs"),
         (RAIL, "collective: all_reduce, algorithm: hierarchical, sizes: [1KiB], ranks: [0, 1, 2]", "ranks", "no grid",
          "whole rows"),
+        (STAR, "collective: gather_v, sizes: [1KiB], skew: 1, parts: [[1, 1, 1, 1, 1, 1, 1, 1]]", "skew",
+         "parts say how unequal they are, and so does skew", "one of them"),
         (STAR, "collective: all_gather, sizes: [1KiB], op: sum", "op", "all_gather combines nothing", "leave op out"),
         (STAR, "collective: all_to_all, sizes: [1KiB], chunk: 1KiB", "chunk", "all_to_all by spread has no chunk",
          "leave chunk out"),

@@ -53,6 +53,12 @@ def spread_all_to_all(shape: Shape, index: int) -> Program:
     return _all_to_all(shape, index, paced=False)
 
 
+def _lane(shape: Shape, steps: Sequence[Send | Recv], window: int | None = None) -> Lane:
+    """Where parts are unequal, who has nothing for somebody sends him nothing; of another size there may be some."""
+    sent = [step for step in steps if step.start < step.stop] if shape.counts else steps
+    return Lane(sent, window, channels={(step.peer, step.channel) for step in steps})
+
+
 def m_to_n(shape: Shape, index: int) -> Program:
     """Each of the first `senders` ranks to each of the others, all at once, whoever is ready."""
     inputs, outputs = parts(shape, index), landings(shape, index)
@@ -60,24 +66,24 @@ def m_to_n(shape: Shape, index: int) -> Program:
     if index < first:  # each begins with another receiver
         receivers = n - first
         order = [first + (index + k) % receivers for k in range(receivers)]
-        return [Lane([Send(peer, *inputs[peer]) for peer in order])]
-    return [Lane([Recv(peer, *outputs[peer], into=OUTPUT) for peer in range(first)])]
+        return [_lane(shape, [Send(peer, *inputs[peer]) for peer in order])]
+    return [_lane(shape, [Recv(peer, *outputs[peer], into=OUTPUT) for peer in range(first)])]
 
 
 def linear_scatter(shape: Shape, index: int) -> Program:
     """The root sends each rank its chunk."""
     chunks = shape.chunks
     if index:
-        return [Lane([Recv(0, *chunks[index])])]
-    return [Lane([Send(peer, *chunks[peer]) for peer in range(1, shape.ranks)])]
+        return [_lane(shape, [Recv(0, *chunks[index])])]
+    return [_lane(shape, [Send(peer, *chunks[peer]) for peer in range(1, shape.ranks)])]
 
 
 def linear_gather(shape: Shape, index: int) -> Program:
     """Each rank sends the root its chunk."""
     chunks = shape.chunks
     if index:
-        return [Lane([Send(0, *chunks[index])])]
-    return [Lane([Recv(peer, *chunks[peer]) for peer in range(1, shape.ranks)])]
+        return [_lane(shape, [Send(0, *chunks[index])])]
+    return [_lane(shape, [Recv(peer, *chunks[peer]) for peer in range(1, shape.ranks)])]
 
 
 def below(shape: Shape, rank: int) -> Span:
@@ -90,16 +96,24 @@ def below(shape: Shape, rank: int) -> Span:
 def binomial_scatter(shape: Shape, index: int) -> Program:
     """Each gives its child the chunks of all that are under it, the largest part first."""
     node = binomial(index, shape.ranks)
-    steps: list[Step] = [] if node.parent is None else [Recv(node.parent, *below(shape, index))]
+    receives = [] if node.parent is None else [Recv(node.parent, *below(shape, index))]
     sends = [Send(child, *below(shape, child)) for child in node.children]
     longest = max((step.stop - step.start for step in sends), default=0)
-    return [Lane([*steps, *sends], shape.in_turn(longest))]
+    return [_lane(shape, [*receives, *sends], shape.in_turn(longest))]
 
 
 def binomial_gather(shape: Shape, index: int) -> Program:
     """Each collects the chunks of all that are under it, then hands them up."""
     node = binomial(index, shape.ranks)
-    return [Lane(collecting(node, index, shape.ranks, lambda rank: below(shape, rank), reduce=False))]
+    lane = Lane(collecting(node, index, shape.ranks, lambda rank: below(shape, rank), reduce=False))
+    if not shape.counts:
+        return [lane]
+    up = {child: below(shape, child) for child in (*node.children, index)}
+    full = {*(child for child in node.children if up[child].start < up[child].stop)}
+    if up[index].start < up[index].stop and node.parent is not None:
+        full.add(node.parent)
+    steps = [step for step in lane.steps if isinstance(step, Send | Recv) and step.peer in full]
+    return [Lane(steps, channels=lane.channels)]
 
 
 def scatter_all_gather_broadcast(shape: Shape, index: int) -> Program:

@@ -9,13 +9,13 @@ from workloads.entries.kinds import BY_NICS, BY_SWITCHES, MULTICAST, OPTIMIZER, 
 
 OFFLOADS = (
     offload(
-        c.ALL_REDUCE, "in_network", "in_network:AllReduce", "times.in_network:in_network_all_reduce_ns",
+        c.ALL_REDUCE, "in_network", "in_network:AllReduce", "times.switches.in_network:in_network_all_reduce_ns",
         "switches add up fixed-point blocks in slots, and copy the sums to all (SwitchML, "
         "[in-network.md](in-network.md))", wide="BY_SWITCHES", instead=ALL_REDUCE_RING, **BY_SWITCHES,
     ),
     offload(
         c.ALL_REDUCE, "in_network_best_effort", "best_effort:AllReduce",
-        "times.in_network:best_effort_all_reduce_ns",
+        "times.switches.in_network:best_effort_all_reduce_ns",
         "likewise in slots that jobs share; blocks that get none are added up by the first rank's host (ATP, "
         "[best-effort.md](best-effort.md))",
         instead=ALL_REDUCE_RING, shared_slots=True, max_ranks=64, **BY_SWITCHES,
@@ -45,12 +45,12 @@ OFFLOADS = (
         wide="NICS_REDUCE_SCATTER", instead=REDUCE_SCATTER_RING, ops=OPS, extra=("compression",), **BY_NICS,
     ),
     offload(
-        c.ALL_GATHER, "multicast", "multicast:AllGather", "times.multicast:all_gather_ns",
+        c.ALL_GATHER, "multicast", "multicast:AllGather", "times.switches.multicast:all_gather_ns",
         "every rank sends its part once, switches copy it to all, ring neighbours repair what is lost "
         "([multicast.md](multicast.md))", wide="MULTICAST_ALL_GATHER", extra=("chains", "cutoff"), **MULTICAST,
     ),
     offload(
-        c.BROADCAST, "multicast", "multicast:Broadcast", "times.multicast:broadcast_ns",
+        c.BROADCAST, "multicast", "multicast:Broadcast", "times.switches.multicast:broadcast_ns",
         "the first rank sends its vector once, switches copy it to all, ring neighbours repair what is lost",
         wide="MULTICAST_BROADCAST", extra=("cutoff",), **MULTICAST,
     ),

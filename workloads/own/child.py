@@ -45,7 +45,7 @@ def _bounded(cpu_s: int, memory: int) -> None:
 
 
 def _leave_root(user: list[int] | None) -> None:
-    """Under `sudo` it is its user's code: with that user's rights."""
+    """With root it is code of whoever called `sudo`, or of nobody: with that user's rights."""
     if user is not None:
         os.setgroups([])
         os.setgid(user[1])

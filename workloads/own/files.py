@@ -12,7 +12,7 @@ from workloads.collectives.schedule import Schedule
 from workloads.own import msccl
 from workloads.own.mistake import BadAlgorithm
 from workloads.own.name import FORM, Name, parse
-from workloads.own.python import Function
+from workloads.own.python import Function, functions
 
 _MOST_BYTES = 16 << 20
 
@@ -36,7 +36,11 @@ def resolved(text: str, folder: Path) -> str:
     if name is None:
         raise BadAlgorithm(f"{text!r:.80} names no algorithm", FORM)
     path = str(Path(folder, name.path).absolute())
-    digest = hashlib.sha256(_bytes(path)).hexdigest()
+    content = _bytes(path)
+    if not name.function and not path.endswith(".xml"):
+        there = [f"{name.path}:{function}" for function in functions(content)]
+        raise BadAlgorithm(f"{name.path} names no function", " or ".join(there) or "the file has none")
+    digest = hashlib.sha256(content).hexdigest()
     if name.digest and name.digest != digest:
         hint = "the folder of a run has a copy of the file that it was done with"
         raise BadAlgorithm(f"{path} is not the file that is meant: its content is another", hint)

@@ -12,10 +12,11 @@ from typing import NamedTuple
 FORM = "FILE.xml or FILE.py:FUNCTION"
 PATTERN = r"(.+\.xml|.+\.py:[A-Za-z_][A-Za-z0-9_]*)(#sha256:[0-9a-f]{64})?"
 _NAME = re.compile(PATTERN)
+_NO_FUNCTION = re.compile(r"[^:]*\.py")
 
 
 class Name(NamedTuple):
-    """`digest`: of what must be in the file; "" where nothing is said."""
+    """`digest`: of what must be in the file; "" where nothing is said.  Of Python `function` may be left out."""
 
     path: str
     function: str
@@ -33,6 +34,8 @@ class Name(NamedTuple):
 
 def parse(text: str) -> Name | None:
     """None: that is no file's."""
+    if _NO_FUNCTION.fullmatch(text):
+        return Name(text, "", "")
     if not (found := _NAME.fullmatch(text)):
         return None
     path, _, function = (found[1], "", "") if found[1].endswith(".xml") else found[1].rpartition(":")

@@ -33,6 +33,7 @@ from workloads.tasks.turns import Turns
 from workloads.times.buffers import Buffers, Watch
 from workloads.times.messages import Costs
 from workloads.times.network import Agenda, Network, QueuePair
+from workloads.times.pausing import PausingNetwork
 from workloads.times.queue_pairs import Call, Flow
 from workloads.times.replay import Progress, Stream
 from workloads.times.ways import Ways
@@ -130,10 +131,14 @@ class Tasks:
         if len(sizes) > MOST_MESSAGES:
             return None
         packets = sum(map(costs.packets, sizes))
-        watch = Watch(buffers.rooms) if buffers else None
-        time_ns = _Replay(self, ways, costs, max(1, -(-packets // _TRAINS)), watch).run()
+        watch, train = Watch(buffers.rooms) if buffers else None, max(1, -(-packets // _TRAINS))
+        time_ns = _Replay(self, costs, lambda agenda: Network(agenda, ways, costs, train, watch)).run()
         if buffers and watch:
-            buffers.paused.update(watch.paused())
+            paused = watch.paused()
+            buffers.paused.update(paused)
+            if any(paused.values()):
+                its = buffers
+                time_ns = _Replay(self, costs, lambda agenda: PausingNetwork(agenda, ways, costs, packets, its)).run()
         return time_ns
 
 
@@ -394,9 +399,9 @@ class _Rank:
 
 
 class _Replay:
-    def __init__(self, tasks: Tasks, ways: Ways, costs: Costs, train: int, watch: Watch | None) -> None:
+    def __init__(self, tasks: Tasks, costs: Costs, made: Callable[[Agenda], Network]) -> None:
         self.tasks, self.costs, self.agenda = tasks, costs, Agenda()
-        self.network = Network(self.agenda, ways, costs, train, watch)
+        self.network = made(self.agenda)
         self._pairs: dict[Flow, QueuePair] = {}
         self._streams: dict[tuple[tuple[int, int], Flow], _Stream] = {}
         self.ends: dict[tuple[int, int, int, int], dict[str, tuple[_Rank, int]]] = {}

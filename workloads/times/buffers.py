@@ -7,8 +7,9 @@ it goes on; a switch pauses that port when what it holds of the shared part reac
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,16 @@ _STEPS = 8  # in which a train comes and goes, if it has as many packets
 
 @dataclass(frozen=True)
 class Room:
-    """Bytes: `reserve` for each port alone, `shared` for all; `alpha` as a switch's.  A NIC has its XOFF as reserve."""
+    """Bytes: `reserve` for each port alone, `shared` for all; `alpha` as a switch's.  A NIC has its XOFF as reserve.
+
+    A paused sender goes on `offset` below the threshold, of a NIC when no more than `resumes` is there.
+    """
 
     reserve: float
     shared: float = 0.0
     alpha: float = 1.0
+    offset: float = 0.0
+    resumes: float = inf
 
 
 class Transits:
@@ -85,10 +91,12 @@ class Watch:
 class Buffers:
     """Of a fabric, by node, where its traffic is lossless; and who was paused since `take_paused`.
 
+    `across`: of a route's cables, which are taken in a second class (by torus and ring, of their dateline).
     `paused`: and whether what goes elsewhere is held up with the rest.
     """
 
     rooms: Mapping[str, Room]
+    across: Callable[[Sequence[Hop]], Sequence[bool]] = lambda hops: [False] * len(hops)
     paused: dict[Hop, bool] = field(default_factory=dict)
 
     @property

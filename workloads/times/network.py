@@ -2,8 +2,8 @@
 
 None of the emulator's code.  A train is a few packets of one message; its first packet goes on as soon as it is there.
 Queue pairs of a NIC take turns, train by train, and what a NIC has fetched and not yet sent is bounded.  Left out are
-losses, full buffers (buffers.py sees where there would be pauses), marks, classes, and what an acknowledgement waits
-for: it goes before data, and takes its time of the links.
+losses, full buffers (buffers.py sees where there would be pauses, pausing.py has them), marks, classes, and what an
+acknowledgement waits for: it goes before data, and takes its time of the links.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Agenda:
             call(t, *args)
 
 
-class _Stage:
+class Stage:
     """A link or a PCIe: `after_ns` later what it carried waits for the next.  `joins`: no second store and forward."""
 
     __slots__ = ("after_ns", "counts", "free", "joins", "ns_per_byte")
@@ -64,7 +64,7 @@ class _Message:
         self.pair, self.received, self.sent = pair, received, sent
 
 
-class _Train:
+class Train:
     """Bytes of all of it, of its first and of its last packet; acknowledgements that it asks for.
 
     `message`: that it is the end of.
@@ -83,7 +83,7 @@ class _Port:
 
     __slots__ = ("pcie", "queue_pairs", "used")
 
-    def __init__(self, pcie: _Stage | None) -> None:
+    def __init__(self, pcie: Stage | None) -> None:
         self.pcie = pcie
         self.used = 0.0
         self.queue_pairs: deque[QueuePair] = deque()
@@ -95,10 +95,10 @@ class QueuePair:
     __slots__ = ("ack_ns", "back", "links", "packets", "port", "queue", "stages", "transits")
 
     def __init__(
-        self, port: _Port, links: int, stages: list[_Stage], transits: list[Transits | None], ack_ns: float
+        self, port: _Port, links: int, stages: list[Stage], transits: list[Transits | None], ack_ns: float
     ) -> None:
         self.port, self.links, self.stages, self.transits, self.ack_ns = port, links, stages, transits, ack_ns
-        self.back: list[_Stage] = []
+        self.back: list[Stage] = []
         self.packets = 0  # posted so far
         self.queue: deque[tuple[_Message, _Parts]] = deque()
 
@@ -109,7 +109,7 @@ class Network:
     def __init__(self, agenda: Agenda, ways: Ways, costs: Costs, train: int, watch: Watch | None = None) -> None:
         self._agenda, self._ways, self._costs, self._train, self._watch = agenda, ways, costs, train, watch
         self._room = max(costs.tx_buffer_bytes, 3 * train * (costs.mtu + FRAME_BYTES))
-        self._stages: dict[Hashable, _Stage] = {}
+        self._stages: dict[Hashable, Stage] = {}
         self._ports: dict[tuple[int, bool], _Port] = {}
         self._parts = cache(self._cut)
         self._between = cache(self._route)
@@ -129,15 +129,18 @@ class Network:
         queue_pair.back = stages_back[: len(back.links)]
         return queue_pair
 
+    def check_through(self) -> None:
+        """Once nothing happens any more: everything is through here."""
+
     def post(self, t: float, pair: QueuePair, nbytes: int, received: Callback, sent: Callback | None) -> None:
         """Calls `received` when the receiver knows it, `sent` when the sender knows that it has arrived."""
         self._agenda.at(t + self._costs.pcie_latency_ns, self._posted, pair, nbytes, _Message(pair, received, sent))
 
-    def _pcie(self, which: str, rank: int) -> _Stage:
+    def _pcie(self, which: str, rank: int) -> Stage:
         costs = self._costs
-        return self._stages.setdefault((which, rank), _Stage(costs.pcie_rate_bps, costs.pcie_latency_ns, _PAYLOAD))
+        return self._stages.setdefault((which, rank), Stage(costs.pcie_rate_bps, costs.pcie_latency_ns, _PAYLOAD))
 
-    def _route(self, pair: Pair, channel: int) -> tuple[Route, list[_Stage]]:
+    def _route(self, pair: Pair, channel: int) -> tuple[Route, list[Stage]]:
         route = self._ways.route(pair, channel)
         latencies = (*route.path.switch_latency_ns, 0.0)
         if route.scale_up:
@@ -146,7 +149,7 @@ class Network:
         for k, (key, link) in enumerate(zip(route.keys, route.links, strict=True)):
             joins = route.scale_up and k > 0
             after = 0.0 if joins else link.delay_ns + latencies[k]
-            stages.append(self._stages.setdefault(key, _Stage(link.rate_bps, after, joins=joins)))
+            stages.append(self._stages.setdefault(key, Stage(link.rate_bps, after, joins=joins)))
         if not route.scale_up:
             stages.append(self._pcie("write", pair[1]))
         return route, stages
@@ -187,7 +190,7 @@ class Network:
     def _fetch(self, t: float, port: _Port) -> None:
         while port.queue_pairs and port.used < self._room:
             pair = port.queue_pairs.popleft()
-            train = _Train(*pair.queue.popleft())
+            train = Train(*pair.queue.popleft())
             if pair.queue:
                 port.queue_pairs.append(pair)
             whole, first = train.whole, train.first
@@ -204,7 +207,7 @@ class Network:
         port.used -= nbytes
         self._fetch(t, port)
 
-    def _enter(self, t: float, train: _Train, pair: QueuePair, k: int) -> None:
+    def _enter(self, t: float, train: Train, pair: QueuePair, k: int) -> None:
         """A train's first packet is at stage `k`."""
         stage = pair.stages[k]
         counts, ns_per_byte = stage.counts, stage.ns_per_byte
@@ -229,7 +232,7 @@ class Network:
         elif train.message is not None:
             self._agenda.at(train.tail, train.message.received)
 
-    def _acknowledge(self, t: float, train: _Train, pair: QueuePair) -> None:
+    def _acknowledge(self, t: float, train: Train, pair: QueuePair) -> None:
         for stage in pair.back:
             if train.acks and stage.free > t:
                 stage.free += train.acks * ACK_BYTES * stage.ns_per_byte

@@ -30,6 +30,7 @@ from workloads.times.buffers import Buffers, Room, Watch
 from workloads.times.case import Case
 from workloads.times.messages import Link
 from workloads.times.network import Agenda, Network, QueuePair
+from workloads.times.pausing import PausingNetwork
 
 MOST_MESSAGES = 20_000
 """That are followed: some 50 us of ours each.  A schedule of more is left to its formula."""
@@ -162,9 +163,9 @@ class _Host:
 
 
 class _Replay:
-    def __init__(self, case: Case, programs: Sequence[Program], packets: int, watch: Watch | None) -> None:
+    def __init__(self, case: Case, programs: Sequence[Program], made: Callable[[Agenda], Network]) -> None:
         self.case, self.agenda = case, Agenda()
-        network = self._network = Network(self.agenda, case.ways, case.costs, max(1, -(-packets // _TRAINS)), watch)
+        network = self._network = made(self.agenda)
         self.hosts = [_Host(self, i, program) for i, program in enumerate(programs)]
         self.streams: dict[tuple[int, int, int], _Stream] = {}
         for host in self.hosts:
@@ -200,6 +201,7 @@ class _Replay:
             host.clock = start
             self.agenda.at(start, host.begin) if start else host.begin(start)
         self.agenda.run()
+        self._network.check_through()
         stuck = [lane for host in self.hosts for lane in host.lanes if lane.at < len(lane.steps) or lane.outbox]
         assert not stuck, "a schedule that does not end"
         return [host.clock for host in self.hosts]
@@ -265,13 +267,32 @@ def _ends(
     if like not in _ENDED:
         if len(_ENDED) == _MOST_KNOWN:
             del _ENDED[next(iter(_ENDED))]
-        watch = Watch(buffers.rooms) if buffers else None
-        ends = tuple(_Replay(case, programs, packets, watch).run(starts))
-        _ENDED[like] = ends, tuple((names.index(hop), held) for hop, held in watch.paused().items()) if watch else ()
+        _ENDED[like] = _run(case, programs, packets, starts, names, buffers)
     ends, paused = _ENDED[like]
     if buffers:
         buffers.paused.update({cast(Hop, names[k]): held for k, held in paused})
     return list(ends)
+
+
+def _run(
+    case: Case,
+    programs: Sequence[Program],
+    packets: int,
+    starts: Sequence[float],
+    names: Sequence[Hashable],
+    buffers: Buffers | None,
+) -> tuple[tuple[float, ...], tuple[tuple[int, bool], ...]]:
+    """With pauses only where they hold something up: elsewhere it would be the same."""
+    train = max(1, -(-packets // _TRAINS))
+    watch = Watch(buffers.rooms) if buffers else None
+    ends = _Replay(case, programs, lambda agenda: Network(agenda, case.ways, case.costs, train, watch)).run(starts)
+    paused = watch.paused() if watch else {}
+    if buffers and any(paused.values()):
+        its = buffers
+        ends = _Replay(case, programs, lambda agenda: PausingNetwork(agenda, case.ways, case.costs, packets, its)).run(
+            starts
+        )
+    return tuple(ends), tuple((names.index(hop), held) for hop, held in paused.items())
 
 
 _ENDED: dict[bytes, tuple[tuple[float, ...], tuple[tuple[int, bool], ...]]] = {}
@@ -302,7 +323,8 @@ def _likeness(
             keys = tuple([names.setdefault(key, len(names)) for key in route.keys])
             path = tuple([links.setdefault(link, len(links)) for link in route.links])
             way = path, route.path.switch_latency_ns, route.scale_up
-            routes.append((pair, channel, keys, ways.setdefault(way, len(ways))))
+            across = tuple(buffers.across(cast("Sequence[Hop]", route.keys))) if buffers else ()
+            routes.append((pair, channel, keys, ways.setdefault(way, len(ways)), across))
     which = _own(schedule) or (schedule.__module__, schedule.__qualname__)
     parameters = which, shape, case.width, case.costs, tuple(starts), list(links)
     buffer_rooms = _rooms(cast("Sequence[Hop]", list(names)), buffers) if buffers else None

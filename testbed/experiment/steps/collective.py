@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from testbed.base.types import Time, names, unknown
+from testbed.base.types import Time, mistake, names, unknown
 from testbed.base.units import format_size
 from testbed.experiment.blocks import known, own
 from testbed.experiment.blocks.layout import Endpoint, group
@@ -142,7 +142,12 @@ class CollectiveStep(Step):
         if known.own(filled["algorithm"]) or filled["algorithm"] in known.choices(value["collective"]):
             entry = known.entry(value["collective"], filled["algorithm"])
             filled.setdefault("op", entry.ops[0] if entry.ops else None)
-            filled |= {key: default for key, default in entry.defaults.items() if filled.get(key) is None}
+            defaults = dict(entry.defaults)
+            if filled.get("parts") is not None:
+                if filled.get("skew") is not None:
+                    raise mistake("parts say how unequal they are, and so does skew", "leave one of them out", ["skew"])
+                defaults.pop("skew", None)
+            filled |= {key: default for key, default in defaults.items() if filled.get(key) is None}
             if not entry.collective.sized:
                 filled.setdefault("sizes", ["0B"])
         return filled
@@ -209,7 +214,8 @@ class CollectiveStep(Step):
                 its = dict.fromkeys((*entry.parameters, *heeded))
                 yield (key,), what, f"leave {key} out; it has {', '.join(its)}"
         if self.offloads is not None and self.algorithm != AUTO:
-            yield ("offloads",), f"{self.algorithm} chooses nothing", "leave offloads out, or algorithm: auto"
+            what = f"{own.short(self.algorithm)} chooses nothing"
+            yield ("offloads",), what, "leave offloads out, or algorithm: auto"
         there = ranks if self.ranks is None else len(self.ranks)
         for program in (self.message, self.storage, self.feed):
             if program is not None:
@@ -236,7 +242,7 @@ def _groups(step: CollectiveStep, entry: Algorithm, fabric: Fabric, all_ranks: i
     if step.ranks is not None:
         yield ("groups",), "a step has either ranks or groups", "leave one of them out"
     if step.algorithm == AUTO or entry.on_complexes:
-        yield ("groups",), f"{step.algorithm} does not work in groups", "name an algorithm of ranks alone"
+        yield ("groups",), f"{own.short(step.algorithm)} does not work in groups", "name an algorithm of ranks alone"
     seen: set[int] = set()
     for i, ranks in enumerate(step.groups or ()):
         alone = step.model_copy(update={"ranks": ranks, "groups": None})

@@ -5,9 +5,9 @@ number says which of equally good ones (controllers/offload/trees.py).  Where ca
 on how far it is from the root, and on what the accelerators on its way add up; only ranks that are the worst in one of
 these need be looked at.
 
-Multicasts have the same stages as for a few ranks (times/multicast.py).  In an all-gather every rank gets all others'
-datagrams over its own cable; how they come is worked out for a few ranks, from the nearest to the tree's root to the
-farthest, since the others' ways are like theirs.
+Multicasts have the same stages as for a few ranks (times/switches/multicast.py).  In an all-gather every rank gets all
+others' datagrams over its own cable; how they come is worked out for a few ranks, from the nearest to the tree's root
+to the farthest, since the others' ways are like theirs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workloads.collectives.exchange import distances
-from workloads.times.in_network import in_network_all_reduce_ns
 from workloads.times.messages import Costs, Packets, Path, pcie_ns, received_ns, stages_of
-from workloads.times.multicast import PATIENT_DATAGRAMS, Multicast, datagram, due_ns, first_waits_ns, last_hop_ns
+from workloads.times.switches.in_network import in_network_all_reduce_ns
+from workloads.times.switches.multicast import (
+    PATIENT_DATAGRAMS,
+    Multicast,
+    datagram,
+    due_ns,
+    first_waits_ns,
+    last_hop_ns,
+)
 from workloads.times.wide.cables import LinkIndex
 from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
@@ -300,7 +307,7 @@ _DEPTHS = 8
 
 
 def _longest_wait(arrivals: Times, line: float, delay: float, due: float) -> float:
-    """As of a few ranks (times/multicast.py)."""
+    """As of a few ranks (times/switches/multicast.py)."""
     k = np.arange(1, len(arrivals) + 1)
     done = np.maximum.accumulate(arrivals - (k - 1) * line) + k * line + delay
     return float(np.minimum(np.diff(done, prepend=0.0), done - due).max())

@@ -14,7 +14,7 @@ from workloads.base.entry import NoModel, named
 from workloads.collectives.exchange import distances
 from workloads.collectives.schedule import connections, program_of, schedule_of
 from workloads.times.messages import Link
-from workloads.times.multicast import Multicast
+from workloads.times.switches.multicast import Multicast
 from workloads.times.wide import direct_reduce, rounds
 from workloads.times.wide.all_to_all import crowd_of, spread_ns
 from workloads.times.wide.around import host_ring_over_ns

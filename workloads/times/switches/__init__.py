@@ -1,0 +1,1 @@
+"""Times of what switches do: in-network aggregation, multicast."""
