@@ -6,6 +6,7 @@ second. The tree of whoever works here is only read.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +30,8 @@ SURVIVED, NOTICED, ENDLESS = "survived", "noticed", "noticed (time up)"
 MOST_BYTES = 16 << 30
 """Of memory: a mutant may ask for ever more."""
 _NO_TESTS, _STOP_S = 5, 10.0
+_FIRST = "first"
+"""File with the test that noticed a mutant."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,26 @@ class Mutant:
         return cls(file, line, was, now, after)
 
 
+class _First:
+    """A plugin that keeps which test failed first."""
+
+    def __init__(self, kept: Path) -> None:
+        self.kept, self.name = kept, ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.name = self.name or (report.nodeid if report.failed else "")
+
+    def keep(self) -> None:
+        self.kept.write_text(self.name)
+
+
 class Bench:
-    def __init__(self, tree: Path) -> None:
-        self.tree = tree
+    """`struck`: how many mutants a test has noticed."""
+
+    def __init__(self, tree: Path, digest: str = "") -> None:
+        self.tree, self.digest = tree, digest
+        self.struck: Counter[str] = Counter()
+        self.noticed_by = ""
 
     def run(self, tests: Sequence[str], limit_s: float, watch: Callable[[], Any] | None = None) -> int | None:
         """pytest's exit code, in a process of its own; None if it took too long. `watch` makes a plugin there."""
@@ -82,11 +103,10 @@ class Bench:
                     os.dup2(file.fileno(), number)
             import pytest
 
-            plugins = [watch()] if watch else []
+            plugin = watch() if watch else _First(self.tree / _FIRST)
             options = ["--continue-on-collection-errors"] if watch else ["-x"]
-            code = int(pytest.main([*options, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins))
-            for plugin in plugins:
-                plugin.keep()
+            code = int(pytest.main([*options, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], [plugin]))
+            plugin.keep()
         finally:
             with suppress(BaseException):
                 sys.stdout.flush()
@@ -114,7 +134,11 @@ class Bench:
         return not subprocess.run(command, cwd=self.tree, capture_output=True).returncode
 
     def verdict(self, tests: Sequence[str], limit_s: float) -> str:
+        first = self.tree / _FIRST
+        first.unlink(missing_ok=True)
         code = self.run(tests, limit_s) if tests else 0
+        self.noticed_by = first.read_text() if code and first.exists() else ""
+        self.struck[self.noticed_by] += 1
         return ENDLESS if code is None else SURVIVED if code in (0, _NO_TESTS) else NOTICED
 
     def watched(self, tests: Sequence[str], watch: Callable[[Path], Any]) -> dict[str, Any]:
@@ -161,9 +185,11 @@ def bench() -> Iterator[Bench]:
     with tempfile.TemporaryDirectory(prefix="rbmutants-") as folder:
         os.chmod(folder, 0o755)  # fabricd runs as a user of its own
         tree = Path(folder, "tree")
-        for name in filter(None, listed.stdout.decode().split("\0")):
+        digest = hashlib.sha256()
+        for name in sorted(filter(None, listed.stdout.decode().split("\0"))):
             if (ROOT / name).is_file():
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, tree / name)
+                digest.update(f"{name}\0".encode() + (tree / name).read_bytes())
         shutil.copytree(ROOT / "hardware" / "bin", tree / "hardware" / "bin", dirs_exist_ok=True)
-        yield Bench(tree)
+        yield Bench(tree, digest.hexdigest())

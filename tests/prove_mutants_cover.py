@@ -13,16 +13,20 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from tests.prove_mutants_bench import ROOT, Bench, Mutant
+from tests.prove_mutants_kept import Kept
 
 _AT_IMPORT = ""
+START_S = 0.1
+"""What a test takes beside its own time."""
 _MAP_BYTES = 1 << 24
 
 _COVER_C = """
@@ -72,15 +76,17 @@ class Cover:
         left = f", {len(self.failed)} fail without a mutant" if self.failed else ""
         return f"{len(self.tests)} tests come there{left}"
 
-    def of(self, mutant: Mutant, limit_s: float) -> list[str]:
+    def of(self, mutant: Mutant, limit_s: float, struck: Mapping[str, int] = MappingProxyType({})) -> list[str]:
         """The tests that come to its line, not more than take so many seconds in all.
 
-        The quickest of each file first, then the second of each: those of one file resemble each other.
+        First those that have noticed most mutants for their time, then the quickest of each file, then the second of
+        each: those of one file resemble each other.
         """
         known = self.lines.get(mutant.file, {})
         here = self._blocks(known, mutant.line) if self.is_c else [self._statement(known, mutant)]
         chosen, left = [], limit_s
-        for number in dict.fromkeys(itertools.chain.from_iterable(self._in_turn(tests) for tests in here)):
+        numbers = dict.fromkeys(itertools.chain.from_iterable(self._in_turn(tests) for tests in here))
+        for number in sorted(numbers, key=lambda n: -struck.get(self.tests[n], 0) / (self.seconds[n] + START_S)):
             if self.seconds[number] <= left and self.tests[number] not in self.failed:
                 left -= self.seconds[number]
                 chosen.append(self.tests[number])
@@ -240,10 +246,10 @@ def importers(package: str) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in units if path in does or of_helpers.search(text[path])]
 
 
-def cover_python(at: Bench, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
+def cover_python(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
     """`tests`: of tests/unit, beside those that import the package."""
     chosen = sorted({*importers(package), *_named("unit", tests)})
-    return _cover(at, at.watched(chosen, WatchPython), files, False)
+    return _cover(at, kept.watched(lambda: at.watched(chosen, WatchPython)), files, False)
 
 
 def _named(folder: str, tests: Sequence[str]) -> set[str]:
@@ -251,12 +257,17 @@ def _named(folder: str, tests: Sequence[str]) -> set[str]:
     return {str(p.relative_to(ROOT)) for t in tests for p in (ROOT / "tests" / folder).glob(f"test_{t}.py")}
 
 
-def cover_c(at: Bench, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
-    """`tests`: of tests/fabricd. Builds fabricd with marks, then without."""
+def cover_c(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
+    """`tests`: of tests/fabricd."""
     os.environ["RAILBED_FABRICD"] = "plain"
-    chosen = sorted(_named("fabricd", tests))
-    cover, tree = at.tree / "cover.c", at.tree
     at.builds()  # else the first test would, over what is built here
+    chosen = sorted(_named("fabricd", tests))
+    return _cover(at, kept.watched(lambda: _watched_c(at, chosen)), files, True)
+
+
+def _watched_c(at: Bench, chosen: Sequence[str]) -> dict[str, Any]:
+    """Builds fabricd with marks, then without."""
+    cover, tree = at.tree / "cover.c", at.tree
     cover.write_text(_COVER_C)
     (tree / "cover.map").write_bytes(b"")
     os.truncate(tree / "cover.map", _MAP_BYTES)
@@ -264,7 +275,7 @@ def cover_c(at: Bench, package: str, tests: Sequence[str], files: Sequence[Path]
     subprocess.run(["cc", "-O2", "-c", *defined, "-o", str(tree / "cover.o"), str(cover)], check=True)
     subprocess.run([sys.executable, "-c", _BUILD_C, str(tree)], cwd=tree, check=True)
     try:
-        return _cover(at, at.watched(chosen, WatchC), files, True)
+        return at.watched(chosen, WatchC)
     finally:
         (tree / "hardware" / "bin" / "fabricd").unlink()
         at.builds()

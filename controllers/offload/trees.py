@@ -49,6 +49,14 @@ class Tree:
         """The switches that add up: the root, and all where two branches meet."""
         return tuple(s for s in self.switches if s == self.root or self.inputs(s) > 1)
 
+    def behind(self, switch: str) -> int:
+        """How many ranks there are on a switch and below it."""
+        return len(self.ranks[switch]) + sum(self.behind(child) for child in self.below[switch].values())
+
+    def largest_branch(self) -> int:
+        """How many ranks are behind one port of the root, at most."""
+        return max([*(self.behind(child) for child in self.below[self.root].values()), 1])
+
     def parent(self, switch: str) -> str:
         """The next switch towards the root that adds up."""
         above = {child: s for s, children in self.below.items() for child in children.values()}

@@ -10,7 +10,6 @@ no dimension waits for an earlier one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -28,7 +27,6 @@ class Dateline:
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
         self._dims = dimensions(fabric)
-        self._known: dict[tuple[str, str], set[int]] = {}
 
     @cached_property
     def _places(self) -> list[tuple[int, tuple[int, ...]]]:
@@ -40,21 +38,7 @@ class Dateline:
 
     def across(self, switch: Switch, port: int) -> set[int]:
         """Addresses whose path from here by this port crosses the wrap-around cable of the port's dimension."""
-        return self._beyond(switch.name, self.fabric.cable_at[switch.name, port].other(switch.name).node)
-
-    def of_route(self, hops: Sequence[tuple[str, str]]) -> list[bool]:
-        """Of the cables to a NIC, from node to node: on which of them a frame is in the second class."""
-        address = int(self.fabric.nic_by_name[hops[-1][1]].ip)
-        switches = self.fabric.switch_by_name
-        return [a in switches and b in switches and address in self._beyond(a, b) for a, b in hops]
-
-    def _beyond(self, here: str, there: str) -> set[int]:
-        if (here, there) not in self._known:
-            self._known[here, there] = self._crossing(here, there)
-        return self._known[here, there]
-
-    def _crossing(self, here: str, there: str) -> set[int]:
-        switch, neighbour = self.fabric.switch_by_name[here], self.fabric.switch_by_name[there]
+        neighbour = self.fabric.switch_by_name[self.fabric.cable_at[switch.name, port].other(switch.name).node]
         axis = next((i for i, (a, b) in enumerate(zip(switch.place, neighbour.place, strict=True)) if a != b), None)
         if axis is None or self._dims[axis] <= 2:  # from or to a NIC's embedded bridge, or no circle
             return set()

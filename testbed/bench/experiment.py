@@ -23,7 +23,7 @@ from topologies.kinds import KINDS
 from topologies.ranks.ring_order import ring_order
 from workloads import registry
 from workloads.base.entry import Algorithm
-from workloads.base.vocabulary import DTYPES, OPS
+from workloads.base.vocabulary import DTYPES, OPS, combines
 from workloads.own import files
 from workloads.own.mistake import BadAlgorithm
 
@@ -265,6 +265,11 @@ def _steps(options: Options, entries: Entries, base: Experiment, ranks: int) -> 
         entry = variant.entry
         roots = _roots(options.root, entry, ranks)
         for dtype, op, root in product(_types(options.dtype, entry), _ops(options.op, entry), roots):
+            if not combines(op, dtype):
+                if "all" in (options.op, options.dtype):
+                    continue
+                what = f"{op} combines the bits of integers, not {dtype}"
+                raise InputError(what, "command line: -o", "-d int32, or another integer")
             step: dict[str, Any] = {
                 "collective": entry.collective.name,
                 "algorithm": variant.algorithm,

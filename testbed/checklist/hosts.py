@@ -6,6 +6,7 @@ import os
 from collections import defaultdict
 
 from testbed.checklist.finding import Case, Found, check, size
+from testbed.experiment.blocks.known import misshapen
 from testbed.machine.memory import available_bytes
 from testbed.plan.offloads import lacking
 
@@ -31,6 +32,8 @@ def offloads(case: Case) -> Found:
     for number, step in enumerate(case.experiment.workload):
         for collective, entry in step.considered():
             ranks = case.fabric.ranks if collective.ranks is None else len(collective.ranks)
+            if misshapen(entry, collective.ranks, case.fabric):
+                continue
             if why := lacking(entry, collective, case.experiment, ranks):
                 what = f"`auto` does not look at {entry}: {why}"
                 yield what, ("workload", number, "offloads"), "`testbed predict` says what it takes"

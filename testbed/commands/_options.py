@@ -144,7 +144,7 @@ def injection(fault: str, given: dict[str, Any]) -> Injection:
             Problem(
                 re.sub(r"`(\w+)`", r"--\1", what),
                 f"command line: --{path[0]}" if path else "command line",
-                re.sub(r"\b(at|for|every): (\S+?)(,|$)", r"--\1 \2", hint),
+                hint,
             )
             for path, what, hint in mistakes.found
         ]

@@ -80,7 +80,7 @@ class Injection:
                 mistakes.append(((key,), error.what, error.hint))
         lasts, every = times.get("for"), times.get("every")
         if every is not None and (lasts is None or not 0 < lasts < every):
-            mistakes.append((("every",), "`every` needs `for`, shorter than it", "such as for: 1ms, every: 10ms"))
+            mistakes.append((("every",), "`every` needs `for`, shorter than it", "such as 1ms of every 10ms"))
         given = {k: v for k, v in value.items() if k not in _OWN}
         try:
             fault = kind.model_validate(given)

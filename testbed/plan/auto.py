@@ -89,6 +89,7 @@ class Choice:
             for candidate in self._pieces(able, expected, size_bytes):
                 expected[candidate.label] = round(self.expected_ns(candidate, size_bytes), 3)
                 able.append(candidate)
+            self._refine(able, expected, size_bytes)
         best = min(able, key=lambda c: expected[c.label])  # as `taken` of planned.py has it
         self._connect(best.entry)
         more = {"left_out": left_out} if left_out else {}
@@ -111,17 +112,34 @@ class Choice:
         found.sort(key=lambda its: its[0])
         yield from (one for estimate, one in found[:MOST_CUT] if estimate < fastest)
 
+    def _refine(self, able: list[Candidate], expected: dict[str, float], size_bytes: int) -> None:
+        """Half and twice the pieces of the fastest, as long as that helps: formulas of pieces are rough."""
+        best = min(able, key=lambda c: expected[c.label])
+        nearest = best.chunk or best.entry.chunk_bytes
+        while "chunk" in best.entry.extra and nearest:
+            beside = [replace(best, chunk=b) for b in (nearest // 2, nearest * 2) if b in PIECES and b < size_bytes]
+            beside = [c for c in beside if c.label not in expected and size_bytes // MOST_PIECES <= (c.chunk or 0)]
+            for candidate in beside:
+                expected[candidate.label] = round(self.expected_ns(candidate, size_bytes), 3)
+                able.append(candidate)
+            fastest = min([best, *beside], key=lambda c: expected[c.label])
+            if fastest is best:
+                return
+            best, nearest = fastest, fastest.chunk
+
     def expected_ns(self, candidate: Candidate, size_bytes: int) -> float:
         """What a candidate should take.  Raises NoModel."""
         entry, numbers = candidate.entry, self._numbers(candidate)
         if entry.schedule:
             return expected_ns(entry, self._case(candidate, size_bytes))
-        way = {**self._told(candidate), "dtype": self._step.dtype}
+        way = {**self._told(candidate), "dtype": self._step.dtype, "op": self._step.op}
         before = takewhile(lambda name: name != entry.name, self._parts)  # each offload is a job of the fabric
         chooser, job = self._chooser, 1 + sum(find(entry.collective.name, name).offloaded for name in before)
         return offload_ns(chooser, chooser.basis, entry, candidate.ways.ranks, size_bytes, way, numbers, job)
 
     def _formula_ns(self, candidate: Candidate, size_bytes: int) -> float:
+        if candidate.entry.offloaded:
+            return self.expected_ns(candidate, size_bytes)
         return float(named(candidate.entry.time)(self._case(candidate, size_bytes)))
 
     def _case(self, candidate: Candidate, size_bytes: int) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
 from itertools import pairwise
@@ -11,11 +12,13 @@ from controllers.offload.trees import NoTree, Tree, Trees
 from testbed.plan import aggregation
 from testbed.plan.ideal import costs_with_engines
 from topologies.graph.fabric import EMBEDDED
+from topologies.ranks.grid import servers_and_gpus
 from workloads.base.entry import NoModel, named
 from workloads.base.vocabulary import DTYPES
+from workloads.times.case import Case
 from workloads.times.messages import Path
 from workloads.times.queue_pairs import Numbers
-from workloads.times.switches.in_network import in_network_all_reduce_ns
+from workloads.times.switches.in_network import Sums, apart, sums_of, travels
 from workloads.times.switches.multicast import all_gather_over_ns, broadcast_over_ns
 from workloads.times.wide.around import Edge, Ring
 from workloads.times.wide.direct_reduce import arrays_of
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from testbed.experiment.basis import Basis
     from testbed.experiment.blocks.fabric import Accelerator, FabricSpec
     from testbed.plan.routes import Routes
+    from topologies.graph.fabric import Fabric
     from workloads.base.entry import Algorithm
 
 
@@ -67,11 +71,26 @@ def told_of_sums(entry: Algorithm, step: CollectiveStep, basis: Basis, reduce_bp
     way = spec, basis.worst_cable, basis.switches, elements
     slots = step.slots or aggregation.slots(*way, server=server)
     groups = step.groups or [step.ranks or list(range(basis.graph.ranks))]
-    most = max(map(len, groups))
+    most, count = max(map(len, groups)), len(groups)
+    if entry.layout == "rails":  # each has a group of its own, and those that meet at a switch share its slots
+        most, gpus = servers_and_gpus(basis.graph, groups[0])
+        count *= gpus
+        if spec.switch.accelerator and not step.slots:
+            slots = min(slots, max(1, spec.switch.accelerator.slots // _meeting(basis.graph, groups[0][:gpus])))
     timeout_ns = step.timeout or aggregation.timeout_ns(
-        *way, slots, most, groups=len(groups), reduce_bps=reduce_bps, server=server
+        *way, slots, most, groups=count, reduce_bps=reduce_bps, server=server
     )
     return {"slots": slots, "elements": elements, "timeout_ns": timeout_ns, "retry": spec.nic.retry}
+
+
+def _meeting(fabric: Fabric, ranks: Sequence[int]) -> int:
+    """How many of these ranks are on the switch with most of them."""
+    return max(Counter(_switch_of(fabric, rank) for rank in ranks).values())
+
+
+def _switch_of(fabric: Fabric, rank: int) -> str:
+    nic = fabric.nics[rank].name
+    return fabric.cable_at[nic, 1].other(nic).node
 
 
 def accelerator_for(fabric: FabricSpec, contributors: int) -> Accelerator:
@@ -106,8 +125,11 @@ def offload_ns(
     Raises NoModel where switches are to add up and cannot, and where ranks give up what comes late.
     """
     n = len(ranks)
+    if entry.accelerators and entry.layout == "rails":
+        return _along_rails(chooser, basis, entry, ranks, size_bytes, way, job)
     if entry.accelerators:
-        return _by_switches(chooser, basis, ranks, size_bytes, way, job)
+        way = way if entry.collective.sized else {**way, "dtype": "int32"}
+        return max(one.alone_ns(size_bytes) for one in _sums(chooser, basis, entry, ranks, way, job)[0])
     if entry.multicast:
         hosts, costs = chooser.ways(ranks), chooser.costs
         tree = _Branches(chooser, ranks, job)
@@ -132,31 +154,55 @@ def offload_ns(
     return cast(float, named(entry.time)(n, size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
 
 
-def _by_switches(
-    chooser: Routes, basis: Basis, ranks: Sequence[int], size_bytes: int, way: Mapping[str, Any], job: int
+def _along_rails(
+    chooser: Routes,
+    basis: Basis,
+    entry: Algorithm,
+    ranks: Sequence[int],
+    size_bytes: int,
+    way: Mapping[str, Any],
+    job: int,
 ) -> float:
-    """Over the tree that the controller makes of the ranks' shortest ways to a root."""
+    """A job for each rail.  Raises NoModel where two of them meet at a switch."""
+    _, gpus = way["dims"]
+    sums: set[Sums] = set()
+    users: set[str] = set()
+    for rail in range(gpus):
+        its, tree = _sums(chooser, basis, entry, ranks[rail::gpus], way, job + rail)
+        if users.intersection(tree.switches):
+            raise NoModel(f"there is no model of {entry.name} where rails meet at a switch", "run it")
+        users.update(tree.switches)
+        sums |= its
+    case = Case.of(
+        entry, len(ranks), size_bytes, DTYPES[way["dtype"]], way, chooser.seed, chooser.costs, chooser.ways(ranks)
+    )
+    return max(cast(float, named(entry.time)(case, one)) for one in sums)
+
+
+def _sums(
+    chooser: Routes, basis: Basis, entry: Algorithm, ranks: Sequence[int], way: Mapping[str, Any], job: int
+) -> tuple[set[Sums], Tree]:
+    """Over the tree that the controller makes of the ranks' shortest ways to a root: for each way what sums take."""
     trees, slots = chooser.trees, way["aggregation"]
     among = {s.name for s in trees.fabric.switches if s.accelerator}
     tree = tree_of(trees, ranks, job, among or None)
     accelerator = accelerator_for(basis.fabric, max(map(tree.inputs, tree.adding)))
     paths = {_way(chooser, basis, accelerator.rate, tree, rank) for rank in ranks}
-    return max(
-        in_network_all_reduce_ns(
-            len(ranks),
-            size_bytes,
+    found = {
+        sums_of(
             path,
             chooser.costs,
             width=DTYPES[way["dtype"]],
             elements=slots["elements"],
             slots=min(slots["slots"], accelerator.slots),
-            fixed_point=not way["dtype"].startswith(("int", "uint")),
-            convert_bps=chooser.experiment.costs.convert,
+            **travels(way["dtype"], way.get("op"), chooser.experiment.costs.convert),
             accelerators=adders,
             accelerator_ns=accelerator.latency,
+            apart=apart(entry.collective, len(ranks), tree.largest_branch()),
         )
         for path, adders in paths
-    )
+    }
+    return found, tree
 
 
 def tree_of(trees: Trees, ranks: Sequence[int], job: int, among: Set[str] | None = None) -> Tree:

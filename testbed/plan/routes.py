@@ -40,7 +40,8 @@ class Routes:
         `numbers`: of their queue pairs, where they are known.
         """
         inside = self._scale_up if scale_up else None
-        return Routed(self._hops, ranks, self._links, self._latencies, inside, numbers or {})
+        dateline = self.experiment.control.dateline
+        return Routed(self._hops, ranks, self._links, self._latencies, inside, numbers or {}, dateline)
 
     def along(self, nodes: Sequence[str]) -> Path:
         """From NIC to NIC over these nodes."""

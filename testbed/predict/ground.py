@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from controllers.routing.dateline import DSCP, Dateline
 from testbed.experiment.blocks.cables import Override, OwnCable, laid
-from testbed.experiment.blocks.fabric import dscp_of
 from testbed.faults.cable import CableFault
 from testbed.plan.choose import Chooser
 from testbed.plan.steps.planner import Planner
 from testbed.plan.thresholds import Buffer, configured
 from testbed.predict.connected import Connected
 from testbed.predict.large_fabric import LargeFabric
-from topologies.kinds import DIMENSION_ORDER
 from workloads.times.buffers import Buffers, Room
 
 if TYPE_CHECKING:
@@ -53,10 +50,6 @@ def _buffers(experiment: Experiment, config: Mapping[str, Any], traffic_class: i
     for nic in config["nics"]:
         if nic["pfc"] and nic["rx_buffer_bytes"] and traffic_class in nic["lossless"]:
             rooms[nic["name"]] = Room(nic["rx_xoff_bytes"], resumes=nic["rx_xon_bytes"])
-    fabric = experiment.build_fabric()
-    wraps = fabric.kind in DIMENSION_ORDER and experiment.control.dateline
-    if wraps and dscp_of(traffic_class, experiment.fabric) == DSCP:
-        return Buffers(rooms, Dateline(fabric).of_route)
     return Buffers(rooms)
 
 

@@ -14,12 +14,21 @@ from typing import Any
 import pytest
 
 from hardware.client import Fabricd
-from tests.parts.fabricd_fixture import BareFabric, bare_fabric
+from hardware.config import Hardware
+from tests.parts.fabricd_fixture import DEFAULTS, BareFabric, bare_fabric
 from tests.parts.multicast_group import GROUP_IP, GROUP_MAC, answer_job
+from tests.parts.traffic_fabric import switch
 from workloads.verbs import Device, wire
 from workloads.verbs.wire import Record
 
-BLOCKS, ELEMENTS, TIMEOUT_NS, RETRY = 16, 64, 20_000, 6
+BLOCKS, ELEMENTS, TIMEOUT_NS, RETRY = 16, 256, 20_000, 6
+
+
+WIRE_BYTES = 14 + 20 + 8 + 12 + 24 + 4 * ELEMENTS + 4 + 4
+
+
+def marks_above(frames: int) -> dict[str, Any]:
+    return {"3": {"kmin_bytes": frames * WIRE_BYTES, "kmax_bytes": frames * WIRE_BYTES, "pmax": 1.0}}
 
 
 class Job:
@@ -32,7 +41,7 @@ class Job:
         with Device(str(self.f.worker_socket(rank))) as device:
             args = (BLOCKS, ELEMENTS, TIMEOUT_NS * 1000, RETRY, 0, 0)
             group = device.group("best_effort", 1, range(self.ranks), args)
-            region, result = device.region(1 << 16), device.region(1 << 16)
+            region, result = device.region(1 << 17), device.region(1 << 17)
             region.view("int32")[:] = rank + 1
             begin = device.sync(1, self.ranks)
             device.spend(self.late_ns if rank == self.ranks - 1 else 0)
@@ -45,8 +54,8 @@ class Job:
 
 
 @contextmanager
-def jobs(ranks: int) -> Iterator[BareFabric]:
-    with bare_fabric("star", {"hosts": ranks}) as f:
+def jobs(ranks: int, hardware: Hardware = DEFAULTS) -> Iterator[BareFabric]:
+    with bare_fabric("star", {"hosts": ranks}, hardware) as f:
         ports = ",".join(f"output:{f.port_to('sw0', f'h{i}')}" for i in range(ranks))
         f.ofctl("add-flow", f.bridge("sw0"), f"dl_dst={GROUP_MAC},actions={ports}")
         yield f
@@ -94,7 +103,7 @@ def test_three_later_sums_bring_a_block_back_as_often_as_it_is_lost() -> None:
 @pytest.mark.parametrize("overtaken_by", [2, 3])
 def test_two_later_sums_are_disorder_and_three_a_loss(overtaken_by: int) -> None:
     """The first sum comes late, by so many frames on its cable; there is more to send than the lanes take."""
-    frame_ns = (14 + 20 + 8 + 12 + 24 + 4 * ELEMENTS + 4 + 4 + 20) * 8 / 400
+    frame_ns = (WIRE_BYTES + 20) * 8 / 400
     with jobs(2) as f:
         of_sums(f, "late", "delay", 1, delay_ns=(overtaken_by + 0.5) * frame_ns, jitter_ns=0, reorder=True)
         came = done(f, 2, blocks=2 * BLOCKS)
@@ -102,20 +111,51 @@ def test_two_later_sums_are_disorder_and_three_a_loss(overtaken_by: int) -> None
         assert sent_again(f, 1) == (overtaken_by == 3, 0)
 
 
+def test_after_a_mark_the_window_is_half_and_grows_by_a_block_for_each_window() -> None:
+    """ATP's AIMD (section 3.6). Two ranks' first 16 contributions meet on the server's cable.
+
+    Its queue is longest when all have come. Half of them have left then, and the next one, of block 8, is marked. Sums
+    pace what follows, so nothing else queues. Of 80 blocks 0 to 15 go at once, and 16 to 23 by sums 0 to 7. Sum 8
+    halves the window; when sum 16 comes 7 are under way, and the window is 9. From then on rounds are of 9, 10, 11, 12
+    and 13, and the last block is alone: 8 rounds instead of 5 of 16. If each sum brought a block, it would be 6.
+    """
+
+    def took(blocks: int, marks: dict[str, Any]) -> float:
+        with jobs(3, Hardware(switch=switch(ecn=marks))) as f:
+            came = done(f, 3, blocks=blocks)
+            assert all(record.kind == wire.OFFLOADED and right for _, record, right in came)
+            assert sent_again(f, 1) == (0, 0)
+            return came[1][0]
+
+    whole = took(5 * BLOCKS, {})
+    round_ns = (whole - took(BLOCKS, {})) / 4
+    assert 2.7 < (took(5 * BLOCKS, marks_above(14)) - whole) / round_ns < 3
+
+
 def test_in_silence_the_oldest_block_goes_again_and_no_other() -> None:
-    """No sum ever comes: each silence brings one block, and is twice as long as the one before, up to eight times."""
+    """No sum ever comes: each silence brings one block. From the third on they double, up to eight times the first."""
     with jobs(2) as f:
         of_sums(f, "sums", "drop", 10**6)
         came = done(f, 2)
         took, record, _ = came[1]
         assert record.kind == wire.GROUP_FAILED and b"no parameter server answers rank 1" in record.private
         assert sent_again(f, 1) == (RETRY, RETRY + 1)
-        silences = 1 + 2 + 4 + 8 + 8 + 8 + 8
+        silences = 1 + 1 + 2 + 4 + 8 + 8 + 8
         assert silences * TIMEOUT_NS < took < silences * TIMEOUT_NS + 2_000
 
 
+def test_when_a_silence_ends_all_that_was_lost_before_it_goes_again_at_once() -> None:
+    """No sum of 8 blocks comes. After 20 us the oldest goes again; it is answered, and the other 7 follow."""
+    with jobs(2) as f:
+        of_sums(f, "sums", "drop", 8)
+        came = done(f, 2, blocks=8)
+        assert all(record.kind == wire.OFFLOADED and right for _, record, right in came)
+        assert sent_again(f, 1) == (8, 1)
+        assert TIMEOUT_NS < came[1][0] < TIMEOUT_NS + 15_000, "three round trips"
+
+
 def test_a_rank_that_is_late_costs_the_others_one_block_for_each_silence() -> None:
-    """It comes after the second silence (at 20 and 60 us), and has lost nothing: of 16 blocks two go again, not 32."""
+    """It comes after the second silence (at 20 and 40 us), and has lost nothing: of 16 blocks two go again, not 32."""
     with jobs(3) as f:
         came = done(f, 3, late_ns=70_000)
         assert all(record.kind == wire.OFFLOADED and right for _, record, right in came)

@@ -3,6 +3,7 @@ slow queue pair of the same NIC."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -176,6 +177,32 @@ def test_go_back_n_takes_back_what_is_deferred_and_keeps_the_pace() -> None:
     gaps = [b - a for a, b in zip(left, left[1:], strict=False)]
     assert gaps[:-1] == pytest.approx([BITS / rate * 1e9] * (len(gaps) - 1), abs=2) and left[-1] > 2 * lost_ns
     assert nic1["local_ack_timeout_err"] == 0 and nic1["retransmitted"] == 2  # and the next one waited
+
+
+def test_nothing_leaves_a_queue_pair_that_has_failed() -> None:
+    """At a packet each 6.7 us all is lost from 150 us on: the last timeout begins with the last answer (IB 9.7.6.1.3,
+    10.3.1: in the error state nothing is sent), and what waits for its time then never leaves.
+    """
+    rate, timeout = 5e9, 40_000.0
+    h = replace(hardware(**STILL, min_rate=rate, cnp_gap=50), timeout_ns=timeout, retry=1)
+    with star(3, h) as f, watched(f, "h1:1") as seen:
+        drop = {"primitive": "frames", "effect": "drop", "ports": ["h1:1"], "select": {"first": 1 << 20}}
+        f.fabricd.request("inject", fault="l", **drop, at_ns=150_000.0)
+        flows = [(1, 0, 300_000, 0), (2, 0, 60_000, 0)]
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=flows)
+        f.fabricd.request("quiesce", 120.0)
+        assert f.nic(1)["local_ack_timeout_err"] == 2
+    heard = max(fr.time_ns for fr in seen["frames"] if fr.opcode == ACK and not fr.out)
+    assert 0 <= heard + 2 * timeout - starts(seen["frames"])[-1] <= BITS / rate * 1e9
+
+
+@pytest.mark.parametrize(("packets", "gap"), [(8, 2), (16, 4)])
+def test_a_window_brings_four_acknowledgements(packets: int, gap: int) -> None:
+    """With a window below 4 x ack_every packets: else it would wait for the last of its packets to be answered."""
+    with star(2, hardware("swift", window=packets * MTU)) as f, watched(f, "h1:1") as seen:
+        send(f, [(1, 0, 1024 * MTU, 0)])
+    numbers = [fr.psn for fr in seen["frames"] if fr.opcode == ACK and not fr.out]
+    assert statistics.mode(b - a for a, b in zip(numbers, numbers[1:], strict=False)) == gap
 
 
 def test_what_comes_late_while_its_second_time_waits_is_not_sent_again() -> None:

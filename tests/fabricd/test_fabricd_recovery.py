@@ -27,6 +27,10 @@ def drops(f: BareFabric, reason: str, node: str | None = None) -> int:
     return sum(int(d["count"]) for d in here if d["reason"] == reason)
 
 
+def sent_by(f: BareFabric, node: str) -> int:
+    return sum(int(p["tx_frames"]) for p in f.counters()["ports"] if p["node"] == node)
+
+
 def test_receiver_not_ready_is_tried_again_until_it_is() -> None:
     h = Hardware()
     model = Model(h, 1)
@@ -77,10 +81,9 @@ def test_a_slow_receivers_request_is_of_use_when_its_time_has_come() -> None:
 def test_receiver_never_ready(opcode: int) -> None:
     with bare_fabric("star", {"hosts": 2}, Hardware(rnr_retry=2)) as f:
         pair = f.pair(0, 1)
-        pair.park()
-        record = one(pair.a.wait(1, wire.FOREVER, pair.write(8, opcode=opcode)))
-        assert record.status == RNR_EXCEEDED
-        assert f.nic(0)["rnr_nak_retry_err"] == 3
+        pair.a.send(pair.write(8, wr_id=1, opcode=opcode), pair.write(8, wr_id=2, opcode=opcode))
+        assert statuses(pair, 2) == [(1, RNR_EXCEEDED), (2, FLUSHED)]
+        assert f.nic(0)["rnr_nak_retry_err"] == 3 == sent_by(f, "h1"), "what is behind is dropped (IB 9.7.5.2.8)"
         assert f.events("qp_error")[0].items() >= {"rank": 0, "peer": 1, "status": RNR_EXCEEDED}.items()
         pair.done()
 
@@ -103,6 +106,7 @@ def test_remote_access_error(key: int, remote: int, length: int) -> None:
         pair.a.send(pair.write(8, wr_id=10), post_recv(pair.qp_a, key_a, 8, wr_id=11))
         assert statuses(pair, 2) == [(10, FLUSHED), (11, FLUSHED)]
         assert pair.memory_b[:] == bytes(4096)
+        assert sent_by(f, "h1") == 1, "what is behind the refused request is dropped (IB 9.9.3, class C)"
         pair.done()
 
 

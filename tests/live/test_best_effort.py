@@ -173,7 +173,10 @@ def test_congestion_halves_windows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("switch", ["leaf0", "leaf1"])
 def test_a_dead_accelerator_is_gone_past_and_named_until_it_is_back(switch: str, tmp_path: Path) -> None:
-    """Four blocks in silence, then the server adds up alone; that takes as long as seven ranks' blocks on its cable."""
+    """Six blocks in silence, then the server adds up alone; that takes as long as seven ranks' blocks on its cable.
+
+    Marks there halve the window, which grows by a block for each window: afterwards it takes up to half as long again.
+    """
     inject = f"inject: [{{fault: accelerator_down, on: 'switch:{switch}', at: 1080us, for: 300us}}]"
     sizes = {"sizes": ["256KiB"], "dtype": "int32", "slots": 256, "iterations": 14}
     result = run(tmp_path, CLOS, step(**sizes), more=inject)
@@ -185,7 +188,8 @@ def test_a_dead_accelerator_is_gone_past_and_named_until_it_is_back(switch: str,
     times = [row["time_ns"] for row in result.results]
     block_ns = 7 * (256 * 4 + 106) * 8 / 400
     assert all(256 * block_ns < times[n] < 256 * block_ns + 10_000 for n in dead[1:-2])
-    assert {*times[: dead[0]], *times[dead[-1] + 2 :]} == {times[0]}, "as before, and as ever after"
+    assert {*times[: dead[0]]} == {times[0]}
+    assert all(times[0] <= time < 1.5 * times[0] for time in times[dead[-1] + 2 :])
 
 
 @pytest.mark.parametrize("switch", ["leaf0", "leaf1"])

@@ -13,7 +13,7 @@ from testbed.experiment import loads
 from testbed.run.outcome import RunResult
 from testbed.run.run import run
 from workloads.base.entry import Algorithm
-from workloads.base.vocabulary import DTYPES
+from workloads.base.vocabulary import DTYPES, combines
 from workloads.registry import ALGORITHMS
 
 SCHEDULED = [e for e in ALGORITHMS.values() if e.schedule]
@@ -46,9 +46,11 @@ def every_step(ranks: int) -> list[str]:
         if not entry.fits(ranks):
             continue
         group = list(range(min(ranks, entry.max_ranks or ranks)))
-        more: dict[str, Any] = {"op": entry.ops[k % len(entry.ops)]} if entry.ops else {}
+        dtype = next(types)
+        ops = [op for op in entry.ops if combines(op, dtype)]
+        more: dict[str, Any] = {"op": ops[k % len(ops)]} if ops else {}
         more |= {"chunk": "8KiB"} if "chunk" in entry.extra and k % 2 else {}
-        steps.append(written(entry, group, [1, 1237, 30_011], next(types), **more))
+        steps.append(written(entry, group, [1, 1237, 30_011], dtype, **more))
     return steps
 
 
@@ -61,14 +63,14 @@ def test_every_algorithm_and_group(tmp_path: Path) -> None:
 
 
 def test_grids_of_torus_and_rail(tmp_path: Path) -> None:
-    torus, hierarchical = (ALGORITHMS["all_reduce", name] for name in ("torus", "hierarchical"))
+    torus = ALGORITHMS["all_reduce", "torus"]
     groups = [None, [0, 1, 2], [0, 1, 3, 4], [5, 3, 4]]
     steps = [
         written(torus, g, [1, 1237, 30_011], "bfloat16", op="avg", chunk=c) for g in groups for c in ("4KiB", None)
     ]
     assert {r["wrong"] for r in carried_out(tmp_path / "t", "{torus: {dims: [3, 3]}}", steps).results} == {0}
     groups = [[0, 1, 2, 3, 4, 5], [0, 1], [2, 3, 4, 5]]
-    steps = [written(e, g, [1, 1237, 30_011], "float16", op="max") for g in groups for e in (hierarchical, torus)]
+    steps = [written(torus, g, [1, 1237, 30_011], "float16", op="max") for g in groups]
     grids = (e for e in SCHEDULED if e.layout == "grid" and e is not torus)
     steps += [written(e, None, [1, 1237, 30_011], "bfloat16", **({"op": "sum"} if e.ops else {})) for e in grids]
     for entry in (e for e in SCHEDULED if e.layout == "rails"):
@@ -87,10 +89,10 @@ def test_under_loss_duplication_and_reordering_on_every_cable_and_twice_the_same
 
 
 def test_grids_under_the_same(tmp_path: Path) -> None:
-    torus, hierarchical = (ALGORITHMS["all_reduce", name] for name in ("torus", "hierarchical"))
+    torus, rails = (ALGORITHMS["all_reduce", name] for name in ("torus", "rails"))
     steps = [written(torus, None, [1, 1237, 30_011], "int32", op="prod", chunk=c) for c in ("4KiB", None)]
     assert {r["wrong"] for r in carried_out(tmp_path / "t", "{torus: {dims: [3, 3]}}", steps, FAULTS).results} == {0}
-    steps = [written(hierarchical, None, [1, 1237, 30_011], "bfloat16", op="avg", chunk=c) for c in ("4KiB", None)]
+    steps = [written(rails, None, [1, 1237, 30_011], "bfloat16", op="avg", chunk=c) for c in ("4KiB", None)]
     result = carried_out(tmp_path / "r", "{rail: {servers: 3, gpus: 2}}", steps, FAULTS)
     assert {row["wrong"] for row in result.results} == {0}
     assert result.counters["retransmitted"] > 0

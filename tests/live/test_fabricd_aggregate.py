@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from testbed.fabric.lab import Lab
 from tests.parts.offload_fabric import offload_fabric, on_ranks
+from workloads.base import data
 from workloads.verbs import Device, wire
 
 RANKS = 4
@@ -126,12 +127,51 @@ def test_extremes(sums: Sums) -> None:
     assert list(tiny) == [4 * smallest, 0, -4 * smallest]
 
 
+@pytest.mark.parametrize(("dtype", "digits"), [("float16", 11), ("bfloat16", 8)])
+def test_sums_of_short_types_are_rounded_once(sums: Sums, dtype: str, digits: int) -> None:
+    """To nearest even, and not to float32 before: that loses on which side of the middle of two numbers a sum is."""
+    random = np.random.default_rng(digits)
+    numbers = 1 + np.arange(100) % 2 ** (digits - 1) * 2.0 ** (1 - digits)
+    beside = random.integers(-1, 2, 100) * 2.0**-24  # what float32 has no digit for
+    parts = [numbers, np.full(100, 2.0**-digits), beside, np.zeros(100)]  # every sum is at the middle, or beside it
+    mantissa, exponent = np.frexp(np.sum(parts, axis=0))
+    once = np.ldexp(np.rint(np.ldexp(mantissa, digits)), exponent - digits)
+    short = data.element(dtype)
+    for got in sums([part.astype(short).view(np.uint16) for part in parts], dtype=dtype):
+        assert np.array_equal(got.view(short).astype(np.float64), once)
+
+
 def test_int32_wraps_as_int32_does(sums: Sums) -> None:
     inputs = [np.array([2**31 - 1, -5, 7, -8], dtype=np.int32), *[np.array([1, 2, 3, -1], dtype=np.int32)] * 3]
     assert list(sums(inputs, dtype="int32")[0]) == [-(2**31) + 2, 1, 16, -11]
     assert list(sums(inputs, op="min", dtype="int32")[1]) == [1, -5, 3, -8]
     assert list(sums(inputs, op="max", dtype="int32")[2]) == [2**31 - 1, 2, 7, -1]
     assert list(sums(inputs, op="avg", dtype="int32")[3]) == [-536870911, 0, 4, -2], "truncated towards zero"
+
+
+@pytest.mark.parametrize(("op", "ufunc"), [("band", np.bitwise_and), ("bor", np.bitwise_or), ("bxor", np.bitwise_xor)])
+def test_bits_of_integers(sums: Sums, op: str, ufunc: np.ufunc) -> None:
+    random = np.random.default_rng(7)
+    for dtype, bits in (("int32", np.int32), ("int8", np.int8), ("uint8", np.uint8)):
+        its = np.iinfo(bits)
+        inputs = [random.integers(its.min, its.max, 200, dtype=bits, endpoint=True) for _ in range(RANKS)]
+        assert (sums(inputs, op=op, dtype=dtype)[1] == ufunc.reduce(inputs)).all()
+
+
+@FEW
+@given(
+    st.lists(st.lists(st.floats(width=32, allow_nan=False), min_size=70, max_size=70), min_size=RANKS, max_size=RANKS),
+    st.sampled_from(["min", "max"]),
+    st.integers(0, RANKS - 1),
+)
+def test_the_least_and_the_largest_are_exact(sums: Sums, drawn: list[list[float]], op: str, who: int) -> None:
+    """Of numbers of any size in one block, infinities too; -0 is below 0, and what is no number wins, as in numpy."""
+    inputs = [np.array(one, dtype=np.float32) for one in drawn]
+    inputs[0][0], inputs[1][0], inputs[2][0], inputs[3][0] = -0.0, 0.0, 0.0, -0.0
+    inputs[who][69] = math.nan
+    got = sums(inputs, op=op)[who]
+    assert np.array_equal(got, getattr(np, f"{op}imum" if op == "max" else "minimum").reduce(inputs), equal_nan=True)
+    assert math.isnan(got[69]) and np.signbit(got[0]) == (op == "min")
 
 
 def test_who_leaves_gives_the_slots_back() -> None:

@@ -10,7 +10,7 @@ import pytest
 from testbed.experiment import loads
 from testbed.run import run as running
 from workloads.times import messages as cf
-from workloads.times.switches.in_network import in_network_all_reduce_ns
+from workloads.times.switches.in_network import in_network_all_reduce_ns, travels
 
 STAR, CLOS = "{star: {hosts: 4}}", "{clos: {leaves: 2, spines: 1, hosts_per_leaf: 2}}"
 WIDTH = {"float32": 4, "float16": 2, "int32": 4}
@@ -32,6 +32,6 @@ def test_time_is_what_the_formula_says(
     for row in result.results:
         expected = in_network_all_reduce_ns(
             4, row["size_bytes"], path, cf.Costs(), width=WIDTH[dtype], elements=elements, slots=slots,
-            fixed_point=dtype != "int32", convert_bps=1600e9, accelerators=adders,
+            **travels(dtype, "sum", 1600e9), accelerators=adders,
         )  # fmt: skip
         assert row["time_ns"] == pytest.approx(expected, rel=0.003), f"{row['size_bytes']} bytes"

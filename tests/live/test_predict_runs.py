@@ -48,7 +48,7 @@ STEPS = {
         "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 2, links: 2}}",
         ["all_gather/multicast/2MB", "optimizer_step/optimus_nic/300KB", "all_gather/multi_ring/2MB"],
     ),
-    "rail": ("{rail: {servers: 3, gpus: 4}}", ["all_reduce/hierarchical", "broadcast/chain", "all_gather/multicast"]),
+    "rail": ("{rail: {servers: 3, gpus: 4}}", ["all_reduce/rails", "broadcast/chain", "all_gather/multicast"]),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -118,9 +119,14 @@ class Bench:
         return told.value
 
     def _disturb(self, out: Path, disturb: Callable[[BareLab], None]) -> None:
+        """When every rank has measured something, so that there is a row of results."""
         lines = out.with_name(f"{out.name}.partial") / "measurements.jsonl"
         deadline = time.monotonic() + 60
-        while not (lines.exists() and lines.stat().st_size) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if lines.exists() and self.lab is not None:
+                whole = lines.read_text().split("\n")[:-1]
+                if len({json.loads(line)["rank"] for line in whole}) == self.lab.fabric.ranks:
+                    break
             time.sleep(0.01)
         assert self.lab is not None
         disturb(self.lab)

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,9 @@ PARKED_UNTIL_PS = 10**15
 DEFAULTS = Hardware()
 
 
+@cache
 def fabricd_binary() -> Path:
-    """The sanitized fabricd, unless RAILBED_FABRICD=plain."""
+    """The sanitized fabricd, unless RAILBED_FABRICD=plain. Once: to see that it is up to date looks at every source."""
     return build(sanitize=os.environ.get("RAILBED_FABRICD", "sanitized") == "sanitized")
 
 

@@ -52,22 +52,22 @@ class OwnSwitch:
 
     def run(self, *command: str, **more: Any) -> str:
         """Runs a command there; returns what it prints. Raises CalledProcessError."""
-        done = subprocess.run(
-            [*self.inside, *command], env=self.env, check=True, capture_output=True, text=True, **more
-        )
+        # Open vSwitch's tools speak to its sockets, which are files: they need not be where its devices are.
+        before = [] if command[0].startswith("ovs-") else self.inside
+        done = subprocess.run([*before, *command], env=self.env, check=True, capture_output=True, text=True, **more)
         return str(done.stdout)
 
     def clear(self) -> None:
         """Deletes all bridges and devices."""
-        bridges = self.run("ovs-vsctl", "list-br").split()
-        if bridges:
-            self.run("ovs-vsctl", *(word for bridge in bridges for word in ("--", "del-br", bridge)))
-        lines = self.run("ip", "-o", "link").splitlines()
-        names = [line.split(":")[1].strip().partition("@")[0] for line in lines]
-        ours = [name for name in names if name not in ("lo", "ovs-netdev")]
-        if ours:
+        self.run("ovs-vsctl", "--timeout=60", "clear", "Open_vSwitch", ".", "bridges")
+        if ours := self._devices():
             self.run("ip", "-batch", "-", input="".join(f"link set dev {name} group {_GROUP}\n" for name in ours))
             self.run("ip", "link", "delete", "group", _GROUP)
+
+    def _devices(self) -> list[str]:
+        lines = Path(f"/proc/{self.holder.pid}/net/dev").read_text().splitlines()[2:]
+        names = [line.partition(":")[0].strip() for line in lines]
+        return [name for name in names if name not in ("lo", "ovs-netdev")]
 
     def end(self) -> None:
         for process in self.processes:

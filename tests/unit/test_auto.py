@@ -98,7 +98,7 @@ def test_what_the_fabric_lacks_is_left_out_and_said() -> None:
     ("step", "name", "why"),
     [
         ({"dtype": "float64"}, "in_network", "none of float64"),
-        ({"op": "max"}, "in_network", "no reduction max"),
+        ({"op": "prod"}, "in_network", "no reduction prod"),
         ({"collective": "all_gather", "dtype": "float64"}, "direct_reduce", "none of float64"),
     ],
 )

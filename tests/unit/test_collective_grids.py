@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
+from itertools import groupby, product
 from math import log2, prod
 
 import pytest
@@ -109,6 +109,7 @@ def test_aggregated_trees_have_as_many_rounds_as_their_buffers_leave(n: int) -> 
     """log2 a + n/a - 1 for powers of two; a chunk comes from the parent of its place in a binomial tree, once."""
     for most in (2**k for k in range(n.bit_length())):
         rounds = pat.rounds(n, most)
+        assert sorted((far, *those) for far, those in pat.backwards(n, most)) == sorted((far, *t) for far, t in rounds)
         if n & n - 1 == 0:
             assert len(rounds) == log2(most) + n // most - 1
         assert max(len(one.come) for one in rounds) <= most
@@ -140,6 +141,34 @@ def test_the_farthest_messages_of_aggregated_trees_are_the_smallest() -> None:
     assert [(send.peer, length(send)) for send in sends(program)] == [(11, 10), (7, 20), (5, 40), (4, 80)]
     back = pat.reduce_scatter(Shape(16, 160), 3)
     assert [(send.peer, length(send)) for send in sends(back)] == [(2, 80), (1, 40), (15, 20), (11, 10)]
+
+
+@pytest.mark.parametrize(
+    ("n", "chunk", "rounds"),
+    [(16, 512, 4), (64, 512, 10), (64, 64, 6), (64, 128, 6), (64, 300, 10), (2, 512, 1), (256, 1024, 34)],
+)
+def test_a_round_fills_eight_buffers_as_in_nccl(n: int, chunk: int, rounds: int) -> None:
+    """Chunks of so many KiB, buffers of 512: what the constructors of NCCL 2.23.4 come to.
+
+    A buffer holds a = 2^floor(log2(512 / chunk)) chunks, a round min(8 a, n / 2) = A: log2 A + n / A - 1 rounds.
+    """
+    shape = Shape(n, n * chunk, chunk=512)
+    a = max(1, 2 ** int(log2(512 / chunk)))
+    most = min(8 * a, n // 2)
+    assert rounds == log2(most) + n // most - 1
+    to = [(send.peer, length(send)) for send in sends(pat.all_gather(shape, 0))]
+    assert len(list(groupby(to, key=lambda one: one[0]))) <= rounds
+    assert max(size for _, size in to) == min(a, n // 2) * chunk if chunk <= 512 else 512
+    for whole in (pat.rounds, pat.backwards):
+        assert len(whole(n, pat.room_of(shape).round)) == rounds
+    assert sum(size for _, size in to) == (n - 1) * chunk
+
+
+def test_backwards_the_farthest_places_of_the_trees_come_first() -> None:
+    """PatRSAlgorithm counts its aggregated steps down, 7, 6, .. 1: a place's chunk goes as far as its lowest bit."""
+    got = [(one.far, [c + one.far for c in one.come]) for one in pat.backwards(16, 2)]
+    trees = [(s & -s, [top + s for top in (0, 8)]) for s in range(7, 0, -1)]
+    assert got == [*trees, (8, [8])]
 
 
 def test_a_hypercube_exchanges_half_a_vector_log2_n_times() -> None:

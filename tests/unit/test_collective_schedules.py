@@ -61,7 +61,7 @@ def shapes(draw: st.DrawFn, entry: Algorithm) -> Shape:
     if entry.lengths == EVEN:
         dims = draw(st.lists(st.sampled_from([2, 4, 6]), min_size=1, max_size=3).filter(lambda d: prod(d) <= 16))
         ranks = prod(dims)
-    if entry.layout in ("domains", "rails"):
+    if entry.layout == "rails":
         dims = [prod(dims[:-1]), dims[-1]]
     options = {
         "chunk": draw(st.none() | st.integers(1, 60)) if "chunk" in entry.extra else None,
@@ -107,7 +107,7 @@ def test_who_a_program_is_with_is_known_before_its_steps_are_made(entry: Algorit
 
 def test_who_is_alone_along_a_dimension_has_nobody_beside_it() -> None:
     for dims in ((3, 1), (1, 3)):
-        assert connections(schedule_of(ALGORITHMS["all_reduce", "hierarchical"])(Shape(3, 12, dims=dims), 0)) == [
+        assert connections(schedule_of(ALGORITHMS["all_reduce", "torus"])(Shape(3, 12, dims=dims), 0)) == [
             (1, 0),
             (2, 0),
         ]

@@ -349,7 +349,7 @@ def test_a_job_that_never_ends_a_step_is_refused_with_its_line() -> None:
 
     with pytest.raises(UserError, match="no step of the job ends") as error:
         Stage.up(Case.of(file.loads(TEXT, "d.yaml"), "7Q4", False), Stalled)  # type: ignore[arg-type]
-    assert error.value.where == "d.yaml:6: job"
+    assert error.value.where == "d.yaml:5: job"
 
 
 def test_a_log_starts_no_programs() -> None:

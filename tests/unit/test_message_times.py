@@ -87,6 +87,15 @@ def test_blocks_of_a_round_follow_each_other_and_rounds_wait_for_their_slots(slo
         assert all_ - one == pytest.approx(one - (100 + 500 + 500 + 1024 / PCIE + 70) + 3 * line)
 
 
+@pytest.mark.parametrize(("apart", "blocks"), [(1.0, 8), (0.25, 8)])
+def test_sums_that_one_wants_share_its_cable_with_results_without_elements(apart: float, blocks: int) -> None:
+    """A frame of headers alone beside each: of the blocks that are the last rank's, at the end."""
+    empty = BLOCK - 1024
+    all_ = in_network_all_reduce_ns(2, blocks * 1024, way(), COSTS, slots=8, fixed_point=False)
+    one = in_network_all_reduce_ns(2, blocks * 1024, way(), COSTS, slots=8, fixed_point=False, apart=apart)
+    assert one - all_ == pytest.approx(apart * blocks * empty / R)
+
+
 @pytest.mark.parametrize(("collective", "share"), [("broadcast", 1), ("all_gather", 3 / 4)])
 def test_multicast_over_equal_paths_keeps_each_ranks_cable_busy(collective: str, share: float) -> None:
     """With all of the root's datagrams, or with those of the three other ranks."""

@@ -131,7 +131,7 @@ def test_what_a_setting_replaces_is_not_run(tmp_path: Path) -> None:
 def test_the_example_is_predicted() -> None:
     figures = predict(load(EXAMPLES / "own.yaml")).figures
     assert {f.algorithm: f.how for f in figures} == dict.fromkeys(
-        ("hierarchical.xml", "hierarchical", "ring.xml", "allpairs.xml", "mine.py:one_shot", "mine.py:scattered"),
+        ("hierarchical.xml", "rails", "ring.xml", "allpairs.xml", "mine.py:one_shot", "mine.py:scattered"),
         "messages",
     )
 

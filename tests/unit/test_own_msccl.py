@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.parts.own_files import EXAMPLES, experiment, refused, wrong_elements
+from workloads.collectives.schedule import Send, Shape, Wait
 from workloads.own import msccl, xml
 from workloads.own.mistake import BadAlgorithm
 
@@ -65,12 +66,18 @@ def write(folder: Path, text: str) -> str:
 
 
 def test_every_type_of_step_does_what_the_interpreter_does(tmp_path: Path) -> None:
-    """Chunks of 16 KiB: as many as fit go in one message (the interpreter's maxAllowedCount), longer ones in loops."""
+    """Chunks of 16 KiB: as many as fit go in one message (the interpreter's maxAllowedCount), longer ones in loops.
+
+    By Simple each message goes in two slices; of the defaults' at least 32 KiB (prims_simple.h: a 32nd of 1 MiB).
+    """
     sent = {"64KiB": MESSAGES, "32KiB": MESSAGES, "31KiB": 2 * MESSAGES, "8KiB": 4 * MESSAGES, "3KiB": 12 * MESSAGES}
     for chunk, messages in sent.items():
         its = experiment(tmp_path, 3, write(tmp_path, EVERY_TYPE), chunk=chunk, dtype="int32")
         for seed in range(2):
-            assert wrong_elements(its, seed) == ([0, 0, 0], messages)
+            assert wrong_elements(its, seed) == ([0, 0, 0], 2 * messages)
+    for size, messages in (("32KiB", MESSAGES), ("80KiB", 2 * MESSAGES)):
+        its = experiment(tmp_path, 3, write(tmp_path, EVERY_TYPE), sizes=[size], dtype="int32")
+        assert wrong_elements(its, 0) == ([0, 0, 0], messages)
 
 
 @pytest.mark.parametrize("kind", ["cpy", "s", "rcs", "rrc", "r", "re", "rrs", "rrcs"])
@@ -92,7 +99,29 @@ def test_the_examples_send_as_many_messages_as_their_shape_says(name: str, ranks
     assert (wrong, messages) == ([0] * ranks, loop)
     size = "128KiB" if name == "hierarchical" else "256KiB"
     wrong, messages = wrong_elements(experiment(EXAMPLES, ranks, f"./{name}.xml", sizes=[size], chunk="16KiB"))
-    assert (wrong, messages) == ([0] * ranks, loop * (2 if name == "hierarchical" else 4))
+    slices = 1 if name == "allpairs" else 2  # LL passes on a chunk as a whole
+    assert (wrong, messages) == ([0] * ranks, slices * loop * (2 if name == "hierarchical" else 4))
+
+
+def test_by_simple_a_chunk_is_passed_on_in_two_slices() -> None:
+    """The first one goes on before the second is waited for; of LL and LL128 all of it (one step of NCCL's buffers).
+
+    Slices are of 16 elements (prims_simple.h: divUp(nelem, 16 * 2) * 16), so the first may be the longer one.
+    """
+    text = RING.encode()
+    ring = msccl.read(text)
+    (lane,) = ring(Shape(4, 4 * 40_000, chunk=1 << 19), 1)
+    its = [(type(step).__name__, step.stop - step.start) for step in lane.steps if not isinstance(step, Wait)]
+    halves = (20_000, 20_000)
+    assert its[:2] == [("Send", half) for half in halves]
+    assert [one for one in its if one[0] != "Copy"][2:6] == [
+        (name, half) for half in halves for name in ("Recv", "Send")
+    ]
+    assert lane.window == 4
+    (lane,) = ring(Shape(4, 4 * 40_008, chunk=1 << 19), 1)
+    assert [step.stop - step.start for step in lane.steps[:2] if isinstance(step, Send)] == [20_016, 19_992]
+    (lane,) = msccl.read(text.replace(b"Simple", b"LL128"))(Shape(4, 4 * 40_000, chunk=1 << 19), 1)
+    assert len([step for step in lane.steps if isinstance(step, Send)]) == 6 and lane.window == 8
 
 
 def test_a_loop_is_as_long_as_the_protocols_buffer() -> None:
@@ -126,6 +155,14 @@ SWAP = """\
   </gpu>
 </algo>
 """
+
+
+def _with_steps(count: int) -> str:
+    """All but a ring's seven do nothing."""
+    nops = "".join(f'      <step s="{k}" type="nop" cnt="0"/>\n' for k in range(7, count))
+    return RING.replace("    </tb>", f"{nops}    </tb>", 1)
+
+
 OUR_TURN = {"first": "s", "second": "rrc", "wait": ""}
 
 
@@ -138,6 +175,9 @@ OUR_TURN = {"first": "s", "second": "rrc", "wait": ""}
         (RING.replace(FIRST, FIRST.replace('srcbuf="i"', 'srcbuf="x"')), 4, "srcbuf='x' is no buffer"),
         (RING.replace('srcoff="0"', 'srcoff="zero"', 1), 4, "srcoff='zero' is no whole number"),
         (RING.replace('cnt="1"', 'cnt="3"', 1), 4, "rank 1 tb"),
+        (RING.replace('cnt="1"', 'cnt="72"', 1), 4, "gpu 0 tb 0 step 0 (s): cnt=72, and MSCCL refuses more than 71"),
+        (_with_steps(257), 260, "gpu 0 tb 0 has 257 steps, and MSCCL refuses more than 256"),
+        (RING.replace('<tb id="0"', '<tb id="216"', 1), 3, "tb: id=216 is out of range"),
         (RING.replace(' s="1"', ' s="2"', 1), 5, "step s=2 stands where s=1 should"),
         (RING.replace('depid="-1" deps="-1"', 'depid="3" deps="0"', 1), 4, "depid=3, and gpu 0 has no such tb"),
         (RING.replace('send="1"', 'send="-1"', 1), 4, "its tb has no peer to send"),
@@ -176,10 +216,19 @@ def test_a_deadlock_names_who_waits_for_whom(tmp_path: Path) -> None:
     both = SWAP.format(first="rrc", second="s", wait="").replace('type="s"', 'type="s" depid="1" deps="0"', 1)
     text = both.replace('cnt="1" />', 'cnt="1" hasdep="1"/>', 1)
     assert refused(tmp_path, 2, write(tmp_path, text)).what == (
-        f"{tmp_path}/a.xml:4: gpu 0 tb 0 step 0 (s): deadlock: gpu 0 tb 0 step 0 (s) in line 4 for "
-        "gpu 0 tb 1 step 0 (rrc) in line 7, gpu 0 tb 1 step 0 (rrc) in line 7 for gpu 1 tb 0 step 0 (rrc) in line 12, "
-        "gpu 1 tb 0 step 0 (rrc) in line 12 for gpu 0 tb 0 step 0 (s) in line 4"
+        f"{tmp_path}/a.xml:4: gpu 0 tb 0 step 0 (s): deadlock: it waits for gpu 0 tb 1 step 0 (rrc) in line 7, "
+        "that for gpu 1 tb 0 step 0 (rrc) in line 12, that for it"
     )
+    text = re.sub(r"( *<step.*\n)((?: *<step.*\n)*)", r"\2\1", RING)  # the first send comes last
+    text = re.sub(r' s="(\d)"', lambda s: f' s="{(int(s[1]) - 1) % 7}"', text)
+    assert refused(tmp_path, 4, write(tmp_path, text)).what.endswith(
+        "gpu 0 tb 0 step 0 (rrs): deadlock: it waits for gpu 3 tb 0 step 0 (rrs) in line 37, "
+        "that for gpu 2 tb 0 step 0 (rrs) in line 26, that for gpu 1 tb 0 step 0 (rrs) in line 15, that for it"
+    )
+
+
+def test_as_many_steps_as_msccl_takes_are_taken(tmp_path: Path) -> None:
+    assert wrong_elements(experiment(tmp_path, 4, write(tmp_path, _with_steps(256)))) == ([0] * 4, 24)
 
 
 def test_a_dependency_orders_what_would_be_a_race(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
+from testbed.experiment.overrides import override
 from testbed.predict import collectives, predict
 from testbed.predict.figure import FLOWS, FORMULA, LONGEST_PATH, MESSAGES, ONE_PIPELINE
 from testbed.predict.large import large_figures, of_any_size
@@ -198,7 +199,8 @@ def test_a_fabric_that_can_be_emulated_has_what_large_ones_have(monkeypatch: pyt
 def test_of_what_auto_takes_a_size_with_too_many_messages_goes_by_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other sizes are followed; only what is asked for by its name is refused."""
     step = "collective: all_reduce, algorithm: {}, sizes: [1KiB, 64MiB]"
-    its = experiment("star: {hosts: 36}", step.format("auto"))
+    lossy = ["fabric.switch.lossless=[]"]  # a formula knows no pauses
+    its = override(experiment("star: {hosts: 36}", step.format("auto")), lossy)
     monkeypatch.setattr("workloads.times.replay.MOST_MESSAGES", 10**6)  # so that `auto` takes it for both
     monkeypatch.setattr("workloads.registry.choices", lambda name, **_: [find(name, "double_binary_tree")])
     monkeypatch.setattr("testbed.plan.choose.choices", lambda name, **_: [find(name, "double_binary_tree")])

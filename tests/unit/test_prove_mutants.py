@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests import prove_all, prove_mutants_c, prove_mutants_python
 from tests.parts import own_switch
 from tests.prove_mutants_bench import ENDLESS, NOTICED, SURVIVED, Bench, Mutant
 from tests.prove_mutants_cover import Cover, WatchPython, importers
+from tests.prove_mutants_kept import Kept
 
 PYTHON = '''
 def far(a: int, rows: list[int]) -> list[int]:
@@ -93,7 +95,7 @@ def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path) -> None:
     (tmp_path / "far.py").write_text("def a():\n    return 1\n\ndef b():\n    return 2\n")
     (tmp_path / "test_far.py").write_text(
         "import far\ndef test_a():\n    assert far.a() == 1\ndef test_b():\n    far.b()\n"
-        "def test_still():\n    while far.b() == 3:\n        pass\n"
+        "def test_still():\n    import signal\n    while far.b() == 3:\n        signal.pause()\n"
     )
     bench = Bench(tmp_path)
     kept = bench.watched(["test_far.py"], WatchPython)
@@ -105,7 +107,38 @@ def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path) -> None:
             bench.verdict([f"test_far.py::test_{name}"], 2 if name == "still" else 60) for name in ("a", "b", "still")
         ]
     assert verdicts == [NOTICED, SURVIVED, ENDLESS]
+    assert bench.struck["test_far.py::test_a"] == 1, "known by name"
     assert bench.verdict(["test_far.py::test_a"], 60) == SURVIVED, "the file is as it was"
+
+
+def test_tests_that_have_noticed_most_for_their_time_come_first() -> None:
+    cover = Cover({"far.py": {1: {0, 1, 2}}}, ["a", "b", "c"], [0.1, 0.9, 3.9], [], True, Path())
+    assert cover.of(Mutant("far.py", 1, "", "", ""), 60) == ["a", "b", "c"]
+    assert cover.of(Mutant("far.py", 1, "", "", ""), 60, {"b": 2, "c": 10}) == ["c", "b", "a"]  # 2 and 2.5 a second
+
+
+def test_verdicts_are_kept_as_they_come(tmp_path: Path) -> None:
+    """What was noticed stays so while its file is the same; what survived only while no test is another."""
+    judged: list[str] = []
+
+    def proof(tree: str, now: str, answer: tuple[str, int] | None) -> tuple[str, int] | None:
+        kept = Kept(tmp_path, "far", Bench(tmp_path, tree))
+        return kept.verdict(Mutant("far.py", 1, "", now, now), lambda: judged.append(f"{tree}{now}") or answer)
+
+    for tree in ("1", "1", "2"):
+        assert proof(tree, "a", (NOTICED, 3)) == (NOTICED, 3)
+        assert proof(tree, "b", (SURVIVED, 4)) == (SURVIVED, 4)
+        assert proof(tree, "c", None) is None
+    assert judged == ["1a", "1b", "1c", "2b"]
+    assert proof("2", "d", (SURVIVED, 0)) == (SURVIVED, 0) and judged[-1] == "2d", "another change of the same line"
+
+
+def test_which_test_comes_where_is_kept_for_the_same_tree(tmp_path: Path) -> None:
+    found = [
+        Kept(tmp_path, "far", Bench(tmp_path, tree)).watched(partial(dict, lines=n))["lines"]
+        for n, tree in enumerate(("1", "1", "2", "2"))
+    ]
+    assert found == [0, 0, 2, 2]
 
 
 def test_a_killed_test_leaves_no_folder_of_its_switch(tmp_path: Path) -> None:

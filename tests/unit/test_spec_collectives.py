@@ -30,11 +30,11 @@ def experiment(topology: str, step: str, more: str = "") -> str:
          "no grid: 2 x 2 would have rank 4, too", "whole rows and columns"),
         (STAR, "collective: all_reduce, algorithm: torus, sizes: [1KiB]", "algorithm", "a star have no coordinates",
          "a torus, ring or rail has"),
-        (STAR, "collective: all_reduce, algorithm: hierarchical, sizes: [1KiB]", "algorithm",
+        (STAR, "collective: all_reduce, algorithm: rails, sizes: [1KiB]", "algorithm",
          "no scale-up domain", "rail"),
-        (RAIL, "collective: all_reduce, algorithm: hierarchical, sizes: [1KiB], ranks: [0, 2, 4]", "ranks",
+        (RAIL, "collective: all_reduce, algorithm: rails, sizes: [1KiB], ranks: [0, 2, 4]", "ranks",
          "no two of these ranks share a scale-up domain", "two GPUs"),
-        (RAIL, "collective: all_reduce, algorithm: hierarchical, sizes: [1KiB], ranks: [0, 1, 2]", "ranks", "no grid",
+        (RAIL, "collective: all_reduce, algorithm: rails, sizes: [1KiB], ranks: [0, 1, 2]", "ranks", "no grid",
          "whole rows"),
         (STAR, "collective: gather_v, sizes: [1KiB], skew: 1, parts: [[1, 1, 1, 1, 1, 1, 1, 1]]", "skew",
          "parts say how unequal they are, and so does skew", "one of them"),
@@ -70,9 +70,9 @@ def test_bad_steps(topology: str, step: str, where: str, what: str, hint: str) -
         assert problem.where.endswith(where)
 
 
-def test_hierarchical_without_the_domains_of_a_rail() -> None:
+def test_rails_without_the_domains_of_a_rail() -> None:
     with pytest.raises(InputError, match="no scale-up domain"):
-        loads(experiment(RAIL, "collective: all_reduce, algorithm: hierarchical, sizes: [1KiB]", ", scale_up: null"))
+        loads(experiment(RAIL, "collective: all_reduce, algorithm: rails, sizes: [1KiB]", ", scale_up: null"))
 
 
 def test_every_default_is_written_out() -> None:
@@ -89,7 +89,7 @@ def test_a_plan_has_the_order_and_the_grid_that_suit_the_algorithm() -> None:
         found = plan(loads(experiment(topology, step))).told()["steps"][0]
         return {key: found[key] for key in ("ranks", "dims") if key in found}
 
-    assert told(RAIL, "collective: all_reduce, algorithm: hierarchical, sizes: [1KiB]") == {
+    assert told(RAIL, "collective: all_reduce, algorithm: rails, sizes: [1KiB]") == {
         "ranks": list(range(8)),
         "dims": [4, 2],
     }
@@ -107,10 +107,10 @@ def test_auto_chooses_among_what_the_group_can_do() -> None:
     )
     small, large = made.choices()
     assert set(small["expected_ns"]) == {name for name in large["expected_ns"] if "[" not in name}
-    assert {"torus", "hierarchical"}.isdisjoint(small["expected_ns"]), "three ranks are no grid here"
+    assert {"torus", "rails"}.isdisjoint(small["expected_ns"]), "three ranks are no grid here"
     assert small["algorithm"] == min(small["expected_ns"], key=small["expected_ns"].__getitem__)
     whole = plan(loads(experiment(RAIL, "collective: all_reduce, algorithm: auto, sizes: [1KiB]"))).choices()
-    assert {"torus", "hierarchical"} <= set(whole[0]["expected_ns"])
+    assert {"torus", "rails"} <= set(whole[0]["expected_ns"])
 
 
 @pytest.mark.parametrize(

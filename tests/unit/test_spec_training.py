@@ -144,7 +144,7 @@ MISTAKES = {
         10, "groups.data.compression", "compression is of float32, not of bfloat16", "float32",
     ),
     "group's shape": (
-        {"more": "groups: {data: {algorithm: hierarchical}}", "parallel": "{tensor: 2, data: 4}"},
+        {"more": "groups: {data: {algorithm: rails}}", "parallel": "{tensor: 2, data: 4}"},
         10, "groups.data.algorithm", "no two of these ranks share a scale-up domain", "two GPUs",
     ),
     "optimizer's sequence": (

@@ -63,7 +63,7 @@ def experiment(tasks: str, more: str = "") -> str:
          "size: 1MiB}]", "groups.g.options.chains", "none of its collectives heeds chains", "chunk"),
         ("groups: {g: {ranks: [[0, 1]], options: {chunk: 1}}}, list: [{id: a, collective: all_reduce, "
          "algorithm: ring, group: g, size: 1MiB}]", "groups.g.options.chunk", "no unit", ""),
-        ("groups: {g: {ranks: [[0, 1, 2]]}}, list: [{id: a, collective: all_reduce, algorithm: hierarchical, group: g, "
+        ("groups: {g: {ranks: [[0, 1, 2]]}}, list: [{id: a, collective: all_reduce, algorithm: rails, group: g, "
          "size: 1MiB}]", "groups.g", "no grid", "whole rows"),
         ("groups: {g: {ranks: [[0, 1, 2]]}}, list: [{id: a, collective: send_recv, algorithm: pair, group: g, "
          "size: 1MiB}]", "groups.g", "send_recv takes 2 ranks, not 3", ""),
@@ -134,7 +134,7 @@ def test_auto_takes_what_each_of_a_groups_lists_can_do() -> None:
     (step,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3], [4, 7]]}}, list: [{told}]"))).told()["steps"]
     (alone,) = plan(loads(experiment(f"groups: {{g: [[0, 1, 2, 3]]}}, list: [{told}]"))).told()["steps"]
     assert {way["algorithm"] for way in alone["ways"]} == {"rails"}
-    assert len({way["algorithm"] for way in step["ways"]} - {"rails", "hierarchical"}) == 1
+    assert len({way["algorithm"] for way in step["ways"]} - {"rails"}) == 1
 
 
 def test_offloads_of_a_group_that_would_wait_for_each_other_are_refused() -> None:

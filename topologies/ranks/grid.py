@@ -26,14 +26,14 @@ def grid(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, ...]:
     return tuple(n for n in lengths(dims, ranks) if n > 1)
 
 
-def servers_and_gpus(fabric: Fabric, ranks: Sequence[int], least: int = 1) -> tuple[int, int]:
-    """How many servers (so many at least), and how many GPUs in the scale-up domain of each.  Raises NoGrid."""
+def servers_and_gpus(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, int]:
+    """How many servers, and how many GPUs in the scale-up domain of each: several of both.  Raises NoGrid."""
     if not fabric.scale_up:
         raise NoGrid("there is no scale-up domain", "a rail, or a clos with `gpus`, has one per server")
     servers, gpus = lengths(dimensions(fabric), ranks)
     if gpus == 1:
         raise NoGrid("no two of these ranks share a scale-up domain", "name at least two GPUs of each server")
-    if servers < least:
+    if servers == 1:
         raise NoGrid("these ranks are of one server", "name ranks of several")
     return servers, gpus
 

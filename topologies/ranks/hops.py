@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from topologies.graph.fabric import OWN_PORTS, Fabric, Nic
 from topologies.graph.smartnic import without_complexes
@@ -62,6 +62,24 @@ class Hops:
                 self._shortest(nics[a], nics[b], source_port) if self._ecmp else self._grid(nics[a].name, nics[b].name)
             )
         return self._known[key]
+
+    def across(self, way: Sequence[Hop]) -> tuple[bool, ...]:
+        """Of a message's hops, in which it is behind the dateline's second class (controllers/routing/dateline.py).
+
+        On a grid: while it has still to cross a dimension's wrap-around cable, and from its last switch as it came.
+        """
+        if self._ecmp:
+            return (False,) * len(way)
+        sizes, switches = dimensions(self.fabric), self.fabric.switch_by_name
+        found, wraps = [False], dict[int, bool]()
+        for a, b in reversed(way[1:-1]):
+            here, there = switches[a].place, switches[b].place
+            axis = next(k for k, (x, y) in enumerate(zip(here, there, strict=True)) if x != y)
+            wraps[axis] = wraps.get(axis, False) or (sizes[axis] > 2 and abs(here[axis] - there[axis]) > 1)
+            found.append(wraps[axis])
+        if len(way) > 1:  # the last cable, and the first
+            found = [found[1] if len(found) > 1 else False, *found[1:], False]
+        return tuple(reversed(found))
 
     def _shortest(self, source: Nic, target: Nic, source_port: int | None) -> Iterator[Hop]:
         a, b = source.name, target.name

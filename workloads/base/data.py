@@ -38,7 +38,8 @@ _EXACT = {
     "uint8": 2**8 - 1,
 }
 REDUCTIONS: dict[str, np.ufunc] = {
-    **{"sum": np.add, "avg": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
+    **{"sum": np.add, "avg": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply},
+    **{"band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor},
 }
 _LARGEST_TERM = 100
 _LARGEST_COMPARED = 1000

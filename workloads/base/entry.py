@@ -76,7 +76,7 @@ class Algorithm:
     min_ranks: int = 2
     max_ranks: int | None = None  # None: any number
     layout: str = ""
-    """"ring": next in order is near.  What the group must be: "grid", "domains" of equal size, several: "rails".
+    """"ring": next in order is near.  What the group must be: "grid", several domains of equal size: "rails".
 
     "ports": as "ring", for NICs with several, among which flows choose.
     """

@@ -11,8 +11,20 @@ DTYPES: dict[str, int] = {
 ADDER_DTYPES: tuple[str, ...] = tuple(name for name in DTYPES if name not in ("float64", "int64"))
 """Element types that NICs and switches add up."""
 
-OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg")
+BITWISE: tuple[str, ...] = ("band", "bor", "bxor")
+"""Reductions of integers alone."""
+
+OPS: tuple[str, ...] = ("sum", "min", "max", "prod", "avg", *BITWISE)
 """Reductions.  `avg` is the sum divided by the number of ranks; integers are truncated towards zero, as in C."""
+
+SWITCH_OPS: tuple[str, ...] = tuple(op for op in OPS if op != "prod")
+"""Reductions that switches carry out: products of many ranks fit no slot."""
+
+
+def combines(op: str | None, dtype: str) -> bool:
+    """Whether there is such a reduction of such elements."""
+    return op not in BITWISE or "float" not in dtype
+
 
 AUTO = "auto"
 """Instead of an algorithm: the one that its closed form expects to be the fastest, of those that have a schedule."""

@@ -225,8 +225,9 @@ class Follow:
             seen.append(lane)
             lane = self._waits_for(lane)
         circle = seen[seen.index(lane) :]
-        chain = [f"{self.name(one.place)} for {self.name(self._waits_for(one).place)}" for one in circle[:_SHOWN]]
-        raise Wrong(f"deadlock: {', '.join(chain)}{', ..' if len(circle) > _SHOWN else ''}", circle[0].place)
+        chain = ["it waits for", *(f"{self.name(one.place)}, that for" for one in circle[1:_SHOWN])]
+        end = f".. ({len(circle)} in a circle)" if len(circle) > _SHOWN else "it" if circle[1:] else "itself"
+        raise Wrong(f"deadlock: {' '.join(chain)} {end}", circle[0].place)
 
     def _waits_for(self, lane: _Running) -> _Running:
         step = lane.its.steps[lane.at]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
+from typing import Any
 
 from workloads.collectives.execution import Connection, Execution, Memory, Remote, out_of_turn, resolve
 from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places, program_of
@@ -24,9 +25,19 @@ class Engine:
     """Runs the program of one rank of a group, again and again, for vectors of any size up to the largest."""
 
     def __init__(
-        self, context: Context, ranks: Sequence[int], schedule: Schedule, largest: Shape, width: int, tag: int
+        self,
+        context: Context,
+        ranks: Sequence[int],
+        schedule: Schedule,
+        largest: Shape,
+        width: int,
+        tag: int,
+        beyond: Callable[[int], Any] | None = None,
     ):
-        """Connects.  `largest` is the shape of the largest vector, `width` the bytes of an element."""
+        """Connects.  `largest` is the shape of the largest vector, `width` the bytes of an element.
+
+        `beyond`: what stands for the queue pair to a peer that is no rank, by its channel.
+        """
         self.context = context
         self.device = context.device
         self.schedule = schedule
@@ -38,11 +49,13 @@ class Engine:
         self.output = context.region("output", output_elements(program) * width)
         keys = _KEYS.pack(self.vector.key, self.staging.key, self.output.key)
         self._channels = connections(program)
-        pairs = self.device.connect([Peer(ranks[peer], tag + channel, keys) for peer, channel in self._channels])
+        members = [c for c in self._channels if c[0] < len(ranks)]
+        pairs = self.device.connect([Peer(ranks[peer], tag + channel, keys) for peer, channel in members])
         by_channel = {
-            c: Connection(pair, Remote(_KEYS.unpack(pair.private)))
-            for c, pair in zip(self._channels, pairs, strict=True)
+            c: Connection(pair, Remote(_KEYS.unpack(pair.private))) for c, pair in zip(members, pairs, strict=True)
         }
+        for peer, channel in self._channels[len(members) :] if beyond else ():
+            by_channel[peer, channel] = Connection(beyond(channel), Remote((0, 0, 0)))  # type: ignore[misc]
         self._execution = Execution(context, width, Memory(self.vector, self.staging, self.output), by_channel)
         if context.costs.by_channel:
             self._execution.reducer = self._reduce
@@ -71,6 +84,15 @@ class Engine:
             yield None
             self.context.tick(self._execution.steps_done, total)
         self._execution.running = False
+
+    def take(self, record: Record) -> None:
+        """A completion of ours, also of a connection that is to no rank."""
+        self._execution.take(record)
+
+    def given(self, channel: int) -> bool:
+        """Whether all that goes to ranks on channels before this one is acknowledged."""
+        its = self._execution.connections.items()
+        return all(c.acknowledged for (_, on), c in its if on < channel and c.pair.number >= 0)
 
     def handle(self, record: Record) -> None:
         """Takes a completion, of ours or of another engine's."""

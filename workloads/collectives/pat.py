@@ -2,10 +2,10 @@
 
 Every rank's chunk goes down a binomial tree of its own, the farthest first; the trees are the same but for where they
 begin.  So in each round all ranks send equally far, and one message holds chunks of several trees, as many as there is
-room for in a buffer (`chunk`).  While they are few, rounds double them, as Bruck's backwards, whose largest messages
-then go to the nearest rank.  When a message is full, the rest of the trees is gone through one edge after the other,
-depth first, so that what waits to be passed on is a logarithmic number of buffers.  With messages of
-`a` chunks, powers of two: log2 a + n/a - 1 rounds.
+room for in a buffer (`chunk`); a round fills eight of them, as NCCL has slots.  While chunks are few, rounds double
+them, as Bruck's backwards, whose largest messages then go to the nearest rank.  When a round is full, the rest of the
+trees is gone through one edge after the other, depth first, so that what waits to be passed on is a logarithmic number
+of rounds' buffers.  With `a` chunks in a round, a power of two: log2 a + n/a - 1 rounds.
 
 Chunks lie in the output in an order in which those of a message lie side by side: by the bits of how far they have
 come, backwards.
@@ -19,6 +19,7 @@ from typing import NamedTuple
 from workloads.collectives.schedule import (
     OUTPUT,
     VECTOR,
+    WINDOW,
     Copy,
     Lane,
     Program,
@@ -43,13 +44,36 @@ class Round(NamedTuple):
 
 
 def rounds(ranks: int, most: int) -> list[Round]:
-    """Of an all-gather whose messages hold so many chunks at most."""
-    found = []
+    """Of an all-gather whose rounds hold so many chunks at most."""
+    return [*_doubling(ranks, most), *_trees(ranks, most)]
+
+
+def backwards(ranks: int, most: int) -> list[Round]:
+    """Of a reduce-scatter: the farthest places of the trees first, as NCCL has it; then ever fewer chunks."""
+    trees = sorted(_trees(ranks, most), key=lambda one: one.far + one.come[0], reverse=True)
+    return [*trees, *reversed(_doubling(ranks, most))]
+
+
+def _nearest(ranks: int, most: int) -> int:
+    """The nearest distance over which all trees go in one round; 0: all distances."""
     far = 1 << (ranks - 1).bit_length() - 1
     while far and -(-ranks // far) <= most:
+        far //= 2
+    return far
+
+
+def _doubling(ranks: int, most: int) -> list[Round]:
+    far = 1 << (ranks - 1).bit_length() - 1
+    found = []
+    while far > _nearest(ranks, most):
         found.append(Round(far, range(0, ranks - far, 2 * far)))
         far //= 2
-    tops = range(0, ranks, 2 * far) if far else ()
+    return found
+
+
+def _trees(ranks: int, most: int) -> Iterator[Round]:
+    nearest = _nearest(ranks, most)
+    tops = range(0, ranks, 2 * nearest) if nearest else ()
 
     def below(near: int, far: int) -> Iterator[Round]:
         while far:
@@ -58,20 +82,38 @@ def rounds(ranks: int, most: int) -> list[Round]:
             yield from below(near + far, far // 2)
             far //= 2
 
-    return [*found, *below(0, far)]
+    return below(0, nearest)
 
 
-def most_of(shape: Shape) -> int:
-    """How many chunks a message holds, at most."""
+class Room(NamedTuple):
+    """Chunks in a message, and in a round, at most: powers of two (NCCL: src/include/collectives.h)."""
+
+    message: int
+    round: int
+
+
+def room(ranks: int, chunk: int, buffer: int | None) -> Room:
+    """Of chunks and buffers of so many elements, or bytes."""
+
+    def doubled(most: int, begin: int = 1) -> int:
+        while 2 * begin <= most and begin < ranks // 2:
+            begin *= 2
+        return begin
+
+    message = doubled(buffer // chunk if chunk and buffer else ranks)
+    return Room(message, doubled(WINDOW * message, message))
+
+
+def room_of(shape: Shape) -> Room:
     longest = max(span.stop - span.start for span in shape.chunks)
-    return max(1, shape.chunk // longest) if shape.chunk and longest else shape.ranks
+    return room(shape.ranks, longest, shape.chunk)
 
 
 class _Memory:
     """Where chunks lie at a rank, by how far they have come."""
 
     def __init__(self, shape: Shape, index: int) -> None:
-        n = shape.ranks
+        n, self.room = shape.ranks, room_of(shape)
         bits = (n - 1).bit_length()
         chunks = shape.chunks
         self.chunks = [chunks[(index - come) % n] for come in range(n)]
@@ -81,16 +123,18 @@ class _Memory:
         self.blocks = lying([lengths[come] for come in self.order])
 
     def spans(self, come: Sequence[int], far: int) -> list[tuple[Span, Span]]:
-        """Of a message, in as few spans as can be: where it lies here, and where what has come so much further does."""
+        """Messages of a round: where each lies here, and where what has come so much further does."""
         found: list[tuple[Span, Span]] = []
-        after = -1, -1
+        after, held = (-1, -1), 0
         for one in sorted(come, key=self.place.__getitem__):
             places = self.place[one], self.place[one + far]
             here, there = (self.blocks[place] for place in places)
-            if places == after:
+            if places == after and held < self.room.message:
                 here, there = Span(found[-1][0].start, here.stop), Span(found.pop()[1].start, there.stop)
+            else:
+                held = 0
             found.append((here, there))
-            after = places[0] + 1, places[1] + 1
+            after, held = (places[0] + 1, places[1] + 1), held + 1
         return found
 
 
@@ -115,7 +159,7 @@ def _steps(
 def all_gather(shape: Shape, index: int) -> Program:
     n, memory = shape.ranks, _Memory(shape, index)
     to, at = [], []
-    for far, come in rounds(n, most_of(shape)):
+    for far, come in rounds(n, memory.room.round):
         both = memory.spans(come, far)
         to.append(((index + far) % n, [here for here, _ in both]))
         at.append(((index - far) % n, [there for _, there in both]))
@@ -127,7 +171,7 @@ def all_gather(shape: Shape, index: int) -> Program:
 def reduce_scatter(shape: Shape, index: int) -> Program:
     n, memory = shape.ranks, _Memory(shape, index)
     to, at = [], []
-    for far, come in reversed(rounds(n, most_of(shape))):
+    for far, come in backwards(n, memory.room.round):
         both = memory.spans(come, far)
         to.append(((index - far) % n, [there for _, there in both]))
         at.append(((index + far) % n, [here for here, _ in both]))

@@ -5,7 +5,8 @@ round a ring of servers; inside a server every GPU sends straight to every other
 share of what must enter or leave the server, and the domain works while the rails do.  What is to be reduced is added
 up by lanes of their own, as many as a server has NICs: a lane is a channel, and NCCL has one ring for each NIC, too.
 
-Messages of an all-to-all leave by the NIC that is on their receiver's rail (NCCL's PXN): first to the GPU that has it.
+Messages of an all-to-all leave by the NIC that is on their receiver's rail (NCCL's PXN): first to the GPU that has it,
+and small ones for one receiver as one.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from workloads.collectives.schedule import (
     Shape,
     Span,
     Step,
+    lying,
     pieces,
     spans,
 )
 
 MOST_CHANNELS = 8
 """That add up side by side."""
-_AHEAD = 2
+AHEAD = 2
 """Pieces for each other GPU of a server that are under way at a time, before they are reduced: more would only keep the
 host busy posting while the first ones come in."""
+_AT_ONCE = 8
+"""Messages of which NCCL makes one (NCCL_NET_IB_MAX_RECVS).  Of parts beyond 8 KiB the first would be kept too long."""
 
 
 class Place:
@@ -40,10 +44,15 @@ class Place:
 
     def __init__(self, shape: Shape, index: int) -> None:
         self.servers, self.gpus = shape.dims
+        self.index = index
         self.server, self.gpu = divmod(index, self.gpus)
         self.left, self.right = (self.rank(self.server + step, self.gpu) for step in (-1, 1))
         self.others = [self.rank(self.server, self.gpu + k) for k in range(1, self.gpus)]
         """Of its server, each rank beginning with another one."""
+
+    def server_ranks(self) -> list[int]:
+        """All of its server, in order."""
+        return [self.rank(self.server, gpu) for gpu in range(self.gpus)]
 
     def rank(self, server: int, rail: int) -> int:
         """`rail`: its number, or any rank on it."""
@@ -75,17 +84,17 @@ def _around(shape: Shape, index: int, *, reduces: bool, gathers: bool) -> Progra
             if gathers and hop >= m - 1:
                 steps += [Send(peer, *piece, channels + channel) for peer in here.others]
         others = [pieces(*chunks[here.rank(server, peer)], shape.chunk) for peer in here.others]
-        for k, peer, piece in _in_turn(here.others, others):
+        for k, peer, piece in in_turn(here.others, others):
             channel = (server + k) % channels
             if reduces and hop < m:
                 given.append(Send(peer, *piece, channel))
             if gathers and hop >= m - 1:
                 gotten.append(Recv(peer, *piece, False, channels + channel))
     program = [Lane(steps, shape.window, per_peer=True) for steps in (*lanes, gotten) if steps]
-    return [*program, Lane(given, max(WINDOW, _AHEAD * len(here.others)))] if given else program
+    return [*program, Lane(given, max(WINDOW, AHEAD * len(here.others)))] if given else program
 
 
-def _in_turn(peers: Sequence[int], cut: Sequence[Sequence[Span]]) -> Iterator[tuple[int, int, Span]]:
+def in_turn(peers: Sequence[int], cut: Sequence[Sequence[Span]]) -> Iterator[tuple[int, int, Span]]:
     """The pieces of each peer's, the first of all first: its number, whose it is, the piece."""
     for k in range(max(map(len, cut))):
         for peer, its in zip(peers, cut, strict=True):
@@ -121,7 +130,7 @@ def broadcast(shape: Shape, index: int) -> Program:
     others = [peer for peer in here.others if peer]  # the root has all
     if index == 0:
         root: list[Step] = []
-        for _, peer, piece in _in_turn(range(here.gpus), cut):
+        for _, peer, piece in in_turn(range(here.gpus), cut):
             root += _to([peer], piece) if peer else [*_to(onward, piece), *_to([1], piece, 1)]
         return [Lane(root, shape.window, per_peer=True)]
     before = here.left if here.server else 0
@@ -141,27 +150,44 @@ def _to(peers: Sequence[int], piece: Span, channel: int = 0) -> list[Send]:
     return [Send(peer, *piece, channel) for peer in peers]
 
 
+def together(shape: Shape, lengths: Sequence[int]) -> bool:
+    """Whether what a server's GPUs have for one that is elsewhere, of such lengths, leaves as one message."""
+    return _AT_ONCE * max(lengths) <= shape.eager
+
+
 def all_to_all(shape: Shape, index: int) -> Program:
-    """What is for another server goes first to the GPU on its rail, which has room for it behind its own result."""
+    """What is for another server goes first to the GPU on its rail, which has room for it behind its own result.
+
+    Small parts for a GPU there leave as one message, as PXN aggregates them; of large ones each as it comes.
+    """
     here = Place(shape, index)
     inputs, outputs = parts(shape, index), landings(shape, index)
     handed: list[Step] = [Copy(*inputs[index], outputs[index].start)]
     along: list[Step] = []
     arriving: list[Step] = []
     room = outputs[-1].stop
+    ours = {rank: parts(shape, rank) for rank in here.server_ranks()}
     for far in range(1, here.servers):
         there = here.rank(here.server + far, here.gpu)
         handed += [Send(peer, *inputs[here.rank(here.server + far, peer)]) for peer in here.others]
-        along.append(Send(there, *inputs[there]))
-        for peer in here.others:
-            span = parts(shape, peer)[there]
-            length = span.stop - span.start
-            along.append(Recv(peer, room, room + length, into=OUTPUT))
-            along.append(Send(there, room, room + length, source=OUTPUT))
-            room += length
+        lengths = [its[there].stop - its[there].start for its in ours.values()]
+        blocks = dict(zip(ours, lying(lengths, room), strict=True))
+        room += sum(lengths)
+        if together(shape, lengths):
+            along.append(Copy(*inputs[there], blocks[index].start))
+            along += [Recv(peer, *blocks[peer], into=OUTPUT) for peer in here.others]
+            along.append(Send(there, room - sum(lengths), room, source=OUTPUT))
+        else:
+            along.append(Send(there, *inputs[there]))
+            for peer in here.others:
+                along.append(Recv(peer, *blocks[peer], into=OUTPUT))
+                along.append(Send(there, *blocks[peer], source=OUTPUT))
         back = Place(shape, here.rank(here.server - far, here.gpu))
-        sources = [back.rank(back.server, back.gpu), *back.others]
-        arriving += [Recv(sources[0], *outputs[source], into=OUTPUT) for source in sources]
+        theirs = [outputs[rank] for rank in back.server_ranks()]
+        if together(shape, [span.stop - span.start for span in theirs]):
+            arriving.append(Recv(back.index, theirs[0].start, theirs[-1].stop, into=OUTPUT))
+        else:
+            arriving += [Recv(back.index, *outputs[source], into=OUTPUT) for source in (back.index, *back.others)]
     handed += [Send(peer, *inputs[peer]) for peer in here.others]
     along += [Recv(peer, *outputs[peer], into=OUTPUT) for peer in here.others]
     return [Lane(steps) for steps in (along, handed, arriving) if steps]

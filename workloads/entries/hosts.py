@@ -11,6 +11,7 @@ from workloads.entries.kinds import (
     GRID,
     OPTIMIZER,
     PAIR,
+    PIECES_OF_PARTS,
     PIPED,
     RAILS,
     SENDERS,
@@ -19,6 +20,14 @@ from workloads.entries.kinds import (
     others,
 )
 
+REDUCE_TREE = hosts(
+    c.REDUCE, "binomial_tree", "trees:binomial_reduce", "trees:binomial_reduce",
+    "one child after the other, upwards", **CHUNK, wide="TREE_REDUCE",
+)  # fmt: skip
+DISSEMINATION = hosts(
+    c.BARRIER, "dissemination", "exchange:dissemination_barrier", "exchange:dissemination_barrier",
+    "ceil(log2 n) rounds of empty messages", wide="DISSEMINATION",
+)  # fmt: skip
 ALL_REDUCE_RING = hosts(
     c.ALL_REDUCE, "ring", "ring:all_reduce", "rings:ring_all_reduce",
     "n - 1 hops that reduce, n - 1 that gather", layout="ring", **CHUNK, wide="ALL_REDUCE_RING",
@@ -77,17 +86,13 @@ HOSTS = (
         "log2 p exchanges of the whole vector", wide="WHOLE_DOUBLING",
     ),
     hosts(
-        c.ALL_REDUCE, "hierarchical", "grids.torus:hierarchical_all_reduce", "rings:hierarchical_all_reduce",
-        "reduce-scatter in the scale-up domain, all-reduce along the rails, all-gather in the domain",
-        wide="GRID", layout="domains", **CHUNK,
-    ),
-    hosts(
         c.ALL_REDUCE, "multi_ring", "ring:rings_all_reduce", "nics.ports:all_reduce",
         "sixteen rings, a part of the vector each: for NICs with several ports", layout="ports", **PIPED,
     ),
     hosts(
         c.ALL_REDUCE, "rails", "rails:all_reduce", "nics.rails:all_reduce",
-        "likewise, but domains and all rails at once, piece by piece", **RAILS, **PIPED,
+        "sums in scale-up domains, rings along all rails, and to all in the domains, at once, piece by piece",
+        **RAILS, **PIPED,
     ),
     REDUCE_SCATTER_RING,
     hosts(
@@ -163,10 +168,7 @@ HOSTS = (
         c.BROADCAST, "rails", "rails:broadcast", "nics.rails:broadcast",
         "a share along every rail, from server to server, and to all GPUs there", **RAILS, **PIPED,
     ),
-    hosts(
-        c.REDUCE, "binomial_tree", "trees:binomial_reduce", "trees:binomial_reduce",
-        "one child after the other, upwards", **CHUNK, wide="TREE_REDUCE",
-    ),
+    REDUCE_TREE,
     hosts(
         c.REDUCE, "chain", "trees:chain_reduce", "trees:chain_reduce",
         "piece by piece through all ranks", layout="ring", **PIPED, wide="CHAIN_REDUCE",
@@ -208,11 +210,11 @@ HOSTS = (
     ),
     hosts(
         c.REDUCE_SCATTER_V, "ring", "ring:reduce_scatter", "rings:ring_reduce_scatter_v", "the hops that reduce",
-        layout="ring", **SKEW,
+        layout="ring", **PIECES_OF_PARTS,
     ),
     hosts(
         c.ALL_GATHER_V, "ring", "ring:all_gather", "rings:ring_all_gather_v", "the hops that gather",
-        layout="ring", **SKEW,
+        layout="ring", **PIECES_OF_PARTS,
     ),
     hosts(c.ALL_GATHER_V, "bruck", "exchange:bruck_all_gather", "", "ceil(log2 n) rounds for any n", **SKEW),
     hosts(c.SCATTER_V, "linear", "exchange:linear_scatter", "exchange:linear_scatter", "all at once", **SKEW),
@@ -232,10 +234,7 @@ HOSTS = (
         )
         for collective in (c.M2N, c.N2M)
     ),
-    hosts(
-        c.BARRIER, "dissemination", "exchange:dissemination_barrier", "exchange:dissemination_barrier",
-        "ceil(log2 n) rounds of empty messages", wide="DISSEMINATION",
-    ),
+    DISSEMINATION,
     hosts(c.SEND_RECV, "pair", "exchange:pair_send_recv", "exchange:pair_send_recv", "one message", **PAIR),
     hosts(
         c.SEND_RECV, "shift", "exchange:shift_send_recv", "exchange:shift_send_recv", "a message to the next rank",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workloads.base.entry import EVEN, Algorithm, Collective
-from workloads.base.vocabulary import ADDER_DTYPES
+from workloads.base.vocabulary import ADDER_DTYPES, SWITCH_OPS
 from workloads.entries import collectives as c
 
 
@@ -41,10 +41,18 @@ CHUNK: dict[str, Any] = {"extra": ("chunk",)}
 PIPED: dict[str, Any] = {"extra": ("chunk",), "chunk_bytes": 128 << 10}  # worth little unless pipelined
 RAILS: dict[str, Any] = {"layout": "rails", "wide": "RAILS"}
 SKEW: dict[str, Any] = {"extra": ("skew", "parts"), "defaults": {"skew": 1.0}}
-SENDERS: dict[str, Any] = {"extra": ("senders", "skew", "parts"), "defaults": {"skew": 1.0}}
+PIECES_OF_PARTS: dict[str, Any] = {**SKEW, "extra": ("chunk", *SKEW["extra"])}
+SENDERS: dict[str, Any] = {**SKEW, "extra": ("senders", *SKEW["extra"])}
 MULTICAST: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring", "multicast": True}
+ALONE: dict[str, Any] = {"waits": True}
 SUMS: dict[str, Any] = {"ops": ("sum", "avg")}
-BY_SWITCHES: dict[str, Any] = {**SUMS, "dtypes": ADDER_DTYPES, "extra": ("slots", "timeout"), "accelerators": True}
+BY_SWITCHES: dict[str, Any] = {
+    **{"ops": SWITCH_OPS, "dtypes": ADDER_DTYPES, "extra": ("slots", "timeout"), "accelerators": True}
+}
+COLLNET: dict[str, Any] = {
+    **BY_SWITCHES, **ALONE, "extra": (*BY_SWITCHES["extra"], "chunk"), "chunk_bytes": 128 << 10, "layout": "rails",
+    "apart": True,
+}  # fmt: skip
 BY_NICS: dict[str, Any] = {"dtypes": ADDER_DTYPES, "engines": True, "layout": "ring"}
 OPTIMIZER: dict[str, Any] = {
     **{"ops": c.OPTIMIZER_STEP.ops, "dtypes": ("float32",), "layout": "ring"},
@@ -54,7 +62,6 @@ PAIR: dict[str, Any] = {"max_ranks": 2}
 GRID: dict[str, Any] = {"layout": "grid"}
 EVEN_GRID: dict[str, Any] = {"layout": "grid", "lengths": EVEN}
 BUFFERS: dict[str, Any] = {"extra": ("chunk",), "chunk_bytes": 512 << 10}  # PAT's (workloads/collectives/pat.py)
-ALONE: dict[str, Any] = {"waits": True}
 MESSAGE: dict[str, Any] = {"extra": ("message",), "defaults": {"message": {}}}
 STORAGE: dict[str, Any] = {"extra": ("storage",), "defaults": {"storage": {}}, "min_ranks": 3}
 FED: dict[str, Any] = {"extra": ("feed",), "defaults": {"feed": {}}}

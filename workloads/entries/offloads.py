@@ -4,14 +4,47 @@ from __future__ import annotations
 
 from workloads.base.vocabulary import OPS
 from workloads.entries import collectives as c
-from workloads.entries.hosts import ALL_GATHER_RING, ALL_REDUCE_RING, OPTIMIZER_BY_HOSTS, REDUCE_SCATTER_RING
-from workloads.entries.kinds import BY_NICS, BY_SWITCHES, MULTICAST, OPTIMIZER, SPARSE, SPARSE_INPUT, offload, others
+from workloads.entries.hosts import (
+    ALL_GATHER_RING,
+    ALL_REDUCE_RING,
+    DISSEMINATION,
+    OPTIMIZER_BY_HOSTS,
+    REDUCE_SCATTER_RING,
+    REDUCE_TREE,
+)
+from workloads.entries.kinds import (
+    BY_NICS,
+    BY_SWITCHES,
+    COLLNET,
+    MULTICAST,
+    OPTIMIZER,
+    SPARSE,
+    SPARSE_INPUT,
+    offload,
+    others,
+)
 
 OFFLOADS = (
     offload(
         c.ALL_REDUCE, "in_network", "in_network:AllReduce", "times.switches.in_network:in_network_all_reduce_ns",
         "switches add up fixed-point blocks in slots, and copy the sums to all (SwitchML, "
         "[in-network.md](in-network.md))", wide="BY_SWITCHES", instead=ALL_REDUCE_RING, **BY_SWITCHES,
+    ),
+    *(
+        offload(
+            collective, "in_network", f"in_network:{part}", "times.switches.in_network:in_network_all_reduce_ns",
+            summary, wide="BY_SWITCHES", instead=instead, **BY_SWITCHES,
+        )
+        for collective, part, summary, instead in (
+            (c.REDUCE_SCATTER, "ReduceScatter", "switches add up, and send each part of the sums to the rank whose it "
+             "is; all others hear that it is done", REDUCE_SCATTER_RING),
+            (c.REDUCE, "Reduce", "switches add up, and send all of it to the first rank", REDUCE_TREE),
+        )
+    ),
+    offload(
+        c.BARRIER, "in_network", "in_network:Barrier", "times.switches.in_network:in_network_all_reduce_ns",
+        "switches count who is there, and tell all", wide="BY_SWITCHES", instead=DISSEMINATION,
+        **{**BY_SWITCHES, "ops": ()},
     ),
     offload(
         c.ALL_REDUCE, "in_network_best_effort", "best_effort:AllReduce",
@@ -20,6 +53,12 @@ OFFLOADS = (
         "[best-effort.md](best-effort.md))",
         instead=ALL_REDUCE_RING, shared_slots=True, max_ranks=64, **BY_SWITCHES,
         unpredicted="which of its blocks meet in shared slots depends on when each packet comes",
+    ),
+    offload(
+        c.ALL_REDUCE, "collnet_direct", "collnet:AllReduce", "times.nics.collnet:all_reduce",
+        "a server's GPUs add up their shares in the scale-up domain, switches the servers' along the rails (NCCL's "
+        "CollnetDirect, [in-network.md](in-network.md#with-scale-up-domains))",
+        instead=ALL_REDUCE_RING, **COLLNET,
     ),
     others(
         c.ALL_REDUCE, "omnireduce", "sparse.omnireduce:AllReduce", "sparse.closed_form:omnireduce_ns",

@@ -11,14 +11,14 @@ one while they do the work by themselves (`Renewal`), and go over to it when all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from workloads.base import data
 from workloads.parts.part import Part, Sync, Wanted
 from workloads.verbs import Device, FabricError, Group, Region, wire
 
-_AGREE = 1 << 30  # tags of syncs: apart from those of steps
+AGREE = 1 << 30  # tags of syncs: apart from those of steps
 _RARELY = 16  # iterations before a group is asked for again of which some have failed at once, at most
 
 
@@ -144,6 +144,15 @@ class Rejoining(Offloaded):
     kind: str
     """Of the group."""
 
+    @property
+    def members(self) -> Sequence[int]:
+        """Ranks of the group."""
+        return self.ranks
+
+    @property
+    def group_tag(self) -> int:
+        return self.tag
+
     def _arguments(self) -> tuple[int, ...]:
         """Of the group."""
         raise NotImplementedError
@@ -151,7 +160,7 @@ class Rejoining(Offloaded):
     def _join(self) -> None:
         """Waits until the group is open or refused."""
         self._args = self._arguments()
-        self.group = self.device.group(self.kind, self.tag, self.ranks, self._args)
+        self.group = self.device.group(self.kind, self.group_tag, self.members, self._args)
         self.fallback = self.given_up = self.group.refused
         self.by_hosts = bool(self.group.refused)
 
@@ -162,7 +171,7 @@ class Rejoining(Offloaded):
         self.group = None
         if self.renewal is None:
             self.renewal = Renewal(
-                self.device, lambda: self.device.ask_group(self.kind, self.tag, self.ranks, self._args)
+                self.device, lambda: self.device.ask_group(self.kind, self.group_tag, self.members, self._args)
             )
         self.renewal.begin(self._worked)
         self._worked = False
@@ -212,7 +221,7 @@ class OneRequest(Rejoining):
     def work(self) -> Iterator[Wanted]:
         if self.by_hosts:
             if self.renewal is not None:
-                yield Sync(_AGREE + self.tag, self.n)
+                yield Sync(AGREE + self.tag, self.n)
                 self.renewal.look()
             yield from self._instead().work()
             return
@@ -221,7 +230,7 @@ class OneRequest(Rejoining):
             self._post()
         while not self._through and not self.given_up:
             yield None
-        yield Sync(_AGREE + self.tag, self.n)
+        yield Sync(AGREE + self.tag, self.n)
         self.fallback = self._noted
         self._worked = self._worked or not self.given_up
         if self.given_up:

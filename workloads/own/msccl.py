@@ -1,9 +1,10 @@
 """MSCCL's algorithms as schedules: gpus are ranks, thread blocks are lanes, and all is done loop by loop.
 
 The vector is cut into `nchunksperloop` chunks.  A loop does all steps on a slice of every chunk, at most as long as the
-protocol's buffer takes; where a chunk is shorter, a message of several chunks carries as many as fit.  Messages go
-through FIFOs: what a step has sent may be overwritten, and what it receives is written when its turn comes.
-(MSCCL's interpreter: src/collectives/device/msccl_interpreter.h; the file: src/graph/topo.cc.)
+protocol's buffer takes; where a chunk is shorter, a message of several chunks carries as many as fit.  By Simple a
+message goes in two slices, of which a step passes on the first before it waits for the second.  Messages go through
+FIFOs: what a step has sent may be overwritten, and what it receives is written when its turn comes.
+(MSCCL's interpreter: src/collectives/device/msccl_interpreter.h, prims_simple.h; the file: src/graph/topo.cc.)
 """
 
 from __future__ import annotations
@@ -45,20 +46,28 @@ COLLECTIVES = {
 
 
 class Protocol(NamedTuple):
-    """Bytes of a chunk that a loop does, and messages of a connection under way: NCCL's 8 steps of its buffers."""
+    """Bytes of a chunk that a loop does, slices of a message, and slices of a connection under way.
+
+    NCCL's buffers have 8 steps.
+    """
 
     loop_bytes: int
+    slices: int
     window: int
 
 
 PROTOCOLS = {
-    "Simple": Protocol(2 << 20, 2),  # 4 of 8 steps of 512 KiB
-    "LL128": Protocol(576_000, 8),  # of 614,400 bytes, 120 of 128 carry data
-    "LL": Protocol(32 << 10, 8),  # of 64 KiB, half carries data
+    "Simple": Protocol(2 << 20, 2, 4),  # 4 steps of 512 KiB, 2 in a slice
+    "LL128": Protocol(576_000, 1, 8),  # a step: of 614,400 bytes, 120 of 128 carry data
+    "LL": Protocol(32 << 10, 1, 8),  # a step: of 64 KiB, half carries data
 }
+_SLICE_UNIT = 16  # elements
+_LEAST_SLICE = 64  # of them in a loop
 
 MOST_CHUNKS = 1 << 16
 MOST_CHANNELS = 32
+MOST_COUNT, MOST_STEPS, MOST_BLOCKS = 71, 256, 216
+"""Chunks of a step, steps of a thread block, thread blocks of a gpu: more MSCCL refuses (src/include/msccl.h)."""
 
 
 class Kind(NamedTuple):
@@ -105,6 +114,10 @@ class Transfer:
     count: int
     after: tuple[int, int] | None
 
+    @property
+    def travels(self) -> bool:
+        return self.kind is not None and (self.kind.receives or self.kind.sends)
+
 
 @dataclass(frozen=True)
 class Block:
@@ -148,9 +161,9 @@ class Msccl:
 
     def place(self, at: At) -> Transfer | Gpu:
         """Which part of the file it is of, in a program of one loop."""
-        gpu, before = _Gpu(self, at.rank, 1), 0
+        gpu, before = _Gpu(self, at.rank, _Loops(1, None)), 0
         for transfer in self.gpus[at.rank].blocks[at.lane].transfers if at.lane >= 0 else ():
-            before += gpu.steps_of(transfer, self.chunks)
+            before += gpu.steps_of(transfer)
             if at.step < before:
                 return transfer
         return self.gpus[at.rank]
@@ -199,7 +212,7 @@ def _gpu(element: Element, number: int, ranks: int, collective: str, chunks: int
             element.wrong(f"gpu {number}: {key}_chunks={own[key]}, and nchunksperloop says {its}")
     tbs: dict[int, Element] = {}
     for tb in element.children:
-        its = tb.number("id", 0, 4095)
+        its = tb.number("id", 0, MOST_BLOCKS - 1)
         if its in tbs:
             tb.wrong(f"gpu {number} has a tb {its} already, in line {tbs[its].line}")
         tbs[its] = tb
@@ -227,6 +240,9 @@ class _Reader:
         for k, step in enumerate(element.children):
             if (s := step.number("s", 0)) != k:
                 step.wrong(f"gpu {self._gpu} tb {tb}: step s={s} stands where s={k} should")
+            if k == MOST_STEPS:
+                what = f"gpu {self._gpu} tb {tb} has {len(element.children)} steps, and MSCCL refuses more than {k}"
+                step.wrong(what, "several tbs")
             transfers.append(self._transfer(step, tb, k, peers))
         return Block(peers["send"], peers["recv"], channel, transfers)
 
@@ -236,7 +252,9 @@ class _Reader:
         if kind_name not in KINDS and kind_name != NOTHING:
             step.wrong(f"{name}: there is no such type of step", f"one of {', '.join((*KINDS, NOTHING))}")
         kind = KINDS.get(kind_name)
-        count = step.number("cnt", 1, MOST_CHUNKS) if kind else 0
+        count = step.number("cnt", 1) if kind else 0
+        if count > MOST_COUNT:
+            step.wrong(f"{name}: cnt={count}, and MSCCL refuses more than {MOST_COUNT}", "several steps")
         chunks = {"src": ("i", 0), "dst": ("o", 0)}
         for key, used in (("src", kind and kind.reads), ("dst", kind and kind.keeps)):
             if used:
@@ -280,32 +298,57 @@ def _says(step: Element) -> bool:
 # As a schedule
 
 
+@dataclass(frozen=True)
+class _Loops:
+    """Of chunks of so many elements, cut into loops of at most `most` (None: one); messages go in so many slices."""
+
+    chunk: int
+    most: int | None
+    slices: int = 1
+
+    @property
+    def spans(self) -> list[Span]:
+        return pieces(0, self.chunk, self.most)
+
+    @property
+    def together(self) -> int:
+        """Chunks in a message."""
+        return max(1, self.most // max(self.chunk, 1)) if self.most else MOST_CHUNKS
+
+    def length(self, first: int, count: int, span: Span) -> int:
+        """Of a message of `count` chunks' parts, from its `first` one on."""
+        return (min(self.together, count - first) - 1) * self.chunk + span.stop - span.start
+
+    def cut(self, length: int, longest: int, *, whole: bool) -> list[Span]:
+        """A message in slices, as many as in the longest loop: as prims_simple.h's genericOp."""
+        if whole or self.slices == 1 or not self.most:
+            return [Span(0, length)]
+        each = max(-(-longest // (_SLICE_UNIT * self.slices)) * _SLICE_UNIT, self.most // _LEAST_SLICE)
+        return [Span(min(at, length), min(at + each, length)) for at in range(0, max(longest, 1), each)]
+
+
 @lru_cache(maxsize=4096)
 def _program(algorithm: Msccl, shape: Shape, index: int) -> Program:
-    chunk = -(-shape.count // algorithm.chunks)
-    loops, together = (
-        pieces(0, chunk, shape.chunk),
-        max(1, shape.chunk // max(chunk, 1)) if shape.chunk else MOST_CHUNKS,
-    )
-    gpu = _Gpu(algorithm, index, chunk)
+    loops = _Loops(-(-shape.count // algorithm.chunks), shape.chunk, algorithm.protocol.slices)
+    gpu = _Gpu(algorithm, index, loops)
     lanes = []
     for k, block in enumerate(gpu.blocks):
         steps = [
             step
-            for number, loop in enumerate(loops)
+            for number, loop in enumerate(loops.spans)
             for transfer in block.transfers
-            for step in gpu.lowered(transfer, k, number, loop, together)
+            for step in gpu.lowered(transfer, k, number, loop)
         ]
         lanes.append(Lane(steps, algorithm.protocol.window, per_peer=True, buffered=True))
     return lanes
 
 
 class _Gpu:
-    """A gpu's steps as its rank's: where its buffers are, with chunks of so many elements."""
+    """A gpu's steps as its rank's: where its buffers are."""
 
-    def __init__(self, algorithm: Msccl, index: int, chunk: int) -> None:
-        gpu = algorithm.gpus[index]
-        self.blocks, self._chunk = gpu.blocks, chunk
+    def __init__(self, algorithm: Msccl, index: int, loops: _Loops) -> None:
+        gpu, chunk = algorithm.gpus[index], loops.chunk
+        self.blocks, self._loops, self._chunk = gpu.blocks, loops, chunk
         output = OUTPUT if algorithm.apart or algorithm.collective == "all_to_all" else VECTOR
         whole = algorithm.chunks * chunk
         part = index * (whole // len(algorithm.gpus))
@@ -315,34 +358,34 @@ class _Gpu:
             "o": Place(output, part if algorithm.collective == "reduce_scatter" else 0),
             "s": Place(OUTPUT, behind),
         }
-        self._sums: dict[tuple[int, int], list[int]] = {}
+        self._sums: dict[int, list[int]] = {}
         self._passing = []  # where a thread block has what it only passes on
         at = behind + gpu.chunks["s"] * chunk
         for block in gpu.blocks:
             self._passing.append(Place(OUTPUT, at))
             at += chunk * max((t.count for t in block.transfers if t.kind and t.kind.passes), default=0)
 
-    def steps_of(self, transfer: Transfer, together: int) -> int:
+    def steps_of(self, transfer: Transfer) -> int:
         """Steps of a lane that it becomes in one loop."""
-        messages = -(-transfer.count // together)
-        return (transfer.after is not None) + messages * len(self._message(transfer, 0, 0, 0, 0))
+        return sum(1 for _ in self.lowered(transfer, 0, 0, self._loops.spans[0], alone=True))
 
-    def _behind(self, block: int, together: int) -> list[int]:
+    def _behind(self, block: int) -> list[int]:
         """Steps of a block's lane in one loop, up to each of its transfers."""
-        if (block, together) not in self._sums:
-            each = (self.steps_of(its, together) for its in self.blocks[block].transfers)
-            self._sums[block, together] = list(accumulate(each, initial=0))
-        return self._sums[block, together]
+        if block not in self._sums:
+            each = (self.steps_of(its) for its in self.blocks[block].transfers)
+            self._sums[block] = list(accumulate(each, initial=0))
+        return self._sums[block]
 
-    def lowered(self, transfer: Transfer, block: int, loop: int, span: Span, together: int) -> Iterator[Step]:
-        """Of a loop, elements `span` of each chunk, with so many chunks in a message."""
+    def lowered(self, transfer: Transfer, block: int, loop: int, span: Span, *, alone: bool = False) -> Iterator[Step]:
+        """Of a loop, elements `span` of each chunk.  `alone`: whatever others it waits for."""
         if transfer.after is not None:
-            other, done = transfer.after
-            yield Wait(other, loop * self._behind(other, together)[-1] + self._behind(other, together)[done])
-        for first in range(0, transfer.count, together):
-            last = min(first + together, transfer.count) - 1
-            length = (last - first) * self._chunk + span.stop - span.start
-            yield from self._message(transfer, block, first, span.start, length)
+            other, done = (0, 0) if alone else transfer.after
+            yield Wait(other, 0 if alone else loop * self._behind(other)[-1] + self._behind(other)[done])
+        longest = self._loops.spans[0]
+        for first in range(0, transfer.count, self._loops.together):
+            lengths = (self._loops.length(first, transfer.count, its) for its in (span, longest))
+            for start, stop in self._loops.cut(*lengths, whole=not transfer.travels):
+                yield from self._message(transfer, block, first, span.start + start, stop - start)
 
     def _message(self, transfer: Transfer, block: int, chunk: int, start: int, length: int) -> list[Step]:
         """What is done with so many elements from `start` of the transfer's `chunk`th chunk on."""

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
 
-from workloads.base.vocabulary import DTYPES, OPS
+from workloads.base.vocabulary import DTYPES, OPS, combines
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task, words
 
 Node = tuple[int, int]  # rank, number of the task in its list
@@ -144,6 +144,8 @@ def _check_task(rank: int, task: Task, groups: Groups) -> None:
                 raise bad(f"there is no element type {task.dtype!r} (there is {', '.join(DTYPES)})")
             if task.op is not None and task.op not in OPS:
                 raise bad(f"there is no reduction {task.op!r} (there is {', '.join(OPS)})")
+            if not combines(task.op, task.dtype):
+                raise bad(f"{task.op} combines the bits of integers, not {task.dtype}")
         case Send() | Recv():
             if task.size_bytes < 0:
                 raise bad(f"a size of {task.size_bytes} bytes")

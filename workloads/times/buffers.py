@@ -7,7 +7,7 @@ it goes on; a switch pauses that port when what it holds of the shared part reac
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -91,12 +91,10 @@ class Watch:
 class Buffers:
     """Of a fabric, by node, where its traffic is lossless; and who was paused since `take_paused`.
 
-    `across`: of a route's cables, which are taken in a second class (by torus and ring, of their dateline).
     `paused`: and whether what goes elsewhere is held up with the rest.
     """
 
     rooms: Mapping[str, Room]
-    across: Callable[[Sequence[Hop]], Sequence[bool]] = lambda hops: [False] * len(hops)
     paused: dict[Hop, bool] = field(default_factory=dict)
 
     @property

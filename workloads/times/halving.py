@@ -143,12 +143,12 @@ def bruck_all_gather(case: Case) -> float:
 def _trees(case: Case, *, reduce: bool) -> float:
     """What is handed on at once goes on piece by piece."""
     chunk, total = case.share(case.n), 0.0
-    every = pat.rounds(case.n, pat.most_of(case.shape))
-    if reduce:
-        every.reverse()
+    room = pat.room_of(case.shape)
+    every = (pat.backwards if reduce else pat.rounds)(case.n, room.round)
     run = []
     for k, (far, come) in enumerate(every):
-        count, piece = case.pieces(len(come) * chunk)
+        count, piece = case.pieces(min(len(come), room.message) * chunk)
+        count *= -(-len(come) // room.message)
         run.append((count, piece, case.shift(-far if reduce else far), reduce))
         here, after = (set(come), every[k + 1]) if k + 1 < len(every) else (set(), None)
         if after:
@@ -162,7 +162,7 @@ def _trees(case: Case, *, reduce: bool) -> float:
 
 
 def pat_all_gather(case: Case) -> float:
-    """log2 a + n/a - 1 messages, of a chunks at most."""
+    """log2 a + n/a - 1 rounds, of a chunks at most."""
     return _trees(case, reduce=False)
 
 

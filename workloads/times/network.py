@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, OUTSIDE_BYTES, RETH_BYTES, wire_bytes
 from topologies.ranks.hops import Hop
@@ -47,14 +47,19 @@ class Agenda:
 
 
 class Stage:
-    """A link or a PCIe: `after_ns` later what it carried waits for the next.  `joins`: no second store and forward."""
+    """A link or a PCIe: `after_ns` later what it carried waits for the next.  `joins`: no second store and forward.
 
-    __slots__ = ("after_ns", "counts", "free", "joins", "ns_per_byte")
+    `waiting`: trains of two classes that take turns, whose `turn` it is, and which have so many bytes of `credit`.
+    """
+
+    __slots__ = ("after_ns", "counts", "credit", "free", "joins", "ns_per_byte", "turn", "waiting")
 
     def __init__(self, rate_bps: float, after_ns: float, counts: int = _WIRE, *, joins: bool = False) -> None:
         self.ns_per_byte = 8e9 / rate_bps
         self.after_ns, self.counts, self.joins = after_ns, counts, joins
         self.free = 0.0
+        self.waiting: tuple[deque[_Entry], deque[_Entry]] | None = None
+        self.turn, self.credit = 0, [0, 0]
 
 
 class _Message:
@@ -78,6 +83,9 @@ class Train:
         self.tail = 0.0  # when its last packet waits for the stage that its first one has come to
 
 
+_Entry: TypeAlias = "tuple[float, Train, QueuePair, int]"  # when a train came, and to which of its stages
+
+
 class _Port:
     """A NIC's way out."""
 
@@ -90,14 +98,15 @@ class _Port:
 
 
 class QueuePair:
-    """From one rank to another.  `transits`: of the buffer before each stage."""
+    """From one rank to another.  `transits`: of the buffer before each stage.  `second`: its class at each link."""
 
-    __slots__ = ("ack_ns", "back", "links", "packets", "port", "queue", "stages", "transits")
+    __slots__ = ("ack_ns", "back", "links", "packets", "port", "queue", "second", "stages", "transits")
 
     def __init__(
-        self, port: _Port, links: int, stages: list[Stage], transits: list[Transits | None], ack_ns: float
+        self, port: _Port, route: Route, stages: list[Stage], transits: list[Transits | None], ack_ns: float
     ) -> None:
-        self.port, self.links, self.stages, self.transits, self.ack_ns = port, links, stages, transits, ack_ns
+        self.port, self.stages, self.transits, self.ack_ns = port, stages, transits, ack_ns
+        self.links, self.second = len(route.links), route.second
         self.back: list[Stage] = []
         self.packets = 0  # posted so far
         self.queue: deque[tuple[_Message, _Parts]] = deque()
@@ -124,7 +133,7 @@ class Network:
             (pair[1], pair[0]), channel
         )  # over which ECMP may lead acknowledgements elsewhere
         queue_pair = QueuePair(
-            self._ports[port_key], len(route.links), stages, self._buffers(route, len(stages)), back.path.ack_ns()
+            self._ports[port_key], route, stages, self._buffers(route, len(stages)), back.path.ack_ns()
         )
         queue_pair.back = stages_back[: len(back.links)]
         return queue_pair
@@ -150,6 +159,9 @@ class Network:
             joins = route.scale_up and k > 0
             after = 0.0 if joins else link.delay_ns + latencies[k]
             stages.append(self._stages.setdefault(key, Stage(link.rate_bps, after, joins=joins)))
+        for stage, second in zip(stages, route.second, strict=False):
+            if second and stage.waiting is None:
+                stage.waiting = deque(), deque()
         if not route.scale_up:
             stages.append(self._pcie("write", pair[1]))
         return route, stages
@@ -209,6 +221,38 @@ class Network:
 
     def _enter(self, t: float, train: Train, pair: QueuePair, k: int) -> None:
         """A train's first packet is at stage `k`."""
+        stage = pair.stages[k]
+        if stage.waiting is None or (stage.free <= t and not any(stage.waiting)):
+            self._carry(t, train, pair, k)
+            return
+        if not any(stage.waiting):
+            self._agenda.at(stage.free, self._turn, stage)
+        stage.waiting[pair.second[k]].append((t, train, pair, k))
+
+    def _turn(self, t: float, stage: Stage) -> None:
+        """A train of the class whose turn it is goes on."""
+        assert stage.waiting is not None
+        if stage.free <= t:
+            which = self._scheduled(stage)
+            came, train, pair, k = stage.waiting[which].popleft()
+            left = stage.credit[which] - train.whole[_WIRE]
+            stage.credit[which] = max(left, 0) if stage.waiting[which] else 0
+            self._carry(came, train, pair, k)
+        if any(stage.waiting):
+            self._agenda.at(stage.free, self._turn, stage)
+
+    def _scheduled(self, stage: Stage) -> int:
+        """By deficit round robin with equal weights, where both classes wait."""
+        assert stage.waiting is not None
+        if not all(stage.waiting):
+            return int(not stage.waiting[0])
+        while stage.credit[stage.turn] < stage.waiting[stage.turn][0][1].whole[_WIRE]:
+            stage.turn = 1 - stage.turn
+            stage.credit[stage.turn] += self._train * wire_bytes(self._costs.mtu, RETH_BYTES + IMM_BYTES)
+        return stage.turn
+
+    def _carry(self, t: float, train: Train, pair: QueuePair, k: int) -> None:
+        """It came at `t`, and has its turn."""
         stage = pair.stages[k]
         counts, ns_per_byte = stage.counts, stage.ns_per_byte
         first, last = train.first[counts] * ns_per_byte, train.last[counts] * ns_per_byte

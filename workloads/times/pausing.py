@@ -113,7 +113,8 @@ class PausingNetwork(Network):
         route, _ = self._between(pair, channel)
         if not route.scale_up:
             keys = cast("tuple[Hop, ...]", route.keys)
-            ways = zip(keys, route.links, made.stages, self._buffers_of.across(keys), strict=False)
+            classes = route.second or [False] * len(keys)
+            ways = zip(keys, route.links, made.stages, classes, strict=False)
             self._hops[made] = [
                 _Hop(self._link(stage), across, link.delay_ns, self._group(key, stage, across, link.delay_ns))
                 for key, link, stage, across in ways
@@ -144,7 +145,7 @@ class PausingNetwork(Network):
             self._start(t, hops[k].link)
         else:  # PCIe: a packet stays until it has been written
             begun = max(t, pair.stages[k].free)
-            super()._enter(t, train, pair, k)
+            self._carry(t, train, pair, k)
             ends = pair.stages[k].free
             each = (ends - begun) / train.packets
             self._leaves(begun + each, ends + each, hops[-1].group, train)
@@ -171,7 +172,7 @@ class PausingNetwork(Network):
         """As every stage carries a train; and it leaves one buffer for another."""
         stage, hops = link.stage, self._hops[pair]
         stage.free, link.acks_ns = t + link.acks_ns, 0.0
-        super()._enter(t, train, pair, k)
+        self._carry(t, train, pair, k)
         link.free = stage.free
         if k:
             self._leaves(t, link.free, hops[k - 1].group, train)

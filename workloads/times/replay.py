@@ -35,7 +35,8 @@ from workloads.times.pausing import PausingNetwork
 MOST_MESSAGES = 20_000
 """That are followed: some 50 us of ours each.  A schedule of more is left to its formula."""
 
-_TRAINS = 12_000
+_TRAINS, _TRAINS_IN_TURNS = 12_000, 100_000
+"""Of packets, at most: more where classes take turns packet by packet, which decides who of a group is late."""
 _PIECES = 32  # to a rank: where there are more, each takes as long as those between half of them and all
 
 
@@ -283,7 +284,9 @@ def _run(
     buffers: Buffers | None,
 ) -> tuple[tuple[float, ...], tuple[tuple[int, bool], ...]]:
     """With pauses only where they hold something up: elsewhere it would be the same."""
-    train = max(1, -(-packets // _TRAINS))
+    ways = {(i, s.peer, s.channel) for i, program in enumerate(programs) for s in steps(program) if isinstance(s, Send)}
+    turns = any(any(case.ways.route(way[:2], way[2]).second) for way in ways)
+    train = max(1, -(-packets // (_TRAINS_IN_TURNS if turns else _TRAINS)))
     watch = Watch(buffers.rooms) if buffers else None
     ends = _Replay(case, programs, lambda agenda: Network(agenda, case.ways, case.costs, train, watch)).run(starts)
     paused = watch.paused() if watch else {}
@@ -322,9 +325,8 @@ def _likeness(
             route = case.ways.route(pair, channel)
             keys = tuple([names.setdefault(key, len(names)) for key in route.keys])
             path = tuple([links.setdefault(link, len(links)) for link in route.links])
-            way = path, route.path.switch_latency_ns, route.scale_up
-            across = tuple(buffers.across(cast("Sequence[Hop]", route.keys))) if buffers else ()
-            routes.append((pair, channel, keys, ways.setdefault(way, len(ways)), across))
+            way = path, route.path.switch_latency_ns, route.scale_up, route.second
+            routes.append((pair, channel, keys, ways.setdefault(way, len(ways))))
     which = _own(schedule) or (schedule.__module__, schedule.__qualname__)
     parameters = which, shape, case.width, case.costs, tuple(starts), list(links)
     buffer_rooms = _rooms(cast("Sequence[Hop]", list(names)), buffers) if buffers else None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
+from workloads.collectives.schedule import WINDOW
 from workloads.times.case import Case, Round, piped, rounds
 from workloads.times.messages import Costs, Path, acks_ns, line_ns, received_ns, sent_ns
 
@@ -51,12 +52,12 @@ def bidirectional_all_reduce(case: Case) -> float:
     return _hops(case, reduces, parallel=2)
 
 
-def _grid(case: Case, order: Sequence[int]) -> float:
-    """Dimension by dimension there and back; each begins when the one before is through."""
+def torus_all_reduce(case: Case) -> float:
+    """Dimension by dimension there and back, each over what the one before has left, and when that is through."""
     dims = case.shape.dims
     phases: list[list[Round]] = []
     size = case.size
-    for dim in order:
+    for dim in range(len(dims)):
         n, stride = dims[dim], prod(dims[dim + 1 :])
         size = case.share(n, size)
         pairs = [(i, i + ((i // stride + 1) % n - i // stride % n) * stride) for i in range(case.n)]
@@ -70,43 +71,40 @@ def _grid(case: Case, order: Sequence[int]) -> float:
     )
 
 
-def torus_all_reduce(case: Case) -> float:
-    """Sum over dimensions of the rings' times, each over what the dimension before has left."""
-    return _grid(case, range(len(case.shape.dims)))
-
-
-def hierarchical_all_reduce(case: Case) -> float:
-    """The same with the scale-up domain first."""
-    return _grid(case, list(reversed(range(len(case.shape.dims)))))
-
-
 def _unequal(case: Case, *, reduce: bool) -> float:
-    """Hop by hop, each rank at its own pace."""
+    """Hop by hop, each rank at its own pace: of each message the first piece and the last one."""
     import numpy as np
 
     n, costs = case.n, case.costs
     paths = case.ways.paths(case.shift(1))
     kinds = {path: k for k, path in enumerate(dict.fromkeys(paths))}
     which, rank = np.array([kinds[path] for path in paths]), np.arange(n)
+    counts, pieces = (np.array(its) for its in zip(*map(case.pieces, case.chunks), strict=True))
 
     def of_each(time_ns: Callable[[int, Path], float]) -> NDArray[np.float64]:
-        sizes, where = np.unique(case.chunks, return_inverse=True)
+        sizes, where = np.unique(pieces, return_inverse=True)
         return np.array([[time_ns(int(size), path) for size in sizes] for path in kinds])[:, where]
 
     acks = of_each(lambda nbytes, path: acks_ns(nbytes, path, costs))
     received = of_each(lambda nbytes, path: received_ns(nbytes, path, costs)) + acks
     acknowledged = of_each(lambda nbytes, path: sent_ns(nbytes, path, costs)) + acks
     busy = of_each(lambda nbytes, path: line_ns(nbytes, path, costs))
-    reduced = reduce * of_each(lambda nbytes, path: costs.reduce_ns(nbytes))
-    ready = free = sent = arrived = np.zeros(n)
+    reduced = reduce * of_each(lambda nbytes, path: costs.reduce_ns(nbytes))[0]
+    cycle = np.maximum(busy + acks, costs.post_ns + costs.wake_ns + reduced)
+    if case.chunk is not None:
+        cycle = np.maximum(cycle, (costs.post_ns + acknowledged + costs.wake_ns) / WINDOW)
+    first = last = free = sent = arrived = np.zeros(n)
     for hop in range(n - 1):
-        goes = which, (rank - hop - reduce) % n
-        begin = np.maximum(ready + costs.post_ns, free)
-        sent, free = begin + acknowledged[goes], begin + busy[goes]
-        arrived = np.roll(begin + received[goes], 1)
-        awake = np.maximum(ready + costs.post_ns, arrived) + costs.wake_ns
-        ready = awake + reduced[0, (rank - 1 - hop - reduce) % n]
-    return float(np.where(sent <= arrived, ready, np.maximum(sent, ready) + costs.wake_ns).max())
+        out, into = (rank - hop - reduce) % n, (rank - 1 - hop - reduce) % n
+        goes = which, out
+        begin = np.maximum(first + costs.post_ns, free)
+        end = np.maximum(begin + (counts[out] - 1) * cycle[goes], last + costs.post_ns)
+        sent, free = end + acknowledged[goes], end + busy[goes]
+        begun, arrived = np.roll(begin + received[goes], 1), np.roll(end + received[goes], 1)
+        first = np.maximum(first + costs.post_ns, begun) + costs.wake_ns + reduced[into]
+        last = np.maximum(last + costs.post_ns, arrived) + costs.wake_ns + reduced[into]
+        last = np.maximum(last, first + (counts[into] - 1) * reduced[into])
+    return float(np.where(sent <= arrived, last, np.maximum(sent, last) + costs.wake_ns).max())
 
 
 def ring_reduce_scatter_v(case: Case) -> float:

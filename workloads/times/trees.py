@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import inf
 
 from workloads.collectives import exchange, trees
 from workloads.times.case import Case
@@ -123,19 +124,29 @@ def _under(case: Case, rank: int) -> int:
 
 
 def _tree_up(case: Case, nbytes: Callable[[int], int], *, reduce: bool) -> float:
-    """A binomial tree in which a rank takes in its children one after the other, the nearest first."""
+    """A binomial tree in which a rank takes in its children one after the other, the nearest first.
 
+    Unequal ones may meet at its cable: the last is there when the cable has carried all.
+    """
     ends = [0.0]
 
+    def taken(index: int, coming: Sequence[tuple[float, int]]) -> float:
+        """When the last of these children's messages is there, which begin at these times."""
+        free = last = 0.0
+        for start, child in sorted(coming):
+            path, size, begin = case.ways.path([(child, index)]), nbytes(child), max(start, free)
+            free = begin + case.line(size, path, windowed=False, both_ways=False)
+            last = max(last, begin + case.message(size, path, both_ways=False))
+            ends.append(begin + case.message(size, path, both_ways=False, sent=True))
+        return last
+
     def ready(index: int) -> float:
-        at = 0.0
+        at, coming = 0.0, list[tuple[float, int]]()
         for child in reversed(trees.binomial(index, case.n).children):
             path = case.ways.path([(child, index)])
             requested = at + case.message(0, path, both_ways=False) if trees.early(child, case.n) else 0.0
-            start = max(ready(child), requested)
-            ends.append(start + case.message(nbytes(child), path, both_ways=False, sent=True))
-            arrived = start + case.message(nbytes(child), path, both_ways=False)
-            at = max(at, arrived) + reduce * case.costs.reduce_ns(nbytes(child))
+            coming.append((max(ready(child), requested), child))
+            at = max(at, taken(index, coming)) + reduce * case.costs.reduce_ns(nbytes(child))
         return at
 
     return max(ready(0), *ends)
@@ -144,20 +155,34 @@ def _tree_up(case: Case, nbytes: Callable[[int], int], *, reduce: bool) -> float
 def binomial_reduce(case: Case) -> float:
     """ceil(log2 n) messages and reductions.
 
-    In pieces the longer of two: the deepest rank's last piece on its way up, and the root's cable, which carries the
-    pieces of all of its children.
+    In pieces a rank has the last one when its children have sent theirs, and its cable and host are through with all.
     """
     if case.chunk is None:
         return _tree_up(case, lambda _: case.size, reduce=True)
     count, piece = case.pieces(case.size)
+    reduced = case.costs.reduce_ns(piece)
+
+    def ready(index: int) -> tuple[float, float]:
+        """The first piece, and the last."""
+        first = last = busy = 0.0
+        begun = inf
+        for child in reversed(trees.binomial(index, case.n).children):
+            path = case.ways.path([(child, index)])
+            line = case.line(piece, path, windowed=True, reduce=True, both_ways=False)
+            before, behind = ready(child)
+            message = case.message(piece, path, both_ways=False)
+            first, begun, busy = max(first, before + message) + reduced, min(begun, before + message), busy + line
+            last = max(
+                last,
+                max(behind, before + (count - 1) * line) + message + reduced,
+                begun + count * busy - line + reduced,
+            )
+        return first, max(first, last)
+
     children = trees.binomial(0, case.n).children
     path = case.ways.path([(child, 0) for child in children[:1]])
-    line = case.line(piece, path, windowed=True, reduce=True, both_ways=False)
-    hop = case.message(piece, path, both_ways=False) + case.costs.reduce_ns(piece)
-    late = max(0.0, case.message(piece, path, both_ways=False, sent=True) - hop)
-    deepest = len(children) * hop + (count - 1) * line
-    busiest = hop + (len(children) * count - 1) * line
-    return max(deepest, busiest) + late
+    hop = case.message(piece, path, both_ways=False) + reduced
+    return ready(0)[1] + max(0.0, case.message(piece, path, both_ways=False, sent=True) - hop)
 
 
 def binomial_gather(case: Case) -> float:

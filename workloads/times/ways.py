@@ -19,11 +19,15 @@ Pair = tuple[int, int]  # indices in the group: from, to
 
 @dataclass(frozen=True)
 class Route:
-    """A way by itself: its links in order, each with a key that tells who shares it."""
+    """A way by itself: its links in order, each with a key that tells who shares it.
+
+    `second`: on which of them it is in the second of two classes that take turns (none: on no one).
+    """
 
     keys: tuple[Hashable, ...]
     links: tuple[Link, ...]
     path: Path
+    second: tuple[bool, ...] = ()
 
     @property
     def scale_up(self) -> bool:
@@ -53,6 +57,7 @@ class Routed:
 
     `links`: a cable in one direction, by the nodes that it leads from and to.  `latency_ns`: of every switch.
     `scale_up`: the link of a domain's GPUs.  `numbers`: of the queue pairs, where they are known, for ECMP's hash.
+    `dateline`: what has to cross it on a grid has a class of its own.
     """
 
     hops: Hops
@@ -61,10 +66,13 @@ class Routed:
     latency_ns: Mapping[str, float]
     scale_up: Link | None = None
     numbers: Numbers = field(default_factory=dict)
+    dateline: bool = True
 
     def route(self, pair: Pair, channel: int = 0) -> Route:
         keys = tuple(self._way(pair, channel))
-        return Route(keys, tuple(self._link(key) for key in keys), self._path(keys, dict.fromkeys(keys, 1.0)))
+        second = self.hops.across(keys) if self.dateline and keys[0][0] != _OUT else ()
+        links = tuple(self._link(key) for key in keys)
+        return Route(keys, links, self._path(keys, dict.fromkeys(keys, 1.0)), second)
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
         loads = self._loads(dict.fromkeys(pairs, 1.0))

@@ -32,6 +32,7 @@ _DTYPES = {
     **{str(t).removeprefix("torch."): t for t in (torch.int32, torch.int64, torch.int8, torch.uint8)},
 }
 _OPS = {"SUM": "sum", "AVG": "avg", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
+_OPS |= {"BAND": "band", "BOR": "bor", "BXOR": "bxor"}
 
 
 class Work(dist._Work):
@@ -404,7 +405,7 @@ class RecordedGroup(dist.ProcessGroup):
 
 _REDUCTIONS = {
     **{"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX},
-    "prod": dist.ReduceOp.PRODUCT,
+    **{"prod": dist.ReduceOp.PRODUCT, "band": dist.ReduceOp.BAND, "bor": dist.ReduceOp.BOR, "bxor": dist.ReduceOp.BXOR},
 }
 
 

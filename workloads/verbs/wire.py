@@ -109,6 +109,9 @@ REDUCTIONS = {
     "max": 2,
     "prod": 3,
     "avg": 4,
+    "band": 5,
+    "bor": 6,
+    "bxor": 7,
 }
 ELEMENTS = {
     "float32": 0,

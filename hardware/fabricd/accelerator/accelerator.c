@@ -24,6 +24,9 @@
  * all of them, and again when one of them asks for the second time.  Nobody is answered
  * while a sum for it still waits here, as in a pause.
  *
+ * A sum that one rank alone wants goes to that rank, and to all others a result without
+ * elements, which clocks out their next contributions.
+ *
  * Exponents of block scaling are combined by their maximum, one block ahead.
  */
 #include <stdio.h>
@@ -107,7 +110,7 @@ static void emit(struct fabric *f, struct accelerator *a, struct program *p, uin
 		 const struct roce_packet *like, uint8_t class)
 {
 	struct slot *s = &p->slot[slot];
-	bool result = to != p->parent_ip;
+	bool result = to != p->parent_ip, empty = to == p->group_ip && s->owner[v];
 	struct roce_packet pkt = {
 		.dst_ip = to,
 		.src_port = roce_job_port(p->job),
@@ -118,12 +121,13 @@ static void emit(struct fabric *f, struct accelerator *a, struct program *p, uin
 		.offload = {.offset = s->offset[v],
 			    .slot = (uint16_t)slot,
 			    .child = p->parent_child,
-			    .count = s->count[v],
+			    .count = empty ? 0 : s->count[v],
 			    .exponent = s->exponent[v],
 			    .next = s->next[v],
-			    .flags = like->offload.flags},
+			    .flags = like->offload.flags,
+			    .more = s->owner[v]},
 		.payload = (const uint8_t *)s->sum[v],
-		.payload_bytes = s->count[v] * 4u,
+		.payload_bytes = empty ? 0 : s->count[v] * 4u,
 	};
 
 	a->answered++;
@@ -163,6 +167,7 @@ static void begin(struct slot *s, int v, const struct roce_packet *pkt)
 	s->seen[v] = s->asked[v] = s->told[v] = 0;
 	s->offset[v] = pkt->offload.offset;
 	s->count[v] = pkt->offload.count;
+	s->owner[v] = pkt->offload.more;
 	s->exponent[v] = pkt->offload.exponent;
 	s->next[v] = pkt->offload.next;
 }
@@ -183,7 +188,7 @@ static void contribute(struct fabric *f, struct accelerator *a, struct program *
 	}
 	if (age > 0) /* everybody has the result before: this version is free */
 		begin(s, v, pkt);
-	if (o->count != s->count[v] || o->offset != s->offset[v]) {
+	if (o->count != s->count[v] || o->offset != s->offset[v] || o->more != s->owner[v]) {
 		a->unknown++;
 		return;
 	}
@@ -205,6 +210,8 @@ static void contribute(struct fabric *f, struct accelerator *a, struct program *
 	s->complete[v] = true;
 	s->told[v] = p->parent_ip ? 0 : ~0ull;
 	a->completed++;
+	if (!p->parent_ip && s->owner[v])
+		emit(f, a, p, o->slot, v, s->owner[v], pkt, class);
 	emit(f, a, p, o->slot, v, p->parent_ip ? p->parent_ip : p->group_ip, pkt, class);
 }
 

@@ -16,6 +16,7 @@ struct slot {
 	uint64_t told[2]; /* root: whom what was sent last is for; below: who has asked since the last question */
 	uint64_t place[2]; /* of what was sent last, among all frames of its class that ever left here */
 	uint64_t offset[2];
+	uint32_t owner[2]; /* who alone wants the sum (0: all do) */
 	uint16_t count[2];
 	int16_t exponent[2], next[2];
 	int32_t *sum[2];

@@ -13,13 +13,13 @@
  *	act	asks the controller or the testbed to do something, and waits for it
  *	traffic	makes NICs send flows of their own (traffic.c)
  *
- * None changes what it found: frames pass through the faults that are on, and
- * parameters are always made anew from the base and what is laid over it.  So
- * healing one leaves exactly the others, in whatever order that happens.
+ * No fault overwrites anything: frames pass through the faults that are on, and
+ * parameters are always computed anew from the base and the faults.  So when one is
+ * healed, exactly the others remain, in whatever order they are healed.
  *
- * What an operator configures while the fabric is up is kept here, too: it is made of
- * the same primitives, lies over all faults, even those that come later or come again,
- * and changes none of their draws.
+ * What an operator configures while the fabric is up is kept here, too.  It uses the
+ * same primitives, takes precedence over all faults, earlier or later, and changes none
+ * of their random draws.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -206,7 +206,7 @@ void fault_event(struct fabric *f, struct fault *x, bool on)
 	go(f, x, on);
 }
 
-/* fault_forget_healed() - Of a fault that is healed nothing goes on any more: take out those of its events that come first */
+/* fault_forget_healed() - Remove the next events as long as they are those of healed faults: they do nothing */
 void fault_forget_healed(struct fabric *f)
 {
 	while (f->heap.n) {
@@ -219,7 +219,7 @@ void fault_forget_healed(struct fabric *f)
 	}
 }
 
-/* faults_next_job() - Workers of another job will come: first happens what was missed since those of the last one ended */
+/* faults_next_job() - Another job's workers will come: first, carry out what fell due since the last job ended */
 void faults_next_job(struct fabric *f)
 {
 	for (struct fault *x = f->faults; x; x = x->next) {

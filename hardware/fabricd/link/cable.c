@@ -5,8 +5,8 @@
  * A cable is up or down, and has a rate and a delay.  These are configured, may be
  * changed over the control socket, and faults may override them.  When a cable goes
  * down or is unplugged, the frames on it are lost: each cut begins another epoch, and
- * a frame of an earlier epoch that comes in is dropped (port.c).  The controller
- * learns of a change control.reaction later.
+ * a frame sent in an earlier one is dropped on arrival (port.c).  The controller is
+ * told of a change control.reaction later.
  */
 #include <stdio.h>
 #include <stdlib.h>

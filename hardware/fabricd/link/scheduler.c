@@ -4,9 +4,9 @@
  *
  * Strict classes come first, the highest of them before the others.  The rest
  * share what is left by deficit round robin (Shreedhar, Varghese 1995): a class
- * whose turn comes gets weight x the longest frame (with telemetry of TURN_HOPS
- * switches) of credit, sends while its credit lasts, and keeps what is left of it as long as it has frames.  A paused
- * class is passed over and its credit stays as it is.
+ * whose turn comes gets credit for weight x the longest frame (with telemetry of
+ * TURN_HOPS switches) and sends while it lasts.  What is left it keeps as long as it
+ * has frames.  A paused class is passed over and its credit stays as it is.
  */
 #include "engine/fabric.h"
 #include "link/params.h"

@@ -8,6 +8,8 @@
  * bits that are left is exact; others are rounded to the nearest, each by half of
  * 2^(e + ceil(log2 n) - 30) at most.  A block in which some rank has an infinity or a
  * NaN becomes NaN everywhere.
+ *
+ * The least or the largest of them is exact: they travel as integers of the same order.
  */
 #include <math.h>
 #include <string.h>
@@ -38,15 +40,22 @@ const char *block_check(const struct member *m, const struct offload_wr *wr)
 {
 	struct worker *w = m->nic->worker;
 
-	if (wr->element >= ELEMENTS || wr->reduction >= REDUCTIONS || wr->reduction == RED_PROD ||
-	    (!element_is_integer(wr->element) && wr->reduction != RED_SUM && wr->reduction != RED_AVG))
-		return "POST_OFFLOAD: aggregation: integers sum, avg, min, max; floating-point numbers sum, avg";
+	if (!reduction_fits(wr->reduction, wr->element) || wr->reduction == RED_PROD)
+		return "POST_OFFLOAD: aggregation: sum, avg, min, max, and bits of integers";
+	if (wr->collective >= BLOCKS_WANTED)
+		return "POST_OFFLOAD: aggregation: sums are for all, for the first rank, or in parts";
 	if (!wr->count || wr->count > 1ull << 34)
 		return "POST_OFFLOAD: aggregation: from 1 to 2^34 elements";
 	uint64_t bytes = wr->count * element_bytes[wr->element];
 	if (!worker_region(w, wr->in_key, wr->in, bytes) || !worker_region(w, wr->out_key, wr->out, bytes))
 		return "POST_OFFLOAD: unknown key, or range outside its region";
 	return NULL;
+}
+
+/* block_is_scaled() - Whether its elements travel as multiples of what all ranks have agreed on */
+bool block_is_scaled(const struct offload_wr *wr)
+{
+	return !element_is_integer(wr->element) && reduction_adds(wr->reduction);
 }
 
 /* A block in memory, or NULL if the worker has gone */
@@ -63,12 +72,36 @@ uint32_t block_count(const struct offload_wr *wr, uint32_t elements, uint64_t bl
 	return left < elements ? (uint32_t)left : elements;
 }
 
+/* Whose part an element is in: parts are equal, or one longer in front */
+static uint64_t part_of(uint64_t count, uint32_t parts, uint64_t element)
+{
+	uint64_t each = count / parts, longer = count % parts;
+
+	return element < (each + 1) * longer ? element / (each + 1) : longer + (element - (each + 1) * longer) / each;
+}
+
+/* block_owner() - The address of the rank that alone wants a block's sum, or 0: all want it, or more than one */
+uint32_t block_owner(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block)
+{
+	const struct group *g = m->group;
+	uint64_t first = block * elements;
+
+	if (wr->collective == BLOCKS_TO_ALL)
+		return 0;
+	if (wr->collective == BLOCKS_TO_FIRST)
+		return g->member[0].nic->ip;
+	uint64_t part = part_of(wr->count, g->count, first);
+	if (part != part_of(wr->count, g->count, first + block_count(wr, elements, block) - 1))
+		return 0;
+	return g->member[part].nic->ip;
+}
+
 /* block_exponent() - The largest exponent in a block of ours */
 int16_t block_exponent(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block)
 {
 	uint32_t size = element_bytes[wr->element];
 
-	if (element_is_integer(wr->element) || block * elements >= wr->count)
+	if (!block_is_scaled(wr) || block * elements >= wr->count)
 		return EXPONENT_ZERO;
 	uint32_t count = block_count(wr, elements, block);
 	const uint8_t *in = memory(m, wr->in_key, wr->in + block * elements * size, (uint64_t)count * size);
@@ -84,13 +117,16 @@ void block_read(const struct member *m, const struct offload_wr *wr, uint32_t el
 	uint32_t size = element_bytes[wr->element], count = block_count(wr, elements, block);
 	const uint8_t *in = memory(m, wr->in_key, wr->in + block * elements * size, (uint64_t)count * size);
 
-	if (!in || exponent == EXPONENT_ZERO || exponent == EXPONENT_BAD) {
+	if (!in || (block_is_scaled(wr) && (exponent == EXPONENT_ZERO || exponent == EXPONENT_BAD))) {
 		memset(to, 0, 4u * count);
-		for (uint32_t i = 0; in && element_is_integer(wr->element) && i < count; i++)
-			to[i] = element_get_int(wr->element, in, i);
 		return;
 	}
-	element_to_fixed(wr->element, in, count, shift_of(m, exponent), to);
+	for (uint32_t i = 0; element_is_integer(wr->element) && i < count; i++)
+		to[i] = element_get_int(wr->element, in, i);
+	if (block_is_scaled(wr))
+		element_to_fixed(wr->element, in, count, shift_of(m, exponent), to);
+	else if (!element_is_integer(wr->element))
+		element_to_ordered(wr->element, in, count, wr->reduction == RED_MIN, to);
 }
 
 static int32_t divided(int32_t sum, uint32_t n)
@@ -114,6 +150,10 @@ void block_write(const struct member *m, const struct offload_wr *wr, uint32_t e
 	if (element_is_integer(wr->element)) {
 		for (uint32_t i = 0; i < count; i++)
 			element_put_int(wr->element, out, i, wr->reduction == RED_AVG ? divided(sums[i], n) : sums[i]);
+		return;
+	}
+	if (!block_is_scaled(wr)) {
+		element_from_ordered(wr->element, out, count, sums);
 		return;
 	}
 	for (uint32_t i = 0; exponent == EXPONENT_BAD && i < count; i++)

@@ -5,7 +5,13 @@
 #include "offload/offload.h"
 
 #define BLOCK_ELEMENTS_MAX 2250
+
+/* Who wants a request's sums (its `collective`): all of them, the group's first rank, each rank its part of the vector */
+enum block_wanted { BLOCKS_TO_ALL, BLOCKS_TO_FIRST, BLOCKS_IN_PARTS, BLOCKS_WANTED };
+
 const char *block_check(const struct member *m, const struct offload_wr *wr);
+bool block_is_scaled(const struct offload_wr *wr);
+uint32_t block_owner(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block);
 uint32_t block_count(const struct offload_wr *wr, uint32_t elements, uint64_t block);
 int16_t block_exponent(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block);
 void block_read(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block, int exponent,

@@ -108,7 +108,6 @@ void cc_lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
 		return;
 	cc_catch_up(f, q);
 	q->cc->lost(f, q, how, packets);
-	pacer_kick(f, q);
 }
 
 /* cc_hops() - So many stamps a packet has room for */

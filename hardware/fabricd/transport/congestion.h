@@ -55,7 +55,7 @@ struct cc_algorithm {
 	void (*sent)(struct fabric *f, struct qp *q, uint32_t bytes);
 	void (*acked)(struct fabric *f, struct qp *q, const struct cc_ack *ack);
 	bool (*notified)(struct fabric *f, struct qp *q); /* whether it was heeded */
-	/* so many packets are found to be lost (go-back-N: one, whatever is behind it) */
+	/* so many packets are found to be lost (go-back-N: one, whatever is behind it); the rate does not grow by that */
 	void (*lost)(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets);
 	/* the receiver answers CE with notifications, two of them at least so far apart */
 	ps_t (*cnp_gap)(const struct fabric *f, const struct qp *q);

@@ -13,20 +13,18 @@
  * is cut, it is deferred again.  While its class is paused, it waits in the port's queue
  * like any other frame.
  *
- * next_send is the start of the last frame plus its length at the rate.  If that frame was
- * due and found the cable taken by others', it counts from when it was due: otherwise a
- * rate would round to whole frames of others.  When the
- * rate changes, what is left of that time changes by old rate / new rate.  Timers of a
- * control are not events (congestion.h), so who waits for a rate that may grow looks
- * again when the control's timer runs out.
+ * next_send is the start of the last frame plus the time that it takes at the rate.  A frame
+ * that was due while the cable carried others' counts from when it was due: otherwise every
+ * gap would grow to whole frames of others.  When the rate changes, what is left of the gap
+ * is scaled by old rate / new rate.  Timers of a control are not events (congestion.h): so
+ * while frames are deferred, the pacer also looks when the control's timer lets the rate grow.
  *
  * Deferred frames take no room of the transmit buffer (tx.used_bytes), so a slow queue
- * pair does not stop the fetches of others.  A paced queue pair has no more fetched than
- * its rate carries until a packet that is asked for now could leave: in the time of a fetch,
- * or in which the frames of others that are before it leave, and two packets more, one that
- * waits for its time and one for its turn.  So it gets its rate, or what is due to each in
- * the round, whatever stands in the buffer.  It has one packet at least.  Only after a cut it may have
- * more: what was in the buffer then.
+ * pair does not stop the fetches of others.  A paced queue pair fetches nothing more while
+ * what it has in the NIC lasts, at its rate, for a fetch, and for all that is queued before
+ * its next packet.  To the latter two packets are added: one that waits for its time and one
+ * for its turn.  So it gets its rate, or its turns, however full the buffer is.  One packet
+ * it may always have.  After a cut it may have more: what was fetched at the rate before.
  */
 #include "base/units.h"
 #include "engine/event.h"

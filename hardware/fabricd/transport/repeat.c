@@ -2,29 +2,29 @@
  *
  * Theory of Operation
  *
- * A packet that is overtaken is a hole: something sent after it is known to have come, it
- * is not (RFC 6675, section 4; IRN, section 3.1).  All else below `known` has come.  On one path nothing overtakes,
- * so a hole is lost at once, and sent again before anything new.  It was lost once more as
- * soon as something has come that was sent after it: a new packet, or another that was
- * sent again (RFC 8985, section 6.2: by the order of sending, not of numbers).  At a
- * timeout everything that has left the NIC and is not known to have come is lost.
+ * A hole is a packet that is not known to have come, though something sent after it has
+ * (RFC 6675, section 4; IRN, section 3.1).  All else below `known` has come.  On one path
+ * nothing overtakes, so a hole counts as lost at once, and is sent again before anything new.
+ * What was sent again is lost in its turn when something sent after it has come: a new packet,
+ * or another that was sent again (RFC 8985, section 6.2: by the order of sending, not of
+ * numbers).  At a timeout all that has left the NIC and is not known to have come is lost.
  *
- * A network that reorders shows itself: a hole is heard of sooner than it can have been
- * sent again, or before it was.  Then a hole has to wait before it counts as lost, a
- * quarter longer than the longest that one has been late so far; a hole that was sent again
- * has had its wait.  After 16 holes in a row that were losses all the same the wait is over
- * (RFC 8985, sections 6.2 and 7: no window before reordering is seen, 16 recoveries until
- * it is given up).  "Sooner" means less than three quarters of the shortest round trip.
+ * The network reorders if a hole is acknowledged before it was sent again, or less than three
+ * quarters of the shortest round trip after that.  From then on a hole waits before it counts
+ * as lost: a quarter longer than the longest that one has been late.  What was sent again
+ * does not wait a second time.  After 16 holes in a row that were lost all the same, none
+ * waits any more (RFC 8985, sections 6.2 and 7: no window before reordering is seen, 16
+ * recoveries until it is given up).
  *
- * When the last packets are lost, nothing comes that would show it.  So after two smoothed round
- * trips without anything sent or heard (RFC 8985, section 7: tail loss probe), or one and four times what
- * it varies by (RFC 9002, section 6.2), the sender asks: it sends one packet more, a new one
- * even if the window is full, otherwise the one that it sent last.
- * Nothing is lost by that yet; but when it comes, all others are overtaken.  A probe without an
- * answer is followed by another, after twice the time each, until the timeout.
- * What is waited for asks to be acknowledged and is answered at once, so nothing is added
- * for acknowledgements that wait.  In a lossless class nobody asks: a pause may last
- * longer than any round trip before (IRN, section 4.1: no timeouts where there is PFC).
+ * When the last packets are lost, nothing comes that would show it.  So the sender probes when
+ * nothing was sent or heard for two smoothed round trips (RFC 8985, section 7: tail loss
+ * probe), or for one and four times its variation (RFC 9002, section 6.2), if that is longer.
+ * A probe is a new packet, even if the window is full; without a new one, the packet that was
+ * sent last.  It says of no packet that it is lost, but when it has come, all that are missing
+ * are holes.  Further probes follow, each after twice the time, until one is answered or the
+ * timeout.  A packet that is waited for asks for an acknowledgement at once, so the time needs
+ * no share for delayed ones.  In a lossless class there are no probes: a pause may last longer
+ * than any round trip before (IRN, section 4.1: no timeouts where there is PFC).
  */
 #include <stdlib.h>
 

@@ -22,6 +22,18 @@ bool element_is_integer(enum element e)
 	return e == EL_INT32 || e == EL_INT8 || e == EL_UINT8;
 }
 
+/* reduction_adds() - Whether it adds numbers up: then floating-point numbers that travel as integers need a common scale */
+bool reduction_adds(enum reduction how)
+{
+	return how == RED_SUM || how == RED_AVG;
+}
+
+/* reduction_fits() - Whether there is such a reduction of such elements: bits are combined of integers alone */
+bool reduction_fits(enum reduction how, enum element e)
+{
+	return how < REDUCTIONS && e < ELEMENTS && (how < RED_BAND || element_is_integer(e));
+}
+
 /* element_get_int() - Integer element @i */
 int32_t element_get_int(enum element e, const uint8_t *at, size_t i)
 {
@@ -188,11 +200,49 @@ void element_to_fixed(enum element e, const uint8_t *at, size_t count, int shift
 		to[i] = (int32_t)lrint((double)element_get(e, at, i) * scale);
 }
 
-/* element_from_fixed() - The way back, divided once more */
+/* As float32 from which every narrower type is rounded as from @x itself: what is cut off leaves the last bit odd */
+static float sticky(double x)
+{
+	float near = (float)x;
+	uint32_t bits;
+
+	if (near == x)
+		return near;
+	memcpy(&bits, &near, sizeof bits);
+	if (fabs(near) > fabs(x))
+		bits--;
+	return of_bits(bits | 1);
+}
+
+/* element_from_fixed() - The way back, divided once more, and rounded once */
 void element_from_fixed(enum element e, uint8_t *at, size_t count, int shift, double divisor, const int32_t *from)
 {
 	double scale = ldexp(1, -shift);
 
+	for (size_t i = 0; i < count; i++) {
+		double x = from[i] * scale / divisor;
+		element_put(e, at, i, e == EL_FLOAT32 ? (float)x : sticky(x));
+	}
+}
+
+/* element_to_ordered() - Floating-point elements as integers of the same order, -0 below 0
+ * @least:	The least of them is wanted, else the largest: what is no number becomes an integer that is that of all
+ */
+void element_to_ordered(enum element e, const uint8_t *at, size_t count, bool least, int32_t *to)
+{
+	for (size_t i = 0; i < count; i++) {
+		float x = element_get(e, at, i);
+		memcpy(&to[i], &x, sizeof x);
+		if (isnan(x))
+			to[i] = least ? INT32_MIN : INT32_MAX;
+		else if (to[i] < 0)
+			to[i] ^= INT32_MAX;
+	}
+}
+
+/* element_from_ordered() - The way back */
+void element_from_ordered(enum element e, uint8_t *at, size_t count, const int32_t *from)
+{
 	for (size_t i = 0; i < count; i++)
-		element_put(e, at, i, (float)(from[i] * scale / divisor));
+		element_put(e, at, i, of_bits((uint32_t)(from[i] < 0 ? from[i] ^ INT32_MAX : from[i])));
 }

@@ -54,7 +54,7 @@ struct roce_offload {
 	int16_t exponent;  /* block scaling: of this block, and of the slot's next */
 	int16_t next;
 	uint16_t flags;
-	uint32_t more;
+	uint32_t more; /* in aggregation: the address of the rank that alone wants the block's sum (0: all want it) */
 };
 #define OFF_REDUCTION 7  /* flags: how to combine */
 #define OFF_RESEND 8	 /* sent again: let go of what is held for it */

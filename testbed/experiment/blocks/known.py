@@ -182,6 +182,13 @@ def ops() -> list[str]:
     return list(OPS)
 
 
+def combines(op: str | None, dtype: str) -> bool:
+    """Whether there is such a reduction of such elements."""
+    from workloads.base.vocabulary import combines
+
+    return combines(op, dtype)
+
+
 def dtypes() -> list[str]:
     from workloads.base.vocabulary import DTYPES
 

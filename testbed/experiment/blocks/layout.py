@@ -56,8 +56,8 @@ def _group(entry: Algorithm, ranks: Sequence[int] | None, fabric: Fabric) -> dic
     everybody = list(ranks) if ranks is not None else list(range(fabric.ranks))
     if entry.layout == "grid":
         return {"ranks": sorted(everybody), "dims": list(grid(fabric, everybody))}
-    if entry.layout in ("domains", "rails"):
-        dims = servers_and_gpus(fabric, everybody, least=2 if entry.layout == "rails" else 1)
+    if entry.layout == "rails":
+        dims = servers_and_gpus(fabric, everybody)
         return {"ranks": sorted(everybody), "dims": list(dims)}
     if entry.layout == "ports" and not chooses_ports(fabric):
         raise NoGrid("no NIC has several ports", "a star or clos with `links`, or a custom network, may have such")

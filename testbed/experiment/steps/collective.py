@@ -207,6 +207,9 @@ class CollectiveStep(Step):
             yield ("op",), f"{self.collective} combines nothing", "leave op out"
         elif self.op is not None and self.op not in entry.ops:
             yield ("op",), *unknown("op", self.op, entry.ops)
+        elif not known.combines(self.op, self.dtype):
+            what = f"{self.op} combines the bits of integers, not {self.dtype}"
+            yield ("op",), what, "dtype: int32, or another integer"
         heeded = known.extra(self.collective, self.algorithm)
         for key in known.extras():
             if key not in heeded and getattr(self, key) is not None:

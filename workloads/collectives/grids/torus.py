@@ -2,7 +2,6 @@
 
 Reduce-scatter along the first dimension over the whole vector, along the second over what that left to this rank, and
 so on; then all-gather back, the last dimension first.  On a torus every message goes to a physical neighbour.
-Hierarchical all-reduce is the same on the grid of servers and GPUs: scale-up domain first, then the rails.
 
 One such row of rings uses one cable of a node's 2 d at a time.  So the bucket algorithm cuts the vector in 2 d parts
 (Jain & Sabharwal: Optimal bucket algorithms for large MPI collectives on torus interconnects, 2010; Sack & Gropp:
@@ -56,7 +55,10 @@ def _beside(shape: Shape, index: int, dim: int, direction: int = 1) -> tuple[int
     return at, left, right
 
 
-def _one(shape: Shape, index: int, order: list[int]) -> Program:
+def all_reduce(shape: Shape, index: int) -> Program:
+    """One dimension after the other."""
+    order = range(len(shape.dims))
+
     def steps() -> list[Step]:
         halves = _along(shape, index, order, Span(0, shape.count))
         return halves.reducing + halves.gathering
@@ -64,15 +66,6 @@ def _one(shape: Shape, index: int, order: list[int]) -> Program:
     sides = (_beside(shape, index, dim) for dim in order if shape.dims[dim] > 1)
     channels = {channel for _, left, right in sides for channel in ring.neighbours(left, right)}
     return [Lane(steps, shape.window, channels=channels)]
-
-
-def all_reduce(shape: Shape, index: int) -> Program:
-    return _one(shape, index, list(range(len(shape.dims))))
-
-
-def hierarchical_all_reduce(shape: Shape, index: int) -> Program:
-    """`dims` are servers and GPUs of a server: the last dimension first."""
-    return _one(shape, index, list(reversed(range(len(shape.dims)))))
 
 
 # All at once

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-from workloads.collectives.rails import channels_of
+from workloads.collectives.rails import channels_of, together
 from workloads.times.case import Case
 from workloads.times.exchange import unequal
 from workloads.times.messages import Path, acks_ns, line_ns
@@ -18,7 +18,7 @@ from workloads.times.ways import Pair
 
 
 @dataclass(frozen=True)
-class _Rails:
+class Servers:
     """Of a case, cut in messages of `piece` bytes: what one takes, and keeps of the rail, and of the domain."""
 
     case: Case
@@ -60,7 +60,7 @@ class _Rails:
 def _around(case: Case, *, reduces: bool, gathers: bool) -> float:
     """What takes longest in each half, and a piece's way over the domain before the first one and after the last."""
     count, piece = case.pieces(case.share(case.n))
-    its, costs, m = _Rails(case, piece), case.costs, case.shape.dims[0]
+    its, costs, m = Servers(case, piece), case.costs, case.shape.dims[0]
     reduced, hop = costs.reduce_ns(piece), its.message(its.rail)
     hops, inside = (m - 1) * count, m * count * its.others  # messages of a half along the rail, and in the domain
     posts = (hops + inside) * (costs.post_ns + costs.wake_ns)
@@ -94,20 +94,41 @@ def all_gather(case: Case) -> float:
 def broadcast(case: Case) -> float:
     """A share of each rail: into the first server's domain, from server to server, and to all GPUs there."""
     count, piece = case.pieces(case.share(case.shape.dims[1]))
-    its, costs, m = _Rails(case, piece), case.costs, case.shape.dims[0]
+    its, costs, m = Servers(case, piece), case.costs, case.shape.dims[0]
     way = its.message(its.domain) + (m - 1) * its.message(its.rail) + its.to_others(sent=True)
     posts = (its.others + 1) * (costs.post_ns + costs.wake_ns)
     return way + (count - 1) * max(its.line(its.rail), (its.others + 1) * its.line(its.domain), posts)
 
 
 def all_to_all(case: Case) -> float:
-    """As long as the busiest NIC, or domain link, has to send or receive, and one message's way."""
+    """As long as the busiest NIC, or domain link, has to send or receive, and one message's way.
+
+    A host first posts all that it hands over in its server, which the rail may have to wait for.
+    """
     along, inside, largest = _bytes(case)
-    its, (m, gpus) = _Rails(case, largest), case.shape.dims
-    loads = ((along, its.rail, its.message(its.rail, sent=True)), (inside, its.domain, its.message(its.domain)))
-    posts = (m * (gpus - 1) + (m - 1) * gpus - 1) * case.costs.post_ns
-    busy = max(nbytes / max(largest, 1) * its.line(path) + way - its.line(path) for nbytes, path, way in loads)
-    return max(busy, its.message(its.rail, sent=True) + posts)
+    its, (m, gpus) = Servers(case, largest), case.shape.dims
+    post, handed = case.costs.post_ns, m * (gpus - 1)
+    domain, messages = its.message(its.domain), inside / max(largest, 1)
+    within = domain + max(0.0, messages - 1) * its.line(its.domain)
+    if together(case.shape, [largest // case.width]):
+        return max(within, _in_one(case, its, along))
+    sent, line, count = its.message(its.rail, sent=True), its.line(its.rail), along / max(largest, 1)
+    waits = max(handed * post, domain) - line if count > 1 else 0.0
+    posts = (handed + (m - 1) * gpus - 1) * post
+    return max(within, max(0.0, waits) + (count - 1) * line + sent, sent + posts)
+
+
+def _in_one(case: Case, its: Servers, along: int) -> float:
+    """A message to each other server, one after the other, when what is for it has come from the other GPUs."""
+    m, gpus = case.shape.dims
+    post = case.costs.post_ns
+    one = Servers(case, -(-along // (m - 1)))
+    way = its.message(its.domain) - post
+    host, rail = m * (gpus - 1) * post, 0.0
+    for far in range(1, m):
+        host = max(host, far * (gpus - 1) * max(post, its.line(its.domain)) + way) + post
+        rail = max(rail + one.line(one.rail), host)
+    return rail - post + one.message(one.rail, sent=True)
 
 
 def _bytes(case: Case) -> tuple[int, int, int]:

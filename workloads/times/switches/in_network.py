@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from topologies.graph.frames import FRAME_BYTES, OFFLOAD_BYTES, SHORTEST_BYTES
+from workloads.base.entry import Collective
 from workloads.times.messages import Costs, Path
 
 ELEMENTS, SLOTS = 256, 256
@@ -25,9 +27,24 @@ def block_bytes(elements: int) -> int:
     return max(SHORTEST_BYTES, FRAME_BYTES + OFFLOAD_BYTES + 4 * elements)
 
 
-def in_network_all_reduce_ns(
-    ranks: int,
-    size_bytes: int,
+def travels(dtype: str, op: str | None, convert_bps: float | None) -> dict[str, Any]:
+    """How elements do: sums of floating-point numbers in fixed point, their minima and maxima as ordered integers."""
+    floats = "float" in dtype
+    fixed_point = floats and op in (None, "sum", "avg")
+    return {"fixed_point": fixed_point, "convert_bps": convert_bps if floats else None}
+
+
+def apart(collective: Collective, ranks: int, largest_branch: int) -> float:
+    """The share of the sums that one cable carries last, beside the results without elements of all others."""
+    return 1.0 if collective.rooted else largest_branch / ranks if collective.in_parts else 0.0
+
+
+def in_network_all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs, **more: Any) -> float:
+    """`more`: as `sums_of` takes it."""
+    return sums_of(path, costs, **more).alone_ns(size_bytes)
+
+
+def sums_of(
     path: Path,
     costs: Costs,
     *,
@@ -38,13 +55,47 @@ def in_network_all_reduce_ns(
     convert_bps: float | None = None,
     accelerators: Sequence[tuple[float, int]] = (),
     accelerator_ns: float = 0.0,
-) -> float:
+    apart: float = 0.0,
+) -> Sums:
     """`path` leads from rank to rank over the root of the tree; `accelerators` on its way up have a rate and children.
 
-    `width` is bytes of an element in memory, `accelerator_ns` the latency of each accelerator.
+    `width` is bytes of an element in memory, `accelerator_ns` the latency of each accelerator.  `apart`: see there.
     """
     way = _Way(path, costs, tuple(accelerators), accelerator_ns)
-    return _time_ns(way, size_bytes // width, width, elements, slots, convert_bps if fixed_point else None, fixed_point)
+    return Sums(way, width, elements, slots, convert_bps, fixed_point, apart)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Requests of a group, one of which is there before the last is through."""
+
+    way: _Way
+    width: int
+    elements: int
+    slots: int
+    convert_bps: float | None
+    fixed_point: bool
+    apart: float = 0.0
+
+    def alone_ns(self, nbytes: int) -> float:
+        """One that no other is before."""
+        its = self.width, self.elements, self.slots, self.convert_bps, self.fixed_point
+        count = nbytes // self.width
+        return _time_ns(self.way, count, *its) + self.apart * -(-count // self.elements) * self._beside_ns(count)
+
+    def _beside_ns(self, count: int) -> float:
+        """What a block takes longer on the cable that carries its sum, and a result without elements."""
+        full = min(self.elements, count)
+        return max(0.0, self.way.cables_ns(full) + self.way.cables_ns(0) - self.way.slowest_ns(full))
+
+    def busy_ns(self, nbytes: int) -> float:
+        """What one keeps of the slowest stage: its exponents take their time there, too, and a slot meanwhile."""
+        blocks = max(1, -(-nbytes // self.width // self.elements))
+        used = min(blocks, self.slots) if self.fixed_point else 0
+        full, none = min(self.elements, nbytes // self.width), 0
+        line = blocks * self.way.slowest_ns(full) + used * self.way.slowest_ns(none)
+        slots = (blocks * self.way.block_ns(full) + used * self.way.block_ns(none)) / self.slots
+        return max(line, slots, nbytes * 8e9 / self.convert_bps if self.convert_bps else 0.0)
 
 
 def _time_ns(
@@ -82,8 +133,11 @@ class _Way:
 
     def slowest_ns(self, elements: int) -> float:
         """How long a block keeps the slowest stage busy."""
-        cables = (link.time_ns(block_bytes(elements)) for link in self.path.links)
-        return max(self.pcie_ns(elements), *cables)
+        return max(self.pcie_ns(elements), self.cables_ns(elements))
+
+    def cables_ns(self, elements: int) -> float:
+        """Likewise the slowest cable."""
+        return max(link.time_ns(block_bytes(elements)) for link in self.path.links)
 
     def block_ns(self, elements: int) -> float:
         """From a slot's having a block until its result is there."""
@@ -135,4 +189,4 @@ def best_effort_all_reduce_ns(
     `width` is bytes of an element in memory.
     """
     way = _BestEffortWay(path, costs, tuple(accelerators))
-    return _time_ns(way, size_bytes // width, width, elements, slots, convert_bps if fixed_point else None, fixed_point)
+    return _time_ns(way, size_bytes // width, width, elements, slots, convert_bps, fixed_point)

@@ -64,6 +64,14 @@ class SwitchTree:
         """Which switches add up: the root, and all where two branches meet."""
         return np.asarray((self.far == 0) | ((self.far > 0) & (self.inputs > 1)))
 
+    def largest_branch(self) -> int:
+        """How many ranks are behind one port of the root, at most."""
+        behind = self.ranks.copy()
+        for switch in np.argsort(-self.far, kind="stable"):
+            if self.far[switch] > 1:
+                behind[self.above[switch]] += behind[switch]
+        return int(max([*behind[self.far == 1].tolist(), 1]))
+
     def farthest(self, ways: Wide) -> list[tuple[int, list[int]]]:
         """The ways up from ranks, root last, that no other one over links like theirs is worse than in all respects."""
         adding = self.adding()

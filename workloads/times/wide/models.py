@@ -14,6 +14,7 @@ from workloads.base.entry import NoModel, named
 from workloads.collectives.exchange import distances
 from workloads.collectives.schedule import connections, program_of, schedule_of
 from workloads.times.messages import Link
+from workloads.times.switches.in_network import apart, travels
 from workloads.times.switches.multicast import Multicast
 from workloads.times.wide import direct_reduce, rounds
 from workloads.times.wide.all_to_all import crowd_of, spread_ns
@@ -160,7 +161,7 @@ PAIRWISE = Model(_pairwise)
 WHOLE_DOUBLING = _rounds(rounds.whole_doubling)
 HYPERCUBE = _rounds(rounds.hypercube, powers=True)
 PAT_ALL_GATHER = Model(partial(_pat, of=rounds.pat))
-PAT_REDUCE_SCATTER = Model(partial(_pat, of=rounds.pat_backwards))
+PAT_REDUCE_SCATTER = Model(partial(_pat, of=partial(rounds.pat, back=True)))
 DISSEMINATION = Model(partial(_in_rounds, of=rounds.dissemination))
 SHIFT = Model(partial(_in_rounds, of=rounds.shift))
 
@@ -179,13 +180,12 @@ SPREAD_V = Model(None, Together.spread_ns, of_all=True)
 
 
 def _on_grid(asked: Asked) -> Time:
-    dims, layout = [d for d in asked.places.dims if d > 1], asked.entry.layout
+    dims = [d for d in asked.places.dims if d > 1]
     if not dims or prod(dims) != asked.n:
         raise NoModel("these ranks are no grid", "a torus, ring or rail is one")
     ways = CachedWays(asked.over(asked.made.numbers(on_grid(dims))))
     if ways.own and not ways.own.tiers(asked.n) and asked.options["chunk"] is None:
-        order = range(len(dims)) if layout == "grid" else reversed(range(len(dims)))
-        along = partial(Together(ways, ways, asked.costs).along_ns, dims, list(order))
+        along = partial(Together(ways, ways, asked.costs).along_ns, dims, list(range(len(dims))))
         return lambda size: along(size, asked.width)
     return lambda size: float(named(asked.entry.time)(asked.case(size, ways, dims)))
 
@@ -303,10 +303,12 @@ def _by_switches(asked: Asked) -> Time:
     elements = min(accelerator.elements, asked.costs.mtu // 4)
     worst: Link = bare.own.worst(asked.n) if bare.own else bare.cable
     slots = asked.options["slots"] or asked.adders.slots(worst, asked.places.switches, elements)
+    dtype = asked.dtype if asked.entry.collective.sized else "int32"
     return lambda size: by_switches_ns(
         tree, bare, size, asked.costs,
         width=asked.width, elements=elements, slots=min(slots, accelerator.slots),
-        fixed_point=not asked.dtype.startswith(("int", "uint")), convert_bps=asked.adders.convert_bps,
+        **travels(dtype, asked.options.get("op"), asked.adders.convert_bps),
+        apart=apart(asked.entry.collective, asked.n, tree.largest_branch()),
         rate_bps=accelerator.rate, accelerator_ns=accelerator.latency,
     )  # fmt: skip
 

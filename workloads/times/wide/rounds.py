@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from topologies.graph.frames import wire_bytes
+from workloads.collectives import pat as trees
 from workloads.collectives.exchange import distances
 from workloads.collectives.halving import Folded
-from workloads.collectives.pat import BUFFER_BYTES as PAT_BYTES
-from workloads.collectives.pat import rounds as trees
 from workloads.times.messages import Costs, acks_ns, line_ns, link_ns, received_ns, sent_ns
 
 if TYPE_CHECKING:
@@ -29,11 +28,15 @@ if TYPE_CHECKING:
 
 
 class Round(NamedTuple):
-    """Rank i sends so many bytes to rank `to[i]`, where they are reduced or kept; to itself: it sends nothing."""
+    """Rank i sends so many bytes to rank `to[i]`, where they are reduced or kept; to itself: it sends nothing.
+
+    `messages`: they go in so many, of which all but the last are reduced while the next ones come in.
+    """
 
     nbytes: int
     to: NDArray[np.int64]
     reduce: bool = False
+    messages: int = 1
 
 
 Rounds = Callable[[int, int, int], Iterator[Round]]
@@ -99,25 +102,18 @@ def hypercube(ranks: int, count: int, width: int) -> Iterator[Round]:
     return (Round(half, me ^ far) for far in distances(ranks))
 
 
-def pat(ranks: int, count: int, width: int) -> Iterator[Round]:
-    """As many chunks in a message as NCCL's buffers have room for; a larger chunk in one."""
+def pat(ranks: int, count: int, width: int, *, back: bool = False) -> Iterator[Round]:
+    """As many chunks in a message and a round as NCCL's buffers have room for; a larger chunk in one."""
     me, chunk = np.arange(ranks), -(-count // ranks) * width
-    for far, come in trees(ranks, max(1, PAT_BYTES // chunk)):
-        yield Round(len(come) * chunk, (me + far) % ranks)
-
-
-def pat_backwards(ranks: int, count: int, width: int) -> Iterator[Round]:
-    """The reduce-scatter."""
-    me = np.arange(ranks)
-    for one in reversed(list(pat(ranks, count, width))):
-        back = np.empty_like(me)
-        back[one.to] = me
-        yield Round(one.nbytes, back, True)
+    room = trees.room(ranks, chunk, trees.BUFFER_BYTES)
+    for far, come in (trees.backwards if back else trees.rounds)(ranks, room.round):
+        messages = -(-len(come) // room.message) * max(1, -(-chunk // trees.BUFFER_BYTES))
+        yield Round(len(come) * chunk, (me - far if back else me + far) % ranks, back, messages)
 
 
 def trees_in_rounds(ranks: int, count: int, width: int) -> int:
     """How many rounds these have."""
-    return len(trees(ranks, max(1, PAT_BYTES // (-(-count // ranks) * width))))
+    return len(trees.rounds(ranks, trees.room(ranks, -(-count // ranks) * width, trees.BUFFER_BYTES).round))
 
 
 def dissemination(ranks: int, count: int, width: int) -> Iterator[Round]:
@@ -171,11 +167,13 @@ def rounds_ns(rounds: Iterator[Round], ways: Wide, costs: Costs, *, paced: bool 
         senders = np.flatnonzero(a_round.to != np.arange(n))
         receivers = a_round.to[senders]
         elapsed = _messages(a_round.nbytes, senders, receivers, ways, costs)
-        ready[senders] += costs.post_ns
+        ready[senders] += costs.post_ns * a_round.messages
         begin = np.maximum(ready, free)[senders]
         free[senders], known[senders] = begin + elapsed.busy, begin + elapsed.acknowledged
         ready[receivers] = np.maximum(ready[receivers], begin + elapsed.received)
-        ready[receivers] += costs.wake_ns + a_round.reduce * costs.reduce_ns(a_round.nbytes)
+        one = costs.wake_ns + a_round.reduce * costs.reduce_ns(-(-a_round.nbytes // a_round.messages))
+        waits = np.maximum(one - elapsed.busy / a_round.messages, 0.0)  # for the host's being through with those before
+        ready[receivers] += one + (a_round.messages - 1) * waits
         if paced:
             ready = np.where(known <= ready, ready, known + costs.wake_ns)
     return float(np.where(known <= ready, ready, known + costs.wake_ns).max())

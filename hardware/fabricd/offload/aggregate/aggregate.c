@@ -2,16 +2,17 @@
  *
  * Theory of Operation
  *
- * A vector is cut into blocks of `elements`; block i goes through slot i mod slots.
- * Every slot is a conversation of its own: the block's contribution goes to the
- * accelerator, its result comes back and clocks out the slot's next block, with the
- * next number of use (SwitchML, algorithm 4).  When no result comes for `timeout`, the
- * contribution goes again; after `retry` such times the accelerator is given up, and
- * all members are told.  So are they when results come to a rank only as answers to
- * what it has sent again: then nothing copies them.
+ * A vector is cut into blocks of `elements`, which go through the slots in turn; the
+ * next request's begin at the slot behind.  Every slot is a conversation of its own: the
+ * block's contribution goes to the accelerator, its result comes back and clocks out the
+ * slot's next block, or the next request's, with the next number of use (SwitchML,
+ * algorithm 4).  When no result comes for `timeout`, the contribution goes again; after
+ * `retry` such times the accelerator is given up, and all members are told.  So are they
+ * when results come to a rank only as answers to what it has sent again: then nothing
+ * copies them.
  *
- * Floating-point numbers travel as fixed point (offload/block.c), whose exponent the ranks have
- * to agree on.  It is learnt one block ahead: each contribution carries the exponent
+ * Floating-point sums travel as fixed point (offload/block.c), whose exponent the ranks
+ * have to agree on.  It is learnt one block ahead: each contribution carries the exponent
  * of the slot's next block, each result the maximum.  So every slot begins with a
  * contribution without elements.
  *
@@ -42,7 +43,8 @@ enum slot_state { SLOT_IDLE, SLOT_READY, SLOT_WAITING };
 struct aslot {
 	enum slot_state state;
 	uint32_t use, retries;
-	uint64_t block; /* BLOCKS_NONE: only the exponent */
+	struct request *request; /* NULL: none */
+	uint64_t block;		 /* BLOCK_NONE: only the exponent */
 	int16_t exponent, next;
 };
 #define BLOCK_NONE UINT64_MAX
@@ -55,9 +57,7 @@ struct aggregate {
 	double convert_bps;
 	struct requests requests;
 	uint32_t answers; /* answers: results in a row that came to this rank alone */
-	uint64_t blocks, left; /* of the request at the head: in all, not yet here */
-	ps_t visible;
-	bool working;
+	uint32_t first;			     /* slot of the next request's first block */
 	uint32_t *queue, queue_head, queued; /* slots that are ready to be sent */
 	struct aslot slot[];
 };
@@ -106,10 +106,23 @@ static const char *check_wr(const struct member *m, const struct offload_wr *wr)
 	return a->requests.count == REQUESTS_MAX ? "POST_OFFLOAD: aggregate: more than 64 requests" : block_check(m, wr);
 }
 
-/* Elements of a block of the request at the head */
-static uint32_t count_of(const struct aggregate *a, uint64_t block)
+/* Elements of a slot's block */
+static uint32_t count_of(const struct aggregate *a, const struct aslot *s)
 {
-	return block_count(&a->requests.head->wr, a->elements, block);
+	return s->block == BLOCK_NONE ? 0 : block_count(&s->request->wr, a->elements, s->block);
+}
+
+/* Who alone wants the sum of a slot's block (0: all do) */
+static uint32_t owner_of(const struct member *m, const struct aslot *s)
+{
+	const struct aggregate *a = m->state;
+
+	return s->block == BLOCK_NONE ? 0 : block_owner(m, &s->request->wr, a->elements, s->block);
+}
+
+static uint64_t blocks_of(const struct aggregate *a, const struct request *r)
+{
+	return (r->wr.count + a->elements - 1) / a->elements;
 }
 
 static void ready(struct fabric *f, struct member *m, uint32_t slot)
@@ -129,35 +142,37 @@ static void convert(struct fabric *f, struct member *m, uint32_t slot)
 	struct aggregate *a = m->state;
 	struct aslot *s = &a->slot[slot];
 
-	if (!a->convert_bps || element_is_integer(a->requests.head->wr.element) || s->block == BLOCK_NONE) {
+	if (!a->convert_bps || element_is_integer(s->request->wr.element) || s->block == BLOCK_NONE) {
 		ready(f, m, slot);
 		return;
 	}
 	ps_t from = a->convert_tx_free > f->clock.now ? a->convert_tx_free : f->clock.now;
-	a->convert_tx_free = from + block_conversion(m, &a->requests.head->wr, count_of(a, s->block), a->convert_bps);
+	a->convert_tx_free = from + block_conversion(m, &s->request->wr, count_of(a, s), a->convert_bps);
 	offload_later(f, m, a->convert_tx_free, WHAT(slot, s->use, 0));
 }
 
-/* Begin the request at the head */
-static void begin(struct fabric *f, struct member *m)
+/* The first block of a request that goes through a slot, if it has so many */
+static uint32_t first_of(const struct aggregate *a, const struct request *r, uint32_t slot)
+{
+	return (slot + a->slots - r->first) % a->slots;
+}
+
+/* A slot that is free begins a request, or the first one behind it that has a block for the slot */
+static void begin(struct fabric *f, struct member *m, uint32_t slot, struct request *r)
 {
 	struct aggregate *a = m->state;
+	struct aslot *s = &a->slot[slot];
 
-	if (a->working || !a->requests.head || m->failed)
+	while (r && first_of(a, r, slot) >= blocks_of(a, r))
+		r = r->next;
+	s->request = r;
+	if (!r)
 		return;
-	const struct offload_wr *wr = &a->requests.head->wr;
-	a->working = true;
-	a->visible = f->clock.now;
-	a->blocks = (wr->count + a->elements - 1) / a->elements;
-	a->left = a->blocks;
-	for (uint32_t i = 0; i < a->slots && i < a->blocks; i++) {
-		struct aslot *s = &a->slot[i];
-		s->block = element_is_integer(wr->element) ? i : BLOCK_NONE;
-		s->exponent = EXPONENT_ZERO;
-		s->next = block_exponent(m, wr, a->elements, i);
-		s->retries = 0;
-		convert(f, m, i);
-	}
+	s->block = block_is_scaled(&r->wr) ? BLOCK_NONE : first_of(a, r, slot);
+	s->exponent = EXPONENT_ZERO;
+	s->next = block_exponent(m, &r->wr, a->elements, first_of(a, r, slot));
+	s->retries = 0;
+	convert(f, m, slot);
 }
 
 static void post(struct fabric *f, struct member *m, const struct offload_wr *wr)
@@ -165,7 +180,14 @@ static void post(struct fabric *f, struct member *m, const struct offload_wr *wr
 	struct aggregate *a = m->state;
 
 	requests_add(&a->requests, wr);
-	begin(f, m);
+	struct request *r = a->requests.tail;
+	r->first = a->first;
+	r->left = blocks_of(a, r);
+	r->visible = f->clock.now;
+	for (uint32_t i = 0; i < a->slots && i < r->left && !m->failed; i++)
+		if (!a->slot[(r->first + i) % a->slots].request)
+			begin(f, m, (r->first + i) % a->slots, r);
+	a->first = (uint32_t)((a->first + r->left) % a->slots);
 }
 
 static bool has_packet(const struct fabric *f, const struct tx_source *source)
@@ -190,7 +212,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	struct nic *n = m->nic;
 	uint32_t slot = a->queue[a->queue_head];
 	struct aslot *s = &a->slot[slot];
-	uint32_t count = s->block == BLOCK_NONE ? 0 : count_of(a, s->block);
+	uint32_t count = count_of(a, s);
 	int32_t payload[BLOCK_ELEMENTS_MAX];
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
@@ -207,7 +229,8 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 			    .count = (uint16_t)count,
 			    .exponent = s->exponent,
 			    .next = s->next,
-			    .flags = a->requests.head->wr.reduction & OFF_REDUCTION},
+			    .flags = s->request->wr.reduction & OFF_REDUCTION,
+			    .more = owner_of(m, s)},
 		.payload = (const uint8_t *)payload,
 		.payload_bytes = 4 * count,
 	};
@@ -215,7 +238,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	a->queue_head = (a->queue_head + 1) % a->slots;
 	a->queued--;
 	if (count)
-		block_read(m, &a->requests.head->wr, a->elements, s->block, s->exponent, payload);
+		block_read(m, &s->request->wr, a->elements, s->block, s->exponent, payload);
 	mac_of(pkt.dst_ip, pkt.dst_mac);
 	memcpy(pkt.src_mac, n->mac, 6);
 	frame_grow(f, fr);
@@ -235,27 +258,36 @@ static const struct tx_ops tx_ops = {.has_packet = has_packet, .build = build, .
 static void write_out(struct fabric *f, struct member *m, const struct aslot *s, const struct roce_packet *pkt)
 {
 	struct aggregate *a = m->state;
-	const struct offload_wr *wr = &a->requests.head->wr;
+	struct request *r = s->request;
+	const struct offload_wr *wr = &r->wr;
 	uint32_t count = pkt->offload.count;
 
+	r->left--;
+	if (!count) { /* for somebody else */
+		r->visible = f->clock.now > r->visible ? f->clock.now : r->visible;
+		return;
+	}
 	block_write(m, wr, a->elements, s->block, s->exponent, pkt->payload);
 	ps_t visible = pcie_write(m->nic, f->clock.now, 4 * count);
 	if (a->convert_bps && !element_is_integer(wr->element)) {
 		ps_t from = a->convert_rx_free > visible ? a->convert_rx_free : visible;
 		a->convert_rx_free = visible = from + block_conversion(m, wr, count, a->convert_bps);
 	}
-	a->visible = visible > a->visible ? visible : a->visible;
+	r->visible = visible > r->visible ? visible : r->visible;
 }
 
+/* Tell of the requests that are done, in their order */
 static void finish(struct fabric *f, struct member *m)
 {
 	struct aggregate *a = m->state;
-	const struct offload_wr *wr = &a->requests.head->wr;
+	ps_t visible = 0;
 
-	offload_done(f, m, wr->wr_id, WC_SUCCESS, wr->count * element_bytes[wr->element], a->visible);
-	requests_drop(&a->requests);
-	a->working = false;
-	begin(f, m);
+	while (a->requests.head && !a->requests.head->left) {
+		const struct request *r = a->requests.head;
+		visible = r->visible > visible ? r->visible : visible;
+		offload_done(f, m, r->wr.wr_id, WC_SUCCESS, r->wr.count * element_bytes[r->wr.element], visible);
+		requests_drop(&a->requests);
+	}
 }
 
 static bool receive(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr)
@@ -271,9 +303,14 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		frame_release(f, fr);
 		return true;
 	}
-	uint32_t due = s->block == BLOCK_NONE ? 0 : count_of(a, s->block);
-	if (o->count != due)
+	uint32_t due = count_of(a, s), owner = owner_of(m, s);
+	bool elsewhere = owner && !o->count; /* the sum is for somebody else, or on another way here */
+	if (!elsewhere && o->count != due)
 		return false;
+	if (elsewhere && owner == m->nic->ip) {
+		frame_release(f, fr);
+		return true;
+	}
 	if (s->state == SLOT_READY) { /* was to be sent again: too late, the result is here */
 		uint32_t kept = 0;
 		for (uint32_t i = 0; i < a->queued; i++) {
@@ -283,24 +320,24 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 		}
 		a->queued = kept;
 	}
-	a->answers = pkt->dst_ip == m->nic->ip ? a->answers + 1 : 0;
+	a->answers = pkt->dst_ip == m->nic->ip && owner != m->nic->ip ? a->answers + 1 : 0;
 	s->state = SLOT_IDLE;
 	s->use++;
 	s->retries = 0;
-	if (due) {
+	if (due)
 		write_out(f, m, s, pkt);
-		a->left--;
-	}
-	s->block = s->block == BLOCK_NONE ? o->slot : s->block + a->slots;
+	uint64_t blocks = blocks_of(a, s->request);
+	s->block = s->block == BLOCK_NONE ? first_of(a, s->request, o->slot) : s->block + a->slots;
 	s->exponent = o->next;
-	if (s->block < a->blocks) {
-		s->next = block_exponent(m, &a->requests.head->wr, a->elements, s->block + a->slots);
+	if (s->block < blocks) {
+		s->next = block_exponent(m, &s->request->wr, a->elements, s->block + a->slots);
 		convert(f, m, o->slot);
+	} else {
+		begin(f, m, o->slot, s->request->next);
 	}
 	frame_release(f, fr);
-	if (!a->left)
-		finish(f, m);
-	uint64_t under_way = a->slots < a->blocks ? a->slots : a->blocks;
+	finish(f, m);
+	uint64_t under_way = a->slots < blocks ? a->slots : blocks;
 	if (a->answers > a->retry + under_way / 4) { /* not by chance, as after losses */
 		char why[64];
 		snprintf(why, sizeof why, "rank %u gets results only when it asks again", m->nic->rank);
@@ -309,37 +346,31 @@ static bool receive(struct fabric *f, struct member *m, const struct roce_packet
 	return true;
 }
 
-static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
-{
-	struct aggregate *a = m->state;
-	uint32_t slot = (uint32_t)(what >> 32 & 0x7fffffff);
-	struct aslot *s = &a->slot[slot];
-
-	(void)t;
-	if (m->failed || m->left || s->use != (uint32_t)what)
-		return;
-	if (!(what >> 63)) {
-		ready(f, m, slot);
-		return;
-	}
-	if (s->state != SLOT_WAITING)
-		return;
-	m->nic->timeouts++;
-	if (s->retries++ < a->retry) {
-		ready(f, m, slot);
-		return;
-	}
-	char why[64];
-	snprintf(why, sizeof why, "no accelerator answers rank %u", m->nic->rank);
-	offload_failed(f, m, why);
-}
-
 static bool due(const struct member *m, uint64_t what)
 {
 	const struct aggregate *a = m->state;
 	const struct aslot *s = &a->slot[what >> 32 & 0x7fffffff];
 
 	return !m->failed && !m->left && s->use == (uint32_t)what && (!(what >> 63) || s->state == SLOT_WAITING);
+}
+
+static void event(struct fabric *f, struct member *m, ps_t t, uint64_t what)
+{
+	struct aggregate *a = m->state;
+	uint32_t slot = (uint32_t)(what >> 32 & 0x7fffffff);
+	bool timer = what >> 63;
+
+	(void)t;
+	if (!due(m, what))
+		return;
+	m->nic->timeouts += timer;
+	if (!timer || a->slot[slot].retries++ < a->retry) {
+		ready(f, m, slot);
+		return;
+	}
+	char why[64];
+	snprintf(why, sizeof why, "no accelerator answers rank %u", m->nic->rank);
+	offload_failed(f, m, why);
 }
 
 static void group_closed(struct fabric *f, struct group *g)

@@ -19,7 +19,7 @@
 #include "offload/offload.h"
 #include "wire/roce.h"
 
-#define MISSED 4 /* blocks in a row: losses leave silences, but not one after the other */
+#define MISSED 6 /* blocks in a row: losses leave silences, but not one after the other */
 
 static void change(struct fabric *f, struct member *m, struct server *s)
 {

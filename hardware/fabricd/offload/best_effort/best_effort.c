@@ -10,8 +10,9 @@
  * (server.c), and from there the sum comes to all.
  *
  * Congestion shows as a mark on the sum, which any contribution or the sum itself has
- * met: the window is halved, at most once for the blocks that were under way; every
- * other sum makes it a block larger, up to `slots`.  (ATP also has a slow-start threshold.)
+ * met: the window and the slow-start threshold become half of it, at most once for the
+ * blocks that were under way.  Every other sum makes the window a block larger below the
+ * threshold, and a window of sums does above it, up to `slots` (receive.c).
  *
  * A block whose contributions found its slot taken, some before and some after that was
  * let go, leaves a part in the slot that nobody completes.  So do contributions that are
@@ -81,7 +82,7 @@ static const char *group_opened(struct fabric *f, struct group *g)
 		if (!b || !(b->queue = calloc(n, sizeof *b->queue)) || !(b->exponent = calloc(n, sizeof *b->exponent)) ||
 		    !(b->slot = malloc(n * sizeof *b->slot)))
 			abort();
-		b->slots = b->window = n;
+		b->slots = b->window = b->threshold = n;
 		b->shared = (uint32_t)shared;
 		memcpy(b->slot, lanes->of, n * sizeof *b->slot);
 		b->elements = (uint32_t)g->args[ARG_ELEMENTS];
@@ -119,7 +120,7 @@ static void begin(struct fabric *f, struct member *m)
 	b->working = true;
 	b->visible = f->clock.now;
 	b->blocks = b->left = (wr->count + b->elements - 1) / b->elements;
-	b->lead = element_is_integer(wr->element) ? 0 : b->blocks < b->slots ? (uint32_t)b->blocks : b->slots;
+	b->lead = !block_is_scaled(wr) ? 0 : b->blocks < b->slots ? (uint32_t)b->blocks : b->slots;
 	b->packets = b->blocks + b->lead;
 	b->sent = b->expected = 0;
 	for (uint32_t i = 0; i < b->lead; i++)

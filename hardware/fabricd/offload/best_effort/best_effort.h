@@ -4,7 +4,6 @@
 
 #include "offload/offload.h"
 #include "offload/requests.h"
-#include "transport/round_trip.h"
 
 #define OVERTAKEN 3 /* sums of later blocks that tell that a block's is missing */
 
@@ -49,12 +48,17 @@ struct best_effort {
 	/* What waits for sums (overdue.c), sent once and sent again; contributions sent in all, and until the last silence;
 	 * how many silences without a sum, when the next one is over, when that is looked at */
 	struct line line[2];
-	uint64_t sends, silent_before, expected; /* expected: of the request's numbers, all before that are here */
+	uint64_t sends, silent_before, answered; /* answered: the newest send that was answered to this rank alone */
+	uint64_t expected; /* expected: of the request's numbers, all before that are here */
+	/* the shortest time that a sum has taken, among so many and among a window of them before */
+	ps_t shortest[2];
+	uint32_t timed;
 	uint32_t silences;
 	bool past, alone; /* the last silence ended past the accelerators; the server adds up alone */
 	ps_t deadline, alarm;
-	struct round_trip round_trip;
-	uint32_t window, flying, recover; /* recover: marks on sums before this number are about a window halved already */
+	/* below the threshold the window grows with each sum; counted: sums since it has grown; recover: marks on sums
+	 * before this number are about a window halved already */
+	uint32_t window, threshold, counted, flying, recover;
 	uint32_t *queue, queue_head, queued; /* lanes that are ready to be sent */
 	int16_t *exponent;		     /* of blocks, by block mod lead */
 	uint16_t *slot;			     /* of lanes, in the pools, or NO_SLOT */

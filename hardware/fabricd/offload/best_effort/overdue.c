@@ -14,18 +14,24 @@
  *	client the timer runs from the last sum, too).
  *
  * Where there is nothing left that could bring three, one later sum is enough: when all of
- * the request is sent (as RFC 5827 has it), and for what was sent before a silence.
+ * the request is sent or no more than three blocks are under way (as RFC 5827 has it), and
+ * for what was sent before a silence.
  *
  * So there are two lines, of blocks that were sent once and of those that were sent
  * again, each in the order of sending: what is lost stands in front.
+ *
+ * If what went again after a silence brings an answer to this rank alone, its sum had come
+ * to the others: all that this rank sent before the silence goes again at once.
  *
  * What was sent again may have its sum by what somebody else has sent.  Then it says
  * nothing of this rank's packets.  It does if it comes to this rank alone, or no sooner
  * than any sum has come of what was sent once (RFC 8985, section 6.2).
  *
- * The while is what a sum takes, as RFC 6298 reckons, of contributions that were sent
- * once; `timeout` at most and as long as nothing is known.  It doubles with each silence
- * that follows another, up to 8 times `timeout`, and is as it was with the next sum.
+ * The while is twice the shortest time that a sum has taken lately, in the last one to
+ * two windows of sums, of contributions that were sent once: the others say what ranks
+ * wait for each other.  It is `timeout` at most, and as long as nothing is known.  From
+ * the third silence in a row on it doubles, up to 8 times `timeout`, and is as it was
+ * with the next sum.
  *
  * On the server's rank a block waits for the contributions of others, which nothing can
  * hurry.  It counts silences all the same, and one fewer than the others do: it knows
@@ -37,17 +43,32 @@
 #include "engine/fabric.h"
 #include "offload/best_effort/best_effort.h"
 #include "offload/offload.h"
-#include "transport/round_trip.h"
 
 #define LONGEST_WAIT 8 /* times `timeout` */
 
+/* The shortest time that a sum has taken lately; 0: none has come */
+static ps_t shortest(const struct best_effort *b)
+{
+	const ps_t *s = b->shortest;
+
+	return s[1] && (s[1] < s[0] || !s[0]) ? s[1] : s[0];
+}
+
+static void took(struct best_effort *b, ps_t time)
+{
+	if (!b->shortest[0] || time < b->shortest[0])
+		b->shortest[0] = time;
+	if (++b->timed < b->slots)
+		return;
+	b->shortest[1] = b->shortest[0];
+	b->shortest[0] = b->timed = 0;
+}
+
 static ps_t wait(const struct best_effort *b)
 {
-	const struct round_trip *r = &b->round_trip;
-	ps_t varies = 4 * r->varies > r->smoothed / 2 ? 4 * r->varies : r->smoothed / 2;
-	ps_t w = r->smoothed && r->smoothed + varies < b->timeout ? r->smoothed + varies : b->timeout;
+	ps_t w = shortest(b) && 2 * shortest(b) < b->timeout ? 2 * shortest(b) : b->timeout;
 
-	for (uint32_t i = 0; i < b->silences && w < LONGEST_WAIT * b->timeout; i++)
+	for (uint32_t i = 1; i < b->silences && w < LONGEST_WAIT * b->timeout; i++)
 		w *= 2;
 	return w < LONGEST_WAIT * b->timeout ? w : LONGEST_WAIT * b->timeout;
 }
@@ -131,8 +152,9 @@ static void send_overtaken(struct fabric *f, struct member *m, struct line *line
 	struct best_effort *b = m->state;
 
 	for (struct block_lane *l = line->oldest; l; l = line->oldest) {
-		bool one = b->sent == b->packets || l->sent_as <= b->silent_before;
-		if (l->sent_as >= line->heard[one ? 0 : OVERTAKEN - 1])
+		bool silent = l->sent_as <= b->silent_before;
+		bool one = silent || b->sent == b->packets || b->flying <= OVERTAKEN;
+		if (l->sent_as >= line->heard[one ? 0 : OVERTAKEN - 1] && !(silent && b->answered > b->silent_before))
 			break;
 		again(f, m, l, b->alone);
 	}
@@ -144,18 +166,18 @@ static void send_overtaken(struct fabric *f, struct member *m, struct line *line
 void overdue_over(struct fabric *f, struct member *m, struct block_lane *l, bool alone)
 {
 	struct best_effort *b = m->state;
-	ps_t took = f->clock.now - l->sent_at;
+	ps_t time = f->clock.now - l->sent_at;
 
 	if (l->state == LANE_WAITING)
 		out_of_line(b, l);
-	if (!l->again) {
-		round_trip_took(&b->round_trip, took);
-		b->round_trip.shortest = !b->round_trip.shortest || took < b->round_trip.shortest ? took : b->round_trip.shortest;
-	}
+	if (!l->again)
+		took(b, time);
 	b->past = l->again >= 2 && (l->silent || b->past);
 	heard(&b->line[0], l->first_as);
-	if (l->state == LANE_WAITING && (alone || took >= b->round_trip.shortest))
+	if (l->state == LANE_WAITING && (alone || time >= shortest(b)))
 		heard(&b->line[1], l->sent_as);
+	if (alone && l->sent_as > b->answered)
+		b->answered = l->sent_as;
 	b->silences = 0;
 	for (int i = 0; i < 2 && !b->server; i++)
 		send_overtaken(f, m, &b->line[i]);
@@ -227,7 +249,7 @@ void overdue_listened(struct fabric *f, struct member *m)
 	b->silent_before = b->sends;
 	struct block_lane *l = awaited(b);
 	if (!b->server && l->state == LANE_WAITING) {
-		l->silent = true;
+		l->silent = b->silences > 1 || b->past;
 		again(f, m, l, b->past || b->alone); /* if nothing else has helped last */
 	}
 	if (anything_waits(b))

@@ -32,16 +32,6 @@ static float combined(enum reduction how, float mine, float with)
 	}
 }
 
-static int32_t combined_int(enum reduction how, int32_t mine, int32_t with)
-{
-	switch (how) {
-	case RED_MIN: return mine < with ? mine : with;
-	case RED_MAX: return mine > with ? mine : with;
-	case RED_PROD: return (int32_t)((uint32_t)mine * (uint32_t)with);
-	default: return (int32_t)((uint32_t)mine + (uint32_t)with);
-	}
-}
-
 /* engine_combine() - @with becomes (mine, with); both aligned to their elements */
 void engine_combine(enum element e, enum reduction how, uint8_t *with, const uint8_t *mine, size_t n)
 {
@@ -53,7 +43,7 @@ void engine_combine(enum element e, enum reduction how, uint8_t *with, const uin
 	} else if (element_is_integer(e)) {
 		for (size_t i = 0; i < n; i++)
 			element_put_int(e, with, i,
-					combined_int(how, element_get_int(e, mine, i), element_get_int(e, with, i)));
+					int_combined(how, element_get_int(e, mine, i), element_get_int(e, with, i)));
 	} else {
 		for (size_t i = 0; i < n; i++)
 			element_put(e, with, i, combined(how, element_get(e, mine, i), element_get(e, with, i)));

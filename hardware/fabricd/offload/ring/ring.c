@@ -193,7 +193,7 @@ static const char *check_wr(const struct member *m, const struct offload_wr *wr)
 	uint32_t size = element_bytes[r->element];
 	struct worker *w = m->nic->worker;
 
-	if (wr->collective >= RING_COLLECTIVES || wr->element != r->element || wr->reduction >= REDUCTIONS || wr->flags)
+	if (wr->collective >= RING_COLLECTIVES || wr->element != r->element || !reduction_fits(wr->reduction, r->element) || wr->flags)
 		return "POST_OFFLOAD: ring: unknown collective, reduction or flag, or not the group's element";
 	if (!wr->count || wr->count > r->most / size)
 		return "POST_OFFLOAD: ring: no elements, or more than the group was made for";

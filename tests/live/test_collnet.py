@@ -1,0 +1,44 @@
+"""Whole runs of all-reduces by scale-up domains and switches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.experiment import loads
+from testbed.predict import predict
+from tests.parts.offload_runs import FAULTS, by_the_network, counters, run
+
+RAIL = "{rail: {servers: 2, gpus: 2}}"
+STEP = "{collective: all_reduce, algorithm: collnet_direct, sizes: [%s], dtype: %s, chunk: 32KiB, iterations: %d}"
+
+
+def test_results_and_times(tmp_path: Path) -> None:
+    """Also of vectors of which some GPU has no share, and whose shares differ."""
+    steps = [STEP % ("4B, 12B, 100004B, 1MiB", dtype, 1) for dtype in ("int32", "float32")]
+    result = run(tmp_path, RAIL, *steps, switch="{accelerator: {}}")
+    assert by_the_network(result)
+    text = f"name: x\nfabric: {{topology: {RAIL}, switch: {{accelerator: {{}}}}}}\nworkload: [{', '.join(steps)}]"
+    for row, figure in zip(result.results, predict(loads(text)).figures, strict=True):
+        if row["size_bytes"] > 12:
+            assert row["time_ns"] == pytest.approx(figure.time_ns, rel=0.08)
+
+
+def test_losses_are_made_good(tmp_path: Path) -> None:
+    result = run(tmp_path, RAIL, STEP % ("300KB", "float32", 3), switch="{accelerator: {}}", more=FAULTS)
+    assert by_the_network(result)
+    assert sum(unit["duplicates"] for unit in counters(result)["accelerators"]) > 0
+
+
+def test_a_rail_whose_accelerator_dies_adds_up_by_itself(tmp_path: Path) -> None:
+    """Dead from 200 to 500 us.  The other rail's goes on, and all is as fast again when this one has a group again."""
+    inject = "inject: [{fault: accelerator_down, on: 'switch:rail0', at: 200us, for: 300us}]"
+    more = f"control: {{reaction: 150us}}\n{inject}"
+    rows = run(tmp_path, RAIL, STEP % ("256KiB", "int32", 32), switch="{accelerator: {}}", more=more).results
+    assert [row["wrong"] for row in rows] == [0] * 32
+    slow = [n for n, row in enumerate(rows) if row["fallback"]]
+    assert slow and slow == list(range(slow[0], slow[-1] + 1)) and slow[-1] < 31
+    assert all(row["time_ns"] < 2 * rows[0]["time_ns"] for row in rows[slow[0] + 1 : slow[-1] + 1])
+    assert rows[-1]["time_ns"] == pytest.approx(rows[0]["time_ns"], rel=0.02)
+    assert all("rail0" in row["fallback"] for row in rows if row["fallback"])

@@ -1,0 +1,28 @@
+"""Sums in scale-up domains first, then in switches along the rails (workloads/collectives/collnet.py).
+
+A piece is sent to its owner and added up, goes through the rail's accelerators, and to the server's other GPUs.  The
+first one is alone in each stage; all others follow as fast as the slowest stage lets them.  Both ways over the domain
+share its links, which may be what takes longest.
+"""
+
+from __future__ import annotations
+
+from workloads.collectives.rails import channels_of
+from workloads.times.case import Case
+from workloads.times.nics.rails import Servers
+from workloads.times.switches.in_network import Sums
+
+
+def all_reduce(case: Case, sums: Sums) -> float:
+    """`sums`: along a rail."""
+    count, piece = case.pieces(case.share(case.shape.dims[1]))
+    its, costs = Servers(case, piece), case.costs
+    reduced, line = costs.reduce_ns(piece), its.line(its.domain)
+    lanes = min(count, channels_of(its.others + 1)) if costs.by_channel else 1
+    posts = (2 * its.others + 1) * (costs.post_ns + costs.wake_ns)
+    adding, rail = its.others * reduced / lanes, sums.busy_ns(piece)
+    inside = 2 * its.others * line  # what goes to owners, and what comes back
+    first = its.to_others() + its.others * reduced
+    host = max(adding, posts) if costs.by_channel else adding + posts
+    way = first + (count - 1) * max(host, rail) + sums.alone_ns(piece) + its.to_others(sent=True)
+    return max(way, count * inside + its.message(its.domain, sent=True))
