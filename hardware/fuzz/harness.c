@@ -291,7 +291,7 @@ void harness_receive(struct fabric *f, unsigned rank, const struct roce_packet *
 	if (fr->len > f->frame_room - TRAILER_BYTES)
 		fr->len = f->frame_room - TRAILER_BYTES;
 	memcpy(fr->data, bytes, fr->len);
-	fr->id = ++f->last_frame_id;
+	fr->id = frame_number(&f->nics[rank].n);
 	nic_receive(f, &f->nics[rank], fr, false);
 }
 

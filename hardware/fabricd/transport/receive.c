@@ -55,7 +55,7 @@ static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt,
 		fr->len = telemetry_append(fr->data, fr->len, &q->last);
 		q->seen = q->marked = 0;
 	}
-	fr->id = ++f->last_frame_id; /* made in the NIC: needs no fetch */
+	fr->id = frame_number(&q->nic->n); /* made in the NIC: needs no fetch */
 	fr->class = (uint8_t)class;
 	fr->to = &q->peer->port[1];
 	fr->taker = q->peer_qp;
