@@ -19,8 +19,9 @@
  * Where packets take several paths, loss_after is set.  Then a hole is lost when something has
  * come that left the NIC more than that later, whether the hole was sent again or not (RFC 8985,
  * section 6.2: by the time of sending); or later, if holes have been as late as that.  When it is heard plays no part: bitmaps come late, for
- * many packets at once.  If nothing more is heard, a hole is lost a smoothed round trip and
- * loss_after after it was overtaken (there: the reordering timer).
+ * many packets at once.  If nothing more is heard, a hole is lost loss_after after it should have
+ * been heard of (there: the reordering timer), but no sooner than a round trip after it is known
+ * to be overtaken: what has come since would be heard of by then.
  *
  * When the last packets are lost, nothing comes that would show it: then the sender asks (probe.c).
  */
@@ -84,10 +85,11 @@ static ps_t waits_until(const struct repeat *r, const struct hole *h, ps_t after
 {
 	if (!after)
 		return h->again ? h->since : h->since + r->window;
-	after = r->window > after ? r->window : after;
-	ps_t left = left_at(r, h);
-	bool behind = left != PS_NEVER && r->latest > left + after;
-	return behind ? h->since : h->since + after + (r->trips.smoothed ? r->trips.smoothed : after);
+	ps_t left = left_at(r, h), ahead = left == PS_NEVER ? 0 : r->latest - left;
+	ps_t least = r->window > r->trips.smoothed ? r->window : r->trips.smoothed;
+	if (ahead > after && ahead > r->window)
+		return h->since;
+	return h->since + (after - ahead > least ? after - ahead : least);
 }
 
 static void judge(struct repeat *r, uint32_t i, ps_t now, ps_t after)
