@@ -130,7 +130,7 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
     if not basis.uniform:
         rates = {nic.name: basis.hardware.nic_bps(basis.graph, nic.name) for nic in basis.graph.nics}
     others = {name: of(rate) for name, rate in rates.items() if rate != usual}
-    kept = {}
+    kept: dict[str, Any] = {}
     if basis.transport.recovery == "selective_repeat":
         kept = {"reorder_packets": _reorder_packets(basis)}
     if basis.transport.loss:

@@ -144,7 +144,7 @@ def test_a_lost_bitmap_costs_little() -> None:
 
 @pytest.mark.parametrize("control", ["none", "dctcp", "nscc"])
 def test_a_window_counts_neither_what_has_come_ahead_nor_stands_still(control: str) -> None:
-    """A window of 32 packets, 3 us of jitter: as fast as with packets in order, but for the mean lateness of a round trip."""
+    """A window of 32 packets, 3 us of jitter: as fast as in order, but for the mean lateness of a round trip."""
     took = {}
     for jitter in (0, 3000):
         with star(2, hardware(**{**nic(control, window=32 * MTU), **BOTH})) as f:

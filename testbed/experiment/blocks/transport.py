@@ -40,7 +40,7 @@ class Sack(Model):
         default=16,
         ge=1,
         le=1 << 16,
-        description="packets ahead of their turn, or that close a gap, to an acknowledgement; one that asks is answered at once",
+        description="packets ahead of their turn, or that close a gap, to an acknowledgement, unless one asks for it",
     )
 
 
@@ -70,8 +70,8 @@ class Transport(Model):
     )
     loss: Loss | None = Field(
         default=None,
-        description="selective repeat: losses by the time of sending, for networks that reorder (null: what is overtaken "
-        "is lost, until the network is seen to reorder)",
+        description="selective repeat: losses by the time of sending, where packets overtake each other (null: what is "
+        "overtaken is lost, until one is seen to be late)",
     )
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
     ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
