@@ -45,8 +45,11 @@ class Sack(Model):
 
 
 class Loss(Model):
-    after: Time | None = default(
-        None, "a packet is lost if one that left so much later has come (null: an idle round trip)", gt=0, le=MAX_TIME
+    after: Time | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_TIME,
+        description="a packet is lost if one that left so much later has come (null: an idle round trip)",
     )
     probe: bool = Field(
         default=True, description="ask what has come when nothing is heard; not in a lossless class under PFC"
