@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,7 +36,6 @@ question: [healthy, where, what, fix]
 budget: {emulated: 100ms}
 slo: {step: 2}
 """
-HOGS = 4
 
 
 @pytest.fixture
@@ -95,20 +94,22 @@ def test_played_with_the_programs_of_the_hosts(stage: Stage, monkeypatch: pytest
 
 @contextmanager
 def load(pid: int) -> Iterator[None]:
-    """A host with too much to do: the process has to share one CPU, as the last of several."""
-    cpu = {min(os.sched_getaffinity(0))}
-    os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
-    os.sched_setaffinity(pid, cpu)
-    os.setpriority(os.PRIO_PROCESS, pid, 19)
-    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(HOGS)]
+    """A host with too much to do: every now and then the process is not on."""
+    over = threading.Event()
+
+    def hold_back() -> None:
+        while not over.wait(0.02):
+            os.kill(pid, signal.SIGSTOP)
+            over.wait(0.02)
+            os.kill(pid, signal.SIGCONT)
+
+    holding = threading.Thread(target=hold_back)
+    holding.start()
     try:
-        for hog in hogs:
-            os.sched_setaffinity(hog.pid, cpu)
         yield
     finally:
-        for hog in hogs:
-            hog.kill()
-            hog.wait()
+        over.set()
+        holding.join()
 
 
 @pytest.mark.timeout(300)
