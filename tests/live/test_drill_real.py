@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +36,7 @@ question: [healthy, where, what, fix]
 budget: {emulated: 100ms}
 slo: {step: 2}
 """
+HOGS = 4
 
 
 @pytest.fixture
@@ -94,22 +95,20 @@ def test_played_with_the_programs_of_the_hosts(stage: Stage, monkeypatch: pytest
 
 @contextmanager
 def load(pid: int) -> Iterator[None]:
-    """A host with too much to do: every now and then the process is not on."""
-    over = threading.Event()
-
-    def hold_back() -> None:
-        while not over.wait(0.02):
-            os.kill(pid, signal.SIGSTOP)
-            over.wait(0.02)
-            os.kill(pid, signal.SIGCONT)
-
-    holding = threading.Thread(target=hold_back)
-    holding.start()
+    """A host with too much to do: the process has to share one CPU, as the last of several."""
+    cpu = {min(os.sched_getaffinity(0))}
+    os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+    os.sched_setaffinity(pid, cpu)
+    os.setpriority(os.PRIO_PROCESS, pid, 19)
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(HOGS)]
     try:
+        for hog in hogs:
+            os.sched_setaffinity(hog.pid, cpu)
         yield
     finally:
-        over.set()
-        holding.join()
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
 
 
 @pytest.mark.timeout(300)
@@ -122,8 +121,8 @@ def test_on_a_host_with_too_much_to_do_the_environment_is_invalid(stage: Stage) 
 
     with load(world.lab.hardware.pid):
         assert world.until(late, 10_000_000), world.fidelity()  # 200 s at most
-        (cause,) = stage.drawn.truth
-        text = game.command(f"submit {cause}").text
+    (cause,) = stage.drawn.truth
+    text = game.command(f"submit {cause}").text
     # a hop is 583.6 ns, which are 11.7 ms here: good up to 0.117 ms
     assert text.startswith("environment_invalid") and "of the smallest hop (11.7 ms of wall time)" in text
     assert game.ending is not None and game.ending.score is None and "SCORE" not in text
