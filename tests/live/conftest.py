@@ -1,7 +1,8 @@
-"""Ranks of a run share a process, and controllers are forked from one that has imported all, as a sweep's are.
+"""Ranks of a run share a process: to start one takes longer than most of these runs, and their figures are the same.
 
-To start a process takes longer than most of these runs, and the figures are the same. Commands that run in processes of
-their own go by the product's rule, as do the files that are about processes.
+Likewise controllers are forked from a process that has imported what they need, as those of a sweep are.
+
+Commands that run in processes of their own go by the product's rule, as do the files that are about processes.
 
 Tests of forwarding run twice: as the product has it, and with every frame through Open vSwitch. That figures do not
 hang on it is the matter of test_fast_path_runs and of `prove fastpath`.
@@ -10,14 +11,14 @@ hang on it is the matter of test_fast_path_runs and of `prove fastpath`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
 
-from testbed.experiment import Experiment
-from testbed.fabric import bringup
-from testbed.fabric.fork_server import ControllerSeat, ControllerServer
-from testbed.fabric.lab import Lab
+from testbed.fabric import bringup, lab
+from testbed.fabric.controller import FORKED_LIBRARY
+from testbed.fabric.fork_server import ControllerServer
 from testbed.plan import together
 
 ABOUT_PROCESSES = {
@@ -30,33 +31,48 @@ ABOUT_PROCESSES = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _ranks_share_a_process(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.stem not in ABOUT_PROCESSES:
+            patch.setattr(together, "ALONE", 1)
+            patch.setattr(together, "_most_processes", lambda: 1)
+        yield
+
+
+ABOUT_CONTROLLERS = {
+    "test_container_ends",
+    "test_controller_apps",
+    "test_fork_server",
+    "test_inject_controller",
+    "test_lab",
+    "test_ownership",
+    "test_parts",
+    "test_parts_die",
+    "test_unsettled_controller",
+}
+
+
 @pytest.fixture(scope="session")
 def controllers() -> Iterator[ControllerServer]:
+    """Begins with the first seat that is asked for."""
     with ControllerServer() as server:
         yield server
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _few_processes(request: pytest.FixtureRequest, controllers: ControllerServer) -> Iterator[None]:
-    up = Lab.up
+def _controllers_are_forked(request: pytest.FixtureRequest, controllers: ControllerServer) -> Iterator[None]:
+    """Those of fabrics that end with this process."""
+    with ExitStack() as seats, pytest.MonkeyPatch.context() as patch:
 
-    def seated(experiment: Experiment, *, persistent: bool = False, seat: ControllerSeat | None = None) -> Lab:
-        if persistent or seat:
-            return up(experiment, persistent=persistent, seat=seat)
-        seat = controllers.seat(experiment.control.library)
-        try:
-            lab = up(experiment, seat=seat)
-        except BaseException:
-            seat.close()
-            raise
-        vars(lab)["seat"] = seat  # open as long as the lab is there: closed, it ends the controller
-        return lab
+        def begun(*args: Any) -> bringup.Bringup:
+            work = bringup.Bringup(*args)
+            if work.seat is None and not work.persistent:
+                work.seat = seats.enter_context(closing(controllers.seat(FORKED_LIBRARY)))
+            return work
 
-    with pytest.MonkeyPatch.context() as patch:
-        if request.path.stem not in ABOUT_PROCESSES:
-            patch.setattr(together, "ALONE", 1)
-            patch.setattr(together, "_most_processes", lambda: 1)
-            patch.setattr(Lab, "up", seated)
+        if request.path.stem not in ABOUT_PROCESSES | ABOUT_CONTROLLERS:
+            patch.setattr(lab, "Bringup", begun)
         yield
 
 
