@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from controllers.offload.trees import Trees
+from controllers.routing.dateline import DSCP, DSCP_ACROSS
 from testbed.experiment.basis import Basis
 from testbed.plan.ideal import costs_of
 from topologies.ranks.hops import Hops
@@ -32,6 +33,9 @@ class Routes:
         cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
         self._links = {hop: cables[c] for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))}
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
+        transport, classes = experiment.transport, experiment.fabric.switch.dscp
+        marked = transport.dscp == DSCP and classes.get(DSCP) != classes.get(DSCP_ACROSS)
+        self._dateline = experiment.control.dateline and marked  # else what crosses it is in the class of all others
         self._scale_up = Link(scale_up.rate, scale_up.delay) if scale_up else None
 
     def ways(self, ranks: Sequence[int], *, scale_up: bool = True, numbers: Numbers | None = None) -> Routed:
@@ -40,8 +44,7 @@ class Routes:
         `numbers`: of their queue pairs, where they are known.
         """
         inside = self._scale_up if scale_up else None
-        dateline = self.experiment.control.dateline
-        return Routed(self._hops, ranks, self._links, self._latencies, inside, numbers or {}, dateline)
+        return Routed(self._hops, ranks, self._links, self._latencies, inside, numbers or {}, self._dateline)
 
     def along(self, nodes: Sequence[str]) -> Path:
         """From NIC to NIC over these nodes."""
