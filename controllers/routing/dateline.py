@@ -16,7 +16,7 @@ from functools import cached_property
 from controllers.flows import PRIORITY, Flow, SetDscp
 from topologies.graph.fabric import Fabric, Switch
 from topologies.kinds import dimensions
-from topologies.ranks.dateline import beyond
+from topologies.ranks.dateline import beyond, direction
 
 DSCP, DSCP_ACROSS = 26, 28
 """DSCP of RDMA data, and while it has to cross a dateline; switches map them to two lossless classes."""
@@ -42,7 +42,8 @@ class Dateline:
         neighbour = self.fabric.switch_by_name[self.fabric.cable_at[switch.name, port].other(switch.name).node]
         if switch.place == neighbour.place:  # from or to a NIC's embedded bridge
             return set()
-        axis, far = beyond(self._dims, switch.place, neighbour.place)
+        axis, up = direction(self._dims, switch.place, neighbour.place)
+        far = beyond(self._dims[axis], switch.place[axis], upwards=up)
         return {ip for ip, place in self._places if place[axis] in far}
 
 

@@ -18,6 +18,7 @@ from testbed.experiment import Experiment, loads
 from testbed.predict import Figure, predict
 from testbed.predict.large import large_figures, of_any_size
 from testbed.predict.working import Working
+from workloads.times import followed as following
 from workloads.times import replay
 from workloads.times.messages import Costs, Link, Path
 from workloads.times.rings import ring_over_ns
@@ -466,14 +467,14 @@ def test_the_values_of_a_point_are_not_said_in_python(tmp_path: Any, capsys: pyt
 
 def test_groups_whose_links_are_alike_are_followed_once_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     followed: list[int] = []
-    run = replay._Replay.run
+    run = replay.Replay.run
 
     def counted(self: Any, starts: Any) -> list[float]:
         followed.append(len(starts))
         return run(self, starts)
 
-    monkeypatch.setattr(replay, "_ENDED", {})
-    monkeypatch.setattr(replay._Replay, "run", counted)
+    monkeypatch.setattr(following, "_ENDED", {})
+    monkeypatch.setattr(replay.Replay, "run", counted)
     ring = collective("all_reduce", "ring", "64KiB")
     rails = [[0, 4, 8], [1, 5, 9], [2, 6, 10]]
     alike = figures("{rail: {servers: 4, gpus: 4}}", {**ring, "groups": rails})

@@ -11,7 +11,7 @@ from topologies.ranks.hops import Hops
 from workloads.collectives.exchange import linear_gather
 from workloads.collectives.schedule import Shape
 from workloads.times.case import Case
-from workloads.times.replay import replayed_ends
+from workloads.times.expected import replayed_ends
 
 
 def routes(topology: str, more: str = "") -> Routes:

@@ -21,8 +21,7 @@ from workloads.collectives.schedule import Send, Shape, program_of, schedule_of,
 from workloads.collectives.shape import shape_of
 from workloads.registry import ALGORITHMS
 from workloads.times.case import Case
-from workloads.times.expected import expected_ns
-from workloads.times.replay import replayed
+from workloads.times.expected import expected_ns, replayed
 
 RAILS = {entry.collective.name: entry for entry in ALGORITHMS.values() if entry.layout == "rails" and entry.schedule}
 LARGE = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")

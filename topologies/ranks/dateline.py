@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-Place = Sequence[int]
 
-
-def beyond(sizes: Sequence[int], here: Place, there: Place) -> tuple[int, range]:
-    """Of a cable to a neighbour: its dimension, and where in that a way over this cable must end to wrap around."""
-    axis = next(k for k, (a, b) in enumerate(zip(here, there, strict=True)) if a != b)
-    size, at = sizes[axis], here[axis]
+def beyond(size: int, at: int, *, upwards: bool) -> range:
+    """Where in a dimension a way must end that goes on from `at` in this direction, to have the dateline before it."""
     if size <= 2:  # no circle
-        return axis, range(0)
-    upwards = (there[axis] - at) % size == 1
-    return axis, range(at) if upwards else range(at + 1, size)
+        return range(0)
+    return range(at) if upwards else range(at + 1, size)
+
+
+def direction(sizes: Sequence[int], here: Sequence[int], there: Sequence[int]) -> tuple[int, bool]:
+    """Of a cable to a neighbour: its dimension, and whether it leads upwards there."""
+    axis = next(k for k, (a, b) in enumerate(zip(here, there, strict=True)) if a != b)
+    return axis, (there[axis] - here[axis]) % sizes[axis] == 1

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from topologies.graph.fabric import OWN_PORTS, Fabric, Nic
 from topologies.graph.smartnic import without_complexes
 from topologies.kinds import DIMENSION_ORDER, dimensions
-from topologies.ranks.dateline import beyond
+from topologies.ranks.dateline import beyond, direction
 from topologies.ranks.multipath import member
 
 Hop = tuple[str, str]  # from, to
@@ -74,8 +74,9 @@ class Hops:
         sizes, switches = dimensions(self.fabric), self.fabric.switch_by_name
         end, between = switches[way[-1][0]].place, list[bool]()
         for a, b in way[1:-1]:
-            axis, far = beyond(sizes, switches[a].place, switches[b].place)
-            between.append(end[axis] in far)
+            here = switches[a].place
+            axis, up = direction(sizes, here, switches[b].place)
+            between.append(end[axis] in beyond(sizes[axis], here[axis], upwards=up))
         return (False, *between, *(between[-1:] or [False]))
 
     def _shortest(self, source: Nic, target: Nic, source_port: int | None) -> Iterator[Hop]:
