@@ -15,11 +15,10 @@ from typing import Any, cast
 from topologies.graph.frames import FRAME_BYTES
 from topologies.ranks.hops import Hop
 from workloads.collectives.schedule import Program, Schedule, Send, program_of, steps
-from workloads.times.alone import Alone
 from workloads.times.buffers import Buffers, Room, Watch
 from workloads.times.case import Case
 from workloads.times.messages import Link
-from workloads.times.network import Agenda, Network
+from workloads.times.network import Agenda, Alone, Network
 from workloads.times.pausing import PausingNetwork
 from workloads.times.replay import Replay
 from workloads.times.ways import Route
