@@ -18,7 +18,7 @@ from workloads.base.vocabulary import DTYPES, MOST_PIECES
 from workloads.registry import find
 from workloads.times.buffers import Buffers
 from workloads.times.case import Case
-from workloads.times.expected import estimates
+from workloads.times.expected import estimates, expected_ns
 from workloads.times.queue_pairs import Numbers, QueuePairs, connected
 from workloads.times.ways import Routed
 
@@ -188,7 +188,9 @@ class Choice:
 
     def expected_ns(self, candidate: Candidate, size_bytes: int) -> float:
         """What a candidate should take.  Raises NoModel."""
-        *_, (time_ns, _) = self.estimates(candidate, size_bytes, Buffers(self._rooms))
+        if candidate.entry.schedule:
+            return expected_ns(candidate.entry, self._case(candidate, size_bytes), Buffers(self._rooms))
+        ((time_ns, _),) = self.estimates(candidate, size_bytes, Buffers({}))
         return time_ns
 
     def estimates(self, candidate: Candidate, size_bytes: int, buffers: Buffers) -> Iterator[tuple[float, bool]]:

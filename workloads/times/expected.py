@@ -63,10 +63,10 @@ def replayed_ends(case: Case, schedule: Schedule, starts: Sequence[float]) -> li
     return None if followed is None else list(followed.ends)
 
 
-def expected_ns(entry: Algorithm, case: Case) -> float:
-    """Time in ns of an algorithm with a schedule."""
-    *_, (time_ns, _) = estimates(entry, case)
-    return time_ns
+def expected_ns(entry: Algorithm, case: Case, buffers: Buffers | None = None) -> float:
+    """Time in ns of an algorithm with a schedule.  Raises NoModel."""
+    followed = replayed(case, schedule_of(entry), MOST_MESSAGES if entry.time else inf, buffers)
+    return cast(float, named(entry.time)(case)) if followed is None else followed
 
 
 def estimates(entry: Algorithm, case: Case, buffers: Buffers | None = None) -> Iterator[tuple[float, bool]]:

@@ -26,6 +26,7 @@ from workloads.times.ways import Route
 _TRAINS, _TRAINS_IN_TURNS = 12_000, 100_000
 """Of packets, at most: more where classes take turns packet by packet, which decides who of a group is late."""
 _LITTLE = 20_000  # times that a train comes to a link or a PCIe
+_OF_A_MESSAGE = 12  # as many of these take as long as a message as a whole
 
 _Connection = tuple[int, int, int]  # from, to, channel
 _Watched = tuple[tuple[float, ...], tuple[tuple[int, bool], ...]]
@@ -68,7 +69,9 @@ class Followed:
 
     @cached_property
     def routes(self) -> dict[_Connection, Route]:
-        return {(a, b, channel): self.case.ways.route((a, b), channel) for a, b, channel in self.carried}
+        """There and back."""
+        back = ((b, a, channel) for a, b, channel in self.carried)
+        return {(a, b, channel): self.case.ways.route((a, b), channel) for a, b, channel in {*self.carried, *back}}
 
     @cached_property
     def loads(self) -> dict[Hashable, tuple[float, Link]]:
@@ -88,7 +91,8 @@ class Followed:
     def turns(self) -> bool:
         """Whether two classes meet on a cable."""
         classes: dict[Hashable, bool] = {}
-        ways = (zip(route.keys, route.second, strict=False) for route in self.routes.values())
+        routes = [route for connection in self.carried if (route := self.routes[connection]).second]
+        ways = (zip(route.keys, route.second, strict=True) for route in routes)
         return any(classes.setdefault(key, second) != second for way in ways for key, second in way)
 
     @property
@@ -104,7 +108,7 @@ class Followed:
     def takes_long(self) -> bool:
         """To follow in trains: much longer than message by message."""
         stages = sum(its[0] * (len(self.routes[connection].keys) + 1) for connection, its in self.carried.items())
-        return stages / self.rough_train > max(_LITTLE, 4 * self.messages)
+        return stages / self.train > max(_LITTLE, _OF_A_MESSAGE * self.messages)
 
     def of_bytes_ns(self) -> float:
         """What the busiest cable's and PCIe's bytes take."""
@@ -192,7 +196,7 @@ class Followed:
         routes = []
         for a, b, channel in sorted(self.carried):
             for pair in ((a, b), (b, a)):  # acknowledgements go back
-                route = self.case.ways.route(pair, channel)
+                route = self.routes[*pair, channel]
                 keys = tuple([names.setdefault(key, len(names)) for key in route.keys])
                 path = tuple([links.setdefault(link, len(links)) for link in route.links])
                 way = path, route.path.switch_latency_ns, route.scale_up, route.second

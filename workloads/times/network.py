@@ -295,8 +295,9 @@ class Alone(Network):
         self._paths: dict[QueuePair, Path] = {}
 
     def connect(self, pair: Pair, channel: int = 0) -> QueuePair:
-        made = super().connect(pair, channel)
-        self._paths[made] = self._ways.route(pair, channel).path
+        route = self._ways.route(pair, channel)
+        made = QueuePair(_Port(None), route, [], [], 0.0)
+        self._paths[made] = route.path
         return made
 
     def post(self, t: float, pair: QueuePair, nbytes: int, received: Callback, sent: Callback | None) -> None:
