@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from controllers.apps import Applications, PortName, Tables
 from controllers.flows import faults
 from controllers.offload import jobs
 from controllers.offload.jobs import JobRefused, Placement
-from controllers.offload.trees import Trees
+from controllers.offload.trees import Trees, Used
 from controllers.operator import Operator
 from controllers.routing.ports import DownPorts
 from controllers.routing.routes import Router
@@ -46,8 +46,9 @@ class Wanted:
         self._avoided = avoid
         self._trees = Trees(self._fabric, around)
         for number, has in self._jobs.items():
+            asked = self._asked[number]
             try:
-                better = jobs.place_anew(self._fabric, self._trees, self._asked[number], has)
+                better = jobs.place_anew(self._fabric, self._trees, asked, has, self._used(number, asked["ranks"]))
             except JobRefused:
                 continue  # nothing joins its ranks now
             if better.programs == has.programs:
@@ -57,10 +58,18 @@ class Wanted:
         return True
 
     def place(self, job: Mapping[str, Any]) -> Placement:
-        """Add a job that fabricd has announced.  Raises Refused."""
-        placement = self._jobs[job["job"]] = jobs.place(self._fabric, self._trees, job)
-        self._asked[job["job"]] = job
+        """Add a job that fabricd has announced, or one that has been granted before.  Raises Refused."""
+        used, granted = self._used(job["job"], job["ranks"]), job.get("granted")
+        if granted:
+            placement = jobs.place_anew(self._fabric, self._trees, job, Placement(answer=granted), used)
+        else:
+            placement = jobs.place(self._fabric, self._trees, job, used)
+        self._asked[job["job"]], self._jobs[job["job"]] = job, placement
         return placement
+
+    def _used(self, number: int, ranks: Sequence[int]) -> Used:
+        """By the jobs beside this one."""
+        return jobs.used_by(((self._asked[k], has) for k, has in self._jobs.items() if k != number), ranks)
 
     def close(self, number: int) -> bool:
         """Remove a job.  Returns whether there was one."""
