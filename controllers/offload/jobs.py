@@ -14,7 +14,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from controllers.flows import ETH_IPV4, PRIORITY, ROUTE, Flow, Output, Replicate
-from controllers.offload.trees import NoTree, Tree, Trees, Used
+from controllers.offload.trees import NOT_USED, NoTree, Tree, Trees, Used
 from topologies.graph.fabric import Fabric
 
 GROUPS = int(IPv4Address("239.0.0.0"))
@@ -45,7 +45,7 @@ class Placement:
             flows.append(flow)
 
 
-def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any], used: Used = {}) -> Placement:
+def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any], used: Used = NOT_USED) -> Placement:
     """Places a job; its `roots` are those that it has, if it has any.  `used`: by other jobs.  Raises Refused."""
     place_kind = KINDS.get(job["kind"])
     if place_kind is None:
@@ -58,7 +58,9 @@ def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any], used: Used = {})
     return placement
 
 
-def place_anew(fabric: Fabric, trees: Trees, job: Mapping[str, Any], has: Placement, used: Used = {}) -> Placement:
+def place_anew(
+    fabric: Fabric, trees: Trees, job: Mapping[str, Any], has: Placement, used: Used = NOT_USED
+) -> Placement:
     """Places a job that runs, by other trees: with the slots that it has. Raises Refused."""
     slots = has.answer.get("slots", 0)
     pools = {switch: {**pool, "slots_free": slots} for switch, pool in job["accelerators"].items()}

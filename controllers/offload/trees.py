@@ -18,7 +18,7 @@ from topologies.graph.fabric import Fabric
 
 Used = Mapping[str, tuple[int, int]]
 """How many trees have a switch as root: of the same ranks, and of all."""
-_NONE: Used = {}
+NOT_USED: Used = {}
 
 
 class NoTree(ValueError):
@@ -119,7 +119,7 @@ class Trees:
         *,
         keep: str | None = None,
         shun: Set[str] = frozenset(),
-        used: Used = _NONE,
+        used: Used = NOT_USED,
     ) -> Tree:
         """The tree of a job. `number` spreads jobs over roots as little used, `among` are the switches that may be one.
 
@@ -159,7 +159,7 @@ class Trees:
         among: Set[str] | None = None,
         *,
         keep: Sequence[str] = (),
-        used: Used = _NONE,
+        used: Used = NOT_USED,
     ) -> list[Tree]:
         """So many trees of the same ranks, at roots of their own as far as there are so many.
 

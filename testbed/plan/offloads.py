@@ -71,7 +71,10 @@ def told_of_sums(entry: Algorithm, step: CollectiveStep, basis: Basis, reduce_bp
     way = spec, basis.worst_cable, basis.switches, elements
     slots = step.slots or aggregation.slots(*way, server=server)
     groups = step.groups or [step.ranks or list(range(basis.graph.ranks))]
-    most, count = max(map(len, groups)), len(groups)
+    most, count, trees = max(map(len, groups)), len(groups), step.trees or 1
+    if trees > 1:  # each has slots of its own
+        there = spec.switch.accelerator.slots if spec.switch.accelerator else slots
+        slots, count = -(-step.slots // trees) if step.slots else min(slots, max(1, there // trees)), count * trees
     if entry.layout == "rails":  # each has a group of its own, and those that meet at a switch share its slots
         most, gpus = servers_and_gpus(basis.graph, groups[0])
         count *= gpus
@@ -132,7 +135,8 @@ def offload_ns(
         return max(one.alone_ns(size_bytes) for one in _sums(chooser, basis, entry, ranks, way, job)[0])
     if entry.multicast:
         hosts, costs = chooser.ways(ranks), chooser.costs
-        tree = _Branches(chooser, ranks, job)
+        (first,) = trees_of(chooser.trees, ranks, job, 1)
+        tree = _Branches(chooser, ranks, first.root)
 
         def messages(a: int, b: int) -> Path:
             return hosts.path([(a, b)])
@@ -182,12 +186,18 @@ def _along_rails(
 def _sums(
     chooser: Routes, basis: Basis, entry: Algorithm, ranks: Sequence[int], way: Mapping[str, Any], job: int
 ) -> tuple[set[Sums], Tree]:
-    """Over the tree that the controller makes of the ranks' shortest ways to a root: for each way what sums take."""
+    """Over the trees that the controller makes of the ranks' shortest ways to a root: for each way what sums take.
+
+    Returns the last tree, too.
+    """
     trees, slots = chooser.trees, way["aggregation"]
     among = {s.name for s in trees.fabric.switches if s.accelerator}
-    tree = tree_of(trees, ranks, job, among or None)
-    accelerator = accelerator_for(basis.fabric, max(map(tree.inputs, tree.adding)))
-    paths = {_way(chooser, basis, accelerator.rate, tree, rank) for rank in ranks}
+    several = trees_of(trees, ranks, job, way.get("trees") or 1, among or None)
+    accelerator = accelerator_for(basis.fabric, max(tree.inputs(name) for tree in several for name in tree.adding))
+    users, children = Counter[Hop](), Counter[str]()
+    for tree in several:
+        users.update({hop for rank in ranks for hop in pairwise(_nodes(chooser, tree, rank))})
+        children.update({name: tree.inputs(name) for name in tree.adding})
     found = {
         sums_of(
             path,
@@ -196,38 +206,62 @@ def _sums(
             elements=slots["elements"],
             slots=min(slots["slots"], accelerator.slots),
             **travels(way["dtype"], way.get("op"), chooser.experiment.costs.convert),
-            accelerators=adders,
+            accelerators=[adder[:2] for adder in adders],
             accelerator_ns=accelerator.latency,
             apart=apart(entry.collective, len(ranks), tree.largest_branch()),
+            trees=len(several),
+            shared=shared,
+            contributions=[adder[2] for adder in adders],
         )
-        for path, adders in paths
+        for tree in several
+        for path, adders, shared in {
+            _way(chooser, basis, accelerator.rate, tree, rank, users, children) for rank in ranks
+        }
     }
-    return found, tree
+    return found, several[-1]
 
 
-def tree_of(trees: Trees, ranks: Sequence[int], job: int, among: Set[str] | None = None) -> Tree:
+def trees_of(trees: Trees, ranks: Sequence[int], job: int, count: int, among: Set[str] | None = None) -> list[Tree]:
     """The controller's.  Raises NoModel where it has none, and a run falls back to hosts."""
     try:
-        return trees.tree(ranks, job, among)
+        return trees.several(ranks, job, count, among)
     except NoTree as none:
         raise NoModel(str(none), "a run falls back to hosts: predict another algorithm") from None
 
 
-Adders = tuple[tuple[float, int], ...]
+Hop = tuple[str, str]
+Adders = tuple[tuple[float, int, int], ...]
 
 
-def _way(chooser: Routes, basis: Basis, rate_bps: float | None, tree: Tree, rank: int) -> tuple[Path, Adders]:
-    """From a rank up to the root, and down again; the accelerators that add up, with their rates and inputs.
+def _nodes(chooser: Routes, tree: Tree, rank: int) -> list[str]:
+    """From a rank up to the root, and down again."""
+    fabric = chooser.fabric
+    nic = fabric.nics[rank].name
+    at = fabric.cable_at[nic, 1].other(nic).node
+    up = [at, *_above(chooser.trees, at, tree.root)]
+    return [nic, *up, *reversed(up[:-1]), nic]
+
+
+def _way(
+    chooser: Routes,
+    basis: Basis,
+    rate_bps: float | None,
+    tree: Tree,
+    rank: int,
+    users: Counter[Hop],
+    children: Counter[str],
+) -> tuple[Path, Adders, tuple[int, ...]]:
+    """That way, the accelerators that add up on it, with their rates and inputs, and who shares its links.
 
     If no rate is written, it is that of all of the switch's ports together, whatever faults do to these.
     """
-    fabric, trees = chooser.fabric, chooser.trees
-    nic = fabric.nics[rank].name
-    at = fabric.cable_at[nic, 1].other(nic).node
-    up = [at, *_above(trees, at, tree.root)]
-    nodes = [nic, *up, *reversed(up[:-1]), nic]
-    adders = tuple((rate_bps or basis.ports_bps(name), tree.inputs(name)) for name in up if name in tree.adding)
-    return chooser.along(nodes), adders
+    nodes = _nodes(chooser, tree, rank)
+    adders = tuple(
+        (rate_bps or basis.ports_bps(name), tree.inputs(name), children[name])
+        for name in nodes[1 : len(nodes) // 2 + 1]
+        if name in tree.adding
+    )
+    return chooser.along(nodes), adders, tuple(users[hop] for hop in pairwise(nodes))
 
 
 def _above(trees: Trees, switch: str, root: str) -> Iterator[str]:
@@ -236,12 +270,11 @@ def _above(trees: Trees, switch: str, root: str) -> Iterator[str]:
 
 
 class _Branches:
-    """Ways over the tree that a job's multicasts take: up to where two ranks' branches meet, and down."""
+    """Ways over a tree that a job's multicasts take: up to where two ranks' branches meet, and down."""
 
-    def __init__(self, chooser: Routes, ranks: Sequence[int], job: int) -> None:
+    def __init__(self, chooser: Routes, ranks: Sequence[int], root: str) -> None:
         self._chooser = chooser
         trees, fabric = chooser.trees, chooser.trees.fabric
-        root = tree_of(trees, ranks, job).root
         nics = [fabric.nics[rank].name for rank in ranks]
         at = [fabric.cable_at[nic, 1].other(nic).node for nic in nics]
         self._up = [[nic, switch, *_above(trees, switch, root)] for nic, switch in zip(nics, at, strict=True)]

@@ -1,6 +1,6 @@
 """Broadcast and all-gather by multicast datagrams that the switches copy (docs/multicast.md).
 
-Every byte leaves its sender once.  What a rank's NIC does is hardware/fabricd/offload/multicast/: it places what comes,
+Every byte leaves its sender once; with `trees` chunks take several in turn.  What a rank's NIC does is hardware/fabricd/offload/multicast/: it places what comes,
 keeps a bit per chunk, and says after a while what is missing.  Here: nobody sends before all are ready (a dissemination
 barrier), and whoever lacks something gets it from its left neighbour (repair.py).  If the controller refuses the group,
 or nothing comes of what some rank sends, everything is missing, and the same repair is a pipelined ring: the result is
@@ -70,7 +70,8 @@ class _Multicast(Rejoining):
         self.repaired: list[Run] = []  # from the left neighbour
 
     def _arguments(self) -> tuple[int, ...]:
-        return (self.device.mtu,)
+        trees = self.options.get("trees") or 1
+        return self.device.mtu, trees if trees > 1 else 0
 
     def _connect(self) -> None:
         """One to the right and one from the left for every distance; that from rank i to its right has tag + i."""
