@@ -15,7 +15,6 @@ from functools import cached_property
 from controllers.routing.distances import ends, live_links
 from topologies.graph.fabric import Fabric
 
-
 Used = Mapping[str, tuple[int, int]]
 """How many trees have a switch as root: of the same ranks, and of all."""
 NOT_USED: Used = {}

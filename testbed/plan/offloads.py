@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +19,13 @@ from workloads.times.case import Case
 from workloads.times.messages import Path
 from workloads.times.queue_pairs import Numbers
 from workloads.times.switches.in_network import Sums, apart, sums_of, travels
-from workloads.times.switches.multicast import all_gather_over_ns, broadcast_over_ns
+from workloads.times.switches.multicast import (
+    Multicast,
+    all_gather_over_ns,
+    broadcast_over_ns,
+    crowd_of,
+    shared,
+)
 from workloads.times.wide.around import Edge, Ring
 from workloads.times.wide.direct_reduce import arrays_of
 from workloads.times.wide.model import model_of
@@ -134,18 +140,7 @@ def offload_ns(
         way = way if entry.collective.sized else {**way, "dtype": "int32"}
         return max(one.alone_ns(size_bytes) for one in _sums(chooser, basis, entry, ranks, way, job)[0])
     if entry.multicast:
-        hosts, costs = chooser.ways(ranks), chooser.costs
-        (first,) = trees_of(chooser.trees, ranks, job, 1)
-        tree = _Branches(chooser, ranks, first.root)
-
-        def messages(a: int, b: int) -> Path:
-            return hosts.path([(a, b)])
-
-        if entry.collective.rooted:
-            done = broadcast_over_ns(n, size_bytes, tree.path, costs, messages=messages)
-        else:
-            done = all_gather_over_ns(n, size_bytes, tree.path, costs, messages=messages, hops=tree.hops)
-        return done.in_time(way["cutoff"])
+        return _copied(chooser, entry, ranks, size_bytes, way, job).in_time(way["cutoff"])
     costs = costs_with_engines(chooser.experiment)
     if (form := model_of(entry).over) is not None:
         pairs = [(k, (k + 1) % n) for k in range(n)]
@@ -156,6 +151,33 @@ def offload_ns(
             rings.append(Ring.of([Edge(ways.path([pair]), path) for pair, path in zip(pairs, shared, strict=True)]))
         return form(size_bytes, rings[0], costs, arrays_of(way.get("optimizer")), rings[-1])
     return cast(float, named(entry.time)(n, size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
+
+
+def _copied(
+    chooser: Routes, entry: Algorithm, ranks: Sequence[int], size_bytes: int, way: Mapping[str, Any], job: int
+) -> Multicast:
+    """The last of all trees' datagrams; what of them a link carries is counted over all of them."""
+    hosts, costs, n, count = chooser.ways(ranks), chooser.costs, len(ranks), way.get("trees") or 1
+    trees = [_Branches(chooser, ranks, tree.root) for tree in trees_of(chooser.trees, ranks, job, count)]
+    crowd = Counter[Hashable]()
+    for tree in trees:
+        crowd += crowd_of(n, tree.hops, senders=1 if entry.collective.rooted else n)
+    share = {hop: carried / count for hop, carried in crowd.items()}
+
+    def messages(a: int, b: int) -> Path:
+        return hosts.path([(a, b)])
+
+    def of(tree: _Branches) -> Multicast:
+        if not entry.collective.rooted:
+            return all_gather_over_ns(n, size_bytes, tree.path, costs, messages=messages, hops=tree.hops, crowd=share)
+
+        def path(a: int, b: int) -> Path:
+            return shared(tree.path(a, b), [share[hop] for hop in tree.hops(a, b)], costs.mtu)
+
+        return broadcast_over_ns(n, size_bytes, path if count > 1 else tree.path, costs, messages=messages)
+
+    done = [of(tree) for tree in trees]
+    return Multicast(max(one.time_ns for one in done), max(one.waits_ns for one in done))
 
 
 def _along_rails(

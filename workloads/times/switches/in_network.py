@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 from topologies.graph.frames import FRAME_BYTES, OFFLOAD_BYTES, SHORTEST_BYTES
@@ -121,7 +122,7 @@ def _time_ns(
     if left > 1 and way.in_order:  # a short last block overtakes the one before neither on a cable nor over PCIe
         before = begun + (left - 2) * line + alone
         end = max(end, before + max(way.slowest_ns(last), way.pcie_ns(full)))
-    end += line - way.alone.slowest_ns(full)  # the other trees' last blocks are before it
+    end += line - way.alone.slowest_ns(full) + way.behind_ns(full, blocks, min(blocks, slots))
     exponents = way.block_ns(0) if fixed_point else 0.0
     conversion = 2 * width * 8e9 * full / convert_bps if convert_bps else 0.0
     into_memory = way.pcie_ns(last) + costs.pcie_latency_ns
@@ -153,10 +154,22 @@ class _Way:
         """From one of a tree's blocks to the next, where the slowest stage is busy."""
         return max(self.trees * self.pcie_ns(elements), self.cables_ns(elements), self._adding_ns(elements))
 
-    def cables_ns(self, elements: int) -> float:
-        """Likewise the slowest cable."""
+    def cables_ns(self, elements: int, which: slice = slice(None)) -> float:
+        """Likewise the slowest cable, of those."""
         wire, users = block_bytes(elements), self.shared or (1,) * len(self.path.links)
-        return max(trees * link.time_ns(wire) for link, trees in zip(self.path.links, users, strict=True))
+        cables = list(zip(self.path.links, users, strict=True))[which]
+        return max((trees * link.time_ns(wire) for link, trees in cables), default=0.0)
+
+    def behind_ns(self, elements: int, blocks: int, window: int) -> float:
+        """How long the other trees are behind the first one, with whose `window` the NIC fills its transmit buffer.
+
+        They make up for it where what all trees have in common is slower than what each has of its own.
+        """
+        wire = block_bytes(elements)
+        common = max(self.pcie_ns(elements), *(self.path.links[k].time_ns(wire) for k in (0, -1)))
+        own = max(self.cables_ns(elements, slice(1, -1)), self._adding_ns(elements))
+        filled = min(window, ceil(self.costs.tx_buffer_bytes / wire)) * common if self.trees > 1 else 0.0
+        return max(0.0, filled - blocks * max(0.0, self.trees * common - own))
 
     def _adding_ns(self, elements: int) -> float:
         """Likewise the slowest accelerator, into which all contributions go."""
