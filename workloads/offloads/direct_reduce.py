@@ -28,7 +28,7 @@ class _DirectReduce(OneRequest):
     kind = "ring"
     collective: int
 
-    def arguments_of(self, number: int) -> tuple[int, ...]:
+    def arguments_of(self) -> tuple[int, ...]:
         largest = max(self.context.largest_bytes, self.input.itemsize)
         self.compressed = bool(self.context.options.get("compression"))
         return (largest, wire.ELEMENTS[self.dtype.name], self.compressed)

@@ -33,8 +33,8 @@ class _Reduction(OneRequest):
         self.groups, self.unit = self.options.get("trees") or 1, self.options["aggregation"]["elements"]
         super().setup()
 
-    def arguments_of(self, number: int) -> tuple[int, ...]:
-        return (*self.arguments(self.context), *((number,) if number else ()))
+    def arguments_of(self) -> tuple[int, ...]:
+        return self.arguments(self.context)
 
     @staticmethod
     def arguments(context: Context) -> tuple[int, ...]:

@@ -158,10 +158,16 @@ class Rejoining(Offloaded):
         """Of the group."""
         raise NotImplementedError
 
+    def _ask(self) -> int:
+        return self.device.ask_group(self.kind, self.group_tag, self.members, self._args)
+
     def _join(self) -> None:
         """Waits until the group is open or refused."""
         self._args = self._arguments()
-        self.group = self.device.group(self.kind, self.group_tag, self.members, self._args)
+        self._opened(self._ask())
+
+    def _opened(self, asked: int) -> None:
+        self.group = self.device.answered(asked)
         self.fallback = self.given_up = self.group.refused
         self.by_hosts = bool(self.group.refused)
 
@@ -171,9 +177,7 @@ class Rejoining(Offloaded):
         self.group.leave()
         self.group = None
         if self.renewal is None:
-            self.renewal = Renewal(
-                self.device, lambda: self.device.ask_group(self.kind, self.group_tag, self.members, self._args)
-            )
+            self.renewal = Renewal(self.device, self._ask)
         self.renewal.begin(self._worked)
         self._worked = False
 
@@ -194,10 +198,16 @@ class Lane(Rejoining):
     def setup(self) -> None:
         self.share: Sequence[Span] = ()
         self._due = 0  # requests that are under way
-        self._join()
+        self._args = self._of.arguments_of()
+        self._asked = self._ask()
 
-    def _arguments(self) -> tuple[int, ...]:
-        return self._of.arguments_of(self._number)
+    @property
+    def group_tag(self) -> int:
+        return self.tag + self._number
+
+    def join(self) -> None:
+        """Waits until the group is open or refused."""
+        self._opened(self._asked)
 
     def take(self, share: Sequence[Span]) -> None:
         """Carries out a share, unless the group has failed before this rank has begun."""
@@ -226,11 +236,10 @@ class Lane(Rejoining):
 
     def renewed(self) -> bool:
         """Whether it has another group from now on."""
-        self._noted = self._note
-        if self.renewal is None or self.renewal.group is None:
-            return False
+        another = self.renewal is not None and self.renewal.group is not None
         self._renewed()
-        return True
+        self._noted = self._note
+        return another
 
     def _done(self, record: wire.Record) -> None:
         self._due -= 1
@@ -258,14 +267,16 @@ class OneRequest(Offloaded):
         self.inputs = self.context.inputs(self.n, self.dtype.name, self.op)
         self.input = self.inputs.of(self.index)
         self.lanes = [Lane(self, number) for number in range(self.groups)]
+        for lane in self.lanes:
+            lane.join()
         self._gone: dict[Lane, str] = {}  # why, where no rank was still to learn of it when all last met
         self._lose([lane for lane in self.lanes if lane.given_up])
         self.fallback = self._why()
         if self.by_hosts:
             self._instead()
 
-    def arguments_of(self, number: int) -> tuple[int, ...]:
-        """Of the group of this number."""
+    def arguments_of(self) -> tuple[int, ...]:
+        """Of a group."""
         raise NotImplementedError
 
     def post(self, group: Group, span: Span) -> None:

@@ -36,7 +36,7 @@
 #include "wire/roce.h"
 #include "worker/services.h"
 
-enum args { ARG_SLOTS, ARG_ELEMENTS, ARG_TIMEOUT_PS, ARG_RETRY, ARG_CONVERT_BPS }; /* then one that tells groups apart */
+enum args { ARG_SLOTS, ARG_ELEMENTS, ARG_TIMEOUT_PS, ARG_RETRY, ARG_CONVERT_BPS };
 
 enum slot_state { SLOT_IDLE, SLOT_READY, SLOT_WAITING };
 
