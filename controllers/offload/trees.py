@@ -124,11 +124,7 @@ class Trees:
 
         Of equal roots those in `shun` are taken last, and the one that it has (`keep`) first.
         """
-        places: dict[str, dict[int, int]] = {}
-        for rank in ranks:
-            nic = self.fabric.nics[rank]
-            end = self.fabric.cable_at[nic.name, 1].other(nic.name)
-            places.setdefault(end.node, {})[end.port] = rank
+        places = self._places(ranks)
         best = self._roots(places, among)
         best = [root for root in best if root not in shun] or best
         if keep in best:
@@ -171,6 +167,19 @@ class Trees:
             taken |= {root: (of_others.count(root), 0) for root in of_others if root not in used}
             trees.append(self.tree(ranks, number + k, among, keep=keep[k] if keep else None, used=taken))
         return trees
+
+    def roots(self, ranks: Sequence[int], among: Set[str] | None = None) -> list[str]:
+        """Those that are equally good for these ranks.  Raises NoTree."""
+        return self._roots(self._places(ranks), among)
+
+    def _places(self, ranks: Sequence[int]) -> dict[str, dict[int, int]]:
+        """Switches that ranks are on: by port."""
+        places: dict[str, dict[int, int]] = {}
+        for rank in ranks:
+            nic = self.fabric.nics[rank]
+            end = self.fabric.cable_at[nic.name, 1].other(nic.name)
+            places.setdefault(end.node, {})[end.port] = rank
+        return places
 
     def _roots(self, places: Mapping[str, object], among: Set[str] | None) -> list[str]:
         """Those whose longest path to the ranks is the shortest."""

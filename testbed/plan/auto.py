@@ -15,7 +15,6 @@ from testbed.base.units import format_size
 from testbed.plan.offloads import offload_ns
 from workloads.base.entry import Algorithm, NoModel, named
 from workloads.base.vocabulary import DTYPES, MOST_PIECES
-from workloads.registry import find
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
 from workloads.times.queue_pairs import Numbers, QueuePairs, connected
@@ -44,11 +43,17 @@ class Candidate:
     told: Mapping[str, Any]
     ways: Routed
     chunk: int | None = None  # bytes of a piece, where `auto` has set it
+    trees: int | None = None  # likewise
 
     @property
     def label(self) -> str:
         """As `testbed bench` takes it."""
-        return self.entry.name + (f"[chunk={format_size(self.chunk)}]" if self.chunk else "")
+        return self.part + (f"[chunk={format_size(self.chunk)}]" if self.chunk else "")
+
+    @property
+    def part(self) -> str:
+        """Candidates that ranks connect for once have the same."""
+        return self.entry.name + (f"[trees={self.trees}]" if self.trees else "")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -71,9 +76,10 @@ class Choice:
         self._chooser, self._step, self._candidates, self._left_out = chooser, step, candidates, left_out
         self._numbered, self._cut = numbered, cut and step.chunk is None
         self._made = QueuePairs()
-        self._parts: dict[str, tuple[Numbers, ...]] = {}  # by algorithm, as the run connects them: at its first size
+        self._parts: dict[str, tuple[Numbers, ...]] = {}  # as the run connects them: at their first size
+        self._jobs: dict[str, int] = {}  # groups that they ask of the fabric
         self._tried: dict[tuple[str, int], tuple[Numbers, ...]] = {}  # and how many parts are before it
-        self._routed: dict[tuple[str, int], Routed] = {}  # an algorithm's ways with such numbers
+        self._routed: dict[tuple[str, int], Routed] = {}  # a part's ways with such numbers
 
     def of(self, size_bytes: int) -> dict[str, Any]:
         """The fastest, and what each was expected to take or why it was left out.  Of equals the first one wins."""
@@ -81,17 +87,20 @@ class Choice:
         left_out, able = dict(self._left_out), list[Candidate]()
         for candidate in self._candidates:
             try:
-                expected[candidate.label] = round(self.expected_ns(candidate, size_bytes), 3)
-                able.append(candidate)
+                takes = round(self.expected_ns(candidate, size_bytes), 3)
             except NoModel as none:
                 left_out[candidate.entry.name] = none.what
+                continue
+            if not candidate.trees or takes < GAIN * expected[candidate.entry.name]:
+                expected[candidate.label] = takes
+                able.append(candidate)
         if self._cut:
             for candidate in self._pieces(able, expected, size_bytes):
                 expected[candidate.label] = round(self.expected_ns(candidate, size_bytes), 3)
                 able.append(candidate)
             self._refine(able, expected, size_bytes)
         best = min(able, key=lambda c: expected[c.label])  # as `taken` of planned.py has it
-        self._connect(best.entry)
+        self._connect(best.part)
         more = {"left_out": left_out} if left_out else {}
         return {"algorithm": best.entry.name, **best.options, "expected_ns": expected, **more}
 
@@ -133,8 +142,8 @@ class Choice:
         if entry.schedule:
             return expected_ns(entry, self._case(candidate, size_bytes))
         way = {**self._told(candidate), "dtype": self._step.dtype, "op": self._step.op}
-        before = takewhile(lambda name: name != entry.name, self._parts)  # each offload is a job of the fabric
-        chooser, job = self._chooser, 1 + sum(find(entry.collective.name, name).offloaded for name in before)
+        before = takewhile(lambda part: part != candidate.part, self._jobs)  # each offload is a job of the fabric
+        chooser, job = self._chooser, 1 + sum(self._jobs[part] for part in before)
         return offload_ns(chooser, chooser.basis, entry, candidate.ways.ranks, size_bytes, way, numbers, job)
 
     def _formula_ns(self, candidate: Candidate, size_bytes: int) -> float:
@@ -144,7 +153,7 @@ class Choice:
 
     def _case(self, candidate: Candidate, size_bytes: int) -> Case:
         (numbers,) = self._numbers(candidate)
-        key = candidate.entry.name, id(numbers)
+        key = candidate.part, id(numbers)
         ways = self._routed.setdefault(key, replace(candidate.ways, numbers=numbers) if numbers else candidate.ways)
         chooser, step, told = self._chooser, self._step, self._told(candidate)
         return Case.of(
@@ -156,7 +165,7 @@ class Choice:
 
     def _numbers(self, candidate: Candidate) -> tuple[Numbers, ...]:
         """Of the queue pairs that it uses, or would connect next."""
-        name = candidate.entry.name
+        name = candidate.part
         if not self._numbered:
             return ({},)
         if name in self._parts:
@@ -166,16 +175,17 @@ class Choice:
             self._tried[key] = self._connected(self._made.copy(), candidate) or ({},)
         return self._tried[key]
 
-    def _connect(self, entry: Algorithm) -> None:
+    def _connect(self, part: str) -> None:
         """It is chosen: from now on it has its queue pairs."""
-        if entry.name in self._parts:
+        if part in self._parts:
             return
+        candidate = next(c for c in self._candidates if c.part == part)
+        self._jobs[part] = candidate.entry.jobs(candidate.told)
         if not self._numbered:
-            self._parts[entry.name] = ({},)
+            self._parts[part] = ({},)
             return
-        candidate = next(c for c in self._candidates if c.entry.name == entry.name)
         numbers = self._connected(self._made, candidate)
-        self._parts[entry.name] = numbers or ({},)
+        self._parts[part] = numbers or ({},)
         self._numbered = numbers is not None  # else what comes behind it is not known, either
 
     def _connected(self, pairs: QueuePairs, candidate: Candidate) -> tuple[Numbers, ...] | None:

@@ -58,6 +58,25 @@ def lacking(entry: Algorithm, step: CollectiveStep, experiment: Experiment, rank
     return ""
 
 
+MOST_TREES = 8
+
+
+def trees_to_try(trees: Trees, entry: Algorithm, ranks: Sequence[int]) -> list[int]:
+    """Numbers of trees that `auto` looks at: powers of two, and as many as there are roots."""
+    if "trees" not in entry.extra:
+        return []
+    try:
+        most = min(MOST_TREES, len(trees.roots(ranks, _adders(trees) if entry.accelerators else None)))
+    except NoTree:
+        return []
+    return sorted({*(count for count in (2, 4, 8) if count <= most), most} - {1})
+
+
+def _adders(trees: Trees) -> Set[str] | None:
+    """Switches that may be roots of sums."""
+    return {s.name for s in trees.fabric.switches if s.accelerator} or None
+
+
 def told_of(entry: Algorithm, step: CollectiveStep, basis: Basis, reduce_bps: float | None) -> dict[str, Any]:
     """What ranks are told that do a step by it, besides their order."""
     more = {"aggregation": told_of_sums(entry, step, basis, reduce_bps)} if entry.accelerators else {}
@@ -213,8 +232,7 @@ def _sums(
     Returns the last tree, too.
     """
     trees, slots = chooser.trees, way["aggregation"]
-    among = {s.name for s in trees.fabric.switches if s.accelerator}
-    several = trees_of(trees, ranks, job, way.get("trees") or 1, among or None)
+    several = trees_of(trees, ranks, job, way.get("trees") or 1, _adders(trees))
     accelerator = accelerator_for(basis.fabric, max(tree.inputs(name) for tree in several for name in tree.adding))
     users, children = Counter[Hop](), Counter[str]()
     for tree in several:
