@@ -172,6 +172,14 @@ def offload_ns(
     return cast(float, named(entry.time)(n, size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
 
 
+def scarce_slots(
+    chooser: Routes, basis: Basis, entry: Algorithm, ranks: Sequence[int], size_bytes: int, way: Mapping[str, Any]
+) -> tuple[int, int]:
+    """The slots that a tree of a reduction has, and those that would keep its slowest stage busy.  Raises NoModel."""
+    sums, _ = _sums(chooser, basis, entry, ranks, way, 1)
+    return min(one.slots for one in sums), max(one.round_trip_slots(size_bytes) for one in sums)
+
+
 def _copied(
     chooser: Routes, entry: Algorithm, ranks: Sequence[int], size_bytes: int, way: Mapping[str, Any], job: int
 ) -> Multicast:

@@ -62,7 +62,7 @@ def test_trees_over_different_leaves_use_all_ports_of_a_nic(trees: int, ports: i
 
 @pytest.mark.parametrize(("trees", "busiest"), [(1, 8), (2, 4), (4, 2)])
 def test_roots_share_what_an_accelerator_has_to_add(trees: int, busiest: int) -> None:
-    """Of eight leaves with two hosts each: into a root comes a share of each leaf's sums, into a leaf all of its hosts'."""
+    """Of eight leaves with two hosts: into a root comes a share of each leaf's sums, into a leaf all of its hosts'."""
     rate = "elements: 1024, rate: 400Gbps"
     line = 64 * MIB / 4096 * PACKET * 8 / 400 * busiest
     assert took_ns(CLOS % (8, 2), sums(trees), adders=rate) == pytest.approx(line, rel=0.01)
@@ -95,9 +95,9 @@ def test_slots_are_divided() -> None:
 
 
 def chosen(topology: str, more: str = "", **step: Any) -> dict[str, Any]:
-    told = {"collective": "all_reduce", "algorithm": "auto", "offloads": True, **step}
+    told = {"collective": "all_reduce", "algorithm": "auto", "offloads": True, "sizes": ["1MiB"], **step}
     (planned,) = plan(experiment(topology, told, more=more)).steps
-    return dict(planned.chosen[str(64 * MIB)])
+    return dict(planned.chosen[str(MIB)])
 
 
 def test_auto_takes_several_trees_where_they_help() -> None:
@@ -106,7 +106,7 @@ def test_auto_takes_several_trees_where_they_help() -> None:
     assert (found["algorithm"], found["trees"]) == ("in_network", 4)
     expected = found["expected_ns"]
     assert expected["in_network[trees=4]"] < expected["in_network[trees=2]"] < expected["in_network"]
-    named = took_ns(CLOS % (4, 2), sums(4), more=slow)
+    named = took_ns(CLOS % (4, 2), sums(4, sizes=["1MiB"]), more=slow)
     assert expected["in_network[trees=4]"] == pytest.approx(named, abs=1)
     assert chosen(CLOS % (4, 2), slow, collective="broadcast")["trees"] == 4
     full = chosen(CLOS % (4, 2))

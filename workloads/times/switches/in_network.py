@@ -93,6 +93,11 @@ class Sums:
         share = min(count, -(-blocks // self.way.trees) * self.elements)
         return _time_ns(self.way, share, *its) + self.apart * -(-share // self.elements) * self._beside_ns(share)
 
+    def round_trip_slots(self, nbytes: int) -> int:
+        """How many keep the slowest stage busy while a block is on its way to the root and back."""
+        full = min(self.elements, nbytes // self.width)
+        return ceil(self.way.block_ns(full) / self.way.slowest_ns(full))
+
     def _beside_ns(self, count: int) -> float:
         """What a block takes longer on the cable that carries its sum, and a result without elements."""
         full = min(self.elements, count)
