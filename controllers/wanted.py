@@ -55,7 +55,19 @@ class Wanted:
                 self._jobs[number] = replace(has, flows=better.flows)
             elif gone:  # nobody is disturbed for a tree that is only a little better
                 self.moved[number] = f"its tree cannot stay: {gone[0]} is down"
+        if not gone:
+            self._spread()
         return True
+
+    def _spread(self) -> None:
+        """Of trees that share a message, those that also share a root, while others are back, are to ask anew."""
+        for number, has in self._jobs.items():
+            asked, root = self._asked[number], has.answer["root"]
+            used = self._used(number, asked["ranks"])
+            if asked["kind"] == "aggregate" and used.get(root, (0, 0))[0]:
+                free = jobs.free_roots(self._trees, asked, used)
+                if len(free) > sum(self._asked[k]["ranks"] == asked["ranks"] for k in self.moved):
+                    self.moved[number] = f"another root than {root}, where it is not alone, is back"
 
     def place(self, job: Mapping[str, Any]) -> Placement:
         """Add a job that fabricd has announced, or one that has been granted before.  Raises Refused."""
@@ -69,7 +81,8 @@ class Wanted:
 
     def _used(self, number: int, ranks: Sequence[int]) -> Used:
         """By the jobs beside this one."""
-        return jobs.used_by(((self._asked[k], has) for k, has in self._jobs.items() if k != number), ranks)
+        others = ((self._asked[k], has) for k, has in self._jobs.items() if k != number and k not in self.moved)
+        return jobs.used_by(others, ranks)
 
     def close(self, number: int) -> bool:
         """Remove a job.  Returns whether there was one."""

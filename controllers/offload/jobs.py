@@ -84,6 +84,15 @@ def used_by(others: Iterable[tuple[Mapping[str, Any], Placement]], ranks: Sequen
     return used
 
 
+def free_roots(trees: Trees, job: Mapping[str, Any], used: Used) -> list[str]:
+    """Roots that an aggregation job could have where no other tree of its ranks is."""
+    alive = frozenset(switch for switch, pool in job["accelerators"].items() if not pool["down"])
+    try:
+        return [root for root in trees.roots(job["ranks"], alive) if not used.get(root, (0, 0))[0]]
+    except NoTree:
+        return []
+
+
 def _multicast(fabric: Fabric, trees: Trees, job: Mapping[str, Any], used: Used) -> Placement:
     """Datagrams take its trees in turn."""
     number, group = int(job["job"]), GROUPS + int(job["job"])

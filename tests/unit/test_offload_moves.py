@@ -133,6 +133,28 @@ def test_trees_of_the_same_ranks_and_of_all_jobs_spread_over_the_roots() -> None
     assert root(12, [0, 1, 2, 3]) == "spine2", "where the others of these ranks are not"
 
 
+def test_trees_that_share_a_root_part_when_another_is_back() -> None:
+    """Only as many as there are roots to be had, and none whose ranks have no other tree there."""
+    fabric = clos(4)
+    w, ports = wanted(fabric)
+    for spine in ("spine0", "spine2"):
+        cut(fabric, ports, spine)
+    w.reroute()
+    roots = [w.place(job(fabric, "aggregate", number)).answer["root"] for number in range(1, 6)]
+    assert sorted(roots) == ["spine1"] * 2 + ["spine3"] * 3 or sorted(roots) == ["spine1"] * 3 + ["spine3"] * 2
+    w.place({**job(fabric, "aggregate", 6), "ranks": [0, 2]})
+    cut(fabric, ports, "spine0", up=True)
+    assert w.reroute() and w.moved == {1: f"another root than {roots[0]}, where it is not alone, is back"}
+    w.moved.clear()
+    w.close(1)
+    assert w.place(job(fabric, "aggregate", 7)).answer["root"] == "spine0"
+    cut(fabric, ports, "spine2", up=True)
+    assert w.reroute() and len(w.moved) == 1
+    w.close(*w.moved)
+    w.moved.clear()
+    assert w.place(job(fabric, "aggregate", 8)).answer["root"] == "spine2"
+
+
 def test_a_new_controller_places_jobs_where_they_are() -> None:
     fabric = clos(4)
     before, after = wanted(fabric)[0], wanted(fabric)[0]
