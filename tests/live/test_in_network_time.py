@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.experiment import loads
+from testbed.predict import predict
 from testbed.run import run as running
 from workloads.times import messages as cf
 from workloads.times.switches.in_network import in_network_all_reduce_ns, travels
@@ -35,3 +36,19 @@ def test_time_is_what_the_formula_says(
             **travels(dtype, "sum", 1600e9), accelerators=adders,
         )  # fmt: skip
         assert row["time_ns"] == pytest.approx(expected, rel=0.003), f"{row['size_bytes']} bytes"
+
+
+def test_several_trees_take_what_is_predicted(tmp_path: Path) -> None:
+    """Uplinks of a quarter of the hosts' rate, four spines: 1 MiB would take four times as long over one."""
+    fabric = """topology: {clos: {leaves: 3, spines: 4, hosts_per_leaf: 1}}, cable: {rate: 100Gbps},
+  host_cable: {rate: 400Gbps}, switch: {accelerator: {elements: 1024}}"""
+    of = "sizes: [1MiB], trees: 4}"
+    steps = f"[{{collective: reduce_scatter, algorithm: in_network, {of}, {{collective: broadcast, {of}]"
+    steps = steps.replace("collective: broadcast", "collective: broadcast, algorithm: multicast")
+    one = loads(f"name: trees\nfabric: {{{fabric}}}\nworkload: {steps}\n")
+    result = running.run(one, tmp_path / "run")
+    figures = predict(one).figures
+    for row, figure in zip(result.results, figures, strict=True):
+        assert row["wrong"] == 0 and not row["fallback"]
+        assert row["time_ns"] == pytest.approx(figure.time_ns, rel=0.03)
+        assert row["time_ns"] < 1.6 * (1 << 20) / 4096 * 4202 * 8 / 400, "all four spines carry it"

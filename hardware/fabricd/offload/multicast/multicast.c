@@ -55,11 +55,8 @@
 #define CHUNKS_MAX (1ull << 24) /* of an operation: as many as there are PSNs */
 #define VECTOR_MAX (1ull << 40)
 #define SLACK_MAX ((uint64_t)PS_PER_S)
-#define SILENT_CHUNKS 64
-#define LATE_CHUNKS 8
 #define LATE_TIMEOUTS 4
 #define TREES_MAX 8
-#define NETWORK_SHIFT 24 /* a tree's address is of the network below that of the one before */
 
 enum group_args { ARG_PAYLOAD, ARG_TREES };
 enum wants { MC_ARM, MC_START };
@@ -81,7 +78,7 @@ static const char *group_opened(struct fabric *f, struct group *g)
 	uint32_t trees = g->args[ARG_TREES] ? (uint32_t)g->args[ARG_TREES] : 1;
 
 	(void)f;
-	if (ip >> 28 != 14 || (ip - ((trees - 1) << NETWORK_SHIFT)) >> 28 != 14)
+	if (ip >> 28 != 14 || (ip - ((trees - 1) << MULTICAST_NETWORK_SHIFT)) >> 28 != 14)
 		return "the controller's answer has no multicast address";
 	for (uint32_t i = 0; i < g->count; i++)
 		if (g->args[ARG_PAYLOAD] > g->member[i].nic->mtu)
@@ -166,50 +163,6 @@ uint8_t *multicast_memory(const struct member *m, uint32_t key, uint64_t at, uin
 	return worker_memory(m->nic->worker, key, at, bytes);
 }
 
-/* multicast_ip() - The address of the tree that a chunk takes */
-uint32_t multicast_ip(const struct multicast *s, uint64_t chunk)
-{
-	return s->group_ip - ((uint32_t)(chunk % s->trees) << NETWORK_SHIFT);
-}
-
-/* multicast_silent() - How many chunks in a row have not come of a member, over the tree that a chunk takes */
-uint64_t *multicast_silent(struct multicast *s, uint32_t member, uint64_t chunk)
-{
-	return &s->silent[member * s->trees + chunk % s->trees];
-}
-
-/* Every @every-th of a part's chunks from @c on: how many there are, and how many of them are here */
-static uint64_t here_of(const struct multicast *s, uint32_t part, uint64_t c, uint32_t every, uint64_t *here)
-{
-	uint64_t count = 0;
-
-	for (*here = 0; c < part_first(&s->layout, part + 1); c += every, count++)
-		*here += s->here[c / 64] >> c % 64 & 1;
-	return count;
-}
-
-/* Something is missing: is there a sender of whom nothing comes any more? */
-static void listen_for(struct fabric *f, struct member *m)
-{
-	struct multicast *s = m->state;
-
-	for (uint32_t part = 0; part < s->layout.parts; part++) {
-		uint32_t from = s->layout.root == UINT32_MAX ? part : s->layout.root;
-		for (uint32_t k = 0; k < s->trees; k++) {
-			uint64_t first = part_first(&s->layout, part) + k, *silent = multicast_silent(s, from, first), here;
-			uint64_t due = here_of(s, part, first, s->trees, &here);
-			*silent = here ? 0 : *silent + due;
-			if (*silent < SILENT_CHUNKS)
-				continue;
-			char why[96];
-			snprintf(why, sizeof why, "nothing that rank %u multicasts comes to rank %u%s",
-				 m->group->member[from].nic->rank, m->nic->rank, s->trees > 1 ? " over one of its trees" : "");
-			offload_failed(f, m, why);
-			return;
-		}
-	}
-}
-
 /* multicast_ended() - The operation is over: the worker is told how much is missing, and what is here */
 void multicast_ended(struct fabric *f, struct member *m)
 {
@@ -222,7 +175,7 @@ void multicast_ended(struct fabric *f, struct member *m)
 		s->visible = pcie_write(m->nic, f->clock.now, (uint32_t)bytes);
 	}
 	if (s->missing)
-		listen_for(f, m);
+		multicast_listen(f, m);
 	else
 		memset(s->silent, 0, m->group->count * s->trees * sizeof s->silent[0]);
 	s->armed = s->started = s->waits = false;
@@ -335,24 +288,13 @@ static void post(struct fabric *f, struct member *m, const struct offload_wr *wr
 		offload_done(f, m, wr->wr_id, WC_FLUSHED, 0, f->clock.now + m->nic->p.pcie_latency);
 }
 
-/* Is there a sender of much, of whom nothing has come? */
-static bool somebody_late(const struct multicast *s)
-{
-	for (uint32_t part = 0; part < s->layout.parts; part++) {
-		uint64_t here;
-		if (here_of(s, part, part_first(&s->layout, part), 1, &here) >= LATE_CHUNKS && !here)
-			return true;
-	}
-	return false;
-}
-
 static void cut_off(struct fabric *f, struct member *m)
 {
 	struct multicast *s = m->state;
 	ps_t again = s->next < s->end ? f->clock.now + s->slack : s->last + s->slack;
 	ps_t patience = s->begin + LATE_TIMEOUTS * m->nic->p.timeout;
 
-	if (again <= f->clock.now && patience > f->clock.now && somebody_late(s)) {
+	if (again <= f->clock.now && patience > f->clock.now && multicast_somebody_late(s)) {
 		s->waits = true;
 		again = patience;
 	}

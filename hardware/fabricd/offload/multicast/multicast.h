@@ -32,8 +32,12 @@ ps_t multicast_turn_after(const struct fabric *f, const struct member *m, uint32
 bool multicast_complete(const struct multicast *s);
 void multicast_ended(struct fabric *f, struct member *m);
 
+/* heard.c */
+#define MULTICAST_NETWORK_SHIFT 24 /* a tree's address is of the network below that of the one before */
 uint32_t multicast_ip(const struct multicast *s, uint64_t chunk);
 uint64_t *multicast_silent(struct multicast *s, uint32_t member, uint64_t chunk);
+void multicast_listen(struct fabric *f, struct member *m);
+bool multicast_somebody_late(const struct multicast *s);
 
 /* receive.c */
 bool multicast_receive(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr);
