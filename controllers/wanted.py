@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -42,20 +43,21 @@ class Wanted:
         avoid = frozenset(self._fabric.cable_at[port] for port in around)
         if avoid == self._avoided:
             return False
-        gone = sorted(cable.name for cable in avoid - self._avoided)
-        self._avoided = avoid
+        back, self._avoided = self._avoided - avoid, avoid
         self._trees = Trees(self._fabric, around)
         for number, has in self._jobs.items():
             asked = self._asked[number]
-            try:
+            better: Placement | None = None
+            with suppress(JobRefused):  # nothing joins its ranks now
                 better = jobs.place_anew(self._fabric, self._trees, asked, has, self._used(number, asked["ranks"]))
-            except JobRefused:
-                continue  # nothing joins its ranks now
-            if better.programs == has.programs:
+            if better and better.programs == has.programs:
                 self._jobs[number] = replace(has, flows=better.flows)
-            elif gone:  # nobody is disturbed for a tree that is only a little better
-                self.moved[number] = f"its tree cannot stay: {gone[0]} is down"
-        if not gone:
+                continue
+            self._jobs[number] = jobs.steer_anew(self._fabric, self._trees, has)
+            down = sorted(cable.name for cable in avoid.intersection(has.cables(self._fabric)))
+            if better and down:  # nobody is disturbed for a tree that is only a little better
+                self.moved[number] = f"its tree cannot stay: {down[0]} is down"
+        if back:
             self._spread()
         return True
 
@@ -64,7 +66,7 @@ class Wanted:
         for number, has in self._jobs.items():
             asked, root = self._asked[number], has.answer["root"]
             used = self._used(number, asked["ranks"])
-            if asked["kind"] == "aggregate" and used.get(root, (0, 0))[0]:
+            if number not in self.moved and asked["kind"] == "aggregate" and used.get(root, (0, 0))[0]:
                 free = jobs.free_roots(self._trees, asked, used)
                 if len(free) > sum(self._asked[k]["ranks"] == asked["ranks"] for k in self.moved):
                     self.moved[number] = f"another root than {root}, where it is not alone, is back"

@@ -52,3 +52,13 @@ def test_several_trees_take_what_is_predicted(tmp_path: Path) -> None:
         assert row["wrong"] == 0 and not row["fallback"]
         assert row["time_ns"] == pytest.approx(figure.time_ns, rel=0.025)
         assert 1.8 * row["time_ns"] < (1 << 20) / 4096 * 4202 * 8 / 100, "one uplink of a leaf does not carry all of it"
+
+
+def test_sums_that_not_all_want_take_as_long_as_is_predicted(tmp_path: Path) -> None:
+    steps = [f"{{collective: {c}, algorithm: in_network, sizes: [4B, 1MiB]}}" for c in ("reduce", "reduce_scatter")]
+    steps += ["{collective: barrier, algorithm: in_network}"]
+    experiment = loads(f"name: time\nfabric: {{topology: {CLOS}}}\nworkload:\n  - " + "\n  - ".join(steps) + "\n")
+    took = [row["time_ns"] for row in running.run(experiment, tmp_path / "run").results]
+    expected = [figure.time_ns for figure in predict(experiment).figures]
+    assert len(took) == 5
+    assert took == pytest.approx(expected, rel=0.022)
