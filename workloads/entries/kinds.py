@@ -53,6 +53,7 @@ COLLNET: dict[str, Any] = {
     **BY_SWITCHES, **ALONE, "extra": (*BY_SWITCHES["extra"], "chunk"), "chunk_bytes": 128 << 10, "layout": "rails",
     "apart": True,
 }  # fmt: skip
+NVLS: dict[str, Any] = {"dtypes": ADDER_DTYPES, "layout": "domain"}
 BY_NICS: dict[str, Any] = {"dtypes": ADDER_DTYPES, "engines": True, "layout": "ring"}
 OPTIMIZER: dict[str, Any] = {
     **{"ops": c.OPTIMIZER_STEP.ops, "dtypes": ("float32",), "layout": "ring"},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from workloads.base.vocabulary import OPS
+from workloads.base.vocabulary import OPS, SWITCH_OPS
 from workloads.entries import collectives as c
 from workloads.entries.hosts import (
     ALL_GATHER_RING,
     ALL_REDUCE_RING,
+    BROADCAST_TREE,
     DISSEMINATION,
     OPTIMIZER_BY_HOSTS,
     REDUCE_SCATTER_RING,
@@ -17,6 +18,7 @@ from workloads.entries.kinds import (
     BY_SWITCHES,
     COLLNET,
     MULTICAST,
+    NVLS,
     OPTIMIZER,
     SPARSE,
     SPARSE_INPUT,
@@ -59,6 +61,20 @@ OFFLOADS = (
         "a server's GPUs add up their shares in the scale-up domain, switches the servers' along the rails (NCCL's "
         "CollnetDirect, [in-network.md](in-network.md#with-scale-up-domains))",
         instead=ALL_REDUCE_RING, **COLLNET,
+    ),
+    *(
+        offload(
+            collective, "nvls", f"nvls:{part}", f"times.switches.nvls:{part_ns}", summary, instead=instead,
+            **{**NVLS, "ops": SWITCH_OPS if collective.ops else ()},
+        )
+        for collective, part, part_ns, summary, instead in (
+            (c.ALL_REDUCE, "AllReduce", "all_reduce_ns", "the switch of a scale-up domain adds up what each GPU loads of "
+             "its part, and copies to all what it stores (NVLink SHARP, [in-network.md](in-network.md#inside-a-"
+             "scale-up-domain))", ALL_REDUCE_RING),
+            (c.REDUCE_SCATTER, "ReduceScatter", "reduce_scatter_ns", "the loads alone", REDUCE_SCATTER_RING),
+            (c.ALL_GATHER, "AllGather", "all_gather_ns", "the stores alone", ALL_GATHER_RING),
+            (c.BROADCAST, "Broadcast", "broadcast_ns", "the first rank stores its vector to all", BROADCAST_TREE),
+        )
     ),
     others(
         c.ALL_REDUCE, "omnireduce", "sparse.omnireduce:AllReduce", "sparse.closed_form:omnireduce_ns",

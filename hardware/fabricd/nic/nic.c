@@ -278,4 +278,13 @@ void nic_count(struct vport *v, const struct port *p, const struct frame *fr)
 	v->bytes[multicast] += fr->len;
 }
 
+/* A frame is for the switch of the scale-up domain */
+static void domain_receive(struct fabric *f, struct port *p, struct frame *fr)
+{
+	if (!f->receivers->domain(f, (struct scale_up *)p->node, fr))
+		port_drop(f, p, fr, DROP_NO_QP);
+}
+
+const struct node_ops domain_ops = {.receive = domain_receive};
+
 const struct node_ops nic_ops = {.receive = receive, .leaving = leaving, .idle = netdev_resume};
