@@ -64,16 +64,16 @@ OFFLOADS = (
     ),
     *(
         offload(
-            collective, "nvls", f"nvls:{part}", f"times.switches.nvls:{part_ns}", summary, instead=instead,
-            **{**NVLS, "ops": SWITCH_OPS if collective.ops else ()},
+            collective, "nvls", f"nvls:{part}", f"times.switches.nvls:{collective.name}_ns", summary, wide=wide,
+            instead=instead, ops=SWITCH_OPS if collective.ops else (), **NVLS,
         )
-        for collective, part, part_ns, summary, instead in (
-            (c.ALL_REDUCE, "AllReduce", "all_reduce_ns", "the switch of a scale-up domain adds up what each GPU loads of "
+        for collective, part, wide, summary, instead in (
+            (c.ALL_REDUCE, "AllReduce", "NVLS_ALL_REDUCE", "the switch of a scale-up domain adds up what each GPU loads of "
              "its part, and copies to all what it stores (NVLink SHARP, [in-network.md](in-network.md#inside-a-"
              "scale-up-domain))", ALL_REDUCE_RING),
-            (c.REDUCE_SCATTER, "ReduceScatter", "reduce_scatter_ns", "the loads alone", REDUCE_SCATTER_RING),
-            (c.ALL_GATHER, "AllGather", "all_gather_ns", "the stores alone", ALL_GATHER_RING),
-            (c.BROADCAST, "Broadcast", "broadcast_ns", "the first rank stores its vector to all", BROADCAST_TREE),
+            (c.REDUCE_SCATTER, "ReduceScatter", "NVLS_REDUCE_SCATTER", "the loads alone", REDUCE_SCATTER_RING),
+            (c.ALL_GATHER, "AllGather", "NVLS_ALL_GATHER", "the stores alone", ALL_GATHER_RING),
+            (c.BROADCAST, "Broadcast", "", "the first rank stores its vector to all", BROADCAST_TREE),
         )
     ),
     others(
