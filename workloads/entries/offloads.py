@@ -68,9 +68,9 @@ OFFLOADS = (
             instead=instead, ops=SWITCH_OPS if collective.ops else (), **NVLS,
         )
         for collective, part, wide, summary, instead in (
-            (c.ALL_REDUCE, "AllReduce", "NVLS_ALL_REDUCE", "the switch of a scale-up domain adds up what each GPU loads of "
-             "its part, and copies to all what it stores (NVLink SHARP, [in-network.md](in-network.md#inside-a-"
-             "scale-up-domain))", ALL_REDUCE_RING),
+            (c.ALL_REDUCE, "AllReduce", "NVLS_ALL_REDUCE", "each GPU loads its part from the switch of its scale-up "
+             "domain, which adds up, and stores it to all: the switch copies (NVLink SHARP, "
+             "[in-network.md](in-network.md#inside-a-scale-up-domain))", ALL_REDUCE_RING),
             (c.REDUCE_SCATTER, "ReduceScatter", "NVLS_REDUCE_SCATTER", "the loads alone", REDUCE_SCATTER_RING),
             (c.ALL_GATHER, "AllGather", "NVLS_ALL_GATHER", "the stores alone", ALL_GATHER_RING),
             (c.BROADCAST, "Broadcast", "", "the first rank stores its vector to all", BROADCAST_TREE),

@@ -261,10 +261,6 @@ static bool load_scale_up(struct fabric *f, struct scale_up *s, const json_t *o)
 
 	s->rate_bps = rate_of(f, o, "rate_bps");
 	s->delay = time_of(f, o, "delay_ns", REQUIRED);
-	s->n = (struct node){.kind = NODE_DOMAIN, .ops = &domain_ops, .name = "scale-up", .port_count = 1, .ports = &s->port};
-	port_init(&s->port, &s->n, 1);
-	s->port.cable = &s->cable;
-	s->cable = (struct cable){.name = "scale-up", .p = {.rate_bps = s->rate_bps, .delay = s->delay, .up = true}};
 	for (size_t i = 0; i < json_array_size(nics); i++) {
 		const char *name = json_string_value(json_array_get(nics, i));
 		struct port *p = name ? fabric_port(f, name, 1) : NULL;
@@ -392,10 +388,8 @@ bool config_load(struct fabric *f, json_t *config)
 	load_fast_path(f, json_object_get(config, "fast_path"));
 	if (!load_nodes(f, config) || !load_links(f, config))
 		return false;
-	for (uint32_t k = 0; k < f->scale_up_count; k++) { /* behind the last: they count nothing, and have no settings */
-		f->scale_ups[k].n.index = f->node_count + k;
-		f->nodes[f->node_count + k] = &f->scale_ups[k].n;
-	}
+	for (uint32_t k = 0; k < f->scale_up_count; k++) /* behind the last node */
+		scale_up_init(f, &f->scale_ups[k], f->node_count + k);
 	for (uint32_t k = 0; k < f->node_count; k++)
 		for (uint16_t i = 0; i < f->nodes[k]->port_count; i++)
 			f->nodes[k]->ports[i].index = f->port_count++;

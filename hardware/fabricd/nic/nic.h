@@ -131,7 +131,8 @@ struct nic_receivers {
 	bool (*domain)(struct fabric *f, struct scale_up *s, struct frame *fr); /* likewise, of the switch of a scale-up domain */
 };
 
-extern const struct node_ops nic_ops, domain_ops;
+extern const struct node_ops nic_ops;
+void scale_up_init(struct fabric *f, struct scale_up *s, uint32_t index);
 extern const struct tx_buffer_ops nic_tx_buffer_ops;
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
 void nic_tx_ready(struct fabric *f, struct tx *tx, struct tx_source *s);
