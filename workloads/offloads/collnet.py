@@ -82,13 +82,17 @@ class AllReduce(host.AllReduce, Rejoining):
         self.switches = Switches(self, channels_of(self.here.gpus))
         self.engine = Engine(
             self.context, self.ranks, collnet.all_reduce, largest, self.width, self.tag,
-            beyond=lambda channel: _Up(self.switches, channel),
+            beyond=lambda channel: _Up(self.switches, channel), reducer=self.context.reducer,
         )  # fmt: skip
         alone = self.context.beside(-1 - self.tag, 1, self.options)
         along = replace(alone, completed=self.context.completed)  # records go by their queue pairs
         self.ring = Engine(along, self.members, ring.all_reduce, self._share(largest), self.width, self.tag)
         self._join()
         self.by_hosts = False  # but for this rail
+
+    @property
+    def writes(self) -> bool:
+        return True
 
     @property
     def members(self) -> Sequence[int]:
