@@ -49,7 +49,7 @@ def has_model(entry: Algorithm, ranks: int, *, alone: bool, dims: Sequence[int] 
     if alone and entry.schedule and (not entry.shaped or (grid and dims)):
         return True
     if entry.layout == "rails":
-        return "parts" not in entry.extra
+        return bool(entry.schedule) and "parts" not in entry.extra
     model = model_of(entry)
     return model.among is not None and model.fits(ranks)
 
