@@ -62,6 +62,10 @@ OFFLOADS = (
         "CollnetDirect, [in-network.md](in-network.md#with-scale-up-domains))",
         instead=ALL_REDUCE_RING, **COLLNET,
     ),
+    offload(
+        c.REDUCE_SCATTER, "collnet_direct", "collnet:ReduceScatter", "times.nics.collnet:reduce_scatter",
+        "likewise, and each sum goes to the GPU whose it is", instead=REDUCE_SCATTER_RING, **COLLNET,
+    ),
     *(
         offload(
             collective, "nvls", f"nvls:{part}", f"times.switches.nvls:{collective.name}_ns", summary, wide=wide,

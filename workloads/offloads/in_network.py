@@ -16,8 +16,8 @@ from workloads.collectives.schedule import Span, spans
 from workloads.offloads.offloaded import OneRequest
 from workloads.parts.context import Context
 
-TO_ALL, TO_FIRST, IN_PARTS = range(3)
-"""Who wants the sums, as fabricd has it (offload/block.h)."""
+TO_ALL, TO_ONE, IN_PARTS = range(3)
+"""Who wants the sums, as fabricd has it (offload/block.h); one: a member by its index, or the first."""
 
 
 class _Reduction(OneRequest):
@@ -56,7 +56,7 @@ class AllReduce(_Reduction):
 class Reduce(_Reduction):
     """The group's first rank has them."""
 
-    wanted = TO_FIRST
+    wanted = TO_ONE
 
     def _own(self) -> Iterator[Span]:
         if self.index == 0:

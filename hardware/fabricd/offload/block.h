@@ -6,8 +6,8 @@
 
 #define BLOCK_ELEMENTS_MAX 2250
 
-/* Who wants a request's sums (its `collective`): all of them, the group's first rank, each rank its part of the vector */
-enum block_wanted { BLOCKS_TO_ALL, BLOCKS_TO_FIRST, BLOCKS_IN_PARTS, BLOCKS_WANTED };
+/* Who wants a request's sums (its `collective`): all of them, member args[0], each rank its part of the vector */
+enum block_wanted { BLOCKS_TO_ALL, BLOCKS_TO_ONE, BLOCKS_IN_PARTS, BLOCKS_WANTED };
 
 const char *block_check(const struct member *m, const struct offload_wr *wr);
 bool block_is_scaled(const struct offload_wr *wr);
