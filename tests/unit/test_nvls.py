@@ -62,7 +62,8 @@ def test_groups_of_a_training_step_have_it_in_their_servers() -> None:
     """All tensor groups at once, each in its own domain: their all-reduces of 1 MiB are what one takes by itself."""
     step = (
         "train: {model: {layers: 1, hidden: 512, heads: 8, seq: 512, vocab: 0}, gpu: {preset: h100}, "
-        "batch: {micro: 2}, parallel: {tensor: 8, data: 2}, place: {tensor: scale_up, data: rail}, groups: {tensor: {algorithm: %s}}}"
+        "batch: {micro: 2}, parallel: {tensor: 8, data: 2}, place: {tensor: scale_up, data: rail}, "
+        "groups: {tensor: {algorithm: %s}}}"
     )
     (nvls,), (ring,) = (predict(loads(experiment(step % name))).figures for name in ("nvls", "ring"))
     alone = [predicted_us("all_reduce", name, 8, MIB, ", dtype: bfloat16") for name in ("nvls", "ring")]

@@ -1,10 +1,10 @@
 """Sums in the server first, then in the switches: the schedule of NCCL's CollnetDirect.
 
-Each GPU of a server owns a share of the vector: of a reduce-scatter the parts of all ranks on its rail.  The others send
-it theirs over the scale-up domain, piece by piece; it adds them up, has the switches add up the servers' sums along its
-rail, and of an all-reduce gives the result to the others.  So a NIC carries its share once each way, and the domain
-works while the rails do.  To a schedule the switches are one more peer, behind the last rank: what is sent to them
-comes back as a sum, in order, or at the rank whose part it is.
+Each GPU of a server owns a share of the vector: of a reduce-scatter the parts of all ranks on its rail.  The others
+send it theirs over the scale-up domain, piece by piece; it adds them up, has the switches add up the servers' sums
+along its rail, and of an all-reduce gives the result to the others.  So a NIC carries its share once each way, and the
+domain works while the rails do.  To a schedule the switches are one more peer, behind the last rank: what is sent to
+them comes back as a sum, in order, or at the rank whose part it is.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _whole(its: list[Piece]) -> list[Piece]:
     return [piece for piece in its if piece.span.stop > piece.span.start]
 
 
-def wanted(piece: Piece, here: Place) -> bool:
+def gets(piece: Piece, here: Place) -> bool:
     """Whether a GPU gets a piece's sums."""
     return piece.server in (None, here.server)
 
@@ -71,7 +71,7 @@ def _program(shape: Shape, index: int, *, in_parts: bool) -> Program:
         steps = added[k % channels]
         steps += [Recv(peer, *piece.span, True, k % channels) for peer in here.others]
         steps.append(Send(up, *piece.span, k % channels))
-        if wanted(piece, here):
+        if gets(piece, here):
             sums += [Recv(up, *piece.span, False, k % channels, OUTPUT)]
         if not in_parts:
             sums += [Send(peer, *piece.span, channels, OUTPUT) for peer in here.others]

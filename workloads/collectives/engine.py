@@ -37,8 +37,8 @@ class Engine:
     ):
         """Connects.  `largest` is the shape of the largest vector, `width` the bytes of an element.
 
-        `beyond`: what stands for the queue pair to a peer that is no rank, by its channel.  `reducer`: who adds up, else
-        the host, or each lane by itself.
+        `beyond`: what stands for the queue pair to a peer that is no rank, by its channel.  `reducer`: who adds up,
+        else the host, or each lane by itself.
         """
         self.context = context
         self.device = context.device

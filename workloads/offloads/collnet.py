@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from workloads.collectives import collnet, host, ring
-from workloads.collectives.collnet import Piece, shares, wanted
+from workloads.collectives.collnet import Piece, gets, shares
 from workloads.collectives.engine import Engine
 from workloads.collectives.rails import Place, channels_of
 from workloads.collectives.schedule import Schedule, Shape
@@ -67,7 +67,7 @@ class Switches:
         piece, (number, channel) = self.pieces[self.arrived], divmod(self.arrived, self.channels)
         self.arrived += 1
         self._part.engine.take(Record(wire.SENT, 0, number, 0, -1 - channel, number, 0))
-        if wanted(piece, self._part.here):
+        if gets(piece, self._part.here):
             number, self._received[channel] = self._received[channel], self._received[channel] + 1
             self._part.engine.take(Record(wire.RECEIVED_IMM, 0, number, 0, -1 - channel, number, 0))
 
@@ -129,7 +129,7 @@ class _Collnet(host.Scheduled, Rejoining):
             return
         assert self.group is not None
         vector, count = self.engine.vector, nbytes // self.width
-        output = self.engine.output if wanted(piece, self.here) else vector  # where nothing comes
+        output = self.engine.output if gets(piece, self.here) else vector  # where nothing comes
         op = "sum" if self.op == "avg" else self.op  # hosts divide
         whose: dict[str, Any] = {}
         if piece.server is not None:
@@ -177,7 +177,7 @@ class _Collnet(host.Scheduled, Rejoining):
         self.ring.prepare(shape)
         yield from self.ring.work(dtype, self.op)
         for piece, place in zip(cut, places, strict=True):
-            if wanted(piece, self.here):
+            if gets(piece, self.here):
                 result[slice(*piece.span)] = share[slice(*place)]
         while self.switches.arrived < len(self.switches.pieces):
             self.switches.arrive()

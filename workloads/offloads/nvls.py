@@ -6,7 +6,7 @@ it has itself, to all at once.  What a rank's GPU does is hardware/fabricd/offlo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from workloads.base import data
 from workloads.collectives.schedule import Span, spans
@@ -30,7 +30,7 @@ class _Domain(OneRequest):
         self._request(self.vector, self.result, self.count, collective=self.does, **request)
 
     @property
-    def parts(self) -> list[Span]:
+    def parts(self) -> Sequence[Span]:
         """Of the vector, each rank's."""
         return spans(self.count, self.n)
 

@@ -128,7 +128,7 @@ class Executor:
 
     def _requests(self, orders: Sequence[tuple[int, Order]], tag: int) -> list[Requests]:
         """In the order that all ranks have in common."""
-        requests = []
+        requests = list[Requests]()
         for number, own in _grouped([o for o in orders if "request" in o[1]], "request"):
             plan = self.step["requests"][number]
             options = self.step["ways"][plan["way"]]
