@@ -63,6 +63,11 @@ OFFLOADS = (
         instead=ALL_REDUCE_RING, **COLLNET,
     ),
     offload(
+        c.ALL_REDUCE, "collnet_nvls", "collnet_nvls:AllReduce", "times.nics.collnet:nvls_all_reduce",
+        "likewise, but the switch of the scale-up domain adds up, and copies (NCCL's NVLS with CollNet)",
+        instead=ALL_REDUCE_RING, **COLLNET,
+    ),
+    offload(
         c.REDUCE_SCATTER, "collnet_direct", "collnet:ReduceScatter", "times.nics.collnet:reduce_scatter",
         "likewise, and each sum goes to the GPU whose it is", instead=REDUCE_SCATTER_RING, **COLLNET,
     ),

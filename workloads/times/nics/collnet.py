@@ -10,6 +10,7 @@ from __future__ import annotations
 from workloads.collectives.rails import channels_of
 from workloads.times.case import Case
 from workloads.times.nics.rails import Servers
+from workloads.times.switches import nvls
 from workloads.times.switches.in_network import Sums
 
 
@@ -35,3 +36,14 @@ def _time(case: Case, sums: Sums, count: int, piece: int, *, gathers: bool) -> f
     host = max(adding, posts) if costs.by_channel else adding + posts
     way = first + (count - 1) * max(host, rail) + sums.alone_ns(piece) + gathers * its.to_others(sent=True)
     return max(way, count * inside + its.message(its.domain, sent=True))
+
+
+def nvls_all_reduce(case: Case, sums: Sums) -> float:
+    """In slabs, of which each GPU of a server has a part: in the domain's switch, along the rail, and to all."""
+    gpus, costs = case.shape.dims[1], case.costs
+    count = max(1, -(-case.size // (gpus * (case.chunk or case.size))))
+    slab = case.share(count)
+    part, domain = case.share(gpus, slab), case.ways.path([(0, 1)])
+    inside, out = nvls.reduce_scatter_ns(gpus, slab, domain, costs), nvls.all_gather_ns(gpus, slab, domain, costs)
+    line = max(nvls.carried_ns(gpus, slab, domain, costs), sums.busy_ns(part), 3 * (costs.post_ns + costs.wake_ns))
+    return inside + sums.alone_ns(part) + out + (count - 1) * line

@@ -58,6 +58,12 @@ class _Domain:
         return self.blocks / LOADS * alone
 
 
+def carried_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
+    """What an all-reduce takes of a link into a GPU: all copies, its own sums, and the loads of all."""
+    d = _Domain(ranks, -(-size_bytes // ranks), path, costs)
+    return (ranks + 1) * d.owned_ns() + ranks * d.blocks * d.frame_ns(0)
+
+
 def all_reduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     """The links into the GPUs are full from the first copies on; sums and loads that come before find them free.
 
