@@ -108,7 +108,18 @@ def test_a_nic_carries_its_share_once_each_way(servers: int, gpus: int, near: fl
     assert took < predicted_us(servers, gpus, 16 * MIB, "algorithm: in_network, dtype: int32")
 
 
+@pytest.mark.parametrize(("servers", "gpus", "near"), [(4, 4, 1.03), (8, 8, 1.07)])
+def test_domains_that_add_up_carry_half_as_much(servers: int, gpus: int, near: float) -> None:
+    """A GPU gets (k + 1)/k S where it got 2 (k - 1)/k S, and adds nothing: the NICs are left, with S/k and headers."""
+    nic = 8 * 64 * MIB / gpus * 1130 / 1024 / 400e3
+    domain = 8 * (gpus + 1) / gpus * 64 * MIB * 4202 / 4096 / 3600e3
+    step = "algorithm: %s, dtype: int32"
+    took = predicted_us(servers, gpus, 64 * MIB, step % "collnet_nvls")
+    assert max(nic, domain) < took < near * max(nic, domain)
+    assert took < predicted_us(servers, gpus, 64 * MIB, step % "collnet_direct")
+
+
 def test_auto_finds_it() -> None:
     step = "algorithm: %s, dtype: int32"
     took = predicted_us(4, 4, 16 * MIB, "algorithm: auto, offloads: true, dtype: int32")
-    assert took <= predicted_us(4, 4, 16 * MIB, step % "collnet_direct")
+    assert took <= min(predicted_us(4, 4, 16 * MIB, step % name) for name in ("collnet_direct", "collnet_nvls"))
