@@ -389,8 +389,7 @@ bool config_load(struct fabric *f, json_t *config)
 	load_fast_path(f, json_object_get(config, "fast_path"));
 	if (!load_nodes(f, config) || !load_links(f, config))
 		return false;
-	for (uint32_t k = 0; k < f->scale_up_count; k++) /* behind the last node */
-		scale_up_init(f, &f->scale_ups[k], f->node_count + k);
+	scale_ups_init(f);
 	for (uint32_t k = 0; k < f->node_count; k++)
 		for (uint16_t i = 0; i < f->nodes[k]->port_count; i++)
 			f->nodes[k]->ports[i].index = f->port_count++;

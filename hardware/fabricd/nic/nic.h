@@ -132,7 +132,7 @@ struct nic_receivers {
 };
 
 extern const struct node_ops nic_ops;
-void scale_up_init(struct fabric *f, struct scale_up *s, uint32_t index);
+void scale_ups_init(struct fabric *f);
 extern const struct tx_buffer_ops nic_tx_buffer_ops;
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
 void nic_tx_ready(struct fabric *f, struct tx *tx, struct tx_source *s);

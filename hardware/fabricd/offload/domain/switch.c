@@ -51,10 +51,11 @@ static void deliver(struct fabric *f, const struct member *to, struct frame *fr)
 static void copy_to_all(struct fabric *f, struct group *g, struct frame *fr)
 {
 	for (uint32_t i = 0; i < g->count; i++) {
+		const struct member *to = &g->member[i];
 		struct frame *copy = frame_twin(f, fr);
 		copy->class = fr->class;
-		copy->id = ++f->last_frame_id;
-		deliver(f, &g->member[i], copy);
+		copy->id = frame_number(&to->nic->scale_up->n);
+		deliver(f, to, copy);
 	}
 	frame_release(f, fr);
 }
