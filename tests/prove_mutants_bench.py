@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -18,10 +19,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,7 +31,11 @@ LIBRARIES = ("pytest", "hypothesis", "pydantic", "numpy", "pandas", "networkx", 
 SURVIVED, NOTICED, ENDLESS = "survived", "noticed", "noticed (time up)"
 MOST_BYTES = 16 << 30
 """Of memory: a mutant may ask for ever more."""
-_NO_TESTS, _STOP_S = 5, 10.0
+STILL = 10
+"""Of a mutant's seconds of CPU: longer than that many times as long by the clock, it stands still."""
+_NO_TESTS, _STOP_S, _LOOK_S = 5, 10.0, 0.5
+_TICKS = os.sysconf("SC_CLK_TCK")
+_TEST, _PROOF = re.compile(r"tests/\w+/test_\w+\.py"), re.compile(r"tests/[^/]+_mutants")
 _FIRST = "first"
 """File with the test that noticed a mutant."""
 
@@ -68,22 +74,27 @@ class _First:
 
 
 class Bench:
-    """`struck`: how many mutants a test has noticed."""
+    """`struck`: how many mutants a test has noticed; `digest`: of all but the files of tests, which have their own."""
 
-    def __init__(self, tree: Path, digest: str = "") -> None:
-        self.tree, self.digest = tree, digest
+    def __init__(self, tree: Path, digest: str = "", tests: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.tree, self.digest, self.tests = tree, digest, tests
         self.struck: Counter[str] = Counter()
         self.noticed_by = ""
 
     def run(self, tests: Sequence[str], limit_s: float, watch: Callable[[], Any] | None = None) -> int | None:
-        """pytest's exit code, in a process of its own; None if it took too long. `watch` makes a plugin there."""
+        """pytest's exit code, in a process of its own; None if it took too long. `watch` makes a plugin there.
+
+        `limit_s` is of CPU, which is the same however busy the machine is.
+        """
         child = os.fork()
         if not child:
             self._tests(tests, watch)
-        end = time.monotonic() + limit_s
+        end, look = time.monotonic() + STILL * limit_s, 0.0
         while not (done := os.waitpid(child, os.WNOHANG))[0]:
-            if time.monotonic() > end:
+            now = time.monotonic()
+            if now > end or now > look and used_s(child) > limit_s:
                 return _stopped(child)
+            look = look if now < look else now + _LOOK_S
             time.sleep(0.02)
         _group(child, signal.SIGKILL)
         return os.waitstatus_to_exitcode(done[1])
@@ -153,6 +164,16 @@ class Bench:
         return found
 
 
+def used_s(process: int) -> float:
+    """Of CPU, with all that it began."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        began = [int(n) for path in Path(f"/proc/{process}/task").glob("*/children") for n in path.read_text().split()]
+    except OSError:  # it has ended
+        return 0.0
+    return sum(map(int, fields[11:15])) / _TICKS + sum(map(used_s, began))
+
+
 def _group(child: int, number: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(child, number)
@@ -185,11 +206,15 @@ def bench() -> Iterator[Bench]:
     with tempfile.TemporaryDirectory(prefix="rbmutants-") as folder:
         os.chmod(folder, 0o755)  # fabricd runs as a user of its own
         tree = Path(folder, "tree")
-        digest = hashlib.sha256()
+        digest, tests = hashlib.sha256(), {}
         for name in sorted(filter(None, listed.stdout.decode().split("\0"))):
             if (ROOT / name).is_file():
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, tree / name)
-                digest.update(f"{name}\0".encode() + (tree / name).read_bytes())
+                said = f"{name}\0".encode() + (tree / name).read_bytes()
+                if _TEST.fullmatch(name):
+                    tests[name] = hashlib.sha256(said).hexdigest()
+                elif not _PROOF.match(name):
+                    digest.update(said)
         shutil.copytree(ROOT / "hardware" / "bin", tree / "hardware" / "bin", dirs_exist_ok=True)
-        yield Bench(tree, digest.hexdigest())
+        yield Bench(tree, digest.hexdigest(), tests)

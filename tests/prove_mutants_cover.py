@@ -15,14 +15,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from tests.prove_mutants_bench import ROOT, Bench, Mutant
-from tests.prove_mutants_kept import Kept
+from tests.prove_mutants_bench import ROOT, Bench, Mutant, used_s
+from tests.prove_mutants_kept import Kept, file_of
 
 _AT_IMPORT = ""
 START_S = 0.1
@@ -95,7 +96,7 @@ class Cover:
     def _in_turn(self, tests: set[int]) -> list[int]:
         quickest = sorted(tests, key=lambda n: self.seconds[n])
         of_file = collections.defaultdict[str, Iterator[int]](itertools.count)
-        turn = {number: next(of_file[self.tests[number].partition("::")[0]]) for number in quickest}
+        turn = {number: next(of_file[file_of(self.tests[number])]) for number in quickest}
         return sorted(quickest, key=turn.__getitem__)
 
     def _blocks(self, known: dict[int, set[int]], line: int) -> list[set[int]]:
@@ -132,15 +133,19 @@ def statement(file: Path, line: int) -> tuple[int, int]:
 
 
 class _Watch:
-    """A plugin that times tests, and keeps what `lines` says in the end."""
+    """A plugin that says what tests take of CPU, and keeps what `lines` says in the end."""
 
     def __init__(self, kept: Path) -> None:
         self.kept = kept
         self.seconds: dict[str, float] = {}
         self.failed: list[str] = []
+        self.used = used_s(os.getpid())
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        used = used_s(os.getpid())
+        self.seconds[nodeid], self.used = max(used - self.used, 0), used
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
         if report.outcome != "passed" and report.nodeid not in self.failed:
             self.failed.append(report.nodeid)
 
@@ -249,7 +254,7 @@ def importers(package: str) -> list[str]:
 def cover_python(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
     """`tests`: of tests/unit, beside those that import the package."""
     chosen = sorted({*importers(package), *_named("unit", tests)})
-    return _cover(at, kept.watched(lambda: at.watched(chosen, WatchPython)), files, False)
+    return _cover(at, kept.watched(chosen, partial(at.watched, watch=WatchPython)), files, False)
 
 
 def _named(folder: str, tests: Sequence[str]) -> set[str]:
@@ -262,7 +267,7 @@ def cover_c(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Se
     os.environ["RAILBED_FABRICD"] = "plain"
     at.builds()  # else the first test would, over what is built here
     chosen = sorted(_named("fabricd", tests))
-    return _cover(at, kept.watched(lambda: _watched_c(at, chosen)), files, True)
+    return _cover(at, kept.watched(chosen, partial(_watched_c, at)), files, True)
 
 
 def _watched_c(at: Bench, chosen: Sequence[str]) -> dict[str, Any]:
