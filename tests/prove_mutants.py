@@ -48,6 +48,9 @@ class Room:
     def is_c(self) -> bool:
         return self.files[0].endswith(".c")
 
+    def paths(self, tree: Path) -> list[Path]:
+        return sorted(path for pattern in self.files for path in tree.glob(pattern))
+
 
 ROOMS = {
     "experiment": Room(("testbed/experiment/**/*.py",), "testbed.experiment"),
@@ -99,12 +102,13 @@ def judged(room: Room, at: Bench, mutant: Mutant, limit: float, tests: Sequence[
 def prove(name: str, options: argparse.Namespace, at: Bench) -> tuple[int, int, int]:
     """Prints a line for each mutant. Return: how many were noticed, tried, and are listed as equivalent."""
     room = ROOMS[name]
-    files = sorted(path for pattern in room.files for path in at.tree.glob(pattern))
+    files = room.paths(at.tree)
     known, noticed, tried, same = equivalent(), 0, 0, 0
     count, mutants = drawn(at, files, f"{options.seed} {name}", options.only)
     at.struck.clear()
     kept = Kept(options.keep, name, at)
-    cover = (cover_c if room.is_c else cover_python)(at, kept, room.package, room.tests, files)
+    alike = [str(p.relative_to(at.tree)) for one in ROOMS.values() if one.is_c == room.is_c for p in one.paths(at.tree)]
+    cover = (cover_c if room.is_c else cover_python)(at, kept, room.package, room.tests, alike)
     print(f"{name}: {count} lines of {len(files)} files can be changed; {cover.about}")
     for mutant in mutants:
         if tried == options.sample:

@@ -133,10 +133,10 @@ def statement(file: Path, line: int) -> tuple[int, int]:
 
 
 class _Watch:
-    """A plugin that says what tests take of CPU, and keeps what `lines` says in the end."""
+    """A plugin that says what tests take of CPU, and keeps what `lines` says of some files in the end."""
 
-    def __init__(self, kept: Path) -> None:
-        self.kept = kept
+    def __init__(self, kept: Path, files: Sequence[str]) -> None:
+        self.kept, self.files = kept, files
         self.seconds: dict[str, float] = {}
         self.failed: list[str] = []
         self.used = used_s(os.getpid())
@@ -159,20 +159,24 @@ class _Watch:
 class WatchPython(_Watch):
     """Results that functions keep (`functools.cache`) are forgotten before each test: it has to come there itself."""
 
-    def __init__(self, kept: Path) -> None:
+    def __init__(self, kept: Path, files: Sequence[str]) -> None:
         import coverage
 
-        super().__init__(kept)
+        super().__init__(kept, files)
         self.cover = coverage.Coverage(
-            data_file=None, include=[f"{os.getcwd()}/*"], omit=["*/tests/*"], config_file=False
+            data_file=None, include=[f"{os.getcwd()}/{file}" for file in files], config_file=False
         )
         self.cover.start()
+        self.modules = 0
+        self.caches: list[functools._lru_cache_wrapper[Any]] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        for kept in gc.get_objects():
-            if isinstance(kept, functools._lru_cache_wrapper):
-                kept.cache_clear()
+        if len(sys.modules) != self.modules:
+            self.modules = len(sys.modules)
+            self.caches = [one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)]
+        for cache in self.caches:
+            cache.cache_clear()
         self.cover.switch_context(item.nodeid)
         result = yield
         self.cover.switch_context(_AT_IMPORT)
@@ -188,8 +192,8 @@ class WatchPython(_Watch):
 class WatchC(_Watch):
     """Reads after each test the map in which blocks leave a byte."""
 
-    def __init__(self, kept: Path) -> None:
-        super().__init__(kept)
+    def __init__(self, kept: Path, files: Sequence[str]) -> None:
+        super().__init__(kept, files)
         self.blocks = _blocks(kept.parent)
         self.map = mmap.mmap(os.open(kept.with_name("cover.map"), os.O_RDWR), _MAP_BYTES)
         self.found: dict[str, dict[int, list[str]]] = {}
@@ -206,7 +210,7 @@ class WatchC(_Watch):
         return result
 
     def lines(self) -> dict[str, dict[int, list[str]]]:
-        return self.found
+        return {file: found for file, found in self.found.items() if file in self.files}
 
 
 def _blocks(tree: Path) -> dict[int, tuple[str, int]]:
@@ -226,14 +230,12 @@ def _blocks(tree: Path) -> dict[int, tuple[str, int]]:
     return blocks
 
 
-def _cover(at: Bench, kept: dict[str, Any], files: Sequence[Path], is_c: bool) -> Cover:
+def _cover(at: Bench, kept: dict[str, Any], is_c: bool) -> Cover:
     tests = list(kept["seconds"])
     numbers = {test: i for i, test in enumerate(tests)} | {_AT_IMPORT: -1}
-    wanted = {str(path.relative_to(at.tree)) for path in files}
     lines = {
         file: {int(line): {numbers[name] for name in names} for line, names in found.items()}
         for file, found in kept["lines"].items()
-        if file in wanted
     }
     return Cover(lines, tests, list(kept["seconds"].values()), kept["failed"], is_c, at.tree)
 
@@ -251,10 +253,11 @@ def importers(package: str) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in units if path in does or of_helpers.search(text[path])]
 
 
-def cover_python(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
-    """`tests`: of tests/unit, beside those that import the package."""
+def cover_python(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Sequence[str]) -> Cover:
+    """`tests`: of tests/unit, beside those that import the package. `files`: of all rooms."""
     chosen = sorted({*importers(package), *_named("unit", tests)})
-    return _cover(at, kept.watched(chosen, partial(at.watched, watch=WatchPython)), files, False)
+    watch = partial(at.watched, watch=partial(WatchPython, files=files))
+    return _cover(at, kept.watched("python", chosen, watch), False)
 
 
 def _named(folder: str, tests: Sequence[str]) -> set[str]:
@@ -262,15 +265,15 @@ def _named(folder: str, tests: Sequence[str]) -> set[str]:
     return {str(p.relative_to(ROOT)) for t in tests for p in (ROOT / "tests" / folder).glob(f"test_{t}.py")}
 
 
-def cover_c(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
+def cover_c(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Sequence[str]) -> Cover:
     """`tests`: of tests/fabricd."""
     os.environ["RAILBED_FABRICD"] = "plain"
     at.builds()  # else the first test would, over what is built here
     chosen = sorted(_named("fabricd", tests))
-    return _cover(at, kept.watched(chosen, partial(_watched_c, at)), files, True)
+    return _cover(at, kept.watched("c", chosen, partial(_watched_c, at, files)), True)
 
 
-def _watched_c(at: Bench, chosen: Sequence[str]) -> dict[str, Any]:
+def _watched_c(at: Bench, files: Sequence[str], chosen: Sequence[str]) -> dict[str, Any]:
     """Builds fabricd with marks, then without."""
     cover, tree = at.tree / "cover.c", at.tree
     cover.write_text(_COVER_C)
@@ -280,7 +283,7 @@ def _watched_c(at: Bench, chosen: Sequence[str]) -> dict[str, Any]:
     subprocess.run(["cc", "-O2", "-c", *defined, "-o", str(tree / "cover.o"), str(cover)], check=True)
     subprocess.run([sys.executable, "-c", _BUILD_C, str(tree)], cwd=tree, check=True)
     try:
-        return at.watched(chosen, WatchC)
+        return at.watched(chosen, partial(WatchC, files=files))
     finally:
         (tree / "hardware" / "bin" / "fabricd").unlink()
         at.builds()

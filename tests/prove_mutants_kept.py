@@ -2,15 +2,15 @@
 
 ROOM.jsonl has a line for each mutant as soon as it is judged. Of a file that is still the same, one that was noticed
 stays so. One that survived is judged again by the tests whose files are others than then, and by all as soon as
-anything else in the tree is another. ROOM.json says which test comes to which line; after a change of tests those of
-other files are watched anew, no more.
+anything else in the tree is another. python.json and c.json say which test comes to which line of all rooms; of tests
+only those are watched that are another or were not watched.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,8 @@ class Kept:
     """Without a folder nothing is kept."""
 
     def __init__(self, folder: Path | None, room: str, at: Bench) -> None:
-        self._at = at
+        self._at, self._folder = at, folder
         self._lines = folder and folder / f"{room}.jsonl"
-        self._cover = folder and folder / f"{room}.json"
         self._known: dict[str, dict[str, Any]] = {}
         if self._lines and self._lines.exists():
             for line in self._lines.read_text().splitlines():
@@ -35,30 +34,22 @@ class Kept:
                 self._known[one["mutant"]] = one
                 at.struck[one["by"]] += 1
 
-    def watched(self, files: Sequence[str], watch: Callable[[Sequence[str]], dict[str, Any]]) -> dict[str, Any]:
+    def watched(
+        self, language: str, files: Sequence[str], watch: Callable[[Sequence[str]], dict[str, Any]]
+    ) -> dict[str, Any]:
         """What a run of these files without a mutant has shown of this tree."""
-        now = {file: self._at.tests.get(file, "") for file in files}
-        known: dict[str, Any] = {}
-        if self._cover and self._cover.exists():
-            known = json.loads(self._cover.read_text())
+        path = self._folder and self._folder / f"{language}.json"
+        known: dict[str, Any] = json.loads(path.read_text()) if path and path.exists() else {}
         if known.get("tree") != self._at.digest:
-            known = {"files": {}, "lines": {}, "seconds": {}, "failed": []}
-        same = {file for file in files if known["files"].get(file) == now[file]}
-        other = [file for file in files if file not in same]
-        if not other:
-            return known
-        found = watch(other)
-        found = {
-            "tree": self._at.digest,
-            "files": now,
-            "lines": _together(_of(known["lines"], same), found["lines"]),
-            "seconds": {t: s for t, s in known["seconds"].items() if file_of(t) in same} | found["seconds"],
-            "failed": [t for t in known["failed"] if file_of(t) in same] + found["failed"],
-        }
-        if self._cover:
-            self._cover.parent.mkdir(parents=True, exist_ok=True)
-            self._cover.write_text(json.dumps(found))
-        return found
+            known = {"tree": self._at.digest, "files": {}, "lines": {}, "seconds": {}, "failed": []}
+        now = {file: self._at.tests.get(file, "") for file in {*files, *known["files"]}}
+        known = _of(known, {file for file, digest in known["files"].items() if digest == now[file]})
+        if other := [file for file in files if file not in known["files"]]:
+            known = _together(known, watch(other) | {"files": {file: now[file] for file in other}})
+            if path:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(known))
+        return _of(known, set(files))
 
     def verdict(self, mutant: Mutant, tests: Sequence[str], judge: Callable[[Sequence[str]], str]) -> tuple[str, int]:
         """As `judge` says of tests, or has said before, and how many ran. "": the compiler refuses it."""
@@ -85,21 +76,28 @@ class Kept:
         return f"{test} {self._at.tests.get(file_of(test), '')[:12]}"
 
 
-Lines = dict[str, dict[str, list[str]]]
-
-
-def _of(lines: Lines, files: Iterable[str]) -> Lines:
-    return {
-        file: {line: [t for t in tests if not t or file_of(t) in files] for line, tests in found.items()}
-        for file, found in lines.items()
+def _of(known: dict[str, Any], files: set[str]) -> dict[str, Any]:
+    """What the tests of some files have shown; a line's test without a name is what imports it."""
+    return known | {
+        "files": {file: digest for file, digest in known["files"].items() if file in files},
+        "lines": {
+            code: {line: [t for t in tests if not t or file_of(t) in files] for line, tests in lines.items()}
+            for code, lines in known["lines"].items()
+        },
+        "seconds": {test: s for test, s in known["seconds"].items() if file_of(test) in files},
+        "failed": [test for test in known["failed"] if file_of(test) in files],
     }
 
 
-def _together(one: Lines, other: Lines) -> Lines:
+def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    lines = {}
+    for code in one["lines"].keys() | other["lines"]:
+        a, b = one["lines"].get(code, {}), other["lines"].get(code, {})
+        lines[code] = {line: [*a.get(line, []), *b.get(line, [])] for line in a.keys() | b}
     return {
-        file: {
-            line: [*one.get(file, {}).get(line, []), *other.get(file, {}).get(line, [])]
-            for line in one.get(file, {}).keys() | other.get(file, {})
-        }
-        for file in one.keys() | other
+        "tree": one["tree"],
+        "files": one["files"] | other["files"],
+        "lines": lines,
+        "seconds": one["seconds"] | other["seconds"],
+        "failed": one["failed"] + other["failed"],
     }

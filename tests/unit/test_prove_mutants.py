@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path, monkeypat
         "def test_endless():\n    while far.b() == 3:\n        pass\n"
     )
     bench = Bench(tmp_path)
-    kept = bench.watched(["test_far.py"], WatchPython)
+    kept = bench.watched(["test_far.py"], partial(WatchPython, files=["far.py"]))
     assert kept["lines"]["far.py"]["2"] == ["test_far.py::test_a"]
     assert sorted(kept["lines"]["far.py"]["5"]) == [f"test_far.py::test_{name}" for name in ("b", "endless", "still")]
     mutant = Mutant("far.py", 2, "", "", "def a():\n    return 9\n\ndef b():\n    return 3\n")
@@ -153,7 +154,9 @@ def test_which_test_comes_where_is_kept_for_the_same_tree_and_test(tmp_path: Pat
         return {"lines": {"far.py": {"1": ["", *tests]}}, "seconds": dict.fromkeys(tests, 1.0), "failed": tests[:1]}
 
     found = [
-        Kept(tmp_path, "far", Bench(tmp_path, tree, {"a.py": "1", "b.py": b})).watched(["a.py", "b.py"], watch)
+        Kept(tmp_path, "far", Bench(tmp_path, tree, {"a.py": "1", "b.py": b})).watched(
+            "python", ["a.py", "b.py"], watch
+        )
         for tree, b in (("1", "1"), ("1", "1"), ("1", "2"), ("2", "2"))
     ]
     assert ran == [["a.py", "b.py"], ["b.py"], ["a.py", "b.py"]]
