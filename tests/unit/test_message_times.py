@@ -115,3 +115,17 @@ def test_where_nobody_sends_to_others_nothing_takes_time() -> None:
     entry = find("all_to_all", "spread")
     case = Case.of(entry, 1, 4096, 4, {}, 1, COSTS, Uniform(way()))
     assert named(entry.time)(case) == 0.0
+
+
+@pytest.mark.parametrize(("name", "senders"), [("m2n", 2), ("n2m", 3)])
+def test_a_receiver_waits_for_a_sender_that_serves_others_meanwhile(name: str, senders: int) -> None:
+    """A sender's cable has 4 units, two of them for a receiver whose cable has 5, three of them from another sender.
+
+    Served evenly, the first sender gives each of three receivers a third of its rate, the other one half of it: after
+    3 units of time one unit and 1.5 are left, which share the receiver's cable for 2; the last half has it alone.
+    """
+    unit = 1 << 24
+    options = {"senders": senders, "parts": [[1, 1, 2], [0, 0, 3]]}
+    entry, wire = find(name, "write"), unit * (1 + 82 / 4096)
+    case = Case.of(entry, 5, 4 * unit, 4, options, 1, COSTS, Uniform(way()))
+    assert named(entry.time)(case) == pytest.approx(5.5 * wire / R, rel=0.003)
