@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from testbed.experiment import loads
+from testbed.predict import predict
 from tests.parts.uniform_paths import Uniform, closed_form_ns
 from workloads.base.entry import NoModel, named
 from workloads.registry import find
@@ -129,3 +131,10 @@ def test_a_receiver_waits_for_a_sender_that_serves_others_meanwhile(name: str, s
     entry, wire = find(name, "write"), unit * (1 + 82 / 4096)
     case = Case.of(entry, 5, 4 * unit, 4, options, 1, COSTS, Uniform(way()))
     assert named(entry.time)(case) == pytest.approx(5.5 * wire / R, rel=0.003)
+
+
+@pytest.mark.parametrize(("algorithm", "headers"), [("write", 20), ("send", 0)])
+def test_a_ping_pong_is_predicted_as_two_messages(algorithm: str, headers: int) -> None:
+    step = f"{{collective: ping_pong, algorithm: {algorithm}, sizes: [4KiB]}}"
+    (found,) = predict(loads(f"name: t\nfabric: {{topology: {{star: {{hosts: 2}}}}}}\nworkload: [{step}]")).figures
+    assert found.time_ns == pytest.approx(2 * (100 + one_packet(4096, 1, headers=headers)))
