@@ -84,7 +84,7 @@ class Cover:
         each: those of one file resemble each other.
         """
         known = self.lines.get(mutant.file, {})
-        here = self._blocks(known, mutant.line) if self.is_c else [self._statement(known, mutant)]
+        here = self._blocks(known, mutant.line) if self.is_c else self._statement(known, mutant)
         chosen, left = [], limit_s
         numbers = dict.fromkeys(itertools.chain.from_iterable(self._in_turn(tests) for tests in here))
         for number in sorted(numbers, key=lambda n: -struck.get(self.tests[n], 0) / (self.seconds[n] + START_S)):
@@ -107,11 +107,12 @@ class Cover:
         before = [known[n] for n in sorted(known) if n <= line][-3:]
         return [before[-1], max(before, key=len)] if before else []
 
-    def _statement(self, known: dict[int, set[int]], mutant: Mutant) -> set[int]:
+    def _statement(self, known: dict[int, set[int]], mutant: Mutant) -> list[set[int]]:
+        """Of a statement that runs where its file is imported, all tests: first those that come to the file."""
         first, last = statement(self.tree / mutant.file, mutant.line)
         here = [known[n] for n in range(first, last + 1) if n in known]
         tests = set().union(*here) - {-1}
-        return tests if tests or not here else set().union(*known.values()) - {-1}
+        return [tests] if tests or not here else [set().union(*known.values()) - {-1}, {*range(len(self.tests))}]
 
 
 @functools.cache
