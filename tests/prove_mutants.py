@@ -31,7 +31,7 @@ from pathlib import Path
 from tests import prove_mutants_c as c
 from tests import prove_mutants_python as python
 from tests.prove_mutants_bench import ENDLESS, SURVIVED, Bench, Mutant, bench, used_s
-from tests.prove_mutants_cover import cover_c, cover_python
+from tests.prove_mutants_cover import Cover, cover_c, cover_python
 from tests.prove_mutants_kept import Kept
 
 FLOOR = 0.85
@@ -93,10 +93,11 @@ def equivalent() -> set[tuple[str, str, str]]:
     return {(one["file"], one["was"], one["now"]) for one in listed}
 
 
-def judged(room: Room, at: Bench, mutant: Mutant, limit: float, tests: Sequence[str]) -> str:
-    """What became of it; "" if the compiler refuses it."""
+def judged(room: Room, at: Bench, cover: Cover, mutant: Mutant, limit: float, tests: Sequence[str]) -> str:
+    """What became of it; "" if the compiler refuses it. A test may take three times as long as the slowest does."""
+    each = 10 + 3 * cover.slowest(tests)
     with at.changed(mutant):
-        return "" if room.is_c and not at.builds() else at.verdict(tests, limit + 30)
+        return "" if room.is_c and not at.builds() else at.verdict(tests, limit + 30, each)
 
 
 def prove(name: str, options: argparse.Namespace, at: Bench) -> tuple[int, int, int]:
@@ -118,7 +119,7 @@ def prove(name: str, options: argparse.Namespace, at: Bench) -> tuple[int, int, 
             continue
         began = used_s(os.getpid())
         tests = cover.of(mutant, options.limit, at.struck)
-        verdict, ran = kept.verdict(mutant, tests, partial(judged, room, at, mutant, options.limit))
+        verdict, ran = kept.verdict(mutant, tests, partial(judged, room, at, cover, mutant, options.limit))
         if not verdict:
             continue
         tried += 1

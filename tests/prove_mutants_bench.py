@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -36,8 +37,8 @@ STILL = 10
 _NO_TESTS, _STOP_S, _LOOK_S = 5, 10.0, 0.5
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TEST, _PROOF = re.compile(r"tests/\w+/test_\w+\.py"), re.compile(r"tests/[^/]+_mutants")
-_FIRST = "first"
-"""File with the test that noticed a mutant."""
+_FIRST, _NOW = "first", "now"
+"""Files with the test that noticed a mutant, and with the one that runs."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +62,19 @@ class Mutant:
 
 
 class _First:
-    """A plugin that keeps which test failed first."""
+    """A plugin that keeps which test failed first, and which one runs."""
 
-    def __init__(self, kept: Path) -> None:
-        self.kept, self.name = kept, ""
+    def __init__(self, tree: Path) -> None:
+        self.tree, self.name = tree, ""
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        (self.tree / _NOW).write_text(nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.name = self.name or (report.nodeid if report.failed else "")
 
     def keep(self) -> None:
-        self.kept.write_text(self.name)
+        (self.tree / _FIRST).write_text(self.name)
 
 
 class Bench:
@@ -81,20 +85,25 @@ class Bench:
         self.struck: Counter[str] = Counter()
         self.noticed_by = ""
 
-    def run(self, tests: Sequence[str], limit_s: float, watch: Callable[[], Any] | None = None) -> int | None:
+    def run(
+        self, tests: Sequence[str], limit_s: float, watch: Callable[[], Any] | None = None, each_s: float = inf
+    ) -> int | None:
         """pytest's exit code, in a process of its own; None if it took too long. `watch` makes a plugin there.
 
-        `limit_s` is of CPU, which is the same however busy the machine is.
+        `limit_s` and `each_s`, the limit of a test, are of CPU, which is the same however busy the machine is.
         """
+        (self.tree / _NOW).write_text("")
         child = os.fork()
         if not child:
             self._tests(tests, watch)
-        end, look = time.monotonic() + STILL * limit_s, 0.0
+        end, look, test, before = time.monotonic() + STILL * limit_s, 0.0, "", 0.0
         while not (done := os.waitpid(child, os.WNOHANG))[0]:
-            now = time.monotonic()
-            if now > end or now > look and used_s(child) > limit_s:
-                return _stopped(child)
-            look = look if now < look else now + _LOOK_S
+            if (now := time.monotonic()) > look:
+                look, used, runs = now + _LOOK_S, used_s(child), (self.tree / _NOW).read_text()
+                if runs != test:
+                    test, before = runs, used
+                if now > end or used > limit_s or used - before > each_s:
+                    return _stopped(child)
             time.sleep(0.02)
         _group(child, signal.SIGKILL)
         return os.waitstatus_to_exitcode(done[1])
@@ -114,7 +123,7 @@ class Bench:
                     os.dup2(file.fileno(), number)
             import pytest
 
-            plugin = watch() if watch else _First(self.tree / _FIRST)
+            plugin = watch() if watch else _First(self.tree)
             options = ["--continue-on-collection-errors"] if watch else ["-x"]
             code = int(pytest.main([*options, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], [plugin]))
             plugin.keep()
@@ -144,10 +153,10 @@ class Bench:
         command = [sys.executable, "-m", "hardware.build"]
         return not subprocess.run(command, cwd=self.tree, capture_output=True).returncode
 
-    def verdict(self, tests: Sequence[str], limit_s: float) -> str:
+    def verdict(self, tests: Sequence[str], limit_s: float, each_s: float = inf) -> str:
         first = self.tree / _FIRST
         first.unlink(missing_ok=True)
-        code = self.run(tests, limit_s) if tests else 0
+        code = self.run(tests, limit_s, each_s=each_s) if tests else 0
         self.noticed_by = first.read_text() if code and first.exists() else ""
         self.struck[self.noticed_by] += 1
         return ENDLESS if code is None else SURVIVED if code in (0, _NO_TESTS) else NOTICED

@@ -93,6 +93,11 @@ class Cover:
                 chosen.append(self.tests[number])
         return chosen
 
+    def slowest(self, tests: Sequence[str]) -> float:
+        """Seconds."""
+        known = dict(zip(self.tests, self.seconds, strict=True))
+        return max((known[test] for test in tests), default=0.0)
+
     def _in_turn(self, tests: set[int]) -> list[int]:
         quickest = sorted(tests, key=lambda n: self.seconds[n])
         of_file = collections.defaultdict[str, Iterator[int]](itertools.count)

@@ -120,7 +120,8 @@ def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path, monkeypat
         verdicts.append(bench.verdict(["test_far.py::test_still"], 2))
         monkeypatch.setattr(prove_mutants_bench, "STILL", 60)
         verdicts.append(bench.verdict(["test_far.py::test_endless"], 2))
-    assert verdicts == [NOTICED, SURVIVED, ENDLESS, ENDLESS]
+        verdicts.append(bench.verdict(["test_far.py::test_b", "test_far.py::test_endless"], 60, 1))
+    assert verdicts == [NOTICED, SURVIVED, ENDLESS, ENDLESS, ENDLESS]
     assert bench.struck["test_far.py::test_a"] == 1, "known by name"
     assert bench.verdict(["test_far.py::test_a"], 60) == SURVIVED, "the file is as it was"
 
