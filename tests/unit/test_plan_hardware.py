@@ -196,3 +196,15 @@ def test_sizes_are_shown_as_people_read_them() -> None:
 def test_many_names_are_cut_and_few_are_not() -> None:
     rows = [thresholds.nic_rows(experiment("", topology=f"star: {{hosts: {n}}}"))[0]["nics"] for n in (3, 4, 5)]
     assert rows == ["h0,h1,h2", "h0,h1,h2,h3", "h0,h1,h2 and 2 more"]
+
+
+def test_how_many_results_workers_print_and_whether_they_begin_anew() -> None:
+    """Each rank one an iteration and size, each flow one from either end; tasks those of the ranks that have some."""
+    workload = (
+        "- {collective: all_reduce, sizes: [4KiB, 8KiB], iterations: 3}\n"
+        "- {flows: [{from: 0, to: 1, size: 4KiB}, {from: 2, to: 1, size: 4KiB}, {from: 1, to: 3, size: 4KiB}]}\n"
+        "- {tasks: {list: [{id: c, compute: 1us, ranks: [0, 3]}], iterations: 5}}\n"
+    )
+    its = plan(experiment("", f"workload:\n{workload}"))
+    assert its.measurements == 4 * 2 * 3 + 2 * 3 + 2 * 5
+    assert "repeat" not in its.told() and its.repeated().told()["repeat"] is True
