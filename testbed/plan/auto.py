@@ -170,11 +170,8 @@ class Choice:
         """It is chosen: from now on it has its queue pairs."""
         if entry.name in self._parts:
             return
-        if not self._numbered:
-            self._parts[entry.name] = ({},)
-            return
         candidate = next(c for c in self._candidates if c.entry.name == entry.name)
-        numbers = self._connected(self._made, candidate)
+        numbers = self._connected(self._made, candidate) if self._numbered else None
         self._parts[entry.name] = numbers or ({},)
         self._numbered = numbers is not None  # else what comes behind it is not known, either
 
