@@ -120,6 +120,10 @@ class Algorithm:
             return all(n % 2 == 0 for n in lengths)
         return self.lengths != POWERS or all(n & n - 1 == 0 for n in lengths)
 
+    def jobs(self, told: Mapping[str, Any]) -> int:
+        """How many groups its ranks ask of the fabric.  `told`: to them."""
+        return self.offloaded * ((told.get("trees") or 1) if self.accelerators else 1)
+
     def load(self) -> Any:
         """The code that a rank runs: its Part (imports numpy)."""
         return named(self.code)

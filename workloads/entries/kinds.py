@@ -43,6 +43,7 @@ RAILS: dict[str, Any] = {"layout": "rails", "wide": "RAILS"}
 SKEW: dict[str, Any] = {"extra": ("skew", "parts"), "defaults": {"skew": 1.0}}
 PIECES_OF_PARTS: dict[str, Any] = {**SKEW, "extra": ("chunk", *SKEW["extra"])}
 SENDERS: dict[str, Any] = {**SKEW, "extra": ("senders", *SKEW["extra"])}
+TREES: dict[str, Any] = {"extra": ("slots", "timeout", "trees")}
 MULTICAST: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring", "multicast": True}
 ALONE: dict[str, Any] = {"waits": True}
 SUMS: dict[str, Any] = {"ops": ("sum", "avg")}

@@ -20,6 +20,7 @@ from workloads.entries.kinds import (
     OPTIMIZER,
     SPARSE,
     SPARSE_INPUT,
+    TREES,
     offload,
     others,
 )
@@ -28,12 +29,12 @@ OFFLOADS = (
     offload(
         c.ALL_REDUCE, "in_network", "in_network:AllReduce", "times.switches.in_network:in_network_all_reduce_ns",
         "switches add up fixed-point blocks in slots, and copy the sums to all (SwitchML, "
-        "[in-network.md](in-network.md))", wide="BY_SWITCHES", instead=ALL_REDUCE_RING, **BY_SWITCHES,
+        "[in-network.md](in-network.md))", wide="BY_SWITCHES", instead=ALL_REDUCE_RING, **{**BY_SWITCHES, **TREES},
     ),
     *(
         offload(
             collective, "in_network", f"in_network:{part}", "times.switches.in_network:in_network_all_reduce_ns",
-            summary, wide="BY_SWITCHES", instead=instead, **BY_SWITCHES,
+            summary, wide="BY_SWITCHES", instead=instead, **{**BY_SWITCHES, **TREES},
         )
         for collective, part, summary, instead in (
             (c.REDUCE_SCATTER, "ReduceScatter", "switches add up, and send each part of the sums to the rank whose it "
@@ -86,12 +87,12 @@ OFFLOADS = (
     offload(
         c.ALL_GATHER, "multicast", "multicast:AllGather", "times.switches.multicast:all_gather_ns",
         "every rank sends its part once, switches copy it to all, ring neighbours repair what is lost "
-        "([multicast.md](multicast.md))", wide="MULTICAST_ALL_GATHER", extra=("chains", "cutoff"), **MULTICAST,
+        "([multicast.md](multicast.md))", wide="MULTICAST_ALL_GATHER", extra=("chains", "cutoff", "trees"), **MULTICAST,
     ),
     offload(
         c.BROADCAST, "multicast", "multicast:Broadcast", "times.switches.multicast:broadcast_ns",
         "the first rank sends its vector once, switches copy it to all, ring neighbours repair what is lost",
-        wide="MULTICAST_BROADCAST", extra=("cutoff",), **MULTICAST,
+        wide="MULTICAST_BROADCAST", extra=("cutoff", "trees"), **MULTICAST,
     ),
     offload(
         c.ALL_GATHER, "direct_reduce", "direct_reduce:AllGather",

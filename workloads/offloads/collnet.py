@@ -71,7 +71,6 @@ class AllReduce(host.AllReduce, Rejoining):
     """One rank's part."""
 
     kind = "aggregate"
-    _arguments = in_network.AllReduce._arguments
     arguments = staticmethod(in_network.AllReduce.arguments)
 
     def setup(self) -> None:
@@ -98,6 +97,9 @@ class AllReduce(host.AllReduce, Rejoining):
     @property
     def group_tag(self) -> int:
         return self.tag + self.here.gpu
+
+    def _arguments(self) -> tuple[int, ...]:
+        return self.arguments(self.context)
 
     def _share(self, shape: Shape) -> Shape:
         """Of a ring along the rail."""

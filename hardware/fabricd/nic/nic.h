@@ -95,6 +95,7 @@ struct nic {
 	uint32_t mtu;
 	struct nic_params base, p;
 	ps_t pcie_tx_free, pcie_rx_free;
+	ps_t converts_out, converts_in; /* until when its host converts numbers, on their way out and in */
 	struct pcie_took pcie_took;
 	ps_t engine_free;	/* its adder (offload/ring/compute_enhancer.c) */
 	uint64_t engine_used;	/* of its memory, in bytes */

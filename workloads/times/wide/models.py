@@ -286,7 +286,14 @@ SCATTER_ALL_GATHER = _tree(
 # Switches
 
 
+def _of_one_tree(asked: Asked) -> None:
+    if (asked.options.get("trees") or 1) > 1:
+        what = f"there is no model of {asked.entry} over several trees for {asked.n} ranks"
+        raise NoModel(what, "leave it out", "trees")
+
+
 def _multicast(asked: Asked, of: Callable[[Multicasts, int], Multicast]) -> Time:
+    _of_one_tree(asked)
     places, hosts = asked.places, asked.bare
     if hosts.own:
         raise _unlike(asked, "another algorithm")
@@ -298,6 +305,7 @@ def _multicast(asked: Asked, of: Callable[[Multicasts, int], Multicast]) -> Time
 
 
 def _by_switches(asked: Asked) -> Time:
+    _of_one_tree(asked)
     bare, tree = asked.bare, tree_of(asked.places, asked.job)
     accelerator = asked.adders.of(int(tree.inputs[tree.adding()].max()))
     elements = min(accelerator.elements, asked.costs.mtu // 4)
