@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.units import format_size
@@ -166,23 +167,23 @@ class Choice:
             race.enter(candidate)
         race.run()
         if self._cut and race.able:
-            self._likewise(race)
+            self._likewise(race, size_bytes)
             self._refine(race, size_bytes)
         return race
 
-    def _likewise(self, race: _Race) -> None:
+    def _likewise(self, race: _Race, size_bytes: int) -> None:
         """The pieces of the fastest, and half of them, for all that are faster than it in whole messages.
 
         Formulas of pieces are rough, and who cuts the vector in parts of its own wants smaller ones.
         """
         best = race.first
         if best.chunk:
-            whole = race.ns[best.entry.name]
+            whole = race.ns.get(best.entry.name, inf)
+            both = [b for b in (best.chunk, best.chunk // 2) if b in PIECES and size_bytes // MOST_PIECES <= b]
             for candidate in list(race.able):
                 if "chunk" in candidate.entry.extra and not candidate.chunk and race.ns[candidate.label] < whole:
-                    for b in (best.chunk, best.chunk // 2):
-                        if b >= PIECES[0]:
-                            race.enter(replace(candidate, chunk=b))
+                    for b in both:
+                        race.enter(replace(candidate, chunk=b))
             race.run()
 
     def _pieces(self, race: _Race, size_bytes: int) -> list[Candidate]:
@@ -190,16 +191,17 @@ class Choice:
         guesses, found = [], []
         for candidate in race.able:
             entry = candidate.entry
-            alone = self._formula_ns(candidate, size_bytes) if entry.time else 0.0
-            guess = race.ns[candidate.label] if race.knows(candidate) else max(race.ns[candidate.label], alone)
-            guesses.append(guess)
-            if "chunk" not in entry.extra or not entry.time:
+            cuts, guess = "chunk" in entry.extra and bool(entry.time), race.ns[candidate.label]
+            asked = cuts or (entry.time and not race.knows(candidate))
+            alone = self._formula_ns(candidate, size_bytes) if asked else guess
+            guesses.append(guess if race.knows(candidate) else max(guess, alone))
+            if not cuts:
                 continue
             cut = [replace(candidate, chunk=b) for b in PIECES if size_bytes // MOST_PIECES <= b < size_bytes]
             gains = [(self._formula_ns(one, size_bytes) / alone, one) for one in cut]
             gain, best = min(gains, key=lambda its: its[0], default=(1.0, candidate))
             if gain < GAIN:
-                found.append((gain * guess, best))
+                found.append((gain * guesses[-1], best))
         found.sort(key=lambda its: its[0])
         return [one for estimate, one in found[:MOST_CUT] if estimate < min(guesses)]
 
