@@ -13,7 +13,7 @@ from tests.parts.uniform_paths import Uniform, closed_form_ns
 from workloads.base.entry import NoModel, named
 from workloads.collectives.schedule import schedule_of
 from workloads.registry import find
-from workloads.times import replay
+from workloads.times import expected, followed
 from workloads.times.case import Case
 from workloads.times.messages import Costs, Path, flow_ns, received_ns, sent_ns
 from workloads.times.switches.in_network import best_effort_all_reduce_ns, in_network_all_reduce_ns
@@ -147,14 +147,14 @@ def test_a_ping_pong_is_predicted_as_two_messages(algorithm: str, headers: int) 
 
 def test_what_has_been_followed_is_known_until_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[Any, Any] = {}
-    monkeypatch.setattr(replay, "_ENDED", known)
-    monkeypatch.setattr(replay, "_MOST_KNOWN", 2)
+    monkeypatch.setattr(followed, "_ENDED", known)
+    monkeypatch.setattr(followed, "_MOST_KNOWN", 2)
     entry = find("all_reduce", "ring")
 
-    def followed(size: int) -> float | None:
+    def takes(size: int) -> float | None:
         case = Case.of(entry, 3, size, 4, {}, 1, COSTS, Uniform(way()))
-        return replay.replayed(case, schedule_of(entry), inf)
+        return expected.replayed(case, schedule_of(entry), inf)
 
-    one, two, three = (followed(size) for size in (3 << 12, 3 << 13, 3 << 14))
+    one, two, three = (takes(size) for size in (3 << 12, 3 << 13, 3 << 14))
     assert one and two and three and one < two < three and len(known) == 2
-    assert [followed(size) for size in (3 << 14, 3 << 12)] == [three, one]
+    assert [takes(size) for size in (3 << 14, 3 << 12)] == [three, one]
