@@ -175,7 +175,7 @@ def test_congestion_halves_windows(tmp_path: Path) -> None:
 def test_a_dead_accelerator_is_gone_past_and_named_until_it_is_back(switch: str, tmp_path: Path) -> None:
     """Six blocks in silence, then the server adds up alone; that takes as long as seven ranks' blocks on its cable.
 
-    Marks there halve the window, which grows by a block for each window: afterwards it takes up to half as long again.
+    Marks there halve the window, but only of the request that meets them: afterwards it is as before, to the picosecond.
     """
     inject = f"inject: [{{fault: accelerator_down, on: 'switch:{switch}', at: 1080us, for: 300us}}]"
     sizes = {"sizes": ["256KiB"], "dtype": "int32", "slots": 256, "iterations": 14}
@@ -188,8 +188,7 @@ def test_a_dead_accelerator_is_gone_past_and_named_until_it_is_back(switch: str,
     times = [row["time_ns"] for row in result.results]
     block_ns = 7 * (256 * 4 + 106) * 8 / 400
     assert all(256 * block_ns < times[n] < 256 * block_ns + 10_000 for n in dead[1:-2])
-    assert {*times[: dead[0]]} == {times[0]}
-    assert all(times[0] <= time < 1.5 * times[0] for time in times[dead[-1] + 2 :])
+    assert {*times[: dead[0]], *times[dead[-1] + 2 :]} == {times[0]}
 
 
 @pytest.mark.parametrize("switch", ["leaf0", "leaf1"])

@@ -57,7 +57,7 @@ struct best_effort {
 	bool past, alone; /* the last silence ended past the accelerators; the server adds up alone */
 	ps_t deadline, alarm;
 	/* below the threshold the window grows with each sum; counted: sums since it has grown; recover: marks on sums
-	 * before this number are about a window halved already */
+	 * before this number are about a window halved already, or another way */
 	uint32_t window, threshold, counted, flying, recover;
 	uint32_t *queue, queue_head, queued; /* lanes that are ready to be sent */
 	int16_t *exponent;		     /* of blocks, by block mod lead */

@@ -42,6 +42,14 @@ static void roomier(struct best_effort *b)
 	b->window = b->window + more < b->slots ? b->window + more : b->slots;
 }
 
+/* Accelerators are back, for each lane from its next block on: marks on blocks before that say nothing of the way by them,
+ * which slow start finds out */
+static void accelerators_back(struct best_effort *b, uint32_t number)
+{
+	b->threshold = b->slots;
+	b->recover = number + b->slots;
+}
+
 /* The lane that waits for a number, or NULL */
 static struct block_lane *waiting(struct best_effort *b, uint32_t number)
 {
@@ -61,6 +69,8 @@ static void result(struct fabric *f, struct member *m, struct block_lane *l, con
 	l->state = LANE_IDLE; /* before others are looked at: it waits for nothing any more */
 	if (sum->flags & OFF_DIRECT && !b->alone && !b->server)
 		overdue_alone(f, m);
+	if (b->alone && !(sum->flags & OFF_DIRECT))
+		accelerators_back(b, sum->number);
 	b->alone = sum->flags & OFF_DIRECT;
 	b->slot[sum->number % b->slots] = sum->next_slot;
 	b->flying--;
