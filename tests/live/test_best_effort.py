@@ -191,6 +191,18 @@ def test_a_dead_accelerator_is_gone_past_and_named_until_it_is_back(switch: str,
     assert {*times[: dead[0]], *times[dead[-1] + 2 :]} == {times[0]}
 
 
+def test_in_the_request_that_met_a_dead_accelerator_its_cable_is_full_again_when_it_is_back(tmp_path: Path) -> None:
+    """Then 2 MiB more take as long as the blocks do on a rank's cable, one after the other: the window is whole."""
+    inject = "inject: [{fault: accelerator_down, on: 'switch:leaf1', at: 1020us, for: 400us}]"
+    took = []
+    for mib in (4, 6):
+        result = run(tmp_path / str(mib), CLOS, step(sizes=[f"{mib}MiB"], dtype="int32"), more=inject)
+        (row,) = result.results
+        assert row["wrong"] == 0 and "leaf1's accelerator is down" in row["fallback"]
+        took.append(row["time_ns"])
+    assert took[1] - took[0] == pytest.approx(2048 * (256 * 4 + 106) * 8 / 400, abs=10)
+
+
 @pytest.mark.parametrize("switch", ["leaf0", "leaf1"])
 def test_without_its_group_a_switch_is_named(switch: str, tmp_path: Path) -> None:
     inject = f"inject: [{{fault: missing_group, on: 'switch:{switch}', at: 1015us}}]"
