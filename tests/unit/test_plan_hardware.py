@@ -160,19 +160,28 @@ def test_the_worst_cable_has_the_least_rate_and_the_longest_delay_of_all() -> No
         ([], "", 0),
         (["in_network"], "", 0),
         (["in_network_best_effort"], "", 600),
-        (["in_network", "in_network_best_effort"], "", 300),
+        (["in_network", "in_network_best_effort"], "", None),
+        (["in_network_best_effort", "in_network_best_effort"], "", 600),
         (["in_network", "in_network_best_effort"], ", shared_slots: 7", 7),
         (["in_network"], ", shared_slots: 0", 0),
     ],
 )
-def test_slots_are_shared_as_the_workload_needs_them(algorithms: list[str], written: str, shared: int) -> None:
+def test_slots_are_shared_as_the_workload_needs_them(algorithms: list[str], written: str, shared: int | None) -> None:
     steps = "".join(
         f"- {{collective: all_reduce, algorithm: {name}, sizes: [4KiB]}}\n" for name in [*algorithms, "ring"]
     )
     its = hardware_of(experiment(f"switch: {{accelerator: {{slots: 600, fan_in: 9{written}}}}}", f"workload:\n{steps}"))
-    assert its.accelerator == {
-        "slots": 600, "elements": 256, "fan_in": 9, "shared_slots": shared, "latency_ns": 0.0
-    }  # fmt: skip
+    said = {} if shared is None else {"shared_slots": shared}
+    assert its.accelerator == {"slots": 600, "elements": 256, "fan_in": 9, "latency_ns": 0.0, **said}
+
+
+def test_half_of_the_slots_are_shared_where_one_step_needs_both_kinds() -> None:
+    tasks = ", ".join(
+        f"{{id: {name}, collective: all_reduce, algorithm: {name}, group: all, size: 4KiB}}"
+        for name in ("in_network", "in_network_best_effort")
+    )
+    step = f"workload: [{{tasks: {{groups: {{all: [[0, 1, 2, 3]]}}, list: [{tasks}]}}}}]"
+    assert hardware_of(experiment("switch: {accelerator: {slots: 600}}", step)).accelerator["shared_slots"] == 300
 
 
 def test_where_ecn_begins_and_ends_is_told_of_every_port() -> None:
