@@ -195,6 +195,17 @@ def test_two_jobs_share_a_switch(tmp_path: Path) -> None:
     assert total(alone, "collisions") * 2 < total(shared, "collisions")
 
 
+@pytest.mark.parametrize("slots", [1, 64])
+def test_nobody_starves_however_few_slots_there_are(slots: int, tmp_path: Path) -> None:
+    """At worst all blocks of the three contributors pass the server's cable; a job has that for itself."""
+    groups = {"groups": [[0, 1, 2, 3], [4, 5, 6, 7]], "sizes": ["256KiB"], "dtype": "int32", "iterations": 2}
+    result = run(tmp_path, STAR % 8, step(**groups), switch=f"{{accelerator: {{slots: {slots}}}}}")
+    assert by_the_network(result) and len(result.results) == 4
+    times = [row["time_ns"] for row in result.results]
+    assert max(times) < 1.1 * min(times)
+    assert max(times) < 3 * 256 * (256 * 4 + 106) * 8 / 400 + 7_000
+
+
 def test_congestion_halves_windows(tmp_path: Path) -> None:
     """Collisions send seven contributions of a block to the server's cable: marks keep its queue short."""
     longest = {}
