@@ -12,9 +12,7 @@
  * Congestion shows as a mark on the sum, which any contribution or the sum itself has
  * met: the window and the slow-start threshold become half of it, at most once for the
  * blocks that were under way.  Every other sum makes the window a block larger below the
- * threshold, and a window of sums does above it, up to `slots` (receive.c).  Each request
- * begins with a whole window and nothing learnt, as each tensor does in the client that
- * is published with ATP (it has a CC_manager of its own, client/p4ml_manager.cc).
+ * threshold, and a window of sums does above it, up to `slots` (receive.c).
  *
  * A block whose contributions found its slot taken, some before and some after that was
  * let go, leaves a part in the slot that nobody completes.  So do contributions that are
@@ -84,7 +82,7 @@ static const char *group_opened(struct fabric *f, struct group *g)
 		if (!b || !(b->queue = calloc(n, sizeof *b->queue)) || !(b->exponent = calloc(n, sizeof *b->exponent)) ||
 		    !(b->slot = malloc(n * sizeof *b->slot)))
 			abort();
-		b->slots = n;
+		b->slots = b->window = b->threshold = n;
 		b->shared = (uint32_t)shared;
 		memcpy(b->slot, lanes->of, n * sizeof *b->slot);
 		b->elements = (uint32_t)g->args[ARG_ELEMENTS];
@@ -125,8 +123,6 @@ static void begin(struct fabric *f, struct member *m)
 	b->lead = !block_is_scaled(wr) ? 0 : b->blocks < b->slots ? (uint32_t)b->blocks : b->slots;
 	b->packets = b->blocks + b->lead;
 	b->sent = b->expected = 0;
-	b->window = b->threshold = b->slots;
-	b->recover = b->first;
 	for (uint32_t i = 0; i < b->lead; i++)
 		b->exponent[i] = EXPONENT_UNKNOWN;
 	best_effort_pump(f, m);
