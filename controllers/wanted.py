@@ -42,18 +42,21 @@ class Wanted:
         avoid = frozenset(self._fabric.cable_at[port] for port in around)
         if avoid == self._avoided:
             return False
-        gone = sorted(cable.name for cable in avoid - self._avoided)
         self._avoided = avoid
         self._trees = Trees(self._fabric, around)
         for number, has in self._jobs.items():
+            better: Placement | None
             try:
                 better = jobs.place_anew(self._fabric, self._trees, self._asked[number], has)
             except JobRefused:
-                continue  # nothing joins its ranks now
-            if better.programs == has.programs:
+                better = None  # nothing joins its ranks now
+            if better and better.programs == has.programs:
                 self._jobs[number] = replace(has, flows=better.flows)
-            elif gone:  # nobody is disturbed for a tree that is only a little better
-                self.moved[number] = f"its tree cannot stay: {gone[0]} is down"
+                continue
+            self._jobs[number] = jobs.steer_anew(self._fabric, self._trees, has)
+            down = sorted(cable.name for cable in avoid.intersection(has.cables(self._fabric)))
+            if better and down:  # nobody is disturbed for a tree that is only a little better
+                self.moved[number] = f"its tree cannot stay: {down[0]} is down"
         return True
 
     def place(self, job: Mapping[str, Any]) -> Placement:

@@ -32,8 +32,9 @@ def _huge_pages(tunables: str) -> str:
 def newer_source(binary: Path, sources: Path = SOURCES) -> Path | None:
     """A source of fabricd that was changed after `binary` was built, if there is one."""
     built = binary.stat().st_mtime_ns
-    newest = max(((file.stat().st_mtime_ns, file) for file in sources.rglob("*.[ch]")), default=(0, binary))
-    return newest[1] if newest[0] > built else None
+    paths = (os.path.join(folder, name) for folder, _, names in os.walk(sources) for name in names)
+    newest = max(((os.stat(path).st_mtime_ns, path) for path in paths if path.endswith((".c", ".h"))), default=(0, ""))
+    return Path(newest[1]) if newest[0] > built else None
 
 
 class FabricdError(Exception):

@@ -8,14 +8,14 @@ multicast job gets the groups alone, which copy from any member to all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Any
 
 from controllers.flows import ETH_IPV4, PRIORITY, ROUTE, Flow, Output, Replicate
 from controllers.offload.trees import NoTree, Tree, Trees
-from topologies.graph.fabric import Fabric
+from topologies.graph.fabric import Cable, Fabric
 
 GROUPS = int(IPv4Address("239.0.0.0"))
 """Multicast address of a job: this and its number."""
@@ -42,6 +42,12 @@ class Placement:
         if flow not in flows:
             flows.append(flow)
 
+    def cables(self, fabric: Fabric) -> Iterator[Cable]:
+        """Those of its tree, over which sums come down."""
+        for switch, flows in self.flows.items():
+            for action in (action for flow in flows for action in flow.actions if isinstance(action, Replicate)):
+                yield from (fabric.cable_at[switch, p] for p in action.ports if (switch, p) in fabric.cable_at)
+
 
 def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
     """Places a job; its `root` is the one that it has, if it has one. Raises Refused."""
@@ -62,6 +68,24 @@ def place_anew(fabric: Fabric, trees: Trees, job: Mapping[str, Any], has: Placem
     pools = {switch: {**pool, "slots_free": slots} for switch, pool in job["accelerators"].items()}
     args = [slots, *job["args"][1:]]
     return place(fabric, trees, {**job, "args": args, "accelerators": pools, "root": has.answer["root"]})
+
+
+def steer_anew(fabric: Fabric, trees: Trees, has: Placement) -> Placement:
+    """The placement that it is, but what leads to its accelerators goes by these trees, as other jobs' does.
+
+    A switch has one flow for an address: it must not lead others over what has died.
+    """
+    first = int(fabric.switches[0].accelerator_ip)
+    anew = Placement(programs=has.programs, answer=has.answer)
+    for switch, flows in has.flows.items():
+        for flow in flows:
+            (action,), address = flow.actions, int(IPv4Address(dict(flow.match)["ipv4_dst"][0]))  # type: ignore[index]
+            steers = not isinstance(action, Replicate)
+            if steers and switch in trees.hops(fabric.switches[address - first].name):
+                _steer(fabric, trees, anew, switch, address)
+            else:
+                anew.lead(switch, address, action)  # type: ignore[arg-type]
+    return anew
 
 
 def _multicast(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:

@@ -11,7 +11,6 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
@@ -51,6 +50,7 @@ handler: Any = _module("controller.handler")
 ofp_event: Any = _module("controller.ofp_event")
 if LIBRARY == "os_ken":
     later.complete(ofp_event)
+    later.understand_greetings(_module("ofproto.ofproto_parser"), _module("ofproto.ofproto_v1_3_parser"))
 openflow_server: Any = _module("controller.controller")  # registers the listening options
 ofproto: Any = _module("ofproto.ofproto_v1_3")
 nicira_ext: Any = _module("ofproto.nicira_ext")
@@ -75,11 +75,12 @@ App: Any = app_manager.OSKenApp if LIBRARY == "os_ken" else app_manager.RyuApp
 OTHER = "ryu" if LIBRARY == "os_ken" else "os_ken"
 
 
-class _OtherName(MetaPathFinder, Loader):
-    """Imports of the other library's modules give this one's."""
+class _OtherName:
+    """Imports of the other library's modules give this one's. importlib.abc has bases for it, and takes long."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self) if name == OTHER or name.startswith(f"{OTHER}.") else None
+        loader: Any = self
+        return ModuleSpec(name, loader) if name == OTHER or name.startswith(f"{OTHER}.") else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None
@@ -89,5 +90,6 @@ class _OtherName(MetaPathFinder, Loader):
         sys.modules[name] = importlib.import_module(LIBRARY + name.removeprefix(OTHER))
 
 
-sys.meta_path.insert(0, _OtherName())
+_finder: Any = _OtherName()
+sys.meta_path.insert(0, _finder)
 app_manager.RyuApp = app_manager.OSKenApp = App

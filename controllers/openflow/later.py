@@ -1,7 +1,7 @@
 """Imports parts of os-ken that a controller seldom needs only on use, which halves the start-up time.
 
-os-ken imports every version of OpenFlow and every packet format.  Ours speaks 1.3 (and understands the greeting of a
-switch that also speaks 1.5); an application that takes packets apart gets what it asks for at that moment.
+os-ken imports every version of OpenFlow, every packet format, and TLS.  Ours speaks 1.3 (and understands the greeting
+of a switch that also speaks 1.5); an application that takes packets apart gets what it asks for at that moment.
 """
 
 from __future__ import annotations
@@ -12,8 +12,14 @@ from types import ModuleType
 from typing import Any
 
 _PACKETS = "os_ken.lib.packet"
-_VERSIONS = [f"os_ken.ofproto.ofproto_v1_{minor}_parser" for minor in (0, 2, 4)]
-_OTHERS = ["rfc3986", "stevedore"]  # of oslo.config: for URIs and drivers, which os-ken has none of
+_VERSIONS = [f"os_ken.ofproto.ofproto_v1_{minor}_parser" for minor in (0, 2, 4, 5)]
+_OTHERS = [
+    "rfc3986",
+    "stevedore",
+    "ssl",
+]  # the first two of oslo.config: for URIs and drivers, which os-ken has none of
+_NEWEST = 6  # OpenFlow 1.5 on the wire
+_HELLO = 0
 
 
 class LazyModule(ModuleType):
@@ -91,3 +97,13 @@ def complete(ofp_event: Any) -> None:
         raise AttributeError(f"module {ofp_event.__name__!r} has no attribute {name!r}")
 
     ofp_event.__getattr__ = event_of
+
+
+def understand_greetings(ofproto_parser: Any, ours: Any) -> None:
+    """A switch greets in the newest version that it speaks; what it says then is laid out alike in all of them."""
+
+    def parse(datapath: Any, version: int, message: int, *rest: Any) -> Any:
+        module = ours if message == _HELLO else _now(_VERSIONS[-1])
+        return module.msg_parser(datapath, version, message, *rest)
+
+    ofproto_parser._MSG_PARSERS.setdefault(_NEWEST, parse)

@@ -16,6 +16,7 @@ from functools import cached_property
 from controllers.flows import PRIORITY, Flow, SetDscp
 from topologies.graph.fabric import Fabric, Switch
 from topologies.kinds import dimensions
+from topologies.ranks.dateline import beyond, direction
 
 DSCP, DSCP_ACROSS = 26, 28
 """DSCP of RDMA data, and while it has to cross a dateline; switches map them to two lossless classes."""
@@ -39,12 +40,11 @@ class Dateline:
     def across(self, switch: Switch, port: int) -> set[int]:
         """Addresses whose path from here by this port crosses the wrap-around cable of the port's dimension."""
         neighbour = self.fabric.switch_by_name[self.fabric.cable_at[switch.name, port].other(switch.name).node]
-        axis = next((i for i, (a, b) in enumerate(zip(switch.place, neighbour.place, strict=True)) if a != b), None)
-        if axis is None or self._dims[axis] <= 2:  # from or to a NIC's embedded bridge, or no circle
+        if switch.place == neighbour.place:  # from or to a NIC's embedded bridge
             return set()
-        size, coordinate = self._dims[axis], switch.place[axis]
-        up = (neighbour.place[axis] - coordinate) % size == 1
-        return {ip for ip, place in self._places if (place[axis] < coordinate if up else place[axis] > coordinate)}
+        axis, up = direction(self._dims, switch.place, neighbour.place)
+        far = beyond(self._dims[axis], switch.place[axis], upwards=up)
+        return {ip for ip, place in self._places if place[axis] in far}
 
 
 def with_dscp(flow: Flow, across: bool) -> Flow:

@@ -31,7 +31,7 @@ static void receive(struct fabric *f, unsigned rank, const uint8_t *data, size_t
 
 	fr->len = (uint32_t)(len < f->frame_room - TRAILER_BYTES ? len : f->frame_room - TRAILER_BYTES);
 	memcpy(fr->data, data, fr->len);
-	fr->id = ++f->last_frame_id;
+	fr->id = frame_number(&f->nics[rank % RANKS].n);
 	nic_receive(f, &f->nics[rank % RANKS], fr, scale_up);
 }
 
@@ -118,7 +118,7 @@ static void near_offload(struct fabric *f, struct input *in, bool best_effort)
 	struct frame *fr = frame_new(f);
 	memcpy(fr->data, buffer, len);
 	fr->len = len;
-	fr->id = ++f->last_frame_id;
+	fr->id = frame_number(&f->nics[who % RANKS].n);
 	accelerator_ops.receive(f, &f->accelerators[0].port, fr);
 }
 

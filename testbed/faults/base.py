@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from pydantic import ConfigDict, Field
 
@@ -161,6 +161,9 @@ class Fault(Model):
     def primitives(self, place: Place) -> list[Primitive]:
         """What is asked of fabricd. Raises CannotInject."""
         raise NotImplementedError
+
+
+Fault.__annotations__ = get_type_hints(Fault, include_extras=True)  # else pydantic reads them anew for each subclass
 
 
 def wire(place: Place) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class BurstLoss(FrameFault):
 
 class DropEvery(FrameFault):
     name: ClassVar[str] = "drop_every"
-    summary: ClassVar[str] = "every n-th frame is lost"
+    summary: ClassVar[str] = "every n-th frame of a port is lost"
     shows: ClassVar[str] = "as loss, evenly"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "n": 20}
     effect: ClassVar[str] = "drop"
@@ -63,8 +63,8 @@ class DropEvery(FrameFault):
 
 class DropFirst(FrameFault):
     name: ClassVar[str] = "drop_first"
-    summary: ClassVar[str] = "the first n frames are lost"
-    shows: ClassVar[str] = "exactly n drops `fault`, then none"
+    summary: ClassVar[str] = "the first n frames of a port are lost"
+    shows: ClassVar[str] = "exactly n drops `fault` of each port (a cable has two, without `direction`), then none"
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "n": 3}
     effect: ClassVar[str] = "drop"
     shows_as: ClassVar[ShowsAs | None] = "crc"

@@ -40,9 +40,15 @@ def _stat(pid: int) -> list[str]:
 
 
 def _read(path: str) -> bytes:
-    """Reads a file of /proc; quicker than pathlib, as hundreds are read when a fabric goes down."""
-    with open(path, "rb", buffering=0) as file:
-        return file.read()
+    """Reads a file of /proc; quicker than a file object, as hundreds are read when a fabric goes down."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(fd, 1 << 17):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(fd)
 
 
 @cache

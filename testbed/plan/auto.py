@@ -16,8 +16,9 @@ from testbed.plan.offloads import offload_ns
 from workloads.base.entry import Algorithm, NoModel, named
 from workloads.base.vocabulary import DTYPES, MOST_PIECES
 from workloads.registry import find
+from workloads.times.buffers import Buffers
 from workloads.times.case import Case
-from workloads.times.expected import expected_ns
+from workloads.times.expected import estimates, expected_ns
 from workloads.times.queue_pairs import Numbers, QueuePairs, connected
 from workloads.times.ways import Routed
 
@@ -55,6 +56,58 @@ class Candidate:
         return {**self.told, **({"chunk": self.chunk} if self.chunk else {})}
 
 
+class _Race:
+    """Of candidates for a size: whoever may be the fastest is looked at more closely, until it is known to be."""
+
+    def __init__(self, choice: Choice, size_bytes: int, buffers: Buffers) -> None:
+        self._choice, self._size_bytes, self._buffers = choice, size_bytes, buffers
+        self.able: list[Candidate] = []
+        self.ns: dict[str, float] = {}  # by label: what it takes, or of those that are `open` takes at least
+        self._open: dict[str, Iterator[tuple[float, bool]]] = {}
+        self.left_out: dict[str, str] = {}
+
+    def enter(self, candidate: Candidate) -> None:
+        if candidate.label not in self.ns:
+            self.able.append(candidate)
+            self.ns[candidate.label] = 0.0
+            self._open[candidate.label] = self._choice.estimates(candidate, self._size_bytes, self._buffers)
+            self._nearer(candidate)
+
+    def run(self) -> None:
+        while self.able and self.first.label in self._open:
+            self._nearer(self.first)
+
+    @property
+    def first(self) -> Candidate:
+        """Of equals the one that entered first."""
+        return min(self.able, key=lambda c: self.ns[c.label])  # as `taken` of planned.py has it
+
+    def knows(self, candidate: Candidate) -> bool:
+        return candidate.label not in self._open
+
+    @property
+    def expected(self) -> dict[str, float]:
+        return {label: ns for label, ns in self.ns.items() if label not in self._open}
+
+    @property
+    def at_least(self) -> dict[str, float]:
+        """Of those that cannot be the fastest, and were looked at no further."""
+        return {label: self.ns[label] for label in self._open}
+
+    def _nearer(self, candidate: Candidate) -> None:
+        label = candidate.label
+        try:
+            ns, known = next(self._open[label])
+        except NoModel as none:
+            self.able.remove(candidate)
+            del self._open[label], self.ns[label]
+            self.left_out[candidate.entry.name] = none.what
+            return
+        self.ns[label] = round(max(ns, self.ns[label]) if not known else ns, 3)
+        if known:
+            del self._open[label]
+
+
 class Choice:
     """Of one step.  `numbered`: as if the fabric's first queue pairs were its own; else spines are drawn."""
 
@@ -70,72 +123,102 @@ class Choice:
     ) -> None:
         self._chooser, self._step, self._candidates, self._left_out = chooser, step, candidates, left_out
         self._numbered, self._cut = numbered, cut and step.chunk is None
+        self._rooms = chooser.rooms(chooser.data_class)
         self._made = QueuePairs()
         self._parts: dict[str, tuple[Numbers, ...]] = {}  # by algorithm, as the run connects them: at its first size
         self._tried: dict[tuple[str, int], tuple[Numbers, ...]] = {}  # and how many parts are before it
         self._routed: dict[tuple[str, int], Routed] = {}  # an algorithm's ways with such numbers
 
-    def of(self, size_bytes: int) -> dict[str, Any]:
-        """The fastest, and what each was expected to take or why it was left out.  Of equals the first one wins."""
-        expected: dict[str, float] = {}
-        left_out, able = dict(self._left_out), list[Candidate]()
-        for candidate in self._candidates:
-            try:
-                expected[candidate.label] = round(self.expected_ns(candidate, size_bytes), 3)
-                able.append(candidate)
-            except NoModel as none:
-                left_out[candidate.entry.name] = none.what
-        if self._cut:
-            for candidate in self._pieces(able, expected, size_bytes):
-                expected[candidate.label] = round(self.expected_ns(candidate, size_bytes), 3)
-                able.append(candidate)
-            self._refine(able, expected, size_bytes)
-        best = min(able, key=lambda c: expected[c.label])  # as `taken` of planned.py has it
-        self._connect(best.entry)
-        more = {"left_out": left_out} if left_out else {}
-        return {"algorithm": best.entry.name, **best.options, "expected_ns": expected, **more}
+    def of(self, size_bytes: int, *, pauses: bool = True) -> dict[str, Any]:
+        """The fastest; what each was expected to take, or to take at least; or why it was left out.
 
-    def _pieces(self, able: Sequence[Candidate], expected: Mapping[str, float], size_bytes: int) -> Iterator[Candidate]:
+        Of equals the first one wins.  `pauses`: with those of PFC, where they hold something up.
+        """
+        race = self._race(size_bytes, pauses=pauses)
+        if not race.able:
+            race = self._race(size_bytes, pauses=False)  # with them nothing would ever end
+        best = race.first
+        self._connect(best.entry)
+        left_out = {**self._left_out, **race.left_out}
+        more = {"at_least_ns": race.at_least, "left_out": left_out}
+        found = {"algorithm": best.entry.name, **best.options, "expected_ns": race.expected}
+        return found | {key: value for key, value in more.items() if value}
+
+    def _race(self, size_bytes: int, *, pauses: bool) -> _Race:
+        race = _Race(self, size_bytes, Buffers(self._rooms if pauses else {}))
+        for candidate in self._candidates:
+            race.enter(candidate)
+        for candidate in self._pieces(race, size_bytes) if self._cut else ():
+            race.enter(candidate)
+        race.run()
+        if self._cut and race.able:
+            self._likewise(race)
+            self._refine(race, size_bytes)
+        return race
+
+    def _likewise(self, race: _Race) -> None:
+        """The pieces of the fastest, and half of them, for all that are faster than it in whole messages.
+
+        Formulas of pieces are rough, and who cuts the vector in parts of its own wants smaller ones.
+        """
+        best = race.first
+        if best.chunk:
+            whole = race.ns[best.entry.name]
+            for candidate in list(race.able):
+                if "chunk" in candidate.entry.extra and not candidate.chunk and race.ns[candidate.label] < whole:
+                    for b in (best.chunk, best.chunk // 2):
+                        if b >= PIECES[0]:
+                            race.enter(replace(candidate, chunk=b))
+            race.run()
+
+    def _pieces(self, race: _Race, size_bytes: int) -> list[Candidate]:
         """Of each algorithm the pieces for which its formula is least, if that may make it the fastest of all."""
-        found = []
-        for candidate in able:
+        guesses, found = [], []
+        for candidate in race.able:
             entry = candidate.entry
+            alone = self._formula_ns(candidate, size_bytes) if entry.time else 0.0
+            guess = race.ns[candidate.label] if race.knows(candidate) else max(race.ns[candidate.label], alone)
+            guesses.append(guess)
             if "chunk" not in entry.extra or not entry.time:
                 continue
-            alone = self._formula_ns(candidate, size_bytes)
             cut = [replace(candidate, chunk=b) for b in PIECES if size_bytes // MOST_PIECES <= b < size_bytes]
             gains = [(self._formula_ns(one, size_bytes) / alone, one) for one in cut]
             gain, best = min(gains, key=lambda its: its[0], default=(1.0, candidate))
             if gain < GAIN:
-                found.append((gain * expected[candidate.label], best))
-        fastest = min(expected[c.label] for c in able)
+                found.append((gain * guess, best))
         found.sort(key=lambda its: its[0])
-        yield from (one for estimate, one in found[:MOST_CUT] if estimate < fastest)
+        return [one for estimate, one in found[:MOST_CUT] if estimate < min(guesses)]
 
-    def _refine(self, able: list[Candidate], expected: dict[str, float], size_bytes: int) -> None:
-        """Half and twice the pieces of the fastest, as long as that helps: formulas of pieces are rough."""
-        best = min(able, key=lambda c: expected[c.label])
+    def _refine(self, race: _Race, size_bytes: int) -> None:
+        """Half and twice the pieces of the fastest, as long as that helps."""
+        best = race.first
         nearest = best.chunk or best.entry.chunk_bytes
         while "chunk" in best.entry.extra and nearest:
-            beside = [replace(best, chunk=b) for b in (nearest // 2, nearest * 2) if b in PIECES and b < size_bytes]
-            beside = [c for c in beside if c.label not in expected and size_bytes // MOST_PIECES <= (c.chunk or 0)]
-            for candidate in beside:
-                expected[candidate.label] = round(self.expected_ns(candidate, size_bytes), 3)
-                able.append(candidate)
-            fastest = min([best, *beside], key=lambda c: expected[c.label])
-            if fastest is best:
+            for b in (nearest // 2, nearest * 2):
+                if b in PIECES and b < size_bytes and size_bytes // MOST_PIECES <= b:
+                    race.enter(replace(best, chunk=b))
+            race.run()
+            if race.first is best:
                 return
-            best, nearest = fastest, fastest.chunk
+            best, nearest = race.first, race.first.chunk
 
     def expected_ns(self, candidate: Candidate, size_bytes: int) -> float:
         """What a candidate should take.  Raises NoModel."""
+        if candidate.entry.schedule:
+            return expected_ns(candidate.entry, self._case(candidate, size_bytes), Buffers(self._rooms))
+        ((time_ns, _),) = self.estimates(candidate, size_bytes, Buffers({}))
+        return time_ns
+
+    def estimates(self, candidate: Candidate, size_bytes: int, buffers: Buffers) -> Iterator[tuple[float, bool]]:
+        """What it takes at least, rough and then finer; at last what it takes, and True.  Raises NoModel."""
         entry, numbers = candidate.entry, self._numbers(candidate)
         if entry.schedule:
-            return expected_ns(entry, self._case(candidate, size_bytes))
+            yield from estimates(entry, self._case(candidate, size_bytes), buffers)
+            return
         way = {**self._told(candidate), "dtype": self._step.dtype, "op": self._step.op}
         before = takewhile(lambda name: name != entry.name, self._parts)  # each offload is a job of the fabric
         chooser, job = self._chooser, 1 + sum(find(entry.collective.name, name).offloaded for name in before)
-        return offload_ns(chooser, chooser.basis, entry, candidate.ways.ranks, size_bytes, way, numbers, job)
+        yield offload_ns(chooser, chooser.basis, entry, candidate.ways.ranks, size_bytes, way, numbers, job), True
 
     def _formula_ns(self, candidate: Candidate, size_bytes: int) -> float:
         if candidate.entry.offloaded:

@@ -15,9 +15,8 @@ from workloads.tasks.graph import Graph
 from workloads.tasks.oracle import Times, oracle
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 from workloads.times.case import Case
-from workloads.times.expected import expected_ns
+from workloads.times.expected import expected_ns, replayed_ends
 from workloads.times.messages import received_ns, sent_ns
-from workloads.times.replay import replayed_ends
 
 if TYPE_CHECKING:
     from testbed.plan.choose import Chooser

@@ -42,6 +42,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
             **_receive_thresholds(nic, basis.needed_headroom(*usual)),
             "recovery": transport.recovery,
             "reorder_packets": _reorder_packets(basis),
+            **_selective(basis),
             **_classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
             "cc": _congestion_control(transport, basis.setting),
             **_engine(nic),
@@ -100,6 +101,15 @@ def _reorder_packets(basis: Basis) -> int:
     return recovery.reorder_packets(basis.setting.base_rtt_ns, packet_ns, waiting)
 
 
+def _selective(basis: Basis) -> dict[str, Any]:
+    """What is said of packets ahead, and when one is lost, where the file says so."""
+    sack, loss = basis.transport.sack, basis.transport.loss
+    keys: dict[str, Any] = {"sack_bits": sack.bits, "sack_every": sack.every} if sack else {}
+    if loss:
+        keys |= {"loss_after_ns": loss.after or basis.setting.base_rtt_ns, "probes": loss.probe}
+    return keys
+
+
 def _congestion_control(transport: Transport, setting: cc.Setting) -> dict[str, object]:
     """`cc` of a NIC in this setting."""
     chosen = transport.cc
@@ -120,9 +130,11 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
     if not basis.uniform:
         rates = {nic.name: basis.hardware.nic_bps(basis.graph, nic.name) for nic in basis.graph.nics}
     others = {name: of(rate) for name, rate in rates.items() if rate != usual}
-    kept = {}
+    kept: dict[str, Any] = {}
     if basis.transport.recovery == "selective_repeat":
         kept = {"reorder_packets": _reorder_packets(basis)}
+    if basis.transport.loss:
+        kept["loss_after"] = format_time(_selective(basis)["loss_after_ns"])
     return {
         "cc": of(usual),
         **({"nics": others} if others else {}),

@@ -8,15 +8,25 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from controllers.offload.trees import Trees
+from controllers.routing.dateline import DSCP, DSCP_ACROSS
 from testbed.experiment.basis import Basis
 from testbed.plan.ideal import costs_of
+from testbed.plan.rooms import rooms
 from topologies.ranks.hops import Hops
+from workloads.times.buffers import Room
 from workloads.times.messages import Link, Path
 from workloads.times.queue_pairs import Numbers
 from workloads.times.ways import Routed
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+
+
+def has_dateline(experiment: Experiment) -> bool:
+    """Whether what has to cross a grid's dateline has a class of its own: as the controller marks it."""
+    classes = experiment.fabric.switch.dscp
+    marked = experiment.transport.dscp == DSCP and classes.get(DSCP) != classes.get(DSCP_ACROSS)
+    return experiment.control.dateline and marked
 
 
 class Routes:
@@ -32,6 +42,9 @@ class Routes:
         cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
         self._links = {hop: cables[c] for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))}
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
+        self._dateline = has_dateline(experiment)
+        self.data_class = experiment.fabric.switch.dscp.get(experiment.transport.dscp, 0)
+        self._rooms: dict[int, dict[str, Room]] = {}
         self._scale_up = Link(scale_up.rate, scale_up.delay) if scale_up else None
 
     def ways(self, ranks: Sequence[int], *, scale_up: bool = True, numbers: Numbers | None = None) -> Routed:
@@ -40,13 +53,18 @@ class Routes:
         `numbers`: of their queue pairs, where they are known.
         """
         inside = self._scale_up if scale_up else None
-        dateline = self.experiment.control.dateline
-        return Routed(self._hops, ranks, self._links, self._latencies, inside, numbers or {}, dateline)
+        return Routed(self._hops, ranks, self._links, self._latencies, inside, numbers or {}, self._dateline)
 
     def along(self, nodes: Sequence[str]) -> Path:
         """From NIC to NIC over these nodes."""
         links = tuple(self._links[pair] for pair in pairwise(nodes))
         return Path(links, tuple(self._latencies[name] for name in nodes[1:-1]))
+
+    def rooms(self, traffic_class: int) -> dict[str, Room]:
+        """Buffers of switches and NICs, as far as they pause this class."""
+        if traffic_class not in self._rooms:
+            self._rooms[traffic_class] = rooms(self.experiment, traffic_class)
+        return self._rooms[traffic_class]
 
     @cached_property
     def trees(self) -> Trees:

@@ -18,8 +18,8 @@ from workloads.base.vocabulary import DTYPES
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
 from workloads.registry import find
 from workloads.times.case import Case
+from workloads.times.expected import replayed
 from workloads.times.queue_pairs import Numbers
-from workloads.times.replay import replayed
 
 if TYPE_CHECKING:
     from testbed.plan.steps.planned import PlannedCollective

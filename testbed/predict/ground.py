@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -12,10 +11,9 @@ from testbed.experiment.blocks.cables import Override, OwnCable, laid
 from testbed.faults.cable import CableFault
 from testbed.plan.choose import Chooser
 from testbed.plan.steps.planner import Planner
-from testbed.plan.thresholds import Buffer, configured
 from testbed.predict.connected import Connected
 from testbed.predict.large_fabric import LargeFabric
-from workloads.times.buffers import Buffers, Room
+from workloads.times.buffers import Buffers
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -39,20 +37,6 @@ def _with_faults(experiment: Experiment) -> Experiment:
     return experiment.on_fabric(fabric)
 
 
-def _buffers(experiment: Experiment, config: Mapping[str, Any], traffic_class: int) -> Buffers:
-    """Of fabricd's configuration: its switches and NICs, as far as they pause this class."""
-    rooms: dict[str, Room] = {}
-    for switch in config["switches"]:
-        if traffic_class in switch["lossless"]:
-            buffer = Buffer.of(switch)
-            shared, offset = max(buffer.shared, 0), switch["xon_offset_bytes"]
-            rooms[switch["name"]] = Room(buffer.reserve, shared, buffer.alpha, offset)
-    for nic in config["nics"]:
-        if nic["pfc"] and nic["rx_buffer_bytes"] and traffic_class in nic["lossless"]:
-            rooms[nic["name"]] = Room(nic["rx_xoff_bytes"], resumes=nic["rx_xon_bytes"])
-    return Buffers(rooms)
-
-
 class Ground:
     """Of one experiment.
 
@@ -67,8 +51,7 @@ class Ground:
         self.connected = Connected(self.chooser)
         self.large = LargeFabric(struck)
         self.ranks = self.chooser.fabric.ranks
-        config = cache(lambda: configured(experiment)[1])
-        self.buffers = cache(lambda traffic_class: _buffers(experiment, config(), traffic_class))
+        self.buffers = cache(lambda traffic_class: Buffers(self.planner.chooser.rooms(traffic_class)))
         """By class: what would be paused."""
 
     def anew(self) -> Ground:

@@ -13,6 +13,7 @@ from testbed.base.errors import InputError
 from testbed.plan import aggregation
 from testbed.plan.ideal import costs_with_engines
 from testbed.plan.offloads import accelerator_for
+from testbed.plan.routes import has_dateline
 from workloads.times.messages import Link
 from workloads.times.wide.cables import Cables, LinkIndex, host_called, switch_called
 from workloads.times.wide.fabric import Wide
@@ -35,7 +36,7 @@ class LargeFabric:
 
     def __init__(self, experiment: Experiment) -> None:
         self.spec, self.graph, self.seed = experiment.fabric, experiment.build_fabric(), experiment.seed
-        self.costs = costs_with_engines(experiment)
+        self.costs, self._dateline = costs_with_engines(experiment), has_dateline(experiment)
         self._data_class = self.spec.switch.dscp.get(experiment.transport.dscp, 0)
         self.adders = Adders(partial(accelerator_for, self.spec), self._slots, experiment.costs.convert)
         self._place = experiment.place
@@ -52,7 +53,7 @@ class LargeFabric:
         """The ways over the network alone."""
         places = self.places()
         own = _cables(self.spec, self.graph, places, self._place)
-        return Wide(places, self._usual, self.spec.switch.latency, own=own)
+        return Wide(places, self._usual, self.spec.switch.latency, own=own, dateline=self._dateline)
 
     @cached_property
     def hosts(self) -> Wide:

@@ -240,6 +240,8 @@ def of_auto(chosen: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for size_bytes, one in chosen.items():
         by_time = sorted(one["expected_ns"].items(), key=lambda item: item[1])  # the first one is taken
         (taken, ns), *others = ((name, f"{ns / 1e3:.2f}") for name, ns in by_time)
+        slower = sorted(one.get("at_least_ns", {}).items(), key=lambda item: item[1])
+        others += [(name, f"over {at_least / 1e3:.2f}") for name, at_least in slower]
         rest = ", ".join(f"{name} {other_ns}" for name, other_ns in others)
         yield f"#   auto, {size_bytes} B: {taken}, {ns} us expected{f' ({rest})' if rest else ''}"
         for left_out in one.get("left_out", {}).items():

@@ -50,11 +50,11 @@ def lose(f: BareFabric, select: dict[str, Any] | None, **more: Any) -> None:
     f.fabricd.request("inject", fault="l", primitive="frames", effect="drop", ports=ALL, **chosen, **more)
 
 
-def around(f: BareFabric, counter: str, time: float = AT) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Before and behind the next event that counts there, within 50 ns; the clock then stands still."""
+def around(f: BareFabric, counter: str, time: float = AT, step: float = 50) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Before and behind the next event that counts there, within a step; the clock then stands still."""
     before, end = until(f, time), time + 2 * TIMEOUT
     while time < end:
-        time += 50
+        time += step
         now = until(f, time)
         if now[counter] > before[counter]:
             return before, now
@@ -99,7 +99,7 @@ def test_dctcp_starts_with_one_packet_after_a_timeout_and_slowly() -> None:
         with watched(f, "h1:1") as seen:
             until(f, AT)
             lose(f, None)
-            _, now = around(f, "local_ack_timeout_err")
+            _, now = around(f, "local_ack_timeout_err", step=500)
             assert now["window_bytes"] == MTU
             _, again = around(f, "local_ack_timeout_err", f.counters()["time_ns"])
             assert again["window_bytes"] == MTU
@@ -133,7 +133,7 @@ def test_swift_begins_anew_after_five_timeouts_in_a_row() -> None:
     with one_flow("swift", min_window=0.5) as f:
         until(f, AT)
         lose(f, None)
-        windows = [around(f, "local_ack_timeout_err", f.counters()["time_ns"])[1] for _ in range(5)]
+        windows = [around(f, "local_ack_timeout_err", f.counters()["time_ns"], 500)[1] for _ in range(5)]
         wanted = windows[0]["window_bytes"]
         halved = [w["window_bytes"] for w in windows[:4]]
         assert halved == pytest.approx([wanted * 0.5**n for n in range(4)], abs=1)

@@ -26,6 +26,7 @@ from testbed.machine import ownership
 from testbed.machine.processes import wait_for
 from tests import prove_drill_kills
 from tests.parts.drills import ALL_ASKED, clos
+from tests.parts.machine import here
 
 TEXT = clos(0.20317) + ALL_ASKED + "budget: {emulated: 2ms}\n"
 
@@ -95,7 +96,7 @@ def test_other_commands_leave_its_fabric_alone(session: client.Remote) -> None:
         ("ovs", fabric, "ovs-vsctl", "show"),
         ("down", fabric),
     ):
-        done = typed(*words)
+        done = here(*words)
         assert done.returncode == 2 and "belongs to a drill" in done.stderr, words
 
 

@@ -121,8 +121,8 @@ def test_on_a_host_with_too_much_to_do_the_environment_is_invalid(stage: Stage) 
 
     with load(world.lab.hardware.pid):
         assert world.until(late, 10_000_000), world.fidelity()  # 200 s at most
-        (cause,) = stage.drawn.truth
-        text = game.command(f"submit {cause}").text
+    (cause,) = stage.drawn.truth
+    text = game.command(f"submit {cause}").text
     # a hop is 583.6 ns, which are 11.7 ms here: good up to 0.117 ms
     assert text.startswith("environment_invalid") and "of the smallest hop (11.7 ms of wall time)" in text
     assert game.ending is not None and game.ending.score is None and "SCORE" not in text

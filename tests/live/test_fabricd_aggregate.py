@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from testbed.fabric.lab import Lab
 from tests.parts.offload_fabric import offload_fabric, on_ranks
 from workloads.base import data
+from workloads.offloads.in_network import IN_PARTS, TO_ALL, TO_FIRST
 from workloads.verbs import Device, wire
 
 RANKS = 4
+UNTOUCHED = 0x5A  # what a result's bytes are before
 ARGS = (16, 64, 100_000_000, 7, 0)  # slots, elements, timeout in ps, retry, no cost of conversion
 TIMES = iter(range(10**6))
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
@@ -39,16 +41,19 @@ class Sums:
         self.lab = lab
         self.opened = False
 
-    def __call__(self, inputs: list[NDArray[Any]], op: str = "sum", dtype: str = "float32") -> list[NDArray[Any]]:
-        if not self.opened:
-            self._in_parallel(self._open)
-            self.opened = True
-        self.inputs, self.op, self.dtype = inputs, op, dtype
-        return self._in_parallel(self._sum)
+    def __call__(
+        self, inputs: list[NDArray[Any]], op: str = "sum", dtype: str = "float32", wanted: int = TO_ALL
+    ) -> list[NDArray[Any]]:
+        self.inputs, self.op, self.dtype, self.wanted = inputs, op, dtype, wanted
+        return self.in_parallel(self._sum)
 
-    def _in_parallel(self, work: Any) -> list[Any]:
+    def in_parallel(self, work: Any) -> list[Any]:
+        """What each rank has of it."""
         from concurrent.futures import ThreadPoolExecutor
 
+        if not self.opened:
+            self.opened = True
+            self.in_parallel(self._open)
         with ThreadPoolExecutor(RANKS) as pool:
             return list(pool.map(work, range(RANKS)))
 
@@ -63,7 +68,8 @@ class Sums:
         device, mine = self.devices[rank], self.inputs[rank]
         group, source, target = device.made  # type: ignore[attr-defined]
         source.view(mine.dtype.str, 0, len(mine))[:] = mine
-        group.post(source, 0, target, 0, len(mine), reduction=self.op, dtype=self.dtype)
+        target.view("u1", 0, mine.nbytes)[:] = UNTOUCHED
+        group.post(source, 0, target, 0, len(mine), reduction=self.op, dtype=self.dtype, collective=self.wanted)
         (record,) = device.wait()
         assert record.kind == wire.OFFLOADED
         result: NDArray[Any] = target.view(mine.dtype.str, 0, len(mine)).copy()
@@ -172,6 +178,36 @@ def test_the_least_and_the_largest_are_exact(sums: Sums, drawn: list[list[float]
     got = sums(inputs, op=op)[who]
     assert np.array_equal(got, getattr(np, f"{op}imum" if op == "max" else "minimum").reduce(inputs), equal_nan=True)
     assert math.isnan(got[69]) and np.signbit(got[0]) == (op == "min")
+
+
+@pytest.mark.parametrize("count", [1, 63, 203, 512])
+def test_sums_that_not_all_want(sums: Sums, count: int) -> None:
+    """As MPI_Reduce and MPI_Reduce_scatter give them; a block of 64 that lies in one part alone goes to nobody else."""
+    random = np.random.default_rng(count)
+    inputs = [random.integers(-(2**31), 2**31, count, dtype=np.int32) for _ in range(RANKS)]
+    whole = np.sum(inputs, axis=0, dtype=np.int32)
+    untouched = np.full(4 * count, UNTOUCHED, dtype=np.uint8).view(np.int32)
+    first, *others = sums(inputs, dtype="int32", wanted=TO_FIRST)
+    assert (first == whole).all() and all((other == untouched).all() for other in others)
+    scattered = sums(inputs, dtype="int32", wanted=IN_PARTS)
+    for got, own in zip(scattered, np.array_split(np.arange(count), RANKS), strict=True):
+        assert (got[own] == whole[own]).all()
+        if count == 512:
+            assert (np.delete(got, own) == np.delete(untouched, own)).all()
+
+
+def test_nobody_is_through_a_barrier_before_the_last_has_come(sums: Sums) -> None:
+    def met(rank: int) -> float:
+        device = sums.devices[rank]
+        group, source, target = device.made  # type: ignore[attr-defined]
+        start = device.sync(1, RANKS)
+        device.spend(50_000 if rank == 3 else 0)
+        group.post(source, 0, target, 0, 1)
+        device.wait()
+        return device.time_ns - start
+
+    times = sums.in_parallel(met)
+    assert min(times) > 50_000 and max(times) < 60_000, times
 
 
 def test_who_leaves_gives_the_slots_back() -> None:

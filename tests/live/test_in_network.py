@@ -43,11 +43,13 @@ def test_trees_of_every_topology(topology: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("topology", [STAR % 4, CLOS])
 def test_loss_duplicates_and_disorder_change_no_sum(topology: str, tmp_path: Path) -> None:
-    result = run(tmp_path, topology, step(sizes=["4B", "256KiB"], iterations=2, dtype="int32"), more=FAULTS)
+    parts = [step(collective=collective, sizes=["4B", "100KB"]) for collective in ("reduce", "reduce_scatter")]
+    whole = step(sizes=["4B", "256KiB"], iterations=2, dtype="int32")
+    result = run(tmp_path, topology, whole, *parts, more=FAULTS)
     assert by_the_network(result)
     pools = counters(result)["accelerators"]
     assert sum(a["duplicates"] for a in pools) > 0
-    again = run(tmp_path / "again", topology, step(sizes=["4B", "256KiB"], iterations=2, dtype="int32"), more=FAULTS)
+    again = run(tmp_path / "again", topology, whole, *parts, more=FAULTS)
     assert again.metrics_sha256 == result.metrics_sha256
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.experiment import loads
+from testbed.predict import predict
 from testbed.run import run as running
 from workloads.times import messages as cf
 from workloads.times.switches.in_network import in_network_all_reduce_ns, travels
@@ -35,3 +36,13 @@ def test_time_is_what_the_formula_says(
             **travels(dtype, "sum", 1600e9), accelerators=adders,
         )  # fmt: skip
         assert row["time_ns"] == pytest.approx(expected, rel=0.003), f"{row['size_bytes']} bytes"
+
+
+def test_sums_that_not_all_want_take_as_long_as_is_predicted(tmp_path: Path) -> None:
+    steps = [f"{{collective: {c}, algorithm: in_network, sizes: [4B, 1MiB]}}" for c in ("reduce", "reduce_scatter")]
+    steps += ["{collective: barrier, algorithm: in_network}"]
+    experiment = loads(f"name: time\nfabric: {{topology: {CLOS}}}\nworkload:\n  - " + "\n  - ".join(steps) + "\n")
+    took = [row["time_ns"] for row in running.run(experiment, tmp_path / "run").results]
+    expected = [figure.time_ns for figure in predict(experiment).figures]
+    assert len(took) == 5
+    assert took == pytest.approx(expected, rel=0.022)

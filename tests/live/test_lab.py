@@ -33,8 +33,10 @@ from tests.parts.machine import (
     cli,
     fabric_ids,
     fabrics_begun_by,
+    here,
     marked,
     strangers,
+    told,
     traces,
     wait_until,
 )
@@ -56,7 +58,7 @@ def standing(star: str) -> Iterator[str]:
         yield fabric_id
     finally:
         if fabric_id in fabric_ids():
-            cli("clean", fabric_id, "--force")
+            told("clean", fabric_id, "--force")
     assert traces(fabric_id) == []
 
 
@@ -187,7 +189,7 @@ def _remember(made: list[str]) -> object:
 
 
 def test_up_list_down(standing: str) -> None:
-    (row,) = [f for f in json.loads(cli("status", "--all", "--json"))["fabrics"] if f["id"] == standing]
+    (row,) = [f for f in json.loads(told("status", "--all", "--json"))["fabrics"] if f["id"] == standing]
     assert (row["state"], row["standing"], row["name"], row["topology"]) == (
         "alive",
         True,
@@ -196,7 +198,7 @@ def test_up_list_down(standing: str) -> None:
     )
     assert (row["ranks"], row["switches"], row["controller_alive"]) == (3, 1, True)
     assert row["owner_name"] == "fabricd"
-    text = cli("status", "--all")
+    text = told("status", "--all")
     assert standing in text
     assert "star hosts=3" in text
     assert cli("down", standing) == f"fabric {standing} is down\n"
@@ -216,9 +218,9 @@ def test_up_uses_the_real_clock(star: str, tmp_path: Path) -> None:
             assert "1 received" in cli("shell", other["id"], "-c", "h0 ping -c1 h1")
             assert "1 received" in cli("shell", up["id"], "-c", "h0 ping -c1 h1")
         finally:
-            cli("down", other["id"])
+            told("down", other["id"])
     finally:
-        cli("down", up["id"])
+        told("down", up["id"])
     assert traces(up["id"]) == traces(other["id"]) == []
 
 
@@ -239,7 +241,7 @@ def test_a_dead_controller_is_said(standing: str) -> None:
     lab.close()
     os.kill(lab.controller.pid, signal.SIGKILL)
     wait_until(lambda: lab.controller.poll() is not None, "it is dead")
-    assert f"the controller of {standing} has died" in cli("status", "--all")
+    assert f"the controller of {standing} has died" in told("status", "--all")
 
 
 def test_down_of_a_run_in_progress_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +268,7 @@ def test_down_of_a_run_in_progress_is_refused(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_mistakes_are_told_without_a_traceback(args: list[str], code: int, words: str) -> None:
-    done = subprocess.run([*TESTBED, *args], capture_output=True, text=True, cwd=ROOT, check=False)
+    done = here(*args)
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -369,7 +371,7 @@ def test_an_up_that_is_killed_half_way_dies_whole(tmp_path: Path) -> None:
     wait_until(begun, "it has begun")
     (fabric_id,) = prove_kills.dies(up)
     assert prove_kills.record_of(fabric_id).state == "dead"
-    assert f"removed fabric {fabric_id}" in cli("clean", fabric_id)
+    assert f"removed fabric {fabric_id}" in told("clean", fabric_id)
     assert traces(fabric_id) == []
 
 
@@ -405,14 +407,12 @@ def test_kill_a_part_of_a_standing_fabric(victim: str, standing: str) -> None:
         wait_until(lambda: not any(p.alive() for p in victims), "they are dead")
         if victim != "controller":  # it ends with its parts
             wait_until(lambda: ownership.find(standing).state == "dead", "the fabric to be dead")
-            assert json.loads(cli("clean", standing, "--json"))["removed"][0]["id"] == standing
+            assert json.loads(told("clean", standing, "--json"))["removed"][0]["id"] == standing
         else:
-            refused = subprocess.run(
-                [*TESTBED, "clean", standing], capture_output=True, text=True, cwd=ROOT, check=False
-            )
+            refused = here("clean", standing)
             assert refused.returncode == 1
             assert "in use" in refused.stderr
-            cli("down", standing)
+            told("down", standing)
         assert traces(standing) == []
         all_there()
 
@@ -433,7 +433,7 @@ def test_kill_the_owner_of_a_run() -> None:
         owner.kill()
     wait_until(lambda: marked(fabric_id) == [], "everything that runs dies with its owner, workers too")
     with strangers() as all_there:
-        assert f"removed fabric {fabric_id}" in cli("clean")
+        assert f"removed fabric {fabric_id}" in told("clean")
         assert traces(fabric_id) == []
         all_there()
 
@@ -449,7 +449,7 @@ def test_kill_clean_itself(standing: str) -> None:
         if standing not in fabric_ids():
             break
     if standing in fabric_ids():
-        cli("clean", standing, "--force")
+        told("clean", standing, "--force")
     assert traces(standing) == []
 
 

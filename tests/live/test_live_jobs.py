@@ -55,7 +55,7 @@ def up(text: str, folder: Path, *more: str) -> str:
 
 def gone(fabric_id: str) -> None:
     if fabric_id in fabric_ids():
-        cli("clean", fabric_id, "--force")
+        told("clean", fabric_id, "--force")
     assert traces(fabric_id) == []
 
 

@@ -17,7 +17,7 @@ from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.fabric.names import Names
 from testbed.inject.links import mininet
-from tests.parts.machine import RAIL_REAL, ROOT, TESTBED, addresses, cli, run, traces, wait_until
+from tests.parts.machine import RAIL_REAL, ROOT, TESTBED, addresses, cli, run, told, traces, wait_until
 from topologies import Fabric, build
 
 REAL = RAIL_REAL.replace("1us", "2us")
@@ -284,19 +284,19 @@ def test_errors_are_said_on_stderr(lab: Lab) -> None:
 
 def test_a_link_that_is_down_is_a_fault(lab: Lab) -> None:
     """`show faults` has it, `link up` and `heal` undo it, a second `down` adds nothing; a wider fault stays."""
-    cli("heal", "all", "--fabric", lab.id)
+    told("heal", "all", "--fabric", lab.id)
     commands = ("link h0 rail0 down", "link h0 rail0 down", "links", "link rail0 h0 up", "link h0 rail0 down")
     down, again, *links, up, _ = cli("shell", lab.id, *(word for c in commands for word in ("-c", c))).splitlines()
     name = down.removeprefix("h0.0-rail0 is down: fault ")
     assert (again, up) == (f"h0.0-rail0 is down already: fault {name}", f"h0.0-rail0 is up: healed {name}")
     assert [line for line in links if "down" in line] == [f"h0-eth0<->rail0-eth1 (down: fault {name})"]
-    (fault,) = json.loads(cli("show", "faults", lab.id, "--json"))
+    (fault,) = json.loads(told("show", "faults", lab.id, "--json"))
     assert (fault["fault"], fault["on"], fault["state"]) == ("cable_down", "cable:h0.0-rail0", "on")
-    cli("heal", fault["id"], "--fabric", lab.id)
-    cli("inject", "cable_down", "--on", "switch:rail0", "--fabric", lab.id)
+    told("heal", fault["id"], "--fabric", lab.id)
+    told("inject", "cable_down", "--on", "switch:rail0", "--fabric", lab.id)
     cli("shell", lab.id, "-c", "link h0 rail0 up", code=1)
-    assert len(json.loads(cli("show", "faults", lab.id, "--json"))) == 1
-    cli("heal", "all", "--fabric", lab.id)
+    assert len(json.loads(told("show", "faults", lab.id, "--json"))) == 1
+    told("heal", "all", "--fabric", lab.id)
 
 
 def test_a_reader_that_goes_away_ends_the_shell_quietly(lab: Lab) -> None:

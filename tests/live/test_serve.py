@@ -33,7 +33,7 @@ def up(folder: Path) -> str:
 def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     fabric_id = up(tmp_path_factory.mktemp("up"))
     yield fabric_id
-    cli("clean", fabric_id, "--force")
+    told("clean", fabric_id, "--force")
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def test_it_ends_when_the_fabric_goes_down(tmp_path: Path, watched: bool) -> Non
         assert (b"event: gone" in heard) is watched
     finally:
         if fabric in fabric_ids():
-            cli("clean", fabric, "--force")
+            told("clean", fabric, "--force")
     assert traces(fabric) == []
 
 
@@ -271,7 +271,7 @@ def test_the_page_tells_a_controller_that_stands_still(browser: Browser, tmp_pat
             told("heal", "all", "--fabric", fabric)
             page.get_by_text("controller runs").wait_for()
     finally:
-        cli("clean", fabric, "--force")
+        told("clean", fabric, "--force")
 
 
 def test_the_page_marks_faults_and_says_when_the_fabric_is_gone(browser: Browser, tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_the_page_marks_faults_and_says_when_the_fabric_is_gone(browser: Browser
             page.get_by_text(f"fabric {fabric} was taken down").wait_for()
     finally:
         if fabric in fabric_ids():
-            cli("clean", fabric, "--force")
+            told("clean", fabric, "--force")
 
 
 def test_a_held_clock_goes_on_from_the_page(browser: Browser, tmp_path: Path) -> None:
@@ -330,4 +330,4 @@ def test_a_held_clock_goes_on_from_the_page(browser: Browser, tmp_path: Path) ->
             assert told_steps
             assert page.locator("#chart canvas").count() == 1
     finally:
-        cli("clean", fabric, "--force")
+        told("clean", fabric, "--force")

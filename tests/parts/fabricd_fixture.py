@@ -37,6 +37,9 @@ from workloads.verbs.wire import Record
 DEADLINE_S = 60.0
 SAMPLE = 0
 """Of the fast path, which is off; tests for which it may matter switch it on, too."""
+FAST = 1024
+"""As a fabric of the testbed has it: for tests of what NICs, buffers and cables do to many frames. Most of their time
+would be Open vSwitch's, and no figure hangs on it (test_fabricd_determinism)."""
 SIZED = 1 << 20
 PARKED_UNTIL_PS = 10**15
 DEFAULTS = Hardware()

@@ -73,7 +73,7 @@ CASES = {
     ),
     "burst_loss": case(both(dropped("fault", 2), more("retransmitted")), "burst_loss", TO_0, to_bad=0.05, to_good=0.3),
     "drop_every": case(dropped("fault", 4), "drop_every", TO_0, n=64),
-    "drop_first": case(lambda was, now: now.reasons["fault"] == 3, "drop_first", TO_0, n=3),
+    "drop_first": case(lambda was, now: now.reasons["fault"] == 2 * 3, "drop_first", TO_0, n=3),  # each way
     "drop_hash": case(both(dropped("fault"), failed), "drop_hash", "all", share=0.3),
     "corruption": case(both(dropped("icrc"), more("rx_icrc_encapsulated")), "corruption", TO_0, rate=0.02),
     "silent_corruption": case(

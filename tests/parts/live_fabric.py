@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from controllers.openflow import vswitchd
 from tests.parts.own_switch import OwnSwitch, shared
 from topologies import Fabric, Switch
 
@@ -100,7 +101,7 @@ class LiveFabric:
         end = self.fabric.cable_at[source, 1].other(source)
         packet = f"in_port={end.port},udp,dl_src={nics[source].mac},dl_dst={nics[destination].mac}"
         packet += f",nw_src={nics[source].ip},nw_dst={nics[destination].ip},udp_src={udp_source},udp_dst=4791"
-        text = self.switch.run("ovs-appctl", "ofproto/trace", self.bridge(end.node), packet)
+        text = vswitchd.command(self.switch.ovs.control, "ofproto/trace", self.bridge(end.node), packet)
         parts = re.split(r'bridge\("([^"]+)"\)', text)[1:]
         hops = zip(parts[::2], parts[1::2], strict=True)
         return [(self._names[name], int(m[1]) if (m := re.search(r"output:(\d+)", what)) else 0) for name, what in hops]

@@ -61,8 +61,8 @@ class OwnSwitch:
         """Deletes all bridges and devices."""
         self.run("ovs-vsctl", "--timeout=60", "clear", "Open_vSwitch", ".", "bridges")
         if ours := self._devices():
-            self.run("ip", "-batch", "-", input="".join(f"link set dev {name} group {_GROUP}\n" for name in ours))
-            self.run("ip", "link", "delete", "group", _GROUP)
+            grouped = "".join(f"link set dev {name} group {_GROUP}\n" for name in ours)
+            self.run("ip", "-batch", "-", input=f"{grouped}link delete group {_GROUP}\n")
 
     def _devices(self) -> list[str]:
         lines = Path(f"/proc/{self.holder.pid}/net/dev").read_text().splitlines()[2:]

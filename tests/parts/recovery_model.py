@@ -23,17 +23,19 @@ class Taken:
     retransmitted: int
     timeouts: int
     lost: int
+    answers: int = 0
+    """That its receiver sent."""
 
 
-def hardware(recovery: str, rate_bps: float, delay_ns: float, **nic: Any) -> Hardware:
-    """As a file gives it that says no more than this."""
+def hardware(recovery: str, rate_bps: float, delay_ns: float, transport: str = "", **nic: Any) -> Hardware:
+    """As a file gives it that says no more than this; `transport`: more of its keys, behind a comma."""
     h = hardware_of(
         loads(f"""
 name: recovery
 fabric:
   topology: {{star: {{hosts: 2}}}}
   cable: {{rate: {rate_bps / 1e9}Gbps, delay: {delay_ns}ns}}
-transport: {{recovery: {recovery}}}
+transport: {{recovery: {recovery}{transport}}}
 """)
     )
     return replace(h, nic={**h.nic, **nic})
@@ -113,8 +115,8 @@ def selective_ns(h: Hardware, packets: int, loss: float) -> float:
     return packets * t / (1 - loss) + idle_ns(h) + end
 
 
-def lossy_flow(h: Hardware, packets: int, loss: float, *, seed: int = 1) -> Taken:
-    """One flow of which each packet but the last is lost with that probability.
+def lossy_flow(h: Hardware, packets: int, loss: float, *, jitter_ns: float = 0, seed: int = 1) -> Taken:
+    """One flow of which each packet but the last is lost with that probability, and comes late by up to `jitter_ns`.
 
     The last one costs both recoveries a timeout: nothing that has come shows that it is missing.
     """
@@ -122,8 +124,17 @@ def lossy_flow(h: Hardware, packets: int, loss: float, *, seed: int = 1) -> Take
         if loss:
             f.fabricd.request("inject", fault="loss", primitive="frames", effect="drop", ports=["h1:1"],
                               select={"share": loss}, match={"opcodes": ["WRITE_FIRST", "WRITE_MIDDLE"]})  # fmt: skip
+        if jitter_ns:
+            f.fabricd.request("inject", fault="jitter", primitive="frames", effect="delay", ports=["h1:1"],
+                              select="all", delay_ns=0, jitter_ns=jitter_ns, reorder=True)  # fmt: skip
         (time_ns,) = send(f, [(1, 0, packets * MTU, 0)])
-        sender = f.nic(1)
+        sender, receiver = f.nic(1), f.nic(0)
         dropped = {d["reason"]: d["count"] for d in f.counters()["drops"]}
     assert dropped.keys() <= {"fault"}, dropped
-    return Taken(time_ns, sender["retransmitted"], sender["local_ack_timeout_err"], dropped.get("fault", 0))
+    return Taken(
+        time_ns,
+        sender["retransmitted"],
+        sender["local_ack_timeout_err"],
+        dropped.get("fault", 0),
+        receiver["tx_vport_rdma_unicast_packets"],
+    )

@@ -45,6 +45,8 @@ class WireFrame:
     marked: int = 0
     hops: list[Hop] = field(default_factory=list)
     msn: int = 0
+    sack: tuple[int, int] | None = None
+    """The first packet of an acknowledgement's bitmap, and its bits as a number."""
     macs: tuple[str, str] = ("", "")
     """To, and from."""
 
@@ -74,6 +76,9 @@ def _frame(time_ns: int, out: bool, frame: bytes) -> WireFrame:
             Hop(t * 256e-12, tx, queue, mbps * 1e6)
             for t, tx, queue, mbps in (struct.unpack_from(">4I", behind, 16 + 16 * i) for i in range(hops))
         ]}  # fmt: skip
+    if bth[0] == ACK and length > 20 + 8 + 12 + 4 + 4:
+        bitmap = bth[16 : length - 28 - 4]
+        more["sack"] = (int.from_bytes(bitmap[:4]), int.from_bytes(bitmap[4:], "little"))
     return WireFrame(
         time_ns, out, bth[0], int.from_bytes(bth[9:12]), frame[IP + 1] >> 2, frame[IP + 1] & 3, frame[IP + 8],
         int.from_bytes(bth[5:8]), bth[12] if bth[0] == ACK else 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from math import inf
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from testbed.predict.large import of_any_size
 from testbed.predict.table import of_prediction
 from testbed.tables.results import lines
 from workloads.collectives import ring
-from workloads.times import expected
+from workloads.times import expected, followed
 
 STAR = "topology: {star: {hosts: 8}}"
 ADDERS = f"{STAR}, switch: {{accelerator: {{}}}}, nic: {{kind: on_path}}"
@@ -154,3 +155,43 @@ def test_of_schedules_that_are_not_followed_few_programs_are_made(monkeypatch: p
         plan(experiment(clos, collective="all_reduce", sizes=["64KiB", "1MiB"]))
     rings = {n: made[2 * (n - 1)] for n in (16, 64)}
     assert 0 < rings[64] <= rings[16] < 4 * 16
+
+
+# How closely it looks
+
+
+def test_it_takes_what_is_fastest_with_the_pauses_that_there_will_be() -> None:
+    """What waits behind a hot receiver's is held up where all is sent at once; one after the other it is not."""
+    fabric = "topology: {clos: {leaves: 2, spines: 1, hosts_per_leaf: 4}}, switch: {buffer: 1500KB, alpha: 0.5%s}"
+    step = {"collective": "all_to_all_v", "sizes": ["8MiB"]}
+    paused, free = (experiment(fabric % more, **step) for more in ("", ", pfc: false"))
+    assert (chosen(paused)["algorithm"], chosen(free)["algorithm"]) == ("pairwise", "spread")
+    named = predicted(experiment(fabric % "", algorithm="spread", **step))
+    assert chosen(paused)["expected_ns"]["spread"] == pytest.approx(named.time_ns, abs=1)
+    assert chosen(free)["expected_ns"]["spread"] < chosen(paused)["expected_ns"]["pairwise"] < named.time_ns
+
+
+def test_where_pauses_would_stop_all_for_ever_it_takes_what_is_fastest_without() -> None:
+    """So that a run can show the deadlock; predicted it is not."""
+    text = "name: t\nfabric: {topology: {ring: {nodes: 6}}, switch: {buffer: 2MB}}\ncontrol: {dateline: false}\n"
+    one = loads(f"{text}workload: [{{collective: all_to_all, algorithm: auto, sizes: [4MiB]}}]\n")
+    assert chosen(one)["algorithm"] == "spread" and "left_out" not in chosen(one)
+    with pytest.raises(InputError, match="circle"):
+        predict(one)
+
+
+def test_what_cannot_be_the_fastest_is_not_followed_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said of it is no more than it takes, more than what is taken, and which that is stays the same."""
+    one = experiment("topology: {ring: {nodes: 6}}", collective="all_reduce", sizes=["1MiB"])
+    monkeypatch.setattr(followed, "_LITTLE", inf)
+    to_the_end = chosen(one)
+    monkeypatch.setattr(followed, "_LITTLE", 0)
+    monkeypatch.setattr(followed, "_OF_A_MESSAGE", 0)
+    roughly = chosen(one)
+    assert "at_least_ns" not in to_the_end and "recursive_doubling" in roughly["at_least_ns"]
+    assert [roughly.get(key) for key in ("algorithm", "chunk")] == [to_the_end[key] for key in ("algorithm", "chunk")]
+    best = min(roughly["expected_ns"].values())
+    for name in roughly["at_least_ns"].keys() & to_the_end["expected_ns"].keys():
+        assert best <= roughly["at_least_ns"][name] <= 1.001 * to_the_end["expected_ns"][name]
+    text = "\n".join(lines(of_prediction(predict(one), "t")))
+    assert f"recursive_doubling over {roughly['at_least_ns']['recursive_doubling'] / 1e3:.2f}" in text

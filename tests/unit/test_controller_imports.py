@@ -10,9 +10,18 @@ import sys
 import controllers.app
 from controllers.openflow.later import LazyModule
 
-late = ["os_ken.lib.packet", "os_ken.ofproto.ofproto_v1_0_parser", "rfc3986"]
-assert [type(sys.modules[name]) for name in late] == [LazyModule] * 3
-assert "os_ken.lib.packet.bgp" not in sys.modules
+versions = [f"os_ken.ofproto.ofproto_v1_{minor}_parser" for minor in (0, 5)]
+late = ["os_ken.lib.packet", *versions, "rfc3986", "ssl"]
+assert [type(sys.modules[name]) for name in late] == [LazyModule] * 5
+assert not {"_ssl", "importlib.abc", "os_ken.lib.packet.bgp"} & set(sys.modules)
+
+from os_ken.ofproto import ofproto_parser
+hello = bytes.fromhex("0600001000000007 00010008 00000040")  # OpenFlow 1.5.1, 7.5.1: I speak 1.5, which is version 6
+greeting = ofproto_parser.msg(None, 6, 0, 16, 7, hello)
+assert [element.versions for element in greeting.elements] == [[6]] and greeting.xid == 7
+assert type(sys.modules["os_ken.ofproto.ofproto_v1_5_parser"]) is LazyModule
+error = ofproto_parser.msg(None, 6, 1, 12, 8, bytes.fromhex("0601000c00000008 00010002"))
+assert (type(error).__module__, error.type, error.code) == ("os_ken.ofproto.ofproto_v1_5_parser", 1, 2)
 
 import os_ken
 assert "importlib.metadata" not in sys.modules

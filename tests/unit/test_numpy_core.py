@@ -30,6 +30,30 @@ def test_a_worker_imports_nothing_but_the_core() -> None:
     assert not [name for name in loaded if name.startswith(("numpy.lib", "numpy.linalg", "numpy._typing"))]
 
 
+def test_a_worker_does_not_import_what_it_seldom_needs() -> None:
+    """dataclasses asks `inspect` about a class without a docstring: a part's has one."""
+    parts = "tasks.runner", "collectives.engine", "offloads.offloaded", "programs.block"
+    named = ", ".join(f"workloads.{part}" for part in ("worker", *parts))
+    loaded = _python(f"import json, sys, {named}; print(json.dumps(list(sys.modules)))")
+    assert not {"_ast", "dis", "datetime", "pathlib", "_pickle"} & set(loaded)
+
+
+@pytest.mark.parametrize("first", ["pickle", "inspect"])
+def test_what_is_put_off_is_there_when_it_is_asked_for(first: str) -> None:
+    code = "import json, workloads.base.process, numpy, dataclasses"
+    used = {
+        "pickle": "numpy.arange(3).dumps().__class__.__name__, pickle.loads(pickle.dumps(numpy.arange(3))).tolist()",
+        "inspect": "dataclasses.inspect.signature(int.bit_count).__str__(), [inspect.cleandoc('  a')]",
+    }[first]
+    wanted: list[Any] = {"pickle": ["bytes", [0, 1, 2]], "inspect": ["(self, /)", ["a"]]}[first]
+    assert _python(f"{code}; import {first}; print(json.dumps([{used}]))") == wanted
+
+
+def test_dates_are_those_of_datetime() -> None:
+    date = "numpy.array(['2020-01-02'], dtype='M8[D]').astype(object)[0]"
+    assert _python(f"import json; {_CORE}; import datetime; print(json.dumps({date} == datetime.date(2020, 1, 2)))")
+
+
 def test_every_name_of_numpy_is_there_and_the_same() -> None:
     names = "sorted((set(dir(numpy)) | set(numpy.__all__)) - {'__getattr__', '__dir__'})"
     whole = _python(f"import json, numpy{_ABOUT}\nprint(json.dumps({{name: about(name) for name in {names}}}))")

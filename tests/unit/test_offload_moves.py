@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controllers.flows import Flow, Replicate
+from controllers.flows import Flow, Output, Replicate
 from controllers.offload.jobs import GROUPS, JobRefused, place
 from controllers.offload.trees import Trees
 from controllers.routing.ports import DownPorts
@@ -35,6 +35,17 @@ class NoApps:
 def clos(spines: int = 2) -> Fabric:
     fabric = build("clos", {"leaves": 2, "spines": spines, "hosts_per_leaf": 2})
     return replace(fabric, switches=tuple(replace(switch, accelerator=True) for switch in fabric.switches))
+
+
+def with_accelerators(fabric: Fabric) -> Fabric:
+    return replace(fabric, switches=tuple(replace(switch, accelerator=True) for switch in fabric.switches))
+
+
+def cut_cable(w: Wanted, ports: DownPorts, fabric: Fabric, name: str, up: bool = False) -> None:
+    cable = fabric.cable(name)
+    for end in (cable.a, cable.b):
+        ports.fabricd_says((end.node, end.port), up)
+    assert w.reroute()
 
 
 def job(fabric: Fabric, kind: str, number: int = 1, dead: Iterable[str] = ()) -> dict[str, Any]:
@@ -114,6 +125,51 @@ def test_a_job_beside_what_died_stays_where_it_is() -> None:
     assert w.place(job(fabric, "aggregate", 2)).answer["root"] == "spine2"
     cut(fabric, ports, "spine0")
     assert w.reroute() and not w.moved
+
+
+def test_a_job_moves_for_a_cable_of_its_own_tree_alone() -> None:
+    """It keeps its tree when a cable is back that makes another one better, and when one dies that neither has."""
+    fabric = with_accelerators(build("torus", {"dims": [2, 3]}))
+    w, ports = wanted(fabric)
+    cut_cable(w, ports, fabric, "sw1-2-sw1-0")
+    tree = set(w.place({**job(fabric, "aggregate"), "ranks": [0, 3, 4, 5]}).cables(fabric))
+    cut_cable(w, ports, fabric, "sw1-2-sw1-0", up=True)
+    for name in ("sw0-1-sw1-1", "sw0-0-sw0-1"):
+        assert fabric.cable(name) not in tree
+        cut_cable(w, ports, fabric, name)
+    assert not w.moved
+    cut_cable(w, ports, fabric, "sw1-1-sw1-2")
+    assert w.moved == {1: "its tree cannot stay: sw1-1-sw1-2 is down"}
+
+
+def test_a_job_that_was_cut_off_moves_as_soon_as_there_is_another_way() -> None:
+    fabric = with_accelerators(build("clos", {"leaves": 3, "spines": 2, "hosts_per_leaf": 1}))
+    w, ports = wanted(fabric)
+    cut_cable(w, ports, fabric, "leaf0-spine0")
+    assert w.place({**job(fabric, "aggregate"), "ranks": [0, 1, 2]}).answer["root"] == "spine1"
+    cut_cable(w, ports, fabric, "leaf0-spine1")
+    assert not w.moved, "nothing joins its ranks"
+    cut_cable(w, ports, fabric, "leaf0-spine0", up=True)
+    assert w.moved == {1: "its tree cannot stay: leaf0-spine1 is down"}
+
+
+def test_a_job_that_is_cut_off_leads_no_other_into_a_dead_cable() -> None:
+    """Both send to leaf0's accelerator, for which a switch has one flow; the second job's rank 1 has no way."""
+    fabric = with_accelerators(build("clos", {"leaves": 2, "spines": 1, "hosts_per_leaf": 1, "pods": 2, "cores": 2}))
+    w, ports = wanted(fabric)
+    w.place({**job(fabric, "best_effort"), "ranks": [0, 2, 3]})
+    w.place({**job(fabric, "best_effort", 2), "ranks": [0, 1, 2, 3]})
+    cut_cable(w, ports, fabric, "leaf1-spine0")
+
+    def led_to() -> str:
+        to = ("ipv4_dst", (str(fabric.switch_by_name["leaf0"].accelerator_ip), "255.255.255.255"))
+        (action,) = next(flow.actions for flow in w.tables()["spine1"] if to in flow.match)
+        assert isinstance(action, Output)
+        return fabric.cable_at["spine1", action.port].other("spine1").node
+
+    before = led_to()
+    cut_cable(w, ports, fabric, f"spine0-{before}")
+    assert {before, led_to()} == {"core0", "core1"}
 
 
 def test_dead_accelerators_are_left_out_or_named() -> None:

@@ -32,9 +32,9 @@ from workloads.collectives.schedule import Copy, Lane, Program, Recv, Schedule, 
 from workloads.own.name import parse
 from workloads.registry import ALGORITHMS
 from workloads.times.case import Case
+from workloads.times.expected import replayed
 from workloads.times.messages import Costs
 from workloads.times.messages import Path as Way
-from workloads.times.replay import replayed
 
 
 def test_what_stands_in_files_of_results_is_the_same_wherever_the_file_is(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def test_of_what_auto_takes_a_size_with_too_many_messages_goes_by_its_formula(mo
     step = "collective: all_reduce, algorithm: {}, sizes: [1KiB, 64MiB]"
     lossy = ["fabric.switch.lossless=[]"]  # a formula knows no pauses
     its = override(experiment("star: {hosts: 36}", step.format("auto")), lossy)
-    monkeypatch.setattr("workloads.times.replay.MOST_MESSAGES", 10**6)  # so that `auto` takes it for both
+    monkeypatch.setattr("workloads.times.expected.MOST_MESSAGES", 10**6)  # so that `auto` takes it for both
     monkeypatch.setattr("workloads.registry.choices", lambda name, **_: [find(name, "double_binary_tree")])
     monkeypatch.setattr("testbed.plan.choose.choices", lambda name, **_: [find(name, "double_binary_tree")])
     monkeypatch.setattr("testbed.plan.auto.PIECES", ())

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from io import StringIO
-from itertools import count
+from itertools import count, pairwise
+from typing import cast
 
 import pytest
 from rich.console import Console
@@ -15,8 +19,11 @@ from testbed.predict.figure import FLOWS, FORMULA, LONGEST_PATH, MESSAGES, ONE_P
 from testbed.predict.large import of_any_size
 from testbed.predict.table import of_prediction
 from workloads.times.buffers import Room, Watch
-from workloads.times.network import Stage
-from workloads.times.pausing import Group, Link, Node
+from workloads.times.messages import Costs, Link, Path
+from workloads.times.network import Agenda, Stage
+from workloads.times.pausing import Group, Node, PausingNetwork
+from workloads.times.pausing import Link as Cable
+from workloads.times.ways import Route, Ways
 
 MODEL = "model: {layers: 4, hidden: 512, heads: 16, seq: 256}, gpu: {flops: 100T}, batch: {count: 4}"
 
@@ -90,7 +97,7 @@ def test_pauses_that_pauses_make_hold_others_up_as_well() -> None:
 )
 def test_a_group_holds_what_its_threshold_says(room: Room, holds: int, resumes: int) -> None:
     """By bytes of 100 each; what comes beyond is headroom, which is let go of first."""
-    group = Group(Node(room), Link(Stage(8e9, 0.0)), False, 0.0)
+    group = Group(Node(room), Cable(Stage(8e9, 0.0)), False, 0.0)
     taken = next(k for k in count(1) if group.take(100.0))
     assert (taken - 1) * 100 == holds or (room.shared and taken * 100 == holds)
     assert not group.take(100.0)
@@ -101,7 +108,7 @@ def test_a_group_holds_what_its_threshold_says(room: Room, holds: int, resumes: 
 def test_two_groups_share_what_is_shared() -> None:
     """Equally full each has alpha S / (1 + 2 alpha): a third of 9,000."""
     node = Node(Room(0, 9000, 1.0, 0))
-    groups = [Group(node, Link(Stage(8e9, 0.0)), False, 0.0) for _ in range(2)]
+    groups = [Group(node, Cable(Stage(8e9, 0.0)), False, 0.0) for _ in range(2)]
     for _ in range(29):
         assert not any(group.take(100.0) for group in groups)
     assert [group.take(100.0) for group in groups] == [False, True]
@@ -197,3 +204,50 @@ def test_lines_say_which_sizes_pause() -> None:
     console.print(of_prediction(its, "t"))
     lines = [line.split() for line in console.export_text().splitlines()]
     assert [line[-1] for line in lines if "messages" in line and "linear" in line] == ["none", "some"]
+
+
+@dataclass
+class _Flows:
+    """Ways that are written down: there, and for acknowledgements back."""
+
+    nodes: Sequence[str]
+
+    def route(self, pair: tuple[int, int], channel: int = 0) -> Route:
+        way = self.nodes[min(pair) // 2].split()[:: 1 if pair[0] % 2 == 0 else -1]
+        links = (Link(400e9, 500.0),) * (len(way) - 1)
+        return Route(tuple(pairwise(way)), links, Path(links, (0.0,) * (len(links) - 1)))
+
+
+HTSIM = [
+    (["a S1 S2 r", "b S1 S2 v", "c S2 r"], 72, 60, (177.81, 177.90, 157.26), 53, 0.002),
+    (["a S1 S2 r", "b S1 S2 r", "c S3 S2 r", "d S3 S2 v", "e S2 r"], 200, 100,
+     (343.18, 343.26, 270.15, 245.33, 244.24), 29, 0.03),
+]  # fmt: skip
+"""Ways of 1,024 packets each, at how many a switch pauses and resumes a port; what csg-htsim says: us, pauses."""
+
+
+@pytest.mark.parametrize(("ways", "xoff", "xon", "ends", "pauses", "off"), HTSIM)
+def test_csg_htsim_pauses_as_often_and_takes_as_long(
+    monkeypatch: pytest.MonkeyPatch,
+    ways: list[str],
+    xoff: int,
+    xon: int,
+    ends: tuple[float, ...],
+    pauses: int,
+    off: float,
+) -> None:
+    """Its `LosslessInputQueue`, compiled: a victim (`v`) behind the same cable as what goes to a hot receiver (`r`)."""
+    told, agenda = [], Agenda()
+    tell = PausingNetwork._told
+    monkeypatch.setattr(PausingNetwork, "_told", lambda *its: (told.append(its[-1]), tell(*its)))
+    costs = Costs(post_ns=0, pcie_rate_bps=1e18, pcie_latency_ns=0, ack_every=10**9, tx_buffer_bytes=4178)
+    rooms = {f"S{k}": Room(xoff * 4154, resumes=xon * 4154) for k in (1, 2, 3)}
+    network = PausingNetwork(agenda, cast(Ways, _Flows(ways)), costs, 1, rooms)
+    found: dict[int, float] = {}
+    for k in range(len(ways)):
+        pair = network.connect((2 * k, 2 * k + 1))
+        network.post(0.0, pair, 1024 * 4096, partial(found.setdefault, k), None)
+    agenda.run()
+    network.check_through()
+    assert [found[k] / 1e3 for k in range(len(ways))] == pytest.approx(ends, rel=off)
+    assert sum(told) == pauses

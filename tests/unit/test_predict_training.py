@@ -42,7 +42,7 @@ def experiment(topology: str, parallel: str, more: str = "", model: str = MODEL)
 def test_where_groups_share_no_link_it_is_the_longest_path(topology: str, parallel: str, more: str) -> None:
     one = experiment(topology, parallel, more)
     (all_ranks,), (some,) = predict(one).figures, large_figures(one)
-    off = 3e-4 if "torus" in topology else 1e-6  # what wraps around takes turns there with what does not
+    off = 1e-6
     assert some.time_ns == pytest.approx(all_ranks.time_ns, rel=off) and some.name == all_ranks.name
 
 

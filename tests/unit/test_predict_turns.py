@@ -11,7 +11,7 @@ from topologies.ranks.hops import Hops
 from workloads.collectives.exchange import linear_gather
 from workloads.collectives.schedule import Shape
 from workloads.times.case import Case
-from workloads.times.replay import replayed_ends
+from workloads.times.expected import replayed_ends
 
 
 def routes(topology: str, more: str = "") -> Routes:
@@ -56,3 +56,18 @@ def test_two_classes_share_a_cable_by_halves(more: str, shares: tuple[int, ...])
     alone = each * (1 + 82 / 4096) * 8e9 / 400e9
     assert ends is not None
     assert [ends[rank] / alone for rank in (1, 2, 3)] == pytest.approx(shares, rel=0.02)
+
+
+def test_without_the_mark_there_are_no_turns() -> None:
+    """Switches change the class by DSCP 26 alone, and it is another one only if the two marks have classes that differ.
+
+    On a ring of five the way from the last rank to the first wraps around.
+    """
+    for more, turns in (
+        ("", True),
+        ("transport: {dscp: 46}\n", False),
+        ("control: {dateline: false}\n", False),
+    ):
+        assert any(routes("{ring: {nodes: 5}}", more).ways(range(5)).route((4, 0)).second) is turns
+    one_class = routes("{ring: {nodes: 5}}, switch: {dscp: {26: 3, 28: 3}}")
+    assert not any(one_class.ways(range(5)).route((4, 0)).second)

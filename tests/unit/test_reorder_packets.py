@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.plan.hardware import hardware_of
 
@@ -36,3 +37,32 @@ def test_the_default_follows_the_longest_path(cable: str, topology: str, packets
 
 def test_what_is_written_holds() -> None:
     assert kept("rate: 800Gbps", transport="recovery: selective_repeat, reorder_packets: 7") == 7
+
+
+def keys(transport: str) -> dict[str, object]:
+    nic = hardware_of(
+        loads(f"""
+name: keys
+fabric: {{topology: {{star: {{hosts: 2}}}}}}
+transport: {{{transport}}}
+workload: [{{flows: [{{from: 1, to: 0, size: 1MB}}]}}]
+""")
+    ).nic
+    return {k: nic[k] for k in ("sack_bits", "sack_every", "loss_after_ns", "probes") if k in nic}
+
+
+def test_bitmaps_and_times_are_keys_of_their_own() -> None:
+    both = "recovery: selective_repeat, sack: {every: 4}, loss: {probe: false}"
+    assert keys("recovery: selective_repeat") == {}
+    idle_ns = 4 * 500 + 2 * 500 + 2 * 2 * 90  # there and back: cables, switches, a packet on two cables at most
+    found = keys(both)
+    assert (found["sack_bits"], found["sack_every"], found["probes"]) == (64, 4, False)
+    assert 3000 < found["loss_after_ns"] < idle_ns + 1000  # type: ignore[operator]
+    assert keys("recovery: selective_repeat, loss: {after: 7us}") == {"loss_after_ns": 7000, "probes": True}
+
+
+@pytest.mark.parametrize("key", ["sack", "loss"])
+def test_they_are_of_selective_repeat(key: str) -> None:
+    with pytest.raises(InputError, match=f"{key} is of selective repeat") as told:
+        keys(f"recovery: go_back_n, {key}: {{}}")
+    assert "selective_repeat" in str(told.value.hint)

@@ -18,7 +18,7 @@ from workloads.collectives import execution, ring
 from workloads.collectives.schedule import spans
 from workloads.verbs import CompletionError, Device, FabricError, wire
 
-FULL = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FULL = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MIB = 1 << 20
 
 

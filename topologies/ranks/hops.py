@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from topologies.graph.fabric import OWN_PORTS, Fabric, Nic
 from topologies.graph.smartnic import without_complexes
 from topologies.kinds import DIMENSION_ORDER, dimensions
+from topologies.ranks.dateline import beyond, direction
 from topologies.ranks.multipath import member
 
 Hop = tuple[str, str]  # from, to
@@ -64,22 +65,19 @@ class Hops:
         return self._known[key]
 
     def across(self, way: Sequence[Hop]) -> tuple[bool, ...]:
-        """Of a message's hops, in which it is behind the dateline's second class (controllers/routing/dateline.py).
+        """Of a message's hops, in which it is in the dateline's second class: on a grid, while it is before a dateline.
 
-        On a grid: while it has still to cross a dimension's wrap-around cable, and from its last switch as it came.
+        From its last switch it goes on as it came.
         """
         if self._ecmp:
             return (False,) * len(way)
         sizes, switches = dimensions(self.fabric), self.fabric.switch_by_name
-        found, wraps = [False], dict[int, bool]()
-        for a, b in reversed(way[1:-1]):
-            here, there = switches[a].place, switches[b].place
-            axis = next(k for k, (x, y) in enumerate(zip(here, there, strict=True)) if x != y)
-            wraps[axis] = wraps.get(axis, False) or (sizes[axis] > 2 and abs(here[axis] - there[axis]) > 1)
-            found.append(wraps[axis])
-        if len(way) > 1:  # the last cable, and the first
-            found = [found[1] if len(found) > 1 else False, *found[1:], False]
-        return tuple(reversed(found))
+        end, between = switches[way[-1][0]].place, list[bool]()
+        for a, b in way[1:-1]:
+            here = switches[a].place
+            axis, up = direction(sizes, here, switches[b].place)
+            between.append(end[axis] in beyond(sizes[axis], here[axis], upwards=up))
+        return (False, *between, *(between[-1:] or [False]))
 
     def _shortest(self, source: Nic, target: Nic, source_port: int | None) -> Iterator[Hop]:
         a, b = source.name, target.name

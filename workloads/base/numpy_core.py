@@ -1,8 +1,8 @@
 """Imports numpy's core, and the rest of numpy when something of it is asked for: half the time, for each rank.
 
-numpy's package imports its library, its matrices and linear algebra, and gives every function its documentation. What
-ranks do with arrays is in the core. Names of the rest are left out here, and found on use; who asks for all names
-(`dir`, `from numpy import *`) imports the rest.
+numpy's package imports its library, its matrices and linear algebra, and gives every function its documentation and
+signature. What ranks do with arrays is in the core. Names of the rest are left out here, and found on use; who asks for
+all names (`dir`, `from numpy import *`) imports the rest.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 TYPE_CHECKING = False  # typing takes as long as a tenth of numpy's core
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 _LATER = ("numpy.lib", "numpy.matrixlib")
@@ -77,6 +78,35 @@ class _Finder:
         pass
 
 
+class _NoTexts(ModuleType):
+    """Stands for `inspect` while numpy's package is imported: help() is not for ranks."""
+
+    @staticmethod
+    def cleandoc(text: str) -> str:
+        return text
+
+    @staticmethod
+    def signature(function: object) -> None:
+        pass
+
+
+@contextmanager
+def _quick_modules() -> Iterator[None]:
+    """In place of what takes numpy long to import: `inspect`, and the half of `datetime` that is in Python."""
+    stand_ins: dict[str, ModuleType] = {"inspect": _NoTexts("inspect")}
+    if "datetime" not in sys.modules:
+        stand_ins["datetime"] = importlib.import_module("_datetime")
+    before = {name: sys.modules.get(name) for name in stand_ins}
+    sys.modules.update(stand_ins)
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            del sys.modules[name]
+            if module is not None:
+                sys.modules[name] = module
+
+
 def import_core() -> None:
     """Imports numpy this way, unless it has been imported already, or another thread might import it meanwhile."""
     alone = threading.active_count() == 1 and threading.current_thread() is threading.main_thread()
@@ -85,7 +115,8 @@ def import_core() -> None:
     finder: Any = _Finder()
     sys.meta_path.insert(0, finder)
     try:
-        import numpy
+        with _quick_modules():
+            import numpy
     finally:
         finder.importing = False
         stand_ins = {name: module for name, module in sys.modules.items() if isinstance(module, _StandIn)}

@@ -5,8 +5,8 @@ An experiment as resolved says `/PATH/FILE.py:FUNCTION#sha256:..`: the algorithm
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 FORM = "FILE.xml or FILE.py:FUNCTION"
@@ -25,7 +25,7 @@ class Name(NamedTuple):
     @property
     def short(self) -> str:
         """For tables: the same wherever the file is."""
-        return Path(self.path).name + (f":{self.function}" if self.function else "")
+        return os.path.basename(self.path) + (f":{self.function}" if self.function else "")
 
     def __str__(self) -> str:
         function = f":{self.function}" if self.function else ""

@@ -74,6 +74,8 @@ def windows(flows: Sequence[Flow], rank: int) -> dict[int, int]:
 
 @dataclass
 class _Sending:
+    """A flow as its sender sees it."""
+
     flow: Flow
     pair: QueuePair
     rkey: int

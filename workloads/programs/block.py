@@ -19,6 +19,8 @@ MOST_GROWTH = 64  # of a block that does not compress
 
 @dataclass(frozen=True)
 class Header:
+    """What stands before a block's payload."""
+
     writer: int
     number: int
     block_bytes: int

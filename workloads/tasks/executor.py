@@ -41,6 +41,8 @@ class Doing(Protocol):
 
 @dataclass
 class _Computing:
+    """A task that computes."""
+
     executor: Executor
     task: int
     order: Order

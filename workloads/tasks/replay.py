@@ -137,8 +137,8 @@ class Tasks:
             paused = watch.paused()
             buffers.paused.update(paused)
             if any(paused.values()):
-                its = buffers
-                time_ns = _Replay(self, costs, lambda agenda: PausingNetwork(agenda, ways, costs, packets, its)).run()
+                rooms = buffers.rooms
+                time_ns = _Replay(self, costs, lambda agenda: PausingNetwork(agenda, ways, costs, packets, rooms)).run()
         return time_ns
 
 

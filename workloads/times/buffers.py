@@ -32,6 +32,10 @@ class Room:
     offset: float = 0.0
     resumes: float = inf
 
+    def least(self, ports: int) -> float:
+        """What pauses one of so many ports, if all hold as much."""
+        return self.reserve + self.alpha * self.shared / (1 + ports * self.alpha)
+
 
 class Transits:
     """Trains that came in over one cable: arrival of the first and last packet, departures, bytes, packets.
@@ -113,8 +117,7 @@ def _over(room: Room, held: Sequence[Transits]) -> list[bool]:
     """Which of a node's ports reach the threshold."""
     changes = [_changes(np.frombuffer(part.passed).reshape(-1, 6)) for part in held]
     filled = [np.cumsum(change) for _, change in changes]
-    lowest = room.reserve + room.alpha * room.shared / (1 + len(held) * room.alpha)  # all equally full
-    if max(one.max() for one in filled) < lowest:
+    if max(one.max() for one in filled) < room.least(len(held)):
         return [False] * len(held)
     beyond = [np.maximum(one - room.reserve, 0.0) for one in filled]
     at, change = (np.concatenate(part) for part in zip(*changes, strict=True))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from workloads.collectives import halving, pat
 from workloads.collectives.exchange import distances
 from workloads.collectives.grids.hypercube import exchanged
-from workloads.collectives.schedule import Span
+from workloads.collectives.schedule import Program, Recv, Send, Span, program_of
 from workloads.times.case import Case, Round, one_way, piped, rounds
-from workloads.times.messages import Path
+from workloads.times.messages import Path, acks_ns, line_ns, received_ns, sent_ns
 from workloads.times.ways import Pair
 
 
@@ -140,32 +141,34 @@ def bruck_all_gather(case: Case) -> float:
     )
 
 
-def _trees(case: Case, *, reduce: bool) -> float:
-    """What is handed on at once goes on piece by piece."""
-    chunk, total = case.share(case.n), 0.0
-    room = pat.room_of(case.shape)
-    every = (pat.backwards if reduce else pat.rounds)(case.n, room.round)
-    run = []
-    for k, (far, come) in enumerate(every):
-        count, piece = case.pieces(min(len(come), room.message) * chunk)
-        count *= -(-len(come) // room.message)
-        run.append((count, piece, case.shift(-far if reduce else far), reduce))
-        here, after = (set(come), every[k + 1]) if k + 1 < len(every) else (set(), None)
-        if after:
-            sent = {c + reduce * after.far for c in after.come}
-            received = here if reduce else {c + far for c in here}
-            if sent == received:
-                continue
-        total += piped(case, run, last=after is None)
-        run = []
-    return total
+def _in_step(case: Case, program: Program) -> float:
+    """A rank's one lane, if all ranks do the same at the same times: what it receives k-th has been sent k-th."""
+    costs, paths = case.costs, dict[int, Path]()
+    at = line = 0.0
+    arrives, acknowledged = deque[float](), list[float]()
+    for step in program[0].steps:
+        if isinstance(step, Send):
+            path = paths.get(step.peer) or paths.setdefault(step.peer, case.ways.path(case.shift(step.peer)))
+            nbytes = (step.stop - step.start) * case.width
+            at += costs.post_ns
+            window = program[0].window
+            turn = acknowledged[-window] if window and len(acknowledged) >= window else 0.0
+            begins = max(at, line, turn)
+            acks = acks_ns(nbytes, path, costs)
+            line = begins + line_ns(nbytes, path, costs) + acks
+            arrives.append(begins + received_ns(nbytes, path, costs) + acks)
+            acknowledged.append(begins + sent_ns(nbytes, path, costs) + acks)
+        elif isinstance(step, Recv):
+            arrived = arrives.popleft()
+            at = max(at, arrived + costs.wake_ns) + step.reduce * costs.reduce_ns((step.stop - step.start) * case.width)
+    return max(at, acknowledged[-1] + costs.wake_ns)
 
 
 def pat_all_gather(case: Case) -> float:
-    """log2 a + n/a - 1 rounds, of a chunks at most."""
-    return _trees(case, reduce=False)
+    """log2 a + n/a - 1 rounds, of a chunks at most; what of a round is there already goes on while the rest comes."""
+    return _in_step(case, program_of(pat.all_gather, case.shape, 0))
 
 
 def pat_reduce_scatter(case: Case) -> float:
     """The same, each reduced."""
-    return _trees(case, reduce=True)
+    return _in_step(case, program_of(pat.reduce_scatter, case.shape, 0))

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast
 from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, OUTSIDE_BYTES, RETH_BYTES, wire_bytes
 from topologies.ranks.hops import Hop
 from workloads.times.buffers import Transits, Watch
-from workloads.times.messages import Costs
+from workloads.times.messages import Costs, Path, received_ns, sent_ns
 from workloads.times.ways import Pair, Route, Ways
 
 _WIRE, _PAYLOAD = 0, 1
@@ -282,3 +282,26 @@ class Network:
                 stage.free += train.acks * ACK_BYTES * stage.ns_per_byte
         if train.message is not None and train.message.sent is not None:
             self._agenda.at(train.tail + pair.ack_ns + self._costs.pcie_latency_ns, train.message.sent)
+
+
+class Alone(Network):
+    """With nobody else in it: a message takes what it takes by itself, so all of them no more than that.
+
+    It is one event, whatever its packets and the length of its way.
+    """
+
+    def __init__(self, agenda: Agenda, ways: Ways, costs: Costs) -> None:
+        super().__init__(agenda, ways, costs, 1)
+        self._paths: dict[QueuePair, Path] = {}
+
+    def connect(self, pair: Pair, channel: int = 0) -> QueuePair:
+        route = self._ways.route(pair, channel)
+        made = QueuePair(_Port(None), route, [], [], 0.0)
+        self._paths[made] = route.path
+        return made
+
+    def post(self, t: float, pair: QueuePair, nbytes: int, received: Callback, sent: Callback | None) -> None:
+        path = self._paths[pair]
+        self._agenda.at(t + received_ns(nbytes, path, self._costs), received)
+        if sent is not None:
+            self._agenda.at(t + sent_ns(nbytes, path, self._costs), sent)

@@ -10,12 +10,13 @@ too small.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import cast
 
 from topologies.graph.frames import OUTSIDE_BYTES, SHORTEST_BYTES
 from topologies.ranks.hops import Hop
 from workloads.base.entry import NoModel
-from workloads.times.buffers import Buffers, Room
+from workloads.times.buffers import Room
 from workloads.times.messages import Costs
 from workloads.times.network import Agenda, Network, QueuePair, Stage, Train
 from workloads.times.ways import Pair, Ways
@@ -100,9 +101,9 @@ _Waiting = tuple[Train, QueuePair, int]
 
 
 class PausingNetwork(Network):
-    def __init__(self, agenda: Agenda, ways: Ways, costs: Costs, packets: int, buffers: Buffers) -> None:
+    def __init__(self, agenda: Agenda, ways: Ways, costs: Costs, packets: int, rooms: Mapping[str, Room]) -> None:
         super().__init__(agenda, ways, costs, max(1, -(-packets // TRAINS)))
-        self._buffers_of = buffers
+        self._rooms = rooms
         self._links: dict[Stage, Link] = {}
         self._nodes: dict[str, Node] = {}
         self._groups: dict[tuple[Hop, bool], Group] = {}
@@ -130,7 +131,7 @@ class PausingNetwork(Network):
         return self._links.setdefault(stage, Link(stage))
 
     def _group(self, hop: Hop, stage: Stage, across: bool, delay_ns: float) -> Group | None:
-        room = self._buffers_of.rooms.get(hop[1])
+        room = self._rooms.get(hop[1])
         if room is None:
             return None
         node = self._nodes.setdefault(hop[1], Node(room))

@@ -8,37 +8,12 @@ that are late.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
-from hashlib import blake2b
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from topologies.ranks.hops import Hop
-from workloads.collectives.schedule import (
-    Copy,
-    Lane,
-    Program,
-    Recv,
-    Schedule,
-    Send,
-    Shape,
-    program_of,
-    released,
-    steps,
-)
-from workloads.times.buffers import Buffers, Room, Watch
+from workloads.collectives.schedule import Copy, Lane, Program, Recv, Send, released
 from workloads.times.case import Case
-from workloads.times.messages import Link
 from workloads.times.network import Agenda, Network, QueuePair
-from workloads.times.pausing import PausingNetwork
-
-MOST_MESSAGES = 20_000
-"""That are followed: some 50 us of ours each.  A schedule of more is left to its formula."""
-
-_TRAINS, _TRAINS_IN_TURNS = 12_000, 100_000
-"""Of packets, at most: more where classes take turns packet by packet, which decides who of a group is late."""
-_PIECES = 32  # to a rank: where there are more, each takes as long as those between half of them and all
-
 
 H = TypeVar("H")
 L = TypeVar("L", bound="Progress[Any]")
@@ -72,7 +47,7 @@ _Stream: TypeAlias = "Stream[Progress[_Host]]"
 class _Host:
     """A rank: its own clock, and what has come since it last looked."""
 
-    def __init__(self, replay: _Replay, index: int, program: Program) -> None:
+    def __init__(self, replay: Replay, index: int, program: Program) -> None:
         self.replay, self.index = replay, index
         self.clock = 0.0
         self.due: list[tuple[Callable[[Any], None], Any]] = []
@@ -163,7 +138,9 @@ class _Host:
             self._send(lane, *limited.outbox.popleft())
 
 
-class _Replay:
+class Replay:
+    """All ranks of a group, each with its program, over the network that is `made`."""
+
     def __init__(self, case: Case, programs: Sequence[Program], made: Callable[[Agenda], Network]) -> None:
         self.case, self.agenda = case, Agenda()
         network = self._network = made(self.agenda)
@@ -206,134 +183,3 @@ class _Replay:
         stuck = [lane for host in self.hosts for lane in host.lanes if lane.at < len(lane.steps) or lane.outbox]
         assert not stuck, "a schedule that does not end"
         return [host.clock for host in self.hosts]
-
-
-def replayed(
-    case: Case, schedule: Schedule, most_messages: float = MOST_MESSAGES, buffers: Buffers | None = None
-) -> float | None:
-    """Time in ns; None where there are more messages to follow than that.  `buffers`: who would be paused is noted."""
-    shape, limit = case.shape, _PIECES * case.n
-    pieces = -(-shape.count // shape.chunk) if shape.chunk else 1
-    if shape.chunk and pieces > limit and not _own(schedule):
-        half, full = (
-            _followed(case, schedule, replace(shape, count=n * shape.chunk), most_messages, buffers)
-            for n in (limit // 2, limit)
-        )
-        if half is None or full is None:
-            return None
-        return full + (pieces - limit) * (full - half) / (limit - limit // 2)
-    return _followed(case, schedule, shape, most_messages, buffers)
-
-
-def _own(schedule: Schedule) -> str | None:
-    """What tells a user's schedule (workloads/own/) from others.  Its pieces need not be alike."""
-    return cast("str | None", getattr(schedule, "identity", None))
-
-
-def replayed_ends(case: Case, schedule: Schedule, starts: Sequence[float]) -> list[float] | None:
-    """When each rank of a group is through, if they begin at these times; None as above.
-
-    A rank that begins late has what came before at once.
-    """
-    return _ends(case, schedule, case.shape, MOST_MESSAGES, starts)
-
-
-def _followed(
-    case: Case, schedule: Schedule, shape: Shape, most_messages: float, buffers: Buffers | None
-) -> float | None:
-    ends = _ends(case, schedule, shape, most_messages, [0.0] * shape.ranks, buffers)
-    return None if ends is None else max(ends)
-
-
-def _ends(
-    case: Case,
-    schedule: Schedule,
-    shape: Shape,
-    most_messages: float,
-    starts: Sequence[float],
-    buffers: Buffers | None = None,
-) -> list[float] | None:
-    programs, messages, packets = [], 0, 0
-    sends: set[tuple[int, int, int]] = set()
-    for index in range(shape.ranks):
-        programs.append(program_of(schedule, shape, index))
-        for step in steps(programs[-1]):
-            if isinstance(step, Send):
-                messages += 1
-                sends.add((index, step.peer, step.channel))
-                packets += case.costs.packets((step.stop - step.start) * case.width)
-        if messages > most_messages:
-            return None
-    like, names = _likeness(case, schedule, shape, starts, sorted(sends), buffers)
-    if like not in _ENDED:
-        if len(_ENDED) == _MOST_KNOWN:
-            del _ENDED[next(iter(_ENDED))]
-        _ENDED[like] = _run(case, programs, packets, starts, names, buffers)
-    ends, paused = _ENDED[like]
-    if buffers:
-        buffers.paused.update({cast(Hop, names[k]): held for k, held in paused})
-    return list(ends)
-
-
-def _run(
-    case: Case,
-    programs: Sequence[Program],
-    packets: int,
-    starts: Sequence[float],
-    names: Sequence[Hashable],
-    buffers: Buffers | None,
-) -> tuple[tuple[float, ...], tuple[tuple[int, bool], ...]]:
-    """With pauses only where they hold something up: elsewhere it would be the same."""
-    ways = {(i, s.peer, s.channel) for i, program in enumerate(programs) for s in steps(program) if isinstance(s, Send)}
-    turns = any(any(case.ways.route(way[:2], way[2]).second) for way in ways)
-    train = max(1, -(-packets // (_TRAINS_IN_TURNS if turns else _TRAINS)))
-    watch = Watch(buffers.rooms) if buffers else None
-    ends = _Replay(case, programs, lambda agenda: Network(agenda, case.ways, case.costs, train, watch)).run(starts)
-    paused = watch.paused() if watch else {}
-    if buffers and any(paused.values()):
-        its = buffers
-        ends = _Replay(case, programs, lambda agenda: PausingNetwork(agenda, case.ways, case.costs, packets, its)).run(
-            starts
-        )
-    return tuple(ends), tuple((names.index(hop), held) for hop, held in paused.items())
-
-
-_ENDED: dict[bytes, tuple[tuple[float, ...], tuple[tuple[int, bool], ...]]] = {}
-"""When ranks are through, and which of the links, by when they occur first, lead to buffers that pause (buffers.py)."""
-_MOST_KNOWN = 4096
-
-
-def _likeness(
-    case: Case,
-    schedule: Schedule,
-    shape: Shape,
-    starts: Sequence[float],
-    sends: Sequence[tuple[int, int, int]],
-    buffers: Buffers | None,
-) -> tuple[bytes, list[Hashable]]:
-    """The same where a replay can only give the same: groups whose links are alike, and shared alike, take as long.
-
-    So a job of thousands of groups has few to follow.  A link counts by when it occurs first, whatever its name; where
-    there are `buffers`, so do the nodes.  And the links.
-    """
-    names: dict[Hashable, int] = {}
-    links: dict[Link, int] = {}
-    ways: dict[tuple[Any, ...], int] = {}
-    routes = []
-    for a, b, channel in sends:
-        for pair in ((a, b), (b, a)):  # acknowledgements go back
-            route = case.ways.route(pair, channel)
-            keys = tuple([names.setdefault(key, len(names)) for key in route.keys])
-            path = tuple([links.setdefault(link, len(links)) for link in route.links])
-            way = path, route.path.switch_latency_ns, route.scale_up, route.second
-            routes.append((pair, channel, keys, ways.setdefault(way, len(ways))))
-    which = _own(schedule) or (schedule.__module__, schedule.__qualname__)
-    parameters = which, shape, case.width, case.costs, tuple(starts), list(links)
-    buffer_rooms = _rooms(cast("Sequence[Hop]", list(names)), buffers) if buffers else None
-    return blake2b(repr((parameters, list(ways), routes, buffer_rooms)).encode(), digest_size=16).digest(), list(names)
-
-
-def _rooms(hops: Sequence[Hop], buffers: Buffers) -> list[tuple[int, Room | None]]:
-    """Where each link leads."""
-    nodes: dict[str, int] = {}
-    return [(nodes.setdefault(node, len(nodes)), buffers.rooms.get(node)) for _, node in hops]

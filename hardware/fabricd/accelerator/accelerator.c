@@ -101,7 +101,7 @@ void accelerator_send(struct fabric *f, struct accelerator *a, const struct roce
 	mac_of(to.dst_ip, to.dst_mac);
 	mac_of(a->ip, to.src_mac);
 	fr->len = roce_build(fr->data, f->frame_room - TRAILER_BYTES, &to);
-	fr->id = ++f->last_frame_id;
+	fr->id = frame_number(&a->n);
 	fr->class = class;
 	port_enqueue(f, &a->port, fr);
 }

@@ -6,6 +6,7 @@
 #include "config/params.h"
 #include "config/values.h"
 #include "nic/params.h"
+#include "wire/roce.h"
 
 /* Its reduction engine */
 static const char *set_engine(struct nic_params *p, const json_t *o)
@@ -45,6 +46,7 @@ static const char *set_times(struct nic_params *p, const json_t *o)
 		{"timeout_ns", "timeout_ns: from 0 to 1e12", &p->timeout},
 		{"rnr_timeout_ns", "rnr_timeout_ns: from 0 to 1e12", &p->rnr_timeout},
 		{"recv_delay_ns", "recv_delay_ns: from 0 to 1e12", &p->recv_delay},
+		{"loss_after_ns", "loss_after_ns: from 0 to 1e12", &p->loss_after},
 	};
 
 	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
@@ -67,6 +69,8 @@ static const char *set_counts(struct nic_params *p, const json_t *o)
 		{"retry", "retry: from 0 to 1000", 0, 1000, &p->retry},
 		{"rnr_retry", "rnr_retry: from 0 to 7", 0, 7, &p->rnr_retry},
 		{"reorder_packets", "reorder_packets: from 1 to 65536", 1, 65536, &p->reorder_packets},
+		{"sack_bits", "sack_bits: from 0 to 512", 0, SACK_BITS_MAX, &p->sack_bits},
+		{"sack_every", "sack_every: from 1 to 65536", 1, 65536, &p->sack_every},
 		{"data_dscp", "data_dscp: from 0 to 63", 0, 63, &p->data_dscp},
 		{"ack_dscp", "ack_dscp: from 0 to 63", 0, 63, &p->ack_dscp},
 		{"cnp_dscp", "cnp_dscp: from 0 to 63", 0, 63, &p->cnp_dscp},
@@ -129,6 +133,10 @@ static const char *set_host(struct nic_params *p, const json_t *o)
 			return "recovery: go_back_n or selective_repeat";
 		p->selective = !strcmp(s, "selective_repeat");
 	}
+	if ((v = json_object_get(o, "probes")))
+		p->probes = json_is_true(v);
+	if (p->sack_bits % 32)
+		return "sack_bits: a multiple of 32";
 	return NULL;
 }
 

@@ -88,7 +88,8 @@ json_t *nic_params_json(const struct nic_params *p)
 		const char *name;
 		ps_t value;
 	} times[] = {{"pcie_latency_ns", p->pcie_latency}, {"post_ns", p->post}, {"timeout_ns", p->timeout},
-		     {"rnr_timeout_ns", p->rnr_timeout}, {"recv_delay_ns", p->recv_delay}};
+		     {"rnr_timeout_ns", p->rnr_timeout}, {"recv_delay_ns", p->recv_delay},
+		     {"loss_after_ns", p->loss_after}};
 	const struct {
 		const char *name;
 		uint64_t value;
@@ -96,6 +97,7 @@ json_t *nic_params_json(const struct nic_params *p)
 		       {"rx_buffer_bytes", p->rx_buffer_bytes}, {"rx_xoff_bytes", p->rx_xoff_bytes},
 		       {"rx_xon_bytes", p->rx_xon_bytes}, {"ack_every", p->ack_every}, {"retry", p->retry},
 		       {"rnr_retry", p->rnr_retry}, {"reorder_packets", p->reorder_packets},
+		       {"sack_bits", p->sack_bits}, {"sack_every", p->sack_every},
 		       {"data_dscp", p->data_dscp}, {"ack_dscp", p->ack_dscp}, {"cnp_dscp", p->cnp_dscp},
 		       {"data_class", p->data_class}, {"ack_class", p->ack_class}, {"cnp_class", p->cnp_class}};
 
@@ -107,6 +109,7 @@ json_t *nic_params_json(const struct nic_params *p)
 	json_object_set_new(o, "storm", classes_json(p->storm));
 	json_object_set_new(o, "slow", json_real(p->slow));
 	json_object_set_new(o, "frozen", json_boolean(p->frozen));
+	json_object_set_new(o, "probes", json_boolean(p->probes));
 	json_object_set_new(o, "recovery", json_string(p->selective ? "selective_repeat" : "go_back_n"));
 	json_object_set_new(o, "cc", cc_json(p));
 	return o;

@@ -49,7 +49,6 @@ struct fabric {
 	void **frame_slabs;
 	uint32_t frame_room;
 	uint32_t turn_bytes; /* credit of a turn by weight 1 (link/scheduler.c) */
-	uint64_t last_frame_id;
 	struct capture *captures;
 	bool stamps; /* some control asks switches for telemetry */
 	/* fast_path/ */

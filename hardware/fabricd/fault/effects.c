@@ -20,18 +20,28 @@
 #define TOS_AT (ETH_BYTES + 1)
 #define BTH_AT (ETH_BYTES + IPV4_BYTES + UDP_BYTES)
 
-/* A frame that a fault has picked */
-struct strike {
-	struct fabric *f;
-	const struct fault *fault;
-	struct frame *fr;
-	struct frame_fate *fate;
-};
-
 struct frame_effect {
 	const char *name;
 	bool (*strike)(const struct strike *s); /* Return: whether anything was done, which counts as a hit */
 };
+
+/* What a draw is for, and at which of the rule's ports */
+static uint64_t drawn_for(const struct watched *at, enum random_use use)
+{
+	return (uint64_t)(at->place - 1) << 8 | use;
+}
+
+/* fault_bits() - 64 random bits for the frame that a port's rule looks at */
+uint64_t fault_bits(const struct fabric *f, const struct fault *x, const struct watched *at, enum random_use use)
+{
+	return random_of(f->seed, x->number, at->seen, drawn_for(at, use));
+}
+
+/* fault_draw() - Likewise a number in [0, 1) */
+double fault_draw(const struct fabric *f, const struct fault *x, const struct watched *at, enum random_use use)
+{
+	return random_unit(f->seed, x->number, at->seen, drawn_for(at, use));
+}
 
 /* It has been on the cable, and is counted at the far end */
 static bool drop(const struct strike *s)
@@ -44,12 +54,11 @@ static bool drop(const struct strike *s)
 /* Turn one bit of the payload; silently, only where there is data.  Return: whether it was done */
 static bool flip(const struct strike *s, bool silent)
 {
-	const struct fault *x = s->fault;
 	struct frame *fr = s->fr;
 
 	frame_whole(s->f, fr);
 	uint32_t from = BTH_AT + BTH_BYTES, to = fr->len > ICRC_BYTES ? fr->len - ICRC_BYTES : fr->len;
-	uint64_t draw = random_of(s->f->seed, x->number, x->rule.seen, RANDOM_BITS);
+	uint64_t draw = fault_bits(s->f, s->fault, s->at, RANDOM_BITS);
 
 	if (silent && is_ipv4(fr->data, fr->len)) { /* behind RETH: the data */
 		uint32_t ip_bytes = (uint32_t)(fr->data[ETH_BYTES + 2] << 8 | fr->data[ETH_BYTES + 3]);
@@ -89,11 +98,9 @@ static bool duplicate(const struct strike *s)
 /* It holds up those behind it, unless the rule reorders */
 static bool delay(const struct strike *s)
 {
-	const struct fault *x = s->fault;
-	const struct frame_rule *r = &x->rule;
+	const struct frame_rule *r = &s->fault->rule;
 
-	s->fate->delay += r->delay +
-			  (ps_t)(random_unit(s->f->seed, x->number, r->seen, RANDOM_DELAY) * (double)r->jitter);
+	s->fate->delay += r->delay + (ps_t)(fault_draw(s->f, s->fault, s->at, RANDOM_DELAY) * (double)r->jitter);
 	s->fate->reorder = s->fate->reorder || r->reorder;
 	return true;
 }
@@ -155,8 +162,7 @@ const char *effects_listed(void)
 /* effect_strike() - It happens to a frame that the fault has picked
  * Return: whether anything was done
  */
-bool effect_strike(const struct frame_effect *e, struct fabric *f, const struct fault *x, struct frame *fr,
-		   struct frame_fate *fate)
+bool effect_strike(const struct strike *s)
 {
-	return e->strike(&(struct strike){.f = f, .fault = x, .fr = fr, .fate = fate});
+	return s->fault->rule.effect->strike(s);
 }

@@ -3,16 +3,30 @@
 #define FAULT_EFFECTS_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "base/random.h"
 
 struct fabric;
 struct fault;
 struct frame;
 struct frame_effect;
 struct frame_fate;
+struct watched;
+
+/* A frame that a fault has picked */
+struct strike {
+	struct fabric *f;
+	const struct fault *fault;
+	const struct watched *at;
+	struct frame *fr;
+	struct frame_fate *fate;
+};
 
 const struct frame_effect *effect_find(const char *name);
 const char *effects_listed(void);
-bool effect_strike(const struct frame_effect *e, struct fabric *f, const struct fault *x, struct frame *fr,
-		   struct frame_fate *fate);
+bool effect_strike(const struct strike *s);
+uint64_t fault_bits(const struct fabric *f, const struct fault *x, const struct watched *at, enum random_use use);
+double fault_draw(const struct fabric *f, const struct fault *x, const struct watched *at, enum random_use use);
 
 #endif

@@ -22,10 +22,17 @@ enum fault_kind {
 enum frame_selection { SELECT_ALL, SELECT_SHARE, SELECT_EVERY, SELECT_FIRST, SELECT_BURST, SELECT_HASH, SELECT_METER };
 enum params_of { OF_CABLE, OF_PORT, OF_SWITCH, OF_NIC, OF_CONTROL };
 
+/* A port at whose frames a rule looks */
+struct watched {
+	uint64_t seen; /* frames that match */
+	uint32_t place; /* in the rule's list, from 1; 0: not one of them */
+	bool bad;	/* burst: the state */
+};
+
 struct frame_rule {
 	const struct frame_effect *effect;
 	enum frame_selection select;
-	uint8_t *ports; /* a bit a port, by its index */
+	struct watched *ports; /* by their index */
 	double share;	/* random, hash */
 	uint64_t n;	/* every n-th, the first n */
 	double to_bad, to_good, loss_bad, loss_good;
@@ -42,10 +49,7 @@ struct frame_rule {
 	uint64_t opcodes[4];
 	uint32_t src_ip, dst_ip, qp;
 	uint8_t match_dscp;
-	/* state */
-	uint64_t seen;
-	bool bad;
-	ps_t level; /* meter: when the bucket will be full again */
+	ps_t level; /* meter, which is a whole switch's: when the bucket will be full again */
 };
 
 struct generated {

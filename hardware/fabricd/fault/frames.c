@@ -13,8 +13,9 @@
  *	hash	all frames of a share of the flows, by a hash of their headers
  *	meter	what a token bucket lets not through
  *
- * What happens to them is the rule's effect (effects.c).  Random draws are numbered
- * by the frames that the rule has seen, so no other fault changes them.
+ * What happens to them is the rule's effect (effects.c).  Each port counts the frames
+ * that its rule has seen there, and draws by that number: no other fault and no other
+ * port's frames change what it strikes.  Only a meter is one for all ports of its switch.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,9 @@ static const char *load_ports(struct fabric *f, struct frame_rule *r, const json
 	size_t i;
 	const json_t *v;
 
-	r->ports = calloc(f->port_count / 8 + 1, 1);
+	uint32_t places = 0;
+
+	r->ports = calloc(f->port_count + 1, sizeof *r->ports);
 	if (!r->ports)
 		abort();
 	if (!json_array_size(list))
@@ -57,7 +60,8 @@ static const char *load_ports(struct fabric *f, struct frame_rule *r, const json
 		const struct port *p = fabric_port_named(f, json_string_value(v));
 		if (!p || !p->cable || p->number == 0 || !p->peer)
 			return "inject: ports: no such port (NODE:PORT)";
-		r->ports[p->index / 8] |= (uint8_t)(1u << (p->index % 8));
+		if (!r->ports[p->index].place)
+			r->ports[p->index].place = ++places;
 	}
 	return NULL;
 }
@@ -181,7 +185,7 @@ void frames_switch(struct fabric *f, struct fault *x, bool on)
 	for (uint32_t i = 0; i < f->node_count; i++)
 		for (uint16_t k = 0; k < f->nodes[i]->port_count; k++) {
 			struct port *p = &f->nodes[i]->ports[k];
-			if (x->rule.ports[p->index / 8] >> (p->index % 8) & 1)
+			if (x->rule.ports[p->index].place)
 				p->frame_faults += on ? 1 : -1;
 		}
 }
@@ -237,23 +241,24 @@ static bool over_rate(const struct fabric *f, struct frame_rule *r, const struct
 	return false;
 }
 
-static bool selected(struct fabric *f, struct fault *x, const struct frame *fr, const struct headers *h)
+static bool selected(struct fabric *f, struct fault *x, struct watched *w, const struct frame *fr,
+		     const struct headers *h)
 {
 	struct frame_rule *r = &x->rule;
-	uint64_t n = ++r->seen;
+	uint64_t n = ++w->seen;
 
 	switch (r->select) {
 	case SELECT_ALL: return true;
-	case SELECT_SHARE: return random_unit(f->seed, x->number, n, RANDOM_LOSS) < r->share;
+	case SELECT_SHARE: return fault_draw(f, x, w, RANDOM_LOSS) < r->share;
 	case SELECT_EVERY: return n % r->n == 0;
 	case SELECT_FIRST: return n <= r->n;
 	case SELECT_HASH:
 		return random_unit(r->salt, (uint64_t)h->src << 32 | h->dst, (uint64_t)h->src_port << 32 | h->qp, 0) < r->share;
 	case SELECT_METER: return over_rate(f, r, fr);
 	case SELECT_BURST:
-		if (random_unit(f->seed, x->number, n, RANDOM_STATE) < (r->bad ? r->to_good : r->to_bad))
-			r->bad = !r->bad;
-		return random_unit(f->seed, x->number, n, RANDOM_LOSS) < (r->bad ? r->loss_bad : r->loss_good);
+		if (fault_draw(f, x, w, RANDOM_STATE) < (w->bad ? r->to_good : r->to_bad))
+			w->bad = !w->bad;
+		return fault_draw(f, x, w, RANDOM_LOSS) < (w->bad ? r->loss_bad : r->loss_good);
 	}
 	return false;
 }
@@ -264,13 +269,13 @@ struct frame_fate frames_strike(struct fabric *f, const struct port *p, struct f
 	struct frame_fate fate = {0};
 
 	for (struct fault *x = f->faults; x; x = x->next) {
-		struct frame_rule *r = &x->rule;
-		if (x->kind != FAULT_FRAMES || !x->on || !(r->ports[p->index / 8] >> (p->index % 8) & 1))
+		if (x->kind != FAULT_FRAMES || !x->on || !x->rule.ports[p->index].place)
 			continue;
 		struct headers h = headers_of(fr);
-		if (!matches(r, fr, &h) || !selected(f, x, fr, &h))
+		struct watched *w = &x->rule.ports[p->index];
+		if (!matches(&x->rule, fr, &h) || !selected(f, x, w, fr, &h))
 			continue;
-		x->hits += effect_strike(r->effect, f, x, fr, &fate);
+		x->hits += effect_strike(&(struct strike){.f = f, .fault = x, .at = w, .fr = fr, .fate = &fate});
 	}
 	return fate;
 }

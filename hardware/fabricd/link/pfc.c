@@ -76,7 +76,7 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 		at = put_be16(at, xoff && classes >> c & 1 ? QUANTA : 0);
 	memset(at, 0, (size_t)(d + PAUSE_BYTES - at));
 	fr->len = PAUSE_BYTES;
-	fr->id = ++f->last_frame_id;
+	fr->id = frame_number(p->node);
 	fr->pause = true;
 	CLASSES_EACH(c)
 		if (classes >> c & 1 && xoff)

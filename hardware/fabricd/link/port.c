@@ -171,7 +171,7 @@ static void duplicate(struct fabric *f, struct port *p, struct port *to, struct 
 
 	copy->class = fr->class;
 	copy->to = fr->to;
-	copy->id = ++f->last_frame_id;
+	copy->id = frame_number(p->node);
 	propagate(f, p, to, copy, arrives);
 }
 

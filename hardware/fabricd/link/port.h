@@ -68,7 +68,14 @@ struct node {
 	uint32_t index; /* over switches, then NICs */
 	uint16_t port_count;
 	struct port *ports;
+	uint64_t made; /* frames */
 };
+
+/* frame_number() - Of a frame that @n makes: by maker and count, so that no other node's frames change what is drawn by it */
+static inline uint64_t frame_number(struct node *n)
+{
+	return (uint64_t)n->index << 40 | ++n->made;
+}
 
 struct cable {
 	char name[2 * NAME_BYTES];

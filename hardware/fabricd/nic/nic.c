@@ -128,7 +128,7 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 		}
 		struct frame *fr = frame_small(f);
 		uint32_t payload = s->ops->build(f, s, fr);
-		fr->id = ++f->last_frame_id;
+		fr->id = frame_number(&n->n);
 		fr->tx_buffer = &tx->buffer;
 		tx->used_bytes += fr->len;
 		bool scale_up = tx == &n->tx[1];
@@ -232,7 +232,7 @@ void nic_netdev_readable(struct fabric *f, struct nic *n)
 			return;
 		}
 		fr->len = (uint32_t)len;
-		fr->id = ++f->last_frame_id;
+		fr->id = frame_number(&n->n);
 		fr->class = CLASS_DEFAULT;
 		port_enqueue(f, p, fr);
 	}

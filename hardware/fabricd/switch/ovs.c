@@ -350,7 +350,7 @@ static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_
 		return;
 	}
 	flag(f, out, ours ? "late copy" : "foreign frame", fr->data, fr->len);
-	fr->id = ++f->last_frame_id;
+	fr->id = frame_number(out->node);
 	fr->class = CLASS_DEFAULT;
 	event_add(f, t, EV_FORWARD, out->node->index, 0, out->number, fr->id, fr, 0);
 }

@@ -118,7 +118,7 @@ struct qp {
 	uint64_t expected;
 	uint64_t message_at, message_left, message_bytes;
 	uint32_t message_rkey, msn;
-	bool nak_sent, in_message;
+	bool nak_sent, in_message, answer_due;
 	uint8_t message_kind;
 	uint64_t ahead;	      /* number of what is copied next (engine/ahead.h) */
 	uint64_t usable;      /* receives that the NIC may use: of recv_delay */

@@ -5,8 +5,9 @@
  * Packets are taken in order.  A packet ahead of the expected number means loss.  It
  * is answered by one NAK (sequence error), and no other is sent until the expected
  * packet has come.  With selective repeat it is kept until then (reorder.c), and its
- * payload crosses PCIe at once: what is left for its turn is the completion.  A packet
- * behind the expected number is a duplicate, and acknowledged again if it asks for it.
+ * payload crosses PCIe at once: what is left for its turn is the completion.  What is
+ * said of it, and when, is in answer.c.  A packet behind the expected number is a
+ * duplicate, and acknowledged again if it asks for it.
  * A message that needs a receive request while none is posted is answered with an RNR
  * NAK and not taken.
  *
@@ -25,65 +26,13 @@
 #include "link/port.h"
 #include "nic/nic.h"
 #include "nic/params.h"
+#include "transport/answer.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
-
-static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt, uint32_t dscp, uint32_t class)
-{
-	struct frame *fr = frame_small(f);
-
-	pkt->src_ip = q->nic->ip;
-	pkt->dst_ip = q->peer->ip;
-	pkt->src_port = q->src_port;
-	pkt->tos = (uint8_t)(dscp << 2);
-	pkt->ttl = TTL_SENT;
-	pkt->dst_qp = q->peer_number;
-	memcpy(pkt->dst_mac, q->peer->mac, 6);
-	memcpy(pkt->src_mac, q->nic->mac, 6);
-	fr->len = roce_build_unsealed(fr->data, FRAME_HEAD_BYTES - TRAILER_BYTES - TELEMETRY_BYTES(0), pkt);
-	fr->unsealed = true;
-	if (pkt->opcode == RC_ACK && q->last.present) {
-		q->last.seen = (uint16_t)(q->seen < UINT16_MAX ? q->seen : UINT16_MAX);
-		q->last.marked = (uint16_t)(q->marked < UINT16_MAX ? q->marked : UINT16_MAX);
-		q->last.room = q->last.hops;
-		if (fr->len + TELEMETRY_BYTES(q->last.room) + TRAILER_BYTES > FRAME_HEAD_BYTES)
-			frame_grow(f, fr);
-		fr->len = telemetry_append(fr->data, fr->len, &q->last);
-		q->seen = q->marked = 0;
-	}
-	fr->id = ++f->last_frame_id; /* made in the NIC: needs no fetch */
-	fr->class = (uint8_t)class;
-	fr->to = &q->peer->port[1];
-	fr->taker = q->peer_qp;
-	port_enqueue(f, q->tx->port, fr);
-}
-
-static void answer(struct fabric *f, struct qp *q, uint8_t syndrome, uint64_t packet, uint32_t msn)
-{
-	struct roce_packet pkt = {
-		.opcode = RC_ACK, .psn = (uint32_t)packet & PSN_MASK, .syndrome = syndrome, .msn = msn & PSN_MASK};
-
-	send_answer(f, q, &pkt, q->nic->p.ack_dscp, q->nic->p.ack_class);
-}
-
-/* A data packet was marked on its way: tell the sender, if its control wants that and was not told just now */
-static void congestion_seen(struct fabric *f, struct qp *q)
-{
-	static const uint8_t reserved[CNP_BYTES];
-	struct nic *n = q->nic;
-
-	n->np_marked++;
-	if (!n->p.cc->cnp_gap || f->clock.now - q->cnp_sent < n->p.cc->cnp_gap(f, q))
-		return;
-	q->cnp_sent = f->clock.now;
-	n->np_cnps++;
-	struct roce_packet pkt = {.opcode = RC_CNP, .payload = reserved, .payload_bytes = CNP_BYTES};
-	send_answer(f, q, &pkt, n->p.cnp_dscp, n->p.cnp_class);
-}
 
 static void refuse_access(struct fabric *f, struct qp *q)
 {
@@ -163,6 +112,17 @@ static bool answers(const struct qp *q, const struct roce_packet *pkt)
 	return pkt->ack_request || (q->nic->p.cc->answers_marks && (pkt->tos & ECN_CE) == ECN_CE);
 }
 
+/* A packet was taken: with bitmaps, one acknowledgement for all that are taken with it comes later */
+static void say_taken(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+{
+	if (!answers(q, pkt))
+		return;
+	if (q->nic->p.sack_bits)
+		q->answer_due = true;
+	else
+		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
+}
+
 /* The expected packet is here, and an engine in the NIC takes it */
 static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 {
@@ -176,8 +136,7 @@ static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt
 	q->expected++;
 	if (roce_is_last(pkt->opcode))
 		q->msn = (q->msn + 1) & PSN_MASK;
-	if (answers(q, pkt))
-		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
+	say_taken(f, q, pkt);
 	return true;
 }
 
@@ -231,8 +190,7 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, 
 	ps_t visible = place(f, q, kept ? 0 : pkt->payload_bytes);
 	if (roce_is_last(pkt->opcode))
 		received(f, q, pkt, visible);
-	if (answers(q, pkt))
-		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
+	say_taken(f, q, pkt);
 	return true;
 }
 
@@ -241,14 +199,17 @@ static void take_kept(struct fabric *f, struct qp *q)
 {
 	struct roce_packet pkt;
 	struct frame *fr;
+	uint32_t count = 0;
 	bool taken = true, told = true;
 
-	while (taken && (fr = reorder_take(q))) {
+	for (; taken && (fr = reorder_take(q)); count += taken) {
 		taken = frame_parse(fr, &pkt) == ROCE_OK && take(f, q, &pkt, fr, true);
 		told = !taken || answers(q, &pkt);
 		frame_release(f, fr);
 	}
-	if (!told)
+	if (q->nic->p.sack_bits)
+		answer_closed(f, q, count);
+	else if (!told)
 		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
 }
 
@@ -263,7 +224,9 @@ static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet 
 		q->nic->out_of_sequence++;
 	if (kept == KEPT)
 		place(f, q, pkt->payload_bytes);
-	if (kept != KEPT_NOT)
+	if (kept != KEPT_NOT && q->nic->p.sack_bits)
+		answer_ahead(f, q, answers(q, pkt), kept == KEPT_BEFORE);
+	else if (kept != KEPT_NOT)
 		answer(f, q, AETH_NAK_SEQUENCE, q->expected, pkt->psn);
 	else if (!q->nak_sent)
 		answer(f, q, AETH_NAK_SEQUENCE, q->expected, q->nic->p.selective ? (uint32_t)q->expected : q->msn);
@@ -284,15 +247,17 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 	q->seen++;
 	if ((pkt->tos & ECN_CE) == ECN_CE) {
 		q->marked++;
-		congestion_seen(f, q);
+		answer_congestion(f, q);
 	}
 	q->came = f->clock.now;
 	if (n->p.cc->telemetry)
 		telemetry_read(fr->data, frame_near(fr), fr->away, &q->last);
 	if (ahead < 0) {
 		n->duplicate_request++;
+		if (pkt->ack_request && q->reorder)
+			q->reorder->unsaid_from = q->expected + 1;
 		if (pkt->ack_request)
-			answer(f, q, AETH_ACK, q->expected - 1, q->msn);
+			answer_come(f, q);
 		return false;
 	}
 	if (ahead > 0)

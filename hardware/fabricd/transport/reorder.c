@@ -5,10 +5,8 @@
  * A packet ahead of the expected one is kept, up to reorder_packets ahead, until all
  * before it are there.  Its payload goes over PCIe when it arrives, not when it is taken:
  * it does not wait in the NIC (receive.c; Mittal et al., "Revisiting Network Support for
- * RDMA", SIGCOMM 2018, section 5.3).  Each such packet is answered by a NAK (sequence
- * error) that names the expected packet and, in the field of the message number, the one
- * that has come: the two numbers of IRN's NACK (section 3.1).  What the sender makes of
- * that is in repeat.c.
+ * RDMA", SIGCOMM 2018, section 5.3).  What is said of it is in answer.c, and what the sender
+ * makes of that in repeat.c.
  */
 #include <stdlib.h>
 
@@ -16,11 +14,6 @@
 #include "link/frame.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
-
-struct reorder {
-	uint32_t room;
-	struct frame *slot[];
-};
 
 /* reorder_keep() - Keep a frame that came @ahead of the expected one, unless there is no room or it is there already */
 enum kept reorder_keep(struct qp *q, uint32_t ahead, struct frame *fr)
@@ -33,13 +26,20 @@ enum kept reorder_keep(struct qp *q, uint32_t ahead, struct frame *fr)
 		if (!r)
 			abort();
 		r->room = room;
+		r->unsaid_from = UINT64_MAX;
 	}
 	if (ahead >= r->room)
 		return KEPT_NOT;
-	struct frame **slot = &r->slot[(q->expected + ahead) % r->room];
+	uint64_t n = q->expected + ahead;
+	struct frame **slot = &r->slot[n % r->room];
 	if (*slot)
 		return KEPT_BEFORE;
 	*slot = fr;
+	r->held++;
+	if (n >= r->end)
+		r->end = n + 1;
+	if (n < r->unsaid_from)
+		r->unsaid_from = n;
 	return KEPT;
 }
 
@@ -52,7 +52,16 @@ struct frame *reorder_take(struct qp *q)
 		return NULL;
 	struct frame **slot = &r->slot[q->expected % r->room], *fr = *slot;
 	*slot = NULL;
+	r->held -= fr != NULL;
 	return fr;
+}
+
+/* reorder_has() - Has packet @n come ahead? */
+bool reorder_has(const struct qp *q, uint64_t n)
+{
+	const struct reorder *r = q->reorder;
+
+	return n > q->expected && n < r->end && r->slot[n % r->room];
 }
 
 /* reorder_drop() - Forget everything that came ahead: the sender starts anew from the expected packet */
@@ -64,7 +73,10 @@ void reorder_drop(struct fabric *f, struct qp *q)
 		if (r->slot[i]) {
 			frame_release(f, r->slot[i]);
 			r->slot[i] = NULL;
+			r->held--;
 		}
+	if (r)
+		r->unsaid_from = UINT64_MAX;
 }
 
 void reorder_release(struct qp *q)

@@ -16,47 +16,29 @@
  * waits any more (RFC 8985, sections 6.2 and 7: no window before reordering is seen, 16
  * recoveries until it is given up).
  *
- * When the last packets are lost, nothing comes that would show it.  So the sender probes when
- * nothing was sent or heard for two smoothed round trips (RFC 8985, section 7: tail loss
- * probe), or for one and four times its variation (RFC 9002, section 6.2), if that is longer.
- * A probe is a new packet, even if the window is full; without a new one, the packet that was
- * sent last.  It says of no packet that it is lost, but when it has come, all that are missing
- * are holes.  Further probes follow, each after twice the time, until one is answered or the
- * timeout.  A packet that is waited for asks for an acknowledgement at once, so the time needs
- * no share for delayed ones.  In a lossless class there are no probes: a pause may last longer
- * than any round trip before (IRN, section 4.1: no timeouts where there is PFC).
+ * Where packets take several paths, loss_after is set.  Then a hole is lost when something has
+ * come that left the NIC more than that later, whether the hole was sent again or not (RFC 8985,
+ * section 6.2: by the time of sending); or later, if holes have been as late as that.  When it is heard plays no part: bitmaps come late, for
+ * many packets at once.  If nothing more is heard, a hole is lost loss_after after it should have
+ * been heard of (there: the reordering timer), but no sooner than a round trip after it is known
+ * to be overtaken: what has come since would be heard of by then.
+ *
+ * When the last packets are lost, nothing comes that would show it: then the sender asks (probe.c).
  */
 #include <stdlib.h>
 
 #include "base/units.h"
 #include "engine/fabric.h"
-#include "link/port.h"
+#include "nic/params.h"
 #include "transport/holes.h"
 #include "transport/qp.h"
 #include "transport/repeat.h"
 #include "transport/round_trip.h"
 
 #define LOSSES_UNTIL_IN_ORDER 16
-#define MOST_DOUBLED 16
 
-struct repeat {
-	struct holes holes;
-	uint32_t open, lost; /* of them: not known to have come; and of those, to be sent again */
-	uint32_t next;	   /* of the holes: before it none is lost */
-	uint64_t known;	   /* below this all has come but the holes */
-	uint64_t came;	   /* behind the highest that has come */
-	uint64_t turns, turn_came; /* times that something was sent again, and the last of them that came */
-	uint64_t oldest, oldest_before; /* of what was sent again and is not known to have come, or 0: the first */
-	uint32_t found;	   /* lost, and not reported yet: repeat_found() */
-	ps_t window;	   /* that a hole waits */
-	ps_t due;	   /* when the first wait is over, or PS_NEVER */
-	uint32_t losses;   /* holes in a row that were lost, since one was late */
-	struct round_trip trips;
-	ps_t probe;	   /* when to ask, or PS_NEVER */
-	uint32_t probes;   /* in a row, without an answer */
-};
-
-static struct repeat *repeat_of(struct qp *q)
+/* repeat_of() - A queue pair's state, made when it is looked at first */
+struct repeat *repeat_of(struct qp *q)
 {
 	if (!q->repeat) {
 		q->repeat = calloc(1, sizeof *q->repeat);
@@ -68,14 +50,15 @@ static struct repeat *repeat_of(struct qp *q)
 	return q->repeat;
 }
 
-/* Everything from `known` to @end is missing */
-static void add_holes(struct repeat *r, uint64_t end, ps_t since)
+/* repeat_missing() - Everything from `known` to @end is missing */
+void repeat_missing(struct repeat *r, uint64_t end, ps_t since)
 {
 	for (; r->known < end; r->known++, r->open++)
 		holes_add(&r->holes, &(struct hole){.number = r->known, .turn = r->turns, .before = r->known + 1, .since = since});
 }
 
-static void lose(struct repeat *r, uint32_t i)
+/* repeat_lose() - A hole is lost, and to be sent again */
+void repeat_lose(struct repeat *r, uint32_t i)
 {
 	holes_at(&r->holes, i)->state = LOST;
 	holes_at(&r->holes, i)->asked = false;
@@ -91,7 +74,25 @@ static bool overtaken(const struct repeat *r, uint64_t turn, uint64_t before)
 	return r->came > before || r->turn_came > turn;
 }
 
-static void judge(struct repeat *r, uint32_t i, ps_t now)
+/* When a hole left last; PS_NEVER: that is not known, or it is to leave again */
+static ps_t left_at(const struct repeat *r, const struct hole *h)
+{
+	return h->again ? h->left : round_trip_left_at(&r->trips, h->number);
+}
+
+/* Until when does a hole that was overtaken wait? */
+static ps_t waits_until(const struct repeat *r, const struct hole *h, ps_t after)
+{
+	if (!after)
+		return h->again ? h->since : h->since + r->window;
+	ps_t left = left_at(r, h), ahead = left == PS_NEVER ? 0 : r->latest - left;
+	ps_t least = r->window > r->trips.smoothed ? r->window : r->trips.smoothed;
+	if (ahead > after && ahead > r->window)
+		return h->since;
+	return h->since + (after - ahead > least ? after - ahead : least);
+}
+
+static void judge(struct repeat *r, uint32_t i, ps_t now, ps_t after)
 {
 	struct hole *h = holes_at(&r->holes, i);
 
@@ -105,34 +106,46 @@ static void judge(struct repeat *r, uint32_t i, ps_t now)
 			r->oldest = h->turn;
 			r->oldest_before = h->before;
 		}
-	} else if (!h->again && now < h->since + r->window) {
-		if (h->since + r->window < r->due)
-			r->due = h->since + r->window;
+	} else if (now < waits_until(r, h, after)) {
+		ps_t until = waits_until(r, h, after);
+		r->due = until < r->due ? until : r->due;
 	} else {
-		lose(r, i);
+		repeat_lose(r, i);
 		if (!h->again && r->window && ++r->losses == LOSSES_UNTIL_IN_ORDER)
 			r->window = 0;
 	}
 }
 
 /* Which holes are lost by now?  Only those from @i on may be, unless what was sent again is overtaken, or a wait is over */
-static void look(struct repeat *r, uint32_t i, ps_t now)
+static void look(const struct qp *q, uint32_t i, ps_t now)
 {
-	if ((r->oldest && overtaken(r, r->oldest, r->oldest_before)) || r->due <= now) {
+	struct repeat *r = q->repeat;
+	ps_t after = q->nic->p.loss_after;
+
+	if (after || (r->oldest && overtaken(r, r->oldest, r->oldest_before)) || r->due <= now) {
 		i = 0;
 		r->oldest = 0;
 		r->due = PS_NEVER;
 	}
 	for (; i < r->holes.count; i++)
-		judge(r, i, now);
+		judge(r, i, now, after);
 }
 
-/* A hole has come, and that is heard of at once: was it late, or was it sent again? */
-static void heard(struct repeat *r, const struct hole *h, ps_t now)
+/* What has come had left then */
+static void had_left(struct repeat *r, ps_t t)
 {
-	if (!h->again)
+	if (t != PS_NEVER && t > r->latest)
+		r->latest = t;
+}
+
+/* A hole has come: was it late, or was it sent again?
+ * @at_once:	That is heard of at once
+ */
+static void heard(struct repeat *r, const struct hole *h, ps_t now, bool at_once)
+{
+	if (!h->again && at_once)
 		round_trip_over(&r->trips, h->number, now);
-	else if (!r->trips.smoothed && h->left != PS_NEVER)
+	else if (h->again && !r->trips.smoothed && h->left != PS_NEVER)
 		round_trip_took(&r->trips, now - h->left); /* not for certain, but nothing else is known */
 	if (!h->asked && (!h->again || h->left == PS_NEVER || now - h->left < r->trips.shortest / 4 * 3)) {
 		ps_t late = h->since && h->since != PS_NEVER ? now - h->since : 0;
@@ -140,8 +153,10 @@ static void heard(struct repeat *r, const struct hole *h, ps_t now)
 			r->window = late + late / 4;
 		if (late)
 			r->losses = 0;
-	} else if (h->turn > r->turn_came) {
-		r->turn_came = h->turn;
+		had_left(r, round_trip_left_at(&r->trips, h->number));
+	} else {
+		r->turn_came = h->turn > r->turn_came ? h->turn : r->turn_came;
+		had_left(r, left_at(r, h));
 	}
 }
 
@@ -154,22 +169,27 @@ static void close_hole(struct repeat *r, struct hole *h)
 	h->state = CAME;
 }
 
-/* Something was heard, or has left: when to ask if that is all.  Not if nothing waits for an answer */
-static void wait_on(struct repeat *r, const struct qp *q, ps_t now)
+/* Packet @n, which is neither acknowledged nor new, has come */
+static void came(struct qp *q, uint64_t n, ps_t now, bool at_once)
 {
-	uint32_t class = q->own_class ? q->class : q->nic->p.data_class;
-	bool paused = q->tx->port->p.pfc_rx && q->nic->p.lossless >> class & 1;
-	bool waits = !paused && q->tx == &q->nic->tx[0] && (r->open || q->left_asked > r->known);
+	struct repeat *r = q->repeat;
+	struct hole *h = n < r->known ? holes_find(&r->holes, n) : NULL;
 
-	ps_t usual = r->trips.smoothed, more = 4 * r->trips.varies;
-
-	r->probe = waits && usual ? now + ((usual + (more > usual ? more : usual)) << r->probes) : PS_NEVER;
-}
-
-static void news(struct repeat *r, const struct qp *q, ps_t now)
-{
-	r->probes = 0;
-	wait_on(r, q, now);
+	repeat_missing(r, n, now);
+	if (r->known == n) {
+		r->known++;
+		if (at_once)
+			round_trip_over(&r->trips, n, now);
+		had_left(r, round_trip_left_at(&r->trips, n));
+		probe_news(r, q, now);
+	}
+	if (h && h->state != CAME) {
+		heard(r, h, now, at_once);
+		close_hole(r, h);
+		probe_news(r, q, now);
+	}
+	if (n >= r->came)
+		r->came = n + 1;
 }
 
 /* repeat_came() - A NAK says that packet @n has come; the expected one itself: that one ahead could not be kept */
@@ -177,30 +197,30 @@ void repeat_came(struct fabric *f, struct qp *q, uint64_t n)
 {
 	struct repeat *r = repeat_of(q);
 	uint32_t from = r->came < r->known ? 0 : r->holes.count; /* a probe may have overtaken any */
-	ps_t now = f->clock.now;
 
 	if (n < q->acked || n >= q->send)
 		return;
-	struct hole *h = n < r->known ? holes_find(&r->holes, n) : NULL;
 	if (n == q->acked) {
-		add_holes(r, n + 1, now);
-		n++;
+		repeat_missing(r, n + 1, f->clock.now);
+		r->came = n + 1 >= r->came ? n + 2 : r->came;
 	} else {
-		add_holes(r, n, now);
-		if (r->known == n) {
-			r->known++;
-			round_trip_over(&r->trips, n, now);
-			news(r, q, now);
-		}
-		if (h && h->state != CAME) {
-			heard(r, h, now);
-			close_hole(r, h);
-			news(r, q, now);
-		}
+		came(q, n, f->clock.now, true);
 	}
-	if (n >= r->came)
-		r->came = n + 1;
-	look(r, from, now);
+	look(q, from, f->clock.now);
+}
+
+/* repeat_sack() - A bitmap says which packets have come, from @first on; only of the last of them that is heard of at once */
+void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *bits, uint32_t bytes)
+{
+	struct repeat *r = repeat_of(q);
+	uint32_t from = r->came < r->known ? 0 : r->holes.count, last = 8 * bytes;
+
+	while (last && !(bits[(last - 1) / 8] >> ((last - 1) % 8) & 1))
+		last--;
+	for (uint32_t i = 0; i < last; i++)
+		if (bits[i / 8] >> (i % 8) & 1 && first + i > q->acked && first + i < q->left)
+			came(q, first + i, f->clock.now, i + 1 == last);
+	look(q, from, f->clock.now);
 }
 
 /* repeat_timeout() - Nothing was heard: what has left and is not known to have come is lost, sent again or not.
@@ -216,12 +236,12 @@ void repeat_timeout(struct qp *q)
 	const struct hole *first = r->holes.count ? holes_at(&r->holes, 0) : NULL;
 	if (r->known > q->acked && (!first || first->number != q->acked || first->state == CAME))
 		repeat_forget(q);
-	add_holes(r, end, 0);
+	repeat_missing(r, end, 0);
 	for (uint32_t i = 0; i < r->holes.count; i++) {
 		struct hole *h = holes_at(&r->holes, i);
 		h->since = 0;
 		if (h->state == UNDER_WAY && !(h->again && h->left == PS_NEVER && in_nic))
-			lose(r, i);
+			repeat_lose(r, i);
 	}
 	r->oldest = r->probes = 0;
 	r->due = r->probe = PS_NEVER;
@@ -238,18 +258,20 @@ void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of
 		return;
 	if (heard_of && q->acked > r->known)
 		round_trip_over(&r->trips, q->acked - 1, f->clock.now);
+	if (q->acked > r->known)
+		had_left(r, round_trip_left_at(&r->trips, q->acked - 1));
 	while (r->holes.count && holes_at(&r->holes, 0)->number < q->acked) {
 		struct hole *h = holes_at(&r->holes, 0);
 		if (h->number == before && h->state != CAME)
-			heard(r, h, f->clock.now);
+			heard(r, h, f->clock.now, true);
 		close_hole(r, h);
 		holes_drop_first(&r->holes);
 		r->next -= r->next > 0;
 	}
 	r->known = r->known > q->acked ? r->known : q->acked;
 	r->came = r->came > q->acked ? r->came : q->acked;
-	look(r, r->holes.count, f->clock.now);
-	news(r, q, f->clock.now);
+	look(q, r->holes.count, f->clock.now);
+	probe_news(r, q, f->clock.now);
 }
 
 /* repeat_forget() - The receiver has forgotten what came ahead */
@@ -291,6 +313,8 @@ void repeat_sent(struct qp *q)
 	h->turn = ++r->turns;
 	h->before = q->send;
 	h->left = PS_NEVER;
+	if (q->nic->p.loss_after)
+		h->since = PS_NEVER;
 	r->lost--;
 	if (!r->oldest) {
 		r->oldest = h->turn;
@@ -308,7 +332,7 @@ void repeat_left(struct fabric *f, struct qp *q, uint64_t n)
 		h->left = f->clock.now;
 	if (n >= q->left)
 		round_trip_left(&r->trips, n, q->acked, f->clock.now);
-	wait_on(r, q, f->clock.now);
+	probe_wait(r, q, f->clock.now);
 }
 
 /* repeat_due() - When to look again, or PS_NEVER */
@@ -319,33 +343,10 @@ ps_t repeat_due(const struct qp *q)
 	return !r ? PS_NEVER : r->due < r->probe ? r->due : r->probe;
 }
 
-/* repeat_ask() - Nothing is heard of what has left, if the time for it has come: send one packet more, a new one if there is one
- * @idle:	Nothing is left to be sent but new packets that the window holds back
- */
-void repeat_ask(struct fabric *f, struct qp *q, bool idle, bool new)
-{
-	struct repeat *r = q->repeat;
-
-	if (f->clock.now < r->probe)
-		return;
-	wait_on(r, q, f->clock.now);
-	if (!idle || r->probe == PS_NEVER)
-		return;
-	r->probes += r->probes < MOST_DOUBLED;
-	q->probes = true;
-	if (new)
-		return;
-	add_holes(r, q->send, PS_NEVER);
-	uint32_t last = holes_sent_last(&r->holes);
-	lose(r, last);
-	r->found--; /* nobody says so */
-	holes_at(&r->holes, last)->asked = true;
-}
-
 /* repeat_look() - A wait may be over */
 void repeat_look(struct fabric *f, struct qp *q)
 {
-	look(q->repeat, q->repeat->holes.count, f->clock.now);
+	look(q, q->repeat->holes.count, f->clock.now);
 }
 
 /* repeat_found() - So many packets have been found to be lost since this was asked last, some perhaps once more */

@@ -17,6 +17,14 @@ static ps_t *left_of(const struct round_trip *r, uint64_t n)
 	return &r->left[n & (r->room - 1)];
 }
 
+/* round_trip_left_at() - When packet @n left for the first time, PS_NEVER if that is not known; it is not long acknowledged */
+ps_t round_trip_left_at(const struct round_trip *r, uint64_t n)
+{
+	ps_t left = r->room ? *left_of(r, n) : 0;
+
+	return left ? left : PS_NEVER;
+}
+
 /* Room for packets from @first to @n */
 static void grow(struct round_trip *r, uint64_t first, uint64_t n)
 {
@@ -54,9 +62,9 @@ void round_trip_took(struct round_trip *r, ps_t took)
 /* round_trip_over() - Packet @n, which was not sent again, is answered */
 void round_trip_over(struct round_trip *r, uint64_t n, ps_t now)
 {
-	ps_t left = r->room ? *left_of(r, n) : 0, took = now - left;
+	ps_t left = round_trip_left_at(r, n), took = now - left;
 
-	if (!left)
+	if (left == PS_NEVER)
 		return; /* before anybody looked */
 	if (!r->shortest || took < r->shortest)
 		r->shortest = took;

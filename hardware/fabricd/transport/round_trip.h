@@ -13,6 +13,7 @@ struct round_trip {
 };
 
 void round_trip_left(struct round_trip *r, uint64_t n, uint64_t acked, ps_t now);
+ps_t round_trip_left_at(const struct round_trip *r, uint64_t n);
 void round_trip_took(struct round_trip *r, ps_t took);
 void round_trip_over(struct round_trip *r, uint64_t n, ps_t now);
 

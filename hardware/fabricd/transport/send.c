@@ -31,6 +31,7 @@
  */
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/copies.h"
 #include "base/units.h"
 #include "engine/event.h"
@@ -139,10 +140,11 @@ static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes
 {
 	const struct nic_params *p = &q->nic->p;
 	uint32_t gap = cc_ack_gap(q);
+	uint64_t under_way = p->sack_bits ? repeat_under_way(q) + 1 : n + 1 - q->acked;
 	bool due = gap < p->ack_every ? n + 1 >= q->asked + gap : every(n + 1, p->ack_every);
 
 	return last || due || q->probes || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
-	       (p->selective && n < q->sent_max) || !cc_window_open(q, n + 1 - q->acked) ||
+	       (p->selective && n < q->sent_max) || !cc_window_open(q, under_way) ||
 	       (p->selective && n + 2 - q->acked > p->reorder_packets);
 }
 
@@ -298,6 +300,18 @@ static void tell_cc(struct fabric *f, struct qp *q, struct cc_ack *ack, const st
 	cc_acked(f, q, ack);
 }
 
+/* What an acknowledgement's bitmap says of packets ahead */
+static void read_bitmap(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+{
+	struct view v = view_of(pkt->payload, pkt->payload_bytes);
+	int32_t ahead = psn_ahead(get_be32(&v), (uint32_t)q->acked);
+
+	if (v.bad || ahead < -SACK_BITS_MAX || v.left > SACK_BITS_MAX / 8)
+		return;
+	repeat_sack(f, q, q->acked + (uint64_t)(int64_t)ahead, v.p, (uint32_t)v.left);
+	timer_look(f, q);
+}
+
 /* A NAK for a sequence error: what it says of other packets, and what is to be sent again */
 static void missing(struct fabric *f, struct qp *q, struct cc_ack *ack, const struct roce_packet *pkt, const struct frame *fr)
 {
@@ -327,8 +341,11 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	if (ahead + ack < 0 || n > q->left)
 		return; /* old, or never sent */
 	uint64_t answered = ack ? n - 1 : n + (more ? (pkt->msn - pkt->psn) & PSN_MASK : 0);
-	struct cc_ack told = {.packets = repeat_delivered(q), .full = full(q, answered)};
+	bool bitmap = ack && pkt->payload_bytes && q->nic->p.selective;
+	struct cc_ack told = {.packets = repeat_delivered(q), .full = !bitmap && full(q, answered)};
 	advance(f, q, n, ack);
+	if (bitmap)
+		read_bitmap(f, q, pkt);
 	if (!ack && syndrome == AETH_NAK_SEQUENCE && q->acked != q->next_packet) {
 		missing(f, q, &told, pkt, fr);
 		return;

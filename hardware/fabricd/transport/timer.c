@@ -52,7 +52,7 @@ static void look_at_repeat(struct fabric *f, struct qp *q)
 {
 	repeat_look(f, q);
 	cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
-	repeat_ask(f, q, !q->fetched_bytes && !qp_has_work(f, q), qp_has_new(q));
+	probe_ask(f, q, !q->fetched_bytes && !qp_has_work(f, q), qp_has_new(q));
 	qp_ready(f, q);
 }
 

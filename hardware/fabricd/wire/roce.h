@@ -19,6 +19,8 @@
 #define AETH_BYTES 4
 #define IMM_BYTES 4
 #define ICRC_BYTES 4
+#define SACK_BITS_MAX 512
+#define SACK_BYTES(bits) (4 + (bits) / 8) /* behind an AETH: a packet's number, and a bit for it and those behind it */
 #define OFFLOAD_BYTES 24
 #define ROCE_MAX_HEADER (ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + RETH_BYTES + IMM_BYTES)
 #define CNP_BYTES 16 /* reserved, all zero */

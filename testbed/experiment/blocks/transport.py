@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, GetJsonSchemaHandler, model_serializer, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from testbed.base import controls
-from testbed.base.types import Dscp, Model, default
+from testbed.base.types import Dscp, Model, Time, default, mistake
+from testbed.experiment.blocks.cables import MAX_TIME
 
 
 class CongestionControl(Model):
@@ -33,6 +34,28 @@ class CongestionControl(Model):
         return controls.schema()
 
 
+class Sack(Model):
+    bits: Literal[32, 64, 128, 256, 512] = Field(default=64, description="packets that a bitmap tells of")
+    every: int = Field(
+        default=16,
+        ge=1,
+        le=1 << 16,
+        description="packets ahead of their turn, or that close a gap, to an acknowledgement, unless one asks for it",
+    )
+
+
+class Loss(Model):
+    after: Time | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_TIME,
+        description="a packet is lost if one that left so much later has come (null: an idle round trip)",
+    )
+    probe: bool = Field(
+        default=True, description="ask what has come when nothing is heard; not in a lossless class under PFC"
+    )
+
+
 class Transport(Model):
     cc: CongestionControl = default("none", "congestion control of every queue pair: a name, or {NAME: {PARAMETERS}}")
     recovery: Literal["go_back_n", "selective_repeat"] = Field(
@@ -44,6 +67,22 @@ class Transport(Model):
         le=1 << 16,
         description="selective repeat: what a NIC keeps out of order at most, in packets (null: four round trips)",
     )
+    sack: Sack | None = Field(
+        default=None,
+        description="selective repeat: acknowledgements with bitmaps (null: a NAK for each packet ahead of its turn)",
+    )
+    loss: Loss | None = Field(
+        default=None,
+        description="selective repeat: losses by the time of sending, where packets overtake each other (null: what is "
+        "overtaken is lost, until one is seen to be late)",
+    )
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
     ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
     cnp_dscp: Dscp = Field(default=48, description="DSCP of congestion notifications")
+
+    @model_validator(mode="after")
+    def _of_selective_repeat(self) -> Self:
+        for key in ("sack", "loss"):
+            if getattr(self, key) is not None and self.recovery != "selective_repeat":
+                raise mistake(f"{key} is of selective repeat", "set recovery: selective_repeat", [key])
+        return self

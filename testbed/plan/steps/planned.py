@@ -12,7 +12,7 @@ from topologies.graph import endpoint
 from workloads.base.vocabulary import AUTO
 from workloads.registry import any_of, find
 
-WHY = ("algorithm", "chunk", "expected_ns", "left_out")
+WHY = ("algorithm", "chunk", "expected_ns", "at_least_ns", "left_out")
 """Of what is chosen: what people are told of it."""
 
 
@@ -26,7 +26,7 @@ class Planned(ABC):
     """A step of the plan.  Endpoints are numbered: the ranks, then the compute complexes of their NICs."""
 
     chosen: Mapping[str, Mapping[str, Any]] = {}
-    """Of `auto`: size -> algorithm, what its ranks are told, and what each candidate should take."""
+    """Of `auto`: size -> algorithm, what its ranks are told, and what each candidate should take, or at least."""
     about_step: Mapping[str, Any] = {}
     """What its figures need to be judged by."""
     printed: Sequence[str] = ()

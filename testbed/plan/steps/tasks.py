@@ -51,7 +51,7 @@ def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, nam
     def chosen(like: Collective) -> str:
         """What is fastest in the group's first tuple, of all that each of its tuples can do: all of them do it."""
         ((_, best),) = planner.chooser.choose(step_of(like), numbered=False, cut=False).items()
-        expected: dict[str, float] = best["expected_ns"]
+        expected: dict[str, float] = {**best["expected_ns"], **best.get("at_least_ns", {})}
         tuples = graph.groups[like.group]
         return next(
             (name for name in sorted(expected, key=lambda n: expected[n]) if _all_can(like, name, tuples, fabric)),

@@ -4,6 +4,10 @@ All messages at once fill the busiest link without a gap, and the last of them s
 a ring, where near ones come last, the mean.  Small messages take their posts.  On a torus or ring all links of a
 dimension that go the same way carry as many.  Behind switches every rank sends and gets n - 1; what goes up is even
 where there is one spine, and counted flow by flow where ECMP's hash spreads it.
+
+Around a ring messages downwards are posted behind those upwards, which the NIC has fetched by then as far as its buffer
+has room.  And where what crosses a dateline has a class of its own, both classes end together at the link before it, so
+that the last one goes over one link more.
 """
 
 from __future__ import annotations
@@ -12,11 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from topologies.graph.frames import FRAME_BYTES, RETH_BYTES
+from topologies.graph.frames import FRAME_BYTES, RETH_BYTES, wire_bytes
 from workloads.times.messages import Costs, Link, received_ns, sent_ns
 from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from workloads.times.wide.fabric import Wide
@@ -29,18 +35,26 @@ MOST_SENDERS = 32
 
 
 class Crowd(NamedTuple):
-    """The link that is busy longest, and how many messages it carries."""
+    """The link that is busy longest, and how many messages it carries.
+
+    `behind`: how many a rank has posted before the first that takes such a link.
+    """
 
     messages: int
     link: Link
+    behind: int = 0
 
 
-def crowd_of(ways: Wide) -> Crowd | None:
-    """None where flows are too many to count."""
+def crowds_of(ways: Wide) -> list[Crowd] | None:
+    """Links of which one is busy longest; None where flows are too many to count."""
     places, inside = ways.places, ways.scale_up is not None
     n = places.ranks
     own, between = n - 1, np.zeros(places.links, np.int64)
     match places:
+        case Grid((d,)) if ways.own is None:
+            up, down = d // 2, (d - 1) // 2
+            upwards, downwards = (d * (d + 1) // 2 for d in (up, down))
+            return [Crowd(max(own, upwards), ways.cable), Crowd(downwards, ways.cable, up)]
         case Grid(dims):
             every = between.reshape(-1, len(dims), 2)  # by node, dimension, and whether up
             for k, d in enumerate(dims):
@@ -56,10 +70,10 @@ def crowd_of(ways: Wide) -> Crowd | None:
             return None
         between = _counted(ways)
     if ways.own is None:
-        return Crowd(max(own, int(between.max(initial=0))), ways.cable)
+        return [Crowd(max(own, int(between.max(initial=0))), ways.cable)]
     loads = np.concatenate([np.full(2 * n, own), np.zeros(2 * n, np.int64), between])
     busiest = int(np.argmax(loads * ways.own.slowness[ways.own.which]))
-    return Crowd(int(loads[busiest]), ways.own.kinds[ways.own.which[busiest]])
+    return [Crowd(int(loads[busiest]), ways.own.kinds[ways.own.which[busiest]])]
 
 
 def _chooses(places: Places) -> bool:
@@ -87,8 +101,8 @@ def _counted(ways: Wide) -> NDArray[np.int64]:
     return loads
 
 
-def spread_ns(ways: Wide, crowd: Crowd, chunk_bytes: int, costs: Costs) -> float:
-    """Time in ns, if the busiest link carries so many messages of so many bytes."""
+def spread_ns(ways: Wide, crowds: Sequence[Crowd], chunk_bytes: int, costs: Costs) -> float:
+    """Time in ns, if the busiest link is one of these."""
     n = ways.places.ranks
     senders, far = _senders(ways), np.arange(1, n)  # in this order any rank posts
     source, by = np.repeat(senders, n - 1), np.tile(far, len(senders))
@@ -96,9 +110,19 @@ def spread_ns(ways: Wide, crowd: Crowd, chunk_bytes: int, costs: Costs) -> float
     alone = np.array([max(received_ns(chunk_bytes, p, costs), sent_ns(chunk_bytes, p, costs)) for p in paths])
     posted = float((by * costs.post_ns + alone[which]).max())
     wire = chunk_bytes + costs.packets(chunk_bytes) * FRAME_BYTES + RETH_BYTES
-    around = isinstance(ways.places, Grid) and len(ways.places.dims) == 1
-    last = float(alone[which].mean() if around else alone.max())
-    return costs.wake_ns + max(posted, costs.post_ns + last + (crowd.messages - 1) * crowd.link.time_ns(wire))
+    last = float(alone.max())
+    if isinstance(ways.places, Grid) and len(ways.places.dims) == 1:
+        beyond = ways.cable.delay_ns + ways.latency_ns + ways.cable.time_ns(min(wire, wire_bytes(costs.mtu)))
+        last = float(alone[which].mean()) + (ways.dateline and n > 2) * beyond
+    busy = max(_begins(one, wire, costs) + (one.messages - 1) * one.link.time_ns(wire) for one in crowds)
+    return costs.wake_ns + max(posted, last + busy)
+
+
+def _begins(crowd: Crowd, wire: float, costs: Costs) -> float:
+    """When a rank's first message to such a link leaves: behind those before it, or behind a full buffer of these."""
+    posted = (crowd.behind + 1) * costs.post_ns
+    fetched = costs.post_ns + crowd.link.time_ns(crowd.behind * wire)
+    return max(posted, min(fetched, posted + crowd.link.time_ns(costs.tx_buffer_bytes)))
 
 
 def _senders(ways: Wide) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ import numpy as np
 from workloads.collectives.ring import bidirectional_all_reduce
 from workloads.collectives.schedule import Shape
 from workloads.times.case import Case
-from workloads.times.replay import replayed
+from workloads.times.expected import replayed
 from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
 if TYPE_CHECKING:

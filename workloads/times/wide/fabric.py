@@ -55,7 +55,7 @@ class Wide:
     """The ranks of such a fabric as ways.Ways: all switches alike.
 
     `cable`: what its cables are, but for those that `own` has.  `numbers`: of the queue pairs that carry the messages,
-    for ECMP's hash.
+    for ECMP's hash.  `dateline`: what has to cross it on a grid has a class of its own.
     """
 
     places: Places
@@ -64,6 +64,7 @@ class Wide:
     scale_up: Link | None = None
     numbers: Numbers = first_ones
     own: Cables | None = None
+    dateline: bool = True
 
     def path(self, pairs: Sequence[Pair]) -> Path:
         """What the slowest of these messages sees."""
@@ -86,7 +87,8 @@ class Wide:
         source, target = (np.array([rank], np.int64) for rank in pair)
         keys = tuple(self._links(source, target))
         path = self._path(source, target, None)
-        return Route(keys, path.links * (len(keys) if path.scale_up else 1), path)
+        second = tuple(self._across(keys, pair[1])) if self.dateline and not path.scale_up else ()
+        return Route(keys, path.links * (len(keys) if path.scale_up else 1), path, second)
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
         raise NotImplementedError("bytes from rank to rank are not added up here")
@@ -193,6 +195,11 @@ class Wide:
     def _links(self, source: Ranks, target: Ranks) -> list[int]:
         """The numbers of one message's links."""
         return [int(ids[0]) for which, ids in self.stages(source, target) if which.size]
+
+    def _across(self, keys: Sequence[int], target: int) -> Sequence[bool]:
+        """Which of a way's links are before a dateline; the last one as the one before (Hops.across)."""
+        between = self.places.across([key - 4 * self.places.ranks for key in keys[1:-1]], target)
+        return (False, *between, between[-1]) if between else ()
 
     def _path(self, source: Ranks, target: Ranks, loads: NDArray[np.int64] | None) -> Path:
         """Of one message.  `loads`: messages on each link (None: no other ones)."""

@@ -15,9 +15,9 @@ from workloads.base.vocabulary import DTYPES
 from workloads.collectives.schedule import more_than, schedule_of
 from workloads.collectives.shape import shape_of
 from workloads.times.case import Case
+from workloads.times.expected import replayed
 from workloads.times.messages import Costs, Link
 from workloads.times.queue_pairs import of_schedule
-from workloads.times.replay import replayed
 from workloads.times.wide.around import Ring
 from workloads.times.wide.both_ways import Numbered
 from workloads.times.wide.places import Places

@@ -17,7 +17,7 @@ from workloads.times.messages import Link
 from workloads.times.switches.in_network import apart, travels
 from workloads.times.switches.multicast import Multicast
 from workloads.times.wide import direct_reduce, rounds
-from workloads.times.wide.all_to_all import crowd_of, spread_ns
+from workloads.times.wide.all_to_all import crowds_of, spread_ns
 from workloads.times.wide.around import host_ring_over_ns
 from workloads.times.wide.both_ways import MOST_FOLLOWED, both_ways_ns
 from workloads.times.wide.cables import Cables
@@ -168,11 +168,11 @@ SHIFT = Model(partial(_in_rounds, of=rounds.shift))
 
 def _spread(asked: Asked) -> Time:
     ways = asked.over(asked.made.everybody())
-    crowd = crowd_of(ways)
-    if crowd is None:
+    crowds = crowds_of(ways)
+    if crowds is None:
         what = f"there is no model of {asked.entry} for {asked.n} ranks under several spines: its flows are not counted"
         raise NoModel(what, "one spine, a torus, or at most 4096 ranks")
-    return lambda size: spread_ns(ways, crowd, asked.chunk_bytes(size), asked.costs)
+    return lambda size: spread_ns(ways, crowds, asked.chunk_bytes(size), asked.costs)
 
 
 SPREAD = Model(_spread, Together.spread_ns, of_all=True)

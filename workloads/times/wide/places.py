@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from topologies.graph.address import BASE
+from topologies.ranks.dateline import beyond
 from topologies.ranks.multipath import member
 from topologies.ranks.ring_order import snake
 
@@ -50,6 +51,9 @@ class Places(Protocol):
 
     def between(self, source: Ranks, target: Ranks, ports: Ports) -> Iterator[Stage]:
         """The stages between the first switch and the last.  `ports`: UDP source ports, where there is a choice."""
+
+    def across(self, links: Sequence[int], target: int) -> Sequence[bool]:
+        """On which of these links between switches what goes to this rank is before a dateline; (): on none."""
 
     def ends(self) -> tuple[Ranks, Ranks]:
         """From which switch and to which each link between switches leads; -1: there is none of this number."""
@@ -96,6 +100,14 @@ class Grid:
                 place = here // stride % n
                 at[going] = here + ((place + np.where(up[going], 1, -1)) % n - place) * stride
                 left[going] -= 1
+
+    def across(self, links: Sequence[int], target: int) -> Sequence[bool]:
+        found = []
+        for link in links:
+            (here, dim), up = divmod(link // 2, len(self.dims)), bool(link % 2)
+            n, stride = self.dims[dim], prod(self.dims[dim + 1 :])
+            found.append(target // stride % n in beyond(n, here // stride % n, upwards=up))
+        return found
 
     def ends(self) -> tuple[Ranks, Ranks]:
         me = np.arange(self.ranks)
@@ -167,6 +179,9 @@ class Tiers:
         leaf = rank // self.per
         return BASE | leaf // self.leaves << 16 | leaf % self.leaves << 8 | rank % self.per + 1
 
+    def across(self, links: Sequence[int], target: int) -> Sequence[bool]:
+        return ()
+
     def ends(self) -> tuple[Ranks, Ranks]:
         n_leaves, n_spines = self.leaves * self.pods, self.spines * self.pods
         leaf, choice = np.divmod(np.arange(n_leaves * self.spines), max(self.spines, 1))
@@ -222,6 +237,9 @@ class Rails:
 
     def _ip(self, rank: Ranks) -> Ranks:
         return BASE | rank % self.gpus << 16 | rank // self.gpus + 1
+
+    def across(self, links: Sequence[int], target: int) -> Sequence[bool]:
+        return ()
 
     def ends(self) -> tuple[Ranks, Ranks]:
         rail, spine = np.divmod(np.arange(self.gpus * self.spines), max(self.spines, 1))

@@ -16,8 +16,8 @@ from topologies.graph.frames import FRAME_BYTES, wire_bytes
 from workloads.collectives.schedule import EAGER_BYTES, WINDOW, Shape
 from workloads.collectives.trees import chain_reduce
 from workloads.times.case import Case
+from workloads.times.expected import replayed
 from workloads.times.messages import Costs, Path, line_ns, link_ns, received_ns, sent_ns
-from workloads.times.replay import replayed
 from workloads.times.wide.both_ways import Some
 
 if TYPE_CHECKING:

@@ -1,0 +1,17 @@
+/* What a receiver says to its sender (answer.c) */
+#ifndef TRANSPORT_ANSWER_H
+#define TRANSPORT_ANSWER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fabric;
+struct qp;
+
+void answer(struct fabric *f, struct qp *q, uint8_t syndrome, uint64_t packet, uint32_t msn);
+void answer_come(struct fabric *f, struct qp *q);
+void answer_ahead(struct fabric *f, struct qp *q, bool at_once, bool again);
+void answer_closed(struct fabric *f, struct qp *q, uint32_t taken);
+void answer_congestion(struct fabric *f, struct qp *q);
+
+#endif
