@@ -225,7 +225,7 @@ def test_congestion_halves_windows(tmp_path: Path) -> None:
 def test_a_dead_accelerator_is_gone_past_and_named_until_it_is_back(switch: str, tmp_path: Path) -> None:
     """Six blocks in silence, then the server adds up alone; that takes as long as seven ranks' blocks on its cable.
 
-    Marks there halve the window. It is as before two iterations after the accelerator is, and so are the times, exactly.
+    Marks there halve the window. Two iterations after the accelerator it is back, and times are as before, exactly.
     """
     inject = f"inject: [{{fault: accelerator_down, on: 'switch:{switch}', at: 1080us, for: 300us}}]"
     sizes = {"sizes": ["256KiB"], "dtype": "int32", "slots": 256, "iterations": 14}
