@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from controllers.apps import Applications, PortName, Tables
 from controllers.flows import faults
 from controllers.offload import jobs
 from controllers.offload.jobs import JobRefused, Placement
-from controllers.offload.trees import Trees
+from controllers.offload.trees import Trees, Used
 from controllers.operator import Operator
 from controllers.routing.ports import DownPorts
 from controllers.routing.routes import Router
@@ -42,14 +43,13 @@ class Wanted:
         avoid = frozenset(self._fabric.cable_at[port] for port in around)
         if avoid == self._avoided:
             return False
-        self._avoided = avoid
+        back, self._avoided = self._avoided - avoid, avoid
         self._trees = Trees(self._fabric, around)
         for number, has in self._jobs.items():
-            better: Placement | None
-            try:
-                better = jobs.place_anew(self._fabric, self._trees, self._asked[number], has)
-            except JobRefused:
-                better = None  # nothing joins its ranks now
+            asked = self._asked[number]
+            better: Placement | None = None
+            with suppress(JobRefused):  # nothing joins its ranks now
+                better = jobs.place_anew(self._fabric, self._trees, asked, has, self._used(number, asked["ranks"]))
             if better and better.programs == has.programs:
                 self._jobs[number] = replace(has, flows=better.flows)
                 continue
@@ -57,13 +57,34 @@ class Wanted:
             down = sorted(cable.name for cable in avoid.intersection(has.cables(self._fabric)))
             if better and down:  # nobody is disturbed for a tree that is only a little better
                 self.moved[number] = f"its tree cannot stay: {down[0]} is down"
+        if back:
+            self._spread()
         return True
 
+    def _spread(self) -> None:
+        """Of trees that share a message, those that also share a root, while others are back, are to ask anew."""
+        for number, has in self._jobs.items():
+            asked, root = self._asked[number], has.answer["root"]
+            used = self._used(number, asked["ranks"])
+            if number not in self.moved and asked["kind"] == "aggregate" and used.get(root, (0, 0))[0]:
+                free = jobs.free_roots(self._trees, asked, used)
+                if len(free) > sum(self._asked[k]["ranks"] == asked["ranks"] for k in self.moved):
+                    self.moved[number] = f"another root than {root}, where it is not alone, is back"
+
     def place(self, job: Mapping[str, Any]) -> Placement:
-        """Add a job that fabricd has announced.  Raises Refused."""
-        placement = self._jobs[job["job"]] = jobs.place(self._fabric, self._trees, job)
-        self._asked[job["job"]] = job
+        """Add a job that fabricd has announced, or one that has been granted before.  Raises Refused."""
+        used, granted = self._used(job["job"], job["ranks"]), job.get("granted")
+        if granted:
+            placement = jobs.place_anew(self._fabric, self._trees, job, Placement(answer=granted), used)
+        else:
+            placement = jobs.place(self._fabric, self._trees, job, used)
+        self._asked[job["job"]], self._jobs[job["job"]] = job, placement
         return placement
+
+    def _used(self, number: int, ranks: Sequence[int]) -> Used:
+        """By the jobs beside this one."""
+        others = ((self._asked[k], has) for k, has in self._jobs.items() if k != number and k not in self.moved)
+        return jobs.used_by(others, ranks)
 
     def close(self, number: int) -> bool:
         """Remove a job.  Returns whether there was one."""

@@ -84,24 +84,29 @@ def part_of(context: Context, step: Step, told: Mapping[str, Any], tag: int) -> 
     return part
 
 
+def _part(told: Mapping[str, Any]) -> tuple[str, int | None]:
+    """What has a part of its own."""
+    return told["algorithm"], told.get("trees")
+
+
 class Collective:
     """Our part of a step that is one, connected as soon as a size's algorithm is known (with `auto` it depends)."""
 
     def __init__(self, context: Context, step: Step) -> None:
         self.context, self.step = context, step
         self.plan, self.group, self._tag = step.told(context.device.rank)
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[tuple[str, int | None], Part] = {}
 
     def part(self, size_bytes: int) -> tuple[str, Part]:
         """The algorithm for a size, and our part of it."""
         told = self._told(size_bytes)
-        algorithm = told["algorithm"]
-        if algorithm not in self._parts:
+        key = _part(told)
+        if key not in self._parts:
             if chosen := self.plan.get("chosen"):  # memory for the sizes that it is chosen for
-                told["sizes"] = [size for size in told["sizes"] if chosen[str(size)]["algorithm"] == algorithm]
+                told["sizes"] = [size for size in told["sizes"] if _part(chosen[str(size)]) == key]
             tag = self._tag + len(self._parts) * TAGS_PER_PART
-            self._parts[algorithm] = part_of(self.context, self.step, told, tag)
-        return algorithm, self._parts[algorithm]
+            self._parts[key] = part_of(self.context, self.step, told, tag)
+        return key[0], self._parts[key]
 
     def _told(self, size_bytes: int) -> dict[str, Any]:
         """With what `auto` has chosen for this size."""

@@ -8,19 +8,21 @@ multicast job gets the groups alone, which copy from any member to all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Any
 
 from controllers.flows import ETH_IPV4, PRIORITY, ROUTE, Flow, Output, Replicate
-from controllers.offload.trees import NoTree, Tree, Trees
+from controllers.offload.trees import NOT_USED, NoTree, Tree, Trees, Used
 from topologies.graph.fabric import Cable, Fabric
 
 GROUPS = int(IPv4Address("239.0.0.0"))
-"""Multicast address of a job: this and its number."""
+"""Multicast address of a job: this and its number; of its further trees: of the networks below, 238.0.0.0 and so on."""
+BELOW = 1 << 24
 
 SLOTS, ELEMENTS, TIMEOUT_PS = 0, 1, 2  # arguments of an aggregation job
+TREES = 1  # argument of a multicast job: how many; 0: one
 
 
 class JobRefused(ValueError):
@@ -49,25 +51,52 @@ class Placement:
                 yield from (fabric.cable_at[switch, p] for p in action.ports if (switch, p) in fabric.cable_at)
 
 
-def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
-    """Places a job; its `root` is the one that it has, if it has one. Raises Refused."""
+def place(fabric: Fabric, trees: Trees, job: Mapping[str, Any], used: Used = NOT_USED) -> Placement:
+    """Places a job; its `roots` are those that it has, if it has any.  `used`: by other jobs.  Raises Refused."""
     place_kind = KINDS.get(job["kind"])
     if place_kind is None:
         raise JobRefused(f"unknown kind of job {job['kind']!r}")
     try:
-        placement = place_kind(fabric, trees, job)
+        placement = place_kind(fabric, trees, job, used)
     except NoTree as error:
         raise JobRefused(str(error)) from None
     placement.answer["rules"] = {switch: len(flows) for switch, flows in sorted(placement.flows.items())}
     return placement
 
 
-def place_anew(fabric: Fabric, trees: Trees, job: Mapping[str, Any], has: Placement) -> Placement:
+def place_anew(
+    fabric: Fabric, trees: Trees, job: Mapping[str, Any], has: Placement, used: Used = NOT_USED
+) -> Placement:
     """Places a job that runs, by other trees: with the slots that it has. Raises Refused."""
     slots = has.answer.get("slots", 0)
     pools = {switch: {**pool, "slots_free": slots} for switch, pool in job["accelerators"].items()}
     args = [slots, *job["args"][1:]]
-    return place(fabric, trees, {**job, "args": args, "accelerators": pools, "root": has.answer["root"]})
+    return place(fabric, trees, {**job, "args": args, "accelerators": pools, "roots": _roots(has)}, used)
+
+
+def _roots(placement: Placement) -> list[str]:
+    """Of its trees."""
+    answer = placement.answer
+    return list(answer.get("roots") or [answer["root"]])
+
+
+def used_by(others: Iterable[tuple[Mapping[str, Any], Placement]], ranks: Sequence[int]) -> Used:
+    """Which roots other jobs have taken, as jobs of these ranks see it."""
+    used: dict[str, tuple[int, int]] = {}
+    for job, placement in others:
+        for root in _roots(placement):
+            same, of_all = used.get(root, (0, 0))
+            used[root] = same + (job["ranks"] == ranks), of_all + 1
+    return used
+
+
+def free_roots(trees: Trees, job: Mapping[str, Any], used: Used) -> list[str]:
+    """Roots that an aggregation job could have where no other tree of its ranks is."""
+    alive = frozenset(switch for switch, pool in job["accelerators"].items() if not pool["down"])
+    try:
+        return [root for root in trees.roots(job["ranks"], alive) if not used.get(root, (0, 0))[0]]
+    except NoTree:
+        return []
 
 
 def steer_anew(fabric: Fabric, trees: Trees, has: Placement) -> Placement:
@@ -88,22 +117,27 @@ def steer_anew(fabric: Fabric, trees: Trees, has: Placement) -> Placement:
     return anew
 
 
-def _multicast(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
-    group = GROUPS + int(job["job"])
-    tree = trees.tree(job["ranks"], int(job["job"]), keep=job.get("root"))
-    placement = Placement(answer={"group_ip": group, "root": tree.root})
-    for switch in tree.switches:
-        placement.lead(switch, group, Replicate(tree.ports(switch)))
+def _multicast(fabric: Fabric, trees: Trees, job: Mapping[str, Any], used: Used) -> Placement:
+    """Datagrams take its trees in turn."""
+    number, group = int(job["job"]), GROUPS + int(job["job"])
+    keep, count = job.get("roots", ()), max(1, int(job["args"][TREES]))
+    placed = trees.several(job["ranks"], number, count, keep=keep, used=used)
+    roots = [tree.root for tree in placed]
+    placement = Placement(answer={"group_ip": group, "root": roots[0], **({"roots": roots} if count > 1 else {})})
+    for k, tree in enumerate(placed):
+        for switch in tree.switches:
+            placement.lead(switch, group - k * BELOW, Replicate(tree.ports(switch)))
     return placement
 
 
-def _aggregate(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
+def _aggregate(fabric: Fabric, trees: Trees, job: Mapping[str, Any], used: Used) -> Placement:
     ranks: Sequence[int] = job["ranks"]
     pools: Mapping[str, Mapping[str, Any]] = job["accelerators"]
     if not pools:
         raise JobRefused("no switch has an accelerator")
     dead = frozenset(switch for switch, pool in pools.items() if pool["down"])
-    tree = trees.tree(ranks, int(job["job"]), frozenset(pools), keep=job.get("root"), shun=dead)
+    (keep,) = job.get("roots", (None,))
+    tree = trees.tree(ranks, int(job["job"]), frozenset(pools), keep=keep, shun=dead, used=used)
     adding = tree.adding
     slots = _slots(job, tree, pools)
     group = GROUPS + int(job["job"])
@@ -124,7 +158,7 @@ def _aggregate(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placemen
     return placement
 
 
-def _best_effort(fabric: Fabric, trees: Trees, job: Mapping[str, Any]) -> Placement:
+def _best_effort(fabric: Fabric, trees: Trees, job: Mapping[str, Any], used: Used) -> Placement:
     """Two levels, as in the paper: the switches with several of the ranks, and the server's."""
     ranks: Sequence[int] = job["ranks"]
     pools: Mapping[str, Mapping[str, Any]] = job["accelerators"]
@@ -170,7 +204,7 @@ def _switch_of(fabric: Fabric, rank: int) -> str:
     return fabric.cable_at[nic.name, 1].other(nic.name).node
 
 
-KINDS: dict[str, Callable[[Fabric, Trees, Mapping[str, Any]], Placement]] = {
+KINDS: dict[str, Callable[[Fabric, Trees, Mapping[str, Any], Used], Placement]] = {
     "aggregate": _aggregate,
     "best_effort": _best_effort,
     "multicast": _multicast,

@@ -2,7 +2,8 @@
 
 From every switch there is one next hop to every other, the same for all jobs, so an accelerator's address needs one
 flow at a switch however many jobs use it.  A job's tree is made of the paths from its ranks' switches to a root, the
-switch whose longest path is the shortest; jobs spread over the roots that are equally good.
+switch whose longest path is the shortest.  Of roots that are equally good it takes the least used one: by trees of the
+same ranks, which are for parts of one message, then by those of all jobs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from functools import cached_property
 
 from controllers.routing.distances import ends, live_links
 from topologies.graph.fabric import Fabric
+
+Used = Mapping[str, tuple[int, int]]
+"""How many trees have a switch as root: of the same ranks, and of all."""
+NOT_USED: Used = {}
 
 
 class NoTree(ValueError):
@@ -113,19 +118,20 @@ class Trees:
         *,
         keep: str | None = None,
         shun: Set[str] = frozenset(),
+        used: Used = NOT_USED,
     ) -> Tree:
-        """The tree of a job. `number` spreads jobs over equal roots, `among` are the switches that may be one.
+        """The tree of a job. `number` spreads jobs over roots as little used, `among` are the switches that may be one.
 
         Of equal roots those in `shun` are taken last, and the one that it has (`keep`) first.
         """
-        places: dict[str, dict[int, int]] = {}
-        for rank in ranks:
-            nic = self.fabric.nics[rank]
-            end = self.fabric.cable_at[nic.name, 1].other(nic.name)
-            places.setdefault(end.node, {})[end.port] = rank
+        places = self._places(ranks)
         best = self._roots(places, among)
         best = [root for root in best if root not in shun] or best
-        root = keep if keep in best else best[number % len(best)]
+        if keep in best:
+            root = keep
+        else:
+            turn = number % len(best)
+            root = min([*best[turn:], *best[:turn]], key=lambda name: used.get(name, (0, 0)))
         below: dict[str, dict[int, str]] = {root: {}}
         up: dict[str, int] = {}
         for place in places:
@@ -139,6 +145,41 @@ class Trees:
                 below.setdefault(above, {})[far.port] = switch
                 switch = above
         return Tree(root, up, below, {s: places.get(s, {}) for s in below})
+
+    def several(
+        self,
+        ranks: Sequence[int],
+        number: int,
+        count: int,
+        among: Set[str] | None = None,
+        *,
+        keep: Sequence[str] = (),
+        used: Used = NOT_USED,
+    ) -> list[Tree]:
+        """So many trees of the same ranks, at roots of their own as far as there are so many.
+
+        `number` is the first one's; each of the others has the next.
+        """
+        trees: list[Tree] = []
+        for k in range(count):
+            of_others = [tree.root for tree in trees] + [*keep[k + 1 :]]
+            taken = {root: (same + of_others.count(root), of_all) for root, (same, of_all) in used.items()}
+            taken |= {root: (of_others.count(root), 0) for root in of_others if root not in used}
+            trees.append(self.tree(ranks, number + k, among, keep=keep[k] if keep else None, used=taken))
+        return trees
+
+    def roots(self, ranks: Sequence[int], among: Set[str] | None = None) -> list[str]:
+        """Those that are equally good for these ranks.  Raises NoTree."""
+        return self._roots(self._places(ranks), among)
+
+    def _places(self, ranks: Sequence[int]) -> dict[str, dict[int, int]]:
+        """Switches that ranks are on: by port."""
+        places: dict[str, dict[int, int]] = {}
+        for rank in ranks:
+            nic = self.fabric.nics[rank]
+            end = self.fabric.cable_at[nic.name, 1].other(nic.name)
+            places.setdefault(end.node, {})[end.port] = rank
+        return places
 
     def _roots(self, places: Mapping[str, object], among: Set[str] | None) -> list[str]:
         """Those whose longest path to the ranks is the shortest."""

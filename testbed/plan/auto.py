@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.units import format_size
 from testbed.plan.offloads import offload_ns
 from workloads.base.entry import Algorithm, NoModel, named
 from workloads.base.vocabulary import DTYPES, MOST_PIECES
-from workloads.registry import find
 from workloads.times.buffers import Buffers
 from workloads.times.case import Case
 from workloads.times.expected import estimates, expected_ns
@@ -45,11 +45,17 @@ class Candidate:
     told: Mapping[str, Any]
     ways: Routed
     chunk: int | None = None  # bytes of a piece, where `auto` has set it
+    trees: int | None = None  # likewise
 
     @property
     def label(self) -> str:
         """As `testbed bench` takes it."""
-        return self.entry.name + (f"[chunk={format_size(self.chunk)}]" if self.chunk else "")
+        return self.part + (f"[chunk={format_size(self.chunk)}]" if self.chunk else "")
+
+    @property
+    def part(self) -> str:
+        """Candidates that ranks connect for once have the same."""
+        return self.entry.name + (f"[trees={self.trees}]" if self.trees else "")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -72,6 +78,12 @@ class _Race:
             self.ns[candidate.label] = 0.0
             self._open[candidate.label] = self._choice.estimates(candidate, self._size_bytes, self._buffers)
             self._nearer(candidate)
+
+    def stay_if_faster(self, candidate: Candidate) -> None:
+        """Several trees, than one."""
+        if self.ns.get(candidate.label, 0.0) >= GAIN * self.ns.get(candidate.entry.name, float("inf")):
+            self.able.remove(candidate)
+            del self.ns[candidate.label]
 
     def run(self) -> None:
         while self.able and self.first.label in self._open:
@@ -125,9 +137,10 @@ class Choice:
         self._numbered, self._cut = numbered, cut and step.chunk is None
         self._rooms = chooser.rooms(chooser.data_class)
         self._made = QueuePairs()
-        self._parts: dict[str, tuple[Numbers, ...]] = {}  # by algorithm, as the run connects them: at its first size
+        self._parts: dict[str, tuple[Numbers, ...]] = {}  # as the run connects them: at their first size
+        self._jobs: dict[str, int] = {}  # groups that they ask of the fabric
         self._tried: dict[tuple[str, int], tuple[Numbers, ...]] = {}  # and how many parts are before it
-        self._routed: dict[tuple[str, int], Routed] = {}  # an algorithm's ways with such numbers
+        self._routed: dict[tuple[str, int], Routed] = {}  # a part's ways with such numbers
 
     def of(self, size_bytes: int, *, pauses: bool = True) -> dict[str, Any]:
         """The fastest; what each was expected to take, or to take at least; or why it was left out.
@@ -138,7 +151,7 @@ class Choice:
         if not race.able:
             race = self._race(size_bytes, pauses=False)  # with them nothing would ever end
         best = race.first
-        self._connect(best.entry)
+        self._connect(best.part)
         left_out = {**self._left_out, **race.left_out}
         more = {"at_least_ns": race.at_least, "left_out": left_out}
         found = {"algorithm": best.entry.name, **best.options, "expected_ns": race.expected}
@@ -148,27 +161,29 @@ class Choice:
         race = _Race(self, size_bytes, Buffers(self._rooms if pauses else {}))
         for candidate in self._candidates:
             race.enter(candidate)
+            if candidate.trees:
+                race.stay_if_faster(candidate)
         for candidate in self._pieces(race, size_bytes) if self._cut else ():
             race.enter(candidate)
         race.run()
         if self._cut and race.able:
-            self._likewise(race)
+            self._likewise(race, size_bytes)
             self._refine(race, size_bytes)
         return race
 
-    def _likewise(self, race: _Race) -> None:
+    def _likewise(self, race: _Race, size_bytes: int) -> None:
         """The pieces of the fastest, and half of them, for all that are faster than it in whole messages.
 
         Formulas of pieces are rough, and who cuts the vector in parts of its own wants smaller ones.
         """
         best = race.first
         if best.chunk:
-            whole = race.ns[best.entry.name]
+            whole = race.ns.get(best.entry.name, inf)
+            both = [b for b in (best.chunk, best.chunk // 2) if b in PIECES and size_bytes // MOST_PIECES <= b]
             for candidate in list(race.able):
                 if "chunk" in candidate.entry.extra and not candidate.chunk and race.ns[candidate.label] < whole:
-                    for b in (best.chunk, best.chunk // 2):
-                        if b >= PIECES[0]:
-                            race.enter(replace(candidate, chunk=b))
+                    for b in both:
+                        race.enter(replace(candidate, chunk=b))
             race.run()
 
     def _pieces(self, race: _Race, size_bytes: int) -> list[Candidate]:
@@ -176,16 +191,17 @@ class Choice:
         guesses, found = [], []
         for candidate in race.able:
             entry = candidate.entry
-            alone = self._formula_ns(candidate, size_bytes) if entry.time else 0.0
-            guess = race.ns[candidate.label] if race.knows(candidate) else max(race.ns[candidate.label], alone)
-            guesses.append(guess)
-            if "chunk" not in entry.extra or not entry.time:
+            cuts, guess = "chunk" in entry.extra and bool(entry.time), race.ns[candidate.label]
+            asked = cuts or (entry.time and not race.knows(candidate))
+            alone = self._formula_ns(candidate, size_bytes) if asked else guess
+            guesses.append(guess if race.knows(candidate) else max(guess, alone))
+            if not cuts:
                 continue
             cut = [replace(candidate, chunk=b) for b in PIECES if size_bytes // MOST_PIECES <= b < size_bytes]
             gains = [(self._formula_ns(one, size_bytes) / alone, one) for one in cut]
             gain, best = min(gains, key=lambda its: its[0], default=(1.0, candidate))
             if gain < GAIN:
-                found.append((gain * guess, best))
+                found.append((gain * guesses[-1], best))
         found.sort(key=lambda its: its[0])
         return [one for estimate, one in found[:MOST_CUT] if estimate < min(guesses)]
 
@@ -216,8 +232,8 @@ class Choice:
             yield from estimates(entry, self._case(candidate, size_bytes), buffers)
             return
         way = {**self._told(candidate), "dtype": self._step.dtype, "op": self._step.op}
-        before = takewhile(lambda name: name != entry.name, self._parts)  # each offload is a job of the fabric
-        chooser, job = self._chooser, 1 + sum(find(entry.collective.name, name).offloaded for name in before)
+        before = takewhile(lambda part: part != candidate.part, self._jobs)  # each offload is a job of the fabric
+        chooser, job = self._chooser, 1 + sum(self._jobs[part] for part in before)
         yield offload_ns(chooser, chooser.basis, entry, candidate.ways.ranks, size_bytes, way, numbers, job), True
 
     def _formula_ns(self, candidate: Candidate, size_bytes: int) -> float:
@@ -227,7 +243,7 @@ class Choice:
 
     def _case(self, candidate: Candidate, size_bytes: int) -> Case:
         (numbers,) = self._numbers(candidate)
-        key = candidate.entry.name, id(numbers)
+        key = candidate.part, id(numbers)
         ways = self._routed.setdefault(key, replace(candidate.ways, numbers=numbers) if numbers else candidate.ways)
         chooser, step, told = self._chooser, self._step, self._told(candidate)
         return Case.of(
@@ -239,7 +255,7 @@ class Choice:
 
     def _numbers(self, candidate: Candidate) -> tuple[Numbers, ...]:
         """Of the queue pairs that it uses, or would connect next."""
-        name = candidate.entry.name
+        name = candidate.part
         if not self._numbered:
             return ({},)
         if name in self._parts:
@@ -249,16 +265,14 @@ class Choice:
             self._tried[key] = self._connected(self._made.copy(), candidate) or ({},)
         return self._tried[key]
 
-    def _connect(self, entry: Algorithm) -> None:
+    def _connect(self, part: str) -> None:
         """It is chosen: from now on it has its queue pairs."""
-        if entry.name in self._parts:
+        if part in self._parts:
             return
-        if not self._numbered:
-            self._parts[entry.name] = ({},)
-            return
-        candidate = next(c for c in self._candidates if c.entry.name == entry.name)
-        numbers = self._connected(self._made, candidate)
-        self._parts[entry.name] = numbers or ({},)
+        candidate = next(c for c in self._candidates if c.part == part)
+        self._jobs[part] = candidate.entry.jobs(candidate.told)
+        numbers = self._connected(self._made, candidate) if self._numbered else None
+        self._parts[part] = numbers or ({},)
         self._numbered = numbers is not None  # else what comes behind it is not known, either
 
     def _connected(self, pairs: QueuePairs, candidate: Candidate) -> tuple[Numbers, ...] | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.blocks.layout import group
 from testbed.plan.auto import Candidate, Choice
-from testbed.plan.offloads import lacking, told_of
+from testbed.plan.offloads import lacking, told_of, trees_to_try
 from testbed.plan.routes import Routes
 from topologies.ranks.grid import NoGrid
 from workloads.base.vocabulary import AUTO
@@ -61,4 +61,8 @@ class Chooser(Routes):
             elif entry.max_ranks is not None and len(ranks) > entry.max_ranks:
                 continue
             found.append(Candidate(entry, told, self.ways(ranks)))
+            if entry.offloaded and step.trees is None:
+                for trees in trees_to_try(self.trees, entry, ranks):
+                    more = told_of(entry, step.model_copy(update={"trees": trees}), self.basis, self.costs.reduce_bps)
+                    found.append(Candidate(entry, {**told, **more, "trees": trees}, self.ways(ranks), trees=trees))
         return found, left_out

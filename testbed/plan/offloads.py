@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +19,13 @@ from workloads.times.case import Case
 from workloads.times.messages import Path
 from workloads.times.queue_pairs import Numbers
 from workloads.times.switches.in_network import Sums, apart, sums_of, travels
-from workloads.times.switches.multicast import all_gather_over_ns, broadcast_over_ns
+from workloads.times.switches.multicast import (
+    Multicast,
+    all_gather_over_ns,
+    broadcast_over_ns,
+    crowd_of,
+    shared,
+)
 from workloads.times.wide.around import Edge, Ring
 from workloads.times.wide.direct_reduce import arrays_of
 from workloads.times.wide.model import model_of
@@ -52,6 +58,25 @@ def lacking(entry: Algorithm, step: CollectiveStep, experiment: Experiment, rank
     return ""
 
 
+MOST_TREES = 8
+
+
+def trees_to_try(trees: Trees, entry: Algorithm, ranks: Sequence[int]) -> list[int]:
+    """Numbers of trees that `auto` looks at: powers of two, and as many as there are roots."""
+    if "trees" not in entry.extra:
+        return []
+    try:
+        most = min(MOST_TREES, len(trees.roots(ranks, _adders(trees) if entry.accelerators else None)))
+    except NoTree:
+        return []
+    return sorted({*(count for count in (2, 4, 8) if count <= most), most} - {1})
+
+
+def _adders(trees: Trees) -> Set[str] | None:
+    """Switches that may be roots of sums."""
+    return {s.name for s in trees.fabric.switches if s.accelerator} or None
+
+
 def told_of(entry: Algorithm, step: CollectiveStep, basis: Basis, reduce_bps: float | None) -> dict[str, Any]:
     """What ranks are told that do a step by it, besides their order."""
     more = {"aggregation": told_of_sums(entry, step, basis, reduce_bps)} if entry.accelerators else {}
@@ -71,7 +96,10 @@ def told_of_sums(entry: Algorithm, step: CollectiveStep, basis: Basis, reduce_bp
     way = spec, basis.worst_cable, basis.switches, elements
     slots = step.slots or aggregation.slots(*way, server=server)
     groups = step.groups or [step.ranks or list(range(basis.graph.ranks))]
-    most, count = max(map(len, groups)), len(groups)
+    most, count, trees = max(map(len, groups)), len(groups), step.trees or 1
+    if trees > 1:  # each has slots of its own
+        there = spec.switch.accelerator.slots if spec.switch.accelerator else slots
+        slots, count = -(-step.slots // trees) if step.slots else min(slots, max(1, there // trees)), count * trees
     if entry.layout == "rails":  # each has a group of its own, and those that meet at a switch share its slots
         most, gpus = servers_and_gpus(basis.graph, groups[0])
         count *= gpus
@@ -131,17 +159,7 @@ def offload_ns(
         way = way if entry.collective.sized else {**way, "dtype": "int32"}
         return max(one.alone_ns(size_bytes) for one in _sums(chooser, basis, entry, ranks, way, job)[0])
     if entry.multicast:
-        hosts, costs = chooser.ways(ranks), chooser.costs
-        tree = _Branches(chooser, ranks, job)
-
-        def messages(a: int, b: int) -> Path:
-            return hosts.path([(a, b)])
-
-        if entry.collective.rooted:
-            done = broadcast_over_ns(n, size_bytes, tree.path, costs, messages=messages)
-        else:
-            done = all_gather_over_ns(n, size_bytes, tree.path, costs, messages=messages, hops=tree.hops)
-        return done.in_time(way["cutoff"])
+        return _copied(chooser, entry, ranks, size_bytes, way, job).in_time(way["cutoff"])
     costs = costs_with_engines(chooser.experiment)
     if (form := model_of(entry).over) is not None:
         pairs = [(k, (k + 1) % n) for k in range(n)]
@@ -152,6 +170,41 @@ def offload_ns(
             rings.append(Ring.of([Edge(ways.path([pair]), path) for pair, path in zip(pairs, shared, strict=True)]))
         return form(size_bytes, rings[0], costs, arrays_of(way.get("optimizer")), rings[-1])
     return cast(float, named(entry.time)(n, size_bytes, chooser.ways(ranks).path([(0, 1)]), costs))
+
+
+def scarce_slots(
+    chooser: Routes, basis: Basis, entry: Algorithm, ranks: Sequence[int], size_bytes: int, way: Mapping[str, Any]
+) -> tuple[int, int]:
+    """The slots that a tree of a reduction has, and those that would keep its slowest stage busy.  Raises NoModel."""
+    sums, _ = _sums(chooser, basis, entry, ranks, way, 1)
+    return min(one.slots for one in sums), max(one.round_trip_slots(size_bytes) for one in sums)
+
+
+def _copied(
+    chooser: Routes, entry: Algorithm, ranks: Sequence[int], size_bytes: int, way: Mapping[str, Any], job: int
+) -> Multicast:
+    """The last of all trees' datagrams; what of them a link carries is counted over all of them."""
+    hosts, costs, n, count = chooser.ways(ranks), chooser.costs, len(ranks), way.get("trees") or 1
+    trees = [_Branches(chooser, ranks, tree.root) for tree in trees_of(chooser.trees, ranks, job, count)]
+    crowd = Counter[Hashable]()
+    for tree in trees:
+        crowd += crowd_of(n, tree.hops, senders=1 if entry.collective.rooted else n)
+    share = {hop: carried / count for hop, carried in crowd.items()}
+
+    def messages(a: int, b: int) -> Path:
+        return hosts.path([(a, b)])
+
+    def of(tree: _Branches) -> Multicast:
+        if not entry.collective.rooted:
+            return all_gather_over_ns(n, size_bytes, tree.path, costs, messages=messages, hops=tree.hops, crowd=share)
+
+        def path(a: int, b: int) -> Path:
+            return shared(tree.path(a, b), [share[hop] for hop in tree.hops(a, b)], costs.mtu)
+
+        return broadcast_over_ns(n, size_bytes, path if count > 1 else tree.path, costs, messages=messages)
+
+    done = [of(tree) for tree in trees]
+    return Multicast(max(one.time_ns for one in done), max(one.waits_ns for one in done))
 
 
 def _along_rails(
@@ -182,12 +235,17 @@ def _along_rails(
 def _sums(
     chooser: Routes, basis: Basis, entry: Algorithm, ranks: Sequence[int], way: Mapping[str, Any], job: int
 ) -> tuple[set[Sums], Tree]:
-    """Over the tree that the controller makes of the ranks' shortest ways to a root: for each way what sums take."""
+    """Over the trees that the controller makes of the ranks' shortest ways to a root: for each way what sums take.
+
+    Returns the last tree, too.
+    """
     trees, slots = chooser.trees, way["aggregation"]
-    among = {s.name for s in trees.fabric.switches if s.accelerator}
-    tree = tree_of(trees, ranks, job, among or None)
-    accelerator = accelerator_for(basis.fabric, max(map(tree.inputs, tree.adding)))
-    paths = {_way(chooser, basis, accelerator.rate, tree, rank) for rank in ranks}
+    several = trees_of(trees, ranks, job, way.get("trees") or 1, _adders(trees))
+    accelerator = accelerator_for(basis.fabric, max(tree.inputs(name) for tree in several for name in tree.adding))
+    users, children = Counter[Hop](), Counter[str]()
+    for tree in several:
+        users.update({hop for rank in ranks for hop in pairwise(_nodes(chooser, tree, rank))})
+        children.update({name: tree.inputs(name) for name in tree.adding})
     found = {
         sums_of(
             path,
@@ -196,38 +254,62 @@ def _sums(
             elements=slots["elements"],
             slots=min(slots["slots"], accelerator.slots),
             **travels(way["dtype"], way.get("op"), chooser.experiment.costs.convert),
-            accelerators=adders,
+            accelerators=[adder[:2] for adder in adders],
             accelerator_ns=accelerator.latency,
             apart=apart(entry.collective, len(ranks), tree.largest_branch()),
+            trees=len(several),
+            shared=shared,
+            contributions=[adder[2] for adder in adders],
         )
-        for path, adders in paths
+        for tree in several
+        for path, adders, shared in {
+            _way(chooser, basis, accelerator.rate, tree, rank, users, children) for rank in ranks
+        }
     }
-    return found, tree
+    return found, several[-1]
 
 
-def tree_of(trees: Trees, ranks: Sequence[int], job: int, among: Set[str] | None = None) -> Tree:
+def trees_of(trees: Trees, ranks: Sequence[int], job: int, count: int, among: Set[str] | None = None) -> list[Tree]:
     """The controller's.  Raises NoModel where it has none, and a run falls back to hosts."""
     try:
-        return trees.tree(ranks, job, among)
+        return trees.several(ranks, job, count, among)
     except NoTree as none:
         raise NoModel(str(none), "a run falls back to hosts: predict another algorithm") from None
 
 
-Adders = tuple[tuple[float, int], ...]
+Hop = tuple[str, str]
+Adders = tuple[tuple[float, int, int], ...]
 
 
-def _way(chooser: Routes, basis: Basis, rate_bps: float | None, tree: Tree, rank: int) -> tuple[Path, Adders]:
-    """From a rank up to the root, and down again; the accelerators that add up, with their rates and inputs.
+def _nodes(chooser: Routes, tree: Tree, rank: int) -> list[str]:
+    """From a rank up to the root, and down again."""
+    fabric = chooser.fabric
+    nic = fabric.nics[rank].name
+    at = fabric.cable_at[nic, 1].other(nic).node
+    up = [at, *_above(chooser.trees, at, tree.root)]
+    return [nic, *up, *reversed(up[:-1]), nic]
+
+
+def _way(
+    chooser: Routes,
+    basis: Basis,
+    rate_bps: float | None,
+    tree: Tree,
+    rank: int,
+    users: Counter[Hop],
+    children: Counter[str],
+) -> tuple[Path, Adders, tuple[int, ...]]:
+    """That way, the accelerators that add up on it, with their rates and inputs, and who shares its links.
 
     If no rate is written, it is that of all of the switch's ports together, whatever faults do to these.
     """
-    fabric, trees = chooser.fabric, chooser.trees
-    nic = fabric.nics[rank].name
-    at = fabric.cable_at[nic, 1].other(nic).node
-    up = [at, *_above(trees, at, tree.root)]
-    nodes = [nic, *up, *reversed(up[:-1]), nic]
-    adders = tuple((rate_bps or basis.ports_bps(name), tree.inputs(name)) for name in up if name in tree.adding)
-    return chooser.along(nodes), adders
+    nodes = _nodes(chooser, tree, rank)
+    adders = tuple(
+        (rate_bps or basis.ports_bps(name), tree.inputs(name), children[name])
+        for name in nodes[1 : len(nodes) // 2 + 1]
+        if name in tree.adding
+    )
+    return chooser.along(nodes), adders, tuple(users[hop] for hop in pairwise(nodes))
 
 
 def _above(trees: Trees, switch: str, root: str) -> Iterator[str]:
@@ -236,12 +318,11 @@ def _above(trees: Trees, switch: str, root: str) -> Iterator[str]:
 
 
 class _Branches:
-    """Ways over the tree that a job's multicasts take: up to where two ranks' branches meet, and down."""
+    """Ways over a tree that a job's multicasts take: up to where two ranks' branches meet, and down."""
 
-    def __init__(self, chooser: Routes, ranks: Sequence[int], job: int) -> None:
+    def __init__(self, chooser: Routes, ranks: Sequence[int], root: str) -> None:
         self._chooser = chooser
         trees, fabric = chooser.trees, chooser.trees.fabric
-        root = tree_of(trees, ranks, job).root
         nics = [fabric.nics[rank].name for rank in ranks]
         at = [fabric.cable_at[nic, 1].other(nic).node for nic in nics]
         self._up = [[nic, switch, *_above(trees, switch, root)] for nic, switch in zip(nics, at, strict=True)]

@@ -87,14 +87,14 @@ class _Parts:
 
     def __init__(self, ground: Ground, turn: Turn, step: PlannedCollective) -> None:
         self._ground, self._turn, self._step = ground, turn, step
-        self._parts: dict[tuple[int, str], _Part] = {}
+        self._parts: dict[tuple[int, str, int | None], _Part] = {}
         self._users: dict[Hop, int] = {}
 
     def of(self, size_bytes: int) -> Iterator[_Part]:
         """Those of a size, group by group."""
         for g, group in enumerate(self._step.groups or [{}]):
             way = {**self._step.told(), **group, **self._step.chosen.get(str(size_bytes), {})}
-            key = g, way["algorithm"]
+            key = g, way["algorithm"], way.get("trees")
             if key not in self._parts:
                 self._parts[key] = self._made(g, way)
             self._parts[key].way = way  # `auto` may cut each size into other pieces
@@ -102,7 +102,7 @@ class _Parts:
 
     def _made(self, g: int, way: Mapping[str, Any]) -> _Part:
         ground = self._ground
-        before = sum(part.entry.offloaded for part in self._parts.values())
+        before = sum(part.entry.jobs(part.way) for part in self._parts.values())
         turn = replace(self._turn, job=self._turn.job + before)
         entry = find(self._step.collective, way["algorithm"])
         ranks, made = way["ranks"] or list(range(ground.ranks)), ground.connected.made(ground.ranks)
@@ -164,6 +164,8 @@ def _case(ground: Ground, part: _Part, size_bytes: int) -> Case:
 
 def _apart(ground: Ground, part: _Part, users: dict[Hop, int]) -> None:
     """Raises InputError if its group uses a cable in the same direction as one before it (`users`)."""
+    if part.entry.layout == "domain":  # of which each GPU has its own link
+        return
     if not part.entry.schedule:
         what = f"there is no model of groups that do {part.entry.name} side by side"
         raise InputError(what, part.turn.place, "one group at a time (`ranks`)")

@@ -97,7 +97,7 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
             what = f"there is no model of {step.kind} on so large a fabric"
             raise InputError(what, turn.place, "collectives and training steps are predicted")
         yield from wide_figures(large, step, turn, made)
-        job += any_of(step.collective, step.algorithm).offloaded
+        job += any_of(step.collective, step.algorithm).jobs({"trees": step.trees})
 
 
 def of_too_many(large: LargeFabric, turn: Turn, *, sure: bool = False) -> Figure | None:

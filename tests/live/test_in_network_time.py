@@ -38,6 +38,22 @@ def test_time_is_what_the_formula_says(
         assert row["time_ns"] == pytest.approx(expected, rel=0.003), f"{row['size_bytes']} bytes"
 
 
+def test_several_trees_take_what_is_predicted(tmp_path: Path) -> None:
+    """Uplinks of a quarter of the hosts' rate, and four spines."""
+    fabric = """topology: {clos: {leaves: 3, spines: 4, hosts_per_leaf: 1}}, cable: {rate: 100Gbps},
+  host_cable: {rate: 400Gbps}, switch: {accelerator: {elements: 1024}}"""
+    of = "sizes: [1MiB], trees: 4}"
+    steps = f"[{{collective: reduce_scatter, algorithm: in_network, dtype: int32, {of}, {{collective: broadcast, {of}]"
+    steps = steps.replace("collective: broadcast", "collective: broadcast, algorithm: multicast")
+    one = loads(f"name: trees\nfabric: {{{fabric}}}\nworkload: {steps}\n")
+    result = running.run(one, tmp_path / "run")
+    figures = predict(one).figures
+    for row, figure in zip(result.results, figures, strict=True):
+        assert row["wrong"] == 0 and not row["fallback"]
+        assert row["time_ns"] == pytest.approx(figure.time_ns, rel=0.025)
+        assert 1.8 * row["time_ns"] < (1 << 20) / 4096 * 4202 * 8 / 100, "one uplink of a leaf does not carry all of it"
+
+
 def test_sums_that_not_all_want_take_as_long_as_is_predicted(tmp_path: Path) -> None:
     steps = [f"{{collective: {c}, algorithm: in_network, sizes: [4B, 1MiB]}}" for c in ("reduce", "reduce_scatter")]
     steps += ["{collective: barrier, algorithm: in_network}"]

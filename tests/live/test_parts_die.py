@@ -15,6 +15,8 @@ FABRIC = ", nic: {timeout: 100us}}\ncontrol: {reaction: 150us"  # what comes beh
     ("collective", "algorithm", "why", "most"),
     [
         ("all_reduce", "in_network", {"its tree cannot stay: leaf0-spine1 is down"}, 5),
+        ("reduce_scatter", "in_network, trees: 2", {"1 of 2 trees: its tree cannot stay: leaf0-spine1 is down"}, 2),
+        ("all_gather", "multicast, trees: 2", set(), 1),
         ("all_gather", "multicast", set(), 1),
     ],
 )

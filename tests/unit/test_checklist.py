@@ -23,6 +23,7 @@ WANTED = {
     "congestion/pause-storm.yaml": ["buffers", "buffers", "uplinks"],
     "congestion/pfc-victim.yaml": ["uplinks"],  # the victim is on the full uplink
     "offload/best-effort-loss.yaml": ["uplinks", "uplinks"],  # of several jobs at once
+    "offload/slots.yaml": ["slots"] * 7,  # sweeps them
     "topology/torus-host-cable.yaml": ["messages", "messages"],  # latencies
 }
 
@@ -77,6 +78,22 @@ def test_offloads_that_auto_may_take_and_the_fabric_has_not() -> None:
     assert "in_network: switches have no accelerator" in adders.what and "direct_reduce" in adding.what
     assert found(STAR, auto, fabric="  switch: {accelerator: {}}\n  nic: {kind: on_path}\n") == []
     assert checks(STAR, auto.replace(", offloads: true", "")) == []
+
+
+def test_slots_for_less_than_a_round_trip() -> None:
+    """On a star of 4: 256 elements take 22.6 ns of a cable, and 2,600 ns there and back."""
+    few = "{collective: all_reduce, algorithm: in_network, sizes: [4MiB], dtype: int32, slots: %d%s}"
+    (one,) = found("{star: {hosts: 4}}", few % (16, ""))
+    assert one.check == "slots" and one.what.endswith("16 slots of a tree are 14% of a round trip at line rate")
+    assert "115: `slots`" in one.hint and one.where == "t.yaml:6: workload[0]"
+    (two,) = found("{star: {hosts: 4}}", few % (16, ", trees: 2"))
+    assert "8 slots of a tree are 14%" in two.what and "58: `slots` of the step (116 with" in two.hint
+    assert found("{star: {hosts: 4}}", few % (115, "")) == []
+    assert found("{star: {hosts: 4}}", few.replace("4MiB", "16KiB") % (16, "")) == [], "no more blocks than slots"
+    (pool,) = found(
+        "{star: {hosts: 4}}", few.split(", slots")[0] + "}", fabric="  switch: {accelerator: {slots: 64}}\n"
+    )
+    assert "64 slots" in pool.what
 
 
 def test_without_a_scale_up_domain_neighbours_in_a_server_cross_rails_too() -> None:

@@ -77,6 +77,14 @@ def test_a_formula_in_pieces_says_what_its_messages_take(entry: Algorithm) -> No
     assert not {at: by for at, by in off.items() if abs(by) > IN_PIECES.get(entry.name, 0.002)}
 
 
+@pytest.mark.parametrize("ranks", [4, 8, 16, 32])
+def test_a_tree_that_reduces_in_pieces_waits_for_first_pieces_behind_others(ranks: int) -> None:
+    """Those of a child with many below it come last, behind its siblings', which cannot be added up before."""
+    entry = ALGORITHMS["reduce", "binomial_tree"]
+    off = [ratio(entry, ranks, kib << 10, chunk=cut << 10) - 1 for kib, cut in ((512, 64), (1024, 16), (1024, 256))]
+    assert max(map(abs, off)) < 0.065 and abs(off[-1]) < 0.022
+
+
 UNEQUAL = [e for e in ENTRIES if "skew" in e.extra and e.collective.name.endswith("er_v") and e.name != "linear"]
 
 

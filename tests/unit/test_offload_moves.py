@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controllers.flows import Flow, Output, Replicate
-from controllers.offload.jobs import GROUPS, JobRefused, place
+from controllers.offload.jobs import BELOW, GROUPS, JobRefused, place
 from controllers.offload.trees import Trees
 from controllers.routing.ports import DownPorts
 from controllers.routing.routes import Router
@@ -51,7 +51,8 @@ def cut_cable(w: Wanted, ports: DownPorts, fabric: Fabric, name: str, up: bool =
 def job(fabric: Fabric, kind: str, number: int = 1, dead: Iterable[str] = ()) -> dict[str, Any]:
     pool = {"slots": 64, "slots_free": 64, "shared_slots": 32, "elements": 256, "fan_in": 64}
     pools = {switch.name: {**pool, "down": switch.name in dead} for switch in fabric.switches}
-    return {"job": number, "kind": kind, "ranks": [0, 1, 2, 3], "args": [16, 256, 10**7], "accelerators": pools}
+    args = [4096, 0] if kind == "multicast" else [16, 256, 10**7]
+    return {"job": number, "kind": kind, "ranks": [0, 1, 2, 3], "args": args, "accelerators": pools}
 
 
 def wanted(fabric: Fabric) -> tuple[Wanted, DownPorts]:
@@ -125,6 +126,75 @@ def test_a_job_beside_what_died_stays_where_it_is() -> None:
     assert w.place(job(fabric, "aggregate", 2)).answer["root"] == "spine2"
     cut(fabric, ports, "spine0")
     assert w.reroute() and not w.moved
+
+
+def test_trees_of_the_same_ranks_and_of_all_jobs_spread_over_the_roots() -> None:
+    """Numbers that are gone, and jobs of other ranks, do not make two trees share a root while one is free."""
+    fabric = clos(4)
+    w, _ = wanted(fabric)
+
+    def root(number: int, ranks: list[int]) -> str:
+        return str(w.place({**job(fabric, "aggregate", number), "ranks": ranks}).answer["root"])
+
+    assert [root(number, [0, 1, 2, 3]) for number in (1, 2, 5, 4)] == ["spine1", "spine2", "spine3", "spine0"]
+    w.close(2)
+    assert root(3, [0, 2]) == "spine2", "the only one without a tree"
+    assert root(7, [0, 2]) == "spine3", "not with the other tree of these ranks, and then in turn"
+    assert root(11, [0, 2]) == "spine0"
+    assert root(12, [0, 1, 2, 3]) == "spine2", "where the others of these ranks are not"
+
+
+def test_trees_that_share_a_root_part_when_another_is_back() -> None:
+    """Only as many as there are roots to be had, and none whose ranks have no other tree there."""
+    fabric = clos(4)
+    w, ports = wanted(fabric)
+    for spine in ("spine0", "spine2"):
+        cut(fabric, ports, spine)
+    w.reroute()
+    roots = [w.place(job(fabric, "aggregate", number)).answer["root"] for number in range(1, 6)]
+    assert sorted(roots) == ["spine1"] * 2 + ["spine3"] * 3 or sorted(roots) == ["spine1"] * 3 + ["spine3"] * 2
+    w.place({**job(fabric, "aggregate", 6), "ranks": [0, 2]})
+    cut(fabric, ports, "spine0", up=True)
+    assert w.reroute() and w.moved == {1: f"another root than {roots[0]}, where it is not alone, is back"}
+    w.moved.clear()
+    w.close(1)
+    assert w.place(job(fabric, "aggregate", 7)).answer["root"] == "spine0"
+    cut(fabric, ports, "spine2", up=True)
+    assert w.reroute() and len(w.moved) == 1
+    w.close(*w.moved)
+    w.moved.clear()
+    assert w.place(job(fabric, "aggregate", 8)).answer["root"] == "spine2"
+
+
+def test_a_new_controller_places_jobs_where_they_are() -> None:
+    fabric = clos(4)
+    before, after = wanted(fabric)[0], wanted(fabric)[0]
+    for number in (1, 2, 3):
+        before.place(job(fabric, "aggregate", number))
+    before.close(1)
+    for number in (5, 9):
+        before.place(job(fabric, "aggregate", number))
+    granted = {number: placement.answer for number, placement in before._jobs.items()}
+    for number, answer in granted.items():
+        told = job(fabric, "aggregate", number)
+        for pool in told["accelerators"].values():
+            pool["slots_free"] = 0  # they are the jobs'
+        after.place({**told, "granted": answer})
+    assert {number: placement.answer for number, placement in after._jobs.items()} == granted
+    assert after.tables() == before.tables()
+
+
+def test_of_several_trees_of_a_multicast_only_the_one_that_has_to_moves_and_comes_back() -> None:
+    fabric = clos(4)
+    w, ports = wanted(fabric)
+    placement = w.place({**job(fabric, "multicast"), "args": [4096, 3]})
+    assert placement.answer["roots"] == ["spine1", "spine2", "spine3"]
+    spines = {"spine0", "spine1", "spine2", "spine3"}
+    for up, roots in ((False, ["spine1", "spine0", "spine3"]), (True, ["spine1", "spine2", "spine3"])):
+        cut(fabric, ports, "spine2", up)
+        assert w.reroute() and not w.moved
+        copied = [copying(w.tables(), 1 - tree * BELOW) & spines for tree in range(3)]
+        assert copied == [{root} for root in roots]
 
 
 def test_a_job_moves_for_a_cable_of_its_own_tree_alone() -> None:

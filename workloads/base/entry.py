@@ -78,7 +78,7 @@ class Algorithm:
     layout: str = ""
     """"ring": next in order is near.  What the group must be: "grid", several domains of equal size: "rails".
 
-    "ports": as "ring", for NICs with several, among which flows choose.
+    "ports": as "ring", for NICs with several, among which flows choose.  "domain": GPUs of one scale-up domain.
     """
     lengths: str = ""  # what the dimensions of a grid, or else the number of ranks, must be: EVEN or POWERS; "": any
     chunk_bytes: int | None = None  # pieces that a schedule is pipelined by, unless the step says; None: whole messages
@@ -119,6 +119,10 @@ class Algorithm:
         if self.lengths == EVEN:
             return all(n % 2 == 0 for n in lengths)
         return self.lengths != POWERS or all(n & n - 1 == 0 for n in lengths)
+
+    def jobs(self, told: Mapping[str, Any]) -> int:
+        """How many groups its ranks ask of the fabric.  `told`: to them."""
+        return self.offloaded * ((told.get("trees") or 1) if self.accelerators else 1)
 
     def load(self) -> Any:
         """The code that a rank runs: its Part (imports numpy)."""

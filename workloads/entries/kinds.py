@@ -43,6 +43,7 @@ RAILS: dict[str, Any] = {"layout": "rails", "wide": "RAILS"}
 SKEW: dict[str, Any] = {"extra": ("skew", "parts"), "defaults": {"skew": 1.0}}
 PIECES_OF_PARTS: dict[str, Any] = {**SKEW, "extra": ("chunk", *SKEW["extra"])}
 SENDERS: dict[str, Any] = {**SKEW, "extra": ("senders", *SKEW["extra"])}
+TREES: dict[str, Any] = {"extra": ("slots", "timeout", "trees")}
 MULTICAST: dict[str, Any] = {"defaults": {"cutoff": "20us"}, "layout": "ring", "multicast": True}
 ALONE: dict[str, Any] = {"waits": True}
 SUMS: dict[str, Any] = {"ops": ("sum", "avg")}
@@ -50,9 +51,10 @@ BY_SWITCHES: dict[str, Any] = {
     **{"ops": SWITCH_OPS, "dtypes": ADDER_DTYPES, "extra": ("slots", "timeout"), "accelerators": True}
 }
 COLLNET: dict[str, Any] = {
-    **BY_SWITCHES, **ALONE, "extra": (*BY_SWITCHES["extra"], "chunk"), "chunk_bytes": 128 << 10, "layout": "rails",
+    **BY_SWITCHES, "extra": (*BY_SWITCHES["extra"], "chunk"), "chunk_bytes": 128 << 10, "layout": "rails",
     "apart": True,
 }  # fmt: skip
+NVLS: dict[str, Any] = {"dtypes": ADDER_DTYPES, "layout": "domain"}
 BY_NICS: dict[str, Any] = {"dtypes": ADDER_DTYPES, "engines": True, "layout": "ring"}
 OPTIMIZER: dict[str, Any] = {
     **{"ops": c.OPTIMIZER_STEP.ops, "dtypes": ("float32",), "layout": "ring"},

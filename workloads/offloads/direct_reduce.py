@@ -15,9 +15,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from workloads.base import data
-from workloads.collectives.schedule import spans
+from workloads.collectives.schedule import Span, spans
 from workloads.offloads.offloaded import OneRequest
-from workloads.verbs import wire
+from workloads.verbs import Group, wire
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, LOAD = range(4)
 
@@ -28,7 +28,7 @@ class _DirectReduce(OneRequest):
     kind = "ring"
     collective: int
 
-    def _arguments(self) -> tuple[int, ...]:
+    def arguments_of(self) -> tuple[int, ...]:
         largest = max(self.context.largest_bytes, self.input.itemsize)
         self.compressed = bool(self.context.options.get("compression"))
         return (largest, wire.ELEMENTS[self.dtype.name], self.compressed)
@@ -37,9 +37,11 @@ class _DirectReduce(OneRequest):
     def chunks(self) -> list[slice]:
         return [slice(*span) for span in spans(self.count, self.n)]
 
-    def _post(self) -> None:
-        request = {"collective": self.collective, "reduction": self.op, "dtype": self.dtype.name}
-        self._request(self.vector, self.result, self.count, **request)
+    def post(self, group: Group, span: Span) -> None:
+        group.post(
+            self.vector, 0, self.result, 0, self.count,
+            collective=self.collective, reduction=self.op, dtype=self.dtype.name,
+        )  # fmt: skip
 
     def _differ(self, chunk: slice, period: NDArray[Any]) -> int:
         at, tick, within = self.start + chunk.start, self.device.progress, self._bound() if self.compressed else 0.0

@@ -1,11 +1,12 @@
 """Broadcast and all-gather by multicast datagrams that the switches copy (docs/multicast.md).
 
-Every byte leaves its sender once.  What a rank's NIC does is hardware/fabricd/offload/multicast/: it places what comes,
-keeps a bit per chunk, and says after a while what is missing.  Here: nobody sends before all are ready (a dissemination
-barrier), and whoever lacks something gets it from its left neighbour (repair.py).  If the controller refuses the group,
-or nothing comes of what some rank sends, everything is missing, and the same repair is a pipelined ring: the result is
-right, and says why it took so long.  With the barrier the ranks agree whether all of them have a group: else nobody
-multicasts.  After a failure they ask for another (offloaded.py).
+Every byte leaves its sender once; with `trees` chunks take several in turn.  What a rank's NIC does is
+hardware/fabricd/offload/multicast/: it places what comes, keeps a bit per chunk, and says after a while what is
+missing.  Here: nobody sends before all are ready (a dissemination barrier), and whoever lacks something gets it from
+its left neighbour (repair.py).  If the controller refuses the group, or nothing comes of what some rank sends,
+everything is missing, and the same repair is a pipelined ring: the result is right, and says why it took so long.  With
+the barrier the ranks agree whether all of them have a group: else nobody multicasts.  After a failure they ask for
+another (offloaded.py).
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class _Multicast(Rejoining):
         self.repaired: list[Run] = []  # from the left neighbour
 
     def _arguments(self) -> tuple[int, ...]:
-        return (self.device.mtu,)
+        trees = self.options.get("trees") or 1
+        return self.device.mtu, trees if trees > 1 else 0
 
     def _connect(self) -> None:
         """One to the right and one from the left for every distance; that from rank i to its right has tag + i."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from workloads.base import data
+from workloads.collectives.schedule import Span, spans
 from workloads.parts.part import Part, Sync, Wanted
 from workloads.verbs import Device, FabricError, Group, Region, wire
 
@@ -157,10 +158,16 @@ class Rejoining(Offloaded):
         """Of the group."""
         raise NotImplementedError
 
+    def _ask(self) -> int:
+        return self.device.ask_group(self.kind, self.group_tag, self.members, self._args)
+
     def _join(self) -> None:
         """Waits until the group is open or refused."""
         self._args = self._arguments()
-        self.group = self.device.group(self.kind, self.group_tag, self.members, self._args)
+        self._opened(self._ask())
+
+    def _opened(self, asked: int) -> None:
+        self.group = self.device.answered(asked)
         self.fallback = self.given_up = self.group.refused
         self.by_hosts = bool(self.group.refused)
 
@@ -170,9 +177,7 @@ class Rejoining(Offloaded):
         self.group.leave()
         self.group = None
         if self.renewal is None:
-            self.renewal = Renewal(
-                self.device, lambda: self.device.ask_group(self.kind, self.group_tag, self.members, self._args)
-            )
+            self.renewal = Renewal(self.device, self._ask)
         self.renewal.begin(self._worked)
         self._worked = False
 
@@ -183,20 +188,99 @@ class Rejoining(Offloaded):
             self.given_up, self.by_hosts, self._note = self.group.refused, False, ""
 
 
-class OneRequest(Rejoining):
-    """One request does it all.  Subclasses say how the group is made, what is posted, and what must come of it."""
+class Lane(Rejoining):
+    """A group that carries out a share of what a part asks for."""
+
+    def __init__(self, of: OneRequest, number: int) -> None:
+        self.kind, self._of, self._number = of.kind, of, number
+        super().__init__(of.context, of.entry, of.ranks, of.dtype.name, of.op, of.tag)
+
+    def setup(self) -> None:
+        self.share: Sequence[Span] = ()
+        self._due = 0  # requests that are under way
+        self._args = self._of.arguments_of()
+        self._asked = self._ask()
+
+    @property
+    def group_tag(self) -> int:
+        return self.tag + self._number
+
+    def join(self) -> None:
+        """Waits until the group is open or refused."""
+        self._opened(self._asked)
+
+    def take(self, share: Sequence[Span]) -> None:
+        """Carries out a share, unless the group has failed before this rank has begun."""
+        self.share, self._due = share, 0
+        for span in share if not self.given_up else ():
+            assert self.group is not None
+            self._due += 1
+            self._of.post(self.group, span)
+
+    @property
+    def through(self) -> bool:
+        return not self._due or bool(self.given_up)
+
+    @property
+    def noted(self) -> str:
+        """How else than asked for it did its share."""
+        return self._noted
+
+    def met(self) -> bool:
+        """All ranks know now whether it has failed."""
+        self._worked = self._worked or not self.given_up
+        return not self.given_up
+
+    def renew(self) -> None:
+        self._renew()
+
+    def renewed(self) -> bool:
+        """Whether it has another group from now on."""
+        another = self.renewal is not None and self.renewal.group is not None
+        self._renewed()
+        self._noted = self._note
+        return another
+
+    def _done(self, record: wire.Record) -> None:
+        self._due -= 1
+
+    def _failed(self, why: str) -> None:
+        self.given_up = why
+
+
+class OneRequest(Offloaded):
+    """One request does it all, or one in each of several groups, which share the vector among them.
+
+    What a group that fails leaves undone, the others do.  Only when none is left, the ranks do all of it by themselves.
+    Subclasses say how groups are made, what is posted, and what must come of it.
+    """
+
+    kind: str
+    """Of the groups."""
+    groups = 1
+    unit = 1
+    """Elements of which shares are whole multiples, but the last one."""
 
     def setup(self) -> None:
         self.vector = self.context.region("vector")
         self.result = self.context.region("result") if self.entry.ops else self.vector
         self.inputs = self.context.inputs(self.n, self.dtype.name, self.op)
         self.input = self.inputs.of(self.index)
-        self._join()
+        self.lanes = [Lane(self, number) for number in range(self.groups)]
+        for lane in self.lanes:
+            lane.join()
+        self._gone: dict[Lane, str] = {}  # why, where no rank was still to learn of it when all last met
+        self._lose([lane for lane in self.lanes if lane.given_up])
+        self.fallback = self._why()
         if self.by_hosts:
             self._instead()
 
-    def _post(self) -> None:
-        """The one request, of `count` elements."""
+    def arguments_of(self) -> tuple[int, ...]:
+        """Of a group."""
+        raise NotImplementedError
+
+    def post(self, group: Group, span: Span) -> None:
+        """The request for these elements."""
         raise NotImplementedError
 
     def _wrong(self) -> int:
@@ -207,9 +291,25 @@ class OneRequest(Rejoining):
         data.fill(self.mine, self.input, self.start, self.device.progress)
         data.spoil(self.out, self.device.progress)
 
+    def _lose(self, lanes: Sequence[Lane]) -> None:
+        self._gone |= {lane: lane.given_up for lane in lanes}
+        self.by_hosts = len(self._gone) == len(self.lanes)
+
+    @property
+    def _open(self) -> list[Lane]:
+        return [lane for lane in self.lanes if lane not in self._gone]
+
+    def _why(self) -> str:
+        """Why groups are gone ("": none is)."""
+        why = next(iter(self._gone.values()), "")
+        return why if self.by_hosts or not why else f"{len(self._gone)} of {len(self.lanes)} trees: {why}"
+
     def prepare(self, size_bytes: int, variant: int) -> None:
         self.size_bytes, self.start = size_bytes, variant
-        self._renewed()
+        for lane in self.lanes:
+            if lane.renewed():
+                del self._gone[lane]
+        self._lose([])
         if self.by_hosts:
             self._instead().prepare(size_bytes, variant)
             return
@@ -219,36 +319,61 @@ class OneRequest(Rejoining):
         self._fill()
 
     def work(self) -> Iterator[Wanted]:
+        renewals = [lane.renewal for lane in self._gone if lane.renewal is not None]
         if self.by_hosts:
-            if self.renewal is not None:
+            if renewals:
                 yield Sync(AGREE + self.tag, self.n)
-                self.renewal.look()
+            for renewal in renewals:
+                renewal.look()
             yield from self._instead().work()
             return
-        self._through, self._noted = not self.count, self._note
-        if self.count and not self.given_up:
-            self._post()
-        while not self._through and not self.given_up:
-            yield None
-        yield Sync(AGREE + self.tag, self.n)
-        self.fallback = self._noted
-        self._worked = self._worked or not self.given_up
-        if self.given_up:
-            self.fallback, self.by_hosts = self.given_up, True
+        failed, left = list[Lane](), [Span(0, self.count)]
+        while left and not self.by_hosts:
+            asked = self._open
+            for lane, share in zip(asked, self._shares(left, len(asked)), strict=True):
+                lane.take(share)
+            while not all(lane.through for lane in asked):
+                yield None
+            yield Sync(AGREE + self.tag, self.n)
+            for renewal in renewals:
+                renewal.look()
+            renewals, now = [], [lane for lane in asked if not lane.met()]
+            self._lose(now)
+            left, failed = [span for lane in now for span in lane.share], failed + now
+        self.fallback = self._why() or next((lane.noted for lane in self._open if lane.noted), "")
+        if left:
             again = self._instead()
             again.prepare(self.size_bytes, self.start)
             yield from again.work()
-            self._renew()
+        for lane in failed:
+            lane.renew()
+
+    def _shares(self, left: Sequence[Span], lanes: int) -> list[list[Span]]:
+        """For each lane of what is left to do."""
+        shares: list[list[Span]] = [[] for _ in range(lanes)]
+        for start, stop in left:
+            for share, (first, end) in zip(shares, spans(-(-(stop - start) // self.unit), lanes), strict=True):
+                if first < end:
+                    share.append(Span(start + first * self.unit, min(start + end * self.unit, stop)))
+        return shares
 
     @property
     def connects(self) -> bool:
-        return bool(self.given_up) and not self.by_hosts
+        return not self.by_hosts and all(lane.given_up for lane in self._open)
 
-    def _done(self, record: wire.Record) -> None:
-        self._through = True
+    def of_group(self, record: wire.Record) -> bool:
+        return any(lane.of_group(record) for lane in self.lanes)
 
-    def _failed(self, why: str) -> None:
-        self.given_up = why
+    def handle(self, record: wire.Record) -> None:
+        for lane in self.lanes:
+            if lane.of_group(record):
+                lane.handle(record)
+                return
+        super().handle(record)
 
     def finish(self) -> int:
         return self._instead().finish() if self.by_hosts else self._wrong()
+
+    def close(self) -> None:
+        for lane in self.lanes:
+            lane.close()

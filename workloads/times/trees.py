@@ -163,21 +163,32 @@ def binomial_reduce(case: Case) -> float:
     reduced = case.costs.reduce_ns(piece)
 
     def ready(index: int) -> tuple[float, float]:
-        """The first piece, and the last."""
+        """The first piece, and the last.
+
+        A child's first one stands behind what others have sent of theirs by then; until it is there, theirs wait, too.
+        """
         first = last = busy = 0.0
-        begun = inf
-        for child in reversed(trees.binomial(index, case.n).children):
+        begun, streams = inf, list[tuple[float, float]]()  # when children begin, and from piece to piece
+        children = trees.binomial(index, case.n).children
+        for child in reversed(children):
             path = case.ways.path([(child, index)])
-            line = case.line(piece, path, windowed=True, reduce=True, both_ways=False)
+            windowed, line = (case.line(piece, path, windowed=its, both_ways=False) for its in (True, False))
             before, behind = ready(child)
             message = case.message(piece, path, both_ways=False)
-            first, begun, busy = max(first, before + message) + reduced, min(begun, before + message), busy + line
+            queued = sum(min(count, (before - at) // every + 1) for at, every in streams if at <= before) * line
+            queued = max(0.0, queued - max(before - at for at, _ in streams)) if streams else 0.0
+            streams.append((before, max(windowed, (behind - before) / max(1, count - 1))))
+            first, begun, busy = (
+                max(first, before + message + queued) + reduced,
+                min(begun, before + message),
+                busy + line,
+            )
             last = max(
                 last,
-                max(behind, before + (count - 1) * line) + message + reduced,
+                max(behind, before + (count - 1) * windowed) + message + reduced,
                 begun + count * busy - line + reduced,
             )
-        return first, max(first, last)
+        return first, max(first + (count - 1) * len(children) * reduced, last)
 
     children = trees.binomial(0, case.n).children
     path = case.ways.path([(child, 0) for child in children[:1]])

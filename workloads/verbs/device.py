@@ -141,8 +141,11 @@ class Device:
 
         `kind` is the name of a room in hardware/fabricd/offload/.
         """
-        cookie = self.ask_group(kind, tag, ranks, args)
-        return self.grouped(self._take(lambda r: r.kind == wire.GROUPED and r.wr_id == cookie, 1)[0])
+        return self.answered(self.ask_group(kind, tag, ranks, args))
+
+    def answered(self, asked: int) -> Group:
+        """Waits until the group that has been asked for is open or refused."""
+        return self.grouped(self._take(lambda r: r.kind == wire.GROUPED and r.wr_id == asked, 1)[0])
 
     def ask_group(self, kind: str, tag: int, ranks: Sequence[int], args: Sequence[int]) -> int:
         """The same without waiting: a GROUPED record whose wr_id is the number returned tells what has come of it."""

@@ -42,10 +42,13 @@ const char *block_check(const struct member *m, const struct offload_wr *wr)
 
 	if (!reduction_fits(wr->reduction, wr->element) || wr->reduction == RED_PROD)
 		return "POST_OFFLOAD: aggregation: sum, avg, min, max, and bits of integers";
-	if (wr->collective >= BLOCKS_WANTED)
-		return "POST_OFFLOAD: aggregation: sums are for all, for the first rank, or in parts";
+	if (wr->collective >= BLOCKS_WANTED || wr->args[BLOCKS_WHO] >= m->group->count)
+		return "POST_OFFLOAD: aggregation: sums are for all, for one member, or in parts";
 	if (!wr->count || wr->count > 1ull << 34)
 		return "POST_OFFLOAD: aggregation: from 1 to 2^34 elements";
+	uint64_t whole = wr->args[BLOCKS_WHOLE];
+	if (whole && (whole > 1ull << 34 || whole < wr->count || wr->args[BLOCKS_FIRST] > whole - wr->count))
+		return "POST_OFFLOAD: aggregation: a share of a vector lies in it, which has up to 2^34 elements";
 	uint64_t bytes = wr->count * element_bytes[wr->element];
 	if (!worker_region(w, wr->in_key, wr->in, bytes) || !worker_region(w, wr->out_key, wr->out, bytes))
 		return "POST_OFFLOAD: unknown key, or range outside its region";
@@ -84,14 +87,15 @@ static uint64_t part_of(uint64_t count, uint32_t parts, uint64_t element)
 uint32_t block_owner(const struct member *m, const struct offload_wr *wr, uint32_t elements, uint64_t block)
 {
 	const struct group *g = m->group;
-	uint64_t first = block * elements;
+	uint64_t whole = wr->args[BLOCKS_WHOLE] ? wr->args[BLOCKS_WHOLE] : wr->count;
+	uint64_t first = (wr->args[BLOCKS_WHOLE] ? wr->args[BLOCKS_FIRST] : 0) + block * elements;
 
 	if (wr->collective == BLOCKS_TO_ALL)
 		return 0;
-	if (wr->collective == BLOCKS_TO_FIRST)
-		return g->member[0].nic->ip;
-	uint64_t part = part_of(wr->count, g->count, first);
-	if (part != part_of(wr->count, g->count, first + block_count(wr, elements, block) - 1))
+	if (wr->collective == BLOCKS_TO_ONE)
+		return g->member[wr->args[BLOCKS_WHO]].nic->ip;
+	uint64_t part = part_of(whole, g->count, first);
+	if (part != part_of(whole, g->count, first + block_count(wr, elements, block) - 1))
 		return 0;
 	return g->member[part].nic->ip;
 }

@@ -114,6 +114,13 @@ class CollectiveStep(Step):
     timeout: Annotated[Time, Field(gt=0, le=1e9)] | None = _heeded(
         "timeout", "contribute again after this long without a result (null: slots x the time of a frame + round trip)"
     )
+    trees: int | None = _heeded(
+        "trees",
+        "trees that share the vector among them, each with a root of its own as far as there are so many (null: 1, or "
+        "what `auto` takes)",
+        ge=1,
+        le=8,
+    )
     chains: int | None = _heeded("chains", "how many ranks send at a time (null: all)", ge=1)
     cutoff: Annotated[Time, Field(gt=0, le=1e9)] | None = _heeded(
         "cutoff", "data this much overdue is fetched from the ring neighbour (20us)"

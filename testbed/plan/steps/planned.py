@@ -12,7 +12,7 @@ from topologies.graph import endpoint
 from workloads.base.vocabulary import AUTO
 from workloads.registry import any_of, find
 
-WHY = ("algorithm", "chunk", "expected_ns", "at_least_ns", "left_out")
+WHY = ("algorithm", "chunk", "trees", "expected_ns", "at_least_ns", "left_out")
 """Of what is chosen: what people are told of it."""
 
 
@@ -155,8 +155,10 @@ class PlannedCollective(Planned):
 
     @property
     def jobs(self) -> int:
-        taken = {way["algorithm"] for way in self.chosen.values()} or {self.algorithm}
-        return sum(find(self.collective, name).offloaded for name in taken) * (len(self.groups) or 1)
+        ways = [{"algorithm": self.algorithm, **self.options}, *self.chosen.values()]
+        taken = {(way["algorithm"], way.get("trees")): way for way in (ways[1:] or ways)}
+        jobs = sum(find(self.collective, way["algorithm"]).jobs(way) for way in taken.values())
+        return jobs * (len(self.groups) or 1)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ Every block passes the same stages: PCIe, the cables up to the root of the tree,
 its switch, and the children's contributions one after the other), the cables down, PCIe.  A slot has one block under
 way; slots together keep the slowest stage busy.
 
+Several trees share the vector among them.  A stage that some of them have in common takes their blocks in turn.
+
 With best effort (docs/best-effort.md), if every block finds a slot, there is one more stage: the last accelerator sends
 its sums over the parameter server's cable into the host's memory, the host adds its own rank's data, and the result
 goes back over that cable to all.
@@ -12,7 +14,8 @@ goes back over that cable to all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 from topologies.graph.frames import FRAME_BYTES, OFFLOAD_BYTES, SHORTEST_BYTES
@@ -56,12 +59,17 @@ def sums_of(
     accelerators: Sequence[tuple[float, int]] = (),
     accelerator_ns: float = 0.0,
     apart: float = 0.0,
+    trees: int = 1,
+    shared: Sequence[int] = (),
+    contributions: Sequence[int] = (),
 ) -> Sums:
     """`path` leads from rank to rank over the root of the tree; `accelerators` on its way up have a rate and children.
 
     `width` is bytes of an element in memory, `accelerator_ns` the latency of each accelerator.  `apart`: see there.
+    With several `trees`: of how many of them each of the path's links is (`shared`), and the children that each of the
+    accelerators has in all of them (`contributions`).
     """
-    way = _Way(path, costs, tuple(accelerators), accelerator_ns)
+    way = _Way(path, costs, tuple(accelerators), accelerator_ns, trees, tuple(shared), tuple(contributions))
     return Sums(way, width, elements, slots, convert_bps, fixed_point, apart)
 
 
@@ -78,10 +86,17 @@ class Sums:
     apart: float = 0.0
 
     def alone_ns(self, nbytes: int) -> float:
-        """One that no other is before."""
+        """One that no other is before, in equal shares over the trees."""
         its = self.width, self.elements, self.slots, self.convert_bps, self.fixed_point
         count = nbytes // self.width
-        return _time_ns(self.way, count, *its) + self.apart * -(-count // self.elements) * self._beside_ns(count)
+        blocks = -(-count // self.elements)
+        share = min(count, -(-blocks // self.way.trees) * self.elements)
+        return _time_ns(self.way, share, *its) + self.apart * -(-share // self.elements) * self._beside_ns(share)
+
+    def round_trip_slots(self, nbytes: int) -> int:
+        """How many keep the slowest stage busy while a block is on its way to the root and back."""
+        full = min(self.elements, nbytes // self.width)
+        return ceil(self.way.block_ns(full) / self.way.slowest_ns(full))
 
     def _beside_ns(self, count: int) -> float:
         """What a block takes longer on the cable that carries its sum, and a result without elements."""
@@ -112,6 +127,7 @@ def _time_ns(
     if left > 1 and way.in_order:  # a short last block overtakes the one before neither on a cable nor over PCIe
         before = begun + (left - 2) * line + alone
         end = max(end, before + max(way.slowest_ns(last), way.pcie_ns(full)))
+    end += line - way.alone.slowest_ns(full) + way.behind_ns(full, blocks, min(blocks, slots))
     exponents = way.block_ns(0) if fixed_point else 0.0
     conversion = 2 * width * 8e9 * full / convert_bps if convert_bps else 0.0
     into_memory = way.pcie_ns(last) + costs.pcie_latency_ns
@@ -126,18 +142,45 @@ class _Way:
     costs: Costs
     accelerators: tuple[tuple[float, int], ...]
     accelerator_ns: float = 0.0
+    trees: int = 1
+    shared: tuple[int, ...] = ()
+    contributions: tuple[int, ...] = ()
     in_order = True
+
+    @property
+    def alone(self) -> _Way:
+        """As if there were no other tree."""
+        return replace(self, trees=1, shared=(), contributions=())
 
     def pcie_ns(self, elements: int) -> float:
         return 4 * elements * 8e9 / self.costs.pcie_rate_bps
 
     def slowest_ns(self, elements: int) -> float:
-        """How long a block keeps the slowest stage busy."""
-        return max(self.pcie_ns(elements), self.cables_ns(elements))
+        """From one of a tree's blocks to the next, where the slowest stage is busy."""
+        return max(self.trees * self.pcie_ns(elements), self.cables_ns(elements), self._adding_ns(elements))
 
-    def cables_ns(self, elements: int) -> float:
-        """Likewise the slowest cable."""
-        return max(link.time_ns(block_bytes(elements)) for link in self.path.links)
+    def cables_ns(self, elements: int, which: slice = slice(None)) -> float:
+        """Likewise the slowest cable, of those."""
+        wire, users = block_bytes(elements), self.shared or (1,) * len(self.path.links)
+        cables = list(zip(self.path.links, users, strict=True))[which]
+        return max((trees * link.time_ns(wire) for link, trees in cables), default=0.0)
+
+    def behind_ns(self, elements: int, blocks: int, window: int) -> float:
+        """How long the other trees are behind the first one, with whose `window` the NIC fills its transmit buffer.
+
+        They make up for it where what all trees have in common is slower than what each has of its own.
+        """
+        wire = block_bytes(elements)
+        common = max(self.pcie_ns(elements), *(self.path.links[k].time_ns(wire) for k in (0, -1)))
+        own = max(self.cables_ns(elements, slice(1, -1)), self._adding_ns(elements))
+        filled = min(window, ceil(self.costs.tx_buffer_bytes / wire)) * common if self.trees > 1 else 0.0
+        return max(0.0, filled - blocks * max(0.0, self.trees * common - own))
+
+    def _adding_ns(self, elements: int) -> float:
+        """Likewise the slowest accelerator, into which all contributions go."""
+        wire, all_of_it = block_bytes(elements), self.contributions or [children for _, children in self.accelerators]
+        into = zip(self.accelerators, all_of_it, strict=True)
+        return max((children * wire * 8e9 / bps for (bps, _), children in into), default=0.0)
 
     def block_ns(self, elements: int) -> float:
         """From a slot's having a block until its result is there."""

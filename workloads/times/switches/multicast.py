@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ Paths = Callable[[int, int], Path]
 
 Hops = Callable[[int, int], Sequence[Hashable]]
 """Names of the links on such a path, to tell who shares one."""
+
+_Crowd = Mapping[Hashable, float]
 
 PATIENT_DATAGRAMS = 8
 """A sender of so many, of whom nothing has come, is waited for whatever the cutoff."""
@@ -81,19 +84,37 @@ def due_ns(datagrams: int, cable: Link, costs: Costs) -> float:
     return datagrams * cable.time_ns(datagram(costs.mtu)[1])
 
 
+def shared(path: Path, shares: Sequence[float], mtu: int) -> Path:
+    """Of datagrams that take several trees in turn: each link carries a share of them, each at the link's own rate."""
+    links = []
+    for link, share in zip(path.links, shares, strict=True):
+        faster = replace(link, rate_bps=link.rate_bps / share)
+        _, wire = datagram(mtu)
+        links.append(replace(faster, delay_ns=link.delay_ns + link.time_ns(wire) - faster.time_ns(wire)))
+    return replace(path, links=tuple(links))
+
+
 def all_gather_over_ns(
-    ranks: int, size_bytes: int, paths: Paths, costs: Costs, *, messages: Paths | None = None, hops: Hops | None = None
+    ranks: int,
+    size_bytes: int,
+    paths: Paths,
+    costs: Costs,
+    *,
+    messages: Paths | None = None,
+    hops: Hops | None = None,
+    crowd: _Crowd | None = None,
 ) -> Multicast:
     """All send at once, each a datagram in the time that a link takes for one of every other rank.
 
     The last one of each goes its way alone to the receiver's link, where they stand one behind the other.  Where a link
-    is slower than the senders' own (`hops` tells who shares it), all its datagrams stand there.
+    is slower than the senders' own (`hops` tells who shares it), all its datagrams stand there.  `crowd`: how many
+    ranks' datagrams each link carries, where they take several trees.
     """
     part = -(-size_bytes // ranks)
     count = costs.packets(part)
     full, last = datagram(min(costs.mtu, part)), datagram(part - (count - 1) * costs.mtu)
     start = _started(ranks, messages or paths, costs)
-    crowd = _crowd(ranks, hops) if hops else Counter()
+    crowd = crowd or (crowd_of(ranks, hops) if hops else Counter())
     done_at, waits = [], 0.0
     for rank in range(ranks):
         done = 0.0
@@ -126,10 +147,10 @@ def _longest_wait(arrivals: Sequence[float], line: float, delay: float, due: flo
 _Part = tuple[int, tuple[float, float], tuple[float, float]]  # datagrams, a full one, the last one
 
 
-def _crowd(ranks: int, hops: Hops) -> Counter[Hashable]:
-    """Of how many members each link carries the datagrams: once each, however many ranks they are for."""
+def crowd_of(ranks: int, hops: Hops, senders: int | None = None) -> Counter[Hashable]:
+    """Of how many senders (all) each link carries the datagrams: once each, however many ranks they are for."""
     users: set[tuple[int, Hashable]] = set()
-    for a in range(ranks):
+    for a in range(ranks if senders is None else senders):
         for b in range(ranks):
             if a != b:
                 users.update((a, hop) for hop in hops(a, b))
@@ -137,7 +158,13 @@ def _crowd(ranks: int, hops: Hops) -> Counter[Hashable]:
 
 
 def _crowded_ns(
-    start: Sequence[float], rank: int, part: _Part, paths: Paths, hops: Hops, crowd: Counter[Hashable], costs: Costs
+    start: Sequence[float],
+    rank: int,
+    part: _Part,
+    paths: Paths,
+    hops: Hops,
+    crowd: Mapping[Hashable, float],
+    costs: Costs,
 ) -> float:
     """When the last datagram is here that a link on the way carries, if it carries all without a gap."""
     count, full, last = part

@@ -13,7 +13,8 @@ import numpy as np
 from workloads.base.entry import NoModel, named
 from workloads.collectives.exchange import distances
 from workloads.collectives.schedule import connections, program_of, schedule_of
-from workloads.times.messages import Link
+from workloads.times.messages import Costs, Link, Path
+from workloads.times.switches import nvls
 from workloads.times.switches.in_network import apart, travels
 from workloads.times.switches.multicast import Multicast
 from workloads.times.wide import direct_reduce, rounds
@@ -210,6 +211,18 @@ def _on_rails(asked: Asked) -> Time:
 RAILS = Model(_on_rails)
 
 
+# Scale-up domains
+
+
+def _in_domains(of: Callable[[int, int, Path, Costs], float]) -> Model:
+    return Model(None, partial(Together.domains_ns, of=of))
+
+
+NVLS_ALL_REDUCE = _in_domains(nvls.all_reduce_ns)
+NVLS_REDUCE_SCATTER = _in_domains(nvls.reduce_scatter_ns)
+NVLS_ALL_GATHER = _in_domains(nvls.all_gather_ns)
+
+
 # Trees and chains
 
 
@@ -286,7 +299,14 @@ SCATTER_ALL_GATHER = _tree(
 # Switches
 
 
+def _of_one_tree(asked: Asked) -> None:
+    if (asked.options.get("trees") or 1) > 1:
+        what = f"there is no model of {asked.entry} over several trees for {asked.n} ranks"
+        raise NoModel(what, "leave it out", "trees")
+
+
 def _multicast(asked: Asked, of: Callable[[Multicasts, int], Multicast]) -> Time:
+    _of_one_tree(asked)
     places, hosts = asked.places, asked.bare
     if hosts.own:
         raise _unlike(asked, "another algorithm")
@@ -298,6 +318,7 @@ def _multicast(asked: Asked, of: Callable[[Multicasts, int], Multicast]) -> Time
 
 
 def _by_switches(asked: Asked) -> Time:
+    _of_one_tree(asked)
     bare, tree = asked.bare, tree_of(asked.places, asked.job)
     accelerator = asked.adders.of(int(tree.inputs[tree.adding()].max()))
     elements = min(accelerator.elements, asked.costs.mtu // 4)

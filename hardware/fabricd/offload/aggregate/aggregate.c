@@ -52,7 +52,7 @@ struct aslot {
 struct aggregate {
 	uint32_t slots, elements, parent_ip;
 	uint16_t child;
-	ps_t timeout, convert_tx_free, convert_rx_free;
+	ps_t timeout;
 	uint32_t retry;
 	double convert_bps;
 	struct requests requests;
@@ -146,9 +146,9 @@ static void convert(struct fabric *f, struct member *m, uint32_t slot)
 		ready(f, m, slot);
 		return;
 	}
-	ps_t from = a->convert_tx_free > f->clock.now ? a->convert_tx_free : f->clock.now;
-	a->convert_tx_free = from + block_conversion(m, &s->request->wr, count_of(a, s), a->convert_bps);
-	offload_later(f, m, a->convert_tx_free, WHAT(slot, s->use, 0));
+	ps_t from = m->nic->converts_out > f->clock.now ? m->nic->converts_out : f->clock.now;
+	m->nic->converts_out = from + block_conversion(m, &s->request->wr, count_of(a, s), a->convert_bps);
+	offload_later(f, m, m->nic->converts_out, WHAT(slot, s->use, 0));
 }
 
 /* The first block of a request that goes through a slot, if it has so many */
@@ -270,8 +270,8 @@ static void write_out(struct fabric *f, struct member *m, const struct aslot *s,
 	block_write(m, wr, a->elements, s->block, s->exponent, pkt->payload);
 	ps_t visible = pcie_write(m->nic, f->clock.now, 4 * count);
 	if (a->convert_bps && !element_is_integer(wr->element)) {
-		ps_t from = a->convert_rx_free > visible ? a->convert_rx_free : visible;
-		a->convert_rx_free = visible = from + block_conversion(m, wr, count, a->convert_bps);
+		ps_t from = m->nic->converts_in > visible ? m->nic->converts_in : visible;
+		m->nic->converts_in = visible = from + block_conversion(m, wr, count, a->convert_bps);
 	}
 	r->visible = visible > r->visible ? visible : r->visible;
 }

@@ -12,7 +12,8 @@
  * before is dropped and counted, as by a queue without receives, and what belongs to
  * an earlier operation is a late duplicate.  Then, when the workers know that all are
  * armed, it is started: the member sends its part, once, to the group's address, from
- * where the switches copy it.  Nothing is acknowledged.
+ * where the switches copy it.  Nothing is acknowledged.  A group may have several trees,
+ * each with an address of its own: chunks take them in turn.
  *
  * All-gather has `chains` senders at a time: member i is number i / chains of chain
  * i mod chains.  So many share the way into each receiver, so each leaves as many
@@ -31,8 +32,9 @@
  *
  * When it is cut off, the bitmap is written to the worker's memory.  The record's
  * `bytes` is the number of chunks that are missing; getting them is the workers' matter.
- * When of some sender's last 64 chunks none has come, the group is given up, and all
- * members are told: there is no way for it, and waiting each time would be in vain.
+ * When of some sender's last 64 chunks over one tree none has come, the group is given
+ * up, and all members are told: there is no way for it, and waiting each time would be in
+ * vain.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,11 +55,10 @@
 #define CHUNKS_MAX (1ull << 24) /* of an operation: as many as there are PSNs */
 #define VECTOR_MAX (1ull << 40)
 #define SLACK_MAX ((uint64_t)PS_PER_S)
-#define SILENT_CHUNKS 64
-#define LATE_CHUNKS 8
 #define LATE_TIMEOUTS 4
+#define TREES_MAX 8
 
-enum group_args { ARG_PAYLOAD };
+enum group_args { ARG_PAYLOAD, ARG_TREES };
 enum wants { MC_ARM, MC_START };
 enum arm_args { ARM_NUMBER, ARM_ROOT, ARM_ELEMENT };
 enum start_args { START_NUMBER, START_SLACK, START_CHAINS };
@@ -68,24 +69,26 @@ static const char *check(const struct fabric *f, const struct group *g)
 	(void)f;
 	if (g->args[ARG_PAYLOAD] < 1 || g->args[ARG_PAYLOAD] > 9000)
 		return "GROUP: multicast: payload of a packet from 1 to 9000 bytes";
-	return NULL;
+	return g->args[ARG_TREES] <= TREES_MAX ? NULL : "GROUP: multicast: up to 8 trees";
 }
 
 static const char *group_opened(struct fabric *f, struct group *g)
 {
 	uint32_t ip = (uint32_t)json_integer_value(group_granted(g, "group_ip"));
+	uint32_t trees = g->args[ARG_TREES] ? (uint32_t)g->args[ARG_TREES] : 1;
 
 	(void)f;
-	if (ip >> 28 != 14)
+	if (ip >> 28 != 14 || (ip - ((trees - 1) << MULTICAST_NETWORK_SHIFT)) >> 28 != 14)
 		return "the controller's answer has no multicast address";
 	for (uint32_t i = 0; i < g->count; i++)
 		if (g->args[ARG_PAYLOAD] > g->member[i].nic->mtu)
 			return "payload of a packet is longer than the MTU";
 	for (uint32_t i = 0; i < g->count; i++) {
-		struct multicast *s = calloc(1, sizeof *s + g->count * sizeof s->silent[0]);
+		struct multicast *s = calloc(1, sizeof *s + g->count * trees * sizeof s->silent[0]);
 		if (!s)
 			abort();
 		s->group_ip = ip;
+		s->trees = trees;
 		s->pace_event = s->turn = s->cutoff = PS_NEVER;
 		g->member[i].state = s;
 	}
@@ -160,35 +163,6 @@ uint8_t *multicast_memory(const struct member *m, uint32_t key, uint64_t at, uin
 	return worker_memory(m->nic->worker, key, at, bytes);
 }
 
-/* How many of a part's chunks are here */
-static uint64_t here_of(const struct multicast *s, uint32_t part)
-{
-	uint64_t count = 0;
-
-	for (uint64_t c = part_first(&s->layout, part); c < part_first(&s->layout, part + 1); c++)
-		count += s->here[c / 64] >> c % 64 & 1;
-	return count;
-}
-
-/* Something is missing: is there a sender of whom nothing comes any more? */
-static void listen_for(struct fabric *f, struct member *m)
-{
-	struct multicast *s = m->state;
-
-	for (uint32_t part = 0; part < s->layout.parts; part++) {
-		uint32_t from = s->layout.root == UINT32_MAX ? part : s->layout.root;
-		s->silent[from] += part_chunks(&s->layout, part);
-		if (here_of(s, part))
-			s->silent[from] = 0;
-		if (s->silent[from] < SILENT_CHUNKS)
-			continue;
-		char why[96];
-		snprintf(why, sizeof why, "nothing that rank %u multicasts comes to rank %u",
-			 m->group->member[from].nic->rank, m->nic->rank);
-		offload_failed(f, m, why);
-	}
-}
-
 /* multicast_ended() - The operation is over: the worker is told how much is missing, and what is here */
 void multicast_ended(struct fabric *f, struct member *m)
 {
@@ -201,9 +175,9 @@ void multicast_ended(struct fabric *f, struct member *m)
 		s->visible = pcie_write(m->nic, f->clock.now, (uint32_t)bytes);
 	}
 	if (s->missing)
-		listen_for(f, m);
+		multicast_listen(f, m);
 	else
-		memset(s->silent, 0, m->group->count * sizeof s->silent[0]);
+		memset(s->silent, 0, m->group->count * s->trees * sizeof s->silent[0]);
 	s->armed = s->started = s->waits = false;
 	s->pace_event = s->turn = s->cutoff = PS_NEVER;
 	offload_done(f, m, s->wr_id, WC_SUCCESS, s->missing, s->visible);
@@ -314,22 +288,13 @@ static void post(struct fabric *f, struct member *m, const struct offload_wr *wr
 		offload_done(f, m, wr->wr_id, WC_FLUSHED, 0, f->clock.now + m->nic->p.pcie_latency);
 }
 
-/* Is there a sender of much, of whom nothing has come? */
-static bool somebody_late(const struct multicast *s)
-{
-	for (uint32_t part = 0; part < s->layout.parts; part++)
-		if (part_chunks(&s->layout, part) >= LATE_CHUNKS && !here_of(s, part))
-			return true;
-	return false;
-}
-
 static void cut_off(struct fabric *f, struct member *m)
 {
 	struct multicast *s = m->state;
 	ps_t again = s->next < s->end ? f->clock.now + s->slack : s->last + s->slack;
 	ps_t patience = s->begin + LATE_TIMEOUTS * m->nic->p.timeout;
 
-	if (again <= f->clock.now && patience > f->clock.now && somebody_late(s)) {
+	if (again <= f->clock.now && patience > f->clock.now && multicast_somebody_late(s)) {
 		s->waits = true;
 		again = patience;
 	}

@@ -74,7 +74,7 @@ bool multicast_receive(struct fabric *f, struct member *m, const struct roce_pac
 	struct nic *n = m->nic;
 	int32_t ahead = (int32_t)(pkt->offload.more - s->number);
 
-	if (pkt->opcode != OFF_MULTICAST || pkt->dst_ip != s->group_ip)
+	if (pkt->opcode != OFF_MULTICAST || pkt->dst_ip != multicast_ip(s, pkt->psn))
 		return false;
 	bool posted = ahead <= 0 && (s->armed || s->chunks);
 	if (!posted || (s->armed && !ahead && !nic_rx_room(f, n, pkt->payload_bytes))) {
@@ -85,7 +85,7 @@ bool multicast_receive(struct fabric *f, struct member *m, const struct roce_pac
 	}
 	if (ahead < 0 || !s->armed) {
 		if (pkt->offload.child < m->group->count)
-			s->silent[pkt->offload.child] = 0; /* late, but there is a way */
+			*multicast_silent(s, pkt->offload.child, pkt->psn) = 0; /* late, but there is a way */
 		n->duplicate_request++;
 		frame_release(f, fr);
 		return true;

@@ -40,7 +40,7 @@ static uint32_t build(struct fabric *f, struct tx_source *source, struct frame *
 	const uint8_t *payload = multicast_memory(m, s->arm.out_key, s->arm.out + offset, bytes);
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
-		.dst_ip = s->group_ip,
+		.dst_ip = multicast_ip(s, chunk),
 		.src_port = roce_job_port(m->group->id),
 		.tos = (uint8_t)(n->p.data_dscp << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
