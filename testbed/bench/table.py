@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from results.figures.summary import labels
 from results.frames.metrics import rank_rows, result_rows
 from testbed.base.progress import Progress
-from testbed.plan.hardware import hardware_of
 from testbed.plan.steps.plan import plan
 from testbed.tables.results import counted, elements, of_auto, of_busbw
 from topologies import in_words
@@ -173,18 +172,8 @@ def preamble(experiment: Experiment) -> list[str]:
         f"# fabric: {topology.kind} ({of}), congestion control {experiment.transport.cc.name}, "
         f"{experiment.clock.mode} clock, seed {experiment.seed}",
         "# in-place is what hosts do, and is measured; what reduces in switches or NICs writes beside its input",
-        *_slots(hardware_of(experiment).accelerator),
         *of_busbw(first["collective"]),
     ]
-
-
-def _slots(accelerator: Mapping[str, Any]) -> list[str]:
-    """What is left to either kind of in-network aggregation beside the other: alone it has all slots."""
-    if not accelerator or accelerator["shared_slots"] in (0, accelerator["slots"]):
-        return []
-    slots, shared = accelerator["slots"], accelerator["shared_slots"]
-    own = slots - shared
-    return [f"# of {slots} slots of an accelerator best effort shares {shared}, and {own} are to reserve"]
 
 
 def footer(rows: Sequence[BenchRow], chosen: Mapping[str, Mapping[str, Any]] | None = None) -> list[str]:

@@ -156,16 +156,22 @@ def _accelerator(basis: Basis, workload: Sequence[Step]) -> dict[str, Any]:
     rate = {} if accelerator.rate is None else {"rate_bps": accelerator.rate}
     keys = {key: getattr(accelerator, key) for key in ("slots", "elements", "fan_in")}
     shared = _shared_slots(accelerator, workload, basis.graph.ranks)
-    return {**keys, "shared_slots": shared, "latency_ns": accelerator.latency, **rate}
+    return {**keys, **shared, "latency_ns": accelerator.latency, **rate}
 
 
-def _shared_slots(accelerator: Accelerator, workload: Sequence[Step], ranks: int) -> int:
-    """Slots of an accelerator that are shared: as written, or all, half or none, as the workload needs them."""
+def _shared_slots(accelerator: Accelerator, workload: Sequence[Step], ranks: int) -> dict[str, int]:
+    """Slots of an accelerator that are shared: as written, or all, half or none, as the workload needs them.
+
+    Where steps differ none are set aside: each step's jobs have what is free when they come.
+    """
     if accelerator.shared_slots is not None:
-        return accelerator.shared_slots
-    entries = [registry.any_of(*pair) for step in workload for pair in step.algorithms(ranks)]
-    ways = {entry.shared_slots for entry in entries if entry.accelerators}
-    return {(): 0, (False,): 0, (True,): accelerator.slots}.get(tuple(ways), accelerator.slots // 2)
+        return {"shared_slots": accelerator.shared_slots}
+    steps = [[registry.any_of(*pair) for pair in step.algorithms(ranks)] for step in workload]
+    ways = {frozenset(entry.shared_slots for entry in step if entry.accelerators) for step in steps} - {frozenset()}
+    if len(ways) > 1:
+        return {}
+    known = {(): 0, (False,): 0, (True,): accelerator.slots}
+    return {"shared_slots": known.get(tuple(*ways), accelerator.slots // 2)}
 
 
 def _switch(switch: Switch, headroom: int, ecn: dict[str, Any]) -> dict[str, Any]:

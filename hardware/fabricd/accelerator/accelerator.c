@@ -56,7 +56,8 @@ bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, con
 	if (slots < 0 || elements < 0 || fan_in < 0 || ip < 0 || rate < 0 || latency < 0)
 		return config_fail(f, "%s: accelerator: slots (1 to 65535), elements (1 to 2250), fan_in (1 to %d), ip, rate_bps "
 				      "and latency_ns are needed", s->n.name, FAN_IN_MAX);
-	double shared = json_object_get(o, "shared_slots") ? number_in(o, "shared_slots", 0, slots) : 0;
+	bool lent = !json_object_get(o, "shared_slots");
+	double shared = lent ? 0 : number_in(o, "shared_slots", 0, slots);
 	if (shared < 0)
 		return config_fail(f, "%s: accelerator: shared_slots: from 0 to its slots", s->n.name);
 	if (!s->n.port_count)
@@ -84,7 +85,7 @@ bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, con
 		a->cable.end[i]->cable = &a->cable;
 		a->cable.end[i]->peer = a->cable.end[!i];
 	}
-	pool_load(a, (uint32_t)shared);
+	pool_load(a, (uint32_t)(lent ? slots : shared), lent);
 	s->accelerator = a;
 	return true;
 }

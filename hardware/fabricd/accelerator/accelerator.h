@@ -24,7 +24,7 @@ struct accelerator {
 	uint32_t ip, slots, elements, fan_in; /* what there is: slots of so many elements, in two versions */
 	uint32_t slots_free, slots_used_max;
 	struct program *programs[PROGRAM_CHAINS]; /* of jobs with slots of their own, by the last bits of their numbers */
-	struct pool *pool;	  /* slots that all others share, or NULL */
+	struct pool *pool;	  /* slots that all others share; NULL: none */
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "accelerator/counters.def"
@@ -33,6 +33,7 @@ struct accelerator {
 extern const struct node_ops accelerator_ops;
 bool accelerator_load(struct fabric *f, struct accelerator *a, struct sw *s, const json_t *o);
 const char *accelerator_program(struct fabric *f, const json_t *request);
+uint32_t slots_left(const struct accelerator *a);
 void accelerators_release(struct fabric *f, uint32_t job);
 json_t *accelerator_json(const struct accelerator *a);
 void accelerator_watermarks_clear(struct accelerator *a);
@@ -41,7 +42,7 @@ void accelerator_free(struct accelerator *a);
 void accelerator_send(struct fabric *f, struct accelerator *a, const struct roce_packet *pkt, uint8_t class);
 
 /* pool.c: slots that best-effort jobs share */
-void pool_load(struct accelerator *a, uint32_t slots);
+void pool_load(struct accelerator *a, uint32_t slots, bool lent);
 uint32_t pool_slots(const struct accelerator *a);
 const char *pool_program(struct accelerator *a, uint32_t job, const json_t *request);
 void pool_release(struct accelerator *a, uint32_t job);

@@ -21,6 +21,9 @@
  * that the result is there, or any block if nothing has touched the slot for the
  * timeout of its job (`age`).  Slots of a job that has ended are freed with its program.
  *
+ * The pool has a part of the accelerator's slots for good, or is lent all that are free
+ * when a job comes, until none is left that shares them.
+ *
  * A mark of congestion on any contribution stays with the sum, up to the result.
  */
 #include <stdlib.h>
@@ -51,7 +54,8 @@ struct shared_program {
 };
 
 struct pool {
-	uint32_t slots, used, used_max;
+	uint32_t slots, used, used_max, jobs;
+	bool lent;
 	struct shared_program *programs[PROGRAM_CHAINS];
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
@@ -60,8 +64,8 @@ struct pool {
 	struct shared_slot slot[];
 };
 
-/* pool_load() - Set so many slots of an accelerator aside */
-void pool_load(struct accelerator *a, uint32_t slots)
+/* pool_load() - Set so many slots of an accelerator aside, or only memory for them, which is lent */
+void pool_load(struct accelerator *a, uint32_t slots, bool lent)
 {
 	if (!slots)
 		return;
@@ -70,15 +74,22 @@ void pool_load(struct accelerator *a, uint32_t slots)
 	if (!a->pool || !sums)
 		abort();
 	a->pool->slots = slots;
+	a->pool->lent = lent;
 	a->pool->sums = sums;
 	for (uint32_t i = 0; i < slots; i++)
 		a->pool->slot[i].sum = sums + (size_t)i * a->elements;
 }
 
-/* pool_slots() - How many there are */
+/* pool_slots() - How many are set aside now */
 uint32_t pool_slots(const struct accelerator *a)
 {
-	return a->pool ? a->pool->slots : 0;
+	return a->pool && (a->pool->jobs || !a->pool->lent) ? a->pool->slots : 0;
+}
+
+/* How many a job that comes shares */
+static uint32_t offered(const struct accelerator *a)
+{
+	return a->pool && a->pool->lent && !a->pool->jobs ? slots_left(a) : pool_slots(a);
 }
 
 static struct shared_program *program_of(const struct pool *pool, uint32_t job)
@@ -103,7 +114,7 @@ const char *pool_program(struct accelerator *a, uint32_t job, const json_t *requ
 	uint64_t bits = 0;
 	size_t i;
 
-	if (!a->pool)
+	if (!offered(a))
 		return "accelerator_program: shared: the accelerator shares no slot";
 	if (program_of(a->pool, job))
 		return "accelerator_program: the job has a program there already";
@@ -130,6 +141,9 @@ const char *pool_program(struct accelerator *a, uint32_t job, const json_t *requ
 		.age = (ps_t)(age * PS_PER_NS),
 	};
 	a->pool->programs[job % PROGRAM_CHAINS] = p;
+	a->pool->slots = offered(a);
+	if (!a->pool->jobs++ && a->pool->lent)
+		a->slots_free -= a->pool->slots;
 	return NULL;
 }
 
@@ -151,6 +165,8 @@ void pool_release(struct accelerator *a, uint32_t job)
 		}
 		*at = p->next;
 		free(p);
+		if (!--pool->jobs && pool->lent)
+			a->slots_free += pool->slots;
 		for (uint32_t i = 0; i < pool->slots; i++)
 			if (pool->slot[i].job == job)
 				slot_free(pool, &pool->slot[i]);
@@ -332,6 +348,7 @@ json_t *pool_json(const struct accelerator *a)
 {
 	static const struct pool none;
 	const struct pool *p = a->pool ? a->pool : &none;
+	uint32_t shared = offered(a);
 	json_t *o = json_object();
 
 #define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, p->field);

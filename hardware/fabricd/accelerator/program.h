@@ -33,7 +33,6 @@ struct program {
 };
 
 struct program *program_of(const struct accelerator *a, uint32_t job);
-uint32_t slots_left(const struct accelerator *a);
 bool slot_held(const struct accelerator *a, const struct program *p, uint32_t slot);
 void program_free(struct program *p);
 

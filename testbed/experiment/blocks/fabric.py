@@ -171,8 +171,8 @@ class Accelerator(Model):
     slots: int = Field(default=1024, ge=1, le=65535, description="aggregation slots, shared by all jobs")
     shared_slots: int | None = Field(
         default=None, ge=0, le=65535,
-        description="of those, shared by best-effort jobs (null: all, half or none of them, as the workload has "
-        "best-effort collectives only, also others by slots, or none)",
+        description="of those, shared by best-effort jobs (null: all or none of them, as the workload has such "
+        "collectives only or none; beside others by slots what is free, and half where one step has both)",
     )  # fmt: skip
     elements: int = Field(default=256, ge=1, le=2250, description="int32 elements that it adds of one packet, at most")
     fan_in: int = Field(default=64, ge=1, le=64, description="bits of a slot's bitmap: contributors to a switch")

@@ -57,8 +57,9 @@ struct best_effort {
 	bool past, alone; /* the last silence ended past the accelerators; the server adds up alone */
 	ps_t deadline, alarm;
 	/* below the threshold the window grows with each sum; counted: sums since it has grown; recover: marks on sums
-	 * before this number are about a window halved already */
-	uint32_t window, threshold, counted, flying, recover;
+	 * before this number are about a window halved already, or another way; before: the
+	 * window, or threshold, when the server began to add up alone */
+	uint32_t window, threshold, counted, flying, recover, before;
 	uint32_t *queue, queue_head, queued; /* lanes that are ready to be sent */
 	int16_t *exponent;		     /* of blocks, by block mod lead */
 	uint16_t *slot;			     /* of lanes, in the pools, or NO_SLOT */

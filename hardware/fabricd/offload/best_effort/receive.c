@@ -42,6 +42,19 @@ static void roomier(struct best_effort *b)
 	b->window = b->window + more < b->slots ? b->window + more : b->slots;
 }
 
+/* The server begins to add up alone, or accelerators are back.  Marks on its cable in between say nothing of the way by
+ * accelerators, nor do those on the last block that each lane sends past them, and on the next, which meets their queue:
+ * slow start leads to where the window was (as RFC 4015 does when the reason turns out to be none) */
+static void other_way(struct best_effort *b, bool alone, uint32_t number)
+{
+	if (alone) {
+		b->before = b->window > b->threshold ? b->window : b->threshold;
+		return;
+	}
+	b->threshold = b->before;
+	b->recover = number + 2 * b->slots;
+}
+
 /* The lane that waits for a number, or NULL */
 static struct block_lane *waiting(struct best_effort *b, uint32_t number)
 {
@@ -59,9 +72,12 @@ static void result(struct fabric *f, struct member *m, struct block_lane *l, con
 
 	overdue_over(f, m, l, alone);
 	l->state = LANE_IDLE; /* before others are looked at: it waits for nothing any more */
-	if (sum->flags & OFF_DIRECT && !b->alone && !b->server)
+	bool direct = sum->flags & OFF_DIRECT;
+	if (direct && !b->alone && !b->server)
 		overdue_alone(f, m);
-	b->alone = sum->flags & OFF_DIRECT;
+	if (direct != b->alone)
+		other_way(b, direct, sum->number);
+	b->alone = direct;
 	b->slot[sum->number % b->slots] = sum->next_slot;
 	b->flying--;
 	if (sum->flags & OFF_CONGESTED)
