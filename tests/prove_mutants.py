@@ -8,10 +8,10 @@ which survived, and fails below 85 % of a room.
 - A room's tests are, of Python, the unit tests that import its package, themselves or through tests/parts, and those
   named below, which come to it by another package; of C, the files of tests/fabricd named below.
 - They run once without a mutant, watched: line by line by coverage.py, and in fabricd block by block as the compiler
-  reports them. A mutant runs those that come to its line, up to SECONDS (default 60): first those that have noticed
-  most mutants for their time, then the quickest of each file.
+  reports them. A mutant runs those that come to its line, up to SECONDS of CPU (default 60): first those that have
+  noticed most mutants for their time, then the quickest of each file.
 - With --keep, FOLDER has each verdict as it comes, and a proof that was stopped goes on from there. After a change of
-  tests, only what survived is tried again.
+  tests, only what survived is tried again, by the tests that changed.
 - A test that fails without a mutant, or that lasts longer than SECONDS, judges nothing.
 - tests/equivalent_mutants.toml lists changes that change nothing that anybody can see, with the reason.
 """
@@ -19,9 +19,9 @@ which survived, and fails below 85 % of a room.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
-import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from pathlib import Path
 
 from tests import prove_mutants_c as c
 from tests import prove_mutants_python as python
-from tests.prove_mutants_bench import ENDLESS, SURVIVED, Bench, Mutant, bench
+from tests.prove_mutants_bench import ENDLESS, SURVIVED, Bench, Mutant, bench, used_s
 from tests.prove_mutants_cover import Cover, cover_c, cover_python
 from tests.prove_mutants_kept import Kept
 
@@ -47,6 +47,9 @@ class Room:
     @property
     def is_c(self) -> bool:
         return self.files[0].endswith(".c")
+
+    def paths(self, tree: Path) -> list[Path]:
+        return sorted(path for pattern in self.files for path in tree.glob(pattern))
 
 
 ROOMS = {
@@ -90,24 +93,23 @@ def equivalent() -> set[tuple[str, str, str]]:
     return {(one["file"], one["was"], one["now"]) for one in listed}
 
 
-def judged(room: Room, at: Bench, cover: Cover, mutant: Mutant, limit: float) -> tuple[str, int] | None:
-    """What became of it, and how many tests ran; None if the compiler refuses it."""
-    tests = cover.of(mutant, limit, at.struck)
+def judged(room: Room, at: Bench, cover: Cover, mutant: Mutant, limit: float, tests: Sequence[str]) -> str:
+    """What became of it; "" if the compiler refuses it. A test may take three times as long as the slowest does."""
+    each = 10 + 3 * cover.slowest(tests)
     with at.changed(mutant):
-        if room.is_c and not at.builds():
-            return None
-        return at.verdict(tests, 3 * limit if room.is_c else limit + 30), len(tests)
+        return "" if room.is_c and not at.builds() else at.verdict(tests, limit + 30, each)
 
 
 def prove(name: str, options: argparse.Namespace, at: Bench) -> tuple[int, int, int]:
     """Prints a line for each mutant. Return: how many were noticed, tried, and are listed as equivalent."""
     room = ROOMS[name]
-    files = sorted(path for pattern in room.files for path in at.tree.glob(pattern))
+    files = room.paths(at.tree)
     known, noticed, tried, same = equivalent(), 0, 0, 0
     count, mutants = drawn(at, files, f"{options.seed} {name}", options.only)
     at.struck.clear()
     kept = Kept(options.keep, name, at)
-    cover = (cover_c if room.is_c else cover_python)(at, kept, room.package, room.tests, files)
+    alike = [str(p.relative_to(at.tree)) for one in ROOMS.values() if one.is_c == room.is_c for p in one.paths(at.tree)]
+    cover = (cover_c if room.is_c else cover_python)(at, kept, room.package, room.tests, alike)
     print(f"{name}: {count} lines of {len(files)} files can be changed; {cover.about}")
     for mutant in mutants:
         if tried == options.sample:
@@ -115,14 +117,14 @@ def prove(name: str, options: argparse.Namespace, at: Bench) -> tuple[int, int, 
         if (mutant.file, mutant.was, mutant.now) in known:
             same += 1
             continue
-        began = time.monotonic()
-        answer = kept.verdict(mutant, partial(judged, room, at, cover, mutant, options.limit))
-        if answer is None:
+        began = used_s(os.getpid())
+        tests = cover.of(mutant, options.limit, at.struck)
+        verdict, ran = kept.verdict(mutant, tests, partial(judged, room, at, cover, mutant, options.limit))
+        if not verdict:
             continue
-        verdict, ran = answer
         tried += 1
         noticed += verdict != SURVIVED
-        how = f"{ran} tests, {time.monotonic() - began:.1f} s" if ran else "no test comes there"
+        how = f"{ran} tests, {used_s(os.getpid()) - began:.1f} s" if ran else "no test comes there"
         print(f"{verdict:8} {mutant.file}:{mutant.line} ({how})")
         if verdict in (SURVIVED, ENDLESS):
             print(f"    - {mutant.was}\n    + {mutant.now}")
@@ -139,17 +141,19 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=25, metavar="N", help="of each room (default 25)")
     parser.add_argument("--seed", default="1", metavar="S")
     parser.add_argument("--only", default="", metavar="TEXT", help="FILE:LINE: of a mutant, or a part of it")
-    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS", help="of tests for each (default 60)")
+    parser.add_argument(
+        "--limit", type=float, default=60, metavar="SECONDS", help="of CPU, of tests for each (default 60)"
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for verdicts; goes on from those that are there")
     options = parser.parse_args()
     rows, below = [], False
     with bench() as at:
         for name in ROOMS if "all" in options.rooms else options.rooms:
-            began = time.monotonic()
+            began = used_s(os.getpid())
             noticed, tried, same = prove(name, options, at)
             below |= tried > 0 and noticed < FLOOR * tried
             share = f"{noticed / tried:.0%}" if tried else "-"
-            took = time.monotonic() - began
+            took = used_s(os.getpid()) - began
             rows.append(f"{name:12} {noticed:4} of {tried:4} noticed  {share:>4}  {same} equivalent  {took:5.0f} s")
     print("\n".join(rows))
     if below:

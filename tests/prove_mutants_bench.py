@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -18,10 +19,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,9 +32,13 @@ LIBRARIES = ("pytest", "hypothesis", "pydantic", "numpy", "pandas", "networkx", 
 SURVIVED, NOTICED, ENDLESS = "survived", "noticed", "noticed (time up)"
 MOST_BYTES = 16 << 30
 """Of memory: a mutant may ask for ever more."""
-_NO_TESTS, _STOP_S = 5, 10.0
-_FIRST = "first"
-"""File with the test that noticed a mutant."""
+STILL = 10
+"""Of a mutant's seconds of CPU: longer than that many times as long by the clock, it stands still."""
+_NO_TESTS, _STOP_S, _LOOK_S = 5, 10.0, 0.5
+_TICKS = os.sysconf("SC_CLK_TCK")
+_TEST, _PROOF = re.compile(r"tests/\w+/test_\w+\.py"), re.compile(r"tests/[^/]+_mutants")
+_FIRST, _NOW = "first", "now"
+"""Files with the test that noticed a mutant, and with the one that runs."""
 
 
 @dataclass(frozen=True)
@@ -55,35 +62,48 @@ class Mutant:
 
 
 class _First:
-    """A plugin that keeps which test failed first."""
+    """A plugin that keeps which test failed first, and which one runs."""
 
-    def __init__(self, kept: Path) -> None:
-        self.kept, self.name = kept, ""
+    def __init__(self, tree: Path) -> None:
+        self.tree, self.name = tree, ""
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        (self.tree / _NOW).write_text(nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.name = self.name or (report.nodeid if report.failed else "")
 
     def keep(self) -> None:
-        self.kept.write_text(self.name)
+        (self.tree / _FIRST).write_text(self.name)
 
 
 class Bench:
-    """`struck`: how many mutants a test has noticed."""
+    """`struck`: how many mutants a test has noticed; `digest`: of all but the files of tests, which have their own."""
 
-    def __init__(self, tree: Path, digest: str = "") -> None:
-        self.tree, self.digest = tree, digest
+    def __init__(self, tree: Path, digest: str = "", tests: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.tree, self.digest, self.tests = tree, digest, tests
         self.struck: Counter[str] = Counter()
         self.noticed_by = ""
 
-    def run(self, tests: Sequence[str], limit_s: float, watch: Callable[[], Any] | None = None) -> int | None:
-        """pytest's exit code, in a process of its own; None if it took too long. `watch` makes a plugin there."""
+    def run(
+        self, tests: Sequence[str], limit_s: float, watch: Callable[[], Any] | None = None, each_s: float = inf
+    ) -> int | None:
+        """pytest's exit code, in a process of its own; None if it took too long. `watch` makes a plugin there.
+
+        `limit_s` and `each_s`, the limit of a test, are of CPU, which is the same however busy the machine is.
+        """
+        (self.tree / _NOW).write_text("")
         child = os.fork()
         if not child:
             self._tests(tests, watch)
-        end = time.monotonic() + limit_s
+        end, look, test, before = time.monotonic() + STILL * limit_s, 0.0, "", 0.0
         while not (done := os.waitpid(child, os.WNOHANG))[0]:
-            if time.monotonic() > end:
-                return _stopped(child)
+            if (now := time.monotonic()) > look:
+                look, used, runs = now + _LOOK_S, used_s(child), (self.tree / _NOW).read_text()
+                if runs != test:
+                    test, before = runs, used
+                if now > end or used > limit_s or used - before > each_s:
+                    return _stopped(child)
             time.sleep(0.02)
         _group(child, signal.SIGKILL)
         return os.waitstatus_to_exitcode(done[1])
@@ -103,7 +123,7 @@ class Bench:
                     os.dup2(file.fileno(), number)
             import pytest
 
-            plugin = watch() if watch else _First(self.tree / _FIRST)
+            plugin = watch() if watch else _First(self.tree)
             options = ["--continue-on-collection-errors"] if watch else ["-x"]
             code = int(pytest.main([*options, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], [plugin]))
             plugin.keep()
@@ -133,10 +153,10 @@ class Bench:
         command = [sys.executable, "-m", "hardware.build"]
         return not subprocess.run(command, cwd=self.tree, capture_output=True).returncode
 
-    def verdict(self, tests: Sequence[str], limit_s: float) -> str:
+    def verdict(self, tests: Sequence[str], limit_s: float, each_s: float = inf) -> str:
         first = self.tree / _FIRST
         first.unlink(missing_ok=True)
-        code = self.run(tests, limit_s) if tests else 0
+        code = self.run(tests, limit_s, each_s=each_s) if tests else 0
         self.noticed_by = first.read_text() if code and first.exists() else ""
         self.struck[self.noticed_by] += 1
         return ENDLESS if code is None else SURVIVED if code in (0, _NO_TESTS) else NOTICED
@@ -151,6 +171,16 @@ class Bench:
         if not found["seconds"]:
             raise SystemExit(f"prove mutants: no test ran:\n{(self.tree / 'said').read_text()[-2000:]}")
         return found
+
+
+def used_s(process: int) -> float:
+    """Of CPU, with all that it began."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        began = [int(n) for path in Path(f"/proc/{process}/task").glob("*/children") for n in path.read_text().split()]
+    except OSError:  # it has ended
+        return 0.0
+    return sum(map(int, fields[11:15])) / _TICKS + sum(map(used_s, began))
 
 
 def _group(child: int, number: int) -> None:
@@ -185,11 +215,15 @@ def bench() -> Iterator[Bench]:
     with tempfile.TemporaryDirectory(prefix="rbmutants-") as folder:
         os.chmod(folder, 0o755)  # fabricd runs as a user of its own
         tree = Path(folder, "tree")
-        digest = hashlib.sha256()
+        digest, tests = hashlib.sha256(), {}
         for name in sorted(filter(None, listed.stdout.decode().split("\0"))):
             if (ROOT / name).is_file():
                 (tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, tree / name)
-                digest.update(f"{name}\0".encode() + (tree / name).read_bytes())
+                said = f"{name}\0".encode() + (tree / name).read_bytes()
+                if _TEST.fullmatch(name):
+                    tests[name] = hashlib.sha256(said).hexdigest()
+                elif not _PROOF.match(name):
+                    digest.update(said)
         shutil.copytree(ROOT / "hardware" / "bin", tree / "hardware" / "bin", dirs_exist_ok=True)
-        yield Bench(tree, digest.hexdigest())
+        yield Bench(tree, digest.hexdigest(), tests)

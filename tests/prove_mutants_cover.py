@@ -15,14 +15,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from tests.prove_mutants_bench import ROOT, Bench, Mutant
-from tests.prove_mutants_kept import Kept
+from tests.prove_mutants_bench import ROOT, Bench, Mutant, used_s
+from tests.prove_mutants_kept import Kept, file_of
 
 _AT_IMPORT = ""
 START_S = 0.1
@@ -83,7 +84,7 @@ class Cover:
         each: those of one file resemble each other.
         """
         known = self.lines.get(mutant.file, {})
-        here = self._blocks(known, mutant.line) if self.is_c else [self._statement(known, mutant)]
+        here = self._blocks(known, mutant.line) if self.is_c else self._statement(known, mutant)
         chosen, left = [], limit_s
         numbers = dict.fromkeys(itertools.chain.from_iterable(self._in_turn(tests) for tests in here))
         for number in sorted(numbers, key=lambda n: -struck.get(self.tests[n], 0) / (self.seconds[n] + START_S)):
@@ -92,10 +93,15 @@ class Cover:
                 chosen.append(self.tests[number])
         return chosen
 
+    def slowest(self, tests: Sequence[str]) -> float:
+        """Seconds."""
+        known = dict(zip(self.tests, self.seconds, strict=True))
+        return max((known[test] for test in tests), default=0.0)
+
     def _in_turn(self, tests: set[int]) -> list[int]:
         quickest = sorted(tests, key=lambda n: self.seconds[n])
         of_file = collections.defaultdict[str, Iterator[int]](itertools.count)
-        turn = {number: next(of_file[self.tests[number].partition("::")[0]]) for number in quickest}
+        turn = {number: next(of_file[file_of(self.tests[number])]) for number in quickest}
         return sorted(quickest, key=turn.__getitem__)
 
     def _blocks(self, known: dict[int, set[int]], line: int) -> list[set[int]]:
@@ -106,11 +112,12 @@ class Cover:
         before = [known[n] for n in sorted(known) if n <= line][-3:]
         return [before[-1], max(before, key=len)] if before else []
 
-    def _statement(self, known: dict[int, set[int]], mutant: Mutant) -> set[int]:
+    def _statement(self, known: dict[int, set[int]], mutant: Mutant) -> list[set[int]]:
+        """Of a statement that runs where its file is imported, all tests: first those that come to the file."""
         first, last = statement(self.tree / mutant.file, mutant.line)
         here = [known[n] for n in range(first, last + 1) if n in known]
         tests = set().union(*here) - {-1}
-        return tests if tests or not here else set().union(*known.values()) - {-1}
+        return [tests] if tests or not here else [set().union(*known.values()) - {-1}, {*range(len(self.tests))}]
 
 
 @functools.cache
@@ -132,15 +139,19 @@ def statement(file: Path, line: int) -> tuple[int, int]:
 
 
 class _Watch:
-    """A plugin that times tests, and keeps what `lines` says in the end."""
+    """A plugin that says what tests take of CPU, and keeps what `lines` says of some files in the end."""
 
-    def __init__(self, kept: Path) -> None:
-        self.kept = kept
+    def __init__(self, kept: Path, files: Sequence[str]) -> None:
+        self.kept, self.files = kept, files
         self.seconds: dict[str, float] = {}
         self.failed: list[str] = []
+        self.used = used_s(os.getpid())
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        used = used_s(os.getpid())
+        self.seconds[nodeid], self.used = max(used - self.used, 0), used
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
         if report.outcome != "passed" and report.nodeid not in self.failed:
             self.failed.append(report.nodeid)
 
@@ -154,20 +165,24 @@ class _Watch:
 class WatchPython(_Watch):
     """Results that functions keep (`functools.cache`) are forgotten before each test: it has to come there itself."""
 
-    def __init__(self, kept: Path) -> None:
+    def __init__(self, kept: Path, files: Sequence[str]) -> None:
         import coverage
 
-        super().__init__(kept)
+        super().__init__(kept, files)
         self.cover = coverage.Coverage(
-            data_file=None, include=[f"{os.getcwd()}/*"], omit=["*/tests/*"], config_file=False
+            data_file=None, include=[f"{os.getcwd()}/{file}" for file in files], config_file=False
         )
         self.cover.start()
+        self.modules = 0
+        self.caches: list[functools._lru_cache_wrapper[Any]] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        for kept in gc.get_objects():
-            if isinstance(kept, functools._lru_cache_wrapper):
-                kept.cache_clear()
+        if len(sys.modules) != self.modules:
+            self.modules = len(sys.modules)
+            self.caches = [one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)]
+        for cache in self.caches:
+            cache.cache_clear()
         self.cover.switch_context(item.nodeid)
         result = yield
         self.cover.switch_context(_AT_IMPORT)
@@ -183,8 +198,8 @@ class WatchPython(_Watch):
 class WatchC(_Watch):
     """Reads after each test the map in which blocks leave a byte."""
 
-    def __init__(self, kept: Path) -> None:
-        super().__init__(kept)
+    def __init__(self, kept: Path, files: Sequence[str]) -> None:
+        super().__init__(kept, files)
         self.blocks = _blocks(kept.parent)
         self.map = mmap.mmap(os.open(kept.with_name("cover.map"), os.O_RDWR), _MAP_BYTES)
         self.found: dict[str, dict[int, list[str]]] = {}
@@ -201,7 +216,7 @@ class WatchC(_Watch):
         return result
 
     def lines(self) -> dict[str, dict[int, list[str]]]:
-        return self.found
+        return {file: found for file, found in self.found.items() if file in self.files}
 
 
 def _blocks(tree: Path) -> dict[int, tuple[str, int]]:
@@ -221,14 +236,12 @@ def _blocks(tree: Path) -> dict[int, tuple[str, int]]:
     return blocks
 
 
-def _cover(at: Bench, kept: dict[str, Any], files: Sequence[Path], is_c: bool) -> Cover:
+def _cover(at: Bench, kept: dict[str, Any], is_c: bool) -> Cover:
     tests = list(kept["seconds"])
     numbers = {test: i for i, test in enumerate(tests)} | {_AT_IMPORT: -1}
-    wanted = {str(path.relative_to(at.tree)) for path in files}
     lines = {
         file: {int(line): {numbers[name] for name in names} for line, names in found.items()}
         for file, found in kept["lines"].items()
-        if file in wanted
     }
     return Cover(lines, tests, list(kept["seconds"].values()), kept["failed"], is_c, at.tree)
 
@@ -246,10 +259,11 @@ def importers(package: str) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in units if path in does or of_helpers.search(text[path])]
 
 
-def cover_python(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
-    """`tests`: of tests/unit, beside those that import the package."""
+def cover_python(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Sequence[str]) -> Cover:
+    """`tests`: of tests/unit, beside those that import the package. `files`: of all rooms."""
     chosen = sorted({*importers(package), *_named("unit", tests)})
-    return _cover(at, kept.watched(lambda: at.watched(chosen, WatchPython)), files, False)
+    watch = partial(at.watched, watch=partial(WatchPython, files=files))
+    return _cover(at, kept.watched("python", chosen, watch), False)
 
 
 def _named(folder: str, tests: Sequence[str]) -> set[str]:
@@ -257,15 +271,15 @@ def _named(folder: str, tests: Sequence[str]) -> set[str]:
     return {str(p.relative_to(ROOT)) for t in tests for p in (ROOT / "tests" / folder).glob(f"test_{t}.py")}
 
 
-def cover_c(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Sequence[Path]) -> Cover:
+def cover_c(at: Bench, kept: Kept, package: str, tests: Sequence[str], files: Sequence[str]) -> Cover:
     """`tests`: of tests/fabricd."""
     os.environ["RAILBED_FABRICD"] = "plain"
     at.builds()  # else the first test would, over what is built here
     chosen = sorted(_named("fabricd", tests))
-    return _cover(at, kept.watched(lambda: _watched_c(at, chosen)), files, True)
+    return _cover(at, kept.watched("c", chosen, partial(_watched_c, at, files)), True)
 
 
-def _watched_c(at: Bench, chosen: Sequence[str]) -> dict[str, Any]:
+def _watched_c(at: Bench, files: Sequence[str], chosen: Sequence[str]) -> dict[str, Any]:
     """Builds fabricd with marks, then without."""
     cover, tree = at.tree / "cover.c", at.tree
     cover.write_text(_COVER_C)
@@ -275,7 +289,7 @@ def _watched_c(at: Bench, chosen: Sequence[str]) -> dict[str, Any]:
     subprocess.run(["cc", "-O2", "-c", *defined, "-o", str(tree / "cover.o"), str(cover)], check=True)
     subprocess.run([sys.executable, "-c", _BUILD_C, str(tree)], cwd=tree, check=True)
     try:
-        return at.watched(chosen, WatchC)
+        return at.watched(chosen, partial(WatchC, files=files))
     finally:
         (tree / "hardware" / "bin" / "fabricd").unlink()
         at.builds()

@@ -21,7 +21,7 @@
 #include "worker/worker.h"
 #include "world.h"
 
-static const struct nic_receivers receivers = {.transport = transport_receive, .offload = offload_receive};
+static const struct nic_receivers receivers = {.transport = transport_receive, .offload = offload_receive, .domain = offload_domain};
 
 /* world_join() - Who does what rooms below have declared: before anything else */
 void world_join(struct fabric *f)
@@ -94,6 +94,8 @@ void fabric_free(struct fabric *f)
 	free(f->nics);
 	free(f->workers);
 	free(f->cables);
+	for (uint32_t i = 0; i < f->scale_up_count; i++)
+		node_free(&f->scale_ups[i].n);
 	free(f->scale_ups);
 	json_decref(f->config);
 }

@@ -271,10 +271,7 @@ class Choice:
             return
         candidate = next(c for c in self._candidates if c.part == part)
         self._jobs[part] = candidate.entry.jobs(candidate.told)
-        if not self._numbered:
-            self._parts[part] = ({},)
-            return
-        numbers = self._connected(self._made, candidate)
+        numbers = self._connected(self._made, candidate) if self._numbered else None
         self._parts[part] = numbers or ({},)
         self._numbered = numbers is not None  # else what comes behind it is not known, either
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from workloads.base.entry import Algorithm, named
+from testbed.base.errors import InputError
+from testbed.plan.offloads import offload_ns
+from workloads.base.entry import Algorithm, NoModel, named
 from workloads.base.vocabulary import DTYPES
 from workloads.collectives.schedule import schedule_of
 from workloads.registry import find
@@ -104,6 +106,14 @@ class Durations:
         ways = self._chooser.ways(ranks)
         return Case.of(entry, len(ranks), task.size_bytes, width, way, self._seed, self._costs, ways)
 
+    def _along_rails(self, entry: Algorithm, task: Collective, way: Mapping[str, Any]) -> float:
+        """As the first job of the fabric."""
+        chooser, told = self._chooser, {**way, "dtype": task.dtype, "op": task.op}
+        try:
+            return offload_ns(chooser, chooser.basis, entry, way["ranks"], task.size_bytes, told, ({},), 1)
+        except NoModel as none:
+            raise InputError(none.what, chooser.experiment.place("workload"), none.hint) from None
+
     def _collective(self, rank: int, task: Collective) -> float:
         way = self._way(task, (rank,))
         ranks, key = way["ranks"], self._like(way, task)
@@ -111,6 +121,8 @@ class Durations:
             entry = find(way["collective"], way["algorithm"])
             if entry.schedule:
                 self._known[key] = expected_ns(entry, self._case(entry, task, way))
+            elif entry.accelerators and entry.layout == "rails":
+                self._known[key] = self._along_rails(entry, task, way)
             else:
                 path = self._chooser.ways(ranks).path([(k, (k + 1) % len(ranks)) for k in range(len(ranks))])
                 self._known[key] = cast(float, named(entry.time)(len(ranks), task.size_bytes, path, self._costs))

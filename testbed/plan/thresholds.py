@@ -145,12 +145,13 @@ def conflicts(experiment: Experiment) -> Iterator[tuple[str, str]]:
 def _ecn_above(switch: Mapping[str, Any], buffer: Buffer) -> Iterator[str]:
     """A warning for each Kmin that is above the point where PFC pauses or, for a lossy class, frames are dropped."""
     ports = len(switch["taps"])
-    found: dict[tuple[bool, int], dict[str, dict[int, None]]] = {}
+    found: dict[tuple[bool, int], dict[str, set[int]]] = {}
     for port in range(1, ports + 1):
         for one, ecn in _ecn(switch, port).items():
             key = int(one) in switch["lossless"], int(ecn["kmin_bytes"])
-            at = found.setdefault(key, {"classes": {}, "ports": {}})
-            at["classes"][int(one)] = at["ports"][port] = None
+            at = found.setdefault(key, {"classes": set(), "ports": set()})
+            at["classes"].add(int(one))
+            at["ports"].add(port)
     for (lossless, kmin), at in found.items():
         most = buffer.threshold(1, buffer.reserve if lossless else 0)
         if kmin < most:

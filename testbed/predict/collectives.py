@@ -164,6 +164,8 @@ def _case(ground: Ground, part: _Part, size_bytes: int) -> Case:
 
 def _apart(ground: Ground, part: _Part, users: dict[Hop, int]) -> None:
     """Raises InputError if its group uses a cable in the same direction as one before it (`users`)."""
+    if part.entry.layout == "domain":  # of which each GPU has its own link
+        return
     if not part.entry.schedule:
         what = f"there is no model of groups that do {part.entry.name} side by side"
         raise InputError(what, part.turn.place, "one group at a time (`ranks`)")

@@ -202,6 +202,8 @@ class _Durations:
         """Whether a run may take it: one along the dimensions of a grid if there is one."""
         if entry.layout == "rails":
             return self._together.on_rails(groups) is not None
+        if entry.layout == "domain":
+            return self._together.in_domains(groups)
         shaped = not entry.shaped or len(self._together.hosts.places.dims) > 1
         ranks = groups.shape[1]
         return shaped and entry.min_ranks <= ranks <= (entry.max_ranks or ranks) and entry.fits(ranks)
@@ -210,4 +212,6 @@ class _Durations:
         """Whether all ranks are in one of the groups, for what goes in rounds of all; or groups are whole rails."""
         if entry.layout == "rails":
             return self._together.on_rails(groups) is not None
+        if entry.layout == "domain":
+            return self._together.in_domains(groups)
         return alone or not model_of(entry).of_all or groups.size == self._ranks.size

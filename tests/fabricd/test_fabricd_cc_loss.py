@@ -20,7 +20,9 @@ ALL = ["h1:1"]
 
 
 @contextmanager
-def one_flow(control: str, recovery: str = "go_back_n", **values: float) -> Iterator[BareFabric]:
+def one_flow(
+    control: str, recovery: str = "go_back_n", nbytes: int = 20_000_000, **values: float
+) -> Iterator[BareFabric]:
     hardware = Hardware(
         switch_buffer_bytes=10**9,
         switch=switch(headroom=0, lossless=[], alpha=64),
@@ -32,7 +34,7 @@ def one_flow(control: str, recovery: str = "go_back_n", **values: float) -> Iter
     with star(2, hardware) as f:
         f.fabricd.request("run_until", time_ns=1)  # held before there is anything to do: nothing runs ahead
         f.events("held")
-        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, 20_000_000, 0]])
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, nbytes, 0]])
         yield f
 
 
@@ -173,3 +175,29 @@ def test_what_came_ahead_of_a_hole_is_delivered() -> None:
     lost = now["retransmitted"] - before["retransmitted"]
     assert lost >= 5 and now["packet_seq_err"] > 300
     assert now["window_bytes"] > before["window_bytes"] - 2 * MTU
+
+
+def test_a_loss_that_only_waiting_shows_halves_the_window_when_the_wait_is_over() -> None:
+    """A frame that came 1 us late has taught patience: a hole is a loss when it has been open for 5/4 of that.
+
+    The late one came 1 us less a packet behind the next: 5/4 of that are 1145 ns. Two packets behind the hole are the
+    last ones: nothing else comes in by then.
+    """
+
+    def flow(lost_ns: float | None) -> list[dict[str, Any]]:
+        late = {"effect": "delay", "delay_ns": 1000, "jitter_ns": 0, "reorder": True, "select": {"first": 1}}
+        with one_flow("dctcp", "selective_repeat", 1_000_000) as f, watched(f, "h1:1") as seen:
+            until(f, 5000)
+            f.fabricd.request("inject", fault="d", primitive="frames", ports=ALL, **late)
+            if lost_ns is None:  # only to see when packets leave
+                until(f, 2 * AT)
+            else:
+                until(f, lost_ns)
+                lose(f, {"first": 1})
+                _, heard = around(f, "packet_seq_err", lost_ns)
+                return [heard, *(until(f, heard["time_ns"] + wait) for wait in (1090, 1150))]
+        return [{"left_ns": fr.time_ns} for fr in seen["frames"] if fr.out]
+
+    heard, waits, over = flow(flow(None)[-3]["left_ns"] - 1)
+    assert waits["packet_seq_err"] == over["packet_seq_err"]
+    assert waits["window_bytes"] >= heard["window_bytes"] > 1.5 * over["window_bytes"]

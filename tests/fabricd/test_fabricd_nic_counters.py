@@ -12,7 +12,7 @@ import pytest
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric
 from tests.parts.timing_model import RETH, one
-from tests.parts.traffic_fabric import nic, send, star, switch
+from tests.parts.traffic_fabric import nic, port, send, star, switch
 from workloads.verbs import wire
 
 FCS = 4
@@ -54,7 +54,8 @@ def test_congestion_notifications_count() -> None:
     h = Hardware(switch_buffer_bytes=10**9, switch=marking, nic=nic("dcqcn"), timeout_ns=1e9)
     with star(3, h) as f:
         send(f, [(rank, 0, 200 * h.mtu, 0) for rank in (1, 2)])
-        assert f.nic(0)["np_cnp_sent"] > 0
+        marked = port(f, "sw0", 1)["priorities"]["ecn_marked_prio3"]
+        assert f.nic(0)["np_ecn_marked_roce_packets"] == marked > f.nic(0)["np_cnp_sent"] > 0
         for rank in range(3):
             assert all(vport(f, rank, way) == cable(f, rank, way) for way in ("tx", "rx"))
 

@@ -9,9 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from hardware.build import build
 from hardware.config import Hardware
+from tests.parts.fabricd_fixture import bare_fabric
 from tests.parts.traffic_fabric import bounds, drops, frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, CNP, WireFrame, of_rank, watched
+from tests.parts.wire_view import frames as captured
 from topologies.graph import frames
 
 LINE, MTU = 100e9, 4096
@@ -226,3 +229,24 @@ def test_what_has_been_sent_is_counted_at_the_cable() -> None:
     for time, sent in of_rank(seen["qp_sent"], 1, "bytes"):
         whole = sum(t < time for t in left)
         assert sent in (whole * MTU, (whole + 1) * MTU, 1_000_000), (time, sent)
+
+
+def test_what_has_waited_for_its_rate_waits_at_the_switch_like_all_others() -> None:
+    """A queue pair at 0.4 of the cable's rate, and another one that brings a queue before it is cut: first in, first
+    out, and both have equal ways to the switch.
+    """
+    flows = [(2, 0, 60_000, 0.0), (1, 0, 1_000_000, 0.0), (3, 0, 200_000, 40_000.0)]
+    h = hardware(**STILL, min_rate=0.4 * LINE, cnp_gap=50)
+    with bare_fabric("star", {"hosts": 4}, h, binary=build(), sample=10**9) as f:  # along the fast path
+        f.fabricd.request("start", ranks=[])
+        paths = {rank: f.directory / f"h{rank}.pcapng" for rank in (0, 1, 3)}
+        for rank, path in paths.items():
+            f.fabricd.request("capture", port=f"h{rank}:1", path=str(path))
+        send(f, flows)
+        for path in paths.values():
+            f.fabricd.request("capture_stop", path=str(path))
+        seen = {rank: captured(path) for rank, path in paths.items()}
+    sent = [fr for rank in (1, 3) for fr in seen[rank] if fr.out and fr.time_ns > 40_000]
+    left = [(fr.dst_qp, fr.psn) for fr in sorted(sent, key=lambda fr: fr.time_ns)]
+    came = [(fr.dst_qp, fr.psn) for fr in seen[0] if not fr.out and fr.opcode != ACK]
+    assert came[-len(left) :] == left and len(left) > 200

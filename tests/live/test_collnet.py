@@ -25,6 +25,44 @@ def test_results_and_times(tmp_path: Path) -> None:
             assert row["time_ns"] == pytest.approx(figure.time_ns, rel=0.08)
 
 
+REDUCE_SCATTER = "{collective: reduce_scatter, algorithm: collnet_direct, sizes: [%s], dtype: %s, chunk: 32KiB}"
+NVLS = "{collective: all_reduce, algorithm: collnet_nvls, sizes: [%s], dtype: %s, chunk: 16KiB}"
+TASKS = """tasks:
+      groups: {dp: [[0, 1, 2, 3]], tp: [[0, 1], [2, 3]]}
+      list:
+      - {id: a, collective: all_reduce, algorithm: collnet_direct, group: dp, size: 300KB, stream: dp}
+      - {id: b, collective: all_reduce, algorithm: collnet_direct, group: dp, size: 4KB, stream: dp}
+      - {id: c, collective: reduce_scatter, algorithm: collnet_direct, group: dp, size: 300KB, stream: rs}
+      - {id: n, collective: all_reduce, algorithm: collnet_nvls, group: dp, size: 300KB, stream: nvls}
+      - {id: d, collective: all_reduce, algorithm: nvls, group: tp, size: 1MB, stream: tp}
+      - {id: e, collective: all_gather, algorithm: nvls, group: tp, size: 1MB, stream: tp}"""
+
+
+def test_parts_and_tasks_side_by_side(tmp_path: Path) -> None:
+    """Each rank has its part, some an empty one; tasks with other sums, and sums in domains, beside them."""
+    steps = [REDUCE_SCATTER % ("4B, 12B, 100004B", "int32"), REDUCE_SCATTER % ("300KB", "float32"), TASKS]
+    steps.append(NVLS % ("4B, 20B, 300KB", "float32"))
+    assert by_the_network(
+        run(tmp_path, RAIL, *steps, switch="{accelerator: {slots: 4096}}", more="workers: {memory: 1GiB}")
+    )
+
+
+def test_without_accelerators_rails_add_up_by_themselves(tmp_path: Path) -> None:
+    """Parts and tasks, too: each rank ends with the right sums, and says why its rail did them."""
+    more = "workers: {memory: 1GiB}\ninject: [{fault: accelerator_down, on: 'switch:rail1', at: 0ns}]"
+    rows = run(
+        tmp_path,
+        RAIL,
+        REDUCE_SCATTER % ("100004B", "int32"),
+        NVLS % ("100004B", "int32"),
+        TASKS,
+        switch="{accelerator: {slots: 4096}}",
+        more=more,
+    ).results
+    assert [row["wrong"] for row in rows] == [0, 0, 0]
+    assert all("rail1" in row["fallback"] for row in rows)
+
+
 def test_losses_are_made_good(tmp_path: Path) -> None:
     result = run(tmp_path, RAIL, STEP % ("300KB", "float32", 3), switch="{accelerator: {}}", more=FAULTS)
     assert by_the_network(result)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from testbed.fabric.lab import Lab
 from tests.parts.offload_fabric import offload_fabric, on_ranks
 from workloads.base import data
-from workloads.offloads.in_network import IN_PARTS, TO_ALL, TO_FIRST
+from workloads.offloads.in_network import IN_PARTS, TO_ALL, TO_ONE
 from workloads.verbs import Device, wire
 
 RANKS = 4
@@ -187,7 +187,7 @@ def test_sums_that_not_all_want(sums: Sums, count: int) -> None:
     inputs = [random.integers(-(2**31), 2**31, count, dtype=np.int32) for _ in range(RANKS)]
     whole = np.sum(inputs, axis=0, dtype=np.int32)
     untouched = np.full(4 * count, UNTOUCHED, dtype=np.uint8).view(np.int32)
-    first, *others = sums(inputs, dtype="int32", wanted=TO_FIRST)
+    first, *others = sums(inputs, dtype="int32", wanted=TO_ONE)
     assert (first == whole).all() and all((other == untouched).all() for other in others)
     scattered = sums(inputs, dtype="int32", wanted=IN_PARTS)
     for got, own in zip(scattered, np.array_split(np.arange(count), RANKS), strict=True):

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from math import inf
+from typing import Any
+
 import pytest
 
+from testbed.experiment import loads
+from testbed.predict import predict
 from tests.parts.uniform_paths import Uniform, closed_form_ns
 from workloads.base.entry import NoModel, named
+from workloads.collectives.schedule import schedule_of
 from workloads.registry import find
+from workloads.times import replay
 from workloads.times.case import Case
 from workloads.times.messages import Costs, Path, flow_ns, received_ns, sent_ns
 from workloads.times.switches.in_network import best_effort_all_reduce_ns, in_network_all_reduce_ns
@@ -115,3 +122,39 @@ def test_where_nobody_sends_to_others_nothing_takes_time() -> None:
     entry = find("all_to_all", "spread")
     case = Case.of(entry, 1, 4096, 4, {}, 1, COSTS, Uniform(way()))
     assert named(entry.time)(case) == 0.0
+
+
+@pytest.mark.parametrize(("name", "senders"), [("m2n", 2), ("n2m", 3)])
+def test_a_receiver_waits_for_a_sender_that_serves_others_meanwhile(name: str, senders: int) -> None:
+    """A sender's cable has 4 units, two of them for a receiver whose cable has 5, three of them from another sender.
+
+    Served evenly, the first sender gives each of three receivers a third of its rate, the other one half of it: after
+    3 units of time one unit and 1.5 are left, which share the receiver's cable for 2; the last half has it alone.
+    """
+    unit = 1 << 24
+    options = {"senders": senders, "parts": [[1, 1, 2], [0, 0, 3]]}
+    entry, wire = find(name, "write"), unit * (1 + 82 / 4096)
+    case = Case.of(entry, 5, 4 * unit, 4, options, 1, COSTS, Uniform(way()))
+    assert named(entry.time)(case) == pytest.approx(5.5 * wire / R, rel=0.003)
+
+
+@pytest.mark.parametrize(("algorithm", "headers"), [("write", 20), ("send", 0)])
+def test_a_ping_pong_is_predicted_as_two_messages(algorithm: str, headers: int) -> None:
+    step = f"{{collective: ping_pong, algorithm: {algorithm}, sizes: [4KiB]}}"
+    (found,) = predict(loads(f"name: t\nfabric: {{topology: {{star: {{hosts: 2}}}}}}\nworkload: [{step}]")).figures
+    assert found.time_ns == pytest.approx(2 * (100 + one_packet(4096, 1, headers=headers)))
+
+
+def test_what_has_been_followed_is_known_until_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[Any, Any] = {}
+    monkeypatch.setattr(replay, "_ENDED", known)
+    monkeypatch.setattr(replay, "_MOST_KNOWN", 2)
+    entry = find("all_reduce", "ring")
+
+    def followed(size: int) -> float | None:
+        case = Case.of(entry, 3, size, 4, {}, 1, COSTS, Uniform(way()))
+        return replay.replayed(case, schedule_of(entry), inf)
+
+    one, two, three = (followed(size) for size in (3 << 12, 3 << 13, 3 << 14))
+    assert one and two and three and one < two < three and len(known) == 2
+    assert [followed(size) for size in (3 << 14, 3 << 12)] == [three, one]

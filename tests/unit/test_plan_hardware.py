@@ -165,10 +165,15 @@ def test_the_worst_cable_has_the_least_rate_and_the_longest_delay_of_all() -> No
         (["in_network"], ", shared_slots: 0", 0),
     ],
 )
-def test_slots_are_shared_as_the_workload_needs_them(algorithms: list[str], written: str, shared: int) -> None:
-    steps = "".join(
-        f"- {{collective: all_reduce, algorithm: {name}, sizes: [4KiB]}}\n" for name in [*algorithms, "ring"]
-    )
+@pytest.mark.parametrize("as_tasks", [False, True])
+def test_slots_are_shared_as_the_workload_needs_them(
+    algorithms: list[str], written: str, shared: int, as_tasks: bool
+) -> None:
+    does = [f"collective: all_reduce, algorithm: {name}" for name in [*algorithms, "ring"]]
+    steps = "".join(f"- {{{one}, sizes: [4KiB]}}\n" for one in does)
+    if as_tasks:
+        listed = ", ".join(f"{{id: t{n}, {one}, group: g, size: 4KiB}}" for n, one in enumerate(does))
+        steps = f"- tasks: {{groups: {{g: [[0, 1, 2, 3]]}}, list: [{{id: c, compute: 1us}}, {listed}]}}\n"
     its = hardware_of(experiment(f"switch: {{accelerator: {{slots: 600, fan_in: 9{written}}}}}", f"workload:\n{steps}"))
     assert its.accelerator == {
         "slots": 600, "elements": 256, "fan_in": 9, "shared_slots": shared, "latency_ns": 0.0
@@ -191,3 +196,15 @@ def test_sizes_are_shown_as_people_read_them() -> None:
 def test_many_names_are_cut_and_few_are_not() -> None:
     rows = [thresholds.nic_rows(experiment("", topology=f"star: {{hosts: {n}}}"))[0]["nics"] for n in (3, 4, 5)]
     assert rows == ["h0,h1,h2", "h0,h1,h2,h3", "h0,h1,h2 and 2 more"]
+
+
+def test_how_many_results_workers_print_and_whether_they_begin_anew() -> None:
+    """Each rank one an iteration and size, each flow one from either end; tasks those of the ranks that have some."""
+    workload = (
+        "- {collective: all_reduce, sizes: [4KiB, 8KiB], iterations: 3}\n"
+        "- {flows: [{from: 0, to: 1, size: 4KiB}, {from: 2, to: 1, size: 4KiB}, {from: 1, to: 3, size: 4KiB}]}\n"
+        "- {tasks: {list: [{id: c, compute: 1us, ranks: [0, 3]}], iterations: 5}}\n"
+    )
+    its = plan(experiment("", f"workload:\n{workload}"))
+    assert its.measurements == 4 * 2 * 3 + 2 * 3 + 2 * 5
+    assert "repeat" not in its.told() and its.repeated().told()["repeat"] is True

@@ -114,7 +114,8 @@ def test_a_longer_cable_is_passed_five_times(ranks: int) -> None:
 
 def test_hosts_cables_that_are_all_slower_are_a_slower_star() -> None:
     """A star has no others; nor is anything else of a rate there."""
-    for step in (RING.format(1 << 20), "collective: all_to_all, sizes: [1MiB]"):
+    both_ways = "collective: all_reduce, algorithm: bidirectional_ring, sizes: [1MiB]"
+    for step in (RING.format(1 << 20), "collective: all_to_all, sizes: [1MiB]", both_ways):
         slower, _ = figure("star: {hosts: 5000}", "  cable: {rate: 100Gbps, delay: 2us}", step)
         hosts, how = figure("star: {hosts: 5000}", "  host_cable: {rate: 100Gbps, delay: 2us}", step)
         assert how == FLOWS and hosts == pytest.approx(slower, rel=1e-9)
@@ -182,8 +183,9 @@ def test_training_waits_for_the_group_with_the_slow_cable() -> None:
     assert how == ONE_PIPELINE and usual < slower
 
 
-def test_multicasts_of_large_fabrics_have_no_model_where_cables_differ() -> None:
-    step = "collective: broadcast, algorithm: multicast, sizes: [1MiB]"
+@pytest.mark.parametrize("step", ["broadcast, algorithm: multicast", "all_reduce, algorithm: bidirectional_ring"])
+def test_what_counts_on_cables_that_are_alike_has_no_model_where_they_differ(step: str) -> None:
+    step = f"collective: {step}, sizes: [1MiB]"
     with pytest.raises(InputError, match="where single cables differ"):
         predict(experiment("star: {hosts: 5000}", "  cables: {'nic:0': {rate: 50Gbps}}", step))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ pytest.importorskip(
 )
 
 from testbed.machine.processes import wait_for
-from tests import prove_all, prove_mutants_c, prove_mutants_python
+from tests import prove_all, prove_mutants_bench, prove_mutants_c, prove_mutants_python
 from tests.parts import own_switch
 from tests.prove_mutants_bench import ENDLESS, NOTICED, SURVIVED, Bench, Mutant
 from tests.prove_mutants_cover import Cover, WatchPython, importers
@@ -89,24 +91,37 @@ def test_the_quickest_test_of_each_file_goes_first() -> None:
     assert cover.of(behind, 10) == ["a.py::elsewhere", "a.py::quick", "b.py::slower", "a.py::slow"]
 
 
-def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path) -> None:
-    """In a tree of their own: one test that notices, one that does not come there, one that stands still."""
+def test_what_an_import_runs_may_be_noticed_by_any_test(tmp_path: Path) -> None:
+    (tmp_path / "far.py").write_text("A = 1\ndef b():\n    return A\n")
+    cover = Cover({"far.py": {1: {-1}, 3: {1}}}, ["a.py::a", "b.py::b"], [1.0, 2.0], [], False, tmp_path)
+    assert cover.of(Mutant("far.py", 1, "", "", ""), 9) == ["b.py::b", "a.py::a"]
+    assert cover.of(Mutant("far.py", 3, "", "", ""), 9) == ["b.py::b"]
+
+
+def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a tree of their own: one test that notices, one that does not come there, one that stands still, one that
+    turns in a loop.
+    """
+    monkeypatch.setattr(prove_mutants_bench, "STILL", 1)
     (tmp_path / "pytest.ini").touch()  # tests are named from here
     (tmp_path / "far.py").write_text("def a():\n    return 1\n\ndef b():\n    return 2\n")
     (tmp_path / "test_far.py").write_text(
         "import far\ndef test_a():\n    assert far.a() == 1\ndef test_b():\n    far.b()\n"
         "def test_still():\n    import signal\n    while far.b() == 3:\n        signal.pause()\n"
+        "def test_endless():\n    while far.b() == 3:\n        pass\n"
     )
     bench = Bench(tmp_path)
-    kept = bench.watched(["test_far.py"], WatchPython)
+    kept = bench.watched(["test_far.py"], partial(WatchPython, files=["far.py"]))
     assert kept["lines"]["far.py"]["2"] == ["test_far.py::test_a"]
-    assert sorted(kept["lines"]["far.py"]["5"]) == ["test_far.py::test_b", "test_far.py::test_still"]
+    assert sorted(kept["lines"]["far.py"]["5"]) == [f"test_far.py::test_{name}" for name in ("b", "endless", "still")]
     mutant = Mutant("far.py", 2, "", "", "def a():\n    return 9\n\ndef b():\n    return 3\n")
     with bench.changed(mutant):
-        verdicts = [
-            bench.verdict([f"test_far.py::test_{name}"], 2 if name == "still" else 60) for name in ("a", "b", "still")
-        ]
-    assert verdicts == [NOTICED, SURVIVED, ENDLESS]
+        verdicts = [bench.verdict([f"test_far.py::test_{name}"], 60) for name in "ab"]
+        verdicts.append(bench.verdict(["test_far.py::test_still"], 2))
+        monkeypatch.setattr(prove_mutants_bench, "STILL", 60)
+        verdicts.append(bench.verdict(["test_far.py::test_endless"], 2))
+        verdicts.append(bench.verdict(["test_far.py::test_b", "test_far.py::test_endless"], 60, 1))
+    assert verdicts == [NOTICED, SURVIVED, ENDLESS, ENDLESS, ENDLESS]
     assert bench.struck["test_far.py::test_a"] == 1, "known by name"
     assert bench.verdict(["test_far.py::test_a"], 60) == SURVIVED, "the file is as it was"
 
@@ -121,24 +136,41 @@ def test_verdicts_are_kept_as_they_come(tmp_path: Path) -> None:
     """What was noticed stays so while its file is the same; what survived only while no test is another."""
     judged: list[str] = []
 
-    def proof(tree: str, now: str, answer: tuple[str, int] | None) -> tuple[str, int] | None:
-        kept = Kept(tmp_path, "far", Bench(tmp_path, tree))
-        return kept.verdict(Mutant("far.py", 1, "", now, now), lambda: judged.append(f"{tree}{now}") or answer)
+    def proof(tree: str, now: str, answer: str, **tests: str) -> str:
+        kept = Kept(tmp_path, "far", Bench(tmp_path, tree, {"a.py": "1", "b.py": "1"} | tests))
+        mutant = Mutant("far.py", 1, "", now, now)
+        return kept.verdict(mutant, ["a.py::x", "b.py::y"], lambda ran: judged.append(now + "".join(ran)) or answer)[0]
 
     for tree in ("1", "1", "2"):
-        assert proof(tree, "a", (NOTICED, 3)) == (NOTICED, 3)
-        assert proof(tree, "b", (SURVIVED, 4)) == (SURVIVED, 4)
-        assert proof(tree, "c", None) is None
-    assert judged == ["1a", "1b", "1c", "2b"]
-    assert proof("2", "d", (SURVIVED, 0)) == (SURVIVED, 0) and judged[-1] == "2d", "another change of the same line"
+        assert proof(tree, "m", NOTICED) == NOTICED
+        assert proof(tree, "n", SURVIVED) == SURVIVED
+        assert proof(tree, "o", "") == ""
+    both = "a.py::xb.py::y"
+    assert judged == [f"m{both}", f"n{both}", f"o{both}", f"n{both}"]
+    for _ in range(2):
+        assert proof("2", "n", SURVIVED, **{"b.py": "2"}) == SURVIVED
+    assert judged[4:] == ["nb.py::y"], "the file of tests that is another, and once"
+    assert proof("2", "p", SURVIVED) == SURVIVED and judged[-1] == f"p{both}", "another change of the same line"
 
 
-def test_which_test_comes_where_is_kept_for_the_same_tree(tmp_path: Path) -> None:
+def test_which_test_comes_where_is_kept_for_the_same_tree_and_test(tmp_path: Path) -> None:
+    ran: list[list[str]] = []
+
+    def watch(files: Sequence[str]) -> dict[str, Any]:
+        ran.append(list(files))
+        tests = [f"{file}::{len(ran)}" for file in files]
+        return {"lines": {"far.py": {"1": ["", *tests]}}, "seconds": dict.fromkeys(tests, 1.0), "failed": tests[:1]}
+
     found = [
-        Kept(tmp_path, "far", Bench(tmp_path, tree)).watched(partial(dict, lines=n))["lines"]
-        for n, tree in enumerate(("1", "1", "2", "2"))
+        Kept(tmp_path, "far", Bench(tmp_path, tree, {"a.py": "1", "b.py": b})).watched(
+            "python", ["a.py", "b.py"], watch
+        )
+        for tree, b in (("1", "1"), ("1", "1"), ("1", "2"), ("2", "2"))
     ]
-    assert found == [0, 0, 2, 2]
+    assert ran == [["a.py", "b.py"], ["b.py"], ["a.py", "b.py"]]
+    assert found[0] == found[1]
+    assert set(found[2]["lines"]["far.py"]["1"]) == {"", "a.py::1", "b.py::2"} == {"", *found[2]["seconds"]}
+    assert found[2]["failed"] == ["a.py::1", "b.py::2"]
 
 
 def test_a_killed_test_leaves_no_folder_of_its_switch(tmp_path: Path) -> None:

@@ -66,20 +66,24 @@ def test_of_one_token_each_nobody_knows_the_time_between_tokens() -> None:
     assert found["batch_ns"] == pytest.approx(BALANCE.time_ns(4, 2))
 
 
-def _of_two_requests(second_ns: float) -> dict[str, Any]:
-    """Iterations of 10 ns. The first request has the tokens of the first two, the second those of the last two."""
+def _of_two_requests(second_ns: float, where: dict[str, int] | None = None) -> dict[str, Any]:
+    """Iterations of 10 ns. The first request has the tokens of the first two, the second those of the last two.
 
-    def row(task: str, start: float, end: float) -> dict[str, Any]:
+    A second rank is through 2 ns sooner each time. `where`: on which of them a request is, if not on both.
+    """
+
+    def row(task: str, start: float, end: float, rank: int) -> dict[str, Any]:
         return {
-            "step": 0, "iteration": 0, "rank": 0, "task": task, "kind": "forward", "stream": "main",
+            "step": 0, "iteration": 0, "rank": rank, "task": task, "kind": "forward", "stream": "main",
             "operation": "compute", "group": "", "size_bytes": 0, "start_ns": start, "end_ns": end,
         }  # fmt: skip
 
     begun = 100.0  # of the step: all times count from here
     rows = [
-        row(f"p{k}.{name}", begun + 10 * k + first, begun + 10 * k + last)
+        row(f"p{k}.{name}", begun + 10 * k + first, begun + 10 * k + last, rank)
+        for rank in (0, 1)
         for k in range(3)
-        for name, first, last in (("begin", 0, 1), ("end", 1, 10))
+        for name, first, last in (("begin", 0, 1), ("end", 1, 10 - 2 * rank))
     ]
     iterations = [
         ([0], [0], []),
@@ -87,7 +91,7 @@ def _of_two_requests(second_ns: float) -> dict[str, Any]:
         ([1], [], []),
     ]  # who gets a token, who is taken in, for whom there is no room
     pool = {
-        "name": "p", "ranks": [0], "end": "p{}.end", "reads": True, "answers": True, "where": {},
+        "name": "p", "ranks": [0, 1], "end": "p{}.end", "reads": True, "answers": True, "where": where or {},
         "iterations": iterations,
     }  # fmt: skip
     requests = [(0.0, 8, 2), (second_ns, 8, 2)]
@@ -102,6 +106,12 @@ def test_requests_wait_from_their_coming_to_their_tokens() -> None:
     assert {found[f"between_tokens_p{share}_ns"] for share in (50, 90, 99)} == {10.0} == {found["between_tokens_ns"]}
     assert (found["first_token_p50_ns"], found["first_token_p99_ns"]) == pytest.approx((12.5, 14.95))
     assert (found["latency_p50_ns"], found["latency_p99_ns"]) == pytest.approx((22.5, 24.95))
+
+
+def test_a_request_that_is_on_one_rank_waits_for_that_one_alone() -> None:
+    found = _of_two_requests(5.0, {"0": 1})  # its first token at 8, the other request's at 20
+    assert found["first_token_p50_ns"] == pytest.approx((8 + 20 - 5) / 2)
+    assert found["latency_p50_ns"] == pytest.approx((18 + 30 - 5) / 2)
 
 
 @pytest.mark.parametrize(

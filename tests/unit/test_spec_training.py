@@ -7,6 +7,7 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.experiment.steps.training import layout_of, training_of
+from testbed.plan.steps.training import name_of
 from workloads.steps.plan.gpu import PRESETS as GPUS
 from workloads.steps.plan.model import PRESETS as MODELS
 
@@ -46,6 +47,8 @@ def test_a_step_means_what_it_says() -> None:
     assert (t.model.layers, t.model.seq, t.model.hidden) == (4, 1024, MODELS["llama-7b"].hidden)
     assert (t.gpu.flops, t.gpu.hbm, t.gpu.efficiency) == (989.4e12, GPUS["h100"]["bfloat16"].hbm, 0.4)
     assert (t.schedule, t.chunks, t.shard, t.layers) == ("interleaved", 2, "zero1", 1)
+    assert name_of(t) == "train tp2 pp2 dp2, interleaved, zero1"
+    assert name_of(training_of(loads(_text()).workload[0].train), 4) == "train dp8, 1/4 of it"  # type: ignore[union-attr]
     groups = layout_of(train, loads(text).build_fabric()).groups()
     assert groups["tensor"][0] == (0, 1) and groups["pipeline"][0] == (0, 2) and groups["data"][0] == (0, 4)
 

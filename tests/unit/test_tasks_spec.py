@@ -150,9 +150,11 @@ def test_offloads_of_a_group_that_would_wait_for_each_other_are_refused() -> Non
     plan(loads(experiment(f"{by_hosts}, list: [{', '.join(listed)}]")))
 
 
-def test_switches_get_accelerators_where_tasks_ask_for_them() -> None:
-    text = "groups: {dp: {ranks: [[0, 2, 4, 6]], algorithm: {all_reduce: in_network}}}, list: [" + REDUCE + "]"
-    made = loads(experiment(text))
+@pytest.mark.parametrize("of_group", [True, False])
+def test_switches_get_accelerators_where_tasks_ask_for_them(of_group: bool) -> None:
+    group = ", algorithm: {all_reduce: in_network}" if of_group else ""
+    task = REDUCE if of_group else REDUCE.replace("}", ", algorithm: in_network}")
+    made = loads(experiment(f"groups: {{dp: {{ranks: [[0, 2, 4, 6]]{group}}}}}, list: [{task}]"))
     assert made.fabric.switch.accelerator is not None
     (step,) = plan(made).told()["steps"]
     assert step["ways"][0]["aggregation"]["slots"] > 0

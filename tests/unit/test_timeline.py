@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 
 from results.figures.report import report
-from results.figures.timeline import RankTime, length, moving_from, steps, union, without
+from results.figures.timeline import RankTime, communicates, length, moving_from, steps, union, without
 from results.figures.trace_events import microseconds, threads, trace
 from results.frames.columns import COLUMNS
 from results.frames.metrics import timeline_rows
@@ -93,6 +93,19 @@ def test_what_is_hidden_is_not_exposed() -> None:
     row = step.row(tokens=1000)
     assert (row["compute_ns"], row["exposed_ns"], row["bubble_ns"], row["utilisation"]) == (75, 15, 10, 0.75)
     assert row["tokens_per_s"] == 1000 / 100e-9
+
+
+@pytest.mark.parametrize(
+    ("row", "does"),
+    [
+        ({"group": "all", "size_bytes": 0}, True),  # a barrier moves nothing
+        ({"group": None, "size_bytes": 8}, True),
+        ({"group": None, "size_bytes": 0, "peer": 0}, True),
+        ({"group": None, "size_bytes": None}, False),
+    ],
+)
+def test_a_barrier_communicates_as_what_has_bytes_or_a_peer_does(row: dict[str, Any], does: bool) -> None:
+    assert communicates(row) is does
 
 
 def test_the_straggler_computes_longest_and_only_where_it_stands_out() -> None:

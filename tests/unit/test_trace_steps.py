@@ -139,6 +139,16 @@ def test_what_collectives_of_a_trace_cannot_be_done_is_said_with_the_task(tmp_pa
     assert where == ":5: workload[0].chakra" and what.startswith("task '7 x': ")
 
 
+def test_what_is_wrong_with_many_collectives_of_a_trace_is_said_once(tmp_path: Path) -> None:
+    nodes = [Node(n, "x", 7, attributes={"comm_type": 0, "comm_size": n << 40}) for n in (2, 3)]
+    for rank in range(2):
+        et.write(tmp_path / f"t.{rank}.et", Trace(nodes))
+    with pytest.raises(InputError) as raised:
+        loaded(tmp_path, "{chakra: t}")
+    said = [raised.value.what, *(one.what for one in raised.value.also)]
+    assert [what.partition(":")[0] for what in said] == ["task '2 x'"]
+
+
 def test_the_command_writes_what_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = "{id: c, compute: 10us}, {id: g, collective: all_reduce, group: dp, size: 64KiB}"
     experiment = loaded(tmp_path, f"tasks: {{groups: {{dp: [[0, 1]]}}, list: [{listed}]}}")

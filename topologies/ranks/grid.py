@@ -26,6 +26,14 @@ def grid(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, ...]:
     return tuple(n for n in lengths(dims, ranks) if n > 1)
 
 
+def in_one_domain(fabric: Fabric, ranks: Sequence[int]) -> None:
+    """Raises NoGrid unless these ranks are GPUs of one scale-up domain."""
+    names = {fabric.nics[rank].name for rank in ranks}
+    if not any(names <= set(domain) for domain in fabric.scale_up):
+        hint = "GPUs of one server, of a rail or a clos with `gpus`"
+        raise NoGrid("these ranks are not in one scale-up domain", hint)
+
+
 def servers_and_gpus(fabric: Fabric, ranks: Sequence[int]) -> tuple[int, int]:
     """How many servers, and how many GPUs in the scale-up domain of each: several of both.  Raises NoGrid."""
     if not fabric.scale_up:

@@ -78,7 +78,7 @@ class Algorithm:
     layout: str = ""
     """"ring": next in order is near.  What the group must be: "grid", several domains of equal size: "rails".
 
-    "ports": as "ring", for NICs with several, among which flows choose.
+    "ports": as "ring", for NICs with several, among which flows choose.  "domain": GPUs of one scale-up domain.
     """
     lengths: str = ""  # what the dimensions of a grid, or else the number of ranks, must be: EVEN or POWERS; "": any
     chunk_bytes: int | None = None  # pieces that a schedule is pipelined by, unless the step says; None: whole messages

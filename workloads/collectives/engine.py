@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import Any
 
-from workloads.collectives.execution import Connection, Execution, Memory, Remote, out_of_turn, resolve
+from workloads.collectives.execution import Connection, Execution, Memory, Reducer, Remote, out_of_turn, resolve
 from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places, program_of
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
@@ -33,10 +33,12 @@ class Engine:
         width: int,
         tag: int,
         beyond: Callable[[int], Any] | None = None,
+        reducer: Reducer | None = None,
     ):
         """Connects.  `largest` is the shape of the largest vector, `width` the bytes of an element.
 
-        `beyond`: what stands for the queue pair to a peer that is no rank, by its channel.
+        `beyond`: what stands for the queue pair to a peer that is no rank, by its channel.  `reducer`: who adds up,
+        else the host, or each lane by itself.
         """
         self.context = context
         self.device = context.device
@@ -57,8 +59,8 @@ class Engine:
         for peer, channel in self._channels[len(members) :] if beyond else ():
             by_channel[peer, channel] = Connection(beyond(channel), Remote((0, 0, 0)))  # type: ignore[misc]
         self._execution = Execution(context, width, Memory(self.vector, self.staging, self.output), by_channel)
-        if context.costs.by_channel:
-            self._execution.reducer = self._reduce
+        if reducer is not None or context.costs.by_channel:
+            self._execution.reducer = reducer or self._reduce
         context.completed |= dict.fromkeys(self._execution.by_number, self._execution.take)
         self._shape: Shape | None = None
 

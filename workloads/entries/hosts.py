@@ -24,6 +24,10 @@ REDUCE_TREE = hosts(
     c.REDUCE, "binomial_tree", "trees:binomial_reduce", "trees:binomial_reduce",
     "one child after the other, upwards", **CHUNK, wide="TREE_REDUCE",
 )  # fmt: skip
+BROADCAST_TREE = hosts(
+    c.BROADCAST, "binomial_tree", "trees:binomial_broadcast", "trees:binomial_broadcast",
+    "one child after the other", **CHUNK, wide="TREE_BROADCAST",
+)  # fmt: skip
 DISSEMINATION = hosts(
     c.BARRIER, "dissemination", "exchange:dissemination_barrier", "exchange:dissemination_barrier",
     "ceil(log2 n) rounds of empty messages", wide="DISSEMINATION",
@@ -151,10 +155,7 @@ HOSTS = (
         c.ALL_GATHER, "rails", "rails:all_gather", "nics.rails:all_gather",
         "along all rails and in scale-up domains at once, piece by piece", **RAILS, **PIPED,
     ),
-    hosts(
-        c.BROADCAST, "binomial_tree", "trees:binomial_broadcast", "trees:binomial_broadcast",
-        "one child after the other", **CHUNK, wide="TREE_BROADCAST",
-    ),
+    BROADCAST_TREE,
     hosts(
         c.BROADCAST, "chain", "trees:chain_broadcast", "trees:chain_broadcast",
         "piece by piece through all ranks", layout="ring", **PIPED, wide="CHAIN_BROADCAST",

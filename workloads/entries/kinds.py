@@ -51,9 +51,10 @@ BY_SWITCHES: dict[str, Any] = {
     **{"ops": SWITCH_OPS, "dtypes": ADDER_DTYPES, "extra": ("slots", "timeout"), "accelerators": True}
 }
 COLLNET: dict[str, Any] = {
-    **BY_SWITCHES, **ALONE, "extra": (*BY_SWITCHES["extra"], "chunk"), "chunk_bytes": 128 << 10, "layout": "rails",
+    **BY_SWITCHES, "extra": (*BY_SWITCHES["extra"], "chunk"), "chunk_bytes": 128 << 10, "layout": "rails",
     "apart": True,
 }  # fmt: skip
+NVLS: dict[str, Any] = {"dtypes": ADDER_DTYPES, "layout": "domain"}
 BY_NICS: dict[str, Any] = {"dtypes": ADDER_DTYPES, "engines": True, "layout": "ring"}
 OPTIMIZER: dict[str, Any] = {
     **{"ops": c.OPTIMIZER_STEP.ops, "dtypes": ("float32",), "layout": "ring"},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from workloads.base.vocabulary import OPS
+from workloads.base.vocabulary import OPS, SWITCH_OPS
 from workloads.entries import collectives as c
 from workloads.entries.hosts import (
     ALL_GATHER_RING,
     ALL_REDUCE_RING,
+    BROADCAST_TREE,
     DISSEMINATION,
     OPTIMIZER_BY_HOSTS,
     REDUCE_SCATTER_RING,
@@ -17,6 +18,7 @@ from workloads.entries.kinds import (
     BY_SWITCHES,
     COLLNET,
     MULTICAST,
+    NVLS,
     OPTIMIZER,
     SPARSE,
     SPARSE_INPUT,
@@ -60,6 +62,29 @@ OFFLOADS = (
         "a server's GPUs add up their shares in the scale-up domain, switches the servers' along the rails (NCCL's "
         "CollnetDirect, [in-network.md](in-network.md#with-scale-up-domains))",
         instead=ALL_REDUCE_RING, **COLLNET,
+    ),
+    offload(
+        c.ALL_REDUCE, "collnet_nvls", "collnet_nvls:AllReduce", "times.nics.collnet:nvls_all_reduce",
+        "likewise, but the switch of the scale-up domain adds up, and copies (NCCL's NVLS with CollNet)",
+        instead=ALL_REDUCE_RING, **COLLNET,
+    ),
+    offload(
+        c.REDUCE_SCATTER, "collnet_direct", "collnet:ReduceScatter", "times.nics.collnet:reduce_scatter",
+        "likewise, and each sum goes to the GPU whose it is", instead=REDUCE_SCATTER_RING, **COLLNET,
+    ),
+    *(
+        offload(
+            collective, "nvls", f"nvls:{part}", f"times.switches.nvls:{collective.name}_ns", summary, wide=wide,
+            instead=instead, ops=SWITCH_OPS if collective.ops else (), **NVLS,
+        )
+        for collective, part, wide, summary, instead in (
+            (c.ALL_REDUCE, "AllReduce", "NVLS_ALL_REDUCE", "each GPU loads its part from the switch of its scale-up "
+             "domain, which adds up, and stores it to all: the switch copies (NVLink SHARP, "
+             "[in-network.md](in-network.md#inside-a-scale-up-domain))", ALL_REDUCE_RING),
+            (c.REDUCE_SCATTER, "ReduceScatter", "NVLS_REDUCE_SCATTER", "the loads alone", REDUCE_SCATTER_RING),
+            (c.ALL_GATHER, "AllGather", "NVLS_ALL_GATHER", "the stores alone", ALL_GATHER_RING),
+            (c.BROADCAST, "Broadcast", "", "the first rank stores its vector to all", BROADCAST_TREE),
+        )
     ),
     others(
         c.ALL_REDUCE, "omnireduce", "sparse.omnireduce:AllReduce", "sparse.closed_form:omnireduce_ns",

@@ -19,8 +19,8 @@ from workloads.offloads.offloaded import OneRequest
 from workloads.parts.context import Context
 from workloads.verbs import Group
 
-TO_ALL, TO_FIRST, IN_PARTS = range(3)
-"""Who wants the sums, as fabricd has it (offload/block.h)."""
+TO_ALL, TO_ONE, IN_PARTS = range(3)
+"""Who wants the sums, as fabricd has it (offload/block.h); one: a member by its index, or the first."""
 
 
 class _Reduction(OneRequest):
@@ -66,7 +66,7 @@ class AllReduce(_Reduction):
 class Reduce(_Reduction):
     """The group's first rank has them."""
 
-    wanted = TO_FIRST
+    wanted = TO_ONE
 
     def _own(self) -> Iterator[Span]:
         if self.index == 0:

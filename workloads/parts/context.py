@@ -61,6 +61,7 @@ class Context:
     completed: dict[int, Callable[[Record], None]] = field(default_factory=dict)
     computed: dict[int, Callable[[], None]] = field(default_factory=dict)
     engine: Callable[..., Any] | None = None  # makes what carries out schedules; None: one with its own connections
+    reducer: Callable[[int, float, Callable[[], None]], None] | None = None  # of a part that works while others do
     _inputs: dict[tuple[int, str, str | None], Inputs] = field(default_factory=dict)
     _regions: dict[str, Region] = field(default_factory=dict)
     _of_parts: dict[int, dict[str, Region]] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class Context:
     def beside(self, number: int, largest_bytes: int, options: Mapping[str, Any]) -> Context:
         """For a part that works while others do: its memory is its own, and later that of the next of its number.
 
-        Computations are the others': what it reduces, its host does.
+        Computations are the others': what it reduces, its host does, or the `reducer` that it is given.
         """
         own: dict[str, Any] = {"_regions": self._of_parts.setdefault(number, {}), "_of_parts": {}, "completed": {}}
         own["costs"] = replace(self.costs, by_channel=False)

@@ -88,6 +88,11 @@ class Part:
         """Takes a record of this part's, also before its work begins: a peer may be ahead."""
         raise NotImplementedError
 
+    @property
+    def writes(self) -> bool:
+        """Whether its ranks write into each other's memory: none begins before all are ready."""
+        return self.by_hosts
+
     def queue_pairs(self) -> Iterable[int]:
         """Numbers of those whose records are this part's, beside its group's."""
         return ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Any, Protocol
@@ -129,12 +130,13 @@ class Executor:
 
     def _requests(self, orders: Sequence[tuple[int, Order]], tag: int) -> list[Requests]:
         """In the order that all ranks have in common."""
-        requests = []
+        requests = list[Requests]()
         for number, own in _grouped([o for o in orders if "request" in o[1]], "request"):
             plan = self.step["requests"][number]
             options = self.step["ways"][plan["way"]]
             entry = self.find(options["collective"], options["algorithm"])
             context, first = self.context.beside(number, plan["most"], options), tag + plan["tag"]
+            context.reducer = partial(self._reduced, len(requests))
             part = entry.load()(context, entry, options["ranks"], plan["dtype"], plan["op"], first)
             requests.append(Requests(context, part, first, own, self._variant, self._synced.__setitem__))
         return requests
@@ -149,6 +151,11 @@ class Executor:
         if not self.context.costs.by_channel:
             return lambda lane, ns, then: self.compute(ns, stream, task, then)
         return lambda lane, ns, then: self.compute(ns, self._beside(stream, lane), task, then)
+
+    def _reduced(self, number: int, lane: int, ns: float, then: Callable[[], None]) -> None:
+        """Likewise those of a part."""
+        its = self.requests[number]
+        self._reducer(its.task)(lane, ns, partial(its.computed, then))
 
     def _beside(self, stream: int, lane: int) -> int:
         """The stream of a lane of the collectives on that stream: behind those of the tasks."""

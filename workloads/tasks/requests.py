@@ -93,6 +93,17 @@ class Requests:
         self.part.handle(record)
         self._awake = True
 
+    def computed(self, then: Callable[[], None]) -> None:
+        """A reduction is through."""
+        then()
+        self._awake = True
+
+    @property
+    def task(self) -> int:
+        """Whose request is the part's work."""
+        assert self._now is not None
+        return self._now.task
+
     def met(self, time_ps: int) -> None:
         """A sync is complete."""
         self.met_ps = time_ps
@@ -125,8 +136,8 @@ class Requests:
         return done
 
     def _begun(self) -> Iterator[Wanted]:
-        """The part's work.  Where hosts do it instead, nobody begins before all are ready."""
-        if self.part.by_hosts:
+        """The part's work.  Where its ranks write to each other, nobody begins before all are ready."""
+        if self.part.writes:
             yield Sync(_BEGIN + self.tag, self.part.n)
         yield from self.part.work()
 

@@ -131,7 +131,6 @@ class _Host:
     def acknowledged(self, stream: _Stream) -> None:
         lane = stream.sender
         assert lane is not None
-        stream.acknowledged += 1
         limited = stream if lane.per_peer else lane
         limited.under_way -= 1
         if limited.outbox:

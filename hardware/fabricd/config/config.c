@@ -262,7 +262,6 @@ static bool load_scale_up(struct fabric *f, struct scale_up *s, const json_t *o)
 
 	s->rate_bps = rate_of(f, o, "rate_bps");
 	s->delay = time_of(f, o, "delay_ns", REQUIRED);
-	s->cable = (struct cable){.name = "scale-up", .p = {.rate_bps = s->rate_bps, .delay = s->delay, .up = true}};
 	for (size_t i = 0; i < json_array_size(nics); i++) {
 		const char *name = json_string_value(json_array_get(nics, i));
 		struct port *p = name ? fabric_port(f, name, 1) : NULL;
@@ -380,7 +379,7 @@ bool config_load(struct fabric *f, json_t *config)
 	f->cables = array_of(f, config, "cables", sizeof *f->cables, SWITCHES_MAX * 16, &f->cable_count);
 	f->scale_ups = array_of(f, config, "scale_up", sizeof *f->scale_ups, NICS_MAX, &f->scale_up_count);
 	f->workers = calloc(f->nic_count + 1, sizeof *f->workers);
-	f->nodes = calloc(2 * f->switch_count + f->nic_count + 1, sizeof(struct node *));
+	f->nodes = calloc(2 * f->switch_count + f->nic_count + f->scale_up_count + 1, sizeof(struct node *));
 	f->accelerators = lines_new(f->switch_count + 1, sizeof *f->accelerators);
 	if (f->error[0] || !f->workers || !f->nodes || !f->accelerators)
 		return config_fail(f, "out of memory");
@@ -390,6 +389,7 @@ bool config_load(struct fabric *f, json_t *config)
 	load_fast_path(f, json_object_get(config, "fast_path"));
 	if (!load_nodes(f, config) || !load_links(f, config))
 		return false;
+	scale_ups_init(f);
 	for (uint32_t k = 0; k < f->node_count; k++)
 		for (uint16_t i = 0; i < f->nodes[k]->port_count; i++)
 			f->nodes[k]->ports[i].index = f->port_count++;

@@ -195,7 +195,7 @@ const char *next_job(struct fabric *f)
 	watermarks_clear(f);
 	if (anew) {
 		f->last_job = 0;
-		for (uint32_t i = 0; i < f->node_count; i++)
+		for (uint32_t i = 0; i < f->node_count + f->scale_up_count; i++)
 			f->nodes[i]->made = 0;
 	}
 	f->stalled_reported = false;

@@ -60,7 +60,7 @@ struct frame {
 	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
 	uint64_t number;   /* likewise: which of its packets it is */
 	const void *taker; /* who will look at it at its end, so that he is brought near; nothing else may depend on it */
-	struct port *to;   /* scale-up domain: where it comes in */
+	struct port *to;   /* scale-up domain: where it comes in, a NIC or the domain's switch */
 	const uint8_t *lent; /* its payload, in its sender's memory */
 	struct lender *lender;
 	struct frame *older, *newer; /* lent by the same */

@@ -1,6 +1,6 @@
 /* Nodes, ports and cables: what frames leave by and come in at (port.c, cable.c).
  *
- * A node is a switch, a NIC or an accelerator.  Its ports queue frames by class, and a cable carries them to a port of
+ * A node is a switch, a NIC, an accelerator or the switch of a scale-up domain.  Its ports queue frames by class, and a cable carries them to a port of
  * another node.
  */
 #ifndef LINK_PORT_H
@@ -45,7 +45,7 @@ struct fifo {
 	uint64_t bytes;
 };
 
-enum node_kind { NODE_SWITCH, NODE_NIC, NODE_ACCELERATOR };
+enum node_kind { NODE_SWITCH, NODE_NIC, NODE_ACCELERATOR, NODE_DOMAIN };
 
 /* What a kind of node does at its ports; NULL: nothing */
 struct node_ops {

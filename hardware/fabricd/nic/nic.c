@@ -278,4 +278,27 @@ void nic_count(struct vport *v, const struct port *p, const struct frame *fr)
 	v->bytes[multicast] += fr->len;
 }
 
+/* A frame is for the switch of the scale-up domain */
+static void domain_receive(struct fabric *f, struct port *p, struct frame *fr)
+{
+	if (!f->receivers->domain(f, (struct scale_up *)p->node, fr))
+		port_drop(f, p, fr, DROP_NO_QP);
+}
+
+/* scale_ups_init() - Cables of scale-up domains, and their switches: nodes behind the last, without counts and settings */
+void scale_ups_init(struct fabric *f)
+{
+	static const struct node_ops ops = {.receive = domain_receive};
+
+	for (uint32_t k = 0; k < f->scale_up_count; k++) {
+		struct scale_up *s = &f->scale_ups[k];
+		s->cable = (struct cable){.name = "scale-up", .p = {.rate_bps = s->rate_bps, .delay = s->delay, .up = true}};
+		s->n = (struct node){.kind = NODE_DOMAIN, .ops = &ops, .name = "scale-up", .port_count = 1, .ports = &s->port};
+		s->n.index = f->node_count + k;
+		port_init(&s->port, &s->n, 1);
+		s->port.cable = &s->cable;
+		f->nodes[s->n.index] = &s->n;
+	}
+}
+
 const struct node_ops nic_ops = {.receive = receive, .leaving = leaving, .idle = netdev_resume};

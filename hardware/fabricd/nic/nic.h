@@ -57,6 +57,8 @@ struct tx {
 };
 
 struct scale_up {
+	struct node n; /* its switch, for what that adds up or copies; other frames pass it as if it were a wire */
+	struct port port;
 	int64_t rate_bps;
 	ps_t delay;
 	struct cable cable; /* rate and delay in the form that ports know */
@@ -127,9 +129,11 @@ static inline struct tx *tx_of(const struct frame *fr)
 struct nic_receivers {
 	void (*transport)(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr, bool scale_up);
 	bool (*offload)(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr); /* false: for nobody */
+	bool (*domain)(struct fabric *f, struct scale_up *s, struct frame *fr); /* likewise, of the switch of a scale-up domain */
 };
 
 extern const struct node_ops nic_ops;
+void scale_ups_init(struct fabric *f);
 extern const struct tx_buffer_ops nic_tx_buffer_ops;
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
 void nic_tx_ready(struct fabric *f, struct tx *tx, struct tx_source *s);

@@ -42,8 +42,8 @@ const char *block_check(const struct member *m, const struct offload_wr *wr)
 
 	if (!reduction_fits(wr->reduction, wr->element) || wr->reduction == RED_PROD)
 		return "POST_OFFLOAD: aggregation: sum, avg, min, max, and bits of integers";
-	if (wr->collective >= BLOCKS_WANTED)
-		return "POST_OFFLOAD: aggregation: sums are for all, for the first rank, or in parts";
+	if (wr->collective >= BLOCKS_WANTED || wr->args[BLOCKS_WHO] >= m->group->count)
+		return "POST_OFFLOAD: aggregation: sums are for all, for one member, or in parts";
 	if (!wr->count || wr->count > 1ull << 34)
 		return "POST_OFFLOAD: aggregation: from 1 to 2^34 elements";
 	uint64_t whole = wr->args[BLOCKS_WHOLE];
@@ -92,8 +92,8 @@ uint32_t block_owner(const struct member *m, const struct offload_wr *wr, uint32
 
 	if (wr->collective == BLOCKS_TO_ALL)
 		return 0;
-	if (wr->collective == BLOCKS_TO_FIRST)
-		return g->member[0].nic->ip;
+	if (wr->collective == BLOCKS_TO_ONE)
+		return g->member[wr->args[BLOCKS_WHO]].nic->ip;
 	uint64_t part = part_of(whole, g->count, first);
 	if (part != part_of(whole, g->count, first + block_count(wr, elements, block) - 1))
 		return 0;

@@ -6,12 +6,12 @@
 
 #define BLOCK_ELEMENTS_MAX 2250
 
-/* Arguments of a request for a share of a longer vector, which says whose parts are whose: its first element, and how
- * many the vector has (0: the request is for all of it) */
-enum block_args { BLOCKS_FIRST, BLOCKS_WHOLE };
+/* Arguments: of a share of a longer vector, which says whose parts are whose, its first element and how many the vector has
+ * (0: the request is for all of it); the index of the one that wants the sums */
+enum block_args { BLOCKS_FIRST, BLOCKS_WHOLE, BLOCKS_WHO };
 
-/* Who wants a request's sums (its `collective`): all of them, the group's first rank, each rank its part of the vector */
-enum block_wanted { BLOCKS_TO_ALL, BLOCKS_TO_FIRST, BLOCKS_IN_PARTS, BLOCKS_WANTED };
+/* Who wants a request's sums (its `collective`): all of them, one member, each rank its part of the vector */
+enum block_wanted { BLOCKS_TO_ALL, BLOCKS_TO_ONE, BLOCKS_IN_PARTS, BLOCKS_WANTED };
 
 const char *block_check(const struct member *m, const struct offload_wr *wr);
 bool block_is_scaled(const struct offload_wr *wr);

@@ -88,6 +88,20 @@ bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *
 	return m && !m->left && m->group->ops->receive(f, m, pkt, fr);
 }
 
+/* offload_domain() - A frame of an offload is at the switch of a scale-up domain; its packet says from which rank
+ * Return: false if it is for nobody here
+ */
+bool offload_domain(struct fabric *f, struct scale_up *s, struct frame *fr)
+{
+	struct roce_packet pkt;
+
+	if (frame_parse(fr, &pkt) != ROCE_OK || !roce_is_offload(pkt.opcode) || pkt.offload.more >= f->nic_count)
+		return false;
+	const struct nic *from = &f->nics[pkt.offload.more];
+	struct member *m = from->scale_up == s ? offload_member(from, pkt.dst_qp) : NULL;
+	return m && m->group->ops->domain && m->group->ops->domain(f, m, &pkt, fr);
+}
+
 /* offload_later() - A member sets something for itself
  * @what:	Tells it apart from everything else that the NIC has set for the same time
  */

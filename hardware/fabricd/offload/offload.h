@@ -65,6 +65,8 @@ struct offload_ops {
 	void (*post)(struct fabric *f, struct member *m, const struct offload_wr *wr);
 	/* A packet for the group.  Return: false if it is not for the member: the caller drops it */
 	bool (*receive)(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr);
+	/* A member's packet for the switch of its scale-up domain, likewise; or NULL */
+	bool (*domain)(struct fabric *f, struct member *m, const struct roce_packet *pkt, struct frame *fr);
 	/* What a member has set for itself by EV_OFFLOAD: does it still matter?  Then it happens */
 	bool (*due)(const struct member *m, uint64_t what);
 	void (*event)(struct fabric *f, struct member *m, ps_t t, uint64_t what);
@@ -103,6 +105,7 @@ struct member *offload_member(const struct nic *n, uint32_t id);
 void offload_later(struct fabric *f, struct member *m, ps_t t, uint64_t what);
 bool offload_due(const struct nic *n, uint64_t id, uint64_t what);
 void offload_event(struct fabric *f, struct nic *n, uint64_t id, ps_t t, uint64_t what);
+bool offload_domain(struct fabric *f, struct scale_up *s, struct frame *fr);
 bool offload_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);
 void offload_done(struct fabric *f, struct member *m, uint64_t wr_id, enum wc_status status, uint64_t bytes, ps_t t);
 const char *offload_culprit(const struct fabric *f, const struct group *g, char *text, size_t room);

@@ -26,6 +26,8 @@ void element_to_ordered(enum element e, const uint8_t *at, size_t count, bool le
 void element_from_ordered(enum element e, uint8_t *at, size_t count, const int32_t *from);
 
 int32_t int_combined(enum reduction how, int32_t mine, int32_t with);
+float float_combined(enum reduction how, float mine, float with);
 void block_add(int32_t *sum, const uint8_t *with, uint32_t count, uint8_t reduction);
+void elements_divide(enum element e, uint8_t *at, size_t n, uint32_t ranks);
 
 #endif

@@ -1,4 +1,5 @@
-/* Integers combined: one with another, and blocks of int32 as they travel. */
+/* Elements combined: one with another, and blocks of int32 as they travel; sums divided. */
+#include <math.h>
 #include <string.h>
 
 #include "vector/element.h"
@@ -17,6 +18,17 @@ int32_t int_combined(enum reduction how, int32_t mine, int32_t with)
 	}
 }
 
+/* float_combined() - Two floating-point numbers: min and max of anything and a NaN are NaN */
+float float_combined(enum reduction how, float mine, float with)
+{
+	switch (how) {
+	case RED_MIN: return mine < with || isnan(mine) ? mine : with;
+	case RED_MAX: return mine > with || isnan(mine) ? mine : with;
+	case RED_PROD: return mine * with;
+	default: return mine + with;
+	}
+}
+
 /* block_add() - Combine int32 as a switch does */
 void block_add(int32_t *sum, const uint8_t *with, uint32_t count, uint8_t reduction)
 {
@@ -24,5 +36,16 @@ void block_add(int32_t *sum, const uint8_t *with, uint32_t count, uint8_t reduct
 		int32_t x;
 		memcpy(&x, with + 4 * i, sizeof x);
 		sum[i] = int_combined(reduction, sum[i], x);
+	}
+}
+
+/* elements_divide() - Sums become averages; integers are truncated towards zero */
+void elements_divide(enum element e, uint8_t *at, size_t n, uint32_t ranks)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (element_is_integer(e))
+			element_put_int(e, at, i, (int32_t)((int64_t)element_get_int(e, at, i) / (int64_t)ranks));
+		else
+			element_put(e, at, i, element_get(e, at, i) / (float)ranks);
 	}
 }

@@ -13,7 +13,7 @@ from pydantic import PlainSerializer, ValidatorFunctionWrapHandler, WithJsonSche
 from testbed.base.types import mistake
 from topologies import Fabric
 from topologies.graph import endpoint
-from topologies.ranks.grid import NoGrid, grid, servers_and_gpus
+from topologies.ranks.grid import NoGrid, grid, in_one_domain, servers_and_gpus
 from topologies.ranks.hops import chooses_ports
 from topologies.ranks.ring_order import ring_order
 from workloads.base.entry import Algorithm
@@ -59,6 +59,8 @@ def _group(entry: Algorithm, ranks: Sequence[int] | None, fabric: Fabric) -> dic
     if entry.layout == "rails":
         dims = servers_and_gpus(fabric, everybody)
         return {"ranks": sorted(everybody), "dims": list(dims)}
+    if entry.layout == "domain":
+        in_one_domain(fabric, everybody)
     if entry.layout == "ports" and not chooses_ports(fabric):
         raise NoGrid("no NIC has several ports", "a star or clos with `links`, or a custom network, may have such")
     if entry.layout in ("ring", "ports") and ranks is None:

@@ -24,7 +24,7 @@ def all_reduce(size_bytes: int, ring: Ring, costs: Costs, touched: int = 0, gath
     n = ring.ranks
     chunk = -(-size_bytes // n)
     hops = direct_over_ns([1] * (n - 1) + [0] * (n - 1), chunk, ring, costs)
-    last_pass = (chunk - 1) % (PASS_PACKETS * costs.mtu) + 1 if chunk else 0
+    last_pass = (chunk - 1) % (PASS_PACKETS * costs.mtu) + 1
     gathered = (n - 1) * last_pass * 8e9 / costs.pcie_rate_bps
     return max(hops, _sums_ns(n, chunk, ring, costs) + gathered)
 
@@ -85,9 +85,9 @@ def _sums_ns(ranks: int, chunk_bytes: int, ring: Ring, costs: Costs) -> float:
     payload = min(costs.mtu, chunk_bytes)
     read = payload * 8e9 / costs.pcie_rate_bps
     add = max(costs.engine_ns(payload), read)
-    packets = chunk_bytes / payload if payload else 0
+    packets = chunk_bytes / payload
     first_pass = min(packets, PASS_PACKETS)
     sent = max(edge.shared.links[0].time_ns(wire_bytes(payload)) for edge in ring.kinds)
-    adds = (ranks - 1) * packets - first_pass * max(min(sent / read - 1, 1), 0) if payload else 0
+    adds = (ranks - 1) * packets - first_pass * max(min(sent / read - 1, 1), 0)
     once = costs.post_ns + 3 * costs.pcie_latency_ns + costs.engine_ns(payload) + read
     return once + max(ranks * packets * read, first_pass * sent + adds * add) + costs.wake_ns

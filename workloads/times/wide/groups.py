@@ -7,7 +7,7 @@ followed message by message.  Where cables differ, so do groups: each that is un
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from topologies.ranks.grid import NoGrid, lengths
 from workloads.base.entry import Algorithm, named
 from workloads.times.case import Case
 from workloads.times.expected import expected_ns
-from workloads.times.messages import Costs, received_ns, sent_ns
+from workloads.times.messages import Costs, Path, received_ns, sent_ns
 from workloads.times.wide.around import Ring, host_ring_over_ns
 from workloads.times.wide.both_ways import Some
 from workloads.times.wide.model import OverRing, model_of
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from workloads.times.wide.fabric import Wide
 
     Groups = NDArray[np.int64]  # a row of ranks for each
+    DomainTime = Callable[[int, int, Path, Costs], float]
 
 FEW = 32
 """Ranks of a group that is followed message by message, as on a small fabric, where it shares nothing."""
@@ -48,7 +49,7 @@ def has_model(entry: Algorithm, ranks: int, *, alone: bool, dims: Sequence[int] 
     if alone and entry.schedule and (not entry.shaped or (grid and dims)):
         return True
     if entry.layout == "rails":
-        return "parts" not in entry.extra
+        return bool(entry.schedule) and "parts" not in entry.extra
     model = model_of(entry)
     return model.among is not None and model.fits(ranks)
 
@@ -108,6 +109,14 @@ class Together:
         whole = (server == server[:, :, :1]).all() and (rail == rail[:, :1]).all()
         return (server.shape[1], gpus) if whole else None
 
+    def in_domains(self, groups: Groups) -> bool:
+        """Whether each group is of one scale-up domain."""
+        places = self.hosts.places
+        if not isinstance(places, Rails) or not self.hosts.scale_up:
+            return False
+        server = groups // places.gpus
+        return bool((server == server[:, :1]).all())
+
     def _apart(self, groups: Groups) -> bool:
         ways = self.hosts
         owner = np.full(4 * ways.places.ranks + ways.places.links, -1, np.int64)
@@ -162,6 +171,11 @@ class Together:
         return [Ring(edges.kinds, which[worst])]
 
     # What models are made of (models.py): of all these groups' at once
+
+    def domains_ns(self, groups: Groups, size_bytes: int, width: int, of: DomainTime) -> float:
+        """In scale-up domains, of which each GPU has its own link."""
+        assert self.hosts.scale_up is not None
+        return of(groups.shape[1], size_bytes, Path((self.hosts.scale_up,), scale_up=True), self.costs)
 
     def nics_ring_ns(self, groups: Groups, size_bytes: int, width: int, form: OverRing) -> float:
         """Rings of NICs."""

@@ -13,7 +13,8 @@ import numpy as np
 from workloads.base.entry import NoModel, named
 from workloads.collectives.exchange import distances
 from workloads.collectives.schedule import connections, program_of, schedule_of
-from workloads.times.messages import Link
+from workloads.times.messages import Costs, Link, Path
+from workloads.times.switches import nvls
 from workloads.times.switches.in_network import apart, travels
 from workloads.times.switches.multicast import Multicast
 from workloads.times.wide import direct_reduce, rounds
@@ -208,6 +209,18 @@ def _on_rails(asked: Asked) -> Time:
 
 
 RAILS = Model(_on_rails)
+
+
+# Scale-up domains
+
+
+def _in_domains(of: Callable[[int, int, Path, Costs], float]) -> Model:
+    return Model(None, partial(Together.domains_ns, of=of))
+
+
+NVLS_ALL_REDUCE = _in_domains(nvls.all_reduce_ns)
+NVLS_REDUCE_SCATTER = _in_domains(nvls.reduce_scatter_ns)
+NVLS_ALL_GATHER = _in_domains(nvls.all_gather_ns)
 
 
 # Trees and chains

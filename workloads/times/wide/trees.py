@@ -134,7 +134,7 @@ class HostTrees:
         end = float(received.sum()) + max(0.0, late)
         if pieces > 1 and reduce:
             return end + self._later_ns(pieces, piece_bytes, edges)
-        line = max(self._line(piece_bytes, kind.shared, adds, windowed=pieces > 1) for kind in edges.kinds)
+        line = max(self._line(piece_bytes, kind.shared, adds) for kind in edges.kinds)
         return end + (pieces - 1) * line
 
     def _later_ns(self, pieces: int, piece_bytes: int, edges: Ring) -> float:
@@ -164,15 +164,14 @@ class HostTrees:
             )
         if self._ways.own:
             adds = self._costs.reduce_ns(piece_bytes)
-            lines = [self._line(piece_bytes, kind.shared, adds, windowed=True) for kind in edges.kinds]
+            lines = [self._line(piece_bytes, kind.shared, adds) for kind in edges.kinds]
             later = max(later, (pieces - 1) * max(lines))
         return later
 
-    def _line(self, nbytes: int, path: Path, adds: float, *, windowed: bool) -> float:
+    def _line(self, nbytes: int, path: Path, adds: float) -> float:
         """What one piece of many takes (times/case.py)."""
         host = self._costs.post_ns + self._costs.wake_ns + adds
-        window = self._message(nbytes, path, sent_ns) / WINDOW if windowed else 0.0
-        return max(line_ns(nbytes, path, self._costs), host, window)
+        return max(line_ns(nbytes, path, self._costs), host, self._message(nbytes, path, sent_ns) / WINDOW)
 
     # One rank and all others
 

@@ -13,24 +13,11 @@
  * bfloat16 and float8 are added in float32 and rounded to nearest even, after every
  * addition.  Integers wrap.  min and max of anything and a NaN are NaN.
  */
-#include <math.h>
-#include <string.h>
-
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
 #include "offload/ring/ring.h"
 #include "vector/element.h"
-
-static float combined(enum reduction how, float mine, float with)
-{
-	switch (how) {
-	case RED_MIN: return mine < with || isnan(mine) ? mine : with;
-	case RED_MAX: return mine > with || isnan(mine) ? mine : with;
-	case RED_PROD: return mine * with;
-	default: return mine + with;
-	}
-}
 
 /* engine_combine() - @with becomes (mine, with); both aligned to their elements */
 void engine_combine(enum element e, enum reduction how, uint8_t *with, const uint8_t *mine, size_t n)
@@ -46,18 +33,7 @@ void engine_combine(enum element e, enum reduction how, uint8_t *with, const uin
 					int_combined(how, element_get_int(e, mine, i), element_get_int(e, with, i)));
 	} else {
 		for (size_t i = 0; i < n; i++)
-			element_put(e, with, i, combined(how, element_get(e, mine, i), element_get(e, with, i)));
-	}
-}
-
-/* engine_divide() - Sums become averages; integers are truncated towards zero */
-void engine_divide(enum element e, uint8_t *at, size_t n, uint32_t ranks)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (element_is_integer(e))
-			element_put_int(e, at, i, (int32_t)((int64_t)element_get_int(e, at, i) / (int64_t)ranks));
-		else
-			element_put(e, at, i, element_get(e, at, i) / (float)ranks);
+			element_put(e, with, i, float_combined(how, element_get(e, mine, i), element_get(e, with, i)));
 	}
 }
 

@@ -42,7 +42,7 @@ static bool last_reducing(const struct ring_pass *q, uint32_t hop)
 static void complete_sums(struct ring_member *r, const struct taken *t, uint8_t *sums)
 {
 	if (t->q->wr.reduction == RED_AVG)
-		engine_divide(r->element, sums, t->elements, r->ranks);
+		elements_divide(r->element, sums, t->elements, r->ranks);
 	if (r->optimizer)
 		optimizer_step(r, &t->q->wr, t->place, t->elements, (float *)sums);
 }

@@ -133,7 +133,6 @@ enum engine_verdict director_take(struct fabric *f, struct qp *q, const struct r
 
 /* compute_enhancer.c */
 void engine_combine(enum element e, enum reduction how, uint8_t *with, const uint8_t *mine, size_t n);
-void engine_divide(enum element e, uint8_t *at, size_t n, uint32_t ranks);
 void engine_give(struct ring_member *r);
 void engine_done(struct ring_member *r);
 
