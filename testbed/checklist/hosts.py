@@ -7,16 +7,13 @@ from collections import defaultdict
 from contextlib import suppress
 
 from testbed.checklist.finding import Case, Found, check, size
-from testbed.experiment import CollectiveStep
-from testbed.experiment.blocks import known
 from testbed.experiment.blocks.known import misshapen
 from testbed.machine.memory import available_bytes
 from testbed.plan.offloads import lacking, scarce_slots
 from testbed.plan.routes import Routes
 from testbed.plan.steps.planner import Planner
 from workloads.base.entry import NoModel
-from workloads.base.vocabulary import AUTO, DTYPES
-from workloads.registry import find
+from workloads.base.vocabulary import DTYPES
 
 
 @check("messages", "messages fill a packet")
@@ -52,22 +49,20 @@ def slots(case: Case) -> Found:
     """A block is under way in each: with fewer, NICs wait for results while cables are idle."""
     routes: Routes | None = None
     for number, step in enumerate(case.experiment.workload):
-        if not isinstance(step, CollectiveStep) or step.algorithm == AUTO or known.own(step.algorithm):
-            continue
-        entry = find(step.collective, step.algorithm)
-        if not entry.accelerators or entry.shared_slots or entry.layout or not step.sizes:
-            continue
-        routes = routes or Routes(case.experiment)
-        told, most = Planner(case.experiment).collective(step).told(), max(step.sizes)
-        for ranks in step.groups or [step.ranks or list(range(case.fabric.ranks))]:
-            with suppress(NoModel):  # hosts do it
-                has, needs = scarce_slots(routes, case.basis, entry, ranks, most, told)
-                blocks = most // DTYPES[step.dtype] // told["aggregation"]["elements"] // (step.trees or 1)
-                if has < min(needs, blocks):
-                    what = f"{entry}: {has} slots of a tree are {has / needs:.0%} of a round trip at line rate"
-                    hint = f"{needs}: `slots` of the step ({needs * (step.trees or 1)} with all its trees) and of "
-                    yield what, ("workload", number), hint + "fabric.switch.accelerator, or left out"
-                    break
+        for collective, entry in step.named():
+            if not entry.accelerators or entry.shared_slots or entry.layout or not collective.sizes:
+                continue
+            routes = routes or Routes(case.experiment)
+            told, most = Planner(case.experiment).collective(collective).told(), max(collective.sizes)
+            trees = collective.trees or 1
+            for ranks in collective.groups or [collective.ranks or list(range(case.fabric.ranks))]:
+                with suppress(NoModel):  # hosts do it
+                    has, needs = scarce_slots(routes, case.basis, entry, ranks, most, told)
+                    if has < min(needs, most // DTYPES[collective.dtype] // told["aggregation"]["elements"] // trees):
+                        what = f"{entry}: {has} slots of a tree are {has / needs:.0%} of a round trip at line rate"
+                        hint = f"{needs}: `slots` of the step ({needs * trees} with all its trees) and of "
+                        yield what, ("workload", number), hint + "fabric.switch.accelerator, or left out"
+                        break
 
 
 @check("memory", "workers and this machine have the memory")

@@ -246,7 +246,7 @@ def test_all_algorithms_are_those_that_the_fabric_the_ranks_and_the_type_allow()
     on_star, without = of(collective="all_reduce")
     assert {"ring", "halving_doubling", "in_network", "direct_reduce"} <= set(on_star)
     grids = {"torus", "bucket", "swing", "swing_latency"}
-    assert set(without) == {*grids, "rails", "collnet_direct", "multi_ring", "omniccl"}
+    assert set(without) == {*grids, "rails", "collnet_direct", "collnet_nvls", "nvls", "multi_ring", "omniccl"}
     assert "coordinates" in without["torus"] and "ports" in without["multi_ring"]
     on_torus, without = of(collective="all_reduce", topology="torus", dtype="float64")
     assert "torus" in on_torus and "float64" in without["in_network"]

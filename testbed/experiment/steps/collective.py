@@ -18,7 +18,7 @@ from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 from topologies.ranks.grid import NoGrid
 from workloads.base.vocabulary import AUTO
-from workloads.registry import choices, unpredicted
+from workloads.registry import choices, find, unpredicted
 
 if TYPE_CHECKING:
     from workloads.base.entry import Algorithm
@@ -174,6 +174,10 @@ class CollectiveStep(Step):
         for entry in choices(self.collective, offloads=True) if self.offloads else ():
             if entry.offloaded and not entry.unpredicted:
                 yield self, entry
+
+    def named(self) -> Iterator[tuple[Any, Algorithm]]:
+        if self.algorithm != AUTO and not known.own(self.algorithm):
+            yield self, find(self.collective, self.algorithm)
 
     def not_predicted(self) -> Iterator[Found]:
         if (unknown := unpredicted(self.collective, self.algorithm)) is not None:

@@ -70,6 +70,10 @@ class Step(Model):
         """The offloads that `auto` is to look at, too, and the collective that it is about."""
         yield from ()
 
+    def named(self) -> Iterator[tuple[Any, Algorithm]]:
+        """The algorithm of ours that it names, and the collective that it is of."""
+        yield from ()
+
     def not_predicted(self) -> Iterator[Found]:
         """What there is no model of, with paths from the step on."""
         if self.unpredictable:
