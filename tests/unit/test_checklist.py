@@ -24,6 +24,7 @@ WANTED = {
     "congestion/pfc-victim.yaml": ["uplinks"],  # the victim is on the full uplink
     "offload/best-effort-loss.yaml": ["uplinks", "uplinks"],  # of several jobs at once
     "offload/slots.yaml": ["slots"] * 7,  # sweeps them
+    "offload/two-jobs.yaml": ["slots"],  # likewise
     "topology/torus-host-cable.yaml": ["messages", "messages"],  # latencies
 }
 
