@@ -12,7 +12,8 @@ from tests.bench_predict import measured
 from tests.bench_ranks import CLOS, all_reduce, experiment
 
 PLAN = """
-import sys
+import gc, sys
+gc.set_threshold(100_000)  # as every command has it (testbed/cli.py)
 from testbed.experiment import loads
 from testbed.plan.steps.plan import plan
 plan(loads(sys.argv[1])).told()
