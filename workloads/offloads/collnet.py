@@ -72,14 +72,32 @@ class Switches:
             self._part.engine.take(Record(wire.RECEIVED_IMM, 0, number, 0, -1 - channel, number, 0))
 
 
-class _Collnet(host.Scheduled, Rejoining):
-    """One rank's part."""
+class Rail(Rejoining):
+    """Ranks of which each rail's have a group of their own."""
 
     kind = "aggregate"
+    arguments = staticmethod(in_network.AllReduce.arguments)
+    here: Place
+
+    @property
+    def members(self) -> Sequence[int]:
+        """The rail's ranks."""
+        return [self.ranks[self.here.rank(server, self.here.gpu)] for server in range(self.here.servers)]
+
+    @property
+    def group_tag(self) -> int:
+        return self.tag + self.here.gpu
+
+    def _arguments(self) -> tuple[int, ...]:
+        return self.arguments(self.context)
+
+
+class _Collnet(host.Scheduled, Rail):
+    """One rank's part."""
+
     schedule: Schedule
     around: Schedule
     """Of a ring along the rail."""
-    arguments = staticmethod(in_network.AllReduce.arguments)
 
     def setup(self) -> None:
         self.inputs = self.context.inputs(self.n, self.dtype.name, self.op)
@@ -100,18 +118,6 @@ class _Collnet(host.Scheduled, Rejoining):
     @property
     def writes(self) -> bool:
         return True
-
-    @property
-    def members(self) -> Sequence[int]:
-        """The rail's ranks."""
-        return [self.ranks[self.here.rank(server, self.here.gpu)] for server in range(self.here.servers)]
-
-    @property
-    def group_tag(self) -> int:
-        return self.tag + self.here.gpu
-
-    def _arguments(self) -> tuple[int, ...]:
-        return self.arguments(self.context)
 
     def _share(self, shape: Shape) -> Shape:
         """Of a ring along the rail."""

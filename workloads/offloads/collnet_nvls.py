@@ -18,9 +18,9 @@ from workloads.collectives.engine import Engine
 from workloads.collectives.rails import Place
 from workloads.collectives.schedule import Shape, Span, lying, pieces, spans
 from workloads.collectives.shape import shape_of
-from workloads.offloads import in_network
+from workloads.offloads.collnet import Rail
 from workloads.offloads.nvls import COPIES, SUMS
-from workloads.offloads.offloaded import AGREE, Rejoining
+from workloads.offloads.offloaded import AGREE
 from workloads.parts.part import Sync, Wanted
 from workloads.verbs import FabricError, Group, Region, wire
 from workloads.verbs.wire import Record
@@ -29,11 +29,8 @@ MOST = 32
 """Requests of a group that are under way at a time."""
 
 
-class AllReduce(Rejoining):
+class AllReduce(Rail):
     """One rank's part."""
-
-    kind = "aggregate"
-    arguments = staticmethod(in_network.AllReduce.arguments)
 
     def setup(self) -> None:
         context = self.context
@@ -53,18 +50,6 @@ class AllReduce(Rejoining):
 
     def _shape(self, size_bytes: int) -> Shape:
         return shape_of(self.entry, self.n, size_bytes, self.dtype.itemsize, self.options, self.context.seed)
-
-    @property
-    def members(self) -> Sequence[int]:
-        """The rail's ranks."""
-        return [self.ranks[self.here.rank(server, self.here.gpu)] for server in range(self.here.servers)]
-
-    @property
-    def group_tag(self) -> int:
-        return self.tag + self.here.gpu
-
-    def _arguments(self) -> tuple[int, ...]:
-        return self.arguments(self.context)
 
     def _slabs(self, shape: Shape) -> list[Span]:
         return pieces(0, shape.count, shape.chunk and shape.chunk * self.here.gpus)
