@@ -60,8 +60,8 @@ def slots(case: Case) -> Found:
                     has, needs = scarce_slots(routes, case.basis, entry, ranks, most, told)
                     if has < min(needs, most // DTYPES[collective.dtype] // told["aggregation"]["elements"] // trees):
                         what = f"{entry}: {has} slots of a tree are {has / needs:.0%} of a round trip at line rate"
-                        hint = f"{needs}: `slots` of the step ({needs * trees} with all its trees) and of "
-                        yield what, ("workload", number), hint + "fabric.switch.accelerator, or left out"
+                        hint = f"slots: {needs * trees} of the step and of fabric.switch.accelerator, or left out"
+                        yield what, ("workload", number), hint
                         break
 
 

@@ -81,7 +81,7 @@ class _Race:
 
     def stay_if_faster(self, candidate: Candidate) -> None:
         """Several trees, than one."""
-        if self.ns.get(candidate.label, 0.0) >= GAIN * self.ns.get(candidate.entry.name, float("inf")):
+        if self.ns.get(candidate.label, 0.0) >= GAIN * self.ns.get(candidate.entry.name, inf):
             self.able.remove(candidate)
             del self.ns[candidate.label]
 
