@@ -14,7 +14,7 @@ from testbed.plan.ideal import costs_with_engines
 from topologies.graph.fabric import EMBEDDED
 from topologies.ranks.grid import servers_and_gpus
 from workloads.base.entry import NoModel, named
-from workloads.base.vocabulary import DTYPES
+from workloads.base.vocabulary import DTYPES, MOST_TREES
 from workloads.times.case import Case
 from workloads.times.messages import Path
 from workloads.times.queue_pairs import Numbers
@@ -58,9 +58,6 @@ def lacking(entry: Algorithm, step: CollectiveStep, experiment: Experiment, rank
     return ""
 
 
-MOST_TREES = 8
-
-
 def trees_to_try(trees: Trees, entry: Algorithm, ranks: Sequence[int]) -> list[int]:
     """Numbers of trees that `auto` looks at: powers of two, and as many as there are roots."""
     if "trees" not in entry.extra:
@@ -69,7 +66,7 @@ def trees_to_try(trees: Trees, entry: Algorithm, ranks: Sequence[int]) -> list[i
         most = min(MOST_TREES, len(trees.roots(ranks, _adders(trees) if entry.accelerators else None)))
     except NoTree:
         return []
-    return sorted({*(count for count in (2, 4, 8) if count <= most), most} - {1})
+    return sorted({*(count for count in (2, 4, MOST_TREES) if count <= most), most} - {1})
 
 
 def _adders(trees: Trees) -> Set[str] | None:

@@ -32,5 +32,8 @@ AUTO = "auto"
 MOST_PIECES = 4096
 """That a vector may be cut into: a queue pair keeps 16384 receives, and a ring's carries the vector nearly twice."""
 
+MOST_TREES = 8
+"""Of switches, among which a vector may be shared (TREES_MAX of fabricd)."""
+
 FLOW_MESSAGE_BYTES = 1 << 20
 """A flow goes out in messages of this size."""

@@ -17,7 +17,7 @@ from testbed.experiment.steps.step import Blocks, Found, Step, rank_out_of_range
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 from topologies.ranks.grid import NoGrid
-from workloads.base.vocabulary import AUTO
+from workloads.base.vocabulary import AUTO, MOST_TREES
 from workloads.registry import choices, find, unpredicted
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class CollectiveStep(Step):
         "trees that share the vector among them, each with a root of its own as far as there are so many (null: 1, or "
         "what `auto` takes)",
         ge=1,
-        le=8,
+        le=MOST_TREES,
     )
     chains: int | None = _heeded("chains", "how many ranks send at a time (null: all)", ge=1)
     cutoff: Annotated[Time, Field(gt=0, le=1e9)] | None = _heeded(
