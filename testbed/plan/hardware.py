@@ -102,9 +102,10 @@ def _reorder_packets(basis: Basis) -> int:
 
 
 def _selective(basis: Basis) -> dict[str, Any]:
-    """What is said of packets ahead, and when one is lost, where the file says so."""
-    sack, loss = basis.transport.sack, basis.transport.loss
-    keys: dict[str, Any] = {"sack_bits": sack.bits, "sack_every": sack.every} if sack else {}
+    """What becomes of packets ahead, what is said of them, and when one is lost, where the file says so."""
+    sack, loss, ordering = basis.transport.sack, basis.transport.loss, basis.transport.ordering
+    keys: dict[str, Any] = {} if ordering == "in_order" else {"ordering": ordering}
+    keys |= {"sack_bits": sack.bits, "sack_every": sack.every} if sack else {}
     if loss:
         keys |= {"loss_after_ns": loss.after or basis.setting.base_rtt_ns, "probes": loss.probe}
     return keys

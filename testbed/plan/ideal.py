@@ -28,6 +28,7 @@ def costs_of(experiment: Experiment) -> Costs:
         wake_ns=costs.wake,
         reduce_bps=costs.reduce,
         by_channel=costs.reduce_by == "channel",
+        reths=experiment.transport.ordering == "any",
     )
 
 

@@ -135,6 +135,12 @@ static const char *set_host(struct nic_params *p, const json_t *o)
 	}
 	if ((v = json_object_get(o, "probes")))
 		p->probes = json_is_true(v);
+	if ((v = json_object_get(o, "ordering"))) {
+		const char *s = json_string_value(v);
+		if (!s || (strcmp(s, "in_order") && strcmp(s, "any")))
+			return "ordering: in_order or any";
+		p->any_order = !strcmp(s, "any");
+	}
 	if (p->sack_bits % 32)
 		return "sack_bits: a multiple of 32";
 	return NULL;

@@ -111,6 +111,7 @@ json_t *nic_params_json(const struct nic_params *p)
 	json_object_set_new(o, "frozen", json_boolean(p->frozen));
 	json_object_set_new(o, "probes", json_boolean(p->probes));
 	json_object_set_new(o, "recovery", json_string(p->selective ? "selective_repeat" : "go_back_n"));
+	json_object_set_new(o, "ordering", json_string(p->any_order ? "any" : "in_order"));
 	json_object_set_new(o, "cc", cc_json(p));
 	return o;
 }

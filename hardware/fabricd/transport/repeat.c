@@ -218,7 +218,7 @@ void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *
 	while (last && !(bits[(last - 1) / 8] >> ((last - 1) % 8) & 1))
 		last--;
 	for (uint32_t i = 0; i < last; i++)
-		if (bits[i / 8] >> (i % 8) & 1 && first + i > q->acked && first + i < q->left)
+		if (bits[i / 8] >> (i % 8) & 1 && first + i > q->acked && first + i < q->left && first + i < q->send)
 			came(q, first + i, f->clock.now, i + 1 == last);
 	look(q, from, f->clock.now);
 }

@@ -98,11 +98,14 @@ static void none(struct fabric *f, struct tx_source *s)
 	(void)s;
 }
 
-static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
+/* @alone:	Each packet of a write is a write by itself */
+static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last, bool alone)
 {
 	if (wr->opcode == WR_SEND)
 		return first ? (last ? RC_SEND_ONLY : RC_SEND_FIRST) : (last ? RC_SEND_LAST : RC_SEND_MIDDLE);
 	bool imm = wr->opcode == WR_WRITE_IMM;
+	if (alone)
+		return imm && last ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
 	if (first && last)
 		return imm ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
 	if (last)
@@ -179,7 +182,8 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	number = again ? number : q->send;
 	const struct send_wr *wr = SEND_WR(q, index);
 	uint64_t i = number - wr->first, offset = i * q->mtu, left = wr->length - offset;
-	bool last = i + 1 == wr->packets;
+	bool last = i + 1 == wr->packets, alone = q->any_order && wr->opcode != WR_SEND;
+	uint32_t bytes = (uint32_t)(left < q->mtu ? left : q->mtu);
 	const uint8_t *payload = q->owner->ops->payload(f, q, wr, number);
 
 	struct roce_packet pkt = {
@@ -188,16 +192,18 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		.src_port = q->src_port,
 		.tos = (uint8_t)((q->own_class ? q->dscp : n->p.data_dscp) << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
-		.opcode = opcode_of(wr, i == 0, last),
+		.opcode = opcode_of(wr, i == 0, last, alone),
 		.ack_request = asks(q, number, last, q->mtu + ROCE_MAX_HEADER),
 		.dst_qp = q->peer_number,
 		.psn = (uint32_t)number & PSN_MASK,
-		.remote_offset = wr->remote,
+		.part = alone && i,
+		.after = alone && !i && wr->after,
+		.remote_offset = wr->remote + (alone ? offset : 0),
 		.rkey = wr->rkey,
-		.dma_bytes = (uint32_t)wr->length,
+		.dma_bytes = alone ? bytes : (uint32_t)wr->length,
 		.imm = wr->imm,
 		.payload = payload,
-		.payload_bytes = payload ? (uint32_t)(left < q->mtu ? left : q->mtu) : 0,
+		.payload_bytes = payload ? bytes : 0,
 	};
 	memcpy(pkt.dst_mac, q->peer->mac, 6);
 	memcpy(pkt.src_mac, n->mac, 6);
