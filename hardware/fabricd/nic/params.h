@@ -38,4 +38,10 @@ struct nic_params {
 	struct cc_params cc_params;
 };
 
+/* nic_bears_reordering() - Is it set up for packets that overtake each other?  If so, it counts what they do */
+static inline bool nic_bears_reordering(const struct nic_params *p)
+{
+	return p->any_order || p->sack_bits || p->loss_after;
+}
+
 #endif

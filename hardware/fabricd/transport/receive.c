@@ -203,6 +203,15 @@ static void take_kept(struct fabric *f, struct qp *q)
 		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
 }
 
+static void count_early(struct nic *n, uint32_t ahead, bool placed)
+{
+	if (!nic_bears_reordering(&n->p))
+		return;
+	n->reorder_sum += ahead;
+	n->reorder_most = ahead > n->reorder_most ? ahead : n->reorder_most;
+	n->placed_early += placed;
+}
+
 /* One ahead of the expected: something is lost, or comes later.  Return: whether the frame is kept */
 static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet *pkt, uint32_t ahead, struct frame *fr)
 {
@@ -215,6 +224,7 @@ static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet 
 	else
 		q->nic->out_of_sequence++;
 	if (kept == KEPT) {
+		count_early(q->nic, ahead, e.placed);
 		ps_t visible = place_pcie(f, q, pkt->payload_bytes);
 		if (at)
 			place_copy(f, q, at, pkt, fr, 0);

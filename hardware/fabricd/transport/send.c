@@ -98,19 +98,30 @@ static void none(struct fabric *f, struct tx_source *s)
 	(void)s;
 }
 
-/* @alone:	Each packet of a write is a write by itself */
-static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last, bool alone)
+static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
 {
 	if (wr->opcode == WR_SEND)
 		return first ? (last ? RC_SEND_ONLY : RC_SEND_FIRST) : (last ? RC_SEND_LAST : RC_SEND_MIDDLE);
 	bool imm = wr->opcode == WR_WRITE_IMM;
-	if (alone)
-		return imm && last ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
 	if (first && last)
 		return imm ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
 	if (last)
 		return imm ? RC_WRITE_LAST_IMM : RC_WRITE_LAST;
 	return first ? RC_WRITE_FIRST : RC_WRITE_MIDDLE;
+}
+
+/* In any order, packet @i of a write is a write by itself, with its own address (place.c) */
+static void write_alone(const struct qp *q, struct roce_packet *pkt, const struct send_wr *wr, uint64_t i, uint32_t bytes)
+{
+	bool ends = wr->opcode == WR_WRITE_IMM && i + 1 == wr->packets;
+
+	if (!q->any_order || wr->opcode == WR_SEND)
+		return;
+	pkt->opcode = ends ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
+	pkt->part = i;
+	pkt->after = !i && wr->after;
+	pkt->remote_offset += i * q->mtu;
+	pkt->dma_bytes = bytes;
 }
 
 /* The request that packet @n belongs to; @n has been handed out and is not acknowledged */
@@ -170,6 +181,15 @@ static void write_frame(struct fabric *f, struct qp *q, struct frame *fr, const 
 	fr->len = fr->away + telemetry_append(fr->data, frame_near(fr), &(struct telemetry){.room = hops});
 }
 
+static void sent_new(struct qp *q, bool last)
+{
+	q->send++;
+	if (q->send > q->sent_max)
+		q->sent_max = q->send;
+	if (last)
+		q->send_wr_index++;
+}
+
 /* Build the next packet: one that is to be sent again, or the next new one */
 static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 {
@@ -181,8 +201,8 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 
 	number = again ? number : q->send;
 	const struct send_wr *wr = SEND_WR(q, index);
-	uint64_t i = number - wr->first, offset = i * q->mtu, left = wr->length - offset;
-	bool last = i + 1 == wr->packets, alone = q->any_order && wr->opcode != WR_SEND;
+	uint64_t i = number - wr->first, left = wr->length - i * q->mtu;
+	bool last = i + 1 == wr->packets;
 	uint32_t bytes = (uint32_t)(left < q->mtu ? left : q->mtu);
 	const uint8_t *payload = q->owner->ops->payload(f, q, wr, number);
 
@@ -192,19 +212,18 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		.src_port = q->src_port,
 		.tos = (uint8_t)((q->own_class ? q->dscp : n->p.data_dscp) << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
-		.opcode = opcode_of(wr, i == 0, last, alone),
+		.opcode = opcode_of(wr, i == 0, last),
 		.ack_request = asks(q, number, last, q->mtu + ROCE_MAX_HEADER),
 		.dst_qp = q->peer_number,
 		.psn = (uint32_t)number & PSN_MASK,
-		.part = alone && i,
-		.after = alone && !i && wr->after,
-		.remote_offset = wr->remote + (alone ? offset : 0),
+		.remote_offset = wr->remote,
 		.rkey = wr->rkey,
-		.dma_bytes = alone ? bytes : (uint32_t)wr->length,
+		.dma_bytes = (uint32_t)wr->length,
 		.imm = wr->imm,
 		.payload = payload,
 		.payload_bytes = payload ? bytes : 0,
 	};
+	write_alone(q, &pkt, wr, i, bytes);
 	memcpy(pkt.dst_mac, q->peer->mac, 6);
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->number = number;
@@ -220,15 +239,10 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	fr->asks = pkt.ack_request;
 	fr->data_of_worker = q->tx == &n->tx[0] && !q->owner->ops->generated;
 	q->probes = false;
-	if (again) {
+	if (again)
 		repeat_sent(q);
-	} else {
-		q->send++;
-		if (q->send > q->sent_max)
-			q->sent_max = q->send;
-		if (last)
-			q->send_wr_index++;
-	}
+	else
+		sent_new(q, last);
 	if (q->timer == PS_NEVER)
 		timer_set(f, q, f->clock.now + n->p.timeout);
 	q->fetched_bytes += fr->len;
@@ -314,6 +328,7 @@ static void read_bitmap(struct fabric *f, struct qp *q, const struct roce_packet
 
 	if (v.bad || ahead < -SACK_BITS_MAX || v.left > SACK_BITS_MAX / 8)
 		return;
+	q->nic->rx_sacks++;
 	repeat_sack(f, q, q->acked + (uint64_t)(int64_t)ahead, v.p, (uint32_t)v.left);
 	timer_look(f, q);
 }
