@@ -97,7 +97,7 @@ json_t *nic_params_json(const struct nic_params *p)
 		       {"rx_buffer_bytes", p->rx_buffer_bytes}, {"rx_xoff_bytes", p->rx_xoff_bytes},
 		       {"rx_xon_bytes", p->rx_xon_bytes}, {"ack_every", p->ack_every}, {"retry", p->retry},
 		       {"rnr_retry", p->rnr_retry}, {"reorder_packets", p->reorder_packets},
-		       {"sack_bits", p->sack_bits}, {"sack_every", p->sack_every},
+		       {"first_psn", p->first_psn}, {"sack_bits", p->sack_bits}, {"sack_every", p->sack_every},
 		       {"data_dscp", p->data_dscp}, {"ack_dscp", p->ack_dscp}, {"cnp_dscp", p->cnp_dscp},
 		       {"data_class", p->data_class}, {"ack_class", p->ack_class}, {"cnp_class", p->cnp_class}};
 

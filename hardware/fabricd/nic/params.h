@@ -24,6 +24,7 @@ struct nic_params {
 	 * (0: there is no engine), and what it reads ahead of sending or adding */
 	uint64_t engine_reduce_bps, engine_packets_per_s, engine_memory_bytes, engine_prefetch_bytes;
 	uint32_t ack_every, retry, rnr_retry, reorder_packets;
+	uint32_t first_psn; /* of its queue pairs' first packets */
 	uint32_t sack_bits, sack_every; /* bitmaps of what came ahead (transport/answer.c); 0 bits: none */
 	ps_t loss_after; /* selective repeat: a hole waits so long (transport/repeat.c); 0: until something overtakes it */
 	uint32_t data_dscp, ack_dscp, cnp_dscp, data_class, ack_class, cnp_class;

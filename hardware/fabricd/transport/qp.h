@@ -92,7 +92,7 @@ struct qp {
 	bool untold; /* sender: the last request was a write without an immediate */
 	uint8_t dscp, class;
 	uint32_t send_wr_index; /* request that `send` belongs to */
-	/* sender: packets are counted from 0, the PSN is their low 24 bits */
+	/* sender: packets are counted from first_psn, the PSN is their low 24 bits */
 	struct ring sq;
 	uint64_t next_packet; /* next number to hand out to a posted request */
 	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */
