@@ -20,7 +20,7 @@ from hardware.build import build
 from hardware.config import Hardware
 from tests.parts.dissected import dissect
 from tests.parts.fabricd_fixture import FAST, BareFabric, Pair, bare_fabric, post_recv, post_send
-from tests.parts.ordering_model import AFTER, PART, Came, Receiver, Said
+from tests.parts.ordering_model import AFTER, PART, Came, Receiver
 from tests.parts.timing_model import RETH, wire_ps
 from tests.parts.traffic_fabric import nic, send, star, switch
 from tests.parts.wire_view import ACK, WireFrame, watched
@@ -271,10 +271,8 @@ def test_sends_take_their_turn_between_writes_that_do_not() -> None:
         late(f, 0, {"share": 1.0}, 3000)
         strike(f, select={"share": 0.05})
         posts = [
-            pair.write(
-                size, opcode=wire.SEND if k % 3 else wire.WRITE_IMM, imm=k, wr_id=k, local=k * size, remote=k * size
-            )
-            for k in range(count)
+            pair.write(size, opcode=opcode, imm=k, wr_id=k, local=k * size, remote=k * size)
+            for k, opcode in enumerate([wire.WRITE_IMM, wire.SEND, wire.SEND] * (count // 3))
         ]
         places = [post_recv(pair.qp_b, pair.key_b, size, wr_id=n, offset=(count + n) * size) for n in range(count)]
         pair.b.begin_wait(count, wire.FOREVER, *places)
