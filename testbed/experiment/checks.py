@@ -13,6 +13,7 @@ from testbed.experiment.steps.step import Found, below
 from testbed.experiment.steps.steps import scaled_by
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
+from workloads import registry
 
 if TYPE_CHECKING:
     from testbed.faults import Injection
@@ -41,6 +42,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         found.append((("workers", "ranks_per_process"), what, "leave it out"))
     for i, step in enumerate(blocks.workload):
         found += below(("workload", i), step.mistakes(blocks, fabric))
+    found += _in_turn(blocks, fabric)
     found += _scaled(blocks, fabric)
     for i, step in enumerate(blocks.workload):
         found += step.beside(("workload", i), blocks)
@@ -61,6 +63,17 @@ def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator
         yield (error.key,) if error.key else (), error.what, error.hint
     if injection.fault.only_real_clock and blocks.clock.mode != "real":
         yield (), f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
+
+
+def _in_turn(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
+    """What must hear of messages in the order in which they were sent."""
+    if blocks.transport.ordering == "in_order":
+        return
+    for i, step in enumerate(blocks.workload):
+        for collective, name in step.algorithms(fabric.ranks):
+            if registry.any_of(collective, name).in_turn:
+                what = f"{collective} by {name} needs its messages in the order in which they were sent"
+                yield ("workload", i), what, "transport: {ordering: in_order}"
 
 
 def _scaled(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:

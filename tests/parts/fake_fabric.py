@@ -2,8 +2,10 @@
 
 It has no packets.  A message takes a random time; its source is read and its target written at random moments within
 that time, so that a workload that touches a buffer too early or reuses it too soon gets wrong data.  Messages of
-a queue pair stay in order.  The clock is virtual: it moves only while every worker waits.  Whatever the protocol
-forbids ends the whole run, and `error` says why; so does an immediate or a send that finds no receive posted.
+a queue pair stay in order; in any order its writes overtake each other (`transport.ordering: any`), and an immediate
+speaks for its message, and for those before it that have none.  The clock is virtual: it moves only while
+every worker waits.  Whatever the protocol forbids ends the whole run, and `error` says why; so does an immediate or a
+send that finds no receive posted.
 
 Ranks run in this thread, one at a time (greenlets): in place of the socket stands a channel, and who waits for an
 answer lets the others go on.
@@ -47,6 +49,7 @@ class Pair:
     read_ps: int = 0  # never go backwards along the connection
     written_ps: int = 0
     acked_ps: int = 0
+    untold_ps: int = 0  # in any order: when the writes have come that no immediate speaks for yet
 
 
 @dataclass
@@ -101,9 +104,10 @@ class Channel:
 class FakeFabric:
     """Runs the program of every rank to its end (`serve`); then look at `error`."""
 
-    def __init__(self, ranks: int, seed: int = 0, *, post_ns: int = 100) -> None:
+    def __init__(self, ranks: int, seed: int = 0, *, post_ns: int = 100, any_order: bool = False) -> None:
         self.ranks = ranks
         self.random = random.Random(seed)
+        self.any_order = any_order
         self.post_ps = post_ns * 1000
         self.now_ps = 0
         self.messages = self.computations = 0
@@ -272,9 +276,14 @@ class FakeFabric:
         number = self.messages
         self.messages += 1
         pair.read_ps = max(pair.read_ps, s.clock_ps) + self._some_time()
-        pair.written_ps = max(pair.written_ps, pair.read_ps) + self._some_time()
-        arrived_ps = pair.written_ps = pair.written_ps + self._some_time()
-        pair.acked_ps = max(pair.acked_ps, arrived_ps) + self._some_time()
+        after = opcode == wire.SEND or not self.any_order
+        arrived_ps = max(pair.written_ps if after else 0, pair.read_ps) + self._some_time() + self._some_time()
+        if opcode == wire.WRITE:
+            pair.untold_ps = max(pair.untold_ps, arrived_ps)
+        else:
+            arrived_ps, pair.untold_ps = max(arrived_ps, pair.untold_ps), 0
+        pair.written_ps = max(pair.written_ps, arrived_ps)
+        pair.acked_ps = max(pair.acked_ps, pair.written_ps) + self._some_time()
         payload = bytearray()
 
         def read() -> None:

@@ -46,6 +46,20 @@ def test_a_flow_of_a_packet_takes_what_the_page_says() -> None:
     assert flow_ns(4096, way(), Costs(post_ns=100.0)) == pytest.approx(4835.36)
 
 
+def test_in_any_order_each_packet_of_a_write_has_its_address() -> None:
+    """Over two cables n packets take as long as n + 1 over one: in order the first counts twice, which alone has a RETH,
+    and the last once, with an immediate; else each has a RETH, and the last counts twice."""
+    in_order, any_order = Costs(post_ns=100.0), Costs(post_ns=100.0, reths=True)
+    for packets in (2, 3, 10):
+        more = flow_ns(packets * 4096, way(), any_order) - flow_ns(packets * 4096, way(), in_order)
+        assert more == pytest.approx(((packets + 1) * 16 + 2 * 4 - (2 * 16 + 4)) / R)
+    assert flow_ns(4096, way(), any_order) == flow_ns(4096, way(), in_order)
+    assert any_order.message_wire_bytes(4096 + 1) - in_order.message_wire_bytes(4096 + 1) == 16
+    assert any_order.headers_bytes(3 * 4096) == 3 * (82 + 16)
+    sent = [received_ns(5 * 4096, way(), costs, reth=False, imm=False) for costs in (in_order, any_order)]
+    assert sent[0] == sent[1]
+
+
 def test_packets_follow_each_other_at_the_pace_of_the_slowest_stage() -> None:
     """Of a cable 4178 bytes each; the first packet has 16 more, the last 4."""
     many = received_ns(10 * 4096, way(), COSTS) - received_ns(9 * 4096, way(), COSTS)

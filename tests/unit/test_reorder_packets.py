@@ -48,7 +48,7 @@ transport: {{{transport}}}
 workload: [{{flows: [{{from: 1, to: 0, size: 1MB}}]}}]
 """)
     ).nic
-    return {k: nic[k] for k in ("sack_bits", "sack_every", "loss_after_ns", "probes") if k in nic}
+    return {k: nic[k] for k in ("sack_bits", "sack_every", "loss_after_ns", "probes", "ordering") if k in nic}
 
 
 def test_bitmaps_and_times_are_keys_of_their_own() -> None:
@@ -59,10 +59,24 @@ def test_bitmaps_and_times_are_keys_of_their_own() -> None:
     assert (found["sack_bits"], found["sack_every"], found["probes"]) == (64, 4, False)
     assert 3000 < found["loss_after_ns"] < idle_ns + 1000  # type: ignore[operator]
     assert keys("recovery: selective_repeat, loss: {after: 7us}") == {"loss_after_ns": 7000, "probes": True}
+    assert keys("recovery: selective_repeat, ordering: any") == {"ordering": "any"}
 
 
-@pytest.mark.parametrize("key", ["sack", "loss"])
+@pytest.mark.parametrize("key", ["sack: {}", "loss: {}", "ordering: any"])
 def test_they_are_of_selective_repeat(key: str) -> None:
-    with pytest.raises(InputError, match=f"{key} is of selective repeat") as told:
-        keys(f"recovery: go_back_n, {key}: {{}}")
+    with pytest.raises(InputError, match=f"{key.partition(': {')[0]} is of selective repeat") as told:
+        keys(f"recovery: go_back_n, {key}")
     assert "selective_repeat" in str(told.value.hint)
+
+
+@pytest.mark.parametrize("step", ["all_reduce, algorithm: omnireduce", "rpc"])
+def test_what_needs_its_messages_in_turn_is_refused_in_any_order(step: str) -> None:
+    text = f"""
+name: turn
+fabric: {{topology: {{star: {{hosts: 4}}}}}}
+transport: {{recovery: selective_repeat, ordering: any}}
+workload: [{{collective: all_reduce, sizes: [1KB]}}, {{collective: {step}, sizes: [1KB]}}]
+"""
+    with pytest.raises(InputError, match=rf"{step.split(',')[0]} by \w+ needs its messages in the order") as told:
+        loads(text)
+    assert told.value.where.endswith("workload[1]") and told.value.hint == "transport: {ordering: in_order}"

@@ -94,6 +94,7 @@ class Algorithm:
     """Whose complexes: "module:function", (ranks, plan's step) -> some of the ranks.  "": the first `aggregators`."""
     anywhere: bool = False  # also between compute complexes of off-path SmartNICs, and between these and ranks
     instead: Algorithm | None = None  # what the ranks do by themselves when they do not get what they ask for
+    in_turn: bool = False  # its messages must come in the order of sending: not with `transport.ordering: any`
     waits: bool = False  # its part waits by itself: it cannot be one of several tasks at a time
     extra: tuple[str, ...] = ()  # keys of a step that only some algorithms heed
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of those that are not null by default

@@ -90,7 +90,7 @@ OFFLOADS = (
         c.ALL_REDUCE, "omnireduce", "sparse.omnireduce:AllReduce", "sparse.closed_form:omnireduce_ns",
         "blocks of zeros are not sent: aggregators add up what is left, as it streams in ([sparse.md](sparse.md))",
         extra=(*SPARSE_INPUT, "fusion", "slots", "aggregators"),
-        defaults={**SPARSE_INPUT, "fusion": 4, "slots": 256}, **SPARSE,
+        defaults={**SPARSE_INPUT, "fusion": 4, "slots": 256}, in_turn=True, **SPARSE,
     ),
     others(
         c.ALL_REDUCE, "omniccl", "sparse.omniccl:AllReduce", "sparse.closed_form:omniccl_ns",
