@@ -26,6 +26,7 @@
 #include "link/scheduler.h"
 #include "nic/nic.h"
 #include "nic/params.h"
+#include "switch/adaptive.h"
 #include "switch/ovs.h"
 #include "switch/params.h"
 #include "switch/switch.h"
@@ -157,6 +158,10 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 			return config_fail(f, "%s", error);
 		if (!watch_add(f, p->tap, WATCH_TAP, p))
 			return false;
+	}
+	if (s->p.adaptive.policy) {
+		s->n.adaptive = true;
+		s->adaptive = adaptive_new(&s->p.adaptive, s->n.port_count);
 	}
 	return !f->error[0];
 }

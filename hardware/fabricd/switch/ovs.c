@@ -10,6 +10,7 @@
  *  - it comes out of another TAP: the trailer names the pending slot.  At its
  *    deadline (t_in + switch latency) it is offered to that port's queue.  With
  *    a unicast destination the first copy settles it.
+ *    An adaptive switch takes one of several copies, and so waits until all are there;
  *  - two fences, one after the other, have gone through Open vSwitch after it (fence.c):
  *    no copy at all is a forwarding drop.
  *
@@ -40,6 +41,7 @@
 #include "fast_path/flow_cache.h"
 #include "link/frame.h"
 #include "link/port.h"
+#include "link/ways.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
 #include "wire/ethernet.h"
@@ -183,6 +185,38 @@ void ovs_take_out(struct ovs *o, struct pending *p)
 	o->free_slot[o->free_count++] = p->slot;
 }
 
+static int ascending(const void *a, const void *b)
+{
+	return *(const uint16_t *)a - *(const uint16_t *)b;
+}
+
+/* All copies are there: one port of those is taken, if they are alike; otherwise each copy leaves */
+static void leaves(struct fabric *f, struct pending *p)
+{
+	ps_t t = p->deadline > f->clock.now ? p->deadline : f->clock.now;
+	uint16_t ports[WAYS_MAX], n = 0;
+	bool alike = true;
+
+	for (const struct frame *fr = p->came; fr && alike; fr = fr->next) {
+		alike = n < WAYS_MAX && fr->len == p->came->len && !memcmp(fr->data, p->came->data, fr->len);
+		if (alike)
+			ports[n++] = fr->to->number;
+	}
+	qsort(ports, n, sizeof *ports, ascending);
+	struct node *sw = p->in->node;
+	struct ways *ways = alike && n > 1 ? ways_of(sw, ports, n) : NULL;
+	for (struct frame *fr = p->came, *next; fr; fr = next) {
+		struct port *out = fr->to;
+		next = fr->next;
+		fr->to = NULL;
+		if (!ways || !next)
+			event_add(f, t, EV_FORWARD, sw->index, p->in->number, ways ? 0 : out->number, fr->id, fr, (uintptr_t)ways);
+		else
+			frame_release(f, fr);
+	}
+	p->came = NULL;
+}
+
 /* ovs_settle() - It is known what has become of a frame */
 void ovs_settle(struct fabric *f, struct pending *p)
 {
@@ -194,6 +228,8 @@ void ovs_settle(struct fabric *f, struct pending *p)
 	o->settled_ns = o->last_ns;
 	p->in->tap_pending--;
 	p->in->tap_pending_bytes -= truesize(p->frame->len);
+	if (p->came)
+		leaves(f, p);
 	if (p->copies || is_check(p))
 		frame_release(f, p->frame);
 	else
@@ -235,7 +271,8 @@ struct pending *ovs_pend(struct fabric *f, struct port *in, struct frame *fr, ps
 	p->number = HELD;
 	p->generation++;
 	p->in_use = true;
-	p->multicast = fr->data[0] & 1;
+	p->multicast = fr->data[0] & 1 || in->node->adaptive;
+	p->came = NULL;
 	p->copies = 0;
 	p->flow = flow;
 	if (flow)
@@ -342,6 +379,12 @@ static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_
 		}
 		fr->id = p->frame->id;
 		fr->passage = passage_join(p->frame->passage);
+		if (out->node->adaptive && !(fr->data[0] & 1)) {
+			fr->to = out;
+			fr->next = p->came;
+			p->came = fr;
+			return;
+		}
 		if (p->deadline > t)
 			t = p->deadline;
 		event_add(f, t, EV_FORWARD, out->node->index, p->in->number, out->number, fr->id, fr, 0);

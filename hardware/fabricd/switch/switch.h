@@ -12,6 +12,7 @@
 #include "switch/params.h"
 
 struct accelerator;
+struct adaptive;
 
 struct sw {
 	struct node n;
@@ -26,6 +27,7 @@ struct sw {
 #include "switch/counters.def"
 	bool deadlock_reported;
 	struct accelerator *accelerator; /* on its last port, or NULL */
+	struct adaptive *adaptive;	 /* NULL: it takes no port of several */
 };
 
 extern const struct node_ops switch_ops;

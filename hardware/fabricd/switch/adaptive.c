@@ -1,0 +1,215 @@
+/* Which of several ports a frame takes
+ *
+ * Theory of Operation
+ *
+ * Open vSwitch has said by which ports a frame may leave, and how much each of them weighs; the chip takes one, when
+ * the frame has gone through the pipeline, by what then stands in the queues.
+ *
+ * What is compared is time: until all that is queued at a port, and on its way out of it, is on the cable, over the
+ * port's weight.  A chip may see less of that (`quality`): once in a period it looks at all its ports, when the
+ * first frame of the period asks, and keeps in how many periods each will have drained, up to a number of bands.
+ *
+ * Frames of a flow may keep their port as long as none comes later than `gap` after the one before (flowlets: Sinha,
+ * Kandula, Katabi, HotNets 2004; CONGA, SIGCOMM 2014).  The table has no keys: flows that meet in an entry are one.
+ *
+ * A port whose cable is down is passed over, at once; or not until the controller has said so.
+ *
+ * Draws follow from the switch and the frame, so that they are the same whichever way the frame came (random.h).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/random.h"
+#include "engine/fabric.h"
+#include "fast_path/flow_key.h"
+#include "link/frame.h"
+#include "link/port.h"
+#include "link/ways.h"
+#include "switch/adaptive.h"
+#include "switch/switch.h"
+
+/* Something to choose, and to choose by */
+struct choice {
+	const struct fabric *f;
+	struct sw *s;
+	struct ways *ways;
+	uint64_t draw;
+};
+
+struct pick_policy {
+	const char *name;
+	uint16_t (*pick)(const struct choice *c); /* one of the ways */
+};
+
+struct flowlet {
+	ps_t last;
+	uint16_t port; /* 0: none yet */
+};
+
+struct adaptive {
+	struct flowlet *flowlet;
+	uint32_t flowlets;
+	uint64_t looked; /* in which period the ports were looked at last, from 1 */
+	uint8_t band[];  /* of each port, then */
+};
+
+static double drain(const struct fabric *f, const struct port *p)
+{
+	ps_t left = p->busy_until > f->clock.now ? p->busy_until - f->clock.now : 0;
+
+	return (double)left + (double)p->queued_bytes * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps;
+}
+
+/* Once in a period */
+static void look(const struct fabric *f, struct sw *s)
+{
+	const struct adaptive_params *a = &s->p.adaptive;
+	uint64_t period = (uint64_t)(f->clock.now / a->every) + 1;
+
+	if (s->adaptive->looked == period)
+		return;
+	s->adaptive->looked = period;
+	PORTS_EACH(&s->n, p) {
+		double bands = p->cable ? drain(f, p) / (double)a->every : 0;
+		s->adaptive->band[p->number - 1] = bands < a->bands - 1 ? (uint8_t)bands : (uint8_t)(a->bands - 1);
+	}
+}
+
+/* How bad a way is */
+static double load(const struct choice *c, uint16_t way)
+{
+	const struct way *w = &c->ways->way[way];
+	const struct port *p = &c->s->n.ports[w->port - 1];
+
+	if (c->s->p.adaptive.bands)
+		return (double)c->s->adaptive->band[w->port - 1] / w->weight;
+	return p->cable ? drain(c->f, p) / w->weight : 0;
+}
+
+/* The one after the other */
+static uint16_t round_robin(const struct choice *c)
+{
+	return c->ways->order[c->ways->turn++ % c->ways->copies];
+}
+
+static uint16_t at_random(const struct choice *c)
+{
+	return c->ways->order[(uint32_t)c->draw % c->ways->copies];
+}
+
+/* The better of two that are drawn (Mitzenmacher, 1996; DRILL, SIGCOMM 2017) */
+static uint16_t two_choices(const struct choice *c)
+{
+	uint32_t n = c->ways->copies, first = (uint32_t)c->draw % n, second = (first + 1 + (uint32_t)(c->draw >> 32) % (n - 1)) % n;
+	uint16_t a = c->ways->order[first], b = c->ways->order[second];
+
+	return load(c, b) < load(c, a) ? b : a;
+}
+
+/* The best of all; of equals one that is drawn */
+static uint16_t shortest(const struct choice *c)
+{
+	uint32_t n = c->ways->copies, at = (uint32_t)c->draw % n;
+	uint16_t best = c->ways->order[at];
+	double least = load(c, best);
+
+	for (uint32_t i = 1; i < n && least > 0; i++) {
+		uint16_t way = c->ways->order[(at + i) % n];
+		double l = load(c, way);
+		if (l < least) {
+			least = l;
+			best = way;
+		}
+	}
+	return best;
+}
+
+static const struct pick_policy policies[] = {
+	{"two_choices", two_choices},
+	{"shortest", shortest},
+	{"round_robin", round_robin},
+	{"random", at_random},
+};
+
+/* pick_policy_find() - The policy of that name, or NULL */
+const struct pick_policy *pick_policy_find(const char *name)
+{
+	for (size_t i = 0; name && i < sizeof policies / sizeof *policies; i++)
+		if (!strcmp(policies[i].name, name))
+			return &policies[i];
+	return NULL;
+}
+
+const char *pick_policy_name(const struct pick_policy *policy)
+{
+	return policy->name;
+}
+
+/* The entry of a frame's flow */
+static struct flowlet *flowlet_of(const struct adaptive *a, const struct frame *fr)
+{
+	struct view macs = view_of(fr->data, 12);
+	struct flow_key key;
+	uint64_t hash;
+
+	if (flow_key_of(&key, 0, fr->data, frame_near(fr)))
+		hash = random_of(key.src, key.dst, key.sport, key.dport);
+	else /* of the host's kernel: by its MACs */
+		hash = random_of(get_be64(&macs), get_be32(&macs), 0, 0);
+	return &a->flowlet[hash % a->flowlets];
+}
+
+static const struct way *take(const struct choice *c, const struct frame *fr)
+{
+	const struct adaptive_params *p = &c->s->p.adaptive;
+	const struct way *way = NULL;
+
+	if (p->bands)
+		look(c->f, c->s);
+	if (!p->flowlet_gap || !c->s->adaptive->flowlets)
+		return &c->ways->way[p->policy->pick(c)];
+	struct flowlet *let = flowlet_of(c->s->adaptive, fr);
+	if (let->port && c->f->clock.now - let->last <= p->flowlet_gap)
+		way = ways_find(c->ways, let->port);
+	if (!way)
+		way = &c->ways->way[p->policy->pick(c)];
+	*let = (struct flowlet){.last = c->f->clock.now, .port = way->port};
+	return way;
+}
+
+/* adaptive_forward() - A frame leaves the pipeline for one of these ports */
+void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct frame *fr)
+{
+	if (fr->passage && fr->passage->lost) {
+		frame_release(f, fr);
+		return;
+	}
+	struct ways *left = s->p.adaptive.local_repair ? ways_alive(f, &s->n, ways) : ways;
+	struct choice c = {.f = f, .s = s, .ways = left, .draw = random_of(f->seed, s->n.index, fr->id, RANDOM_PORT)};
+	const struct way *way = left->count == 1 ? left->way : take(&c, fr);
+	struct port *out = &s->n.ports[way->port - 1];
+
+	ways->way[left == ways ? way - ways->way : way->whole].picks++;
+	switch_forward(f, out, fr);
+}
+
+/* adaptive_new() - A switch that takes one of several ports */
+struct adaptive *adaptive_new(const struct adaptive_params *p, uint16_t ports)
+{
+	struct adaptive *a = calloc(1, sizeof *a + ports);
+
+	if (!a)
+		abort();
+	a->flowlets = p->flowlet_entries;
+	if (a->flowlets && !(a->flowlet = calloc(a->flowlets, sizeof *a->flowlet)))
+		abort();
+	return a;
+}
+
+void adaptive_free(struct adaptive *a)
+{
+	if (a)
+		free(a->flowlet);
+	free(a);
+}

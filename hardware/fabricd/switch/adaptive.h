@@ -1,0 +1,22 @@
+/* Which of several ports a frame takes (adaptive.c). */
+#ifndef SWITCH_ADAPTIVE_H
+#define SWITCH_ADAPTIVE_H
+
+#include <stdint.h>
+
+#include "switch/params.h"
+
+struct adaptive;
+struct fabric;
+struct frame;
+struct sw;
+struct ways;
+
+const struct pick_policy *pick_policy_find(const char *name);
+const char *pick_policy_name(const struct pick_policy *policy);
+
+struct adaptive *adaptive_new(const struct adaptive_params *p, uint16_t ports);
+void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct frame *fr);
+void adaptive_free(struct adaptive *a);
+
+#endif
