@@ -54,6 +54,7 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 	NUMBER(o, "port", p->number);
 	json_object_set_new(o, "peer", json_string(peer));
 #define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, p->field);
+#define RARE(field, name, unit, sort, meaning) NUMBER_IF(o, #name, p->field);
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "link/port.def"
 	for (int why = 0; why < DROPS; why++) {
@@ -140,6 +141,7 @@ static json_t *nic_json(const struct nic *n)
 	json_object_set_new(o, "nic", json_string(n->n.name));
 	NUMBER(o, "rank", n->rank);
 #define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, n->field);
+#define RARE(field, name, unit, sort, meaning) NUMBER_IF(o, #name, n->field);
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "nic/counters.def"
 	return o;
@@ -158,6 +160,7 @@ static json_t *qp_json(const struct qp *q)
 	json_object_set_new(o, "state", json_string(states[q->state]));
 	NUMBER(o, "udp_src_port", q->src_port);
 #define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, q->field);
+#define RARE(field, name, unit, sort, meaning) NUMBER_IF(o, #name, q->field);
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "transport/counters.def"
 	json_object_set_new(o, "generated", json_boolean(q->owner->ops->generated));
@@ -169,6 +172,7 @@ static json_t *switch_json(const struct sw *s)
 	json_t *o = json_pack("{s:s}", "switch", s->n.name);
 
 #define COUNTER(field, name, unit, sort, meaning) NUMBER(o, #name, s->field);
+#define RARE(field, name, unit, sort, meaning) NUMBER_IF(o, #name, s->field);
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "switch/counters.def"
 	return o;
