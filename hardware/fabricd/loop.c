@@ -40,7 +40,6 @@
 #include "near.h"
 #include "nic/nic.h"
 #include "offload/offload.h"
-#include "switch/adaptive.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
 #include "transport/pacer.h"
@@ -93,6 +92,7 @@ ON(port_idle, struct port, port_became_idle(f, x))
 ON(pause_ends, struct port, pfc_end(f, x, e->t))
 ON(pause_refresh, struct port, pfc_refresh(f, x))
 ON(arrives, struct frame, port_arrive(f, &f->nodes[event_node(e)]->ports[event_port(e) - 1], x, (uint32_t)e->b))
+ON(forward, struct frame, switch_leave(f, (struct sw *)f->nodes[event_node(e)], event_other(e), (struct ways *)(uintptr_t)e->b, x))
 ON(forwarding_drop, struct frame, switch_forwarding_drop(f, x))
 ON(deliver, struct frame, nic_receive(f, (struct nic *)x->to->node, x, true))
 ON(watchdog, struct port, watchdog_look(f, x, (unsigned)e->b))
@@ -101,17 +101,6 @@ ON(pacer, struct qp, pacer_event(f, x, e->t))
 ON(offload, struct nic, offload_event(f, x, e->b, e->t, e->seq))
 ON(drained, struct nic, nic_drained(f, x))
 ON(wakes, struct worker, worker_wake(f, x))
-
-/* For one port, or for one of several */
-static void forward(struct fabric *f, const struct event *e)
-{
-	struct node *n = f->nodes[event_node(e)];
-
-	if (event_other(e))
-		switch_forward(f, &n->ports[event_other(e) - 1], e->a);
-	else
-		adaptive_forward(f, (struct sw *)n, (struct ways *)(uintptr_t)e->b, e->a);
-}
 
 static void recv_usable(struct fabric *f, const struct event *e)
 {

@@ -12,7 +12,7 @@
 #include "switch/params.h"
 
 /* What a thing is when nothing is said: one shared buffer, no PFC, no ECN, the highest class first */
-const struct switch_params switch_plain = {.alpha_1024 = 1024, .schedule.strict = 0xff};
+const struct switch_params switch_plain = {.alpha_1024 = 1024, .schedule.strict = 0xff, .dscp_class = {[48] = 6, [26] = 3}};
 
 static bool keyed(const char *key, long most, unsigned *to)
 {

@@ -349,21 +349,6 @@ const struct flow *flow_cache_asked(const struct flow_cache *c, const struct flo
 	return flow && flow->number == number && flow->state == FLOW_ASKED ? flow : NULL;
 }
 
-/* The ports of which an adaptive switch takes one, or NULL: copies that are not alike, or a multicast */
-static struct ways *one_of(const struct flow *flow)
-{
-	uint16_t ports[WAYS_MAX];
-
-	if (flow->copies < 2 || flow->key.mac[0] & 1)
-		return NULL;
-	for (uint16_t i = 0; i < flow->copies; i++) {
-		if (!flow_key_same_headers(&flow->copy[i].headers, &flow->copy->headers))
-			return NULL;
-		ports[i] = flow->copy[i].port;
-	}
-	return ways_of(flow->sw, ports, flow->copies);
-}
-
 /* flow_cache_explained() - Open vSwitch has said what decides about a flow
  * @number:	Of the flow that was asked about, which may be forgotten
  * @copies:	How many there are if headers alone decide, else -1
@@ -382,7 +367,7 @@ struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, 
 		return NULL;
 	flow->state = copies == flow->copies ? FLOW_CACHED : FLOW_UNCACHED;
 	flow->alone = flow->copies == 1 && !flow->copy->rewritten ? flow->copy->port : 0;
-	flow->ways = flow->sw->adaptive ? one_of(flow) : NULL;
+	flow->ways = flow->sw->adaptive ? flow_ways(flow) : NULL;
 	flow->left = c->sample;
 	c->decided++;
 	return flow->state == FLOW_CACHED ? flow : NULL;

@@ -6,8 +6,8 @@
  * the frame has gone through the pipeline, by what then stands in the queues.
  *
  * What is compared is time: until all that is queued at a port, and on its way out of it, is on the cable, over the
- * port's weight.  A chip may see less of that (`quality`): once in a period it looks at all its ports, when the
- * first frame of the period asks, and keeps in how many periods each will have drained, up to a number of bands.
+ * port's weight.  A chip may see less of that (`quality`): when a frame asks, and its last look is so long ago, it looks
+ * at all its ports, and keeps in how many such times each will have drained, up to a number of bands.
  *
  * Frames of a flow may keep their port as long as none comes later than `gap` after the one before (flowlets: Sinha,
  * Kandula, Katabi, HotNets 2004; CONGA, SIGCOMM 2014).  The table has no keys: flows that meet in an entry are one.
@@ -25,8 +25,10 @@
 #include "fast_path/flow_key.h"
 #include "link/frame.h"
 #include "link/port.h"
+#include "engine/event.h"
 #include "link/ways.h"
 #include "switch/adaptive.h"
+#include "switch/ovs.h"
 #include "switch/switch.h"
 
 /* Something to choose, and to choose by */
@@ -50,8 +52,9 @@ struct flowlet {
 struct adaptive {
 	struct flowlet *flowlet;
 	uint32_t flowlets;
-	uint64_t looked; /* in which period the ports were looked at last, from 1 */
-	uint8_t band[];  /* of each port, then */
+	bool looked; /* at its ports, then */
+	ps_t then;
+	uint8_t band[]; /* of each port */
 };
 
 static double drain(const struct fabric *f, const struct port *p)
@@ -61,15 +64,15 @@ static double drain(const struct fabric *f, const struct port *p)
 	return (double)left + (double)p->queued_bytes * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps;
 }
 
-/* Once in a period */
+/* Unless the last look is recent enough */
 static void look(const struct fabric *f, struct sw *s)
 {
 	const struct adaptive_params *a = &s->p.adaptive;
-	uint64_t period = (uint64_t)(f->clock.now / a->every) + 1;
 
-	if (s->adaptive->looked == period)
+	if (s->adaptive->looked && f->clock.now - s->adaptive->then < a->every)
 		return;
-	s->adaptive->looked = period;
+	s->adaptive->looked = true;
+	s->adaptive->then = f->clock.now;
 	PORTS_EACH(&s->n, p) {
 		double bands = p->cable ? drain(f, p) / (double)a->every : 0;
 		s->adaptive->band[p->number - 1] = bands < a->bands - 1 ? (uint8_t)bands : (uint8_t)(a->bands - 1);
@@ -190,21 +193,68 @@ void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct 
 	const struct way *way = left->count == 1 ? left->way : take(&c, fr);
 	struct port *out = &s->n.ports[way->port - 1];
 
+	out->picks++;
 	ways->way[left == ways ? way - ways->way : way->whole].picks++;
 	switch_forward(f, out, fr);
 }
 
-/* adaptive_new() - A switch that takes one of several ports */
-struct adaptive *adaptive_new(const struct adaptive_params *p, uint16_t ports)
+static int ascending(const void *a, const void *b)
 {
-	struct adaptive *a = calloc(1, sizeof *a + ports);
+	return *(const uint16_t *)a - *(const uint16_t *)b;
+}
 
-	if (!a)
+/* adaptive_came() - All copies of a frame have come out of Open vSwitch: one leaves, if they are alike, otherwise each */
+void adaptive_came(struct fabric *f, struct pending *p)
+{
+	ps_t t = p->deadline > f->clock.now ? p->deadline : f->clock.now;
+	uint16_t ports[WAYS_MAX], n = 0;
+	bool alike = true;
+
+	for (const struct frame *fr = p->came; fr && alike; fr = fr->next) {
+		alike = n < WAYS_MAX && fr->len == p->came->len && !memcmp(fr->data, p->came->data, fr->len);
+		if (alike)
+			ports[n++] = fr->to->number;
+	}
+	qsort(ports, n, sizeof *ports, ascending);
+	struct node *sw = p->in->node;
+	struct ways *ways = alike && n > 1 ? ways_of(sw, ports, n) : NULL;
+	for (struct frame *fr = p->came, *next; fr; fr = next) {
+		struct port *out = fr->to;
+		next = fr->next;
+		fr->to = NULL;
+		if (!ways || !next)
+			event_add(f, t, EV_FORWARD, sw->index, p->in->number, ways ? 0 : out->number, fr->id, fr, (uintptr_t)ways);
+		else
+			frame_release(f, fr);
+	}
+	p->came = NULL;
+}
+
+/* adaptive_init() - A switch that takes one of several ports */
+void adaptive_init(struct sw *s)
+{
+	struct adaptive *a;
+
+	if (!s->base.adaptive.policy)
+		return;
+	s->n.adaptive = true;
+	if (!(s->adaptive = a = calloc(1, sizeof *a + s->n.port_count)))
 		abort();
-	a->flowlets = p->flowlet_entries;
+	a->flowlets = s->base.adaptive.flowlet_entries;
 	if (a->flowlets && !(a->flowlet = calloc(a->flowlets, sizeof *a->flowlet)))
 		abort();
-	return a;
+}
+
+/* adaptive_forget() - Nothing has come through it yet, as far as later choices are concerned */
+void adaptive_forget(struct sw *s)
+{
+	for (struct ways *w = s->n.ways; w; w = w->next)
+		w->turn = 0;
+	if (!s->adaptive)
+		return;
+	s->adaptive->looked = false;
+	for (uint32_t i = 0; i < s->adaptive->flowlets; i++)
+		s->adaptive->flowlet[i] = (struct flowlet){0};
 }
 
 void adaptive_free(struct adaptive *a)

@@ -9,14 +9,16 @@
 struct adaptive;
 struct fabric;
 struct frame;
+struct pending;
 struct sw;
 struct ways;
 
 const struct pick_policy *pick_policy_find(const char *name);
 const char *pick_policy_name(const struct pick_policy *policy);
 
-struct adaptive *adaptive_new(const struct adaptive_params *p, uint16_t ports);
+void adaptive_came(struct fabric *f, struct pending *p);
 void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct frame *fr);
+void adaptive_forget(struct sw *s);
 void adaptive_free(struct adaptive *a);
 
 #endif

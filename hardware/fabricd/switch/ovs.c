@@ -41,7 +41,7 @@
 #include "fast_path/flow_cache.h"
 #include "link/frame.h"
 #include "link/port.h"
-#include "link/ways.h"
+#include "switch/adaptive.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
 #include "wire/ethernet.h"
@@ -185,38 +185,6 @@ void ovs_take_out(struct ovs *o, struct pending *p)
 	o->free_slot[o->free_count++] = p->slot;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	return *(const uint16_t *)a - *(const uint16_t *)b;
-}
-
-/* All copies are there: one port of those is taken, if they are alike; otherwise each copy leaves */
-static void leaves(struct fabric *f, struct pending *p)
-{
-	ps_t t = p->deadline > f->clock.now ? p->deadline : f->clock.now;
-	uint16_t ports[WAYS_MAX], n = 0;
-	bool alike = true;
-
-	for (const struct frame *fr = p->came; fr && alike; fr = fr->next) {
-		alike = n < WAYS_MAX && fr->len == p->came->len && !memcmp(fr->data, p->came->data, fr->len);
-		if (alike)
-			ports[n++] = fr->to->number;
-	}
-	qsort(ports, n, sizeof *ports, ascending);
-	struct node *sw = p->in->node;
-	struct ways *ways = alike && n > 1 ? ways_of(sw, ports, n) : NULL;
-	for (struct frame *fr = p->came, *next; fr; fr = next) {
-		struct port *out = fr->to;
-		next = fr->next;
-		fr->to = NULL;
-		if (!ways || !next)
-			event_add(f, t, EV_FORWARD, sw->index, p->in->number, ways ? 0 : out->number, fr->id, fr, (uintptr_t)ways);
-		else
-			frame_release(f, fr);
-	}
-	p->came = NULL;
-}
-
 /* ovs_settle() - It is known what has become of a frame */
 void ovs_settle(struct fabric *f, struct pending *p)
 {
@@ -229,7 +197,7 @@ void ovs_settle(struct fabric *f, struct pending *p)
 	p->in->tap_pending--;
 	p->in->tap_pending_bytes -= truesize(p->frame->len);
 	if (p->came)
-		leaves(f, p);
+		adaptive_came(f, p);
 	if (p->copies || is_check(p))
 		frame_release(f, p->frame);
 	else

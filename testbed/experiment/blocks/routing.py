@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_serializer, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_serializer, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from testbed.base.types import Model, Time, default, mistake, unknown
 from testbed.experiment.blocks import known
@@ -70,7 +72,7 @@ class Routing(Model):
     """`NAME`, or `{NAME: {PARAMETERS}}` of one that has some."""
 
     name: str = "ecmp"
-    adaptive: Adaptive | None = Field(default=None, description="of `{adaptive: {..}}`")
+    adaptive: Adaptive | None = Field(default=None, description="of all shortest paths a switch takes one, for each frame")
 
     @model_validator(mode="before")
     @classmethod
@@ -94,6 +96,12 @@ class Routing(Model):
     def _as_written(self, handler: Any) -> Any:
         return {ADAPTIVE: handler(self)[ADAPTIVE]} if self.adaptive else self.name
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        made = handler.resolve_ref_schema(handler(schema))
+        del made["properties"]["name"]
+        return made
+
     @property
     def weighs(self) -> bool:
         """Whether ports weigh by rates."""
@@ -103,4 +111,4 @@ class Routing(Model):
 def in_words(schema: dict[str, Any]) -> None:
     """The key's schema: a name, or a mapping with one."""
     reference = schema.pop("$ref", None) or schema.pop("allOf")[0]["$ref"]
-    schema["anyOf"] = [{"type": "string", "enum": known.routings()}, {"$ref": reference}]
+    schema.update({"default": "ecmp", "anyOf": [{"type": "string", "enum": known.routings()}, {"$ref": reference}]})
