@@ -190,7 +190,7 @@ void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct 
 	}
 	struct ways *left = s->p.adaptive.local_repair ? ways_alive(f, &s->n, ways) : ways;
 	struct choice c = {.f = f, .s = s, .ways = left, .draw = random_of(f->seed, s->n.index, fr->id, RANDOM_PORT)};
-	const struct way *way = left->count == 1 ? left->way : take(&c, fr);
+	const struct way *way = left->count == 1 || !s->p.adaptive.policy ? left->way : take(&c, fr); /* no policy: it is stuck */
 	struct port *out = &s->n.ports[way->port - 1];
 
 	out->picks++;
