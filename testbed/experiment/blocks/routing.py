@@ -72,7 +72,9 @@ class Routing(Model):
     """`NAME`, or `{NAME: {PARAMETERS}}` of one that has some."""
 
     name: str = "ecmp"
-    adaptive: Adaptive | None = Field(default=None, description="of all shortest paths a switch takes one, for each frame")
+    adaptive: Adaptive | None = Field(
+        default=None, description="a switch takes one of all shortest paths for each frame"
+    )
 
     @model_validator(mode="before")
     @classmethod
