@@ -73,7 +73,7 @@ class Routing(Model):
 
     name: str = "ecmp"
     adaptive: Adaptive | None = Field(
-        default=None, description="a switch takes one of all shortest paths for each frame"
+        default=None, description="a switch takes one of the shortest paths for each frame"
     )
 
     @model_validator(mode="before")
