@@ -145,8 +145,12 @@ def to_network(network: IPv4Network, ports: tuple[int, ...], basis: int = 0, *, 
         return Flow(ROUTE, PRIORITY, match, (Output(ports[0]),))
     if choose:
         return Flow(ROUTE, PRIORITY, match, (Choose(ports),))
-    share = (Hash(len(ports), basis), Load(GROUP_REGISTER, group_id(ports)), Resubmit(MEMBER))
-    return Flow(ROUTE, PRIORITY, match, share)
+    return Flow(ROUTE, PRIORITY, match, hashed(ports, basis))
+
+
+def hashed(ports: tuple[int, ...], basis: int) -> tuple[Action, ...]:
+    """To one of several ports, by hash (needs `members`)."""
+    return Hash(len(ports), basis), Load(GROUP_REGISTER, group_id(ports)), Resubmit(MEMBER)
 
 
 def members(ports: tuple[int, ...]) -> list[Flow]:

@@ -113,6 +113,14 @@ def test_a_port_gets_as_many_as_it_weighs() -> None:
         ]  # fmt: skip
 
 
+def test_a_port_that_weighs_less_counts_as_slower_though_its_queue_is_empty() -> None:
+    """800 Gb/s toward a port of 400 and one that leads to a quarter of that: a fifth goes there."""
+    flows = [(rank, 2 + rank, FRAMES * MTU, 0.0) for rank in (0, 1)]
+    with leaves(policy="shortest") as f:
+        equal(f, (3, 3, 3, 3, 4))
+        assert added(f, flows, (3, 4)) == pytest.approx([2 * FRAMES * 4 / 5, 2 * FRAMES / 5], abs=2)
+
+
 def test_a_burst_stays_together_and_the_next_one_is_placed_anew() -> None:
     flows = [(0, 2 + k % 2, 10 * MTU, k * 20_000.0) for k in range(40)]
     with leaves(flowlet_gap_ns=5000) as f:
@@ -135,6 +143,15 @@ def test_a_port_whose_cable_is_down_is_passed_over_at_once(repair: bool) -> None
         if repair:
             f.fabricd.request("cable", cable="leaf0-spine1", up=True)
             assert added(f, [(0, 2, 900 * MTU, 0)]) == [225] * 4
+
+
+def test_a_stuck_chip_takes_the_first_port() -> None:
+    with leaves() as f:
+        equal(f)
+        f.fabricd.request("inject", fault="stuck", primitive="params", switch="leaf0", values={"adaptive": None})
+        assert added(f, [(0, 2, 100 * MTU, 0)]) == [100, 0, 0, 0]
+        f.fabricd.request("heal", fault="stuck")
+        assert min(added(f, [(0, 2, 100 * MTU, 0)])) > 0
 
 
 def test_copies_that_are_not_alike_all_leave() -> None:

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from controllers.flows import Choose, Flow, Hash, Replicate, groups, replications, reweighted, to_network
 from controllers.flows.bridge import Bridge
+from controllers.flows.faults import FaultError, apply
 from controllers.routing.routes import Router
 from controllers.routing.weights import MOST_COPIES, whole
+from testbed.base.errors import InputError
+from testbed.experiment import loads
 from tests.parts.flow_tables import outputs
 from topologies import Fabric, build
 from topologies.graph.fabric import EMBEDDED
@@ -130,3 +133,23 @@ def test_an_application_weighs_sets_as_it_weighs_hashes() -> None:
     assert all(
         not isinstance(a, Hash) for f in Router(build("clos", CLOS), "adaptive").flows()["leaf0"] for a in f.actions
     )
+
+
+def test_a_faulty_switch_hashes_or_weighs_wrongly_and_no_other_changes() -> None:
+    fabric = build("clos", CLOS)
+    hashed, right = Router(fabric).flows(), Router(fabric, "adaptive").flows()
+    off = apply(fabric, right, [({"forwarding": "hashed", "switch": "leaf0"}, frozenset())])
+    assert set(off["leaf0"]) == set(hashed["leaf0"]) and off["leaf1"] == right["leaf1"]
+    spec = {"forwarding": "group_weights", "switch": "leaf0", "port": 4, "weight": 3}
+    wrong = apply(fabric, right, [(spec, frozenset())])
+    assert chosen(wrong["leaf0"], fabric, 2) == {3: 1, 4: 3, 5: 1, 6: 1}
+    with pytest.raises(FaultError, match="leaf0 has no set of ports with port 1"):
+        apply(fabric, right, [({**spec, "port": 1}, frozenset())])
+
+
+def test_faults_of_hashes_and_of_choices_are_for_their_switches() -> None:
+    head = "name: t\nfabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}}\n"
+    wrong = {"stuck_choice, on: 'switch:leaf0'": "ecmp", "dead_ecmp_member, on: 'port:leaf0:3'": "adaptive"}
+    for fault, routing in wrong.items():
+        with pytest.raises(InputError, match="is for switches that"):
+            loads(f"{head}control: {{routing: {routing}}}\ninject: [{{fault: {fault}}}]\n")

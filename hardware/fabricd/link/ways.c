@@ -60,6 +60,9 @@ static struct ways *intern(struct node *n, struct ways *whole, const uint16_t *p
 			w->way[w->count++] = (struct way){.port = ports[i], .whole = w->count};
 		w->way[w->count - 1].weight++;
 	}
+	for (uint16_t i = 1; i < w->count; i++)
+		if (w->way[i].weight > w->way[w->heaviest].weight)
+			w->heaviest = i;
 	w->copies = copies;
 	w->whole = whole ? whole : w;
 	put_in_order(w);
@@ -77,7 +80,7 @@ struct ways *ways_of(struct node *n, const uint16_t *ports, uint16_t copies)
 }
 
 /* ways_find() - The way by this port, or NULL */
-const struct way *ways_find(const struct ways *w, uint16_t port)
+struct way *ways_find(struct ways *w, uint16_t port)
 {
 	for (uint16_t i = 0; i < w->count; i++)
 		if (w->way[i].port == port)

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/units.h"
+
 struct fabric;
 struct node;
 
@@ -13,6 +15,7 @@ struct node;
 struct way {
 	uint16_t port, weight;
 	uint16_t whole;	/* which of the whole set it is */
+	ps_t busy_until; /* what lies behind its port, as far as is known here (switch/adaptive.c) */
 	uint64_t picks; /* of the whole set */
 };
 
@@ -24,13 +27,14 @@ struct ways {
 	uint64_t turn; /* frames that were spread in turn */
 	uint16_t count;	/* ports */
 	uint16_t copies; /* their weights, summed */
+	uint16_t heaviest; /* the way that weighs most, or one of those */
 	uint8_t order[WAYS_MAX]; /* each way as often as it weighs, those of one way as far apart as can be */
 	struct way way[];
 };
 
 struct ways *ways_of(struct node *n, const uint16_t *ports, uint16_t copies);
 struct ways *ways_alive(struct fabric *f, struct node *n, struct ways *w);
-const struct way *ways_find(const struct ways *w, uint16_t port);
+struct way *ways_find(struct ways *w, uint16_t port);
 void ways_free(struct node *n);
 
 #endif

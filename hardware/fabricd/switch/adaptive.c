@@ -5,8 +5,9 @@
  * Open vSwitch has said by which ports a frame may leave, and how much each of them weighs; the chip takes one, when
  * the frame has gone through the pipeline, by what then stands in the queues.
  *
- * What is compared is time: until all that is queued at a port, and on its way out of it, is on the cable, over the
- * port's weight.  A chip may see less of that (`quality`): when a frame asks, and its last look is so long ago, it looks
+ * What is compared is time: until the frame, behind all that is queued at a port and on its way out of it, is on the
+ * cable.  A port that weighs less than others leads to where less fits through, which its own queue does not show.  So
+ * what it has been given counts until it would be through at that share of the heaviest port's rate.  A chip may see less of that (`quality`): when a frame asks, and its last look is so long ago, it looks
  * at all its ports, and keeps in how many such times each will have drained, up to a number of bands.
  *
  * Frames of a flow may keep their port as long as none comes later than `gap` after the one before (flowlets: Sinha,
@@ -36,6 +37,7 @@ struct choice {
 	const struct fabric *f;
 	struct sw *s;
 	struct ways *ways;
+	uint32_t bytes; /* of the frame */
 	uint64_t draw;
 };
 
@@ -57,11 +59,14 @@ struct adaptive {
 	uint8_t band[]; /* of each port */
 };
 
-static double drain(const struct fabric *f, const struct port *p)
+/* Until all that is at a port, and so many bytes more, are on the cable */
+static double drain(const struct fabric *f, const struct port *p, uint32_t more)
 {
 	ps_t left = p->busy_until > f->clock.now ? p->busy_until - f->clock.now : 0;
 
-	return (double)left + (double)p->queued_bytes * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps;
+	if (!p->cable)
+		return 0;
+	return (double)left + (double)(p->queued_bytes + more) * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps;
 }
 
 /* Unless the last look is recent enough */
@@ -74,20 +79,35 @@ static void look(const struct fabric *f, struct sw *s)
 	s->adaptive->looked = true;
 	s->adaptive->then = f->clock.now;
 	PORTS_EACH(&s->n, p) {
-		double bands = p->cable ? drain(f, p) / (double)a->every : 0;
+		double bands = drain(f, p, 0) / (double)a->every;
 		s->adaptive->band[p->number - 1] = bands < a->bands - 1 ? (uint8_t)bands : (uint8_t)(a->bands - 1);
 	}
+}
+
+/* How long the frame takes through what lies behind a way's port, by its weight; 0: no longer than out of the port */
+static ps_t through(const struct choice *c, const struct way *w)
+{
+	const struct way *most = &c->ways->way[c->ways->heaviest];
+	const struct port *p = &c->s->n.ports[most->port - 1];
+
+	if (w->weight == most->weight || !p->cable)
+		return 0;
+	return (ps_t)((double)c->bytes * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps * most->weight / w->weight);
 }
 
 /* How bad a way is */
 static double load(const struct choice *c, uint16_t way)
 {
+	const struct adaptive_params *a = &c->s->p.adaptive;
 	const struct way *w = &c->ways->way[way];
-	const struct port *p = &c->s->n.ports[w->port - 1];
+	ps_t now = c->f->clock.now, behind = w->busy_until > now ? w->busy_until - now : 0;
 
-	if (c->s->p.adaptive.bands)
-		return (double)c->s->adaptive->band[w->port - 1] / w->weight;
-	return p->cable ? drain(c->f, p) / w->weight : 0;
+	if (a->bands) {
+		ps_t band = c->s->adaptive->band[w->port - 1], further = behind / a->every;
+		return (double)(band > further ? band : further < a->bands ? further : a->bands - 1);
+	}
+	double here = drain(c->f, &c->s->n.ports[w->port - 1], c->bytes), there = (double)(behind + through(c, w));
+	return here > there ? here : there;
 }
 
 /* The one after the other */
@@ -113,12 +133,11 @@ static uint16_t two_choices(const struct choice *c)
 /* The best of all; of equals one that is drawn */
 static uint16_t shortest(const struct choice *c)
 {
-	uint32_t n = c->ways->copies, at = (uint32_t)c->draw % n;
-	uint16_t best = c->ways->order[at];
+	uint16_t first = c->ways->order[(uint32_t)c->draw % c->ways->copies], best = first;
 	double least = load(c, best);
 
-	for (uint32_t i = 1; i < n && least > 0; i++) {
-		uint16_t way = c->ways->order[(at + i) % n];
+	for (uint16_t i = 1; i < c->ways->count; i++) {
+		uint16_t way = (uint16_t)((first + i) % c->ways->count);
 		double l = load(c, way);
 		if (l < least) {
 			least = l;
@@ -163,10 +182,10 @@ static struct flowlet *flowlet_of(const struct adaptive *a, const struct frame *
 	return &a->flowlet[hash % a->flowlets];
 }
 
-static const struct way *take(const struct choice *c, const struct frame *fr)
+static struct way *take(const struct choice *c, const struct frame *fr)
 {
 	const struct adaptive_params *p = &c->s->p.adaptive;
-	const struct way *way = NULL;
+	struct way *way = NULL;
 
 	if (p->bands)
 		look(c->f, c->s);
@@ -189,10 +208,12 @@ void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct 
 		return;
 	}
 	struct ways *left = s->p.adaptive.local_repair ? ways_alive(f, &s->n, ways) : ways;
-	struct choice c = {.f = f, .s = s, .ways = left, .draw = random_of(f->seed, s->n.index, fr->id, RANDOM_PORT)};
-	const struct way *way = left->count == 1 || !s->p.adaptive.policy ? left->way : take(&c, fr); /* no policy: it is stuck */
+	uint64_t draw = random_of(f->seed, s->n.index, fr->id, RANDOM_PORT);
+	struct choice c = {.f = f, .s = s, .ways = left, .bytes = fr->len, .draw = draw};
+	struct way *way = left->count == 1 || !s->p.adaptive.policy ? left->way : take(&c, fr); /* no policy: it is stuck */
 	struct port *out = &s->n.ports[way->port - 1];
 
+	way->busy_until = (way->busy_until > f->clock.now ? way->busy_until : f->clock.now) + through(&c, way);
 	out->picks++;
 	ways->way[left == ways ? way - ways->way : way->whole].picks++;
 	switch_forward(f, out, fr);
@@ -248,8 +269,11 @@ void adaptive_init(struct sw *s)
 /* adaptive_forget() - Nothing has come through it yet, as far as later choices are concerned */
 void adaptive_forget(struct sw *s)
 {
-	for (struct ways *w = s->n.ways; w; w = w->next)
+	for (struct ways *w = s->n.ways; w; w = w->next) {
 		w->turn = 0;
+		for (uint16_t i = 0; i < w->count; i++)
+			w->way[i].busy_until = 0;
+	}
 	if (!s->adaptive)
 		return;
 	s->adaptive->looked = false;
