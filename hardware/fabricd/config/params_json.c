@@ -5,6 +5,7 @@
 #include "cc/cc.h"
 #include "config/params.h"
 #include "link/params.h"
+#include "switch/adaptive.h"
 #include "switch/params.h"
 
 static json_t *classes_json(uint8_t classes)
@@ -37,6 +38,13 @@ static json_t *ecn_json(const struct ecn_params *of_class)
 	return o;
 }
 
+static json_t *adaptive_json(const struct adaptive_params *a)
+{
+	return json_pack("{s:s, s:o, s:i, s:b, s:i, s:o}", "policy", pick_policy_name(a->policy), "flowlet_gap_ns",
+			 ns_json(a->flowlet_gap), "flowlet_entries", (int)a->flowlet_entries, "local_repair",
+			 (int)a->local_repair, "bands", (int)a->bands, "every_ns", ns_json(a->every));
+}
+
 /* switch_params_json() - All parameters of a switch */
 json_t *switch_params_json(const struct switch_params *p)
 {
@@ -60,6 +68,8 @@ json_t *switch_params_json(const struct switch_params *p)
 						       "restore_ns", ns_json(p->watchdog.restore), "action",
 						       p->watchdog.drop ? "drop" : "forward")
 					   : json_null());
+	if (p->adaptive.policy)
+		json_object_set_new(o, "adaptive", adaptive_json(&p->adaptive));
 	json_object_set_new(o, "accelerator_down", json_boolean(p->accelerator_down));
 	json_object_set_new(o, "slots_leaked", json_integer(p->slots_leaked));
 	return o;

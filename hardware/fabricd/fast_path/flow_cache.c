@@ -207,6 +207,13 @@ struct flow *flow_cache_forward(struct fabric *f, struct port *in, struct frame 
 		event_add(f, t, EV_FORWARD, in->node->index, in->number, flow->alone, fr->id, fr, 0);
 		return flow;
 	}
+	if (flow->ways) {
+		struct frame *out = flow->copy->rewritten ? copied(f, fr, &key, flow->copy) : fr;
+		event_add(f, t, EV_FORWARD, in->node->index, in->number, 0, fr->id, out, (uintptr_t)flow->ways);
+		if (out != fr)
+			frame_release(f, fr);
+		return flow;
+	}
 	for (uint16_t i = 0; i < flow->copies; i++) {
 		const struct flow_copy *copy = &flow->copy[i];
 		struct frame *out = fr;
@@ -360,6 +367,7 @@ struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, 
 		return NULL;
 	flow->state = copies == flow->copies ? FLOW_CACHED : FLOW_UNCACHED;
 	flow->alone = flow->copies == 1 && !flow->copy->rewritten ? flow->copy->port : 0;
+	flow->ways = flow->sw->adaptive ? flow_ways(flow) : NULL;
 	flow->left = c->sample;
 	c->decided++;
 	return flow->state == FLOW_CACHED ? flow : NULL;

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "fast_path/flow_key.h"
+#include "link/ways.h"
 
 struct fabric;
 struct frame;
@@ -18,7 +19,7 @@ struct port;
 struct node;
 
 #define BRIDGE_BYTES 16
-#define FLOW_COPIES_MAX 64
+#define FLOW_COPIES_MAX WAYS_MAX
 #define RETRY_NS 100000000 /* wall time until Open vSwitch is asked to talk again */
 
 /* One copy: where it leaves, and its headers if they are others */
@@ -54,6 +55,7 @@ struct flow {
 	uint16_t in_port;
 	uint64_t packets, bytes; /* that went by the cache, not yet counted for its rules */
 	struct node *sw;
+	struct ways *ways; /* the switch takes one of these ports; NULL: all copies leave */
 	struct rule **rules;	 /* that it meets, in order */
 	uint32_t rule_count;
 	uint32_t number;
@@ -115,6 +117,8 @@ void rules_met(struct flow_cache *c, struct flow *flow, const char *text);
 void rules_count(struct flow *flow);
 void rules_free(struct flow_cache *c);
 json_t *rules_json(struct fabric *f);
+
+struct ways *flow_ways(const struct flow *flow);
 
 void decision_add(struct fabric *f, struct decision *d, struct frame *before, uint16_t port, const struct frame *after);
 
