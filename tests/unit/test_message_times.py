@@ -47,8 +47,8 @@ def test_a_flow_of_a_packet_takes_what_the_page_says() -> None:
 
 
 def test_in_any_order_each_packet_of_a_write_has_its_address() -> None:
-    """Over two cables n packets take as long as n + 1 over one. In order the first counts twice, which alone has a RETH,
-    and the last once, with an immediate; else each has a RETH, and the last counts twice.
+    """Over two cables n packets take as long as n + 1 over one. In order the first counts twice, which alone has
+    a RETH, and the last once, with an immediate; else each has a RETH, and the last counts twice.
     """
     in_order, any_order = Costs(post_ns=100.0), Costs(post_ns=100.0, reths=True)
     for packets in (2, 3, 10):
