@@ -130,6 +130,7 @@ def test_the_end_of_a_message_is_repaired_without_a_timeout(lost: int) -> None:
             (took,) = send(f, [(1, 0, 64 * MTU, 10_000)])
             assert f.nic(1)["local_ack_timeout_err"] == 0 and drops(f) == {"fault": lost}
             assert f.nic(1)["retransmitted"] <= lost + 1
+            assert f.nic(1).get("loss_probes", 0) == (first > 0)
         assert took < 64 * T + 5 * AFTER
 
 
