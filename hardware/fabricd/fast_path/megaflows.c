@@ -1,0 +1,226 @@
+/* Flows as Open vSwitch tells them apart: tuple space search
+ *
+ * Theory of Operation
+ *
+ * Rules look at few header fields, and Open vSwitch says which bits it has looked
+ * at (megaflow_text.c).  Frames that are alike in these, its mask, are one flow: its
+ * megaflow.  A flow is found by its mask's number and its key under that mask.  A
+ * port lists the masks of flows that come in there, and a frame is looked for under
+ * one after the other: there are rarely more than two.  A frame may belong to several
+ * flows; what they say is the same.
+ *
+ * Before Open vSwitch has said what it looks at, a flow is what is surely alike: all
+ * but MACs, TTL and ECN bits, which rarely decide.  Such flows stand under a mask of
+ * their own.  When one is decided about, there may be a flow of its mask by then,
+ * which it is part of: it is superseded.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/fabric.h"
+#include "fast_path/flow_cache.h"
+#include "fast_path/megaflows.h"
+
+#define BUCKET_BITS 16
+#define MASKS_MAX 4096
+#define WORDS (sizeof(struct flow_key) / 8)
+
+struct masked {
+	uint64_t word[WORDS];
+};
+
+static inline struct masked under(const struct flow_key *key, const struct flow_key *mask)
+{
+	struct masked k, m;
+
+	memcpy(&k, key, sizeof k);
+	memcpy(&m, mask, sizeof m);
+	for (size_t i = 0; i < WORDS; i++)
+		k.word[i] &= m.word[i];
+	return k;
+}
+
+static inline struct flow **place(const struct megaflows *m, const struct masked *k)
+{
+	uint64_t hash = 0x9e3779b97f4a7c15;
+
+	for (size_t i = 0; i < WORDS; i++) {
+		hash = (hash ^ k->word[i]) * 0xff51afd7ed558ccd;
+		hash ^= hash >> 32;
+	}
+	return &m->bucket[hash >> (64 - BUCKET_BITS)];
+}
+
+static inline struct flow *find_under(const struct megaflows *m, uint16_t mask, const struct flow_key *key)
+{
+	struct masked k = under(key, &m->mask[mask]);
+	struct flow *flow = *place(m, &k);
+
+	while (flow && (flow->mask != mask || memcmp(&flow->key, &k, sizeof k) != 0))
+		flow = flow->next;
+	return flow;
+}
+
+/* megaflows_open() - There are none yet */
+void megaflows_open(struct megaflows *m)
+{
+	m->bucket = calloc(1u << BUCKET_BITS, sizeof(struct flow *));
+	m->mask = calloc(MASKS_MAX, sizeof *m->mask);
+	if (!m->bucket || !m->mask)
+		abort();
+	m->mask_count = 2;
+	memset(&m->mask[MASK_EXACT], 0xff, sizeof *m->mask);
+	m->mask[MASK_UNTOLD] = (struct flow_key){.port = ~0u, .src = ~0u, .dst = ~0u, .sport = 0xffff, .dport = 0xffff,
+						 .vlan = 0xffff, .tos = 0xfc};
+}
+
+/* megaflows_find() - The flow that a frame belongs to, if one is decided about; or NULL */
+struct flow *megaflows_find(struct megaflows *m, const struct flow_key *key)
+{
+	struct port_masks *at = m->count ? &m->port[key->port] : NULL;
+
+	for (uint16_t i = 0; at && i < at->count; i++) {
+		struct flow *flow = find_under(m, at->number[i], key);
+		if (flow)
+			return flow;
+	}
+	return NULL;
+}
+
+/* megaflows_undecided() - The flow that it may belong to, and that is not decided about; or NULL */
+struct flow *megaflows_undecided(const struct megaflows *m, const struct flow_key *key)
+{
+	return find_under(m, MASK_UNTOLD, key);
+}
+
+static void put(struct megaflows *m, struct flow *flow, uint16_t mask, const struct flow_key *key)
+{
+	struct masked k = under(key, &m->mask[mask]);
+	struct flow **at = place(m, &k);
+
+	memcpy(&flow->key, &k, sizeof k);
+	flow->mask = mask;
+	flow->next = *at;
+	*at = flow;
+}
+
+static void take_off(struct megaflows *m, struct flow *flow)
+{
+	struct masked k = under(&flow->key, &m->mask[flow->mask]);
+	struct flow **at = place(m, &k);
+
+	while (*at != flow)
+		at = &(*at)->next;
+	*at = flow->next;
+}
+
+/* megaflows_new() - One more that is not decided about */
+struct flow *megaflows_new(struct megaflows *m, const struct fabric *f, const struct flow_key *key)
+{
+	struct flow *flow = lines_new(1, sizeof *flow);
+
+	if (!m->port)
+		m->port = calloc(f->port_count, sizeof *m->port);
+	if (!flow || !m->port)
+		abort();
+	*flow = (struct flow){0};
+	put(m, flow, MASK_UNTOLD, key);
+	m->count++;
+	return flow;
+}
+
+/* The number that a mask has at a port; where there are too many it is MASK_EXACT's */
+static uint16_t number_at(struct megaflows *m, struct port_masks *at, const struct flow_key *mask)
+{
+	uint16_t number = 0, i = 0;
+
+	while (number < m->mask_count && (number == MASK_UNTOLD || memcmp(&m->mask[number], mask, sizeof *mask) != 0))
+		number++;
+	if (number == MASKS_MAX)
+		number = MASK_EXACT;
+	for (; i < at->count && at->number[i] != number; i++)
+		;
+	if (i >= PORT_MASKS_MAX - 1)
+		number = MASK_EXACT, i = PORT_MASKS_MAX - 1; /* whose place that is */
+	if (number == m->mask_count)
+		m->mask[m->mask_count++] = *mask;
+	if (i >= at->count) {
+		at->number[at->count] = number;
+		at->count++;
+	}
+	return number;
+}
+
+/* megaflows_decided() - It is known of a flow what is looked at
+ * @key:	Of a frame of it
+ *
+ * Return: the flow that it is part of and that is there already; or NULL
+ */
+struct flow *megaflows_decided(struct megaflows *m, struct flow *flow, const struct flow_key *key, const struct flow_key *mask)
+{
+	uint16_t number = number_at(m, &m->port[key->port], mask);
+	struct flow *other = find_under(m, number, key);
+
+	if (other)
+		return other;
+	take_off(m, flow);
+	put(m, flow, number, key);
+	return NULL;
+}
+
+/* megaflows_supersede() - A flow is not decided about, as it is part of another */
+void megaflows_supersede(struct megaflows *m, struct flow *flow)
+{
+	take_off(m, flow);
+	flow->state = FLOW_UNCACHED;
+	flow->next = m->superseded;
+	m->superseded = flow;
+}
+
+static void flow_free(struct megaflows *m, struct flow *flow)
+{
+	rules_count(flow);
+	free(flow->rules);
+	free(flow->copy);
+	free(flow);
+	m->count--;
+}
+
+/* megaflows_forget() - A switch's flows are gone; NULL: all */
+void megaflows_forget(struct megaflows *m, const struct node *sw)
+{
+	for (uint32_t i = 0; m->count && i < 1u << BUCKET_BITS; i++)
+		for (struct flow **at = &m->bucket[i]; *at;) {
+			struct flow *flow = *at;
+			if (sw && flow->sw != sw) {
+				at = &flow->next;
+				continue;
+			}
+			*at = flow->next;
+			m->port[flow->key.port].count = 0; /* a port's flows are all its switch's */
+			flow_free(m, flow);
+		}
+	for (struct flow *flow = m->superseded, *next; flow; flow = next) {
+		next = flow->next;
+		flow_free(m, flow);
+	}
+	m->superseded = NULL;
+	if (!m->count)
+		m->mask_count = 2;
+}
+
+/* megaflows_each() - Do something with each */
+void megaflows_each(const struct megaflows *m, void (*act)(struct flow *flow))
+{
+	for (uint32_t i = 0; m->count && i < 1u << BUCKET_BITS; i++)
+		for (struct flow *flow = m->bucket[i]; flow; flow = flow->next)
+			act(flow);
+}
+
+void megaflows_close(struct megaflows *m)
+{
+	megaflows_forget(m, NULL);
+	free(m->port);
+	free(m->mask);
+	free(m->bucket);
+}
