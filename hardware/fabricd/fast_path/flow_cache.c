@@ -181,7 +181,7 @@ struct flow *flow_cache_forward(struct fabric *f, struct port *in, struct frame 
 		const struct flow_copy *copy = &flow->copy[i];
 		struct frame *out = fr;
 		if (copy->rewritten || shared)
-			out = flow_copy_of(f, fr, &key, copy, &c->flows.mask[flow->mask]);
+			out = flow_copy_of(f, fr, &key, copy, &c->flows.mask[flow->mask].bits);
 		else
 			shared = true;
 		event_add(f, t, EV_FORWARD, in->node->index, in->number, copy->port, fr->id, out, 0);

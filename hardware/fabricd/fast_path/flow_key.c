@@ -69,6 +69,16 @@ bool flow_key_has_checksum(const struct flow_key *key, const uint8_t *data)
 	return sum[0] | sum[1];
 }
 
+/* flow_key_join() - A mask gets the bits of another as well */
+void flow_key_join(struct flow_key *mask, const struct flow_key *with)
+{
+	const uint8_t *from = (const uint8_t *)with;
+	uint8_t *to = (uint8_t *)mask;
+
+	for (size_t i = 0; i < sizeof *mask; i++)
+		to[i] |= from[i];
+}
+
 /* flow_key_overlay() - A key takes another's bits where a mask has them; but for the port */
 void flow_key_overlay(struct flow_key *key, const struct flow_key *with, const struct flow_key *mask)
 {

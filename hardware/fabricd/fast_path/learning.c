@@ -52,7 +52,7 @@ struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const st
 static bool explains(struct fabric *f, const struct flow_key *key, const struct flow_copy *copy, struct frame *before,
 		     const struct frame *after)
 {
-	struct frame *made = flow_copy_of(f, before, key, copy, &f->flow_cache->flows.mask[MASK_EXACT]);
+	struct frame *made = flow_copy_of(f, before, key, copy, &f->flow_cache->flows.mask[MASK_EXACT].bits);
 	bool same = made->len == after->len && !memcmp(made->data, after->data, made->len);
 
 	frame_release(f, made);
@@ -98,7 +98,7 @@ static bool as_cached(const struct flow_cache *c, const struct flow *flow, const
 
 	for (uint16_t i = 0; same && i < copies; i++) {
 		struct flow_key headers = *key;
-		flow_key_overlay(&headers, &flow->copy[i].headers, &c->flows.mask[flow->mask]);
+		flow_key_overlay(&headers, &flow->copy[i].headers, &c->flows.mask[flow->mask].bits);
 		same = copy[i].port == flow->copy[i].port && flow_key_same_headers(&copy[i].headers, &headers);
 	}
 	return same;
@@ -142,7 +142,7 @@ void flow_cache_decided(struct fabric *f, struct flow *flow, struct decision *d)
 	c->decided++;
 	if (d->strange) {
 		flow->state = FLOW_UNCACHED;
-		megaflows_decided(&c->flows, flow, &d->before, &c->flows.mask[MASK_EXACT]);
+		megaflows_decided(&c->flows, flow, &d->before, &c->flows.mask[MASK_EXACT].bits);
 		return;
 	}
 	flow->state = FLOW_ASKED;
@@ -213,7 +213,7 @@ struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, 
 	if (!flow)
 		return NULL;
 	if ((copies >= 0 && copies != flow->copies) || !keeps(flow, key, mask))
-		mask = &c->flows.mask[MASK_EXACT];
+		mask = &c->flows.mask[MASK_EXACT].bits;
 	const struct flow *by = megaflows_decided(&c->flows, flow, key, mask);
 	if (by) {
 		supersede(f, flow, key, by);

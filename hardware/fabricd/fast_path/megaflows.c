@@ -9,10 +9,12 @@
  * one after the other: there are rarely more than two.  A frame may belong to several
  * flows; what they say is the same.
  *
- * Before Open vSwitch has said what it looks at, a flow is what is surely alike: all
- * but MACs, TTL and ECN bits, which rarely decide.  Such flows stand under a mask of
- * their own.  When one is decided about, there may be a flow of its mask by then,
- * which it is part of: it is superseded.
+ * Before Open vSwitch has said what it looks at, frames are presumed to be one flow
+ * that are alike in all that was looked at in others that came in there; at first in
+ * all but MACs, TTL and ECN bits.  So of many frames that start at once few go through
+ * Open vSwitch, as the others wait for what becomes of these.  Such flows stand under
+ * masks of their own.  When one is decided about, there may be a flow by then that it
+ * is part of: it is superseded.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +55,7 @@ static inline struct flow **place(const struct megaflows *m, const struct masked
 
 static inline struct flow *find_under(const struct megaflows *m, uint16_t mask, const struct flow_key *key)
 {
-	struct masked k = under(key, &m->mask[mask]);
+	struct masked k = under(key, &m->mask[mask].bits);
 	struct flow *flow = *place(m, &k);
 
 	while (flow && (flow->mask != mask || memcmp(&flow->key, &k, sizeof k) != 0))
@@ -68,18 +70,17 @@ void megaflows_open(struct megaflows *m)
 	m->mask = calloc(MASKS_MAX, sizeof *m->mask);
 	if (!m->bucket || !m->mask)
 		abort();
-	m->mask_count = 2;
-	memset(&m->mask[MASK_EXACT], 0xff, sizeof *m->mask);
-	m->mask[MASK_UNTOLD] = (struct flow_key){.port = ~0u, .src = ~0u, .dst = ~0u, .sport = 0xffff, .dport = 0xffff,
-						 .vlan = 0xffff, .tos = 0xfc};
+	for (int presumed = 0; presumed < 2; presumed++) {
+		struct mask *exact = &m->mask[presumed ? MASK_EXACT_PRESUMED : MASK_EXACT];
+		memset(&exact->bits, 0xff, sizeof exact->bits);
+		exact->presumed = presumed;
+	}
+	m->mask_count = MASKS_MIN;
 }
 
-/* megaflows_find() - The flow that a frame belongs to, if one is decided about; or NULL */
-struct flow *megaflows_find(struct megaflows *m, const struct flow_key *key)
+static struct flow *find_in(const struct megaflows *m, const struct port_masks *at, const struct flow_key *key)
 {
-	struct port_masks *at = m->count ? &m->port[key->port] : NULL;
-
-	for (uint16_t i = 0; at && i < at->count; i++) {
+	for (uint16_t i = 0; i < at->count; i++) {
 		struct flow *flow = find_under(m, at->number[i], key);
 		if (flow)
 			return flow;
@@ -87,15 +88,21 @@ struct flow *megaflows_find(struct megaflows *m, const struct flow_key *key)
 	return NULL;
 }
 
-/* megaflows_undecided() - The flow that it may belong to, and that is not decided about; or NULL */
+/* megaflows_find() - The flow that a frame belongs to, if one is decided about; or NULL */
+struct flow *megaflows_find(const struct megaflows *m, const struct flow_key *key)
+{
+	return m->count ? find_in(m, &m->port[key->port].told, key) : NULL;
+}
+
+/* megaflows_undecided() - The flow that it is presumed to belong to, and that is not decided about; or NULL */
 struct flow *megaflows_undecided(const struct megaflows *m, const struct flow_key *key)
 {
-	return find_under(m, MASK_UNTOLD, key);
+	return m->count ? find_in(m, &m->port[key->port].presumed, key) : NULL;
 }
 
 static void put(struct megaflows *m, struct flow *flow, uint16_t mask, const struct flow_key *key)
 {
-	struct masked k = under(key, &m->mask[mask]);
+	struct masked k = under(key, &m->mask[mask].bits);
 	struct flow **at = place(m, &k);
 
 	memcpy(&flow->key, &k, sizeof k);
@@ -106,7 +113,7 @@ static void put(struct megaflows *m, struct flow *flow, uint16_t mask, const str
 
 static void take_off(struct megaflows *m, struct flow *flow)
 {
-	struct masked k = under(&flow->key, &m->mask[flow->mask]);
+	struct masked k = under(&flow->key, &m->mask[flow->mask].bits);
 	struct flow **at = place(m, &k);
 
 	while (*at != flow)
@@ -114,9 +121,35 @@ static void take_off(struct megaflows *m, struct flow *flow)
 	*at = flow->next;
 }
 
+/* The number of a mask at a port; where there are too many all bits count */
+static uint16_t number_at(struct megaflows *m, struct port_masks *at, const struct flow_key *bits, bool presumed)
+{
+	const uint16_t exact = presumed ? MASK_EXACT_PRESUMED : MASK_EXACT;
+	uint16_t number = 0, i = 0;
+
+	while (number < m->mask_count &&
+	       (m->mask[number].presumed != presumed || memcmp(&m->mask[number].bits, bits, sizeof *bits) != 0))
+		number++;
+	if (number == MASKS_MAX)
+		number = exact;
+	while (i < at->count && at->number[i] != number)
+		i++;
+	if (i >= PORT_MASKS_MAX - 1) {
+		number = exact;
+		i = PORT_MASKS_MAX - 1; /* whose place that is */
+	}
+	if (number == m->mask_count)
+		m->mask[m->mask_count++] = (struct mask){.bits = *bits, .presumed = presumed};
+	if (i >= at->count)
+		at->number[at->count++] = number;
+	return number;
+}
+
 /* megaflows_new() - One more that is not decided about */
 struct flow *megaflows_new(struct megaflows *m, const struct fabric *f, const struct flow_key *key)
 {
+	static const struct flow_key first = {.port = ~0u, .src = ~0u, .dst = ~0u, .sport = 0xffff, .dport = 0xffff,
+					      .vlan = 0xffff, .tos = 0xfc};
 	struct flow *flow = lines_new(1, sizeof *flow);
 
 	if (!m->port)
@@ -124,31 +157,10 @@ struct flow *megaflows_new(struct megaflows *m, const struct fabric *f, const st
 	if (!flow || !m->port)
 		abort();
 	*flow = (struct flow){0};
-	put(m, flow, MASK_UNTOLD, key);
+	struct flow_masks *at = &m->port[key->port];
+	put(m, flow, number_at(m, &at->presumed, at->told.count ? &at->all : &first, true), key);
 	m->count++;
 	return flow;
-}
-
-/* The number that a mask has at a port; where there are too many it is MASK_EXACT's */
-static uint16_t number_at(struct megaflows *m, struct port_masks *at, const struct flow_key *mask)
-{
-	uint16_t number = 0, i = 0;
-
-	while (number < m->mask_count && (number == MASK_UNTOLD || memcmp(&m->mask[number], mask, sizeof *mask) != 0))
-		number++;
-	if (number == MASKS_MAX)
-		number = MASK_EXACT;
-	for (; i < at->count && at->number[i] != number; i++)
-		;
-	if (i >= PORT_MASKS_MAX - 1)
-		number = MASK_EXACT, i = PORT_MASKS_MAX - 1; /* whose place that is */
-	if (number == m->mask_count)
-		m->mask[m->mask_count++] = *mask;
-	if (i >= at->count) {
-		at->number[at->count] = number;
-		at->count++;
-	}
-	return number;
 }
 
 /* megaflows_decided() - It is known of a flow what is looked at
@@ -156,11 +168,13 @@ static uint16_t number_at(struct megaflows *m, struct port_masks *at, const stru
  *
  * Return: the flow that it is part of and that is there already; or NULL
  */
-struct flow *megaflows_decided(struct megaflows *m, struct flow *flow, const struct flow_key *key, const struct flow_key *mask)
+struct flow *megaflows_decided(struct megaflows *m, struct flow *flow, const struct flow_key *key, const struct flow_key *bits)
 {
-	uint16_t number = number_at(m, &m->port[key->port], mask);
+	struct flow_masks *at = &m->port[key->port];
+	uint16_t number = number_at(m, &at->told, bits, false);
 	struct flow *other = find_under(m, number, key);
 
+	flow_key_join(&at->all, bits);
 	if (other)
 		return other;
 	take_off(m, flow);
@@ -197,7 +211,7 @@ void megaflows_forget(struct megaflows *m, const struct node *sw)
 				continue;
 			}
 			*at = flow->next;
-			m->port[flow->key.port].count = 0; /* a port's flows are all its switch's */
+			m->port[flow->key.port] = (struct flow_masks){0}; /* a port's flows are all its switch's */
 			flow_free(m, flow);
 		}
 	for (struct flow *flow = m->superseded, *next; flow; flow = next) {
@@ -206,7 +220,7 @@ void megaflows_forget(struct megaflows *m, const struct node *sw)
 	}
 	m->superseded = NULL;
 	if (!m->count)
-		m->mask_count = 2;
+		m->mask_count = MASKS_MIN;
 }
 
 /* megaflows_each() - Do something with each */

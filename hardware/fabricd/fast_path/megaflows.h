@@ -49,28 +49,41 @@ static inline bool flow_is_undecided(const struct flow *flow)
 	return flow->state == FLOW_SHOWN || flow->state == FLOW_ASKED;
 }
 
-#define MASK_EXACT 0  /* all bits */
-#define MASK_UNTOLD 1 /* of flows that are not decided about */
+/* All bits, of flows that are decided about and of others */
+#define MASK_EXACT 0
+#define MASK_EXACT_PRESUMED 1
+#define MASKS_MIN 2
 #define PORT_MASKS_MAX 15
+
+struct mask {
+	struct flow_key bits;
+	bool presumed; /* of flows that are not decided about */
+};
 
 struct port_masks {
 	uint16_t count, number[PORT_MASKS_MAX];
 };
 
+/* Of the flows that come in at a port */
+struct flow_masks {
+	struct port_masks told, presumed;
+	struct flow_key all; /* bits of those that were told */
+};
+
 struct megaflows {
 	struct flow **bucket;
-	struct flow_key *mask; /* by number */
+	struct mask *mask; /* by number */
 	uint32_t mask_count;
-	struct port_masks *port; /* of the decided flows that come in there */
+	struct flow_masks *port;
 	struct flow *superseded; /* kept until something is forgotten, as frames may wait for them */
 	uint32_t count;
 };
 
 void megaflows_open(struct megaflows *m);
-struct flow *megaflows_find(struct megaflows *m, const struct flow_key *key);
+struct flow *megaflows_find(const struct megaflows *m, const struct flow_key *key);
 struct flow *megaflows_undecided(const struct megaflows *m, const struct flow_key *key);
 struct flow *megaflows_new(struct megaflows *m, const struct fabric *f, const struct flow_key *key);
-struct flow *megaflows_decided(struct megaflows *m, struct flow *flow, const struct flow_key *key, const struct flow_key *mask);
+struct flow *megaflows_decided(struct megaflows *m, struct flow *flow, const struct flow_key *key, const struct flow_key *bits);
 void megaflows_supersede(struct megaflows *m, struct flow *flow);
 void megaflows_forget(struct megaflows *m, const struct node *sw);
 void megaflows_each(const struct megaflows *m, void (*act)(struct flow *flow));
