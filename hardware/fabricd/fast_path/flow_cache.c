@@ -49,7 +49,8 @@ struct flow_cache *flow_cache_new(const char *folder, uint32_t sample, uint32_t 
 	c->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	megaflows_open(&c->flows);
 	c->bridge = calloc(switches + 1, sizeof *c->bridge);
-	if (!c->bridge)
+	c->by_source_port = calloc(switches + 1, sizeof *c->by_source_port);
+	if (!c->bridge || !c->by_source_port)
 		abort();
 	return c;
 }
@@ -213,6 +214,7 @@ void flow_cache_free(struct fabric *f)
 		close(c->folder);
 	megaflows_close(&c->flows);
 	free(c->bridge);
+	free(c->by_source_port);
 	free(c);
 	f->flow_cache = NULL;
 }

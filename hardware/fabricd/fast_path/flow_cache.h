@@ -44,6 +44,8 @@ struct rule {
 struct flow_cache {
 	uint32_t sample; /* one frame in so many of a flow is checked */
 	struct megaflows flows;
+	struct hash_trust trust;
+	uint32_t *by_source_port; /* of each switch: its rules that look at UDP source ports */
 	uint32_t last_number;
 	uint64_t epoch; /* goes up when anything is forgotten */
 	uint64_t decided; /* goes up when frames that wait for a decision may go on */
@@ -69,7 +71,7 @@ struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const st
 void flow_cache_decided(struct fabric *f, struct flow *flow, struct decision *d);
 const struct flow *flow_cache_asked(struct fabric *f, const struct flow_key *key, uint32_t number);
 struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, uint32_t number, int copies,
-				  const struct flow_key *mask);
+				  struct mask *told, uint32_t link);
 void flow_cache_changed(struct fabric *f, const struct node *sw);
 void flow_cache_forget(struct fabric *f, const struct node *sw);
 void flow_cache_settled(struct fabric *f);

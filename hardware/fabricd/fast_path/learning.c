@@ -107,6 +107,7 @@ static bool as_cached(const struct flow_cache *c, const struct flow *flow, const
 static void found_stale(struct fabric *f)
 {
 	f->flow_cache->stale++;
+	f->flow_cache->trust.differs = true; /* for all that is known */
 	flow_cache_forget(f, NULL);
 }
 
@@ -142,7 +143,7 @@ void flow_cache_decided(struct fabric *f, struct flow *flow, struct decision *d)
 	c->decided++;
 	if (d->strange) {
 		flow->state = FLOW_UNCACHED;
-		megaflows_decided(&c->flows, flow, &d->before, &c->flows.mask[MASK_EXACT].bits);
+		megaflows_decided(&c->flows, flow, &d->before, &c->flows.mask[MASK_EXACT]);
 		return;
 	}
 	flow->state = FLOW_ASKED;
@@ -193,16 +194,37 @@ static bool keeps(const struct flow *flow, const struct flow_key *key, const str
 	return kept;
 }
 
+/* What is looked at, as far as flows go by it; the copies of one have been seen
+ * @link:	That its frame has got, if there is a hash
+ */
+static const struct mask *relied(struct flow_cache *c, const struct flow *flow, const struct flow_key *key, struct mask *told,
+				 uint32_t link)
+{
+	struct mask by_link = *told;
+
+	if (told->multipath.links && multipath_relied(&c->trust, &told->multipath, key, link) &&
+	    !c->by_source_port[flow->sw->index]) {
+		by_link.bits.sport = 0;
+		if (keeps(flow, key, &by_link.bits)) {
+			*told = by_link;
+			return told;
+		}
+	}
+	told->multipath.links = told->multipath.basis = 0;
+	return keeps(flow, key, &told->bits) ? told : &c->flows.mask[MASK_EXACT];
+}
+
 /* flow_cache_explained() - Open vSwitch has said what decides about a flow
  * @key:	Of the frame that it was asked about
  * @number:	Of its flow, which may be forgotten
  * @copies:	How many there are if headers alone decide, else -1
- * @mask:	The bits of the headers that decide
+ * @told:	The bits of the headers that decide, and the hash, if there is one
+ * @link:	That this has led to
  *
  * Return: the flow, if it is cached from now on
  */
 struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, uint32_t number, int copies,
-				  const struct flow_key *mask)
+				  struct mask *told, uint32_t link)
 {
 	struct flow_cache *c = f->flow_cache;
 	struct flow *flow = asked(c, key, number);
@@ -212,8 +234,8 @@ struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, 
 	flow = asked(c, key, number);
 	if (!flow)
 		return NULL;
-	if ((copies >= 0 && copies != flow->copies) || !keeps(flow, key, mask))
-		mask = &c->flows.mask[MASK_EXACT].bits;
+	const struct mask *mask = copies >= 0 && copies != flow->copies ? &c->flows.mask[MASK_EXACT]
+									: relied(c, flow, key, told, link);
 	const struct flow *by = megaflows_decided(&c->flows, flow, key, mask);
 	if (by) {
 		supersede(f, flow, key, by);

@@ -24,25 +24,26 @@
 #include "fast_path/megaflows.h"
 
 #define BUCKET_BITS 16
-#define MASKS_MAX 4096
+#define MASKS_MAX UINT16_MAX
 #define WORDS (sizeof(struct flow_key) / 8)
 
-struct masked {
+union masked {
 	uint64_t word[WORDS];
+	struct flow_key key;
 };
 
-static inline struct masked under(const struct flow_key *key, const struct flow_key *mask)
+static inline union masked under(const struct flow_key *key, const struct mask *mask)
 {
-	struct masked k, m;
+	union masked k = {.key = *key}, bits = {.key = mask->bits};
 
-	memcpy(&k, key, sizeof k);
-	memcpy(&m, mask, sizeof m);
 	for (size_t i = 0; i < WORDS; i++)
-		k.word[i] &= m.word[i];
+		k.word[i] &= bits.word[i];
+	if (mask->multipath.links)
+		k.key.sport = (uint16_t)multipath_link(&mask->multipath, key);
 	return k;
 }
 
-static inline struct flow **place(const struct megaflows *m, const struct masked *k)
+static inline struct flow **place(const struct megaflows *m, const union masked *k)
 {
 	uint64_t hash = 0x9e3779b97f4a7c15;
 
@@ -55,7 +56,7 @@ static inline struct flow **place(const struct megaflows *m, const struct masked
 
 static inline struct flow *find_under(const struct megaflows *m, uint16_t mask, const struct flow_key *key)
 {
-	struct masked k = under(key, &m->mask[mask].bits);
+	union masked k = under(key, &m->mask[mask]);
 	struct flow *flow = *place(m, &k);
 
 	while (flow && (flow->mask != mask || memcmp(&flow->key, &k, sizeof k) != 0))
@@ -102,7 +103,7 @@ struct flow *megaflows_undecided(const struct megaflows *m, const struct flow_ke
 
 static void put(struct megaflows *m, struct flow *flow, uint16_t mask, const struct flow_key *key)
 {
-	struct masked k = under(key, &m->mask[mask].bits);
+	union masked k = under(key, &m->mask[mask]);
 	struct flow **at = place(m, &k);
 
 	memcpy(&flow->key, &k, sizeof k);
@@ -113,7 +114,7 @@ static void put(struct megaflows *m, struct flow *flow, uint16_t mask, const str
 
 static void take_off(struct megaflows *m, struct flow *flow)
 {
-	struct masked k = under(&flow->key, &m->mask[flow->mask].bits);
+	union masked k = {.key = flow->key};
 	struct flow **at = place(m, &k);
 
 	while (*at != flow)
@@ -121,35 +122,38 @@ static void take_off(struct megaflows *m, struct flow *flow)
 	*at = flow->next;
 }
 
-/* The number of a mask at a port; where there are too many all bits count */
-static uint16_t number_at(struct megaflows *m, struct port_masks *at, const struct flow_key *bits, bool presumed)
+static bool is_same(const struct mask *a, const struct mask *b)
 {
-	const uint16_t exact = presumed ? MASK_EXACT_PRESUMED : MASK_EXACT;
-	uint16_t number = 0, i = 0;
+	return !memcmp(&a->bits, &b->bits, sizeof a->bits) && a->multipath.links == b->multipath.links &&
+	       a->multipath.basis == b->multipath.basis && a->presumed == b->presumed;
+}
 
-	while (number < m->mask_count &&
-	       (m->mask[number].presumed != presumed || memcmp(&m->mask[number].bits, bits, sizeof *bits) != 0))
+/* The number of a mask at a port; where there are too many all bits count */
+static uint16_t number_at(struct megaflows *m, struct port_masks *at, const struct mask *mask)
+{
+	uint32_t number = 0;
+
+	for (uint16_t i = 0; i < at->count; i++)
+		if (is_same(&m->mask[at->number[i]], mask))
+			return at->number[i];
+	while (number < m->mask_count && !is_same(&m->mask[number], mask))
 		number++;
-	if (number == MASKS_MAX)
-		number = exact;
-	while (i < at->count && at->number[i] != number)
-		i++;
-	if (i >= PORT_MASKS_MAX - 1) {
-		number = exact;
-		i = PORT_MASKS_MAX - 1; /* whose place that is */
-	}
+	if (number == MASKS_MAX || at->count >= PORT_MASKS_MAX - 1)
+		number = mask->presumed ? MASK_EXACT_PRESUMED : MASK_EXACT;
 	if (number == m->mask_count)
-		m->mask[m->mask_count++] = (struct mask){.bits = *bits, .presumed = presumed};
-	if (i >= at->count)
-		at->number[at->count++] = number;
-	return number;
+		m->mask[m->mask_count++] = *mask;
+	if (at->count < PORT_MASKS_MAX)
+		at->number[at->count++] = (uint16_t)number;
+	return (uint16_t)number;
 }
 
 /* megaflows_new() - One more that is not decided about */
 struct flow *megaflows_new(struct megaflows *m, const struct fabric *f, const struct flow_key *key)
 {
-	static const struct flow_key first = {.port = ~0u, .src = ~0u, .dst = ~0u, .sport = 0xffff, .dport = 0xffff,
-					      .vlan = 0xffff, .tos = 0xfc};
+	static const struct mask first = {
+		.bits = {.port = ~0u, .src = ~0u, .dst = ~0u, .sport = 0xffff, .dport = 0xffff, .vlan = 0xffff, .tos = 0xfc},
+		.presumed = true,
+	};
 	struct flow *flow = lines_new(1, sizeof *flow);
 
 	if (!m->port)
@@ -158,9 +162,22 @@ struct flow *megaflows_new(struct megaflows *m, const struct fabric *f, const st
 		abort();
 	*flow = (struct flow){0};
 	struct flow_masks *at = &m->port[key->port];
-	put(m, flow, number_at(m, &at->presumed, at->told.count ? &at->all : &first, true), key);
+	put(m, flow, number_at(m, &at->presumed, at->told.count ? &at->next : &first), key);
 	m->count++;
 	return flow;
+}
+
+/* What was looked at this time will be, next time */
+static void presume(struct mask *next, const struct mask *told)
+{
+	next->presumed = true;
+	flow_key_join(&next->bits, &told->bits);
+	if (told->multipath.links) {
+		next->multipath = told->multipath;
+		next->bits.sport = 0;
+	} else if (told->bits.sport) {
+		next->multipath.links = 0;
+	}
 }
 
 /* megaflows_decided() - It is known of a flow what is looked at
@@ -168,13 +185,13 @@ struct flow *megaflows_new(struct megaflows *m, const struct fabric *f, const st
  *
  * Return: the flow that it is part of and that is there already; or NULL
  */
-struct flow *megaflows_decided(struct megaflows *m, struct flow *flow, const struct flow_key *key, const struct flow_key *bits)
+struct flow *megaflows_decided(struct megaflows *m, struct flow *flow, const struct flow_key *key, const struct mask *told)
 {
 	struct flow_masks *at = &m->port[key->port];
-	uint16_t number = number_at(m, &at->told, bits, false);
+	uint16_t number = number_at(m, &at->told, told);
 	struct flow *other = find_under(m, number, key);
 
-	flow_key_join(&at->all, bits);
+	presume(&at->next, told);
 	if (other)
 		return other;
 	take_off(m, flow);

@@ -7,6 +7,7 @@
 
 #include "base/lines.h"
 #include "fast_path/flow_key.h"
+#include "fast_path/multipath.h"
 
 struct node;
 struct fabric;
@@ -57,6 +58,7 @@ static inline bool flow_is_undecided(const struct flow *flow)
 
 struct mask {
 	struct flow_key bits;
+	struct multipath multipath; /* whose link stands for the UDP source port */
 	bool presumed; /* of flows that are not decided about */
 };
 
@@ -67,7 +69,7 @@ struct port_masks {
 /* Of the flows that come in at a port */
 struct flow_masks {
 	struct port_masks told, presumed;
-	struct flow_key all; /* bits of those that were told */
+	struct mask next; /* that is presumed */
 };
 
 struct megaflows {
@@ -83,7 +85,7 @@ void megaflows_open(struct megaflows *m);
 struct flow *megaflows_find(const struct megaflows *m, const struct flow_key *key);
 struct flow *megaflows_undecided(const struct megaflows *m, const struct flow_key *key);
 struct flow *megaflows_new(struct megaflows *m, const struct fabric *f, const struct flow_key *key);
-struct flow *megaflows_decided(struct megaflows *m, struct flow *flow, const struct flow_key *key, const struct flow_key *bits);
+struct flow *megaflows_decided(struct megaflows *m, struct flow *flow, const struct flow_key *key, const struct mask *told);
 void megaflows_supersede(struct megaflows *m, struct flow *flow);
 void megaflows_forget(struct megaflows *m, const struct node *sw);
 void megaflows_each(const struct megaflows *m, void (*act)(struct flow *flow));

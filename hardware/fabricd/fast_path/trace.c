@@ -115,9 +115,12 @@ static void heard(struct fabric *f, struct trace *t, const json_t *answer)
 	q->number = 0;
 	t->open--;
 	int copies = !actions || looks_at_more(text) ? -1 : copies_of(actions + sizeof line - 1);
-	struct flow_key mask;
-	megaflow_mask(&mask, text ? text : "");
-	struct flow *flow = flow_cache_explained(f, &q->key, number, copies, &mask);
+	struct mask told = {0};
+	uint32_t link = 0;
+	megaflow_mask(&told.bits, text ? text : "");
+	if (copies >= 0)
+		multipath_told(&told.multipath, &link, text);
+	struct flow *flow = flow_cache_explained(f, &q->key, number, copies, &told, link);
 	if (flow)
 		rules_met(f->flow_cache, flow, text);
 }
