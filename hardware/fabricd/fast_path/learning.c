@@ -202,7 +202,7 @@ static const struct mask *relied(struct flow_cache *c, const struct flow *flow, 
 {
 	struct mask by_link = *told;
 
-	if (told->multipath.links && multipath_relied(&c->trust, &told->multipath, key, link) &&
+	if (told->ecmp.links && ecmp_relied(&c->trust, &told->ecmp, key, link) &&
 	    !c->by_source_port[flow->sw->index]) {
 		by_link.bits.sport = 0;
 		if (keeps(flow, key, &by_link.bits)) {
@@ -210,7 +210,7 @@ static const struct mask *relied(struct flow_cache *c, const struct flow *flow, 
 			return told;
 		}
 	}
-	told->multipath.links = told->multipath.basis = 0;
+	told->ecmp.links = told->ecmp.basis = 0;
 	return keeps(flow, key, &told->bits) ? told : &c->flows.mask[MASK_EXACT];
 }
 

@@ -38,8 +38,8 @@ static inline union masked under(const struct flow_key *key, const struct mask *
 
 	for (size_t i = 0; i < WORDS; i++)
 		k.word[i] &= bits.word[i];
-	if (mask->multipath.links)
-		k.key.sport = (uint16_t)multipath_link(&mask->multipath, key);
+	if (mask->ecmp.links)
+		k.key.sport = (uint16_t)ecmp_link(&mask->ecmp, key);
 	return k;
 }
 
@@ -124,8 +124,8 @@ static void take_off(struct megaflows *m, struct flow *flow)
 
 static bool is_same(const struct mask *a, const struct mask *b)
 {
-	return !memcmp(&a->bits, &b->bits, sizeof a->bits) && a->multipath.links == b->multipath.links &&
-	       a->multipath.basis == b->multipath.basis && a->presumed == b->presumed;
+	return !memcmp(&a->bits, &b->bits, sizeof a->bits) && a->ecmp.links == b->ecmp.links &&
+	       a->ecmp.basis == b->ecmp.basis && a->presumed == b->presumed;
 }
 
 /* The number of a mask at a port; where there are too many all bits count */
@@ -172,11 +172,11 @@ static void presume(struct mask *next, const struct mask *told)
 {
 	next->presumed = true;
 	flow_key_join(&next->bits, &told->bits);
-	if (told->multipath.links) {
-		next->multipath = told->multipath;
+	if (told->ecmp.links) {
+		next->ecmp = told->ecmp;
 		next->bits.sport = 0;
 	} else if (told->bits.sport) {
-		next->multipath.links = 0;
+		next->ecmp.links = 0;
 	}
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/lines.h"
 #include "fast_path/flow_key.h"
-#include "fast_path/multipath.h"
+#include "fast_path/ecmp.h"
 
 struct node;
 struct fabric;
@@ -58,7 +58,7 @@ static inline bool flow_is_undecided(const struct flow *flow)
 
 struct mask {
 	struct flow_key bits;
-	struct multipath multipath; /* whose link stands for the UDP source port */
+	struct ecmp ecmp; /* whose link stands for the UDP source port */
 	bool presumed; /* of flows that are not decided about */
 };
 

@@ -119,7 +119,7 @@ static void heard(struct fabric *f, struct trace *t, const json_t *answer)
 	uint32_t link = 0;
 	megaflow_mask(&told.bits, text ? text : "");
 	if (copies >= 0)
-		multipath_told(&told.multipath, &link, text);
+		ecmp_told(&told.ecmp, &link, text);
 	struct flow *flow = flow_cache_explained(f, &q->key, number, copies, &told, link);
 	if (flow)
 		rules_met(f->flow_cache, flow, text);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fast_path/multipath.h"
+#include "fast_path/ecmp.h"
 
 #define PROTO_UDP 17
 #define ENOUGH_BITS 32
@@ -32,7 +32,7 @@ static uint32_t add(uint32_t hash, uint32_t word)
 }
 
 /* Addresses and ports go into it as they lie in the packet */
-static inline uint32_t hash_of(const struct multipath *m, const struct flow_key *key)
+static inline uint32_t hash_of(const struct ecmp *m, const struct flow_key *key)
 {
 	uint32_t hash = add(m->basis, __builtin_bswap32(key->src ^ key->dst));
 
@@ -43,14 +43,14 @@ static inline uint32_t hash_of(const struct multipath *m, const struct flow_key 
 	return hash ^ hash >> 16;
 }
 
-/* multipath_link() - The link of a frame */
-uint32_t multipath_link(const struct multipath *m, const struct flow_key *key)
+/* ecmp_link() - The link of a frame */
+uint32_t ecmp_link(const struct ecmp *m, const struct flow_key *key)
 {
 	return hash_of(m, key) % m->links;
 }
 
-/* multipath_relied() - Open vSwitch has told of a frame's link: is the hash relied on from now on? */
-bool multipath_relied(struct hash_trust *t, const struct multipath *m, const struct flow_key *key, uint32_t link)
+/* ecmp_relied() - Open vSwitch has told of a frame's link: is the hash relied on from now on? */
+bool ecmp_relied(struct hash_trust *t, const struct ecmp *m, const struct flow_key *key, uint32_t link)
 {
 	uint32_t hash = hash_of(m, key), i = 0;
 
@@ -85,14 +85,14 @@ static bool is_caption(const char *line, size_t len)
 	return !len || (digits && line[digits] == '.');
 }
 
-/* multipath_told() - Did one hash decide, and nothing else that looks at UDP source ports but rules?
+/* ecmp_told() - Did one hash decide, and nothing else that looks at UDP source ports but rules?
  * @link:	That it led to
  * @text:	An answer of `ofproto/trace`
  */
-bool multipath_told(struct multipath *m, uint32_t *link, const char *text)
+bool ecmp_told(struct ecmp *m, uint32_t *link, const char *text)
 {
 	static const char now[] = " is now ";
-	struct multipath met = {0};
+	struct ecmp met = {0};
 	int met_count = 0;
 	size_t len;
 
