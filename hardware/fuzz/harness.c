@@ -47,12 +47,12 @@ static const char congested_switch[] =
 
 /* One control of each kind: by notifications, by what switches stamp, by the round-trip time */
 static const char *const congested_nic[RANKS] = {
-	"'recovery': 'selective_repeat', 'reorder_packets': 8, 'cc': {'algorithm': 'dcqcn', 'params': {'min_rate_bps': 1e8,"
+	"'recovery': 'selective_repeat', 'reorder_packets': 8, 'ordering': 'any', 'cc': {'algorithm': 'dcqcn', 'params': {'min_rate_bps': 1e8,"
 	" 'ai_bps': 4e8, 'hai_bps': 2e9, 'g': 0.25, 'alpha_timer_ns': 2000, 'rate_timer_ns': 2000, 'byte_counter_bytes': 8000,"
 	" 'fast_recovery': 2, 'decrease_gap_ns': 0, 'cnp_gap_ns': 500}}",
 	"'cc': {'algorithm': 'hpcc', 'params': {'min_rate_bps': 1e8, 'base_rtt_ns': 4000, 'window_bytes': 20000, 'eta': 0.95,"
 	" 'max_stage': 2, 'ai_bps': 8e8, 'cnp_gap_ns': 500}}",
-	"'recovery': 'selective_repeat', 'reorder_packets': 8, 'sack_bits': 32, 'sack_every': 2, 'loss_after_ns': 2000,"
+	"'recovery': 'selective_repeat', 'reorder_packets': 8, 'sack_bits': 32, 'sack_every': 2, 'loss_after_ns': 2000, 'ordering': 'any',"
 	" 'cc': {'algorithm': 'swift', 'params': {'min_rate_bps': 1e8, 'base_rtt_ns': 4000, 'window_bytes': 20000, 'beta': 0.8,"
 	" 'max_decrease': 0.5, 'base_target_ns': 5000, 'hop_scale_ns': 100, 'flow_range_ns': 4000, 'flow_min_window': 0.1,"
 	" 'flow_max_window': 100, 'ai_packets': 1}}",
