@@ -254,6 +254,15 @@ def test_a_watchdog_counts_from_the_pause_that_there_is() -> None:
         assert port(f, "sw0", 1)["priorities"]["rx_prio3_pause_duration"] == int(paused / 1000)
 
 
+def test_a_watchdog_ends_the_next_storm_as_well() -> None:
+    """Each of two pauses of 60 us: its second XOFF, half of the longest pause later, is the last."""
+    with stormy("forward", 12_000_000, (10, 60_000), (120_000, 60_000)) as (f, waits):
+        until(f, 300_000)
+        ends = REFRESH_NS + XOFF_NS + RESTORE
+        told = [(True, waits + DETECT), (False, 10 + ends), (True, 120_000 + XOFF_NS + DETECT), (False, 120_000 + ends)]
+        assert watchdogs(f, "forward") == [(on, pytest.approx(t, abs=0.01)) for on, t in told]
+
+
 @pytest.mark.parametrize("detect", [None, 1e6])
 def test_a_watchdog_counts_from_when_it_is_switched_on(detect: float | None) -> None:
     """Or from when it is another: it has nothing to do with the one before."""
