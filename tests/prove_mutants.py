@@ -64,7 +64,7 @@ ROOMS = {
         tests=(
             *("fabricd_recovery*", "fabricd_selective_repeat", "fabricd_pacer", "fabricd_packets", "fabricd_workers"),
             *("fabricd_timing", "fabricd_nic_counters", "fabricd_hostile", "fabricd_cc_*", "fabricd_probe"),
-            *("fabricd_lent", "fabricd_psn_wrap", "fabricd_ring_options", "fabricd_seen", "fabricd_sack"),
+            *("fabricd_lent", "fabricd_ring_options", "fabricd_seen", "fabricd_sack"),
         ),
     ),
     "switch": Room(
