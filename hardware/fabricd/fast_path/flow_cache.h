@@ -86,6 +86,8 @@ void rules_count(struct flow *flow);
 void rules_free(struct flow_cache *c);
 json_t *rules_json(struct fabric *f);
 
+struct ways *flow_ways(const struct flow *flow);
+
 void decision_begin(struct decision *d, const struct port *in, const struct frame *before);
 void decision_add(struct fabric *f, struct decision *d, struct frame *before, uint16_t port, const struct frame *after);
 

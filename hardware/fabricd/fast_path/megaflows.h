@@ -11,6 +11,7 @@
 
 struct node;
 struct fabric;
+struct ways;
 
 enum flow_state {
 	FLOW_NEW,	/* nothing is known of it */
