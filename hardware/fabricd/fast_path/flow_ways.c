@@ -8,7 +8,7 @@ struct ways *flow_ways(const struct flow *flow)
 {
 	uint16_t ports[WAYS_MAX];
 
-	if (flow->copies < 2 || flow->key.mac[0] & 1)
+	if (flow->copies < 2 || flow->copy->headers.mac[0] & 1)
 		return NULL;
 	for (uint16_t i = 0; i < flow->copies; i++) {
 		if (!flow_key_same_headers(&flow->copy[i].headers, &flow->copy->headers))

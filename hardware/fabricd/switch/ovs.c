@@ -262,8 +262,7 @@ static void hand_over(struct fabric *f, struct port *in, struct frame *fr, ps_t 
 	if (flow) {
 		if (!p->decision && !(p->decision = malloc(sizeof *p->decision)))
 			abort();
-		p->decision->copies = 0;
-		p->decision->strange = false;
+		decision_begin(p->decision, in, fr);
 	}
 	o->inside++;
 	in->tap_pending++;
