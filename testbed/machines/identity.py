@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.machine.mounts import CHECKOUT
-from workloads.own.name import parse
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -86,7 +85,7 @@ def _files(value: Any, key: str = "") -> Iterator[str]:
         for inner in value:
             yield from _files(inner, key)
     elif isinstance(value, str) and value.startswith("/"):
-        path = Path(name.path if key == "algorithm" and (name := parse(value)) else value)
+        path = Path(value.partition("#sha256:")[0] if key in ("algorithm", "file") else value)
         with suppress(OSError, ValueError):  # too long for a path, or a NUL in it
             if path.is_file() and (key in FILE_KEYS or path.stat().st_size < _LARGE):
                 yield str(path)
