@@ -1,4 +1,4 @@
-"""A congestion control as it is written: `NAME`, `{NAME: {PARAMETERS}}`, or `{file: FILE.c, PARAMETERS}` of one's own."""
+"""A congestion control as it is written: `NAME`, `{NAME: {PARAMETERS}}`, or one's own `{file: FILE.c, PARAMETERS}`."""
 
 from __future__ import annotations
 
@@ -147,5 +147,9 @@ def schema() -> dict[str, Any]:
     from testbed.own.name import PATTERN
 
     file = {"type": "string", "x-quantity": "`FILE.c`", "pattern": f"^{PATTERN}$"}
-    own = {"type": "object", "properties": {"file": {**file, "description": "a control of one's own"}}, "required": ["file"]}
+    own = {
+        "type": "object",
+        "properties": {"file": {**file, "description": "a control of one's own"}},
+        "required": ["file"],
+    }
     return {"anyOf": [{"enum": list(CONTROLS)}, parametrized, file, own]}

@@ -13,17 +13,19 @@ from testbed.own.compiler import HEADER, compiled
 from testbed.own.elf import Elf
 from testbed.own.name import BadFile, Name, source
 
-_OF_DOUBLES = """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma
-fmax fmin fmod frexp hypot ilogb ldexp llrint llround log log10 log1p log2 logb lrint lround modf nearbyint nextafter
-pow remainder rint round scalbn sin sinh sqrt tan tanh tgamma trunc""".split()
-ALLOWED = {*_OF_DOUBLES, *(f"{name}f" for name in _OF_DOUBLES), "memcpy", "memmove", "memset", "memcmp", "abs", "labs"}
+_OF_NUMBERS = (
+    "a?(cos|sin|tan)h?|atan2|cbrt|ceil|copysign|erfc?|exp2?|expm1|fabs|fdim|floor|fma|fmax|fmin|fmod|frexp|hypot|ilogb|"
+    "ldexp|l?lrint|l?lround|log|log10|log1p|log2|logb|modf|nearbyint|nextafter|pow|remainder|rint|round|scalbn|sqrt|"
+    "tgamma|trunc"
+)
+_ALLOWED = re.compile(rf"({_OF_NUMBERS})f?|mem(cpy|move|set|cmp)|l?l?abs")
 
 
 @lru_cache(maxsize=64)
 def checked(name: Name, entry: str) -> bytes:
     """The data of its entry, such as `railbed_control`, once it is seen to be of use. Raises BadFile."""
     elf, macro = Elf(compiled(name).read_bytes()), entry.upper()
-    if used := sorted(set(elf.undefined()) - ALLOWED):
+    if used := sorted(s for s in set(elf.undefined()) if not _ALLOWED.fullmatch(s)):
         hint = f"{HEADER.name}'s and mathematical functions alone: no clocks, random numbers, input and output"
         raise BadFile(f"{_at(name, used[0])}: {', '.join(used)} cannot be used here", hint)
     if variables := elf.variables():
@@ -38,7 +40,9 @@ def checked(name: Name, entry: str) -> bytes:
 
 
 def _at(name: Name, symbol: str) -> str:
-    """With the line that names it first, comments left out roughly."""
-    lines = source(name).decode(errors="replace").splitlines()
-    found = (k for k, line in enumerate(lines, 1) if re.search(rf"\b{re.escape(symbol.partition('.')[0])}\b", line))
-    return f"{name.path}:{line}" if (line := next(found, 0)) else name.path
+    """With the line that uses it first, as far as a glance at the text can tell."""
+    lines, word = source(name).decode(errors="replace").splitlines(), re.escape(symbol.partition(".")[0])
+    for used in (rf"\b{word}\s*\(", rf"\b{word}\b"):
+        if line := next((k for k, text in enumerate(lines, 1) if re.search(used, text)), 0):
+            return f"{name.path}:{line}"
+    return name.path

@@ -39,7 +39,7 @@ def compiled(name: Name) -> Path:
     if (program := shutil.which(compiler[0])) is None:
         raise BadFile(f"there is no C compiler called {compiler[0]}", "apt-get install gcc libc6-dev")
     about = os.stat(program)
-    of = f"{program} {compiler} {about.st_size} {about.st_mtime_ns} {FLAGS} {name.path}".encode()
+    of = f"{program} {compiler} {about.st_size} {about.st_mtime_ns} {FLAGS}".encode()
     digest = hashlib.sha256(b"\0".join((of, header, content))).hexdigest()
     kept = _KEPT / f"{digest}.so"
     if not kept.exists():
@@ -55,10 +55,10 @@ def _made(name: Name, content: bytes, header: bytes, compiler: list[str]) -> byt
             os.chown(folder, *user)
         text = b'#line 1 "' + name.path.replace("\\", "\\\\").replace('"', '\\"').encode() + b'"\n' + content
         command = [*compiler, *FLAGS, "-I.", "-MMD", "-MF", "includes", "-x", "c", "-", "-o", "own.so", "-lm"]
-        rights = {"user": user[0], "group": user[1], "extra_groups": []} if user else {}
         try:
             done = subprocess.run(
-                command, input=text, capture_output=True, cwd=folder, timeout=WALL_S, **rights,
+                command, input=text, capture_output=True, cwd=folder, timeout=WALL_S,
+                user=user[0] if user else None, group=user[1] if user else None, extra_groups=[] if user else None,
                 env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": folder, "LC_ALL": "C"},
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -68,7 +68,8 @@ def _made(name: Name, content: bytes, header: bytes, compiler: list[str]) -> byt
             raise BadFile(_first(name, said), "all that the compiler says:\n" + said)
         included = (Path(folder) / "includes").read_text(errors="replace").partition(":")[2].replace("\\\n", " ")
         if others := [f for f in included.split() if os.path.basename(f) not in (HEADER.name, "-", "<stdin>")]:
-            raise BadFile(f"{name.path} includes {others[0]}", f"{HEADER.name} and the system's: it has to be one file")
+            hint = f"{HEADER.name} and the system's: what it does must follow from the one file"
+            raise BadFile(f"{name.path} includes {others[0]}", hint)
         if said:
             print(said, file=sys.stderr)
         return (Path(folder) / "own.so").read_bytes()

@@ -68,10 +68,9 @@ def control(text: str) -> Control:
         def marks(s: Setting) -> tuple[int, int, float]:
             return int(kmin(s)), int(kmax(s)), pmax
 
-    return own(
-        name.short, _said(entry.summary) or "of a user's own file", _said(entry.source), tuple(_parameters(name, entry)),
-        tuple(word for bit, word in HEARS.items() if entry.hears & bit), marks,
-    )  # fmt: skip
+    hears = tuple(word for bit, word in HEARS.items() if entry.hears & bit)
+    summary = _said(entry.summary) or "of a user's own file"
+    return own(name.short, summary, _said(entry.source), tuple(_parameters(name, entry)), hears, marks)
 
 
 def for_fabricd(text: str) -> dict[str, object]:
@@ -108,10 +107,11 @@ def _parameters(name: Name, entry: Entry) -> Iterator[Parameter]:
     for place, p in enumerate(entry.parameters[:count]):
         word, about = _said(p.name), f"{name.path}: parameter {place} ({_said(p.name) or 'without a name'})"
         if not _WORD.fullmatch(word) or word in seen:
-            raise BadFile(f"{about} needs a name of its own", "small letters, digits, _; each place up to the last used")
+            raise BadFile(f"{about} needs a name of its own", "small letters, digits and _, without gaps")
         most = p.most or 1e15
         if p.kind >= len(KINDS) or p.value.of >= len(OF) or not 0 <= p.least <= most <= 1e15:
-            raise BadFile(f"{about} has no kind or range", "{name, kind, {times, of}, least, most, about}, from 0 to 1e15")
+            hint = "{name, kind, {times, of}, least, most, about}, from 0 to 1e15"
+            raise BadFile(f"{about} has no kind or range", hint)
         if not 0 <= p.value.times <= 1e15 or (not p.value.of and not p.least <= p.value.times <= most):
             raise BadFile(f"{about}: its default {p.value.times:g} is not from {p.least:g} to {most:g}")
         seen.add(word)

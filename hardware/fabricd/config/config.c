@@ -14,7 +14,6 @@
 #include "base/tap.h"
 #include "base/lines.h"
 #include "base/units.h"
-#include "cc/own.h"
 #include "config/config.h"
 #include "config/params.h"
 #include "engine/clock.h"
@@ -388,8 +387,6 @@ bool config_load(struct fabric *f, json_t *config)
 		f->nics[k].netdev = f->workers[k].fd = f->workers[k].listen_fd = -1;
 
 	load_fast_path(f, json_object_get(config, "fast_path"));
-	if (!own_controls_open(f, json_object_get(config, "controls")))
-		return false;
 	if (!load_nodes(f, config) || !load_links(f, config))
 		return false;
 	scale_ups_init(f);

@@ -112,8 +112,8 @@ static const char *words(int number)
 {
 	switch (number) {
 	case SIGVTALRM: return "has computed for a second and does not return: an endless loop?";
-	case SIGFPE: return "divides a whole number by 0";
-	case SIGILL: return "ends in no code";
+	case SIGFPE:
+	case SIGILL: return "does what C leaves undefined, such as to divide a whole number by 0";
 	default: return "reads or writes memory that is not there: a pointer, an index, or endless recursion";
 	}
 }

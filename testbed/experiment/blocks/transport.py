@@ -72,7 +72,11 @@ class Loss(Model):
 
 
 class Transport(Model):
-    cc: CongestionControl = default("none", "congestion control of every queue pair: a name, {NAME: {PARAMETERS}}, or one of your own, {file: FILE.c, PARAMETERS} (docs/own-controls.md)")
+    cc: CongestionControl = default(
+        "none",
+        "congestion control of every queue pair: a name, {NAME: {PARAMETERS}}, or {file: FILE.c, PARAMETERS} for one "
+        "of your own (docs/own-controls.md)",
+    )
     recovery: Literal["go_back_n", "selective_repeat"] = Field(
         default="go_back_n", description="what is sent again after a loss: everything from there on, or what was lost"
     )
