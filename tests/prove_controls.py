@@ -1,9 +1,9 @@
 """Proof: congestion controls as a default file has them starve nobody, cause no timeouts and bound the queue.
 
 `./setup.sh prove controls [--cases N | --all] [--seed N] [--control NAME|FILE.c ...]`. A case is some senders to one
-receiver over a chain of switches (tests/parts/control_case.py), drawn from a grid of rates, cables' delays, switches, senders,
-`nic.ack_every` and both recoveries; lossless, and up to 100 Gb/s lossy too. The last sender joins late. For each
-control the worst rows are printed, as they stand in docs/congestion-control.md, and what is out of bounds.
+receiver over a chain of switches (tests/parts/control_case.py), drawn from a grid of rates, cables' delays, switches,
+senders, `nic.ack_every` and both recoveries; lossless, and up to 100 Gb/s lossy too. The last sender joins late. For
+each control the worst rows are printed, as they stand in docs/congestion-control.md, and what is out of bounds.
 """
 
 from __future__ import annotations
