@@ -26,7 +26,7 @@ WALL_S = 60
 FLAGS = (
     "-std=c17", "-D_GNU_SOURCE", "-O2", "-g", "-fPIC", "-shared", "-nostartfiles", "-fvisibility=hidden",
     "-fno-math-errno", "-ffp-contract=off", "-fno-stack-protector", "-U_FORTIFY_SOURCE", "-Wall", "-Wextra",
-    "-fdiagnostics-color=never",
+    "-Wno-missing-field-initializers", "-fdiagnostics-color=never",
 )  # fmt: skip
 _KEPT = HERE / "bin" / "own"
 
