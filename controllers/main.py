@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
         fabric = Fabric.from_dict(json.loads(options.fabric.read_text()))
         settings = Settings(
             fabric,
-            Router(fabric, options.routing, dateline=options.dateline),
+            Router(fabric, options.routing, dateline=options.dateline, cable_bps=options.cable_bps),
             options.dpid_base,
             options.fabricd,
             options.ovs,
@@ -94,6 +94,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fabricd", metavar="SOCKET", help="fabricd's control socket")
     parser.add_argument("--ovs", type=Path, required=True, metavar="SOCKET", help="ovs-vswitchd's control socket")
     parser.add_argument("--routing", choices=list(ROUTINGS), default="ecmp")
+    parser.add_argument(
+        "--cable-bps",
+        type=float,
+        metavar="RATE",
+        help="adaptive: ports weigh by rates, that of cables that have none of their own being this",
+    )
     parser.add_argument("--dateline", action="store_true", help="torus, ring: a second class for what wraps around")
     parser.add_argument(
         "--app",

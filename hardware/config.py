@@ -167,7 +167,7 @@ def _switch(fabric: Fabric, switch: Switch, hardware: Hardware, devices: Devices
         "latency_ns": hardware.latency_ns(switch),
         "buffer_bytes": hardware.switch_buffer_bytes,
         "taps": [devices.tap(switch, port) for port in range(1, switch.bridge_ports + 1)],
-        **hardware.switch,
+        **{key: value for key, value in hardware.switch.items() if key != "adaptive" or switch.role not in EMBEDDED},
         **hardware.of_switch.get(switch.name, {}),
         **_accelerator(fabric, switch, hardware),
     }

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import IPv4Network
+from typing import ClassVar
 
 ROUTE, MEMBER = 0, 1
 
@@ -77,18 +78,34 @@ class AnswerArp:
 
 
 @dataclass(frozen=True)
-class Replicate:
-    """Send copies out of all these ports but the one that the frame came in at: a group table of type ALL."""
+class Group:
+    """Copies for all these ports but the one that the frame came in at: a group table of type ALL."""
 
     ports: tuple[int, ...]
+    numbers: ClassVar[range]  # of its kind
 
     @property
     def group(self) -> int:
-        """The group's number, from its ports alone."""
-        return group_id(self.ports) & 0x7FFFFFFF
+        """The group's number, from its kind and its ports alone."""
+        return self.numbers.start + group_id(self.ports) % len(self.numbers)
 
 
-Action = Replicate | Output | Return | Hash | Load | Resubmit | SetDscp | AnswerArp
+class Replicate(Group):
+    """Send all of the copies."""
+
+    numbers = range(1 << 31)
+
+
+class Choose(Group):
+    """A set of ports, each as often as it weighs, of which the switch's chip takes one for each frame.
+
+    Open vSwitch names the set by copying, the chip has one copy leave (hardware/fabricd/switch/adaptive.c).
+    """
+
+    numbers = range(1 << 31, 3 << 30)
+
+
+Action = Group | Output | Return | Hash | Load | Resubmit | SetDscp | AnswerArp
 MatchValue = int | str | tuple[str, str]
 
 
@@ -108,18 +125,32 @@ class Flow:
         return COOKIE_MAGIC | int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big")
 
 
-def replications(flows: Iterable[Flow]) -> frozenset[Replicate]:
+def groups(flows: Iterable[Flow]) -> frozenset[Group]:
     """The group tables that flows need."""
-    return frozenset(action for flow in flows for action in flow.actions if isinstance(action, Replicate))
+    return frozenset(action for flow in flows for action in flow.actions if isinstance(action, Group))
 
 
-def to_network(network: IPv4Network, ports: tuple[int, ...], basis: int = 0) -> Flow:
-    """The flow for a destination prefix: to the port, or, of several, by hash to one of them (needs `members`)."""
+def replications(flows: Iterable[Flow]) -> frozenset[Group]:
+    """Those that copy."""
+    return frozenset(group for group in groups(flows) if isinstance(group, Replicate))
+
+
+def to_network(network: IPv4Network, ports: tuple[int, ...], basis: int = 0, *, choose: bool = False) -> Flow:
+    """The flow for a destination prefix: to the port, or, of several, by hash to one of them (needs `members`).
+
+    `choose`: to the one that the switch takes.
+    """
     match: tuple[tuple[str, MatchValue], ...] = (("eth_type", ETH_IPV4), ("ipv4_dst", _masked(network)))
     if len(ports) == 1:
         return Flow(ROUTE, PRIORITY, match, (Output(ports[0]),))
-    share = (Hash(len(ports), basis), Load(GROUP_REGISTER, group_id(ports)), Resubmit(MEMBER))
-    return Flow(ROUTE, PRIORITY, match, share)
+    if choose:
+        return Flow(ROUTE, PRIORITY, match, (Choose(ports),))
+    return Flow(ROUTE, PRIORITY, match, hashed(ports, basis))
+
+
+def hashed(ports: tuple[int, ...], basis: int) -> tuple[Action, ...]:
+    """To one of several ports, by hash (needs `members`)."""
+    return Hash(len(ports), basis), Load(GROUP_REGISTER, group_id(ports)), Resubmit(MEMBER)
 
 
 def members(ports: tuple[int, ...]) -> list[Flow]:
@@ -131,7 +162,7 @@ def members(ports: tuple[int, ...]) -> list[Flow]:
 
 
 def reweighted(flows: Iterable[Flow], weight: Callable[[int], int]) -> list[Flow]:
-    """One switch's flows with each group of equal ports hashed in proportion to `weight`(port); 0 leaves a port out.
+    """One switch's flows with each group of equal ports used in proportion to `weight`(port); 0 leaves a port out.
 
     A group all of whose ports weigh 0 stays as it is.
     """
@@ -150,8 +181,16 @@ def reweighted(flows: Iterable[Flow], weight: Callable[[int], int]) -> list[Flow
             ports = tuple(port for port in equal for _ in range(weight(port))) or tuple(equal)
             flow = replace(flow, actions=tuple(a for action in flow.actions for a in _over(action, ports)))
             used.add(ports)
-        result.append(flow)
+        result.append(replace(flow, actions=tuple(_weighed(action, weight) for action in flow.actions)))
     return result + [flow for ports in sorted(used) if len(set(ports)) > 1 for flow in members(ports)]
+
+
+def _weighed(action: Action, weight: Callable[[int], int]) -> Action:
+    """A set of which one is taken, with each port as often as it weighs now."""
+    if not isinstance(action, Choose):
+        return action
+    ports = tuple(port for port in sorted(set(action.ports)) for _ in range(weight(port))) or action.ports
+    return Choose(ports) if len(set(ports)) > 1 else Output(ports[0])
 
 
 def _over(action: Action, ports: tuple[int, ...]) -> tuple[Action, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from controllers.flows import Flow, Replicate, replications
+from controllers.flows import Flow, Group, groups
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Change:
 
     add: tuple[Flow, ...]
     delete: tuple[int, ...]
-    add_groups: tuple[Replicate, ...] = ()
+    add_groups: tuple[Group, ...] = ()
     delete_groups: tuple[int, ...] = ()
     fresh: bool = False
 
@@ -62,8 +62,8 @@ class Bridge:
         """
         self._sent = self.wanted
         wanted = {flow.cookie for flow in self.wanted}
-        groups = tuple(sorted(replications(self.wanted), key=lambda g: g.group))
-        return Change(_in_order(self.wanted), tuple(sorted(set(cookies) - wanted)), groups, (), fresh=True)
+        used = tuple(sorted(groups(self.wanted), key=lambda g: g.group))
+        return Change(_in_order(self.wanted), tuple(sorted(set(cookies) - wanted)), used, (), fresh=True)
 
     def change(self) -> Change:
         """The change from what was sent to what is wanted; nothing while that cannot be known."""
@@ -71,7 +71,7 @@ class Bridge:
             return Change((), ())
         before, self._sent = self._sent, self.wanted
         cookies = tuple(sorted(flow.cookie for flow in before - self.wanted))
-        old_groups, new_groups = replications(before), replications(self.wanted)
+        old_groups, new_groups = groups(before), groups(self.wanted)
         return Change(
             _in_order(self.wanted - before),
             cookies,

@@ -16,12 +16,16 @@ from controllers.flows import (
     MEMBER,
     PRIORITY,
     ROUTE,
+    Action,
+    Choose,
     Flow,
     Hash,
     MatchValue,
     Output,
     Return,
     SetDscp,
+    hashed,
+    members,
     replications,
 )
 from topologies.graph.fabric import Fabric
@@ -125,6 +129,32 @@ def _partial(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
     return _changed(tables, spec["switch"], flows[: int(len(flows) * spec["share"])])
 
 
+def _hashed(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
+    """A switch that hashes over the ports of which the others take one."""
+    basis, flows, used = fabric.switch_by_name[spec["switch"]].dpid, list[Flow](), set[tuple[int, ...]]()
+    for flow in tables[spec["switch"]]:
+        sets = [action for action in flow.actions if isinstance(action, Choose)]
+        equal = tuple(sorted(set(sets[0].ports))) if sets else ()
+        used |= {equal} - {()}
+        flows.append(replace(flow, actions=hashed(equal, basis)) if sets else flow)
+    return _changed(tables, spec["switch"], [*flows, *(member for ports in sorted(used) for member in members(ports))])
+
+
+def _group_weights(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
+    """One port weighs several times what the others of its sets do."""
+    weighs = {spec["port"]: spec["weight"]}
+
+    def heavier(action: Action) -> Action:
+        if not isinstance(action, Choose) or spec["port"] not in action.ports:
+            return action
+        return Choose(tuple(port for port in sorted(set(action.ports)) for _ in range(weighs.get(port, 1))))
+
+    flows = [replace(f, actions=tuple(heavier(a) for a in f.actions)) for f in tables[spec["switch"]]]
+    if flows == tables[spec["switch"]]:
+        raise FaultError(f"{spec['switch']} has no set of ports with port {spec['port']}")
+    return _changed(tables, spec["switch"], flows)
+
+
 def _missing_group(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
     """As when its group tables are deleted: the flows that use them go, too."""
     return _changed(tables, spec["switch"], [f for f in tables[spec["switch"]] if not replications([f])])
@@ -147,6 +177,8 @@ KINDS: dict[str, ForwardingFault] = {
         ForwardingFault("loop", "two switches send a destination's frames to each other", _loop),
         ForwardingFault("dead_member", "one member of an ECMP group drops what it gets", _dead_member),
         ForwardingFault("polarised", "all switches hash alike", _polarised),
+        ForwardingFault("hashed", "a switch hashes over the ports of which the others take one", _hashed),
+        ForwardingFault("group_weights", "one port of a set weighs more than the others", _group_weights),
         ForwardingFault("table_full", "a switch refuses flows beyond a number", _table_full),
         ForwardingFault("missing_group", "the group tables that copy are missing", _missing_group),
         ForwardingFault("dateline_off", "what wraps around stays in the class of all others", _dateline_off),

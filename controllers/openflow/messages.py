@@ -12,10 +12,10 @@ from controllers.flows import (
     Action,
     AnswerArp,
     Flow,
+    Group,
     Hash,
     Load,
     Output,
-    Replicate,
     Resubmit,
     Return,
     SetDscp,
@@ -58,8 +58,8 @@ def add(datapath: Any, flow: Flow) -> Any:
     )
 
 
-def add_group(datapath: Any, group: Replicate) -> Any:
-    """Install a group table that copies."""
+def add_group(datapath: Any, group: Group) -> Any:
+    """Install a group table."""
     parser = datapath.ofproto_parser
     anywhere = {"watch_port": ofproto.OFPP_ANY, "watch_group": ofproto.OFPG_ANY}
     buckets = [parser.OFPBucket(actions=[parser.OFPActionOutput(port)], **anywhere) for port in group.ports]
@@ -122,7 +122,7 @@ def _actions(parser: Any, action: Action) -> list[Any]:
     match action:
         case Output(port):
             return [parser.OFPActionOutput(port)]
-        case Replicate():
+        case Group():
             return [parser.OFPActionGroup(action.group)]
         case Return():
             return [parser.OFPActionOutput(ofproto.OFPP_IN_PORT)]

@@ -16,11 +16,13 @@ from controllers.routing import dimension_order, ecmp
 from controllers.routing.dateline import Dateline, with_dscp
 from controllers.routing.distances import Toward, ends, live_links, shortest
 from controllers.routing.prefixes import PrefixTree
-from topologies.graph.fabric import Fabric, Switch
+from controllers.routing.weights import Weights
+from topologies.graph.fabric import EMBEDDED, Fabric, Switch
 from topologies.graph.mistake import Mistake
-from topologies.kinds import DIMENSION_ORDER
+from topologies.kinds import DIMENSION_ORDER, KINDS
 
-Split = Callable[[Fabric, Switch, Toward], dict[tuple[int, ...], int]]
+Groups = dict[tuple[int, ...], int]
+Split = Callable[[Fabric, Switch, Toward], Groups]
 
 
 class RoutingError(Mistake, ValueError):
@@ -35,6 +37,8 @@ class Routing:
     summary: str
     split: Split
     kinds: frozenset[str] | None = None  # of topology that it works on; None: any
+    choose: bool = False  # of a group of equal ports the switch's chip takes one, frame by frame
+    why: str = ""  # it fits no other kinds
 
 
 def _default(fabric: Fabric, switch: Switch, toward: Toward) -> dict[tuple[int, ...], int]:
@@ -47,6 +51,14 @@ ROUTINGS = {
     for r in (
         Routing("ecmp", "all shortest paths, by hash; torus and ring: dimension order", _default),
         Routing("dimension_order", "lowest dimension first (torus, ring)", dimension_order.split, DIMENSION_ORDER),
+        Routing(
+            "adaptive",
+            "all shortest paths, of which switches take one for each frame",
+            ecmp.split,
+            frozenset(KINDS) - DIMENSION_ORDER,
+            choose=True,
+            why="it would undo the dateline, which keeps lossless classes from deadlock",
+        ),
     )
 }
 
@@ -54,15 +66,19 @@ ROUTINGS = {
 class Router:
     """The flows of one fabric under one routing.  Raises RoutingError if they do not go together."""
 
-    def __init__(self, fabric: Fabric, routing: str = "ecmp", *, dateline: bool = False) -> None:
+    def __init__(
+        self, fabric: Fabric, routing: str = "ecmp", *, dateline: bool = False, cable_bps: float | None = None
+    ) -> None:
+        """`cable_bps`: of cables that have no rate of their own, where ports are to weigh by rates."""
         known = ROUTINGS.get(routing)
         if known is None:
             raise RoutingError(f"unknown routing '{routing}'", f"known: {', '.join(ROUTINGS)}")
         if known.kinds is not None and fabric.kind not in known.kinds:
             kinds = " and ".join(sorted(known.kinds))
-            raise RoutingError(f"routing '{routing}' does not fit a {fabric.kind}", f"it is for {kinds}; use ecmp")
+            what = f"routing '{routing}' does not fit a {fabric.kind}" + (f": {known.why}" if known.why else "")
+            raise RoutingError(what, f"it is for {kinds}; use ecmp")
         self.fabric = fabric
-        self._split = known.split
+        self._split, self._choose, self._cable_bps = known.split, known.choose, cable_bps
         self._dateline = Dateline(fabric) if fabric.kind in DIMENSION_ORDER else None
         self._with_dateline = dateline
         self._ends = ends(fabric)
@@ -83,22 +99,43 @@ class Router:
         A cable is out of use as soon as one of its ends is down.  There is no path around a NIC's own cable: its
         switch goes on sending there, so that the frames are lost, and counted, at that cable.
         """
-        paths = shortest(live_links(self.fabric, down), self._attached, self._ends)
+        links = live_links(self.fabric, down)
+        paths = shortest(links, self._attached, self._ends)
+        weights = Weights(links, paths, self._rate) if self._choose and self._cable_bps else None
         line = self._dateline if (self._with_dateline if dateline is None else dateline) else None
-        return {s.name: self._switch_flows(s, paths[s.name], line) for s in self.fabric.switches}
+        return {s.name: self._switch_flows(s, paths[s.name], line, weights) for s in self.fabric.switches}
 
-    def _switch_flows(self, switch: Switch, toward: Toward, dateline: Dateline | None) -> list[Flow]:
+    def _rate(self, switch: str, port: int) -> float:
+        return self.fabric.cable_at[switch, port].rate_bps or self._cable_bps or 0.0
+
+    def _weighed(self, switch: Switch, groups: Groups, weights: Weights) -> Groups:
+        """The groups with each port as often as it weighs, which may differ with the destination."""
+        weighed: Groups = {}
+        for ports, nics in groups.items():
+            for of_switch in self._attached.values():
+                if there := nics & of_switch:
+                    numbers = weights.of(switch.name, ports, there & -there) if len(ports) > 1 else (1,)
+                    repeated = tuple(port for port, n in zip(ports, numbers, strict=True) for _ in range(n))
+                    weighed[repeated] = weighed.get(repeated, 0) | there
+        return weighed
+
+    def _switch_flows(
+        self, switch: Switch, toward: Toward, dateline: Dateline | None, weights: Weights | None
+    ) -> list[Flow]:
         groups = {ports: nics for ports, nics in self._split(self.fabric, switch, toward).items() if nics}
+        choose = self._choose and switch.role not in EMBEDDED  # a bridge in a NIC is no switch's chip
+        if choose and weights is not None:
+            groups = self._weighed(switch, groups, weights)
         # Switches in a row must choose independently, so every switch hashes with its own basis.
         flows = [
-            to_network(network, ports, basis=switch.dpid)
+            to_network(network, ports, basis=switch.dpid, choose=choose)
             for ports, nics in groups.items()
             for network in self._tree.cover(nics)
         ]
         if dateline is not None:
             flows += self._dateline_flows(dateline, switch, groups)
         flows += [to_network(IPv4Network(address), (port,)) for address, port in self._nic_ports[switch.name]]
-        flows += [flow for ports in groups if len(ports) > 1 for flow in members(ports)]
+        flows += [flow for ports in groups if len(ports) > 1 and not choose for flow in members(ports)]
         if self._nic_ports[switch.name]:
             flows.append(arp_responder(self._tree.network))
         return flows

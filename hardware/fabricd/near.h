@@ -81,7 +81,8 @@ static inline void near_port(const struct fabric *f, const struct queued *q)
 		return;
 	const struct node *node = f->nodes[event_node(&q->e)];
 	uint32_t number = kind == EV_FETCHED ? event_port(&q->e) + 1 : kind == EV_FORWARD ? event_other(&q->e) : event_port(&q->e);
-	near_class(&node->ports[number - 1], fr->class);
+	if (number)
+		near_class(&node->ports[number - 1], fr->class);
 	if (fr->passage)
 		lines_near(fr->passage, 1);
 	if (node->kind != NODE_NIC)
@@ -110,7 +111,7 @@ static inline void near_users(const struct fabric *f, const struct queued *q)
 		NEAR_FIELDS(fr->taker, struct qp, source, send);
 		NEAR_FIELDS(fr->taker, struct qp, rq, reorder);
 		lines_near(((const struct nic *)f->nodes[event_node(&q->e)])->qps, 1);
-	} else if (kind == EV_FORWARD) {
+	} else if (kind == EV_FORWARD && event_other(&q->e)) {
 		const struct port *p = &f->nodes[event_node(&q->e)]->ports[event_other(&q->e) - 1];
 		NEAR_FIELDS(p->cable, struct cable, p, epoch);
 		lines_near(p->peer, 2);

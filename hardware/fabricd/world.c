@@ -13,8 +13,10 @@
 #include "link/capture.h"
 #include "link/frame.h"
 #include "link/port.h"
+#include "link/ways.h"
 #include "nic/nic.h"
 #include "offload/offload.h"
+#include "switch/adaptive.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
 #include "transport/qp.h"
@@ -56,6 +58,8 @@ void fabric_free(struct fabric *f)
 	offload_free(f);
 	for (uint32_t i = 0; i < f->switch_count; i++) {
 		node_free(&f->switches[i].n);
+		adaptive_free(f->switches[i].adaptive);
+		ways_free(&f->switches[i].n);
 		free(f->switches[i].n.ports);
 	}
 	workers_close(f);

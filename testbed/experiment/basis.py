@@ -44,6 +44,7 @@ class Basis:
     def __init__(self, blocks: Blocks) -> None:
         self.fabric, self.transport = blocks.fabric, blocks.transport
         self._real_clock, self._cpus = blocks.clock.mode == "real", blocks.workers.cpus
+        self._adaptive = blocks.control.routing.adaptive is not None
         self.graph = blocks.build_fabric()
         nic, switch, cable = self.fabric.nic, self.fabric.switch, self.fabric.cable
         self.hardware = Hardware(
@@ -166,7 +167,7 @@ class Basis:
         packet = max(nic.mtu, sums) + frames.MOST_HEADERS - frames.ETHERNET + telemetry
         longest = max(packet, _KERNEL_MTU) if self._real_clock else packet
         watchdog_ns = switch.watchdog.detect if switch.watchdog else None
-        return Built(self.hardware, self.headroom, longest, watchdog_ns, self._cpus)
+        return Built(self.hardware, self.headroom, longest, watchdog_ns, self._cpus, self._adaptive)
 
 
 def _complex(nic: Nic) -> Complex | None:

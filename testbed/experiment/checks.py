@@ -32,9 +32,10 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         what = f"hosts of this {fabric.kind} have one GPU each, and so no scale-up domain"
         found.append((("fabric", "scale_up"), what, "leave it out; a rail, or a clos with `gpus`, may have it"))
     routing = blocks.control.routing
-    kinds = known.kinds_of_routing(routing)
+    kinds, why = known.kinds_of_routing(routing.name)
     if kinds is not None and fabric.kind not in kinds:
-        what, hint = f"routing {routing!r} does not fit a {fabric.kind}", f"it is for {' and '.join(sorted(kinds))}"
+        what = f"routing {routing.name!r} does not fit a {fabric.kind}" + (f": {why}" if why else "")
+        hint = f"it is for {' and '.join(sorted(kinds))}"
         found.append((("control", "routing"), what, hint))
     if blocks.clock.mode == "real" and blocks.workers.ranks_per_process not in ("auto", 1):
         what = "with the real clock each rank has a process of its own: ranks that share one slow each other down"

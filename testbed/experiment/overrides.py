@@ -99,8 +99,12 @@ def _drop_what_only_it_had(written: dict[str, Any], topology: object, said: set[
         fabric.pop("scale_up", None)
     if not any(key.startswith("fabric.cables") for key in said):
         fabric.pop("cables", None)
-    if isinstance(control, dict) and control.get("routing") in known.routings() and "control.routing" not in said:
-        kinds = known.kinds_of_routing(str(control["routing"]))
+    if not isinstance(control, dict) or any(key.startswith("control.routing") for key in said):
+        return
+    routing = control.get("routing")
+    name = next(iter(routing)) if isinstance(routing, dict) and routing else routing
+    if name in known.routings():
+        kinds, _ = known.kinds_of_routing(str(name))
         if kinds is not None and new not in kinds:
             control.pop("routing")
 

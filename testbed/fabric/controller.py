@@ -39,6 +39,7 @@ def controller_arguments(
     """The arguments of the controller that the experiment's `control` asks for."""
     argv = ["--fabric", str(directory / "fabric.json"), "--port", str(CONTROLLER_PORT), "--dpid-base", str(dpid_base)]
     argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
+    argv += ["--cable-bps", str(control["cable_bps"])] if control["cable_bps"] else []
     argv += ["--fabricd", str(directory / "control.sock"), "--ovs", str(ovs_control), "--log", str(log)]
     return argv + [word for app in control["apps"] for word in ("--app", app)]
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
-from testbed.faults import cable, congestion, forwarding, host, loss, offload, queue
+from testbed.faults import adaptive, cable, congestion, forwarding, host, loss, offload, queue
 from testbed.faults.base import Fault, Place, Primitive
 from testbed.faults.built import Built, CannotInject
 from topologies.graph.fabric import Fabric, TopologyError
@@ -27,6 +27,7 @@ GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Cables": cable.FAULTS,
     "Queues": queue.FAULTS,
     "Forwarding": forwarding.FAULTS,
+    "Adaptive switches": adaptive.FAULTS,
     "Offloads": offload.FAULTS,
     "Hosts": host.FAULTS,
     "Congestion": congestion.FAULTS,
@@ -121,6 +122,10 @@ class Injection:
         if self.fault.only_on and fabric.kind not in self.fault.only_on:
             kinds = ", ".join(sorted(self.fault.only_on))
             raise CannotInject(f"{self.fault.name} is not for a {fabric.kind}", f"it is for: {kinds}")
+        if built is not None and self.fault.adaptive not in (None, built.adaptive):
+            what = "is for switches that " + ("choose" if self.fault.adaptive else "hash")
+            hint = f"control: {{routing: {'adaptive' if self.fault.adaptive else 'ecmp'}}}"
+            raise CannotInject(f"{self.fault.name} {what}", hint)
         if place.kind not in self.fault.on:
             hint = f"it strikes: {', '.join(self.fault.on)}"
             raise CannotInject(f"{self.fault.name} does not strike a {place.kind}", hint)

@@ -140,6 +140,8 @@ class Fault(Model):
     only_real_clock: ClassVar[bool] = False
     only_on: ClassVar[frozenset[str]] = frozenset()
     """Kinds of topology that it is for; empty: all."""
+    adaptive: ClassVar[bool | None] = None
+    """Only for switches that choose among equal ports (true), or that hash (false); None: for both."""
     shows_as: ClassVar[ShowsAs | None] = None
     """What an operator's counters call the frames that it drops; None: it drops none by itself."""
     sets: ClassVar[Mapping[str, str]] = {}

@@ -32,6 +32,8 @@ class Built:
     """How long a pause may be until the PFC watchdog acts; None: there is none."""
     cpus: float | None
     """That a rank's container may use; None: all."""
+    adaptive: bool = False
+    """Whether switches take one of several ports."""
 
     def rates(self, fabric: Fabric, cables: Iterable[Cable]) -> list[tuple[float, str]]:
         return [(self.hardware.cable(fabric, c)[0], f"cable:{c.name}") for c in cables]

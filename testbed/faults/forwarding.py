@@ -126,6 +126,7 @@ class DeadMember(FlowFault):
     shows: ClassVar[str] = "drops `forwarding` for some of the flows to a destination, none for the others"
     example: ClassVar[dict[str, Any]] = {"on": "port:leaf0:3"}
     on: ClassVar[tuple[str, ...]] = ("port",)
+    adaptive: ClassVar[bool | None] = False
     forwarding: ClassVar[str] = "dead_member"
 
     def spec(self, place: Place) -> dict[str, Any]:
@@ -141,6 +142,7 @@ class PolarisedHash(FlowFault):
     shows: ClassVar[str] = "some of several equal links are full while others stay empty"
     example: ClassVar[dict[str, Any]] = {"on": "all"}
     on: ClassVar[tuple[str, ...]] = ("all",)
+    adaptive: ClassVar[bool | None] = False
     mended_by: ClassVar[tuple[str, ...]] = ()  # it is configured so
     forwarding: ClassVar[str] = "polarised"
 

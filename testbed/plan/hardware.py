@@ -17,6 +17,7 @@ from workloads import registry
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.blocks.fabric import Accelerator, Ecn, Nic, Switch
+    from testbed.experiment.blocks.routing import Adaptive
     from testbed.experiment.blocks.transport import Transport
     from testbed.experiment.steps.step import Step
 
@@ -34,7 +35,10 @@ def hardware_of(experiment: Experiment) -> Hardware:
         ack_every=nic.ack_every,
         timeout_ns=basis.timeout_ns,
         retry=nic.retry,
-        switch=_switch(fabric.switch, basis.headroom(*usual), _ecn(basis, basis.setting)),
+        switch={
+            **_switch(fabric.switch, basis.headroom(*usual), _ecn(basis, basis.setting)),
+            **_adaptive(experiment.control.routing.adaptive),
+        },
         accelerator=_accelerator(basis, experiment.workload),
         nic={
             "pfc": nic.pfc,
@@ -103,9 +107,10 @@ def _reorder_packets(basis: Basis) -> int:
 
 
 def _selective(basis: Basis) -> dict[str, Any]:
-    """What is said of packets ahead, and when one is lost, where the file says so."""
-    sack, loss = basis.transport.sack, basis.transport.loss
-    keys: dict[str, Any] = {"sack_bits": sack.bits, "sack_every": sack.every} if sack else {}
+    """What becomes of packets ahead, what is said of them, and when one is lost, where the file says so."""
+    sack, loss, ordering = basis.transport.sack, basis.transport.loss, basis.transport.ordering
+    keys: dict[str, Any] = {} if ordering == "in_order" else {"ordering": ordering}
+    keys |= {"sack_bits": sack.bits, "sack_every": sack.every} if sack else {}
     if loss:
         keys |= {"loss_after_ns": loss.after or basis.setting.base_rtt_ns, "probes": loss.probe}
     return keys
@@ -202,6 +207,19 @@ def _switch(switch: Switch, headroom: int, ecn: dict[str, Any]) -> dict[str, Any
         "weights": {str(c): w for c, w in switch.scheduler.weights.items()},
         "watchdog": watchdog,
     }
+
+
+def _adaptive(adaptive: Adaptive | None) -> dict[str, Any]:
+    """How a switch takes one of several ports; nothing where it does not."""
+    if adaptive is None:
+        return {}
+    flowlet, quality = adaptive.flowlet, adaptive.quality
+    keys: dict[str, Any] = {"policy": adaptive.policy, "local_repair": adaptive.local_repair}
+    if flowlet:
+        keys |= {"flowlet_gap_ns": flowlet.gap, "flowlet_entries": flowlet.entries}
+    if quality:
+        keys |= {"bands": quality.bands, "every_ns": quality.every}
+    return {"adaptive": keys}
 
 
 def _ecn(basis: Basis, setting: cc.Setting) -> dict[str, Any]:

@@ -28,6 +28,7 @@ def costs_of(experiment: Experiment) -> Costs:
         wake_ns=costs.wake,
         reduce_bps=costs.reduce,
         by_channel=costs.reduce_by == "channel",
+        reths=experiment.transport.ordering == "any",
     )
 
 
@@ -47,6 +48,7 @@ class Ideal:
 
     def __init__(self, experiment: Experiment) -> None:
         self._basis, self._costs = Basis(experiment), costs_of(experiment)
+        self._adaptive = experiment.control.routing.adaptive is not None
         self._fabric, self._cores = self._basis.graph, self._basis.fabric.nic.complex
         self.time_ns = cache(self._time_ns)
         self._path = cache(self._shortest)
@@ -68,7 +70,22 @@ class Ideal:
         cables = [fabric.graph.edges[a, b]["cable"] for a, b in pairwise(nodes)]
         latencies = [basis.hardware.latency_ns(fabric.switch_by_name[name]) for name in nodes[1:-1]]
         links = tuple(Link(*basis.cable(c)) for c in cables)
+        if self._adaptive:  # over all of the shortest paths together
+            at_once = self._at_once(source_nic, target_nic, others)
+            links = tuple(replace(link, rate_bps=max(link.rate_bps, at_once)) for link in links)
         return Path(links, tuple(latencies), memories=(self._memory(source), self._memory(target)))
+
+    def _at_once(self, source: str, target: str, others: list[str]) -> float:
+        """What the shortest paths carry at once from NIC to NIC, in bit/s: the most that flows over their cables."""
+        import networkx as nx
+
+        graph = nx.restricted_view(self._fabric.graph, others, [])
+        before, behind = (nx.single_source_shortest_path_length(graph, end) for end in (source, target))
+        flows: nx.DiGraph[str] = nx.DiGraph()
+        for a, b, edge in [e for x, y, d in graph.edges(data=True) for e in ((x, y, d), (y, x, d))]:
+            if a in before and b in behind and before[a] + 1 + behind[b] == before[target]:
+                flows.add_edge(a, b, capacity=self._basis.cable(edge["cable"])[0])
+        return float(nx.maximum_flow_value(flows, source, target))
 
     def _memory(self, end: int) -> MemoryPath:
         """Of a host, or of a compute complex."""

@@ -11,6 +11,7 @@ from testbed.faults.cable import CableFault
 from testbed.plan.thresholds import names_of
 from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
 from testbed.predict.ground import CABLE_KEYS
+from topologies.ranks.hops import Hops
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
@@ -45,12 +46,20 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
             else:
                 hint = f"from the beginning to the end (no `at`, `for`, `every`) it is predicted; {hint}"
         yield Problem(what, experiment.place("inject", k), hint)
+    if experiment.control.routing.adaptive is not None and _has_several_ways(experiment):
+        what, hint = "there is no model of switches that take one of several ports", "of `routing: ecmp` there is one"
+        yield Problem(what, experiment.place("control", "routing"), f"{_RUN}; {hint}")
     if experiment.fabric.nic.complex is not None:
         what = "there is no model of off-path SmartNICs"
         yield Problem(what, experiment.place("fabric", "nic", "kind"), _RUN)
     for k, step in enumerate(experiment.workload):
         for path, why, hint in step.not_predicted():
             yield Problem(why, experiment.place("workload", k, *path), f"{_RUN}; {hint}" if hint else _RUN)
+
+
+def _has_several_ways(experiment: Experiment) -> bool:
+    """Whether switches may have to choose."""
+    return experiment.fabric.topology.is_large or Hops(experiment.build_fabric()).chooses
 
 
 def _is_of_cables(injection: Injection) -> bool:

@@ -26,6 +26,9 @@ ELSEWHERE = {
     "missing_group": "test_in_network.py",
     "slots_leaked": "test_in_network.py",
     "dateline_off": "test_dateline_runs.py",
+    "adaptive_off": "test_adaptive_runs.py",
+    "wrong_group_weights": "test_adaptive_runs.py",
+    "stuck_choice": "test_fabricd_adaptive.py",
 }
 """What shows on workers or the controller alone, and which file proves it."""
 TRAFFIC = ("incast", "noisy_neighbour", "victim_flow")

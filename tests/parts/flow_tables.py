@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
 
-from controllers.flows import Flow, Hash, Load, Output, Resubmit
+from controllers.flows import Choose, Flow, Hash, Load, Output, Resubmit
 from topologies import Fabric
 
 Tables = Mapping[str, Sequence[Flow]]
@@ -39,6 +39,8 @@ def _run(flows: Sequence[Flow], flow: Flow, packet: dict[str, int | IPv4Address]
         match action:
             case Output(port):
                 ports.add(port)
+            case Choose(ports=any_of):
+                ports.update(any_of)
             case Hash(links, _):
                 states = [{**state, "reg0": k} for state in states for k in range(links)]
             case Load(register, value):

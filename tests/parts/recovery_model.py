@@ -118,12 +118,14 @@ def selective_ns(h: Hardware, packets: int, loss: float) -> float:
 def lossy_flow(h: Hardware, packets: int, loss: float, *, jitter_ns: float = 0, seed: int = 1) -> Taken:
     """One flow of which each packet but the last is lost with that probability, and comes late by up to `jitter_ns`.
 
-    The last one costs both recoveries a timeout: nothing that has come shows that it is missing.
+    The last one costs both recoveries a timeout: nothing that has come shows that it is missing. (In any order it may
+    be lost, too: a probe repairs that.)
     """
     with star(2, h, change=lambda config: config.update(seed=seed)) as f:
         if loss:
+            data = ["WRITE_FIRST", "WRITE_MIDDLE", "WRITE_ONLY"]
             f.fabricd.request("inject", fault="loss", primitive="frames", effect="drop", ports=["h1:1"],
-                              select={"share": loss}, match={"opcodes": ["WRITE_FIRST", "WRITE_MIDDLE"]})  # fmt: skip
+                              select={"share": loss}, match={"opcodes": data})  # fmt: skip
         if jitter_ns:
             f.fabricd.request("inject", fault="jitter", primitive="frames", effect="delay", ports=["h1:1"],
                               select="all", delay_ns=0, jitter_ns=jitter_ns, reorder=True)  # fmt: skip

@@ -49,6 +49,12 @@ class WireFrame:
     """The first packet of an acknowledgement's bitmap, and its bits as a number."""
     macs: tuple[str, str] = ("", "")
     """To, and from."""
+    asks: bool = False
+    reserved: int = 0
+    """The seven bits behind that which asks to be acknowledged."""
+    reth: tuple[int, int, int] | None = None
+    """Address, key, length."""
+    imm: int | None = None
 
 
 def frames(path: Path) -> list[WireFrame]:
@@ -79,10 +85,15 @@ def _frame(time_ns: int, out: bool, frame: bytes) -> WireFrame:
     if bth[0] == ACK and length > 20 + 8 + 12 + 4 + 4:
         bitmap = bth[16 : length - 28 - 4]
         more["sack"] = (int.from_bytes(bitmap[:4]), int.from_bytes(bitmap[4:], "little"))
+    if bth[0] in (6, 10, 11):
+        more["reth"] = struct.unpack_from(">QII", bth, 12)
+    if bth[0] in (9, 11):
+        (more["imm"],) = struct.unpack_from(">I", bth, 28 if bth[0] == 11 else 12)
     return WireFrame(
         time_ns, out, bth[0], int.from_bytes(bth[9:12]), frame[IP + 1] >> 2, frame[IP + 1] & 3, frame[IP + 8],
         int.from_bytes(bth[5:8]), bth[12] if bth[0] == ACK else 0,
-        msn=int.from_bytes(bth[13:16]) if bth[0] == ACK else 0, macs=(frame[:6].hex(":"), frame[6:12].hex(":")), **more,
+        msn=int.from_bytes(bth[13:16]) if bth[0] == ACK else 0, macs=(frame[:6].hex(":"), frame[6:12].hex(":")),
+        asks=bth[8] >> 7 > 0, reserved=bth[8] & 127, **more,
     )  # fmt: skip
 
 

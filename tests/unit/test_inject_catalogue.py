@@ -178,6 +178,7 @@ def test_every_example_can_be_injected_as_it_stands_in_the_docs() -> None:
     for name, cls in CATALOGUE.items():
         line = next(text for text in page if text.startswith(f"Such as: `{{fault: {name},"))
         clock = "clock: real\n" if cls.only_real_clock else ""
+        clock += "control: {routing: adaptive}\n" if cls.adaptive else ""
         fits = (
             head
             if not cls.only_on

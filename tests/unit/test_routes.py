@@ -249,9 +249,11 @@ def test_a_cut_ring_drops_what_cannot_arrive() -> None:
 
 
 def test_routings_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(RoutingError, match=r"unknown routing 'fastest' \(known: ecmp, dimension_order\)"):
+    with pytest.raises(RoutingError, match=r"unknown routing 'fastest' \(known: ecmp, dimension_order, adaptive\)"):
         Router(build("star", {"hosts": 2}), "fastest")
     with pytest.raises(RoutingError, match="'dimension_order' does not fit a rail"):
         Router(build("rail", {"servers": 2, "gpus": 2}), "dimension_order")
-    for name in ROUTINGS:
+    with pytest.raises(RoutingError, match="'adaptive' does not fit a ring: it would undo the dateline"):
+        Router(build("ring", {"nodes": 3}), "adaptive")
+    for name in ROUTINGS.keys() - {"adaptive"}:
         Router(build("ring", {"nodes": 3}), name)

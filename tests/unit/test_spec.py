@@ -42,7 +42,7 @@ def test_defaults():
     assert (e.fabric.nic.mtu, e.fabric.nic.ack_every, e.fabric.nic.retry) == (4096, 16, 7)
     assert (e.fabric.nic.timeout, e.fabric.nic.tx_buffer) == (None, 131072)
     assert e.fabric.scale_up is None
-    assert (e.control.routing, e.control.reaction) == ("ecmp", 1e6)
+    assert (e.control.routing.name, e.control.reaction) == ("ecmp", 1e6)
     assert (e.costs.post, e.costs.reduce, e.costs.wake) == (100.0, 800_000_000_000, 0.0)
     assert e.workers.cpus is None and e.workers.image is None
 

@@ -21,12 +21,6 @@ def wire_bytes(payload_bytes: int, headers_bytes: int = 0) -> int:
     return max(SHORTEST_BYTES, FRAME_BYTES + headers_bytes + -(-payload_bytes // 4) * 4)
 
 
-def message_bytes(size_bytes: int, mtu: int) -> int:
-    """What a message takes of a cable: whole packets and the rest, with RETH and immediate."""
-    whole, rest = divmod(size_bytes, mtu)
-    return whole * wire_bytes(mtu) + (wire_bytes(rest) if rest else 0) + RETH_BYTES + IMM_BYTES
-
-
 def ser_ns(frame_bytes: int, rate_bps: float) -> float:
     """Time of a frame (without FCS) on a cable, preamble and gap included."""
     return max(frame_bytes + FCS_BYTES, 64) * 8e9 / rate_bps + GAP_BYTES * 8e9 / rate_bps

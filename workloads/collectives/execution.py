@@ -110,7 +110,8 @@ class Connection:
     under_way: int = 0
     copied: int = 0
     sent: int = 0
-    arrived: int = 0
+    arrived: int = 0  # with all before them
+    early: set[int] = field(default_factory=set)  # arrived before others (`transport.ordering: any`)
     taken: int = 0
     acknowledged: bool = True  # the last message of ours
 
@@ -164,6 +165,7 @@ class Execution:
         for connection in self.connections.values():
             connection.sent = connection.copied = connection.arrived = connection.taken = connection.under_way = 0
             connection.acknowledged = not connection.places
+            connection.early.clear()
         for running in self.lanes:
             running.at = running.under_way = 0
         self.running = False
@@ -180,12 +182,15 @@ class Execution:
 
     def take(self, record: Record) -> None:
         """Takes a completion of ours.  What comes before `start` is kept for it."""
-        connection = self.by_number[record.qp]
-        expected = record.imm - self.first == connection.arrived < len(connection.own)
+        connection, number = self.by_number[record.qp], record.imm - self.first
+        new = connection.arrived <= number < len(connection.own) and number not in connection.early
         if record.kind == wire.SENT and connection.sender and self.running:
             self._acknowledged(connection, connection.sender, record.wr_id - self.first)
-        elif record.kind == wire.RECEIVED_IMM and expected:
-            connection.arrived += 1
+        elif record.kind == wire.RECEIVED_IMM and new:
+            connection.early.add(number)
+            while connection.arrived in connection.early:
+                connection.early.remove(connection.arrived)
+                connection.arrived += 1
             if connection.receiver and self.running:
                 self._advance(connection.receiver)
         else:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from topologies.graph.frames import ACK_BYTES, IMM_BYTES, RETH_BYTES, message_bytes, wire_bytes
+from topologies.graph.frames import ACK_BYTES, IMM_BYTES, RETH_BYTES, wire_bytes
 from workloads.programs.block import HEADER_BYTES
 from workloads.programs.costs import MessageCosts, Work, batch_ns
 from workloads.programs.message import Shape
@@ -94,8 +94,8 @@ def _cable_ns(size_bytes: int, path: Path, costs: Costs, storage: Mapping[str, A
     way has an acknowledgement the other, by the program and by the transport."""
     block, replicas, ratio = storage["block"], storage["replicas"], storage["ratio"]
     small = wire_bytes(8, RETH_BYTES + IMM_BYTES)
-    into = message_bytes(HEADER_BYTES + block, costs.mtu) + replicas * (small + ACK_BYTES) + ACK_BYTES
-    out = replicas * (message_bytes(int(HEADER_BYTES + block / ratio), costs.mtu) + ACK_BYTES) + small + ACK_BYTES
+    into = costs.message_wire_bytes(HEADER_BYTES + block) + replicas * (small + ACK_BYTES) + ACK_BYTES
+    out = replicas * (costs.message_wire_bytes(int(HEADER_BYTES + block / ratio)) + ACK_BYTES) + small + ACK_BYTES
     return float(size_bytes / block * max(into, out) * 8e9 / _line_bps(path))
 
 

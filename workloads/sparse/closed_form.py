@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topologies.graph.frames import ACK_BYTES, message_bytes
+from topologies.graph.frames import ACK_BYTES
 from workloads.sparse.sizes import MOST_BLOCKS, header_bytes
 from workloads.times.messages import Costs, Path, received_ns
 
@@ -19,7 +19,7 @@ def omnireduce_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> floa
     """
     message = min(BLOCK_BYTES * FUSION, size_bytes) + header_bytes(FUSION)
     messages = -(-size_bytes // (BLOCK_BYTES * FUSION)) * (ranks - 1) / ranks
-    link = 2 * messages * max(link.time_ns(message_bytes(message, costs.mtu) + ACK_BYTES) for link in path.links)
+    link = 2 * messages * max(link.time_ns(costs.message_wire_bytes(message) + ACK_BYTES) for link in path.links)
     host = 2 * messages * costs.post_ns + costs.reduce_ns(size_bytes) * (ranks - 1) / ranks
     once = 2 * (costs.post_ns + received_ns(message, path, costs) + costs.wake_ns)
     return max(link, host) + once
@@ -36,7 +36,7 @@ def omniccl_ns(ranks: int, size_bytes: int, path: Path, costs: Costs) -> float:
     blocks = min(MOST_BLOCKS, -(-size_bytes // (BLOCK_BYTES * ranks)))
     message = min(BLOCK_BYTES * blocks, size_bytes) + header_bytes(blocks)
     acks = 1 + (costs.packets(message) - 1) // costs.ack_every
-    frames = message_bytes(message, costs.mtu) + acks * ACK_BYTES
+    frames = costs.message_wire_bytes(message) + acks * ACK_BYTES
     window = max(link.time_ns(frames) for link in path.links)
     windows = size_bytes / (BLOCK_BYTES * blocks)
     turns, together = windows / ranks, min(ranks, windows)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from topologies.graph.frames import FRAME_BYTES, RETH_BYTES
 from workloads.base.entry import Algorithm
 from workloads.collectives.schedule import WINDOW, Shape
 from workloads.collectives.shape import shape_of
@@ -103,7 +102,7 @@ class Case:
     def wire(self, nbytes: float, piece: int) -> float:
         """Bytes on a cable of so many bytes of payload in messages of `piece`."""
         messages = nbytes / max(piece, 1)
-        return nbytes + messages * (self.costs.packets(piece) * FRAME_BYTES + RETH_BYTES)
+        return nbytes + messages * self.costs.headers_bytes(piece)
 
 
 def rounds(case: Case, sequence: Sequence[Round]) -> float:

@@ -77,10 +77,11 @@ class Followed:
     def loads(self) -> dict[Hashable, tuple[float, Link]]:
         """What each cable carries in a direction, without headers of messages, and the cable."""
         loads: dict[Hashable, tuple[float, Link]] = {}
+        around = FRAME_BYTES + self.case.costs.later_reth
         for connection, (packets, nbytes) in self.carried.items():
             route = self.routes[connection]
             for key, link in zip(route.keys, route.links, strict=True):
-                loads[key] = (loads.get(key, (0.0, link))[0] + nbytes + packets * FRAME_BYTES, link)
+                loads[key] = (loads.get(key, (0.0, link))[0] + nbytes + packets * around, link)
         return loads
 
     @cached_property

@@ -79,7 +79,8 @@ class Path:
 class Costs:
     """What a host and its NIC take, the same at both ends.  `reduce_bps`: bits of one operand, None costs nothing.
 
-    `by_channel`: each lane of a schedule reduces by itself, beside the others and the host.
+    `by_channel`: each lane of a schedule reduces by itself, beside the others and the host.  `reths`: each packet of a
+    write has a RETH, not the first alone (`transport.ordering: any`).
     """
 
     mtu: int = 4096
@@ -93,6 +94,7 @@ class Costs:
     by_channel: bool = False
     engine_reduce_bps: float = 400e9
     engine_packets_per_s: float = 595.2e6
+    reths: bool = False
 
     def engine_ns(self, nbytes: float) -> float:
         """What a packet to be added (0: one that only passes) keeps the NIC's engine."""
@@ -104,6 +106,27 @@ class Costs:
     def packets(self, size_bytes: int) -> int:
         """How many packets carry a message."""
         return max(1, -(-size_bytes // self.mtu))
+
+    @property
+    def later_reth(self) -> int:
+        """Bytes of the RETH of a write's packets but the first."""
+        return RETH_BYTES * self.reths
+
+    @property
+    def packet_wire_bytes(self) -> int:
+        """What a full packet of a write takes of a cable, but for the first."""
+        return wire_bytes(self.mtu, self.later_reth)
+
+    def headers_bytes(self, size_bytes: int) -> int:
+        """What is around the payload of a write, without an immediate."""
+        packets = self.packets(size_bytes)
+        return packets * FRAME_BYTES + RETH_BYTES + (packets - 1) * self.later_reth
+
+    def message_wire_bytes(self, size_bytes: int) -> int:
+        """What a write with immediate takes of a cable."""
+        whole, rest = divmod(size_bytes, self.mtu)
+        packets = whole * self.packet_wire_bytes + (wire_bytes(rest, self.later_reth) if rest else 0)
+        return packets + RETH_BYTES - self.later_reth + IMM_BYTES
 
 
 # Messages
@@ -131,9 +154,11 @@ class Packets:
         payload = min(costs.mtu, message_bytes)
         first = (payload, wire_bytes(payload, RETH_BYTES * reth))
         payload = rest - (costs.packets(rest) - 1) * costs.mtu
-        last = (payload, wire_bytes(payload, RETH_BYTES * (reth and rest <= costs.mtu) + IMM_BYTES * imm))
+        has_reth = reth and (costs.reths or rest <= costs.mtu)
+        last = (payload, wire_bytes(payload, RETH_BYTES * has_reth + IMM_BYTES * imm))
         between = max(count - 2, 1)
-        total = size_bytes - payload + count * FRAME_BYTES + (messages - (rest <= costs.mtu)) * RETH_BYTES * reth
+        reths = (count if costs.reths else messages) - has_reth
+        total = size_bytes - payload + count * FRAME_BYTES + reths * RETH_BYTES * reth
         middle = ((size_bytes - first[0] - last[0]) / between, (total - FRAME_BYTES - first[1]) / between)
         return cls(count, first, middle, last)
 
@@ -246,5 +271,5 @@ def slowest_stage(path: Path, costs: Costs) -> Stage:
     """Where full packets take longest."""
     return min(
         stages_of(path, costs, to_memory=True),
-        key=lambda stage: stage.rate_bps * (1.0 if stage.wire else 1 + FRAME_BYTES / costs.mtu),
+        key=lambda stage: stage.rate_bps * (1.0 if stage.wire else 1 + (FRAME_BYTES + costs.later_reth) / costs.mtu),
     )

@@ -181,12 +181,12 @@ class Network:
             end = min(begin + self._train, n)
             payload = min(end * costs.mtu, nbytes) - begin * costs.mtu
             last_payload = payload - (end - 1 - begin) * costs.mtu
-            reth, imm = RETH_BYTES * (begin == 0), IMM_BYTES * (end == n)
+            reth, imm = costs.later_reth if begin else RETH_BYTES, IMM_BYTES * (end == n)
             single = end - begin == 1
             first = (wire_bytes(min(costs.mtu, payload), reth + imm * single), min(costs.mtu, payload))
-            last = first if single else (wire_bytes(last_payload, imm), last_payload)
+            last = first if single else (wire_bytes(last_payload, costs.later_reth + imm), last_payload)
             between = max(end - begin - 2, 0)
-            whole = first if single else (first[0] + last[0] + between * wire_bytes(costs.mtu), payload)
+            whole = first if single else (first[0] + last[0] + between * costs.packet_wire_bytes, payload)
             acks_due = (before + end) // costs.ack_every - (before + begin) // costs.ack_every
             acks = acks_due + (end == n and (before + end) % costs.ack_every > 0)
             trains.append((whole, first, last, acks, end == n, end - begin))

@@ -128,8 +128,6 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 		return false;
 	s->latency = time_of(f, o, "latency_ns", REQUIRED);
 	s->base = switch_plain;
-	s->base.dscp_class[48] = 6;
-	s->base.dscp_class[26] = 3;
 	if (!json_object_get(o, "buffer_bytes"))
 		return config_fail(f, "%s: buffer_bytes is needed", s->n.name);
 	if (!params_fail(f, s->n.name, switch_params_set(&s->base, o)))
@@ -158,6 +156,7 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 		if (!watch_add(f, p->tap, WATCH_TAP, p))
 			return false;
 	}
+	adaptive_init(s);
 	return !f->error[0];
 }
 

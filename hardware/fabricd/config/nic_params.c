@@ -69,6 +69,7 @@ static const char *set_counts(struct nic_params *p, const json_t *o)
 		{"retry", "retry: from 0 to 1000", 0, 1000, &p->retry},
 		{"rnr_retry", "rnr_retry: from 0 to 7", 0, 7, &p->rnr_retry},
 		{"reorder_packets", "reorder_packets: from 1 to 65536", 1, 65536, &p->reorder_packets},
+		{"first_psn", "first_psn: from 0 to 16777215", 0, PSN_MASK, &p->first_psn},
 		{"sack_bits", "sack_bits: from 0 to 512", 0, SACK_BITS_MAX, &p->sack_bits},
 		{"sack_every", "sack_every: from 1 to 65536", 1, 65536, &p->sack_every},
 		{"data_dscp", "data_dscp: from 0 to 63", 0, 63, &p->data_dscp},
@@ -135,6 +136,12 @@ static const char *set_host(struct nic_params *p, const json_t *o)
 	}
 	if ((v = json_object_get(o, "probes")))
 		p->probes = json_is_true(v);
+	if ((v = json_object_get(o, "ordering"))) {
+		const char *s = json_string_value(v);
+		if (!s || (strcmp(s, "in_order") && strcmp(s, "any")))
+			return "ordering: in_order or any";
+		p->any_order = !strcmp(s, "any");
+	}
 	if (p->sack_bits % 32)
 		return "sack_bits: a multiple of 32";
 	return NULL;

@@ -8,10 +8,11 @@
 #include "config/params.h"
 #include "config/values.h"
 #include "link/params.h"
+#include "switch/adaptive.h"
 #include "switch/params.h"
 
 /* What a thing is when nothing is said: one shared buffer, no PFC, no ECN, the highest class first */
-const struct switch_params switch_plain = {.alpha_1024 = 1024, .schedule.strict = 0xff};
+const struct switch_params switch_plain = {.alpha_1024 = 1024, .schedule.strict = 0xff, .dscp_class = {[48] = 6, [26] = 3}};
 
 static bool keyed(const char *key, long most, unsigned *to)
 {
@@ -101,6 +102,36 @@ static const char *set_watchdog(struct switch_params *p, const json_t *v)
 	return NULL;
 }
 
+static const char *set_adaptive(struct adaptive_params *p, const json_t *o)
+{
+	const json_t *v;
+	double x;
+
+	if (json_is_null(o)) {
+		p->policy = NULL;
+		return NULL;
+	}
+	if ((v = json_object_get(o, "policy")) && !(p->policy = pick_policy_find(json_string_value(v))))
+		return "adaptive: policy: two_choices, shortest, round_robin or random";
+	if ((v = json_object_get(o, "flowlet_gap_ns")) && !value_duration(v, &p->flowlet_gap))
+		return "adaptive: flowlet_gap_ns: from 0 to 1e12";
+	if ((v = json_object_get(o, "flowlet_entries"))) {
+		if (!value_number(v, 0, 1 << 20, &x))
+			return "adaptive: flowlet_entries: from 0 to 1048576";
+		p->flowlet_entries = (uint32_t)x;
+	}
+	if ((v = json_object_get(o, "local_repair")))
+		p->local_repair = json_is_true(v);
+	if ((v = json_object_get(o, "bands"))) {
+		if (!value_number(v, 0, 255, &x))
+			return "adaptive: bands: from 0 to 255";
+		p->bands = (uint8_t)x;
+	}
+	if ((v = json_object_get(o, "every_ns")) && !value_duration(v, &p->every))
+		return "adaptive: every_ns: from 0 to 1e12";
+	return p->bands && !p->every ? "adaptive: every_ns: more than 0, with bands" : NULL;
+}
+
 /* switch_params_set() - Take over what @o says of a switch; other keys are left alone
  * Return: NULL, or what is wrong
  */
@@ -133,6 +164,8 @@ const char *switch_params_set(struct switch_params *p, const json_t *o)
 		wrong = set_ecn(p->ecn, v);
 	if (!wrong && (v = json_object_get(o, "watchdog")))
 		wrong = set_watchdog(p, v);
+	if (!wrong && (v = json_object_get(o, "adaptive")))
+		wrong = set_adaptive(&p->adaptive, v);
 	if ((v = json_object_get(o, "accelerator_down")))
 		p->accelerator_down = json_is_true(v);
 	if ((v = json_object_get(o, "slots_leaked"))) {

@@ -5,6 +5,7 @@
 #include "cc/cc.h"
 #include "config/params.h"
 #include "link/params.h"
+#include "switch/adaptive.h"
 #include "switch/params.h"
 
 static json_t *classes_json(uint8_t classes)
@@ -37,6 +38,13 @@ static json_t *ecn_json(const struct ecn_params *of_class)
 	return o;
 }
 
+static json_t *adaptive_json(const struct adaptive_params *a)
+{
+	return json_pack("{s:s, s:o, s:i, s:b, s:i, s:o}", "policy", pick_policy_name(a->policy), "flowlet_gap_ns",
+			 ns_json(a->flowlet_gap), "flowlet_entries", (int)a->flowlet_entries, "local_repair",
+			 (int)a->local_repair, "bands", (int)a->bands, "every_ns", ns_json(a->every));
+}
+
 /* switch_params_json() - All parameters of a switch */
 json_t *switch_params_json(const struct switch_params *p)
 {
@@ -60,6 +68,8 @@ json_t *switch_params_json(const struct switch_params *p)
 						       "restore_ns", ns_json(p->watchdog.restore), "action",
 						       p->watchdog.drop ? "drop" : "forward")
 					   : json_null());
+	if (p->adaptive.policy)
+		json_object_set_new(o, "adaptive", adaptive_json(&p->adaptive));
 	json_object_set_new(o, "accelerator_down", json_boolean(p->accelerator_down));
 	json_object_set_new(o, "slots_leaked", json_integer(p->slots_leaked));
 	return o;
@@ -97,7 +107,7 @@ json_t *nic_params_json(const struct nic_params *p)
 		       {"rx_buffer_bytes", p->rx_buffer_bytes}, {"rx_xoff_bytes", p->rx_xoff_bytes},
 		       {"rx_xon_bytes", p->rx_xon_bytes}, {"ack_every", p->ack_every}, {"retry", p->retry},
 		       {"rnr_retry", p->rnr_retry}, {"reorder_packets", p->reorder_packets},
-		       {"sack_bits", p->sack_bits}, {"sack_every", p->sack_every},
+		       {"first_psn", p->first_psn}, {"sack_bits", p->sack_bits}, {"sack_every", p->sack_every},
 		       {"data_dscp", p->data_dscp}, {"ack_dscp", p->ack_dscp}, {"cnp_dscp", p->cnp_dscp},
 		       {"data_class", p->data_class}, {"ack_class", p->ack_class}, {"cnp_class", p->cnp_class}};
 
@@ -111,6 +121,7 @@ json_t *nic_params_json(const struct nic_params *p)
 	json_object_set_new(o, "frozen", json_boolean(p->frozen));
 	json_object_set_new(o, "probes", json_boolean(p->probes));
 	json_object_set_new(o, "recovery", json_string(p->selective ? "selective_repeat" : "go_back_n"));
+	json_object_set_new(o, "ordering", json_string(p->any_order ? "any" : "in_order"));
 	json_object_set_new(o, "cc", cc_json(p));
 	return o;
 }

@@ -12,6 +12,7 @@
 #include "fault/fault.h"
 #include "link/params.h"
 #include "link/port.h"
+#include "link/ways.h"
 #include "nic/nic.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
@@ -110,6 +111,28 @@ static json_t *shown_json(const struct fabric *f)
 			json_decref(o);
 		}
 	return list;
+}
+
+/* groups_json() - The sets of ports that switches have taken one of: a row for each port; no part of a run's figures */
+static json_t *groups_json(const struct fabric *f)
+{
+	json_t *rows = json_array();
+
+	for (uint32_t k = 0; k < f->switch_count; k++) {
+		const struct node *n = &f->switches[k].n;
+		for (const struct ways *w = n->ways; w; w = w->next) {
+			char set[10 * WAYS_MAX] = "";
+			int at = 0;
+			for (uint16_t i = 0; w->whole == w && i < w->count; i++)
+				at += sprintf(set + at, w->way[i].weight > 1 ? "%s%u*%u" : "%s%u", i ? "," : "", w->way[i].port,
+					      w->way[i].weight);
+			for (uint16_t i = 0; w->whole == w && i < w->count; i++)
+				json_array_append_new(rows, json_pack("{s:s, s:s, s:i, s:i, s:I}", "switch", n->name, "set", set, "port",
+								      (int)w->way[i].port, "weight", (int)w->way[i].weight,
+								      "picks", (json_int_t)w->way[i].picks));
+		}
+	}
+	return rows;
 }
 
 /* links_json() - What each port and its cable are now, faults included; no counters */
@@ -241,7 +264,7 @@ json_t *counters_json(struct fabric *f)
 		port_json(f, &f->accelerators[i].port, ports, drops);
 		json_array_append_new(accelerators, accelerator_json(&f->accelerators[i]));
 	}
-	return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "shown", shown_json(f), "links", links_json(f), "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "shown", shown_json(f), "links", links_json(f), "groups", groups_json(f), "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
 			 (json_int_t)f->deadlocks, "time_ns", ns_json(f->clock.now), "ports", ports, "nics",
 			 nics, "qps", qps, "switches", switches, "drops", drops, "fidelity", fidelity_json(f));
 }

@@ -31,6 +31,7 @@
 #include "link/port.h"
 #include "nic/nic.h"
 #include "offload/offload.h"
+#include "switch/adaptive.h"
 #include "switch/switch.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
@@ -197,6 +198,8 @@ const char *next_job(struct fabric *f)
 		f->last_job = 0;
 		for (uint32_t i = 0; i < f->node_count + f->scale_up_count; i++)
 			f->nodes[i]->made = 0;
+		for (uint32_t i = 0; i < f->switch_count; i++)
+			adaptive_forget(&f->switches[i]);
 	}
 	f->stalled_reported = false;
 	if (virtual)

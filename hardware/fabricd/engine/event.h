@@ -32,7 +32,7 @@ enum event_kind {
 	EV_PAUSE_REFRESH, /* a port that has sent XOFF sends it again: a = port */
 	EV_ARRIVE,    /* the last bit has come in: a = frame, b = cable epoch */
 	EV_PAUSE_ARRIVE, /* of a pause frame, likewise */
-	EV_FORWARD,   /* out of a switch's pipeline: a = frame */
+	EV_FORWARD,   /* out of a switch's pipeline: a = frame; b = ports of which it takes one, if none is said */
 	EV_FORWARDING_DROP,    /* nothing came out of it for this one: a = frame */
 	EV_DELIVER,   /* out of the scale-up domain: a = frame */
 	EV_WATCHDOG,  /* a look at a queue that was paused: a = port, b = class */

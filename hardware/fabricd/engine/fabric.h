@@ -42,6 +42,7 @@ struct fabric {
 	uint32_t cable_count;
 	struct change *changes; /* all of them, freed at the end */
 	uint64_t last_change;
+	uint64_t wiring; /* goes up when a cable goes up or down, or is plugged in elsewhere */
 	struct frame *free_frames;
 	struct room *free_rooms; /* of full frames */
 	struct passage *free_passages, **passage_slabs;

@@ -1,4 +1,4 @@
-/* The fast path: what Open vSwitch has decided for a flow is not asked again (flow_cache.c, trace.c, tables_watch.c). */
+/* The fast path: what Open vSwitch has decided for a flow is not asked again (flow_cache.c, learning.c, trace.c, tables_watch.c, rules.c). */
 #ifndef FAST_PATH_FLOW_CACHE_H
 #define FAST_PATH_FLOW_CACHE_H
 
@@ -6,10 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/lines.h"
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "fast_path/flow_key.h"
+#include "fast_path/megaflows.h"
+#include "link/ways.h"
 
 struct fabric;
 struct frame;
@@ -18,52 +19,16 @@ struct port;
 struct node;
 
 #define BRIDGE_BYTES 16
-#define FLOW_COPIES_MAX 64
+#define FLOW_COPIES_MAX WAYS_MAX
 #define RETRY_NS 100000000 /* wall time until Open vSwitch is asked to talk again */
-
-/* One copy: where it leaves, and its headers if they are others */
-struct flow_copy {
-	uint16_t port;
-	bool rewritten;
-	struct flow_key headers;
-};
 
 /* What a frame turned into; copies by their ports */
 struct decision {
+	struct flow_key before;
 	uint16_t copies;
 	bool strange; /* more copies than FLOW_COPIES_MAX, or one that no rewriting of headers explains */
 	struct flow_copy copy[FLOW_COPIES_MAX];
 };
-
-enum flow_state {
-	FLOW_NEW,	/* nothing is known of it */
-	FLOW_SHOWN,	/* a frame of it is inside Open vSwitch */
-	FLOW_ASKED,	/* Open vSwitch is asked whether the headers alone decide */
-	FLOW_CACHED,
-	FLOW_UNCACHED,	/* they do not: every frame goes through Open vSwitch */
-};
-
-struct flow {
-	_Alignas(LINE_BYTES) struct flow *next; /* with the same hash */
-	struct flow_key key;
-	struct flow_copy *copy;
-	uint32_t left;	/* frames until one is checked: a twin of it goes through Open vSwitch */
-	uint16_t copies;
-	uint16_t alone; /* port of the only copy, if its headers stay; or 0 */
-	uint8_t state;	/* enum flow_state */
-	uint16_t in_port;
-	uint64_t packets, bytes; /* that went by the cache, not yet counted for its rules */
-	struct node *sw;
-	struct rule **rules;	 /* that it meets, in order */
-	uint32_t rule_count;
-	uint32_t number;
-};
-
-/* flow_is_undecided() - Will it be known soon what becomes of its frames? */
-static inline bool flow_is_undecided(const struct flow *flow)
-{
-	return flow->state == FLOW_SHOWN || flow->state == FLOW_ASKED;
-}
 
 /* An OpenFlow rule that is in a switch: what went by the cache counts for it */
 struct rule {
@@ -79,8 +44,10 @@ struct rule {
 
 struct flow_cache {
 	uint32_t sample; /* one frame in so many of a flow is checked */
-	struct flow **bucket;
-	uint32_t count, last_number;
+	struct megaflows flows;
+	struct hash_trust trust;
+	uint32_t *by_source_port; /* of each switch: its rules that look at UDP source ports */
+	uint32_t last_number;
 	uint64_t epoch; /* goes up when anything is forgotten */
 	uint64_t decided; /* goes up when frames that wait for a decision may go on */
 	uint32_t purges; /* of Open vSwitch's own cache, not yet answered: what comes out may follow old rules */
@@ -98,11 +65,14 @@ struct flow *flow_cache_forward(struct fabric *f, struct port *in, struct frame 
 void flow_cache_carried(struct flow_cache *c, struct flow *flow, const struct frame *fr);
 void flow_cache_checks(struct flow_cache *c, struct flow *flow, const struct frame *fr);
 void flow_cache_twin_goes(struct flow *flow, const struct frame *twin);
+struct frame *flow_copy_of(struct fabric *f, struct frame *fr, const struct flow_key *key, const struct flow_copy *copy,
+			   const struct flow_key *mask);
 bool flow_cache_awaits(struct fabric *f, const struct port *in, const struct frame *fr, struct flow **flow);
 struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const struct frame *fr);
 void flow_cache_decided(struct fabric *f, struct flow *flow, struct decision *d);
-const struct flow *flow_cache_asked(const struct flow_cache *c, const struct flow_key *key, uint32_t number);
-struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, uint32_t number, int copies);
+const struct flow *flow_cache_asked(struct fabric *f, const struct flow_key *key, uint32_t number);
+struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, uint32_t number, int copies,
+				  struct mask *told, uint32_t link);
 void flow_cache_changed(struct fabric *f, const struct node *sw);
 void flow_cache_forget(struct fabric *f, const struct node *sw);
 void flow_cache_settled(struct fabric *f);
@@ -116,11 +86,14 @@ void rules_count(struct flow *flow);
 void rules_free(struct flow_cache *c);
 json_t *rules_json(struct fabric *f);
 
+struct ways *flow_ways(const struct flow *flow);
+
+void decision_begin(struct decision *d, const struct port *in, const struct frame *before);
 void decision_add(struct fabric *f, struct decision *d, struct frame *before, uint16_t port, const struct frame *after);
 
 int local_connect(int folder, const char *name, const char *suffix);
 bool trace_ready(struct fabric *f);
-bool trace_ask(struct fabric *f, const struct flow *flow);
+bool trace_ask(struct fabric *f, const struct flow *flow, const struct flow_key *key);
 void trace_free(struct fabric *f);
 bool trace_purge(struct fabric *f);
 bool tables_watched(struct fabric *f, struct node *sw);

@@ -6,9 +6,10 @@
  * What has fields that are not in the key (fragments, IP options, TCP flags, other
  * protocols) has no key.
  *
- * A rule may have changed headers.  To do the same to another frame, the fields of
+ * A rule may have changed headers.  To do the same to another frame, fields of
  * the key are written over its own; lengths, the packet's identification and the
- * payload stay.
+ * payload stay.  Which fields, a mask says, which is a key too: Open vSwitch counts
+ * what it changes to what it has looked at, so in all else frames keep what they have.
  */
 #include <stdio.h>
 #include <string.h>
@@ -60,16 +61,32 @@ bool flow_key_of(struct flow_key *key, uint32_t port, const uint8_t *data, size_
 	return true;
 }
 
-uint64_t flow_key_hash(const struct flow_key *key)
+/* flow_key_has_checksum() - Has a frame with that key a UDP checksum, which a rewrite would have to change? */
+bool flow_key_has_checksum(const struct flow_key *key, const uint8_t *data)
 {
-	uint64_t words[sizeof *key / 8], hash = 0x9e3779b97f4a7c15;
+	const uint8_t *sum = data + ETH_BYTES + IPV4_BYTES + 6 + (key->vlan ? VLAN_BYTES : 0);
 
-	memcpy(words, key, sizeof words);
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-		hash = (hash ^ words[i]) * 0xff51afd7ed558ccd;
-		hash ^= hash >> 32;
-	}
-	return hash;
+	return sum[0] | sum[1];
+}
+
+/* flow_key_join() - A mask gets the bits of another as well */
+void flow_key_join(struct flow_key *mask, const struct flow_key *with)
+{
+	const uint8_t *from = (const uint8_t *)with;
+	uint8_t *to = (uint8_t *)mask;
+
+	for (size_t i = 0; i < sizeof *mask; i++)
+		to[i] |= from[i];
+}
+
+/* flow_key_overlay() - A key takes another's bits where a mask has them; but for the port */
+void flow_key_overlay(struct flow_key *key, const struct flow_key *with, const struct flow_key *mask)
+{
+	const uint8_t *from = (const uint8_t *)with, *bits = (const uint8_t *)mask;
+	uint8_t *to = (uint8_t *)key;
+
+	for (size_t i = offsetof(struct flow_key, mac); i < sizeof *key; i++)
+		to[i] = (uint8_t)((to[i] & ~bits[i]) | (from[i] & bits[i]));
 }
 
 /* flow_key_same_headers() - Are they equal but for the port? */

@@ -95,8 +95,26 @@ static struct rule *take_off(struct rule **at)
 	return r;
 }
 
-static void rule_free(struct rule *r)
+/* Does a match look at UDP source ports?  Those of other protocols are the same field to Open vSwitch */
+static bool looks_at_source_port(const uint8_t *match, size_t len)
 {
+	enum { NXM_0 = 0, BASIC = 0x8000, NXM_TCP_SRC = 9, NXM_UDP_SRC = 11, TCP_SRC = 13, UDP_SRC = 15, SCTP_SRC = 17 };
+	struct view v = view_of(match, len);
+
+	while (v.left) {
+		uint16_t class = get_be16(&v);
+		uint8_t field = get_u8(&v) >> 1;
+		view_take(&v, get_u8(&v));
+		if (v.bad || (class == NXM_0 && (field == NXM_TCP_SRC || field == NXM_UDP_SRC)) ||
+		    (class == BASIC && (field == TCP_SRC || field == UDP_SRC || field == SCTP_SRC)))
+			return true;
+	}
+	return false;
+}
+
+static void rule_free(struct flow_cache *c, struct rule *r)
+{
+	c->by_source_port[r->sw->index] -= looks_at_source_port(r->match, r->match_len);
 	free(r->text);
 	free(r);
 }
@@ -112,6 +130,7 @@ static void added(struct flow_cache *c, const struct identity *id, uint64_t cook
 	r->priority = id->priority;
 	r->match_len = id->match_len;
 	memcpy(r->match, id->match, id->match_len);
+	c->by_source_port[r->sw->index] += looks_at_source_port(r->match, r->match_len);
 	hang(c, r, cookie);
 }
 
@@ -135,7 +154,7 @@ static void updated(struct flow_cache *c, const struct node *sw, enum update wha
 	if (!*at && what != UPDATE_REMOVED)
 		added(c, &id, cookie);
 	else if (*at && what == UPDATE_REMOVED)
-		rule_free(take_off(at));
+		rule_free(c, take_off(at));
 	else if (*at)
 		hang(c, take_off(at), cookie); /* an `add` that replaces a rule is reported as an added one, too */
 }
@@ -161,7 +180,7 @@ void rules_lost(struct flow_cache *c, const struct node *sw)
 	for (uint32_t i = 0; c->rules && i < RULE_BUCKETS; i++)
 		for (struct rule **at = &c->rules[i]; *at;)
 			if (!sw || (*at)->sw == sw)
-				rule_free(take_off(at));
+				rule_free(c, take_off(at));
 			else
 				at = &(*at)->next;
 }

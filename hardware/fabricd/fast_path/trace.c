@@ -115,7 +115,12 @@ static void heard(struct fabric *f, struct trace *t, const json_t *answer)
 	q->number = 0;
 	t->open--;
 	int copies = !actions || looks_at_more(text) ? -1 : copies_of(actions + sizeof line - 1);
-	struct flow *flow = flow_cache_explained(f, &q->key, number, copies);
+	struct mask told = {0};
+	uint32_t link = 0;
+	megaflow_mask(&told.bits, text ? text : "");
+	if (copies >= 0)
+		ecmp_told(&told.ecmp, &link, text);
+	struct flow *flow = flow_cache_explained(f, &q->key, number, copies, &told, link);
 	if (flow)
 		rules_met(f->flow_cache, flow, text);
 }
@@ -243,15 +248,15 @@ static bool ask_next(struct fabric *f, struct trace *t)
 
 	while (t->first != t->next && t->open < ASKED_MAX) {
 		struct question q = t->queue[t->first++ % t->queue_room];
-		const struct flow *flow = flow_cache_asked(f->flow_cache, &q.key, q.number);
+		const struct flow *flow = flow_cache_asked(f, &q.key, q.number);
 		uint32_t i = 0;
 		if (!flow)
-			continue; /* forgotten meanwhile */
+			continue; /* forgotten meanwhile, or part of another */
 		while (t->asked[i].number)
 			i++;
 		t->open++;
 		t->asked[i] = q;
-		flow_key_print(&flow->key, flow->in_port, what, sizeof what);
+		flow_key_print(&q.key, flow->in_port, what, sizeof what);
 		if (!request(f, t, (uint64_t)q.number * ASKED_MAX + i, "ofproto/trace",
 			     json_pack("[s, s]", f->flow_cache->bridge[flow->sw->index], what)))
 			return false;
@@ -282,9 +287,11 @@ static void queue_grow(struct trace *t)
 }
 
 /* trace_ask() - Ask what decides about a flow; flow_cache_explained() has the answer
+ * @key:	Of the frame of it that has been shown
+ *
  * Return: false if it cannot be asked; the flow may be forgotten then
  */
-bool trace_ask(struct fabric *f, const struct flow *flow)
+bool trace_ask(struct fabric *f, const struct flow *flow, const struct flow_key *key)
 {
 	struct trace *t = trace_open(f);
 
@@ -292,7 +299,7 @@ bool trace_ask(struct fabric *f, const struct flow *flow)
 		return false;
 	if (t->next - t->first == t->queue_room)
 		queue_grow(t);
-	t->queue[t->next++ % t->queue_room] = (struct question){.number = flow->number, .key = flow->key};
+	t->queue[t->next++ % t->queue_room] = (struct question){.number = flow->number, .key = *key};
 	return ask_next(f, t);
 }
 

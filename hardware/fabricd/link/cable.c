@@ -58,6 +58,7 @@ void cable_unplug(struct fabric *f, struct cable *cable)
 void cable_plug(struct fabric *f, struct cable *cable)
 {
 	cable->epoch++;
+	f->wiring++;
 	for (int i = 0; i < 2; i++) {
 		struct port *p = cable->end[i] = cable->wanted[i];
 		p->cable = cable;
@@ -88,6 +89,7 @@ void cable_in_force(struct fabric *f, struct cable *cable)
 	if (!turned)
 		return;
 	cable->epoch++;
+	f->wiring++;
 	note_link(f, cable, want.up);
 	for (int i = 0; i < 2; i++) {
 		if (!want.up)

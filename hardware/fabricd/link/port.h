@@ -16,6 +16,7 @@
 #include "link/params.h"
 
 struct capture;
+struct ways;
 
 #define DROP(kind, name, why) DROP_##kind,
 enum drop {
@@ -69,6 +70,8 @@ struct node {
 	uint16_t port_count;
 	struct port *ports;
 	uint64_t made; /* frames */
+	bool adaptive; /* a switch: of copies of a frame that are alike it takes one */
+	struct ways *ways; /* sets of ports that it has taken one of */
 };
 
 /* frame_number() - Of a frame that @n makes: by maker and count, so that no other node's frames change what is drawn by it */

@@ -24,6 +24,7 @@ struct nic_params {
 	 * (0: there is no engine), and what it reads ahead of sending or adding */
 	uint64_t engine_reduce_bps, engine_packets_per_s, engine_memory_bytes, engine_prefetch_bytes;
 	uint32_t ack_every, retry, rnr_retry, reorder_packets;
+	uint32_t first_psn; /* of its queue pairs' first packets */
 	uint32_t sack_bits, sack_every; /* bitmaps of what came ahead (transport/answer.c); 0 bits: none */
 	ps_t loss_after; /* selective repeat: a hole waits so long (transport/repeat.c); 0: until something overtakes it */
 	uint32_t data_dscp, ack_dscp, cnp_dscp, data_class, ack_class, cnp_class;
@@ -33,8 +34,15 @@ struct nic_params {
 	bool frozen;		 /* the worker is not woken */
 	bool selective;		 /* selective repeat; otherwise go-back-N */
 	bool probes;		 /* and it asks when nothing is heard */
+	bool any_order;		 /* and writes are placed when they come, in any order (transport/place.c) */
 	const struct cc_algorithm *cc;
 	struct cc_params cc_params;
 };
+
+/* nic_bears_reordering() - Is it set up for packets that overtake each other?  If so, it counts what they do */
+static inline bool nic_bears_reordering(const struct nic_params *p)
+{
+	return p->any_order || p->sack_bits || p->loss_after;
+}
 
 #endif

@@ -10,6 +10,7 @@
  *  - it comes out of another TAP: the trailer names the pending slot.  At its
  *    deadline (t_in + switch latency) it is offered to that port's queue.  With
  *    a unicast destination the first copy settles it.
+ *    An adaptive switch takes one of several copies, and so waits until all are there;
  *  - two fences, one after the other, have gone through Open vSwitch after it (fence.c):
  *    no copy at all is a forwarding drop.
  *
@@ -40,6 +41,7 @@
 #include "fast_path/flow_cache.h"
 #include "link/frame.h"
 #include "link/port.h"
+#include "switch/adaptive.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
 #include "wire/ethernet.h"
@@ -194,6 +196,8 @@ void ovs_settle(struct fabric *f, struct pending *p)
 	o->settled_ns = o->last_ns;
 	p->in->tap_pending--;
 	p->in->tap_pending_bytes -= truesize(p->frame->len);
+	if (p->came)
+		adaptive_came(f, p);
 	if (p->copies || is_check(p))
 		frame_release(f, p->frame);
 	else
@@ -235,7 +239,8 @@ struct pending *ovs_pend(struct fabric *f, struct port *in, struct frame *fr, ps
 	p->number = HELD;
 	p->generation++;
 	p->in_use = true;
-	p->multicast = fr->data[0] & 1;
+	p->multicast = fr->data[0] & 1 || in->node->adaptive;
+	p->came = NULL;
 	p->copies = 0;
 	p->flow = flow;
 	if (flow)
@@ -257,8 +262,7 @@ static void hand_over(struct fabric *f, struct port *in, struct frame *fr, ps_t 
 	if (flow) {
 		if (!p->decision && !(p->decision = malloc(sizeof *p->decision)))
 			abort();
-		p->decision->copies = 0;
-		p->decision->strange = false;
+		decision_begin(p->decision, in, fr);
 	}
 	o->inside++;
 	in->tap_pending++;
@@ -342,6 +346,12 @@ static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_
 		}
 		fr->id = p->frame->id;
 		fr->passage = passage_join(p->frame->passage);
+		if (out->node->adaptive && !(fr->data[0] & 1)) {
+			fr->to = out;
+			fr->next = p->came;
+			p->came = fr;
+			return;
+		}
 		if (p->deadline > t)
 			t = p->deadline;
 		event_add(f, t, EV_FORWARD, out->node->index, p->in->number, out->number, fr->id, fr, 0);

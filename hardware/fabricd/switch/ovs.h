@@ -23,6 +23,7 @@ struct pending {
 	struct flow *flow; /* what becomes of it is noted for the fast path, or NULL */
 	uint64_t epoch;	   /* of the cache, then */
 	struct decision *decision;
+	struct frame *came; /* in an adaptive switch: copies, until all are there */
 };
 
 /* The twin of a frame that went by the fast path, until there is room for it */

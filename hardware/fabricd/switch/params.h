@@ -14,6 +14,18 @@ struct watchdog_params {
 	ps_t detect, restore;
 };
 
+struct pick_policy;
+
+/* Which of several ports a frame takes */
+struct adaptive_params {
+	const struct pick_policy *policy; /* NULL: Open vSwitch names one port */
+	ps_t flowlet_gap;		  /* 0: each frame by itself */
+	uint32_t flowlet_entries;
+	bool local_repair; /* a port whose cable is down is passed over */
+	uint8_t bands;	   /* of what is seen of a queue; 0: all is seen */
+	ps_t every;
+};
+
 struct switch_params {
 	uint64_t buffer_bytes, reserve_bytes, xon_offset_bytes;
 	uint32_t alpha_1024; /* dynamic threshold: this share, in 1024ths, of the shared buffer that is free */
@@ -22,6 +34,7 @@ struct switch_params {
 	struct schedule schedule;
 	struct ecn_params ecn[CLASSES];
 	struct watchdog_params watchdog;
+	struct adaptive_params adaptive;
 	bool accelerator_down; /* it answers nothing */
 	uint32_t slots_leaked; /* so many of its slots are held for nobody */
 };

@@ -20,6 +20,7 @@
 #include "fast_path/flow_cache.h"
 #include "link/frame.h"
 #include "link/port.h"
+#include "switch/adaptive.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
 #include "wire/ethernet.h"
@@ -98,6 +99,15 @@ void switch_forward(struct fabric *f, struct port *out, struct frame *fr)
 		port_drop(f, out, fr, DROP_LOSSY);
 	else
 		port_enqueue(f, out, fr);
+}
+
+/* switch_leave() - It leaves the pipeline for a port, or, if none is said, for one of several */
+void switch_leave(struct fabric *f, struct sw *s, uint32_t port, struct ways *ways, struct frame *fr)
+{
+	if (port)
+		switch_forward(f, &s->n.ports[port - 1], fr);
+	else
+		adaptive_forward(f, s, ways, fr);
 }
 
 /* switch_forwarding_drop() - A frame has gone through the pipeline, and no rule sends it anywhere */

@@ -12,6 +12,8 @@
 #include "switch/params.h"
 
 struct accelerator;
+struct adaptive;
+struct ways;
 
 struct sw {
 	struct node n;
@@ -26,12 +28,16 @@ struct sw {
 #include "switch/counters.def"
 	bool deadlock_reported;
 	struct accelerator *accelerator; /* on its last port, or NULL */
+	struct adaptive *adaptive;	 /* NULL: it takes no port of several */
 };
 
 extern const struct node_ops switch_ops;
 void switch_decide(struct fabric *f, struct frame *fr);
 void switch_forward(struct fabric *f, struct port *out, struct frame *fr);
+void switch_leave(struct fabric *f, struct sw *s, uint32_t port, struct ways *ways, struct frame *fr);
 void switch_forwarding_drop(struct fabric *f, struct frame *fr);
+
+void adaptive_init(struct sw *s);
 
 uint8_t buffer_class(const struct sw *s, const struct frame *fr);
 void buffer_changed(struct fabric *f, struct sw *s);

@@ -84,6 +84,7 @@ static void answer_bitmap(struct fabric *f, struct qp *q, uint64_t first)
 				  .msn = q->msn & PSN_MASK,
 				  .payload = sack,
 				  .payload_bytes = SACK_BYTES(q->nic->p.sack_bits)};
+	q->nic->tx_sacks++;
 	send_answer(f, q, &pkt, q->nic->p.ack_dscp, q->nic->p.ack_class);
 }
 

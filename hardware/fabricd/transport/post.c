@@ -20,6 +20,8 @@ void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
 	in->first = q->next_packet;
 	in->packets = wr->length ? (wr->length + q->mtu - 1) / q->mtu : 1;
 	q->next_packet += in->packets;
+	in->after = q->untold;
+	q->untold = wr->opcode == WR_WRITE;
 	qp_ready(f, q);
 }
 

@@ -54,6 +54,7 @@ void probe_ask(struct fabric *f, struct qp *q, bool idle, bool new)
 		return;
 	r->probes += r->probes < MOST_DOUBLED;
 	q->probes = true;
+	q->nic->loss_probes += nic_bears_reordering(&q->nic->p);
 	if (new)
 		return;
 	repeat_missing(r, q->send, PS_NEVER);

@@ -73,6 +73,9 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 		q->peer_number = other->number;
 		q->tx = &q->nic->tx[scale_up];
 		q->mtu = a->nic->mtu < b->nic->mtu ? a->nic->mtu : b->nic->mtu;
+		q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = q->nic->p.first_psn;
+		q->expected = q->peer->p.first_psn;
+		q->any_order = a->nic->p.any_order && b->nic->p.any_order;
 		/* entropy for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
 		uint32_t h = (q->number * 0x9e3779b1u ^ other->number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^
 			      other->nic->ip * 0x27d4eb2fu);

@@ -1,8 +1,8 @@
 /* Queue pairs: reliable connections
  *
  * A queue pair takes requests (post.c), cuts them into packets of the path MTU and sends them until they are
- * acknowledged (send.c).  It takes its peer's packets, in order (receive.c, reorder.c).  Its congestion control says when
- * packets may leave the NIC (congestion.c, pacer.c).  It has an owner: a worker, a generated flow or an engine in the NIC.
+ * acknowledged (send.c).  It takes its peer's packets, in order (receive.c, reorder.c) or in any (place.c).  Its
+ * congestion control says when packets may leave the NIC (congestion.c, pacer.c).  It has an owner: a worker, a generated flow or an engine in the NIC.
  * The owner's table says where payload comes from and who is told.
  */
 #ifndef TRANSPORT_QP_H
@@ -40,6 +40,7 @@ struct send_wr {
 	uint32_t lkey, rkey, imm;
 	uint8_t opcode;
 	bool signaled;
+	bool after; /* a write without an immediate went before it: nobody was told of that yet */
 	uint64_t first; /* packet number of its first packet, and how many */
 	uint64_t packets;
 };
@@ -87,9 +88,11 @@ struct qp {
 	uint32_t mtu;
 	uint16_t src_port;
 	bool own_class; /* not the NIC's */
+	bool any_order; /* both NICs place writes in any order (place.c) */
+	bool untold; /* sender: the last request was a write without an immediate */
 	uint8_t dscp, class;
 	uint32_t send_wr_index; /* request that `send` belongs to */
-	/* sender: packets are counted from 0, the PSN is their low 24 bits */
+	/* sender: packets are counted from first_psn, the PSN is their low 24 bits */
 	struct ring sq;
 	uint64_t next_packet; /* next number to hand out to a posted request */
 	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */

@@ -5,11 +5,11 @@
  * Packets are taken in order.  A packet ahead of the expected number means loss.  It
  * is answered by one NAK (sequence error), and no other is sent until the expected
  * packet has come.  With selective repeat it is kept until then (reorder.c), and its
- * payload crosses PCIe at once: what is left for its turn is the completion.  What is
- * said of it, and when, is in answer.c.  A packet behind the expected number is a
- * duplicate, and acknowledged again if it asks for it.
- * A message that needs a receive request while none is posted is answered with an RNR
- * NAK and not taken.
+ * payload crosses PCIe at once: what is left for its turn is the completion, and with
+ * `ordering: any` not even that (place.c).  What is said of it, and when, is in answer.c.
+ * A packet behind the expected number is a duplicate, and acknowledged again if it asks
+ * for it.  A message that needs a receive request while none is posted is answered with an
+ * RNR NAK and not taken.
  *
  * Payload is written to the worker's region when the packet arrives, from the frame or
  * from the sender's memory (link/lent.c); in the latter case perhaps by another processor
@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "base/copies.h"
-#include "base/copy.h"
 #include "base/ring.h"
 #include "base/units.h"
 #include "engine/fabric.h"
@@ -28,6 +27,7 @@
 #include "nic/params.h"
 #include "transport/answer.h"
 #include "transport/congestion.h"
+#include "transport/place.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
 #include "wire/ip.h"
@@ -44,7 +44,8 @@ static void answer_not_ready(struct fabric *f, struct qp *q)
 {
 	answer(f, q, AETH_RNR_NAK, q->expected, q->msn);
 	q->nak_sent = true;
-	reorder_drop(f, q);
+	if (!q->any_order) /* what has completed in any order must not come twice */
+		reorder_drop(f, q);
 }
 
 /* Is the first packet of a message acceptable?  Sets up the message */
@@ -59,7 +60,8 @@ static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 		}
 		q->message_rkey = pkt->rkey;
 		q->message_at = pkt->remote_offset;
-		q->message_left = q->message_bytes = pkt->dma_bytes;
+		q->message_left = pkt->dma_bytes;
+		q->message_bytes = (pkt->part ? q->message_bytes : 0) + pkt->dma_bytes;
 		return true;
 	}
 	const struct recv_wr *wr = ring_at(&q->rq, sizeof *wr, q->rq.head);
@@ -72,14 +74,10 @@ static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 
 static void received(struct fabric *f, struct qp *q, const struct roce_packet *pkt, ps_t visible)
 {
-	bool imm = roce_has_imm(pkt->opcode);
-
 	q->in_message = false;
 	q->msn = (q->msn + 1) & PSN_MASK;
-	if (q->owner->ops->generated || (!imm && !roce_is_send(pkt->opcode)))
-		return;
-	const struct recv_wr *wr = ring_at(&q->rq, sizeof *wr, q->rq.head++);
-	q->owner->ops->received(f, q, wr, pkt, visible);
+	if (roce_has_imm(pkt->opcode) || roce_is_send(pkt->opcode))
+		place_complete(f, q, pkt, visible);
 }
 
 /* Is the packet one that is expected now, and is there a place for it?  Answers if not */
@@ -92,7 +90,7 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 		refuse_access(f, q);
 		return false;
 	}
-	if (((first && send) || roce_has_imm(pkt->opcode)) && !q->owner->ops->generated && (uint32_t)q->usable == q->rq.head) {
+	if (((first && send) || roce_has_imm(pkt->opcode)) && !place_has_receive(q)) {
 		answer_not_ready(f, q);
 		return false;
 	}
@@ -113,9 +111,9 @@ static bool answers(const struct qp *q, const struct roce_packet *pkt)
 }
 
 /* A packet was taken: with bitmaps, one acknowledgement for all that are taken with it comes later */
-static void say_taken(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+static void say_taken(struct fabric *f, struct qp *q, bool asks)
 {
-	if (!answers(q, pkt))
+	if (!asks)
 		return;
 	if (q->nic->p.sack_bits)
 		q->answer_due = true;
@@ -136,41 +134,17 @@ static bool divert(struct fabric *f, struct qp *q, const struct roce_packet *pkt
 	q->expected++;
 	if (roce_is_last(pkt->opcode))
 		q->msn = (q->msn + 1) & PSN_MASK;
-	say_taken(f, q, pkt);
+	say_taken(f, q, answers(q, pkt));
 	return true;
-}
-
-/* Write a packet's payload, or have it written; if here, bring the next one's place near */
-static void copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_packet *pkt, const struct frame *fr)
-{
-	uint32_t bytes = pkt->payload_bytes;
-	uint64_t left = q->message_left - bytes;
-
-	if (fr->lent && copies_taken()) {
-		copies_add(to, pkt->payload, bytes);
-		return;
-	}
-	copies_settle();
-	copy_payload(to, pkt->payload, bytes);
-	if (left)
-		q->ahead = ahead_name(&f->ahead, q->ahead, to + bytes, pkt->payload + bytes, left < bytes ? (uint32_t)left : bytes);
-}
-
-/* When so many bytes that have come for a queue pair are in memory, and what came before them.  An engine's stay in the NIC */
-static ps_t place(struct fabric *f, struct qp *q, uint32_t bytes)
-{
-	bool over_pcie = q->tx == &q->nic->tx[0] && !q->owner->ops->take;
-
-	return over_pcie ? pcie_write(q->nic, f->clock.now, bytes) : f->clock.now;
 }
 
 /* The expected packet is here
  * @fr:		The frame that @pkt was parsed from
- * @kept:	It came ahead, and its payload was placed then: nothing but a completion is left to be written
+ * @e:		It came ahead, and its payload crossed PCIe then: nothing but a completion is left to be written; or NULL
  *
  * Return: whether it was taken
  */
-static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr, bool kept)
+static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr, const struct early *e)
 {
 	if (q->owner->ops->take)
 		return divert(f, q, pkt);
@@ -181,16 +155,28 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, 
 	q->nak_sent = false;
 	q->expected++;
 	uint8_t *at;
-	if (pkt->payload_bytes && q->owner->ops->memory(q, q->message_rkey, q->message_at, pkt->payload_bytes, &at) && at)
-		copy(f, q, at, pkt, fr);
+	if (pkt->payload_bytes && !(e && e->placed) &&
+	    q->owner->ops->memory(q, q->message_rkey, q->message_at, pkt->payload_bytes, &at) && at)
+		place_copy(f, q, at, pkt, fr, q->message_left - pkt->payload_bytes);
 	q->message_at += pkt->payload_bytes;
 	q->message_left -= pkt->payload_bytes;
 	if (roce_is_send(pkt->opcode))
 		q->message_bytes += pkt->payload_bytes;
-	ps_t visible = place(f, q, kept ? 0 : pkt->payload_bytes);
+	ps_t visible = place_pcie(f, q, e ? 0 : pkt->payload_bytes);
 	if (roce_is_last(pkt->opcode))
 		received(f, q, pkt, visible);
-	say_taken(f, q, pkt);
+	say_taken(f, q, answers(q, pkt));
+	return true;
+}
+
+/* Likewise one that was placed ahead of its turn, and of which there is nothing more to be told */
+static bool pass(struct fabric *f, struct qp *q, const struct early *e)
+{
+	q->nak_sent = false;
+	q->expected++;
+	q->msn = (q->msn + 1) & PSN_MASK;
+	q->message_bytes = (e->part ? q->message_bytes : 0) + q->mtu;
+	say_taken(f, q, e->asks);
 	return true;
 }
 
@@ -198,14 +184,18 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, 
 static void take_kept(struct fabric *f, struct qp *q)
 {
 	struct roce_packet pkt;
-	struct frame *fr;
+	struct early e;
 	uint32_t count = 0;
 	bool taken = true, told = true;
 
-	for (; taken && (fr = reorder_take(q)); count += taken) {
-		taken = frame_parse(fr, &pkt) == ROCE_OK && take(f, q, &pkt, fr, true);
-		told = !taken || answers(q, &pkt);
-		frame_release(f, fr);
+	for (; taken && reorder_take(q, &e); count += taken) {
+		if (!e.frame)
+			taken = pass(f, q, &e);
+		else
+			taken = frame_parse(e.frame, &pkt) == ROCE_OK && take(f, q, &pkt, e.frame, &e);
+		told = !taken || e.asks;
+		if (e.frame)
+			frame_release(f, e.frame);
 	}
 	if (q->nic->p.sack_bits)
 		answer_closed(f, q, count);
@@ -213,25 +203,42 @@ static void take_kept(struct fabric *f, struct qp *q)
 		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
 }
 
+static void count_early(struct nic *n, uint32_t ahead, bool placed)
+{
+	if (!nic_bears_reordering(&n->p))
+		return;
+	n->reorder_sum += ahead;
+	n->reorder_most = ahead > n->reorder_most ? ahead : n->reorder_most;
+	n->placed_early += placed;
+}
+
 /* One ahead of the expected: something is lost, or comes later.  Return: whether the frame is kept */
 static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet *pkt, uint32_t ahead, struct frame *fr)
 {
-	enum kept kept = q->nic->p.selective ? reorder_keep(q, ahead, fr) : KEPT_NOT;
+	uint8_t *at;
+	struct early e = place_look(q, pkt, fr, answers(q, pkt), &at);
+	enum kept kept = q->nic->p.selective ? reorder_keep(q, ahead, &e) : KEPT_NOT;
 
 	if (kept == KEPT_BEFORE)
 		q->nic->duplicate_request++;
 	else
 		q->nic->out_of_sequence++;
-	if (kept == KEPT)
-		place(f, q, pkt->payload_bytes);
+	if (kept == KEPT) {
+		count_early(q->nic, ahead, e.placed);
+		ps_t visible = place_pcie(f, q, pkt->payload_bytes);
+		if (at)
+			place_copy(f, q, at, pkt, fr, 0);
+		if (e.placed)
+			place_end(f, q, q->expected + ahead, visible);
+	}
 	if (kept != KEPT_NOT && q->nic->p.sack_bits)
-		answer_ahead(f, q, answers(q, pkt), kept == KEPT_BEFORE);
+		answer_ahead(f, q, e.asks, kept == KEPT_BEFORE);
 	else if (kept != KEPT_NOT)
 		answer(f, q, AETH_NAK_SEQUENCE, q->expected, pkt->psn);
 	else if (!q->nak_sent)
 		answer(f, q, AETH_NAK_SEQUENCE, q->expected, q->nic->p.selective ? (uint32_t)q->expected : q->msn);
 	q->nak_sent = true;
-	return kept == KEPT;
+	return kept == KEPT && e.frame;
 }
 
 /* qp_receive() - A data packet has come in for a queue pair that is ready
@@ -262,7 +269,7 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 	}
 	if (ahead > 0)
 		return came_ahead(f, q, pkt, (uint32_t)ahead, fr);
-	if (take(f, q, pkt, fr, false))
+	if (take(f, q, pkt, fr, NULL))
 		take_kept(f, q);
 	return false;
 }

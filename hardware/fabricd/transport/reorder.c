@@ -5,8 +5,8 @@
  * A packet ahead of the expected one is kept, up to reorder_packets ahead, until all
  * before it are there.  Its payload goes over PCIe when it arrives, not when it is taken:
  * it does not wait in the NIC (receive.c; Mittal et al., "Revisiting Network Support for
- * RDMA", SIGCOMM 2018, section 5.3).  What is said of it is in answer.c, and what the sender
- * makes of that in repeat.c.
+ * RDMA", SIGCOMM 2018, section 5.3).  What is placed in any order needs no frame from then on
+ * (place.c).  What is said of it is in answer.c, and what the sender makes of that in repeat.c.
  */
 #include <stdlib.h>
 
@@ -15,14 +15,19 @@
 #include "transport/qp.h"
 #include "transport/reorder.h"
 
-/* reorder_keep() - Keep a frame that came @ahead of the expected one, unless there is no room or it is there already */
-enum kept reorder_keep(struct qp *q, uint32_t ahead, struct frame *fr)
+static bool here(const struct early *e)
+{
+	return e->frame || e->placed;
+}
+
+/* reorder_keep() - Keep what came @ahead of the expected packet, unless there is no room or it is there already */
+enum kept reorder_keep(struct qp *q, uint32_t ahead, const struct early *e)
 {
 	struct reorder *r = q->reorder;
 	uint32_t room = q->nic->p.reorder_packets;
 
 	if (!r) {
-		r = q->reorder = calloc(1, sizeof *r + room * sizeof(struct frame *));
+		r = q->reorder = calloc(1, sizeof *r + room * sizeof(struct early));
 		if (!r)
 			abort();
 		r->room = room;
@@ -31,11 +36,12 @@ enum kept reorder_keep(struct qp *q, uint32_t ahead, struct frame *fr)
 	if (ahead >= r->room)
 		return KEPT_NOT;
 	uint64_t n = q->expected + ahead;
-	struct frame **slot = &r->slot[n % r->room];
-	if (*slot)
+	struct early *slot = &r->slot[n % r->room];
+	if (here(slot))
 		return KEPT_BEFORE;
-	*slot = fr;
+	*slot = *e;
 	r->held++;
+	r->open += e->ends;
 	if (n >= r->end)
 		r->end = n + 1;
 	if (n < r->unsaid_from)
@@ -43,25 +49,37 @@ enum kept reorder_keep(struct qp *q, uint32_t ahead, struct frame *fr)
 	return KEPT;
 }
 
-/* reorder_take() - The expected packet, if it has come already */
-struct frame *reorder_take(struct qp *q)
+/* reorder_take() - The expected packet
+ * @e:		Set to what is known of it
+ *
+ * Return: whether it has come already
+ */
+bool reorder_take(struct qp *q, struct early *e)
 {
 	struct reorder *r = q->reorder;
 
 	if (!r)
-		return NULL;
-	struct frame **slot = &r->slot[q->expected % r->room], *fr = *slot;
-	*slot = NULL;
-	r->held -= fr != NULL;
-	return fr;
+		return false;
+	struct early *slot = &r->slot[q->expected % r->room];
+	*e = *slot;
+	*slot = (struct early){0};
+	r->held -= here(e);
+	r->open -= e->ends && e->frame;
+	return here(e);
+}
+
+/* reorder_at() - Packet @n, if it has come ahead; or NULL */
+struct early *reorder_at(const struct qp *q, uint64_t n)
+{
+	struct reorder *r = q->reorder;
+
+	return n > q->expected && n < r->end && here(&r->slot[n % r->room]) ? &r->slot[n % r->room] : NULL;
 }
 
 /* reorder_has() - Has packet @n come ahead? */
 bool reorder_has(const struct qp *q, uint64_t n)
 {
-	const struct reorder *r = q->reorder;
-
-	return n > q->expected && n < r->end && r->slot[n % r->room];
+	return reorder_at(q, n);
 }
 
 /* reorder_drop() - Forget everything that came ahead: the sender starts anew from the expected packet */
@@ -70,9 +88,10 @@ void reorder_drop(struct fabric *f, struct qp *q)
 	struct reorder *r = q->reorder;
 
 	for (uint32_t i = 0; r && i < r->room; i++)
-		if (r->slot[i]) {
-			frame_release(f, r->slot[i]);
-			r->slot[i] = NULL;
+		if (here(&r->slot[i])) {
+			if (r->slot[i].frame)
+				frame_release(f, r->slot[i].frame);
+			r->slot[i] = (struct early){0};
 			r->held--;
 		}
 	if (r)

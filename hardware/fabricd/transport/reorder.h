@@ -9,18 +9,28 @@ struct fabric;
 struct frame;
 struct qp;
 
+/* A packet that came ahead: it waits in its frame, or its payload was placed.  Nothing of both: it has not come */
+struct early {
+	struct frame *frame; /* of what was placed: only of an immediate that has not completed */
+	bool placed, ends;   /* it was placed; and has an immediate */
+	bool part, after;    /* see place.c */
+	bool asks;	     /* it is to be acknowledged */
+};
+
 struct reorder {
 	uint32_t room, held;
+	uint32_t open; /* immediates that were placed and have not completed */
 	uint64_t end; /* behind the highest that came ahead */
 	uint64_t unsaid_from; /* the first that is here and that the sender was not told of; UINT64_MAX: none */
 	uint32_t unsaid; /* packets that came since something was said (answer.c) */
-	struct frame *slot[];
+	struct early slot[];
 };
 
 enum kept { KEPT_NOT, KEPT_BEFORE, KEPT };
 
-enum kept reorder_keep(struct qp *q, uint32_t ahead, struct frame *fr);
-struct frame *reorder_take(struct qp *q);
+enum kept reorder_keep(struct qp *q, uint32_t ahead, const struct early *e);
+bool reorder_take(struct qp *q, struct early *e);
+struct early *reorder_at(const struct qp *q, uint64_t n);
 bool reorder_has(const struct qp *q, uint64_t n);
 void reorder_drop(struct fabric *f, struct qp *q);
 void reorder_release(struct qp *q);

@@ -141,13 +141,16 @@ static void had_left(struct repeat *r, ps_t t)
 /* A hole has come: was it late, or was it sent again?
  * @at_once:	That is heard of at once
  */
-static void heard(struct repeat *r, const struct hole *h, ps_t now, bool at_once)
+static void heard(struct qp *q, const struct hole *h, ps_t now, bool at_once)
 {
+	struct repeat *r = q->repeat;
+
 	if (!h->again && at_once)
 		round_trip_over(&r->trips, h->number, now);
 	else if (h->again && !r->trips.smoothed && h->left != PS_NEVER)
 		round_trip_took(&r->trips, now - h->left); /* not for certain, but nothing else is known */
 	if (!h->asked && (!h->again || h->left == PS_NEVER || now - h->left < r->trips.shortest / 4 * 3)) {
+		q->nic->spurious += h->again && nic_bears_reordering(&q->nic->p);
 		ps_t late = h->since && h->since != PS_NEVER ? now - h->since : 0;
 		if (late + late / 4 > r->window)
 			r->window = late + late / 4;
@@ -184,7 +187,7 @@ static void came(struct qp *q, uint64_t n, ps_t now, bool at_once)
 		probe_news(r, q, now);
 	}
 	if (h && h->state != CAME) {
-		heard(r, h, now, at_once);
+		heard(q, h, now, at_once);
 		close_hole(r, h);
 		probe_news(r, q, now);
 	}
@@ -218,7 +221,7 @@ void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *
 	while (last && !(bits[(last - 1) / 8] >> ((last - 1) % 8) & 1))
 		last--;
 	for (uint32_t i = 0; i < last; i++)
-		if (bits[i / 8] >> (i % 8) & 1 && first + i > q->acked && first + i < q->left)
+		if (bits[i / 8] >> (i % 8) & 1 && first + i > q->acked && first + i < q->left && first + i < q->send)
 			came(q, first + i, f->clock.now, i + 1 == last);
 	look(q, from, f->clock.now);
 }
@@ -263,7 +266,7 @@ void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of
 	while (r->holes.count && holes_at(&r->holes, 0)->number < q->acked) {
 		struct hole *h = holes_at(&r->holes, 0);
 		if (h->number == before && h->state != CAME)
-			heard(r, h, f->clock.now, true);
+			heard(q, h, f->clock.now, true);
 		close_hole(r, h);
 		holes_drop_first(&r->holes);
 		r->next -= r->next > 0;

@@ -110,6 +110,20 @@ static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
 	return first ? RC_WRITE_FIRST : RC_WRITE_MIDDLE;
 }
 
+/* In any order, packet @i of a write is a write by itself, with its own address (place.c) */
+static void write_alone(const struct qp *q, struct roce_packet *pkt, const struct send_wr *wr, uint64_t i, uint32_t bytes)
+{
+	bool ends = wr->opcode == WR_WRITE_IMM && i + 1 == wr->packets;
+
+	if (!q->any_order || wr->opcode == WR_SEND)
+		return;
+	pkt->opcode = ends ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
+	pkt->part = i;
+	pkt->after = !i && wr->after;
+	pkt->remote_offset += i * q->mtu;
+	pkt->dma_bytes = bytes;
+}
+
 /* The request that packet @n belongs to; @n has been handed out and is not acknowledged */
 static uint32_t request_of(const struct qp *q, uint64_t n)
 {
@@ -167,6 +181,15 @@ static void write_frame(struct fabric *f, struct qp *q, struct frame *fr, const 
 	fr->len = fr->away + telemetry_append(fr->data, frame_near(fr), &(struct telemetry){.room = hops});
 }
 
+static void sent_new(struct qp *q, bool last)
+{
+	q->send++;
+	if (q->send > q->sent_max)
+		q->sent_max = q->send;
+	if (last)
+		q->send_wr_index++;
+}
+
 /* Build the next packet: one that is to be sent again, or the next new one */
 static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 {
@@ -178,8 +201,9 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 
 	number = again ? number : q->send;
 	const struct send_wr *wr = SEND_WR(q, index);
-	uint64_t i = number - wr->first, offset = i * q->mtu, left = wr->length - offset;
+	uint64_t i = number - wr->first, left = wr->length - i * q->mtu;
 	bool last = i + 1 == wr->packets;
+	uint32_t bytes = (uint32_t)(left < q->mtu ? left : q->mtu);
 	const uint8_t *payload = q->owner->ops->payload(f, q, wr, number);
 
 	struct roce_packet pkt = {
@@ -197,8 +221,9 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		.dma_bytes = (uint32_t)wr->length,
 		.imm = wr->imm,
 		.payload = payload,
-		.payload_bytes = payload ? (uint32_t)(left < q->mtu ? left : q->mtu) : 0,
+		.payload_bytes = payload ? bytes : 0,
 	};
+	write_alone(q, &pkt, wr, i, bytes);
 	memcpy(pkt.dst_mac, q->peer->mac, 6);
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->number = number;
@@ -214,15 +239,10 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	fr->asks = pkt.ack_request;
 	fr->data_of_worker = q->tx == &n->tx[0] && !q->owner->ops->generated;
 	q->probes = false;
-	if (again) {
+	if (again)
 		repeat_sent(q);
-	} else {
-		q->send++;
-		if (q->send > q->sent_max)
-			q->sent_max = q->send;
-		if (last)
-			q->send_wr_index++;
-	}
+	else
+		sent_new(q, last);
 	if (q->timer == PS_NEVER)
 		timer_set(f, q, f->clock.now + n->p.timeout);
 	q->fetched_bytes += fr->len;
@@ -308,6 +328,7 @@ static void read_bitmap(struct fabric *f, struct qp *q, const struct roce_packet
 
 	if (v.bad || ahead < -SACK_BITS_MAX || v.left > SACK_BITS_MAX / 8)
 		return;
+	q->nic->rx_sacks++;
 	repeat_sack(f, q, q->acked + (uint64_t)(int64_t)ahead, v.p, (uint32_t)v.left);
 	timer_look(f, q);
 }

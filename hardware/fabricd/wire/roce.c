@@ -21,6 +21,8 @@
 #include "wire/roce.h"
 
 #define BECN (1u << 30)
+#define PART (1u << 30)  /* bits of the BTH that are reserved otherwise */
+#define AFTER (1u << 29)
 
 bool roce_has_reth(uint8_t op)
 {
@@ -173,7 +175,8 @@ static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uin
 	p = put_u8(p, (uint8_t)(0x40 | pad << 4)); /* migration state set, pad count, version 0 */
 	p = put_be16(p, 0xffff);		   /* default partition */
 	p = put_be32(p, (pkt->opcode == RC_CNP ? BECN : 0) | (pkt->dst_qp & PSN_MASK));
-	p = put_be32(p, (pkt->ack_request ? 1u << 31 : 0) | (pkt->psn & PSN_MASK));
+	p = put_be32(p, (pkt->ack_request ? 1u << 31 : 0) | (pkt->part ? PART : 0) | (pkt->after ? AFTER : 0) |
+			    (pkt->psn & PSN_MASK));
 	if (roce_has_reth(pkt->opcode)) {
 		p = put_be64(p, pkt->remote_offset);
 		p = put_be32(p, pkt->rkey);
@@ -323,6 +326,8 @@ static enum roce_verdict parse(const uint8_t *frame, size_t len, const struct ap
 	pkt->dst_qp = get_be32(&v) & PSN_MASK;
 	uint32_t psn = get_be32(&v);
 	pkt->ack_request = psn >> 31;
+	pkt->part = psn & PART;
+	pkt->after = psn & AFTER;
 	pkt->psn = psn & PSN_MASK;
 	parse_extensions(&v, pkt);
 	size_t left = apart->away ? apart->away - ICRC_BYTES : v.left;

@@ -78,9 +78,10 @@ struct roce_packet {
 	uint8_t ttl;
 	uint8_t opcode;
 	bool ack_request;
+	bool part, after; /* it goes on with the message of the packet before; with a row of writes, of which the last has an immediate */
 	uint32_t dst_qp;
 	uint32_t psn;
-	/* RETH, on the first packet of a write */
+	/* RETH, on the first packet of a write, or on each */
 	uint64_t remote_offset;
 	uint32_t rkey;
 	uint32_t dma_bytes;

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from testbed.base.types import Model, Time, default, mistake, names, unknown
-from testbed.experiment.blocks import known
+from testbed.base.types import Model, Time, default, mistake
 from testbed.experiment.blocks.cables import MAX_TIME
+from testbed.experiment.blocks.routing import Routing, in_words
 from workloads.base import named_file
 
 MOST_BYTES = 16 << 20
@@ -45,8 +45,10 @@ def _or_off(schema: dict[str, Any]) -> None:
 
 
 class Control(Model):
-    routing: str = Field(
-        default="ecmp", description="how the controller finds paths", json_schema_extra=names(known.routings)
+    routing: Routing = Field(
+        default_factory=lambda: Routing.model_validate("ecmp"),
+        description="how the controller finds paths: `ecmp`, `dimension_order`, `adaptive`, or `{adaptive: {..}}`",
+        json_schema_extra=in_words,
     )
     reaction: Time = default("1ms", "emulated time from a port's change to the new rules", le=MAX_TIME)
 
@@ -79,10 +81,3 @@ class Control(Model):
     def _python(cls, value: list[str], info: ValidationInfo) -> list[str]:
         directory = (info.context or {}).get("directory", ".")
         return [_application(directory, path) for path in value]
-
-    @field_validator("routing")
-    @classmethod
-    def _known_routing(cls, value: str) -> str:
-        if value not in known.routings():
-            raise mistake(*unknown("routing", value, known.routings()))
-        return value

@@ -75,11 +75,11 @@ def routings() -> list[str]:
     return list(ROUTINGS)
 
 
-def kinds_of_routing(name: str) -> frozenset[str] | None:
-    """The kinds of topology that a known routing works on; None: any."""
+def kinds_of_routing(name: str) -> tuple[frozenset[str] | None, str]:
+    """The kinds of topology that a known routing works on (None: any), and why on no others."""
     from controllers.routing.routes import ROUTINGS
 
-    return ROUTINGS[name].kinds
+    return ROUTINGS[name].kinds, ROUTINGS[name].why
 
 
 def collectives() -> list[str]:

@@ -86,6 +86,11 @@ class Transport(Model):
         le=1 << 16,
         description="selective repeat: what a NIC keeps out of order at most, in packets (null: four round trips)",
     )
+    ordering: Literal["in_order", "any"] = Field(
+        default="in_order",
+        description="selective repeat: each packet of a write has its address and is placed in any order; a message "
+        "with an immediate completes when all of it is there",
+    )
     sack: Sack | None = Field(
         default=None,
         description="selective repeat: acknowledgements with bitmaps (null: a NAK for each packet ahead of its turn)",
@@ -101,7 +106,8 @@ class Transport(Model):
 
     @model_validator(mode="after")
     def _of_selective_repeat(self) -> Self:
-        for key in ("sack", "loss"):
-            if getattr(self, key) is not None and self.recovery != "selective_repeat":
-                raise mistake(f"{key} is of selective repeat", "set recovery: selective_repeat", [key])
+        written = {"ordering: any": self.ordering == "any", "sack": self.sack, "loss": self.loss}
+        for what, there in written.items():
+            if there and self.recovery != "selective_repeat":
+                raise mistake(f"{what} is of selective repeat", "set recovery: selective_repeat", [what.split(":")[0]])
         return self

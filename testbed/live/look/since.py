@@ -18,6 +18,7 @@ _KEYS = {
     "shown": ("node", "port"),
     "switches": ("switch",),
     "accelerators": ("switch",),
+    "groups": ("switch", "set", "port", "weight"),
     "flows": ("switch", "table", "priority", "match"),
 }
 

@@ -1,4 +1,4 @@
-"""NICs of a live fabric: counters by mlx5's names, queue pairs, settings (ethtool, mlnx_qos, lspci), their traffic."""
+"""NICs of a live fabric: counters by mlx5's names, queue pairs, settings (ethtool, mlnx_qos, lspci), traffic, order."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ def ethtool(look: Look, rank: int) -> list[Table]:
 def nics(look: Look) -> list[Table]:
     """The counters of all NICs side by side; those that are 0 everywhere are left out."""
     every = {nic["rank"]: counted(look, nic["rank"]) for nic in look.counts["nics"]}
-    names = [name for name in next(iter(every.values()), {}) if any(of[name] for of in every.values())]
-    rows = [{"rank": rank, **{name: of[name] for name in names}} for rank, of in every.items()]
+    names = dict.fromkeys(name for of in every.values() for name in of)
+    names = {name: None for name in names if any(of.get(name) for of in every.values())}
+    rows = [{"rank": rank, **{name: of.get(name, 0) for name in names}} for rank, of in every.items()]
     return [Table("nics", "", rows)]
 
 
@@ -141,6 +142,28 @@ def traffic(look: Look) -> list[Table]:
     return [Table("traffic", "", sorted(rows, key=lambda r: (-r["tx_bytes"], r["rank"], r["peer"])))]
 
 
+_RECEIVED = {"most": "reorder_distance_max", "placed": "placed_out_of_order", "tx_sack": "tx_sack"}
+_SENT = ("rx_sack", "retransmitted", "spurious_retransmitted", "loss_probes")
+
+
+def reorder(look: Look) -> list[Table]:
+    """Of receivers: packets ahead of their turn, by how many packets in the mean and at most, how many of them were
+    placed at once, bitmaps sent, and packets that came twice. Of senders: bitmaps, what was sent again, what of it for
+    nothing, probes."""
+    received, sent = [], []
+    for nic in look.counts["nics"]:
+        early, name = nic["out_of_sequence"], f"{nic['nic']} (rank {nic['rank']})"
+        mean = round(nic.get("reorder_distance", 0) / early, 1) if early else 0.0
+        more = {column: nic.get(key, 0) for column, key in _RECEIVED.items()}
+        twice = {"duplicate_request": nic["duplicate_request"]}
+        received.append({"NIC": name, "out_of_sequence": early, "mean": mean, **more, **twice})
+        sent.append({"NIC": name, **{key: nic.get(key, 0) for key in _SENT}})
+    return [
+        Table("received", "Packets ahead of their turn, by how many packets", received, ("mean", "most")),
+        Table("sent", "Sent again", sent),
+    ]
+
+
 VIEWS = (
     counting(words="qps", about="Show the queue pairs of a live fabric's NICs.", make=qps),
     counting(words="nics", about="Show the counters of all NICs of a live fabric side by side.", make=nics),
@@ -153,4 +176,9 @@ VIEWS = (
         parameters=(_RANK,), samples=("0",),
     ),
     counting(words="traffic", about="Show which rank of a live fabric has sent how much to whom.", make=traffic),
+    counting(
+        words="reorder",
+        about="Show how far packets of a live fabric overtake each other, by NIC, and what is sent again for nothing.",
+        make=reorder,
+    ),
 )  # fmt: skip

@@ -1,7 +1,9 @@
-"""What switches forward by, police and add up: flow tables, meters, accelerators (ovs-ofctl)."""
+"""What switches forward by, police and add up: flow tables, meters, groups, accelerators (ovs-ofctl)."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from testbed.base.units import format_rate, format_size
@@ -10,6 +12,10 @@ from testbed.live.look.table import Table
 from testbed.live.views.view import View, counting
 from testbed.words import kinds
 from testbed.words.entry import Parameter
+
+_QUALITY, _RANDOM = "QUALITY", "RANDOM"
+_MODES = {"two_choices": _QUALITY, "shortest": _QUALITY, "random": _RANDOM}
+"""SAI's adaptive routing and switching (saiars.h): how a port is chosen."""
 
 _SWITCH = Parameter("switch", kinds.SWITCH, "Only this one (default: all).")
 
@@ -71,6 +77,35 @@ def accelerators(look: Look) -> list[Table]:
     return [Table("accelerators", "", rows, named)]
 
 
+def groups(look: Look, switch: str | None = None) -> list[Table]:
+    """Each port of each set: weight, picks, and these over what its weight would have them be."""
+    sets: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in look.counts.get("groups", ()):
+        if switch in (None, row["switch"]):
+            sets[row["switch"], row["set"]].append(row)
+    places = {s.name: s.index for s in look.fabric.switches}
+    rows: list[dict[str, Any]] = []
+    for name, ports in sorted(sets, key=lambda key: (places[key[0]], key[1])):
+        ways = sets[name, ports]
+        weights, picks = (sum(way[key] for way in ways) for key in ("weight", "picks"))
+        for way in ways:
+            fair = picks * way["weight"] / weights
+            rows.append({
+                "Switch": name, "Mode": mode(look.parameters["switches"][name].get("adaptive")), "Set": ports,
+                "Port": f"{name}:{way['port']}", "Weight": way["weight"], "Picks": way["picks"],
+                "Spread": f"{way['picks'] / fair:.3f}" if fair else "",
+            })  # fmt: skip
+    return [Table("groups", "", rows, ("Weight",))]
+
+
+def mode(adaptive: Mapping[str, Any] | None) -> str:
+    """SAI's word for how a switch takes a port; it has none for one after the other."""
+    if adaptive is None:
+        return "FIXED"
+    each = "FLOWLET" if adaptive["flowlet_gap_ns"] else "PER_PACKET"
+    return f"{each}_{_MODES.get(adaptive['policy'], adaptive['policy'].upper())}"
+
+
 VIEWS = (
     View(
         words="flows", about="Show the OpenFlow rules of a live fabric's switches, with what each has counted.",
@@ -78,6 +113,8 @@ VIEWS = (
     ),
     counting(words="meters", about="Show what the switches of a live fabric police, and have dropped for it.",
              make=meters),
+    counting(words="groups", about="Show of which ports adaptive switches of a live fabric took how many frames' way.",
+             make=groups, parameters=(_SWITCH,), samples=("", "leaf0")),
     counting(words="accelerators", about="Show the accelerators of a live fabric: slots, counters, status.",
              make=accelerators),
 )  # fmt: skip

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from topologies.graph.frames import FRAME_BYTES, RETH_BYTES, wire_bytes
 from workloads.times.messages import Costs, Link, received_ns, sent_ns
 from workloads.times.wide.places import Grid, Places, Rails, Tiers
 
@@ -109,10 +108,10 @@ def spread_ns(ways: Wide, crowds: Sequence[Crowd], chunk_bytes: int, costs: Cost
     paths, which = ways.alone(source, (source + by) % n)
     alone = np.array([max(received_ns(chunk_bytes, p, costs), sent_ns(chunk_bytes, p, costs)) for p in paths])
     posted = float((by * costs.post_ns + alone[which]).max())
-    wire = chunk_bytes + costs.packets(chunk_bytes) * FRAME_BYTES + RETH_BYTES
+    wire = chunk_bytes + costs.headers_bytes(chunk_bytes)
     last = float(alone.max())
     if isinstance(ways.places, Grid) and len(ways.places.dims) == 1:
-        beyond = ways.cable.delay_ns + ways.latency_ns + ways.cable.time_ns(min(wire, wire_bytes(costs.mtu)))
+        beyond = ways.cable.delay_ns + ways.latency_ns + ways.cable.time_ns(min(wire, costs.packet_wire_bytes))
         last = float(alone[which].mean()) + (ways.dateline and n > 2) * beyond
     busy = max(_begins(one, wire, costs) + (one.messages - 1) * one.link.time_ns(wire) for one in crowds)
     return costs.wake_ns + max(posted, last + busy)

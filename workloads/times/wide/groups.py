@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from topologies.graph.frames import FRAME_BYTES, RETH_BYTES
 from topologies.ranks.grid import NoGrid, lengths
 from workloads.base.entry import Algorithm, named
 from workloads.times.case import Case
@@ -214,7 +213,7 @@ class Together:
         paths, which = ways.alone(np.repeat(first[:, 0], n - 1), first[:, 1:].reshape(-1))
         alone = np.array([max(received_ns(chunk_bytes, p, costs), sent_ns(chunk_bytes, p, costs)) for p in paths])
         posted = float((np.tile(np.arange(1, n), len(first)) * costs.post_ns + alone[which]).max())
-        wire = chunk_bytes + costs.packets(chunk_bytes) * FRAME_BYTES + RETH_BYTES
+        wire = chunk_bytes + costs.headers_bytes(chunk_bytes)
         rates = np.full(len(loads), ways.cable.rate_bps)
         if ways.own:
             rates /= ways.own.slowness[ways.own.which]

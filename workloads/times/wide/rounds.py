@@ -181,7 +181,7 @@ def rounds_ns(rounds: Iterator[Round], ways: Wide, costs: Costs, *, paced: bool 
 
 def _messages(nbytes: int, source: NDArray[np.intp], target: NDArray[np.int64], ways: Wide, costs: Costs) -> _Message:
     """Messages are of few kinds: by their way, and by how many share it."""
-    kinds, which, most, later = ways.crowded(source, target, wire_bytes(min(nbytes, costs.mtu)))
+    kinds, which, most, later = ways.crowded(source, target, wire_bytes(min(nbytes, costs.mtu), costs.later_reth))
 
     def of_each(path_ns: list[float]) -> NDArray[np.float64]:
         return np.array(path_ns)[which]

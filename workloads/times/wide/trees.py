@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topologies.graph.frames import FRAME_BYTES, wire_bytes
+from topologies.graph.frames import FRAME_BYTES
 from workloads.collectives.schedule import EAGER_BYTES, WINDOW, Shape
 from workloads.collectives.trees import chain_reduce
 from workloads.times.case import Case
@@ -222,7 +222,7 @@ class HostTrees:
                 yield places, line, crowd
 
     def _wire(self, nbytes: int) -> int:
-        return nbytes + self._costs.packets(nbytes) * FRAME_BYTES
+        return nbytes + self._costs.packets(nbytes) * (FRAME_BYTES + self._costs.later_reth)
 
     def _message(self, nbytes: int, path: Path, done: Time) -> float:
         return self._costs.post_ns + done(nbytes, path, self._costs) + self._costs.wake_ns
@@ -230,7 +230,7 @@ class HostTrees:
     def _of_each(self, source: Numbers, target: Numbers, nbytes: Numbers, done: Time, *, alone: bool = False) -> Times:
         """From posting to completion of a message between places in the order, while the others share its way."""
         ways, costs = self._ways, self._costs
-        packet = wire_bytes(costs.mtu)
+        packet = costs.packet_wire_bytes
         paths, which, most, later = ways.crowded(self._order[source], self._order[target], packet)
         kinds, kind = np.unique(np.stack([which, nbytes]), axis=1, return_inverse=True)
         kind = np.asarray(kind).reshape(-1)

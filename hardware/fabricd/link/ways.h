@@ -1,0 +1,40 @@
+/* Sets of ports of which a switch takes one for each frame (ways.c). */
+#ifndef LINK_WAYS_H
+#define LINK_WAYS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/units.h"
+
+struct fabric;
+struct node;
+
+#define WAYS_MAX 128 /* copies that Open vSwitch makes of a frame: ports, as often as they weigh */
+
+struct way {
+	uint16_t port, weight;
+	uint16_t whole;	/* which of the whole set it is */
+	ps_t busy_until; /* what lies behind its port, as far as is known here (switch/adaptive.c) */
+	uint64_t picks; /* of the whole set */
+};
+
+struct ways {
+	struct ways *next; /* of the node */
+	struct ways *whole; /* of which it is what is up; itself: all of it */
+	struct ways *alive; /* what is left of it without ports whose cable is down, as of `wiring`; or NULL */
+	uint64_t wiring;
+	uint64_t turn; /* frames that were spread in turn */
+	uint16_t count;	/* ports */
+	uint16_t copies; /* their weights, summed */
+	uint16_t heaviest; /* the way that weighs most, or one of those */
+	uint8_t order[WAYS_MAX]; /* each way as often as it weighs, those of one way as far apart as can be */
+	struct way way[];
+};
+
+struct ways *ways_of(struct node *n, const uint16_t *ports, uint16_t copies);
+struct ways *ways_alive(struct fabric *f, struct node *n, struct ways *w);
+struct way *ways_find(struct ways *w, uint16_t port);
+void ways_free(struct node *n);
+
+#endif

@@ -1,0 +1,289 @@
+/* Which of several ports a frame takes
+ *
+ * Theory of Operation
+ *
+ * Open vSwitch has said by which ports a frame may leave, and how much each of them weighs; the chip takes one, when
+ * the frame has gone through the pipeline, by what then stands in the queues.
+ *
+ * What is compared is time: until the frame, behind all that is queued at a port and on its way out of it, is on the
+ * cable.  A port that weighs less than others leads to where less fits through, which its own queue does not show.  So
+ * what it has been given counts until it would be through at that share of the heaviest port's rate.  A chip may see less of that (`quality`): when a frame asks, and its last look is so long ago, it looks
+ * at all its ports, and keeps in how many such times each will have drained, up to a number of bands.
+ *
+ * Frames of a flow may keep their port as long as none comes later than `gap` after the one before (flowlets: Sinha,
+ * Kandula, Katabi, HotNets 2004; CONGA, SIGCOMM 2014).  The table has no keys: flows that meet in an entry are one.
+ *
+ * A port whose cable is down is passed over, at once; or not until the controller has said so.
+ *
+ * Draws follow from the switch and the frame, so that they are the same whichever way the frame came (random.h).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/random.h"
+#include "engine/fabric.h"
+#include "fast_path/flow_key.h"
+#include "link/frame.h"
+#include "link/port.h"
+#include "engine/event.h"
+#include "link/ways.h"
+#include "switch/adaptive.h"
+#include "switch/ovs.h"
+#include "switch/switch.h"
+
+/* Something to choose, and to choose by */
+struct choice {
+	const struct fabric *f;
+	struct sw *s;
+	struct ways *ways;
+	uint32_t bytes; /* of the frame */
+	uint64_t draw;
+};
+
+struct pick_policy {
+	const char *name;
+	uint16_t (*pick)(const struct choice *c); /* one of the ways */
+};
+
+struct flowlet {
+	ps_t last;
+	uint16_t port; /* 0: none yet */
+};
+
+struct adaptive {
+	struct flowlet *flowlet;
+	uint32_t flowlets;
+	bool looked; /* at its ports, then */
+	ps_t then;
+	uint8_t band[]; /* of each port */
+};
+
+/* Until all that is at a port, and so many bytes more, are on the cable */
+static double drain(const struct fabric *f, const struct port *p, uint32_t more)
+{
+	ps_t left = p->busy_until > f->clock.now ? p->busy_until - f->clock.now : 0;
+
+	if (!p->cable)
+		return 0;
+	return (double)left + (double)(p->queued_bytes + more) * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps;
+}
+
+/* Unless the last look is recent enough */
+static void look(const struct fabric *f, struct sw *s)
+{
+	const struct adaptive_params *a = &s->p.adaptive;
+
+	if (s->adaptive->looked && f->clock.now - s->adaptive->then < a->every)
+		return;
+	s->adaptive->looked = true;
+	s->adaptive->then = f->clock.now;
+	PORTS_EACH(&s->n, p) {
+		double bands = drain(f, p, 0) / (double)a->every;
+		s->adaptive->band[p->number - 1] = bands < a->bands - 1 ? (uint8_t)bands : (uint8_t)(a->bands - 1);
+	}
+}
+
+/* How long the frame takes through what lies behind a way's port, by its weight; 0: no longer than out of the port */
+static ps_t through(const struct choice *c, const struct way *w)
+{
+	const struct way *most = &c->ways->way[c->ways->heaviest];
+	const struct port *p = &c->s->n.ports[most->port - 1];
+
+	if (w->weight == most->weight || !p->cable)
+		return 0;
+	return (ps_t)((double)c->bytes * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps * most->weight / w->weight);
+}
+
+/* How bad a way is */
+static double load(const struct choice *c, uint16_t way)
+{
+	const struct adaptive_params *a = &c->s->p.adaptive;
+	const struct way *w = &c->ways->way[way];
+	ps_t now = c->f->clock.now, behind = w->busy_until > now ? w->busy_until - now : 0;
+
+	if (a->bands) {
+		ps_t band = c->s->adaptive->band[w->port - 1], further = behind / a->every;
+		return (double)(band > further ? band : further < a->bands ? further : a->bands - 1);
+	}
+	double here = drain(c->f, &c->s->n.ports[w->port - 1], c->bytes), there = (double)(behind + through(c, w));
+	return here > there ? here : there;
+}
+
+/* The one after the other */
+static uint16_t round_robin(const struct choice *c)
+{
+	return c->ways->order[c->ways->turn++ % c->ways->copies];
+}
+
+static uint16_t at_random(const struct choice *c)
+{
+	return c->ways->order[(uint32_t)c->draw % c->ways->copies];
+}
+
+/* The better of two that are drawn (Mitzenmacher, 1996; DRILL, SIGCOMM 2017) */
+static uint16_t two_choices(const struct choice *c)
+{
+	uint32_t n = c->ways->copies, first = (uint32_t)c->draw % n, second = (first + 1 + (uint32_t)(c->draw >> 32) % (n - 1)) % n;
+	uint16_t a = c->ways->order[first], b = c->ways->order[second];
+
+	return load(c, b) < load(c, a) ? b : a;
+}
+
+/* The best of all; of equals one that is drawn */
+static uint16_t shortest(const struct choice *c)
+{
+	uint16_t first = c->ways->order[(uint32_t)c->draw % c->ways->copies], best = first;
+	double least = load(c, best);
+
+	for (uint16_t i = 1; i < c->ways->count; i++) {
+		uint16_t way = (uint16_t)((first + i) % c->ways->count);
+		double l = load(c, way);
+		if (l < least) {
+			least = l;
+			best = way;
+		}
+	}
+	return best;
+}
+
+static const struct pick_policy policies[] = {
+	{"two_choices", two_choices},
+	{"shortest", shortest},
+	{"round_robin", round_robin},
+	{"random", at_random},
+};
+
+/* pick_policy_find() - The policy of that name, or NULL */
+const struct pick_policy *pick_policy_find(const char *name)
+{
+	for (size_t i = 0; name && i < sizeof policies / sizeof *policies; i++)
+		if (!strcmp(policies[i].name, name))
+			return &policies[i];
+	return NULL;
+}
+
+const char *pick_policy_name(const struct pick_policy *policy)
+{
+	return policy->name;
+}
+
+/* The entry of a frame's flow */
+static struct flowlet *flowlet_of(const struct adaptive *a, const struct frame *fr)
+{
+	struct view macs = view_of(fr->data, 12);
+	struct flow_key key;
+	uint64_t hash;
+
+	if (flow_key_of(&key, 0, fr->data, frame_near(fr)))
+		hash = random_of(key.src, key.dst, key.sport, key.dport);
+	else /* of the host's kernel: by its MACs */
+		hash = random_of(get_be64(&macs), get_be32(&macs), 0, 0);
+	return &a->flowlet[hash % a->flowlets];
+}
+
+static struct way *take(const struct choice *c, const struct frame *fr)
+{
+	const struct adaptive_params *p = &c->s->p.adaptive;
+	struct way *way = NULL;
+
+	if (p->bands)
+		look(c->f, c->s);
+	if (!p->flowlet_gap || !c->s->adaptive->flowlets)
+		return &c->ways->way[p->policy->pick(c)];
+	struct flowlet *let = flowlet_of(c->s->adaptive, fr);
+	if (let->port && c->f->clock.now - let->last <= p->flowlet_gap)
+		way = ways_find(c->ways, let->port);
+	if (!way)
+		way = &c->ways->way[p->policy->pick(c)];
+	*let = (struct flowlet){.last = c->f->clock.now, .port = way->port};
+	return way;
+}
+
+/* adaptive_forward() - A frame leaves the pipeline for one of these ports */
+void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct frame *fr)
+{
+	if (fr->passage && fr->passage->lost) {
+		frame_release(f, fr);
+		return;
+	}
+	struct ways *left = s->p.adaptive.local_repair ? ways_alive(f, &s->n, ways) : ways;
+	uint64_t draw = random_of(f->seed, s->n.index, fr->id, RANDOM_PORT);
+	struct choice c = {.f = f, .s = s, .ways = left, .bytes = fr->len, .draw = draw};
+	struct way *way = left->count == 1 || !s->p.adaptive.policy ? left->way : take(&c, fr); /* no policy: it is stuck */
+	struct port *out = &s->n.ports[way->port - 1];
+
+	way->busy_until = (way->busy_until > f->clock.now ? way->busy_until : f->clock.now) + through(&c, way);
+	out->picks++;
+	ways->way[left == ways ? way - ways->way : way->whole].picks++;
+	switch_forward(f, out, fr);
+}
+
+static int ascending(const void *a, const void *b)
+{
+	return *(const uint16_t *)a - *(const uint16_t *)b;
+}
+
+/* adaptive_came() - All copies of a frame have come out of Open vSwitch: one leaves, if they are alike, otherwise each */
+void adaptive_came(struct fabric *f, struct pending *p)
+{
+	ps_t t = p->deadline > f->clock.now ? p->deadline : f->clock.now;
+	uint16_t ports[WAYS_MAX], n = 0;
+	bool alike = true;
+
+	for (const struct frame *fr = p->came; fr && alike; fr = fr->next) {
+		alike = n < WAYS_MAX && fr->len == p->came->len && !memcmp(fr->data, p->came->data, fr->len);
+		if (alike)
+			ports[n++] = fr->to->number;
+	}
+	qsort(ports, n, sizeof *ports, ascending);
+	struct node *sw = p->in->node;
+	struct ways *ways = alike && n > 1 ? ways_of(sw, ports, n) : NULL;
+	for (struct frame *fr = p->came, *next; fr; fr = next) {
+		struct port *out = fr->to;
+		next = fr->next;
+		fr->to = NULL;
+		if (!ways || !next)
+			event_add(f, t, EV_FORWARD, sw->index, p->in->number, ways ? 0 : out->number, fr->id, fr, (uintptr_t)ways);
+		else
+			frame_release(f, fr);
+	}
+	p->came = NULL;
+}
+
+/* adaptive_init() - A switch that takes one of several ports */
+void adaptive_init(struct sw *s)
+{
+	struct adaptive *a;
+
+	if (!s->base.adaptive.policy)
+		return;
+	s->n.adaptive = true;
+	if (!(s->adaptive = a = calloc(1, sizeof *a + s->n.port_count)))
+		abort();
+	a->flowlets = s->base.adaptive.flowlet_entries;
+	if (a->flowlets && !(a->flowlet = calloc(a->flowlets, sizeof *a->flowlet)))
+		abort();
+}
+
+/* adaptive_forget() - Nothing has come through it yet, as far as later choices are concerned */
+void adaptive_forget(struct sw *s)
+{
+	for (struct ways *w = s->n.ways; w; w = w->next) {
+		w->turn = 0;
+		for (uint16_t i = 0; i < w->count; i++)
+			w->way[i].busy_until = 0;
+	}
+	if (!s->adaptive)
+		return;
+	s->adaptive->looked = false;
+	for (uint32_t i = 0; i < s->adaptive->flowlets; i++)
+		s->adaptive->flowlet[i] = (struct flowlet){0};
+}
+
+void adaptive_free(struct adaptive *a)
+{
+	if (a)
+		free(a->flowlet);
+	free(a);
+}

@@ -1,0 +1,24 @@
+/* Which of several ports a frame takes (adaptive.c). */
+#ifndef SWITCH_ADAPTIVE_H
+#define SWITCH_ADAPTIVE_H
+
+#include <stdint.h>
+
+#include "switch/params.h"
+
+struct adaptive;
+struct fabric;
+struct frame;
+struct pending;
+struct sw;
+struct ways;
+
+const struct pick_policy *pick_policy_find(const char *name);
+const char *pick_policy_name(const struct pick_policy *policy);
+
+void adaptive_came(struct fabric *f, struct pending *p);
+void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct frame *fr);
+void adaptive_forget(struct sw *s);
+void adaptive_free(struct adaptive *a);
+
+#endif

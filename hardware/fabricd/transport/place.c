@@ -1,0 +1,136 @@
+/* Payload into memory, in any order
+ *
+ * Theory of Operation
+ *
+ * With `ordering: any` each packet of a write is a write of its own on the wire (WRITE_ONLY), with the address of its
+ * payload: so it is placed when it comes, whatever is missing before it (UEC 1.0: RUD; mlx5: out-of-order data placement).
+ * What comes a second time is not placed again: by then the memory may be the worker's.  Sends, engines, and what may
+ * not be written wait for their turn (reorder.c).
+ *
+ * Two bits that the BTH reserves otherwise say what such packets are parts of:
+ *
+ *	part	of the same message as the packet before
+ *	after	first of its message; the message before is a write without an immediate
+ *
+ * So a packet with neither begins a row of messages of which the last has an immediate.  When all of the row is there, that
+ * one completes, whatever is missing before the row: nobody was told of the row's other messages, so its immediate
+ * speaks for them, too, as it does in order.  If a receive is lacking then, or a send is half taken, it completes in its turn.
+ */
+#include "base/copies.h"
+#include "base/copy.h"
+#include "base/ring.h"
+#include "engine/fabric.h"
+#include "link/frame.h"
+#include "nic/nic.h"
+#include "transport/place.h"
+#include "transport/qp.h"
+#include "transport/reorder.h"
+#include "wire/roce.h"
+
+/* place_copy() - Write a packet's payload, or have it written; if here, bring the next one's place near
+ * @left:	Bytes of the message behind it
+ */
+void place_copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_packet *pkt, const struct frame *fr, uint64_t left)
+{
+	uint32_t bytes = pkt->payload_bytes;
+
+	if (fr->lent && copies_taken()) {
+		copies_add(to, pkt->payload, bytes);
+		return;
+	}
+	copies_settle();
+	copy_payload(to, pkt->payload, bytes);
+	if (left)
+		q->ahead = ahead_name(&f->ahead, q->ahead, to + bytes, pkt->payload + bytes, left < bytes ? (uint32_t)left : bytes);
+}
+
+/* place_pcie() - When so many bytes that have come for a queue pair are in memory, and what came before them
+ *
+ * An engine's stay in the NIC.
+ */
+ps_t place_pcie(struct fabric *f, struct qp *q, uint32_t bytes)
+{
+	bool over_pcie = q->tx == &q->nic->tx[0] && !q->owner->ops->take;
+
+	return over_pcie ? pcie_write(q->nic, f->clock.now, bytes) : f->clock.now;
+}
+
+/* place_has_receive() - Is there a receive request that the NIC may use? */
+bool place_has_receive(const struct qp *q)
+{
+	return q->owner->ops->generated || (uint32_t)q->usable != q->rq.head;
+}
+
+/* place_complete() - A message that needs a receive request has ended with @pkt: use one */
+void place_complete(struct fabric *f, struct qp *q, const struct roce_packet *pkt, ps_t visible)
+{
+	if (q->owner->ops->generated)
+		return;
+	const struct recv_wr *wr = ring_at(&q->rq, sizeof *wr, q->rq.head++);
+	q->owner->ops->received(f, q, wr, pkt, visible);
+}
+
+/* place_look() - What is to be done with a packet that has come ahead of its turn
+ * @at:		Set to where its payload goes now, or to NULL
+ */
+struct early place_look(const struct qp *q, const struct roce_packet *pkt, struct frame *fr, bool asks, uint8_t **at)
+{
+	const struct qp_owner_ops *ops = q->owner->ops;
+	struct early e = {.frame = fr, .asks = asks, .part = pkt->part, .after = pkt->after};
+	bool alone = pkt->opcode == RC_WRITE_ONLY || pkt->opcode == RC_WRITE_ONLY_IMM;
+
+	*at = NULL;
+	if (!q->any_order || ops->take || !alone || pkt->payload_bytes != pkt->dma_bytes || pkt->payload_bytes > q->mtu)
+		return e;
+	e.placed = !pkt->dma_bytes || ops->memory((struct qp *)q, pkt->rkey, pkt->remote_offset, pkt->dma_bytes, at);
+	e.ends = e.placed && roce_has_imm(pkt->opcode);
+	if (e.placed && !e.ends)
+		e.frame = NULL;
+	return e;
+}
+
+/* The immediate that ends the row of packet @n, if all from there to it are here */
+static struct early *end_of_row(const struct qp *q, uint64_t *n)
+{
+	struct early *e = reorder_at(q, *n);
+
+	while (e && e->placed && !e->ends) {
+		e = reorder_at(q, ++*n);
+		if (e && !e->part && !e->after)
+			return NULL;
+	}
+	return e && e->ends ? e : NULL;
+}
+
+/* Are all packets of a row before packet @n here? */
+static bool row_is_here(const struct qp *q, uint64_t n)
+{
+	const struct early *e = reorder_at(q, n);
+
+	while (e && e->placed && (e->part || e->after))
+		e = reorder_at(q, --n);
+	return e && e->placed;
+}
+
+/* place_end() - Packet @n was placed ahead of its turn, and is visible at that time: does it complete a message? */
+void place_end(struct fabric *f, struct qp *q, uint64_t n, ps_t visible)
+{
+	if (!q->reorder->open || q->in_message || !place_has_receive(q))
+		return;
+	struct early *e = end_of_row(q, &n);
+	if (!e || !e->frame || !row_is_here(q, n))
+		return;
+	uint64_t in_order = q->message_bytes;
+	struct roce_packet pkt;
+	struct frame *fr = e->frame;
+
+	frame_parse(fr, &pkt);
+	q->message_bytes = pkt.payload_bytes;
+	for (; reorder_at(q, n)->part; n--)
+		q->message_bytes += q->mtu;
+	place_complete(f, q, &pkt, visible);
+	q->message_bytes = in_order;
+	e->frame = NULL;
+	q->reorder->open--;
+	frame_release(f, fr);
+}

@@ -1,0 +1,23 @@
+/* Writes whose packets are placed in any order (place.c) */
+#ifndef TRANSPORT_PLACE_H
+#define TRANSPORT_PLACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/units.h"
+
+struct early;
+struct fabric;
+struct frame;
+struct qp;
+struct roce_packet;
+
+void place_copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_packet *pkt, const struct frame *fr, uint64_t left);
+ps_t place_pcie(struct fabric *f, struct qp *q, uint32_t bytes);
+bool place_has_receive(const struct qp *q);
+void place_complete(struct fabric *f, struct qp *q, const struct roce_packet *pkt, ps_t visible);
+struct early place_look(const struct qp *q, const struct roce_packet *pkt, struct frame *fr, bool asks, uint8_t **at);
+void place_end(struct fabric *f, struct qp *q, uint64_t n, ps_t visible);
+
+#endif

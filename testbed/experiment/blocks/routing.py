@@ -1,0 +1,116 @@
+"""`control.routing` of the experiment file: how the controller finds paths, and switches choose among them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, GetJsonSchemaHandler, model_serializer, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from testbed.base.types import Model, Time, default, mistake, unknown
+from testbed.experiment.blocks import known
+
+ADAPTIVE = "adaptive"
+
+
+class Flowlets(Model):
+    gap: Time = default("2us", "a flow may change its port when so long nothing of it has come", gt=0, le=1e9)
+    entries: int = Field(
+        default=4096, ge=1, le=1 << 20, description="of a switch's table; flows that meet in one are taken for one"
+    )
+
+
+class Scope(Model):
+    flowlet: Flowlets = Field(default_factory=Flowlets, description="a switch chooses anew for each burst of a flow")
+
+
+class Quality(Model):
+    bands: int = Field(
+        default=8,
+        ge=2,
+        le=255,
+        description="a switch tells so many lengths of a queue apart, each as much as is sent in `every`",
+    )
+    every: Time = default("1us", "it looks at its queues so often", gt=0, le=1e9)
+
+
+class Adaptive(Model):
+    policy: Literal["two_choices", "shortest", "round_robin", "random"] = Field(
+        default="two_choices",
+        description="which port a switch takes: of two that are drawn the one that is free first, of all that one, one "
+        "after the other, any",
+    )
+    scope: Literal["packet"] | Scope = Field(
+        default="packet", description="for each packet, or for each flowlet: `{flowlet: {gap: 2us, entries: 4096}}`"
+    )
+    weights: Literal["equal", "capacity"] = Field(
+        default="equal",
+        description="what ports weigh: all the same, or what each can carry to the destination, by the rates of cables",
+    )
+    local_repair: bool = Field(
+        default=True, description="a switch passes over its own ports whose cable is down, before the controller does"
+    )
+    quality: Quality | None = Field(
+        default=None, description="how coarsely and how seldom a switch looks at its queues (null: exactly, each time)"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _scope(cls, value: Any) -> Any:
+        scope = value.get("scope", "packet") if isinstance(value, dict) else "packet"
+        if scope != "packet" and not isinstance(scope, dict | Scope):
+            raise mistake(*unknown("scope", scope, ["packet", "{flowlet: {..}}"]), path=["scope"])
+        return value
+
+    @property
+    def flowlet(self) -> Flowlets | None:
+        return self.scope.flowlet if isinstance(self.scope, Scope) else None
+
+
+class Routing(Model):
+    """`NAME`, or `{NAME: {PARAMETERS}}` of one that has some."""
+
+    name: str = "ecmp"
+    adaptive: Adaptive | None = Field(
+        default=None, description="a switch takes one of the shortest paths for each frame"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_written(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = {value: {}}
+        if not isinstance(value, dict) or len(value) != 1:
+            raise mistake(
+                f"{value!r:.60} is no routing", f"one of {', '.join(known.routings())}, or {{adaptive: {{..}}}}"
+            )
+        ((name, given),) = value.items()
+        if name not in known.routings():
+            raise mistake(*unknown("routing", name, known.routings()), path=[] if given == {} else [str(name)])
+        if name == ADAPTIVE:
+            return {"name": name, ADAPTIVE: given or {}}
+        if given:
+            raise mistake(f"routing {name!r} has no parameters", f"write routing: {name}", path=[name])
+        return {"name": name}
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, handler: Any) -> Any:
+        return {ADAPTIVE: handler(self)[ADAPTIVE]} if self.adaptive else self.name
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        made = handler.resolve_ref_schema(handler(schema))
+        del made["properties"]["name"]
+        return made
+
+    @property
+    def weighs(self) -> bool:
+        """Whether ports weigh by rates."""
+        return self.adaptive is not None and self.adaptive.weights == "capacity"
+
+
+def in_words(schema: dict[str, Any]) -> None:
+    """The key's schema: a name, or a mapping with one."""
+    reference = schema.pop("$ref", None) or schema.pop("allOf")[0]["$ref"]
+    schema.update({"default": "ecmp", "anyOf": [{"type": "string", "enum": known.routings()}, {"$ref": reference}]})
