@@ -7,6 +7,7 @@ that is up. It keeps mistakes out, not malice: fabricd has given up all rights b
 from __future__ import annotations
 
 import re
+import struct
 from functools import lru_cache
 
 from testbed.own.compiler import HEADER, compiled
@@ -24,7 +25,13 @@ _ALLOWED = re.compile(rf"({_OF_NUMBERS})f?|mem(cpy|move|set|cmp)|l?l?abs")
 @lru_cache(maxsize=64)
 def checked(name: Name, entry: str) -> bytes:
     """The data of its entry, such as `railbed_control`, once it is seen to be of use. Raises BadFile."""
-    elf, macro = Elf(compiled(name).read_bytes()), entry.upper()
+    try:
+        return _checked(name, Elf(compiled(name).read_bytes()), entry)
+    except (struct.error, IndexError, ValueError):
+        raise BadFile(f"{name.path}: what the compiler makes cannot be read", "64 bits, little endian, ELF") from None
+
+
+def _checked(name: Name, elf: Elf, entry: str) -> bytes:
     if used := sorted(s for s in set(elf.undefined()) if not _ALLOWED.fullmatch(s)):
         hint = f"{HEADER.name}'s and mathematical functions alone: no clocks, random numbers, input and output"
         raise BadFile(f"{_at(name, used[0])}: {', '.join(used)} cannot be used here", hint)
@@ -35,7 +42,9 @@ def checked(name: Name, entry: str) -> bytes:
         raise BadFile(f"{name.path}: something in it runs before it is called", "no constructors, no ifuncs")
     data = elf.data(entry)
     if data is None:
-        raise BadFile(f"{name.path} defines no {entry}", f"it ends with {macro}(1, ..): see docs/own-controls.md")
+        raise BadFile(
+            f"{name.path} defines no {entry}", f"it ends with {entry.upper()}(1, ..): see docs/own-controls.md"
+        )
     return data
 
 

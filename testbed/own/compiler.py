@@ -29,6 +29,7 @@ FLAGS = (
     "-Wno-missing-field-initializers", "-fdiagnostics-color=never",
 )  # fmt: skip
 _KEPT = HERE / "bin" / "own"
+_MOST_BYTES = 16 << 20
 
 
 @lru_cache(maxsize=64)
@@ -66,13 +67,20 @@ def _made(name: Name, content: bytes, header: bytes, compiler: list[str]) -> byt
         said = done.stderr.decode(errors="replace").rstrip()
         if done.returncode:
             raise BadFile(_first(name, said), "all that the compiler says:\n" + said)
-        included = (Path(folder) / "includes").read_text(errors="replace").partition(":")[2].replace("\\\n", " ")
+        included = _read(folder, "includes").decode(errors="replace").partition(":")[2].replace("\\\n", " ")
         if others := [f for f in included.split() if os.path.basename(f) not in (HEADER.name, "-", "<stdin>")]:
             hint = f"{HEADER.name} and the system's: what it does must follow from the one file"
             raise BadFile(f"{name.path} includes {others[0]}", hint)
         if said:
             print(said, file=sys.stderr)
-        return (Path(folder) / "own.so").read_bytes()
+        return _read(folder, "own.so")
+
+
+def _read(folder: str, name: str) -> bytes:
+    """What the compiler has written: no link to what its user may not read."""
+    fd = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        return file.read(_MOST_BYTES)
 
 
 def _first(name: Name, said: str) -> str:
