@@ -9,10 +9,10 @@ import pytest
 from scapy.utils import PcapNgReader
 
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import wait_until
+from tests.parts.fabricd_fixture import FAST, wait_until
 from tests.parts.fast_path import MTU, fast, learn, rule, star
 from tests.parts.timing_model import Model, one, timed_write
-from tests.parts.traffic_fabric import port
+from tests.parts.traffic_fabric import nic, port, send, switch
 from workloads.verbs import wire
 
 FRAMES = 400
@@ -25,11 +25,11 @@ def test_most_frames_go_by_the_fast_path_and_take_the_same_time() -> None:
     with star() as f:
         pair = f.pair(0, 1, SIZE)
         learn(f, pair)
-        before, hops = fast(f), f.counters()["fidelity"]["frame_hops"]
+        before, fidelity = fast(f), f.counters()["fidelity"]
         took, record = timed_write(pair, SIZE)
         assert (took, record.status) == (Model(f.hardware, 1).long_sent(SIZE), 0)
-        sent = f.counters()["fidelity"]["frame_hops"] - hops
-        assert sent > FRAMES
+        sent = f.counters()["fidelity"]["frame_hops"] - fidelity["frame_hops"]
+        assert sent > FRAMES and f.counters()["fidelity"]["forwarding_wall_ns"] > fidelity["forwarding_wall_ns"]
         assert fast(f)["hops"] - before["hops"] >= sent - 2  # one of each direction may be checked
         assert fast(f)["stale"] == 0
         pair.done()
@@ -64,6 +64,19 @@ def test_frames_behind_the_first_one_of_a_flow_wait_for_the_decision_and_take_th
         assert sent > FRAMES
         assert (fast(f)["hops"], fast(f)["checked"]) == (sent - 2, 0)  # data, and what is acknowledged
         pair.done()
+
+
+def test_the_same_frames_are_marked_whichever_way_they_came() -> None:
+    """It is drawn by a frame's number, which a switch leaves as it is."""
+    marking = switch(headroom=0, lossless=[], alpha=64, ecn={"3": {"kmin_bytes": 0, "kmax_bytes": 10**6, "pmax": 1.0}})
+    hardware, seen = Hardware(switch_buffer_bytes=10**7, switch=marking, nic=nic(), timeout_ns=1e9), []
+    for sample in (0, FAST):
+        with star(sample, hardware=hardware) as f:
+            f.fabricd.request("start", ranks=[])
+            took = send(f, [(rank, 0, 100 * MTU, 0) for rank in (1, 2)])
+            seen.append((took, f.nic(0), port(f, "sw0", 1)["priorities"]))
+            assert (f.counters()["fidelity"].get("fast_hops", 0) > 100) == (sample == FAST)
+    assert seen[0] == seen[1] and 0 < seen[0][1]["np_ecn_marked_roce_packets"] < 200
 
 
 def test_frames_that_waited_and_leave_with_other_headers_are_checked_as_they_came() -> None:
