@@ -107,6 +107,10 @@ class Control:
             values[p.name] = float(given[p.name]) if p.name in given else p.value(setting, default)
         return values
 
+    def in_fabricd(self, values: Mapping[str, float]) -> dict[str, object]:
+        """`cc` of a NIC in fabricd's configuration."""
+        return {"algorithm": self.name, "params": {self.by_name[k].key: v for k, v in values.items()}}
+
     def stamps(self, given: Mapping[str, float], switches: int) -> int:
         """Of so many switches on the longest path those that a packet has room to hear of."""
         hops = self.by_name["hops"]
@@ -276,7 +280,18 @@ CONTROLS: dict[str, Control] = {
 }  # fmt: skip
 
 
+def own(
+    name: str, summary: str, source: str, parameters: tuple[Parameter, ...], hears: tuple[str, ...],
+    marks: Callable[[Setting], tuple[int, int, float]] | None,
+) -> Control:  # fmt: skip
+    """A control of a user's own. Those parameters that fabricd minds itself it has in any case."""
+    common = (_WINDOW, _MIN_RATE, *([CONTROLS["hpcc"].by_name["hops"]] if "telemetry" in hears else []))
+    named = {p.name for p in parameters}
+    return Control(
+        name, summary, source, (*parameters, *(p for p in common if p.name not in named)), hears=hears, marks=marks
+    )
+
+
 def fabricd_cc(name: str, values: Mapping[str, float]) -> dict[str, object]:
     """`cc` of a NIC in fabricd's configuration."""
-    parameters = CONTROLS[name].by_name
-    return {"algorithm": name, "params": {parameters[k].key: v for k, v in values.items()}}
+    return CONTROLS[name].in_fabricd(values)

@@ -1,20 +1,52 @@
-"""A congestion control as it is written, in an experiment or a fault: `NAME`, or `{NAME: {PARAMETERS}}`."""
+"""A congestion control as it is written: `NAME`, `{NAME: {PARAMETERS}}`, or one's own `{file: FILE.c, PARAMETERS}`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from testbed.base import units
 from testbed.base.types import mistake, unknown
 
+if TYPE_CHECKING:
+    from hardware.cc import Control
+
 _KINDS = {kind.name: kind for kind in (units.RATE, units.TIME, units.SIZE)}
 
 
-def read(value: Any) -> dict[str, Any]:
-    """The written value as the fields of CongestionControl; raises what a validator raises."""
+def control(name: str) -> Control:
+    """The entry of a control of ours, or of a file's resolved name."""
     from hardware.cc import CONTROLS
 
+    if name in CONTROLS:
+        return CONTROLS[name]
+    from testbed.own import control
+
+    return control.control(name)
+
+
+def short(name: str) -> str:
+    """What it is called in tables."""
+    from testbed.own.name import parse
+
+    own = parse(name)
+    return own.short if own else name
+
+
+def read(value: Any, folder: Path | None = None) -> dict[str, Any]:
+    """The written value as the fields of CongestionControl; raises what a validator raises.
+
+    Files' paths begin at the folder; None: files have no place there.
+    """
+    from hardware.cc import CONTROLS
+    from testbed.own.name import parse
+
+    if parse(value):
+        value = {"file": value}
+    if isinstance(value, dict) and "file" in value:
+        given = {k: v for k, v in value.items() if k != "file"}
+        return {"name": (own := _of_file(value["file"], folder)), "set": None, "values": _values(own, given, [])}
     if isinstance(value, str):
         value = {value: {}}
     if not isinstance(value, dict) or len(value) != 1:
@@ -25,27 +57,49 @@ def read(value: Any) -> dict[str, Any]:
         raise mistake(*unknown("congestion control", name, list(CONTROLS)), path=[] if given == {} else [name])
     if not isinstance(given or {}, dict):
         raise mistake(f"the parameters of {name} are a mapping", path=[name])
-    control, values = CONTROLS[name], {}
-    named = (given or {}).get("set")
-    if named is not None and named not in control.sets:
-        raise mistake(*unknown(f"set of parameters of {name}", named, list(control.sets)), path=[name, "set"])
-    for key, written in (given or {}).items():
-        if key == "set":
+    sets, named = CONTROLS[name].sets, (given or {}).get("set")
+    if named is not None and named not in sets:
+        raise mistake(*unknown(f"set of parameters of {name}", named, list(sets)), path=[name, "set"])
+    values = _values(name, given or {}, [name])
+    return {"name": name, "set": named or (next(iter(sets)) if sets else None), "values": values}
+
+
+def _of_file(file: Any, folder: Path | None) -> str:
+    """The resolved name of a file whose control can be used."""
+    from testbed.own.name import BadFile, parse, resolved
+
+    if (name := parse(file)) is None:
+        raise mistake(f"{file!r:.60} is no C file", "file: FILE.c (docs/own-controls.md)", ["file"])
+    if folder is None:
+        raise mistake("a control from a file has no place here", "one of ours", ["file"])
+    try:
+        found = str(resolved(name, folder))
+        control(found)
+    except BadFile as error:
+        raise mistake(error.what, error.hint, ["file"]) from None
+    return found
+
+
+def _values(name: str, given: Mapping[str, Any], path: list[str | int]) -> dict[str, float]:
+    """The parameters that are given."""
+    its, values = control(name), {}
+    for key, written in given.items():
+        if key == "set" and its.sets:
             continue
-        parameter = control.by_name.get(key)
+        parameter, where = its.by_name.get(key), [*path, key]
         if parameter is None:
-            raise mistake(*unknown(f"parameter of {name}", key, [*control.by_name, *(["set"] if control.sets else [])]),
-                        path=[name, key])  # fmt: skip
+            known = [*its.by_name, *(["set"] if its.sets else [])]
+            raise mistake(*unknown(f"parameter of {its.name}", key, known), path=where)
         if parameter.choices:
             if written not in parameter.choices:
-                raise mistake(*unknown(f"value of {key}", str(written), list(parameter.choices)), path=[name, key])
+                raise mistake(*unknown(f"value of {key}", str(written), list(parameter.choices)), path=where)
             values[key] = float(parameter.choices.index(written))
             continue
-        number = _quantity(parameter.kind, written, [name, key])
+        number = _quantity(parameter.kind, written, where)
         if not parameter.least <= number <= parameter.most:
-            raise mistake(f"{key} is from {parameter.least:g} to {parameter.most:g}", path=[name, key])
+            raise mistake(f"{key} is from {parameter.least:g} to {parameter.most:g}", path=where)
         values[key] = number
-    return {"name": name, "set": named or (next(iter(control.sets)) if control.sets else None), "values": values}
+    return values
 
 
 def _quantity(kind: str, written: object, path: list[str | int]) -> float:
@@ -61,12 +115,14 @@ def _quantity(kind: str, written: object, path: list[str | int]) -> float:
 
 def written(name: str, named_set: str | None, values: Mapping[str, float]) -> dict[str, Any]:
     """The control as a file has it, with units."""
-    from hardware.cc import CONTROLS
-
     form: dict[str, Callable[[float], Any]] = {"rate": lambda x: units.format_rate(int(x)), "time": units.format_time,
             "size": lambda x: units.format_size(int(x)), "number": lambda x: x}  # fmt: skip
-    kinds = CONTROLS[name].by_name
+    kinds = control(name).by_name
     texts = {k: kinds[k].choices[int(v)] if kinds[k].choices else form[kinds[k].kind](v) for k, v in values.items()}
+    from hardware.cc import CONTROLS
+
+    if name not in CONTROLS:
+        return {"file": name, **texts}
     return {name: ({"set": named_set} if named_set else {}) | texts}
 
 
@@ -88,4 +144,12 @@ def schema() -> dict[str, Any]:
         }  # fmt: skip
     parametrized = {"type": "object", "properties": properties, "minProperties": 1, "maxProperties": 1,
                "additionalProperties": False}  # fmt: skip
-    return {"anyOf": [{"enum": list(CONTROLS)}, parametrized]}
+    from testbed.own.name import PATTERN
+
+    file = {"type": "string", "x-quantity": "`FILE.c`", "pattern": f"^{PATTERN}$"}
+    own = {
+        "type": "object",
+        "properties": {"file": {**file, "description": "a control of one's own"}},
+        "required": ["file"],
+    }
+    return {"anyOf": [{"enum": list(CONTROLS)}, parametrized, file, own]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hardware import bounds
-from hardware.cc import CONTROLS, Control, Setting
+from hardware.cc import Control, Setting
 from testbed.base.units import format_rate, format_time
 from testbed.checklist.finding import Case, Found, check, over_network, size, some
 from testbed.plan.hardware import ecn_of
@@ -81,8 +81,8 @@ def classes(case: Case) -> Found:
         what += "go_back_n sends all again from there on"
         yield what, ("transport",), "a congestion control (cc), selective_repeat, or a class with PFC"
     marked = switch.ecn is not None and one in switch.ecn.classes
-    if "marks" in CONTROLS[transport.cc.name].hears and not marked:
-        what = f"{transport.cc.name} goes by ECN marks, and class {one} of its data is not marked"
+    if "marks" in transport.cc.control.hears and not marked:
+        what = f"{transport.cc.short} goes by ECN marks, and class {one} of its data is not marked"
         yield what, ("transport", "cc"), f"fabric.switch.ecn: {{classes: [{one}]}}"
 
 
@@ -104,18 +104,18 @@ def timeout(case: Case) -> Found:
 @check("congestion control", "its parameters fit the links' rate and round-trip time")
 def congestion_control(case: Case) -> Found:
     chosen, setting, ecn = case.experiment.transport.cc, case.basis.setting, case.experiment.fabric.switch.ecn
-    control = CONTROLS[chosen.name]
+    control = chosen.control
     values = control.values(setting, chosen.values, chosen.set)
     where = ("transport", "cc")
     for what, hint in (
-        *_window(chosen.name, values, setting),
+        *_window(control.name, values, setting),
         *_delays(case, values, setting),
         *_recovery(control, values, setting),
         *_unheard(case),
     ):
         yield what, where, hint
     if control.fills_line and ecn is not None:
-        kmin, _, _ = ecn_of(ecn, control.name, setting)
+        kmin, _, _ = ecn_of(ecn, control, setting)
         parts, part = control.fills_line
         if kmin < setting.bdp_bytes / parts:
             what = (

@@ -51,6 +51,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
             "cc": _congestion_control(transport, basis.setting),
             **_engine(nic),
         },
+        controls=_own_controls(transport),
         of_switch=dict(_own_of_switches(basis, usual)),
         of_nic=dict(_own_of_nics(basis, usual)),
     )
@@ -83,9 +84,9 @@ def _own_of_nics(basis: Basis, usual: tuple[float, float]) -> Iterator[tuple[str
             yield nic.name, {**thresholds, "cc": control}
 
 
-def ecn_of(ecn: Ecn, control: str, setting: cc.Setting) -> tuple[int, int, float]:
+def ecn_of(ecn: Ecn, control: cc.Control, setting: cc.Setting) -> tuple[int, int, float]:
     """Kmin and Kmax in bytes, and Pmax: as written, else as the congestion control's source has them, else by rate."""
-    marks = cc.CONTROLS[control].marks
+    marks = control.marks
     kmin, kmax, pmax = marks(setting) if marks else bounds.ecn_profile(setting.line_rate_bps)
     if ecn.kmin is not None and ecn.kmax is not None:
         kmin, kmax = ecn.kmin, ecn.kmax
@@ -118,8 +119,16 @@ def _selective(basis: Basis) -> dict[str, Any]:
 def _congestion_control(transport: Transport, setting: cc.Setting) -> dict[str, object]:
     """`cc` of a NIC in this setting."""
     chosen = transport.cc
-    values = cc.CONTROLS[chosen.name].values(setting, chosen.values, chosen.set)
-    return cc.fabricd_cc(chosen.name, values)
+    return chosen.control.in_fabricd(chosen.control.values(setting, chosen.values, chosen.set))
+
+
+def _own_controls(transport: Transport) -> list[dict[str, object]]:
+    """Those of users' own files."""
+    if transport.cc.name in cc.CONTROLS:
+        return []
+    from testbed.own.control import for_fabricd
+
+    return [for_fabricd(transport.cc.name)]
 
 
 def written_control(experiment: Experiment) -> dict[str, Any]:
@@ -128,7 +137,7 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
 
     def of(rate_bps: float) -> Any:
         setting = replace(basis.setting, line_rate_bps=rate_bps)
-        values = cc.CONTROLS[chosen.name].values(setting, chosen.values, chosen.set)
+        values = chosen.control.values(setting, chosen.values, chosen.set)
         return controls.written(chosen.name, chosen.set, {k: float(f"{v:.12g}") for k, v in values.items()})
 
     usual, rates = basis.fabric.cable.rate, {}
@@ -218,7 +227,7 @@ def _ecn(basis: Basis, setting: cc.Setting) -> dict[str, Any]:
     ecn = basis.fabric.switch.ecn
     if ecn is None:
         return {}
-    kmin, kmax, pmax = ecn_of(ecn, basis.transport.cc.name, setting)
+    kmin, kmax, pmax = ecn_of(ecn, basis.transport.cc.control, setting)
     return {str(c): {"kmin_bytes": kmin, "kmax_bytes": kmax, "pmax": pmax} for c in ecn.classes}
 
 

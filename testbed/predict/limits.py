@@ -90,7 +90,7 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
     looked = all(figure.paused is not None for figure in figures)
     yield "losses" if looked else "losses, full buffers and the pauses that they make"
     yield from _pauses(figures)
-    control = experiment.transport.cc.name
+    control = experiment.transport.cc.short
     if control != "none":
         yield f"what {control} does to rates"
     if not experiment.fabric.switch.pfc:
