@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 from hardware import bounds
 from hardware.cc import Control, Setting
+from hardware.multipath import POLICIES
 from testbed.base.units import format_rate, format_time
 from testbed.checklist.finding import Case, Found, check, over_network, size, some
 from testbed.plan.hardware import ecn_of
 from testbed.plan.thresholds import conflicts, narrow_pcie
 from topologies.graph import frames
+from topologies.kinds import DIMENSION_ORDER
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 MOST_HEADERS = 0.1
@@ -86,6 +88,28 @@ def classes(case: Case) -> Found:
         yield what, ("transport", "cc"), f"fabric.switch.ecn: {{classes: [{one}]}}"
 
 
+@check("paths", "where packets take several paths, being late is no loss, and marks are there to be heard")
+def paths(case: Case) -> Found:
+    switch, transport = case.experiment.fabric.switch, case.experiment.transport
+    if transport.multipath is None:
+        return
+    policy, where = POLICIES[transport.multipath.policy], ("transport", "multipath")
+    if case.fabric.kind in DIMENSION_ORDER:
+        yield f"a {case.fabric.kind} has one path from NIC to NIC: entropies change nothing", where, "leave it out"
+        return
+    if not policy.one_path:
+        if transport.recovery == "go_back_n":
+            what = "go_back_n takes what another path brings later for lost, and sends all again from there on"
+            yield f"packets take several paths, and {what}", where, "recovery: selective_repeat, and loss: {}"
+        elif transport.loss is None:
+            what = "packets take several paths, and one that is overtaken counts as lost until one is seen to be late"
+            yield what, ("transport", "loss"), "loss: {}: lost is what left an idle round trip before what has come"
+    one = switch.dscp.get(transport.dscp, 0)
+    if policy.hears and (switch.ecn is None or one not in switch.ecn.classes):
+        what = f"{policy.name} goes by ECN marks, and class {one} of the data is not marked"
+        yield what, where, f"fabric.switch.ecn: {{classes: [{one}]}}"
+
+
 def _waits(case: Case) -> Iterator[str]:
     """How long senders wait, and how long they might have to."""
     waits, full = case.basis.timeout_ns, case.basis.full_path_ns
@@ -115,7 +139,7 @@ def congestion_control(case: Case) -> Found:
     ):
         yield what, where, hint
     if control.fills_line and ecn is not None:
-        kmin, _, _ = ecn_of(ecn, control, setting)
+        kmin, _, _ = ecn_of(ecn, case.experiment.transport, setting)
         parts, part = control.fills_line
         if kmin < setting.bdp_bytes / parts:
             what = (

@@ -6,6 +6,7 @@
 #include "nic/nic.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
+#include "transport/multipath.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
 #include "wire/ethernet.h"
@@ -220,6 +221,7 @@ void qps_params_changed(struct fabric *f, struct nic *n)
 			continue;
 		}
 		cc_restart(f, q);
+		multipath_start(f, q);
 		qp_ready(f, q);
 	}
 }

@@ -49,6 +49,27 @@ class CongestionControl(Model):
         return controls.schema()
 
 
+class Multipath(Model):
+    """`{policy: NAME, entropies: N, PARAMETERS}`; `values` are the parameters given."""
+
+    policy: str
+    entropies: int
+    values: dict[str, float] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_written(cls, value: Any) -> Any:
+        return controls.read_multipath(value)
+
+    @model_serializer
+    def _as_written(self) -> Any:
+        return controls.written_multipath(self.policy, self.entropies, self.values)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return controls.multipath_schema()
+
+
 class Sack(Model):
     bits: Literal[32, 64, 128, 256, 512] = Field(default=64, description="packets that a bitmap tells of")
     every: int = Field(
@@ -99,6 +120,9 @@ class Transport(Model):
         default=None,
         description="selective repeat: losses by the time of sending, where packets overtake each other (null: what is "
         "overtaken is lost, until one is seen to be late)",
+    )
+    multipath: Multipath | None = Field(
+        default=None, description="each packet chooses its path (null: a queue pair keeps one)"
     )
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
     ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
