@@ -76,12 +76,10 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Control:
-    """A congestion control. `sets` are named sets of its parameters; the first is the default one.
+class Parametrized:
+    """An algorithm of NICs. `sets` are named sets of its parameters; the first is the default one.
 
-    `hears` is what its rate or window follows: `marks` of ECN, `delay`, `telemetry` of switches, `losses`.
     `marks` are Kmin, Kmax and Pmax of switches where the experiment leaves them open, if its source has its own.
-    With a Kmin below `fills_line` of the bandwidth-delay product (one part of so many, in words) the line runs empty.
     """
 
     name: str
@@ -89,9 +87,7 @@ class Control:
     source: str
     parameters: tuple[Parameter, ...] = ()
     sets: Mapping[str, Mapping[str, Default]] = field(default_factory=dict)
-    hears: tuple[str, ...] = ()
     marks: Callable[[Setting], tuple[int, int, float]] | None = None
-    fills_line: tuple[int, str] | None = None
 
     @property
     def by_name(self) -> dict[str, Parameter]:
@@ -106,6 +102,26 @@ class Control:
             default = chosen.get(p.name, p.default)
             values[p.name] = float(given[p.name]) if p.name in given else p.value(setting, default)
         return values
+
+    def keyed(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Values by their keys in fabricd's configuration."""
+        return {self.by_name[name].key: value for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Control(Parametrized):
+    """A congestion control.
+
+    `hears` is what its rate or window follows: `marks` of ECN, `delay`, `telemetry` of switches, `losses`.
+    With a Kmin below `fills_line` of the bandwidth-delay product (one part of so many, in words) the line runs empty.
+    """
+
+    hears: tuple[str, ...] = ()
+    fills_line: tuple[int, str] | None = None
+
+    def in_fabricd(self, values: Mapping[str, float]) -> dict[str, object]:
+        """`cc` of a NIC in fabricd's configuration."""
+        return {"algorithm": self.name, "params": self.keyed(values)}
 
     def stamps(self, given: Mapping[str, float], switches: int) -> int:
         """Of so many switches on the longest path those that a packet has room to hear of."""
@@ -276,7 +292,18 @@ CONTROLS: dict[str, Control] = {
 }  # fmt: skip
 
 
+def own(
+    name: str, summary: str, source: str, parameters: tuple[Parameter, ...], hears: tuple[str, ...],
+    marks: Callable[[Setting], tuple[int, int, float]] | None,
+) -> Control:  # fmt: skip
+    """A control of a user's own. Those parameters that fabricd minds itself it has in any case."""
+    common = (_WINDOW, _MIN_RATE, *([CONTROLS["hpcc"].by_name["hops"]] if "telemetry" in hears else []))
+    named = {p.name for p in parameters}
+    return Control(
+        name, summary, source, (*parameters, *(p for p in common if p.name not in named)), hears=hears, marks=marks
+    )
+
+
 def fabricd_cc(name: str, values: Mapping[str, float]) -> dict[str, object]:
     """`cc` of a NIC in fabricd's configuration."""
-    parameters = CONTROLS[name].by_name
-    return {"algorithm": name, "params": {parameters[k].key: v for k, v in values.items()}}
+    return CONTROLS[name].in_fabricd(values)

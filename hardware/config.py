@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,9 @@ class Hardware:
 
     router_rate_bps: float | None = None  # inside a NIC with several ports; None: that of its ports together
     router_latency_ns: float = 100.0
+    controls: Sequence[Mapping[str, Any]] = ()
+    """Congestion controls of users' own files, which NICs may name."""
+
     of_switch: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What single switches have instead, by name."""
 
@@ -129,6 +132,7 @@ def fabricd_config(
         "patience_ms": patience_s * 1000,
         "control": {"reaction_ns": hardware.reaction_ns},
         "fence_tap": FENCE_TAP,
+        **({"controls": list(hardware.controls)} if hardware.controls else {}),
         **({"fast_path": dict(fast_path)} if fast_path else {}),
         "switches": [_switch(fabric, s, hardware, devices) for s in fabric.switches],
         "nics": [

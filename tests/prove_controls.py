@@ -1,9 +1,9 @@
 """Proof: congestion controls as a default file has them starve nobody, cause no timeouts and bound the queue.
 
-`./setup.sh prove controls [--cases N | --all] [--seed N] [--control NAME ...]`. A case is some senders to one receiver
-over a chain of switches (tests/parts/control_case.py), drawn from a grid of rates, cables' delays, switches, senders,
-`nic.ack_every` and both recoveries; lossless, and up to 100 Gb/s lossy too. The last sender joins late. For each
-control the worst rows are printed, as they stand in docs/congestion-control.md, and what is out of bounds.
+`./setup.sh prove controls [--cases N | --all] [--seed N] [--control NAME|FILE.c ...]`. A case is some senders to one
+receiver over a chain of switches (tests/parts/control_case.py), drawn from a grid of rates, cables' delays, switches,
+senders, `nic.ack_every` and both recoveries; lossless, and up to 100 Gb/s lossy too. The last sender joins late. For
+each control the worst rows are printed, as they stand in docs/congestion-control.md, and what is out of bounds.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import itertools
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 from hardware.cc import CONTROLS
 from tests.parts.control_case import SHARED, Case, Outcome, measure
@@ -31,8 +32,15 @@ LEAST = 0.1
 """Of its fair share: who has less starves."""
 
 
-def grid() -> Iterator[Case]:
-    for values in itertools.product(NAMES, RATES, DELAYS_US, SWITCHES, SENDERS, ACKS, RECOVERIES, (False, True)):
+def control(text: str) -> str:
+    """A name, or a C file of one's own."""
+    if text not in NAMES and not (text.endswith(".c") and Path(text).is_file()):
+        raise argparse.ArgumentTypeError(f"{text} is no control and no C file: {', '.join(NAMES)} or FILE.c")
+    return text if text in NAMES else str(Path(text).absolute())
+
+
+def grid(names: Sequence[str]) -> Iterator[Case]:
+    for values in itertools.product(names, RATES, DELAYS_US, SWITCHES, SENDERS, ACKS, RECOVERIES, (False, True)):
         case = Case(*values)
         if 2000 * case.delay_us * (case.switches + 1) < LONGEST_NS and not (case.lossy and case.gbps > LOSSY_GBPS):
             yield case
@@ -90,8 +98,8 @@ def wrong(case: Case, found: Outcome) -> list[str]:
 def row(case: Case, found: Outcome) -> str:
     bound = f"{BOUNDS[case.control](case) * 8 / case.gbps / 1000:.1f}" if case.control in BOUNDS else ""
     cells = [
-        f"`{case.control}`", f"{case.gbps:g}", f"{case.delay_us:g}", case.switches, case.senders, case.ack_every,
-        case.recovery, "lossy" if case.lossy else "", f"{found.used:.3f}", f"{found.least:.2f}",
+        f"`{Path(case.control).name}`", f"{case.gbps:g}", f"{case.delay_us:g}", case.switches, case.senders,
+        case.ack_every, case.recovery, "lossy" if case.lossy else "", f"{found.used:.3f}", f"{found.least:.2f}",
         f"{found.queue * 8 / case.gbps / 1000:.1f}", bound, f"{found.longest_queue / 1e6:.2f}", found.timeouts,
         found.lost,
     ]  # fmt: skip
@@ -113,9 +121,9 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=120)
     parser.add_argument("--all", action="store_true", help="the whole grid: hours")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--control", choices=NAMES, nargs="+", default=NAMES)
+    parser.add_argument("--control", type=control, nargs="+", default=NAMES, help="or FILE.c")
     asked = parser.parse_args()
-    cases = [case for case in grid() if case.control in asked.control]
+    cases = list(grid(asked.control))
     if not asked.all:
         draw = random.Random(asked.seed)
         each = max(asked.cases // len(asked.control), 1)

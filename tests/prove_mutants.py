@@ -64,7 +64,8 @@ ROOMS = {
         tests=(
             *("fabricd_recovery*", "fabricd_selective_repeat", "fabricd_pacer", "fabricd_packets", "fabricd_workers"),
             *("fabricd_timing", "fabricd_nic_counters", "fabricd_hostile", "fabricd_cc_*", "fabricd_probe"),
-            *("fabricd_lent", "fabricd_psn_wrap", "fabricd_ring_options", "fabricd_seen"),
+            *("fabricd_lent", "fabricd_psn_wrap", "fabricd_ring_options", "fabricd_seen", "fabricd_sack"),
+            "fabricd_ordering",
         ),
     ),
     "switch": Room(
@@ -73,6 +74,7 @@ ROOMS = {
             *("fabricd_buffer", "fabricd_ecn", "fabricd_ovs", "fabricd_timing", "fabricd_incast", "fabricd_thresholds"),
             *("fabricd_seen", "views_of_faults", "fabricd_multicast", "fabricd_determinism", "fabricd_deadlock"),
             *("fabricd_fast_path*", "fabricd_lent", "fabricd_ended", "fabricd_until", "fabricd_cc_controls"),
+            "fabricd_adaptive",
         ),
     ),
 }

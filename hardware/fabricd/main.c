@@ -11,6 +11,7 @@
 
 #include "base/close_later.h"
 #include "base/copies.h"
+#include "cc/own.h"
 #include "config/config.h"
 #include "control/control.h"
 #include "engine/clock.h"
@@ -101,8 +102,8 @@ int main(int argc, char **argv)
 	}
 	if (fifo && sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}))
 		fprintf(stderr, "fabricd: --fifo: %s; going on without\n", strerror(errno));
-	if (!config_load(f, f->config) || !control_open(f, control) || !workers_open(f, workers) ||
-	    !privileges_drop(f, user)) {
+	if (!own_controls_open(f, json_object_get(f->config, "controls")) || !config_load(f, f->config) ||
+	    !control_open(f, control) || !workers_open(f, workers) || !privileges_drop(f, user) || !own_controls_load(f)) {
 		not_ready(f->error);
 		fabric_free(f);
 		return 1;

@@ -111,7 +111,11 @@ static inline void near_users(const struct fabric *f, const struct queued *q)
 		NEAR_FIELDS(fr->taker, struct qp, source, send);
 		NEAR_FIELDS(fr->taker, struct qp, rq, reorder);
 		lines_near(((const struct nic *)f->nodes[event_node(&q->e)])->qps, 1);
-	} else if (kind == EV_FORWARD && event_other(&q->e)) {
+	} else if (kind == EV_FORWARD && !event_other(&q->e)) { /* to one of several ports */
+		lines_near((const void *)(uintptr_t)q->e.b, 3);
+		if (fr->passage)
+			near_class(fr->passage->in, fr->class);
+	} else if (kind == EV_FORWARD) {
 		const struct port *p = &f->nodes[event_node(&q->e)]->ports[event_other(&q->e) - 1];
 		NEAR_FIELDS(p->cable, struct cable, p, epoch);
 		lines_near(p->peer, 2);

@@ -53,6 +53,7 @@ static const char *const congested_nic[RANKS] = {
 	"'cc': {'algorithm': 'hpcc', 'params': {'min_rate_bps': 1e8, 'base_rtt_ns': 4000, 'window_bytes': 20000, 'eta': 0.95,"
 	" 'max_stage': 2, 'ai_bps': 8e8, 'cnp_gap_ns': 500}}",
 	"'recovery': 'selective_repeat', 'reorder_packets': 8, 'sack_bits': 32, 'sack_every': 2, 'loss_after_ns': 2000, 'ordering': 'any',"
+	" 'multipath': {'policy': 'reps', 'entropies': 16, 'params': {'buffer': 4, 'freeze_ns': 3000, 'explore': 3}},"
 	" 'cc': {'algorithm': 'swift', 'params': {'min_rate_bps': 1e8, 'base_rtt_ns': 4000, 'window_bytes': 20000, 'beta': 0.8,"
 	" 'max_decrease': 0.5, 'base_target_ns': 5000, 'hop_scale_ns': 100, 'flow_range_ns': 4000, 'flow_min_window': 0.1,"
 	" 'flow_max_window': 100, 'ai_packets': 1}}",

@@ -90,6 +90,8 @@ def _parts(value: Any) -> tuple[str, dict[str, str]]:
         }
     if isinstance(value, dict) and "fault" in value:
         return str(value["fault"]), dict(_flat({k: v for k, v in value.items() if k != "fault"}))
+    if isinstance(value, dict) and "file" in value:  # a control of one's own, as written or as resolved
+        return str(value["file"]).partition("#")[0], dict(_flat({k: v for k, v in value.items() if k != "file"}))
     if isinstance(value, dict) and len(value) == 1:
         ((name, inner),) = value.items()
         if inner is None or isinstance(inner, dict):

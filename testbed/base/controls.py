@@ -1,20 +1,61 @@
-"""A congestion control as it is written, in an experiment or a fault: `NAME`, or `{NAME: {PARAMETERS}}`."""
+"""Algorithms of NICs as they are written, with their parameters.
+
+A congestion control, in an experiment or a fault: `NAME`, `{NAME: {PARAMETERS}}`, or one's own
+`{file: FILE.c, PARAMETERS}`; a choice among paths: `{policy: NAME, entropies: N, PARAMETERS}`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from testbed.base import units
 from testbed.base.types import mistake, unknown
 
+if TYPE_CHECKING:
+    from hardware.cc import Control, Parametrized
+
+DEFAULT_ENTROPIES = 256
 _KINDS = {kind.name: kind for kind in (units.RATE, units.TIME, units.SIZE)}
 
 
-def read(value: Any) -> dict[str, Any]:
-    """The written value as the fields of CongestionControl; raises what a validator raises."""
+def control(name: str) -> Control:
+    """The entry of a control of ours, or of a file's resolved name."""
     from hardware.cc import CONTROLS
 
+    if name in CONTROLS:
+        return CONTROLS[name]
+    from testbed.own import control
+
+    return control.control(name)
+
+
+def short(name: str) -> str:
+    """What it is called in tables."""
+    from testbed.own.name import parse
+
+    own = parse(name)
+    return own.short if own else name
+
+
+def read(value: Any, folder: Path | None = None) -> dict[str, Any]:
+    """The written value as the fields of CongestionControl; raises what a validator raises.
+
+    Files' paths begin at the folder; None: files have no place there.
+    """
+    from hardware.cc import CONTROLS
+    from testbed.own.name import parse
+
+    if parse(value):
+        value = {"file": value}
+    if isinstance(value, dict) and "file" in value:
+        given = {k: v for k, v in value.items() if k != "file"}
+        return {
+            "name": (own := _of_file(value["file"], folder)),
+            "set": None,
+            "values": _values(control(own), given, []),
+        }
     if isinstance(value, str):
         value = {value: {}}
     if not isinstance(value, dict) or len(value) != 1:
@@ -25,27 +66,48 @@ def read(value: Any) -> dict[str, Any]:
         raise mistake(*unknown("congestion control", name, list(CONTROLS)), path=[] if given == {} else [name])
     if not isinstance(given or {}, dict):
         raise mistake(f"the parameters of {name} are a mapping", path=[name])
-    control, values = CONTROLS[name], {}
+    its = CONTROLS[name]
     named = (given or {}).get("set")
-    if named is not None and named not in control.sets:
-        raise mistake(*unknown(f"set of parameters of {name}", named, list(control.sets)), path=[name, "set"])
-    for key, written in (given or {}).items():
-        if key == "set":
-            continue
-        parameter = control.by_name.get(key)
+    if named is not None and named not in its.sets:
+        raise mistake(*unknown(f"set of parameters of {name}", named, list(its.sets)), path=[name, "set"])
+    values = _values(its, {k: v for k, v in (given or {}).items() if k != "set"}, [name])
+    return {"name": name, "set": named or (next(iter(its.sets)) if its.sets else None), "values": values}
+
+
+def _of_file(file: Any, folder: Path | None) -> str:
+    """The resolved name of a file whose control can be used."""
+    from testbed.own.name import BadFile, parse, resolved
+
+    if (name := parse(file)) is None:
+        raise mistake(f"{file!r:.60} is no C file", "file: FILE.c (docs/own-controls.md)", ["file"])
+    if folder is None:
+        raise mistake("a control from a file has no place here", "one of ours", ["file"])
+    try:
+        found = str(resolved(name, folder))
+        control(found)
+    except BadFile as error:
+        raise mistake(error.what, error.hint, ["file"]) from None
+    return found
+
+
+def _values(entry: Parametrized, given: Mapping[str, Any], path: list[str | int]) -> dict[str, float]:
+    """The parameters that are given, as numbers."""
+    values = {}
+    for key, written in given.items():
+        parameter, there = entry.by_name.get(key), [*path, key]
         if parameter is None:
-            raise mistake(*unknown(f"parameter of {name}", key, [*control.by_name, *(["set"] if control.sets else [])]),
-                        path=[name, key])  # fmt: skip
+            known = [*entry.by_name, *(["set"] if entry.sets else [])]
+            raise mistake(*unknown(f"parameter of {entry.name}", key, known), path=there)
         if parameter.choices:
             if written not in parameter.choices:
-                raise mistake(*unknown(f"value of {key}", str(written), list(parameter.choices)), path=[name, key])
+                raise mistake(*unknown(f"value of {key}", str(written), list(parameter.choices)), path=there)
             values[key] = float(parameter.choices.index(written))
             continue
-        number = _quantity(parameter.kind, written, [name, key])
+        number = _quantity(parameter.kind, written, there)
         if not parameter.least <= number <= parameter.most:
-            raise mistake(f"{key} is from {parameter.least:g} to {parameter.most:g}", path=[name, key])
+            raise mistake(f"{key} is from {parameter.least:g} to {parameter.most:g}", path=there)
         values[key] = number
-    return {"name": name, "set": named or (next(iter(control.sets)) if control.sets else None), "values": values}
+    return values
 
 
 def _quantity(kind: str, written: object, path: list[str | int]) -> float:
@@ -63,24 +125,25 @@ def written(name: str, named_set: str | None, values: Mapping[str, float]) -> di
     """The control as a file has it, with units."""
     from hardware.cc import CONTROLS
 
+    texts = _texts(control(name), values)
+    if name not in CONTROLS:
+        return {"file": name, **texts}
+    return {name: ({"set": named_set} if named_set else {}) | texts}
+
+
+def _texts(entry: Parametrized, values: Mapping[str, float]) -> dict[str, Any]:
     form: dict[str, Callable[[float], Any]] = {"rate": lambda x: units.format_rate(int(x)), "time": units.format_time,
             "size": lambda x: units.format_size(int(x)), "number": lambda x: x}  # fmt: skip
-    kinds = CONTROLS[name].by_name
-    texts = {k: kinds[k].choices[int(v)] if kinds[k].choices else form[kinds[k].kind](v) for k, v in values.items()}
-    return {name: ({"set": named_set} if named_set else {}) | texts}
+    kinds = entry.by_name
+    return {k: kinds[k].choices[int(v)] if kinds[k].choices else form[kinds[k].kind](v) for k, v in values.items()}
 
 
 def schema() -> dict[str, Any]:
     from hardware.cc import CONTROLS
 
-    kinds: dict[str, Any] = {k.name: {"type": "string", "x-quantity": k.name, "pattern": k.pattern} for k in
-                             _KINDS.values()} | {"number": {"type": "number"}}  # fmt: skip
     properties = {}
     for name, control in CONTROLS.items():
-        inner = {
-            p.name: {**({"enum": list(p.choices)} if p.choices else kinds[p.kind]), "description": p.about}
-            for p in control.parameters
-        }
+        inner = _properties(control)
         if control.sets:
             inner["set"] = {"enum": list(control.sets), "description": "a named set of parameters"}
         properties[name] = {
@@ -88,4 +151,58 @@ def schema() -> dict[str, Any]:
         }  # fmt: skip
     parametrized = {"type": "object", "properties": properties, "minProperties": 1, "maxProperties": 1,
                "additionalProperties": False}  # fmt: skip
-    return {"anyOf": [{"enum": list(CONTROLS)}, parametrized]}
+    from testbed.own.name import PATTERN
+
+    file = {"type": "string", "x-quantity": "`FILE.c`", "pattern": f"^{PATTERN}$"}
+    own = {
+        "type": "object",
+        "properties": {"file": {**file, "description": "a control of one's own"}},
+        "required": ["file"],
+    }
+    return {"anyOf": [{"enum": list(CONTROLS)}, parametrized, file, own]}
+
+
+def _properties(entry: Parametrized, about: str = "") -> dict[str, Any]:
+    kinds: dict[str, Any] = {k.name: {"type": "string", "x-quantity": k.name, "pattern": k.pattern} for k in
+                             _KINDS.values()} | {"number": {"type": "number"}}  # fmt: skip
+    return {
+        p.name: {**({"enum": list(p.choices)} if p.choices else kinds[p.kind]), "description": about + p.about}
+        for p in entry.parameters
+    }
+
+
+def read_multipath(value: Any) -> Any:
+    """The written value as the fields of Multipath; raises what a validator raises."""
+    from hardware.multipath import ENTROPIES, POLICIES
+
+    if not isinstance(value, dict) or "policy" not in value:
+        raise mistake(f"{value!r:.40} is no choice among paths", f"write {{policy: NAME}}: {', '.join(POLICIES)}")
+    name, entropies = value["policy"], value.get("entropies", DEFAULT_ENTROPIES)
+    if name not in POLICIES:
+        raise mistake(*unknown("policy", name, list(POLICIES)), path=["policy"])
+    if isinstance(entropies, bool) or entropies not in ENTROPIES:
+        raise mistake(f"{entropies!r:.40} entropies are no power of two", "from 1 to 16384", ["entropies"])
+    given = {k: v for k, v in value.items() if k not in ("policy", "entropies") and v is not None}
+    return {"policy": name, "entropies": entropies, "values": _values(POLICIES[name], given, [])}
+
+
+def written_multipath(policy: str, entropies: int, values: Mapping[str, float]) -> dict[str, Any]:
+    """As a file has it, with units."""
+    from hardware.multipath import POLICIES
+
+    return {"policy": policy, "entropies": entropies, **_texts(POLICIES[policy], values)}
+
+
+def multipath_schema() -> dict[str, Any]:
+    from hardware.multipath import ENTROPIES, POLICIES
+
+    properties: dict[str, Any] = {
+        "policy": {"enum": list(POLICIES), "description": "which path a packet takes (docs/spraying.md)"},
+        "entropies": {
+            "enum": list(ENTROPIES), "default": DEFAULT_ENTROPIES,
+            "description": "UDP source ports that a queue pair has, which switches hash",
+        },
+    }  # fmt: skip
+    for name, entry in POLICIES.items():
+        properties |= _properties(entry, f"`{name}`: ")
+    return {"type": "object", "properties": properties, "required": ["policy"], "additionalProperties": False}

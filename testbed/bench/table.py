@@ -169,7 +169,7 @@ def preamble(experiment: Experiment) -> list[str]:
     return [
         f"# {first['collective']}: {ranks}{idle} ranks, minBytes {sizes[0]} maxBytes {sizes[-1]}, "
         f"warmup iters: {first['warmup']} iters: {first['iterations']} validation: 1",
-        f"# fabric: {topology.kind} ({of}), congestion control {experiment.transport.cc.name}, "
+        f"# fabric: {topology.kind} ({of}), congestion control {experiment.transport.cc.short}, "
         f"{experiment.clock.mode} clock, seed {experiment.seed}",
         "# in-place is what hosts do, and is measured; what reduces in switches or NICs writes beside its input",
         *of_busbw(first["collective"]),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hardware import bounds
-from hardware.cc import CONTROLS, Control, Setting
+from hardware.cc import Control, Setting
+from hardware.multipath import POLICIES
 from testbed.base.units import format_rate, format_time
 from testbed.checklist.finding import Case, Found, check, over_network, size, some
 from testbed.plan.hardware import ecn_of
 from testbed.plan.thresholds import conflicts, narrow_pcie
 from topologies.graph import frames
+from topologies.kinds import DIMENSION_ORDER
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 MOST_HEADERS = 0.1
@@ -81,9 +83,31 @@ def classes(case: Case) -> Found:
         what += "go_back_n sends all again from there on"
         yield what, ("transport",), "a congestion control (cc), selective_repeat, or a class with PFC"
     marked = switch.ecn is not None and one in switch.ecn.classes
-    if "marks" in CONTROLS[transport.cc.name].hears and not marked:
-        what = f"{transport.cc.name} goes by ECN marks, and class {one} of its data is not marked"
+    if "marks" in transport.cc.control.hears and not marked:
+        what = f"{transport.cc.short} goes by ECN marks, and class {one} of its data is not marked"
         yield what, ("transport", "cc"), f"fabric.switch.ecn: {{classes: [{one}]}}"
+
+
+@check("paths", "where packets take several paths, being late is no loss, and marks are there to be heard")
+def paths(case: Case) -> Found:
+    switch, transport = case.experiment.fabric.switch, case.experiment.transport
+    if transport.multipath is None:
+        return
+    policy, where = POLICIES[transport.multipath.policy], ("transport", "multipath")
+    if case.fabric.kind in DIMENSION_ORDER:
+        yield f"a {case.fabric.kind} has one path from NIC to NIC: entropies change nothing", where, "leave it out"
+        return
+    if not policy.one_path:
+        if transport.recovery == "go_back_n":
+            what = "go_back_n takes what another path brings later for lost, and sends all again from there on"
+            yield f"packets take several paths, and {what}", where, "recovery: selective_repeat, and loss: {}"
+        elif transport.loss is None:
+            what = "packets take several paths, and one that is overtaken counts as lost until one is seen to be late"
+            yield what, ("transport", "loss"), "loss: {}: lost is what left an idle round trip before what has come"
+    one = switch.dscp.get(transport.dscp, 0)
+    if policy.hears and (switch.ecn is None or one not in switch.ecn.classes):
+        what = f"{policy.name} goes by ECN marks, and class {one} of the data is not marked"
+        yield what, where, f"fabric.switch.ecn: {{classes: [{one}]}}"
 
 
 def _waits(case: Case) -> Iterator[str]:
@@ -104,18 +128,18 @@ def timeout(case: Case) -> Found:
 @check("congestion control", "its parameters fit the links' rate and round-trip time")
 def congestion_control(case: Case) -> Found:
     chosen, setting, ecn = case.experiment.transport.cc, case.basis.setting, case.experiment.fabric.switch.ecn
-    control = CONTROLS[chosen.name]
+    control = chosen.control
     values = control.values(setting, chosen.values, chosen.set)
     where = ("transport", "cc")
     for what, hint in (
-        *_window(chosen.name, values, setting),
+        *_window(control.name, values, setting),
         *_delays(case, values, setting),
         *_recovery(control, values, setting),
         *_unheard(case),
     ):
         yield what, where, hint
     if control.fills_line and ecn is not None:
-        kmin, _, _ = ecn_of(ecn, control.name, setting)
+        kmin, _, _ = ecn_of(ecn, case.experiment.transport, setting)
         parts, part = control.fills_line
         if kmin < setting.bdp_bytes / parts:
             what = (

@@ -75,7 +75,7 @@ class Basis:
     @cached_property
     def stamps(self) -> int:
         """Switches that a packet has room to hear of; 0: its congestion control wants to hear of none."""
-        control = cc.CONTROLS[self.transport.cc.name]
+        control = self.transport.cc.control
         return control.stamps(self.transport.cc.values, self.switches) if "telemetry" in control.hears else 0
 
     def cable(self, cable: Cable) -> tuple[float, float]:

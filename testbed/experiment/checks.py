@@ -59,7 +59,7 @@ def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator
     from testbed.faults import CannotInject, check
 
     try:
-        check(injection, fabric, blocks.transport.cc.name, basis.Basis(blocks).built)
+        check(injection, fabric, blocks.transport.cc.short, basis.Basis(blocks).built)
     except CannotInject as error:
         yield (error.key,) if error.key else (), error.what, error.hint
     if injection.fault.only_real_clock and blocks.clock.mode != "real":

@@ -58,7 +58,7 @@ def place_of(
     """`fabric` is the experiment's graph. `nth`: of the experiment's faults, so that its draws are its own; `programs`:
     ranks run programs besides workers. Raises CannotInject."""
     basis = Basis(experiment)
-    rate, control = basis.line_rate_bps(range(fabric.ranks)), basis.transport.cc.name
+    rate, control = basis.line_rate_bps(range(fabric.ranks)), basis.transport.cc.short
     place = injection.place(fabric, rate, experiment.seed + nth, control, basis.built)
     return replace(place, programs=programs)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.machine.mounts import CHECKOUT
+from testbed.own.name import parse as c_file
 from workloads.own.name import parse
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def _files(value: Any, key: str = "") -> Iterator[str]:
         for inner in value:
             yield from _files(inner, key)
     elif isinstance(value, str) and value.startswith("/"):
-        path = Path(name.path if key == "algorithm" and (name := parse(value)) else value)
+        name = parse(value) if key == "algorithm" else c_file(value) if key == "file" else None
+        path = Path(name.path if name else value)
         with suppress(OSError, ValueError):  # too long for a path, or a NUL in it
             if path.is_file() and (key in FILE_KEYS or path.stat().st_size < _LARGE):
                 yield str(path)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hardware import bounds, cc, recovery
+from hardware import bounds, cc, multipath, recovery
 from hardware.config import Hardware
 from testbed.base import controls
 from testbed.base.units import format_time
@@ -49,8 +49,10 @@ def hardware_of(experiment: Experiment) -> Hardware:
             **_selective(basis),
             **_classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
             "cc": _congestion_control(transport, basis.setting),
+            **_multipath(transport, basis.setting),
             **_engine(nic),
         },
+        controls=_own_controls(transport),
         of_switch=dict(_own_of_switches(basis, usual)),
         of_nic=dict(_own_of_nics(basis, usual)),
     )
@@ -80,12 +82,17 @@ def _own_of_nics(basis: Basis, usual: tuple[float, float]) -> Iterator[tuple[str
         if cable != usual:
             control = _congestion_control(basis.transport, replace(basis.setting, line_rate_bps=cable[0]))
             thresholds = _receive_thresholds(basis.fabric.nic, basis.needed_headroom(*cable))
-            yield nic.name, {**thresholds, "cc": control}
+            paths = _multipath(basis.transport, replace(basis.setting, line_rate_bps=cable[0]))
+            yield nic.name, {**thresholds, "cc": control, **paths}
 
 
-def ecn_of(ecn: Ecn, control: str, setting: cc.Setting) -> tuple[int, int, float]:
-    """Kmin and Kmax in bytes, and Pmax: as written, else as the congestion control's source has them, else by rate."""
-    marks = cc.CONTROLS[control].marks
+def ecn_of(ecn: Ecn, transport: Transport, setting: cc.Setting) -> tuple[int, int, float]:
+    """Kmin and Kmax in bytes, and Pmax: as written, else as those have them who go by marks, else by rate.
+
+    A choice among paths comes before the congestion control.
+    """
+    paths = transport.multipath and multipath.POLICIES[transport.multipath.policy].marks
+    marks = paths or transport.cc.control.marks
     kmin, kmax, pmax = marks(setting) if marks else bounds.ecn_profile(setting.line_rate_bps)
     if ecn.kmin is not None and ecn.kmax is not None:
         kmin, kmax = ecn.kmin, ecn.kmax
@@ -118,8 +125,25 @@ def _selective(basis: Basis) -> dict[str, Any]:
 def _congestion_control(transport: Transport, setting: cc.Setting) -> dict[str, object]:
     """`cc` of a NIC in this setting."""
     chosen = transport.cc
-    values = cc.CONTROLS[chosen.name].values(setting, chosen.values, chosen.set)
-    return cc.fabricd_cc(chosen.name, values)
+    return chosen.control.in_fabricd(chosen.control.values(setting, chosen.values, chosen.set))
+
+
+def _own_controls(transport: Transport) -> list[dict[str, object]]:
+    """Those of users' own files."""
+    if transport.cc.name in cc.CONTROLS:
+        return []
+    from testbed.own.control import for_fabricd
+
+    return [for_fabricd(transport.cc.name)]
+
+
+def _multipath(transport: Transport, setting: cc.Setting) -> dict[str, object]:
+    """`multipath` of a NIC in this setting; nothing where queue pairs keep one path."""
+    chosen = transport.multipath
+    if chosen is None:
+        return {}
+    values = multipath.POLICIES[chosen.policy].values(setting, chosen.values)
+    return {"multipath": multipath.fabricd_multipath(chosen.policy, chosen.entropies, values)}
 
 
 def written_control(experiment: Experiment) -> dict[str, Any]:
@@ -128,7 +152,7 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
 
     def of(rate_bps: float) -> Any:
         setting = replace(basis.setting, line_rate_bps=rate_bps)
-        values = cc.CONTROLS[chosen.name].values(setting, chosen.values, chosen.set)
+        values = chosen.control.values(setting, chosen.values, chosen.set)
         return controls.written(chosen.name, chosen.set, {k: float(f"{v:.12g}") for k, v in values.items()})
 
     usual, rates = basis.fabric.cable.rate, {}
@@ -138,6 +162,9 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     if basis.transport.recovery == "selective_repeat":
         kept = {"reorder_packets": _reorder_packets(basis)}
+    if paths := basis.transport.multipath:
+        values = multipath.POLICIES[paths.policy].values(basis.setting, paths.values)
+        kept["multipath"] = controls.written_multipath(paths.policy, paths.entropies, values)
     if basis.transport.loss:
         kept["loss_after"] = format_time(_selective(basis)["loss_after_ns"])
     return {
@@ -218,7 +245,7 @@ def _ecn(basis: Basis, setting: cc.Setting) -> dict[str, Any]:
     ecn = basis.fabric.switch.ecn
     if ecn is None:
         return {}
-    kmin, kmax, pmax = ecn_of(ecn, basis.transport.cc.name, setting)
+    kmin, kmax, pmax = ecn_of(ecn, basis.transport, setting)
     return {str(c): {"kmin_bytes": kmin, "kmax_bytes": kmax, "pmax": pmax} for c in ecn.classes}
 
 

@@ -7,12 +7,15 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from hardware.multipath import POLICIES
 from testbed.experiment.basis import Basis
 from topologies.graph.fabric import OWN_PORTS
+from topologies.kinds import DIMENSION_ORDER
 from workloads.times.messages import Costs, Link, MemoryPath, Path, flow_ns
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.experiment.blocks.transport import Transport
 
 
 def costs_of(experiment: Experiment) -> Costs:
@@ -40,6 +43,11 @@ def costs_with_engines(experiment: Experiment) -> Costs:
     return replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
 
 
+def sprays(transport: Transport) -> bool:
+    """Whether a message's packets take all of the shortest ways."""
+    return transport.multipath is not None and not POLICIES[transport.multipath.policy].one_path
+
+
 _HOP_NS = 1e15  # more than any cable takes: the fewest hops come first
 
 
@@ -48,8 +56,9 @@ class Ideal:
 
     def __init__(self, experiment: Experiment) -> None:
         self._basis, self._costs = Basis(experiment), costs_of(experiment)
-        self._adaptive = experiment.control.routing.adaptive is not None
         self._fabric, self._cores = self._basis.graph, self._basis.fabric.nic.complex
+        spread = sprays(experiment.transport) or experiment.control.routing.adaptive is not None
+        self._spread = spread and self._fabric.kind not in DIMENSION_ORDER
         self.time_ns = cache(self._time_ns)
         self._path = cache(self._shortest)
 
@@ -70,9 +79,9 @@ class Ideal:
         cables = [fabric.graph.edges[a, b]["cable"] for a, b in pairwise(nodes)]
         latencies = [basis.hardware.latency_ns(fabric.switch_by_name[name]) for name in nodes[1:-1]]
         links = tuple(Link(*basis.cable(c)) for c in cables)
-        if self._adaptive:  # over all of the shortest paths together
+        if self._spread:  # over all of the shortest paths together
             at_once = self._at_once(source_nic, target_nic, others)
-            links = tuple(replace(link, rate_bps=max(link.rate_bps, at_once)) for link in links)
+            links = tuple(replace(link, spread=max(1.0, at_once / link.rate_bps)) for link in links)
         return Path(links, tuple(latencies), memories=(self._memory(source), self._memory(target)))
 
     def _at_once(self, source: str, target: str, others: list[str]) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from controllers.offload.trees import Trees
 from controllers.routing.dateline import DSCP, DSCP_ACROSS
 from testbed.experiment.basis import Basis
-from testbed.plan.ideal import costs_of
+from testbed.plan.ideal import costs_of, sprays
 from testbed.plan.rooms import rooms
 from topologies.ranks.hops import Hops
 from workloads.times.buffers import Room
@@ -43,6 +43,7 @@ class Routes:
         self._links = {hop: cables[c] for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))}
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
         self._dateline = has_dateline(experiment)
+        self._spread = sprays(experiment.transport)
         self.data_class = experiment.fabric.switch.dscp.get(experiment.transport.dscp, 0)
         self._rooms: dict[int, dict[str, Room]] = {}
         self._scale_up = Link(scale_up.rate, scale_up.delay) if scale_up else None
@@ -53,7 +54,9 @@ class Routes:
         `numbers`: of their queue pairs, where they are known.
         """
         inside = self._scale_up if scale_up else None
-        return Routed(self._hops, ranks, self._links, self._latencies, inside, numbers or {}, self._dateline)
+        return Routed(
+            self._hops, ranks, self._links, self._latencies, inside, numbers or {}, self._dateline, self._spread
+        )
 
     def along(self, nodes: Sequence[str]) -> Path:
         """From NIC to NIC over these nodes."""

@@ -119,7 +119,7 @@ def unheard(experiment: Experiment) -> Iterator[str]:
     basis = Basis(experiment)
     if 0 < basis.stamps < basis.switches:
         yield (
-            f"{basis.transport.cc.name} hears of the first {basis.stamps} switches of a path, and the longest has "
+            f"{basis.transport.cc.short} hears of the first {basis.stamps} switches of a path, and the longest has "
             f"{basis.switches}: flows do not see the queues that they cause behind those"
         )
 

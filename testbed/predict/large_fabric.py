@@ -11,7 +11,7 @@ import numpy as np
 
 from testbed.base.errors import InputError
 from testbed.plan import aggregation
-from testbed.plan.ideal import costs_with_engines
+from testbed.plan.ideal import costs_with_engines, sprays
 from testbed.plan.offloads import accelerator_for
 from testbed.plan.routes import has_dateline
 from workloads.times.messages import Link
@@ -37,6 +37,7 @@ class LargeFabric:
     def __init__(self, experiment: Experiment) -> None:
         self.spec, self.graph, self.seed = experiment.fabric, experiment.build_fabric(), experiment.seed
         self.costs, self._dateline = costs_with_engines(experiment), has_dateline(experiment)
+        self.sprays = sprays(experiment.transport)
         self._data_class = self.spec.switch.dscp.get(experiment.transport.dscp, 0)
         self.adders = Adders(partial(accelerator_for, self.spec), self._slots, experiment.costs.convert)
         self._place = experiment.place

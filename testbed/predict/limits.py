@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, Problem
 from testbed.faults.cable import CableFault
+from testbed.plan.ideal import sprays
 from testbed.plan.thresholds import names_of
 from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
 from testbed.predict.ground import CABLE_KEYS
@@ -52,6 +53,9 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
     if experiment.fabric.nic.complex is not None:
         what = "there is no model of off-path SmartNICs"
         yield Problem(what, experiment.place("fabric", "nic", "kind"), _RUN)
+    if experiment.fabric.topology.is_large and sprays(experiment.transport):
+        what = "there is no model of queue pairs that spray on so large a fabric"
+        yield Problem(what, experiment.place("transport", "multipath"), "leave it out")
     for k, step in enumerate(experiment.workload):
         for path, why, hint in step.not_predicted():
             yield Problem(why, experiment.place("workload", k, *path), f"{_RUN}; {hint}" if hint else _RUN)
@@ -90,11 +94,13 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
     looked = all(figure.paused is not None for figure in figures)
     yield "losses" if looked else "losses, full buffers and the pauses that they make"
     yield from _pauses(figures)
-    control = experiment.transport.cc.name
+    control = experiment.transport.cc.short
     if control != "none":
         yield f"what {control} does to rates"
     if not experiment.fabric.switch.pfc:
         yield "what is lost without PFC"
+    if sprays(experiment.transport):
+        yield "how unevenly the hash spreads entropies over the paths, and which of them marks keep empty"
     if any(figure.how == LONGEST_PATH for figure in figures):
         yield "what tasks that share cables, NICs or hosts do to each other"
     if any(figure.how == ONE_PIPELINE for figure in figures):

@@ -21,7 +21,7 @@ from topologies import Fabric
 _TAIL_LINES = 5
 _WAITING = 4  # ranks of which it is said for whom they wait
 _OVS = ("ovs-vswitchd_died", "ovs-vswitchd_stopped", "ovsdb-server_died")
-_FATAL = ("worker_lost", "worker_hung", "stalled", "qp_error", "ovs_lost", "part_lost", *_OVS)
+_FATAL = ("worker_lost", "worker_hung", "stalled", "qp_error", "ovs_lost", "part_lost", "own_failed", *_OVS)
 STATUS = {5: "flushed", 10: "remote access error", 12: "transport retries exceeded", 13: "receiver never ready"}
 
 
@@ -54,7 +54,7 @@ class Symptoms:
     def conclusive(self) -> bool:
         """Whether further symptoms could not tell more about the cause."""
         return bool(self.absent or self.lossy or self.fabricd_gone) or any(
-            (*self.of_kind("worker_hung", "part_lost", *_OVS), *self.deadlocks())
+            (*self.of_kind("worker_hung", "part_lost", "own_failed", *_OVS), *self.deadlocks())
         )
 
     def of_kind(self, *kinds: str) -> Iterator[dict[str, Any]]:
@@ -80,6 +80,7 @@ def diagnose(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem:
     """Why the run failed. `logs` is where rank<N>.log and fabricd.log are."""
     causes = (
         _open_vswitch,
+        _own,
         _part,
         _fabricd,
         _absent,
@@ -117,6 +118,14 @@ def _open_vswitch(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | N
     name, _, how = event["event"].partition("_")
     what = event.get("reason", "") if name == "ovs" else f"{name} {'is stopped' if how == 'stopped' else 'has ended'}"
     return Problem(f"{what} while the run went on", "Open vSwitch", _see(logs, "ovs-vswitchd.log"))
+
+
+def _own(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
+    """Code of a user's own file, which fabricd has called."""
+    event = next(symptoms.of_kind("own_failed"), None)
+    if event is None:
+        return None
+    return Problem(f"{event['function']}() {event['reason']}", event["name"], "docs/own-controls.md: what may go wrong")
 
 
 def _part(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:

@@ -1,28 +1,33 @@
-"""The files of algorithms of a user's own, as a run was done with them: copies in its folder."""
+"""The files of a user's own, as a run was done with them: copies in its folder of algorithms, and of controls."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testbed.own.name import parse as control_name
+from testbed.own.name import source
 from workloads.own.name import parse
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
 
-FOLDER = "algorithms"
-
 
 def keep(experiment: Experiment, folder: Path) -> None:
-    """Where two files have one name, the content tells them apart."""
+    if control := control_name(experiment.transport.cc.name):
+        _copy(folder / "controls", control.path, control.digest, source(control))
     for step in experiment.workload:
         if (name := parse(str(getattr(step, "algorithm", "")))) is None:
             continue
         from workloads.own import files
 
-        text = files.load(str(name)).text
-        copy = folder / FOLDER / Path(name.path).name
-        copy.parent.mkdir(exist_ok=True)
-        if copy.exists() and copy.read_bytes() != text:
-            copy = copy.with_name(f"{name.digest[:12]}-{copy.name}")
-        copy.write_bytes(text)
+        _copy(folder / "algorithms", name.path, name.digest, files.load(str(name)).text)
+
+
+def _copy(folder: Path, path: str, digest: str, text: bytes) -> None:
+    """Where two files have one name, the content tells them apart."""
+    folder.mkdir(exist_ok=True)
+    copy = folder / Path(path).name
+    if copy.exists() and copy.read_bytes() != text:
+        copy = copy.with_name(f"{digest[:12]}-{copy.name}")
+    copy.write_bytes(text)

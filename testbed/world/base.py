@@ -138,6 +138,8 @@ class AnyWorld(ABC):
             self._agent.act(event)
         elif kind == "worker_hung":
             raise WorldGone(f"the worker of rank {event['rank']} hangs: {event['reason']}")
+        elif kind == "own_failed":
+            raise WorldGone(f"{event['name']}: {event['function']}() {event['reason']}")
         elif kind == "ovs_lost":
             raise WorldGone(event["reason"])
         elif kind == "part_lost":

@@ -183,7 +183,8 @@ def test_a_port_counts_what_comes_and_goes_of_each_class() -> None:
     with star(2) as f:
         send(f, [(1, 0, 100 * 4096, 0)])
         came, went = port(f, "sw0", 2)["priorities"], port(f, "sw0", 1)["priorities"]
-        nic = f.nic(1)
+        nic, answers = f.nic(1), f.nic(0)["tx_vport_rdma_unicast_packets"]
+        assert f.counters()["switches"][0]["frames_in"] == 100 + answers
     assert came["rx_prio3_packets"] == went["tx_prio3_packets"] == 100 == nic["tx_vport_rdma_unicast_packets"]
     assert came["rx_prio3_bytes"] == went["tx_prio3_bytes"] >= 100 * (4096 + 14 + 20 + 8 + 12 + 4 + 4)
     assert not {f"rx_prio{c}_packets" for c in range(8) if c != 3} & came.keys()
@@ -252,6 +253,18 @@ def test_a_watchdog_counts_from_the_pause_that_there_is() -> None:
         assert watchdogs(f, "forward") == [(True, pytest.approx(on, abs=0.01)), (False, 60_000)]
         paused = 12_000 + DETECT + 15_000 + 200_000 - (15_000 + 2 * REFRESH_NS)
         assert port(f, "sw0", 1)["priorities"]["rx_prio3_pause_duration"] == int(paused / 1000)
+
+
+def test_a_watchdog_ends_the_next_storm_as_well() -> None:
+    """Each of two pauses of 60 us: its second XOFF, half of the longest pause later, is the last.
+
+    Between them is a pause that is over before `detect`.
+    """
+    with stormy("forward", 12_000_000, (10, 60_000), (120_000, 12_000), (160_000, 60_000)) as (f, waits):
+        until(f, 300_000)
+        ends = REFRESH_NS + XOFF_NS + RESTORE
+        told = [(True, waits + DETECT), (False, 10 + ends), (True, 160_000 + XOFF_NS + DETECT), (False, 160_000 + ends)]
+        assert watchdogs(f, "forward") == [(on, pytest.approx(t, abs=0.01)) for on, t in told]
 
 
 @pytest.mark.parametrize("detect", [None, 1e6])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -195,6 +196,23 @@ def test_hpcc_forgets_the_stamps_of_another_path() -> None:
 
 def _sent_by(f: BareFabric, node: str) -> int:
     return sum(p["tx_bytes"] for p in f.counters()["ports"] if p["node"] == node)
+
+
+def test_nscc_measures_its_path_by_what_came_ahead_too() -> None:
+    """uec.cpp, update_base_rtt: any acknowledgement of a full packet will do. The second of five is lost; what is sent
+    after the NAKs has a longer way."""
+    h = hardware("nscc", base_rtt=2 * RTT, window=10 * BDP)
+    with star(2, replace(h, nic={**h.nic, "recovery": "selective_repeat"})) as f, watched(f, "h1:1") as seen:
+        lost = {"effect": "drop", "match": {"opcodes": ["WRITE_MIDDLE"]}, "select": {"first": 1}}
+        late = {"effect": "delay", "at_ns": 3000, "delay_ns": 2000, "jitter_ns": 0}
+        for name, rule in (("lost", lost), ("late", late)):
+            f.fabricd.request("inject", fault=name, primitive="frames", ports=["h1:1"], **rule)
+        send(f, [(1, 0, 4 * MTU + 100, 0)])
+        (qp,) = [q for q in f.counters()["qps"] if q["rank"] == 1]
+    naks = [fr for fr in seen["frames"] if fr.opcode == ACK and fr.syndrome & 0x60]
+    assert [fr.psn for fr in naks] == [1, 1, 1]
+    trip = min(fr.time_ns - (fr.sent_ns or 0) for fr in naks[:2])
+    assert trip < 1.2 * RTT and 0 < qp["window_bytes"] <= 10 * BDP * trip / (2 * RTT)
 
 
 def test_another_window_holds_at_once() -> None:

@@ -130,6 +130,17 @@ def test_swift_takes_a_nak_as_the_worst_of_delays(recovery: str) -> None:
         assert now["window_bytes"] == pytest.approx(before["window_bytes"] * 0.7, abs=MTU / 10)
 
 
+def test_swift_takes_losses_of_one_round_trip_as_one() -> None:
+    """Likewise: every tenth packet is lost, and a decrease is due once a round trip."""
+    with one_flow("swift", "selective_repeat", max_decrease=0.3) as f:
+        until(f, AT)
+        lose(f, {"every": 10})
+        before, now = around(f, "packet_seq_err")
+        later = until(f, now["time_ns"] + RTT / 2)
+        assert later["packet_seq_err"] > now["packet_seq_err"] + 10  # of the second lost one, too
+        assert before["window_bytes"] > now["window_bytes"] <= later["window_bytes"]
+
+
 def test_swift_begins_anew_after_five_timeouts_in_a_row() -> None:
     """Algorithm 1, on retransmission timeout, with the threshold of htsim's swift.cpp."""
     with one_flow("swift", min_window=0.5) as f:

@@ -9,10 +9,10 @@ import pytest
 from scapy.utils import PcapNgReader
 
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import wait_until
+from tests.parts.fabricd_fixture import FAST, BareFabric, wait_until
 from tests.parts.fast_path import MTU, fast, learn, rule, star
 from tests.parts.timing_model import Model, one, timed_write
-from tests.parts.traffic_fabric import port
+from tests.parts.traffic_fabric import nic, port, send, switch
 from workloads.verbs import wire
 
 FRAMES = 400
@@ -25,33 +25,44 @@ def test_most_frames_go_by_the_fast_path_and_take_the_same_time() -> None:
     with star() as f:
         pair = f.pair(0, 1, SIZE)
         learn(f, pair)
-        before, hops = fast(f), f.counters()["fidelity"]["frame_hops"]
+        before, fidelity = fast(f), f.counters()["fidelity"]
         took, record = timed_write(pair, SIZE)
         assert (took, record.status) == (Model(f.hardware, 1).long_sent(SIZE), 0)
-        sent = f.counters()["fidelity"]["frame_hops"] - hops
-        assert sent > FRAMES
+        sent = f.counters()["fidelity"]["frame_hops"] - fidelity["frame_hops"]
+        assert sent > FRAMES and f.counters()["fidelity"]["forwarding_wall_ns"] > fidelity["forwarding_wall_ns"]
         assert fast(f)["hops"] - before["hops"] >= sent - 2  # one of each direction may be checked
         assert fast(f)["stale"] == 0
         pair.done()
+
+
+def by_open_vswitch(f: BareFabric) -> dict[int, tuple[int, int, int]]:
+    """By rank: frames that its port got, and of these how many, and bytes, Open vSwitch has counted itself.
+
+    A rule's frames are those, and those that the fast path carried.
+    """
+    counted = {}
+    for met in f.fabricd.request("flows")["flows"]:
+        mac = met["rule"].partition("dl_dst=")[2].partition(",")[0]
+        rank = next(n.rank for n in f.fabric.nics if n.mac == mac)
+        out = port(f, "sw0", f.port_to("sw0", f"h{rank}"))
+        slow_bytes = out["tx_bytes"] - FCS * out["tx_frames"] - met["bytes"]
+        counted[rank] = out["tx_frames"], out["tx_frames"] - met["packets"], slow_bytes
+    return counted
 
 
 def test_one_frame_in_so_many_of_a_flow_still_goes_through_open_vswitch() -> None:
     with star(sample=10) as f:
         pair = f.pair(0, 1, SIZE)
         learn(f, pair)
-        before, hops = fast(f), f.counters()["fidelity"]["frame_hops"]
+        before, hops, learned = fast(f), f.counters()["fidelity"]["frame_hops"], by_open_vswitch(f)
         timed_write(pair, SIZE)
         sent = f.counters()["fidelity"]["frame_hops"] - hops
         assert fast(f)["checked"] - before["checked"] == pytest.approx(sent / 10, abs=2)
         assert fast(f)["hops"] - before["hops"] == sent - (fast(f)["checked"] - before["checked"])
-        # a rule's frames are those that the fast path carried, and those that Open vSwitch has counted itself
-        for rule in f.fabricd.request("flows")["flows"]:
-            mac = rule["rule"].partition("dl_dst=")[2].partition(",")[0]
-            rank = next(n.rank for n in f.fabric.nics if n.mac == mac)
-            out = port(f, "sw0", f.port_to("sw0", f"h{rank}"))
-            counted = out["tx_frames"] - rule["packets"]
-            assert counted == pytest.approx(out["tx_frames"] / 10, abs=3)
-            assert counted * 62 <= out["tx_bytes"] - FCS * out["tx_frames"] - rule["bytes"] <= counted * (MTU + 74)
+        for rank, (frames, slow, slow_bytes) in by_open_vswitch(f).items():
+            counted = slow - learned[rank][1]
+            assert counted == pytest.approx((frames - learned[rank][0]) / 10, abs=2)
+            assert counted * 62 <= slow_bytes - learned[rank][2] <= counted * (MTU + 74)
         pair.done()
 
 
@@ -64,6 +75,19 @@ def test_frames_behind_the_first_one_of_a_flow_wait_for_the_decision_and_take_th
         assert sent > FRAMES
         assert (fast(f)["hops"], fast(f)["checked"]) == (sent - 2, 0)  # data, and what is acknowledged
         pair.done()
+
+
+def test_the_same_frames_are_marked_whichever_way_they_came() -> None:
+    """It is drawn by a frame's number, which a switch leaves as it is."""
+    marking = switch(headroom=0, lossless=[], alpha=64, ecn={"3": {"kmin_bytes": 0, "kmax_bytes": 10**6, "pmax": 1.0}})
+    hardware, seen = Hardware(switch_buffer_bytes=10**7, switch=marking, nic=nic(), timeout_ns=1e9), []
+    for sample in (0, FAST):
+        with star(sample, hardware=hardware) as f:
+            f.fabricd.request("start", ranks=[])
+            took = send(f, [(rank, 0, 100 * MTU, 0) for rank in (1, 2)])
+            seen.append((took, f.nic(0), port(f, "sw0", 1)["priorities"]))
+            assert (f.counters()["fidelity"].get("fast_hops", 0) > 100) == (sample == FAST)
+    assert seen[0] == seen[1] and 0 < seen[0][1]["np_ecn_marked_roce_packets"] < 200
 
 
 def test_frames_that_waited_and_leave_with_other_headers_are_checked_as_they_came() -> None:

@@ -66,8 +66,10 @@ ELSEWHERE = {
     ("controller restart", "controller_dead"),
     ("controller restart", "controller_hung"), ("controller restart", "slow_controller"),
     ("job restart", "worker_frozen"), ("job restart", "worker_killed"),
+    ("flow resync", "adaptive_off"), ("flow resync", "wrong_group_weights"),
 }  # fmt: skip
-"""In test_operate_control.py, test_operate_world.py, test_dateline_runs.py: other fabrics, the controller, a job."""
+"""In test_operate_control.py, test_operate_world.py, test_dateline_runs.py: other fabrics, the controller, a job; in
+test_adaptive_routes.py."""
 
 
 def test_there_is_a_case_for_every_fault_that_an_action_undoes() -> None:

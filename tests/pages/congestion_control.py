@@ -19,7 +19,7 @@ EXAMPLE = Setting(
 """One switch, 400 Gb/s, 500 ns cables and pipelines."""
 UNITS = {
     "rate": ((1e9, "Gbps"), (1e6, "Mbps")),
-    "time": ((1e6, "ms"), (1e3, "us"), (1, "ns")),
+    "time": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")),
     "size": ((1e6, "MB"), (1e3, "KB"), (1, "B")),
 }
 

@@ -49,6 +49,8 @@ class WireFrame:
     """The first packet of an acknowledgement's bitmap, and its bits as a number."""
     macs: tuple[str, str] = ("", "")
     """To, and from."""
+    source_port: int = 0
+    becn: bool = False
     asks: bool = False
     reserved: int = 0
     """The seven bits behind that which asks to be acknowledged."""
@@ -93,6 +95,7 @@ def _frame(time_ns: int, out: bool, frame: bytes) -> WireFrame:
         time_ns, out, bth[0], int.from_bytes(bth[9:12]), frame[IP + 1] >> 2, frame[IP + 1] & 3, frame[IP + 8],
         int.from_bytes(bth[5:8]), bth[12] if bth[0] == ACK else 0,
         msn=int.from_bytes(bth[13:16]) if bth[0] == ACK else 0, macs=(frame[:6].hex(":"), frame[6:12].hex(":")),
+        source_port=int.from_bytes(frame[IP + 20 : IP + 22]), becn=bool(bth[4] & 0x40),
         asks=bth[8] >> 7 > 0, reserved=bth[8] & 127, **more,
     )  # fmt: skip
 

@@ -143,6 +143,8 @@ def test_a_faulty_switch_hashes_or_weighs_wrongly_and_no_other_changes() -> None
     spec = {"forwarding": "group_weights", "switch": "leaf0", "port": 4, "weight": 3}
     wrong = apply(fabric, right, [(spec, frozenset())])
     assert chosen(wrong["leaf0"], fabric, 2) == {3: 1, 4: 3, 5: 1, 6: 1}
+    for fault in (spec, {"forwarding": "hashed", "switch": "leaf0"}):  # its table was written anew
+        assert apply(fabric, right, [(fault, frozenset({"leaf0"}))]) == right
     with pytest.raises(FaultError, match="leaf0 has no set of ports with port 1"):
         apply(fabric, right, [({**spec, "port": 1}, frozenset())])
 

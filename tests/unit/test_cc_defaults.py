@@ -26,7 +26,7 @@ def values(case: Case) -> dict[str, float]:
 def marks(case: Case) -> tuple[int, int, float]:
     ecn = case.experiment.fabric.switch.ecn
     assert ecn is not None
-    return ecn_of(ecn, case.experiment.transport.cc.name, case.setting)
+    return ecn_of(ecn, case.experiment.transport, case.setting)
 
 
 def star(text: str = "") -> Experiment:

@@ -22,6 +22,7 @@ WANTED = {
     "congestion/ecn-thresholds.yaml": ["congestion control"],  # sweeps thresholds that are too low, too
     "congestion/pause-storm.yaml": ["buffers", "buffers", "uplinks"],
     "congestion/pfc-victim.yaml": ["uplinks"],  # the victim is on the full uplink
+    "congestion/paths/slow-path.yaml": ["uplinks"],
     "offload/best-effort-loss.yaml": ["uplinks", "uplinks"],  # of several jobs at once
     "offload/slots.yaml": ["slots"] * 7,  # sweeps them
     "offload/two-jobs.yaml": ["slots"],  # likewise

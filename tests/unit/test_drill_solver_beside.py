@@ -10,6 +10,8 @@ import pytest
 from drills.session import Answer
 from drills.sheet import file
 from drills.sheet.case import Case
+from drills.solve.operator import Operator
+from drills.solve.routing import nowhere
 from drills.solve.solver import solve
 from tests.recorded import FIX, NOW_NS, Recorded, crc, ecn_config, nics
 
@@ -148,6 +150,7 @@ def test_a_switch_that_copies_less_than_its_like_is_found_without_headers() -> N
     lost = [{"node": "leaf0", "port": 1, "reason": "forwarding", "count": 9}]
     shown = {"flows": {"flows": every + group}, "drops": {"drops": lost}}
     assert solve(Recorded(shown)) == "missing_group@switch:leaf0"
+    assert [found.mend for found in nowhere(Operator(Recorded(shown)))] == [("flow resync leaf0",)]
 
 
 LEAVES = ("leaf0", "leaf1")

@@ -212,7 +212,9 @@ class Probed(Recorded):
             return super().command(line)
         self.lines.append(line)
         if line.startswith("probe lat 0 "):
-            least, middle = self.lat[to := int(line.split()[3])]
+            if (to := int(line.split()[3])) not in self.lat:
+                return Answer(False, 700_000, "refused")
+            least, middle = self.lat[to]
             return Answer(
                 True, 700_000, "", {"lat": [{"from": 0, "to": to, "min_us": least, "median_us": middle, "lost": 0}]}
             )
@@ -274,3 +276,9 @@ def test_pairs_that_are_late_are_asked_if_the_slowest_are_only_far_off(probes: P
     asked.lat = {7: probes}
     assert congestion._steady(Operator(asked), [100.0, 100.0 if not steady else 140.0]) is steady
     assert asked.lines == [f"probe mesh --count {congestion.PROBES}", f"probe lat 0 7 --count {congestion.PROBES}"]
+
+
+@pytest.mark.parametrize(("times", "steady"), [([100.0, 101.0], True), ([100.0, 140.0], False)])
+def test_steps_tell_it_too_if_late_pairs_cannot_be_asked(times: list[float], steady: bool) -> None:
+    asked = around((7.521, 9.521, *FAR, (13.521, 13.521)))
+    assert congestion._steady(Operator(asked), times) is steady and len(asked.lines) == 2

@@ -355,7 +355,7 @@ class Real(Recorded):
         return Answer(True, NOW_NS, "", {"ping": [{"lost": int(target in self.cut)}]})
 
 
-THROTTLED = {"cpu": {"cpu": [{"rank": rank, "nr_throttled": 5 * (rank == 6), "nr_periods": 9} for rank in range(8)]}}
+THROTTLED = {"cpu": {"cpu": [{"rank": rank, "nr_throttled": int(rank == 6), "nr_periods": 9} for rank in range(8)]}}
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,15 @@ def test_a_block_goes_to_the_server_and_back_and_is_added_up_there() -> None:
     assert two - one == pytest.approx(1024 * 8 / 50)
 
 
+def test_a_short_last_block_is_written_behind_the_full_one_before_it() -> None:
+    """It overtakes it neither on a cable nor over PCIe: one element more takes that element's time."""
+    for all_reduce_ns in (in_network_all_reduce_ns, best_effort_all_reduce_ns):
+        one, more = (
+            all_reduce_ns(2, size, way(), COSTS, fixed_point=False, accelerators=[(400e9, 1)]) for size in (1024, 1028)
+        )
+        assert more - one == pytest.approx(4 / PCIE)
+
+
 @pytest.mark.parametrize(("slots", "rounds"), [(8, 1), (4, 2)])
 def test_blocks_of_a_round_follow_each_other_and_rounds_wait_for_their_slots(slots: int, rounds: int) -> None:
     one = in_network_all_reduce_ns(2, 1024, way(), COSTS, slots=slots, fixed_point=False)

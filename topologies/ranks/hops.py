@@ -64,6 +64,28 @@ class Hops:
             )
         return self._known[key]
 
+    def spread(self, a: int, b: int) -> list[dict[Hop, float]]:
+        """Step by step, the hops that packets take which use all shortest ways alike, and the share that takes each."""
+        target, shares, steps = self.fabric.nics[b].name, {self.fabric.nics[a].name: 1.0}, []
+        if not self._ecmp:
+            return [{hop: 1.0} for hop in self.between(a, b)]
+        while target not in shares:
+            step: dict[Hop, float] = {}
+            for node, share in shares.items():
+                nearer = self._nearer(node, target)
+                for there in nearer:
+                    step[node, there] = step.get((node, there), 0.0) + share / len(nearer)
+            shares = {}
+            for (_, there), share in step.items():
+                shares[there] = shares.get(there, 0.0) + share
+            steps.append(step)
+        return steps
+
+    def _nearer(self, node: str, target: str) -> list[str]:
+        """The neighbours on a shortest way, one for each cable."""
+        distance = self._distance_to(target)
+        return [n for n in self._neighbours[node] if distance.get(n, -1) == distance[node] - 1 or n == target]
+
     def across(self, way: Sequence[Hop]) -> tuple[bool, ...]:
         """Of a message's hops, in which it is in the dateline's second class: on a grid, while it is before a dateline.
 
@@ -81,10 +103,9 @@ class Hops:
 
     def _shortest(self, source: Nic, target: Nic, source_port: int | None) -> Iterator[Hop]:
         a, b = source.name, target.name
-        distance = self._distance_to(b)
         draw = random.Random(f"{a} {b}")
         while a != b:
-            nearer = [n for n in self._neighbours[a] if distance.get(n, -1) == distance[a] - 1 or n == b]
+            nearer = self._nearer(a, b)
             if len(nearer) == 1:
                 there = nearer[0]
             elif source_port is None:

@@ -73,7 +73,7 @@ class Function:
     def _answer(self, shapes: Sequence[Shape], cpu_s: int) -> Any:
         asked = {
             "text": self._text.decode("utf-8-sig", errors="replace"),
-            **{"path": self._path, "name": self._name, "most": MOST_STEPS, "user": _user()},
+            **{"path": self._path, "name": self._name, "most": MOST_STEPS, "user": caller()},
             "shapes": [asdict(shape) for shape in shapes],
             "limits": {"cpu_s": cpu_s, "memory": MEMORY},
         }
@@ -135,7 +135,7 @@ def _isolated() -> list[str]:
     return [*command, "sh", "-c", '"$@"; exit $?', "sh"]  # the first process there would be spared by signals
 
 
-def _user() -> list[int] | None:
+def caller() -> list[int] | None:
     """With root: who has called us by sudo, else nobody."""
     if os.geteuid():
         return None

@@ -16,10 +16,18 @@ from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
 
 @dataclass(frozen=True)
 class Link:
-    """One direction of a cable."""
+    """One direction of a cable, or of several beside each other that packets are spread over.
+
+    `spread`: how many packets go at the same time, on average; `rate_bps` is that of each.
+    """
 
     rate_bps: float
     delay_ns: float
+    spread: float = 1.0
+
+    @property
+    def together_bps(self) -> float:
+        return self.rate_bps * self.spread
 
     def time_ns(self, wire_bytes: float) -> float:
         return wire_bytes * 8e9 / self.rate_bps
@@ -167,16 +175,22 @@ class Packets:
 
         The last packet leaves the last stage after the longest chain of packets that wait for each other: the first
         packet up to stage b, those between from b to c, most at the slowest stage there, the last one from c on.
+        A packet that waits for another at a stage waits for its share there, where several go at the same time.
         """
         first = [stage.time_ns(*self.first) for stage in stages]
         middle = [stage.time_ns(*self.middle) for stage in stages]
         last = [stage.time_ns(*self.last) for stage in stages]
+        between = [time / stage.spread for time, stage in zip(middle, stages, strict=True)]
+        behind = [time / stage.spread for time, stage in zip(last, stages, strict=True)]
         if self.count == 1:
             return sum(last)
         if self.count == 2:
-            return max(sum(first[: c + 1]) + sum(last[c:]) for c in range(len(stages)))
+            return max(sum(first[: c + 1]) + sum([behind[c], *last[c + 1 :]]) for c in range(len(stages)))
         return max(
-            sum(first[: b + 1]) + sum(middle[b : c + 1]) + (self.count - 3) * max(middle[b : c + 1]) + sum(last[c:])
+            sum(first[: b + 1])
+            + sum([between[b], *middle[b + 1 : c + 1]])
+            + (self.count - 3) * max(between[b : c + 1])
+            + sum([behind[c], *last[c + 1 :]])
             for b in range(len(stages))
             for c in range(b, len(stages))
         )
@@ -186,6 +200,7 @@ class Packets:
 class Stage:
     rate_bps: float
     wire: bool  # carries whole frames (a link), or payloads only (PCIe)
+    spread: float = 1.0  # as a link's
 
     def time_ns(self, payload: float, wire_bytes: float) -> float:
         return (wire_bytes if self.wire else payload) * 8e9 / self.rate_bps
@@ -193,7 +208,7 @@ class Stage:
 
 def stages_of(path: Path, costs: Costs, *, to_memory: bool) -> list[Stage]:
     """What a message passes on its way to the receiver's NIC, or into its memory."""
-    links = [Stage(link.rate_bps, wire=True) for link in path.links]
+    links = [Stage(link.rate_bps, True, link.spread) for link in path.links]
     if path.scale_up:
         return links
     read, write = (Stage(memory.rate_bps, wire=False) for memory in memories_of(path, costs))
@@ -264,12 +279,14 @@ def line_ns(size_bytes: int, path: Path, costs: Costs) -> float:
 
 def link_ns(size_bytes: int, link: Link, costs: Costs) -> float:
     """Likewise a link of its way."""
-    return Packets.of(size_bytes, costs, reth=True, imm=True).through([Stage(link.rate_bps, wire=True)])
+    return Packets.of(size_bytes, costs, reth=True, imm=True).through([Stage(link.rate_bps, True, link.spread)])
 
 
 def slowest_stage(path: Path, costs: Costs) -> Stage:
     """Where full packets take longest."""
     return min(
         stages_of(path, costs, to_memory=True),
-        key=lambda stage: stage.rate_bps * (1.0 if stage.wire else 1 + (FRAME_BYTES + costs.later_reth) / costs.mtu),
+        key=lambda stage: (
+            stage.rate_bps * stage.spread * (1.0 if stage.wire else 1 + (FRAME_BYTES + costs.later_reth) / costs.mtu)
+        ),
     )

@@ -157,8 +157,9 @@ class Network:
         stages = []
         for k, (key, link) in enumerate(zip(route.keys, route.links, strict=True)):
             joins = route.scale_up and k > 0
-            after = 0.0 if joins else link.delay_ns + latencies[k]
-            stages.append(self._stages.setdefault(key, Stage(link.rate_bps, after, joins=joins)))
+            alone = wire_bytes(self._costs.mtu) * 8e9 / link.rate_bps  # of several at the same time each takes as long
+            after = 0.0 if joins else link.delay_ns + latencies[k] + alone * (1 - 1 / link.spread)
+            stages.append(self._stages.setdefault(key, Stage(link.together_bps, after, joins=joins)))
         for stage, second in zip(stages, route.second, strict=False):
             if second and stage.waiting is None:
                 stage.waiting = deque(), deque()

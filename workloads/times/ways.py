@@ -57,7 +57,8 @@ class Routed:
 
     `links`: a cable in one direction, by the nodes that it leads from and to.  `latency_ns`: of every switch.
     `scale_up`: the link of a domain's GPUs.  `numbers`: of the queue pairs, where they are known, for ECMP's hash.
-    `dateline`: what has to cross it on a grid has a class of its own.
+    `dateline`: what has to cross it on a grid has a class of its own.  `spread`: each packet takes another of the
+    shortest ways, as often as any: cables that a message spreads over count as one link.
     """
 
     hops: Hops
@@ -67,6 +68,7 @@ class Routed:
     scale_up: Link | None = None
     numbers: Numbers = field(default_factory=dict)
     dateline: bool = True
+    spread: bool = False
 
     def route(self, pair: Pair, channel: int = 0) -> Route:
         keys = tuple(self._way(pair, channel))
@@ -86,11 +88,35 @@ class Routed:
 
     def busiest(self, traffic: Mapping[Pair, float]) -> tuple[float, Link]:
         loads = self._loads(traffic)
-        best = max(loads, key=lambda key: loads[key] / self._link(key).rate_bps, default=None)
+        best = max(loads, key=lambda key: loads[key] / self._link(key).together_bps, default=None)
         return (loads[best], self._link(best)) if best else (0.0, next(iter(self.links.values())))
 
     def _link(self, key: tuple[str, str]) -> Link:
-        return self.scale_up if self.scale_up and key[0] in (_OUT, _INTO) else self.links[key]
+        if self.scale_up and key[0] in (_OUT, _INTO):
+            return self.scale_up
+        return self._bundles[key] if key in self._bundles else self.links[key]
+
+    @cached_property
+    def _bundles(self) -> dict[tuple[str, str], Link]:
+        """Cables that messages spread over, by the nodes at their ends."""
+        return {}
+
+    def _spread(self, a: int, b: int) -> list[tuple[str, str]]:
+        """The way of packets that take all shortest ways: bundles, where there are several cables side by side."""
+        return [next(iter(shares)) if len(shares) == 1 else self._bundle(shares) for shares in self.hops.spread(a, b)]
+
+    def _bundle(self, shares: Mapping[tuple[str, str], float]) -> tuple[str, str]:
+        """As fast as the first of its cables that is full."""
+        links, nodes = [self.links[hop] for hop in shares], sorted({hop[1] for hop in shares})
+        key = ",".join(sorted({hop[0] for hop in shares})), ",".join(nodes)
+        together = min(link.rate_bps / share for link, share in zip(links, shares.values(), strict=True))
+        rate = min(link.rate_bps for link in links)
+        self._bundles[key] = Link(rate, max(link.delay_ns for link in links), together / rate)
+        return key
+
+    def _latency(self, node: str) -> float:
+        """Of a switch, or of the slowest of a bundle's."""
+        return max(self.latency_ns.get(name, 0.0) for name in node.split(","))
 
     @cached_property
     def _ways(self) -> dict[tuple[Pair, int], list[tuple[str, str]]]:
@@ -109,7 +135,12 @@ class Routed:
         if (pair, channel) not in self._ways:
             a, b = self.ranks[pair[0]], self.ranks[pair[1]]
             inside = self.scale_up is not None and self.hops.in_scale_up(a, b)
-            way = [(_OUT, str(a)), (_INTO, str(b))] if inside else self.hops.between(a, b, self._port(a, b, channel))
+            if inside:
+                way = [(_OUT, str(a)), (_INTO, str(b))]
+            elif self.spread:
+                way = self._spread(a, b)
+            else:
+                way = self.hops.between(a, b, self._port(a, b, channel))
             self._ways[pair, channel] = way
         return self._ways[pair, channel]
 
@@ -131,16 +162,23 @@ class Routed:
             assert self.scale_up is not None
             shared = max(1.0, *(loads[hop] for hop in way))
             return Path((replace(self.scale_up, rate_bps=self.scale_up.rate_bps / shared),), scale_up=True)
-        key = tuple([(self.links[hop], max(1.0, loads[hop]), self.latency_ns.get(hop[1], 0.0)) for hop in way])
+        key = tuple([(self._link(hop), max(1.0, loads[hop]), self._latency(hop[1])) for hop in way])
         if key not in self._alike:
-            links = tuple(replace(link, rate_bps=link.rate_bps / shared) for link, shared, _ in key)
+            links = tuple(shared_by(link, shared) for link, shared, _ in key)
             self._alike[key] = Path(links, tuple(latency for *_, latency in key[:-1]))
         return self._alike[key]
 
 
 def slowest(paths: Sequence[Path]) -> Path:
     """The path with the least rate; of several the one with the longest way."""
-    return max(paths, key=lambda p: (1 / min(link.rate_bps for link in p.links), p.constant_ns))
+    return max(paths, key=lambda p: (1 / min(link.together_bps for link in p.links), p.constant_ns))
+
+
+def shared_by(link: Link, messages: float) -> Link:
+    """What one of so many has of it: fewer of the cables side by side, and less of the last one."""
+    if link.spread > messages:
+        return replace(link, spread=link.spread / messages)
+    return replace(link, rate_bps=link.together_bps / messages, spread=1.0)
 
 
 _OUT, _INTO = ">", "<"  # of a GPU's link into its scale-up domain; no node is called so

@@ -12,8 +12,8 @@ static const char *key_of(const struct cc_algorithm *cc, unsigned which)
 	return which < CC_OWN ? common[which] : cc->params[which];
 }
 
-/* The parameter of that key; CC_PARAMS: the control has none */
-static unsigned find_param(const struct cc_algorithm *cc, const char *key)
+/* cc_find_param() - The parameter of that key; CC_PARAMS: the control has none */
+unsigned cc_find_param(const struct cc_algorithm *cc, const char *key)
 {
 	unsigned i = 0;
 
@@ -24,8 +24,8 @@ static unsigned find_param(const struct cc_algorithm *cc, const char *key)
 
 static bool known(const char *key)
 {
-	REGISTRY_EACH(struct cc_algorithm, cc_controls, control)
-		if (find_param(*control, key) < CC_PARAMS)
+	CC_EACH(cc)
+		if (cc_find_param(cc, key) < CC_PARAMS)
 			return true;
 	return false;
 }
@@ -35,14 +35,14 @@ static bool choose(struct nic_params *p, const char *name)
 {
 	struct cc_params old = p->cc_params;
 
-	REGISTRY_EACH(struct cc_algorithm, cc_controls, control) {
-		if (strcmp((*control)->name, name))
+	CC_EACH(cc) {
+		if (strcmp(cc->name, name))
 			continue;
 		for (unsigned i = CC_OWN; i < CC_PARAMS; i++) {
-			unsigned was = (*control)->params[i] ? find_param(p->cc, (*control)->params[i]) : CC_PARAMS;
+			unsigned was = cc->params[i] ? cc_find_param(p->cc, cc->params[i]) : CC_PARAMS;
 			p->cc_params.v[i] = was < CC_PARAMS ? old.v[was] : 0;
 		}
-		p->cc = *control;
+		p->cc = cc;
 		return true;
 	}
 	return false;
@@ -61,7 +61,7 @@ const char *cc_set(struct nic_params *p, const json_t *o)
 		return "cc: algorithm: unknown";
 	json_object_foreach(json_object_get(o, "params"), key, v) {
 		double x = json_number_value(v);
-		unsigned i = find_param(p->cc, key);
+		unsigned i = cc_find_param(p->cc, key);
 		if (i == CC_PARAMS && !known(key))
 			return "cc: params: an unknown parameter";
 		if (!json_is_number(v) || !(x >= 0) || x > 1e15)

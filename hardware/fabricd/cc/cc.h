@@ -6,6 +6,7 @@
 
 #include "nic/params.h"
 
+unsigned cc_find_param(const struct cc_algorithm *cc, const char *key);
 const char *cc_set(struct nic_params *p, const json_t *o);
 json_t *cc_json(const struct nic_params *p);
 

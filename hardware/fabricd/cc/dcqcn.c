@@ -53,11 +53,6 @@ struct dcqcn {
 
 enum clamp { CLAMP_ALWAYS, CLAMP_AFTER_TIMER, CLAMP_AFTER_BYTES };
 
-static ps_t ps(double ns)
-{
-	return (ps_t)(ns * PS_PER_NS + 0.5);
-}
-
 /* A timer that stood still would run out for ever */
 static ps_t period(const struct qp *q, unsigned which)
 {

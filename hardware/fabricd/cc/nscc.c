@@ -48,11 +48,6 @@ struct nscc {
 	bool fast;
 };
 
-static ps_t ps(double ns)
-{
-	return (ps_t)(ns * PS_PER_NS + 0.5);
-}
-
 static void start(struct fabric *f, struct qp *q)
 {
 	struct nscc *own = cc_own(q);

@@ -5,6 +5,7 @@
 #include "cc/cc.h"
 #include "config/params.h"
 #include "config/values.h"
+#include "multipath/multipath.h"
 #include "nic/params.h"
 #include "wire/roce.h"
 
@@ -154,10 +155,12 @@ const char *nic_params_set(struct nic_params *p, const json_t *o)
 {
 	const char *(*const parts[])(struct nic_params *, const json_t *) = {set_engine, set_times, set_counts, set_buffers,
 									       set_host};
-	const json_t *cc = json_object_get(o, "cc");
+	const json_t *cc = json_object_get(o, "cc"), *multipath = json_object_get(o, "multipath");
 	const char *wrong = NULL;
 
 	for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !wrong; i++)
 		wrong = parts[i](p, o);
-	return wrong || !cc ? wrong : cc_set(p, cc);
+	if (!wrong && cc)
+		wrong = cc_set(p, cc);
+	return wrong || !multipath ? wrong : multipath_set(p, multipath);
 }

@@ -5,6 +5,7 @@
 #include "cc/cc.h"
 #include "config/params.h"
 #include "link/params.h"
+#include "multipath/multipath.h"
 #include "switch/adaptive.h"
 #include "switch/params.h"
 
@@ -123,5 +124,6 @@ json_t *nic_params_json(const struct nic_params *p)
 	json_object_set_new(o, "recovery", json_string(p->selective ? "selective_repeat" : "go_back_n"));
 	json_object_set_new(o, "ordering", json_string(p->any_order ? "any" : "in_order"));
 	json_object_set_new(o, "cc", cc_json(p));
+	json_object_set_new(o, "multipath", multipath_json(p));
 	return o;
 }

@@ -16,8 +16,10 @@
 #include "nic/nic.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
+#include "transport/multipath.h"
 #include "transport/qp.h"
 #include "wire/ethernet.h"
+#include "wire/roce.h"
 
 /* What mlx5 and SONiC count for each priority: `name` with the class in the place of N; all zero ones are left out */
 static void class_count(json_t *o, const char *name, unsigned class, uint64_t value)
@@ -267,6 +269,36 @@ json_t *counters_json(struct fabric *f)
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "shown", shown_json(f), "links", links_json(f), "groups", groups_json(f), "accelerators", accelerators, "faults", fault_counts_json(f), "deadlocks",
 			 (json_int_t)f->deadlocks, "time_ns", ns_json(f->clock.now), "ports", ports, "nics",
 			 nics, "qps", qps, "switches", switches, "drops", drops, "fidelity", fidelity_json(f));
+}
+
+static void paths_json(const struct qp *q, json_t *paths)
+{
+	const struct multipath *m = q->multipath;
+
+	for (uint32_t e = 0; m && m->count && e < m->p.entropies; e++) {
+		const struct path_count *c = &m->count[e];
+		if (c->sent)
+			json_array_append_new(paths, json_pack("{s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o}", "qp", (int)q->number,
+					      "peer", (int)q->connect_peer, "entropy", (int)e, "udp_src_port",
+					      (int)roce_entropy_port(q->src_port, e), "sent", (json_int_t)c->sent, "returned",
+					      (json_int_t)c->returned, "marked", (json_int_t)c->marked, "lost", (json_int_t)c->lost,
+					      "timed", (json_int_t)c->timed, "took_ns", ns_json(c->took)));
+	}
+}
+
+/* paths_answer() - What is known of the entropies of a rank's queue pairs */
+const char *paths_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	json_t *rank = json_object_get(request, "rank"), *paths = json_array();
+	uint64_t k = json_is_integer(rank) ? (uint64_t)json_integer_value(rank) : UINT64_MAX;
+
+	(void)c;
+	json_object_set_new(answer, "paths", paths);
+	if (k >= f->nic_count)
+		return "rank: there is none of that number";
+	for (uint32_t i = 0; i < f->nics[k].qp_count; i++)
+		paths_json(f->nics[k].qps[i], paths);
+	return NULL;
 }
 
 /* parameters_answer() - Not counted, but set */

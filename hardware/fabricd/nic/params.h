@@ -8,12 +8,22 @@
 #include "base/units.h"
 
 struct cc_algorithm;
+struct multipath_policy;
 
 /* Parameters of congestion control: those that are common, and then those that a control names (transport/congestion.h) */
 enum cc_common { CC_WINDOW, CC_MIN_RATE, CC_HOPS, CC_OWN, CC_PARAMS = 32 };
 
 struct cc_params {
 	double v[CC_PARAMS];
+};
+
+/* Several paths of a queue pair (transport/multipath.h); without a policy: one */
+#define MULTIPATH_PARAMS 4
+
+struct multipath_params {
+	const struct multipath_policy *policy;
+	uint32_t entropies; /* a power of two */
+	double v[MULTIPATH_PARAMS];
 };
 
 struct nic_params {
@@ -37,6 +47,7 @@ struct nic_params {
 	bool any_order;		 /* and writes are placed when they come, in any order (transport/place.c) */
 	const struct cc_algorithm *cc;
 	struct cc_params cc_params;
+	struct multipath_params multipath;
 };
 
 /* nic_bears_reordering() - Is it set up for packets that overtake each other?  If so, it counts what they do */

@@ -141,11 +141,8 @@ static bool is_check(const struct pending *p)
 /* The fast path learns what has become of a frame, or finds out that it knew otherwise */
 static void learn(struct fabric *f, struct pending *p)
 {
-	struct flow *flow = p->flow;
-
-	p->flow = NULL;
-	if (flow && p->epoch == f->flow_cache->epoch)
-		flow_cache_decided(f, flow, p->decision);
+	if (p->flow && p->epoch == f->flow_cache->epoch)
+		flow_cache_decided(f, p->flow, p->decision);
 }
 
 static void hand_over(struct fabric *f, struct port *in, struct frame *fr, ps_t deadline, struct flow *flow);
@@ -361,7 +358,6 @@ static void came_out(struct fabric *f, struct port *out, struct frame *fr, size_
 	}
 	flag(f, out, ours ? "late copy" : "foreign frame", fr->data, fr->len);
 	fr->id = frame_number(out->node);
-	fr->class = CLASS_DEFAULT;
 	event_add(f, t, EV_FORWARD, out->node->index, 0, out->number, fr->id, fr, 0);
 }
 

@@ -35,10 +35,12 @@
 static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt, uint32_t dscp, uint32_t class)
 {
 	struct frame *fr = frame_small(f);
+	bool sprays = q->multipath;
 
 	pkt->src_ip = q->nic->ip;
 	pkt->dst_ip = q->peer->ip;
-	pkt->src_port = q->src_port;
+	pkt->src_port = sprays && pkt->opcode == RC_ACK ? q->came_by : q->src_port;
+	pkt->becn = sprays && pkt->opcode == RC_ACK && q->came_marked;
 	pkt->tos = (uint8_t)(dscp << 2);
 	pkt->ttl = TTL_SENT;
 	pkt->dst_qp = q->peer_number;

@@ -6,6 +6,7 @@
 #include "nic/nic.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
+#include "transport/multipath.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
 #include "wire/ethernet.h"
@@ -17,13 +18,39 @@
 const struct cc_algorithm cc_none = {.name = "none"};
 CC_CONTROL(cc_none);
 
+static struct cc_algorithm *added;
+
+/* cc_add() - A control that is in no table */
+void cc_add(struct cc_algorithm *cc)
+{
+	cc->next = added;
+	added = cc;
+}
+
+/* cc_added() - The first of these */
+struct cc_algorithm *cc_added(void)
+{
+	return added;
+}
+
+/* cc_next() - The control behind one; NULL: the first, or there is no other */
+const struct cc_algorithm *cc_next(const struct cc_algorithm *cc)
+{
+	if (!cc)
+		return *__start_cc_controls;
+	REGISTRY_EACH(struct cc_algorithm, cc_controls, control)
+		if (*control == cc)
+			return control + 1 < __stop_cc_controls ? control[1] : added;
+	return cc->next;
+}
+
 /* cc_own_bytes() - Room behind each queue pair for the state of whatever control it gets */
 size_t cc_own_bytes(void)
 {
 	size_t most = 0;
 
-	REGISTRY_EACH(struct cc_algorithm, cc_controls, control)
-		most = (*control)->state_bytes > most ? (*control)->state_bytes : most;
+	CC_EACH(cc)
+		most = cc->state_bytes > most ? cc->state_bytes : most;
 	return most;
 }
 
@@ -194,6 +221,7 @@ void qps_params_changed(struct fabric *f, struct nic *n)
 			continue;
 		}
 		cc_restart(f, q);
+		multipath_start(f, q);
 		qp_ready(f, q);
 	}
 }

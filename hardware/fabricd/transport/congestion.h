@@ -59,11 +59,19 @@ struct cc_algorithm {
 	void (*lost)(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets);
 	/* the receiver answers CE with notifications, two of them at least so far apart */
 	ps_t (*cnp_gap)(const struct fabric *f, const struct qp *q);
+	struct cc_algorithm *next; /* of those that were added */
 };
 
 /* A control is one file, which ends with CC_CONTROL(what it defines) */
 REGISTRY(struct cc_algorithm, cc_controls);
 #define CC_CONTROL(control) REGISTER(cc_controls, control)
+
+/* A loop over all controls: those of the table, and then those that were added (cc_add) */
+#define CC_EACH(cc) for (const struct cc_algorithm *cc = cc_next(NULL); cc; cc = cc_next(cc))
+
+const struct cc_algorithm *cc_next(const struct cc_algorithm *cc);
+void cc_add(struct cc_algorithm *cc);
+struct cc_algorithm *cc_added(void);
 
 size_t cc_own_bytes(void);
 double cc_param(const struct qp *q, unsigned which);
@@ -81,6 +89,12 @@ bool cc_round_over(struct qp *q, const struct cc_ack *ack);
 void cc_restart(struct fabric *f, struct qp *q);
 void cc_set_rate(struct qp *q, double bps, ps_t t);
 void cc_set_window(struct qp *q, double bytes);
+
+/* ps() - What a parameter in ns is of emulated time */
+static inline ps_t ps(double ns)
+{
+	return (ps_t)(ns * PS_PER_NS + 0.5);
+}
 
 extern const struct cc_algorithm cc_none;
 

@@ -5,6 +5,7 @@
 #include "engine/fabric.h"
 #include "nic/nic.h"
 #include "transport/congestion.h"
+#include "transport/multipath.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
 #include "transport/repeat.h"
@@ -57,6 +58,7 @@ void qp_release(struct qp *q)
 	reorder_release(q);
 	repeat_release(q);
 	telemetry_release(&q->last);
+	multipath_release(q);
 	cc_stop(q);
 	free(q);
 }
@@ -82,6 +84,7 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 		q->src_port = roce_src_port(h);
 		q->state = QP_READY;
 		cc_start(f, q);
+		multipath_start(f, q);
 	}
 }
 

@@ -16,6 +16,7 @@
 #include "nic/nic.h"
 #include "transport/congestion.h"
 
+struct multipath;
 struct qp;
 struct reorder;
 struct repeat;
@@ -87,6 +88,8 @@ struct qp {
 	enum qp_state state;
 	uint32_t mtu;
 	uint16_t src_port;
+	uint16_t came_by; /* source port of the last data packet that came in */
+	bool came_marked;
 	bool own_class; /* not the NIC's */
 	bool any_order; /* both NICs place writes in any order (place.c) */
 	bool untold; /* sender: the last request was a write without an immediate */
@@ -115,6 +118,7 @@ struct qp {
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "transport/counters.def"
+	struct multipath *multipath; /* entropies that it sprays over, or NULL (multipath.c) */
 	struct cc_state cc_state; /* congestion control; its own behind the queue pair */
 	/* receiver */
 	struct ring rq;

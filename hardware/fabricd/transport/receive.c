@@ -27,6 +27,7 @@
 #include "nic/params.h"
 #include "transport/answer.h"
 #include "transport/congestion.h"
+#include "transport/multipath.h"
 #include "transport/place.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
@@ -107,7 +108,10 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 /* Is a packet to be acknowledged when it is taken? */
 static bool answers(const struct qp *q, const struct roce_packet *pkt)
 {
-	return pkt->ack_request || (q->nic->p.cc->answers_marks && (pkt->tos & ECN_CE) == ECN_CE);
+	const struct multipath_policy *policy = q->nic->p.multipath.policy;
+	bool hears = q->nic->p.cc->answers_marks || (policy && policy->hears);
+
+	return pkt->ack_request || (hears && (pkt->tos & ECN_CE) == ECN_CE);
 }
 
 /* A packet was taken: with bitmaps, one acknowledgement for all that are taken with it comes later */
@@ -252,7 +256,9 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 	int32_t ahead = psn_ahead(pkt->psn, (uint32_t)q->expected);
 
 	q->seen++;
-	if ((pkt->tos & ECN_CE) == ECN_CE) {
+	q->came_by = pkt->src_port;
+	q->came_marked = (pkt->tos & ECN_CE) == ECN_CE;
+	if (q->came_marked) {
 		q->marked++;
 		answer_congestion(f, q);
 	}

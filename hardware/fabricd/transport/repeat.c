@@ -30,10 +30,10 @@
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
-#include "transport/holes.h"
+#include "recovery/holes.h"
 #include "transport/qp.h"
 #include "transport/repeat.h"
-#include "transport/round_trip.h"
+#include "recovery/round_trip.h"
 
 #define LOSSES_UNTIL_IN_ORDER 16
 
@@ -303,6 +303,12 @@ bool repeat_next(const struct qp *q, uint64_t *n)
 		r->next++;
 	*n = holes_at(&r->holes, r->next)->number;
 	return true;
+}
+
+/* repeat_is_probe() - Is what repeat_next() said sent again only to ask what has come? */
+bool repeat_is_probe(const struct qp *q)
+{
+	return holes_at(&q->repeat->holes, q->repeat->next)->asked;
 }
 
 /* repeat_sent() - That packet is made now */

@@ -40,6 +40,7 @@
 #include "nic/nic.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
+#include "transport/multipath.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
 #include "transport/repeat.h"
@@ -209,7 +210,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = q->peer->ip,
-		.src_port = q->src_port,
+		.src_port = multipath_port(f, q, number, again && !repeat_is_probe(q)),
 		.tos = (uint8_t)((q->own_class ? q->dscp : n->p.data_dscp) << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
 		.opcode = opcode_of(wr, i == 0, last),
@@ -345,6 +346,7 @@ static void missing(struct fabric *f, struct qp *q, struct cc_ack *ack, const st
 		cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
 	} else {
 		cc_lost(f, q, CC_LOSS_NAK, 1);
+		multipath_lost(f, q, q->acked);
 		qp_go_back(f, q);
 	}
 	timer_set(f, q, f->clock.now + q->nic->p.timeout);
@@ -359,6 +361,8 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	bool ack = (syndrome & 0x60) == 0, more = syndrome == AETH_NAK_SEQUENCE && q->nic->p.selective;
 	uint64_t n = q->acked + (uint64_t)(int64_t)(ahead + ack);
 
+	if (n <= q->left || ahead + ack < 0)
+		multipath_returned(f, q, pkt, fr);
 	if (ahead + ack < 0 || n > q->left)
 		return; /* old, or never sent */
 	uint64_t answered = ack ? n - 1 : n + (more ? (pkt->msn - pkt->psn) & PSN_MASK : 0);

@@ -11,6 +11,7 @@
 #include "engine/fabric.h"
 #include "nic/nic.h"
 #include "transport/congestion.h"
+#include "transport/multipath.h"
 #include "transport/qp.h"
 #include "transport/repeat.h"
 
@@ -82,6 +83,9 @@ void qp_timer(struct fabric *f, struct qp *q)
 	}
 	if (q->nic->p.selective)
 		repeat_timeout(q);
+	else
+		multipath_lost(f, q, q->acked);
+	multipath_timeout(f, q);
 	cc_lost(f, q, CC_LOSS_TIMEOUT, q->nic->p.selective ? repeat_found(q) : 1);
 	if (!q->nic->p.selective)
 		qp_go_back(f, q);

@@ -174,7 +174,7 @@ static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uin
 	p = put_u8(p, pkt->opcode);
 	p = put_u8(p, (uint8_t)(0x40 | pad << 4)); /* migration state set, pad count, version 0 */
 	p = put_be16(p, 0xffff);		   /* default partition */
-	p = put_be32(p, (pkt->opcode == RC_CNP ? BECN : 0) | (pkt->dst_qp & PSN_MASK));
+	p = put_be32(p, (pkt->becn || pkt->opcode == RC_CNP ? BECN : 0) | (pkt->dst_qp & PSN_MASK));
 	p = put_be32(p, (pkt->ack_request ? 1u << 31 : 0) | (pkt->part ? PART : 0) | (pkt->after ? AFTER : 0) |
 			    (pkt->psn & PSN_MASK));
 	if (roce_has_reth(pkt->opcode)) {
@@ -249,6 +249,22 @@ uint32_t roce_payload_bytes(const uint8_t *frame, uint32_t bytes)
 	return bytes - ICRC_BYTES - (frame[ETH_BYTES + IPV4_BYTES + UDP_BYTES + 1] >> 4 & 3);
 }
 
+/* Return: bytes of padding behind the payload */
+static uint8_t parse_bth(struct view *v, struct roce_packet *pkt)
+{
+	pkt->opcode = get_u8(v);
+	uint8_t pad = (get_u8(v) >> 4) & 3;
+	get_be16(v);
+	uint32_t dst_qp = get_be32(v), psn = get_be32(v);
+	pkt->becn = (dst_qp & BECN) != 0;
+	pkt->dst_qp = dst_qp & PSN_MASK;
+	pkt->ack_request = psn >> 31;
+	pkt->part = psn & PART;
+	pkt->after = psn & AFTER;
+	pkt->psn = psn & PSN_MASK;
+	return pad;
+}
+
 /* What follows the BTH, by the opcode */
 static void parse_extensions(struct view *v, struct roce_packet *pkt)
 {
@@ -320,15 +336,7 @@ static enum roce_verdict parse(const uint8_t *frame, size_t len, const struct ap
 	if (ip_bytes < IPV4_BYTES + UDP_BYTES + BTH_BYTES + behind)
 		return ROCE_MALFORMED;
 	v = view_of(ip + IPV4_BYTES + UDP_BYTES, (size_t)ip_bytes - IPV4_BYTES - UDP_BYTES - behind);
-	pkt->opcode = get_u8(&v);
-	uint8_t pad = (get_u8(&v) >> 4) & 3;
-	get_be16(&v);
-	pkt->dst_qp = get_be32(&v) & PSN_MASK;
-	uint32_t psn = get_be32(&v);
-	pkt->ack_request = psn >> 31;
-	pkt->part = psn & PART;
-	pkt->after = psn & AFTER;
-	pkt->psn = psn & PSN_MASK;
+	uint8_t pad = parse_bth(&v, pkt);
 	parse_extensions(&v, pkt);
 	size_t left = apart->away ? apart->away - ICRC_BYTES : v.left;
 	if (v.bad || left < pad)

@@ -78,6 +78,7 @@ struct roce_packet {
 	uint8_t ttl;
 	uint8_t opcode;
 	bool ack_request;
+	bool becn; /* what is acknowledged was marked */
 	bool part, after; /* it goes on with the message of the packet before; with a row of writes, of which the last has an immediate */
 	uint32_t dst_qp;
 	uint32_t psn;
@@ -104,6 +105,20 @@ static inline int32_t psn_ahead(uint32_t psn, uint32_t of)
 static inline uint16_t roce_src_port(uint32_t hash)
 {
 	return (uint16_t)(0xc000 | hash >> 18);
+}
+
+#define ROCE_PORTS 0x4000u
+
+/* roce_entropy_port() - The source port of an entropy of a queue pair: that many behind its own */
+static inline uint16_t roce_entropy_port(uint16_t own, uint32_t entropy)
+{
+	return (uint16_t)(0xc000 | ((own + entropy) & (ROCE_PORTS - 1)));
+}
+
+/* roce_entropy() - The entropy of a source port */
+static inline uint32_t roce_entropy(uint16_t own, uint16_t port)
+{
+	return (uint32_t)(port - own) & (ROCE_PORTS - 1);
 }
 
 /* roce_job_port() - Likewise of all packets of an offloaded job */

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, GetJsonSchemaHandler, model_serializer, model_validator
+from pydantic import Field, GetJsonSchemaHandler, ValidationInfo, model_serializer, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -12,9 +13,13 @@ from testbed.base import controls
 from testbed.base.types import Dscp, Model, Time, default, mistake
 from testbed.experiment.blocks.cables import MAX_TIME
 
+if TYPE_CHECKING:
+    from hardware.cc import Control
+
 
 class CongestionControl(Model):
-    """`NAME` or `{NAME: {PARAMETERS}}`; `values` are the parameters given, `set` a named set of them."""
+    """`NAME`, `{NAME: {PARAMETERS}}` or `{file: FILE.c, PARAMETERS}`; `values` are the parameters given, `set` a named
+    set of them. `name` of a file: its path and content."""
 
     name: str
     set: str | None = None
@@ -22,8 +27,18 @@ class CongestionControl(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_written(cls, value: Any) -> Any:
-        return controls.read(value)
+    def _from_written(cls, value: Any, info: ValidationInfo) -> Any:
+        context = info.context or {}
+        return controls.read(value, Path(context.get("directory", ".")) if context.get("own", True) else None)
+
+    @property
+    def control(self) -> Control:
+        return controls.control(self.name)
+
+    @property
+    def short(self) -> str:
+        """What it is called in tables."""
+        return controls.short(self.name)
 
     @model_serializer
     def _as_written(self) -> Any:
@@ -32,6 +47,27 @@ class CongestionControl(Model):
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return controls.schema()
+
+
+class Multipath(Model):
+    """`{policy: NAME, entropies: N, PARAMETERS}`; `values` are the parameters given."""
+
+    policy: str
+    entropies: int
+    values: dict[str, float] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_written(cls, value: Any) -> Any:
+        return controls.read_multipath(value)
+
+    @model_serializer
+    def _as_written(self) -> Any:
+        return controls.written_multipath(self.policy, self.entropies, self.values)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return controls.multipath_schema()
 
 
 class Sack(Model):
@@ -57,7 +93,11 @@ class Loss(Model):
 
 
 class Transport(Model):
-    cc: CongestionControl = default("none", "congestion control of every queue pair: a name, or {NAME: {PARAMETERS}}")
+    cc: CongestionControl = default(
+        "none",
+        "congestion control of every queue pair: a name, {NAME: {PARAMETERS}}, or {file: FILE.c, PARAMETERS} for one "
+        "of your own (docs/own-controls.md)",
+    )
     recovery: Literal["go_back_n", "selective_repeat"] = Field(
         default="go_back_n", description="what is sent again after a loss: everything from there on, or what was lost"
     )
@@ -80,6 +120,9 @@ class Transport(Model):
         default=None,
         description="selective repeat: losses by the time of sending, where packets overtake each other (null: what is "
         "overtaken is lost, until one is seen to be late)",
+    )
+    multipath: Multipath | None = Field(
+        default=None, description="each packet chooses its path (null: a queue pair keeps one)"
     )
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
     ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")

@@ -142,6 +142,15 @@ def traffic(look: Look) -> list[Table]:
     return [Table("traffic", "", sorted(rows, key=lambda r: (-r["tx_bytes"], r["rank"], r["peer"])))]
 
 
+def paths(look: Look, rank: int) -> list[Table]:
+    """What a queue pair that sprays knows of each entropy; the delay is from the cable to the acknowledgement."""
+    rows = []
+    for path in look.source.request("paths", rank=rank)["paths"]:
+        timed, took_ns = path.pop("timed"), path.pop("took_ns")
+        rows.append({**path, "delay_us": round(took_ns / timed / 1e3, 3) if timed else None})
+    return [Table("paths", "", rows, ("qp", "peer", "entropy", "udp_src_port", "delay_us"))]
+
+
 _RECEIVED = {"most": "reorder_distance_max", "placed": "placed_out_of_order", "tx_sack": "tx_sack"}
 _SENT = ("rx_sack", "retransmitted", "spurious_retransmitted", "loss_probes")
 
@@ -174,6 +183,10 @@ VIEWS = (
     View(
         words="nic", about="Show how a NIC is set: priorities, PFC, congestion control, its PCIe link.", make=nic,
         parameters=(_RANK,), samples=("0",),
+    ),
+    View(
+        words="paths", about="Show what a rank's queue pairs that spray know of each entropy: marks, losses, delay.",
+        make=paths, parameters=(_RANK,), samples=("0",),
     ),
     counting(words="traffic", about="Show which rank of a live fabric has sent how much to whom.", make=traffic),
     counting(

@@ -124,7 +124,7 @@ def _time_ns(
     begun = (rounds - 1) * max(slots * line, alone)  # when the first block of the last round goes
     left = blocks - (rounds - 1) * slots
     end = begun + (left - 1) * line + way.block_ns(last)
-    if left > 1 and way.in_order:  # a short last block overtakes the one before neither on a cable nor over PCIe
+    if left > 1:  # a short last block overtakes the one before neither on a cable nor over PCIe
         before = begun + (left - 2) * line + alone
         end = max(end, before + max(way.slowest_ns(last), way.pcie_ns(full)))
     end += line - way.alone.slowest_ns(full) + way.behind_ns(full, blocks, min(blocks, slots))
@@ -145,7 +145,6 @@ class _Way:
     trees: int = 1
     shared: tuple[int, ...] = ()
     contributions: tuple[int, ...] = ()
-    in_order = True
 
     @property
     def alone(self) -> _Way:
@@ -196,8 +195,6 @@ class _Way:
 
 class _BestEffortWay(_Way):
     """From a rank's memory to the server's and back to the rank's NIC."""
-
-    in_order = False
 
     def _add_ns(self, elements: int) -> float:
         return 4 * elements * 8e9 / self.costs.reduce_bps if self.costs.reduce_bps else 0.0

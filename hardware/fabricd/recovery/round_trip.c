@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/units.h"
-#include "transport/round_trip.h"
+#include "recovery/round_trip.h"
 
 #define LEAST_ROOM 64
 

@@ -1,7 +1,7 @@
 /* Selective repeat, sending side: the holes of a queue pair, in the order of their numbers */
 #include <stdlib.h>
 
-#include "transport/holes.h"
+#include "recovery/holes.h"
 
 /* Twice the room; what was there is at the beginning */
 static void grow(struct holes *h)

@@ -1,6 +1,6 @@
 /* Selective repeat, sending side: packets that are not known to have come, by number (holes.c) */
-#ifndef TRANSPORT_HOLES_H
-#define TRANSPORT_HOLES_H
+#ifndef RECOVERY_HOLES_H
+#define RECOVERY_HOLES_H
 
 #include <stdbool.h>
 #include <stdint.h>

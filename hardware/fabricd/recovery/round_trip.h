@@ -1,6 +1,6 @@
 /* Round trips of a queue pair's packets (round_trip.c) */
-#ifndef TRANSPORT_ROUND_TRIP_H
-#define TRANSPORT_ROUND_TRIP_H
+#ifndef RECOVERY_ROUND_TRIP_H
+#define RECOVERY_ROUND_TRIP_H
 
 #include <stdint.h>
 

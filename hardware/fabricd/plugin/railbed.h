@@ -1,0 +1,113 @@
+/* A congestion control of one's own, in one C file outside the tree (docs/own-controls.md)
+ *
+ * The file includes this header, defines functions, and ends with RAILBED_CONTROL(version, ..).  Each queue pair that
+ * sends is a flow.  A function reads what there is of it, and sets `rate`, `window` and `timer`; these come into force,
+ * within their bounds, when it returns.  All else follows from the arguments: what a flow has to remember stands in its
+ * state; there are no variables, clocks, random numbers and files.
+ *
+ * Times are in ns, rates in bits/s on the wire, sizes in bytes.
+ */
+#ifndef RAILBED_H
+#define RAILBED_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define RAILBED_VERSION 1
+#define RAILBED_PARAMETERS 24	/* of a control, at most */
+#define RAILBED_STATE_BYTES 1024 /* of a flow, at most */
+
+struct railbed_flow {
+	double now;	  /* of the fabric's clock */
+	double line_rate; /* of the NIC's cable */
+	double mtu;	  /* payload of a full packet */
+	double rate;	  /* set: packets leave so fast; line_rate: as fast as they can */
+	double window;	  /* set: payload under way at most, one packet at least; 0: no limit has been set yet */
+	double timer;	  /* set: when `timer` is to be called, once; INFINITY: never */
+	uint64_t sent;	  /* packets that have left, sent again ones not counted */
+	uint64_t acked;	  /* of them so many, from the first on, are known to have come */
+	uint32_t timeouts; /* in a row: how often what is not acknowledged was sent again */
+	const double *parameter; /* values, in the order of the control's parameters */
+	void *state;	  /* state_bytes, zeros when the flow begins */
+};
+
+/* What a switch on the way stamps when the packet starts on its cable (RAILBED_STAMPS) */
+struct railbed_stamp {
+	uint32_t time;	      /* in 256 ps, modulo 2^32 */
+	uint32_t sent_bytes;  /* by that port so far, modulo 2^32 */
+	uint32_t queue_bytes; /* behind it */
+	uint32_t rate_mbps;   /* of the cable */
+};
+
+struct railbed_ack {
+	double bytes;	 /* of payload that are newly known to have come */
+	double packets;	 /* likewise */
+	double rtt;	 /* from the start on the cable to now; 0: not known */
+	uint32_t seen, marked; /* packets that came since the last acknowledgement, and those with CE */
+	uint32_t switches;     /* on the way */
+	uint32_t stamps;
+	const struct railbed_stamp *stamp;
+	bool round;	 /* with `rounds`: a packet has come that was sent after the last such acknowledgement */
+};
+
+enum railbed_loss { RAILBED_NAK, RAILBED_TIMEOUT };
+
+/* An amount: so many times something of the fabric */
+enum railbed_of {
+	RAILBED_ONE,
+	RAILBED_LINE_RATE,
+	RAILBED_BASE_RTT,    /* idle round trip of the longest path, fetch from memory included: as windows count */
+	RAILBED_NETWORK_RTT, /* from the cable on: as round trips are measured */
+	RAILBED_BDP,	     /* line_rate x base_rtt, in bytes */
+	RAILBED_NETWORK_BDP, /* line_rate x network_rtt */
+	RAILBED_MTU,
+	RAILBED_SWITCHES /* of the longest path */
+};
+
+struct railbed_amount {
+	double times;
+	enum railbed_of of;
+};
+
+/* As the experiment file writes it: 0.5; 40Gbps; 10us; 64KB */
+enum railbed_kind { RAILBED_NUMBER, RAILBED_RATE, RAILBED_TIME, RAILBED_SIZE };
+
+struct railbed_parameter {
+	char name[32];
+	enum railbed_kind kind;
+	struct railbed_amount value; /* if the experiment says nothing */
+	double least, most;	     /* most 0: no limit */
+	char about[96];
+};
+
+/* What rate or window follow; losses are told in any case */
+enum railbed_hears { RAILBED_MARKS = 1, RAILBED_DELAY = 2, RAILBED_STAMPS = 4, RAILBED_LOSSES = 8 };
+
+struct railbed_control {
+	uint32_t version;
+	uint32_t state_bytes;
+	uint32_t hears;		   /* of railbed_hears */
+	bool rounds;		   /* acts once a round trip: the packet that ends one asks to be acknowledged */
+	bool fills_window;	   /* a packet may go while less than the window is under way; otherwise it has to fit */
+	bool answers_marks;	   /* the receiver acknowledges a marked packet at once */
+	char summary[96], source[96];
+	struct railbed_parameter parameters[RAILBED_PARAMETERS];
+	struct railbed_amount kmin, kmax; /* of switches where the experiment says nothing; {0}: theirs */
+	double pmax;
+	/* each may be left out */
+	void (*start)(struct railbed_flow *flow);
+	void (*acked)(struct railbed_flow *flow, const struct railbed_ack *ack);
+	void (*lost)(struct railbed_flow *flow, enum railbed_loss how, uint32_t packets); /* go-back-N: 1 packet */
+	void (*sent)(struct railbed_flow *flow, uint32_t frame_bytes); /* it starts on the cable */
+	void (*timer)(struct railbed_flow *flow);	/* at flow->now; it wakes nobody whose window is closed */
+	bool (*notified)(struct railbed_flow *flow);	/* by a CNP, every `cnp_gap` at most; whether it was heeded */
+};
+
+#define RAILBED_CONTROL(written_for, ...)                      \
+	__attribute__((visibility("default"), used)) \
+	const struct railbed_control railbed_control = {.version = (written_for), __VA_ARGS__}
+
+#endif

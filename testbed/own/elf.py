@@ -1,0 +1,87 @@
+"""A shared object, read without loading it: what it asks of others, what it would change or run, what it defines."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+
+_HEADER, _SECTION, _SYMBOL = struct.Struct("<16s2HI3QI6H"), struct.Struct("<2I4Q2I2Q"), struct.Struct("<I2BH2Q")
+_WRITE, _ALLOCATED, _SYMTAB, _DYNSYM = 1, 2, 2, 11
+_OBJECT, _IFUNC = 1, 10
+_LINKERS = (".data.rel.ro", ".dynamic", ".got", ".relro_padding")
+_AT_LOADING = (".init", ".fini", ".preinit_array", ".init_array", ".fini_array", ".ctors", ".dtors")
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+
+
+@dataclass(frozen=True)
+class Symbol:
+    name: str
+    kind: int
+    section: int  # 0: somebody else's
+    value: int
+    size: int
+
+
+class Elf:
+    """Of 64 bits, little endian, as the compiler has written it."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    @cached_property
+    def sections(self) -> list[Section]:
+        head = _HEADER.unpack_from(self._content)
+        start, each, count, names = head[6], head[11], head[12], head[13]
+        rows = [_SECTION.unpack_from(self._content, start + k * each) for k in range(count)]
+        return [Section(self._text(rows[names][4] + r[0]), r[1], r[2], r[3], r[4], r[5], r[6]) for r in rows]
+
+    def symbols(self, kind: int) -> list[Symbol]:
+        found = []
+        for section in self.sections:
+            if section.kind == kind:
+                texts = self.sections[section.link].offset
+                for at in range(section.offset, section.offset + section.size, _SYMBOL.size):
+                    name, info, _, where, value, size = _SYMBOL.unpack_from(self._content, at)
+                    found.append(Symbol(self._text(texts + name), info & 15, where, value, size))
+        return found
+
+    def undefined(self) -> list[str]:
+        return [s.name for s in self.symbols(_DYNSYM) if s.section == 0 and s.name]
+
+    def variables(self) -> list[str]:
+        """What could be written to that is not the linker's."""
+        writable = {
+            k
+            for k, s in enumerate(self.sections)
+            if s.flags & _WRITE and s.flags & _ALLOCATED and s.size and not s.name.startswith((*_LINKERS, *_AT_LOADING))
+        }
+        return [s.name for s in self.symbols(_SYMTAB) if s.section in writable and s.kind == _OBJECT]
+
+    def at_loading(self) -> bool:
+        """Whether anything would run before it is called."""
+        return any(s.name.startswith(_AT_LOADING) and s.size for s in self.sections) or any(
+            s.kind == _IFUNC for s in self.symbols(_SYMTAB)
+        )
+
+    def data(self, name: str) -> bytes | None:
+        """What a symbol stands for, addresses in it left out."""
+        for symbol in self.symbols(_DYNSYM):
+            if symbol.name == name and symbol.section:
+                section = self.sections[symbol.section]
+                at = section.offset + symbol.value - section.address
+                return self._content[at : at + symbol.size]
+        return None
+
+    def _text(self, at: int) -> str:
+        return self._content[at : self._content.index(b"\0", at)].decode(errors="replace")

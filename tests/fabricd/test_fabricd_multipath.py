@@ -1,0 +1,78 @@
+"""Queue pairs that spray: which entropies are sent, and what acknowledgements bring back, in what a capture shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hardware.cc import Setting
+from hardware.config import Hardware
+from hardware.multipath import POLICIES, fabricd_multipath
+from tests.parts.fabricd_fixture import BareFabric, bare_fabric, fabricd_binary
+from tests.parts.traffic_fabric import nic, send, switch
+from tests.parts.wire_view import ACK, frames
+
+MTU, PACKETS = 4096, 600
+ECN = {"3": {"kmin_bytes": 5000, "kmax_bytes": 40_000, "pmax": 1.0}}
+
+
+def multipath(policy: str, entropies: int) -> dict[str, object]:
+    return fabricd_multipath(policy, entropies, POLICIES[policy].values(Setting(400e9, 4000, MTU), {}))
+
+
+def sprayed(f: BareFabric, policy: str) -> tuple[list[Any], dict[str, Any], list[dict[str, Any]]]:
+    """Two senders of one receiver, with losses and delays: the receiver's frames, a sender's counters and paths."""
+    f.fabricd.request("start", ranks=[])
+    about: dict[str, Any] = {"primitive": "frames", "ports": ["sw0:1"]}
+    f.fabricd.request("inject", fault="loss", effect="drop", **about, select={"share": 0.005})
+    late = {"delay_ns": 0, "jitter_ns": 2000, "reorder": True, "select": {"share": 0.5}}
+    f.fabricd.request("inject", fault="late", effect="delay", **about, **late)
+    file = f.directory / "seen.pcapng"
+    f.fabricd.request("capture", port="h0:1", path=str(file))
+    send(f, [(1, 0, PACKETS * MTU, 0), (2, 0, PACKETS * MTU, 0)])
+    f.fabricd.request("capture_stop", path=str(file))
+    (qp,) = (q for q in f.counters()["qps"] if q["rank"] == 1 and q["tx_packets"])
+    return frames(file), qp, f.fabricd.request("paths", rank=1)["paths"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_acknowledgement_returns_port_and_mark_of_the_packet_that_triggered_it(policy: str) -> None:
+    its_nic = {
+        **nic("nscc"), "recovery": "selective_repeat", "lossless": [], "sack_bits": 64, "loss_after_ns": 4000,
+        "multipath": multipath(policy, 32),
+    }  # fmt: skip
+    hardware = Hardware(switch=switch(headroom=0, lossless=[], alpha=64, ecn=ECN), nic=its_nic)
+    with bare_fabric("star", {"hosts": 3}, hardware, binary=fabricd_binary()) as f:
+        seen, qp, paths = sprayed(f, policy)
+    last: dict[str, Any] = {}
+    used, marks, answers = set(), 0, 0
+    for fr in seen:
+        peer = fr.macs[1] if not fr.out else fr.macs[0]
+        if not fr.out:
+            last[peer] = fr
+            used.add((peer, fr.source_port))
+        elif fr.opcode == ACK:
+            came = last[peer]
+            assert (fr.source_port, fr.becn) == (came.source_port, came.ecn == 3)
+            answers += 1
+            marks += fr.becn
+    assert marks > 20 and answers > PACKETS / 16
+    assert max(len({port for who, port in used if who == peer}) for peer in last) == (32 if policy != "plb" else 1)
+    assert qp["retransmitted"] == sum(path["lost"] for path in paths) > 0
+    assert sum(path["sent"] for path in paths) == qp["tx_packets"]
+    assert sum(path["marked"] for path in paths) == qp["marks_returned"] > 0
+    counted = {"reps": "entropies_recycled", "bitmap": "entropies_skipped"}
+    assert all((name in qp) == (policy == of) for of, name in counted.items())
+
+
+def test_a_nic_may_take_to_another_policy_under_way_and_back() -> None:
+    its_nic = {**nic(), "recovery": "selective_repeat", "lossless": [], "multipath": multipath("round", 16)}
+    hardware = Hardware(switch=switch(headroom=0, lossless=[], alpha=64), nic=its_nic)
+    with bare_fabric("star", {"hosts": 3}, hardware, binary=fabricd_binary()) as f:
+        about = {"primitive": "params", "nic": 1, "for_ns": 8000}
+        for k, other in enumerate((multipath("bitmap", 4096), None, multipath("reps", 1))):
+            f.fabricd.request("inject", fault=f"f{k}", at_ns=5000 + 10_000 * k, **about, values={"multipath": other})
+        seen, _, paths = sprayed(f, "round")
+    assert {fr.psn for fr in seen if not fr.out and fr.macs[1].endswith("02")} >= set(range(PACKETS))
+    assert len(paths) == 16

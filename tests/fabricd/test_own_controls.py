@@ -1,0 +1,97 @@
+"""Congestion controls of users' own files in fabricd: figures as ours, what they are told, what goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hardware.config import Hardware
+from testbed.experiment import Experiment, loads
+from testbed.plan.hardware import hardware_of
+from tests.parts.fabricd_fixture import bare_fabric
+from tests.parts.traffic_fabric import send, star
+
+OWN = Path(__file__).parents[1] / "parts" / "own"
+FILE = """
+name: own
+fabric:
+  topology: {star: {hosts: 5}}
+  switch: {buffer: 150KB, lossless: [], pfc: false, ecn: {kmin: 5KB, kmax: 5KB, pmax: 1}}
+  nic: {retry: 7}
+transport: {cc: %s}
+"""
+ENTRY = """#include "railbed.h"
+static void acked(struct railbed_flow *flow, const struct railbed_ack *ack)
+{
+	%s
+}
+RAILBED_CONTROL(1, .hears = RAILBED_STAMPS, .acked = acked);
+"""
+
+
+def hardware(control: str, folder: Path = OWN) -> Hardware:
+    experiment: Experiment = loads(FILE % control, directory=folder)
+    return hardware_of(experiment)
+
+
+def written(folder: Path, what: str) -> Hardware:
+    (folder / "mine.c").write_text(ENTRY % what)
+    return hardware("{file: mine.c}", folder)
+
+
+def figures(chosen: Hardware, start_ns: list[float]) -> tuple[list[float], dict[str, Any]]:
+    """Times of an incast, and all that was counted."""
+    with star(5, chosen) as f:
+        times = send(f, [(rank, 0, 1_000_000, start) for rank, start in enumerate(start_ns, 1)])
+        counters = f.counters()
+    return times, {key: counters[key] for key in ("nics", "ports", "qps", "drops", "switches")}
+
+
+@pytest.mark.parametrize(
+    ("ours", "own", "proof"),
+    [
+        ("{dctcp: {g: 0.5}}", "{file: dctcp.c, g: 0.5}", "retransmitted"),
+        (
+            "{dcqcn: {set: paper, rate_timer: 5us, alpha_timer: 2us, byte_counter: 50KB, cnp_gap: 10us}}",
+            "{file: dcqcn.c, rate_timer: 5us, alpha_timer: 2us, byte_counter: 50KB, cnp_gap: 10us}",
+            "rp_cnp_handled",
+        ),
+    ],
+)
+def test_ours_written_as_ones_own_gives_the_same_figures(ours: str, own: str, proof: str) -> None:
+    late = [0.0, 0.0, 30_000.0, 100_000.0]
+    expected = figures(hardware(ours), late)
+    assert figures(hardware(own), late) == expected
+    assert sum(nic[proof] for nic in expected[1]["nics"]) > 5
+
+
+def test_it_hears_what_switches_stamp(tmp_path: Path) -> None:
+    """By its 50,000 bytes for a stamp, with the cable's rate in it, and its count of switches."""
+    what = "flow->window = ack->stamps == ack->switches && ack->stamp->rate_mbps == 400000 ? 50000 : 4096;"
+    with star(5, written(tmp_path, what)) as f:
+        send(f, [(1, 0, 500_000, 0)])
+        assert [qp["window_bytes"] for qp in f.counters()["qps"] if qp["rank"] == 1] == [50_000]
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        (
+            "while (ack->rtt > 0) flow->window += 1;",
+            r"has computed for a second and does not return: an endless loop\?",
+        ),
+        ("memset(flow->state - (1 << 30), 1, 1 << 29);", "reads or writes memory that is not there: .*"),
+        ("flow->rate = sqrt(-ack->rtt);", "sets a rate, window or timer that is not a number"),
+    ],
+)
+def test_what_goes_wrong_in_it_is_named_and_ends_the_fabric(tmp_path: Path, what: str, reason: str) -> None:
+    with bare_fabric(
+        "star", {"hosts": 5}, written(tmp_path, what), dies=rf"fabricd: mine\.c: acked\(\): {reason}"
+    ) as f:
+        f.fabricd.subscribe()
+        f.fabricd.request("start", ranks=[])
+        f.fabricd.request("inject", fault="f", primitive="traffic", flows=[[1, 0, 100_000, 0]])
+        (event,) = f.events("own_failed")
+        assert (event["name"], event["function"]) == ("mine.c", "acked")

@@ -1,0 +1,144 @@
+"""Congestion controls of users' own C files: read without running them, refused with their line, part of identities."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from hardware.build import SOURCES
+from hardware.cc import Setting
+from results.figures.values import full
+from testbed.base.errors import InputError
+from testbed.experiment import Experiment, loads
+from testbed.experiment.overrides import override
+from testbed.machines.identity import file_hashes, resolved_hash
+from testbed.own import control
+from testbed.plan.hardware import hardware_of
+
+HEADER = (SOURCES / "plugin" / "railbed.h").read_text()
+EXAMPLE = Path(__file__).parents[2] / "experiments" / "own" / "theta-powertcp.c"
+MINE = """#include "railbed.h"
+{top}
+static void acked(struct railbed_flow *flow, const struct railbed_ack *ack)
+{{
+	{what}
+}}
+RAILBED_CONTROL({version}, .hears = RAILBED_MARKS, {more} .acked = acked);
+"""
+PLAIN = {"top": "", "what": "flow->window = ack->rtt;", "version": "1", "more": ""}
+GIVEN = '.parameters = {{"share", RAILBED_NUMBER, {%s}, 0, 1, "of what there is"}%s},'
+
+
+def loaded(folder: Path, cc: str = "{file: mine.c}") -> Experiment:
+    text = f"name: own\nfabric: {{topology: {{star: {{hosts: 3}}}}}}\ntransport:\n  cc: {cc}\n"
+    return loads(text, "own.yaml", folder)
+
+
+def write(folder: Path, **other: str) -> Path:
+    (folder / "mine.c").write_text(MINE.format(**{**PLAIN, **other}))
+    return folder
+
+
+def refused(folder: Path, cc: str = "{file: mine.c}") -> str:
+    with pytest.raises(InputError) as error:
+        loaded(folder, cc)
+    problem = error.value
+    said = f"{problem.where.removeprefix('own.yaml:4: transport.cc')} {problem.what} ({problem.hint})"
+    return re.sub(r"(mine\.c:\d+):\d+:", r"\1:", said.replace(f"{folder}/", ""))
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"top": "#include <time.h>", "what": "flow->window = (double)time(NULL) * ack->rtt;"},
+         "mine.c:5: time cannot be used here (railbed.h's and mathematical functions alone"),
+        ({"top": "#include <stdlib.h>\n#include <stdio.h>", "what": 'printf("%d%g", rand(), ack->rtt);'},
+         "mine.c:6: printf, rand cannot be used here"),
+        ({"top": "static int calls;", "what": "flow->window = ack->rtt * calls++;"},
+         "mine.c:2: calls would be kept outside flows' state (what a flow has to remember stands in its state"),
+        ({"top": '__attribute__((constructor)) static void first(void) { __asm__ volatile(""); }'},
+         "mine.c: something in it runs before it is called (no constructors"),
+        ({"what": "flow->windw = ack->rtt;"}, "mine.c:5: error: 'struct railbed_flow' has no member named 'windw'"),
+        ({"top": '#include "near.h"'}, "mine.c:2: fatal error: near.h: No such file"),
+        ({"top": f'#include "{SOURCES}/base/units.h"'}, f"mine.c includes {SOURCES}/base/units.h (railbed.h"),
+        ({"version": "2"}, "mine.c is written for version 2 of railbed.h, and this is 1 (RAILBED_CONTROL(1, ..)"),
+        ({"more": ".state_bytes = 1025,"}, "mine.c: a flow's state has 1025 bytes (1024 at most)"),
+        ({"more": GIVEN % ("5", "")}, "mine.c: parameter 0 (share): its default 5 is not from 0 to 1"),
+        ({"more": GIVEN % ("0.5", ', {"share"}')}, "mine.c: parameter 1 (share) needs a name of its own"),
+        ({"more": ".kmax = {1, RAILBED_BDP},"}, "mine.c: kmax is given without kmin and pmax (all three, or none)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_file_is_said_with_its_line(tmp_path: Path, other: dict[str, str], said: str) -> None:
+    assert refused(write(tmp_path, **other)).startswith(f".file {said}")
+
+
+def test_what_is_no_such_file_or_parameter(tmp_path: Path) -> None:
+    (tmp_path / "mine.c").write_text('#include "railbed.h"\nint other(void);\nint other(void) { return 1; }\n')
+    assert "mine.c defines no railbed_control (it ends with RAILBED_CONTROL(1, ..)" in refused(tmp_path)
+    assert "absent.c cannot be read: there is no such file" in refused(tmp_path, "absent.c")
+    assert "'mine.py' is no C file" in refused(tmp_path, "{file: mine.py}")
+    write(tmp_path, more=GIVEN % ("0.5", ""))
+    assert refused(tmp_path, "{file: mine.c, share: 2}") == ".share share is from 0 to 1 ()"
+    assert refused(tmp_path, "{file: mine.c, shore: 1}").startswith(".shore unknown parameter of mine.c 'shore'")
+    written = {**loaded(tmp_path).written()}
+    with pytest.raises(ValidationError, match="a control from a file has no place here"):
+        Experiment.model_validate(written, context={"directory": tmp_path, "own": False})  # as drills have it
+
+
+def test_a_warning_comes_with_the_users_file_and_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    control.compiled.cache_clear()
+    write(tmp_path, what=f"int unused_{tmp_path.stat().st_mtime_ns}; flow->window = ack->rtt;")
+    loaded(tmp_path)
+    assert re.search(rf"{tmp_path}/mine\.c:5:\d+: warning: unused variable", capfd.readouterr().err)
+
+
+def test_its_defaults_follow_the_fabric_and_its_marks_are_the_switches(tmp_path: Path) -> None:
+    marks = ".kmin = {0.5, RAILBED_BDP}, .kmax = {1, RAILBED_BDP}, .pmax = 0.7,"
+    rates = ', {"pace", RAILBED_RATE, {0.25, RAILBED_LINE_RATE}}, {"rtt", RAILBED_TIME, {2, RAILBED_BASE_RTT}}'
+    experiment = loaded(write(tmp_path, more=marks + GIVEN % ("0.5", rates)), "{file: mine.c, share: 0.75}")
+    hardware, entry = hardware_of(experiment), experiment.transport.cc.control
+    params, setting = hardware.nic["cc"]["params"], Setting(100e9, 10_000, 4096)
+    assert (params["share"], params["pace_bps"]) == (0.75, 100e9)
+    assert hardware.nic["cc"]["algorithm"] == "mine.c" and hardware.controls[0]["params"] == [
+        "share",
+        "pace_bps",
+        "rtt_ns",
+    ]
+    assert entry.values(setting, {}) == {
+        "share": 0.5, "pace": 25e9, "rtt": 20_000, "window": 2 * 125_000 + 32 * 4096, "min_rate": 100e6,
+    }  # fmt: skip
+    assert entry.marks is not None and entry.marks(setting) == (62_500, 125_000, 0.7)
+    kmin = hardware.switch["ecn"]["3"]["kmin_bytes"]
+    assert kmin == int(params["rtt_ns"] / 2 * 400 / 8 / 2) and entry.hears == ("marks",)
+
+
+def test_another_content_is_another_point_and_a_changed_file_is_refused(tmp_path: Path) -> None:
+    first = loaded(write(tmp_path), "./mine.c")
+    resolved = first.resolved()["transport"]["cc"]["file"]
+    assert re.fullmatch(rf"{tmp_path}/mine\.c#sha256:[0-9a-f]{{64}}", resolved)
+    assert loaded(tmp_path, f"{{file: '{resolved}'}}").resolved() == first.resolved()
+    assert list(file_hashes(first)) == [f"{tmp_path}/mine.c"] and first.transport.cc.short == "mine.c"
+    write(tmp_path, what="flow->window = 2 * ack->rtt;")
+    assert resolved_hash(loaded(tmp_path)) != resolved_hash(first)
+    assert "mine.c is not the file that is meant" in refused(tmp_path, f"{{file: '{resolved}'}}")
+
+
+def test_a_sweep_and_set_take_it_beside_ours(tmp_path: Path) -> None:
+    write(tmp_path, more=GIVEN % ("0.5", ""))
+    swept = [override(loaded(tmp_path, "none"), [f"transport.cc={cc}"]) for cc in ("dctcp", "{file: mine.c, share: 1}")]
+    assert [e.transport.cc.control.name for e in swept] == ["dctcp", "mine.c"]
+    assert full({"file": "./mine.c", "share": 1}) == "./mine.c share=1"
+    assert full(swept[1].resolved()["transport"]["cc"]) == f"{tmp_path}/mine.c share=1"
+
+
+def test_the_example_is_short_and_the_header_says_what_we_read() -> None:
+    assert len(EXAMPLE.read_text().splitlines()) <= 70
+    assert loaded(EXAMPLE.parent, EXAMPLE.name).transport.cc.control.source.startswith("Addanki et al., NSDI 2022")
+    numbers = dict(re.findall(r"#define RAILBED_(\w+) (\d+)", HEADER))
+    ours = {"VERSION": control.VERSION, "PARAMETERS": control.PARAMETERS, "STATE_BYTES": control.STATE_BYTES}
+    assert numbers == {name: str(value) for name, value in ours.items()}
+    of = re.search(r"enum railbed_of \{(.*?)\}", HEADER, re.S)
+    assert of and len(re.findall(r"RAILBED_\w+", of[1])) == len(control.OF)
