@@ -9,6 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from hardware.cc import CONTROLS, Setting, fabricd_cc
 
 PROTOCOL = 3  # of workers
+MULTIPATH_PARAMS: dict[str, dict[str, float]] = {
+    "random": {},
+    "round": {},
+    "bitmap": {"mark": 1, "loss": 255, "most": 255, "saturated": 0.5},
+    "reps": {"buffer": 8, "freeze_on": 0, "freeze_ns": 1000, "explore": 4},
+    "plb": {"threshold": 0.5, "rounds": 3, "idle_rounds": 1, "suspend_ns": 1000},
+}
 SETTING = Setting(line_rate_bps=400e9, base_rtt_ns=4000, mtu=1024)
 
 
@@ -94,6 +101,29 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
         }
         for name, control in CONTROLS.items()
     ),
+    *(
+        {
+            **{"op": "inject", "fault": f"paths {policy}", "primitive": "params", "nic": rank, "for_ns": 9000},
+            "values": {
+                "multipath": {"policy": policy, "entropies": 16384 >> 7 * rank, "params": params},
+                **{"recovery": "selective_repeat", "ordering": ("any", "in_order")[rank], "sack_bits": 128},
+                **{"sack_every": 1, "reorder_packets": 64, "loss_after_ns": 5000, "first_psn": 16777214},
+            },
+        }
+        for rank in (0, 1)
+        for policy, params in MULTIPATH_PARAMS.items()
+    ),
+    {"op": "inject", "fault": "n", "primitive": "params", "nic": 0, "values": {"multipath": None}},
+    {
+        **{"op": "inject", "fault": "o", "primitive": "params", "switch": "sw0"},
+        "values": {
+            "adaptive": {
+                **{"policy": "two_choices", "bands": 8, "every_ns": 100, "flowlet_gap_ns": 10},
+                **{"flowlet_entries": 64, "local_repair": True},
+            }
+        },
+    },
+    {"op": "paths"},
     {"op": "inject", "fault": "j", "primitive": "params", "control": True, "values": {"reaction_ns": 5}},
     {"op": "inject", "fault": "g", "primitive": "swap", "cables": ["sw0-h0", "h1-sw0"]},
     {"op": "inject", "fault": "h", "primitive": "act", "to": "controller", "spec": {}},

@@ -39,7 +39,8 @@ def _checked(name: Name, elf: Elf, entry: str) -> bytes:
         hint = "what a flow has to remember stands in its state (flow->state); constants are `static const`"
         raise BadFile(f"{_at(name, variables[0])}: {', '.join(variables)} would be kept outside flows' state", hint)
     if elf.at_loading():
-        raise BadFile(f"{name.path}: something in it runs before it is called", "no constructors, no ifuncs")
+        hint = "no constructors, no ifuncs, no function called _init or _fini"
+        raise BadFile(f"{name.path}: something in it runs before it is called", hint)
     data = elf.data(entry)
     if data is None:
         raise BadFile(

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 _HEADER, _SECTION, _SYMBOL = struct.Struct("<16s2HI3QI6H"), struct.Struct("<2I4Q2I2Q"), struct.Struct("<I2BH2Q")
-_WRITE, _ALLOCATED, _SYMTAB, _DYNSYM = 1, 2, 2, 11
-_OBJECT, _IFUNC = 1, 10
+_WRITE, _ALLOCATED, _SYMTAB, _DYNAMIC, _DYNSYM = 1, 2, 2, 6, 11
+_OBJECT, _TLS, _IFUNC = 1, 6, 10
 _LINKERS = (".data.rel.ro", ".dynamic", ".got", ".relro_padding")
-_AT_LOADING = (".init", ".fini", ".preinit_array", ".init_array", ".fini_array", ".ctors", ".dtors")
+_TAG = struct.Struct("<qQ")
+_AT_LOADING = (12, 13, 25, 26, 32)  # INIT, FINI, INIT_ARRAY, FINI_ARRAY, PREINIT_ARRAY: by name (_init) or attribute
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,19 @@ class Elf:
         writable = {
             k
             for k, s in enumerate(self.sections)
-            if s.flags & _WRITE and s.flags & _ALLOCATED and s.size and not s.name.startswith((*_LINKERS, *_AT_LOADING))
+            if s.flags & _WRITE and s.flags & _ALLOCATED and s.size and not s.name.startswith(_LINKERS)
         }
-        return [s.name for s in self.symbols(_SYMTAB) if s.section in writable and s.kind == _OBJECT]
+        return [s.name for s in self.symbols(_SYMTAB) if s.section in writable and s.kind in (_OBJECT, _TLS)]
 
     def at_loading(self) -> bool:
         """Whether anything would run before it is called."""
-        return any(s.name.startswith(_AT_LOADING) and s.size for s in self.sections) or any(
-            s.kind == _IFUNC for s in self.symbols(_SYMTAB)
+        tags = (
+            _TAG.unpack_from(self._content, at)[0]
+            for s in self.sections
+            if s.kind == _DYNAMIC
+            for at in range(s.offset, s.offset + s.size, _TAG.size)
         )
+        return any(tag in _AT_LOADING for tag in tags) or any(s.kind == _IFUNC for s in self.symbols(_SYMTAB))
 
     def data(self, name: str) -> bytes | None:
         """What a symbol stands for, addresses in it left out."""

@@ -14,6 +14,7 @@ from workloads.base import named_file
 PATTERN = r"(.+\.c)(#sha256:[0-9a-f]{64})?"
 _NAME = re.compile(PATTERN)
 _MOST_BYTES = 1 << 20
+_MOST_NAME = 63  # bytes, for fabricd
 
 
 class BadFile(Mistake):
@@ -44,6 +45,10 @@ def parse(text: object) -> Name | None:
 def resolved(name: Name, folder: Path) -> Name:
     """With the whole path, seen from a folder, and the content. Raises BadFile."""
     path = str(Path(folder, name.path).absolute())
+    if not path.isprintable():
+        raise BadFile(f"{path!a}: no path of a C file may have such characters", "line breaks, control characters, no UTF-8")
+    if len(os.path.basename(path).encode()) > _MOST_NAME:
+        raise BadFile(f"{path}: the name of a C file has {_MOST_NAME} bytes at most")
     digest = hashlib.sha256(_bytes(path)).hexdigest()
     if name.digest and name.digest != digest:
         hint = "the folder of a run has a copy of the file that it was done with"

@@ -42,8 +42,10 @@ static void skip(struct qp *q, uint32_t entropy, double times)
 	uint8_t *skips = (uint8_t *)multipath_own_of_entropies(q) + entropy;
 	double most = multipath_param(q, MOST), all = *skips + times;
 
-	own->waiting += !*skips && times > 0;
+	bool waited = *skips;
+
 	*skips = (uint8_t)(all < most ? all : most);
+	own->waiting += !waited && *skips;
 }
 
 static void returned(struct fabric *f, struct qp *q, uint32_t entropy, bool marked)

@@ -50,7 +50,7 @@ static void on_signal(int number)
 static bool guard_ready(struct fabric *f)
 {
 	static char stack[65536]; /* endless recursion leaves none of its own */
-	static const int numbers[] = {SIGVTALRM, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+	static const int numbers[] = {SIGVTALRM, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGVTALRM};
 	struct itimerspec each = {.it_interval.tv_nsec = TICK_NS, .it_value.tv_nsec = TICK_NS};
 	struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
@@ -113,6 +113,7 @@ static const char *words(int number)
 	switch (number) {
 	case SIGVTALRM: return "has computed for a second and does not return: an endless loop?";
 	case SIGFPE:
+	case SIGTRAP: /* what the compiler puts where that is certain, on ARM */
 	case SIGILL: return "does what C leaves undefined, such as to divide a whole number by 0";
 	default: return "reads or writes memory that is not there: a pointer, an index, or endless recursion";
 	}

@@ -69,6 +69,12 @@ static double drain(const struct fabric *f, const struct port *p, uint32_t more)
 	return (double)left + (double)(p->queued_bytes + more) * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps;
 }
 
+/* Does it see queues in bands?  Faults that were laid over each other may have left bands without their time */
+static bool sees_bands(const struct adaptive_params *a)
+{
+	return a->bands && a->every;
+}
+
 /* Unless the last look is recent enough */
 static void look(const struct fabric *f, struct sw *s)
 {
@@ -102,7 +108,7 @@ static double load(const struct choice *c, uint16_t way)
 	const struct way *w = &c->ways->way[way];
 	ps_t now = c->f->clock.now, behind = w->busy_until > now ? w->busy_until - now : 0;
 
-	if (a->bands) {
+	if (sees_bands(a)) {
 		ps_t band = c->s->adaptive->band[w->port - 1], further = behind / a->every;
 		return (double)(band > further ? band : further < a->bands ? further : a->bands - 1);
 	}
@@ -187,7 +193,7 @@ static struct way *take(const struct choice *c, const struct frame *fr)
 	const struct adaptive_params *p = &c->s->p.adaptive;
 	struct way *way = NULL;
 
-	if (p->bands)
+	if (sees_bands(p))
 		look(c->f, c->s);
 	if (!p->flowlet_gap || !c->s->adaptive->flowlets)
 		return &c->ways->way[p->policy->pick(c)];

@@ -173,9 +173,13 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, 
 	return true;
 }
 
-/* Likewise one that was placed ahead of its turn, and of which there is nothing more to be told */
+/* Likewise one that was placed ahead of its turn, and of which there is nothing more to be told: a message of its own */
 static bool pass(struct fabric *f, struct qp *q, const struct early *e)
 {
+	if (q->in_message) {
+		refuse_access(f, q);
+		return false;
+	}
 	q->nak_sent = false;
 	q->expected++;
 	q->msn = (q->msn + 1) & PSN_MASK;

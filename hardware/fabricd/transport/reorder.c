@@ -94,8 +94,10 @@ void reorder_drop(struct fabric *f, struct qp *q)
 			r->slot[i] = (struct early){0};
 			r->held--;
 		}
-	if (r)
+	if (r) {
 		r->unsaid_from = UINT64_MAX;
+		r->open = 0;
+	}
 }
 
 void reorder_release(struct qp *q)
