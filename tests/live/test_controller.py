@@ -16,6 +16,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from controllers.flows import groups
 from controllers.routing.routes import routes
 from hardware.build import build as build_fabricd
 from hardware.client import Fabricd
@@ -65,16 +66,21 @@ def programmed(fabric: Fabric, down: frozenset[tuple[str, int]] = frozenset()) -
     return {"programmed": len(fabric.switches), "flows": sum(map(len, routes(fabric, down).values()))}
 
 
-@pytest.mark.parametrize("fabric", [RAIL, PODS, TORUS], ids=["rail", "pods", "torus"])
-def test_os_ken_and_ryu_install_the_same_flows(fabric: Fabric, ryu: str, tmp_path: Path) -> None:
-    tables = []
+@pytest.mark.parametrize(
+    ("fabric", "routing"),
+    [(RAIL, "ecmp"), (PODS, "adaptive"), (TORUS, "ecmp")],
+    ids=["rail", "pods-adaptive", "torus"],
+)
+def test_os_ken_and_ryu_install_the_same_flows(fabric: Fabric, routing: str, ryu: str, tmp_path: Path) -> None:
+    tables, wanted = [], routes(fabric, routing=routing)
     for python in (sys.executable, ryu):
-        with live_fabric(fabric) as live, controller(live, tmp_path, python=python) as process:
-            assert process.said() == programmed(fabric)
-            tables.append(live.all_flows())
+        with live_fabric(fabric) as live, controller(live, tmp_path, "--routing", routing, python=python) as process:
+            assert process.said() == {"programmed": len(wanted), "flows": sum(map(len, wanted.values()))}
+            tables.append((live.all_flows(), {s.name: live.groups(s.name) for s in fabric.switches}))
     assert tables[0] == tables[1]
-    for switch, flows in routes(fabric).items():
-        assert tables[0][switch].count("cookie=0x7262") == len(flows)
+    for switch, flows in wanted.items():
+        assert tables[0][0][switch].count("cookie=0x7262") == len(flows)
+        assert len(tables[0][1][switch]) == len(groups(flows))
 
 
 @pytest.mark.parametrize("fabric", [RAIL, PODS, TORUS, RING], ids=["rail", "pods", "torus", "ring"])

@@ -92,6 +92,11 @@ class LiveFabric:
         text = self.switch.run("ovs-ofctl", "-OOpenFlow13", "--no-stats", "dump-flows", self.bridge(switch))
         return "".join(sorted(text.splitlines(keepends=True)))
 
+    def groups(self, switch: str) -> list[str]:
+        """The group tables as ovs-ofctl prints them, sorted."""
+        text = self.switch.run("ovs-ofctl", "-OOpenFlow13", "dump-groups", self.bridge(switch))
+        return sorted(text.splitlines()[1:])
+
     def all_flows(self) -> dict[str, str]:
         return {s.name: self.flows(s.name) for s in self.fabric.switches}
 

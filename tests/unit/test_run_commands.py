@@ -273,7 +273,7 @@ def test_the_failed_points_of_any_sweep_run_again(testbed: Cli) -> None:
 
 @pytest.mark.parametrize("when", ["while a point runs", "while its fabric goes down"])
 def test_one_interrupt_ends_the_whole_sweep(testbed: Cli, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt = "os.kill(os.getppid(), signal.SIGINT); time.sleep(60)"
+    interrupt = "rank or os.kill(os.getppid(), signal.SIGINT); time.sleep(60)"
     if when == "while a point runs":
         done = swept(testbed, SWEEP, "--json", script=Nth(1, interrupt))
     else:
