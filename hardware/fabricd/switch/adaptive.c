@@ -122,7 +122,7 @@ static uint16_t at_random(const struct choice *c)
 	return c->ways->order[(uint32_t)c->draw % c->ways->copies];
 }
 
-/* The better of two that are drawn (Mitzenmacher, 1996; DRILL, SIGCOMM 2017) */
+/* The better of two that are drawn (Mitzenmacher, 1996; DRILL, SIGCOMM 2017, without its memory of the last best) */
 static uint16_t two_choices(const struct choice *c)
 {
 	uint32_t n = c->ways->copies, first = (uint32_t)c->draw % n, second = (first + 1 + (uint32_t)(c->draw >> 32) % (n - 1)) % n;
