@@ -261,7 +261,7 @@ def test_bitmap_passes_over_what_was_marked_or_lost(driver: Path, seed: int) -> 
 
 
 def test_bitmap_goes_by_marks_again_after_nearly_all_were_marked(driver: Path) -> None:
-    """15 of 16 are marked once: all are taken in turn until half of them wait, which takes marks off; a later loss counts."""
+    """15 of 16 are marked once: all are taken in turn until half of them wait; then a loss counts."""
     burst: list[Event] = [("a", ev, 1) for ev in range(15)]
     after: list[Event] = [("p", 0, 0)] * 32 + [("l", 3, 0)] + [("p", 0, 0)] * 32
     chosen = picks(driver, "bitmap", 16, {}, burst + after)
