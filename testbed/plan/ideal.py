@@ -57,7 +57,8 @@ class Ideal:
     def __init__(self, experiment: Experiment) -> None:
         self._basis, self._costs = Basis(experiment), costs_of(experiment)
         self._fabric, self._cores = self._basis.graph, self._basis.fabric.nic.complex
-        spread = sprays(experiment.transport) or experiment.control.routing.adaptive is not None
+        self._sprays = sprays(experiment.transport)
+        spread = self._sprays or experiment.control.routing.adaptive is not None
         self._spread = spread and self._fabric.kind not in DIMENSION_ORDER
         self.time_ns = cache(self._time_ns)
         self._path = cache(self._shortest)
@@ -81,6 +82,9 @@ class Ideal:
         links = tuple(Link(*basis.cable(c)) for c in cables)
         if self._spread:  # over all of the shortest paths together
             at_once = self._at_once(source_nic, target_nic, others)
+            if not self._sprays:  # bridges in NICs hash: one of a NIC's ports
+                ports = zip(pairwise(nodes[1:-1]), links[1:-1], strict=True)
+                at_once = min([at_once, *(link.rate_bps for ends, link in ports if own.intersection(ends))])
             links = tuple(replace(link, spread=max(1.0, at_once / link.rate_bps)) for link in links)
         return Path(links, tuple(latencies), memories=(self._memory(source), self._memory(target)))
 

@@ -68,12 +68,12 @@ def added(f: BareFabric, flows: Sequence[tuple[int, int, int, float]], ports: Se
     return [now - then for now, then in zip(sent(f, ports), before, strict=True)]
 
 
-def drawn(f: BareFabric, first: int, frames: int) -> list[int]:
+def drawn(f: BareFabric, first: int, frames: int, ports: int = SPINES) -> list[int]:
     """How many of a NIC's frames, from a number on, are drawn for each port: by the seed, 1, and leaf0's index, 0."""
     counts = [0] * SPINES
     for number in range(first, first + frames):
         frame = len(f.fabric.switches) << 40 | number
-        counts[(mix(mix(mix(mix(1) ^ 0) ^ frame) ^ RANDOM_PORT) & 0xFFFFFFFF) % SPINES] += 1
+        counts[(mix(mix(mix(mix(1) ^ 0) ^ frame) ^ RANDOM_PORT) & 0xFFFFFFFF) % ports] += 1
     return counts
 
 
@@ -90,6 +90,12 @@ def test_draws_follow_from_seed_switch_and_frame_and_turns_are_even() -> None:
         assert added(f, ONE) == drawn(f, FRAMES + 1, FRAMES)
         lay(f, "turn", policy="round_robin")
         assert added(f, ONE) == [FRAMES // SPINES] * SPINES
+        lay(
+            f, "equal", policy="shortest", bands=0
+        )  # two are idle whenever a frame comes, and the others are never the best
+        for spine in (2, 3):
+            f.fabricd.request("cable", cable=f"leaf0-spine{spine}", rate_bps=1e9)
+        assert added(f, ONE) == drawn(f, 3 * FRAMES + 1, FRAMES, ports=2)
 
 
 @pytest.mark.parametrize(("policy", "ports"), [("shortest", UP), ("two_choices", UP[:2])])

@@ -31,10 +31,12 @@ def experiment(
     more: str = "",
     switch: str = "{pfc: false, ecn: {classes: [3]}}",
     nic: str = "{pfc: false}",
+    control: str = "{}",
 ) -> Experiment:
     """`more`: of the fabric."""
     return loads(
         f"name: t\nfabric: {{topology: {topology}, switch: {switch}, nic: {nic}{more}}}\n"
+        f"control: {control}\n"
         f"transport: {{multipath: {multipath}, {transport}}}\nworkload: [{{collective: all_reduce, sizes: [1MiB]}}]\n"
     )
 
@@ -153,6 +155,15 @@ def test_a_flow_over_two_planes_is_alone_as_fast_as_both_or_as_pcie() -> None:
         assert line_ns < ideal_ns(one_path, "512Gbps") < line_ns + 15_000
     assert line_ns / 2 < ideal_ns("{policy: round}", "512Gbps") < line_ns / 2 + 15_000
     assert size * 8 / 300 < ideal_ns("{policy: reps}", "300Gbps") < size * 8 / 300 + 15_000
+
+
+def test_adaptive_switches_do_not_give_a_flow_both_ports_of_its_nic() -> None:
+    """The bridge in the NIC hashes its one source port: 16 MB at 200 Gb/s, over however many ways behind it."""
+    more = ", cable: {rate: 200Gbps}"
+    topology, size = "{clos: {leaves: 4, spines: 4, hosts_per_leaf: 2, links: 2}}", 16_000_000
+    one = experiment("null", topology=topology, nic="{pfc: false}", more=more, control="{routing: adaptive}")
+    line_ns = ser_ns(4096 + 58, 200e9) * size / 4096
+    assert line_ns < (Ideal(one).time_ns(0, 4, size) or 0) < line_ns + 15_000
 
 
 def test_predictions_take_cables_side_by_side_for_one_as_fast_as_all() -> None:

@@ -186,8 +186,11 @@ class Bitmap:
 
     def on_send(self) -> int:
         ev = self.turn.next()
-        while self.penalty[ev] and sum(p > 0 for p in self.penalty) <= self.limit:
+        while self.penalty[ev]:
+            saturated = sum(p > 0 for p in self.penalty) > self.limit
             self.penalty[ev] -= 1
+            if saturated:
+                break
             ev = self.turn.next()
         return ev
 
@@ -255,6 +258,16 @@ def test_bitmap_passes_over_what_was_marked_or_lost(driver: Path, seed: int) -> 
     assert chosen == foretold(model, events, heard_by_bitmap)
     turn = Turn(Draws(entropies))
     assert chosen != [turn.next() for _ in chosen]
+
+
+def test_bitmap_goes_by_marks_again_after_nearly_all_were_marked(driver: Path) -> None:
+    """15 of 16 are marked once: all are taken in turn until half of them wait; then a loss counts."""
+    burst: list[Event] = [("a", ev, 1) for ev in range(15)]
+    after: list[Event] = [("p", 0, 0)] * 32 + [("l", 3, 0)] + [("p", 0, 0)] * 32
+    chosen = picks(driver, "bitmap", 16, {}, burst + after)
+    turn = Turn(Draws(16))
+    assert chosen[:7] == [turn.next() for _ in range(7)]
+    assert 3 in chosen[:32] and 3 not in chosen[32:]
 
 
 def test_in_turn_each_entropy_comes_once_in_every_round_and_rounds_differ(driver: Path) -> None:

@@ -1,7 +1,8 @@
 /* In turn, without those that were marked or lost (UEC 1.0, 3.6.16.4: the congestion bitmap)
  *
  * A mark or a loss makes an entropy be passed over so many times, `most` times at most, and each time takes one off.  When
- * more than a share of all wait so, marks no longer tell paths apart, and none is passed over.
+ * more than a share of all wait so, marks no longer tell paths apart, and none is passed over: each is taken in its turn,
+ * which takes one off all the same, so that they tell paths apart again some time.
  */
 #include "multipath/turn.h"
 #include "transport/multipath.h"
@@ -28,8 +29,12 @@ static uint32_t pick(struct fabric *f, struct qp *q)
 	double most = multipath_param(q, SATURATED) * q->multipath->p.entropies;
 	uint32_t entropy = turn_next(f, q, &own->turn);
 
-	while (skips[entropy] && own->waiting <= most) {
+	while (skips[entropy]) {
+		bool saturated = own->waiting > most;
+
 		own->waiting -= --skips[entropy] == 0;
+		if (saturated)
+			break;
 		q->skipped++;
 		entropy = turn_next(f, q, &own->turn);
 	}

@@ -17,6 +17,7 @@
  *
  * Draws follow from the switch and the frame, so that they are the same whichever way the frame came (random.h).
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,7 +128,7 @@ static uint16_t at_random(const struct choice *c)
 	return c->ways->order[(uint32_t)c->draw % c->ways->copies];
 }
 
-/* The better of two that are drawn (Mitzenmacher, 1996; DRILL, SIGCOMM 2017) */
+/* The better of two that are drawn (Mitzenmacher, 1996; DRILL, SIGCOMM 2017, without its memory of the last best) */
 static uint16_t two_choices(const struct choice *c)
 {
 	uint32_t n = c->ways->copies, first = (uint32_t)c->draw % n, second = (first + 1 + (uint32_t)(c->draw >> 32) % (n - 1)) % n;
@@ -136,21 +137,22 @@ static uint16_t two_choices(const struct choice *c)
 	return load(c, b) < load(c, a) ? b : a;
 }
 
-/* The best of all; of equals one that is drawn */
+/* The best of all; of equals one that is drawn, each as likely as it weighs */
 static uint16_t shortest(const struct choice *c)
 {
-	uint16_t first = c->ways->order[(uint32_t)c->draw % c->ways->copies], best = first;
-	double least = load(c, best);
+	uint16_t equal[WAYS_MAX], copies = 0;
+	double least = INFINITY;
 
-	for (uint16_t i = 1; i < c->ways->count; i++) {
-		uint16_t way = (uint16_t)((first + i) % c->ways->count);
+	for (uint16_t way = 0; way < c->ways->count; way++) {
 		double l = load(c, way);
 		if (l < least) {
 			least = l;
-			best = way;
+			copies = 0;
 		}
+		for (uint16_t k = 0; l <= least && k < c->ways->way[way].weight; k++)
+			equal[copies++] = way;
 	}
-	return best;
+	return equal[(uint32_t)c->draw % copies];
 }
 
 static const struct pick_policy policies[] = {
