@@ -294,7 +294,7 @@ def _compile_what_ranks_run() -> None:
     keep_compiled(CHECKOUT / "workloads")
 
 
-def _controller_settings(experiment: Experiment) -> dict[str, Any]:
+def controller_settings(experiment: Experiment) -> dict[str, Any]:
     """`control`, as controllers are told of it (controller.py)."""
     routing, cable = experiment.control.routing, experiment.fabric.cable
     told = {"routing": routing.name, "cable_bps": cable.rate if routing.weighs else None}
@@ -309,7 +309,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
     (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
     work.enter(holder)
-    control = _controller_settings(experiment)
+    control = controller_settings(experiment)
     work.order_controller(control)  # first: its imports take longest
     work.ovs.finish([database_file], work.check)
     work.look_at_seat(control)

@@ -21,7 +21,7 @@ from testbed.base.this_process import undisturbed
 from testbed.containers.bundle import Limits
 from testbed.containers.container import Containers, File, Worker
 from testbed.containers.image import Image
-from testbed.fabric.bringup import HOLDER, STATE, Bringup, bring_up, inside, own_ovs
+from testbed.fabric.bringup import HOLDER, STATE, Bringup, bring_up, controller_settings, inside, own_ovs
 from testbed.fabric.controller import CONTROLLER_OUT, CONTROLLER_PORT, controller_lines
 from testbed.fabric.inventory import topology_text
 from testbed.fabric.names import Names
@@ -226,9 +226,11 @@ class Lab:
 
     def restart_controller(self) -> None:
         """Starts the controller anew, after it has died. Raises MachineError."""
-        experiment = json.loads((self.dir / "experiment.json").read_text())
+        from testbed.experiment import loads
+
+        experiment = loads((self.dir / "experiment.json").read_text())
         work = Bringup(self.record, self.record.journal, self.fabric, self.names, self.record.standing, self.kernel)
-        controller = work.start_controller(experiment["control"])
+        controller = work.start_controller(controller_settings(experiment))
         work.release_process_lock()
         controller.wait_programmed()
         if isinstance(controller.process, subprocess.Popen):

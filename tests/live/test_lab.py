@@ -133,7 +133,7 @@ def test_a_bring_up_that_fails_leaves_nothing(fault: str, monkeypatch: pytest.Mo
         monkeypatch.setitem(bringup.Fabricd.start.__func__.__kwdefaults__, "binary", broken)  # type: ignore[attr-defined]
         words = "no TAP today"
     elif fault == "controller":
-        experiment.control.__dict__["routing"] = "nonsense"
+        experiment.control.routing.__dict__["name"] = "nonsense"
         words = "controller ended"
     elif fault == "bridges":
         monkeypatch.setattr(bringup.Names, "bridge", lambda self, switch: "a-name-longer-than-a-device-can-have/")

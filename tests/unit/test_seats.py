@@ -20,7 +20,7 @@ from testbed.base.errors import MachineError, UserError
 from testbed.base.progress import Progress
 from testbed.containers.container import Containers
 from testbed.experiment import loads
-from testbed.fabric.bringup import Bringup
+from testbed.fabric.bringup import Bringup, controller_settings
 from testbed.fabric.fork_server import ControllerSeat
 from testbed.inject.agent import Agent
 from testbed.machine.ownership import Journal, Record
@@ -29,7 +29,7 @@ from testbed.machines import sweep as of_sweep
 from testbed.machines.sweep import OnMachines
 from tests.parts.small_sweep import SWEEP
 
-CONTROL = loads(SWEEP).control.model_dump()
+CONTROL = controller_settings(loads(SWEEP))
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ VIEWS = (
     counting(words="meters", about="Show what the switches of a live fabric police, and have dropped for it.",
              make=meters),
     counting(words="groups", about="Show of which ports adaptive switches of a live fabric took how many frames' way.",
-             make=groups, parameters=(_SWITCH,), samples=("", "leaf0")),
+             make=groups, parameters=(_SWITCH,), samples=("", "rail0")),
     counting(words="accelerators", about="Show the accelerators of a live fabric: slots, counters, status.",
              make=accelerators),
 )  # fmt: skip
