@@ -46,7 +46,9 @@ def resolved(name: Name, folder: Path) -> Name:
     """With the whole path, seen from a folder, and the content. Raises BadFile."""
     path = str(Path(folder, name.path).absolute())
     if not path.isprintable():
-        raise BadFile(f"{path!a}: no path of a C file may have such characters", "line breaks, control characters, no UTF-8")
+        raise BadFile(
+            f"{path!a}: no path of a C file may have such characters", "line breaks, control characters, no UTF-8"
+        )
     if len(os.path.basename(path).encode()) > _MOST_NAME:
         raise BadFile(f"{path}: the name of a C file has {_MOST_NAME} bytes at most")
     digest = hashlib.sha256(_bytes(path)).hexdigest()

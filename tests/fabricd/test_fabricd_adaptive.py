@@ -151,6 +151,16 @@ def test_a_port_whose_cable_is_down_is_passed_over_at_once(repair: bool) -> None
             assert added(f, [(0, 2, 900 * MTU, 0)]) == [225] * 4
 
 
+def test_bands_without_a_time_to_look_in_are_none() -> None:
+    """Each was right when it was laid over the others: then the one that the bands need went off."""
+    with leaves(policy="shortest") as f:
+        equal(f)
+        lay(f, "time", every_ns=100)
+        lay(f, "bands", bands=8)
+        f.fabricd.request("heal", fault="time")
+        assert sum(added(f, ONE)) == FRAMES
+
+
 def test_a_stuck_chip_takes_the_first_port() -> None:
     with leaves() as f:
         equal(f)

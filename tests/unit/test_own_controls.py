@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
+from typing import IO
 
 import pytest
 from pydantic import ValidationError
@@ -15,7 +18,7 @@ from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
 from testbed.experiment.overrides import override
 from testbed.machines.identity import file_hashes, resolved_hash
-from testbed.own import control
+from testbed.own import compiler, control
 from testbed.plan.hardware import hardware_of
 
 HEADER = (SOURCES / "plugin" / "railbed.h").read_text()
@@ -61,6 +64,10 @@ def refused(folder: Path, cc: str = "{file: mine.c}") -> str:
          "mine.c:2: calls would be kept outside flows' state (what a flow has to remember stands in its state"),
         ({"top": '__attribute__((constructor)) static void first(void) { __asm__ volatile(""); }'},
          "mine.c: something in it runs before it is called (no constructors"),
+        ({"top": "void _init(void);\nvoid _init(void) {}"}, "mine.c: something in it runs before it is called (no constructors"),
+        ({"top": '__attribute__((tls_model("initial-exec"))) static _Thread_local int x;', "what": "flow->rate = x++;"},
+         "mine.c:2: x would be kept outside flows' state"),
+        ({"what": "flow->rate = __TIME__[7];"}, 'mine.c:5: error: macro "__TIME__" might prevent reproducible builds'),
         ({"what": "flow->windw = ack->rtt;"}, "mine.c:5: error: 'struct railbed_flow' has no member named 'windw'"),
         ({"top": '#include "near.h"'}, "mine.c:2: fatal error: near.h: No such file"),
         ({"top": f'#include "{SOURCES}/base/units.h"'}, f"mine.c includes {SOURCES}/base/units.h (railbed.h"),
@@ -86,6 +93,48 @@ def test_what_is_no_such_file_or_parameter(tmp_path: Path) -> None:
     written = {**loaded(tmp_path).written()}
     with pytest.raises(ValidationError, match="a control from a file has no place here"):
         Experiment.model_validate(written, context={"directory": tmp_path, "own": False})  # as drills have it
+
+
+def test_a_compiler_without_end_is_ended_with_all_that_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child holds a lock for as long as it lives; it is ours to take only when it is gone."""
+    (tmp_path / "cc").write_text(f"#!/bin/sh\nexec 9>{tmp_path}/lock\nflock 9\n(while :; do :; done) & wait\n")
+    (tmp_path / "cc").chmod(0o755)
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    monkeypatch.setattr(compiler, "WALL_S", 0.5)
+    monkeypatch.setattr(compiler, "caller", lambda: None)
+    assert "the compiler does not come to an end" in refused(write(tmp_path, what="flow->rate = 2;"))
+    with open(tmp_path / "lock", "w") as lock:
+        wait_for(lambda: _taken(lock))
+
+
+def _taken(lock: IO[str]) -> bool:
+    try:
+        flock(lock, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def test_names_compilers_and_masks_that_are_odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a\nb").mkdir()
+    assert "no path of a C file may have such characters" in refused(write(tmp_path / "a\nb"))
+    assert "63 bytes at most" in refused(tmp_path, "{file: %s.c}" % ("l" * 62))
+    monkeypatch.setenv("CC", "'")
+    assert "CC=' is no command: No closing quotation" in refused(write(tmp_path, what="flow->rate = 3;"))
+    monkeypatch.setenv("CC", "true")
+    assert "the C compiler has left no includes" in refused(write(tmp_path, what="flow->rate = 4;"))
+    monkeypatch.setenv("CC", "")
+    monkeypatch.setattr(compiler, "_KEPT", tmp_path)
+    before = os.umask(0o077)
+    try:
+        loaded(write(tmp_path, what=f"flow->rate = 5; /* {tmp_path} */"))
+    finally:
+        os.umask(before)
+    (made,) = tmp_path.glob("*.so")
+    assert made.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_warning_comes_with_the_users_file_and_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
