@@ -19,6 +19,24 @@ MULTIPATH_PARAMS: dict[str, dict[str, float]] = {
 SETTING = Setting(line_rate_bps=400e9, base_rtt_ns=4000, mtu=1024)
 
 
+def _paths(policy: str, params: object, rank: int) -> dict[str, object]:
+    """A NIC that sprays, and places what comes in any order or not."""
+    values = {
+        "multipath": {"policy": policy, "entropies": 16384 >> 7 * rank, "params": params},
+        "recovery": "selective_repeat",
+        "ordering": ("any", "in_order")[rank],
+        **{"sack_bits": 128, "sack_every": 1, "reorder_packets": 64, "loss_after_ns": 5000, "first_psn": 16777214},
+    }
+    return {
+        "op": "inject",
+        "fault": f"paths {policy}",
+        "primitive": "params",
+        "nic": rank,
+        "for_ns": 9000,
+        "values": values,
+    }
+
+
 def _frame_faults(*effects: str) -> Iterator[dict[str, object]]:
     common = {"op": "inject", "primitive": "frames", "ports": ["h0:1", "sw0:2"], "dscp": 0}
     return ({**common, "fault": effect, "effect": effect} for effect in effects)
@@ -101,18 +119,7 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
         }
         for name, control in CONTROLS.items()
     ),
-    *(
-        {
-            **{"op": "inject", "fault": f"paths {policy}", "primitive": "params", "nic": rank, "for_ns": 9000},
-            "values": {
-                "multipath": {"policy": policy, "entropies": 16384 >> 7 * rank, "params": params},
-                **{"recovery": "selective_repeat", "ordering": ("any", "in_order")[rank], "sack_bits": 128},
-                **{"sack_every": 1, "reorder_packets": 64, "loss_after_ns": 5000, "first_psn": 16777214},
-            },
-        }
-        for rank in (0, 1)
-        for policy, params in MULTIPATH_PARAMS.items()
-    ),
+    *(_paths(policy, params, rank) for rank in (0, 1) for policy, params in MULTIPATH_PARAMS.items()),
     {"op": "inject", "fault": "n", "primitive": "params", "nic": 0, "values": {"multipath": None}},
     {
         **{"op": "inject", "fault": "o", "primitive": "params", "switch": "sw0"},

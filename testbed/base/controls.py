@@ -181,7 +181,9 @@ def read_multipath(value: Any) -> Any:
     if name not in POLICIES:
         raise mistake(*unknown("policy", name, list(POLICIES)), path=["policy"])
     if isinstance(entropies, bool) or entropies not in ENTROPIES:
-        raise mistake(f"{entropies!r:.40} entropies are no power of two", "from 1 to 16384", ["entropies"])
+        raise mistake(
+            f"entropies are a power of two up to {ENTROPIES[-1]}, not {entropies!r:.40}", "such as 256", ["entropies"]
+        )
     given = {k: v for k, v in value.items() if k not in ("policy", "entropies") and v is not None}
     return {"policy": name, "entropies": entropies, "values": _values(POLICIES[name], given, [])}
 

@@ -73,9 +73,12 @@ def order(case: Case) -> Found:
         return
     if adaptive.flowlet is not None and adaptive.flowlet.gap >= case.basis.setting.base_rtt_ns:
         return  # what is under way has come before the next burst leaves
-    takes = "sends all again from there on" if transport.recovery == "go_back_n" else "sends again what was only late"
-    what = f"adaptive switches let packets overtake each other, and {transport.recovery} {takes}"
-    yield what, ("transport", "recovery"), "recovery: selective_repeat, with loss: {} and sack: {}"
+    what = "adaptive switches let packets overtake each other, and"
+    if transport.recovery == "go_back_n":
+        hint = "recovery: selective_repeat, with loss: {} and sack: {}"
+        yield f"{what} go_back_n sends all again from there on", ("transport", "recovery"), hint
+    else:
+        yield f"{what} selective_repeat sends again what was only late", ("transport", "loss"), "loss: {}, and sack: {}"
 
 
 @check("uplinks", "uplinks carry what is sent over them")

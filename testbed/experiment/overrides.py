@@ -138,10 +138,10 @@ def _every(document: dict[str, Any], key: str, where: str) -> list[str]:
         return [key]
     at = path.index("*")
     place: Any = document
-    for step in path[:at]:
-        place = place[_index(place, step, where)]
+    for i, step in enumerate(path[:at]):
+        place = place[_index(place, step, where, path[:i])]
     if not isinstance(place, list):
-        raise InputError("`*` stands for every entry of a list, and here is none", where, _there(place))
+        raise InputError("`*` stands for every entry of a list, and here is none", where, _there(place, path[:at]))
     made = (".".join([*path[:at], str(i), *path[at + 1 :]]) for i in range(len(place)))
     return [one for each in made for one in _every(document, each, where)]
 
@@ -158,30 +158,33 @@ def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:
     place: Any = document
     loc: list[str | int] = []
     for step in path:
-        loc.append(_index(place, step, where))
+        loc.append(_index(place, step, where, loc))
         place = place[loc[-1]]
-    at = _index(place, last, where)
+    at = _index(place, last, where, loc)
     if value is None and isinstance(place, dict) and not takes_null((*loc, at), Experiment):
         del place[at]
     else:
         place[at] = value
 
 
-def _index(place: Any, step: str, where: str) -> str | int:
-    """`step` as an index of `place`."""
+def _index(place: Any, step: str, where: str, path: Sequence[str | int]) -> str | int:
+    """`step` as an index of `place`, which is at `path`."""
     if isinstance(place, list) and step.isdecimal() and int(step) < len(place):
         return int(step)
     if isinstance(place, dict) and step in place:
         return step
-    raise InputError(f"there is no {step!r} here", where, _there(place))
+    raise InputError(f"there is no {step!r} here", where, _there(place, path))
 
 
-def _there(place: Any) -> str:
+def _there(place: Any, path: Sequence[str | int]) -> str:
     """Which steps lead on from here."""
     if isinstance(place, list):
         many = f"its entries are 0 to {len(place) - 1}" if len(place) > 1 else "it has one entry: 0"
         return many if place else "the list is empty: set all of it, such as --set 'inject=[{fault: .., on: ..}]'"
-    return f"its keys: {', '.join(place)}" if isinstance(place, dict) and place else _EXAMPLE
+    if isinstance(place, dict):
+        return f"its keys: {', '.join(place)}" if place else _EXAMPLE
+    key = ".".join(map(str, path))
+    return f"{key} is {json.dumps(place)}, without keys; set it as a whole: {key}=.."
 
 
 def _write(written: Any, resolved: Any, path: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ WALL_S = 60
 FLAGS = (
     "-std=c17", "-D_GNU_SOURCE", "-O2", "-g", "-fPIC", "-shared", "-nostartfiles", "-fvisibility=hidden",
     "-fno-math-errno", "-ffp-contract=off", "-fno-stack-protector", "-U_FORTIFY_SOURCE", "-Wall", "-Wextra",
-    "-Wno-missing-field-initializers", "-Werror=date-time", "-fdiagnostics-color=never",
+    "-Wno-missing-field-initializers", "-Wno-unused-parameter", "-Werror=date-time", "-fdiagnostics-color=never",
 )  # fmt: skip
 _KEPT = HERE / "bin" / "own"
 _MOST_BYTES = 16 << 20

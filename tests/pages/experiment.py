@@ -80,7 +80,7 @@ def rows(model: dict[str, Any], defs: dict[str, Any], prefix: str = "") -> Itera
 
 def _mapping_behind(described: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any] | None:
     """The model that a key refers to, if its keys are to be listed with it."""
-    for choice in [described, *described.get("anyOf", ())]:
+    for choice in [described, *described.get("anyOf", described.get("oneOf", ()))]:
         name = choice.get("$ref", "").rpartition("/")[2]
         if name and name not in _UNLISTED:
             model: dict[str, Any] = defs[name]
@@ -93,8 +93,8 @@ def _takes(described: dict[str, Any]) -> str:
         return ", ".join(f"`{'null' if name is None else name}`" for name in described["enum"])
     if "const" in described:
         return f"`{described['const']}`"
-    if "anyOf" in described:
-        return " or ".join(_takes(choice) for choice in described["anyOf"])
+    if choices := described.get("anyOf", described.get("oneOf")):
+        return " or ".join(_takes(choice) for choice in choices)
     if "$ref" in described:
         return _UNLISTED[described["$ref"].rpartition("/")[2]]
     if described.get("type") == "array":

@@ -63,8 +63,8 @@ def test_fabricd_gets_every_parameter_and_none_of_queue_pairs_with_one_path() ->
     [
         ("round", "'round' is no choice among paths"),
         ("{policy: sprya}", "sprya"),
-        ("{policy: round, entropies: 100}", "100 entropies are no power of two"),
-        ("{policy: round, entropies: 32768}", "32768 entropies"),
+        ("{policy: round, entropies: 100}", "entropies are a power of two up to 16384, not 100"),
+        ("{policy: round, entropies: 32768}", "entropies are a power of two up to 16384, not 32768"),
         ("{policy: round, buffer: 8}", "buffer"),
         ("{policy: reps, buffer: 65}", "buffer is from 1 to 64"),
         ("{policy: reps, freeze_on: never}", "never"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, GetJsonSchemaHandler, model_serializer, model_validator
+from pydantic import Discriminator, Field, GetJsonSchemaHandler, Tag, model_serializer, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -41,7 +41,10 @@ class Adaptive(Model):
         description="which port a switch takes: of two that are drawn the one that is free first, of all that one, one "
         "after the other, any",
     )
-    scope: Literal["packet"] | Scope = Field(
+    scope: Annotated[
+        Annotated[Literal["packet"], Tag("<packet>")] | Annotated[Scope, Tag("<flowlet>")],
+        Discriminator(lambda value: "<packet>" if value == "packet" else "<flowlet>"),
+    ] = Field(
         default="packet", description="for each packet, or for each flowlet: `{flowlet: {gap: 2us, entries: 4096}}`"
     )
     weights: Literal["equal", "capacity"] = Field(
