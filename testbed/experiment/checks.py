@@ -36,7 +36,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
     kinds, why = known.kinds_of_routing(routing.name)
     if kinds is not None and fabric.kind not in kinds:
         what = f"routing {routing.name!r} does not fit a {fabric.kind}" + (f": {why}" if why else "")
-        hint = f"it is for {', '.join(sorted(kinds))}"
+        hint = f"it is for {' and '.join(sorted(kinds))}"
         found.append((("control", "routing"), what, hint))
     if blocks.clock.mode == "real" and blocks.workers.ranks_per_process not in ("auto", 1):
         what = "with the real clock each rank has a process of its own: ranks that share one slow each other down"
