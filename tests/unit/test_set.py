@@ -80,7 +80,7 @@ def test_another_topology_drops_what_only_the_old_one_had() -> None:
         ("fabric.switch.lossless.9=1", "its entries are 0 to 1"),
         ("inject.0.rate=1", "the list is empty: set all of it, such as --set 'inject=[{fault: .., on: ..}]'"),
         ("transport.ccc.x=1", "its keys: cc, recovery"),
-        ("name.x=1", 'name is "x", without keys; set it as a whole: name=..'),
+        ("name.x=1", 'name is "small", without keys; set it as a whole: name=..'),
         ("transport.sack.every=4", "transport.sack is null, without keys; set it as a whole: transport.sack=.."),
     ],
 )
