@@ -10,6 +10,7 @@ from hardware.multipath import POLICIES
 from testbed.base.units import format_rate, format_time
 from testbed.checklist.finding import Case, Found, check, over_network, size, some
 from testbed.plan.hardware import ecn_of
+from testbed.plan.ideal import sprays
 from testbed.plan.thresholds import conflicts, narrow_pcie
 from topologies.graph import frames
 from topologies.kinds import DIMENSION_ORDER
@@ -91,23 +92,35 @@ def classes(case: Case) -> Found:
 @check("paths", "where packets take several paths, being late is no loss, and marks are there to be heard")
 def paths(case: Case) -> Found:
     switch, transport = case.experiment.fabric.switch, case.experiment.transport
-    if transport.multipath is None:
-        return
-    policy, where = POLICIES[transport.multipath.policy], ("transport", "multipath")
-    if case.fabric.kind in DIMENSION_ORDER:
+    policy = POLICIES[transport.multipath.policy] if transport.multipath else None
+    where = ("transport", "multipath")
+    if policy and case.fabric.kind in DIMENSION_ORDER:
         yield f"a {case.fabric.kind} has one path from NIC to NIC: entropies change nothing", where, "leave it out"
         return
-    if not policy.one_path:
+    if sprays(transport) or _switches_spread(case):
+        by = (
+            "packets take several paths" if sprays(transport) else "adaptive switches spread packets over several paths"
+        )
         if transport.recovery == "go_back_n":
             what = "go_back_n takes what another path brings later for lost, and sends all again from there on"
-            yield f"packets take several paths, and {what}", where, "recovery: selective_repeat, and loss: {}"
+            yield f"{by}, and {what}", ("transport", "recovery"), "recovery: selective_repeat, and loss: {}"
         elif transport.loss is None:
-            what = "packets take several paths, and one that is overtaken counts as lost until one is seen to be late"
-            yield what, ("transport", "loss"), "loss: {}: lost is what left an idle round trip before what has come"
+            what = "one that is overtaken counts as lost until one is seen to be late"
+            hint = "loss: {}: lost is what left an idle round trip before what has come"
+            yield f"{by}, and {what}", ("transport", "loss"), hint
     one = switch.dscp.get(transport.dscp, 0)
-    if policy.hears and (switch.ecn is None or one not in switch.ecn.classes):
+    if policy and policy.hears and (switch.ecn is None or one not in switch.ecn.classes):
         what = f"{policy.name} goes by ECN marks, and class {one} of the data is not marked"
         yield what, where, f"fabric.switch.ecn: {{classes: [{one}]}}"
+
+
+def _switches_spread(case: Case) -> bool:
+    """Whether switches let packets of a flow overtake each other."""
+    adaptive = case.experiment.control.routing.adaptive
+    if adaptive is None or not case.hops.chooses:
+        return False
+    # else what is under way has come before the next burst leaves
+    return adaptive.flowlet is None or adaptive.flowlet.gap < case.basis.setting.base_rtt_ns
 
 
 def _waits(case: Case) -> Iterator[str]:

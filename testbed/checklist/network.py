@@ -66,21 +66,6 @@ def placement(case: Case) -> Found:
                 yield what, where[name], f"let {name!r} have the GPUs of a server, and {other!r} go along the rails"
 
 
-@check("order", "packets that overtake each other are not taken for lost")
-def order(case: Case) -> Found:
-    adaptive, transport = case.experiment.control.routing.adaptive, case.experiment.transport
-    if adaptive is None or not case.hops.chooses or transport.loss is not None:
-        return
-    if adaptive.flowlet is not None and adaptive.flowlet.gap >= case.basis.setting.base_rtt_ns:
-        return  # what is under way has come before the next burst leaves
-    what = "adaptive switches let packets overtake each other, and"
-    if transport.recovery == "go_back_n":
-        hint = "recovery: selective_repeat, with loss: {} and sack: {}"
-        yield f"{what} go_back_n sends all again from there on", ("transport", "recovery"), hint
-    else:
-        yield f"{what} selective_repeat sends again what was only late", ("transport", "loss"), "loss: {}, and sack: {}"
-
-
 @check("uplinks", "uplinks carry what is sent over them")
 def uplinks(case: Case) -> Found:
     if case.fabric.kind in DIMENSION_ORDER:

@@ -104,6 +104,19 @@ def test_the_checklist_knows_what_spraying_needs() -> None:
     assert "one path" in one
 
 
+def test_the_checklist_knows_what_adaptive_switches_need() -> None:
+    def of(transport: str, routing: str = "adaptive") -> list[str]:
+        return found(experiment("null", transport=f"{transport}, cc: none", control=f"{{routing: {routing}}}"))
+
+    assert not of("recovery: go_back_n", "ecmp") and not of("recovery: selective_repeat, loss: {}")
+    (back,) = of("recovery: go_back_n")
+    assert "adaptive switches" in back and "go_back_n" in back
+    (overtaken,) = of("recovery: selective_repeat")
+    assert "overtaken" in overtaken
+    assert not of("recovery: go_back_n", "{adaptive: {scope: {flowlet: {gap: 1ms}}}}")  # longer than a round trip
+    assert of("recovery: go_back_n", "{adaptive: {scope: {flowlet: {gap: 1us}}}}")
+
+
 def test_policies_have_the_same_keys_in_their_files_and_entries() -> None:
     for policy in POLICIES.values():
         text = (SOURCES / "multipath" / f"{policy.name}.c").read_text()
