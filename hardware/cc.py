@@ -302,8 +302,3 @@ def own(
     return Control(
         name, summary, source, (*parameters, *(p for p in common if p.name not in named)), hears=hears, marks=marks
     )
-
-
-def fabricd_cc(name: str, values: Mapping[str, float]) -> dict[str, object]:
-    """`cc` of a NIC in fabricd's configuration."""
-    return CONTROLS[name].in_fabricd(values)

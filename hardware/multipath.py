@@ -23,6 +23,10 @@ class Policy(Parametrized):
     hears: bool = False
     one_path: bool = False
 
+    def in_fabricd(self, entropies: int, values: Mapping[str, float]) -> dict[str, object]:
+        """`multipath` of a NIC in fabricd's configuration."""
+        return {"policy": self.name, "entropies": entropies, "params": self.keyed(values)}
+
 
 def _quarters(s: Setting) -> tuple[int, int, float]:
     """A quarter and three quarters of the bandwidth-delay product: marks have to come before a window's worth waits."""
@@ -84,8 +88,3 @@ POLICIES: dict[str, Policy] = {
         ),
     )
 }  # fmt: skip
-
-
-def fabricd_multipath(policy: str, entropies: int, values: Mapping[str, float]) -> dict[str, object]:
-    """`multipath` of a NIC in fabricd's configuration."""
-    return {"policy": policy, "entropies": entropies, "params": POLICIES[policy].keyed(values)}

@@ -178,18 +178,23 @@ def reweighted(flows: Iterable[Flow], weight: Callable[[int], int]) -> list[Flow
         group = next((a.value for a in flow.actions if isinstance(a, Load) and a.register == GROUP_REGISTER), None)
         if group is not None:
             equal = [port for _, port in sorted(links[group].items())]
-            ports = tuple(port for port in equal for _ in range(weight(port))) or tuple(equal)
+            ports = as_often(equal, weight) or tuple(equal)
             flow = replace(flow, actions=tuple(a for action in flow.actions for a in _over(action, ports)))
             used.add(ports)
         result.append(replace(flow, actions=tuple(_weighed(action, weight) for action in flow.actions)))
     return result + [flow for ports in sorted(used) if len(set(ports)) > 1 for flow in members(ports)]
 
 
+def as_often(ports: Iterable[int], weight: Callable[[int], int]) -> tuple[int, ...]:
+    """Each port as often as it weighs."""
+    return tuple(port for port in ports for _ in range(weight(port)))
+
+
 def _weighed(action: Action, weight: Callable[[int], int]) -> Action:
     """A set of which one is taken, with each port as often as it weighs now."""
     if not isinstance(action, Choose):
         return action
-    ports = tuple(port for port in sorted(set(action.ports)) for _ in range(weight(port))) or action.ports
+    ports = as_often(sorted(set(action.ports)), weight) or action.ports
     return Choose(ports) if len(set(ports)) > 1 else Output(ports[0])
 
 

@@ -24,6 +24,7 @@ from controllers.flows import (
     Output,
     Return,
     SetDscp,
+    as_often,
     hashed,
     members,
     replications,
@@ -142,12 +143,11 @@ def _hashed(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
 
 def _group_weights(fabric: Fabric, tables: Tables, spec: Mapping[str, Any]) -> Tables:
     """One port weighs several times what the others of its sets do."""
-    weighs = {spec["port"]: spec["weight"]}
 
     def heavier(action: Action) -> Action:
         if not isinstance(action, Choose) or spec["port"] not in action.ports:
             return action
-        return Choose(tuple(port for port in sorted(set(action.ports)) for _ in range(weighs.get(port, 1))))
+        return Choose(as_often(sorted(set(action.ports)), lambda port: spec["weight"] if port == spec["port"] else 1))
 
     flows = [replace(f, actions=tuple(heavier(a) for a in f.actions)) for f in tables[spec["switch"]]]
     if flows == tables[spec["switch"]]:

@@ -6,7 +6,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
 
-from hardware.cc import CONTROLS, Setting, fabricd_cc
+from hardware.cc import CONTROLS, Setting
 
 PROTOCOL = 3  # of workers
 MULTIPATH_PARAMS: dict[str, dict[str, float]] = {
@@ -115,7 +115,7 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
             "nic": 0,
             "at_ns": 2000,
             "for_ns": 3000,
-            "values": {"cc": fabricd_cc(name, control.values(SETTING, {})), "recovery": "selective_repeat"},
+            "values": {"cc": control.in_fabricd(control.values(SETTING, {})), "recovery": "selective_repeat"},
         }
         for name, control in CONTROLS.items()
     ),

@@ -66,20 +66,8 @@ def _made(name: Name, content: bytes, header: bytes, compiler: list[str]) -> byt
             os.chown(folder, *user)
         text = b'#line 1 "' + name.path.replace("\\", "\\\\").replace('"', '\\"').encode() + b'"\n' + content
         command = [
-            *_LIMITED,
-            *compiler,
-            *FLAGS,
-            "-I.",
-            "-MMD",
-            "-MF",
-            "includes",
-            "-x",
-            "c",
-            "-",
-            "-o",
-            "own.so",
-            "-lm",
-        ]
+            *_LIMITED, *compiler, *FLAGS, "-I.", "-MMD", "-MF", "includes", "-x", "c", "-", "-o", "own.so", "-lm",
+        ]  # fmt: skip
         process = subprocess.Popen(
             command, stdin=PIPE, stdout=DEVNULL, stderr=PIPE, cwd=folder, start_new_session=True,
             user=user[0] if user else None, group=user[1] if user else None, extra_groups=[] if user else None,

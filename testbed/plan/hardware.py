@@ -142,8 +142,8 @@ def _multipath(transport: Transport, setting: cc.Setting) -> dict[str, object]:
     chosen = transport.multipath
     if chosen is None:
         return {}
-    values = multipath.POLICIES[chosen.policy].values(setting, chosen.values)
-    return {"multipath": multipath.fabricd_multipath(chosen.policy, chosen.entropies, values)}
+    policy = multipath.POLICIES[chosen.policy]
+    return {"multipath": policy.in_fabricd(chosen.entropies, policy.values(setting, chosen.values))}
 
 
 def written_control(experiment: Experiment) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from testbed.plan import together
 from testbed.plan.hardware import written_control
 from testbed.plan.steps.plan import capture_ports, plan
 from testbed.plan.thresholds import marking
-from testbed.run import measured, own_algorithms
+from testbed.run import measured, own_files
 from testbed.run.diagnosis import Symptoms, diagnose, wrong_results
 from testbed.run.launcher import NAME as LAUNCHER
 from testbed.run.launcher import Launcher, later, without
@@ -89,7 +89,7 @@ class Attempt:
         self.resolved = self.experiment.resolved()
         with (self.folder.path / "experiment.yaml").open("w") as file:
             yaml_writer.dump(self.resolved, file)
-        own_algorithms.keep(self.experiment, self.folder.path)
+        own_files.keep(self.experiment, self.folder.path)
         self.folder.write_json("environment.json", self.environment)
         self.folder.write_json("congestion-control.json", written_control(self.experiment))
         self.folder.write_json("steps.json", {"ranks": self.plan.ranks, "steps": self.steps})

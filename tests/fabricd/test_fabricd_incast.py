@@ -57,7 +57,7 @@ def values(control: str, net: Net, given: Mapping[str, float]) -> dict[str, floa
 
 def hardware(control: str, net: Net, given: Mapping[str, float]) -> Hardware:
     kmin, kmax, pmax = net.ecn
-    chosen = cc.fabricd_cc(control.split()[0], values(control, net, given))
+    chosen = cc.CONTROLS[control.split()[0]].in_fabricd(values(control, net, given))
     ecn = {"3": {"kmin_bytes": int(kmin), "kmax_bytes": int(kmax), "pmax": pmax}}
     return Hardware(
         cable_rate_bps=net.rate_bps, cable_delay_ns=net.delay_ns, switch_latency_ns=net.latency_ns, mtu=net.mtu,

@@ -8,7 +8,7 @@ import pytest
 
 from hardware.cc import Setting
 from hardware.config import Hardware
-from hardware.multipath import POLICIES, fabricd_multipath
+from hardware.multipath import POLICIES
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric, fabricd_binary
 from tests.parts.traffic_fabric import nic, send, switch
 from tests.parts.wire_view import ACK, frames
@@ -18,7 +18,7 @@ ECN = {"3": {"kmin_bytes": 5000, "kmax_bytes": 40_000, "pmax": 1.0}}
 
 
 def multipath(policy: str, entropies: int) -> dict[str, object]:
-    return fabricd_multipath(policy, entropies, POLICIES[policy].values(Setting(400e9, 4000, MTU), {}))
+    return POLICIES[policy].in_fabricd(entropies, POLICIES[policy].values(Setting(400e9, 4000, MTU), {}))
 
 
 def sprayed(f: BareFabric, policy: str) -> tuple[list[Any], dict[str, Any], list[dict[str, Any]]]:

@@ -30,7 +30,7 @@ def nic(control: str = "none", *, rate_bps: float = 400e9, rtt_ns: float = 8000,
     """A NIC's parameters for Hardware(nic=...), with a congestion control: `NAME` or `NAME SET`."""
     name, _, named_set = control.partition(" ")
     settings = cc.CONTROLS[name].values(cc.Setting(rate_bps, rtt_ns, 4096), values, named_set or None)
-    return {"cc": cc.fabricd_cc(name, settings), "lossless": [3, 4], "rx_buffer_bytes": 0}
+    return {"cc": cc.CONTROLS[name].in_fabricd(settings), "lossless": [3, 4], "rx_buffer_bytes": 0}
 
 
 @contextmanager

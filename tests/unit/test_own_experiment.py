@@ -22,7 +22,7 @@ from testbed.machines.identity import file_hashes, resolved_hash
 from testbed.operate.registry import ACTIONS
 from testbed.plan.steps.plan import plan
 from testbed.predict.predict import predict
-from testbed.run import own_algorithms
+from testbed.run import own_files
 from testbed.run.sweep import points
 from tests.parts.own_files import EXAMPLES, experiment, refused
 from tests.parts.uniform_paths import Uniform
@@ -66,7 +66,7 @@ def test_a_runs_folder_has_a_copy_of_each_file(tmp_path: Path) -> None:
     algorithms = [EXAMPLES / "ring.xml", tmp_path / "other" / "ring.xml", EXAMPLES / "mine.py:one_shot"]
     steps = [experiment(tmp_path, 4, str(path)).workload[0] for path in algorithms]
     ours = SimpleNamespace(cc=SimpleNamespace(name="none"))
-    own_algorithms.keep(SimpleNamespace(workload=steps, transport=ours), tmp_path)  # type: ignore[arg-type]
+    own_files.keep(SimpleNamespace(workload=steps, transport=ours), tmp_path)  # type: ignore[arg-type]
     kept = sorted(path.name for path in (tmp_path / "algorithms").iterdir())
     assert kept[1:] == ["mine.py", "ring.xml"] and kept[0].endswith("-ring.xml")
     assert (tmp_path / "algorithms" / "ring.xml").read_text() == (EXAMPLES / "ring.xml").read_text()

@@ -126,7 +126,7 @@ static json_t *groups_json(const struct fabric *f)
 			char set[10 * WAYS_MAX] = "";
 			int at = 0;
 			for (uint16_t i = 0; w->whole == w && i < w->count; i++)
-				at += sprintf(set + at, w->way[i].weight > 1 ? "%s%u*%u" : "%s%u", i ? "," : "", w->way[i].port,
+				at += snprintf(set + at, sizeof set - (size_t)at, w->way[i].weight > 1 ? "%s%u*%u" : "%s%u", i ? "," : "", w->way[i].port,
 					      w->way[i].weight);
 			for (uint16_t i = 0; w->whole == w && i < w->count; i++)
 				json_array_append_new(rows, json_pack("{s:s, s:s, s:i, s:i, s:I}", "switch", n->name, "set", set, "port",

@@ -7,8 +7,9 @@
  *
  * What is compared is time: until the frame, behind all that is queued at a port and on its way out of it, is on the
  * cable.  A port that weighs less than others leads to where less fits through, which its own queue does not show.  So
- * what it has been given counts until it would be through at that share of the heaviest port's rate.  A chip may see less of that (`quality`): when a frame asks, and its last look is so long ago, it looks
- * at all its ports, and keeps in how many such times each will have drained, up to a number of bands.
+ * what it has been given counts until it would be through at that share of the heaviest port's rate.  A chip may see less
+ * of that (`quality`): when a frame asks, and its last look is so long ago, it looks at all its ports, and keeps in how
+ * many such times each will have drained, up to a number of bands.
  *
  * Frames of a flow may keep their port as long as none comes later than `gap` after the one before (flowlets: Sinha,
  * Kandula, Katabi, HotNets 2004; CONGA, SIGCOMM 2014).  The table has no keys: flows that meet in an entry are one.
@@ -23,11 +24,11 @@
 
 #include "base/bytes.h"
 #include "base/random.h"
+#include "engine/event.h"
 #include "engine/fabric.h"
 #include "fast_path/flow_key.h"
 #include "link/frame.h"
 #include "link/port.h"
-#include "engine/event.h"
 #include "link/ways.h"
 #include "switch/adaptive.h"
 #include "switch/ovs.h"
