@@ -135,13 +135,17 @@ void flow_cache_twin_goes(struct flow *flow, const struct frame *twin)
 	flow->bytes -= twin->len;
 }
 
-/* flow_cache_awaits() - Is something awaited from Open vSwitch before a frame may go by the cache, or teach it?
- * @flow:	Set to the flow that is being decided about; or NULL: the switch is not watched yet
+/* flow_cache_awaits() - Is something awaited from Open vSwitch before a frame may go by the cache, teach it, or go in?
+ * @flow:	Set to the flow that is being decided about; or NULL: the switch is not watched yet, or what Open vSwitch
+ *		has cached is not forgotten yet
  */
 bool flow_cache_awaits(struct fabric *f, const struct port *in, const struct frame *fr, struct flow **flow)
 {
 	struct flow_key key;
 
+	*flow = NULL;
+	if (f->flow_cache->purges)
+		return true;
 	if (!flow_key_of(&key, in->index, fr->data, frame_near(fr)) || flow_key_has_checksum(&key, fr->data))
 		return false;
 	if (megaflows_find(&f->flow_cache->flows, &key))

@@ -105,6 +105,7 @@ static void heard(struct fabric *f, struct trace *t, const json_t *answer)
 
 	if (id == PURGE) {
 		f->flow_cache->purges--;
+		f->flow_cache->decided++;
 		return;
 	}
 	const char *actions = text ? strstr(text, line) : NULL;

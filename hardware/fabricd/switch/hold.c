@@ -9,7 +9,8 @@
  * the fast path when it is known how, at the time at which they would have left all the same.
  *
  * They are held, too, while a switch is asked to tell of changes of its tables, as nothing is
- * learned before it does.
+ * learned before it does; and after such a change, until Open vSwitch has forgotten what it has
+ * cached itself, as what comes out may follow old rules before.
  *
  * Should nothing be decided for LATE_NS of wall time they go through Open vSwitch.
  */
@@ -36,7 +37,9 @@ static bool is_undecided(const struct fabric *f, const struct pending *p)
 {
 	if (f->ovs->late || p->epoch != f->flow_cache->epoch)
 		return false;
-	return p->flow ? flow_is_undecided(p->flow) : tables_watch_begins(f->flow_cache, p->in->node);
+	if (p->flow)
+		return flow_is_undecided(p->flow);
+	return f->flow_cache->purges || tables_watch_begins(f->flow_cache, p->in->node);
 }
 
 /* ovs_hold() - A frame waits if its flow is just being decided about
