@@ -135,7 +135,7 @@ class Left:
 
 def test_tcp_reaches_the_rate_and_never_passes_it(tmp_path: Path) -> None:
     """In emulated time, in which frames are sent: a busy machine may keep TCP waiting, and catches up in bursts."""
-    best = 0.0
+    best, following = 0.0, 0
     for number in range(TRIES):
         with real_fabric("star", {"hosts": 2}) as (f, (client, server)):
             files = {port: tmp_path / f"{number}-{port.replace(':', '-')}" for port in ("h0:1", "sw0:2")}
@@ -151,12 +151,16 @@ def test_tcp_reaches_the_rate_and_never_passes_it(tmp_path: Path) -> None:
             assert max(early) <= 1.0, f"{port}: two frames on the wire at once"  # times are cut to whole ns
             full = [ns for ns, octets in zip(early, left.octets[1:], strict=True) if octets == FULL]
             if port == "h0:1":  # from the wire's end on nothing waits but for the wire
-                back_to_back = [ns for ns in full if ns > -1.0]
-                assert len(back_to_back) > STRETCH, f"of {len(full)} frames {len(back_to_back)} follow each other"
-        best = max(best, left.best_bps)
+                following = sum(
+                    ns > -1.0 for ns in full
+                )  # else nothing was to be seen of the rate: TCP was kept waiting
+        if following > STRETCH:
+            best = max(best, left.best_bps)
         if best > 0.9 * DEFAULTS.cable_rate_bps:
             return
-    raise AssertionError(f"{best / DEFAULTS.cable_rate_bps:.3f} of the rate at best")
+    raise AssertionError(
+        f"{best / DEFAULTS.cable_rate_bps:.3f} of the rate at best; {following} frames in a row at last"
+    )
 
 
 def _send_by_tcp(client: Host, server: Host) -> None:
