@@ -87,7 +87,7 @@ def _times(rows: Sequence[Mapping[str, Any]], suffix: str) -> dict[str, float]:
 
 _WAITS = {"first_token": "time to first token", "between_tokens": "time between tokens", "latency": "latency"}
 
-_FIGURES = {
+FIGURES = {
     "flows": "flows", "last_us": "last flow done (us)", "time_p50_us": "time of a flow, median (us)",
     "time_p99_us": "time of a flow, 99th percentile (us)", "slowdown_p50": "slowdown, median",
     "slowdown_p99": "slowdown, 99th percentile", "jain": "Jain's index", "goodput_Gbps": "goodput (Gb/s)",
@@ -113,12 +113,12 @@ def figure_label(name: str) -> str:
         )
     if name.startswith("busbw_GBps"):
         return f"bus bandwidth (GB/s), {name.removeprefix('busbw_GBps').removeprefix('_')}".removesuffix(", ")
-    if name in _FIGURES:
-        return _FIGURES[name]
+    if name in FIGURES:
+        return FIGURES[name]
     plain, _, number = name.rpartition("_")
     if number.isdecimal() and plain.startswith(_SMALL):
         return f"small step {number}: {figure_label(plain.removeprefix(_SMALL))}"
-    return f"{_FIGURES[plain]}, step {number}" if number.isdecimal() and plain in _FIGURES else name
+    return f"{FIGURES[plain]}, step {number}" if number.isdecimal() and plain in FIGURES else name
 
 
 _STEP = ("time_ns", "compute_ns", "exposed_ns", "bubble_ns", "overlap", "mfu", "tokens_per_s")

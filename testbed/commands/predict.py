@@ -70,7 +70,7 @@ def _of_point(file: str, point: Point, working: Working) -> Prediction:
 
     values = described(point.values)
     try:
-        return predict(point.experiment, lambda text: working.at(f"point {values}, {text}"), list(point.values))
+        return predict(point.experiment, lambda text: working.at(f"point {values}, {text}"), point.keys)
     except InputError as error:
         at = f"{file}: point {values}"
         raise InputError(error.what, at, error.hint, [replace(also, where=at) for also in error.also]) from None

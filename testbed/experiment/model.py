@@ -54,6 +54,9 @@ def _injections_written(value: list[Any]) -> list[dict[str, Any]]:
     return [injection.written() for injection in value]
 
 
+_AXES = "KEY: [VALUE, ..], or WORD: {NAME: {KEY: VALUE, ..}, ..} with a word that has no dot"
+
+
 class Experiment(Model):
     """A validated experiment.  Raises pydantic's ValidationError; `loader.load` turns that into an InputError."""
 
@@ -73,10 +76,10 @@ class Experiment(Model):
     capture: list[str] = Field(
         default_factory=list, max_length=1000, description="`port:SWITCH:N`, `nic:RANK` or `cable:A-B`, to pcapng files"
     )
-    sweep: dict[str, list[Any]] = Field(
+    sweep: dict[str, list[Any] | dict[str, dict[str, Any]]] = Field(
         default_factory=dict,
         description="`{KEY: [VALUES]}`: one fabric and run for each value of a key, named by its path in this file "
-        "(`'KEY, KEY'`: the same value for both)",
+        "(`'KEY, KEY'`: the same value for both; `WORD: {NAME: {KEY: VALUE, ..}, ..}`: variants)",
     )
     measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
     workers: Workers = Field(default_factory=Workers, description="the workers' containers")
@@ -93,12 +96,19 @@ class Experiment(Model):
     _directory: Path = PrivateAttr(default=Path())
     _place: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)
 
-    @field_validator("sweep")
+    @field_validator("sweep", mode="before")
     @classmethod
-    def _something_to_sweep(cls, value: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        for key, values in value.items():
-            if not values:
+    def _something_to_sweep(cls, value: Any) -> Any:
+        for key, axis in value.items() if isinstance(value, dict) else ():
+            if not isinstance(axis, list | dict):
+                raise mistake(f"{axis!r} is neither a list of values nor variants by name", _AXES, [key])
+            if not axis:
                 raise mistake("there is nothing to sweep over", "name at least one value", [key])
+            if isinstance(axis, dict) and ("." in key or "," in key):
+                raise mistake(f"{key} is a key: its values are a list", _AXES, [key])
+            for name, keys in axis.items() if isinstance(axis, dict) else ():
+                if not isinstance(keys, dict):
+                    raise mistake(f"{keys!r} is no variant", _AXES, [key, name])
         return value
 
     @model_validator(mode="before")

@@ -33,7 +33,7 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
     if not experiment.workload:
         yield Problem("there is nothing to predict", experiment.place("workload"), "give it a step")
     without = "--set 'inject=[]'"
-    if any(one.strip().partition(".")[0] == "inject" for key in swept for one in key.split(",")):
+    if any(key.partition(".")[0] == "inject" for key in swept):
         without = f"--set 'sweep={{}}' {without}"
     for k, injection in enumerate(experiment.inject):
         what, hint = f"there is no model of {injection.fault.name}", f"{_RUN}; {without} leaves it out"

@@ -1,8 +1,9 @@
 """A sweep: one experiment at many points, each with a fabric of its own.
 
 `sweep: {KEY: [VALUES], ..}` names keys of the file by their path, `fabric.topology.star.hosts` or `inject.0.rate`;
-several keys give every combination, the last key running fastest. `"KEY, KEY": [VALUES]` gives both the same value. If
-a point fails, the others still run, and the command then exits with 1. Ctrl-C ends the whole sweep. Each point is in
+several keys give every combination, the last key running fastest. `"KEY, KEY": [VALUES]` gives both the same value.
+`WORD: {NAME: {KEY: VALUE, ..}, ..}` names variants: keys that change together, under a word that is no key. If a point
+fails, the others still run, and the command then exits with 1. Ctrl-C ends the whole sweep. Each point is in
 the folder as soon as it is done. How the points are run, a `Runner` says: one after the other here, or several at a
 time (testbed/machines).
 
@@ -13,7 +14,7 @@ CHECKED points every combination is checked. In larger ones an impossible combin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from results.figures.summary import FIGURES
 from results.store.environment import environment
 from results.store.folder import RunFolder, StoreError
 from results.store.load import load
@@ -52,10 +54,11 @@ class SweepEnded(UserError):
 
 @dataclass(frozen=True)
 class Point:
-    """Values by key, and the experiment that they make."""
+    """Values by key, variants by their word, and the experiment that they make; `keys`: all that they set."""
 
     values: dict[str, Any]
     experiment: Experiment
+    keys: Sequence[str]
 
 
 def count(experiment: Experiment) -> int:
@@ -72,10 +75,16 @@ def points(experiment: Experiment) -> Iterator[Point]:
 def check(experiment: Experiment) -> None:
     """Raises InputError, with file and line, for a key or value that is not valid."""
     keys = list(experiment.sweep)
+    for word, axis in experiment.sweep.items():
+        if isinstance(axis, dict) and word in {"run", "error", "fidelity", *FIGURES}:
+            hint = "give these variants another word"
+            raise InputError(f"{word!r} is a column of the table already", experiment.place("sweep", word), hint)
     for k, key in enumerate(keys):
-        if any(one.strip().partition(".")[0] == "sweep" for one in key.split(",")):
-            hint = "name another key: several keys give every combination"
-            raise InputError("there is no sweep within a sweep", experiment.place("sweep", key), hint)
+        for n in range(len(experiment.sweep[key])):
+            for one, _, place in _settings(experiment, key, n):
+                if one.partition(".")[0] == "sweep":
+                    hint = "name another key: several keys give every combination"
+                    raise InputError("there is no sweep within a sweep", place, hint)
         for n in range(len(experiment.sweep[key])):
             if k == 0 or n > 0:  # the point of all first values is checked once
                 _point(experiment, [n if i == k else 0 for i in range(len(keys))], key)
@@ -87,19 +96,31 @@ def check(experiment: Experiment) -> None:
 def _point(experiment: Experiment, numbers: tuple[int, ...] | list[int], suspect: str = "") -> Point:
     """The point of the values with these numbers; `suspect` is the key to name if an error does not say which."""
     chosen = dict(zip(experiment.sweep, numbers, strict=True))
-    values = {key: experiment.sweep[key][n] for key, n in chosen.items()}
-    each = [(one.strip(), key) for key in chosen for one in key.split(",")]
-    places = {key: experiment.place("sweep", key, n) for key, n in chosen.items()}
-    shown = "point"
-    settings = [("sweep", {}, ""), *((one, values[key], experiment.place("sweep", key)) for one, key in each)]
+    values = {key: _names(experiment.sweep[key])[n] for key, n in chosen.items()}
+    settings = [setting for key, n in chosen.items() for setting in _settings(experiment, key, n)]
+    places = {one: place for one, _, place in settings}
     try:
-        return Point(values, changed(experiment, settings, shown))
+        return Point(values, changed(experiment, [("sweep", {}, ""), *settings], "point"), list(places))
     except DoesNotFit as error:
         inner = ".".join(map(str, error.path))
-        named = next((key for one, key in each if f"{inner}.".startswith(f"{one}.") or one.startswith(f"{inner}.")), "")
-        of = named or suspect
-        place = places[of] if of else f"{experiment.place('sweep')}: {described(values)}"
+        named = next((one for one in places if f"{inner}.".startswith(f"{one}.") or one.startswith(f"{inner}.")), "")
+        tried = next(iter(_settings(experiment, suspect, chosen[suspect])), None) if suspect and not named else None
+        place = places[named] if named else tried[2] if tried else f"{experiment.place('sweep')}: {described(values)}"
         raise InputError(error.what, place if named or not inner else f"{place}: {inner}", error.hint) from None
+
+
+def _names(axis: list[Any] | dict[str, Any]) -> list[Any]:
+    """The values of a key, or the names of variants."""
+    return list(axis)
+
+
+def _settings(experiment: Experiment, key: str, n: int) -> list[tuple[str, Any, str]]:
+    """What the `n`-th value of a key, or variant of that word, sets: key, value, its place in the file."""
+    axis = experiment.sweep[key]
+    if isinstance(axis, dict):
+        name = list(axis)[n]
+        return [(one, value, experiment.place("sweep", key, name, one)) for one, value in axis[name].items()]
+    return [(one.strip(), axis[n], experiment.place("sweep", key, n)) for one in key.split(",")]
 
 
 Runner = Callable[["Experiment", RunFolder, Progress], Generator[tuple[int, dict[str, Any]], None, None]]
@@ -207,7 +228,7 @@ def point(experiment: Experiment, k: int) -> tuple[dict[str, Any], list[int]]:
     for of in reversed(experiment.sweep.values()):
         rest, n = divmod(rest, len(of))
         numbers.insert(0, n)
-    return {key: of[n] for (key, of), n in zip(experiment.sweep.items(), numbers, strict=True)}, numbers
+    return {key: _names(of)[n] for (key, of), n in zip(experiment.sweep.items(), numbers, strict=True)}, numbers
 
 
 def at(experiment: Experiment, k: int) -> Experiment:

@@ -26,9 +26,38 @@ def test_several_keys_may_have_the_same_value() -> None:
     ]  # fmt: skip
 
 
+def test_variants_change_keys_of_their_own_together() -> None:
+    text = (
+        INCAST
+        + """
+sweep:
+  control:
+    plain: {}
+    marks: {transport.cc: dctcp, fabric.switch.ecn: {kmin: 10KB, kmax: 20KB}}
+  seed: [1, 2]
+"""
+    )
+    made = list(points(loads(text)))
+    assert [p.values for p in made] == [
+        {"control": "plain", "seed": 1}, {"control": "plain", "seed": 2},
+        {"control": "marks", "seed": 1}, {"control": "marks", "seed": 2},
+    ]  # fmt: skip
+    assert [(p.experiment.transport.cc.name, p.experiment.seed) for p in made] == [
+        ("dcqcn", 1), ("dcqcn", 2), ("dctcp", 1), ("dctcp", 2),
+    ]  # fmt: skip
+    assert made[2].keys == ["transport.cc", "fabric.switch.ecn", "seed"]
+
+
 @pytest.mark.parametrize(
     ("sweep", "said"),
     [
+        ("{how: {a: {transport.c: none}}}", "sweep.how.a.transport.c"),
+        ("{how: {a: {transport.cc: fast}}}", "sweep.how.a.transport.cc"),
+        ("{how: {a: 3}}", "no variant"),
+        ("{how: {}}", "nothing to sweep"),
+        ("{how: 3}", "neither a list of values nor variants"),
+        ("{transport.cc: {a: {seed: 2}}}", "its values are a list"),
+        ("{transport: {cc: [none, dcqcn]}}", "no variant"),
         ("{fabric.topology.star.host: [2]}", "host"),
         ("{transport.cc: [fast]}", "fast"),
         ("{'seed, sed': [1]}", "sed"),
