@@ -1,0 +1,51 @@
+"""What several paths give a permutation of 32 hosts: shares of the ideal rate as the prototype and UEC's simulator have
+them, and for packets in turn the load of the fullest cable."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from testbed.experiment import load
+from testbed.experiment.overrides import override
+from testbed.run.outcome import RunResult
+from testbed.run.run import run
+
+STUDY = Path(__file__).parents[2] / "experiments/congestion/paths/permutation-128.yaml"
+TO = ["fabric.topology={clos: {leaves: 4, spines: 8, hosts_per_leaf: 8}}", "workload.0.flows=permutation-32.csv"]
+
+
+def done(paths: str, tmp_path: Path) -> RunResult:
+    study = load(STUDY)
+    variant = study.sweep["paths"][paths]
+    return run(
+        override(study, ["sweep={}", *TO, *(f"{k}={json.dumps(v)}" for k, v in variant.items())]), tmp_path / "run"
+    )
+
+
+def shares(result: RunResult) -> list[float]:
+    """Of the rate alone, that each flow had."""
+    return [row["ideal_ns"] / row["time_ns"] for row in result.results]
+
+
+@pytest.mark.parametrize(("paths", "mean", "least"), [("adaptive", 0.92, 0.90), ("reps", 0.90, 0.88)])
+def test_each_flow_has_nearly_the_rate_that_it_has_alone(paths: str, mean: float, least: float, tmp_path: Path) -> None:
+    got = shares(done(paths, tmp_path))
+    assert fmean(got) >= mean
+    assert min(got) >= least
+
+
+def test_in_turn_the_fullest_cable_says_when_the_last_flow_ends(tmp_path: Path) -> None:
+    result = done("spray in turn", tmp_path)
+    ports = json.loads((result.folder / "counters.json").read_text())["ports"]
+    load_of: Counter[str] = Counter()
+    for port in ports:
+        ends = port["node"], port["peer"]
+        if all(end.startswith(("leaf", "spine")) for end in ends):
+            load_of[f"{ends[0]}:{port['port']}"] += port["tx_bytes"]
+    fullest = max(load_of.values()) / fmean(load_of.values())
+    assert 1 / min(shares(result)) == pytest.approx(fullest, rel=0.03)
