@@ -262,7 +262,7 @@ class BareFabric:
         """A queue pair between two workers that have nothing else to wait for."""
         (key_a, memory_a), (key_b, memory_b) = a.region(nbytes), b.region(nbytes)
         for one, other in ((a, b), (b, a)):
-            one.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, other.rank, tag, 9, 0, int(network_only)))
+            one.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, other.rank, tag, 9, 0, int(network_only), 0, 0))
         (made_a,), (made_b,) = a.end_wait(), b.end_wait()
         return Pair(a, b, made_a.qp, made_b.qp, key_a, key_b, memory_a, memory_b, bool(made_a.imm))
 
