@@ -228,7 +228,16 @@ class FakeFabric:
         self._tell(s, wire.REGION, wire.REGION_BODY.pack(cookie, key))
 
     def _op_3(
-        self, s: Session, peer: int, tag: int, cookie: int, length: int, flags: int, transport: int, zero: int, private: bytes
+        self,
+        s: Session,
+        peer: int,
+        tag: int,
+        cookie: int,
+        length: int,
+        flags: int,
+        transport: int,
+        zero: int,
+        private: bytes,
     ) -> None:
         if not (0 <= peer < self.ranks and peer != s.rank and length <= 256 and len(private) == -(-length // 8) * 8):
             raise Violation("CONNECT to nobody, or with wrong private data")
