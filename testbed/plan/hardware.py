@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hardware import bounds, cc, multipath, recovery
+from hardware import bounds, cc, multipath
 from hardware.config import Hardware
 from testbed.base import controls
 from testbed.base.units import format_time
 from testbed.experiment.basis import Basis
-from topologies.graph import frames
+from testbed.plan import sending
 from workloads import registry
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ def hardware_of(experiment: Experiment) -> Hardware:
             "lossless": fabric.switch.lossless if fabric.switch.pfc else [],
             **_receive_thresholds(nic, basis.needed_headroom(*usual)),
             "recovery": transport.recovery,
-            "reorder_packets": _reorder_packets(basis),
-            **_selective(basis),
-            **_classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
-            "cc": _congestion_control(transport, basis.setting),
-            **_multipath(transport, basis.setting),
+            "reorder_packets": sending.reorder_packets(basis, transport),
+            **sending.selective(basis, transport),
+            **sending.classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
+            "cc": sending.congestion_control(transport, basis.setting),
+            **sending.multipath_of(transport, basis.setting),
             **_engine(nic),
         },
-        controls=_own_controls(transport),
+        controls=sending.own_controls(experiment),
         of_switch=dict(_own_of_switches(basis, usual)),
-        of_nic=dict(_own_of_nics(basis, usual)),
+        of_nic=_with_transports(dict(_own_of_nics(basis, usual)), sending.Senders(experiment, basis)),
     )
     if scale_up is not None:
         hardware = replace(hardware, scale_up_rate_bps=scale_up.rate, scale_up_delay_ns=scale_up.delay)
@@ -80,10 +80,19 @@ def _own_of_nics(basis: Basis, usual: tuple[float, float]) -> Iterator[tuple[str
     for nic in basis.graph.nics:
         cable = basis.cable(basis.graph.cable_at[nic.name, 1])
         if cable != usual:
-            control = _congestion_control(basis.transport, replace(basis.setting, line_rate_bps=cable[0]))
+            control = sending.congestion_control(basis.transport, replace(basis.setting, line_rate_bps=cable[0]))
             thresholds = _receive_thresholds(basis.fabric.nic, basis.needed_headroom(*cable))
-            paths = _multipath(basis.transport, replace(basis.setting, line_rate_bps=cable[0]))
+            paths = sending.multipath_of(basis.transport, replace(basis.setting, line_rate_bps=cable[0]))
             yield nic.name, {**thresholds, "cc": control, **paths}
+
+
+def _with_transports(of_nic: dict[str, dict[str, Any]], senders: sending.Senders) -> dict[str, dict[str, Any]]:
+    """And what single NICs send by."""
+    for nic in senders.basis.graph.nics:
+        if transport := senders.of_nic(nic.rank):
+            usual = {key: transport.pop(key) for key in ("data_dscp", "data_class")}  # of what its engines send, too
+            of_nic[nic.name] = {**of_nic.get(nic.name, {}), **usual, "transport": transport}
+    return of_nic
 
 
 def ecn_of(ecn: Ecn, transport: Transport, setting: cc.Setting) -> tuple[int, int, float]:
@@ -97,53 +106,6 @@ def ecn_of(ecn: Ecn, transport: Transport, setting: cc.Setting) -> tuple[int, in
     if ecn.kmin is not None and ecn.kmax is not None:
         kmin, kmax = ecn.kmin, ecn.kmax
     return kmin, kmax, pmax if ecn.pmax is None else ecn.pmax
-
-
-def _reorder_packets(basis: Basis) -> int:
-    """What NICs keep out of order: as written, or by the longest path."""
-    transport, nic, graph = basis.transport, basis.fabric.nic, basis.graph
-    if transport.reorder_packets is not None:
-        return transport.reorder_packets
-    if transport.recovery != "selective_repeat":
-        return recovery.LEAST
-    rate = max(basis.hardware.nic_bps(graph, end.name) for end in graph.nics)
-    packet_ns = max(frames.ser_ns(nic.mtu + frames.MOST_HEADERS, rate), nic.mtu * 8e9 / nic.pcie.rate)
-    waiting = nic.tx_buffer / nic.mtu + nic.ack_every
-    return recovery.reorder_packets(basis.setting.base_rtt_ns, packet_ns, waiting)
-
-
-def _selective(basis: Basis) -> dict[str, Any]:
-    """What becomes of packets ahead, what is said of them, and when one is lost, where the file says so."""
-    sack, loss, ordering = basis.transport.sack, basis.transport.loss, basis.transport.ordering
-    keys: dict[str, Any] = {} if ordering == "in_order" else {"ordering": ordering}
-    keys |= {"sack_bits": sack.bits, "sack_every": sack.every} if sack else {}
-    if loss:
-        keys |= {"loss_after_ns": loss.after or basis.setting.base_rtt_ns, "probes": loss.probe}
-    return keys
-
-
-def _congestion_control(transport: Transport, setting: cc.Setting) -> dict[str, object]:
-    """`cc` of a NIC in this setting."""
-    chosen = transport.cc
-    return chosen.control.in_fabricd(chosen.control.values(setting, chosen.values, chosen.set))
-
-
-def _own_controls(transport: Transport) -> list[dict[str, object]]:
-    """Those of users' own files."""
-    if transport.cc.name in cc.CONTROLS:
-        return []
-    from testbed.own.control import for_fabricd
-
-    return [for_fabricd(transport.cc.name)]
-
-
-def _multipath(transport: Transport, setting: cc.Setting) -> dict[str, object]:
-    """`multipath` of a NIC in this setting; nothing where queue pairs keep one path."""
-    chosen = transport.multipath
-    if chosen is None:
-        return {}
-    policy = multipath.POLICIES[chosen.policy]
-    return {"multipath": policy.in_fabricd(chosen.entropies, policy.values(setting, chosen.values))}
 
 
 def written_control(experiment: Experiment) -> dict[str, Any]:
@@ -161,12 +123,12 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
     others = {name: of(rate) for name, rate in rates.items() if rate != usual}
     kept: dict[str, Any] = {}
     if basis.transport.recovery == "selective_repeat":
-        kept = {"reorder_packets": _reorder_packets(basis)}
+        kept = {"reorder_packets": sending.reorder_packets(basis, basis.transport)}
     if paths := basis.transport.multipath:
         values = multipath.POLICIES[paths.policy].values(basis.setting, paths.values)
         kept["multipath"] = controls.written_multipath(paths.policy, paths.entropies, values)
     if basis.transport.loss:
-        kept["loss_after"] = format_time(_selective(basis)["loss_after_ns"])
+        kept["loss_after"] = format_time(sending.selective(basis, basis.transport)["loss_after_ns"])
     return {
         "cc": of(usual),
         **({"nics": others} if others else {}),
@@ -259,11 +221,3 @@ def _engine(nic: Nic) -> dict[str, float]:
         "engine_packets_per_s": engine.packets,
         "engine_memory_bytes": engine.memory,
     }
-
-
-def _classes(switch: Switch, **dscp: int) -> dict[str, int]:
-    """DSCP and class of the packets that NICs send: a NIC queues them as the switch will."""
-    numbers: dict[str, int] = {}
-    for what, value in dscp.items():
-        numbers |= {f"{what}_dscp": value, f"{what}_class": switch.dscp.get(value, 0)}
-    return numbers

@@ -37,6 +37,7 @@ class Flow(NamedTuple):
     start_ns: float
     dscp: int | None = None  # of its packets; None: the NIC's, and its class
     traffic_class: int = 0
+    transport: int | None = None  # its number in the plan; None: that of its step
 
 
 class Outcome(NamedTuple):
@@ -52,9 +53,18 @@ class Outcome(NamedTuple):
 def parse(flows: Sequence[dict[str, Any]]) -> list[Flow]:
     """The flows of a plan's step."""
     return [
-        Flow(k, f["from"], f["to"], f["size_bytes"], f.get("start_ns", 0.0), f.get("dscp"), f.get("traffic_class", 0))
+        Flow(
+            *(k, f["from"], f["to"], f["size_bytes"], f.get("start_ns", 0.0), f.get("dscp")),
+            traffic_class=f.get("traffic_class", 0),
+            transport=f.get("transport"),
+        )
         for k, f in enumerate(flows)
     ]
+
+
+def _sent(flow: Flow) -> dict[str, Any]:
+    """How it is sent."""
+    return {"dscp": flow.dscp, "traffic_class": flow.traffic_class, "transport": flow.transport}
 
 
 def participants(flows: Sequence[Flow]) -> list[int]:
@@ -112,11 +122,11 @@ class Flows:
             at += nbytes
         self.kept_bytes = at
         self.window = context.region("window", kept_bytes) if self.incoming else None
-        peers = [Peer(f.target, tag + k, dscp=f.dscp, traffic_class=f.traffic_class) for k, f in outgoing.items()]
+        peers = [Peer(f.target, tag + k, **_sent(f)) for k, f in outgoing.items()]
         for k, f in self.incoming.items():
             assert self.window is not None
             private = _TARGET.pack(self.window.key, self.base[k])
-            peers.append(Peer(f.source, tag + k, private, dscp=f.dscp, traffic_class=f.traffic_class))
+            peers.append(Peer(f.source, tag + k, private, **_sent(f)))
         pairs = device.connect(peers)
         self.sending: dict[int, _Sending] = {}
         for (k, f), pair in zip(outgoing.items(), pairs, strict=False):

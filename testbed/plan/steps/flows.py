@@ -20,7 +20,10 @@ def flows_steps(step: FlowsStep, planner: Planner) -> list[Planned]:
     def planned(flow: Flow) -> PlannedFlow:
         source, target = (endpoint.number(end, planner.fabric) for end in (flow.from_, flow.to))
         dscp = None if flow.traffic_class is None else dscp_of(flow.traffic_class, planner.basis.fabric)
-        return PlannedFlow(source, target, flow.size, flow.start, flow.traffic_class, dscp)
+        transport = None
+        if flow.transport:
+            transport = planner.senders.number(source, flow.traffic_class, step.transport, flow.transport)
+        return PlannedFlow(source, target, flow.size, flow.start, flow.traffic_class, dscp, transport)
 
     return [PlannedFlows([planned(flow) for flow in step.flows])]
 

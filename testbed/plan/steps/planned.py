@@ -65,7 +65,7 @@ class Planned(ABC):
 
 @dataclass(frozen=True)
 class PlannedFlow:
-    """`traffic_class` and `dscp`: None for the transport's."""
+    """`traffic_class` and `dscp`: None for the transport's; `transport`: its number, None for the step's."""
 
     source: int
     target: int
@@ -73,9 +73,11 @@ class PlannedFlow:
     start_ns: float
     traffic_class: int | None = None
     dscp: int | None = None
+    transport: int | None = None
 
     def told(self) -> dict[str, Any]:
         marking = {"traffic_class": self.traffic_class, "dscp": self.dscp} if self.traffic_class is not None else {}
+        marking |= {} if self.transport is None else {"transport": self.transport}
         ends = {"from": self.source, "to": self.target}
         return {**ends, "size_bytes": self.size_bytes, "start_ns": self.start_ns, **marking}
 
@@ -226,10 +228,14 @@ class Plan:
     complex_costs: Mapping[str, float | None] | None
     steps: Sequence[Planned]
     repeat: bool = False
+    transports: Sequence[Mapping[str, Any]] = ()  # those that connections name, as fabricd takes them
+    sends_by: Sequence[Mapping[str, Any]] = ()  # of each step, unless none says anything of it
 
     def told(self, own: Sequence[int] | None = None) -> dict[str, Any]:
         """As workers read it; that of endpoints that share a process (workloads/together.py), or of all."""
         steps = [step.told(own) for step in self.steps]
+        if any(self.sends_by):
+            steps = [told | ({"sends_by": by} if by else {}) for told, by in zip(steps, self.sends_by, strict=True)]
         whole = {"ranks": self.ranks, "seed": self.seed, "steps": steps, **({"repeat": True} if self.repeat else {})}
         if own is None:
             return whole

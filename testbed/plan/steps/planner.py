@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.base.types import Model
 from testbed.experiment.basis import Basis
 from testbed.experiment.blocks.layout import group
+from testbed.plan.sending import Senders
 from testbed.plan.steps.planned import Planned, PlannedCollective
 from topologies import Fabric
 from topologies.graph import endpoint
@@ -43,6 +44,10 @@ class Planner:
 
         return Chooser(self.experiment)
 
+    @cached_property
+    def senders(self) -> Senders:
+        return Senders(self.experiment, self.basis)
+
     def number(self, step: Step) -> int:
         """Which one of the workload it is; 0 of none."""
         return next((k for k, one in enumerate(self.experiment.workload) if one is step), 0)
@@ -56,6 +61,8 @@ class Planner:
             return PlannedCollective(**same, ranks=step.ranks, options=options, chosen=self.chooser.choose(step))
         entry = find(step.collective, step.algorithm)
         groups = [group(entry, ranks, self.fabric) for ranks in step.groups or ()]
+        for members, its in zip(groups, step.transports or (), strict=False):
+            members |= {"sends_by": self.senders.by_class(step.transport, its)}
         ranks: list[int] | None = [rank for members in step.groups or () for rank in members]
         if not groups:
             of_all = group(entry, step.ranks, self.fabric)

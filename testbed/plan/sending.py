@@ -1,0 +1,159 @@
+"""What each sender sends by: congestion control, recovery, paths and class, as fabricd takes them.
+
+The file says it for the whole fabric, for NICs, for traffic classes, for steps, and for groups and flows of a step.
+Each of these goes before those named here before it. What a NIC has, its configuration says; all other combinations that
+occur are numbered, and a connection names its number (docs/fabricd-protocol.md).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hardware import cc, multipath, recovery
+from testbed.experiment.basis import Basis
+from testbed.experiment.blocks.transport import over
+from topologies.graph import frames
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
+    from testbed.experiment.blocks.fabric import Switch
+    from testbed.experiment.blocks.transport import Own, Sending
+
+_COMMON = {"window_bytes": 0, "min_rate_bps": 0, "hops": 0}
+"""What a control may have and another not: of one that is laid over another nothing is left."""
+
+CLASSES = 8
+Numbers = int | list[int]
+"""Of a transport: the same for all endpoints, or one each."""
+
+
+def reorder_packets(basis: Basis, sending: Sending) -> int:
+    """What NICs keep out of order: as written, or by the longest path."""
+    nic, graph = basis.fabric.nic, basis.graph
+    if sending.reorder_packets is not None:
+        return sending.reorder_packets
+    if sending.recovery != "selective_repeat":
+        return recovery.LEAST
+    rate = max(basis.hardware.nic_bps(graph, end.name) for end in graph.nics)
+    packet_ns = max(frames.ser_ns(nic.mtu + frames.MOST_HEADERS, rate), nic.mtu * 8e9 / nic.pcie.rate)
+    waiting = nic.tx_buffer / nic.mtu + nic.ack_every
+    return recovery.reorder_packets(basis.setting.base_rtt_ns, packet_ns, waiting)
+
+
+def selective(basis: Basis, sending: Sending) -> dict[str, Any]:
+    """What becomes of packets ahead, what is said of them, and when one is lost, where the file says so."""
+    sack, loss, ordering = sending.sack, sending.loss, sending.ordering
+    keys: dict[str, Any] = {} if ordering == "in_order" else {"ordering": ordering}
+    keys |= {"sack_bits": sack.bits, "sack_every": sack.every} if sack else {}
+    if loss:
+        keys |= {"loss_after_ns": loss.after or basis.setting.base_rtt_ns, "probes": loss.probe}
+    return keys
+
+
+def congestion_control(sending: Sending, setting: cc.Setting) -> dict[str, Any]:
+    """`cc` of a NIC in this setting."""
+    chosen = sending.cc
+    return chosen.control.in_fabricd(chosen.control.values(setting, chosen.values, chosen.set))
+
+
+def multipath_of(sending: Sending, setting: cc.Setting) -> dict[str, Any]:
+    """`multipath` of a NIC in this setting; nothing where queue pairs keep one path."""
+    chosen = sending.multipath
+    if chosen is None:
+        return {}
+    policy = multipath.POLICIES[chosen.policy]
+    return {"multipath": policy.in_fabricd(chosen.entropies, policy.values(setting, chosen.values))}
+
+
+def classes(switch: Switch, **dscp: int) -> dict[str, int]:
+    """DSCP and class of the packets that NICs send: a NIC queues them as the switch will."""
+    numbers: dict[str, int] = {}
+    for what, value in dscp.items():
+        numbers |= {f"{what}_dscp": value, f"{what}_class": switch.dscp.get(value, 0)}
+    return numbers
+
+
+def own_controls(experiment: Experiment) -> list[dict[str, object]]:
+    """Those of users' own files, for fabricd."""
+    names = dict.fromkeys(sending.cc.name for _, sending in experiment.senders())
+    if not (own := [name for name in names if name not in cc.CONTROLS]):
+        return []
+    from testbed.own.control import for_fabricd
+
+    return [for_fabricd(name) for name in own]
+
+
+class Senders:
+    """What the senders of an experiment send by."""
+
+    def __init__(self, experiment: Experiment, basis: Basis) -> None:
+        self.transport, self.basis = experiment.transport, basis
+        self.transports: list[dict[str, Any]] = []
+        """Those that connections name, from 1 on."""
+        self._numbers: dict[str, int] = {}
+        self._found: dict[tuple[Any, ...], int] = {}
+
+    def of_nic(self, rank: int) -> dict[str, Any] | None:
+        """What a NIC's queue pairs send by, if that is not what the fabric's do."""
+        own = self.transport.of_nic(rank)
+        return self._in_fabricd(rank, over(self.transport, own)) if own else None
+
+    def numbers(self, traffic_class: int | None, *own: Own | None) -> Numbers:
+        """Of what is sent in a class (None: that of the DSCP), with what steps, groups and flows say."""
+        if not self._several:
+            return self.number(0, traffic_class, *own)
+        numbers = [self.number(rank, traffic_class, *own) for rank in range(len(self.basis.graph.nics))]
+        return numbers[0] if len(set(numbers)) == 1 else numbers
+
+    def by_class(self, *own: Own | None) -> dict[str, Numbers]:
+        """Traffic class, where it counts ("": all others) -> what is sent by in it; nothing: what NICs send by."""
+        usual = self.numbers(None, *own)
+        of_classes = {str(its): self.numbers(its, *own) for its in range(CLASSES)}
+        told = {"": usual, **{its: numbers for its, numbers in of_classes.items() if numbers != usual}}
+        return {} if told == {"": 0} else told
+
+    def number(self, rank: int, traffic_class: int | None, *own: Own | None) -> int:
+        """Likewise of a rank; 0: what its NIC sends by."""
+        if not self.transport.classes and not any(own):
+            return 0
+        nic = self.transport.of_nic(rank)
+        key = (id(nic), self._rate(rank), traffic_class, *map(id, own))
+        if key not in self._found:
+            usual = over(self.transport, nic)
+            dscp = over(usual, *own).dscp
+            its = self.basis.fabric.switch.dscp.get(dscp, 0) if traffic_class is None else traffic_class
+            sending = over(usual, self.transport.classes.get(its), *own)
+            self._found[key] = 0 if sending == usual else self._number(self._in_fabricd(rank, sending))
+        return self._found[key]
+
+    @property
+    def _several(self) -> bool:
+        """Whether NICs differ."""
+        return bool(self.transport.nics) or not self.basis.uniform
+
+    def _rate(self, rank: int) -> float:
+        graph = self.basis.graph
+        return self.basis.hardware.nic_bps(graph, graph.nics[rank].name)
+
+    def _number(self, transport: dict[str, Any]) -> int:
+        key = json.dumps(transport, sort_keys=True)
+        if key not in self._numbers:
+            self.transports.append(transport)
+            self._numbers[key] = len(self.transports)
+        return self._numbers[key]
+
+    def _in_fabricd(self, rank: int, sending: Sending) -> dict[str, Any]:
+        """All of it, so that nothing of what it is laid over is left."""
+        setting = replace(self.basis.setting, line_rate_bps=self._rate(rank))
+        control = congestion_control(sending, setting)
+        return {
+            "recovery": sending.recovery,
+            "reorder_packets": reorder_packets(self.basis, sending),
+            **{"ordering": "in_order", "sack_bits": 0, "loss_after_ns": 0, "probes": True},
+            **selective(self.basis, sending),
+            "cc": {**control, "params": {**_COMMON, **control["params"]}},
+            **{"multipath": None, **multipath_of(sending, setting)},
+            **classes(self.basis.fabric.switch, data=sending.dscp),
+        }
