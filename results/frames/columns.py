@@ -106,6 +106,10 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("rx_bytes", REAL, "bytes", "received by it, likewise"),
         Column("ideal_ns", REAL, "ns, emulated", "what the flow would take alone ([closed forms](closed-form.md))"),
         Column("slowdown", REAL, "", "time_ns / ideal_ns of a flow"),
+        Column(
+            "sends_by", TEXT, "", "what its senders send by, where others of the step send by something else "
+            "([mixed controls](mixed-controls.md))"
+        ),
     ),
     "ranks": (
         _STEP,

@@ -8,6 +8,7 @@ occur are numbered, and a connection names its number (docs/fabricd-protocol.md)
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,21 @@ def own_controls(experiment: Experiment) -> list[dict[str, object]]:
     return [for_fabricd(name) for name in own]
 
 
+def _words(sending: Sending, traffic_class: int | None) -> dict[str, str]:
+    """Each key in a word or two."""
+    selective, paths = sending.recovery == "selective_repeat", sending.multipath
+    return {
+        "cc": sending.cc.short + "".join(f" {key}={value:g}" for key, value in sending.cc.values.items()),
+        "recovery": "selective repeat" if selective else "go-back-N",
+        "ordering": "any order" if sending.ordering == "any" else "",
+        "sack": f"sack {sending.sack.bits}/{sending.sack.every}" if sending.sack else "",
+        "loss": "by time" if sending.loss else "",
+        "multipath": f"{paths.policy} {paths.entropies}" if paths else "",
+        "class": "" if traffic_class is None else f"class {traffic_class}",
+        "dscp": f"DSCP {sending.dscp}" if traffic_class is None else "",
+    }
+
+
 class Senders:
     """What the senders of an experiment send by."""
 
@@ -118,15 +134,29 @@ class Senders:
         """Likewise of a rank; 0: what its NIC sends by."""
         if not self.transport.classes and not any(own):
             return 0
-        nic = self.transport.of_nic(rank)
-        key = (id(nic), self._rate(rank), traffic_class, *map(id, own))
+        key = (id(self.transport.of_nic(rank)), self._rate(rank), traffic_class, *map(id, own))
         if key not in self._found:
-            usual = over(self.transport, nic)
-            dscp = over(usual, *own).dscp
-            its = self.basis.fabric.switch.dscp.get(dscp, 0) if traffic_class is None else traffic_class
-            sending = over(usual, self.transport.classes.get(its), *own)
-            self._found[key] = 0 if sending == usual else self._number(self._in_fabricd(rank, sending))
+            sending = self.sending(rank, traffic_class, *own)
+            usual = sending == over(self.transport, self.transport.of_nic(rank))
+            self._found[key] = 0 if usual else self._number(self._in_fabricd(rank, sending))
         return self._found[key]
+
+    def sending(self, rank: int, traffic_class: int | None, *own: Own | None) -> Sending:
+        """What a rank sends by in a class."""
+        usual = over(self.transport, self.transport.of_nic(rank))
+        its = traffic_class
+        if its is None:
+            its = self.basis.fabric.switch.dscp.get(over(usual, *own).dscp, 0)
+        return over(usual, self.transport.classes.get(its), *own)
+
+    def names(self, senders: Iterable[tuple[int, int | None, tuple[Own | None, ...]]]) -> list[str]:
+        """What tells them from each other, each as (rank, class, what is its own); nothing if they are alike."""
+        every = list(senders)
+        if not self.transport.nics and not self.transport.classes and not any(any(own) for *_, own in every):
+            return []
+        found = [_words(self.sending(rank, its, *own), its) for rank, its, own in every]
+        differ = [key for key in found[0] if len({words[key] for words in found}) > 1] if found else []
+        return [", ".join(filter(None, map(words.get, differ))) or "as usual" for words in found] if differ else []
 
     @property
     def _several(self) -> bool:

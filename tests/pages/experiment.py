@@ -109,6 +109,7 @@ _UNLISTED = {
     "Clock": "see below",
     "PoolOf": "`[RANKS]`, or a pool as below",
     "Interleaved": "`{interleaved: CHUNKS}`",
+    "Own": "keys of `transport`",
     "CongestionControl": "`NAME` or `{NAME: {PARAMETERS}}`",
 }
 _TYPE_WORDS = {

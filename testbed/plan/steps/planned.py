@@ -85,6 +85,7 @@ class PlannedFlow:
 @dataclass(frozen=True)
 class PlannedFlows(Planned):
     flows: Sequence[PlannedFlow]
+    senders: Sequence[str] = ()  # what each of them is sent by, in words, where they differ
 
     def told(self, own: Collection[int] | None = None) -> dict[str, Any]:
         return {"kind": "flows", "flows": self._told}
@@ -98,7 +99,8 @@ class PlannedFlows(Planned):
 
     def described(self, ranks: int) -> dict[str, Any]:
         names = {str(end): endpoint.name(end, ranks) for end in sorted(self.ends(ranks)) if end >= ranks}
-        return {"kind": "flows", **({"names": names} if names else {})}
+        senders = {"senders": list(self.senders)} if self.senders else {}
+        return {"kind": "flows", **({"names": names} if names else {}), **senders}
 
     def measurements(self, ranks: int) -> int:
         return 2 * len(self.flows)
@@ -146,7 +148,7 @@ class PlannedCollective(Planned):
             "op": self.op if entry.ops else None,
             **of(len(self.ranks or range(ranks))),
             **({"chosen": self.chosen} if self.chosen else {}),
-            **({"groups": [of(len(its["ranks"])) for its in self.groups]} if self.groups else {}),
+            **({"groups": [of(len(its["ranks"])) | _sender(its) for its in self.groups]} if self.groups else {}),
         }
 
     def measurements(self, ranks: int) -> int:
@@ -161,6 +163,10 @@ class PlannedCollective(Planned):
         taken = {(way["algorithm"], way.get("trees")): way for way in (ways[1:] or ways)}
         jobs = sum(find(self.collective, way["algorithm"]).jobs(way) for way in taken.values())
         return jobs * (len(self.groups) or 1)
+
+
+def _sender(group: Mapping[str, Any]) -> dict[str, str]:
+    return {"sender": group["sender"]} if "sender" in group else {}
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,10 @@ class Planner:
             return PlannedCollective(**same, ranks=step.ranks, options=options, chosen=self.chooser.choose(step))
         entry = find(step.collective, step.algorithm)
         groups = [group(entry, ranks, self.fabric) for ranks in step.groups or ()]
-        for members, its in zip(groups, step.transports or (), strict=False):
-            members |= {"sends_by": self.senders.by_class(step.transport, its)}
+        own = [(step.transport, its) for its in step.transports or ()] or [(step.transport, None)] * len(groups)
+        names = self.senders.names((ranks[0], None, of) for ranks, of in zip(step.groups or (), own, strict=True))
+        for members, of, name in zip(groups, own, names, strict=False):
+            members |= {"sends_by": self.senders.by_class(*of), "sender": name}
         ranks: list[int] | None = [rank for members in step.groups or () for rank in members]
         if not groups:
             of_all = group(entry, step.ranks, self.fabric)
