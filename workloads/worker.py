@@ -73,7 +73,7 @@ def _run_collective(context: Context, step: Step, emit: Emit) -> None:
 
 def _run_flows(context: Context, step: Step, kept_bytes: int, emit: Emit) -> None:
     device = context.device
-    part = flows.Flows(context, step.flows, step.tag, kept_bytes)
+    part = flows.Flows(context, step.flows, step.tag, kept_bytes, watched=step.plan.get("watched", False))
     part.prepare()
     context.tick = progress({"step": step.number, "rank": device.rank}, emit)
     measured(device, step.number, len(step.ranks), part.run)
@@ -92,6 +92,7 @@ def _run_flows(context: Context, step: Step, kept_bytes: int, emit: Emit) -> Non
                 "wrong": outcome.wrong,
                 "rank": device.rank,
                 "role": outcome.role,
+                **({"course": outcome.course} if outcome.course else {}),
             }
         )
 

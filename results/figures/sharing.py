@@ -1,8 +1,8 @@
 """Who gets what, where senders of one step send by different controls.
 
-A share is what those that send alike got together, of what all of the step got: each flow, or group of a collective,
-counts with its mean rate. So it says who wins while all of them are there; who is done last has the cable for itself at
-the end.
+A share is what those that send alike got together, of what all of the step got, while all were under way. Where they
+never were, or it is not known (groups of a collective), each counts with its mean rate: there the loser of two gets a
+third at least, as it has all for itself at the end.
 """
 
 from __future__ import annotations
@@ -39,14 +39,20 @@ def shares(results: Iterable[Mapping[str, Any]]) -> list[Share]:
     """Of all steps whose rows of `results` say what is sent by, in the order of the rows."""
     steps: dict[int, dict[str, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for row in results:
-        if row.get("sends_by") and row["algbw_Bps"]:
+        if row.get("sends_by") and rate(row):
             steps[row.get("step", 0)][row["sends_by"]].append(row)
     return [_share(step, name, rows, groups) for step, groups in steps.items() for name, rows in groups.items()]
 
 
+def rate(row: Mapping[str, Any]) -> float:
+    """While all were under way, if they were, else its mean."""
+    together = row.get("together_Bps")
+    return (row["algbw_Bps"] or 0.0) if together is None or together != together else float(together)
+
+
 def _share(step: int, name: str, rows: list[Mapping[str, Any]], groups: Mapping[str, list[Mapping[str, Any]]]) -> Share:
-    rates = [row["algbw_Bps"] for row in rows]
-    every = [row["algbw_Bps"] for other in groups.values() for row in other]
+    rates = [rate(row) for row in rows]
+    every = [rate(row) for other in groups.values() for row in other]
     times = [row["time_ns"] for row in rows]
     return Share(
         *(step, name, len(rows), fmean(rates), sum(rates) / sum(every), len(rows) / len(every), jain(rates)),

@@ -153,7 +153,8 @@ def _flow(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:
     shown = "->".join(names.get(end, end) for end in name.split("->"))
     what: Row = {"collective": None, "flow": shown, "algorithm": "write", "dtype": None, "op": None, "ranks": 2}
     if senders := step.get("senders"):
-        what["sends_by"] = senders[rows[0]["flow_index"]]
+        number = rows[0]["flow_index"]
+        what |= {"sends_by": senders[number], "together_Bps": step.get("together", {}).get(number)}
     return _result(rows, picoseconds(sender[0]["start_ns"]), picoseconds(sender[0]["end_ns"]), 1.0, what)
 
 

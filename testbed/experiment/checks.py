@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from testbed.base.types import unknown
 from testbed.experiment import basis
 from testbed.experiment.blocks import known
+from testbed.experiment.blocks.mixed import ranks_of
 from testbed.experiment.steps.step import Blocks as OfSteps
-from testbed.experiment.steps.step import Found, below
+from testbed.experiment.steps.step import Found, below, rank_out_of_range
 from testbed.experiment.steps.steps import scaled_by
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
@@ -68,7 +69,11 @@ def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator
 
 
 def _senders(blocks: Blocks) -> Iterator[Found]:
-    """What does not go together in what senders send by, where it is said."""
+    """NICs that there are not, and what does not go together in what senders send by, where it is said."""
+    ranks = blocks.fabric.topology.ranks
+    for written in blocks.transport.nics:
+        if problem := rank_out_of_range(ranks_of(written)[-1], ranks):
+            yield ("transport", "nics", written), *problem
     for path, sending in blocks.senders():
         for key, what, hint in sending.of_others():
             yield (*path, key), what, hint

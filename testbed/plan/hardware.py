@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.blocks.fabric import Accelerator, Ecn, Nic, Switch
     from testbed.experiment.blocks.routing import Adaptive
-    from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.transport import CongestionControl, Transport
     from testbed.experiment.steps.step import Step
 
 
@@ -112,7 +112,7 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
     """Congestion control and recovery, every parameter as a file has it: of NICs with `fabric.cable`, and others."""
     basis, chosen = Basis(experiment), experiment.transport.cc
 
-    def of(rate_bps: float) -> Any:
+    def of(rate_bps: float, chosen: CongestionControl = chosen) -> Any:
         setting = replace(basis.setting, line_rate_bps=rate_bps)
         values = chosen.control.values(setting, chosen.values, chosen.set)
         return controls.written(chosen.name, chosen.set, {k: float(f"{v:.12g}") for k, v in values.items()})
@@ -121,9 +121,10 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
     if not basis.uniform:
         rates = {nic.name: basis.hardware.nic_bps(basis.graph, nic.name) for nic in basis.graph.nics}
     others = {name: of(rate) for name, rate in rates.items() if rate != usual}
-    kept: dict[str, Any] = {}
+    mixed = {".".join(map(str, path)): of(usual, its.cc) for path, its in experiment.senders() if its.cc != chosen}
+    kept: dict[str, Any] = {"mixed": mixed} if mixed else {}
     if basis.transport.recovery == "selective_repeat":
-        kept = {"reorder_packets": sending.reorder_packets(basis, basis.transport)}
+        kept |= {"reorder_packets": sending.reorder_packets(basis, basis.transport)}
     if paths := basis.transport.multipath:
         values = multipath.POLICIES[paths.policy].values(basis.setting, paths.values)
         kept["multipath"] = controls.written_multipath(paths.policy, paths.entropies, values)

@@ -1,8 +1,8 @@
 """What each sender sends by: congestion control, recovery, paths and class, as fabricd takes them.
 
 The file says it for the whole fabric, for NICs, for traffic classes, for steps, and for groups and flows of a step.
-Each of these goes before those named here before it. What a NIC has, its configuration says; all other combinations that
-occur are numbered, and a connection names its number (docs/fabricd-protocol.md).
+Each of these goes before those named here before it. What a NIC has, its configuration says; all other combinations
+that occur are numbered, and a connection names its number (docs/fabricd-protocol.md).
 """
 
 from __future__ import annotations
@@ -96,8 +96,7 @@ def _words(sending: Sending, traffic_class: int | None) -> dict[str, str]:
         "sack": f"sack {sending.sack.bits}/{sending.sack.every}" if sending.sack else "",
         "loss": "by time" if sending.loss else "",
         "multipath": f"{paths.policy} {paths.entropies}" if paths else "",
-        "class": "" if traffic_class is None else f"class {traffic_class}",
-        "dscp": f"DSCP {sending.dscp}" if traffic_class is None else "",
+        "class": f"DSCP {sending.dscp}" if traffic_class is None else f"class {traffic_class}",
     }
 
 
@@ -150,12 +149,13 @@ class Senders:
         return over(usual, self.transport.classes.get(its), *own)
 
     def names(self, senders: Iterable[tuple[int, int | None, tuple[Own | None, ...]]]) -> list[str]:
-        """What tells them from each other, each as (rank, class, what is its own); nothing if they are alike."""
+        """What tells them from each other, each as (rank, class, what is its own); nothing if but their classes differ."""
         every = list(senders)
         if not self.transport.nics and not self.transport.classes and not any(any(own) for *_, own in every):
             return []
         found = [_words(self.sending(rank, its, *own), its) for rank, its, own in every]
         differ = [key for key in found[0] if len({words[key] for words in found}) > 1] if found else []
+        differ = [] if differ == ["class"] else differ
         return [", ".join(filter(None, map(words.get, differ))) or "as usual" for words in found] if differ else []
 
     @property

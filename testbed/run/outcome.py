@@ -14,7 +14,7 @@ from testbed.base.errors import RUN_FAILED, Problem, UserError
 _PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
 _OF_COLLECTIVES = ("fallback", "host_ns", "sent_bytes")
 _OF_SPARSE = ("tx_bytes", "rx_bytes")
-_OF_MIXES = ("sends_by",)
+_OF_MIXES = ("sends_by", "together_Bps")
 _OF_TASKS = ("ranks", "iteration", "time_ns", "wrong", "fallback", "host_ns", "sent_bytes")
 _OF_FLOWS = ("ideal_ns", "slowdown")
 

@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 
 def keep(experiment: Experiment, folder: Path) -> None:
-    if control := control_name(experiment.transport.cc.name):
+    for name in dict.fromkeys(sending.cc.name for _, sending in experiment.senders()):
+        if (control := control_name(name)) is None:
+            continue
         _copy(folder / "controls", control.path, control.digest, source(control))
     for step in experiment.workload:
-        if (name := parse(str(getattr(step, "algorithm", "")))) is None:
+        if (own := parse(str(getattr(step, "algorithm", "")))) is None:
             continue
         from workloads.own import files
 
-        _copy(folder / "algorithms", name.path, name.digest, files.load(str(name)).text)
+        _copy(folder / "algorithms", own.path, own.digest, files.load(str(own)).text)
 
 
 def _copy(folder: Path, path: str, digest: str, text: bytes) -> None:

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from results.figures.report import gigabytes
-from results.figures.sharing import shares
+from results.figures.sharing import rate, shares
 from results.figures.values import jain
 from testbed.tables.cells import grid, microseconds
 
@@ -19,9 +19,10 @@ def of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     found = shares(rows)
     if not found:
         return
-    fair = jain([row["algbw_Bps"] for row in rows if row["algbw_Bps"]])
+    fair = jain([rate(row) for row in rows])
+    when = "while all are there" if all(row.get("together_Bps") for row in rows) else "by their mean rates"
     yield Text("#")
-    yield Text(f"# who gets what of the rates of all together; Jain's index of all {fair:.3f}", style="bold")
+    yield Text(f"# who gets what {when}; Jain's index of all {fair:.3f}", style="bold")
     table = grid(
         ("sent by", "", max(7, *(len(one.sends_by) for one in found))), ("count", "", 5), ("rate", "(GB/s)", 7),
         ("share", "(%)", 6), ("if even", "(%)", 7), ("jain", "", 5), ("p50", "(us)", 9), ("p99", "(us)", 9),

@@ -88,7 +88,7 @@ class PlannedFlows(Planned):
     senders: Sequence[str] = ()  # what each of them is sent by, in words, where they differ
 
     def told(self, own: Collection[int] | None = None) -> dict[str, Any]:
-        return {"kind": "flows", "flows": self._told}
+        return {"kind": "flows", "flows": self._told, **({"watched": True} if self.senders else {})}
 
     @cached_property
     def _told(self) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from workloads.sparse.sizes import spot_blocks
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
+    from testbed.experiment.blocks.transport import Own
     from testbed.experiment.steps.step import Step
     from testbed.plan.choose import Chooser
 
@@ -61,7 +63,8 @@ class Planner:
             return PlannedCollective(**same, ranks=step.ranks, options=options, chosen=self.chooser.choose(step))
         entry = find(step.collective, step.algorithm)
         groups = [group(entry, ranks, self.fabric) for ranks in step.groups or ()]
-        own = [(step.transport, its) for its in step.transports or ()] or [(step.transport, None)] * len(groups)
+        each: Sequence[Own | None] = step.transports or len(groups) * [None]
+        own = [(step.transport, its) for its in each]
         names = self.senders.names((ranks[0], None, of) for ranks, of in zip(step.groups or (), own, strict=True))
         for members, of, name in zip(groups, own, names, strict=False):
             members |= {"sends_by": self.senders.by_class(*of), "sender": name}
