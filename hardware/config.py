@@ -160,6 +160,10 @@ def fabricd_config(
     }
 
 
+_OF_CHIPS = ("adaptive", "cut_through")
+"""What bridges inside NICs do not have."""
+
+
 def _switch(fabric: Fabric, switch: Switch, hardware: Hardware, devices: Devices) -> dict[str, Any]:
     return {
         "name": switch.name,
@@ -167,7 +171,7 @@ def _switch(fabric: Fabric, switch: Switch, hardware: Hardware, devices: Devices
         "latency_ns": hardware.latency_ns(switch),
         "buffer_bytes": hardware.switch_buffer_bytes,
         "taps": [devices.tap(switch, port) for port in range(1, switch.bridge_ports + 1)],
-        **{key: value for key, value in hardware.switch.items() if key != "adaptive" or switch.role not in EMBEDDED},
+        **{k: v for k, v in hardware.switch.items() if k not in _OF_CHIPS or switch.role not in EMBEDDED},
         **hardware.of_switch.get(switch.name, {}),
         **_accelerator(fabric, switch, hardware),
     }
