@@ -224,7 +224,6 @@ def _switch(switch: Switch, headroom: int, ecn: dict[str, Any]) -> dict[str, Any
         "strict": switch.scheduler.strict,
         "weights": {str(c): w for c, w in switch.scheduler.weights.items()},
         "watchdog": watchdog,
-        **({"cut_through": True} if switch.cut_through else {}),
     }
 
 

@@ -182,6 +182,13 @@ static void capture(struct fabric *f, struct port *p, struct frame *fr, bool out
 	capture_frame(f, p, fr->data, fr->len, outgoing);
 }
 
+static void drop_injected(struct fabric *f, struct port *p, struct frame *fr)
+{
+	p->tc[fr->class].injected++;
+	p->tc[fr->class].injected_bytes += fr->len + FCS_BYTES;
+	port_drop(f, p, fr, DROP_FAULT);
+}
+
 /* Put a frame on the cable now; it comes in whole, a serialization and a delay later */
 static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 {
@@ -200,11 +207,9 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 	leave_tx_buffer(f, fr);
 	if (fate.dropped) {
 		to->shown[fate.shown]++;
-		to->tc[fr->class].injected++;
-		to->tc[fr->class].injected_bytes += fr->len + FCS_BYTES;
 		fr->bad = to->node->cuts_through && fate.shown == SHOWN_CRC; /* it may have gone on before that is seen */
 		if (!fr->bad) {
-			port_drop(f, to, fr, DROP_FAULT);
+			drop_injected(f, to, fr);
 			return;
 		}
 	}
@@ -326,6 +331,8 @@ static void refuse(struct fabric *f, struct port *p, struct frame *fr, enum drop
 		passage->bad = passage->lost = true;
 	if (passage && passage->ahead && why != DROP_CABLE)
 		frame_release(f, fr);
+	else if (why == DROP_FAULT)
+		drop_injected(f, p, fr);
 	else
 		port_drop(f, p, fr, why);
 }
