@@ -19,8 +19,8 @@ from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
 class Link:
     """One direction of a cable, or of several beside each other that packets are spread over.
 
-    `spread`: how many packets go at the same time, on average; `rate_bps` is that of each.  `cuts`: the switch behind it
-    sends packets on while they still come in, by links that are no faster.
+    `spread`: how many packets go at the same time, on average; `rate_bps` is that of each.  `cuts`: the switch behind
+    it sends packets on while they still come in, by links that are no faster.
     """
 
     rate_bps: float
@@ -88,7 +88,9 @@ class Path:
     def ack_ns(self) -> float:
         """An acknowledgement on its way back (over the same links, in the other direction)."""
         back = self.links[::-1]
-        met = [link.cuts for link in self.links[-2::-1]] + [False]  # the switch behind a link is before it on the way back
+        met = [link.cuts for link in self.links[-2::-1]] + [
+            False
+        ]  # the switch behind a link is before it on the way back
         back = tuple(replace(link, cuts=cuts) for link, cuts in zip(back, met, strict=True))
         return self.constant_ns + sum(stage.passing_ns(0.0, ACK_BYTES) for stage in stages_over(back))
 

@@ -15,7 +15,15 @@ from heapq import heappop, heappush
 from itertools import count, pairwise
 from typing import Any, TypeAlias, cast
 
-from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, HEADER_BYTES, IMM_BYTES, OUTSIDE_BYTES, RETH_BYTES, wire_bytes
+from topologies.graph.frames import (
+    ACK_BYTES,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    IMM_BYTES,
+    OUTSIDE_BYTES,
+    RETH_BYTES,
+    wire_bytes,
+)
 from topologies.ranks.hops import Hop
 from workloads.times.buffers import Transits, Watch
 from workloads.times.messages import Costs, Path, received_ns, sent_ns
