@@ -1,4 +1,4 @@
-"""ECMP by a seed, and E-ECMP, in whole runs: each flow takes the cables that the models say, whichever way frames go."""
+"""ECMP by a seed, and E-ECMP, in whole runs: flows take the cables that models say, whichever way frames go."""
 
 from __future__ import annotations
 
