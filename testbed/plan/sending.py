@@ -96,6 +96,7 @@ def _words(sending: Sending, traffic_class: int | None) -> dict[str, str]:
         "sack": f"sack {sending.sack.bits}/{sending.sack.every}" if sending.sack else "",
         "loss": "by time" if sending.loss else "",
         "multipath": f"{paths.policy} {paths.entropies}" if paths else "",
+        "source_port": "one source port" if sending.source_port == "fixed" else "",
         "class": f"DSCP {sending.dscp}" if traffic_class is None else f"class {traffic_class}",
     }
 
@@ -149,7 +150,7 @@ class Senders:
         return over(usual, self.transport.classes.get(its), *own)
 
     def names(self, senders: Iterable[tuple[int, int | None, tuple[Own | None, ...]]]) -> list[str]:
-        """What tells them from each other, each as (rank, class, what is its own); nothing if but their classes differ."""
+        """What tells them from each other, each as (rank, class, what is its own); nothing if only classes differ."""
         every = list(senders)
         if not self.transport.nics and not self.transport.classes and not any(any(own) for *_, own in every):
             return []
@@ -180,6 +181,7 @@ class Senders:
         control = congestion_control(sending, setting)
         return {
             "recovery": sending.recovery,
+            "fixed_port": sending.source_port == "fixed",
             "reorder_packets": reorder_packets(self.basis, sending),
             **{"ordering": "in_order", "sack_bits": 0, "loss_after_ns": 0, "probes": True},
             **selective(self.basis, sending),

@@ -136,6 +136,10 @@ class Sending(Model):
     multipath: Multipath | None = Field(
         default=None, description="each packet chooses its path (null: a queue pair keeps one)"
     )
+    source_port: Literal["per_qp", "fixed"] = Field(
+        default="per_qp",
+        description="UDP source port, by which ECMP tells flows apart: each queue pair's own, or the same for all",
+    )
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
 
     def of_others(self) -> Iterator[tuple[str, str, str]]:
