@@ -111,6 +111,8 @@ class _Sending:
 class Flows:
     """One rank's part of a step of flows."""
 
+    watched = False
+
     def __init__(
         self, context: Context, flows: Sequence[Flow], tag: int, kept_bytes: int, *, watched: bool = False
     ) -> None:
