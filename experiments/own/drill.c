@@ -17,13 +17,13 @@ static uint32_t pick(struct railbed_choice *choice)
 	uint32_t seen = 0, place[2 * MOST];
 	double load[2 * MOST];
 
-	for (uint32_t k = 0; k < d + own->kept; k++) {
-		uint32_t at = k < d ? choice->turn[railbed_random(choice) % choice->turns] : own->place[k - d], i = 0;
+	for (uint32_t k = 0; k < own->kept + d; k++) {
+		uint32_t at = k < own->kept ? own->place[k] : choice->turn[railbed_random(choice) % choice->turns], i = 0;
 		double its = railbed_load(choice, at);
 		while (i < seen && place[i] != at)
 			i++;
 		if (i < seen)
-			continue; /* it was drawn twice, or drawn and kept */
+			continue; /* known already */
 		for (i = seen++; i && its < load[i - 1]; i--) {
 			place[i] = place[i - 1];
 			load[i] = load[i - 1];

@@ -29,13 +29,13 @@ static uint32_t pick(struct railbed_paths *paths)
 	return own->entropy;
 }
 
-/* The round trip ends with the acknowledgement of a packet that was sent after it began */
+/* The round trip ends when all has come that had left when it began */
 static void returned(struct railbed_paths *paths, const struct railbed_returned *back)
 {
 	struct bender *own = paths->state;
 
 	own->marked += back->marked;
-	if (paths->delivered <= own->end)
+	if (paths->delivered < own->end || paths->delivered == own->delivered)
 		return;
 	double share = (double)own->marked / (double)(paths->delivered - own->delivered);
 	own->congested = share > paths->parameter[THRESHOLD] ? own->congested + 1 : 0;

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar
 
 from hardware.cc import Parameter, Setting
-from testbed.own.checked import checked
+from testbed.own.checked import PAGES, VERSION, checked
 from testbed.own.compiler import compiled
 from testbed.own.name import BadFile, Name
 
-VERSION, PARAMETERS, STATE_BYTES, ENTROPY_BYTES, SWITCH_BYTES = 2, 24, 1024, 16, 1 << 20
+PARAMETERS, STATE_BYTES, ENTROPY_BYTES, SWITCH_BYTES = 24, 1024, 16, 1 << 20
 KINDS = ("number", "rate", "time", "size")
 OF: tuple[Callable[[Setting], float], ...] = (
     lambda s: 1.0,
@@ -42,8 +42,12 @@ class _Parameter(ctypes.Structure):
     ]  # fmt: skip
 
 
-WORDS = [("summary", ctypes.c_char * 96), ("source", ctypes.c_char * 96), ("parameters", _Parameter * PARAMETERS)]
-MARKS = [("kmin", Amount), ("kmax", Amount), ("pmax", ctypes.c_double)]
+WORDS: list[Any] = [
+    ("summary", ctypes.c_char * 96),
+    ("source", ctypes.c_char * 96),
+    ("parameters", _Parameter * PARAMETERS),
+]
+MARKS: list[Any] = [("kmin", Amount), ("kmax", Amount), ("pmax", ctypes.c_double)]
 
 
 class Structure(ctypes.Structure):
@@ -63,7 +67,7 @@ def read(name: Name, kind: type[_Kind]) -> _Kind:
     data, macro = checked(name, kind.symbol), kind.symbol.upper()
     version = int.from_bytes(data[:4], "little")
     if not 1 <= version <= VERSION:
-        hint = f"{macro}({VERSION}, ..), and what docs/own-controls.md says of it"
+        hint = f"{macro}({VERSION}, ..), and what {PAGES[kind.symbol]} says of it"
         raise BadFile(f"{name.path} is written for version {version} of railbed.h, and this is {VERSION}", hint)
     if len(data) != ctypes.sizeof(kind):
         raise BadFile(f"{name.path}: {kind.symbol} is no struct {kind.symbol}", f"write {macro}({VERSION}, ..)")
@@ -71,6 +75,8 @@ def read(name: Name, kind: type[_Kind]) -> _Kind:
     for field, (whose, most) in kind.states.items():
         if (size := getattr(entry, field)) > most:
             raise BadFile(f"{name.path}: {whose} state has {size} bytes", f"{most} at most")
+    if not getattr(entry, "pick", 1):
+        raise BadFile(f"{name.path} has no pick()", f"{macro}({VERSION}, .., .pick = ..)")
     return entry
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from hardware.multipath import Policy
 from testbed.own import entry
-from testbed.own.name import BadFile, parse
+from testbed.own.name import parse
 
 
 class _Multipath(entry.Structure):
@@ -22,7 +22,7 @@ class _Multipath(entry.Structure):
     _fields_ = [
         ("version", ctypes.c_uint32), ("state_bytes", ctypes.c_uint32), ("entropy_bytes", ctypes.c_uint32),
         ("hears", ctypes.c_bool), ("one_path", ctypes.c_bool),
-        *entry.WORDS, *entry.MARKS, ("functions", ctypes.c_uint64 * 5),
+        *entry.WORDS, *entry.MARKS, ("pick", ctypes.c_uint64), ("functions", ctypes.c_uint64 * 4),
     ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from testbed.base.types import Model, Time, default, folder_of, mistake, unknown
 from testbed.experiment.blocks import known
 
 if TYPE_CHECKING:
-    from hardware.adaptive import Policy as Entry
+    from hardware.adaptive import Policy
 
 ADAPTIVE = "adaptive"
 
@@ -47,8 +47,9 @@ class Quality(Model):
     every: Time = default("1us", "it looks at its queues so often", gt=0, le=1e9)
 
 
-class Policy(Model):
-    """`NAME`, or `{file: FILE.c, PARAMETERS}`; `values` are the parameters given. `name` of a file: its path and content."""
+class PickPolicy(Model):
+    """`NAME`, or `{file: FILE.c, PARAMETERS}`; `values` are the parameters given. `name` of a file: its path and
+    content."""
 
     name: str
     values: dict[str, float] = {}
@@ -59,7 +60,7 @@ class Policy(Model):
         return value if isinstance(value, cls) else controls.read_adaptive(value, folder_of(info))
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> Policy:
         return controls.adaptive(self.name)
 
     @model_serializer
@@ -72,7 +73,7 @@ class Policy(Model):
 
 
 class Adaptive(Model):
-    policy: Policy = default(
+    policy: PickPolicy = default(
         "two_choices",
         "which port a switch takes: of two that are drawn the one that is free first, of all that one, one after the "
         "other, any; or `{file: FILE.c, PARAMETERS}`, one of your own (docs/own-paths.md)",

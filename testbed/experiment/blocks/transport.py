@@ -126,7 +126,9 @@ class Transport(Model):
         "overtaken is lost, until one is seen to be late)",
     )
     multipath: Multipath | None = Field(
-        default=None, description="each packet chooses its path (null: a queue pair keeps one)"
+        default=None,
+        description="each packet chooses its path: {policy: NAME, ..}, or {file: FILE.c, ..} for a choice of your own "
+        "(docs/own-paths.md) (null: a queue pair keeps one)",
     )
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
     ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
