@@ -15,9 +15,8 @@ from testbed.base import units
 from testbed.base.types import mistake, unknown
 
 if TYPE_CHECKING:
-    from hardware import adaptive as ports
-    from hardware import multipath as paths
     from hardware.cc import Control, Parametrized
+    from hardware.multipath import Policy, PortPolicy
 
 DEFAULT_ENTROPIES = 256
 _KINDS = {kind.name: kind for kind in (units.RATE, units.TIME, units.SIZE)}
@@ -34,7 +33,7 @@ def control(name: str) -> Control:
     return control.control(name)
 
 
-def multipath(name: str) -> paths.Policy:
+def multipath(name: str) -> Policy:
     """Likewise of a choice among paths."""
     from hardware.multipath import POLICIES
 
@@ -45,12 +44,12 @@ def multipath(name: str) -> paths.Policy:
     return policy(name)
 
 
-def adaptive(name: str) -> ports.Policy:
+def adaptive(name: str) -> PortPolicy:
     """Likewise of a choice among a switch's ports."""
-    from hardware.adaptive import POLICIES
+    from hardware.multipath import PORT_POLICIES
 
-    if name in POLICIES:
-        return POLICIES[name]
+    if name in PORT_POLICIES:
+        return PORT_POLICIES[name]
     from testbed.own.adaptive import policy
 
     return policy(name)
@@ -249,7 +248,7 @@ def multipath_schema() -> dict[str, Any]:
 
 def read_adaptive(value: Any, folder: Path | None = None) -> Any:
     """The written value as the fields of a choice among a switch's ports; raises what a validator raises."""
-    from hardware.adaptive import POLICIES
+    from hardware.multipath import PORT_POLICIES
     from testbed.own.name import parse
 
     if parse(value):
@@ -257,18 +256,18 @@ def read_adaptive(value: Any, folder: Path | None = None) -> Any:
     if isinstance(value, dict) and "file" in value:
         name, given = _of_file(value["file"], folder, adaptive), {k: v for k, v in value.items() if k != "file"}
         return {"name": name, "values": _values(adaptive(name), given, [])}
-    if not isinstance(value, str) or value not in POLICIES:
-        raise mistake(*unknown("policy", f"{value!s:.40}", [*POLICIES, "{file: FILE.c}"]))
+    if not isinstance(value, str) or value not in PORT_POLICIES:
+        raise mistake(*unknown("policy", f"{value!s:.40}", [*PORT_POLICIES, "{file: FILE.c}"]))
     return {"name": value}
 
 
 def written_adaptive(name: str, values: Mapping[str, float]) -> Any:
-    from hardware.adaptive import POLICIES
+    from hardware.multipath import PORT_POLICIES
 
-    return name if name in POLICIES else {"file": name, **_texts(adaptive(name), values)}
+    return name if name in PORT_POLICIES else {"file": name, **_texts(adaptive(name), values)}
 
 
 def adaptive_schema() -> dict[str, Any]:
-    from hardware.adaptive import POLICIES
+    from hardware.multipath import PORT_POLICIES
 
-    return {"anyOf": [{"enum": list(POLICIES)}, *_file_schema("a choice of one's own (docs/own-paths.md)")]}
+    return {"anyOf": [{"enum": list(PORT_POLICIES)}, *_file_schema("a choice of one's own (docs/own-paths.md)")]}

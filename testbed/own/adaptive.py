@@ -1,11 +1,11 @@
-"""A choice among a switch's ports of a C file: an entry like ours (hardware.adaptive)."""
+"""A choice among a switch's ports of a C file: an entry like ours (hardware.multipath)."""
 
 from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
 
-from hardware.adaptive import Policy
+from hardware.multipath import PortPolicy
 from testbed.own import entry
 from testbed.own.name import parse
 
@@ -25,12 +25,12 @@ class _Adaptive(entry.Structure):
 
 
 @lru_cache(maxsize=64)
-def policy(text: str) -> Policy:
+def policy(text: str) -> PortPolicy:
     """The entry of a resolved name. Raises BadFile."""
     name = parse(text)
     assert name is not None
     its = entry.read(name, _Adaptive)
-    return Policy(name.short, *entry.in_words(its), tuple(entry.parameters(name, its)))
+    return PortPolicy(name.short, *entry.in_words(its), tuple(entry.parameters(name, its)))
 
 
 def for_fabricd(text: str) -> dict[str, object]:

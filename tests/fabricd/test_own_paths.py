@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hardware.build import build
 from hardware.config import Hardware
 from testbed.experiment import loads
 from testbed.plan.hardware import hardware_of
@@ -53,7 +54,7 @@ def leaves(its: Hardware, dies: str | None = None) -> Iterator[BareFabric]:
 
 def figures(its: Hardware) -> tuple[list[float], dict[str, Any]]:
     with leaves(its) as f:
-        times = send(f, [(0, 2, 3_000_000, 0), (1, 3, 3_000_000, 5000), (0, 3, 500_000, 20_000)])
+        times = send(f, [(0, 2, 2_000_000, 0), (1, 3, 2_000_000, 5000), (0, 3, 500_000, 20_000)])
         counters, paths = f.counters(), f.fabricd.request("paths", rank=0)["paths"]
     counted = {key: counters[key] for key in ("nics", "ports", "drops", "groups")}
     return times, {**counted, "paths": [{k: v for k, v in p.items() if k != "policy"} for p in paths]}

@@ -21,7 +21,7 @@ from testbed.base.types import Model, Time, default, folder_of, mistake, unknown
 from testbed.experiment.blocks import known
 
 if TYPE_CHECKING:
-    from hardware.adaptive import Policy
+    from hardware.multipath import PortPolicy
 
 ADAPTIVE = "adaptive"
 
@@ -60,7 +60,7 @@ class PickPolicy(Model):
         return value if isinstance(value, cls) else controls.read_adaptive(value, folder_of(info))
 
     @property
-    def entry(self) -> Policy:
+    def entry(self) -> PortPolicy:
         return controls.adaptive(self.name)
 
     @model_serializer
