@@ -35,11 +35,10 @@ def hardware(multipath: str = "null", routing: str = "ecmp", folder: Path = OWN)
 
 
 @contextmanager
-def leaves(its: Hardware, dies: str | None = None) -> Iterator[BareFabric]:
+def leaves(its: Hardware, dies: str = "") -> Iterator[BareFabric]:
     """leaf0 takes one of its four ways up; the one to spine3 is slow, and one in 200 packets is lost behind spine0."""
-    with bare_fabric(
-        "clos", {"leaves": 2, "spines": 4, "hosts_per_leaf": 2}, its, **({"dies": dies} if dies else {})
-    ) as f:
+    params = {"leaves": 2, "spines": 4, "hosts_per_leaf": 2}
+    with bare_fabric("clos", params, its, dies=dies, binary=build()) as f:
         if its.switch.get("adaptive"):
             buckets = ",".join(f"bucket=output:{p}" for p in (3, *UP))
             f.ofctl("add-group", f.bridge("leaf0"), f"group_id={GROUP},type=all,{buckets}")
