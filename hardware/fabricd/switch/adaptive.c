@@ -14,6 +14,11 @@
  * Frames of a flow may keep their port as long as none comes later than `gap` after the one before (flowlets: Sinha,
  * Kandula, Katabi, HotNets 2004; CONGA, SIGCOMM 2014).  The table has no keys: flows that meet in an entry are one.
  *
+ * A chip that hashes goes by a frame's addresses, its ports, and the queue pair that it is for.  Open vSwitch cannot
+ * look at that, and some switches' chips can (by a field of the user's own; SAI has one for it): E-ECMP, with which
+ * flows that have the same ports are told apart (Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta
+ * Scale", SIGCOMM 2024).
+ *
  * A port whose cable is down is passed over, at once; or not until the controller has said so.
  *
  * Draws follow from the switch and the frame, so that they are the same whichever way the frame came (random.h).
@@ -26,6 +31,7 @@
 #include "base/random.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "fast_path/ecmp.h"
 #include "fast_path/flow_key.h"
 #include "link/frame.h"
 #include "link/port.h"
@@ -34,6 +40,7 @@
 #include "switch/choice.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
+#include "wire/roce.h"
 
 struct flowlet {
 	ps_t last;
@@ -144,11 +151,36 @@ static uint16_t shortest(const struct choice *c)
 	return equal[(uint32_t)c->draw % copies];
 }
 
+/* Of what has no key: frames of the host's kernel, by their MACs */
+static uint64_t hash_of_macs(const struct frame *fr)
+{
+	struct view macs = view_of(fr->data, 12);
+
+	return random_of(get_be64(&macs), get_be32(&macs), 0, 0);
+}
+
+/* The one that addresses, ports and the destination's queue pair hash to */
+static uint16_t hashed(const struct choice *c)
+{
+	struct view v = view_of(c->fr->data, frame_near(c->fr));
+	struct flow_key key;
+	uint64_t hash;
+
+	if (flow_key_of(&key, 0, c->fr->data, frame_near(c->fr))) {
+		view_take(&v, flow_key_headers(&key) + 4);
+		uint32_t qp = get_be32(&v) & PSN_MASK;
+		hash = ecmp_hash_with(c->s->p.adaptive.basis, &key, v.bad || key.dport != ROCE_UDP_PORT ? 0 : qp);
+	} else
+		hash = hash_of_macs(c->fr);
+	return c->ways->order[hash % c->ways->copies];
+}
+
 static const struct pick_policy policies[] = {
 	{.name = "two_choices", .pick = two_choices},
 	{.name = "shortest", .pick = shortest},
 	{.name = "round_robin", .pick = round_robin},
 	{.name = "random", .pick = at_random},
+	{.name = "hash", .pick = hashed},
 };
 
 /* pick_memory_of() - What a policy remembers, @bytes of it: zeros after another policy, or none */
@@ -210,12 +242,11 @@ const char *pick_policy_name(const struct pick_policy *policy)
 /* choice_flow() - The same number for all frames of a flow */
 uint64_t choice_flow(const struct frame *fr)
 {
-	struct view macs = view_of(fr->data, 12);
 	struct flow_key key;
 
 	if (flow_key_of(&key, 0, fr->data, frame_near(fr)))
 		return random_of(key.src, key.dst, key.sport, key.dport);
-	return random_of(get_be64(&macs), get_be32(&macs), 0, 0); /* of the host's kernel: by its MACs */
+	return hash_of_macs(fr);
 }
 
 static struct way *take(const struct choice *c)
