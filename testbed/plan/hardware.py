@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hardware import bounds, cc, multipath
+from hardware import bounds, cc
 from hardware.config import Hardware
 from testbed.base import controls
 from testbed.base.units import format_time
@@ -38,7 +38,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
         retry=nic.retry,
         switch={
             **_switch(fabric.switch, basis.headroom(*usual), _ecn(basis, basis.setting)),
-            **_adaptive(experiment.control.routing.adaptive),
+            **_adaptive(experiment.control.routing.adaptive, basis.setting),
         },
         accelerator=_accelerator(basis, experiment.workload),
         nic={
@@ -54,7 +54,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
             **sending.multipath_of(transport, basis.setting),
             **_engine(nic),
         },
-        controls=sending.own_controls(experiment),
+        own=sending.own_files(experiment),
         of_switch=_own_of_switches(basis, usual, experiment.control.routing),
         of_nic=_with_transports(dict(_own_of_nics(basis, usual)), sending.Senders(experiment, basis)),
     )
@@ -112,7 +112,7 @@ def ecn_of(ecn: Ecn, transport: Transport, setting: cc.Setting) -> tuple[int, in
 
     A choice among paths comes before the congestion control.
     """
-    paths = transport.multipath and multipath.POLICIES[transport.multipath.policy].marks
+    paths = transport.multipath and transport.multipath.entry.marks
     marks = paths or transport.cc.control.marks
     kmin, kmax, pmax = marks(setting) if marks else bounds.ecn_profile(setting.line_rate_bps)
     if ecn.kmin is not None and ecn.kmax is not None:
@@ -138,7 +138,7 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
     if basis.transport.recovery == "selective_repeat":
         kept |= {"reorder_packets": sending.reorder_packets(basis, basis.transport)}
     if paths := basis.transport.multipath:
-        values = multipath.POLICIES[paths.policy].values(basis.setting, paths.values)
+        values = paths.entry.values(basis.setting, paths.values)
         kept["multipath"] = controls.written_multipath(paths.policy, paths.entropies, values)
     if basis.transport.loss:
         kept["loss_after"] = format_time(sending.selective(basis, basis.transport)["loss_after_ns"])
@@ -202,12 +202,12 @@ def _switch(switch: Switch, headroom: int, ecn: dict[str, Any]) -> dict[str, Any
     }
 
 
-def _adaptive(adaptive: Adaptive | None) -> dict[str, Any]:
+def _adaptive(adaptive: Adaptive | None, setting: cc.Setting) -> dict[str, Any]:
     """How a switch takes one of several ports; nothing where it does not."""
     if adaptive is None:
         return {}
-    flowlet, quality = adaptive.flowlet, adaptive.quality
-    keys: dict[str, Any] = {"policy": adaptive.policy, "local_repair": adaptive.local_repair}
+    flowlet, quality, policy = adaptive.flowlet, adaptive.quality, adaptive.policy.entry
+    keys = {**policy.in_fabricd(policy.values(setting, adaptive.policy.values)), "local_repair": adaptive.local_repair}
     if flowlet:
         keys |= {"flowlet_gap_ns": flowlet.gap, "flowlet_entries": flowlet.entries}
     if quality:

@@ -8,11 +8,12 @@ that occur are numbered, and a connection names its number (docs/fabricd-protoco
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hardware import cc, multipath, recovery
+from hardware import cc, recovery
+from testbed.base import controls
 from testbed.experiment.basis import Basis
 from testbed.experiment.blocks.transport import over
 from topologies.graph import frames
@@ -64,7 +65,7 @@ def multipath_of(sending: Sending, setting: cc.Setting) -> dict[str, Any]:
     chosen = sending.multipath
     if chosen is None:
         return {}
-    policy = multipath.POLICIES[chosen.policy]
+    policy = chosen.entry
     return {"multipath": policy.in_fabricd(chosen.entropies, policy.values(setting, chosen.values))}
 
 
@@ -76,14 +77,22 @@ def classes(switch: Switch, **dscp: int) -> dict[str, int]:
     return numbers
 
 
-def own_controls(experiment: Experiment) -> list[dict[str, object]]:
-    """Those of users' own files, for fabricd."""
-    names = dict.fromkeys(sending.cc.name for _, sending in experiment.senders())
-    if not (own := [name for name in names if name not in cc.CONTROLS]):
-        return []
-    from testbed.own.control import for_fabricd
+def own_files(experiment: Experiment) -> dict[str, list[dict[str, object]]]:
+    """Algorithms of users' own files, by what they are in fabricd's configuration."""
+    from testbed.own import adaptive as ports
+    from testbed.own import control
+    from testbed.own import multipath as paths
+    from testbed.own.name import parse
 
-    return [for_fabricd(name) for name in own]
+    senders = [sending for _, sending in experiment.senders()]
+    adaptive = experiment.control.routing.adaptive
+    named: dict[str, tuple[list[str], Callable[[str], dict[str, object]]]] = {
+        "controls": ([its.cc.name for its in senders], control.for_fabricd),
+        "multipath_policies": ([its.multipath.policy for its in senders if its.multipath], paths.for_fabricd),
+        "adaptive_policies": ([adaptive.policy.name] if adaptive else [], ports.for_fabricd),
+    }
+    own = {key: [told(name) for name in dict.fromkeys(names) if parse(name)] for key, (names, told) in named.items()}
+    return {key: files for key, files in own.items() if files}
 
 
 def _words(sending: Sending, traffic_class: int | None) -> dict[str, str]:
@@ -95,7 +104,7 @@ def _words(sending: Sending, traffic_class: int | None) -> dict[str, str]:
         "ordering": "any order" if sending.ordering == "any" else "",
         "sack": f"sack {sending.sack.bits}/{sending.sack.every}" if sending.sack else "",
         "loss": "by time" if sending.loss else "",
-        "multipath": f"{paths.policy} {paths.entropies}" if paths else "",
+        "multipath": f"{controls.short(paths.policy)} {paths.entropies}" if paths else "",
         "source_port": "one source port" if sending.source_port == "fixed" else "",
         "class": f"DSCP {sending.dscp}" if traffic_class is None else f"class {traffic_class}",
     }

@@ -1,11 +1,12 @@
-"""The files of a user's own, as a run was done with them: copies in its folder of algorithms, and of controls."""
+"""The files of a user's own, as a run was done with them: copies in its folder of algorithms, controls and policies."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.own.name import parse as control_name
+from testbed.own.name import parse as c_name
 from testbed.own.name import source
 from workloads.own.name import parse
 
@@ -14,16 +15,25 @@ if TYPE_CHECKING:
 
 
 def keep(experiment: Experiment, folder: Path) -> None:
-    for name in dict.fromkeys(sending.cc.name for _, sending in experiment.senders()):
-        if (control := control_name(name)) is None:
-            continue
-        _copy(folder / "controls", control.path, control.digest, source(control))
+    for text in dict.fromkeys(c_files(experiment)):
+        if c_file := c_name(text):
+            _copy(folder / "controls", c_file.path, c_file.digest, source(c_file))
     for step in experiment.workload:
         if (own := parse(str(getattr(step, "algorithm", "")))) is None:
             continue
         from workloads.own import files
 
         _copy(folder / "algorithms", own.path, own.digest, files.load(str(own)).text)
+
+
+def c_files(experiment: Experiment) -> Iterator[str]:
+    """What may be a C file of a user's own, as an experiment names it."""
+    for _, sending in experiment.senders():
+        yield sending.cc.name
+        if sending.multipath:
+            yield sending.multipath.policy
+    if adaptive := experiment.control.routing.adaptive:
+        yield adaptive.policy.name
 
 
 def _copy(folder: Path, path: str, digest: str, text: bytes) -> None:
