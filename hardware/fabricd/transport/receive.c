@@ -111,7 +111,7 @@ static bool answers(const struct qp *q, const struct roce_packet *pkt)
 	const struct multipath_policy *policy = q->nic->p.multipath.policy;
 	bool hears = q->nic->p.cc->answers_marks || (policy && policy->hears);
 
-	return pkt->ack_request || (hears && (pkt->tos & ECN_CE) == ECN_CE);
+	return pkt->ack_request || q->owed || (hears && (pkt->tos & ECN_CE) == ECN_CE);
 }
 
 /* A packet was taken: with bitmaps, one acknowledgement for all that are taken with it comes later */
@@ -277,10 +277,14 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 			answer_come(f, q);
 		return false;
 	}
+	if (pkt->ack_request && q->expected + (uint64_t)ahead + 1 >= q->owed)
+		q->owed = 0;
 	if (ahead > 0)
 		return came_ahead(f, q, pkt, (uint32_t)ahead, fr);
 	if (take(f, q, pkt, fr, NULL))
 		take_kept(f, q);
+	if (q->trimmed <= q->expected)
+		trimmed_turn(f, q);
 	return false;
 }
 

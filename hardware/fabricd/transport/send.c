@@ -210,7 +210,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = q->peer->ip,
-		.src_port = multipath_port(f, q, number, again && !repeat_is_probe(q)),
+		.src_port = multipath_port(f, q, number, again && repeat_is_news(q)),
 		.tos = (uint8_t)((q->own_class ? q->dscp : n->p.data_dscp) << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
 		.opcode = opcode_of(wr, i == 0, last),
@@ -337,7 +337,9 @@ static void read_bitmap(struct fabric *f, struct qp *q, const struct roce_packet
 /* A NAK for a sequence error: what it says of other packets, and what is to be sent again */
 static void missing(struct fabric *f, struct qp *q, struct cc_ack *ack, const struct roce_packet *pkt, const struct frame *fr)
 {
-	q->nic->packet_seq_err++;
+	bool trimmed = pkt->syndrome == AETH_NAK_TRIMMED;
+
+	*(trimmed ? &q->nic->trim_naks : &q->nic->packet_seq_err) += 1;
 	if (q->nic->p.selective)
 		repeat_came(f, q, q->acked + ((pkt->msn - pkt->psn) & PSN_MASK));
 	tell_cc(f, q, ack, pkt, fr);
@@ -345,8 +347,11 @@ static void missing(struct fabric *f, struct qp *q, struct cc_ack *ack, const st
 		timer_look(f, q);
 		cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
 	} else {
-		cc_lost(f, q, CC_LOSS_NAK, 1);
-		multipath_lost(f, q, q->acked);
+		cc_lost(f, q, trimmed ? CC_LOSS_TRIMMED : CC_LOSS_NAK, 1);
+		if (trimmed)
+			multipath_trimmed(f, q, pkt->src_port);
+		else
+			multipath_lost(f, q, q->acked);
 		qp_go_back(f, q);
 	}
 	timer_set(f, q, f->clock.now + q->nic->p.timeout);
@@ -361,7 +366,11 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	bool ack = (syndrome & 0x60) == 0, more = syndrome == AETH_NAK_SEQUENCE && q->nic->p.selective;
 	uint64_t n = q->acked + (uint64_t)(int64_t)(ahead + ack);
 
-	if (n <= q->left || ahead + ack < 0)
+	if (syndrome == AETH_NAK_TRIMMED && q->nic->p.selective) {
+		trimmed_told(f, q, pkt);
+		return;
+	}
+	if (syndrome != AETH_NAK_TRIMMED && (n <= q->left || ahead + ack < 0))
 		multipath_returned(f, q, pkt, fr);
 	if (ahead + ack < 0 || n > q->left)
 		return; /* old, or never sent */
@@ -371,7 +380,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	advance(f, q, n, ack);
 	if (bitmap)
 		read_bitmap(f, q, pkt);
-	if (!ack && syndrome == AETH_NAK_SEQUENCE && q->acked != q->next_packet) {
+	if ((syndrome == AETH_NAK_SEQUENCE || syndrome == AETH_NAK_TRIMMED) && q->acked != q->next_packet) {
 		missing(f, q, &told, pkt, fr);
 		return;
 	}
