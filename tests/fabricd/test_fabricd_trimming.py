@@ -17,7 +17,8 @@ from tests.parts.wire_view import ACK, frames
 
 TRIM = {"classes": [3], "bytes": 128, "dscp": 36, "queue": 6}
 NAK_TRIMMED = 0x7F
-FRAME, BUFFER = frame_bytes(), 300_000
+FRAME, BUFFER = frame_bytes(), 2_000_000
+ECN = {"3": {"kmin_bytes": 37_000, "kmax_bytes": 149_000, "pmax": 1.0}}
 STORM = {"primitive": "params", "nic": 0, "values": {"storm": [3]}}
 
 
@@ -25,10 +26,10 @@ def hardware(
     control: str = "none", recovery: str = "selective_repeat", buffer: int = BUFFER, trim: dict[str, Any] | None = TRIM,
     of_switch: dict[str, Any] | None = None, **of_nic: Any,
 ) -> Hardware:  # fmt: skip
-    part = switch(**{"headroom": 0, "lossless": [], "alpha": 1, "dscp": DSCP | {"36": 6}, **(of_switch or {})})
+    part = switch(**{"headroom": 0, "lossless": [], "alpha": 0.125, "ecn": ECN, "dscp": DSCP | {"36": 6}, **(of_switch or {})})
     return Hardware(
         switch_buffer_bytes=buffer, switch={**part, "trimming": trim}, timeout_ns=500_000, retry=100,
-        nic={**nic(control), "lossless": [], "recovery": recovery, "trimmed_dscp": 36, **of_nic},
+        nic={**nic(control, rtt_ns=3735), "lossless": [], "recovery": recovery, "trimmed_dscp": 36, **of_nic},
     )  # fmt: skip
 
 

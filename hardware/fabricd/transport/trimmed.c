@@ -15,9 +15,9 @@
  * now, and of each packet that comes when it does, until the one that was to be answered comes, or one behind it that asks.
  *
  * With go-back-N all behind the expected packet is thrown away, so there is nothing to be sent again before that one is:
- * the NAK waits until the packet is the expected one, and then is one for a sequence error.  Only that it is sent each
- * time that the expected packet comes trimmed: the one before has been answered, or this one would not have come.
- * Whatever NAK goes out, all behind the expected packet is sent again: what was trimmed of that counts no more.
+ * the NAK waits until the packet is the expected one, behind an acknowledgement of those before.  It is sent each time
+ * that the expected packet comes trimmed: the NAK before has been answered, or it would not have come.  Whatever NAK goes
+ * out, all behind the expected packet is sent again: what was trimmed of that counts no more.
  */
 #include <string.h>
 
@@ -36,10 +36,18 @@
 #include "wire/ip.h"
 #include "wire/roce.h"
 
+/* What has come is said, unless that is done */
+static void say_what_came(struct fabric *f, struct qp *q)
+{
+	if (q->seen || !q->last.present)
+		answer_come(f, q);
+}
+
 /* go-back-N: the expected packet will not come */
 static void say_lost(struct fabric *f, struct qp *q)
 {
 	q->trimmed = UINT64_MAX;
+	say_what_came(f, q);
 	answer_trimmed(f, q, (uint32_t)q->expected & PSN_MASK);
 	q->nak_sent = true;
 }
@@ -54,19 +62,6 @@ void trimmed_turn(struct fabric *f, struct qp *q)
 		say_lost(f, q);
 }
 
-/* It has come as a whole before: the answer to that may have been lost, or this is a copy */
-static void came_before(struct fabric *f, struct qp *q, const struct roce_packet *pkt, int32_t ahead)
-{
-	q->nic->duplicate_request++;
-	if (ahead < 0 || q->nic->p.sack_bits) {
-		if (q->reorder)
-			q->reorder->unsaid_from = q->expected + 1;
-		answer_come(f, q);
-	} else {
-		answer(f, q, AETH_NAK_SEQUENCE, q->expected, pkt->psn);
-	}
-}
-
 /* Selective repeat: packet @n is to be sent again */
 static void say_trimmed(struct fabric *f, struct qp *q, const struct roce_packet *pkt, uint64_t n)
 {
@@ -74,8 +69,20 @@ static void say_trimmed(struct fabric *f, struct qp *q, const struct roce_packet
 	if (!pkt->ack_request)
 		return;
 	q->owed = n >= q->owed ? n + 1 : q->owed;
-	if (q->seen || !q->last.present)
+	say_what_came(f, q);
+}
+
+/* It has come as a whole before: the answer to that may have been lost, or this is a copy */
+static void came_before(struct fabric *f, struct qp *q, const struct roce_packet *pkt, int32_t ahead)
+{
+	q->nic->duplicate_request++;
+	if (ahead < 0 || q->answers->sack_bits) {
+		if (q->reorder)
+			q->reorder->unsaid_from = q->expected + 1;
 		answer_come(f, q);
+	} else {
+		answer(f, q, AETH_NAK_SEQUENCE, q->expected, pkt->psn);
+	}
 }
 
 static void data_trimmed(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
@@ -88,7 +95,7 @@ static void data_trimmed(struct fabric *f, struct qp *q, const struct roce_packe
 	q->came_marked = (pkt->tos & ECN_CE) == ECN_CE;
 	if (ahead < 0 || (q->reorder && reorder_has(q, n)))
 		came_before(f, q, pkt, ahead);
-	else if (q->nic->p.selective)
+	else if (q->answers->selective)
 		say_trimmed(f, q, pkt, n);
 	else if (!ahead)
 		say_lost(f, q);
@@ -116,8 +123,6 @@ static bool lose(struct qp *q, uint64_t n)
 {
 	struct repeat *r = repeat_of(q);
 
-	if (n < q->acked || n >= q->left || n >= q->send)
-		return false;
 	repeat_missing(r, n + 1, PS_NEVER);
 	struct hole *h = holes_find(&r->holes, n);
 	if (!h || h->state != UNDER_WAY || (h->again && h->left == PS_NEVER)) /* sent again, and still in the NIC */
@@ -132,13 +137,19 @@ static bool lose(struct qp *q, uint64_t n)
 void trimmed_told(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 {
 	int32_t ahead = psn_ahead(pkt->psn, (uint32_t)q->acked);
+	uint64_t n = q->acked + (uint64_t)(int64_t)ahead;
 
 	q->nic->trim_naks++;
 	multipath_trimmed(f, q, pkt->src_port);
-	if (ahead < 0 || !lose(q, q->acked + (uint64_t)(int64_t)ahead))
+	if (ahead < 0 || n >= q->left || n >= q->send)
+		return; /* old, or never sent */
+	if (q->p->selective && !lose(q, n))
 		return;
-	probe_news(repeat_of(q), q, f->clock.now);
 	cc_lost(f, q, CC_LOSS_TRIMMED, 1);
-	timer_set(f, q, f->clock.now + q->nic->p.timeout);
+	if (q->p->selective)
+		probe_news(repeat_of(q), q, f->clock.now);
+	else
+		qp_go_back(f, q);
+	timer_set(f, q, f->clock.now + q->p->timeout);
 	qp_ready(f, q);
 }
