@@ -1,4 +1,4 @@
-"""Packet trimming: what a switch makes of frames that find no place, what receivers say of it, and what is sent again."""
+"""Trimming: what a switch makes of frames that find no place, what receivers say of it, what is sent again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from hardware.config import Hardware
-from tests.fabricd.test_fabricd_capture import frames_of
-from tests.fabricd.test_fabricd_multipath import multipath
-from tests.parts.dissected import dissect
+from hardware.multipath import POLICIES
+from tests.parts.dissected import dissect, frames_of
 from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, fabricd_binary
 from tests.parts.traffic_fabric import DSCP, drops, frame_bytes, nic, port, send, switch
 from tests.parts.traffic_fabric import star as plain_star
@@ -88,7 +87,7 @@ def test_what_is_left_is_the_beginning_of_a_frame_and_says_so(sample: int) -> No
 
 def test_each_trimmed_packet_is_named_once_and_comes_again() -> None:
     """Every NAK has the number and source port of a packet that came trimmed just before; all that is sent arrives."""
-    with star(5, hardware("nscc", sack_bits=64, multipath=multipath("round", 16))) as f:
+    with star(5, hardware("nscc", sack_bits=64, multipath=POLICIES["round"].in_fabricd(16, {}))) as f:
         path = f.directory / "seen.pcapng"
         f.fabricd.request("capture", port="h0:1", path=str(path))
         send(f, [(k, 0, 500_000, 0) for k in range(1, 5)])
@@ -108,11 +107,10 @@ def test_each_trimmed_packet_is_named_once_and_comes_again() -> None:
 
 
 def test_a_trimmed_frame_gives_back_what_it_let_go_of_the_buffer() -> None:
-    """The receiver pauses what is not trimmed: the queue is full, and what came later occupies its 128 bytes at most."""
+    """The receiver pauses both classes: the queue is full, and what came later occupies 128 bytes each."""
     with star(2, hardware(buffer=200_000)) as f:
         held_at(f, 1)
-        f.fabricd.request("inject", fault="storm", **STORM)
-        f.fabricd.request("inject", fault="both", primitive="params", nic=0, values={"storm": [3, 6]})
+        f.fabricd.request("inject", fault="storm", primitive="params", nic=0, values={"storm": [3, 6]})
         f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, 100 * 4096, 0]])
         held_at(f, 30_000)
         counters = f.counters()
@@ -136,9 +134,10 @@ def test_without_room_in_the_buffer_a_frame_comes_in_trimmed() -> None:
         held_at(f, 30_000)
         assert not drops(f)
         assert port(f, "sw0", 1)["priorities"]["trim_packets_prio3"] >= total(f, "rx_trimmed") >= 60 - whole
-        assert f.counters()["switches"][0]["buffer_used_bytes"] == whole * FRAME + 16
+        held = f.counters()["switches"][0]["buffer_used_bytes"] - whole * FRAME
+        assert 0 < held <= 16 + 8 * 128  # RETH, and what is on its way through the pipeline
         f.fabricd.request("heal", fault="storm")
-        f.fabricd.request("run_until", time_ns=None)
+        f.fabricd.request("run_until")
         f.fabricd.request("quiesce", 60.0)
         assert f.counters()["switches"][0]["buffer_used_bytes"] == 0 and total(f, "local_ack_timeout_err") == 0
 

@@ -74,6 +74,10 @@ int main(int argc, char **argv)
 			if (p->lost)
 				p->lost(&f, &q, (uint32_t)a);
 			break;
+		case 'c':
+			if (p->trimmed)
+				p->trimmed(&f, &q, (uint32_t)a);
+			break;
 		case 't':
 			if (p->timeout)
 				p->timeout(&f, &q);
