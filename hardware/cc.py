@@ -22,7 +22,8 @@ class Setting:
 
     The round trip begins with the fetch of a packet, as windows count; `fetch_ns` of it pass before the packet is on
     the cable, where measured round trips begin. `hop_ns` of it are each switch's, where all are alike. `switches` are
-    on the path that has most of them. `given` is what the file says of the control's parameters. `trims`: switches trim what they would drop.
+    on the path that has most of them. `given` is what the file says of the control's parameters. `trims`: switches trim
+    data packets that they would drop.
     """
 
     line_rate_bps: float

@@ -60,7 +60,9 @@ bool trim_forward(struct fabric *f, struct port *out, struct frame *fr)
 	struct passage *passage = fr->passage;
 	const struct trim_params *p = &s->p.trim;
 
-	if (!passage || !is_ipv4(fr->data, fr->len) || (!passage->trims && (passage->refs > 1 || !trims(s, fr, fr->class))))
+	if (!passage || !is_ipv4(fr->data, fr->len))
+		return false;
+	if (!passage->trims && ((passage->admitted && passage->refs > 1) || !trims(s, fr, fr->class)))
 		return false;
 	uint32_t left = left_of(s, fr);
 	if (left < fr->len) {
