@@ -73,7 +73,7 @@ def classes(switch: Switch, **dscp: int) -> dict[str, int]:
     """DSCP and class of the packets that NICs send: a NIC queues them as the switch will."""
     numbers: dict[str, int] = {}
     for what, value in dscp.items():
-        numbers |= {f"{what}_dscp": value, f"{what}_class": switch.dscp.get(value, 0)}
+        numbers |= {f"{what}_dscp": value, f"{what}_class": switch.classes[value]}
     return numbers
 
 
@@ -155,7 +155,7 @@ class Senders:
         usual = over(self.transport, self.transport.of_nic(rank))
         its = traffic_class
         if its is None:
-            its = self.basis.fabric.switch.dscp.get(over(usual, *own).dscp, 0)
+            its = self.basis.fabric.switch.classes[over(usual, *own).dscp]
         return over(usual, self.transport.classes.get(its), *own)
 
     def names(self, senders: Iterable[tuple[int, int | None, tuple[Own | None, ...]]]) -> list[str]:
