@@ -155,7 +155,7 @@ class Senders:
         usual = over(self.transport, self.transport.of_nic(rank))
         its = traffic_class
         if its is None:
-            its = self.basis.fabric.switch.dscp.get(over(usual, *own).dscp, 0)
+            its = self.basis.fabric.switch.classes[over(usual, *own).dscp]
         return over(usual, self.transport.classes.get(its), *own)
 
     def names(self, senders: Iterable[tuple[int, int | None, tuple[Own | None, ...]]]) -> list[str]:
