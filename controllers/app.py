@@ -235,7 +235,9 @@ class Controller(App):
         what = f"{cable.name} at {message['rate_bps'] / 1e9:g} Gb/s"
         switches, added, deleted = self._follow(f"{what}, says fabricd")
         if switches:
-            self._note("info", f"{what}: ports weigh anew, {switches} switches changed, {added} flows in, {deleted} out")
+            self._note(
+                "info", f"{what}: ports weigh anew, {switches} switches changed, {added} flows in, {deleted} out"
+            )
 
     def _act(self, message: Mapping[str, Any]) -> None:
         """A forwarding fault goes on or off, or something that an operator asks for.
