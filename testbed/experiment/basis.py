@@ -62,6 +62,7 @@ class Basis:
             router_rate_bps=nic.router.rate,
             router_latency_ns=nic.router.latency,
             reaction_ns=blocks.control.reaction,
+            tells_rates=blocks.control.routing.weighs,
         )
         """The parameters that are written, and that frames' times depend on."""
 

@@ -360,9 +360,7 @@ static void load_fast_path(struct fabric *f, const json_t *o)
 		f->flow_cache = flow_cache_new(folder, sample, f->switch_count);
 }
 
-/* config_load() - Build the fabric
- * Return: false, with f->error set, if it cannot be
- */
+/* config_load() - Build the fabric.  Return: false, with f->error set, if it cannot be */
 bool config_load(struct fabric *f, json_t *config)
 {
 	f->ovs = ovs_new();
@@ -374,6 +372,7 @@ bool config_load(struct fabric *f, json_t *config)
 	f->worker_bytes = (uint64_t)number(f, config, "worker_memory_bytes", 1, (double)REGION_BYTES_MAX, (double)REGION_BYTES_MAX);
 	f->ovs->patience.pid = (int)number(f, config, "ovs_pid", 0, 1 << 30, 0);
 	f->reaction = f->reaction_base = time_of(f, json_object_get(config, "control"), "reaction_ns", 1e6);
+	f->tells_rates = json_is_true(json_object_get(json_object_get(config, "control"), "rates"));
 	f->switches = array_of(f, config, "switches", sizeof *f->switches, SWITCHES_MAX, &f->switch_count);
 	f->nics = array_of(f, config, "nics", sizeof *f->nics, NICS_MAX, &f->nic_count);
 	f->cables = array_of(f, config, "cables", sizeof *f->cables, SWITCHES_MAX * 16, &f->cable_count);
