@@ -20,6 +20,7 @@
 #include "engine/fabric.h"
 #include "engine/watch.h"
 #include "fast_path/flow_cache.h"
+#include "link/cable.h"
 #include "link/frame.h"
 #include "link/params.h"
 #include "link/port.h"
@@ -240,6 +241,8 @@ static bool load_cable(struct fabric *f, struct cable *c, const json_t *o)
 	c->base.rate_bps = rate_of(f, o, "rate_bps");
 	c->base.delay = time_of(f, o, "delay_ns", REQUIRED);
 	c->base.up = true;
+	if (!params_fail(f, c->name, cable_kept_set(&c->base, o)))
+		return false;
 	c->p = c->base;
 	c->end[0] = load_end(f, c, json_object_get(o, "a"));
 	c->end[1] = load_end(f, c, json_object_get(o, "b"));
@@ -392,6 +395,8 @@ bool config_load(struct fabric *f, json_t *config)
 	for (uint32_t k = 0; k < f->node_count; k++)
 		for (uint16_t i = 0; i < f->nodes[k]->port_count; i++)
 			f->nodes[k]->ports[i].index = f->port_count++;
+	for (uint32_t k = 0; k < f->cable_count; k++)
+		cable_restart(f, &f->cables[k]);
 	for (uint32_t k = 0; k < f->switch_count; k++)
 		buffer_changed(f, &f->switches[k]);
 	return ovs_open(f, json_string_value(json_object_get(config, "fence_tap"))) && !f->error[0];

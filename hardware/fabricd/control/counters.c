@@ -10,6 +10,7 @@
 #include "engine/fabric.h"
 #include "fast_path/flow_cache.h"
 #include "fault/fault.h"
+#include "link/credits.h"
 #include "link/params.h"
 #include "link/port.h"
 #include "link/ways.h"

@@ -55,6 +55,7 @@ struct frame {
 	struct tx_buffer *tx_buffer; /* that it occupies, or NULL */
 	struct tx_source *from; /* who sends it, or NULL: told when it goes onto the wire */
 	uint32_t payload;  /* likewise: bytes of payload in it */
+	bool uncounted; /* its credits are not counted where it comes in, and so never come back */
 	bool asks;	   /* likewise: to be acknowledged */
 	bool early;	   /* in its NIC: it has waited for its time, and joins its queue before those that have not */
 	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
@@ -79,6 +80,7 @@ struct passage {
 	struct port *in;
 	ps_t t_in;	/* when its last bit comes in */
 	uint32_t bytes, refs;
+	uint32_t blocks; /* credits that are free again behind it */
 	uint8_t class;	/* by its DSCP as it came in */
 	bool admitted;	/* occupies the buffer */
 	bool lost;	/* the cable was cut before it came in, or there was no room: nothing leaves */

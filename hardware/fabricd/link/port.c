@@ -21,11 +21,14 @@
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "link/capture.h"
+#include "link/credits.h"
 #include "link/frame.h"
 #include "link/impairment.h"
+#include "link/notes.h"
 #include "link/params.h"
 #include "link/pfc.h"
 #include "link/port.h"
+#include "link/retry.h"
 #include "link/scheduler.h"
 #include "wire/ethernet.h"
 
@@ -112,9 +115,15 @@ void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why
 	frame_release(f, fr);
 }
 
+/* Classes with frames that may go */
+static uint8_t ready(const struct port *p)
+{
+	return p->retry && retry_waits(p) ? 0 : (uint8_t)(p->classes_used & ~p->paused);
+}
+
 static bool may_send(const struct port *p)
 {
-	return p->control.head || p->classes_used & ~p->paused;
+	return p->control.head || p->owed || (p->retry && p->retry->again.head) || ready(p);
 }
 
 /* The port is busy: go on when it is free, if there is something to go on with */
@@ -182,21 +191,28 @@ static void capture(struct fabric *f, struct port *p, struct frame *fr, bool out
 }
 
 /* Put a frame on the cable now; it comes in whole, a serialization and a delay later */
-static void transmit(struct fabric *f, struct port *p, struct frame *fr)
+static void transmit(struct fabric *f, struct port *p, struct frame *fr, bool again)
 {
 	struct port *to = p->peer ? p->peer : fr->to;
 	struct frame_fate fate = {0};
 
-	if (p->frame_faults && !fr->pause)
+	bool kept = p->retry && !fr->pause && retry_on(p);
+	if (p->frame_faults && !fr->pause && !(kept && p->retry->astray))
 		fate = f->impairment->frame(f, p, fr);
 	p->busy_until = f->clock.now + port_serialization(p, fr->len);
-	p->tx_frames++;
-	p->tx_bytes += fr->len + FCS_BYTES;
-	if (p->capture)
-		capture(f, p, fr, true);
+	if (!again) {
+		p->tx_frames++;
+		p->tx_bytes += fr->len + FCS_BYTES;
+		if (p->capture)
+			capture(f, p, fr, true);
+		if (kept)
+			retry_sent(p, fr);
+	}
 	if (fr->tx_buffer)
 		fr->tx_buffer->ops->on_wire(f, fr);
 	leave_tx_buffer(f, fr);
+	if (kept && retry_holds(f, p, to, fr, &fate))
+		return;
 	if (fate.dropped) {
 		to->shown[fate.shown]++;
 		to->tc[fr->class].injected++;
@@ -217,9 +233,14 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 /* The next frame of a class that may send, or NULL: all that there were are deferred */
 static struct frame *data_pop(struct fabric *f, struct port *p)
 {
-	while (p->classes_used & ~p->paused) {
-		struct frame *fr = fifo_pop(p, scheduler_pick(f, p, (uint8_t)(p->classes_used & ~p->paused)));
-		if (!fr->tx_buffer || fr->tx_buffer->ops->passes(f, fr))
+	while (ready(p)) {
+		struct frame *fr = fifo_pop(p, scheduler_pick(f, p, ready(p)));
+		bool goes = !fr->tx_buffer || fr->tx_buffer->ops->passes(f, fr);
+		if (goes && p->credits)
+			credits_sent(f, p, fr);
+		if (p->credits)
+			credits_look(f, p, fr->class);
+		if (goes)
 			return fr;
 	}
 	return NULL;
@@ -230,7 +251,11 @@ static void port_start(struct fabric *f, struct port *p)
 	struct frame *fr;
 
 	if (p->control.head) {
-		transmit(f, p, control_pop(p));
+		transmit(f, p, control_pop(p), false);
+	} else if (p->owed) {
+		notes_send(f, p);
+	} else if (p->retry && p->retry->again.head) {
+		transmit(f, p, retry_pop(p), true);
 	} else if ((fr = data_pop(f, p))) {
 		unsigned class = fr->class;
 		struct traffic_class *tc = &p->tc[class];
@@ -240,7 +265,7 @@ static void port_start(struct fabric *f, struct port *p)
 			scheduler_sent(p, class, fr->len);
 		if (p->node->ops->leaving)
 			p->node->ops->leaving(f, p, fr);
-		transmit(f, p, fr);
+		transmit(f, p, fr, false);
 	}
 	free_later(f, p);
 }
@@ -293,6 +318,8 @@ void port_enqueue(struct fabric *f, struct port *p, struct frame *fr)
 	if (q->bytes > p->tc[fr->class].queue_max)
 		p->tc[fr->class].queue_max = q->bytes;
 	p->classes_used |= (uint8_t)(1u << fr->class);
+	if (p->credits)
+		credits_look(f, p, fr->class);
 	if (p->paused >> fr->class & 1 && p->node->ops->paused)
 		p->node->ops->paused(f, p, fr->class);
 	p->queued_bytes += fr->len;
@@ -333,6 +360,12 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 		pfc_receive(f, p, fr);
 		return;
 	}
+	if (p->retry && retry_on(p))
+		retry_came(f, p, fr);
+	if (p->credits && fr->passage) {
+		fr->passage->class = fr->class;
+		fr->passage->blocks = credits_came(p, fr);
+	}
 	if (p->node->kind != NODE_SWITCH) { /* which knows the class that it puts the frame into */
 		p->tc[fr->class].rx_frames++;
 		p->tc[fr->class].rx_bytes += fr->len + FCS_BYTES;
@@ -345,6 +378,8 @@ void port_flush_class(struct fabric *f, struct port *p, unsigned class, enum dro
 {
 	while (p->queue[class].head)
 		port_drop(f, p, fifo_pop(p, class), why);
+	if (p->credits)
+		credits_look(f, p, class);
 }
 
 /* port_cut() - The cable is cut: what waits is lost, and what was agreed over it is forgotten */
@@ -359,5 +394,7 @@ void port_cut(struct fabric *f, struct port *p)
 	}
 	while (p->control.head)
 		frame_release(f, control_pop(p));
+	retry_cut(f, p);
+	p->owed = 0;
 	p->paused = 0;
 }

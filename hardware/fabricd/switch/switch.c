@@ -68,7 +68,7 @@ static void receive(struct fabric *f, struct port *in, struct frame *fr)
 	enum drop why;
 
 	s->frames_in++;
-	passage->class = fr->class = buffer_class(s, fr);
+	passage->class = fr->class = passage->blocks ? passage->class : buffer_class(s, fr); /* credits are their sender's */
 	in->tc[fr->class].rx_frames++;
 	in->tc[fr->class].rx_bytes += fr->len + FCS_BYTES;
 	if (buffer_admit(f, s, passage, &why)) {
