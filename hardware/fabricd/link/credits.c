@@ -15,7 +15,8 @@
  *
  * A frame that is lost on the cable takes its credits with it: the receiver does not know that it was sent.  With `resync`
  * the sender says from time to time how much it has sent.  The note comes behind the frames that it counts, so that what is
- * missing then is lost, and counts as come.
+ * missing then is lost, and counts as come.  (While frames are to be sent once more, the note would come before them: it
+ * waits for the next time.)
  */
 #include <stdlib.h>
 
@@ -28,6 +29,7 @@
 #include "link/notes.h"
 #include "link/pfc.h"
 #include "link/port.h"
+#include "link/retry.h"
 #include "wire/ethernet.h"
 
 static uint32_t blocks_of(const struct frame *fr)
@@ -166,7 +168,7 @@ void credits_total(struct fabric *f, struct port *p, unsigned class, uint64_t to
 /* credits_event() - It is time to say what was sent, and to look at those that wait; again as long as there is either */
 void credits_event(struct fabric *f, struct port *p)
 {
-	bool more = false;
+	bool more = false, late = p->retry && retry_late(p);
 
 	p->credits->look_event = false;
 	CLASSES_EACH(c) {
@@ -174,9 +176,11 @@ void credits_event(struct fabric *f, struct port *p)
 		if (!credits_on(p, c))
 			continue;
 		if (p->cable->p.resync && x->said != x->sent) {
-			x->said = x->sent;
-			notes_owe(f, p, NOTE_TOTAL + c);
 			more = true;
+			if (!late) {
+				x->said = x->sent;
+				notes_owe(f, p, NOTE_TOTAL + c);
+			}
 		}
 		if (!(p->paused >> c & 1))
 			continue;

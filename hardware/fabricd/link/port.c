@@ -197,6 +197,7 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr, bool ag
 	struct frame_fate fate = {0};
 
 	bool kept = p->retry && !fr->pause && retry_on(p);
+	fr->uncounted = false;
 	if (p->frame_faults && !fr->pause && !(kept && p->retry->astray))
 		fate = f->impairment->frame(f, p, fr);
 	p->busy_until = f->clock.now + port_serialization(p, fr->len);

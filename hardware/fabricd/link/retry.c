@@ -74,6 +74,12 @@ bool retry_on(const struct port *p)
 	return p->retry && p->cable->p.retry_bytes;
 }
 
+/* retry_late() - Are there frames that were sent, and will come in later than what is sent now? */
+bool retry_late(const struct port *p)
+{
+	return p->retry->held.head || p->retry->again.head;
+}
+
 /* retry_waits() - Is there no room for a frame that has not been sent yet? */
 bool retry_waits(const struct port *p)
 {

@@ -24,6 +24,7 @@ struct retry {
 
 void retry_restart(struct cable *cable);
 bool retry_on(const struct port *p);
+bool retry_late(const struct port *p);
 bool retry_waits(const struct port *p);
 void retry_sent(struct port *p, const struct frame *fr);
 bool retry_holds(struct fabric *f, struct port *p, struct port *to, struct frame *fr, struct frame_fate *fate);

@@ -6,6 +6,7 @@ One file a family of views, one entry a view. `testbed show`, prompts, programs 
 from __future__ import annotations
 
 from testbed.live.views import (
+    cables,
     config,
     control,
     drops,
@@ -21,5 +22,5 @@ from testbed.live.views import (
 )
 from testbed.live.views.view import View
 
-FAMILIES = (interfaces, queues, pfc, ecn, config, drops, lldp, logging, nics, switches, job, control)
+FAMILIES = (interfaces, cables, queues, pfc, ecn, config, drops, lldp, logging, nics, switches, job, control)
 VIEWS: dict[str, View] = {view.words: view for family in FAMILIES for view in family.VIEWS}
