@@ -106,8 +106,8 @@ CREDIT_BLOCK = 64
 def credit_room_bytes(rate_bps: float, delay_ns: float, latency_ns: float, frame: int) -> int:
     """Room with which credits never hold up frames of this length that leave a switch at once.
 
-    A frame has to come in whole, goes through the switch, waits there for another and makes it, as does the note that its
-    room is free, and both go over the cable.
+    A frame has to come in whole, goes through the switch, waits there for another and makes it, as does the note that
+    its room is free, and both go over the cable.
     """
     loop_ns = 2 * delay_ns + latency_ns + NOTE_BYTES * 8e9 / rate_bps
     blocks = -(-(frame + FCS_BYTES) // CREDIT_BLOCK)
@@ -116,8 +116,9 @@ def credit_room_bytes(rate_bps: float, delay_ns: float, latency_ns: float, frame
 
 
 def replay_buffer_bytes(rate_bps: float, delay_ns: float, frame: int) -> int:
-    """A replay buffer that never fills without a loss: until a frame has come in, and its acknowledgement, which waits for
-    a frame on its way.
+    """A replay buffer that never fills without a loss.
+
+    A frame has to come in whole, and its acknowledgement may have to wait for a frame on its way.
     """
     loop_ns = 2 * delay_ns + NOTE_BYTES * 8e9 / rate_bps
     return (math.ceil(loop_ns / ser_ns(frame, rate_bps)) + 3) * (frame + FCS_BYTES)

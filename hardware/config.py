@@ -153,8 +153,12 @@ def fabricd_config(
         ],
         "cables": [
             {
-                "name": c.name, "a": [c.a.node, c.a.port], "b": [c.b.node, c.b.port],
-                "rate_bps": rate, "delay_ns": delay, **hardware.of_cable.get(c.name, {}),
+                "name": c.name,
+                "a": [c.a.node, c.a.port],
+                "b": [c.b.node, c.b.port],
+                "rate_bps": rate,
+                "delay_ns": delay,
+                **hardware.of_cable.get(c.name, {}),
             }
             for c in fabric.cables
             for rate, delay in (hardware.cable(fabric, c),)

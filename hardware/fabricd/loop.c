@@ -107,13 +107,8 @@ ON(timer, struct qp, qp_timer(f, x))
 ON(pacer, struct qp, pacer_event(f, x, e->t))
 ON(offload, struct nic, offload_event(f, x, e->b, e->t, e->seq))
 ON(drained, struct nic, nic_drained(f, x))
+ON(recv_usable, struct qp, (void)f; qp_recv_usable(x, (uint32_t)e->b))
 ON(wakes, struct worker, worker_wake(f, x))
-
-static void recv_usable(struct fabric *f, const struct event *e)
-{
-	(void)f;
-	qp_recv_usable(e->a, (uint32_t)e->b);
-}
 
 /* Does an event still matter?  If not nothing happens, and no time passes */
 static bool timer_due(const struct event *e)

@@ -91,10 +91,10 @@ class Basis:
         spec, graph = self.fabric, self.graph
         overrides = {} if spec.topology.is_large else spec.cables
         told = [({c.name for c in named(graph, text)}, own) for text, own in overrides.items()]
-        longest = self.longest + frames.ETHERNET
         for name, credits, retry in kept(graph, spec.cable, spec.host_cable, told):
             rate, delay = self.cable(graph.cable_by_name[name])
             own: dict[str, Any] = {}
+            longest = self.longest + frames.ETHERNET
             if credits:
                 room = credits.room or bounds.credit_room_bytes(rate, delay, spec.switch.latency, longest)
                 own["credits"] = {

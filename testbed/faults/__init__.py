@@ -130,11 +130,11 @@ class Injection:
         if place.kind not in self.fault.on:
             hint = f"it strikes: {', '.join(self.fault.on)}"
             raise CannotInject(f"{self.fault.name} does not strike a {place.kind}", hint)
-        if built is not None and self.fault.credits is not None:
-            if built.under_credits(place.cables()) == (not self.fault.credits):
-                kept, other = ("pauses", "credits") if self.fault.credits else ("credits", "pauses")
-                hint = f"fabric: {{cable: {{flow_control: {'credits' if self.fault.credits else 'pfc'}}}}}"
-                raise CannotInject(f"{place.target} has {kept}, and {self.fault.name} is for {other}", hint)
+        of_credits = self.fault.credits
+        if built is not None and of_credits is not None and of_credits not in built.under_credits(place.cables()):
+            kept, other = ("pauses", "credits") if of_credits else ("credits", "pauses")
+            hint = f"fabric: {{cable: {{flow_control: {'credits' if of_credits else 'pfc'}}}}}"
+            raise CannotInject(f"{place.target} has {kept}, and {self.fault.name} is for {other}", hint)
         return place
 
     def requests(self, place: Place, name: str, *, now_ns: float = 0.0) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ SER = ser_ns(FRAME, LINE)
 NOTE = 64e9 / LINE
 """Of the 64 bits of a note."""
 LOOP = SER + DELAY + LATENCY + NOTE + DELAY
-"""From a frame's start to the news that it has left the switch: its last bit comes in, it goes through, a note comes."""
+"""From a frame's start to the news that it has left the switch: its last bit comes, it goes through, a note comes."""
 
 
 def credits(room: int, *, resync_ns: float = 0.0, classes: tuple[int, ...] = (3, 4)) -> dict[str, Any]:
@@ -59,7 +59,8 @@ def test_a_room_lets_so_many_frames_through_each_round_trip_and_a_cable_no_more_
     with star(2, hardware(credits(room), of_star(2))) as f:
         (short,) = send(f, [(0, 1, few * 4096, 0)])
         (long,) = send(f, [(0, 1, many * 4096, 0)])
-        assert (long - short) / (many - few) == pytest.approx(max(SER, LOOP / frames), rel=1e-3)  # a note may wait for an acknowledgement
+        # a note may wait for an acknowledgement
+        assert (long - short) / (many - few) == pytest.approx(max(SER, LOOP / frames), rel=1e-3)
         counts = port(f, "h0", 1)["priorities"]
         if abs(frames * SER - LOOP) > SER:
             waits = 0 if frames * SER > LOOP else pytest.approx(few + many, abs=2 * frames)
@@ -183,13 +184,13 @@ def test_a_circle_of_credits_is_told_of_and_the_watchdog_takes_frames_away(watch
         later(f, 1)
         for n in range(4):
             out = f.port_to(f"sw{n}", f"sw{(n + 1) % 4}")
-            others = [each.mac for each in f.fabric.nics if each.rank != n]
-            f.ofctl("add-flows", f.bridge(f"sw{n}"), "-", flows=[f"dl_dst={mac},actions=output:{out}" for mac in others])
+            flows = [f"dl_dst={nic.mac},actions=output:{out}" for nic in f.fabric.nics if nic.rank != n]
+            f.ofctl("add-flows", f.bridge(f"sw{n}"), "-", flows=flows)
             if watchdog:
                 values = {"watchdog": {"detect_ns": 150_000, "restore_ns": 10_000, "action": watchdog}}
                 f.fabricd.request("inject", fault=f"w{n}", primitive="params", switch=f"sw{n}", values=values)
-        flows = [[n, (n + 2) % 4, 10**6, 0] for n in range(4)]
-        f.fabricd.request("inject", fault="t", primitive="traffic", flows=flows)
+        told = [[n, (n + 2) % 4, 10**6, 0] for n in range(4)]
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=told)
         later(f, 600_000)
         events = [e["event"] for e in f.fabricd.request("log")["events"]]
         assert events.count("deadlock") == 1

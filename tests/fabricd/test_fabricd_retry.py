@@ -1,4 +1,4 @@
-"""Retries by a cable's near end against arithmetic: what a loss costs, what a replay buffer lets through, order, cuts."""
+"""Retries by a cable's near end against arithmetic: what a loss costs, what a replay buffer lets through, order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def hardware(buffer: int, hosts: int = 2, **more: Any) -> Hardware:
     return Hardware(of_cable={f"h{n}-sw0": kind for n in range(hosts)}, **own)
 
 
-def strike(f: BareFabric, select: dict[str, Any], *, effect: str = "drop", of: str = "h0:1", shown: str = "crc") -> None:
+def strike(
+    f: BareFabric, select: dict[str, Any], *, effect: str = "drop", of: str = "h0:1", shown: str = "crc"
+) -> None:
     told = {"shown": shown} if effect == "drop" else {}
     rule = {"effect": effect, "ports": [of], "select": select, "match": {"classes": [3]}, **told}
     f.fabricd.request("inject", fault="f", primitive="frames", **rule)
@@ -100,7 +102,8 @@ def test_a_pause_does_not_hold_up_what_was_sent_already() -> None:
     """A NIC pauses its sender while a frame is being sent once more: it comes in all the same, and nothing new does."""
     with star(2, hardware(10**6)) as f:
         strike(f, {"every": 20}, of="sw0:2")
-        f.fabricd.request("inject", fault="s", primitive="params", nic=1, values={"storm": [3]}, at_ns=5000, for_ns=20_000)
+        storm = {"values": {"storm": [3]}, "at_ns": 5000, "for_ns": 20_000}
+        f.fabricd.request("inject", fault="s", primitive="params", nic=1, **storm)
         (time,) = send(f, [(0, 1, 1_000_000, 0)])
         assert time > 25_000 and not drops(f) and f.nic(1)["out_of_sequence"] == 0
 

@@ -363,10 +363,6 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 	}
 	if (p->retry && retry_on(p))
 		retry_came(f, p, fr);
-	if (p->credits && fr->passage) {
-		fr->passage->class = fr->class;
-		fr->passage->blocks = credits_came(p, fr);
-	}
 	if (p->node->kind != NODE_SWITCH) { /* which knows the class that it puts the frame into */
 		p->tc[fr->class].rx_frames++;
 		p->tc[fr->class].rx_bytes += fr->len + FCS_BYTES;

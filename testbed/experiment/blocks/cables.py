@@ -40,7 +40,7 @@ class Override(OfSomeCables):
 
     @model_validator(mode="after")
     def _says_something(self) -> Override:
-        if self.rate is self.delay is self.flow_control is self.retry is None:
+        if {self.rate, self.delay, self.flow_control, self.retry} == {None}:
             raise mistake("this changes nothing", "give a rate, a delay, flow_control or retry")
         return self
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from testbed.base.types import Model, Size, Time, default, mistake
 from topologies.graph.fabric import Fabric
@@ -34,7 +34,7 @@ class Credits(Model):
 
 
 class OfCredits(Model):
-    credits: Credits
+    credits: Credits = Field(description="a frame is sent when the other end has room for it")
 
 
 class Retry(Model):
@@ -51,14 +51,24 @@ def _written(value: Any) -> Any:
     if isinstance(value, dict) and list(value) == ["credits"] and value["credits"] is None:
         return {"credits": {}}
     if value not in ("pfc", "credits") and not isinstance(value, dict | OfCredits):
-        raise mistake(f"{value!r:.40} is no flow control", "write pfc, credits or {credits: {room: 128KB}}")
+        raise mistake(
+            f"{'null' if value is None else value!r:.40} is no flow control",
+            "write pfc, credits or {credits: {room: 128KB}}",
+        )
     return {"credits": {}} if value == "credits" else value
 
 
-FlowControl = Annotated[
-    Annotated[Literal["pfc"], Tag("<pfc>")] | Annotated[OfCredits, Tag("<credits>")],
-    Discriminator(lambda value: "<credits>" if isinstance(value, dict | OfCredits) else "<pfc>"),
-    BeforeValidator(_written),
+def _kind(value: Any) -> str:
+    return "<none>" if value is None else "<credits>" if isinstance(value, dict | OfCredits) else "<pfc>"
+
+
+_Pfc = Annotated[Literal["pfc"], WithJsonSchema({"enum": ["pfc", "credits"]}), Tag("<pfc>")]
+_Credits = Annotated[OfCredits, Tag("<credits>")]
+FlowControl = Annotated[_Pfc | _Credits, Discriminator(_kind), BeforeValidator(_written)]
+OwnFlowControl = Annotated[
+    _Pfc | _Credits | Annotated[None, Tag("<none>")],
+    Discriminator(_kind),
+    BeforeValidator(lambda value: None if value is None else _written(value)),
 ]
 
 FLOW_CONTROL = (
@@ -67,7 +77,6 @@ FLOW_CONTROL = (
 )
 RETRY = "the cable's near end sends damaged frames once more, in order: `{}` or `{buffer: 64KB}`"
 
-OwnFlowControl = FlowControl | None
 OwnRetry = Retry | Literal["none"] | None
 
 

@@ -6,21 +6,20 @@ One file a family of views, one entry a view. `testbed show`, prompts, programs 
 from __future__ import annotations
 
 from testbed.live.views import (
-    cables,
     config,
     control,
     drops,
     ecn,
+    flow_control,
     interfaces,
     job,
     lldp,
     logging,
     nics,
-    pfc,
     queues,
     switches,
 )
 from testbed.live.views.view import View
 
-FAMILIES = (interfaces, cables, queues, pfc, ecn, config, drops, lldp, logging, nics, switches, job, control)
+FAMILIES = (interfaces, queues, flow_control, ecn, config, drops, lldp, logging, nics, switches, job, control)
 VIEWS: dict[str, View] = {view.words: view for family in FAMILIES for view in family.VIEWS}

@@ -1,4 +1,4 @@
-"""The cables of a live fabric: what keeps their ends from losing frames, and what that has cost (UEC's CBFC and LLR)."""
+"""What keeps the ends of a live fabric's cables from losing frames: pauses (SONiC's pfcstat), credits, retries."""
 
 from __future__ import annotations
 
@@ -10,6 +10,25 @@ from testbed.live.look.table import Table
 from testbed.live.views import ports
 from testbed.live.views.interfaces import speed
 from testbed.live.views.view import View, counting
+
+
+def pfc(look: Look) -> list[Table]:
+    """As `show pfc counters`: PFC frames received and sent by priority, of switch ports and NICs."""
+    cabled = [p for p in look.counts["ports"] if p["peer"]]
+    switches = ports.switch_ports(look.counts)
+
+    def table(name: str, title: str, column: str, of: list[Mapping[str, Any]], counter: str) -> Table:
+        rows = [
+            {column: ports.name(p)} | {f"PFC{c}": v for c, v in enumerate(ports.by_priority(p, counter))} for p in of
+        ]
+        return Table(name, title, rows)
+
+    return [
+        table("rx", "", "Port Rx", cabled, "rx_prioN_pause"),
+        table("tx", "", "Port Tx", cabled, "tx_prioN_pause"),
+        table("pauses", "RX pause time (us)", "Port", cabled, "rx_prioN_pause_duration"),
+        table("watchdog", "Storms that the PFC watchdog saw", "Port", switches, "pfcwd_storms_prioN"),
+    ]
 
 
 def cables(look: Look) -> list[Table]:
@@ -72,6 +91,7 @@ def _of(port: Mapping[str, Any], counter: str) -> int:
 
 
 VIEWS = (
+    counting(words="pfc", about="Show PFC frames received and sent, by priority, of a live fabric's ports.", make=pfc),
     View(words="cables", about="Show speed, flow control and retries of every cable of a live fabric.", make=cables),
     counting(words="cables credits", about="Show credits that are left, by class, and waits for some.", make=credits),
     counting(words="cables retries", about="Show what was damaged on cables and sent once more.", make=retries),
