@@ -51,7 +51,7 @@ def test_each_cable_has_what_was_said_of_it_last() -> None:
 def test_what_is_left_open_follows_from_rate_and_delay(rate: float, delay: float) -> None:
     """Room and buffer take at least what is sent until news of it is back, and little more."""
     e = experiment(
-        f"{LEAVES}, cable: {{rate: {rate / 1e9:g}Gbps, delay: {delay}ns, flow_control: credits, retry: {{}}}}"
+        f"{LEAVES}, cable: {{rate: {rate / 1e9:g}Gbps, delay: {delay}ns, flow_control: credits, retry: {{}}}}, nic: {{rx_buffer: 4MB}}"
     )
     made = cables(e)["leaf0-spine0"]
     for size, loop in (

@@ -51,10 +51,8 @@ def _written(value: Any) -> Any:
     if isinstance(value, dict) and list(value) == ["credits"] and value["credits"] is None:
         return {"credits": {}}
     if value not in ("pfc", "credits") and not isinstance(value, dict | OfCredits):
-        raise mistake(
-            f"{'null' if value is None else value!r:.40} is no flow control",
-            "write pfc, credits or {credits: {room: 128KB}}",
-        )
+        shown = "null" if value is None else f"{value!r:.40}"
+        raise mistake(f"{shown} is no flow control", "write pfc, credits or {credits: {room: 128KB}}")
     return {"credits": {}} if value == "credits" else value
 
 
