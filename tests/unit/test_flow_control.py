@@ -51,7 +51,8 @@ def test_each_cable_has_what_was_said_of_it_last() -> None:
 def test_what_is_left_open_follows_from_rate_and_delay(rate: float, delay: float) -> None:
     """Room and buffer take at least what is sent until news of it is back, and little more."""
     e = experiment(
-        f"{LEAVES}, cable: {{rate: {rate / 1e9:g}Gbps, delay: {delay}ns, flow_control: credits, retry: {{}}}}, nic: {{rx_buffer: 4MB}}"
+        f"{LEAVES}, cable: {{rate: {rate / 1e9:g}Gbps, delay: {delay}ns, flow_control: credits, retry: {{}}}}, "
+        "nic: {rx_buffer: 4MB}"
     )
     made = cables(e)["leaf0-spine0"]
     for size, loop in (
@@ -73,6 +74,11 @@ def test_what_is_left_open_follows_from_rate_and_delay(rate: float, delay: float
             "cable: {flow_control: {credits: {room: 200KB}}}, switch: {buffer: 700KB}",
             "rooms of 800000 bytes, of all ports and lossless classes, do not fit into leaf0's buffer",
             "fabric.switch.buffer: 800000B",
+        ),
+        (
+            "host_cable: {retry: {}}, switch: {cut_through: true}",
+            "a cut-through switch has sent on a frame before the cable knows that it is damaged",
+            "fabric.switch.cut_through: false",
         ),
         ("cables: {all: {}}", "this changes nothing", "give a rate, a delay, flow_control or retry"),
     ],

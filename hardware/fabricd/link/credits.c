@@ -78,6 +78,12 @@ uint64_t credits_left(const struct port *p, unsigned class)
 	return x->limit > x->sent ? x->limit - x->sent : 0;
 }
 
+/* credits_enough() - Are there credits for a frame? */
+bool credits_enough(const struct port *p, unsigned class, const struct frame *fr)
+{
+	return !credits_on(p, class) || blocks_of(fr) <= credits_left(p, class);
+}
+
 static void event_later(struct fabric *f, struct port *p)
 {
 	if (p->credits->look_event)
@@ -92,7 +98,7 @@ void credits_look(struct fabric *f, struct port *p, unsigned class)
 {
 	struct traffic_class *tc = &p->tc[class];
 	const struct frame *next = p->queue[class].head;
-	bool dry = next && credits_on(p, class) && blocks_of(next) > credits_left(p, class), was = p->paused >> class & 1;
+	bool dry = next && !credits_enough(p, class, next), was = p->paused >> class & 1;
 
 	if (was && !dry)
 		pfc_resume(f, p, class);

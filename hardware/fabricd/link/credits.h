@@ -34,6 +34,7 @@ bool credits_on(const struct port *p, unsigned class);
 void credits_restart(struct fabric *f, struct cable *cable);
 uint64_t credits_limit(const struct port *p, unsigned class);
 uint64_t credits_left(const struct port *p, unsigned class);
+bool credits_enough(const struct port *p, unsigned class, const struct frame *fr);
 void credits_look(struct fabric *f, struct port *p, unsigned class);
 void credits_sent(struct fabric *f, struct port *p, const struct frame *fr);
 uint32_t credits_came(struct port *p, const struct frame *fr);

@@ -13,9 +13,6 @@
  *
  * The scale-up port of a NIC is a port whose far end is chosen for each frame.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/units.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
@@ -32,42 +29,6 @@
 #include "link/scheduler.h"
 #include "wire/ethernet.h"
 
-#define DROP(kind, name, why) [DROP_##kind] = #name,
-static const char *const drop_names[DROPS] = {
-#include "link/drops.def"
-};
-#undef DROP
-
-static const char *const shown_names[SHOWNS] = {
-	[SHOWN_SILENT] = "silent",
-	[SHOWN_CRC] = "crc",
-	[SHOWN_ACL] = "acl",
-	[SHOWN_METER] = "meter",
-};
-
-const char *drop_name(enum drop why)
-{
-	return drop_names[why];
-}
-
-const char *shown_name(enum shown as)
-{
-	return shown_names[as];
-}
-
-/* shown_find() - By its name
- * Return: whether there is one of that name
- */
-bool shown_find(const char *name, enum shown *as)
-{
-	for (int k = 0; k < SHOWNS; k++)
-		if (!strcmp(name, shown_names[k])) {
-			*as = (enum shown)k;
-			return true;
-		}
-	return false;
-}
-
 /* port_serialization() - Time that a frame of @len bytes takes on the port's cable */
 ps_t port_serialization(struct port *p, uint32_t len)
 {
@@ -76,43 +37,6 @@ ps_t port_serialization(struct port *p, uint32_t len)
 		p->ser_ps = ((ps_t)wire_bytes(len) * 8 * PS_PER_S + p->cable->p.rate_bps / 2) / p->cable->p.rate_bps;
 	}
 	return p->ser_ps;
-}
-
-static void leave_tx_buffer(struct fabric *f, struct frame *fr)
-{
-	if (fr->tx_buffer)
-		fr->tx_buffer->ops->freed(f, fr);
-}
-
-/* port_lost() - Count a frame as lost at a port and keep its headers */
-void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum drop why)
-{
-	struct dropped *last = p->last_drop[why];
-
-	p->drops[why]++;
-	p->tc[fr->class].drops++;
-	p->tc[fr->class].drop_bytes += fr->len + FCS_BYTES;
-	if (!last) {
-		last = p->last_drop[why] = malloc(sizeof *last);
-		if (!last)
-			abort();
-	}
-	last->len = fr->len;
-	memcpy(last->data, fr->data, frame_near(fr) < DROPPED_BYTES ? frame_near(fr) : DROPPED_BYTES);
-	if (why == DROP_FORWARDING && p->drops[why] == 1) {
-		char text[256];
-		frame_describe(fr->data, frame_near(fr), fr->len, text, sizeof text);
-		report_event(f, REPORT_FORWARDING_DROP,
-			      json_pack("{s:s, s:i, s:s}", "switch", p->node->name, "port", p->number, "headers", text));
-	}
-}
-
-/* port_drop() - Count a frame as lost at a port, keep its headers, free it */
-void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why)
-{
-	port_lost(f, p, fr, why);
-	leave_tx_buffer(f, fr);
-	frame_release(f, fr);
 }
 
 /* Classes with frames that may go */
@@ -167,6 +91,7 @@ static struct frame *control_pop(struct port *p)
 /* A frame comes in at @to when its last bit does */
 static void propagate(struct fabric *f, struct port *p, struct port *to, struct frame *fr, ps_t arrives)
 {
+	passage_cut(f, fr);
 	passage_leave(f, fr);
 	event_add(f, arrives, fr->pause ? EV_PAUSE_ARRIVE : EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr,
 		  p->cable->epoch);
@@ -190,6 +115,13 @@ static void capture(struct fabric *f, struct port *p, struct frame *fr, bool out
 	capture_frame(f, p, fr->data, fr->len, outgoing);
 }
 
+static void drop_injected(struct fabric *f, struct port *p, struct frame *fr)
+{
+	p->tc[fr->class].injected++;
+	p->tc[fr->class].injected_bytes += fr->len + FCS_BYTES;
+	port_drop(f, p, fr, DROP_FAULT);
+}
+
 /* Put a frame on the cable now; it comes in whole, a serialization and a delay later */
 static void transmit(struct fabric *f, struct port *p, struct frame *fr, bool again)
 {
@@ -211,15 +143,16 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr, bool ag
 	}
 	if (fr->tx_buffer)
 		fr->tx_buffer->ops->on_wire(f, fr);
-	leave_tx_buffer(f, fr);
+	frame_off_buffer(f, fr);
 	if (kept && retry_holds(f, p, to, fr, &fate))
 		return;
 	if (fate.dropped) {
 		to->shown[fate.shown]++;
-		to->tc[fr->class].injected++;
-		to->tc[fr->class].injected_bytes += fr->len + FCS_BYTES;
-		port_drop(f, to, fr, DROP_FAULT);
-		return;
+		fr->bad = to->node->cuts_through && fate.shown == SHOWN_CRC; /* it may have gone on before that is seen */
+		if (!fr->bad) {
+			drop_injected(f, to, fr);
+			return;
+		}
 	}
 	ps_t arrives = p->busy_until + p->cable->p.delay + fate.delay;
 	if (arrives < p->arrives && !fate.reorder)
@@ -341,16 +274,37 @@ void port_became_idle(struct fabric *f, struct port *p)
 		p->node->ops->idle(f, p);
 }
 
+/* A frame has come in that is of no use.  Where it has been sent on already it ends at a port that has not done so */
+static void refuse(struct fabric *f, struct port *p, struct frame *fr, enum drop why)
+{
+	struct passage *passage = fr->passage;
+
+	if (passage)
+		passage->bad = passage->lost = true;
+	if (passage && passage->ahead && why != DROP_CABLE)
+		frame_release(f, fr);
+	else if (why == DROP_FAULT)
+		drop_injected(f, p, fr);
+	else
+		port_drop(f, p, fr, why);
+}
+
 /* port_arrive() - A frame's last bit has come in
  * @epoch:	The cable's when the frame was sent: a cut since then lost it
  */
 void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t epoch)
 {
+	bool struck = fr->bad;
+
+	passage_ends(f, fr);
 	if (epoch != p->cable->epoch) {
-		if (fr->passage)
-			fr->passage->lost = true;
 		p->cut_off++;
-		port_drop(f, p, fr, DROP_CABLE);
+		refuse(f, p, fr, DROP_CABLE);
+		return;
+	}
+	if (fr->bad) {
+		p->stomped += !struck;
+		refuse(f, p, fr, struck ? DROP_FAULT : DROP_STOMPED);
 		return;
 	}
 	p->rx_frames++;
