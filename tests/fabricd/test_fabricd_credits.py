@@ -159,6 +159,7 @@ def test_credits_that_are_lost_stay_lost_until_a_resync_finds_them(how: str) -> 
 def test_a_cable_whose_credits_are_all_gone_stands_still_until_it_is_down_and_up_again() -> None:
     room = 4 * BLOCKS * 64
     with star(2, hardware(credits(room), of_star(2))) as f:
+        later(f, 1)
         leak(f, 4)
         f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[0, 1, 100 * 4096, 0]])
         later(f, 500_000)
