@@ -19,6 +19,7 @@
 #include "switch/adaptive.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
+#include "transport/credit.h"
 #include "transport/qp.h"
 #include "worker/worker.h"
 #include "world.h"
@@ -70,6 +71,7 @@ void fabric_free(struct fabric *f)
 		for (uint32_t k = 0; k < n->qp_count; k++)
 			qp_release(n->qps[k]);
 		free(n->qps);
+		puller_release(n);
 		if (n->netdev >= 0)
 			close(n->netdev);
 	}

@@ -26,6 +26,7 @@
  * stay the network's.
  */
 #include "base/units.h"
+#include "cc/rccc.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
@@ -192,17 +193,21 @@ static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t pack
 	cc_set_window(q, q->cc_state.window - (double)packets * q->mtu);
 }
 
-static const struct cc_algorithm nscc = {
-	.name = "nscc",
-	.params = {[BASE_RTT] = "base_rtt_ns", [EWMA] = "ewma", [BETA] = "beta", [MAX_DECREASE] = "max_decrease",
-		   [AI_PACKETS] = "ai_packets", [TARGET_QUEUE] = "target_queue_ns",
-		   [PROPORTIONAL_PACKETS] = "proportional_packets", [PERIOD_PACKETS] = "period_packets", [FAST] = "fast",
-		   [QUICK_ADAPT] = "quick_adapt_ns", [HOP_RTT] = "hop_rtt_ns", [SWITCHES] = "switches"},
-	.state_bytes = sizeof(struct nscc),
-	.telemetry = true,
-	.answers_marks = true,
-	.start = start,
-	.acked = acked,
-	.lost = lost,
-};
+/* Alone, and beside the receiver's credit: then both have to let a packet go (rccc.c) */
+#define NSCC \
+	.params = {[BASE_RTT] = "base_rtt_ns", [EWMA] = "ewma", [BETA] = "beta", [MAX_DECREASE] = "max_decrease", \
+		   [AI_PACKETS] = "ai_packets", [TARGET_QUEUE] = "target_queue_ns", \
+		   [PROPORTIONAL_PACKETS] = "proportional_packets", [PERIOD_PACKETS] = "period_packets", [FAST] = "fast", \
+		   [QUICK_ADAPT] = "quick_adapt_ns", [HOP_RTT] = "hop_rtt_ns", [SWITCHES] = "switches"}, \
+	.state_bytes = sizeof(struct nscc), \
+	.telemetry = true, \
+	.answers_marks = true, \
+	.start = start, \
+	.acked = acked, \
+	.lost = lost
+
+static const struct cc_algorithm nscc = {.name = "nscc", NSCC};
 CC_CONTROL(nscc);
+
+static const struct cc_algorithm uec = {.name = "uec", NSCC, .arrived = rccc_arrived};
+CC_CONTROL(uec);

@@ -30,6 +30,7 @@
 #include "switch/params.h"
 #include "switch/switch.h"
 #include "transport/congestion.h"
+#include "wire/credit.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
 #include "worker/worker.h"
@@ -319,7 +320,7 @@ static bool load_nodes(struct fabric *f, const json_t *config)
 	}
 	/* room for RoCE headers, or a VLAN tag on a kernel's frame, and the trailer */
 	uint32_t room = mtu + ROCE_MAX_HEADER + OFFLOAD_BYTES + ICRC_BYTES + 32 + TRAILER_BYTES + 7;
-	f->frame_room = (room + TELEMETRY_MAX_BYTES) & ~7u;
+	f->frame_room = (room + TELEMETRY_MAX_BYTES + DEMAND_BYTES) & ~7u;
 	f->turn_bytes = (room + TELEMETRY_BYTES(TURN_HOPS)) & ~7u;
 	return true;
 }

@@ -152,6 +152,13 @@ void answer_congestion(struct fabric *f, struct qp *q)
 		return;
 	q->cnp_sent = f->clock.now;
 	n->np_cnps++;
-	struct roce_packet pkt = {.opcode = RC_CNP, .payload = reserved, .payload_bytes = CNP_BYTES};
-	send_answer(f, q, &pkt, n->p.cnp_dscp, n->p.cnp_class);
+	answer_control(f, q, RC_CNP, reserved, CNP_BYTES);
+}
+
+/* answer_control() - A small packet to the peer's congestion control, before all data */
+void answer_control(struct fabric *f, struct qp *q, uint8_t opcode, const uint8_t *payload, uint32_t bytes)
+{
+	struct roce_packet pkt = {.opcode = opcode, .payload = payload, .payload_bytes = bytes};
+
+	send_answer(f, q, &pkt, q->nic->p.cnp_dscp, q->nic->p.cnp_class);
 }

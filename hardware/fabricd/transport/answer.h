@@ -13,5 +13,6 @@ void answer_come(struct fabric *f, struct qp *q);
 void answer_ahead(struct fabric *f, struct qp *q, bool at_once, bool again);
 void answer_closed(struct fabric *f, struct qp *q, uint32_t taken);
 void answer_congestion(struct fabric *f, struct qp *q);
+void answer_control(struct fabric *f, struct qp *q, uint8_t opcode, const uint8_t *payload, uint32_t bytes);
 
 #endif

@@ -4,6 +4,7 @@
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "engine/report.h"
+#include "transport/credit.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
 
@@ -22,6 +23,7 @@ void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
 	q->next_packet += in->packets;
 	in->after = q->untold;
 	q->untold = wr->opcode == WR_WRITE;
+	credit_posted(q, in);
 	qp_ready(f, q);
 }
 
@@ -62,6 +64,8 @@ void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
 	q->error = why;
 	q->timer = PS_NEVER;
 	pacer_flush(f, q);
+	puller_forget(q);
+	puller_forget(q);
 	if (!q->owner->ops->generated)
 		report_event(f, REPORT_QP_ERROR,
 		      json_pack("{s:i, s:i, s:i, s:i}", "rank", (int)q->nic->rank, "qp", (int)q->number, "peer",

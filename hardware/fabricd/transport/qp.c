@@ -5,6 +5,7 @@
 #include "engine/fabric.h"
 #include "nic/nic.h"
 #include "transport/congestion.h"
+#include "transport/credit.h"
 #include "transport/multipath.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
@@ -59,6 +60,7 @@ void qp_release(struct qp *q)
 	repeat_release(q);
 	telemetry_release(&q->last);
 	multipath_release(q);
+	credit_release(q);
 	cc_stop(q);
 	free(q);
 }

@@ -16,6 +16,7 @@
 #include "nic/nic.h"
 #include "transport/congestion.h"
 
+struct credit;
 struct multipath;
 struct qp;
 struct reorder;
@@ -120,6 +121,7 @@ struct qp {
 #include "transport/counters.def"
 	struct multipath *multipath; /* entropies that it sprays over, or NULL (multipath.c) */
 	struct cc_state cc_state; /* congestion control; its own behind the queue pair */
+	struct credit *credit;	  /* what it may send by that, and its peer; or NULL (credit.c) */
 	/* receiver */
 	struct ring rq;
 	uint64_t expected;

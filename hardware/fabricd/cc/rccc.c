@@ -1,0 +1,25 @@
+/* RCCC: receiver-credit congestion control of Ultra Ethernet (UEC 1.0, section 3.6.14)
+ *
+ * Theory of Operation
+ *
+ * As in htsim's uec.cpp (UecSink::pull, UecPullPacer).  Senders that would like to have something have their turns one after
+ * the other, and each turn brings CC_GRANT packets.  Nobody gets more than he has asked for, while anybody else would like
+ * to have something.  When nobody does, the idle ones get credit ahead, CC_WINDOW each at most, so that their next message
+ * need not wait for it (`slow pulls`).
+ */
+#include "cc/rccc.h"
+#include "nic/params.h"
+#include "transport/congestion.h"
+#include "transport/qp.h"
+
+enum { BUSY, IDLE };
+
+void rccc_arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim)
+{
+	(void)f;
+	claim->rank = a->wants > 0 ? BUSY : IDLE;
+	claim->owed = a->wants > 0 ? a->wants : cc_param(q, CC_WINDOW) + a->wants;
+}
+
+static const struct cc_algorithm rccc = {.name = "rccc", .arrived = rccc_arrived};
+CC_CONTROL(rccc);
