@@ -17,5 +17,9 @@ static void arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, 
 	claim->owed = a->wants;
 }
 
-static const struct cc_algorithm eqds = {.name = "eqds", .arrived = arrived, .speculates = true};
+static const struct cc_algorithm eqds = {
+	.name = "eqds",
+	.arrived = arrived,
+	.speculates = true,
+};
 CC_CONTROL(eqds);

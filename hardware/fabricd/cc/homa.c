@@ -20,5 +20,9 @@ static void arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, 
 	claim->stays = a->rest > 0;
 }
 
-static const struct cc_algorithm homa = {.name = "homa", .by_message = true, .arrived = arrived};
+static const struct cc_algorithm homa = {
+	.name = "homa",
+	.by_message = true,
+	.arrived = arrived,
+};
 CC_CONTROL(homa);

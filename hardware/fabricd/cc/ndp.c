@@ -18,5 +18,9 @@ static void arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, 
 	claim->owed = owed < a->wants ? owed : a->wants;
 }
 
-static const struct cc_algorithm ndp = {.name = "ndp", .arrived = arrived, .speculates = true};
+static const struct cc_algorithm ndp = {
+	.name = "ndp",
+	.arrived = arrived,
+	.speculates = true,
+};
 CC_CONTROL(ndp);

@@ -26,7 +26,7 @@
  * stay the network's.
  */
 #include "base/units.h"
-#include "cc/rccc.h"
+#include "cc/nscc.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
@@ -36,20 +36,7 @@
 #define IDLE_NS 1000 /* less delay than that is none */
 #define ADAPT_SHARE 8
 
-enum {
-	BASE_RTT = CC_OWN, EWMA, BETA, MAX_DECREASE, AI_PACKETS, TARGET_QUEUE, PROPORTIONAL_PACKETS,
-	PERIOD_PACKETS, FAST, QUICK_ADAPT, HOP_RTT, SWITCHES
-};
-
-/* In ns and bytes */
-struct nscc {
-	double delay, gained, came, idle, achieved, ignored, to_ignore;
-	double base_rtt, most; /* its path's, and of its window */
-	ps_t last_decrease, adapt_at, adjusted;
-	bool fast;
-};
-
-static void start(struct fabric *f, struct qp *q)
+void nscc_start(struct fabric *f, struct qp *q)
 {
 	struct nscc *own = cc_own(q);
 
@@ -154,7 +141,7 @@ static void fulfill(struct fabric *f, struct qp *q)
 	own->gained = own->came = 0;
 }
 
-static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
+void nscc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 {
 	struct nscc *own = cc_own(q);
 	double target = cc_param(q, TARGET_QUEUE), bytes = (double)ack->bytes;
@@ -186,28 +173,15 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	bound(q);
 }
 
-static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
+void nscc_lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
 {
 	(void)f;
 	(void)how;
 	cc_set_window(q, q->cc_state.window - (double)packets * q->mtu);
 }
 
-/* Alone, and beside the receiver's credit: then both have to let a packet go (rccc.c) */
-#define NSCC \
-	.params = {[BASE_RTT] = "base_rtt_ns", [EWMA] = "ewma", [BETA] = "beta", [MAX_DECREASE] = "max_decrease", \
-		   [AI_PACKETS] = "ai_packets", [TARGET_QUEUE] = "target_queue_ns", \
-		   [PROPORTIONAL_PACKETS] = "proportional_packets", [PERIOD_PACKETS] = "period_packets", [FAST] = "fast", \
-		   [QUICK_ADAPT] = "quick_adapt_ns", [HOP_RTT] = "hop_rtt_ns", [SWITCHES] = "switches"}, \
-	.state_bytes = sizeof(struct nscc), \
-	.telemetry = true, \
-	.answers_marks = true, \
-	.start = start, \
-	.acked = acked, \
-	.lost = lost
-
-static const struct cc_algorithm nscc = {.name = "nscc", NSCC};
+static const struct cc_algorithm nscc = {
+	.name = "nscc",
+	NSCC,
+};
 CC_CONTROL(nscc);
-
-static const struct cc_algorithm uec = {.name = "uec", NSCC, .arrived = rccc_arrived};
-CC_CONTROL(uec);

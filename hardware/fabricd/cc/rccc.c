@@ -4,8 +4,8 @@
  *
  * As in htsim's uec.cpp (UecSink::pull, UecPullPacer).  Senders that would like to have something have their turns one after
  * the other, and each turn brings CC_GRANT packets.  Nobody gets more than he has asked for, while anybody else would like
- * to have something.  When nobody does, the idle ones get credit ahead, CC_WINDOW each at most, so that their next message
- * need not wait for it (`slow pulls`).
+ * to have something.  When nobody does, the idle ones get credit ahead, until they have CC_WINDOW of it, so that their next
+ * message need not wait (`slow pulls`).
  */
 #include "cc/rccc.h"
 #include "nic/params.h"
@@ -18,8 +18,14 @@ void rccc_arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, st
 {
 	(void)f;
 	claim->rank = a->wants > 0 ? BUSY : IDLE;
-	claim->owed = a->wants > 0 ? a->wants : cc_param(q, CC_WINDOW) + a->wants;
+	if (a->wants > 0)
+		claim->owed = a->wants;
+	else if (-a->wants < cc_param(q, CC_WINDOW))
+		claim->owed = cc_param(q, CC_GRANT) * q->mtu;
 }
 
-static const struct cc_algorithm rccc = {.name = "rccc", .arrived = rccc_arrived};
+static const struct cc_algorithm rccc = {
+	.name = "rccc",
+	.arrived = rccc_arrived,
+};
 CC_CONTROL(rccc);
