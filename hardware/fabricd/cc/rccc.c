@@ -20,8 +20,8 @@ void rccc_arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, st
 	claim->rank = a->wants > 0 ? BUSY : IDLE;
 	if (a->wants > 0)
 		claim->owed = a->wants;
-	else if (-a->wants < cc_param(q, CC_WINDOW))
-		claim->owed = cc_param(q, CC_GRANT) * q->mtu;
+	else if (-a->wants < cc_answer_param(q, CC_WINDOW))
+		claim->owed = cc_answer_param(q, CC_GRANT) * q->mtu;
 }
 
 static const struct cc_algorithm rccc = {

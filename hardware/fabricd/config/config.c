@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "config/config.h"
 #include "config/params.h"
+#include "config/transports.h"
 #include "engine/clock.h"
 #include "engine/fabric.h"
 #include "engine/watch.h"
@@ -30,7 +31,6 @@
 #include "switch/params.h"
 #include "switch/switch.h"
 #include "transport/congestion.h"
-#include "wire/credit.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
 #include "worker/worker.h"
@@ -190,9 +190,9 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 			return config_fail(f, "%s: %s is needed", n->n.name, needed[i]);
 	n->base = (struct nic_params){.data_dscp = 26, .ack_dscp = 48, .cnp_dscp = 48, .data_class = 3, .ack_class = 6,
 				      .cnp_class = 6, .slow = 1, .reorder_packets = 1024, .sack_every = 16, .probes = true,
-				      .cc = &cc_none,
-				      .engine_prefetch_bytes = 262144};
-	if (!params_fail(f, n->n.name, nic_params_set(&n->base, o)))
+				      .cc = &cc_none, .engine_prefetch_bytes = 262144};
+	if (!params_fail(f, n->n.name, nic_params_set(&n->base, o)) ||
+	    !params_fail(f, n->n.name, transport_known(f, json_object_get(o, "transport"), &n->transport)))
 		return false;
 	if (!n->base.timeout || !n->base.rnr_timeout)
 		return config_fail(f, "%s: timeout_ns, rnr_timeout_ns: more than 0", n->n.name);
@@ -320,7 +320,7 @@ static bool load_nodes(struct fabric *f, const json_t *config)
 	}
 	/* room for RoCE headers, or a VLAN tag on a kernel's frame, and the trailer */
 	uint32_t room = mtu + ROCE_MAX_HEADER + OFFLOAD_BYTES + ICRC_BYTES + 32 + TRAILER_BYTES + 7;
-	f->frame_room = (room + TELEMETRY_MAX_BYTES + DEMAND_BYTES) & ~7u;
+	f->frame_room = (room + TELEMETRY_MAX_BYTES) & ~7u;
 	f->turn_bytes = (room + TELEMETRY_BYTES(TURN_HOPS)) & ~7u;
 	return true;
 }

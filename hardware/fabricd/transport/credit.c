@@ -188,7 +188,8 @@ static void request(struct fabric *f, struct qp *q)
 
 	request_write(payload, &d);
 	q->nic->credit_requests++;
-	answer_control(f, q, RC_REQUEST, payload, sizeof payload);
+	struct roce_packet pkt = {.opcode = RC_REQUEST, .payload = payload, .payload_bytes = sizeof payload};
+	answer_control(f, q, q->p, &pkt);
 }
 
 static void ask_later(struct fabric *f, struct qp *q)
@@ -231,7 +232,7 @@ void credit_ask(struct fabric *f, struct qp *q)
 	c->ask = PS_NEVER;
 	if (!waits(q))
 		return;
-	if (f->clock.now - c->since >= q->nic->p.timeout) {
+	if (f->clock.now - c->since >= q->p->timeout) {
 		c->since = f->clock.now;
 		c->asked = 0;
 		credit_one(q);

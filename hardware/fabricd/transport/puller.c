@@ -67,7 +67,7 @@ static void join(struct puller *p, struct qp *q)
 /* Whose turn is it? */
 static struct qp *next_of(const struct puller *p)
 {
-	double active = p->first ? cc_param(p->first, CC_ACTIVE) : 0, place = 0;
+	double active = p->first ? cc_answer_param(p->first, CC_ACTIVE) : 0, place = 0;
 
 	for (struct qp *q = p->first; q && (active <= 0 || place < active); q = q->credit->next, place++)
 		if (q->credit->owed)
@@ -96,7 +96,7 @@ static void claim(struct fabric *f, struct qp *q, uint32_t came)
 
 	a.rest = rest > 0 ? rest : 0;
 
-	q->nic->p.cc->arrived(f, q, &a, &claim);
+	q->answers->cc->arrived(f, q, &a, &claim);
 	c->owed = claim.owed > 0 ? (uint64_t)claim.owed : 0;
 	c->stays = claim.stays;
 	if (c->queued && (claim.rank != c->rank || (!c->owed && !c->stays)))
@@ -112,9 +112,11 @@ static ps_t takes(const struct qp *q, uint32_t bytes)
 {
 	const struct nic *n = q->nic;
 	double rate = n->port[0].cable ? (double)n->port[0].cable->p.rate_bps : 1e12, pcie = (double)n->p.pcie_bps;
-	uint32_t behind = DEMAND_BYTES + (q->cc->telemetry ? TELEMETRY_BYTES(cc_hops(q)) : 0);
+	const struct cc_algorithm *cc = q->answers->cc;
+	uint32_t hops = cc->stamped ? (uint32_t)cc_answer_param(q, CC_HOPS) : 0;
+	uint32_t behind = DEMAND_BYTES + (cc->telemetry ? TELEMETRY_BYTES(hops) : 0);
 	uint32_t head = wire_bytes(roce_frame_bytes(q->any_order ? RC_WRITE_ONLY : RC_WRITE_MIDDLE, 0) + behind);
-	double wire = (bytes + (double)((bytes + q->mtu - 1) / q->mtu) * head) / rate, share = cc_param(q, CC_SHARE);
+	double wire = (bytes + (double)((bytes + q->mtu - 1) / q->mtu) * head) / rate, share = cc_answer_param(q, CC_SHARE);
 	double slowest = wire > bytes / pcie ? wire : bytes / pcie;
 
 	return (ps_t)(slowest * 8e12 / (share > 0 ? share : 1) + 0.5);
@@ -126,7 +128,8 @@ static void say(struct fabric *f, struct qp *q)
 
 	credit_write(payload, q->credit->granted);
 	q->nic->tx_credits++;
-	answer_control(f, q, RC_CREDIT, payload, sizeof payload);
+	struct roce_packet pkt = {.opcode = RC_CREDIT, .payload = payload, .payload_bytes = sizeof payload};
+	answer_control(f, q, q->answers, &pkt);
 }
 
 /* puller_event() - The cable is free for the next one's packets */
@@ -139,7 +142,7 @@ void puller_event(struct fabric *f, struct nic *n)
 	if (!q)
 		return;
 	struct credit *c = q->credit;
-	uint64_t most = (uint64_t)(cc_param(q, CC_GRANT) * q->mtu);
+	uint64_t most = (uint64_t)(cc_answer_param(q, CC_GRANT) * q->mtu);
 	uint32_t bytes = (uint32_t)(c->owed < most || !most ? c->owed : most);
 	c->granted += bytes;
 	c->owed -= bytes;
@@ -151,7 +154,7 @@ void puller_event(struct fabric *f, struct nic *n)
 
 static bool gives(const struct qp *q)
 {
-	return q->nic->p.cc->arrived;
+	return q->answers->cc->arrived;
 }
 
 static void heard(struct credit *c, const struct demand *d)

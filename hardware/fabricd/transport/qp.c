@@ -1,12 +1,16 @@
-/* Queue pairs: made, found, connected, given back.  What they do is in send.c and receive.c. */
+/* Queue pairs: made, found, connected, given requests, broken, given back.  What they do is in send.c and receive.c. */
 #include <stdlib.h>
 
+#include "base/ring.h"
 #include "base/units.h"
+#include "engine/event.h"
 #include "engine/fabric.h"
+#include "engine/report.h"
 #include "nic/nic.h"
 #include "transport/congestion.h"
 #include "transport/credit.h"
 #include "transport/multipath.h"
+#include "transport/pacer.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
 #include "transport/repeat.h"
@@ -41,6 +45,8 @@ struct qp *qp_new(struct nic *n, struct qp_owner *owner)
 	q->source.ops = &qp_tx_ops;
 	q->owner = owner;
 	q->nic = n;
+	q->p = q->answers = &n->p;
+	q->transport = n->transport;
 	q->number = FIRST_QP_NUMBER + n->qp_first + n->qp_count;
 	q->timer = q->timer_event = q->pace_event = PS_NEVER;
 	q->cnp_sent = -PS_PER_S;
@@ -72,6 +78,11 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 
 	for (int i = 0; i < 2; i++) {
 		struct qp *q = i ? b : a, *other = i ? a : b;
+		q->p = f->transports->params(f, q->nic, q->transport);
+		q->answers = f->transports->params(f, q->nic, other->transport);
+	}
+	for (int i = 0; i < 2; i++) {
+		struct qp *q = i ? b : a, *other = i ? a : b;
 		q->peer = other->nic;
 		q->peer_qp = other;
 		q->peer_number = other->number;
@@ -79,7 +90,8 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 		q->mtu = a->nic->mtu < b->nic->mtu ? a->nic->mtu : b->nic->mtu;
 		q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = q->nic->p.first_psn;
 		q->expected = q->peer->p.first_psn;
-		q->any_order = a->nic->p.any_order && b->nic->p.any_order;
+		q->alone = q->p->any_order && other->answers->any_order;
+		q->any_order = q->answers->any_order && other->p->any_order;
 		/* entropy for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
 		uint32_t h = (q->number * 0x9e3779b1u ^ other->number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^
 			      other->nic->ip * 0x27d4eb2fu);
@@ -90,3 +102,71 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 	}
 }
 
+/* qp_post_send() - A send request has reached the NIC */
+void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
+{
+	struct send_wr *in = q->state == QP_READY ? ring_push(&q->sq, sizeof *in, WRS_MAX) : NULL;
+
+	if (!in) {
+		q->owner->ops->sent(f, q, wr, WC_FLUSHED);
+		return;
+	}
+	*in = *wr;
+	in->first = q->next_packet;
+	in->packets = wr->length ? (wr->length + q->mtu - 1) / q->mtu : 1;
+	q->next_packet += in->packets;
+	in->after = q->untold;
+	q->untold = wr->opcode == WR_WRITE;
+	credit_posted(q, in);
+	qp_ready(f, q);
+}
+
+static void flush_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
+{
+	q->owner->ops->received(f, q, wr, NULL, f->clock.now + q->nic->p.pcie_latency);
+}
+
+/* qp_post_recv() - A receive request has reached the NIC; a slow receiver's may be used later only */
+void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
+{
+	struct recv_wr *in = q->state == QP_READY ? ring_push(&q->rq, sizeof *in, WRS_MAX) : NULL;
+	ps_t delay = q->nic->p.recv_delay;
+
+	if (!in) {
+		flush_recv(f, q, wr);
+		return;
+	}
+	*in = *wr;
+	if (delay)
+		event_add(f, f->clock.now + delay, EV_RECV_USABLE, q->nic->n.index, 0, 0, q->number, q, 1);
+	else
+		q->usable++;
+}
+
+/* qp_recv_usable() - So many more receives may be used */
+void qp_recv_usable(struct qp *q, uint32_t count)
+{
+	q->usable += count;
+}
+
+/* qp_fail() - The queue pair is broken: say so for every request that it still has */
+void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
+{
+	if (q->state == QP_ERROR)
+		return;
+	q->state = QP_ERROR;
+	q->error = why;
+	q->timer = PS_NEVER;
+	pacer_flush(f, q);
+	puller_forget(q);
+	puller_forget(q);
+	if (!q->owner->ops->generated)
+		report_event(f, REPORT_QP_ERROR,
+		      json_pack("{s:i, s:i, s:i, s:i}", "rank", (int)q->nic->rank, "qp", (int)q->number, "peer",
+				(int)q->peer->rank, "status", (int)why));
+	lender_recall(f, &q->lent, UINT64_MAX);
+	for (; q->sq.head != q->sq.tail; q->sq.head++, why = WC_FLUSHED)
+		q->owner->ops->sent(f, q, SEND_WR(q, q->sq.head), why);
+	for (; q->rq.head != q->rq.tail; q->rq.head++)
+		flush_recv(f, q, ring_at(&q->rq, sizeof(struct recv_wr), q->rq.head));
+}
