@@ -58,7 +58,7 @@ class WireFrame:
     """Address, key, length."""
     imm: int | None = None
     credit: tuple[int, ...] | None = None
-    """Of a credit: what was granted so far. Of data and requests: the target, and what is needed for all."""
+    """Of a credit: what was granted so far. Of data and requests: the target, what is needed for all, what has not left."""
 
 
 def frames(path: Path) -> list[WireFrame]:
@@ -89,10 +89,10 @@ def _frame(time_ns: int, out: bool, frame: bytes) -> WireFrame:
             for t, tx, queue, mbps in (struct.unpack_from(">4I", behind, 16 + 16 * i) for i in range(hops))
         ]}  # fmt: skip
     if credit[:1] == b"C":
-        more["credit"] = struct.unpack(">4xII", credit)
+        more["credit"] = struct.unpack(">4xIII", credit)
     if bth[0] in (CREDIT, REQUEST):
-        target, known, end = struct.unpack_from(">III", bth, 12)
-        more["credit"] = (target,) if bth[0] == CREDIT else (target, end, known)
+        target, known, end, rest = struct.unpack_from(">IIII", bth, 12)
+        more["credit"] = (target,) if bth[0] == CREDIT else (target, end, rest, known)
     if bth[0] == ACK and length > 20 + 8 + 12 + 4 + 4:
         bitmap = bth[16 : length - 28 - 4]
         more["sack"] = (int.from_bytes(bitmap[:4]), int.from_bytes(bitmap[4:], "little"))

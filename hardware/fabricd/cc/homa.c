@@ -3,9 +3,9 @@
  * Theory of Operation
  *
  * The first CC_INITIAL bytes of each message are unscheduled: they go at once.  The rest is scheduled: the receiver grants,
- * and always to the sender whose message has least left (section 3.3: SRPT).  A sender has CC_WINDOW bytes granted and not
- * sent at most, and CC_ACTIVE of them have their turns at a time (section 3.5: overcommitment), so that the cable stays full
- * when one does not answer.
+ * and always to the sender whose message has least left (section 3.3: SRPT).  Of a message CC_WINDOW bytes that were granted
+ * have not come at most (RTTbytes), and CC_ACTIVE messages have their turns at a time (section 3.5: overcommitment), so that
+ * the cable stays full when one sender does not answer.
  */
 #include "nic/params.h"
 #include "transport/congestion.h"
@@ -13,9 +13,10 @@
 
 static void arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim)
 {
+	double room = cc_answer_param(q, CC_WINDOW) - a->under_way;
+
 	(void)f;
-	(void)q;
-	claim->owed = a->wants;
+	claim->owed = a->wants < room ? a->wants : room;
 	claim->rank = a->rest;
 	claim->stays = a->rest > 0;
 }

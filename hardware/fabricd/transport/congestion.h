@@ -36,6 +36,7 @@ struct cc_arrival {
 	double came;  /* with the packet; 0: it was granted something, or has asked */
 	double wants; /* that the sender would like to have, beyond what it was granted; below 0: it has more than that */
 	double owed;  /* by the claim before */
+	double under_way; /* behind what has come: it is on its way, or may be sent (in order, and sent again ones not counted) */
 	double rest;  /* that the sender needs for all it has (credit by messages: for its message), beyond what it was granted */
 };
 

@@ -75,11 +75,17 @@ static uint64_t message_rest(const struct qp *q)
 	return sent < wr->length ? wr->length - sent : 0;
 }
 
+/* Bytes that have not left: of its message, or of all its requests */
+static uint64_t new_bytes(const struct qp *q)
+{
+	return q->cc->by_message ? message_rest(q) : q->credit->unsent;
+}
+
 static uint64_t backlog(const struct qp *q)
 {
 	uint64_t again = q->sent_max - q->send + (q->repeat ? q->repeat->lost : 0);
 
-	return (q->cc->by_message ? message_rest(q) : q->credit->unsent) + again * q->mtu;
+	return new_bytes(q) + again * q->mtu;
 }
 
 /* credit_start() - The control of a queue pair begins, with credit or without */
@@ -162,7 +168,9 @@ static struct demand demand_of(struct qp *q)
 	if (beyond(target, c->told) > 0)
 		c->told = target;
 	needs = needs < MOST_SAID ? needs > 0 ? needs : 0 : MOST_SAID;
-	return (struct demand){.target = target, .known = c->known, .end = c->known + (uint32_t)needs};
+	uint64_t rest = new_bytes(q);
+	return (struct demand){.target = target, .known = c->known, .end = c->known + (uint32_t)needs,
+			       .rest = rest < MOST_SAID ? (uint32_t)rest : (uint32_t)MOST_SAID};
 }
 
 /* credit_say() - A data packet was built: it says what its sender would like to have now */
@@ -194,9 +202,10 @@ static void request(struct fabric *f, struct qp *q)
 
 static void ask_later(struct fabric *f, struct qp *q)
 {
-	ps_t after = ps(cc_param(q, CC_ASK));
+	struct credit *c = q->credit;
+	ps_t after = ps(cc_param(q, CC_ASK)), t = f->clock.now + ((after > LEAST_ASK ? after : LEAST_ASK) << c->asked);
 
-	q->credit->ask = f->clock.now + ((after > LEAST_ASK ? after : LEAST_ASK) << q->credit->asked);
+	c->ask = t < c->since + q->p->timeout || c->since + q->p->timeout <= f->clock.now ? t : c->since + q->p->timeout;
 	timer_look(f, q);
 }
 

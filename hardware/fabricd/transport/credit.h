@@ -28,7 +28,7 @@ struct credit {
 	ps_t ask;	/* when to ask again, or PS_NEVER */
 	uint32_t asked; /* so many times in a row */
 	/* receiver */
-	uint32_t granted, target, end;
+	uint32_t granted, target, end, rest;
 	uint64_t owed;	 /* what its turns are to bring */
 	double rank;	 /* the least first */
 	bool queued, stays; /* it stands in the puller's queue; and keeps its place while nothing is owed */

@@ -95,6 +95,7 @@ static void claim(struct fabric *f, struct qp *q, uint32_t came)
 	int32_t rest = (int32_t)(c->end - c->granted);
 
 	a.rest = rest > 0 ? rest : 0;
+	a.under_way = c->rest - a.rest;
 
 	q->answers->cc->arrived(f, q, &a, &claim);
 	c->owed = claim.owed > 0 ? (uint64_t)claim.owed : 0;
@@ -161,6 +162,8 @@ static void heard(struct credit *c, const struct demand *d)
 {
 	if ((int32_t)(d->target - c->target) > 0)
 		c->target = d->target;
+	if (d->end != c->end || d->rest < c->rest)
+		c->rest = d->rest; /* of another message, or of the same one later */
 	if ((int32_t)(d->end - c->end) > 0)
 		c->end = d->end;
 }

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEMAND_BYTES 12 /* behind a data packet */
-#define CREDIT_BYTES 12 /* payload of credits and requests */
+#define DEMAND_BYTES 16 /* behind a data packet */
+#define CREDIT_BYTES 16 /* payload of credits and requests */
 
 /* What a sender says.  Numbers count bytes since the queue pair is connected, modulo 2^32 */
 struct demand {
@@ -15,6 +15,7 @@ struct demand {
 	uint32_t target; /* that it would like to be granted up to */
 	uint32_t known;	 /* that it was granted up to, as far as it knows; only in requests */
 	uint32_t end;	 /* that it needs to be granted up to, for all it has to send */
+	uint32_t rest;	 /* bytes of that which have not left, credit or not */
 };
 
 uint32_t demand_append(uint8_t *frame, uint32_t len, const struct demand *d);
