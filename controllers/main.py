@@ -17,6 +17,7 @@ from typing import Any
 
 from controllers.routing.routes import ROUTINGS, Router, RoutingError
 from topologies.graph.fabric import Fabric
+from topologies.ranks.multipath import Hashing
 
 HOST = "127.0.0.1"
 
@@ -42,7 +43,13 @@ def main(argv: list[str] | None = None) -> None:
         fabric = Fabric.from_dict(json.loads(options.fabric.read_text()))
         settings = Settings(
             fabric,
-            Router(fabric, options.routing, dateline=options.dateline, cable_bps=options.cable_bps),
+            Router(
+                fabric,
+                options.routing,
+                dateline=options.dateline,
+                cable_bps=options.cable_bps,
+                hashing=Hashing(options.hash_seed, options.hash_dest_qp),
+            ),
             options.dpid_base,
             options.fabricd,
             options.ovs,
@@ -99,6 +106,10 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         metavar="RATE",
         help="adaptive: ports weigh by rates, that of cables that have none of their own being this",
+    )
+    parser.add_argument("--hash-seed", type=int, metavar="INT", help="ecmp: of all switches' hashes")
+    parser.add_argument(
+        "--hash-dest-qp", action="store_true", help="ecmp: chips hash by the destination's queue pair, too"
     )
     parser.add_argument("--dateline", action="store_true", help="torus, ring: a second class for what wraps around")
     parser.add_argument(

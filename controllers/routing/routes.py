@@ -20,6 +20,7 @@ from controllers.routing.weights import Weights
 from topologies.graph.fabric import EMBEDDED, Fabric, Switch
 from topologies.graph.mistake import Mistake
 from topologies.kinds import DIMENSION_ORDER, KINDS
+from topologies.ranks.multipath import BY_NUMBER, Hashing
 
 Groups = dict[tuple[int, ...], int]
 Split = Callable[[Fabric, Switch, Toward], Groups]
@@ -67,7 +68,13 @@ class Router:
     """The flows of one fabric under one routing.  Raises RoutingError if they do not go together."""
 
     def __init__(
-        self, fabric: Fabric, routing: str = "ecmp", *, dateline: bool = False, cable_bps: float | None = None
+        self,
+        fabric: Fabric,
+        routing: str = "ecmp",
+        *,
+        dateline: bool = False,
+        cable_bps: float | None = None,
+        hashing: Hashing = BY_NUMBER,
     ) -> None:
         """`cable_bps`: of cables that have no rate of their own, where ports are to weigh by rates."""
         known = ROUTINGS.get(routing)
@@ -78,7 +85,8 @@ class Router:
             what = f"routing '{routing}' does not fit a {fabric.kind}" + (f": {known.why}" if known.why else "")
             raise RoutingError(what, f"it is for {kinds}; use ecmp")
         self.fabric = fabric
-        self._split, self._choose, self._cable_bps = known.split, known.choose, cable_bps
+        self._split, self._choose, self._cable_bps = known.split, known.choose or hashing.dest_qp, cable_bps
+        self._hashing = hashing
         self._dateline = Dateline(fabric) if fabric.kind in DIMENSION_ORDER else None
         self._with_dateline = dateline
         self._ends = ends(fabric)
@@ -128,7 +136,7 @@ class Router:
             groups = self._weighed(switch, groups, weights)
         # Switches in a row must choose independently, so every switch hashes with its own basis.
         flows = [
-            to_network(network, ports, basis=switch.dpid, choose=choose)
+            to_network(network, ports, basis=self._hashing.basis(switch.dpid), choose=choose)
             for ports, nics in groups.items()
             for network in self._tree.cover(nics)
         ]

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "accelerator/accelerator.h"
+#include "cc/puller.h"
 #include "control/control.h"
 #include "control/sample.h"
 #include "engine/event.h"
@@ -19,7 +20,6 @@
 #include "switch/adaptive.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
-#include "transport/credit.h"
 #include "transport/qp.h"
 #include "worker/worker.h"
 #include "world.h"

@@ -44,7 +44,7 @@ class Basis:
     def __init__(self, blocks: Blocks) -> None:
         self.fabric, self.transport = blocks.fabric, blocks.transport
         self._real_clock, self._cpus = blocks.clock.mode == "real", blocks.workers.cpus
-        self._adaptive = blocks.control.routing.adaptive is not None
+        self._adaptive = blocks.control.routing.chooses
         self.graph = blocks.build_fabric()
         nic, switch, cable = self.fabric.nic, self.fabric.switch, self.fabric.cable
         self.hardware = Hardware(

@@ -13,6 +13,8 @@ from testbed.experiment.steps.step import Found, below
 from testbed.experiment.steps.steps import scaled_by
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
+from topologies.kinds import DIMENSION_ORDER
+from topologies.ranks.multipath import BY_NUMBER
 from workloads import registry
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         what = f"routing {routing.name!r} does not fit a {fabric.kind}" + (f": {why}" if why else "")
         hint = f"it is for {' and '.join(sorted(kinds))}"
         found.append((("control", "routing"), what, hint))
+    if fabric.kind in DIMENSION_ORDER and routing.hashing != BY_NUMBER:
+        what = f"on a {fabric.kind} nothing is hashed: one dimension comes after the other"
+        found.append((("control", "routing", "ecmp"), what, "routing: ecmp, without more"))
     if blocks.clock.mode == "real" and blocks.workers.ranks_per_process not in ("auto", 1):
         what = "with the real clock each rank has a process of its own: ranks that share one slow each other down"
         found.append((("workers", "ranks_per_process"), what, "leave it out"))

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,8 @@ def _every(document: dict[str, Any], key: str, where: str) -> list[str]:
 def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:
     """Sets a key, its path joined by dots, in a resolved experiment. Raises InputError if there is no such key.
 
-    Where `null` is no value the key is dropped, as if the file did not have it.
+    Where `null` is no value the key is dropped, as if the file did not have it. A word that goes on in the path becomes
+    a mapping: `ecmp` is short for `{ecmp: {}}`.
     """
     from testbed.base.explain import takes_null
     from testbed.experiment.model import Experiment
@@ -157,10 +159,13 @@ def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:
     *path, last = key.split(".")
     place: Any = document
     loc: list[str | int] = []
-    for step in path:
+    opened: dict[str, Any] = {}
+    for step, further in pairwise([*path, last]):
         loc.append(_index(place, step, where, loc))
+        if place[loc[-1]] == further != last:
+            place[loc[-1]] = {further: opened}
         place = place[loc[-1]]
-    at = _index(place, last, where, loc)
+    at = last if place is opened else _index(place, last, where, loc)
     if value is None and isinstance(place, dict) and not takes_null((*loc, at), Experiment):
         del place[at]
     else:

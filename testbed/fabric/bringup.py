@@ -297,7 +297,12 @@ def _compile_what_ranks_run() -> None:
 def controller_settings(experiment: Experiment) -> dict[str, Any]:
     """`control`, as controllers are told of it (controller.py)."""
     routing, cable = experiment.control.routing, experiment.fabric.cable
-    told = {"routing": routing.name, "cable_bps": cable.rate if routing.weighs else None}
+    told = {
+        "routing": routing.name,
+        "cable_bps": cable.rate if routing.weighs else None,
+        "hash_seed": routing.hashing.seed,
+        "hash_dest_qp": routing.hashing.dest_qp,
+    }
     return experiment.control.model_dump(exclude={"routing"}) | told
 
 

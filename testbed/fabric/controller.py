@@ -40,6 +40,8 @@ def controller_arguments(
     argv = ["--fabric", str(directory / "fabric.json"), "--port", str(CONTROLLER_PORT), "--dpid-base", str(dpid_base)]
     argv += ["--routing", control["routing"], *(["--dateline"] if control["dateline"] else [])]
     argv += ["--cable-bps", str(control["cable_bps"])] if control["cable_bps"] else []
+    argv += [] if control["hash_seed"] is None else ["--hash-seed", str(control["hash_seed"])]
+    argv += ["--hash-dest-qp"] if control["hash_dest_qp"] else []
     argv += ["--fabricd", str(directory / "control.sock"), "--ovs", str(ovs_control), "--log", str(log)]
     return argv + [word for app in control["apps"] for word in ("--app", app)]
 

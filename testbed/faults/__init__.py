@@ -123,7 +123,7 @@ class Injection:
             kinds = ", ".join(sorted(self.fault.only_on))
             raise CannotInject(f"{self.fault.name} is not for a {fabric.kind}", f"it is for: {kinds}")
         if built is not None and self.fault.adaptive not in (None, built.adaptive):
-            what = "is for switches that " + ("choose" if self.fault.adaptive else "hash")
+            what = "is for switches " + ("whose chips choose" if self.fault.adaptive else "that hash by their rules")
             hint = f"control: {{routing: {'adaptive' if self.fault.adaptive else 'ecmp'}}}"
             raise CannotInject(f"{self.fault.name} {what}", hint)
         if place.kind not in self.fault.on:

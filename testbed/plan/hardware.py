@@ -12,12 +12,13 @@ from testbed.base import controls
 from testbed.base.units import format_time
 from testbed.experiment.basis import Basis
 from topologies.graph import frames
+from topologies.graph.fabric import EMBEDDED
 from workloads import registry
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.blocks.fabric import Accelerator, Ecn, Nic, Switch
-    from testbed.experiment.blocks.routing import Adaptive
+    from testbed.experiment.blocks.routing import Adaptive, Routing
     from testbed.experiment.blocks.transport import Transport
     from testbed.experiment.steps.step import Step
 
@@ -45,6 +46,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
             "lossless": fabric.switch.lossless if fabric.switch.pfc else [],
             **_receive_thresholds(nic, basis.needed_headroom(*usual)),
             "recovery": transport.recovery,
+            **({"fixed_port": True} if transport.source_port == "fixed" else {}),
             "reorder_packets": _reorder_packets(basis),
             **_selective(basis),
             **_classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
@@ -53,7 +55,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
             **_engine(nic),
         },
         controls=_own_controls(transport),
-        of_switch=dict(_own_of_switches(basis, usual)),
+        of_switch=_own_of_switches(basis, usual, experiment.control.routing),
         of_nic=dict(_own_of_nics(basis, usual)),
     )
     if scale_up is not None:
@@ -61,7 +63,17 @@ def hardware_of(experiment: Experiment) -> Hardware:
     return hardware
 
 
-def _own_of_switches(basis: Basis, usual: tuple[float, float]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _own_of_switches(basis: Basis, usual: tuple[float, float], routing: Routing) -> dict[str, dict[str, Any]]:
+    """What single switches have for themselves, by name."""
+    own: dict[str, dict[str, Any]] = dict(_by_cables(basis, usual))
+    if routing.hashing.dest_qp:
+        for switch in (s for s in basis.graph.switches if s.role not in EMBEDDED):
+            hashes = {"policy": "hash", "basis": routing.hashing.basis(switch.dpid), "local_repair": False}
+            own.setdefault(switch.name, {})["adaptive"] = hashes
+    return own
+
+
+def _by_cables(basis: Basis, usual: tuple[float, float]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Headroom and ECN by port, for switches whose cables differ."""
     graph, ecn = basis.graph, basis.fabric.switch.ecn
     for switch in graph.switches:

@@ -36,7 +36,7 @@ class Routes:
         basis = Basis(experiment)
         self.experiment, self.basis = experiment, basis
         self.fabric, self.seed, self.costs = basis.graph, experiment.seed, costs_of(experiment)
-        self._hops = Hops(self.fabric)
+        self._hops = Hops(self.fabric, experiment.control.routing.hashing)
         self.chooses = self._hops.chooses
         bare, hardware, scale_up = self._hops.fabric, basis.hardware, basis.fabric.scale_up
         cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
@@ -44,6 +44,7 @@ class Routes:
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
         self._dateline = has_dateline(experiment)
         self._spread = sprays(experiment.transport)
+        self._fixed_port = experiment.transport.source_port == "fixed"
         self.data_class = experiment.fabric.switch.dscp.get(experiment.transport.dscp, 0)
         self._rooms: dict[int, dict[str, Room]] = {}
         self._scale_up = Link(scale_up.rate, scale_up.delay) if scale_up else None
@@ -55,7 +56,15 @@ class Routes:
         """
         inside = self._scale_up if scale_up else None
         return Routed(
-            self._hops, ranks, self._links, self._latencies, inside, numbers or {}, self._dateline, self._spread
+            self._hops,
+            ranks,
+            self._links,
+            self._latencies,
+            inside,
+            numbers or {},
+            self._dateline,
+            self._spread,
+            self._fixed_port,
         )
 
     def along(self, nodes: Sequence[str]) -> Path:

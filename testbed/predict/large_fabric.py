@@ -38,6 +38,8 @@ class LargeFabric:
         self.spec, self.graph, self.seed = experiment.fabric, experiment.build_fabric(), experiment.seed
         self.costs, self._dateline = costs_with_engines(experiment), has_dateline(experiment)
         self.sprays = sprays(experiment.transport)
+        self._hashing = experiment.control.routing.hashing
+        self._fixed_port = experiment.transport.source_port == "fixed"
         self._data_class = self.spec.switch.dscp.get(experiment.transport.dscp, 0)
         self.adders = Adders(partial(accelerator_for, self.spec), self._slots, experiment.costs.convert)
         self._place = experiment.place
@@ -54,7 +56,15 @@ class LargeFabric:
         """The ways over the network alone."""
         places = self.places()
         own = _cables(self.spec, self.graph, places, self._place)
-        return Wide(places, self._usual, self.spec.switch.latency, own=own, dateline=self._dateline)
+        return Wide(
+            places,
+            self._usual,
+            self.spec.switch.latency,
+            own=own,
+            dateline=self._dateline,
+            hashing=self._hashing,
+            fixed_port=self._fixed_port,
+        )
 
     @cached_property
     def hosts(self) -> Wide:

@@ -183,7 +183,7 @@ def test_the_way_of_a_frame_does_not_matter() -> None:
     def figures(sample: int) -> Any:
         with leaves(sample, policy="two_choices") as f:
             equal(f, (*UP, 3))
-            for policy in ("two_choices", "shortest", "round_robin", "random"):
+            for policy in ("two_choices", "shortest", "round_robin", "random", "hash"):
                 lay(f, policy, policy=policy)
                 send(f, [(0, 2, 60 * MTU, 0), (1, 3, 60 * MTU, 100), (1, 2, 60 * MTU, 500)])
             counted = f.counters()

@@ -153,5 +153,5 @@ def test_faults_of_hashes_and_of_choices_are_for_their_switches() -> None:
     head = "name: t\nfabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}}\n"
     wrong = {"stuck_choice, on: 'switch:leaf0'": "ecmp", "dead_ecmp_member, on: 'port:leaf0:3'": "adaptive"}
     for fault, routing in wrong.items():
-        with pytest.raises(InputError, match="is for switches that"):
+        with pytest.raises(InputError, match="is for switches (that|whose)"):
             loads(f"{head}control: {{routing: {routing}}}\ninject: [{{fault: {fault}}}]\n")

@@ -16,6 +16,7 @@ from testbed.predict.large import large_figures, places_of
 from topologies import Fabric
 from topologies.kinds import build
 from topologies.ranks.hops import Hops
+from topologies.ranks.multipath import Hashing
 from workloads.collectives.schedule import Send, program_of, schedule_of, steps
 from workloads.collectives.shape import shape_of
 from workloads.registry import find
@@ -30,10 +31,11 @@ CLOS = ("clos", {"leaves": 3, "spines": 3, "hosts_per_leaf": 2, "pods": 2, "core
 RAIL = ("rail", {"servers": 3, "gpus": 4, "spines": 3})
 
 
-def routed(fabric: Fabric, numbers: Any) -> Routed:
+def routed(fabric: Fabric, numbers: Any, hashing: Hashing, fixed_port: bool) -> Routed:
     both = [hop for c in fabric.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))]
-    links = dict.fromkeys(both, Link(400e9, 500))
-    return Routed(Hops(fabric), range(fabric.ranks), links, {s.name: 500.0 for s in fabric.switches}, None, numbers)
+    links, latencies = dict.fromkeys(both, Link(400e9, 500)), {s.name: 500.0 for s in fabric.switches}
+    hops = Hops(fabric, hashing)
+    return Routed(hops, range(fabric.ranks), links, latencies, None, numbers, fixed_port=fixed_port)
 
 
 def test_a_nic_numbers_its_queue_pairs_as_they_are_made() -> None:
@@ -46,17 +48,29 @@ def test_a_nic_numbers_its_queue_pairs_as_they_are_made() -> None:
 
 
 @pytest.mark.parametrize(("kind", "params"), [CLOS, RAIL])
-def test_a_large_fabrics_flows_take_the_same_links(kind: str, params: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("hashing", "fixed_port"), [(Hashing(), False), (Hashing(seed=5), False), (Hashing(dest_qp=True), True)]
+)
+def test_a_large_fabrics_flows_take_the_same_links(
+    kind: str, params: dict[str, Any], hashing: Hashing, fixed_port: bool
+) -> None:
     """Each pair alone is on as many links as by its hops, and two pairs share one exactly where their hops do."""
     fabric = build(kind, params)
     n = fabric.ranks
     numbers = {(a, b, 0): (FIRST + b - (b > a), FIRST + a - (a > b)) for a in range(n) for b in range(n) if a != b}
-    ways = routed(fabric, numbers)
-    wide = Wide(places_of(kind, params), Link(400e9, 500), 500, None, Everybody(np.full(n, FIRST)))
+    ways = routed(fabric, numbers, hashing, fixed_port)
+    wide = Wide(
+        places_of(kind, params),
+        Link(400e9, 500),
+        500,
+        numbers=Everybody(np.full(n, FIRST)),
+        hashing=hashing,
+        fixed_port=fixed_port,
+    )
     pairs = [(a, b) for a in range(n) for b in range(n) if a != b]
     source, target = np.array(pairs).T
     taken: dict[int, set[int]] = {}
-    for which, ids in wide.places.between(source, target, wide.ports):
+    for which, ids in wide.places.between(source, target, wide.flows):
         for k, link in zip(which.tolist(), ids.tolist(), strict=True):
             taken.setdefault(link, set()).add(k)
     hops: dict[Any, set[int]] = {}

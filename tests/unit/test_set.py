@@ -97,6 +97,18 @@ def test_a_key_may_be_written_as_errors_write_it() -> None:
     assert override(star, ["workload[0].iterations=7"]).workload[0].iterations == 7
 
 
+def test_a_word_that_may_have_keys_gets_them() -> None:
+    one = loads(
+        "name: s\nfabric: {topology: {star: {hosts: 4}}}\nworkload: [{collective: all_gather, sizes: [1KiB]}]\n"
+    )
+    changed = override(one, ["control.routing.ecmp.seed=3", "control.reaction=2ms"])
+    assert changed.control.routing.ecmp.seed == 3
+    with pytest.raises(InputError, match="sede"):
+        override(one, ["control.routing.ecmp.sede=3"])
+    with pytest.raises(InputError, match="there is no 'adaptive' here"):
+        override(one, ["control.routing.adaptive.policy=random"])
+
+
 def test_a_changed_key_changes_the_defaults_that_follow_from_it() -> None:
     star = loads(
         "name: s\nfabric: {topology: {star: {hosts: 4}}}\nworkload: [{collective: all_gather, sizes: [1KiB]}]\n"

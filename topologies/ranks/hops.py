@@ -12,11 +12,11 @@ import random
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from topologies.graph.fabric import OWN_PORTS, Fabric, Nic
+from topologies.graph.fabric import EMBEDDED, OWN_PORTS, Fabric, Nic
 from topologies.graph.smartnic import without_complexes
 from topologies.kinds import DIMENSION_ORDER, dimensions
 from topologies.ranks.dateline import beyond, direction
-from topologies.ranks.multipath import member
+from topologies.ranks.multipath import BY_NUMBER, Hashing, member
 
 Hop = tuple[str, str]  # from, to
 
@@ -27,10 +27,11 @@ def chooses_ports(fabric: Fabric) -> bool:
 
 
 class Hops:
-    """The ways between the ranks of a fabric."""
+    """The ways between the ranks of a fabric.  `hashing`: as its switches do."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: Fabric, hashing: Hashing = BY_NUMBER) -> None:
         self.fabric = fabric = without_complexes(fabric)
+        self.hashing = hashing
         self._ends = {s.name for s in fabric.switches if s.role == OWN_PORTS}
         self._neighbours: dict[str, list[str]] = {}
         self._ports: dict[str, list[tuple[int, str]]] = {}
@@ -45,22 +46,22 @@ class Hops:
         """Whether there may be several shortest ways: switches in a tree have one."""
         self._distances: dict[str, dict[str, int]] = {}
         self._domain = {fabric.nic_by_name[name].rank: k for k, d in enumerate(fabric.scale_up) for name in d}
-        self._known: dict[tuple[int, int, int | None], list[Hop]] = {}
+        self._known: dict[tuple[int, int, int | None, int | None], list[Hop]] = {}
 
     def in_scale_up(self, a: int, b: int) -> bool:
         """Whether two ranks share a scale-up domain."""
         return self._domain.get(a, -1) == self._domain.get(b, -2)
 
-    def between(self, a: int, b: int, source_port: int | None = None) -> list[Hop]:
+    def between(self, a: int, b: int, source_port: int | None = None, dest_qp: int | None = None) -> list[Hop]:
         """The hops from rank `a` to rank `b` over the network, the NICs' cables first and last.
 
-        `source_port`: of the flow, where it is known.
+        `source_port`: of the flow, where it is known; `dest_qp`: the queue pair that it is for, likewise.
         """
-        key = a, b, source_port if self._ecmp else None
+        key = (a, b, source_port, dest_qp if self.hashing.dest_qp else None) if self._ecmp else (a, b, None, None)
         if key not in self._known:
             nics = self.fabric.nics
             self._known[key] = list(
-                self._shortest(nics[a], nics[b], source_port) if self._ecmp else self._grid(nics[a].name, nics[b].name)
+                self._shortest(nics[a], nics[b], *key[2:]) if self._ecmp else self._grid(nics[a].name, nics[b].name)
             )
         return self._known[key]
 
@@ -101,7 +102,7 @@ class Hops:
             between.append(end[axis] in beyond(sizes[axis], here[axis], upwards=up))
         return (False, *between, *(between[-1:] or [False]))
 
-    def _shortest(self, source: Nic, target: Nic, source_port: int | None) -> Iterator[Hop]:
+    def _shortest(self, source: Nic, target: Nic, source_port: int | None, dest_qp: int | None) -> Iterator[Hop]:
         a, b = source.name, target.name
         draw = random.Random(f"{a} {b}")
         while a != b:
@@ -112,8 +113,9 @@ class Hops:
                 there = draw.choice(nearer)
             else:
                 ports = [n for _, n in sorted(self._ports[a]) if n in nearer]
-                basis = self.fabric.switch_by_name[a].dpid
-                there = ports[member(int(source.ip), int(target.ip), source_port, basis, len(ports))]
+                switch = self.fabric.switch_by_name[a]
+                basis, looked = self.hashing.basis(switch.dpid), None if switch.role in EMBEDDED else dest_qp
+                there = ports[member(int(source.ip), int(target.ip), source_port, basis, len(ports), looked)]
             yield a, there
             a = there
 

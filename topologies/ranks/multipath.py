@@ -1,11 +1,13 @@
 """Which of several equal ports a flow takes: the hash of Open vSwitch's `multipath` action, as the controller has it.
 
-That is `multipath(symmetric_l3l4+udp, basis, modulo_n)`: addresses, protocol and UDP ports, with the switch's datapath
-id as basis.  Everything works on numbers and on arrays of 64-bit integers alike.
+That is `multipath(symmetric_l3l4+udp, basis, modulo_n)`: addresses, protocol and UDP ports, with a basis for each
+switch.  A chip that hashes by the destination's queue pair as well (hardware/fabricd/switch/adaptive.c) has one word
+more.  Everything works on numbers and on arrays of 64-bit integers alike.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -17,13 +19,56 @@ if TYPE_CHECKING:
 _WORD = 0xFFFFFFFF
 _UDP = 17
 _ROCE_PORT = 4791
+_BASES = 0xFFFF  # of OpenFlow's extension: 16 bits
 
 
-def member(source_ip: Number, target_ip: Number, source_port: Number, basis: Number, members: int) -> Number:
-    """The member of a group of equal ports that a RoCEv2 flow takes at the switch with that datapath id."""
+@dataclass(frozen=True)
+class Hashing:
+    """By what the switches of a fabric tell flows apart.
+
+    `seed`: of all their hashes; None: each hashes by its datapath id.  `dest_qp`: by the queue pair that a packet is
+    for, too.
+    """
+
+    seed: int | None = None
+    dest_qp: bool = False
+
+    def basis(self, dpid: Number) -> Number:
+        """Of the hash of the switch with that datapath id.
+
+        A seed makes a permutation of 16 bits: as with datapath ids no two switches share one, so that switches in a row
+        choose independently.
+        """
+        if self.seed is None:
+            return dpid
+        key = _finish(_mixed(self.seed & _WORD) ^ _mixed(self.seed >> 32))
+        mixed = (dpid ^ key) & _BASES
+        for _ in range(2):
+            mixed = mixed * 0x88B5 & _BASES
+            mixed = (mixed ^ mixed >> 7) + (key >> 16) & _BASES
+        return mixed
+
+
+BY_NUMBER = Hashing()
+
+
+def member(
+    source_ip: Number,
+    target_ip: Number,
+    source_port: Number,
+    basis: Number,
+    members: int,
+    dest_qp: Number | None = None,
+) -> Number:
+    """The member of a group of equal ports that a RoCEv2 flow takes at a switch whose hash has this basis.
+
+    `dest_qp`: what it is for, where the switch looks at that.
+    """
     ports = source_port ^ _ROCE_PORT
     mixed = _add(_add(basis, _mixed(_swapped(source_ip ^ target_ip))), _mixed(_UDP))
     mixed = _add(mixed, _mixed(ports >> 8 & 0xFF | (ports & 0xFF) << 8))
+    if dest_qp is not None:
+        mixed = _add(mixed, _mixed(dest_qp))
     return _finish(mixed ^ basis) % members
 
 

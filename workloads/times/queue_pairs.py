@@ -25,16 +25,21 @@ if TYPE_CHECKING:
 FIRST = 16
 """A NIC's first one."""
 
+LEAST_PORT = 0xC000
+"""The first source port of RoCEv2's range."""
+
 Call = tuple[int, int]  # peer and channel
 Flow = tuple[int, int, int]  # from rank, to rank, channel
 Numbers = Mapping[Flow, tuple[int, int]]
 """The queue pairs at both ends of a flow."""
 
 
-def source_port(number: Number, peer_number: Number, ip: Number, peer_ip: Number) -> Number:
-    """The UDP source port of what a queue pair sends to its peer."""
+def source_port(number: Number, peer_number: Number, ip: Number, peer_ip: Number, *, fixed: bool = False) -> Number:
+    """The UDP source port of what a queue pair sends to its peer.  `fixed`: all have the same."""
+    if fixed:
+        return number * 0 + LEAST_PORT
     mixed = number * 0x9E3779B1 ^ peer_number * 0x85EBCA6B ^ ip * 0xC2B2AE35 ^ peer_ip * 0x27D4EB2F
-    return 0xC000 | (mixed & 0xFFFFFFFF) >> 18
+    return LEAST_PORT | (mixed & 0xFFFFFFFF) >> 18
 
 
 class QueuePairs:

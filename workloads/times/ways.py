@@ -58,7 +58,8 @@ class Routed:
     `links`: a cable in one direction, by the nodes that it leads from and to.  `latency_ns`: of every switch.
     `scale_up`: the link of a domain's GPUs.  `numbers`: of the queue pairs, where they are known, for ECMP's hash.
     `dateline`: what has to cross it on a grid has a class of its own.  `spread`: each packet takes another of the
-    shortest ways, as often as any: cables that a message spreads over count as one link.
+    shortest ways, as often as any: cables that a message spreads over count as one link.  `fixed_port`: all queue pairs
+    have the same source port.
     """
 
     hops: Hops
@@ -69,6 +70,7 @@ class Routed:
     numbers: Numbers = field(default_factory=dict)
     dateline: bool = True
     spread: bool = False
+    fixed_port: bool = False
 
     def route(self, pair: Pair, channel: int = 0) -> Route:
         keys = tuple(self._way(pair, channel))
@@ -140,15 +142,16 @@ class Routed:
             elif self.spread:
                 way = self._spread(a, b)
             else:
-                way = self.hops.between(a, b, self._port(a, b, channel))
+                way = self.hops.between(a, b, *self._flow(a, b, channel))
             self._ways[pair, channel] = way
         return self._ways[pair, channel]
 
-    def _port(self, a: int, b: int, channel: int) -> int | None:
+    def _flow(self, a: int, b: int, channel: int) -> tuple[int, int] | tuple[()]:
+        """Its source port, and the queue pair that it is for, where they are known."""
         if (a, b, channel) not in self.numbers:
-            return None
-        nics = self.hops.fabric.nics
-        return source_port(*self.numbers[a, b, channel], int(nics[a].ip), int(nics[b].ip))
+            return ()
+        nics, (own, peer) = self.hops.fabric.nics, self.numbers[a, b, channel]
+        return source_port(own, peer, int(nics[a].ip), int(nics[b].ip), fixed=self.fixed_port), peer
 
     def _loads(self, traffic: Mapping[Pair, float]) -> dict[tuple[str, str], float]:
         loads: dict[tuple[str, str], float] = {}

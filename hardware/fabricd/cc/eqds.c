@@ -6,11 +6,12 @@
  * the first credit comes is void.  From then on each packet needs a credit, of CC_GRANT packets (there: one).  Senders have
  * their turns one after the other.  Nothing is granted ahead.
  */
+#include "cc/puller.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
 
-static void arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim)
+static void claims(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim)
 {
 	(void)f;
 	(void)q;
@@ -19,7 +20,8 @@ static void arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, 
 
 static const struct cc_algorithm eqds = {
 	.name = "eqds",
-	.arrived = arrived,
+	.arrived = puller_arrived,
+	.claims = claims,
 	.speculates = true,
 };
 CC_CONTROL(eqds);

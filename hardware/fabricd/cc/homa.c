@@ -7,11 +7,12 @@
  * have not come at most (RTTbytes), and CC_ACTIVE messages have their turns at a time (section 3.5: overcommitment), so that
  * the cable stays full when one sender does not answer.
  */
+#include "cc/puller.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
 
-static void arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim)
+static void claims(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim)
 {
 	double room = cc_answer_param(q, CC_WINDOW) - a->under_way;
 
@@ -24,6 +25,7 @@ static void arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, 
 static const struct cc_algorithm homa = {
 	.name = "homa",
 	.by_message = true,
-	.arrived = arrived,
+	.arrived = puller_arrived,
+	.claims = claims,
 };
 CC_CONTROL(homa);

@@ -6,11 +6,12 @@
  * a switch has trimmed it, its sender is owed one more, as long as it has more to send.  Pulls leave at the rate at which the
  * cable takes the packets that they bring, senders in turn (section 3.2).
  */
+#include "cc/puller.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
 
-static void arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim)
+static void claims(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim)
 {
 	double owed = a->owed + (a->came > 0 ? q->mtu : 0);
 
@@ -20,7 +21,8 @@ static void arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, 
 
 static const struct cc_algorithm ndp = {
 	.name = "ndp",
-	.arrived = arrived,
+	.arrived = puller_arrived,
+	.claims = claims,
 	.speculates = true,
 };
 CC_CONTROL(ndp);

@@ -7,6 +7,7 @@
  * to have something.  When nobody does, the idle ones get credit ahead, until they have CC_WINDOW of it, so that their next
  * message need not wait (`slow pulls`).
  */
+#include "cc/puller.h"
 #include "cc/rccc.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
@@ -14,7 +15,7 @@
 
 enum { BUSY, IDLE };
 
-void rccc_arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim)
+void rccc_claims(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim)
 {
 	(void)f;
 	claim->rank = a->wants > 0 ? BUSY : IDLE;
@@ -26,6 +27,7 @@ void rccc_arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, st
 
 static const struct cc_algorithm rccc = {
 	.name = "rccc",
-	.arrived = rccc_arrived,
+	.arrived = puller_arrived,
+	.claims = rccc_claims,
 };
 CC_CONTROL(rccc);

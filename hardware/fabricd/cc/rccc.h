@@ -4,6 +4,6 @@
 
 #include "transport/congestion.h"
 
-void rccc_arrived(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim);
+void rccc_claims(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim);
 
 #endif

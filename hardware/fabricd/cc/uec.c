@@ -3,11 +3,13 @@
  * A sender asks for no more credit than its window would let out (computePullTarget of htsim's uec.cpp).
  */
 #include "cc/nscc.h"
+#include "cc/puller.h"
 #include "cc/rccc.h"
 
 static const struct cc_algorithm uec = {
 	.name = "uec",
 	NSCC,
-	.arrived = rccc_arrived,
+	.arrived = puller_arrived,
+	.claims = rccc_claims,
 };
 CC_CONTROL(uec);

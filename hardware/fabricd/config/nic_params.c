@@ -137,6 +137,8 @@ static const char *set_host(struct nic_params *p, const json_t *o)
 	}
 	if ((v = json_object_get(o, "probes")))
 		p->probes = json_is_true(v);
+	if ((v = json_object_get(o, "fixed_port")))
+		p->fixed_port = json_is_true(v);
 	if ((v = json_object_get(o, "ordering"))) {
 		const char *s = json_string_value(v);
 		if (!s || (strcmp(s, "in_order") && strcmp(s, "any")))

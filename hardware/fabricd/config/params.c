@@ -112,13 +112,18 @@ static const char *set_adaptive(struct adaptive_params *p, const json_t *o)
 		return NULL;
 	}
 	if ((v = json_object_get(o, "policy")) && !(p->policy = pick_policy_find(json_string_value(v))))
-		return "adaptive: policy: two_choices, shortest, round_robin or random";
+		return "adaptive: policy: two_choices, shortest, round_robin, random or hash";
 	if ((v = json_object_get(o, "flowlet_gap_ns")) && !value_duration(v, &p->flowlet_gap))
 		return "adaptive: flowlet_gap_ns: from 0 to 1e12";
 	if ((v = json_object_get(o, "flowlet_entries"))) {
 		if (!value_number(v, 0, 1 << 20, &x))
 			return "adaptive: flowlet_entries: from 0 to 1048576";
 		p->flowlet_entries = (uint32_t)x;
+	}
+	if ((v = json_object_get(o, "basis"))) {
+		if (!value_number(v, 0, 65535, &x))
+			return "adaptive: basis: from 0 to 65535";
+		p->basis = (uint32_t)x;
 	}
 	if ((v = json_object_get(o, "local_repair")))
 		p->local_repair = json_is_true(v);

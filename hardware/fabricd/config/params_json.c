@@ -41,9 +41,10 @@ static json_t *ecn_json(const struct ecn_params *of_class)
 
 static json_t *adaptive_json(const struct adaptive_params *a)
 {
-	return json_pack("{s:s, s:o, s:i, s:b, s:i, s:o}", "policy", pick_policy_name(a->policy), "flowlet_gap_ns",
+	return json_pack("{s:s, s:o, s:i, s:b, s:i, s:o, s:i}", "policy", pick_policy_name(a->policy), "flowlet_gap_ns",
 			 ns_json(a->flowlet_gap), "flowlet_entries", (int)a->flowlet_entries, "local_repair",
-			 (int)a->local_repair, "bands", (int)a->bands, "every_ns", ns_json(a->every));
+			 (int)a->local_repair, "bands", (int)a->bands, "every_ns", ns_json(a->every), "basis",
+			 (int)a->basis);
 }
 
 /* switch_params_json() - All parameters of a switch */
@@ -121,6 +122,7 @@ json_t *nic_params_json(const struct nic_params *p)
 	json_object_set_new(o, "slow", json_real(p->slow));
 	json_object_set_new(o, "frozen", json_boolean(p->frozen));
 	json_object_set_new(o, "probes", json_boolean(p->probes));
+	json_object_set_new(o, "fixed_port", json_boolean(p->fixed_port));
 	json_object_set_new(o, "recovery", json_string(p->selective ? "selective_repeat" : "go_back_n"));
 	json_object_set_new(o, "ordering", json_string(p->any_order ? "any" : "in_order"));
 	json_object_set_new(o, "cc", cc_json(p));

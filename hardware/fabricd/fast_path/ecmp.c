@@ -32,15 +32,30 @@ static uint32_t add(uint32_t hash, uint32_t word)
 }
 
 /* Addresses and ports go into it as they lie in the packet */
-static inline uint32_t hash_of(const struct ecmp *m, const struct flow_key *key)
+static inline uint32_t of_headers(uint32_t basis, const struct flow_key *key)
 {
-	uint32_t hash = add(m->basis, __builtin_bswap32(key->src ^ key->dst));
+	uint32_t hash = add(basis, __builtin_bswap32(key->src ^ key->dst));
 
 	hash = add(hash, PROTO_UDP);
-	hash = add(hash, __builtin_bswap16(key->sport ^ key->dport)) ^ m->basis;
+	return add(hash, __builtin_bswap16(key->sport ^ key->dport));
+}
+
+static inline uint32_t finished(uint32_t hash)
+{
 	hash = (hash ^ hash >> 16) * 0x85ebca6b;
 	hash = (hash ^ hash >> 13) * 0xc2b2ae35;
 	return hash ^ hash >> 16;
+}
+
+static inline uint32_t hash_of(const struct ecmp *m, const struct flow_key *key)
+{
+	return finished(of_headers(m->basis, key) ^ m->basis);
+}
+
+/* ecmp_hash_with() - Likewise with a word that Open vSwitch does not look at */
+uint32_t ecmp_hash_with(uint32_t basis, const struct flow_key *key, uint32_t word)
+{
+	return finished(add(of_headers(basis, key), word) ^ basis);
 }
 
 /* ecmp_link() - The link of a frame */

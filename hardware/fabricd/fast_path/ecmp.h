@@ -20,6 +20,7 @@ struct hash_trust {
 	bool differs;
 };
 
+uint32_t ecmp_hash_with(uint32_t basis, const struct flow_key *key, uint32_t word);
 uint32_t ecmp_link(const struct ecmp *m, const struct flow_key *key);
 bool ecmp_relied(struct hash_trust *t, const struct ecmp *m, const struct flow_key *key, uint32_t link);
 bool ecmp_told(struct ecmp *m, uint32_t *link, const char *text);

@@ -69,6 +69,12 @@ bool flow_key_has_checksum(const struct flow_key *key, const uint8_t *data)
 	return sum[0] | sum[1];
 }
 
+/* flow_key_headers() - Bytes before the UDP payload of a frame with that key */
+size_t flow_key_headers(const struct flow_key *key)
+{
+	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + (key->vlan ? VLAN_BYTES : 0);
+}
+
 /* flow_key_join() - A mask gets the bits of another as well */
 void flow_key_join(struct flow_key *mask, const struct flow_key *with)
 {

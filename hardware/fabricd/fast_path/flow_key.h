@@ -22,6 +22,7 @@ _Static_assert(sizeof(struct flow_key) == 32, "no holes: keys are compared as by
 
 bool flow_key_of(struct flow_key *key, uint32_t port, const uint8_t *data, size_t len);
 bool flow_key_has_checksum(const struct flow_key *key, const uint8_t *data);
+size_t flow_key_headers(const struct flow_key *key);
 void flow_key_join(struct flow_key *mask, const struct flow_key *with);
 void flow_key_overlay(struct flow_key *key, const struct flow_key *with, const struct flow_key *mask);
 bool flow_key_same_packet(const struct flow_key *a, const struct flow_key *b);

@@ -127,7 +127,7 @@ struct nic {
 #define VALUE(expression, name, unit, sort, meaning)
 #include "nic/counters.def"
 	struct sent sent;
-	struct puller *puller; /* whom it lets send, or NULL (transport/puller.c) */
+	struct puller *puller; /* whom it lets send, or NULL (cc/puller.c) */
 	struct member *member[MEMBER_BUCKETS]; /* of groups that have a number, by that (offload/group.c) */
 };
 

@@ -50,6 +50,7 @@ struct nic_params {
 	bool frozen;		 /* the worker is not woken */
 	bool selective;		 /* selective repeat; otherwise go-back-N */
 	bool probes;		 /* and it asks when nothing is heard */
+	bool fixed_port;	 /* all its queue pairs have the same UDP source port */
 	bool any_order;		 /* and writes are placed when they come, in any order (transport/place.c) */
 	const struct cc_algorithm *cc;
 	struct cc_params cc_params;

@@ -14,6 +14,11 @@
  * Frames of a flow may keep their port as long as none comes later than `gap` after the one before (flowlets: Sinha,
  * Kandula, Katabi, HotNets 2004; CONGA, SIGCOMM 2014).  The table has no keys: flows that meet in an entry are one.
  *
+ * A chip that hashes goes by a frame's addresses, its ports, and the queue pair that it is for.  Open vSwitch cannot
+ * look at that, and some switches' chips can (by a field of the user's own; SAI has one for it): E-ECMP, with which
+ * flows that have the same ports are told apart (Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta
+ * Scale", SIGCOMM 2024).
+ *
  * A port whose cable is down is passed over, at once; or not until the controller has said so.
  *
  * Draws follow from the switch and the frame, so that they are the same whichever way the frame came (random.h).
@@ -26,6 +31,7 @@
 #include "base/random.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "fast_path/ecmp.h"
 #include "fast_path/flow_key.h"
 #include "link/frame.h"
 #include "link/port.h"
@@ -33,13 +39,14 @@
 #include "switch/adaptive.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
+#include "wire/roce.h"
 
 /* Something to choose, and to choose by */
 struct choice {
 	const struct fabric *f;
 	struct sw *s;
 	struct ways *ways;
-	uint32_t bytes; /* of the frame */
+	const struct frame *fr;
 	uint64_t draw;
 };
 
@@ -100,7 +107,7 @@ static ps_t through(const struct choice *c, const struct way *w)
 
 	if (w->weight == most->weight || !p->cable)
 		return 0;
-	return (ps_t)((double)c->bytes * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps * most->weight / w->weight);
+	return (ps_t)((double)c->fr->len * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps * most->weight / w->weight);
 }
 
 /* How bad a way is */
@@ -114,7 +121,7 @@ static double load(const struct choice *c, uint16_t way)
 		ps_t band = c->s->adaptive->band[w->port - 1], further = behind / a->every;
 		return (double)(band > further ? band : further < a->bands ? further : a->bands - 1);
 	}
-	double here = drain(c->f, &c->s->n.ports[w->port - 1], c->bytes), there = (double)(behind + through(c, w));
+	double here = drain(c->f, &c->s->n.ports[w->port - 1], c->fr->len), there = (double)(behind + through(c, w));
 	return here > there ? here : there;
 }
 
@@ -156,11 +163,36 @@ static uint16_t shortest(const struct choice *c)
 	return equal[(uint32_t)c->draw % copies];
 }
 
+/* Of what has no key: frames of the host's kernel, by their MACs */
+static uint64_t hash_of_macs(const struct frame *fr)
+{
+	struct view macs = view_of(fr->data, 12);
+
+	return random_of(get_be64(&macs), get_be32(&macs), 0, 0);
+}
+
+/* The one that addresses, ports and the destination's queue pair hash to */
+static uint16_t hashed(const struct choice *c)
+{
+	struct view v = view_of(c->fr->data, frame_near(c->fr));
+	struct flow_key key;
+	uint64_t hash;
+
+	if (flow_key_of(&key, 0, c->fr->data, frame_near(c->fr))) {
+		view_take(&v, flow_key_headers(&key) + 4);
+		uint32_t qp = get_be32(&v) & PSN_MASK;
+		hash = ecmp_hash_with(c->s->p.adaptive.basis, &key, v.bad || key.dport != ROCE_UDP_PORT ? 0 : qp);
+	} else
+		hash = hash_of_macs(c->fr);
+	return c->ways->order[hash % c->ways->copies];
+}
+
 static const struct pick_policy policies[] = {
 	{"two_choices", two_choices},
 	{"shortest", shortest},
 	{"round_robin", round_robin},
 	{"random", at_random},
+	{"hash", hashed},
 };
 
 /* pick_policy_find() - The policy of that name, or NULL */
@@ -180,14 +212,13 @@ const char *pick_policy_name(const struct pick_policy *policy)
 /* The entry of a frame's flow */
 static struct flowlet *flowlet_of(const struct adaptive *a, const struct frame *fr)
 {
-	struct view macs = view_of(fr->data, 12);
 	struct flow_key key;
 	uint64_t hash;
 
 	if (flow_key_of(&key, 0, fr->data, frame_near(fr)))
 		hash = random_of(key.src, key.dst, key.sport, key.dport);
-	else /* of the host's kernel: by its MACs */
-		hash = random_of(get_be64(&macs), get_be32(&macs), 0, 0);
+	else
+		hash = hash_of_macs(fr);
 	return &a->flowlet[hash % a->flowlets];
 }
 
@@ -218,7 +249,7 @@ void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct 
 	}
 	struct ways *left = s->p.adaptive.local_repair ? ways_alive(f, &s->n, ways) : ways;
 	uint64_t draw = random_of(f->seed, s->n.index, fr->id, RANDOM_PORT);
-	struct choice c = {.f = f, .s = s, .ways = left, .bytes = fr->len, .draw = draw};
+	struct choice c = {.f = f, .s = s, .ways = left, .fr = fr, .draw = draw};
 	struct way *way = left->count == 1 || !s->p.adaptive.policy ? left->way : take(&c, fr); /* no policy: it is stuck */
 	struct port *out = &s->n.ports[way->port - 1];
 

@@ -22,6 +22,7 @@ struct adaptive_params {
 	ps_t flowlet_gap;		  /* 0: each frame by itself */
 	uint32_t flowlet_entries;
 	bool local_repair; /* a port whose cable is down is passed over */
+	uint32_t basis;	   /* of its hash */
 	uint8_t bands;	   /* of what is seen of a queue; 0: all is seen */
 	ps_t every;
 };

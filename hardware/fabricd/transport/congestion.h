@@ -16,6 +16,7 @@
 #include "nic/params.h"
 #include "wire/telemetry.h"
 
+struct demand;
 struct fabric;
 struct qp;
 
@@ -40,7 +41,7 @@ struct cc_arrival {
 	double rest;  /* that the sender needs for all it has (credit by messages: for its message), beyond what it was granted */
 };
 
-/* And what follows for its turns (puller.c) */
+/* And what follows for its turns (cc/puller.c) */
 struct cc_claim {
 	double owed, rank; /* so many bytes; the least rank first */
 	bool stays;	   /* it keeps its place while nothing is owed */
@@ -76,8 +77,10 @@ struct cc_algorithm {
 	void (*lost)(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets);
 	/* the receiver answers CE with notifications, two of them at least so far apart */
 	ps_t (*cnp_gap)(const struct fabric *f, const struct qp *q);
-	/* packets go on credit only (credit.h): at the receiver, what a sender is owed; at the sender, so much was granted */
-	void (*arrived)(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim);
+	/* packets go on credit only (credit.h).  At the receiver, by the control that the peer sends by: a packet has come, or a
+	 * request; what its sender is owed by that.  At the sender: it was granted so much */
+	void (*arrived)(struct fabric *f, struct qp *q, const struct demand *d, uint32_t bytes, bool request);
+	void (*claims)(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim);
 	void (*granted)(struct fabric *f, struct qp *q, uint32_t bytes);
 	struct cc_algorithm *next; /* of those that were added */
 };

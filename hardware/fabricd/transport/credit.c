@@ -1,4 +1,4 @@
-/* Credit, sending side
+/* Credit, as queue pairs know it
  *
  * Theory of Operation
  *
@@ -15,6 +15,8 @@
  * because what was asked or granted may be lost.  The receiver answers at once.  If it does not for a timeout, one packet
  * goes without credit: a dead connection is found by the same timeouts as any other, and nobody waits for ever.  One packet
  * may go after each timeout, too.
+ *
+ * What receivers do is their control's: they pass on what they hear (cc/puller.c).
  */
 #include <stdlib.h>
 
@@ -110,7 +112,7 @@ void credit_start(struct fabric *f, struct qp *q)
 
 void credit_release(struct qp *q)
 {
-	puller_forget(q);
+	credit_forget(q);
 	free(q->credit);
 	q->credit = NULL;
 }
@@ -283,4 +285,30 @@ void credit_granted(struct fabric *f, struct qp *q, const struct roce_packet *pk
 	if (q->cc->granted)
 		q->cc->granted(f, q, (uint32_t)more);
 	qp_ready(f, q);
+}
+
+/* credit_arrived() - A data packet has come in: it says what its sender would like to have */
+void credit_arrived(struct fabric *f, struct qp *q, const struct frame *fr, uint32_t bytes)
+{
+	if (!q->answers->cc->arrived)
+		return;
+	struct demand d = demand_read(fr->data, frame_near(fr), fr->away);
+	if (d.present)
+		q->answers->cc->arrived(f, q, &d, bytes, false);
+}
+
+/* credit_asked() - So does a request */
+void credit_asked(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+{
+	struct demand d = request_read(pkt->payload, pkt->payload_bytes);
+
+	if (d.present && q->answers->cc->arrived)
+		q->answers->cc->arrived(f, q, &d, 0, true);
+}
+
+/* credit_forget() - Nothing is to be granted to its peer any more */
+void credit_forget(struct qp *q)
+{
+	if (q->credit && q->credit->forget)
+		q->credit->forget(q);
 }

@@ -1,5 +1,5 @@
 /* Credit: what a queue pair may send because its receiver lets it (credit.c), and whom of its senders a NIC lets send next
- * (puller.c).  Both directions of a queue pair are in one state, which only those have that need it.
+ * (cc/puller.c).  Both directions of a queue pair are in one state, which only those have that need it.
  */
 #ifndef TRANSPORT_CREDIT_H
 #define TRANSPORT_CREDIT_H
@@ -31,15 +31,9 @@ struct credit {
 	uint32_t granted, target, end, rest;
 	uint64_t owed;	 /* what its turns are to bring */
 	double rank;	 /* the least first */
-	bool queued, stays; /* it stands in the puller's queue; and keeps its place while nothing is owed */
+	bool queued, stays; /* it stands in its NIC's queue; and keeps its place while nothing is owed */
 	struct qp *next, *prev;
-};
-
-/* Who gives credit: one for each NIC that has something to give */
-struct puller {
-	struct qp *first, *last; /* by rank, and among equals in turn */
-	ps_t free;		 /* when all that was granted has had its time */
-	bool due;		 /* an EV_PULL is on its way */
+	void (*forget)(struct qp *q); /* takes it out of there */
 };
 
 struct credit *credit_of(struct qp *q);
@@ -54,11 +48,8 @@ ps_t credit_due(const struct qp *q);
 void credit_ask(struct fabric *f, struct qp *q);
 void credit_one(struct qp *q);
 void credit_granted(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
-
-void puller_arrived(struct fabric *f, struct qp *q, const struct frame *fr, uint32_t bytes);
-void puller_requested(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
-void puller_event(struct fabric *f, struct nic *n);
-void puller_forget(struct qp *q);
-void puller_release(struct nic *n);
+void credit_asked(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
+void credit_arrived(struct fabric *f, struct qp *q, const struct frame *fr, uint32_t bytes);
+void credit_forget(struct qp *q);
 
 #endif

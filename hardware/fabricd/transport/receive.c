@@ -272,7 +272,7 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 	q->came = f->clock.now;
 	if (q->answers->cc->telemetry)
 		telemetry_read(fr->data, frame_near(fr), fr->away, &q->last);
-	puller_arrived(f, q, fr, pkt->payload_bytes);
+	credit_arrived(f, q, fr, pkt->payload_bytes);
 	if (ahead < 0) {
 		n->duplicate_request++;
 		if (pkt->ack_request && q->reorder)
@@ -312,7 +312,7 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 	else if (pkt->opcode == RC_CREDIT)
 		credit_granted(f, q, pkt);
 	else if (pkt->opcode == RC_REQUEST)
-		puller_requested(f, q, pkt);
+		credit_asked(f, q, pkt);
 	else
 		kept = qp_receive(f, q, pkt, fr);
 	if (!kept)

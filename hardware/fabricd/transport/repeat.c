@@ -23,7 +23,7 @@
  * been heard of (there: the reordering timer), but no sooner than a round trip after it is known
  * to be overtaken: what has come since would be heard of by then.
  *
- * When the last packets are lost, nothing comes that would show it: then the sender asks (timer.c).
+ * When the last packets are lost, nothing comes that would show it: then the sender asks (probe.c).
  */
 #include <stdlib.h>
 

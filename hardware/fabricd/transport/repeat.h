@@ -1,4 +1,4 @@
-/* Selective repeat, sending side: what is to be sent again (repeat.c), and when to ask (timer.c) */
+/* Selective repeat, sending side: what is to be sent again (repeat.c), and when to ask (probe.c) */
 #ifndef TRANSPORT_REPEAT_H
 #define TRANSPORT_REPEAT_H
 

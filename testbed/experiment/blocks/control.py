@@ -47,7 +47,8 @@ def _or_off(schema: dict[str, Any]) -> None:
 class Control(Model):
     routing: Routing = Field(
         default_factory=lambda: Routing.model_validate("ecmp"),
-        description="how the controller finds paths: `ecmp`, `dimension_order`, `adaptive`, or `{adaptive: {..}}`",
+        description="how the controller finds paths: `ecmp`, `dimension_order`, `adaptive`, or `{ecmp: {..}}`, "
+        "`{adaptive: {..}}`",
         json_schema_extra=in_words,
     )
     reaction: Time = default("1ms", "emulated time from a port's change to the new rules", le=MAX_TIME)

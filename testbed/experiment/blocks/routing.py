@@ -10,8 +10,9 @@ from pydantic_core import CoreSchema
 
 from testbed.base.types import Model, Time, default, mistake, unknown
 from testbed.experiment.blocks import known
+from topologies.ranks.multipath import Hashing
 
-ADAPTIVE = "adaptive"
+ADAPTIVE, ECMP = "adaptive", "ecmp"
 
 
 class Flowlets(Model):
@@ -71,10 +72,25 @@ class Adaptive(Model):
         return self.scope.flowlet if isinstance(self.scope, Scope) else None
 
 
+class Ecmp(Model):
+    seed: int | None = Field(
+        default=None,
+        ge=0,
+        le=(1 << 32) - 1,
+        description="of all switches' hashes (null: each hashes by its own number)",
+    )
+    dest_qp: bool = Field(
+        default=False,
+        description="E-ECMP: switches hash by the queue pair that a packet is for, too: their chips do, of the ports "
+        "that Open vSwitch names",
+    )
+
+
 class Routing(Model):
     """`NAME`, or `{NAME: {PARAMETERS}}` of one that has some."""
 
     name: str = "ecmp"
+    ecmp: Ecmp = Field(default_factory=Ecmp, description="by what switches hash")
     adaptive: Adaptive | None = Field(
         default=None, description="a switch takes one of the shortest paths for each frame"
     )
@@ -85,27 +101,35 @@ class Routing(Model):
         if isinstance(value, str):
             value = {value: {}}
         if not isinstance(value, dict) or len(value) != 1:
-            raise mistake(
-                f"{value!r:.60} is no routing", f"one of {', '.join(known.routings())}, or {{adaptive: {{..}}}}"
-            )
+            raise mistake(f"{value!r:.60} is no routing", f"one of {', '.join(known.routings())}, or {{ecmp: {{..}}}}")
         ((name, given),) = value.items()
         if name not in known.routings():
             raise mistake(*unknown("routing", name, known.routings()), path=[] if given == {} else [str(name)])
-        if name == ADAPTIVE:
-            return {"name": name, ADAPTIVE: given or {}}
+        if name in (ADAPTIVE, ECMP):
+            return {"name": name, name: given or {}}
         if given:
             raise mistake(f"routing {name!r} has no parameters", f"write routing: {name}", path=[name])
         return {"name": name}
 
     @model_serializer(mode="wrap")
     def _as_written(self, handler: Any) -> Any:
-        return {ADAPTIVE: handler(self)[ADAPTIVE]} if self.adaptive else self.name
+        written = self.adaptive or self.ecmp != Ecmp()
+        return {self.name: handler(self)[self.name]} if written else self.name
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         made = handler.resolve_ref_schema(handler(schema))
         del made["properties"]["name"]
         return made
+
+    @property
+    def hashing(self) -> Hashing:
+        return Hashing(self.ecmp.seed, self.ecmp.dest_qp)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether of the ports that Open vSwitch names a switch's chip takes one."""
+        return self.adaptive is not None or self.ecmp.dest_qp
 
     @property
     def weighs(self) -> bool:

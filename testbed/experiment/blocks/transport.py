@@ -124,6 +124,10 @@ class Transport(Model):
     multipath: Multipath | None = Field(
         default=None, description="each packet chooses its path (null: a queue pair keeps one)"
     )
+    source_port: Literal["per_qp", "fixed"] = Field(
+        default="per_qp",
+        description="UDP source port, by which ECMP tells flows apart: each queue pair's own, or the same for all",
+    )
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
     ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
     cnp_dscp: Dscp = Field(default=48, description="DSCP of congestion notifications")

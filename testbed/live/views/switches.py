@@ -102,6 +102,8 @@ def mode(adaptive: Mapping[str, Any] | None) -> str:
     """SAI's word for how a switch takes a port; it has none for one after the other."""
     if adaptive is None:
         return "FIXED"
+    if adaptive["policy"] == "hash":
+        return "HASH"
     each = "FLOWLET" if adaptive["flowlet_gap_ns"] else "PER_PACKET"
     return f"{each}_{_MODES.get(adaptive['policy'], adaptive['policy'].upper())}"
 

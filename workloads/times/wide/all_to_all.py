@@ -95,7 +95,7 @@ def _counted(ways: Wide) -> NDArray[np.int64]:
         apart = source != target
         if ways.scale_up is not None:
             apart &= ~ways.places.inside(source, target)
-        for _, ids in ways.places.between(source[apart], target[apart], ways.ports):
+        for _, ids in ways.places.between(source[apart], target[apart], ways.flows):
             loads += np.bincount(ids, minlength=len(loads))
     return loads
 

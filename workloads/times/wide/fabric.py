@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from topologies.ranks.multipath import BY_NUMBER, Hashing, member
 from workloads.times.messages import Link, Path
 from workloads.times.queue_pairs import FIRST, source_port
 from workloads.times.ways import Pair, Route
@@ -25,7 +26,7 @@ from workloads.times.wide.places import Places
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from workloads.times.wide.places import Ranks, Stage
+    from workloads.times.wide.places import Hashed, Ranks, Stage
 
     Numbers = Callable[[Ranks, Ranks], tuple[Ranks, Ranks]]  # of the queue pairs at both ends of flows
 
@@ -55,7 +56,8 @@ class Wide:
     """The ranks of such a fabric as ways.Ways: all switches alike.
 
     `cable`: what its cables are, but for those that `own` has.  `numbers`: of the queue pairs that carry the messages,
-    for ECMP's hash.  `dateline`: what has to cross it on a grid has a class of its own.
+    for ECMP's hash, which is as `hashing` says.  `dateline`: what has to cross it on a grid has a class of its own.
+    `fixed_port`: all queue pairs have the same source port.
     """
 
     places: Places
@@ -65,6 +67,8 @@ class Wide:
     numbers: Numbers = first_ones
     own: Cables | None = None
     dateline: bool = True
+    hashing: Hashing = BY_NUMBER
+    fixed_port: bool = False
 
     def path(self, pairs: Sequence[Pair]) -> Path:
         """What the slowest of these messages sees."""
@@ -184,13 +188,16 @@ class Wide:
             yield within, 2 * n + source[within]
             yield within, 3 * n + target[within]
         yield out, source[out]
-        for which, ids in self.places.between(source[out], target[out], self.ports):
+        for which, ids in self.places.between(source[out], target[out], self.flows):
             yield out[which], 4 * n + ids
         yield out, n + target[out]
 
-    def ports(self, source: Ranks, target: Ranks, source_ip: Ranks, target_ip: Ranks) -> Ranks:
-        """UDP source ports."""
-        return source_port(*self.numbers(source, target), source_ip, target_ip)
+    def flows(self, source: Ranks, target: Ranks, source_ip: Ranks, target_ip: Ranks) -> Hashed:
+        """Of these flows, which of several equal ports each takes."""
+        own, peer = self.numbers(source, target)
+        port = source_port(own, peer, source_ip, target_ip, fixed=self.fixed_port)
+        looked, basis = peer if self.hashing.dest_qp else None, self.hashing.basis
+        return lambda dpid, members: member(source_ip, target_ip, port, basis(dpid), members, looked)
 
     def _links(self, source: Ranks, target: Ranks) -> list[int]:
         """The numbers of one message's links."""

@@ -16,7 +16,6 @@ import numpy as np
 
 from topologies.graph.address import BASE
 from topologies.ranks.dateline import beyond
-from topologies.ranks.multipath import member
 from topologies.ranks.ring_order import snake
 
 if TYPE_CHECKING:
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
 
     Ranks = NDArray[np.int64]
     Stage = tuple[NDArray[np.int64], NDArray[np.int64]]  # numbers of messages, and the link that each takes
-    Ports = Callable[[Ranks, Ranks, Ranks, Ranks], Ranks]  # source and target ranks and their addresses -> source ports
+    Hashed = Callable[[Ranks, int], Ranks]  # at the switches with these datapath ids, which have so many equal ports
+    Flows = Callable[[Ranks, Ranks, Ranks, Ranks], Hashed]  # from ranks to ranks, and their addresses
 
 
 class Places(Protocol):
@@ -49,8 +49,8 @@ class Places(Protocol):
     def order(self) -> Sequence[int]:
         """In which a ring takes them."""
 
-    def between(self, source: Ranks, target: Ranks, ports: Ports) -> Iterator[Stage]:
-        """The stages between the first switch and the last.  `ports`: UDP source ports, where there is a choice."""
+    def between(self, source: Ranks, target: Ranks, flows: Flows) -> Iterator[Stage]:
+        """The stages between the first switch and the last.  `flows`: where they go, where there is a choice."""
 
     def across(self, links: Sequence[int], target: int) -> Sequence[bool]:
         """On which of these links between switches what goes to this rank is before a dateline; (): on none."""
@@ -87,7 +87,7 @@ class Grid:
     def order(self) -> Sequence[int]:
         return snake(self.dims)
 
-    def between(self, source: Ranks, target: Ranks, ports: Ports) -> Iterator[Stage]:
+    def between(self, source: Ranks, target: Ranks, flows: Flows) -> Iterator[Stage]:
         at = source.copy()
         for dim, n in enumerate(self.dims):
             stride = prod(self.dims[dim + 1 :])
@@ -155,19 +155,19 @@ class Tiers:
     def order(self) -> Sequence[int]:
         return range(self.ranks)
 
-    def between(self, source: Ranks, target: Ranks, ports: Ports) -> Iterator[Stage]:
+    def between(self, source: Ranks, target: Ranks, flows: Flows) -> Iterator[Stage]:
         far = np.flatnonzero(source // self.per != target // self.per)
         if not far.size:
             return
         source, target = source[far], target[far]
         leaf = source // self.per, target // self.per
         pod = leaf[0] // self.leaves, leaf[1] // self.leaves
-        choice = _Choice(source, target, self._ip(source), self._ip(target), ports)
+        hashed = _chosen(flows, source, target, self._ip(source), self._ip(target))
         switches = self.pods * self.leaves
-        up = choice.of(leaf[0] + 1, self.spines)
-        core = choice.of(switches + pod[0] * self.spines + up + 1, self.cores)
+        up = hashed(leaf[0] + 1, self.spines)
+        core = hashed(switches + pod[0] * self.spines + up + 1, self.cores)
         other = np.flatnonzero(pod[0] != pod[1])
-        down = np.where(pod[0] == pod[1], up, choice.of(switches + self.pods * self.spines + core + 1, self.spines))
+        down = np.where(pod[0] == pod[1], up, hashed(switches + self.pods * self.spines + core + 1, self.spines))
         edge, above = switches * self.spines, self.pods * self.spines * self.cores
         yield far, leaf[0] * self.spines + up
         if other.size:
@@ -226,12 +226,12 @@ class Rails:
     def order(self) -> Sequence[int]:
         return snake(self.dims)
 
-    def between(self, source: Ranks, target: Ranks, ports: Ports) -> Iterator[Stage]:
+    def between(self, source: Ranks, target: Ranks, flows: Flows) -> Iterator[Stage]:
         far = np.flatnonzero(source % self.gpus != target % self.gpus)
         if far.size:
             source, target = source[far], target[far]
             rail = source % self.gpus, target % self.gpus
-            spine = _Choice(source, target, self._ip(source), self._ip(target), ports).of(rail[0] + 1, self.spines)
+            spine = _chosen(flows, source, target, self._ip(source), self._ip(target))(rail[0] + 1, self.spines)
             yield far, rail[0] * self.spines + spine
             yield far, self.gpus * self.spines + rail[1] * self.spines + spine
 
@@ -254,16 +254,10 @@ class Rails:
         return np.asarray(source // self.gpus == target // self.gpus)
 
 
-class _Choice:
-    """What ECMP takes of several equal ways for some messages."""
-
-    def __init__(self, source: Ranks, target: Ranks, source_ip: Ranks, target_ip: Ranks, ports: Ports) -> None:
-        self._ends = source_ip, target_ip
-        self._port = cache(lambda: ports(source, target, source_ip, target_ip))
-
-    def of(self, dpid: Ranks, members: int) -> Ranks:
-        """At the switches with these datapath ids, which have so many equal ports."""
-        return member(*self._ends, self._port(), dpid, members) if members > 1 else np.zeros_like(dpid)
+def _chosen(flows: Flows, source: Ranks, target: Ranks, source_ip: Ranks, target_ip: Ranks) -> Hashed:
+    """What ECMP takes of several equal ways for some messages; nobody asks where there is one."""
+    asked = cache(lambda: flows(source, target, source_ip, target_ip))
+    return lambda dpid, members: asked()(dpid, members) if members > 1 else np.zeros_like(dpid)
 
 
 KINDS = ("star", "ring", "torus", "rail", "clos")

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "base/units.h"
+#include "cc/puller.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "link/frame.h"
@@ -35,8 +36,8 @@ static struct puller *puller_of(struct nic *n)
 	return n->puller;
 }
 
-/* puller_forget() - A queue pair has no claim any more */
-void puller_forget(struct qp *q)
+/* A queue pair has no claim any more */
+static void forget(struct qp *q)
 {
 	struct credit *c = q->credit;
 	struct puller *p = q->nic->puller;
@@ -62,6 +63,7 @@ static void join(struct puller *p, struct qp *q)
 	*(c->prev ? &c->prev->credit->next : &p->first) = q;
 	*(c->next ? &c->next->credit->prev : &p->last) = q;
 	c->queued = true;
+	c->forget = forget;
 }
 
 /* Whose turn is it? */
@@ -97,11 +99,11 @@ static void claim(struct fabric *f, struct qp *q, uint32_t came)
 	a.rest = rest > 0 ? rest : 0;
 	a.under_way = c->rest - a.rest;
 
-	q->answers->cc->arrived(f, q, &a, &claim);
+	q->answers->cc->claims(f, q, &a, &claim);
 	c->owed = claim.owed > 0 ? (uint64_t)claim.owed : 0;
 	c->stays = claim.stays;
 	if (c->queued && (claim.rank != c->rank || (!c->owed && !c->stays)))
-		puller_forget(q);
+		forget(q);
 	c->rank = claim.rank;
 	if (!c->queued && (c->owed || c->stays))
 		join(p, q);
@@ -149,49 +151,24 @@ void puller_event(struct fabric *f, struct nic *n)
 	c->owed -= bytes;
 	p->free = f->clock.now + takes(q, bytes);
 	say(f, q);
-	puller_forget(q);
+	forget(q);
 	claim(f, q, 0);
 }
 
-static bool gives(const struct qp *q)
+/* puller_arrived() - A data packet has come in, and says what its sender would like to have; or a request */
+void puller_arrived(struct fabric *f, struct qp *q, const struct demand *d, uint32_t bytes, bool request)
 {
-	return q->answers->cc->arrived;
-}
+	struct credit *c = credit_of(q);
 
-static void heard(struct credit *c, const struct demand *d)
-{
 	if ((int32_t)(d->target - c->target) > 0)
 		c->target = d->target;
 	if (d->end != c->end || d->rest < c->rest)
 		c->rest = d->rest; /* of another message, or of the same one later */
 	if ((int32_t)(d->end - c->end) > 0)
 		c->end = d->end;
-}
-
-/* puller_arrived() - A data packet has come in */
-void puller_arrived(struct fabric *f, struct qp *q, const struct frame *fr, uint32_t bytes)
-{
-	if (!gives(q))
-		return;
-	struct demand d = demand_read(fr->data, frame_near(fr), fr->away);
-	if (!d.present)
-		return;
-	struct credit *c = credit_of(q);
-	heard(c, &d);
-	claim(f, q, bytes ? bytes : 1);
-}
-
-/* puller_requested() - A sender asks: it may not have heard of what it was granted last */
-void puller_requested(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
-{
-	struct demand d = request_read(pkt->payload, pkt->payload_bytes);
-
-	if (!gives(q) || !d.present)
-		return;
-	struct credit *c = credit_of(q);
-	heard(c, &d);
-	say(f, q);
-	claim(f, q, 0);
+	if (request) /* it may not have heard of what it was granted last */
+		say(f, q);
+	claim(f, q, request ? 0 : bytes ? bytes : 1);
 }
 
 void puller_release(struct nic *n)
