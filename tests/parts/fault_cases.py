@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.parts.faulty_fabric import FLOWS, Outcome
+from tests.parts.faulty_fabric import FLOWS, UNIT, Outcome
 
 Symptom = Callable[[Outcome, Outcome], bool]  # (untouched, faulty) -> whether the fault shows
 
@@ -150,6 +150,10 @@ CASES = {
     "wrong_cc": case(
         lambda was, now: now.times != was.times,
         "wrong_cc", "nic:4", parameters={"g": 1.0, "rate_timer": "1ms"}, cc="dcqcn",
+    ),
+    "grant_leak": case(
+        both(dropped("fault"), more("tx_credit_request"), slower(0)),
+        "grant_leak", "nic:0", rate=0.9, cc="eqds", flows=((1, 0, 16 * UNIT, 0), (3, 0, 16 * UNIT, 0)),
     ),
     "incast": case(both(more("ecn_marked"), more("tx_pause")), "incast", "nic:0", size="512KiB"),
     "noisy_neighbour": case(
