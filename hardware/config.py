@@ -30,6 +30,7 @@ class Hardware:
     cable_rate_bps: float = 400e9
     cable_delay_ns: float = 500.0
     switch_latency_ns: float = 500.0
+    cut_through: bool = False  # switches; bridges inside NICs store and forward
     switch_buffer_bytes: int = 32_000_000
     mtu: int = 4096
     pcie_rate_bps: float = 512e9
@@ -93,6 +94,9 @@ class Hardware:
         if switch.role not in EMBEDDED:
             return self.switch_latency_ns
         return self.complex.bridge_latency_ns if self.complex else self.router_latency_ns
+
+    def cuts_through(self, switch: Switch) -> bool:
+        return self.cut_through and switch.role not in EMBEDDED
 
 
 def _accelerator(fabric: Fabric, switch: Switch, hardware: Hardware) -> dict[str, Any]:
@@ -167,6 +171,7 @@ def _switch(fabric: Fabric, switch: Switch, hardware: Hardware, devices: Devices
         "latency_ns": hardware.latency_ns(switch),
         "buffer_bytes": hardware.switch_buffer_bytes,
         "taps": [devices.tap(switch, port) for port in range(1, switch.bridge_ports + 1)],
+        **({"cut_through": True} if hardware.cuts_through(switch) else {}),
         **{key: value for key, value in hardware.switch.items() if key != "adaptive" or switch.role not in EMBEDDED},
         **hardware.of_switch.get(switch.name, {}),
         **_accelerator(fabric, switch, hardware),

@@ -78,8 +78,10 @@ class Ideal:
 
         nodes = nx.shortest_path(nx.restricted_view(fabric.graph, others, []), source_nic, target_nic, weight=takes)
         cables = [fabric.graph.edges[a, b]["cable"] for a, b in pairwise(nodes)]
-        latencies = [basis.hardware.latency_ns(fabric.switch_by_name[name]) for name in nodes[1:-1]]
-        links = tuple(Link(*basis.cable(c)) for c in cables)
+        switches = [fabric.switch_by_name[name] for name in nodes[1:-1]]
+        latencies = [basis.hardware.latency_ns(switch) for switch in switches]
+        cuts = [*map(basis.hardware.cuts_through, switches), False]
+        links = tuple(Link(*basis.cable(c), cuts=cut) for c, cut in zip(cables, cuts, strict=True))
         if self._spread:  # over all of the shortest paths together
             at_once = self._at_once(source_nic, target_nic, others)
             if not self._sprays:  # bridges in NICs hash: one of a NIC's ports

@@ -56,6 +56,9 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
     if experiment.fabric.topology.is_large and sprays(experiment.transport):
         what = "there is no model of queue pairs that spray on so large a fabric"
         yield Problem(what, experiment.place("transport", "multipath"), "leave it out")
+    if experiment.fabric.topology.is_large and experiment.fabric.switch.cut_through:
+        what = "there is no model of cut-through switches in so large a fabric"
+        yield Problem(what, experiment.place("fabric", "switch", "cut_through"), "leave it out")
     for k, step in enumerate(experiment.workload):
         for path, why, hint in step.not_predicted():
             yield Problem(why, experiment.place("workload", k, *path), f"{_RUN}; {hint}" if hint else _RUN)
@@ -101,6 +104,8 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
         yield "what is lost without PFC"
     if sprays(experiment.transport):
         yield "how unevenly the hash spreads entropies over the paths, and which of them marks keep empty"
+    if experiment.fabric.switch.cut_through and experiment.fabric.switch.accelerator:
+        yield "what cut-through saves where switches add up"
     if any(figure.how == LONGEST_PATH for figure in figures):
         yield "what tasks that share cables, NICs or hosts do to each other"
     if any(figure.how == ONE_PIPELINE for figure in figures):
