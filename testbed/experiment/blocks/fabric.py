@@ -140,6 +140,10 @@ class Ecn(Model):
     pmax: float | None = Field(
         default=None, ge=0, le=1, allow_inf_nan=False, description="share of marked frames at kmax (null: by the rate)"
     )
+    to_nics: bool | None = Field(
+        default=None,
+        description="ports to NICs mark, too (null: unless `transport.cc` has both a window by marks and credit: `uec`)",
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
