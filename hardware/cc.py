@@ -172,10 +172,7 @@ _CREDIT = (
         least=1e3,
     ),
 )
-_RCCC = tuple(
-    replace(p, default={"initial": lambda s: 1.5 * s.bdp_bytes, "grant_packets": 4}.get(p.name, p.default))
-    for p in _CREDIT
-)
+_RCCC = (replace(_CREDIT[0], default=lambda s: 1.5 * s.bdp_bytes), replace(_CREDIT[1], default=4), *_CREDIT[2:])
 _MAX_DECREASE = Parameter("max_decrease", "number", 0.5, "largest decrease in one round trip", most=1.0)
 
 _NSCC = (

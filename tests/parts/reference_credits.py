@@ -1,8 +1,8 @@
 """Credits of receivers, written from htsim's uec.cpp alone: UecPullPacer with UecSink::pull, and computePullTarget.
 
 There a credit counts packets with their headers; here it counts payload, and the pacer the time that whole frames take.
-And whose target moves, but not beyond what he was granted ahead, keeps his place among the idle: htsim has him take a turn
-that brings nothing.
+And whose target moves, but not beyond what he was granted ahead, keeps his place among the idle: htsim has him take a
+turn that brings nothing.
 """
 
 from __future__ import annotations

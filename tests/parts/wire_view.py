@@ -58,7 +58,7 @@ class WireFrame:
     """Address, key, length."""
     imm: int | None = None
     credit: tuple[int, ...] | None = None
-    """Of a credit: what was granted so far. Of data and requests: the target, what is needed for all, what has not left."""
+    """Of a credit: what was granted so far. Of data and requests: the target, what all needs, what has not left."""
 
 
 def frames(path: Path) -> list[WireFrame]:

@@ -142,7 +142,7 @@ class Ecn(Model):
     )
     to_nics: bool | None = Field(
         default=None,
-        description="ports to NICs mark, too (null: unless `transport.cc` has both a window by marks and credit: `uec`)",
+        description="ports to NICs mark, too (null: unless `transport.cc` goes by marks and by credit: `uec`)",
     )
 
     @model_validator(mode="after")

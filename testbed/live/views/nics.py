@@ -202,7 +202,7 @@ VIEWS = (
         make=paths, parameters=(_RANK,), samples=("0",),
     ),
     View(
-        words="credits", about="Show what a rank's queue pairs may send by their receivers' credit, and whom it lets send.",
+        words="credits", about="Show what a rank may send by its receivers' credit, and whom it lets send next.",
         make=credit, parameters=(_RANK,), samples=("0",),
     ),
     counting(words="traffic", about="Show which rank of a live fabric has sent how much to whom.", make=traffic),
