@@ -17,6 +17,10 @@ def slower(by_ns: float) -> Symptom:
     )
 
 
+def longest(how: Callable[[float, float], bool]) -> Symptom:
+    return lambda was, now: how(max(t or 0.0 for t in was.times), max(t or 0.0 for t in now.times))
+
+
 def dropped(reason: str, at_least: int = 1) -> Symptom:
     return lambda was, now: now.reasons[reason] >= at_least and not was.reasons[reason]
 
@@ -152,7 +156,7 @@ CASES = {
         "wrong_cc", "nic:4", parameters={"g": 1.0, "rate_timer": "1ms"}, cc="dcqcn",
     ),
     "grant_leak": case(
-        both(dropped("fault"), more("tx_credit_request"), slower(0)),
+        both(dropped("fault"), more("tx_credit_request"), longest(lambda was, now: now > 2 * was)),
         "grant_leak", "nic:0", rate=0.9, cc="eqds", flows=((1, 0, 16 * UNIT, 0), (3, 0, 16 * UNIT, 0)),
     ),
     "incast": case(both(more("ecn_marked"), more("tx_pause")), "incast", "nic:0", size="512KiB"),
