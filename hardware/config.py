@@ -45,6 +45,7 @@ class Hardware:
     scale_up_rate_bps: float = 3600e9
     scale_up_delay_ns: float = 300.0
     reaction_ns: float = 1_000_000.0
+    tells_rates: bool = False  # the controller hears of cables' rates that change
     switch: Mapping[str, Any] = field(default_factory=dict)
     """More of a switch, as fabricd names it (docs/fabricd-protocol.md); without: one buffer, no PFC, no ECN."""
     nic: Mapping[str, Any] = field(default_factory=dict)
@@ -138,7 +139,7 @@ def fabricd_config(
         "seed": seed,
         "clock": dict(clock),
         "patience_ms": patience_s * 1000,
-        "control": {"reaction_ns": hardware.reaction_ns},
+        "control": {"reaction_ns": hardware.reaction_ns, **({"rates": True} if hardware.tells_rates else {})},
         "fence_tap": FENCE_TAP,
         **hardware.own,
         **({"fast_path": dict(fast_path)} if fast_path else {}),

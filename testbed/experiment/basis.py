@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
     from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec, Nic
-    from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.transport import CongestionControl, Sending, Transport
     from testbed.experiment.blocks.workers import Workers
+    from testbed.experiment.steps.step import Path
     from topologies.graph.fabric import Cable, Fabric
 
 _KERNEL_MTU = 1500
@@ -39,6 +40,7 @@ class Blocks(Protocol):
     @property
     def workers(self) -> Workers: ...
     def build_fabric(self) -> Fabric: ...
+    def senders(self) -> Iterator[tuple[Path, Sending]]: ...
 
 
 class Basis:
@@ -46,6 +48,7 @@ class Basis:
 
     def __init__(self, blocks: Blocks) -> None:
         self.fabric, self.transport = blocks.fabric, blocks.transport
+        self._senders = [sending for _, sending in blocks.senders()]
         self._real_clock, self._cpus = blocks.clock.mode == "real", blocks.workers.cpus
         self._adaptive = blocks.control.routing.chooses
         self.graph = blocks.build_fabric()
@@ -62,6 +65,7 @@ class Basis:
             router_rate_bps=nic.router.rate,
             router_latency_ns=nic.router.latency,
             reaction_ns=blocks.control.reaction,
+            tells_rates=blocks.control.routing.weighs,
         )
         self.hardware = replace(self.hardware, of_cable=dict(self._of_cables()))
         """The parameters that are written, and that frames' times depend on."""
@@ -78,10 +82,19 @@ class Basis:
         return bounds.most_switches(self.graph)
 
     @cached_property
+    def trims(self) -> bool:
+        """Whether switches trim data packets for which they have no place."""
+        trimming, switch = self.fabric.switch.trimming, self.fabric.switch
+        return trimming is not None and switch.classes[self.transport.dscp] in trimming.classes
+
+    @cached_property
     def stamps(self) -> int:
-        """Switches that a packet has room to hear of; 0: its congestion control wants to hear of none."""
-        control = self.transport.cc.control
-        return control.stamps(self.transport.cc.values, self.switches) if "telemetry" in control.hears else 0
+        """Switches that a packet has room to hear of; 0: no congestion control wants to hear of any."""
+        return max(self._stamps(sending.cc) for sending in self._senders)
+
+    def _stamps(self, chosen: CongestionControl) -> int:
+        control = chosen.control
+        return control.stamps(chosen.values, self.switches) if "telemetry" in control.hears else 0
 
     def cable(self, cable: Cable) -> tuple[float, float]:
         """Its rate and delay."""
@@ -154,14 +167,16 @@ class Basis:
         """What the defaults of congestion controls depend on."""
         fabric, nic = self.fabric, self.fabric.nic
         fetch = bounds.fetch_ns(nic.mtu, nic.pcie.rate, nic.pcie.latency)
+        trims = self.trims
         if not self.uniform:
-            return cc.Setting(fabric.cable.rate, self._longest_rtt_ns(fetch), nic.mtu, fetch, self.switches)
+            longest = self._longest_rtt_ns(fetch)
+            return cc.Setting(fabric.cable.rate, longest, nic.mtu, fetch, self.switches, trims=trims)
         rtt = self._base_rtt_ns(fabric.cable.rate, fabric.cable.delay)
         hop = bounds.hop_ns(
             rate_bps=fabric.cable.rate, delay_ns=fabric.cable.delay, latency_ns=fabric.switch.latency, mtu=nic.mtu,
             cut_through=fabric.switch.cut_through,
         )  # fmt: skip
-        return cc.Setting(fabric.cable.rate, rtt, nic.mtu, fetch, self.switches, hop)
+        return cc.Setting(fabric.cable.rate, rtt, nic.mtu, fetch, self.switches, hop, trims=trims)
 
     def _base_rtt_ns(self, rate_bps: float, delay_ns: float) -> float:
         """Of the longest path over such cables."""

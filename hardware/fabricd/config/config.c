@@ -155,14 +155,13 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 	for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
 		if (!json_object_get(o, needed[i]))
 			return config_fail(f, "%s: %s is needed", n->n.name, needed[i]);
-	n->base = (struct nic_params){.data_dscp = 26, .ack_dscp = 48, .cnp_dscp = 48, .data_class = 3, .ack_class = 6,
+	n->base = (struct nic_params){.trimmed_dscp = DSCP_NONE, .data_dscp = 26, .ack_dscp = 48, .cnp_dscp = 48, .data_class = 3, .ack_class = 6,
 				      .cnp_class = 6, .slow = 1, .reorder_packets = 1024, .sack_every = 16, .probes = true,
 				      .cc = &cc_none, .engine_prefetch_bytes = 262144};
 	if (!params_fail(f, n->n.name, nic_params_set(&n->base, o)) ||
-	    !params_fail(f, n->n.name, transport_known(f, json_object_get(o, "transport"), &n->transport)))
+	    !params_fail(f, n->n.name, transport_known(f, json_object_get(o, "transport"), &n->transport)) ||
+	    !params_fail(f, n->n.name, n->base.timeout && n->base.rnr_timeout ? NULL : "timeout_ns, rnr_timeout_ns: more than 0"))
 		return false;
-	if (!n->base.timeout || !n->base.rnr_timeout)
-		return config_fail(f, "%s: timeout_ns, rnr_timeout_ns: more than 0", n->n.name);
 	n->p = n->base;
 	n->pressure_event = PS_NEVER;
 	f->stamps = f->stamps || n->p.cc->stamped;
@@ -329,9 +328,7 @@ static void load_fast_path(struct fabric *f, const json_t *o)
 		f->flow_cache = flow_cache_new(folder, sample, f->switch_count);
 }
 
-/* config_load() - Build the fabric
- * Return: false, with f->error set, if it cannot be
- */
+/* config_load() - Build the fabric.  Return: false, with f->error set, if it cannot be */
 bool config_load(struct fabric *f, json_t *config)
 {
 	f->ovs = ovs_new();
@@ -343,6 +340,7 @@ bool config_load(struct fabric *f, json_t *config)
 	f->worker_bytes = (uint64_t)number_of(f, config, "worker_memory_bytes", 1, (double)REGION_BYTES_MAX, (double)REGION_BYTES_MAX);
 	f->ovs->patience.pid = (int)number_of(f, config, "ovs_pid", 0, 1 << 30, 0);
 	f->reaction = f->reaction_base = time_of(f, json_object_get(config, "control"), "reaction_ns", 1e6);
+	f->tells_rates = json_is_true(json_object_get(json_object_get(config, "control"), "rates"));
 	f->switches = array_of(f, config, "switches", sizeof *f->switches, SWITCHES_MAX, &f->switch_count);
 	f->nics = array_of(f, config, "nics", sizeof *f->nics, NICS_MAX, &f->nic_count);
 	f->cables = array_of(f, config, "cables", sizeof *f->cables, SWITCHES_MAX * 16, &f->cable_count);

@@ -89,6 +89,7 @@ struct cable {
 	struct port *base_end[2], *wanted[2]; /* as configured; as swaps say */
 	struct cable_params base, p;
 	bool announced_down;
+	int64_t announced_bps; /* the rate that the controller has been told of, or 0: it is as configured */
 	uint32_t epoch; /* goes up with every cut: what was on the wire then is lost */
 };
 
