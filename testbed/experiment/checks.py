@@ -51,8 +51,8 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         found.append((("workers", "ranks_per_process"), what, "leave it out"))
     for i, step in enumerate(blocks.workload):
         found += below(("workload", i), step.mistakes(blocks, fabric))
-    found += _rooms(blocks)
     found += dict.fromkeys(_senders(blocks))
+    found += _rooms(blocks)
     found += _in_turn(blocks, fabric)
     found += _scaled(blocks, fabric)
     for i, step in enumerate(blocks.workload):
