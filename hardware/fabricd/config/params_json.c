@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cc/cc.h"
 #include "config/params.h"
+#include "link/credits.h"
 #include "link/params.h"
 #include "multipath/multipath.h"
 #include "switch/adaptive.h"
@@ -97,8 +98,16 @@ json_t *port_params_json(const struct port_params *p)
 /* cable_params_json() - Likewise of a cable */
 json_t *cable_params_json(const struct cable_params *p)
 {
-	return json_pack("{s:b, s:I, s:o, s:i}", "up", (int)p->up, "rate_bps", (json_int_t)p->rate_bps, "delay_ns",
-			 ns_json(p->delay), "mtu", (int)p->mtu);
+	json_t *o = json_pack("{s:b, s:I, s:o, s:i}", "up", (int)p->up, "rate_bps", (json_int_t)p->rate_bps, "delay_ns",
+			      ns_json(p->delay), "mtu", (int)p->mtu);
+
+	if (p->credit_classes)
+		json_object_set_new(o, "credits", json_pack("{s:I, s:o, s:o}", "room_bytes",
+							    (json_int_t)p->credit_blocks * CREDIT_BLOCK_BYTES, "classes",
+							    classes_json(p->credit_classes), "resync_ns", ns_json(p->resync)));
+	if (p->retry_bytes)
+		json_object_set_new(o, "retry", json_pack("{s:I}", "buffer_bytes", (json_int_t)p->retry_bytes));
+	return o;
 }
 
 /* nic_params_json() - Likewise of a NIC; its reduction engine is not among them */
