@@ -32,7 +32,7 @@ transport: {cc: dctcp, nics: {%d-%d: {cc: {file: reno-ecn.c}}}}
 SETTLED_NS, END_NS, PACKET = 2e6, 14e6, 4096 + 58 + 24
 
 
-def dctcp(p: float, acks: int = 60_000, g: float = 1 / 16) -> float:
+def dctcp(p: float, acks: int = 200_000, g: float = 1 / 16) -> float:
     """The mean window of RFC 8257, 3.3, in packets."""
     dice, window, alpha = random.Random(1), 10.0, p
     time = recover = seen = marked = 0.0
@@ -52,7 +52,7 @@ def dctcp(p: float, acks: int = 60_000, g: float = 1 / 16) -> float:
     return acks / time
 
 
-def tcp(p: float, acks: int = 60_000) -> float:
+def tcp(p: float, acks: int = 200_000) -> float:
     """Likewise of RFC 3168, 6.1.2."""
     dice, window, time, recover = random.Random(1), 10.0, 0.0, 0.0
     for acked in range(acks):
