@@ -16,7 +16,7 @@ struct nscc {
 	double delay, gained, came, idle, achieved, ignored, to_ignore;
 	double base_rtt, most; /* its path's, and of its window */
 	ps_t last_decrease, adapt_at, adjusted;
-	bool fast;
+	bool fast, trimmed; /* something was trimmed since the window was last cut at once */
 };
 
 void nscc_start(struct fabric *f, struct qp *q);
