@@ -14,7 +14,7 @@ from workloads.times.messages import Costs, Link, MemoryPath, Path, flow_ns
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.transport import Sending
 
 
 def costs_of(experiment: Experiment) -> Costs:
@@ -42,7 +42,7 @@ def costs_with_engines(experiment: Experiment) -> Costs:
     return replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
 
 
-def sprays(transport: Transport) -> bool:
+def sprays(transport: Sending) -> bool:
     """Whether a message's packets take all of the shortest ways."""
     return transport.multipath is not None and not transport.multipath.entry.one_path
 
