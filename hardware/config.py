@@ -70,6 +70,9 @@ class Hardware:
     of_nic: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Likewise of NICs."""
 
+    of_cable: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What single cables have besides: credits, retries."""
+
     def cable(self, fabric: Fabric, cable: Cable) -> tuple[float, float]:
         """Rate and delay of a cable.  Inside a NIC the link to the host is as fast as the ports, and has no delay."""
         if cable.name in fabric.inside:
@@ -155,7 +158,14 @@ def fabricd_config(
             for n in fabric.nics
         ],
         "cables": [
-            {"name": c.name, "a": [c.a.node, c.a.port], "b": [c.b.node, c.b.port], "rate_bps": rate, "delay_ns": delay}
+            {
+                "name": c.name,
+                "a": [c.a.node, c.a.port],
+                "b": [c.b.node, c.b.port],
+                "rate_bps": rate,
+                "delay_ns": delay,
+                **hardware.of_cable.get(c.name, {}),
+            }
             for c in fabric.cables
             for rate, delay in (hardware.cable(fabric, c),)
         ],

@@ -18,10 +18,12 @@
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "link/cable.h"
+#include "link/credits.h"
 #include "link/impairment.h"
 #include "link/params.h"
 #include "link/pfc.h"
 #include "link/port.h"
+#include "link/retry.h"
 
 /* change_new() - A change that may be scheduled: kept until the fabric ends, as events point to it */
 struct change *change_new(struct fabric *f, const struct change *what)
@@ -55,6 +57,16 @@ void cable_unplug(struct fabric *f, struct cable *cable)
 		note_link(f, cable, false);
 }
 
+/* cable_restart() - The ends begin to count anew what goes over the cable, or for the first time */
+void cable_restart(struct fabric *f, struct cable *cable)
+{
+	credits_restart(f, cable);
+	retry_restart(cable);
+	for (int i = 0; cable->p.credit_classes && i < 2; i++)
+		if (cable->end[i]->node->ops->reconfigured)
+			cable->end[i]->node->ops->reconfigured(f, cable->end[i]); /* what it has set aside for them */
+}
+
 /* cable_plug() - A cable is put in where it is wanted */
 void cable_plug(struct fabric *f, struct cable *cable)
 {
@@ -65,6 +77,10 @@ void cable_plug(struct fabric *f, struct cable *cable)
 		p->cable = cable;
 		p->peer = cable->wanted[!i];
 		p->ser_len = 0;
+	}
+	cable_restart(f, cable);
+	for (int i = 0; i < 2; i++) {
+		struct port *p = cable->end[i];
 		if (p->xoff)
 			pfc_say(f, p, p->xoff, true);
 		port_kick(f, p);
@@ -102,6 +118,7 @@ void cable_in_force(struct fabric *f, struct cable *cable)
 	cable->epoch++;
 	f->wiring++;
 	note_link(f, cable, want.up);
+	cable_restart(f, cable);
 	for (int i = 0; i < 2; i++) {
 		if (!want.up)
 			port_cut(f, cable->end[i]);
