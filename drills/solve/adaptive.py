@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from math import log
 
 from drills.solve.diagnosis import Diagnosis, distinct
 from drills.solve.mending import resync
@@ -13,6 +14,7 @@ ENOUGH = 200
 """Frames of a set that tell how it is used."""
 UNEVEN, EVEN = 1.3, 1.15
 """The most that a port takes, over its share: of a chip that does not look, and of those that do."""
+LITTLE = 0.01
 Sets = Mapping[tuple[str, str], list[Row]]
 
 
@@ -43,18 +45,19 @@ def weights(op: Operator) -> Iterator[Diagnosis]:
 
 def chips(op: Operator) -> Iterator[Diagnosis]:
     """What chips make of their sets: by what they took of late, over what their weights would have them take."""
-    sets = _sets(op.recent("show groups"))
-    used = {key: rows for key, rows in sets.items() if sum(number(row, "Picks") for row in rows) >= ENOUGH}
-    most: dict[str, float] = defaultdict(float)
-    for (switch, _), rows in used.items():
-        most[switch] = max(most[switch], *(_spread(row, rows) for row in rows))
-    for switch, spread in most.items():
-        rows = [row for (of, _), rows in used.items() if of == switch for row in rows]
+    spreads: dict[str, dict[str, float]] = defaultdict(dict)
+    for (switch, _), rows in _sets(op.recent("show groups")).items():
+        if sum(number(row, "Picks") for row in rows) >= ENOUGH:
+            spreads[switch] |= {str(row["Port"]): _spread(row, rows) for row in rows}
+    for switch, of in spreads.items():
         mend = (f"adaptive restart {switch}",)
-        if sum(number(row, "Picks") > 0 for row in rows) == len([1 for of, _ in used if of == switch]):
+        if sum(spread > 0 for spread in of.values()) == 1:
             yield Diagnosis("stuck_choice", f"switch:{switch}", mend)
-        elif spread > UNEVEN and all(other <= EVEN for name, other in most.items() if name != switch):
-            yield Diagnosis("stale_quality", f"switch:{switch}", mend)
+        elif max(of.values()) > UNEVEN and all(
+            max(other.values()) <= EVEN for name, other in spreads.items() if name != switch
+        ):
+            odd = max(of, key=lambda port: abs(log(max(of[port], LITTLE))))
+            yield Diagnosis("stale_quality", f"port:{odd}", mend)
 
 
 def _sets(rows: Iterable[Row]) -> Sets:
