@@ -31,6 +31,7 @@ void world_join(struct fabric *f)
 	f->listener = &control_listener;
 	f->impairment = &fault_impairment;
 	f->receivers = &receivers;
+	f->transports = &fault_transports;
 	f->services = &offload_services;
 }
 
@@ -43,6 +44,18 @@ static void node_free(struct node *n)
 		if (p->tap >= 0)
 			close(p->tap);
 	}
+}
+
+static void nic_free(struct nic *n)
+{
+	node_free(&n->n);
+	for (uint32_t k = 0; k < n->qp_count; k++)
+		qp_release(n->qps[k]);
+	free(n->qps);
+	for (struct nic_transport *t; (t = n->transports); free(t))
+		n->transports = t->next;
+	if (n->netdev >= 0)
+		close(n->netdev);
 }
 
 /* fabric_free() - Give everything back (TAP devices go with their descriptors) */
@@ -64,14 +77,8 @@ void fabric_free(struct fabric *f)
 	}
 	workers_close(f);
 	for (uint32_t i = 0; i < f->nic_count; i++) {
-		struct nic *n = &f->nics[i];
-		n->n.port_count = n->n.ports ? 2 : 0;
-		node_free(&n->n);
-		for (uint32_t k = 0; k < n->qp_count; k++)
-			qp_release(n->qps[k]);
-		free(n->qps);
-		if (n->netdev >= 0)
-			close(n->netdev);
+		f->nics[i].n.port_count = f->nics[i].n.ports ? 2 : 0;
+		nic_free(&f->nics[i]);
 	}
 	faults_close(f); /* whose flows own queue pairs */
 	for (uint32_t i = 0; i < f->accelerator_count; i++) {
@@ -101,5 +108,7 @@ void fabric_free(struct fabric *f)
 	for (uint32_t i = 0; i < f->scale_up_count; i++)
 		node_free(&f->scale_ups[i].n);
 	free(f->scale_ups);
+	json_decref(f->known_transports);
+	json_decref(f->named_transports);
 	json_decref(f->config);
 }

@@ -32,8 +32,8 @@ static size_t cooked(struct input *in, uint8_t *to)
 		return command(to, op, body, 16);
 	case 3:
 		p = put_le32(put_le32(put_le32(p, a % (RANKS + 1)), b % 4), c);
-		put_le16(put_le16(p, c & 0x70 ? 0 : c), b >> 7);
-		return command(to, op, body, (uint16_t)(16 + (c & 0x70 ? 0 : (c + 7) & ~7)));
+		put_le32(put_le32(put_le16(put_le16(p, c & 0x70 ? 0 : c), b >> 7), b >> 5 & 3), 0);
+		return command(to, op, body, (uint16_t)(24 + (c & 0x70 ? 0 : (c + 7) & ~7)));
 	case 4: {
 		uint64_t local = odd_size(next(in)), remote = odd_size(next(in));
 		return post_send(to, qp, b % 4, a >> 6, c >> 6, local, remote, odd_size(c));

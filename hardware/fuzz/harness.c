@@ -255,11 +255,11 @@ void harness_connect(struct fabric *f, unsigned a, unsigned b, bool network)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		unsigned one = i ? b : a, other = i ? a : b;
-		uint8_t body[16], packet[64];
+		uint8_t body[24], packet[64];
 		register_memory(f, one);
 		uint8_t *p = put_le32(put_le32(put_le32(body, other), 1), 1);
-		put_le16(put_le16(p, 0), network);
-		size_t n = command(packet, 3, body, 16);
+		put_le64(put_le16(put_le16(p, 0), network), 0);
+		size_t n = command(packet, 3, body, 24);
 		harness_say(f, one, packet, n + wait_for(packet + n, 1, UINT64_MAX), -1);
 	}
 	harness_run(f, 20);

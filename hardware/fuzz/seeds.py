@@ -138,6 +138,7 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
     {"op": "traffic_results", "fault": "i"},
     {"op": "heal", "fault": "a"},
     {"op": "ask_controller"},
+    {"op": "transports", "transports": [{"cc": {"algorithm": "dctcp"}, "sack_bits": 64}, {"recovery": "go_back_n"}]},
     {"op": "next_job"},
     {
         "op": "accelerator_program",

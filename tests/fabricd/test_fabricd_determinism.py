@@ -74,7 +74,7 @@ def drive(f: BareFabric, script: Callable[[int, RawWorker, list[int], int], Iter
 
 
 def connects(ranks: list[int], rank: int) -> list[bytes]:
-    return [wire.command(wire.CONNECT, r, 1, r, 0, 0) for r in ranks if r != rank]
+    return [wire.command(wire.CONNECT, r, 1, r, 0, 0, 0, 0) for r in ranks if r != rank]
 
 
 def exchange(n: int, rounds: int, size: int, seed: int) -> Any:

@@ -71,25 +71,25 @@ COMMANDS: dict[str, tuple[bytes, str]] = {
     "PROGRESS with a body": (raw(wire.PROGRESS, bytes(8)), "wrong length"),
     "a good command, then a stump": (wire.command(wire.PROGRESS) + b"\1\0\0\0", "cut short"),
     "REGISTER without a memfd": (wire.command(wire.REGISTER, 4096, 1, 0), "one memfd"),
-    "CONNECT to no rank": (wire.command(wire.CONNECT, 4, 0, 0, 0, 0), "no such rank"),
-    "CONNECT to rank 2^32-1": (wire.command(wire.CONNECT, U32, 0, 0, 0, 0), "no such rank"),
-    "CONNECT to itself": (wire.command(wire.CONNECT, 0, 0, 0, 0, 0), "itself"),
-    "CONNECT, long private data": (wire.command(wire.CONNECT, 1, 0, 0, 264, 0, data=bytes(264)), "private data"),
-    "CONNECT, private data missing": (wire.command(wire.CONNECT, 1, 0, 0, 8, 0), "private data"),
+    "CONNECT to no rank": (wire.command(wire.CONNECT, 4, 0, 0, 0, 0, 0, 0), "no such rank"),
+    "CONNECT to rank 2^32-1": (wire.command(wire.CONNECT, U32, 0, 0, 0, 0, 0, 0), "no such rank"),
+    "CONNECT to itself": (wire.command(wire.CONNECT, 0, 0, 0, 0, 0, 0, 0), "itself"),
+    "CONNECT, long private data": (wire.command(wire.CONNECT, 1, 0, 0, 264, 0, 0, 0, data=bytes(264)), "private data"),
+    "CONNECT, private data missing": (wire.command(wire.CONNECT, 1, 0, 0, 8, 0, 0, 0), "private data"),
     "CONNECT, more private data than said": (
-        wire.command(wire.CONNECT, 1, 0, 0, 0, 0, data=bytes(8)),
+        wire.command(wire.CONNECT, 1, 0, 0, 0, 0, 0, 0, data=bytes(8)),
         "private data",
     ),
-    "CONNECT, unknown flag": (wire.command(wire.CONNECT, 1, 0, 0, 0, 0x800), "flag"),
-    "CONNECT, a class without the flag for it": (wire.command(wire.CONNECT, 1, 0, 0, 0, 0x300), "flag"),
-    "CONNECT, a DSCP without the flag for it": (wire.command(wire.CONNECT, 1, 0, 0, 0, 0x80), "flag"),
+    "CONNECT, unknown flag": (wire.command(wire.CONNECT, 1, 0, 0, 0, 0x800, 0, 0), "flag"),
+    "CONNECT, a class without the flag for it": (wire.command(wire.CONNECT, 1, 0, 0, 0, 0x300, 0, 0), "flag"),
+    "CONNECT, a DSCP without the flag for it": (wire.command(wire.CONNECT, 1, 0, 0, 0, 0x80, 0, 0), "flag"),
     "COMPUTE on stream 256": (wire.command(wire.COMPUTE, 1, 1, 256, 0), "256 streams"),
-    "CONNECT twice": (2 * wire.command(wire.CONNECT, 3, 0, 0, 0, 0), "twice"),
+    "CONNECT twice": (2 * wire.command(wire.CONNECT, 3, 0, 0, 0, 0, 0, 0), "twice"),
     "POST_SEND, no such queue pair": (post_send(16, 1, 1, 8), "no such queue pair"),
     "POST_SEND, queue pair 0": (post_send(0, 1, 1, 8), "no such queue pair"),
     "POST_SEND, queue pair 2^32-1": (post_send(U32, 1, 1, 8), "no such queue pair"),
     "POST_SEND, not connected yet": (
-        wire.command(wire.CONNECT, 3, 0, 0, 0, 0) + post_send(16, 1, 1, 8),
+        wire.command(wire.CONNECT, 3, 0, 0, 0, 0, 0, 0) + post_send(16, 1, 1, 8),
         "not connected",
     ),
     "POST_RECV, no such queue pair": (post_recv(16, 1), "no such queue pair"),
@@ -142,8 +142,8 @@ def test_ranges_outside_a_region(offset: int, length: int, key: int | None, rece
     with beside_honest_ones() as f:
         w, right = ready(f)
         w3 = f.worker(3)
-        w3.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, 0, 1, 1, 0, 0))
-        (made,) = w.wait(1, wire.FOREVER, wire.command(wire.CONNECT, 3, 1, 1, 0, 0))
+        w3.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, 0, 1, 1, 0, 0, 0, 0))
+        (made,) = w.wait(1, wire.FOREVER, wire.command(wire.CONNECT, 3, 1, 1, 0, 0, 0, 0))
         w3.end_wait()
         named = right if key in (0, None) else 0 if key == 1 else key
         if receive:
@@ -214,8 +214,8 @@ def test_posts_without_end() -> None:
     with beside_honest_ones() as f:
         w, three = f.worker(0), f.worker(3)
         key, _ = w.region(4096)
-        three.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, 0, 1, 1, 0, 0))
-        (made,) = w.wait(1, wire.FOREVER, wire.command(wire.CONNECT, 3, 1, 1, 0, 0))
+        three.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, 0, 1, 1, 0, 0, 0, 0))
+        (made,) = w.wait(1, wire.FOREVER, wire.command(wire.CONNECT, 3, 1, 1, 0, 0, 0, 0))
         three.end_wait()
         with contextlib.suppress(OSError):
             for _ in range(80):
@@ -228,8 +228,8 @@ def test_connects_up_to_the_limit() -> None:
     with beside_honest_ones() as f:
         w = f.worker(0)
         for at in range(0, 4096, 1024):
-            w.send(*(wire.command(wire.CONNECT, 3, tag, 0, 0, 0) for tag in range(at, at + 1024)))
-        w.send(wire.command(wire.CONNECT, 3, 5000, 0, 0, 0))
+            w.send(*(wire.command(wire.CONNECT, 3, tag, 0, 0, 0, 0, 0) for tag in range(at, at + 1024)))
+        w.send(wire.command(wire.CONNECT, 3, 5000, 0, 0, 0, 0, 0))
         assert "4096 queue pairs" in w.reason()
 
 
@@ -240,7 +240,7 @@ def test_connects_both_ways_up_to_the_limit() -> None:
         for w, peer in zip(ranks, (3, 0), strict=True):
             for at in range(0, 4096, 128):
                 data = bytes([peer]) * 256
-                w.send(*(wire.command(wire.CONNECT, peer, t, t, 256, 0, data=data) for t in range(at, at + 128)))
+                w.send(*(wire.command(wire.CONNECT, peer, t, t, 256, 0, 0, 0, data=data) for t in range(at, at + 128)))
         for w, peer in zip(ranks, (3, 0), strict=True):
             made = set()
             while len(made) < 4096:
@@ -294,7 +294,7 @@ def test_random_packets() -> None:
         pair = f.pair(38, 39)
         good = [
             wire.command(wire.PROGRESS),
-            wire.command(wire.CONNECT, 38, 1, 1, 5, 0, data=b"hello"),
+            wire.command(wire.CONNECT, 38, 1, 1, 5, 0, 0, 0, data=b"hello"),
             post_send(16, 1, 1, 8),
             post_recv(16, 1, 8),
             wire.command(wire.COMPUTE, 1, 10, 0, 0),

@@ -21,7 +21,7 @@ def connections(pair: Pair, count: int) -> dict[int, int]:
     """More queue pairs between the workers of a pair, each with a UDP source port of its own: a's, and b's."""
     ends = [(pair.a, pair.b), (pair.b, pair.a)]
     for one, other in ends:
-        made = [wire.command(wire.CONNECT, other.rank, 100 + k, k, 0, 0) for k in range(count)]
+        made = [wire.command(wire.CONNECT, other.rank, 100 + k, k, 0, 0, 0, 0) for k in range(count)]
         one.begin_wait(count, wire.FOREVER, *made)
     numbers: list[dict[int, int]] = []
     for one, _ in ends:

@@ -135,7 +135,7 @@ def test_after_workers_that_died_at_work_the_next_job_is_as_on_a_new_fabric() ->
         third = f.worker(2)
         third.begin_wait(1, wire.FOREVER, wire.command(wire.SYNC, 3, 3))
         pair.a.send(pair.write(1 << 20), pair.write(1 << 20), wire.command(wire.SYNC, 3, 3))
-        pair.b.send(post_recv(pair.qp_b, pair.key_b), wire.command(wire.CONNECT, 2, 9, 9, 0, 0))
+        pair.b.send(post_recv(pair.qp_b, pair.key_b), wire.command(wire.CONNECT, 2, 9, 9, 0, 0, 0, 0))
         for worker in (pair.a, pair.b, third):
             worker.socket.close()
         f.fabricd.next_job()

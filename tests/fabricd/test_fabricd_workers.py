@@ -163,7 +163,7 @@ def test_waiting_for_what_can_never_come_is_said() -> None:
         pair.a.begin_wait(1)
         pair.b.begin_wait(3, wire.FOREVER, post_recv(pair.qp_b, pair.key_b, 8))
         two.begin_wait(1, wire.FOREVER, wire.command(wire.SYNC, 1, 2))
-        three.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, 0, 77, 0, 0, 0))
+        three.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, 0, 77, 0, 0, 0, 0, 0))
         waits = stalled(f)
         assert waits.keys() == {0, 1, 2, 3}
         assert waits[0].startswith("0 of 1 records")
@@ -194,8 +194,8 @@ def test_the_clock_waits_for_every_rank_named() -> None:
     with bare_fabric("star", {"hosts": 3}) as f:
         f.start(0, 1, 2)
         a, b = f.worker(0), f.worker(1)
-        a.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, 1, 0, 0, 0, 0))
-        b.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, 0, 0, 0, 0, 0))
+        a.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, 1, 0, 0, 0, 0, 0, 0))
+        b.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, 0, 0, 0, 0, 0, 0, 0))
         assert not list(f.fabricd.events(0.2))
         status = f.fabricd.request("status")
         assert [w["state"] for w in status["workers"]] == ["waiting", "waiting", "absent"]

@@ -257,12 +257,21 @@ class BareFabric:
         self.fabricd.request("start", ranks=list(ranks))
 
     def connect(
-        self, a: RawWorker, b: RawWorker, nbytes: int = 4096, *, tag: int = 5, network_only: bool = False
+        self,
+        a: RawWorker,
+        b: RawWorker,
+        nbytes: int = 4096,
+        *,
+        tag: int = 5,
+        network_only: bool = False,
+        transport: int = 0,
     ) -> Pair:
-        """A queue pair between two workers that have nothing else to wait for."""
+        """A queue pair between two workers that have nothing else to wait for; `a` sends by that transport."""
         (key_a, memory_a), (key_b, memory_b) = a.region(nbytes), b.region(nbytes)
         for one, other in ((a, b), (b, a)):
-            one.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, other.rank, tag, 9, 0, int(network_only)))
+            its = transport if one is a else 0
+            call = wire.command(wire.CONNECT, other.rank, tag, 9, 0, int(network_only), its, 0)
+            one.begin_wait(1, wire.FOREVER, call)
         (made_a,), (made_b,) = a.end_wait(), b.end_wait()
         return Pair(a, b, made_a.qp, made_b.qp, key_a, key_b, memory_a, memory_b, bool(made_a.imm))
 

@@ -227,10 +227,21 @@ class FakeFabric:
         os.close(fd)
         self._tell(s, wire.REGION, wire.REGION_BODY.pack(cookie, key))
 
-    def _op_3(self, s: Session, peer: int, tag: int, cookie: int, length: int, flags: int, private: bytes) -> None:
+    def _op_3(
+        self,
+        s: Session,
+        peer: int,
+        tag: int,
+        cookie: int,
+        length: int,
+        flags: int,
+        transport: int,
+        zero: int,
+        private: bytes,
+    ) -> None:
         if not (0 <= peer < self.ranks and peer != s.rank and length <= 256 and len(private) == -(-length // 8) * 8):
             raise Violation("CONNECT to nobody, or with wrong private data")
-        if any(private[length:]) or flags & ~0x7FF or (flags & 0x7FC and not flags & wire.OWN_CLASS):
+        if any(private[length:]) or zero or flags & ~0x7FF or (flags & 0x7FC and not flags & wire.OWN_CLASS):
             raise Violation("CONNECT with unknown flags or padding")
         me, there = (s.rank, peer, tag), (peer, s.rank, tag)
         if me in self._calls:

@@ -124,7 +124,7 @@ class Device:
                 raise ValueError(f"{len(peer.private)} bytes of private data, at most {wire.MAX_PRIVATE}")
             self._cookies += 1
             calls[self._cookies] = peer
-            head = (peer.rank, peer.tag, self._cookies, len(peer.private), peer.flags)
+            head = (peer.rank, peer.tag, self._cookies, len(peer.private), peer.flags, peer.transport, 0)
             self.session.queue(wire.CONNECT, *head, data=peer.private)
         pairs: dict[int, QueuePair] = {}
         while len(pairs) < len(calls):

@@ -23,7 +23,7 @@ GROUP_ARGS = 8
 
 # tables: written by `python -m hardware.protocol`
 MAGIC = 0x31574252
-VERSION = 4
+VERSION = 5
 
 HELLO = 1
 REGISTER = 2
@@ -41,12 +41,12 @@ POST_OFFLOAD = 13
 LEAVE = 14
 
 BODY = {
-    # magic 0x31574252, version 4
+    # magic 0x31574252, version 5
     HELLO: Struct("<II"),
     # length, cookie, 0
     REGISTER: Struct("<QII"),
-    # peer rank, tag, cookie, private length, flags
-    CONNECT: Struct("<IIIHH"),
+    # peer rank, tag, cookie, private length, flags, transport, 0
+    CONNECT: Struct("<IIIHHII"),
     # qp, opcode, flags, 0, wr_id, lkey, rkey, local offset, remote offset, length, imm, 0
     POST_SEND: Struct("<IBBHQIIQQQII"),
     # qp, lkey, wr_id, offset, length

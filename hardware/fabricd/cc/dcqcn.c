@@ -203,7 +203,7 @@ static bool notified(struct fabric *f, struct qp *q)
  */
 static ps_t cnp_gap(const struct fabric *f, const struct qp *q)
 {
-	return ps(cc_param(q, CNP_GAP)) - (cc_param(q, ARMED) > 0 ? f->clock.now - q->came : 0);
+	return ps(cc_answer_param(q, CNP_GAP)) - (cc_answer_param(q, ARMED) > 0 ? f->clock.now - q->came : 0);
 }
 
 static const struct cc_algorithm dcqcn = {

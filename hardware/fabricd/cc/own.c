@@ -190,10 +190,10 @@ static bool notified(struct fabric *f, struct qp *q)
 
 static ps_t cnp_gap(const struct fabric *f, const struct qp *q)
 {
-	const struct own *own = (const struct own *)q->nic->p.cc; /* of whoever receives */
+	const struct own *own = (const struct own *)q->answers->cc;
 
 	(void)f;
-	return ps(cc_param(q, own->cnp_gap));
+	return ps(cc_answer_param(q, own->cnp_gap));
 }
 
 /* own_controls_open() - Those that the configuration has, by name

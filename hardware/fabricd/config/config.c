@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "config/config.h"
 #include "config/params.h"
+#include "config/transports.h"
 #include "engine/clock.h"
 #include "engine/fabric.h"
 #include "engine/watch.h"
@@ -189,9 +190,9 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 			return config_fail(f, "%s: %s is needed", n->n.name, needed[i]);
 	n->base = (struct nic_params){.data_dscp = 26, .ack_dscp = 48, .cnp_dscp = 48, .data_class = 3, .ack_class = 6,
 				      .cnp_class = 6, .slow = 1, .reorder_packets = 1024, .sack_every = 16, .probes = true,
-				      .cc = &cc_none,
-				      .engine_prefetch_bytes = 262144};
-	if (!params_fail(f, n->n.name, nic_params_set(&n->base, o)))
+				      .cc = &cc_none, .engine_prefetch_bytes = 262144};
+	if (!params_fail(f, n->n.name, nic_params_set(&n->base, o)) ||
+	    !params_fail(f, n->n.name, transport_known(f, json_object_get(o, "transport"), &n->transport)))
 		return false;
 	if (!n->base.timeout || !n->base.rnr_timeout)
 		return config_fail(f, "%s: timeout_ns, rnr_timeout_ns: more than 0", n->n.name);

@@ -91,6 +91,7 @@ const char *parts_watch(struct fabric *f, struct control_conn *c, const json_t *
 void parts_close(struct fabric *f);
 
 const char *next_job(struct fabric *f);
+const char *transports_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
 bool fabric_idle(const struct fabric *f);
 
 #endif

@@ -21,6 +21,7 @@
 
 #include "accelerator/accelerator.h"
 #include "base/units.h"
+#include "config/transports.h"
 #include "control/control.h"
 #include "engine/clock.h"
 #include "engine/event.h"
@@ -207,4 +208,12 @@ const char *next_job(struct fabric *f)
 	faults_next_job(f);
 	clock_workers_changed(f);
 	return NULL;
+}
+
+/* transports_answer() - What the next job may name when it connects */
+const char *transports_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
+{
+	(void)c;
+	(void)answer;
+	return transports_name(f, json_object_get(request, "transports"));
 }

@@ -65,6 +65,8 @@ struct fabric {
 	/* nic/ */
 	struct nic *nics;
 	uint32_t nic_count;
+	json_t *known_transports, *named_transports; /* all that were ever told; those that workers name (config/transports.c) */
+	const struct transports *transports;
 	const struct nic_receivers *receivers;
 	struct scale_up *scale_ups;
 	uint32_t scale_up_count;

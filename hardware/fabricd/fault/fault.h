@@ -87,6 +87,7 @@ struct fault {
 };
 
 extern const struct impairment fault_impairment;
+extern const struct transports fault_transports; /* transport/qp.h */
 
 /* fault.c */
 extern const char fault_is_in[], fault_is_out[]; /* what is wrong with asking for what is so already */

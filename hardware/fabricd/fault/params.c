@@ -11,6 +11,7 @@
  * were was unplugged, and the frames on it are lost.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -53,6 +54,37 @@ static void fold(struct fabric *f, enum params_of of, const void *object, void *
 {
 	fold_some(f, of, object, params, false);
 }
+
+/* A transport over what the NIC is configured with, and faults over both */
+static void lay(struct fabric *f, struct nic *n, struct nic_transport *t)
+{
+	t->p = n->base;
+	nic_params_set(&t->p, t->transport);
+	fold(f, OF_NIC, n, &t->p);
+	f->stamps = f->stamps || t->p.cc->stamped;
+}
+
+/* params_of_transport() - What a queue pair of a NIC sends or answers by; NULL: by what its NIC has */
+static const struct nic_params *params_of_transport(struct fabric *f, struct nic *n, const json_t *transport)
+{
+	struct nic_transport *t = n->transports;
+
+	if (!transport)
+		return &n->p;
+	while (t && t->transport != transport)
+		t = t->next;
+	if (!t) {
+		t = calloc(1, sizeof *t);
+		if (!t)
+			abort();
+		*t = (struct nic_transport){.next = n->transports, .transport = transport};
+		n->transports = t;
+		lay(f, n, t);
+	}
+	return &t->p;
+}
+
+const struct transports fault_transports = {.params = params_of_transport};
 
 static json_t *ports_params_json(struct fabric *f, bool meant)
 {
@@ -139,6 +171,8 @@ void params_in_force(struct fabric *f, struct fault *x)
 		struct nic *n = x->object;
 		n->p = n->base;
 		fold(f, OF_NIC, n, &n->p);
+		for (struct nic_transport *t = n->transports; t; t = t->next)
+			lay(f, n, t);
 		f->stamps = f->stamps || n->p.cc->stamped;
 		nic_params_changed(f, n);
 		clock_worker_changed(f, n->worker);

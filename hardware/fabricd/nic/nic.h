@@ -7,6 +7,7 @@
 #ifndef NIC_NIC_H
 #define NIC_NIC_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -85,6 +86,13 @@ struct vport {
 	uint64_t packets[2], bytes[2];
 };
 
+/* A NIC's parameters with a transport over them: what queue pairs send or answer by that do not go by their NIC's */
+struct nic_transport {
+	struct nic_transport *next;
+	const json_t *transport;
+	struct nic_params p;
+};
+
 struct nic {
 	struct node n;
 	struct port port[2]; /* 0: cable, 1: scale-up */
@@ -96,6 +104,8 @@ struct nic {
 	uint32_t ip;
 	uint32_t mtu;
 	struct nic_params base, p;
+	const json_t *transport; /* of its queue pairs, where they name none: NULL or a known one (config/transports.c) */
+	struct nic_transport *transports;
 	ps_t pcie_tx_free, pcie_rx_free;
 	ps_t converts_out, converts_in; /* until when its host converts numbers, on their way out and in */
 	struct pcie_took pcie_took;

@@ -35,7 +35,7 @@
 static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt, uint32_t dscp, uint32_t class)
 {
 	struct frame *fr = frame_small(f);
-	bool sprays = q->multipath;
+	bool sprays = q->answers->multipath.policy && q->tx == &q->nic->tx[0];
 
 	pkt->src_ip = q->nic->ip;
 	pkt->dst_ip = q->peer->ip;
@@ -70,7 +70,7 @@ void answer(struct fabric *f, struct qp *q, uint8_t syndrome, uint64_t packet, u
 	struct roce_packet pkt = {
 		.opcode = RC_ACK, .psn = (uint32_t)packet & PSN_MASK, .syndrome = syndrome, .msn = msn & PSN_MASK};
 
-	send_answer(f, q, &pkt, q->nic->p.ack_dscp, q->nic->p.ack_class);
+	send_answer(f, q, &pkt, q->answers->ack_dscp, q->answers->ack_class);
 }
 
 static void answer_bitmap(struct fabric *f, struct qp *q, uint64_t first)
@@ -78,23 +78,23 @@ static void answer_bitmap(struct fabric *f, struct qp *q, uint64_t first)
 	uint8_t sack[SACK_BYTES(SACK_BITS_MAX)] = {0};
 
 	put_be32(sack, (uint32_t)first & PSN_MASK);
-	for (uint32_t i = 0; i < q->nic->p.sack_bits; i++)
+	for (uint32_t i = 0; i < q->answers->sack_bits; i++)
 		sack[4 + i / 8] |= (uint8_t)(reorder_has(q, first + i) << (i % 8));
 	struct roce_packet pkt = {.opcode = RC_ACK,
 				  .psn = (uint32_t)(q->expected - 1) & PSN_MASK,
 				  .syndrome = AETH_ACK,
 				  .msn = q->msn & PSN_MASK,
 				  .payload = sack,
-				  .payload_bytes = SACK_BYTES(q->nic->p.sack_bits)};
+				  .payload_bytes = SACK_BYTES(q->answers->sack_bits)};
 	q->nic->tx_sacks++;
-	send_answer(f, q, &pkt, q->nic->p.ack_dscp, q->nic->p.ack_class);
+	send_answer(f, q, &pkt, q->answers->ack_dscp, q->answers->ack_class);
 }
 
 /* answer_come() - Say how far everything has come, and what has come ahead of that */
 void answer_come(struct fabric *f, struct qp *q)
 {
 	struct reorder *r = q->reorder;
-	uint32_t bits = q->nic->p.sack_bits;
+	uint32_t bits = q->answers->sack_bits;
 
 	q->answer_due = false;
 	if (!bits || !r || !r->held || r->unsaid_from >= r->end) {
@@ -124,7 +124,7 @@ void answer_ahead(struct fabric *f, struct qp *q, bool at_once, bool again)
 
 	if (again)
 		r->unsaid_from = q->expected + 1;
-	if (++r->unsaid >= q->nic->p.sack_every || at_once || again)
+	if (++r->unsaid >= q->answers->sack_every || at_once || again)
 		answer_come(f, q);
 }
 
@@ -135,7 +135,7 @@ void answer_closed(struct fabric *f, struct qp *q, uint32_t taken)
 
 	if (r && (taken || r->held))
 		r->unsaid += taken ? 2 : 1; /* both ends of what closed */
-	if (q->answer_due || (r && r->unsaid >= q->nic->p.sack_every))
+	if (q->answer_due || (r && r->unsaid >= q->answers->sack_every))
 		answer_come(f, q);
 }
 
@@ -148,10 +148,10 @@ void answer_congestion(struct fabric *f, struct qp *q)
 	struct nic *n = q->nic;
 
 	n->np_marked++;
-	if (!n->p.cc->cnp_gap || f->clock.now - q->cnp_sent < n->p.cc->cnp_gap(f, q))
+	if (!q->answers->cc->cnp_gap || f->clock.now - q->cnp_sent < q->answers->cc->cnp_gap(f, q))
 		return;
 	q->cnp_sent = f->clock.now;
 	n->np_cnps++;
 	struct roce_packet pkt = {.opcode = RC_CNP, .payload = reserved, .payload_bytes = CNP_BYTES};
-	send_answer(f, q, &pkt, n->p.cnp_dscp, n->p.cnp_class);
+	send_answer(f, q, &pkt, q->answers->cnp_dscp, q->answers->cnp_class);
 }

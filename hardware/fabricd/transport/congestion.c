@@ -54,10 +54,16 @@ size_t cc_own_bytes(void)
 	return most;
 }
 
-/* cc_param() - One of the three that are common, or of the control's own.  A queue pair's control is its NIC's, or none */
+/* cc_param() - One of the three that are common, or of the control's own */
 double cc_param(const struct qp *q, unsigned which)
 {
-	return q->nic->p.cc_params.v[which];
+	return q->p->cc_params.v[which];
+}
+
+/* cc_answer_param() - Likewise of the control that the peer sends by: for whoever answers it */
+double cc_answer_param(const struct qp *q, unsigned which)
+{
+	return q->answers->cc_params.v[which];
 }
 
 /* cc_start() - A queue pair is connected, or its control is another from now on */
@@ -66,7 +72,7 @@ void cc_start(struct fabric *f, struct qp *q)
 	struct cc_state *s = &q->cc_state;
 
 	cc_stop(q);
-	q->cc = q->tx == &q->nic->tx[1] ? &cc_none : q->nic->p.cc;
+	q->cc = q->tx == &q->nic->tx[1] ? &cc_none : q->p->cc;
 	*s = (struct cc_state){.rate_timer = PS_NEVER};
 	memset(cc_own(q), 0, q->cc->state_bytes);
 	s->rate = s->line_rate = q->tx->port->cable ? (double)q->tx->port->cable->p.rate_bps : 1e12;
@@ -152,7 +158,7 @@ uint8_t cc_hops(const struct qp *q)
  */
 uint32_t cc_ack_gap(const struct qp *q)
 {
-	uint32_t most = q->nic->p.ack_every;
+	uint32_t most = q->p->ack_every;
 	double share = q->cc_state.window / q->mtu / WINDOW_ACKS;
 
 	if (!q->cc->acked || q->cc_state.window <= 0 || share >= most)
@@ -216,7 +222,7 @@ void qps_params_changed(struct fabric *f, struct nic *n)
 	for (uint32_t i = 0; i < n->qp_count; i++) {
 		struct qp *q = n->qps[i];
 		if (q->state != QP_READY) {
-			if (q->cc != n->p.cc)
+			if (q->cc != q->p->cc)
 				cc_stop(q);
 			continue;
 		}

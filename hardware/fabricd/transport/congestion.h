@@ -75,6 +75,7 @@ struct cc_algorithm *cc_added(void);
 
 size_t cc_own_bytes(void);
 double cc_param(const struct qp *q, unsigned which);
+double cc_answer_param(const struct qp *q, unsigned which);
 void cc_start(struct fabric *f, struct qp *q);
 void cc_stop(struct qp *q);
 void cc_catch_up(struct fabric *f, struct qp *q);

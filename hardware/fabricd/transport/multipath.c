@@ -38,7 +38,7 @@ static void *zeroed(size_t count, size_t bytes)
 /* multipath_start() - A queue pair is connected, or its NIC's parameters are new */
 void multipath_start(struct fabric *f, struct qp *q)
 {
-	const struct multipath_params *p = &q->nic->p.multipath;
+	const struct multipath_params *p = &q->p->multipath;
 	struct multipath *m = q->multipath;
 
 	if (m && same(&m->p, p))
@@ -50,7 +50,7 @@ void multipath_start(struct fabric *f, struct qp *q)
 	m = q->multipath = zeroed(1, sizeof *m + own);
 	m->p = *p;
 	m->first = q->send;
-	for (m->room = 1; m->room < q->nic->p.reorder_packets;)
+	for (m->room = 1; m->room < q->p->reorder_packets;)
 		m->room *= 2;
 	m->used = zeroed(m->room, sizeof *m->used);
 	if (p->entropies <= ENTROPIES_COUNTED)

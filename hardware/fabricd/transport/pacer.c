@@ -194,7 +194,7 @@ void pacer_sent(struct fabric *f, struct frame *fr)
 	q->tx_bytes += fr->payload;
 	cc_catch_up(f, q);
 	ask(q, fr);
-	if (q->nic->p.selective) {
+	if (q->p->selective) {
 		repeat_left(f, q, fr->number);
 		timer_look(f, q);
 	}

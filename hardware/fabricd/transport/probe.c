@@ -24,9 +24,9 @@
 /* probe_wait() - Something was heard, or has left: when to ask if that is all.  Not if nothing waits for an answer */
 void probe_wait(struct repeat *r, const struct qp *q, ps_t now)
 {
-	uint32_t class = q->own_class ? q->class : q->nic->p.data_class;
+	uint32_t class = q->own_class ? q->class : q->p->data_class;
 	bool paused = q->tx->port->p.pfc_rx && q->nic->p.lossless >> class & 1;
-	bool waits = q->nic->p.probes && !paused && q->tx == &q->nic->tx[0] && (r->open || q->left_asked > r->known);
+	bool waits = q->p->probes && !paused && q->tx == &q->nic->tx[0] && (r->open || q->left_asked > r->known);
 
 	ps_t usual = r->trips.smoothed, more = 4 * r->trips.varies;
 
@@ -54,7 +54,7 @@ void probe_ask(struct fabric *f, struct qp *q, bool idle, bool new)
 		return;
 	r->probes += r->probes < MOST_DOUBLED;
 	q->probes = true;
-	q->nic->loss_probes += nic_bears_reordering(&q->nic->p);
+	q->nic->loss_probes += nic_bears_reordering(q->p);
 	if (new)
 		return;
 	repeat_missing(r, q->send, PS_NEVER);

@@ -40,6 +40,8 @@ struct qp *qp_new(struct nic *n, struct qp_owner *owner)
 	q->source.ops = &qp_tx_ops;
 	q->owner = owner;
 	q->nic = n;
+	q->p = q->answers = &n->p;
+	q->transport = n->transport;
 	q->number = FIRST_QP_NUMBER + n->qp_first + n->qp_count;
 	q->timer = q->timer_event = q->pace_event = PS_NEVER;
 	q->cnp_sent = -PS_PER_S;
@@ -70,6 +72,11 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 
 	for (int i = 0; i < 2; i++) {
 		struct qp *q = i ? b : a, *other = i ? a : b;
+		q->p = f->transports->params(f, q->nic, q->transport);
+		q->answers = f->transports->params(f, q->nic, other->transport);
+	}
+	for (int i = 0; i < 2; i++) {
+		struct qp *q = i ? b : a, *other = i ? a : b;
 		q->peer = other->nic;
 		q->peer_qp = other;
 		q->peer_number = other->number;
@@ -77,7 +84,8 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 		q->mtu = a->nic->mtu < b->nic->mtu ? a->nic->mtu : b->nic->mtu;
 		q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = q->nic->p.first_psn;
 		q->expected = q->peer->p.first_psn;
-		q->any_order = a->nic->p.any_order && b->nic->p.any_order;
+		q->alone = q->p->any_order && other->answers->any_order;
+		q->any_order = q->answers->any_order && other->p->any_order;
 		/* entropy for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
 		uint32_t h = (q->number * 0x9e3779b1u ^ other->number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^
 			      other->nic->ip * 0x27d4eb2fu);

@@ -83,6 +83,7 @@ struct qp {
 	struct nic *nic, *peer;
 	struct qp *peer_qp;
 	struct tx *tx;
+	const struct nic_params *p, *answers; /* by which it sends; by which the peer does, and it answers */
 	const struct cc_algorithm *cc;
 	uint32_t number, peer_number;
 	enum qp_state state;
@@ -91,7 +92,7 @@ struct qp {
 	uint16_t came_by; /* source port of the last data packet that came in */
 	bool came_marked;
 	bool own_class; /* not the NIC's */
-	bool any_order; /* both NICs place writes in any order (place.c) */
+	bool alone, any_order; /* its writes, and those of its peer, are placed in any order (place.c) */
 	bool untold; /* sender: the last request was a write without an immediate */
 	uint8_t dscp, class;
 	uint32_t send_wr_index; /* request that `send` belongs to */
@@ -141,9 +142,15 @@ struct qp {
 	enum wc_status error;
 	uint32_t connect_tag, connect_peer, connect_cookie;
 	bool no_scale_up;
+	const json_t *transport; /* what it sends by instead of what its NIC does, or NULL */
 	uint16_t private_bytes;
 	uint8_t private_data[256];
 	ps_t connect_time;
+};
+
+/* Whoever lays what a transport says over what a NIC has, and faults over both (fault/params.c) */
+struct transports {
+	const struct nic_params *(*params)(struct fabric *f, struct nic *n, const json_t *transport);
 };
 
 /* cc_own() - The state of a queue pair's control */

@@ -108,8 +108,8 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 /* Is a packet to be acknowledged when it is taken? */
 static bool answers(const struct qp *q, const struct roce_packet *pkt)
 {
-	const struct multipath_policy *policy = q->nic->p.multipath.policy;
-	bool hears = q->nic->p.cc->answers_marks || (policy && policy->hears);
+	const struct multipath_policy *policy = q->answers->multipath.policy;
+	bool hears = q->answers->cc->answers_marks || (policy && policy->hears);
 
 	return pkt->ack_request || (hears && (pkt->tos & ECN_CE) == ECN_CE);
 }
@@ -119,7 +119,7 @@ static void say_taken(struct fabric *f, struct qp *q, bool asks)
 {
 	if (!asks)
 		return;
-	if (q->nic->p.sack_bits)
+	if (q->answers->sack_bits)
 		q->answer_due = true;
 	else
 		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
@@ -205,15 +205,17 @@ static void take_kept(struct fabric *f, struct qp *q)
 		if (e.frame)
 			frame_release(f, e.frame);
 	}
-	if (q->nic->p.sack_bits)
+	if (q->answers->sack_bits)
 		answer_closed(f, q, count);
 	else if (!told)
 		answer(f, q, AETH_ACK, q->expected - 1, q->msn);
 }
 
-static void count_early(struct nic *n, uint32_t ahead, bool placed)
+static void count_early(const struct qp *q, uint32_t ahead, bool placed)
 {
-	if (!nic_bears_reordering(&n->p))
+	struct nic *n = q->nic;
+
+	if (!nic_bears_reordering(q->answers))
 		return;
 	n->reorder_sum += ahead;
 	n->reorder_most = ahead > n->reorder_most ? ahead : n->reorder_most;
@@ -225,26 +227,26 @@ static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet 
 {
 	uint8_t *at;
 	struct early e = place_look(q, pkt, fr, answers(q, pkt), &at);
-	enum kept kept = q->nic->p.selective ? reorder_keep(q, ahead, &e) : KEPT_NOT;
+	enum kept kept = q->answers->selective ? reorder_keep(q, ahead, &e) : KEPT_NOT;
 
 	if (kept == KEPT_BEFORE)
 		q->nic->duplicate_request++;
 	else
 		q->nic->out_of_sequence++;
 	if (kept == KEPT) {
-		count_early(q->nic, ahead, e.placed);
+		count_early(q, ahead, e.placed);
 		ps_t visible = place_pcie(f, q, pkt->payload_bytes);
 		if (at)
 			place_copy(f, q, at, pkt, fr, 0);
 		if (e.placed)
 			place_end(f, q, q->expected + ahead, visible);
 	}
-	if (kept != KEPT_NOT && q->nic->p.sack_bits)
+	if (kept != KEPT_NOT && q->answers->sack_bits)
 		answer_ahead(f, q, e.asks, kept == KEPT_BEFORE);
 	else if (kept != KEPT_NOT)
 		answer(f, q, AETH_NAK_SEQUENCE, q->expected, pkt->psn);
 	else if (!q->nak_sent)
-		answer(f, q, AETH_NAK_SEQUENCE, q->expected, q->nic->p.selective ? (uint32_t)q->expected : q->msn);
+		answer(f, q, AETH_NAK_SEQUENCE, q->expected, q->answers->selective ? (uint32_t)q->expected : q->msn);
 	q->nak_sent = true;
 	return kept == KEPT && e.frame;
 }
@@ -267,7 +269,7 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 		answer_congestion(f, q);
 	}
 	q->came = f->clock.now;
-	if (n->p.cc->telemetry)
+	if (q->answers->cc->telemetry)
 		telemetry_read(fr->data, frame_near(fr), fr->away, &q->last);
 	if (ahead < 0) {
 		n->duplicate_request++;

@@ -24,7 +24,7 @@ static bool here(const struct early *e)
 enum kept reorder_keep(struct qp *q, uint32_t ahead, const struct early *e)
 {
 	struct reorder *r = q->reorder;
-	uint32_t room = q->nic->p.reorder_packets;
+	uint32_t room = q->answers->reorder_packets;
 
 	if (!r) {
 		r = q->reorder = calloc(1, sizeof *r + room * sizeof(struct early));

@@ -120,7 +120,7 @@ static void judge(struct repeat *r, uint32_t i, ps_t now, ps_t after)
 static void look(const struct qp *q, uint32_t i, ps_t now)
 {
 	struct repeat *r = q->repeat;
-	ps_t after = q->nic->p.loss_after;
+	ps_t after = q->p->loss_after;
 
 	if (after || (r->oldest && overtaken(r, r->oldest, r->oldest_before)) || r->due <= now) {
 		i = 0;
@@ -150,7 +150,7 @@ static void heard(struct qp *q, const struct hole *h, ps_t now, bool at_once)
 	else if (h->again && !r->trips.smoothed && h->left != PS_NEVER)
 		round_trip_took(&r->trips, now - h->left); /* not for certain, but nothing else is known */
 	if (!h->asked && (!h->again || h->left == PS_NEVER || now - h->left < r->trips.shortest / 4 * 3)) {
-		q->nic->spurious += h->again && nic_bears_reordering(&q->nic->p);
+		q->nic->spurious += h->again && nic_bears_reordering(q->p);
 		ps_t late = h->since && h->since != PS_NEVER ? now - h->since : 0;
 		if (late + late / 4 > r->window)
 			r->window = late + late / 4;
@@ -322,7 +322,7 @@ void repeat_sent(struct qp *q)
 	h->turn = ++r->turns;
 	h->before = q->send;
 	h->left = PS_NEVER;
-	if (q->nic->p.loss_after)
+	if (q->p->loss_after)
 		h->since = PS_NEVER;
 	r->lost--;
 	if (!r->oldest) {

@@ -70,7 +70,7 @@ static bool window_open(const struct qp *q)
 bool qp_has_new(const struct qp *q)
 {
 	uint64_t there = q->made < q->next_packet ? q->made : q->next_packet;
-	uint64_t most = q->nic->p.selective ? q->nic->p.reorder_packets : WINDOW;
+	uint64_t most = q->p->selective ? q->p->reorder_packets : WINDOW;
 
 	return q->send < there && q->send - q->acked < most;
 }
@@ -116,7 +116,7 @@ static void write_alone(const struct qp *q, struct roce_packet *pkt, const struc
 {
 	bool ends = wr->opcode == WR_WRITE_IMM && i + 1 == wr->packets;
 
-	if (!q->any_order || wr->opcode == WR_SEND)
+	if (!q->alone || wr->opcode == WR_SEND)
 		return;
 	pkt->opcode = ends ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
 	pkt->part = i;
@@ -139,7 +139,7 @@ static uint32_t request_of(const struct qp *q, uint64_t n)
 bool qp_slow(const struct qp *q, uint32_t frame_bytes)
 {
 	const struct cc_state *s = &q->cc_state;
-	const struct nic_params *p = &q->nic->p;
+	const struct nic_params *p = q->p;
 
 	return s->rate < s->line_rate && (double)wire_bytes(frame_bytes) * 8e12 / s->rate * p->ack_every > (double)p->timeout / 4;
 }
@@ -153,7 +153,7 @@ static bool every(uint64_t n, uint32_t m)
 /* Must the receiver answer this packet, or nothing would go on? */
 static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes)
 {
-	const struct nic_params *p = &q->nic->p;
+	const struct nic_params *p = q->p;
 	uint32_t gap = cc_ack_gap(q);
 	uint64_t under_way = p->sack_bits ? repeat_under_way(q) + 1 : n + 1 - q->acked;
 	bool due = gap < p->ack_every ? n + 1 >= q->asked + gap : every(n + 1, p->ack_every);
@@ -211,7 +211,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		.src_ip = n->ip,
 		.dst_ip = q->peer->ip,
 		.src_port = multipath_port(f, q, number, again && !repeat_is_probe(q)),
-		.tos = (uint8_t)((q->own_class ? q->dscp : n->p.data_dscp) << 2 | ECN_ECT0),
+		.tos = (uint8_t)((q->own_class ? q->dscp : q->p->data_dscp) << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
 		.opcode = opcode_of(wr, i == 0, last),
 		.ack_request = asks(q, number, last, q->mtu + ROCE_MAX_HEADER),
@@ -230,7 +230,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	fr->number = number;
 	write_frame(f, q, fr, &pkt, q->owner->ops->lends && !again && number == q->sent_max);
 
-	fr->class = (uint8_t)(q->own_class ? q->class : n->p.data_class);
+	fr->class = (uint8_t)(q->own_class ? q->class : q->p->data_class);
 	fr->to = &q->peer->port[1];
 	if (pkt.ack_request && number >= q->asked)
 		q->asked = number + 1;
@@ -245,7 +245,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	else
 		sent_new(q, last);
 	if (q->timer == PS_NEVER)
-		timer_set(f, q, f->clock.now + n->p.timeout);
+		timer_set(f, q, f->clock.now + q->p->timeout);
 	q->fetched_bytes += fr->len;
 	return q->owner->ops->in_nic ? IN_NIC : pkt.payload_bytes;
 }
@@ -288,7 +288,7 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n, bool ack)
 	if (q->acked == q->send)
 		q->timer = PS_NEVER;
 	else
-		timer_set(f, q, f->clock.now + q->nic->p.timeout);
+		timer_set(f, q, f->clock.now + q->p->timeout);
 	if (q->owner->ops->acked)
 		q->owner->ops->acked(f, q);
 }
@@ -338,10 +338,10 @@ static void read_bitmap(struct fabric *f, struct qp *q, const struct roce_packet
 static void missing(struct fabric *f, struct qp *q, struct cc_ack *ack, const struct roce_packet *pkt, const struct frame *fr)
 {
 	q->nic->packet_seq_err++;
-	if (q->nic->p.selective)
+	if (q->p->selective)
 		repeat_came(f, q, q->acked + ((pkt->msn - pkt->psn) & PSN_MASK));
 	tell_cc(f, q, ack, pkt, fr);
-	if (q->nic->p.selective) {
+	if (q->p->selective) {
 		timer_look(f, q);
 		cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
 	} else {
@@ -349,7 +349,7 @@ static void missing(struct fabric *f, struct qp *q, struct cc_ack *ack, const st
 		multipath_lost(f, q, q->acked);
 		qp_go_back(f, q);
 	}
-	timer_set(f, q, f->clock.now + q->nic->p.timeout);
+	timer_set(f, q, f->clock.now + q->p->timeout);
 	qp_ready(f, q);
 }
 
@@ -358,7 +358,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 {
 	uint8_t syndrome = pkt->syndrome;
 	int32_t ahead = psn_ahead(pkt->psn, (uint32_t)q->acked);
-	bool ack = (syndrome & 0x60) == 0, more = syndrome == AETH_NAK_SEQUENCE && q->nic->p.selective;
+	bool ack = (syndrome & 0x60) == 0, more = syndrome == AETH_NAK_SEQUENCE && q->p->selective;
 	uint64_t n = q->acked + (uint64_t)(int64_t)(ahead + ack);
 
 	if (n <= q->left || ahead + ack < 0)
@@ -366,7 +366,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	if (ahead + ack < 0 || n > q->left)
 		return; /* old, or never sent */
 	uint64_t answered = ack ? n - 1 : n + (more ? (pkt->msn - pkt->psn) & PSN_MASK : 0);
-	bool bitmap = ack && pkt->payload_bytes && q->nic->p.selective;
+	bool bitmap = ack && pkt->payload_bytes && q->p->selective;
 	struct cc_ack told = {.packets = repeat_delivered(q), .full = !bitmap && full(q, answered)};
 	advance(f, q, n, ack);
 	if (bitmap)
@@ -387,12 +387,12 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 		qp_fail(f, q, WC_REMOTE_ACCESS);
 	} else {
 		q->nic->rnr_naks++;
-		if (q->nic->p.rnr_retry < 7 && q->rnr_retries++ >= q->nic->p.rnr_retry) {
+		if (q->p->rnr_retry < 7 && q->rnr_retries++ >= q->p->rnr_retry) {
 			qp_fail(f, q, WC_RNR_RETRY);
 			return;
 		}
 		qp_go_back(f, q);
-		q->rnr_until = f->clock.now + q->nic->p.rnr_timeout;
+		q->rnr_until = f->clock.now + q->p->rnr_timeout;
 		timer_set(f, q, q->rnr_until);
 	}
 }

@@ -67,7 +67,7 @@ void qp_timer(struct fabric *f, struct qp *q)
 		return;
 	}
 	if (q->left_asked <= q->acked && f->clock.now < q->next_send && q->cc_state.rate < q->cc_state.line_rate) {
-		timer_set(f, q, q->next_send + q->nic->p.timeout); /* the pacer holds what would be answered */
+		timer_set(f, q, q->next_send + q->p->timeout); /* the pacer holds what would be answered */
 		return;
 	}
 	q->timer = PS_NEVER;
@@ -77,19 +77,19 @@ void qp_timer(struct fabric *f, struct qp *q)
 		return;
 	}
 	q->nic->timeouts++;
-	if (q->retries++ >= q->nic->p.retry) {
+	if (q->retries++ >= q->p->retry) {
 		qp_fail(f, q, WC_RETRY);
 		return;
 	}
-	if (q->nic->p.selective)
+	if (q->p->selective)
 		repeat_timeout(q);
 	else
 		multipath_lost(f, q, q->acked);
 	multipath_timeout(f, q);
-	cc_lost(f, q, CC_LOSS_TIMEOUT, q->nic->p.selective ? repeat_found(q) : 1);
-	if (!q->nic->p.selective)
+	cc_lost(f, q, CC_LOSS_TIMEOUT, q->p->selective ? repeat_found(q) : 1);
+	if (!q->p->selective)
 		qp_go_back(f, q);
 	qp_ready(f, q);
 	if (q->timer == PS_NEVER) /* the round has not come to it yet */
-		timer_set(f, q, f->clock.now + q->nic->p.timeout);
+		timer_set(f, q, f->clock.now + q->p->timeout);
 }

@@ -32,7 +32,7 @@ const char *command_hello(struct message *m)
 	if (magic != MAGIC)
 		return "HELLO: wrong magic";
 	if (version != WORKER_PROTOCOL)
-		return "HELLO: protocol version 4 is spoken here";
+		return "HELLO: protocol version 5 is spoken here";
 	if (w->state != WORKER_ABSENT)
 		return "HELLO: twice";
 	w->state = WORKER_RUNNING;
@@ -97,6 +97,7 @@ const char *command_connect(struct message *m)
 	struct worker *w = m->w;
 	uint32_t peer = get_le32(&m->v), tag = get_le32(&m->v), cookie = get_le32(&m->v);
 	uint16_t private_bytes = get_le16(&m->v), flags = get_le16(&m->v);
+	uint32_t transport = get_le32(&m->v), zero = get_le32(&m->v);
 	const uint8_t *private = view_take(&m->v, private_bytes);
 
 	if (peer >= m->f->nic_count)
@@ -108,6 +109,8 @@ const char *command_connect(struct message *m)
 	if (flags & ~(CONNECT_NETWORK_ONLY | CONNECT_OWN_CLASS | CONNECT_CLASS) ||
 	    (flags & CONNECT_CLASS && !(flags & CONNECT_OWN_CLASS)))
 		return "CONNECT: unknown flag";
+	if (zero || (transport && transport > json_array_size(m->f->named_transports)))
+		return "CONNECT: no transport of that number";
 	for (uint32_t i = 0; i < w->nic->qp_count; i++)
 		if (w->nic->qps[i]->state == QP_CONNECTING && w->nic->qps[i]->connect_peer == peer &&
 		    w->nic->qps[i]->connect_tag == tag)
@@ -119,6 +122,8 @@ const char *command_connect(struct message *m)
 	q->connect_tag = tag;
 	q->connect_cookie = cookie;
 	q->connect_time = w->now;
+	if (transport)
+		q->transport = json_array_get(m->f->named_transports, transport - 1);
 	q->no_scale_up = flags & CONNECT_NETWORK_ONLY;
 	q->own_class = flags & CONNECT_OWN_CLASS;
 	q->dscp = flags >> 2 & 63;

@@ -21,7 +21,7 @@ struct offload_wr;
 
 enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, WORKER_LOST };
 
-#define WORKER_PROTOCOL 4
+#define WORKER_PROTOCOL 5
 
 /* What workers are told */
 enum reply {
