@@ -73,13 +73,17 @@ def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator
 
 def _in_turn(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
     """What must hear of messages in the order in which they were sent."""
-    if blocks.transport.ordering == "in_order":
+    if blocks.transport.ordering == "any":
+        hint = "transport: {ordering: in_order}"
+    elif blocks.transport.qps > 1 and not blocks.transport.qps_split:
+        hint = "transport: {qps_split: true}, or {qps: 1}"
+    else:
         return
     for i, step in enumerate(blocks.workload):
         for collective, name in step.algorithms(fabric.ranks):
             if registry.any_of(collective, name).in_turn:
                 what = f"{collective} by {name} needs its messages in the order in which they were sent"
-                yield ("workload", i), what, "transport: {ordering: in_order}"
+                yield ("workload", i), what, hint
 
 
 def _scaled(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:

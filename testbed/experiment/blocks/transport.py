@@ -124,6 +124,18 @@ class Transport(Model):
     multipath: Multipath | None = Field(
         default=None, description="each packet chooses its path (null: a queue pair keeps one)"
     )
+    qps: int = Field(
+        default=1,
+        ge=1,
+        le=32,
+        description="queue pairs of each connection between ranks, which messages take in turn "
+        "(NCCL_IB_QPS_PER_CONNECTION)",
+    )
+    qps_split: bool = Field(
+        default=False,
+        description="each message is split evenly over all `qps`, and is there when all of it is "
+        "(NCCL_IB_SPLIT_DATA_ON_QPS)",
+    )
     source_port: Literal["per_qp", "fixed"] = Field(
         default="per_qp",
         description="UDP source port, by which ECMP tells flows apart: each queue pair's own, or the same for all",
@@ -131,6 +143,12 @@ class Transport(Model):
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
     ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
     cnp_dscp: Dscp = Field(default=48, description="DSCP of congestion notifications")
+
+    @model_validator(mode="after")
+    def _of_several(self) -> Self:
+        if self.qps_split and self.qps == 1:
+            raise mistake("there is nothing to split a message over", "set qps to more than 1", ["qps_split"])
+        return self
 
     @model_validator(mode="after")
     def _of_selective_repeat(self) -> Self:

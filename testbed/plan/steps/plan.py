@@ -24,7 +24,9 @@ def plan(experiment: Experiment) -> Plan:
         of_complexes = {"post_ns": cores.post, "reduce_bps": cores.reduce, "wake_ns": cores.wake}
         of_complexes |= {"cache_bytes": cores.cache, "memory_reduce_bps": cores.memory_reduce}
     steps = [made for step in experiment.workload for made in steps_of(step, planner)]
-    return Plan(planner.fabric.ranks, experiment.seed, of_ranks, of_complexes, steps)
+    pairs = {"queue_pairs": experiment.transport.qps, "split": experiment.transport.qps_split}
+    several = pairs if experiment.transport.qps > 1 else {}
+    return Plan(planner.fabric.ranks, experiment.seed, of_ranks, of_complexes, steps, queue_pairs=several)
 
 
 def capture_ports(target: str, fabric: Fabric) -> list[str]:

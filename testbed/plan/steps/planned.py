@@ -226,11 +226,14 @@ class Plan:
     complex_costs: Mapping[str, float | None] | None
     steps: Sequence[Planned]
     repeat: bool = False
+    queue_pairs: Mapping[str, Any] = field(default_factory=dict)
+    """Of each connection, where they are several: how many, and whether they share messages (Device)."""
 
     def told(self, own: Sequence[int] | None = None) -> dict[str, Any]:
         """As workers read it; that of endpoints that share a process (workloads/together.py), or of all."""
         steps = [step.told(own) for step in self.steps]
         whole = {"ranks": self.ranks, "seed": self.seed, "steps": steps, **({"repeat": True} if self.repeat else {})}
+        whole |= {"queue_pairs": self.queue_pairs} if self.queue_pairs else {}
         if own is None:
             return whole
         each = [{"rank": end, "costs": self.costs if end < self.ranks else self.complex_costs} for end in own]
