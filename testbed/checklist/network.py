@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
@@ -84,11 +84,11 @@ def uplinks(case: Case) -> Found:
             if switch in up and demand > MOST * sum(up[switch]):
                 narrow[round(demand / sum(up[switch]), 2)].append(switch)
         for ratio, switches in narrow.items():
-            cables = up[switches[0]]
+            cables = Counter(map(int, up[switches[0]])).most_common()
             one = max(some_of_them, key=lambda one: sum(demands(case, [one], rates, all_of_it=True).values()))
             what = (
                 f"{one.name}: ranks at {some(switches)} send {ratio:g} x what their uplinks carry "
-                f"({len(cables)} x {format_rate(int(cables[0]))})"
+                f"({' and '.join(f'{many} x {format_rate(rate)}' for rate, many in cables)})"
             )
             yield what, one.path[:2], (
                 "expect queues or pauses there: more spines in fabric.topology, faster cables in fabric.cables, "

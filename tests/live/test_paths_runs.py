@@ -15,7 +15,8 @@ from testbed.experiment.overrides import override
 from testbed.run.outcome import RunResult
 from testbed.run.run import run
 
-STUDY = Path(__file__).parents[2] / "experiments/congestion/paths/permutation-128.yaml"
+PATHS = Path(__file__).parents[2] / "experiments/congestion/paths"
+STUDY = PATHS / "permutation-128.yaml"
 TO = ["fabric.topology={clos: {leaves: 4, spines: 8, hosts_per_leaf: 8}}", "workload.0.flows=permutation-32.csv"]
 
 
@@ -49,3 +50,13 @@ def test_in_turn_the_fullest_cable_says_when_the_last_flow_ends(tmp_path: Path) 
             load_of[f"{ends[0]}:{port['port']}"] += port["tx_bytes"]
     fullest = max(load_of.values()) / fmean(load_of.values())
     assert 1 / min(shares(result)) == pytest.approx(fullest, rel=0.03)
+
+
+def test_probes_ask_with_what_is_lost_already(tmp_path: Path) -> None:
+    """Windows are so small after an incast that they hold back what is to be sent again: a probe is that, and no packet
+    is lost twice."""
+    study = load(PATHS / "decide.yaml")
+    keys = study.sweep["traffic"]["incast"] | study.sweep["fabric"]["slow uplink"] | study.sweep["paths"]["adaptive"]
+    result = run(override(study, ["sweep={}", *(f"{k}={json.dumps(v)}" for k, v in keys.items())]), tmp_path / "run")
+    assert len(result.results) == 31
+    assert not any(row["wrong"] for row in result.results)

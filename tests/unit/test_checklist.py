@@ -115,6 +115,8 @@ def test_uplinks_narrower_than_what_is_sent_over_them() -> None:
     faster = "  cables: {'cable:leaf0-spine0': {rate: 800Gbps}, 'cable:leaf1-spine0': {rate: 1600Gbps}}\n"
     (one,) = found(clos % 1, everybody, fabric=faster)
     assert "ranks at leaf0 send 1.14 x what their uplinks carry (1 x 800Gbps)" in one.what
+    one, *_ = found(clos % 2, everybody, fabric="  cables: {'cable:leaf0-spine0': {rate: 40Gbps}}\n")
+    assert "ranks at leaf0 send 2.08 x what their uplinks carry (1 x 40Gbps and 1 x 400Gbps)" in one.what
     half = "load: {pattern: permutation, load: 0.5, flows: 8, size: 1MB}"
     assert checks(clos % 4, half) == []
 
