@@ -56,6 +56,9 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
     if experiment.fabric.topology.is_large and sprays(experiment.transport):
         what = "there is no model of queue pairs that spray on so large a fabric"
         yield Problem(what, experiment.place("transport", "multipath"), "leave it out")
+    if experiment.fabric.topology.is_large and experiment.transport.qps > 1:
+        what = "there is no model of several queue pairs of a connection on so large a fabric"
+        yield Problem(what, experiment.place("transport", "qps"), "leave it out")
     for k, step in enumerate(experiment.workload):
         for path, why, hint in step.not_predicted():
             yield Problem(why, experiment.place("workload", k, *path), f"{_RUN}; {hint}" if hint else _RUN)

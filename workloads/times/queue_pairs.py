@@ -43,15 +43,19 @@ def source_port(number: Number, peer_number: Number, ip: Number, peer_ip: Number
 
 
 class QueuePairs:
-    """The queue pairs of all NICs of a fabric, as a run's steps make them one after the other."""
+    """The queue pairs of all NICs of a fabric, as a run's steps make them one after the other.
 
-    def __init__(self) -> None:
+    `each`: so many are made for a connection between ranks; what is told is the first one.
+    """
+
+    def __init__(self, each: int = 1) -> None:
+        self._each = each
         self._made: Counter[int] = Counter()
         self._rings: dict[tuple[int, int], tuple[int, int]] = {}
 
     def copy(self) -> QueuePairs:
         """To try what would come next."""
-        other = QueuePairs()
+        other = QueuePairs(self._each)
         other._made, other._rings = self._made.copy(), dict(self._rings)
         return other
 
@@ -65,7 +69,7 @@ class QueuePairs:
 
     def connect(self, calls: Mapping[int, Sequence[Call]]) -> Numbers:
         """What each rank asks for, in its order."""
-        numbers = {(rank, *call): self._new(rank) for rank, own in calls.items() for call in own}
+        numbers = {(rank, *call): self._new(rank, self._each) for rank, own in calls.items() for call in own}
         return {(a, b, channel): (number, numbers[b, a, channel]) for (a, b, channel), number in numbers.items()}
 
     def ring(self, ranks: Sequence[int]) -> Numbers:
@@ -78,9 +82,9 @@ class QueuePairs:
             numbers[*edge, 0] = self._rings[edge]
         return numbers
 
-    def _new(self, rank: int) -> int:
+    def _new(self, rank: int, count: int = 1) -> int:
         number = FIRST + self._made[rank]
-        self._made[rank] += 1
+        self._made[rank] += count
         return number
 
 
