@@ -125,7 +125,7 @@ class Ideal:
         if cores is not None and source >= self._fabric.ranks:
             costs = replace(costs, post_ns=cores.post)
         whole = flow_ns(size_bytes, self._path(source, target, self._lanes(size_bytes)), costs)
-        if not costs.split:
+        if not costs.more_posts_ns:
             return whole
         *_, (_, last) = parts(size_bytes % FLOW_MESSAGE_BYTES or FLOW_MESSAGE_BYTES, costs.queue_pairs)
         return max(whole, costs.more_posts_ns + flow_ns(last, self._path(source, target, 1), costs))

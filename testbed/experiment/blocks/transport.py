@@ -145,12 +145,6 @@ class Transport(Model):
     cnp_dscp: Dscp = Field(default=48, description="DSCP of congestion notifications")
 
     @model_validator(mode="after")
-    def _of_several(self) -> Self:
-        if self.qps_split and self.qps == 1:
-            raise mistake("there is nothing to split a message over", "set qps to more than 1", ["qps_split"])
-        return self
-
-    @model_validator(mode="after")
     def _of_selective_repeat(self) -> Self:
         written = {"ordering: any": self.ordering == "any", "sack": self.sack, "loss": self.loss}
         for what, there in written.items():
