@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from topologies.graph.fabric import OWN_PORTS, Cable, Fabric, Switch
-from topologies.graph.frames import ACK_FRAME, MOST_HEADERS, OUTSIDE_BYTES, SHORTEST_BYTES, ser_ns
+from topologies.graph.frames import ACK_FRAME, HEADER_BYTES, MOST_HEADERS, OUTSIDE_BYTES, SHORTEST_BYTES, ser_ns
 from topologies.graph.search import hops
 
 STAMPS = 5
@@ -86,8 +86,10 @@ def longest_ns(fabric: Fabric, over: Callable[[Cable], float], through: Callable
     return longest
 
 
-def hop_ns(*, rate_bps: float, delay_ns: float, latency_ns: float, mtu: int) -> float:
+def hop_ns(*, rate_bps: float, delay_ns: float, latency_ns: float, mtu: int, cut_through: bool = False) -> float:
     """What one switch more on the way adds to a round trip in an idle fabric."""
+    if cut_through:
+        return 2 * (HEADER_BYTES * 8e9 / rate_bps + delay_ns + latency_ns)
     return _cable_ns(rate_bps, delay_ns, mtu) + 2 * latency_ns
 
 
@@ -103,10 +105,12 @@ def fetch_ns(mtu: int, pcie_bps: float, pcie_ns: float) -> float:
 
 def base_rtt_ns(
     switches: int, *, rate_bps: float, delay_ns: float, latency_ns: float, mtu: int, pcie_bps: float, pcie_ns: float,
+    cut_through: bool = False,
 ) -> float:  # fmt: skip
     """From asking for a packet's payload over PCIe to its acknowledgement, in an idle fabric.
 
     It is that of a packet that asks for its acknowledgement: those that wait for a later one are not measured either.
     """
-    hops = switches * hop_ns(rate_bps=rate_bps, delay_ns=delay_ns, latency_ns=latency_ns, mtu=mtu)
+    hop = hop_ns(rate_bps=rate_bps, delay_ns=delay_ns, latency_ns=latency_ns, mtu=mtu, cut_through=cut_through)
+    hops = switches * hop
     return fetch_ns(mtu, pcie_bps, pcie_ns) + _cable_ns(rate_bps, delay_ns, mtu) + hops

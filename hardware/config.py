@@ -30,6 +30,7 @@ class Hardware:
     cable_rate_bps: float = 400e9
     cable_delay_ns: float = 500.0
     switch_latency_ns: float = 500.0
+    cut_through: bool = False  # switches; bridges inside NICs store and forward
     switch_buffer_bytes: int = 32_000_000
     mtu: int = 4096
     pcie_rate_bps: float = 512e9
@@ -58,8 +59,9 @@ class Hardware:
 
     router_rate_bps: float | None = None  # inside a NIC with several ports; None: that of its ports together
     router_latency_ns: float = 100.0
-    controls: Sequence[Mapping[str, Any]] = ()
-    """Congestion controls of users' own files, which NICs may name."""
+    own: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """Algorithms of users' own files, which NICs and switches may name: `controls`, `multipath_policies`,
+    `adaptive_policies`."""
 
     of_switch: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What single switches have instead, by name."""
@@ -93,6 +95,9 @@ class Hardware:
         if switch.role not in EMBEDDED:
             return self.switch_latency_ns
         return self.complex.bridge_latency_ns if self.complex else self.router_latency_ns
+
+    def cuts_through(self, switch: Switch) -> bool:
+        return self.cut_through and switch.role not in EMBEDDED
 
 
 def _accelerator(fabric: Fabric, switch: Switch, hardware: Hardware) -> dict[str, Any]:
@@ -132,7 +137,7 @@ def fabricd_config(
         "patience_ms": patience_s * 1000,
         "control": {"reaction_ns": hardware.reaction_ns},
         "fence_tap": FENCE_TAP,
-        **({"controls": list(hardware.controls)} if hardware.controls else {}),
+        **hardware.own,
         **({"fast_path": dict(fast_path)} if fast_path else {}),
         "switches": [_switch(fabric, s, hardware, devices) for s in fabric.switches],
         "nics": [
@@ -167,6 +172,7 @@ def _switch(fabric: Fabric, switch: Switch, hardware: Hardware, devices: Devices
         "latency_ns": hardware.latency_ns(switch),
         "buffer_bytes": hardware.switch_buffer_bytes,
         "taps": [devices.tap(switch, port) for port in range(1, switch.bridge_ports + 1)],
+        **({"cut_through": True} if hardware.cuts_through(switch) else {}),
         **{key: value for key, value in hardware.switch.items() if key != "adaptive" or switch.role not in EMBEDDED},
         **hardware.of_switch.get(switch.name, {}),
         **_accelerator(fabric, switch, hardware),

@@ -51,6 +51,7 @@ class Basis:
             cable_rate_bps=cable.rate,
             cable_delay_ns=cable.delay,
             switch_latency_ns=switch.latency,
+            cut_through=switch.cut_through,
             switch_buffer_bytes=switch.buffer,
             pcie_rate_bps=nic.pcie.rate,
             pcie_latency_ns=nic.pcie.latency,
@@ -135,8 +136,9 @@ class Basis:
             return cc.Setting(fabric.cable.rate, self._longest_rtt_ns(fetch), nic.mtu, fetch, self.switches)
         rtt = self._base_rtt_ns(fabric.cable.rate, fabric.cable.delay)
         hop = bounds.hop_ns(
-            rate_bps=fabric.cable.rate, delay_ns=fabric.cable.delay, latency_ns=fabric.switch.latency, mtu=nic.mtu
-        )
+            rate_bps=fabric.cable.rate, delay_ns=fabric.cable.delay, latency_ns=fabric.switch.latency, mtu=nic.mtu,
+            cut_through=fabric.switch.cut_through,
+        )  # fmt: skip
         return cc.Setting(fabric.cable.rate, rtt, nic.mtu, fetch, self.switches, hop)
 
     def _base_rtt_ns(self, rate_bps: float, delay_ns: float) -> float:
@@ -144,7 +146,7 @@ class Basis:
         nic = self.fabric.nic
         return bounds.base_rtt_ns(
             self.switches, rate_bps=rate_bps, delay_ns=delay_ns, latency_ns=self.fabric.switch.latency, mtu=nic.mtu,
-            pcie_bps=nic.pcie.rate, pcie_ns=nic.pcie.latency,
+            pcie_bps=nic.pcie.rate, pcie_ns=nic.pcie.latency, cut_through=self.fabric.switch.cut_through,
         )  # fmt: skip
 
     def _longest_rtt_ns(self, fetch_ns: float) -> float:

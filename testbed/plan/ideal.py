@@ -7,7 +7,6 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from hardware.multipath import POLICIES
 from testbed.experiment.basis import Basis
 from topologies.graph.fabric import OWN_PORTS
 from topologies.kinds import DIMENSION_ORDER
@@ -49,7 +48,7 @@ def costs_with_engines(experiment: Experiment) -> Costs:
 
 def sprays(transport: Transport) -> bool:
     """Whether a message's packets take all of the shortest ways."""
-    return transport.multipath is not None and not POLICIES[transport.multipath.policy].one_path
+    return transport.multipath is not None and not transport.multipath.entry.one_path
 
 
 _HOP_NS = 1e15  # more than any cable takes: the fewest hops come first
@@ -86,8 +85,10 @@ class Ideal:
 
         nodes = nx.shortest_path(nx.restricted_view(fabric.graph, others, []), source_nic, target_nic, weight=takes)
         cables = [fabric.graph.edges[a, b]["cable"] for a, b in pairwise(nodes)]
-        latencies = [basis.hardware.latency_ns(fabric.switch_by_name[name]) for name in nodes[1:-1]]
-        links = tuple(Link(*basis.cable(c)) for c in cables)
+        switches = [fabric.switch_by_name[name] for name in nodes[1:-1]]
+        latencies = [basis.hardware.latency_ns(switch) for switch in switches]
+        cuts = [*map(basis.hardware.cuts_through, switches), False]
+        links = tuple(Link(*basis.cable(c), cuts=cut) for c, cut in zip(cables, cuts, strict=True))
         if not self._one_way and (self._sprays or self._adaptive or lanes > 1):  # several of the shortest paths
             at_once = self._at_once(source_nic, target_nic, others)
             if not self._sprays:  # where something hashes, a queue pair takes one cable: bridges in NICs do

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -40,7 +41,9 @@ class Routes:
         self.chooses = self._hops.chooses
         bare, hardware, scale_up = self._hops.fabric, basis.hardware, basis.fabric.scale_up
         cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
-        self._links = {hop: cables[c] for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))}
+        cuts = {s.name for s in bare.switches if hardware.cuts_through(s)}
+        hops = [(c, hop) for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))]
+        self._links = {hop: replace(cables[c], cuts=True) if hop[1] in cuts else cables[c] for c, hop in hops}
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
         self._dateline = has_dateline(experiment)
         self._spread = sprays(experiment.transport)

@@ -59,6 +59,9 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
     if experiment.fabric.topology.is_large and experiment.transport.qps > 1:
         what = "there is no model of several queue pairs of a connection on so large a fabric"
         yield Problem(what, experiment.place("transport", "qps"), "leave it out")
+    if experiment.fabric.topology.is_large and experiment.fabric.switch.cut_through:
+        what = "there is no model of cut-through switches in so large a fabric"
+        yield Problem(what, experiment.place("fabric", "switch", "cut_through"), "leave it out")
     for k, step in enumerate(experiment.workload):
         for path, why, hint in step.not_predicted():
             yield Problem(why, experiment.place("workload", k, *path), f"{_RUN}; {hint}" if hint else _RUN)
@@ -104,6 +107,8 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
         yield "what is lost without PFC"
     if sprays(experiment.transport):
         yield "how unevenly the hash spreads entropies over the paths, and which of them marks keep empty"
+    if experiment.fabric.switch.cut_through and experiment.fabric.switch.accelerator:
+        yield "what cut-through saves where switches add up"
     if any(figure.how == LONGEST_PATH for figure in figures):
         yield "what tasks that share cables, NICs or hosts do to each other"
     if any(figure.how == ONE_PIPELINE for figure in figures):

@@ -16,15 +16,14 @@ from testbed.run.outcome import RunResult
 from testbed.run.run import run
 
 PATHS = Path(__file__).parents[2] / "experiments/congestion/paths"
-STUDY = PATHS / "permutation-128.yaml"
-TO = ["fabric.topology={clos: {leaves: 4, spines: 8, hosts_per_leaf: 8}}", "workload.0.flows=permutation-32.csv"]
 
 
-def done(paths: str, tmp_path: Path) -> RunResult:
-    study = load(STUDY)
-    variant = study.sweep["paths"][paths]
+def point(study: str, tmp_path: Path, **names: str) -> RunResult:
+    """The point of a study whose variants have these names."""
+    whole = load(PATHS / study)
+    keys = {key: value for word, name in names.items() for key, value in whole.sweep[word][name].items()}
     return run(
-        override(study, ["sweep={}", *TO, *(f"{k}={json.dumps(v)}" for k, v in variant.items())]), tmp_path / "run"
+        override(whole, ["sweep={}", *(f"{key}={json.dumps(value)}" for key, value in keys.items())]), tmp_path / "run"
     )
 
 
@@ -35,13 +34,13 @@ def shares(result: RunResult) -> list[float]:
 
 @pytest.mark.parametrize(("paths", "mean", "least"), [("adaptive", 0.92, 0.90), ("reps", 0.90, 0.88)])
 def test_each_flow_has_nearly_the_rate_that_it_has_alone(paths: str, mean: float, least: float, tmp_path: Path) -> None:
-    got = shares(done(paths, tmp_path))
+    got = shares(point("hosts.yaml", tmp_path, hosts="32", paths=paths))
     assert fmean(got) >= mean
     assert min(got) >= least
 
 
 def test_in_turn_the_fullest_cable_says_when_the_last_flow_ends(tmp_path: Path) -> None:
-    result = done("spray in turn", tmp_path)
+    result = point("hosts.yaml", tmp_path, hosts="32", paths="spray in turn")
     ports = json.loads((result.folder / "counters.json").read_text())["ports"]
     load_of: Counter[str] = Counter()
     for port in ports:
@@ -55,8 +54,6 @@ def test_in_turn_the_fullest_cable_says_when_the_last_flow_ends(tmp_path: Path) 
 def test_probes_ask_with_what_is_lost_already(tmp_path: Path) -> None:
     """Windows are so small after an incast that they hold back what is to be sent again: a probe is that, and no packet
     is lost twice."""
-    study = load(PATHS / "decide.yaml")
-    keys = study.sweep["traffic"]["incast"] | study.sweep["fabric"]["slow uplink"] | study.sweep["paths"]["adaptive"]
-    result = run(override(study, ["sweep={}", *(f"{k}={json.dumps(v)}" for k, v in keys.items())]), tmp_path / "run")
+    result = point("decide.yaml", tmp_path, traffic="incast", fabric="slow uplink", paths="adaptive")
     assert len(result.results) == 31
     assert not any(row["wrong"] for row in result.results)

@@ -14,6 +14,7 @@ MOST_HEADERS = FRAME_BYTES + RETH_BYTES + IMM_BYTES - OUTSIDE_BYTES  # of a pack
 ACK_BYTES = FRAME_BYTES + AETH
 ACK_FRAME = ACK_BYTES - OUTSIDE_BYTES
 SHORTEST_BYTES = 64 + GAP_BYTES
+HEADER_BYTES = 8 + 64  # what a cut-through switch looks up a frame by: preamble, and as much as the shortest has
 
 
 def wire_bytes(payload_bytes: int, headers_bytes: int = 0) -> int:

@@ -7,10 +7,11 @@ takes one packet at a time, and between stages lie constant delays.  The formula
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
-from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, RETH_BYTES, wire_bytes
+from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, HEADER_BYTES, IMM_BYTES, RETH_BYTES, wire_bytes
 from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
 
 
@@ -18,12 +19,14 @@ from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
 class Link:
     """One direction of a cable, or of several beside each other that packets are spread over.
 
-    `spread`: how many packets go at the same time, on average; `rate_bps` is that of each.
+    `spread`: how many packets go at the same time, on average; `rate_bps` is that of each.  `cuts`: the switch behind
+    it sends packets on while they still come in, by links that are no faster.
     """
 
     rate_bps: float
     delay_ns: float
     spread: float = 1.0
+    cuts: bool = False
 
     @property
     def together_bps(self) -> float:
@@ -31,6 +34,10 @@ class Link:
 
     def time_ns(self, wire_bytes: float) -> float:
         return wire_bytes * 8e9 / self.rate_bps
+
+    def cuts_into(self, link: Link) -> bool:
+        """Whether packets start on `link`, the next one, while they still come in over this one."""
+        return self.cuts and link.rate_bps <= self.rate_bps
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,12 @@ class Path:
 
     def ack_ns(self) -> float:
         """An acknowledgement on its way back (over the same links, in the other direction)."""
-        return self.constant_ns + sum(link.time_ns(ACK_BYTES) for link in self.links)
+        back = self.links[::-1]
+        met = [link.cuts for link in self.links[-2::-1]] + [
+            False
+        ]  # the switch behind a link is before it on the way back
+        back = tuple(replace(link, cuts=cuts) for link, cuts in zip(back, met, strict=True))
+        return self.constant_ns + sum(stage.passing_ns(0.0, ACK_BYTES) for stage in stages_over(back))
 
 
 @dataclass(frozen=True)
@@ -185,11 +197,11 @@ class Packets:
         packet up to stage b, those between from b to c, most at the slowest stage there, the last one from c on.
         A packet that waits for another at a stage waits for its share there, where several go at the same time.
         """
-        first = [stage.time_ns(*self.first) for stage in stages]
-        middle = [stage.time_ns(*self.middle) for stage in stages]
-        last = [stage.time_ns(*self.last) for stage in stages]
-        between = [time / stage.spread for time, stage in zip(middle, stages, strict=True)]
-        behind = [time / stage.spread for time, stage in zip(last, stages, strict=True)]
+        first = [stage.passing_ns(*self.first) for stage in stages]
+        middle = [stage.passing_ns(*self.middle) for stage in stages]
+        last = [stage.passing_ns(*self.last) for stage in stages]
+        between = [stage.time_ns(*self.middle) / stage.spread for stage in stages]
+        behind = [stage.time_ns(*self.last) / stage.spread for stage in stages]
         if self.count == 1:
             return sum(last)
         if self.count == 2:
@@ -209,14 +221,26 @@ class Stage:
     rate_bps: float
     wire: bool  # carries whole frames (a link), or payloads only (PCIe)
     spread: float = 1.0  # as a link's
+    behind_bps: float | None = None  # the rate of the link before, of which it waits for a packet's header alone
 
     def time_ns(self, payload: float, wire_bytes: float) -> float:
         return (wire_bytes if self.wire else payload) * 8e9 / self.rate_bps
 
+    def passing_ns(self, payload: float, wire_bytes: float) -> float:
+        """From a packet's end on the stage before to its end on this one, where nothing is in its way."""
+        early = (wire_bytes - HEADER_BYTES) * 8e9 / self.behind_bps if self.behind_bps else 0.0
+        return self.time_ns(payload, wire_bytes) - early
+
+
+def stages_over(links: Sequence[Link]) -> list[Stage]:
+    """Of links, each behind the one before."""
+    met = [None, *(link.rate_bps if link.cuts_into(after) else None for link, after in pairwise(links))]
+    return [Stage(link.rate_bps, True, link.spread, rate) for link, rate in zip(links, met, strict=True)]
+
 
 def stages_of(path: Path, costs: Costs, *, to_memory: bool) -> list[Stage]:
     """What a message passes on its way to the receiver's NIC, or into its memory."""
-    links = [Stage(link.rate_bps, True, link.spread) for link in path.links]
+    links = stages_over(path.links)
     if path.scale_up:
         return links
     read, write = (Stage(memory.rate_bps, wire=False) for memory in memories_of(path, costs))
@@ -292,9 +316,10 @@ def link_ns(size_bytes: int, link: Link, costs: Costs) -> float:
 
 def slowest_stage(path: Path, costs: Costs) -> Stage:
     """Where full packets take longest."""
-    return min(
+    found = min(
         stages_of(path, costs, to_memory=True),
         key=lambda stage: (
             stage.rate_bps * stage.spread * (1.0 if stage.wire else 1 + (FRAME_BYTES + costs.later_reth) / costs.mtu)
         ),
     )
+    return replace(found, behind_bps=None)

@@ -12,10 +12,18 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, TypeAlias, cast
 
-from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, IMM_BYTES, OUTSIDE_BYTES, RETH_BYTES, wire_bytes
+from topologies.graph.frames import (
+    ACK_BYTES,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    IMM_BYTES,
+    OUTSIDE_BYTES,
+    RETH_BYTES,
+    wire_bytes,
+)
 from topologies.ranks.hops import Hop
 from workloads.times.bonds import Bond
 from workloads.times.buffers import Transits, Watch
@@ -99,15 +107,20 @@ class _Port:
 
 
 class QueuePair:
-    """From one rank to another.  `transits`: of the buffer before each stage.  `second`: its class at each link."""
+    """From one rank to another.  `transits`: of the buffer before each stage.  `second`: its class at each link.
 
-    __slots__ = ("ack_ns", "back", "bond", "links", "packets", "port", "queue", "second", "stages", "transits")
+    `early`: for each stage, ns per byte behind the header that a packet goes on before its end, by cut-through.
+    """
+
+    __slots__ = ("ack_ns", "back", "bond", "early", "links", "packets", "port", "queue", "second", "stages", "transits")
 
     def __init__(
         self, port: _Port, route: Route, stages: list[Stage], transits: list[Transits | None], ack_ns: float
     ) -> None:
         self.port, self.stages, self.transits, self.ack_ns = port, stages, transits, ack_ns
         self.links, self.second = len(route.links), route.second
+        cuts = [8e9 / link.rate_bps if link.cuts_into(after) else 0.0 for link, after in pairwise(route.links)]
+        self.early = [*cuts, 0.0, 0.0]
         self.back: list[Stage] = []
         self.packets = 0  # posted so far
         self.queue: deque[tuple[_Message, _Parts]] = deque()
@@ -283,13 +296,15 @@ class Network:
             leaves = (start, tail - last) if k < pair.links else (start + first, tail)  # for PCIe a packet stays
             between = OUTSIDE_BYTES * train.packets if k < pair.links else 0
             transits.add((t, train.tail), leaves, train.whole[counts] - between, train.packets)
-        train.tail = tail + stage.after_ns
+        early = pair.early[k]
+        train.tail = tail + stage.after_ns - (train.last[_WIRE] - HEADER_BYTES) * early
         if k == 0:
             self._agenda.at(tail - last, self._sent, pair.port, train.whole[_WIRE])
         if k == pair.links - 1:
             self._acknowledge(t, train, pair)
         if k + 1 < len(pair.stages):
-            self._agenda.at(start + first + stage.after_ns, self._enter, train, pair, k + 1)
+            head = start + first + stage.after_ns - (train.first[_WIRE] - HEADER_BYTES) * early
+            self._agenda.at(head, self._enter, train, pair, k + 1)
         elif train.message is not None:
             self._agenda.at(train.tail, train.message.received)
 

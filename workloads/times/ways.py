@@ -113,7 +113,8 @@ class Routed:
         key = ",".join(sorted({hop[0] for hop in shares})), ",".join(nodes)
         together = min(link.rate_bps / share for link, share in zip(links, shares.values(), strict=True))
         rate = min(link.rate_bps for link in links)
-        self._bundles[key] = Link(rate, max(link.delay_ns for link in links), together / rate)
+        cuts = all(link.cuts for link in links)
+        self._bundles[key] = Link(rate, max(link.delay_ns for link in links), together / rate, cuts)
         return key
 
     def _latency(self, node: str) -> float:

@@ -128,6 +128,7 @@ static bool load_switch(struct fabric *f, struct sw *s, const json_t *o)
 	if (f->flow_cache && !name_of(f, o, "bridge", f->flow_cache->bridge[s - f->switches], BRIDGE_BYTES))
 		return false;
 	s->latency = time_of(f, o, "latency_ns", REQUIRED);
+	s->n.cuts_through = json_is_true(json_object_get(o, "cut_through"));
 	s->base = switch_plain;
 	if (!json_object_get(o, "buffer_bytes"))
 		return config_fail(f, "%s: buffer_bytes is needed", s->n.name);

@@ -111,8 +111,13 @@ static const char *set_adaptive(struct adaptive_params *p, const json_t *o)
 		p->policy = NULL;
 		return NULL;
 	}
-	if ((v = json_object_get(o, "policy")) && !(p->policy = pick_policy_find(json_string_value(v))))
-		return "adaptive: policy: two_choices, shortest, round_robin, random or hash";
+	if ((v = json_object_get(o, "policy"))) {
+		if (!(p->policy = pick_policy_find(json_string_value(v))))
+			return "adaptive: policy: two_choices, shortest, round_robin, random or hash";
+		const char *wrong = pick_policy_set(p, json_object_get(o, "params"));
+		if (wrong)
+			return wrong;
+	}
 	if ((v = json_object_get(o, "flowlet_gap_ns")) && !value_duration(v, &p->flowlet_gap))
 		return "adaptive: flowlet_gap_ns: from 0 to 1e12";
 	if ((v = json_object_get(o, "flowlet_entries"))) {

@@ -41,7 +41,8 @@ static json_t *ecn_json(const struct ecn_params *of_class)
 
 static json_t *adaptive_json(const struct adaptive_params *a)
 {
-	return json_pack("{s:s, s:o, s:i, s:b, s:i, s:o, s:i}", "policy", pick_policy_name(a->policy), "flowlet_gap_ns",
+	return json_pack("{s:s, s:o*, s:o, s:i, s:b, s:i, s:o, s:i}", "policy", pick_policy_name(a->policy), "params",
+			 pick_policy_params(a), "flowlet_gap_ns",
 			 ns_json(a->flowlet_gap), "flowlet_entries", (int)a->flowlet_entries, "local_repair",
 			 (int)a->local_repair, "bands", (int)a->bands, "every_ns", ns_json(a->every), "basis",
 			 (int)a->basis);

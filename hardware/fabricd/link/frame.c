@@ -126,6 +126,7 @@ void frame_release(struct fabric *f, struct frame *fr)
 	if (fr->refs && --fr->refs)
 		return;
 	passage_leave(f, fr);
+	passage_ends(f, fr);
 	if (fr->lender)
 		lent_end(fr);
 	if (fr->data != fr->head)
@@ -162,6 +163,14 @@ struct passage *passage_join(struct passage *passage)
 	return passage;
 }
 
+static void passage_free(struct fabric *f, struct passage *passage)
+{
+	if (passage->refs || passage->ahead)
+		return;
+	passage->next = f->free_passages;
+	f->free_passages = passage;
+}
+
 /* passage_leave() - A frame is out of the switch; with the last one, its place in the buffer is free */
 void passage_leave(struct fabric *f, struct frame *fr)
 {
@@ -172,8 +181,29 @@ void passage_leave(struct fabric *f, struct frame *fr)
 		return;
 	if (passage->admitted)
 		passage->in->node->ops->passed(f, passage);
-	passage->next = f->free_passages;
-	f->free_passages = passage;
+	passage_free(f, passage);
+}
+
+/* passage_cut() - A frame starts on a cable.  If it has not come in as a whole it may turn out to be bad */
+void passage_cut(struct fabric *f, struct frame *fr)
+{
+	if (!fr->passage || fr->passage->t_in <= f->clock.now)
+		return;
+	fr->cut = fr->passage;
+	fr->cut->ahead++;
+}
+
+/* passage_ends() - A frame is at the far end of its cable: whether it is bad is known now */
+void passage_ends(struct fabric *f, struct frame *fr)
+{
+	struct passage *passage = fr->cut;
+
+	fr->cut = NULL;
+	if (!passage)
+		return;
+	fr->bad = fr->bad || passage->bad;
+	passage->ahead--;
+	passage_free(f, passage);
 }
 
 void frames_close(struct fabric *f)

@@ -59,6 +59,8 @@ struct frame {
 	bool early;	   /* in its NIC: it has waited for its time, and joins its queue before those that have not */
 	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
 	uint64_t number;   /* likewise: which of its packets it is */
+	bool bad;	   /* its checksum is wrong */
+	struct passage *cut; /* on its way: the switch that it left before it had come in there as a whole, or NULL */
 	const void *taker; /* who will look at it at its end, so that he is brought near; nothing else may depend on it */
 	struct port *to;   /* scale-up domain: where it comes in, a NIC or the domain's switch */
 	const uint8_t *lent; /* its payload, in its sender's memory */
@@ -78,9 +80,12 @@ struct passage {
 	_Alignas(LINE_BYTES) struct passage *next;
 	struct port *in;
 	ps_t t_in;	/* when its last bit comes in */
+	ps_t through;	/* when it has gone through the pipeline */
 	uint32_t bytes, refs;
+	uint32_t ahead; /* copies that are on their way to where they go, and started before t_in */
 	uint8_t class;	/* by its DSCP as it came in */
 	bool admitted;	/* occupies the buffer */
+	bool bad;	/* it has come in with a wrong checksum, or not to its end */
 	bool lost;	/* the cable was cut before it came in, or there was no room: nothing leaves */
 };
 
@@ -92,6 +97,8 @@ void frame_release(struct fabric *f, struct frame *fr);
 struct passage *passage_new(struct fabric *f, struct port *in, ps_t t_in, uint32_t bytes);
 struct passage *passage_join(struct passage *passage);
 void passage_leave(struct fabric *f, struct frame *fr);
+void passage_cut(struct fabric *f, struct frame *fr);
+void passage_ends(struct fabric *f, struct frame *fr);
 void frames_close(struct fabric *f);
 
 void frame_lend(struct frame *fr, struct lender *l, const uint8_t *payload, uint32_t bytes);

@@ -158,6 +158,7 @@ static struct frame *control_pop(struct port *p)
 /* A frame comes in at @to when its last bit does */
 static void propagate(struct fabric *f, struct port *p, struct port *to, struct frame *fr, ps_t arrives)
 {
+	passage_cut(f, fr);
 	passage_leave(f, fr);
 	event_add(f, arrives, fr->pause ? EV_PAUSE_ARRIVE : EV_ARRIVE, to->node->index, to->number, 0, fr->id, fr,
 		  p->cable->epoch);
@@ -181,6 +182,13 @@ static void capture(struct fabric *f, struct port *p, struct frame *fr, bool out
 	capture_frame(f, p, fr->data, fr->len, outgoing);
 }
 
+static void drop_injected(struct fabric *f, struct port *p, struct frame *fr)
+{
+	p->tc[fr->class].injected++;
+	p->tc[fr->class].injected_bytes += fr->len + FCS_BYTES;
+	port_drop(f, p, fr, DROP_FAULT);
+}
+
 /* Put a frame on the cable now; it comes in whole, a serialization and a delay later */
 static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 {
@@ -199,10 +207,11 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 	leave_tx_buffer(f, fr);
 	if (fate.dropped) {
 		to->shown[fate.shown]++;
-		to->tc[fr->class].injected++;
-		to->tc[fr->class].injected_bytes += fr->len + FCS_BYTES;
-		port_drop(f, to, fr, DROP_FAULT);
-		return;
+		fr->bad = to->node->cuts_through && fate.shown == SHOWN_CRC; /* it may have gone on before that is seen */
+		if (!fr->bad) {
+			drop_injected(f, to, fr);
+			return;
+		}
 	}
 	ps_t arrives = p->busy_until + p->cable->p.delay + fate.delay;
 	if (arrives < p->arrives && !fate.reorder)
@@ -313,16 +322,37 @@ void port_became_idle(struct fabric *f, struct port *p)
 		p->node->ops->idle(f, p);
 }
 
+/* A frame has come in that is of no use.  Where it has been sent on already it ends at a port that has not done so */
+static void refuse(struct fabric *f, struct port *p, struct frame *fr, enum drop why)
+{
+	struct passage *passage = fr->passage;
+
+	if (passage)
+		passage->bad = passage->lost = true;
+	if (passage && passage->ahead && why != DROP_CABLE)
+		frame_release(f, fr);
+	else if (why == DROP_FAULT)
+		drop_injected(f, p, fr);
+	else
+		port_drop(f, p, fr, why);
+}
+
 /* port_arrive() - A frame's last bit has come in
  * @epoch:	The cable's when the frame was sent: a cut since then lost it
  */
 void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t epoch)
 {
+	bool struck = fr->bad;
+
+	passage_ends(f, fr);
 	if (epoch != p->cable->epoch) {
-		if (fr->passage)
-			fr->passage->lost = true;
 		p->cut_off++;
-		port_drop(f, p, fr, DROP_CABLE);
+		refuse(f, p, fr, DROP_CABLE);
+		return;
+	}
+	if (fr->bad) {
+		p->stomped += !struck;
+		refuse(f, p, fr, struck ? DROP_FAULT : DROP_STOMPED);
 		return;
 	}
 	p->rx_frames++;

@@ -70,6 +70,7 @@ struct node {
 	uint16_t port_count;
 	struct port *ports;
 	uint64_t made; /* frames */
+	bool cuts_through; /* a switch: sends frames on while they still come in */
 	bool adaptive; /* a switch: of copies of a frame that are alike it takes one */
 	struct ways *ways; /* sets of ports that it has taken one of */
 };
@@ -128,6 +129,7 @@ struct port {
 	uint32_t ser_len; /* serialization of the last length asked for */
 	ps_t ser_ps;
 	ps_t arrives; /* the last frame sent, at the far end */
+	ps_t came; /* a switch: when the last bit of the last frame that started comes in */
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "link/port.def"

@@ -18,7 +18,7 @@ struct cc_params {
 };
 
 /* Several paths of a queue pair (transport/multipath.h); without a policy: one */
-#define MULTIPATH_PARAMS 4
+#define MULTIPATH_PARAMS 24 /* as many as a file of a user's own may have (plugin/railbed.h) */
 
 struct multipath_params {
 	const struct multipath_policy *policy;

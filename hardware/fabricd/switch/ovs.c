@@ -8,7 +8,7 @@
  * `pending` until it is settled:
  *
  *  - it comes out of another TAP: the trailer names the pending slot.  At its
- *    deadline (t_in + switch latency) it is offered to that port's queue.  With
+ *    deadline (a switch latency after t_in, or after its header) it is offered to that port's queue.  With
  *    a unicast destination the first copy settles it.
  *    An adaptive switch takes one of several copies, and so waits until all are there;
  *  - two fences, one after the other, have gone through Open vSwitch after it (fence.c):
@@ -291,7 +291,7 @@ void ovs_hand_over(struct fabric *f, struct frame *fr)
 	struct port *in = fr->passage->in;
 
 	count_hop(f->ovs);
-	hand_over(f, in, fr, fr->passage->t_in + ((struct sw *)in->node)->latency,
+	hand_over(f, in, fr, fr->passage->through,
 		  f->flow_cache ? flow_cache_learns(f, in, fr) : NULL);
 }
 

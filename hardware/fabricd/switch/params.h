@@ -16,9 +16,12 @@ struct watchdog_params {
 
 struct pick_policy;
 
+#define PICK_PARAMS 24 /* as many as a file of a user's own may have (plugin/railbed.h) */
+
 /* Which of several ports a frame takes */
 struct adaptive_params {
 	const struct pick_policy *policy; /* NULL: Open vSwitch names one port */
+	double v[PICK_PARAMS];		  /* its parameters */
 	ps_t flowlet_gap;		  /* 0: each frame by itself */
 	uint32_t flowlet_entries;
 	bool local_repair; /* a port whose cable is down is passed over */

@@ -13,6 +13,8 @@
  * t_in + latency each copy is offered to the egress queue of the port where it came out,
  * its TTL one less, in the class of its DSCP, which a rule may have changed.  A frame
  * that comes out nowhere is a forwarding drop.
+ *
+ * A cut-through switch decides by the header, while the rest still comes in (cut_through.c).
  */
 #include "base/units.h"
 #include "engine/event.h"
@@ -21,6 +23,7 @@
 #include "link/frame.h"
 #include "link/port.h"
 #include "switch/adaptive.h"
+#include "switch/cut_through.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
 #include "wire/ethernet.h"
@@ -29,7 +32,7 @@
 /* By the fast path, now or when its flow is decided about?  Return: false if Open vSwitch has to get it */
 static bool known(struct fabric *f, struct port *in, struct frame *fr)
 {
-	ps_t leaves = fr->passage->t_in + ((struct sw *)in->node)->latency;
+	ps_t leaves = fr->passage->through;
 
 	fr->refs++; /* for a frame that has come in already, and whose copies are all other frames, nobody else has one */
 	struct flow *flow = flow_cache_forward(f, in, fr, leaves);
@@ -56,6 +59,7 @@ void switch_decide(struct fabric *f, struct frame *fr)
 static void announce(struct fabric *f, struct port *in, struct frame *fr, ps_t t_in)
 {
 	fr->passage = passage_new(f, in, t_in, fr->len);
+	fr->passage->through = cut_decides(in, fr, t_in) + ((struct sw *)in->node)->latency;
 	fr->refs = 2;
 	switch_decide(f, fr);
 }
@@ -71,7 +75,7 @@ static void receive(struct fabric *f, struct port *in, struct frame *fr)
 	passage->class = fr->class = buffer_class(s, fr);
 	in->tc[fr->class].rx_frames++;
 	in->tc[fr->class].rx_bytes += fr->len + FCS_BYTES;
-	if (buffer_admit(f, s, passage, &why)) {
+	if (cut_wholly(fr) || buffer_admit(f, s, passage, &why)) {
 		frame_release(f, fr);
 		return;
 	}
@@ -88,6 +92,8 @@ void switch_forward(struct fabric *f, struct port *out, struct frame *fr)
 		frame_release(f, fr);
 		return;
 	}
+	if (s->n.cuts_through && fr->passage && !(fr = cut_forward(f, out, fr)))
+		return;
 	fr->class = buffer_class(s, fr);
 	if (!ip_hop(fr->data, fr->len)) {
 		port_drop(f, out, fr, DROP_TTL);

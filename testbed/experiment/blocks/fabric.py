@@ -191,6 +191,11 @@ class Accelerator(Model):
 
 class Switch(Model):
     latency: Time = default("500ns", "from a frame's last bit in to its first bit out, at the earliest", le=MAX_TIME)
+    cut_through: bool = Field(
+        default=False,
+        description="frames go on while they still come in, where their way out is free and no faster; `latency` "
+        "counts from a frame's header",
+    )
     buffer: Size = default("32MB", "packet buffer of a switch, shared by its ports", gt=0)
     alpha: float = Field(
         default=0.125, ge=1 / 1024, le=64, allow_inf_nan=False,

@@ -15,7 +15,7 @@ _TX_DROPS = ("lossy", "cable", "mtu", "watchdog", "ttl")
 """Reasons that are counted at the egress port; all others are counted at the ingress port."""
 MTU = 9100
 """Of a port of SONiC, unless configured: all that NICs here send fits in."""
-_RX_ERRORS = ("icrc", "malformed", "crc", "cut_off")
+_RX_ERRORS = ("icrc", "malformed", "crc", "stomped", "cut_off")
 
 
 def counters(look: Look) -> list[Table]:
@@ -79,11 +79,14 @@ def errors(look: Look) -> list[Table]:
     """
     links = ports.links(look.now)
     rows = []
+    cuts = any(map(ports.stomped, look.now["ports"]))  # of switches that store no frame is sent on with a wrong one
     for p in look.counts["ports"]:
         if (link := links.get((p["node"], p["port"]))) is None:
             continue
         bad = "N/A" if look.sight.drops == "asic" else ports.called(look, p).get("crc", 0)
         line = dict.fromkeys(("RX_CRC", "RX_SYMBOL", "FEC_UNCORR"), bad)
+        if cuts:
+            line["RX_STOMPED"] = ports.stomped(p)
         state = "U" if link["up"] else "D"
         rows.append({"IFACE": ports.name(p), "STATE": state, "PEER": p["peer"], **_failed(look, p), **line})
     return [Table("errors", "", rows)]

@@ -38,6 +38,8 @@ def counted(look: Look, rank: int) -> dict[str, int]:
         "tx_discards_phy": drops.get("cable", 0) - ports.cut_off(look, port) + drops.get("mtu", 0),
         "link_down_events_phy": _downs(look, nic["nic"]),
     }  # fmt: skip
+    if stomped := ports.stomped(port):
+        own["rx_stomped_crc_phy"] = stomped
     rest = {k: v for k, v in nic.items() if k not in ("nic", "rank")}
     if full:
         rest["rx_out_of_buffer"] -= full  # which mlx5 counts for want of a posted receive alone

@@ -44,6 +44,11 @@ def called(look: Look, port: Mapping[str, Any]) -> dict[str, int]:
     return {reason: row[reason] for reason in ("crc", "acl", "meter") if row.get(reason)}
 
 
+def stomped(port: Mapping[str, Any]) -> int:
+    """Frames that came in with a checksum that a cut-through switch had made wrong."""
+    return int(port.get("rx_stomped_crc", 0))
+
+
 def cut_off(look: Look, port: Mapping[str, Any]) -> int:
     """Of its drops `cable`: what was on its way to it when the cable was cut. The others it could not send."""
     return int(look.shown.get((port["node"], port["port"]), {}).get("cut_off", 0))

@@ -75,7 +75,7 @@ def first_waits_ns(packets: Packets, path: Path, costs: Costs) -> float:
     if packets.count >= PATIENT_DATAGRAMS:
         return 0.0
     stages = stages_of(path, costs, to_memory=True)[:-1]
-    first = path.constant_ns + sum(stage.time_ns(*packets.first) for stage in stages)
+    first = path.constant_ns + sum(stage.passing_ns(*packets.first) for stage in stages)
     return costs.pcie_latency_ns + first - due_ns(packets.count, path.links[0], costs)
 
 
@@ -176,15 +176,15 @@ def _crowded_ns(
         path = paths(other, rank)
         read, *links, write = stages_of(path, costs, to_memory=True)
         before = begun + 2 * costs.pcie_latency_ns + read.time_ns(*(full if count > 1 else last))
-        after = path.constant_ns + sum(link.time_ns(*last) for link in links) + write.time_ns(*last)
+        after = path.constant_ns + sum(link.passing_ns(*last) for link in links) + write.time_ns(*last)
         latencies = (*path.switch_latency_ns, 0.0)
         for hop, link, stage, latency in zip(hops(other, rank), path.links, links, latencies, strict=True):
-            after -= stage.time_ns(*last)
+            after -= stage.passing_ns(*last)
             first[hop] = min(first.get(hop, before), before)
             line = (count - 1) * stage.time_ns(*full) + stage.time_ns(*last)
             later[hop] = crowd[hop] * line + after + costs.pcie_latency_ns
             passed = link.delay_ns + latency
-            before += stage.time_ns(*(full if count > 1 else last)) + passed
+            before += stage.passing_ns(*(full if count > 1 else last)) + passed
             after -= passed
     return max(first[hop] + later[hop] for hop in first)
 
@@ -199,7 +199,7 @@ def last_hop_ns(
     """From a sender's start to where its last datagram stands before the receiver's link."""
     spacing = (ranks - 1) * path.links[0].time_ns(full[1])
     stages = stages_of(path, costs, to_memory=True)[:-2]
-    last_ns = sum(stage.time_ns(*last) for stage in stages) + path.constant_ns - path.links[-1].delay_ns
+    last_ns = sum(stage.passing_ns(*last) for stage in stages) + path.constant_ns - path.links[-1].delay_ns
     return (count - 1) * spacing + last_ns + 2 * costs.pcie_latency_ns
 
 
