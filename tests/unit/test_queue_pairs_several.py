@@ -22,7 +22,7 @@ from tests.parts.fake_fabric import FakeFabric
 from tests.parts.fake_run import Line, collective, flows, plan, run
 from workloads.base.entry import Algorithm
 from workloads.registry import ALGORITHMS
-from workloads.times.bonds import Bond as Modelled
+from workloads.times.queue_pairs import Bond as Modelled
 from workloads.times.queue_pairs import QueuePairs
 from workloads.verbs import wire
 from workloads.verbs.bond import Bond, parts

@@ -25,9 +25,9 @@ from topologies.graph.frames import (
     wire_bytes,
 )
 from topologies.ranks.hops import Hop
-from workloads.times.bonds import Bond
 from workloads.times.buffers import Transits, Watch
 from workloads.times.messages import Costs, Path, received_ns, sent_ns
+from workloads.times.queue_pairs import Bond
 from workloads.times.ways import Pair, Route, Ways
 
 _WIRE, _PAYLOAD = 0, 1
