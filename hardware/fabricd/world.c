@@ -23,7 +23,7 @@
 #include "worker/worker.h"
 #include "world.h"
 
-static const struct nic_receivers receivers = {.transport = transport_receive, .offload = offload_receive, .domain = offload_domain};
+static const struct nic_receivers receivers = {.transport = transport_receive, .trimmed = trimmed_receive, .offload = offload_receive, .domain = offload_domain};
 
 /* world_join() - Who does what rooms below have declared: before anything else */
 void world_join(struct fabric *f)
@@ -41,6 +41,8 @@ static void node_free(struct node *n)
 		struct port *p = &n->ports[k];
 		for (int why = 0; why < DROPS; why++)
 			free(p->last_drop[why]);
+		free(p->credits);
+		free(p->retry);
 		if (p->tap >= 0)
 			close(p->tap);
 	}

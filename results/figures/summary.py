@@ -13,15 +13,9 @@ from results.figures.going_on import going_on
 from results.figures.scaled import all_scaled, small_steps
 from results.figures.serving import figures as serving_figures
 from results.figures.serving import served
+from results.figures.sharing import shares
 from results.figures.timeline import steps
-from results.figures.values import percentile, size_label
-
-
-def jain(rates: Sequence[float]) -> float:
-    """Jain's fairness index: 1 when all are equal, 1/n when one has everything (Jain, Chiu, Hawe 1984)."""
-    squares = sum(r * r for r in rates)
-    return sum(rates) ** 2 / (len(rates) * squares) if squares else math.nan
-
+from results.figures.values import jain, percentile, size_label
 
 _MEASURED = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
 
@@ -92,7 +86,8 @@ FIGURES = {
     "time_p99_us": "time of a flow, 99th percentile (us)", "slowdown_p50": "slowdown, median",
     "slowdown_p99": "slowdown, 99th percentile", "jain": "Jain's index", "goodput_Gbps": "goodput (Gb/s)",
     "drops": "frames dropped", "ecn_marked": "frames marked CE", "pause_rx": "PFC frames received",
-    "retransmitted": "packets sent again", "fallbacks": "operations not offloaded", "step_us": "step (us)",
+    "retransmitted": "packets sent again", "timeouts": "timeouts", "trimmed": "packets trimmed",
+    "fallbacks": "operations not offloaded", "step_us": "step (us)",
     "compute_us": "compute of a rank (us)", "exposed_us": "exposed communication (us)", "bubble_us": "bubble (us)",
     "overlap": "hidden share of communication", "mfu": "MFU", "tokens_per_s": "tokens per second",
     "bound": "share of the step by which it may be wrong", "memory_GB": "memory of the fullest rank (GB)",
@@ -118,6 +113,8 @@ def figure_label(name: str) -> str:
     plain, _, number = name.rpartition("_")
     if number.isdecimal() and plain.startswith(_SMALL):
         return f"small step {number}: {figure_label(plain.removeprefix(_SMALL))}"
+    if name.startswith("share_"):
+        return f"share of what all get, {name.removeprefix('share_').replace('_', ' ')}"
     return f"{FIGURES[plain]}, step {number}" if number.isdecimal() and plain in FIGURES else name
 
 
@@ -204,6 +201,7 @@ def summarize(
             "slowdown_p99": percentile(slowdowns, 0.99),
             "jain": jain([r["algbw_Bps"] for r in flows if r["algbw_Bps"]]),
         }
+        row |= {f"share_{one.sends_by.replace(' ', '_')}": one.share for one in shares(flows)}
         row["goodput_Gbps"] = sum(r["size_bytes"] for r in flows) * 8 / (row["last_us"] * 1000)
     drops = counters.get("drops", {})
     return row | {
@@ -211,4 +209,5 @@ def summarize(
         "ecn_marked": counters.get("ecn_marked", 0),
         "pause_rx": counters.get("pause_rx", 0),
         "retransmitted": counters.get("retransmitted", 0),
+        **{name: counters[name] for name in ("timeouts", "trimmed") if name in counters},
     }

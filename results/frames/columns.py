@@ -106,6 +106,14 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("rx_bytes", REAL, "bytes", "received by it, likewise"),
         Column("ideal_ns", REAL, "ns, emulated", "what the flow would take alone ([closed forms](closed-form.md))"),
         Column("slowdown", REAL, "", "time_ns / ideal_ns of a flow"),
+        Column(
+            "sends_by", TEXT, "", "what its senders send by, where others of the step send by something else "
+            "([mixed controls](mixed-controls.md))"
+        ),
+        Column(
+            "together_Bps", REAL, "bytes/s", "of such a flow: its rate while all of the step were under way; missing "
+            "where they never were"
+        ),
     ),
     "ranks": (
         _STEP,
@@ -148,7 +156,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
             "link/port.def", first="tx_frames rx_frames tx_bytes rx_bytes",
             then=_numbers("frames", GROWS, drops="frames dropped here, for whatever reason"),
         ),
-        *_numbers("frames", GROWS, ecn_marked="frames marked CE here"),
+        *_numbers("frames", GROWS, ecn_marked="frames marked CE here",
+                  trim_packets="frames that left here [trimmed](trimming.md), as there was no place for all of them"),
         Column("rate_bps", REAL, "bit/s", "its cable's rate at the run's end; missing where it has no cable"),
         Column("tx_Bps", REAL, "bytes/s", "tx_bytes per emulated time of the whole run"),
         Column("rx_Bps", REAL, "bytes/s", "rx_bytes likewise"),
@@ -176,6 +185,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         *_numbers("", udp_src_port="UDP source port of its packets, by which ECMP tells flows apart"),
         *_counted("transport/counters.def"),
         Column("generated", BOOL, "", "made by a fault's traffic, without a worker"),
+        Column("cc", TEXT, "", "congestion control, where it goes by a transport of its own; else its NIC's"),
     ),
     "switches": (
         Column("switch", TEXT, "", "name of the switch"),

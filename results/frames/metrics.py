@@ -136,6 +136,8 @@ def _collective(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row |
     start = min(picoseconds(r["start_ns"]) for r in rows)
     end = max(picoseconds(r["end_ns"]) for r in rows)
     what = {key: step[key] for key in ("collective", "algorithm", "dtype", "op", "ranks")}
+    if "sender" in step:
+        what["sends_by"] = step["sender"]
     if chosen := step.get("chosen"):
         what["algorithm"] = chosen[str(rows[0]["size_bytes"])]["algorithm"]
     return _result(rows, start, end, step["busbw_factor"], {**what, "flow": None})
@@ -149,7 +151,10 @@ def _flow(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:
         return None
     names = step.get("names", {})
     shown = "->".join(names.get(end, end) for end in name.split("->"))
-    what = {"collective": None, "flow": shown, "algorithm": "write", "dtype": None, "op": None, "ranks": 2}
+    what: Row = {"collective": None, "flow": shown, "algorithm": "write", "dtype": None, "op": None, "ranks": 2}
+    if senders := step.get("senders"):
+        number = rows[0]["flow_index"]
+        what |= {"sends_by": senders[number], "together_Bps": step.get("together", {}).get(number)}
     return _result(rows, picoseconds(sender[0]["start_ns"]), picoseconds(sender[0]["end_ns"]), 1.0, what)
 
 
@@ -259,17 +264,21 @@ def _priority_rows(port: Mapping[str, Any]) -> list[Row]:
 
 
 def counter_totals(counters: Mapping[str, Any]) -> dict[str, Any]:
-    """The few totals that a run prints: drops by reason, ECN marks, pauses received, packets sent again."""
+    """The few totals that a run prints: drops by reason, ECN marks, pauses received, packets sent again; timeouts and
+    trimmed packets, if there were any."""
     drops: dict[str, int] = defaultdict(int)
     for drop in counters.get("drops", []):
         drops[drop["reason"]] += drop["count"]
     ports, nics = counters.get("ports", []), counters.get("nics", [])
     priorities = [row for port in ports for row in _priority_rows(port)]
+    rare = {"timeouts": "local_ack_timeout_err", "trimmed": "rx_trimmed"}
+    found = {name: sum(n.get(counter, 0) for n in nics) for name, counter in rare.items()}
     return {
         "drops": dict(sorted(drops.items())),
         "ecn_marked": sum(p.get("ecn_marked", 0) for p in ports),
         "pause_rx": sum(row.get("rx_pause", 0) for row in priorities),
         "retransmitted": sum(n.get("retransmitted", 0) for n in nics),
+        **{name: count for name, count in found.items() if count},
     }
 
 

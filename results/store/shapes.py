@@ -40,6 +40,8 @@ class Totals(TypedDict, total=False):
     ecn_marked: int
     pause_rx: int
     retransmitted: int
+    timeouts: int
+    trimmed: int
 
 
 class Summary(TypedDict, total=False):
@@ -49,9 +51,10 @@ class Summary(TypedDict, total=False):
     metrics_sha256: str
 
 
-class Group(TypedDict):
-    ranks: int
-    busbw_factor: Number
+class Group(TypedDict, total=False):
+    ranks: Required[int]
+    busbw_factor: Required[Number]
+    sender: str
 
 
 class Chosen(TypedDict):
@@ -74,6 +77,7 @@ class CollectiveStep(TypedDict, total=False):
 class FlowStep(TypedDict, total=False):
     kind: Required[Literal["flows"]]
     names: dict[str, str]
+    senders: list[str]
 
 
 class ChosenAlgorithm(TypedDict):

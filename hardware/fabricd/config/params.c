@@ -7,6 +7,7 @@
 
 #include "config/params.h"
 #include "config/values.h"
+#include "link/credits.h"
 #include "link/params.h"
 #include "switch/adaptive.h"
 #include "switch/params.h"
@@ -137,9 +138,35 @@ static const char *set_adaptive(struct adaptive_params *p, const json_t *o)
 			return "adaptive: bands: from 0 to 255";
 		p->bands = (uint8_t)x;
 	}
+	if ((v = json_object_get(o, "stale_ns")) && !value_duration(v, &p->stale))
+		return "adaptive: stale_ns: from 0 to 1e12";
 	if ((v = json_object_get(o, "every_ns")) && !value_duration(v, &p->every))
 		return "adaptive: every_ns: from 0 to 1e12";
 	return p->bands && !p->every ? "adaptive: every_ns: more than 0, with bands" : NULL;
+}
+
+static const char *set_trimming(struct trim_params *p, const json_t *o)
+{
+	struct trim_params new = {.on = true};
+	double bytes, dscp, queue;
+
+	if (json_is_null(o)) {
+		p->on = false;
+		return NULL;
+	}
+	if (!value_classes(json_object_get(o, "classes"), &new.classes))
+		return "trimming: classes: a list of classes from 0 to 7";
+	if (!value_number(json_object_get(o, "bytes"), 64, 1024, &bytes))
+		return "trimming: bytes: from 64 to 1024";
+	if (!value_number(json_object_get(o, "dscp"), 0, DSCPS - 1, &dscp))
+		return "trimming: dscp: from 0 to 63";
+	if (!value_number(json_object_get(o, "queue"), 0, CLASSES - 1, &queue) || new.classes >> (unsigned)queue & 1)
+		return "trimming: queue: a class from 0 to 7 in which nothing is trimmed";
+	new.bytes = (uint32_t)bytes;
+	new.dscp = (uint8_t)dscp;
+	new.queue = (uint8_t)queue;
+	*p = new;
+	return NULL;
 }
 
 /* switch_params_set() - Take over what @o says of a switch; other keys are left alone
@@ -176,6 +203,8 @@ const char *switch_params_set(struct switch_params *p, const json_t *o)
 		wrong = set_watchdog(p, v);
 	if (!wrong && (v = json_object_get(o, "adaptive")))
 		wrong = set_adaptive(&p->adaptive, v);
+	if (!wrong && (v = json_object_get(o, "trimming")))
+		wrong = set_trimming(&p->trim, v);
 	if ((v = json_object_get(o, "accelerator_down")))
 		p->accelerator_down = json_is_true(v);
 	if ((v = json_object_get(o, "slots_leaked"))) {
@@ -203,6 +232,26 @@ const char *port_params_set(struct port_params *p, const json_t *o)
 		p->pfc_rx = json_is_true(v);
 	if ((v = json_object_get(o, "pfc_tx")))
 		p->pfc_tx = json_is_true(v);
+	return NULL;
+}
+
+/* cable_kept_set() - Likewise of a cable, what stays as long as the fabric lives: `credits` and `retry` */
+const char *cable_kept_set(struct cable_params *p, const json_t *o)
+{
+	const json_t *credits = json_object_get(o, "credits"), *retry = json_object_get(o, "retry"), *v;
+	double x;
+
+	if (credits) {
+		if (!value_number(json_object_get(credits, "room_bytes"), CREDIT_BLOCK_BYTES, 1e11, &x))
+			return "credits: room_bytes: from 64 to 1e11";
+		p->credit_blocks = (uint32_t)(x / CREDIT_BLOCK_BYTES);
+		if (!value_classes(json_object_get(credits, "classes"), &p->credit_classes))
+			return "credits: classes: a list of classes from 0 to 7";
+		if ((v = json_object_get(credits, "resync_ns")) && !value_duration(v, &p->resync))
+			return "credits: resync_ns: from 0 to 1e12";
+	}
+	if (retry && (!value_bytes(json_object_get(retry, "buffer_bytes"), &p->retry_bytes) || !p->retry_bytes))
+		return "retry: buffer_bytes: from 1 to 1e12";
 	return NULL;
 }
 

@@ -22,6 +22,7 @@
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "engine/watch.h"
+#include "link/credits.h"
 #include "link/frame.h"
 #include "link/port.h"
 #include "nic/nic.h"
@@ -181,6 +182,12 @@ static void to_netdev(struct fabric *f, struct nic *n, struct frame *fr)
 	frame_release(f, fr);
 }
 
+/* Has a switch left only the beginning of a packet?  Its DSCP says so, and that it is not whole */
+static bool was_trimmed(const struct nic *n, const struct frame *fr, struct roce_packet *pkt)
+{
+	return pkt->tos >> 2 == n->p.trimmed_dscp && roce_parse_trimmed(fr->data, fr->len, pkt) == ROCE_OK;
+}
+
 /* nic_receive() - A frame has come in from the cable or the scale-up domain */
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up)
 {
@@ -192,9 +199,16 @@ void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_u
 		to_netdev(f, n, fr);
 		return;
 	case ROCE_MALFORMED:
-		port_drop(f, p, fr, DROP_MALFORMED);
+		if (was_trimmed(n, fr, &pkt))
+			f->receivers->trimmed(f, n, &pkt, fr);
+		else
+			port_drop(f, p, fr, DROP_MALFORMED);
 		return;
 	case ROCE_BAD_ICRC:
+		if (was_trimmed(n, fr, &pkt)) {
+			f->receivers->trimmed(f, n, &pkt, fr);
+			return;
+		}
 		n->icrc_errors++;
 		port_drop(f, p, fr, DROP_ICRC);
 		return;
@@ -249,12 +263,23 @@ static void netdev_resume(struct fabric *f, struct port *p)
 	watch_set(f, n->netdev, WATCH_NETDEV, n, EPOLLIN);
 }
 
+/* Its credits are free when PCIe has taken all that came */
+static void from_cable(struct fabric *f, struct nic *n, struct port *p, struct frame *fr)
+{
+	unsigned class = fr->class;
+	uint32_t blocks = p->credits ? credits_came(p, fr) : 0;
+
+	nic_receive(f, n, fr, false);
+	if (blocks)
+		credits_free_at(f, p, class, blocks, n->pcie_rx_free);
+}
+
 static void receive(struct fabric *f, struct port *p, struct frame *fr)
 {
 	if (p->number == 2)
 		scale_up_arrive(f, (struct nic *)p->node, fr);
 	else
-		nic_receive(f, (struct nic *)p->node, fr, false);
+		from_cable(f, (struct nic *)p->node, p, fr);
 }
 
 /* What no source has built and what is for no queue pair, the host's kernel has sent */

@@ -28,6 +28,15 @@ struct adaptive_params {
 	uint32_t basis;	   /* of its hash */
 	uint8_t bands;	   /* of what is seen of a queue; 0: all is seen */
 	ps_t every;
+	ps_t stale; /* it looks no more often than that; 0: it is in order */
+};
+
+/* A lossy frame that finds no place is cut to its first bytes, and goes by another queue (trim.c) */
+struct trim_params {
+	bool on;
+	uint8_t classes; /* a bit a class: in which frames are trimmed */
+	uint8_t dscp, queue; /* what it gets, and the class of the queue that it goes by */
+	uint32_t bytes;	 /* that are left */
 };
 
 struct switch_params {
@@ -39,6 +48,7 @@ struct switch_params {
 	struct ecn_params ecn[CLASSES];
 	struct watchdog_params watchdog;
 	struct adaptive_params adaptive;
+	struct trim_params trim;
 	bool accelerator_down; /* it answers nothing */
 	uint32_t slots_leaked; /* so many of its slots are held for nobody */
 };

@@ -23,10 +23,15 @@ def plan(experiment: Experiment) -> Plan:
     if cores is not None:
         of_complexes = {"post_ns": cores.post, "reduce_bps": cores.reduce, "wake_ns": cores.wake}
         of_complexes |= {"cache_bytes": cores.cache, "memory_reduce_bps": cores.memory_reduce}
-    steps = [made for step in experiment.workload for made in steps_of(step, planner)]
+    made = [(step, planned) for step in experiment.workload for planned in steps_of(step, planner)]
+    by = [planner.senders.by_class(step.transport) for step, _ in made]
     pairs = {"queue_pairs": experiment.transport.qps, "split": experiment.transport.qps_split}
-    several = pairs if experiment.transport.qps > 1 else {}
-    return Plan(planner.fabric.ranks, experiment.seed, of_ranks, of_complexes, steps, queue_pairs=several)
+    return Plan(
+        *(planner.fabric.ranks, experiment.seed, of_ranks, of_complexes, [planned for _, planned in made]),
+        transports=planner.senders.transports,
+        sends_by=by,
+        queue_pairs=pairs if experiment.transport.qps > 1 else {},
+    )
 
 
 def capture_ports(target: str, fabric: Fabric) -> list[str]:
