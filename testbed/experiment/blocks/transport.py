@@ -142,6 +142,10 @@ class Sending(Model):
         description="each packet chooses its path: {policy: NAME, ..}, or {file: FILE.c, ..} for a choice of your own "
         "(docs/own-paths.md) (null: a queue pair keeps one)",
     )
+    source_port: Literal["per_qp", "fixed"] = Field(
+        default="per_qp",
+        description="UDP source port, by which ECMP tells flows apart: each queue pair's own, or the same for all",
+    )
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
 
     def of_others(self) -> Iterator[tuple[str, str, str]]:
@@ -204,10 +208,6 @@ class Transport(Sending):
         default=False,
         description="each message is split evenly over all `qps`, and is there when all of it is "
         "(NCCL_IB_SPLIT_DATA_ON_QPS)",
-    )
-    source_port: Literal["per_qp", "fixed"] = Field(
-        default="per_qp",
-        description="UDP source port, by which ECMP tells flows apart: each queue pair's own, or the same for all",
     )
     ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
     cnp_dscp: Dscp = Field(default=48, description="DSCP of congestion notifications")
