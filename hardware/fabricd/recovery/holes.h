@@ -12,6 +12,7 @@ enum hole_state { UNDER_WAY, LOST, CAME };
 struct hole {
 	uint64_t number;
 	bool trimmed; /* it is lost, and its receiver has said so */
+	bool alone; /* of all times that it was sent only the last can still come: the others were trimmed */
 	bool again, asked; /* it was sent again; by a probe, as what had been sent last */
 	uint64_t turn;	/* so many times something had been sent again when it was sent last, this one included */
 	uint64_t before; /* and the packet that was to be sent next then */
