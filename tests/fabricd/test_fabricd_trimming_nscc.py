@@ -67,7 +67,7 @@ def test_every_window_is_that_of_the_formulas(values: dict[str, float]) -> None:
     with star(9, hardware(**values)) as f:
         with watched(f, "h1:1", 500) as seen:
             window_at(f, 1)
-            flows = [[k, 0, 400 * MTU, 0] for k in range(1, 9)]
+            flows = [[k, 0, 400 * MTU, 37 * k] for k in range(1, 9)]
             f.fabricd.request("inject", fault="t", primitive="traffic", flows=flows)
             stops = {float(at): window_at(f, at) for at in range(2000, 120_000, 1000)}
         assert f.counters()["nics"][1]["trimmed_packets"] > 15
