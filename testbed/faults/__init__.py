@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
-from testbed.faults import adaptive, cable, congestion, credits, forwarding, host, loss, offload, queue
+from testbed.faults import adaptive, cable, congestion, credits, forwarding, host, loss, offload, queue, trimming
 from testbed.faults.base import Fault, Place, Primitive
 from testbed.faults.built import Built, CannotInject
 from topologies.graph.fabric import Fabric, TopologyError
@@ -27,6 +27,7 @@ GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Cables": cable.FAULTS,
     "Credits": credits.FAULTS,
     "Queues": queue.FAULTS,
+    "Trimming": trimming.FAULTS,
     "Forwarding": forwarding.FAULTS,
     "Adaptive switches": adaptive.FAULTS,
     "Offloads": offload.FAULTS,
@@ -127,6 +128,8 @@ class Injection:
             what = "is for switches " + ("whose chips choose" if self.fault.adaptive else "that hash by their rules")
             hint = f"control: {{routing: {'adaptive' if self.fault.adaptive else 'ecmp'}}}"
             raise CannotInject(f"{self.fault.name} {what}", hint)
+        if built is not None and self.fault.trims and built.trimmed_dscp is None:
+            raise CannotInject(f"{self.fault.name} is for switches that trim", "fabric: {switch: {trimming: {}}}")
         if place.kind not in self.fault.on:
             hint = f"it strikes: {', '.join(self.fault.on)}"
             raise CannotInject(f"{self.fault.name} does not strike a {place.kind}", hint)

@@ -144,6 +144,8 @@ class Fault(Model):
     """Only for switches that choose among equal ports (true), or that hash (false); None: for both."""
     credits: ClassVar[bool | None] = None
     """Only for cables under credits (true), or with pauses (false); None: for both."""
+    trims: ClassVar[bool] = False
+    """Only where switches trim."""
     shows_as: ClassVar[ShowsAs | None] = None
     """What an operator's counters call the frames that it drops; None: it drops none by itself."""
     sets: ClassVar[Mapping[str, str]] = {}

@@ -165,8 +165,8 @@ def test_an_incast_ends_without_a_timeout(recovery: str, senders: int, full: flo
 
 
 class GoBackN:
-    """What a receiver has to say, by the rules alone: the expected packet is asked for when something shows that it will
-    not come, once until it does; but each time that it comes trimmed."""
+    """What a receiver has to say, by the rules alone: the expected packet is asked for when something shows that it
+    will not come, once until it does; but each time that it comes trimmed."""
 
     def __init__(self) -> None:
         self.expected, self.asked, self.gone = 0, False, set[int]()

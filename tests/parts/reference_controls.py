@@ -162,7 +162,7 @@ class Dctcp(Telemetry):
 
 
 class Nscc(Telemetry):
-    """Ultra Ethernet 1.0, 3.6.13, as in htsim's uec.cpp (updateCwndOnAck_NSCC, update_base_rtt, updateCwndOnNack_NSCC)."""
+    """UEC 1.0, 3.6.13, as in htsim's uec.cpp (updateCwndOnAck_NSCC, updateCwndOnNack_NSCC, update_base_rtt)."""
 
     def __init__(self, net: Net, p: Mapping[str, float]) -> None:
         super().__init__(net, p)
