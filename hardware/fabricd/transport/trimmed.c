@@ -127,11 +127,9 @@ static bool lose(struct qp *q, uint64_t n)
 	struct hole *h = holes_find(&r->holes, n);
 	if (!h || h->state != UNDER_WAY || (h->again && h->left == PS_NEVER)) /* sent again, and still in the NIC */
 		return false;
-	bool alone = !h->again || h->alone;
 	repeat_lose(r, holes_index(&r->holes, n));
 	r->found--; /* told here */
 	h->trimmed = true;
-	h->alone = alone;
 	return true;
 }
 
