@@ -11,7 +11,7 @@ import pytest
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric
 from tests.parts.reference_credits import Pacer, credits
-from tests.parts.traffic_fabric import drops, nic, send, star, switch
+from tests.parts.traffic_fabric import DSCP, drops, nic, send, star, switch
 from tests.parts.wire_view import CREDIT, WireFrame, watched
 
 MTU, RATE = 4096, 400e9
@@ -202,3 +202,28 @@ def test_an_incast_leaves_no_queue_but_of_the_first_windows(control: str) -> Non
         assert late.mean() < 2 * BDP
     else:
         assert late.max() < 16 * 1.5 * BDP and late.iloc[-1] < late.iloc[0]
+
+
+def into_a_small_buffer(control: str, trims: bool) -> Hardware:
+    """A switch of 2 MB, which the first windows of 24 do not fit into."""
+    part = switch(headroom=0, lossless=[], alpha=0.125, dscp=DSCP | {"36": 6})
+    trimming = {"classes": [3], "bytes": 128, "dscp": 36, "queue": 6} if trims else None
+    small = replace(hardware(control), switch_buffer_bytes=2_000_000, switch={**part, "trimming": trimming})
+    return replace(small, nic={**small.nic, "trimmed_dscp": 36})
+
+
+@pytest.mark.parametrize("trims", [True, False], ids=["trimmed", "dropped"])
+@pytest.mark.parametrize("control", CREDIT_CONTROLS)
+def test_an_incast_that_loses_most_of_its_first_windows_fills_the_cable(control: str, trims: bool) -> None:
+    """NDP, SIGCOMM 2017, section 6: no timeout, whatever is trimmed, and a full cable. For dropped packets nothing is
+    pulled: a sender that has to ask begins anew."""
+    senders, packets = 24, 120
+    with star(senders + 1, into_a_small_buffer(control, trims)) as f:
+        times = send(f, [(k, 0, packets * MTU, 0) for k in range(1, senders + 1)])
+        lost, timeouts = total(f, "retransmitted"), total(f, "local_ack_timeout_err")
+    assert lost > senders * 20
+    ideal = senders * packets * (MTU + ON_WIRE) * 8e9 / RATE
+    if trims:
+        assert timeouts == 0 and max(times) < (1.1 if control == "homa" else 1.05) * ideal
+    else:
+        assert max(times) < 4 * ideal
