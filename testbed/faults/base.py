@@ -142,7 +142,9 @@ class Fault(Model):
     """Kinds of topology that it is for; empty: all."""
     adaptive: ClassVar[bool | None] = None
     """Only for switches that choose among equal ports (true), or that hash (false); None: for both."""
-    credit: ClassVar[bool] = False
+    cable_credits: ClassVar[bool | None] = None
+    """Only for cables under credits (true), or with pauses (false); None: for both."""
+    grants: ClassVar[bool] = False
     """Only where the NICs' congestion control goes by receivers' credit."""
     shows_as: ClassVar[ShowsAs | None] = None
     """What an operator's counters call the frames that it drops; None: it drops none by itself."""

@@ -121,7 +121,7 @@ class GrantLeak(Fault):
     example: ClassVar[dict[str, Any]] = {"on": "nic:0", "rate": 0.5}
     on: ClassVar[tuple[str, ...]] = ("nic", "all")
     mended_by: ClassVar[tuple[str, ...]] = ("nic replace",)
-    credit: ClassVar[bool] = True
+    grants: ClassVar[bool] = True
     shows_as: ClassVar[ShowsAs | None] = "silent"
 
     rate: float = Field(
