@@ -82,8 +82,9 @@ def outcome(standing: Standing, folder: Path, fault: dict[str, Any] | None = Non
 def test_a_step_ends_or_says_who_waits(name: str, standing: Standing, tmp_path: Path) -> None:
     fault = {"fault": name, "at": AT, **CATALOGUE[name].example}
     kind = CATALOGUE[name]
-    if kind.only_real_clock or kind.only_on or kind.adaptive or kind.credits:
-        with pytest.raises(InputError, match="real clock|is not for a clos|for switches that choose|is for credits"):
+    if kind.only_real_clock or kind.only_on or kind.adaptive or kind.cable_credits or kind.grants:
+        why = "real clock|is not for a clos|for switches|is for credits|with credit"
+        with pytest.raises(InputError, match=why):
             outcome(standing, tmp_path / "run", fault)
         return
     first, second = (outcome(standing, tmp_path / str(k), fault) for k in range(2))
