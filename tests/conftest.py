@@ -7,6 +7,9 @@ What hypothesis draws is the same in every run, so that the suite does not hang 
 failed here will not tomorrow. `./setup.sh explore` draws afresh, and on and on (RAILBED_EXPLORE=1); what it finds
 becomes an @example of its test.
 
+What collection makes stays to the end. The garbage collector is kept from looking through it again and again, which
+would be a seventh of the unit tests' time.
+
 Fabrics do not meet, so files of tests run beside each other (pytest -n 2), each in one process for the sake of the
 fabrics that its tests share. Files that look at the machine itself take turns. Unit tests share nothing: they come last
 and one by one, so that all processes end together.
@@ -15,6 +18,7 @@ and one by one, so that all processes end together.
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -23,6 +27,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+gc.set_threshold(100_000)  # most of what is imported and collected stays
 
 # of tests and hypothesis, as pytest rewrites them: else each process of each call would do so
 sys.dont_write_bytecode = False
@@ -73,12 +79,18 @@ def missing(folder: str) -> list[str]:
 @pytest.hookimpl(tryfirst=True)  # before -m looks for marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     lacks = {folder: missing(folder) for folder in PROGRAMS}
+    by_folder: dict[str, list[pytest.Item]] = {folder: [] for folder in PROGRAMS}
     for item in items:
-        folder = item.path.relative_to(HERE).parts[0]
+        folder = item.path.parent.name
+        by_folder[folder].append(item)
         item.add_marker(folder)
         if lacks[folder]:
             item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(lacks[folder])}"))
-    items.sort(key=lambda item: list(PROGRAMS).index(item.path.relative_to(HERE).parts[0]))
+    items[:] = [item for its in by_folder.values() for item in its]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's

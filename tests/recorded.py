@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from drills.session import Answer
 from drills.sheet import file
 from drills.sheet.case import Case
+from topologies import Fabric
 
 NOW_NS = 700_000
 STEPS = [
@@ -18,6 +20,11 @@ STANDS = [{**step, "began_us": 1.0} for step in STEPS]
 FIX = ("healthy", "where", "what", "fix")
 
 
+@cache
+def _fabric() -> Fabric:
+    return Case.of(file.load("lost/dirty-optics"), "7Q4", False).experiment.build_fabric()
+
+
 class Recorded:
     """A session that has one moment: what its views show, and what was done."""
 
@@ -25,7 +32,7 @@ class Recorded:
         self.shown = {"job": {"job": STEPS}, **shown}
         self.question = question
         self.done: list[str] = []
-        self.fabric = Case.of(file.load("lost/dirty-optics"), "7Q4", False).experiment.build_fabric()
+        self.fabric = _fabric()
 
     def command(self, line: str) -> Answer:
         if line == "ticket":
