@@ -45,6 +45,7 @@ class Basis:
         self.fabric, self.transport = blocks.fabric, blocks.transport
         self._real_clock, self._cpus = blocks.clock.mode == "real", blocks.workers.cpus
         self._adaptive = blocks.control.routing.chooses
+        self._sprays = blocks.transport.multipath is not None
         self.graph = blocks.build_fabric()
         nic, switch, cable = self.fabric.nic, self.fabric.switch, self.fabric.cable
         self.hardware = Hardware(
@@ -72,6 +73,12 @@ class Basis:
     def switches(self) -> int:
         """On the longest of the shortest paths."""
         return bounds.most_switches(self.graph)
+
+    @cached_property
+    def trims(self) -> bool:
+        """Whether switches trim data packets for which they have no place."""
+        trimming, switch = self.fabric.switch.trimming, self.fabric.switch
+        return trimming is not None and switch.classes[self.transport.dscp] in trimming.classes
 
     @cached_property
     def stamps(self) -> int:
@@ -132,14 +139,16 @@ class Basis:
         """What the defaults of congestion controls depend on."""
         fabric, nic = self.fabric, self.fabric.nic
         fetch = bounds.fetch_ns(nic.mtu, nic.pcie.rate, nic.pcie.latency)
+        trims = self.trims
         if not self.uniform:
-            return cc.Setting(fabric.cable.rate, self._longest_rtt_ns(fetch), nic.mtu, fetch, self.switches)
+            longest = self._longest_rtt_ns(fetch)
+            return cc.Setting(fabric.cable.rate, longest, nic.mtu, fetch, self.switches, trims=trims)
         rtt = self._base_rtt_ns(fabric.cable.rate, fabric.cable.delay)
         hop = bounds.hop_ns(
             rate_bps=fabric.cable.rate, delay_ns=fabric.cable.delay, latency_ns=fabric.switch.latency, mtu=nic.mtu,
             cut_through=fabric.switch.cut_through,
         )  # fmt: skip
-        return cc.Setting(fabric.cable.rate, rtt, nic.mtu, fetch, self.switches, hop)
+        return cc.Setting(fabric.cable.rate, rtt, nic.mtu, fetch, self.switches, hop, trims=trims)
 
     def _base_rtt_ns(self, rate_bps: float, delay_ns: float) -> float:
         """Of the longest path over such cables."""
@@ -169,7 +178,7 @@ class Basis:
         packet = max(nic.mtu, sums) + frames.MOST_HEADERS - frames.ETHERNET + telemetry
         longest = max(packet, _KERNEL_MTU) if self._real_clock else packet
         watchdog_ns = switch.watchdog.detect if switch.watchdog else None
-        return Built(self.hardware, self.headroom, longest, watchdog_ns, self._cpus, self._adaptive)
+        return Built(self.hardware, self.headroom, longest, watchdog_ns, self._cpus, self._adaptive, self._sprays)
 
 
 def _complex(nic: Nic) -> Complex | None:

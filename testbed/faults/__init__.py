@@ -126,6 +126,9 @@ class Injection:
             what = "is for switches " + ("whose chips choose" if self.fault.adaptive else "that hash by their rules")
             hint = f"control: {{routing: {'adaptive' if self.fault.adaptive else 'ecmp'}}}"
             raise CannotInject(f"{self.fault.name} {what}", hint)
+        if built is not None and self.fault.sprays and not built.sprays:
+            what = "is for NICs whose packets choose their path"
+            raise CannotInject(f"{self.fault.name} {what}", "transport: {multipath: {policy: reps}}")
         if place.kind not in self.fault.on:
             hint = f"it strikes: {', '.join(self.fault.on)}"
             raise CannotInject(f"{self.fault.name} does not strike a {place.kind}", hint)

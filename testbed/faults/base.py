@@ -142,6 +142,8 @@ class Fault(Model):
     """Kinds of topology that it is for; empty: all."""
     adaptive: ClassVar[bool | None] = None
     """Only for switches that choose among equal ports (true), or that hash (false); None: for both."""
+    sprays: ClassVar[bool] = False
+    """Only where packets of NICs choose their path."""
     shows_as: ClassVar[ShowsAs | None] = None
     """What an operator's counters call the frames that it drops; None: it drops none by itself."""
     sets: ClassVar[Mapping[str, str]] = {}

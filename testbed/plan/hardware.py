@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import Accelerator, Ecn, Nic, Switch
     from testbed.experiment.blocks.routing import Adaptive, Routing
     from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.trimming import Trimming
     from testbed.experiment.steps.step import Step
 
 
@@ -39,6 +40,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
         switch={
             **_switch(fabric.switch, basis.headroom(*usual), _ecn(basis, basis.setting)),
             **_adaptive(experiment.control.routing.adaptive, basis.setting),
+            **_trimming(fabric.switch.trimming),
         },
         accelerator=_accelerator(basis, experiment.workload),
         nic={
@@ -53,6 +55,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
             "cc": _congestion_control(transport, basis.setting),
             **_multipath(transport, basis.setting),
             **_engine(nic),
+            **({"trimmed_dscp": fabric.switch.trimming.dscp} if fabric.switch.trimming else {}),
         },
         own=_own_files(transport, experiment.control.routing.adaptive),
         of_switch=_own_of_switches(basis, usual, experiment.control.routing),
@@ -236,7 +239,7 @@ def _switch(switch: Switch, headroom: int, ecn: dict[str, Any]) -> dict[str, Any
         "headroom_bytes": headroom,
         "xon_offset_bytes": switch.xon_offset,
         "lossless": switch.lossless if switch.pfc else [],
-        "dscp": {str(d): switch.dscp.get(d, 0) for d in range(64)},
+        "dscp": {str(d): c for d, c in enumerate(switch.classes)},
         "pfc": switch.pfc,
         "ecn": ecn,
         "strict": switch.scheduler.strict,
@@ -256,6 +259,14 @@ def _adaptive(adaptive: Adaptive | None, setting: cc.Setting) -> dict[str, Any]:
     if quality:
         keys |= {"bands": quality.bands, "every_ns": quality.every}
     return {"adaptive": keys}
+
+
+def _trimming(trimming: Trimming | None) -> dict[str, Any]:
+    """What is left of frames that find no place; nothing where they are dropped."""
+    if trimming is None:
+        return {}
+    keys = {"classes": trimming.classes, "bytes": trimming.size, "dscp": trimming.dscp, "queue": trimming.queue}
+    return {"trimming": keys}
 
 
 def _ecn(basis: Basis, setting: cc.Setting) -> dict[str, Any]:
@@ -283,5 +294,5 @@ def _classes(switch: Switch, **dscp: int) -> dict[str, int]:
     """DSCP and class of the packets that NICs send: a NIC queues them as the switch will."""
     numbers: dict[str, int] = {}
     for what, value in dscp.items():
-        numbers |= {f"{what}_dscp": value, f"{what}_class": switch.dscp.get(value, 0)}
+        numbers |= {f"{what}_dscp": value, f"{what}_class": switch.classes[value]}
     return numbers

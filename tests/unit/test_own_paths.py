@@ -196,7 +196,7 @@ def test_flowbender_moves_when_the_ns3_model_does(threshold: float, rounds: int)
     library, draw = example("flowbender.c"), random.Random(f"{threshold} {rounds}")
     entry = _Multipath.in_dll(library, "railbed_multipath")
     pick = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)(entry.pick)
-    _, on_return, _, on_timeout = entry.functions
+    _, on_return, _, on_timeout, _ = entry.functions
     returned = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(on_return)
     timeout = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(on_timeout)
     state, values = ctypes.create_string_buffer(entry.state_bytes), (ctypes.c_double * 2)(threshold, rounds)

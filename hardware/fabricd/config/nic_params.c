@@ -73,6 +73,7 @@ static const char *set_counts(struct nic_params *p, const json_t *o)
 		{"first_psn", "first_psn: from 0 to 16777215", 0, PSN_MASK, &p->first_psn},
 		{"sack_bits", "sack_bits: from 0 to 512", 0, SACK_BITS_MAX, &p->sack_bits},
 		{"sack_every", "sack_every: from 1 to 65536", 1, 65536, &p->sack_every},
+		{"trimmed_dscp", "trimmed_dscp: from 0 to 64 (64: none)", 0, DSCP_NONE, &p->trimmed_dscp},
 		{"data_dscp", "data_dscp: from 0 to 63", 0, 63, &p->data_dscp},
 		{"ack_dscp", "ack_dscp: from 0 to 63", 0, 63, &p->ack_dscp},
 		{"cnp_dscp", "cnp_dscp: from 0 to 63", 0, 63, &p->cnp_dscp},
@@ -129,6 +130,8 @@ static const char *set_host(struct nic_params *p, const json_t *o)
 	}
 	if ((v = json_object_get(o, "frozen")))
 		p->frozen = json_is_true(v);
+	if ((v = json_object_get(o, "takes_in_order")))
+		p->takes_in_order = json_is_true(v);
 	if ((v = json_object_get(o, "recovery"))) {
 		const char *s = json_string_value(v);
 		if (!s || (strcmp(s, "go_back_n") && strcmp(s, "selective_repeat")))

@@ -26,6 +26,8 @@ struct multipath_params {
 	double v[MULTIPATH_PARAMS];
 };
 
+#define DSCP_NONE 64
+
 struct nic_params {
 	int64_t pcie_bps;
 	ps_t pcie_latency, post, timeout, rnr_timeout, recv_delay;
@@ -37,11 +39,13 @@ struct nic_params {
 	uint32_t first_psn; /* of its queue pairs' first packets */
 	uint32_t sack_bits, sack_every; /* bitmaps of what came ahead (transport/answer.c); 0 bits: none */
 	ps_t loss_after; /* selective repeat: a hole waits so long (transport/repeat.c); 0: until something overtakes it */
+	uint32_t trimmed_dscp; /* what comes in with it and has no right ICRC was trimmed (switch/trim.c); DSCP_NONE: nothing is */
 	uint32_t data_dscp, ack_dscp, cnp_dscp, data_class, ack_class, cnp_class;
 	uint8_t lossless, storm; /* classes that it pauses when its receive buffer fills, and in which nothing probes; pauses
 				  * without end */
 	double slow;		 /* host and GPU take so many times as long */
 	bool frozen;		 /* the worker is not woken */
+	bool takes_in_order;	 /* and no packet ahead of its turn, whoever sends it */
 	bool selective;		 /* selective repeat; otherwise go-back-N */
 	bool probes;		 /* and it asks when nothing is heard */
 	bool fixed_port;	 /* all its queue pairs have the same UDP source port */

@@ -30,6 +30,14 @@ struct adaptive_params {
 	ps_t every;
 };
 
+/* A lossy frame that finds no place is cut to its first bytes, and goes by another queue (trim.c) */
+struct trim_params {
+	bool on;
+	uint8_t classes; /* a bit a class: in which frames are trimmed */
+	uint8_t dscp, queue; /* what it gets, and the class of the queue that it goes by */
+	uint32_t bytes;	 /* that are left */
+};
+
 struct switch_params {
 	uint64_t buffer_bytes, reserve_bytes, xon_offset_bytes;
 	uint32_t alpha_1024; /* dynamic threshold: this share, in 1024ths, of the shared buffer that is free */
@@ -39,6 +47,7 @@ struct switch_params {
 	struct ecn_params ecn[CLASSES];
 	struct watchdog_params watchdog;
 	struct adaptive_params adaptive;
+	struct trim_params trim;
 	bool accelerator_down; /* it answers nothing */
 	uint32_t slots_leaked; /* so many of its slots are held for nobody */
 };

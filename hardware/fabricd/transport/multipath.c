@@ -183,6 +183,20 @@ void multipath_returned(struct fabric *f, struct qp *q, const struct roce_packet
 		m->p.policy->returned(f, q, entropy, pkt->becn);
 }
 
+/* multipath_trimmed() - A packet with that source port was trimmed */
+void multipath_trimmed(struct fabric *f, struct qp *q, uint16_t port)
+{
+	struct multipath *m = q->multipath;
+	uint32_t entropy = roce_entropy(q->src_port, port);
+
+	if (!m || entropy >= m->p.entropies)
+		return;
+	if (m->count)
+		m->count[entropy].trimmed++;
+	if (m->p.policy->trimmed)
+		m->p.policy->trimmed(f, q, entropy);
+}
+
 /* multipath_timeout() - Nothing was heard for long */
 void multipath_timeout(struct fabric *f, struct qp *q)
 {

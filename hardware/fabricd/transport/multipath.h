@@ -24,7 +24,7 @@ struct roce_packet;
 
 /* What is known of one entropy */
 struct path_count {
-	uint32_t sent, returned, marked, lost, timed;
+	uint32_t sent, returned, marked, lost, trimmed, timed;
 	ps_t took; /* of those that were timed, together */
 };
 
@@ -40,6 +40,7 @@ struct multipath_policy {
 	void (*start)(struct fabric *f, struct qp *q);
 	void (*returned)(struct fabric *f, struct qp *q, uint32_t entropy, bool marked);
 	void (*lost)(struct fabric *f, struct qp *q, uint32_t entropy);
+	void (*trimmed)(struct fabric *f, struct qp *q, uint32_t entropy); /* lost, and its receiver has said so */
 	void (*timeout)(struct fabric *f, struct qp *q);
 	struct multipath_policy *next; /* of those that are in no table (multipath_add) */
 };
@@ -67,6 +68,7 @@ void multipath_release(struct qp *q);
 uint16_t multipath_port(struct fabric *f, struct qp *q, uint64_t n, bool lost);
 void multipath_returned(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
 void multipath_lost(struct fabric *f, struct qp *q, uint64_t n);
+void multipath_trimmed(struct fabric *f, struct qp *q, uint16_t port);
 void multipath_timeout(struct fabric *f, struct qp *q);
 uint64_t multipath_draw(const struct fabric *f, struct qp *q);
 double multipath_param(const struct qp *q, unsigned which);

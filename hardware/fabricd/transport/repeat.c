@@ -305,10 +305,12 @@ bool repeat_next(const struct qp *q, uint64_t *n)
 	return true;
 }
 
-/* repeat_is_probe() - Is what repeat_next() said sent again only to ask what has come? */
-bool repeat_is_probe(const struct qp *q)
+/* repeat_is_news() - Is what repeat_next() said lost, as nobody has said?  A probe only asks what has come */
+bool repeat_is_news(const struct qp *q)
 {
-	return holes_at(&q->repeat->holes, q->repeat->next)->asked;
+	const struct hole *h = holes_at(&q->repeat->holes, q->repeat->next);
+
+	return !h->asked && !h->trimmed;
 }
 
 /* repeat_sent() - That packet is made now */
@@ -318,6 +320,7 @@ void repeat_sent(struct qp *q)
 	struct hole *h = holes_at(&r->holes, r->next);
 
 	h->state = UNDER_WAY;
+	h->trimmed = false;
 	h->again = true;
 	h->turn = ++r->turns;
 	h->before = q->send;
