@@ -178,7 +178,8 @@ class Basis:
         packet = max(nic.mtu, sums) + frames.MOST_HEADERS - frames.ETHERNET + telemetry
         longest = max(packet, _KERNEL_MTU) if self._real_clock else packet
         watchdog_ns = switch.watchdog.detect if switch.watchdog else None
-        return Built(self.hardware, self.headroom, longest, watchdog_ns, self._cpus, self._adaptive, self._sprays)
+        return Built(self.hardware, self.headroom, longest, watchdog_ns, self._cpus, self._adaptive,
+                     self._sprays, self.transport.recovery == "selective_repeat")  # fmt: skip
 
 
 def _complex(nic: Nic) -> Complex | None:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
-from testbed.faults import adaptive, cable, congestion, forwarding, host, loss, offload, queue
+from testbed.faults import adaptive, cable, congestion, forwarding, host, loss, offload, paths, queue
 from testbed.faults.base import Fault, Place, Primitive
 from testbed.faults.built import Built, CannotInject
 from topologies.graph.fabric import Fabric, TopologyError
@@ -28,6 +28,7 @@ GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Queues": queue.FAULTS,
     "Forwarding": forwarding.FAULTS,
     "Adaptive switches": adaptive.FAULTS,
+    "Several paths": paths.FAULTS,
     "Offloads": offload.FAULTS,
     "Hosts": host.FAULTS,
     "Congestion": congestion.FAULTS,

@@ -29,6 +29,9 @@ ELSEWHERE = {
     "adaptive_off": "test_adaptive_runs.py",
     "wrong_group_weights": "test_adaptive_runs.py",
     "stuck_choice": "test_fabricd_adaptive.py",
+    "blackhole_entropy": "test_path_faults.py",
+    "in_order_nic": "test_path_faults.py",
+    "reps_late_marks": "test_path_faults.py",
 }
 """What shows on workers or the controller alone, and which file proves it."""
 TRAFFIC = ("incast", "noisy_neighbour", "victim_flow")

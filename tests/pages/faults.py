@@ -33,6 +33,8 @@ def _section(cls: type[Fault]) -> Iterator[str]:
         yield f"\nOnly on these topologies: {', '.join(f'`{kind}`' for kind in sorted(cls.only_on))}."
     if cls.adaptive is not None:
         yield f"\nOnly where switches {'choose among equal ports' if cls.adaptive else 'hash'} (`control.routing`)."
+    if cls.sprays:
+        yield "\nOnly where packets of NICs choose their path (`transport.multipath`)."
     yield f"\nSeen by: {cls.shows}."
     if cls.mended_by:
         links = [f"[`{words}`](operate.md#{words.replace(' ', '-')})" for words in cls.mended_by]
