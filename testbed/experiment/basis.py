@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
     from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec, Nic
-    from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.transport import CongestionControl, Sending, Transport
     from testbed.experiment.blocks.workers import Workers
+    from testbed.experiment.steps.step import Path
     from topologies.graph.fabric import Cable, Fabric
 
 _KERNEL_MTU = 1500
@@ -36,6 +37,7 @@ class Blocks(Protocol):
     @property
     def workers(self) -> Workers: ...
     def build_fabric(self) -> Fabric: ...
+    def senders(self) -> Iterator[tuple[Path, Sending]]: ...
 
 
 class Basis:
@@ -43,6 +45,7 @@ class Basis:
 
     def __init__(self, blocks: Blocks) -> None:
         self.fabric, self.transport = blocks.fabric, blocks.transport
+        self._senders = [sending for _, sending in blocks.senders()]
         self._real_clock, self._cpus = blocks.clock.mode == "real", blocks.workers.cpus
         self._adaptive = blocks.control.routing.chooses
         self._sprays = blocks.transport.multipath is not None
@@ -82,9 +85,12 @@ class Basis:
 
     @cached_property
     def stamps(self) -> int:
-        """Switches that a packet has room to hear of; 0: its congestion control wants to hear of none."""
-        control = self.transport.cc.control
-        return control.stamps(self.transport.cc.values, self.switches) if "telemetry" in control.hears else 0
+        """Switches that a packet has room to hear of; 0: no congestion control wants to hear of any."""
+        return max(self._stamps(sending.cc) for sending in self._senders)
+
+    def _stamps(self, chosen: CongestionControl) -> int:
+        control = chosen.control
+        return control.stamps(chosen.values, self.switches) if "telemetry" in control.hears else 0
 
     def cable(self, cable: Cable) -> tuple[float, float]:
         """Its rate and delay."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from testbed.base.types import unknown
 from testbed.experiment import basis
 from testbed.experiment.blocks import known, trimming
+from testbed.experiment.blocks.mixed import ranks_of
 from testbed.experiment.steps.step import Blocks as OfSteps
-from testbed.experiment.steps.step import Found, below
+from testbed.experiment.steps.step import Found, below, rank_out_of_range
 from testbed.experiment.steps.steps import scaled_by
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
@@ -50,6 +51,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         found.append((("workers", "ranks_per_process"), what, "leave it out"))
     for i, step in enumerate(blocks.workload):
         found += below(("workload", i), step.mistakes(blocks, fabric))
+    found += dict.fromkeys(_senders(blocks))
     found += _in_turn(blocks, fabric)
     found += _scaled(blocks, fabric)
     for i, step in enumerate(blocks.workload):
@@ -73,11 +75,23 @@ def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator
         yield (), f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
 
 
+def _senders(blocks: Blocks) -> Iterator[Found]:
+    """NICs that there are not, and what does not go together in what senders send by, where it is said."""
+    ranks = blocks.fabric.topology.ranks
+    for written in blocks.transport.nics:
+        if problem := rank_out_of_range(ranks_of(written)[-1], ranks):
+            yield ("transport", "nics", written), *problem
+    for path, sending in blocks.senders():
+        for key, what, hint in sending.of_others():
+            yield (*path, key), what, hint
+
+
 def _in_turn(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
     """What must hear of messages in the order in which they were sent."""
-    if blocks.transport.ordering == "in_order":
-        return
+    any_order = [path for path, sending in blocks.senders() if sending.ordering != "in_order"]
     for i, step in enumerate(blocks.workload):
+        if not any(path[0] == "transport" or path[:2] == ("workload", i) for path in any_order):
+            continue
         for collective, name in step.algorithms(fabric.ranks):
             if registry.any_of(collective, name).in_turn:
                 what = f"{collective} by {name} needs its messages in the order in which they were sent"
@@ -97,8 +111,10 @@ def _scaled(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
             yield ("workload", i), what, "an experiment of its own for others"
     if blocks.inject:
         yield ("inject",), f"faults strike at times and frames, of which there is no 1/{by}", "leave inject or by out"
-    if blocks.transport.cc.name != "none":
-        yield ("transport", "cc"), f"a control's timers and thresholds do not become 1/{by}", "cc: none"
+    for path in dict.fromkeys(path for path, sending in blocks.senders() if sending.cc.name != "none"):
+        yield (*path, "cc"), f"a control's timers and thresholds do not become 1/{by}", "cc: none"
+    for path in dict.fromkeys(path for path, _ in blocks.senders() if path != ("transport",)):
+        yield path, f"what single senders send by does not become 1/{by}", "transport, for all of them"
     if any(cable.delay_ns is not None for cable in fabric.cables):
         yield ("fabric", "cables"), f"single cables' delays do not become 1/{by}", "fabric.cable.delay, for all"
     if blocks.fabric.nic.kind != "plain":

@@ -193,10 +193,9 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 				      .cnp_class = 6, .slow = 1, .reorder_packets = 1024, .sack_every = 16, .probes = true,
 				      .cc = &cc_none, .engine_prefetch_bytes = 262144};
 	if (!params_fail(f, n->n.name, nic_params_set(&n->base, o)) ||
-	    !params_fail(f, n->n.name, transport_known(f, json_object_get(o, "transport"), &n->transport)))
+	    !params_fail(f, n->n.name, transport_known(f, json_object_get(o, "transport"), &n->transport)) ||
+	    !params_fail(f, n->n.name, n->base.timeout && n->base.rnr_timeout ? NULL : "timeout_ns, rnr_timeout_ns: more than 0"))
 		return false;
-	if (!n->base.timeout || !n->base.rnr_timeout)
-		return config_fail(f, "%s: timeout_ns, rnr_timeout_ns: more than 0", n->n.name);
 	n->p = n->base;
 	n->pressure_event = PS_NEVER;
 	f->stamps = f->stamps || n->p.cc->stamped;

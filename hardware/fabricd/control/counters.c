@@ -191,6 +191,8 @@ static json_t *qp_json(const struct qp *q)
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "transport/counters.def"
 	json_object_set_new(o, "generated", json_boolean(q->owner->ops->generated));
+	if (q->p != &q->nic->p)
+		json_object_set_new(o, "cc", json_string(q->cc->name));
 	return o;
 }
 

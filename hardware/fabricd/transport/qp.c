@@ -89,7 +89,7 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 		/* entropy for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
 		uint32_t h = (q->number * 0x9e3779b1u ^ other->number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^
 			      other->nic->ip * 0x27d4eb2fu);
-		q->src_port = roce_src_port(q->nic->p.fixed_port ? 0 : h);
+		q->src_port = roce_src_port(q->p->fixed_port ? 0 : h);
 		q->state = QP_READY;
 		cc_start(f, q);
 		multipath_start(f, q);

@@ -29,6 +29,9 @@ def qps(look: Look) -> list[Table]:
         {k: q[k] for k in keys} | {"rate_Gbps": round(q["rate_bps"] / 1e9, 3), "window_bytes": q["window_bytes"]}
         for q in look.counts["qps"]
     ]
+    if any("cc" in q for q in look.counts["qps"]):  # not all go by what their NICs have
+        for row, q in zip(rows, look.counts["qps"], strict=True):
+            row["control"] = q.get("cc") or look.parameters["nics"][q["rank"]]["cc"]["algorithm"]
     return [Table("qps", "", rows, ("rank", "qp", "peer", "peer_qp", "rate_Gbps", "window_bytes"))]
 
 
