@@ -41,6 +41,8 @@ static void node_free(struct node *n)
 		struct port *p = &n->ports[k];
 		for (int why = 0; why < DROPS; why++)
 			free(p->last_drop[why]);
+		free(p->credits);
+		free(p->retry);
 		if (p->tap >= 0)
 			close(p->tap);
 	}

@@ -97,7 +97,7 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
         "values": {"storm": [3], "frozen": True, "slow": 2},
     },
     {"op": "inject", "fault": "f", "primitive": "params", "port": "sw0:1", "values": {"pfc_rx": False}},
-    *_frame_faults("corrupt", "corrupt_silent", "duplicate", "set_dscp", "clear_ecn"),
+    *_frame_faults("corrupt", "corrupt_silent", "leak_credits", "duplicate", "set_dscp", "clear_ecn"),
     {
         "op": "inject",
         "fault": "m",

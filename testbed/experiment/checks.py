@@ -12,7 +12,7 @@ from testbed.experiment.blocks.mixed import ranks_of
 from testbed.experiment.steps.step import Blocks as OfSteps
 from testbed.experiment.steps.step import Found, below, rank_out_of_range
 from testbed.experiment.steps.steps import scaled_by
-from topologies.graph import endpoint
+from topologies.graph import endpoint, frames
 from topologies.graph.fabric import Fabric
 from topologies.kinds import DIMENSION_ORDER
 from topologies.ranks.multipath import BY_NUMBER
@@ -52,6 +52,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
     for i, step in enumerate(blocks.workload):
         found += below(("workload", i), step.mistakes(blocks, fabric))
     found += dict.fromkeys(_senders(blocks))
+    found += _rooms(blocks)
     found += _in_turn(blocks, fabric)
     found += _scaled(blocks, fabric)
     for i, step in enumerate(blocks.workload):
@@ -62,6 +63,43 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         if problem := _capture_point(point, fabric):
             found.append((("capture", i), *problem))
     return found
+
+
+def _rooms(blocks: Blocks) -> Iterator[Found]:
+    """Rooms for which senders have credits have to fit into the buffers, all at once, and frames into these."""
+    spec, made = blocks.fabric, basis.Basis(blocks)
+    where = ("fabric", "cable", "flow_control")
+    of_cable = made.hardware.of_cable
+    if not of_cable:
+        return
+    if spec.switch.cut_through and any("retry" in kept for kept in of_cable.values()):
+        what = "a cut-through switch has sent on a frame before the cable knows that it is damaged"
+        yield ("fabric", "cable", "retry"), what, "fabric.switch.cut_through: false, or no retries"
+    longest = made.longest + frames.ETHERNET + frames.FCS_BYTES
+    rooms = {name: kept["credits"]["room_bytes"] for name, kept in of_cable.items() if "credits" in kept}
+    for name, room in rooms.items():
+        if room < longest:
+            yield (
+                where,
+                f"a room of {room} bytes on cable:{name} never holds a frame of {longest}",
+                f"{longest}B or more",
+            )
+            return
+    classes = len(spec.switch.lossless)
+    for switch in made.graph.switches:
+        cables = (made.graph.cable_at[switch.name, port].name for port in range(1, switch.ports + 1))
+        needed = classes * sum(rooms.get(name, 0) for name in cables)
+        if needed > spec.switch.buffer:
+            what = f"rooms of {needed} bytes, of all ports and lossless classes, do not fit into {switch.name}'s buffer"
+            yield where, what, f"fabric.switch.buffer: {needed}B, a smaller `room`, or fewer `lossless` classes"
+            return
+    if rooms and classes * max(rooms.values()) > spec.nic.rx_buffer > 0:
+        needed = classes * max(rooms.values())
+        yield (
+            where,
+            f"rooms of {needed} bytes do not fit into a NIC's receive buffer",
+            f"fabric.nic.rx_buffer: {needed}B",
+        )
 
 
 def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
-from testbed.faults import adaptive, cable, congestion, forwarding, host, loss, offload, paths, queue
+from testbed.faults import adaptive, cable, congestion, credits, forwarding, host, loss, offload, paths, queue
 from testbed.faults.base import Fault, Place, Primitive
 from testbed.faults.built import Built, CannotInject
 from topologies.graph.fabric import Fabric, TopologyError
@@ -25,6 +25,7 @@ from topologies.graph.targets import CableTarget, resolve
 GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Frames": loss.FAULTS,
     "Cables": cable.FAULTS,
+    "Credits": credits.FAULTS,
     "Queues": queue.FAULTS,
     "Forwarding": forwarding.FAULTS,
     "Adaptive switches": adaptive.FAULTS,
@@ -133,6 +134,11 @@ class Injection:
         if place.kind not in self.fault.on:
             hint = f"it strikes: {', '.join(self.fault.on)}"
             raise CannotInject(f"{self.fault.name} does not strike a {place.kind}", hint)
+        of_credits = self.fault.credits
+        if built is not None and of_credits is not None and of_credits not in built.under_credits(place.cables()):
+            kept, other = ("pauses", "credits") if of_credits else ("credits", "pauses")
+            hint = f"fabric: {{cable: {{flow_control: {'credits' if of_credits else 'pfc'}}}}}"
+            raise CannotInject(f"{place.target} has {kept}, and {self.fault.name} is for {other}", hint)
         return place
 
     def requests(self, place: Place, name: str, *, now_ns: float = 0.0) -> list[dict[str, Any]]:

@@ -144,6 +144,8 @@ class Fault(Model):
     """Only for switches that choose among equal ports (true), or that hash (false); None: for both."""
     sprays: ClassVar[bool] = False
     """Only where packets of NICs choose their path."""
+    credits: ClassVar[bool | None] = None
+    """Only for cables under credits (true), or with pauses (false); None: for both."""
     shows_as: ClassVar[ShowsAs | None] = None
     """What an operator's counters call the frames that it drops; None: it drops none by itself."""
     sets: ClassVar[Mapping[str, str]] = {}

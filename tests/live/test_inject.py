@@ -32,6 +32,7 @@ ELSEWHERE = {
     "blackhole_entropy": "test_path_faults.py",
     "in_order_nic": "test_path_faults.py",
     "reps_late_marks": "test_path_faults.py",
+    "stale_quality": "test_fabricd_adaptive.py",
 }
 """What shows on workers or the controller alone, and which file proves it."""
 TRAFFIC = ("incast", "noisy_neighbour", "victim_flow")

@@ -82,8 +82,9 @@ def outcome(standing: Standing, folder: Path, fault: dict[str, Any] | None = Non
 def test_a_step_ends_or_says_who_waits(name: str, standing: Standing, tmp_path: Path) -> None:
     fault = {"fault": name, "at": AT, **CATALOGUE[name].example}
     kind = CATALOGUE[name]
-    if kind.only_real_clock or kind.only_on or kind.adaptive or kind.sprays or name == "in_order_nic":
-        what = "real clock|is not for a clos|for switches|packets choose their path|no NIC takes packets ahead"
+    needs = kind.adaptive or kind.credits or kind.sprays or name == "in_order_nic"
+    if kind.only_real_clock or kind.only_on or needs:
+        what = "real clock|is not for a clos|for switches that choose|is for credits|choose their path|no NIC takes"
         with pytest.raises(InputError, match=what):
             outcome(standing, tmp_path / "run", fault)
         return

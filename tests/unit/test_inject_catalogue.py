@@ -189,6 +189,7 @@ def test_every_example_can_be_injected_as_it_stands_in_the_docs() -> None:
             if not cls.only_on
             else head.replace("clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}", "ring: {nodes: 4}")
         )
+        fits = fits.replace("switch: {acc", "cable: {flow_control: credits}, switch: {acc") if cls.credits else fits
         (read,) = loads(f"{fits}{clock}inject:\n- {line.removeprefix('Such as: ').strip('`')}\n").inject
         assert read.written().items() >= Injection.of({"fault": name, **cls.example}).written().items()
 

@@ -32,6 +32,10 @@ enum event_kind {
 	EV_PAUSE_REFRESH, /* a port that has sent XOFF sends it again: a = port */
 	EV_ARRIVE,    /* the last bit has come in: a = frame, b = cable epoch */
 	EV_PAUSE_ARRIVE, /* of a pause frame, likewise */
+	EV_DAMAGED, /* a frame that will be sent once more came in damaged: a = port, b = cable epoch */
+	EV_NOTE, /* a note has come in: a = port, b = what it says */
+	EV_CREDITS_FREE, /* room of a class is free: a = port, b = blocks */
+	EV_CREDITS, /* a look at a port with credits: a = port */
 	EV_FORWARD,   /* out of a switch's pipeline: a = frame; b = ports of which it takes one, if none is said */
 	EV_FORWARDING_DROP,    /* nothing came out of it for this one: a = frame */
 	EV_DELIVER,   /* out of the scale-up domain: a = frame */
