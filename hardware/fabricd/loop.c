@@ -23,6 +23,7 @@
 #include "base/copies.h"
 #include "base/units.h"
 #include "base/wall.h"
+#include "cc/puller.h"
 #include "control/control.h"
 #include "control/sample.h"
 #include "engine/clock.h"
@@ -105,6 +106,7 @@ ON(deliver, struct frame, nic_receive(f, (struct nic *)x->to->node, x, true))
 ON(watchdog, struct port, watchdog_look(f, x, (unsigned)e->b))
 ON(timer, struct qp, qp_timer(f, x))
 ON(pacer, struct qp, pacer_event(f, x, e->t))
+ON(pull, struct nic, puller_event(f, x))
 ON(offload, struct nic, offload_event(f, x, e->b, e->t, e->seq))
 ON(drained, struct nic, nic_drained(f, x))
 ON(recv_usable, struct qp, (void)f; qp_recv_usable(x, (uint32_t)e->b))
@@ -200,6 +202,7 @@ static const struct event_type {
 	[EV_WATCHDOG] = {watchdog, NULL, NULL},
 	[EV_QP_TIMER] = {timer, timer_due, NULL},
 	[EV_QP_SEND] = {pacer, NULL, NULL},
+	[EV_PULL] = {pull, NULL, NULL},
 	[EV_OFFLOAD] = {offload, offload_matters, NULL},
 	[EV_RX_DRAINED] = {drained, NULL, NULL},
 	[EV_RECV_USABLE] = {recv_usable, NULL, NULL},

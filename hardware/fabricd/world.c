@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "accelerator/accelerator.h"
+#include "cc/puller.h"
 #include "control/control.h"
 #include "control/sample.h"
 #include "engine/event.h"
@@ -54,6 +55,7 @@ static void nic_free(struct nic *n)
 	for (uint32_t k = 0; k < n->qp_count; k++)
 		qp_release(n->qps[k]);
 	free(n->qps);
+	puller_release(n);
 	for (struct nic_transport *t; (t = n->transports); free(t))
 		n->transports = t->next;
 	if (n->netdev >= 0)

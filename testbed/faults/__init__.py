@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
+from testbed.base import controls
 from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
@@ -131,10 +132,13 @@ class Injection:
         if built is not None and self.fault.sprays and not built.sprays:
             what = "is for NICs whose packets choose their path"
             raise CannotInject(f"{self.fault.name} {what}", "transport: {multipath: {policy: reps}}")
+        if self.fault.grants and cc is not None and not controls.gives_credit(cc):
+            hint = f"transport.cc: one of {', '.join(controls.of_credit())}"
+            raise CannotInject(f"{self.fault.name} is for controls with credit, and the NICs run {cc}", hint)
         if place.kind not in self.fault.on:
             hint = f"it strikes: {', '.join(self.fault.on)}"
             raise CannotInject(f"{self.fault.name} does not strike a {place.kind}", hint)
-        of_credits = self.fault.credits
+        of_credits = self.fault.cable_credits
         if built is not None and of_credits is not None and of_credits not in built.under_credits(place.cables()):
             kept, other = ("pauses", "credits") if of_credits else ("credits", "pauses")
             hint = f"fabric: {{cable: {{flow_control: {'credits' if of_credits else 'pfc'}}}}}"

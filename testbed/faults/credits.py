@@ -17,7 +17,7 @@ class CreditLeak(ShareOfFrames):
     example: ClassVar[dict[str, Any]] = {"on": "cable:h0-leaf0", "rate": 0.01}
     on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic", "switch", "all")
     effect: ClassVar[str] = "leak_credits"
-    credits: ClassVar[bool | None] = True
+    cable_credits: ClassVar[bool | None] = True
 
 
 FAULTS = (CreditLeak,)

@@ -79,15 +79,31 @@ def _own_of_switches(basis: Basis, usual: tuple[float, float], routing: Routing)
 def _by_cables(basis: Basis, usual: tuple[float, float]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Headroom and ECN by port, for switches whose cables differ."""
     graph, ecn = basis.graph, basis.fabric.switch.ecn
+    switches = {switch.name for switch in graph.switches if switch.role not in EMBEDDED}
     for switch in graph.switches:
-        cables = [basis.cable(graph.cable_at[switch.name, port]) for port in range(1, switch.ports + 1)]
-        if all(cable == usual for cable in cables):
+        at = [graph.cable_at[switch.name, port] for port in range(1, switch.ports + 1)]
+        cables = [basis.cable(cable) for cable in at]
+        deaf = [not _marks_to_nics(basis) and cable.other(switch.name).node not in switches for cable in at]
+        if all(cable == usual for cable in cables) and not any(deaf):
             continue
+        own: dict[str, Any] = {}
         cables += [usual] * switch.accelerator
-        own: dict[str, Any] = {"headroom_bytes": [basis.headroom(*cable) for cable in cables]}
+        if any(cable != usual for cable in cables):
+            own["headroom_bytes"] = [basis.headroom(*cable) for cable in cables]
         if ecn is not None:
-            own["port_ecn"] = [_ecn(basis, replace(basis.setting, line_rate_bps=rate)) for rate, _ in cables]
-        yield switch.name, own
+            deaf += [False] * switch.accelerator
+            marks = [_ecn(basis, replace(basis.setting, line_rate_bps=rate)) for rate, _ in cables]
+            own["port_ecn"] = [{} if none else its for its, none in zip(marks, deaf, strict=True)]
+        if own:
+            yield switch.name, own
+
+
+def _marks_to_nics(basis: Basis) -> bool:
+    """Whether ports to NICs mark: as written, or unless a window by marks stands beside receivers' credit."""
+    ecn, hears = basis.fabric.switch.ecn, basis.transport.cc.control.hears
+    if ecn is not None and ecn.to_nics is not None:
+        return ecn.to_nics
+    return not {"marks", "credit"} <= set(hears)
 
 
 def _own_of_nics(basis: Basis, usual: tuple[float, float]) -> Iterator[tuple[str, dict[str, Any]]]:

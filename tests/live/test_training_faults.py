@@ -82,10 +82,10 @@ def outcome(standing: Standing, folder: Path, fault: dict[str, Any] | None = Non
 def test_a_step_ends_or_says_who_waits(name: str, standing: Standing, tmp_path: Path) -> None:
     fault = {"fault": name, "at": AT, **CATALOGUE[name].example}
     kind = CATALOGUE[name]
-    needs = kind.adaptive or kind.credits or kind.sprays or name == "in_order_nic"
+    needs = kind.adaptive or kind.cable_credits or kind.grants or kind.sprays or name == "in_order_nic"
     if kind.only_real_clock or kind.only_on or needs:
-        what = "real clock|is not for a clos|for switches that choose|is for credits|choose their path|no NIC takes"
-        with pytest.raises(InputError, match=what):
+        why = "real clock|is not for a clos|for switches|is for credits|with credit|choose their path|no NIC takes"
+        with pytest.raises(InputError, match=why):
             outcome(standing, tmp_path / "run", fault)
         return
     first, second = (outcome(standing, tmp_path / str(k), fault) for k in range(2))

@@ -35,8 +35,11 @@ def _section(cls: type[Fault]) -> Iterator[str]:
         yield f"\nOnly where switches {'choose among equal ports' if cls.adaptive else 'hash'} (`control.routing`)."
     if cls.sprays:
         yield "\nOnly where packets of NICs choose their path (`transport.multipath`)."
-    if cls.credits is not None:
-        yield f"\nOnly on cables {'under credits' if cls.credits else 'with pauses'} (`fabric.cable.flow_control`)."
+    if cls.cable_credits is not None:
+        kept = "under credits" if cls.cable_credits else "with pauses"
+        yield f"\nOnly on cables {kept} (`fabric.cable.flow_control`)."
+    if cls.grants:
+        yield "\nOnly where the congestion control goes by [credit](credits.md)."
     yield f"\nSeen by: {cls.shows}."
     if cls.mended_by:
         links = [f"[`{words}`](operate.md#{words.replace(' ', '-')})" for words in cls.mended_by]

@@ -183,13 +183,14 @@ def test_every_example_can_be_injected_as_it_stands_in_the_docs() -> None:
         line = next(text for text in page if text.startswith(f"Such as: `{{fault: {name},"))
         clock = "clock: real\n" if cls.only_real_clock else ""
         clock += "control: {routing: adaptive}\n" if cls.adaptive else ""
-        its = head.replace("{cc: dcqcn}", SPRAYS) if cls.name in NEED_PATHS else head
+        transport = SPRAYS if cls.name in NEED_PATHS else f"{{cc: {'rccc' if cls.grants else 'dcqcn'}}}"
         fits = (
-            its
+            head.replace("{cc: dcqcn}", transport)
             if not cls.only_on
             else head.replace("clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}", "ring: {nodes: 4}")
         )
-        fits = fits.replace("switch: {acc", "cable: {flow_control: credits}, switch: {acc") if cls.credits else fits
+        if cls.cable_credits:
+            fits = fits.replace("switch: {acc", "cable: {flow_control: credits}, switch: {acc")
         (read,) = loads(f"{fits}{clock}inject:\n- {line.removeprefix('Such as: ').strip('`')}\n").inject
         assert read.written().items() >= Injection.of({"fault": name, **cls.example}).written().items()
 

@@ -42,6 +42,7 @@ enum event_kind {
 	EV_WATCHDOG,  /* a look at a queue that was paused: a = port, b = class */
 	EV_QP_TIMER,  /* a = qp */
 	EV_QP_SEND,   /* the pacer looks at a queue pair again: a = qp */
+	EV_PULL,      /* a NIC gives credit to the next sender: a = nic */
 	EV_OFFLOAD,   /* what an offload has set for itself: a = its nic, b = group */
 	EV_RX_DRAINED, /* a NIC's receive buffer may have room: a = nic */
 	EV_RECV_USABLE, /* a slow receiver's receives become usable: a = qp, b = how many */

@@ -142,6 +142,10 @@ class Ecn(Model):
     pmax: float | None = Field(
         default=None, ge=0, le=1, allow_inf_nan=False, description="share of marked frames at kmax (null: by the rate)"
     )
+    to_nics: bool | None = Field(
+        default=None,
+        description="ports to NICs mark, too (null: unless `transport.cc` goes by marks and by credit: `uec`)",
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
