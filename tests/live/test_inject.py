@@ -33,7 +33,7 @@ ELSEWHERE = {
     "in_order_nic": "test_path_faults.py",
     "reps_late_marks": "test_path_faults.py",
     "stale_quality": "test_fabricd_adaptive.py",
-    "credit_leak": "test_flow_control.py",
+    "credit_leak": "test_fabricd_credits.py",
 }
 """What shows on workers or the controller alone, and which file proves it."""
 TRAFFIC = ("incast", "noisy_neighbour", "victim_flow")
