@@ -76,7 +76,6 @@ void fabric_free(struct fabric *f)
 	for (uint32_t i = 0; i < f->switch_count; i++) {
 		node_free(&f->switches[i].n);
 		adaptive_free(f->switches[i].adaptive);
-		ways_free(&f->switches[i].n);
 		free(f->switches[i].n.ports);
 	}
 	workers_close(f);
@@ -91,6 +90,8 @@ void fabric_free(struct fabric *f)
 	}
 	ovs_close(f);
 	flow_cache_free(f);
+	for (uint32_t i = 0; i < f->switch_count; i++)
+		ways_free(&f->switches[i].n);
 	control_close(f);
 	frames_close(f);
 	while (f->changes) {

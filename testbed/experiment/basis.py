@@ -51,6 +51,7 @@ class Basis:
         self._senders = [sending for _, sending in blocks.senders()]
         self._real_clock, self._cpus = blocks.clock.mode == "real", blocks.workers.cpus
         self._adaptive = blocks.control.routing.chooses
+        self._sprays = blocks.transport.multipath is not None
         self.graph = blocks.build_fabric()
         nic, switch, cable = self.fabric.nic, self.fabric.switch, self.fabric.cable
         self.hardware = Hardware(
@@ -228,8 +229,9 @@ class Basis:
         switch = self.fabric.switch
         watchdog_ns = switch.watchdog.detect if switch.watchdog else None
         trimmed = switch.trimming.dscp if switch.trimming else None
-        cpus, adaptive = self._cpus, self._adaptive
-        return Built(self.hardware, self.headroom, self.longest, watchdog_ns, cpus, adaptive, trimmed)
+        selective = self.transport.recovery == "selective_repeat"
+        of_paths = self._adaptive, trimmed, self._sprays, selective
+        return Built(self.hardware, self.headroom, self.longest, watchdog_ns, self._cpus, *of_paths)
 
 
 def _complex(nic: Nic) -> Complex | None:

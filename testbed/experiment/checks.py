@@ -12,6 +12,7 @@ from testbed.experiment.blocks.mixed import ranks_of
 from testbed.experiment.steps.step import Blocks as OfSteps
 from testbed.experiment.steps.step import Found, below, rank_out_of_range
 from testbed.experiment.steps.steps import scaled_by
+from testbed.own.name import parse
 from topologies.graph import endpoint, frames
 from topologies.graph.fabric import Fabric
 from topologies.kinds import DIMENSION_ORDER
@@ -51,7 +52,7 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         found.append((("workers", "ranks_per_process"), what, "leave it out"))
     for i, step in enumerate(blocks.workload):
         found += below(("workload", i), step.mistakes(blocks, fabric))
-    found += dict.fromkeys(_senders(blocks))
+    found += dict.fromkeys([*_senders(blocks), *_names_of_files(blocks)])
     found += _rooms(blocks)
     found += _in_turn(blocks, fabric)
     found += _scaled(blocks, fabric)
@@ -122,6 +123,18 @@ def _senders(blocks: Blocks) -> Iterator[Found]:
     for path, sending in blocks.senders():
         for key, what, hint in sending.of_others():
             yield (*path, key), what, hint
+
+
+def _names_of_files(blocks: Blocks) -> Iterator[Found]:
+    """A C file of a user's own is known by its name: of two that are not the same it tells nothing."""
+    seen: dict[tuple[str, str], str] = {}
+    for path, sending in blocks.senders():
+        for key, text in (("cc", sending.cc.name), ("multipath", sending.multipath and sending.multipath.policy)):
+            if name := parse(text):
+                first = seen.setdefault((key, name.short), str(name))
+                if first != str(name):
+                    what = f"{name.path} has the name of another file, {first.partition('#')[0]}"
+                    yield (*path, key), what, "a name of its own"
 
 
 def _in_turn(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:

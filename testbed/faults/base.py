@@ -142,6 +142,8 @@ class Fault(Model):
     """Kinds of topology that it is for; empty: all."""
     adaptive: ClassVar[bool | None] = None
     """Only for switches that choose among equal ports (true), or that hash (false); None: for both."""
+    sprays: ClassVar[bool] = False
+    """Only where packets of NICs choose their path."""
     cable_credits: ClassVar[bool | None] = None
     """Only for cables under credits (true), or with pauses (false); None: for both."""
     trims: ClassVar[bool] = False

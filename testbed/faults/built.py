@@ -36,6 +36,10 @@ class Built:
     """Whether switches take one of several ports."""
     trimmed_dscp: int | None = None
     """What switches give to trimmed frames; None: they trim none."""
+    sprays: bool = False
+    """Whether packets of NICs choose their path."""
+    selective: bool = False
+    """Whether NICs take packets ahead of their turn."""
 
     def rates(self, fabric: Fabric, cables: Iterable[Cable]) -> list[tuple[float, str]]:
         return [(self.hardware.cable(fabric, c)[0], f"cable:{c.name}") for c in cables]

@@ -22,7 +22,7 @@ class _Multipath(entry.Structure):
     _fields_ = [
         ("version", ctypes.c_uint32), ("state_bytes", ctypes.c_uint32), ("entropy_bytes", ctypes.c_uint32),
         ("hears", ctypes.c_bool), ("one_path", ctypes.c_bool),
-        *entry.WORDS, *entry.MARKS, ("pick", ctypes.c_uint64), ("functions", ctypes.c_uint64 * 4),
+        *entry.WORDS, *entry.MARKS, ("pick", ctypes.c_uint64), ("functions", ctypes.c_uint64 * 5),
     ]  # fmt: skip
 
 

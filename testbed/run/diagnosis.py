@@ -16,6 +16,7 @@ from testbed.base.errors import Problem
 from testbed.base.text import printable
 from testbed.fabric.waits import ranks
 from testbed.machine.processes import ended
+from testbed.own.line import line_of
 from topologies import Fabric
 
 _TAIL_LINES = 5
@@ -125,7 +126,9 @@ def _own(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
     event = next(symptoms.of_kind("own_failed"), None)
     if event is None:
         return None
-    return Problem(f"{event['function']}() {event['reason']}", event["name"], "docs/own-controls.md: what may go wrong")
+    line = line_of(event["file"], event["offset"]) if event.get("offset") else 0
+    where = f"{event['name']}:{line}" if line else event["name"]
+    return Problem(f"{event['function']}() {event['reason']}", where, "docs/own-controls.md: what may go wrong")
 
 
 def _part(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:

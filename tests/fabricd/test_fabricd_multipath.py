@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from hardware.build import build
 from hardware.cc import Setting
 from hardware.config import Hardware
 from hardware.multipath import POLICIES
+from testbed.live.look.look import Look
+from testbed.live.views import VIEWS
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric, fabricd_binary
 from tests.parts.traffic_fabric import nic, send, switch
 from tests.parts.wire_view import ACK, frames
@@ -76,3 +79,25 @@ def test_a_nic_may_take_to_another_policy_under_way_and_back() -> None:
         seen, _, paths = sprayed(f, "round")
     assert {fr.psn for fr in seen if not fr.out and fr.macs[1].endswith("02")} >= set(range(PACKETS))
     assert len(paths) == 16
+
+
+def test_paths_of_many_queue_pairs_come_in_pages_of_whole_queue_pairs() -> None:
+    """Each has sent by each of its 256 entropies: 16 fill a page of 4096 lines."""
+    its_nic = {**nic(), "recovery": "selective_repeat", "lossless": [], "multipath": multipath("round", 256)}
+    hardware = Hardware(switch=switch(headroom=0, lossless=[], alpha=64), nic=its_nic)
+    with bare_fabric("star", {"hosts": 2}, hardware, binary=build()) as f:
+        f.fabricd.request("start", ranks=[])
+        send(f, [(1, 0, 256 * MTU, 0)] * 40)
+        pages: list[Any] = []
+        qp: int | None = 0
+        while qp is not None:
+            page = f.fabricd.request("paths", rank=1, qp=qp)
+            pages.append(page["paths"])
+            qp = page["next"]
+        assert [len(rows) for rows in pages] == [4096, 4096, 2048]
+        assert all(row["sent"] == 1 for rows in pages for row in rows)
+        assert len({(row["qp"], row["entropy"]) for rows in pages for row in rows}) == 40 * 256
+        assert f.fabricd.request("paths", rank=1)["paths"] == pages[0]
+        (table,) = VIEWS["paths"].show(Look(f.fabricd, {}), rank=1)
+        ends = [pages[0][0]["qp"], pages[0][-1]["qp"], pages[1][0]["qp"]]
+        assert table.title == "Queue pairs {} to {}; the others: --qp {}".format(*ends)

@@ -12,6 +12,7 @@ import pytest
 from hardware.build import build
 from hardware.config import Hardware
 from testbed.experiment import loads
+from testbed.own.line import line_of
 from testbed.plan.hardware import hardware_of
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric
 from tests.parts.traffic_fabric import send
@@ -115,3 +116,4 @@ def test_what_goes_wrong_in_it_is_named_and_ends_the_fabric(tmp_path: Path, kind
         f.fabricd.request("inject", fault="f", primitive="traffic", flows=[[0, 2, 100_000, 0]])
         (event,) = f.events("own_failed")
         assert (event["name"], event["function"]) == ("mine.c", "pick") and event["reason"].startswith(reason)
+        assert (line_of(event["file"], event["offset"]) == 4) == bool(event["offset"]) == ("takes" not in reason)

@@ -35,6 +35,8 @@ def _section(cls: type[Fault]) -> Iterator[str]:
         yield "\nOnly where switches [trim](trimming.md) (`fabric.switch.trimming`)."
     if cls.adaptive is not None:
         yield f"\nOnly where switches {'choose among equal ports' if cls.adaptive else 'hash'} (`control.routing`)."
+    if cls.sprays:
+        yield "\nOnly where packets of NICs choose their path (`transport.multipath`)."
     if cls.cable_credits is not None:
         kept = "under credits" if cls.cable_credits else "with pauses"
         yield f"\nOnly on cables {kept} (`fabric.cable.flow_control`)."

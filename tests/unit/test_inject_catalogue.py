@@ -172,6 +172,10 @@ def test_an_experiment_writes_its_faults_out_and_reads_them_again() -> None:
     assert loads(HEAD + yaml.safe_dump({"inject": written})).inject == experiment.inject
 
 
+NEED_PATHS = ("blackhole_entropy", "in_order_nic", "reps_late_marks")
+SPRAYS = "{recovery: selective_repeat, loss: {}, multipath: {policy: reps}}"
+
+
 def test_every_example_can_be_injected_as_it_stands_in_the_docs() -> None:
     head = HEAD.replace("2}}}", "2}}, switch: {accelerator: {}}}") + "transport: {cc: dcqcn}\n"
     page = faults_page.tables().splitlines()
@@ -179,9 +183,9 @@ def test_every_example_can_be_injected_as_it_stands_in_the_docs() -> None:
         line = next(text for text in page if text.startswith(f"Such as: `{{fault: {name},"))
         clock = "clock: real\n" if cls.only_real_clock else ""
         clock += "control: {routing: adaptive}\n" if cls.adaptive else ""
-        control = "rccc" if cls.grants else "dcqcn"
+        transport = SPRAYS if cls.name in NEED_PATHS else f"{{cc: {'rccc' if cls.grants else 'dcqcn'}}}"
         fits = (
-            head.replace("cc: dcqcn", f"cc: {control}")
+            head.replace("{cc: dcqcn}", transport)
             if not cls.only_on
             else head.replace("clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}", "ring: {nodes: 4}")
         )

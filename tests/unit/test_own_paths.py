@@ -123,6 +123,18 @@ def test_parameters_marks_and_content_are_the_files(tmp_path: Path) -> None:
         Experiment.model_validate({**first.written()}, context={"directory": tmp_path, "own": False})
 
 
+def test_two_files_of_one_name_are_told_apart_by_nothing(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for folder, what in ((tmp_path, "return 0;"), (tmp_path / "other", "return 1;")):
+        write(folder, PATHS, what=what)
+    text = "{name: x, fabric: {topology: {star: {hosts: 3}}}, transport: {multipath: mine.c}, workload: [{flows: ["
+    text += "{from: 0, to: 1, size: 1KB}, {from: 0, to: 2, size: 1KB, transport: {multipath: %s}}]}]}"
+    assert loads(text % "./mine.c", directory=tmp_path)
+    with pytest.raises(InputError) as error:
+        loads(text % "other/mine.c", directory=tmp_path)
+    assert error.value.what == f"{tmp_path}/other/mine.c has the name of another file, {tmp_path}/mine.c"
+
+
 def test_the_examples_are_short_and_stand_beside_all_of_ours() -> None:
     assert all(len((EXAMPLES / name).read_text().splitlines()) <= 70 for name in ("flowbender.c", "drill.c"))
     its = [point.experiment for point in points(load(EXAMPLES / "paths.yaml"))]
@@ -196,7 +208,7 @@ def test_flowbender_moves_when_the_ns3_model_does(threshold: float, rounds: int)
     library, draw = example("flowbender.c"), random.Random(f"{threshold} {rounds}")
     entry = _Multipath.in_dll(library, "railbed_multipath")
     pick = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)(entry.pick)
-    _, on_return, _, on_timeout = entry.functions
+    _, on_return, _, on_timeout, _ = entry.functions
     returned = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(on_return)
     timeout = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(on_timeout)
     state, values = ctypes.create_string_buffer(entry.state_bytes), (ctypes.c_double * 2)(threshold, rounds)

@@ -130,6 +130,8 @@ static const char *set_host(struct nic_params *p, const json_t *o)
 	}
 	if ((v = json_object_get(o, "frozen")))
 		p->frozen = json_is_true(v);
+	if ((v = json_object_get(o, "takes_in_order")))
+		p->takes_in_order = json_is_true(v);
 	if ((v = json_object_get(o, "recovery"))) {
 		const char *s = json_string_value(v);
 		if (!s || (strcmp(s, "go_back_n") && strcmp(s, "selective_repeat")))

@@ -139,6 +139,7 @@ json_t *nic_params_json(const struct nic_params *p)
 	json_object_set_new(o, "storm", classes_json(p->storm));
 	json_object_set_new(o, "slow", json_real(p->slow));
 	json_object_set_new(o, "frozen", json_boolean(p->frozen));
+	json_object_set_new(o, "takes_in_order", json_boolean(p->takes_in_order));
 	json_object_set_new(o, "probes", json_boolean(p->probes));
 	json_object_set_new(o, "fixed_port", json_boolean(p->fixed_port));
 	json_object_set_new(o, "recovery", json_string(p->selective ? "selective_repeat" : "go_back_n"));

@@ -313,18 +313,32 @@ static void paths_json(const struct qp *q, json_t *paths)
 	}
 }
 
-/* paths_answer() - What is known of the entropies of a rank's queue pairs */
+#define PATHS_OF_A_PAGE 4096
+
+/* paths_answer() - What is known of the entropies of a rank's queue pairs, as many of these as fit on a page */
 const char *paths_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer)
 {
-	json_t *rank = json_object_get(request, "rank"), *paths = json_array();
+	json_t *rank = json_object_get(request, "rank"), *from = json_object_get(request, "qp"), *paths = json_array();
 	uint64_t k = json_is_integer(rank) ? (uint64_t)json_integer_value(rank) : UINT64_MAX;
+	json_int_t first = from ? json_integer_value(from) : 0;
 
 	(void)c;
 	json_object_set_new(answer, "paths", paths);
+	json_object_set_new(answer, "next", json_null());
 	if (k >= f->nic_count)
 		return "rank: there is none of that number";
-	for (uint32_t i = 0; i < f->nics[k].qp_count; i++)
-		paths_json(f->nics[k].qps[i], paths);
+	if (from && !json_is_integer(from))
+		return "qp: a number";
+	for (uint32_t i = 0; i < f->nics[k].qp_count; i++) {
+		const struct qp *q = f->nics[k].qps[i];
+		if (q->number < first)
+			continue;
+		if (json_array_size(paths) + (q->multipath ? q->multipath->p.entropies : 0) > PATHS_OF_A_PAGE && json_array_size(paths)) {
+			json_object_set_new(answer, "next", json_integer(q->number));
+			break;
+		}
+		paths_json(q, paths);
+	}
 	return NULL;
 }
 

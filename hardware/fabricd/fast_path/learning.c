@@ -243,7 +243,8 @@ struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, 
 	}
 	flow->state = copies == flow->copies ? FLOW_CACHED : FLOW_UNCACHED;
 	flow->alone = flow->copies == 1 && !flow->copy->rewritten ? flow->copy->port : 0;
-	flow->ways = flow->sw->adaptive ? flow_ways(flow) : NULL;
+	ways_drop(flow->ways);
+	flow->ways = flow->sw->adaptive ? ways_name(flow_ways(flow)) : NULL;
 	flow->left = c->sample;
 	c->decided++;
 	return flow->state == FLOW_CACHED ? flow : NULL;

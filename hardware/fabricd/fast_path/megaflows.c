@@ -211,6 +211,7 @@ void megaflows_supersede(struct megaflows *m, struct flow *flow)
 static void flow_free(struct megaflows *m, struct flow *flow)
 {
 	rules_count(flow);
+	ways_drop(flow->ways);
 	free(flow->rules);
 	free(flow->copy);
 	free(flow);

@@ -74,7 +74,9 @@ struct node {
 	uint64_t made; /* frames */
 	bool cuts_through; /* a switch: sends frames on while they still come in */
 	bool adaptive; /* a switch: of copies of a frame that are alike it takes one */
-	struct ways *ways; /* sets of ports that it has taken one of */
+	struct ways *ways; /* sets of ports of which it takes one (ways.c) */
+	struct ways *ways_newest, *ways_oldest; /* of those that it knows */
+	uint32_t ways_known;
 };
 
 /* frame_number() - Of a frame that @n makes: by maker and count, so that no other node's frames change what is drawn by it */

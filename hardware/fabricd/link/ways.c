@@ -4,9 +4,13 @@
  *
  * Open vSwitch says which ports, by a copy of the frame for each, as often as it weighs.  A node has each set
  * once, whoever asks first: what is known of a set, such as whose turn it is, does not depend on the way by
- * which frames came to it.  Sets stay until the fabric ends; there are as many as groups that were ever met.
+ * which frames came to it.
  *
  * The ports of a set whose cables are up are a set, too, found again when a cable has changed.
+ *
+ * Where rules come and go there are ever more sets.  A node knows those of which a frame last took a port, WAYS_KNOWN of
+ * them; of one that it took none of for longest it then knows nothing any more, as of one that is new.  So that follows
+ * from the frames alone, and not from who asks, and when.  Such a set is freed when no flow and no frame names it.
  */
 #include <stdlib.h>
 
@@ -66,8 +70,98 @@ static struct ways *intern(struct node *n, struct ways *whole, const uint16_t *p
 	w->copies = copies;
 	w->whole = whole ? whole : w;
 	put_in_order(w);
+	w->node = n;
 	w->next = n->ways;
 	return n->ways = w;
+}
+
+/* Those of its ports that were up */
+static bool is_part(const struct ways *w, const struct ways *whole)
+{
+	return w->whole == whole && w != whole;
+}
+
+static void free_one(struct ways *w)
+{
+	free(w->memory.state);
+	free(w);
+}
+
+/* Take off the list what is a part of a set, and it itself if nobody names it */
+static void forget(struct ways *whole)
+{
+	for (struct ways **at = &whole->node->ways, *w; (w = *at);) {
+		if (is_part(w, whole) || (w == whole && !whole->named)) {
+			*at = w->next;
+			if (w != whole)
+				free_one(w);
+		} else {
+			at = &w->next;
+		}
+	}
+	whole->alive = NULL;
+	if (!whole->named) {
+		free_one(whole);
+		return;
+	}
+	ways_rest(whole);
+	for (uint16_t i = 0; i < whole->count; i++)
+		whole->way[i].picks = 0;
+}
+
+static void take_off(struct ways *w)
+{
+	struct node *n = w->node;
+
+	*(w->newer ? &w->newer->older : &n->ways_newest) = w->older;
+	*(w->older ? &w->older->newer : &n->ways_oldest) = w->newer;
+	w->newer = w->older = NULL;
+	w->known = false;
+	n->ways_known--;
+}
+
+/* ways_taken() - A frame takes one of a set's ports */
+void ways_taken(struct ways *w)
+{
+	struct node *n = w->node;
+
+	if (n->ways_newest == w)
+		return;
+	if (w->known)
+		take_off(w);
+	w->older = n->ways_newest;
+	*(w->older ? &w->older->newer : &n->ways_oldest) = w;
+	n->ways_newest = w;
+	w->known = true;
+	if (++n->ways_known <= WAYS_KNOWN)
+		return;
+	struct ways *oldest = n->ways_oldest;
+	take_off(oldest);
+	forget(oldest);
+}
+
+/* ways_rest() - Nothing is known of a set: no frame has taken one of its ports */
+void ways_rest(struct ways *w)
+{
+	w->turn = 0;
+	free(w->memory.state);
+	w->memory = (struct pick_memory){0};
+	for (uint16_t i = 0; i < w->count; i++)
+		w->way[i].busy_until = 0;
+}
+
+/* ways_name() - A flow or a frame names a set, until ways_drop() */
+struct ways *ways_name(struct ways *w)
+{
+	if (w)
+		w->named++;
+	return w;
+}
+
+void ways_drop(struct ways *w)
+{
+	if (w && !--w->named && !w->known)
+		forget(w);
 }
 
 /* ways_of() - The set of these ports
@@ -111,7 +205,6 @@ void ways_free(struct node *n)
 {
 	for (struct ways *w; (w = n->ways);) {
 		n->ways = w->next;
-		free(w->memory.state);
-		free(w);
+		free_one(w);
 	}
 }

@@ -10,6 +10,7 @@
 struct fabric;
 struct node;
 
+#define WAYS_KNOWN 1024 /* of a node: sets of which a frame has taken a port */
 #define WAYS_MAX 128 /* copies that Open vSwitch makes of a frame: ports, as often as they weigh */
 
 struct pick_policy;
@@ -28,7 +29,11 @@ struct way {
 };
 
 struct ways {
+	struct node *node;
 	struct ways *next; /* of the node */
+	struct ways *newer, *older; /* of the known ones, by when a frame last took one of its ports */
+	bool known;
+	uint32_t named; /* by flows, and by frames that are about to take one of its ports */
 	struct ways *whole; /* of which it is what is up; itself: all of it */
 	struct ways *alive; /* what is left of it without ports whose cable is down, as of `wiring`; or NULL */
 	uint64_t wiring;
@@ -42,6 +47,10 @@ struct ways {
 };
 
 struct ways *ways_of(struct node *n, const uint16_t *ports, uint16_t copies);
+struct ways *ways_name(struct ways *w);
+void ways_drop(struct ways *w);
+void ways_taken(struct ways *w);
+void ways_rest(struct ways *w);
 struct ways *ways_alive(struct fabric *f, struct node *n, struct ways *w);
 struct way *ways_find(struct ways *w, uint16_t port);
 void ways_free(struct node *n);

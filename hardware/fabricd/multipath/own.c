@@ -68,6 +68,13 @@ static void call_lost(void *call)
 	c->entry->lost(c->paths, c->entropy);
 }
 
+static void call_trimmed(void *call)
+{
+	const struct call *c = call;
+
+	c->entry->trimmed(c->paths, c->entropy);
+}
+
 static void call_timeout(void *call)
 {
 	const struct call *c = call;
@@ -139,6 +146,11 @@ static void lost(struct fabric *f, struct qp *q, uint32_t entropy)
 	carry_out(f, q, "lost", call_lost, &(struct call){.entropy = entropy});
 }
 
+static void trimmed(struct fabric *f, struct qp *q, uint32_t entropy)
+{
+	carry_out(f, q, "trimmed", call_trimmed, &(struct call){.entropy = entropy});
+}
+
 static void timeout(struct fabric *f, struct qp *q)
 {
 	carry_out(f, q, "timeout", call_timeout, &(struct call){0});
@@ -186,6 +198,7 @@ bool own_paths_load(struct fabric *f)
 		policy->start = entry->start ? start : NULL;
 		policy->returned = entry->returned ? returned : NULL;
 		policy->lost = entry->lost ? lost : NULL;
+		policy->trimmed = entry->trimmed ? trimmed : NULL;
 		policy->timeout = entry->timeout ? timeout : NULL;
 	}
 	return true;

@@ -51,6 +51,7 @@ struct nic_params {
 				  * without end */
 	double slow;		 /* host and GPU take so many times as long */
 	bool frozen;		 /* the worker is not woken */
+	bool takes_in_order;	 /* and no packet ahead of its turn, whoever sends it */
 	bool selective;		 /* selective repeat; otherwise go-back-N */
 	bool probes;		 /* and it asks when nothing is heard */
 	bool fixed_port;	 /* all its queue pairs have the same UDP source port */

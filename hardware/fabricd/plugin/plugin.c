@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "engine/fabric.h"
@@ -32,11 +33,27 @@ static struct {
 	pthread_t thread;
 	sigjmp_buf back;
 	volatile sig_atomic_t inside, ticks; /* ticks since the call began */
+	volatile uintptr_t at; /* the instruction that a signal has stopped */
 	bool ready;
 } guard;
 
-static void on_signal(int number)
+static uintptr_t instruction(const void *context)
 {
+	const ucontext_t *c = context;
+
+#if defined(__x86_64__)
+	return (uintptr_t)c->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+	return (uintptr_t)c->uc_mcontext.pc;
+#else
+	(void)c;
+	return 0;
+#endif
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+	(void)info;
 	if (!pthread_equal(pthread_self(), guard.thread) || !guard.inside) {
 		if (number != SIGVTALRM)
 			signal(number, SIG_DFL); /* it strikes again, as it would have without us */
@@ -45,6 +62,7 @@ static void on_signal(int number)
 	if (number == SIGVTALRM && ++guard.ticks < TICKS)
 		return;
 	guard.inside = 0;
+	guard.at = instruction(context);
 	siglongjmp(guard.back, number);
 }
 
@@ -54,7 +72,7 @@ static bool guard_ready(struct fabric *f)
 	static const int numbers[] = {SIGVTALRM, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGVTALRM};
 	struct itimerspec each = {.it_interval.tv_nsec = TICK_NS, .it_value.tv_nsec = TICK_NS};
-	struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+	struct sigaction act = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
 	timer_t timer;
 
 	if (guard.ready)
@@ -78,6 +96,7 @@ bool plugin_open(struct fabric *f, struct plugin *p, const json_t *o)
 	if (!name || !file || !name[0] || strlen(name) >= sizeof p->name)
 		return config_fail(f, "of a user's own: a name of up to %zu characters and a file are needed", sizeof p->name - 1);
 	strcpy(p->name, name);
+	p->file = file;
 	p->fd = open(file, O_RDONLY | O_CLOEXEC);
 	return p->fd >= 0 || config_fail(f, "%s: cannot open %s", name, file);
 }
@@ -116,17 +135,35 @@ const void *plugin_load(struct fabric *f, struct plugin *p, const char *symbol)
 		config_fail(f, "%s: not of this version of railbed.h", p->name);
 	close(p->fd);
 	p->fd = -1;
+	p->entry = version;
 	return f->error[0] ? NULL : version;
+}
+
+static void failed(struct fabric *f, const struct plugin *p, const char *entry, const char *wrong, uintptr_t offset)
+{
+	if (f->failed)
+		return;
+	fprintf(stderr, "fabricd: %s: %s(): %s\n", p->name, entry, wrong);
+	report_event(f, REPORT_OWN_FAILED,
+		     json_pack("{s:s, s:s, s:s, s:s, s:I}", "name", p->name, "function", entry, "reason", wrong, "file", p->file,
+			       "offset", (json_int_t)offset));
+	f->failed = f->stop = true;
 }
 
 /* plugin_failed() - It cannot go on: what was wrong in which of its functions */
 void plugin_failed(struct fabric *f, const struct plugin *p, const char *entry, const char *wrong)
 {
-	if (f->failed)
-		return;
-	fprintf(stderr, "fabricd: %s: %s(): %s\n", p->name, entry, wrong);
-	report_event(f, REPORT_OWN_FAILED, json_pack("{s:s, s:s, s:s}", "name", p->name, "function", entry, "reason", wrong));
-	f->failed = f->stop = true;
+	failed(f, p, entry, wrong, 0);
+}
+
+/* Where an instruction stands in the compiled file; 0: elsewhere, such as in the mathematical library */
+static uintptr_t offset_of(const struct plugin *p, uintptr_t at)
+{
+	Dl_info its, own;
+
+	if (!at || !dladdr((const void *)at, &its) || !dladdr(p->entry, &own) || its.dli_fbase != own.dli_fbase)
+		return 0;
+	return at - (uintptr_t)own.dli_fbase;
 }
 
 static const char *words(int number)
@@ -149,7 +186,7 @@ bool plugin_call(struct fabric *f, const struct plugin *p, const char *entry, vo
 		return false;
 	int number = sigsetjmp(guard.back, 0);
 	if (number) {
-		plugin_failed(f, p, entry, words(number));
+		failed(f, p, entry, words(number), offset_of(p, guard.at));
 		return false;
 	}
 	guard.ticks = 0;

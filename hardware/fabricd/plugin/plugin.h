@@ -10,6 +10,8 @@ struct fabric;
 struct plugin {
 	char name[64]; /* of its source file */
 	int fd;	       /* of the compiled one, until it is loaded */
+	const char *file;  /* its path */
+	const void *entry; /* what it defines */
 };
 
 bool plugin_open(struct fabric *f, struct plugin *p, const json_t *o);

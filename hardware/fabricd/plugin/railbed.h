@@ -176,6 +176,7 @@ struct railbed_multipath {
 	void (*returned)(struct railbed_paths *paths, const struct railbed_returned *back);
 	void (*lost)(struct railbed_paths *paths, uint32_t entropy); /* the packet that had it */
 	void (*timeout)(struct railbed_paths *paths);		     /* nothing was heard for long */
+	void (*trimmed)(struct railbed_paths *paths, uint32_t entropy); /* likewise lost, and its receiver has said so */
 };
 
 /* Which of several ports a switch takes.  A set of ports is what the tables name for a frame: those on shortest paths to

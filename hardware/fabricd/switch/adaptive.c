@@ -301,6 +301,7 @@ static struct way *take(const struct choice *c)
 void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct frame *fr)
 {
 	if (fr->passage && fr->passage->lost) {
+		ways_drop(ways);
 		frame_release(f, fr);
 		return;
 	}
@@ -313,6 +314,8 @@ void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct 
 	way->busy_until = (way->busy_until > f->clock.now ? way->busy_until : f->clock.now) + through(&c, way);
 	out->picks++;
 	ways->way[left == ways ? way - ways->way : way->whole].picks++;
+	ways_taken(ways);
+	ways_drop(ways);
 	switch_forward(f, out, fr);
 }
 
@@ -341,7 +344,7 @@ void adaptive_came(struct fabric *f, struct pending *p)
 		next = fr->next;
 		fr->to = NULL;
 		if (!ways || !next)
-			event_add(f, t, EV_FORWARD, sw->index, p->in->number, ways ? 0 : out->number, fr->id, fr, (uintptr_t)ways);
+			event_add(f, t, EV_FORWARD, sw->index, p->in->number, ways ? 0 : out->number, fr->id, fr, (uintptr_t)ways_name(ways));
 		else
 			frame_release(f, fr);
 	}
@@ -367,10 +370,7 @@ void adaptive_init(struct sw *s)
 void adaptive_forget(struct sw *s)
 {
 	for (struct ways *w = s->n.ways; w; w = w->next) {
-		w->turn = 0;
-		pick_forget(&w->memory);
-		for (uint16_t i = 0; i < w->count; i++)
-			w->way[i].busy_until = 0;
+		ways_rest(w);
 	}
 	if (!s->adaptive)
 		return;

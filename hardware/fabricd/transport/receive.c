@@ -228,7 +228,7 @@ static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet 
 {
 	uint8_t *at;
 	struct early e = place_look(q, pkt, fr, answers(q, pkt), &at);
-	enum kept kept = q->answers->selective ? reorder_keep(q, ahead, &e) : KEPT_NOT;
+	enum kept kept = q->answers->selective && !q->nic->p.takes_in_order ? reorder_keep(q, ahead, &e) : KEPT_NOT;
 
 	if (kept == KEPT_BEFORE)
 		q->nic->duplicate_request++;

@@ -15,6 +15,13 @@ from testbed.words.entry import Parameter
 
 _RANK = Parameter("rank", kinds.RANK, "Whose: a rank, or its NIC's name.", required=True)
 
+_FROM_QP = Parameter(
+    "qp",
+    kinds.Number("qp", "NUMBER", 0, (1 << 24) - 1),
+    "Of many queue pairs the page that begins with this one.",
+    True,
+)
+
 
 def qps(look: Look) -> list[Table]:
     keys = ("rank", "qp", "peer", "peer_qp", "path", "state", "tx_packets", "tx_bytes", "retransmitted", "cnps")
@@ -147,13 +154,17 @@ def traffic(look: Look) -> list[Table]:
     return [Table("traffic", "", sorted(rows, key=lambda r: (-r["tx_bytes"], r["rank"], r["peer"])))]
 
 
-def paths(look: Look, rank: int) -> list[Table]:
-    """What a queue pair that sprays knows of each entropy; the delay is from the cable to the acknowledgement."""
-    rows = []
-    for path in look.source.request("paths", rank=rank)["paths"]:
+def paths(look: Look, rank: int, qp: int | None = None) -> list[Table]:
+    """What a queue pair that sprays knows of each entropy; the delay is from the cable to the acknowledgement.
+
+    Of many queue pairs it is a page, from one of them on.
+    """
+    page, rows = look.source.request("paths", rank=rank, qp=qp or 0), []
+    for path in page["paths"]:
         timed, took_ns = path.pop("timed"), path.pop("took_ns")
         rows.append({**path, "delay_us": round(took_ns / timed / 1e3, 3) if timed else None})
-    return [Table("paths", "", rows, ("qp", "peer", "entropy", "udp_src_port", "delay_us"))]
+    title = f"Queue pairs {rows[0]['qp']} to {rows[-1]['qp']}; the others: --qp {page['next']}" if page["next"] else ""
+    return [Table("paths", title, rows, ("qp", "peer", "entropy", "udp_src_port", "delay_us"))]
 
 
 def credit(look: Look, rank: int) -> list[Table]:
@@ -202,7 +213,7 @@ VIEWS = (
     ),
     View(
         words="paths", about="Show what a rank's queue pairs that spray know of each entropy: marks, losses, delay.",
-        make=paths, parameters=(_RANK,), samples=("0",),
+        make=paths, parameters=(_RANK, _FROM_QP), samples=("0", "0 --qp 17"),
     ),
     View(
         words="credits", about="Show what a rank may send by its receivers' credit, and whom it lets send next.",

@@ -67,4 +67,4 @@ RAILBED_MULTIPATH(2,
 		[MARK] = {"mark", RAILBED_NUMBER, {1}, 0, 255}, [LOSS] = {"loss", RAILBED_NUMBER, {4}, 0, 255},
 		[MOST] = {"most", RAILBED_NUMBER, {15}, 1, 255}, [SATURATED] = {"saturated", RAILBED_NUMBER, {0.5}, 0, 1},
 	},
-	.start = start, .pick = pick, .returned = returned, .lost = lost);
+	.start = start, .pick = pick, .returned = returned, .lost = lost, .trimmed = lost);
