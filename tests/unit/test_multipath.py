@@ -187,7 +187,7 @@ def test_predictions_take_cables_side_by_side_for_one_as_fast_as_all() -> None:
     (hashed,) = predict(experiment("null")).figures
     longer_ns = ser_ns(4096 + 58, 400e9) * 3 / 4  # a packet on two cables of every second hop of the ring
     assert sprayed.time_ns == pytest.approx(wide.time_ns + 3 * 2 * longer_ns, rel=1e-4)
-    assert sprayed.time_ns < hashed.time_ns
+    assert sprayed.time_ns == pytest.approx(hashed.time_ns, rel=1e-4)  # whose flows take cables of their own
 
 
 def test_there_is_no_model_of_it_on_fabrics_too_large_to_run() -> None:
