@@ -16,7 +16,7 @@ from workloads.verbs.bond import parts
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.transport import Sending
 
 
 def costs_of(experiment: Experiment) -> Costs:
@@ -46,7 +46,7 @@ def costs_with_engines(experiment: Experiment) -> Costs:
     return replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
 
 
-def sprays(transport: Transport) -> bool:
+def sprays(transport: Sending) -> bool:
     """Whether a message's packets take all of the shortest ways."""
     return transport.multipath is not None and not transport.multipath.entry.one_path
 
