@@ -29,12 +29,12 @@ void holes_add(struct holes *h, const struct hole *hole)
 
 void holes_drop_first(struct holes *h)
 {
-	h->first = (h->first + 1) % h->room;
+	h->first = (h->first + 1) & (h->room - 1);
 	h->count--;
 }
 
-/* holes_find() - The one of that number, or NULL */
-struct hole *holes_find(const struct holes *h, uint64_t n)
+/* holes_from() - The first with that number or a higher one; the count, if there is none */
+uint32_t holes_from(const struct holes *h, uint64_t n)
 {
 	uint32_t least = 0, most = h->count;
 
@@ -45,7 +45,15 @@ struct hole *holes_find(const struct holes *h, uint64_t n)
 		else
 			most = i;
 	}
-	return least < h->count && holes_at(h, least)->number == n ? holes_at(h, least) : NULL;
+	return least;
+}
+
+/* holes_find() - The one of that number, or NULL */
+struct hole *holes_find(const struct holes *h, uint64_t n)
+{
+	uint32_t i = holes_from(h, n);
+
+	return i < h->count && holes_at(h, i)->number == n ? holes_at(h, i) : NULL;
 }
 
 static bool sent_later(const struct hole *a, const struct hole *b)
