@@ -22,7 +22,8 @@ class Setting:
 
     The round trip begins with the fetch of a packet, as windows count; `fetch_ns` of it pass before the packet is on
     the cable, where measured round trips begin. `hop_ns` of it are each switch's, where all are alike. `switches` are
-    on the path that has most of them. `given` is what the file says of the control's parameters.
+    on the path that has most of them. `given` is what the file says of the control's parameters. `trims`: switches trim
+    data packets that they would drop.
     """
 
     line_rate_bps: float
@@ -32,6 +33,7 @@ class Setting:
     switches: int = 1
     hop_ns: float = 0.0
     given: Mapping[str, float] = field(default_factory=dict)
+    trims: bool = False
 
     @property
     def bdp_bytes(self) -> float:
@@ -48,7 +50,8 @@ class Setting:
 
     @property
     def target_queue_ns(self) -> float:
-        return self.given.get("target_queue", self.network_rtt_ns)
+        """NSCC's: a round trip, or three quarters where switches trim (initNsccParams of uec.cpp)."""
+        return self.given.get("target_queue", self.network_rtt_ns * (0.75 if self.trims else 1))
 
 
 @dataclass(frozen=True)

@@ -284,7 +284,8 @@ class Fabricd:
         self._last_id += 1
         line = json.dumps({"id": self._last_id, "op": op, **arguments}).encode() + b"\n"
         try:
-            self._socket.sendall(line[socket.send_fds(self._socket, [line], files) :])
+            if rest := line[socket.send_fds(self._socket, [line], files) :]:
+                self._socket.sendall(rest)
         except OSError as error:
             raise FabricdGone("fabricd is gone", self.control) from error
         return self._last_id

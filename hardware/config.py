@@ -59,8 +59,9 @@ class Hardware:
 
     router_rate_bps: float | None = None  # inside a NIC with several ports; None: that of its ports together
     router_latency_ns: float = 100.0
-    controls: Sequence[Mapping[str, Any]] = ()
-    """Congestion controls of users' own files, which NICs may name."""
+    own: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """Algorithms of users' own files, which NICs and switches may name: `controls`, `multipath_policies`,
+    `adaptive_policies`."""
 
     of_switch: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What single switches have instead, by name."""
@@ -136,7 +137,7 @@ def fabricd_config(
         "patience_ms": patience_s * 1000,
         "control": {"reaction_ns": hardware.reaction_ns},
         "fence_tap": FENCE_TAP,
-        **({"controls": list(hardware.controls)} if hardware.controls else {}),
+        **hardware.own,
         **({"fast_path": dict(fast_path)} if fast_path else {}),
         "switches": [_switch(fabric, s, hardware, devices) for s in fabric.switches],
         "nics": [

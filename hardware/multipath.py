@@ -1,7 +1,8 @@
-"""How a queue pair's packets choose among paths: policies, one entry each, with parameters and sources.
+"""How packets choose among paths: in their NIC, and in adaptive switches; policies, one entry each.
 
 The experiment file is validated against these entries, fabricd is configured from them, and the table of
-docs/spraying.md is made from them. The policies themselves are in fabricd/multipath/<name>.c.
+docs/spraying.md is made from them. The policies themselves are in fabricd/multipath/<name>.c, and in
+fabricd/switch/adaptive.c.
 """
 
 from __future__ import annotations
@@ -88,3 +89,25 @@ POLICIES: dict[str, Policy] = {
         ),
     )
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PortPolicy(Parametrized):
+    """How an adaptive switch takes one of several ports. `looks`: it goes by what stands in queues."""
+
+    looks: bool = True
+
+    def in_fabricd(self, values: Mapping[str, float]) -> dict[str, object]:
+        """`adaptive` of a switch in fabricd's configuration, as far as it is about the policy."""
+        return {"policy": self.name, **({"params": self.keyed(values)} if self.parameters else {})}
+
+
+PORT_POLICIES: dict[str, PortPolicy] = {
+    p.name: p
+    for p in (
+        PortPolicy("two_choices", "of two that are drawn the one that is free first", "Mitzenmacher, 1996"),
+        PortPolicy("shortest", "of all the one that is free first", ""),
+        PortPolicy("round_robin", "one after the other", "", looks=False),
+        PortPolicy("random", "any", "", looks=False),
+    )
+}

@@ -23,7 +23,7 @@
 #include "worker/worker.h"
 #include "world.h"
 
-static const struct nic_receivers receivers = {.transport = transport_receive, .offload = offload_receive, .domain = offload_domain};
+static const struct nic_receivers receivers = {.transport = transport_receive, .trimmed = trimmed_receive, .offload = offload_receive, .domain = offload_domain};
 
 /* world_join() - Who does what rooms below have declared: before anything else */
 void world_join(struct fabric *f)

@@ -92,7 +92,8 @@ FIGURES = {
     "time_p99_us": "time of a flow, 99th percentile (us)", "slowdown_p50": "slowdown, median",
     "slowdown_p99": "slowdown, 99th percentile", "jain": "Jain's index", "goodput_Gbps": "goodput (Gb/s)",
     "drops": "frames dropped", "ecn_marked": "frames marked CE", "pause_rx": "PFC frames received",
-    "retransmitted": "packets sent again", "fallbacks": "operations not offloaded", "step_us": "step (us)",
+    "retransmitted": "packets sent again", "timeouts": "timeouts", "trimmed": "packets trimmed",
+    "fallbacks": "operations not offloaded", "step_us": "step (us)",
     "compute_us": "compute of a rank (us)", "exposed_us": "exposed communication (us)", "bubble_us": "bubble (us)",
     "overlap": "hidden share of communication", "mfu": "MFU", "tokens_per_s": "tokens per second",
     "bound": "share of the step by which it may be wrong", "memory_GB": "memory of the fullest rank (GB)",
@@ -211,4 +212,5 @@ def summarize(
         "ecn_marked": counters.get("ecn_marked", 0),
         "pause_rx": counters.get("pause_rx", 0),
         "retransmitted": counters.get("retransmitted", 0),
+        **{name: counters[name] for name in ("timeouts", "trimmed") if name in counters},
     }

@@ -259,17 +259,21 @@ def _priority_rows(port: Mapping[str, Any]) -> list[Row]:
 
 
 def counter_totals(counters: Mapping[str, Any]) -> dict[str, Any]:
-    """The few totals that a run prints: drops by reason, ECN marks, pauses received, packets sent again."""
+    """The few totals that a run prints: drops by reason, ECN marks, pauses received, packets sent again; timeouts and
+    trimmed packets, if there were any."""
     drops: dict[str, int] = defaultdict(int)
     for drop in counters.get("drops", []):
         drops[drop["reason"]] += drop["count"]
     ports, nics = counters.get("ports", []), counters.get("nics", [])
     priorities = [row for port in ports for row in _priority_rows(port)]
+    rare = {"timeouts": "local_ack_timeout_err", "trimmed": "rx_trimmed"}
+    found = {name: sum(n.get(counter, 0) for n in nics) for name, counter in rare.items()}
     return {
         "drops": dict(sorted(drops.items())),
         "ecn_marked": sum(p.get("ecn_marked", 0) for p in ports),
         "pause_rx": sum(row.get("rx_pause", 0) for row in priorities),
         "retransmitted": sum(n.get("retransmitted", 0) for n in nics),
+        **{name: count for name, count in found.items() if count},
     }
 
 

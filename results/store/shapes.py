@@ -40,6 +40,8 @@ class Totals(TypedDict, total=False):
     ecn_marked: int
     pause_rx: int
     retransmitted: int
+    timeouts: int
+    trimmed: int
 
 
 class Summary(TypedDict, total=False):

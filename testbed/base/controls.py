@@ -1,7 +1,8 @@
 """Algorithms of NICs as they are written, with their parameters.
 
 A congestion control, in an experiment or a fault: `NAME`, `{NAME: {PARAMETERS}}`, or one's own
-`{file: FILE.c, PARAMETERS}`; a choice among paths: `{policy: NAME, entropies: N, PARAMETERS}`.
+`{file: FILE.c, PARAMETERS}`; a choice among paths: `{policy: NAME, entropies: N, PARAMETERS}`, or
+`{file: FILE.c, entropies: N, PARAMETERS}`; one among a switch's ports: `NAME`, or `{file: FILE.c, PARAMETERS}`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from testbed.base.types import mistake, unknown
 
 if TYPE_CHECKING:
     from hardware.cc import Control, Parametrized
+    from hardware.multipath import Policy, PortPolicy
 
 DEFAULT_ENTROPIES = 256
 _KINDS = {kind.name: kind for kind in (units.RATE, units.TIME, units.SIZE)}
@@ -29,6 +31,28 @@ def control(name: str) -> Control:
     from testbed.own import control
 
     return control.control(name)
+
+
+def multipath(name: str) -> Policy:
+    """Likewise of a choice among paths."""
+    from hardware.multipath import POLICIES
+
+    if name in POLICIES:
+        return POLICIES[name]
+    from testbed.own.multipath import policy
+
+    return policy(name)
+
+
+def adaptive(name: str) -> PortPolicy:
+    """Likewise of a choice among a switch's ports."""
+    from hardware.multipath import PORT_POLICIES
+
+    if name in PORT_POLICIES:
+        return PORT_POLICIES[name]
+    from testbed.own.adaptive import policy
+
+    return policy(name)
 
 
 def short(name: str) -> str:
@@ -52,7 +76,7 @@ def read(value: Any, folder: Path | None = None) -> dict[str, Any]:
     if isinstance(value, dict) and "file" in value:
         given = {k: v for k, v in value.items() if k != "file"}
         return {
-            "name": (own := _of_file(value["file"], folder)),
+            "name": (own := _of_file(value["file"], folder, control)),
             "set": None,
             "values": _values(control(own), given, []),
         }
@@ -74,17 +98,17 @@ def read(value: Any, folder: Path | None = None) -> dict[str, Any]:
     return {"name": name, "set": named or (next(iter(its.sets)) if its.sets else None), "values": values}
 
 
-def _of_file(file: Any, folder: Path | None) -> str:
-    """The resolved name of a file whose control can be used."""
+def _of_file(file: Any, folder: Path | None, entry: Callable[[str], Parametrized]) -> str:
+    """The resolved name of a file whose entry can be used."""
     from testbed.own.name import BadFile, parse, resolved
 
     if (name := parse(file)) is None:
         raise mistake(f"{file!r:.60} is no C file", "file: FILE.c (docs/own-controls.md)", ["file"])
     if folder is None:
-        raise mistake("a control from a file has no place here", "one of ours", ["file"])
+        raise mistake("an algorithm from a file has no place here", "one of ours", ["file"])
     try:
         found = str(resolved(name, folder))
-        control(found)
+        entry(found)
     except BadFile as error:
         raise mistake(error.what, error.hint, ["file"]) from None
     return found
@@ -138,6 +162,15 @@ def _texts(entry: Parametrized, values: Mapping[str, float]) -> dict[str, Any]:
     return {k: kinds[k].choices[int(v)] if kinds[k].choices else form[kinds[k].kind](v) for k, v in values.items()}
 
 
+def _file_schema(about: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`FILE.c`, and `{file: FILE.c}`."""
+    from testbed.own.name import PATTERN
+
+    file = {"type": "string", "x-quantity": "`FILE.c`", "pattern": f"^{PATTERN}$"}
+    keyed = {"type": "object", "properties": {"file": {**file, "description": about}}, "required": ["file"]}
+    return file, keyed
+
+
 def schema() -> dict[str, Any]:
     from hardware.cc import CONTROLS
 
@@ -151,15 +184,7 @@ def schema() -> dict[str, Any]:
         }  # fmt: skip
     parametrized = {"type": "object", "properties": properties, "minProperties": 1, "maxProperties": 1,
                "additionalProperties": False}  # fmt: skip
-    from testbed.own.name import PATTERN
-
-    file = {"type": "string", "x-quantity": "`FILE.c`", "pattern": f"^{PATTERN}$"}
-    own = {
-        "type": "object",
-        "properties": {"file": {**file, "description": "a control of one's own"}},
-        "required": ["file"],
-    }
-    return {"anyOf": [{"enum": list(CONTROLS)}, parametrized, file, own]}
+    return {"anyOf": [{"enum": list(CONTROLS)}, parametrized, *_file_schema("a control of one's own")]}
 
 
 def _properties(entry: Parametrized, about: str = "") -> dict[str, Any]:
@@ -171,40 +196,78 @@ def _properties(entry: Parametrized, about: str = "") -> dict[str, Any]:
     }
 
 
-def read_multipath(value: Any) -> Any:
-    """The written value as the fields of Multipath; raises what a validator raises."""
+def read_multipath(value: Any, folder: Path | None = None) -> Any:
+    """The written value as the fields of Multipath; raises what a validator raises. The folder: as in read()."""
     from hardware.multipath import ENTROPIES, POLICIES
+    from testbed.own.name import parse
 
-    if not isinstance(value, dict) or "policy" not in value:
-        raise mistake(f"{value!r:.40} is no choice among paths", f"write {{policy: NAME}}: {', '.join(POLICIES)}")
-    name, entropies = value["policy"], value.get("entropies", DEFAULT_ENTROPIES)
-    if name not in POLICIES:
+    if parse(value):
+        value = {"file": value}
+    if not isinstance(value, dict) or ("policy" in value) == ("file" in value):
+        hint = f"write {{policy: NAME}}: {', '.join(POLICIES)}; or {{file: FILE.c}}"
+        raise mistake(f"{value!r:.40} is no choice among paths", hint)
+    if "file" in value:
+        name = _of_file(value["file"], folder, multipath)
+    elif (name := value["policy"]) not in POLICIES:
         raise mistake(*unknown("policy", name, list(POLICIES)), path=["policy"])
+    entropies = value.get("entropies", DEFAULT_ENTROPIES)
     if isinstance(entropies, bool) or entropies not in ENTROPIES:
         raise mistake(
             f"entropies are a power of two up to {ENTROPIES[-1]}, not {entropies!r:.40}", "such as 256", ["entropies"]
         )
-    given = {k: v for k, v in value.items() if k not in ("policy", "entropies") and v is not None}
-    return {"policy": name, "entropies": entropies, "values": _values(POLICIES[name], given, [])}
+    given = {k: v for k, v in value.items() if k not in ("policy", "file", "entropies") and v is not None}
+    return {"policy": name, "entropies": entropies, "values": _values(multipath(name), given, [])}
 
 
 def written_multipath(policy: str, entropies: int, values: Mapping[str, float]) -> dict[str, Any]:
     """As a file has it, with units."""
     from hardware.multipath import POLICIES
 
-    return {"policy": policy, "entropies": entropies, **_texts(POLICIES[policy], values)}
+    key = "policy" if policy in POLICIES else "file"
+    return {key: policy, "entropies": entropies, **_texts(multipath(policy), values)}
 
 
 def multipath_schema() -> dict[str, Any]:
     from hardware.multipath import ENTROPIES, POLICIES
 
+    entropies = {
+        "enum": list(ENTROPIES), "default": DEFAULT_ENTROPIES,
+        "description": "UDP source ports that a queue pair has, which switches hash",
+    }  # fmt: skip
     properties: dict[str, Any] = {
         "policy": {"enum": list(POLICIES), "description": "which path a packet takes (docs/spraying.md)"},
-        "entropies": {
-            "enum": list(ENTROPIES), "default": DEFAULT_ENTROPIES,
-            "description": "UDP source ports that a queue pair has, which switches hash",
-        },
-    }  # fmt: skip
+        "entropies": entropies,
+    }
     for name, entry in POLICIES.items():
         properties |= _properties(entry, f"`{name}`: ")
-    return {"type": "object", "properties": properties, "required": ["policy"], "additionalProperties": False}
+    ours = {"type": "object", "properties": properties, "required": ["policy"], "additionalProperties": False}
+    file, own = _file_schema("a choice of one's own (docs/own-paths.md)")
+    own["properties"]["entropies"] = entropies
+    return {"anyOf": [ours, file, own]}
+
+
+def read_adaptive(value: Any, folder: Path | None = None) -> Any:
+    """The written value as the fields of a choice among a switch's ports; raises what a validator raises."""
+    from hardware.multipath import PORT_POLICIES
+    from testbed.own.name import parse
+
+    if parse(value):
+        value = {"file": value}
+    if isinstance(value, dict) and "file" in value:
+        name, given = _of_file(value["file"], folder, adaptive), {k: v for k, v in value.items() if k != "file"}
+        return {"name": name, "values": _values(adaptive(name), given, [])}
+    if not isinstance(value, str) or value not in PORT_POLICIES:
+        raise mistake(*unknown("policy", f"{value!s:.40}", [*PORT_POLICIES, "{file: FILE.c}"]))
+    return {"name": value}
+
+
+def written_adaptive(name: str, values: Mapping[str, float]) -> Any:
+    from hardware.multipath import PORT_POLICIES
+
+    return name if name in PORT_POLICIES else {"file": name, **_texts(adaptive(name), values)}
+
+
+def adaptive_schema() -> dict[str, Any]:
+    from hardware.multipath import PORT_POLICIES
+
+    return {"anyOf": [{"enum": list(PORT_POLICIES)}, *_file_schema("a choice of one's own (docs/own-paths.md)")]}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for them in every installed package
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from testbed.base import units
@@ -27,6 +28,12 @@ class Model(BaseModel):
         """As pydantic's, with a Ctrl-C or SIGTERM after it: pydantic would take it for an error of a serializer."""
         with undisturbed():
             return super().model_dump(**how)
+
+
+def folder_of(info: ValidationInfo) -> Path | None:
+    """Where paths of files begin that a value names; None: it may name none of a user's own."""
+    context = info.context or {}
+    return Path(context.get("directory", ".")) if context.get("own", True) else None
 
 
 def mistake(what: str, hint: str = "", path: Sequence[str | int] = ()) -> PydanticCustomError:

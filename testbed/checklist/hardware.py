@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from hardware import bounds
 from hardware.cc import Control, Setting
-from hardware.multipath import POLICIES
 from testbed.base.units import format_rate, format_time
 from testbed.checklist.finding import Case, Found, check, over_network, size, some
 from testbed.plan.hardware import ecn_of
@@ -92,7 +91,7 @@ def classes(case: Case) -> Found:
 @check("paths", "where packets take several paths, being late is no loss, and marks are there to be heard")
 def paths(case: Case) -> Found:
     switch, transport = case.experiment.fabric.switch, case.experiment.transport
-    policy = POLICIES[transport.multipath.policy] if transport.multipath else None
+    policy = transport.multipath.entry if transport.multipath else None
     where = ("transport", "multipath")
     if policy and case.fabric.kind in DIMENSION_ORDER:
         yield f"a {case.fabric.kind} has one path from NIC to NIC: entropies change nothing", where, "leave it out"

@@ -74,6 +74,12 @@ class Basis:
         return bounds.most_switches(self.graph)
 
     @cached_property
+    def trims(self) -> bool:
+        """Whether switches trim data packets for which they have no place."""
+        trimming, switch = self.fabric.switch.trimming, self.fabric.switch
+        return trimming is not None and switch.classes[self.transport.dscp] in trimming.classes
+
+    @cached_property
     def stamps(self) -> int:
         """Switches that a packet has room to hear of; 0: its congestion control wants to hear of none."""
         control = self.transport.cc.control
@@ -132,14 +138,16 @@ class Basis:
         """What the defaults of congestion controls depend on."""
         fabric, nic = self.fabric, self.fabric.nic
         fetch = bounds.fetch_ns(nic.mtu, nic.pcie.rate, nic.pcie.latency)
+        trims = self.trims
         if not self.uniform:
-            return cc.Setting(fabric.cable.rate, self._longest_rtt_ns(fetch), nic.mtu, fetch, self.switches)
+            longest = self._longest_rtt_ns(fetch)
+            return cc.Setting(fabric.cable.rate, longest, nic.mtu, fetch, self.switches, trims=trims)
         rtt = self._base_rtt_ns(fabric.cable.rate, fabric.cable.delay)
         hop = bounds.hop_ns(
             rate_bps=fabric.cable.rate, delay_ns=fabric.cable.delay, latency_ns=fabric.switch.latency, mtu=nic.mtu,
             cut_through=fabric.switch.cut_through,
         )  # fmt: skip
-        return cc.Setting(fabric.cable.rate, rtt, nic.mtu, fetch, self.switches, hop)
+        return cc.Setting(fabric.cable.rate, rtt, nic.mtu, fetch, self.switches, hop, trims=trims)
 
     def _base_rtt_ns(self, rate_bps: float, delay_ns: float) -> float:
         """Of the longest path over such cables."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from testbed.base.types import unknown
 from testbed.experiment import basis
-from testbed.experiment.blocks import known
+from testbed.experiment.blocks import known, trimming
 from testbed.experiment.steps.step import Blocks as OfSteps
 from testbed.experiment.steps.step import Found, below
 from testbed.experiment.steps.steps import scaled_by
@@ -34,6 +34,8 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
     if blocks.fabric.scale_up and not known.with_scale_up({fabric.kind: dict(fabric.params)}):
         what = f"hosts of this {fabric.kind} have one GPU each, and so no scale-up domain"
         found.append((("fabric", "scale_up"), what, "leave it out; a rail, or a clos with `gpus`, may have it"))
+    for key, *wrong in trimming.mistakes(blocks.fabric.switch, blocks.transport):
+        found.append((("fabric", "switch", "trimming", key), wrong[0], wrong[1]))
     routing = blocks.control.routing
     kinds, why = known.kinds_of_routing(routing.name)
     if kinds is not None and fabric.kind not in kinds:

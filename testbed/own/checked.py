@@ -14,6 +14,12 @@ from testbed.own.compiler import HEADER, compiled
 from testbed.own.elf import Elf
 from testbed.own.name import BadFile, Name, source
 
+VERSION = 2
+PAGES = {
+    "railbed_control": "docs/own-controls.md",
+    "railbed_multipath": "docs/own-paths.md",
+    "railbed_adaptive": "docs/own-paths.md",
+}
 _OF_NUMBERS = (
     "a?(cos|sin|tan)h?|atan2|cbrt|ceil|copysign|erfc?|exp2?|expm1|fabs|fdim|floor|fma|fmax|fmin|fmod|frexp|hypot|ilogb|"
     "ldexp|l?lrint|l?lround|log|log10|log1p|log2|logb|modf|nearbyint|nextafter|pow|remainder|rint|round|scalbn|sqrt|"
@@ -36,15 +42,15 @@ def _checked(name: Name, elf: Elf, entry: str) -> bytes:
         hint = f"{HEADER.name}'s and mathematical functions alone: no clocks, random numbers, input and output"
         raise BadFile(f"{_at(name, used[0])}: {', '.join(used)} cannot be used here", hint)
     if variables := elf.variables():
-        hint = "what a flow has to remember stands in its state (flow->state); constants are `static const`"
-        raise BadFile(f"{_at(name, variables[0])}: {', '.join(variables)} would be kept outside flows' state", hint)
+        hint = "what is to be remembered stands in `state`, which each call is given; constants are `static const`"
+        raise BadFile(f"{_at(name, variables[0])}: {', '.join(variables)} would be kept outside its state", hint)
     if elf.at_loading():
         hint = "no constructors, no ifuncs, no function called _init or _fini"
         raise BadFile(f"{name.path}: something in it runs before it is called", hint)
     data = elf.data(entry)
     if data is None:
         raise BadFile(
-            f"{name.path} defines no {entry}", f"it ends with {entry.upper()}(1, ..): see docs/own-controls.md"
+            f"{name.path} defines no {entry}", f"it ends with {entry.upper()}({VERSION}, ..): see {PAGES[entry]}"
         )
     return data
 

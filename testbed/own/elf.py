@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 _HEADER, _SECTION, _SYMBOL = struct.Struct("<16s2HI3QI6H"), struct.Struct("<2I4Q2I2Q"), struct.Struct("<I2BH2Q")
 _WRITE, _ALLOCATED, _SYMTAB, _DYNAMIC, _DYNSYM = 1, 2, 2, 6, 11
+_RELA, _RELOCATION, _ADDRESS = 4, struct.Struct("<2Qq"), struct.Struct("<q")
 _OBJECT, _TLS, _IFUNC = 1, 6, 10
 _LINKERS = (".data.rel.ro", ".dynamic", ".got", ".relro_padding")
 _TAG = struct.Struct("<qQ")
@@ -80,13 +82,25 @@ class Elf:
         return any(tag in _AT_LOADING for tag in tags) or any(s.kind == _IFUNC for s in self.symbols(_SYMTAB))
 
     def data(self, name: str) -> bytes | None:
-        """What a symbol stands for, addresses in it left out."""
+        """What a symbol stands for; addresses in it are those that they have in the file, whatever comes of them."""
         for symbol in self.symbols(_DYNSYM):
             if symbol.name == name and symbol.section:
                 section = self.sections[symbol.section]
                 at = section.offset + symbol.value - section.address
-                return self._content[at : at + symbol.size]
+                data = bytearray(self._content[at : at + symbol.size])
+                for place, address in self._addresses():
+                    if 0 <= place - symbol.value <= symbol.size - 8:
+                        _ADDRESS.pack_into(data, place - symbol.value, address)
+                return bytes(data)
         return None
+
+    def _addresses(self) -> Iterator[tuple[int, int]]:
+        """What the loader fills in, and where."""
+        for section in self.sections:
+            if section.kind == _RELA:
+                for at in range(section.offset, section.offset + section.size, _RELOCATION.size):
+                    place, _, address = _RELOCATION.unpack_from(self._content, at)
+                    yield place, address
 
     def _text(self, at: int) -> str:
         return self._content[at : self._content.index(b"\0", at)].decode(errors="replace")

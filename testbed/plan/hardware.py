@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hardware import bounds, cc, multipath, recovery
+from hardware import bounds, cc, recovery
 from hardware.config import Hardware
 from testbed.base import controls
 from testbed.base.units import format_time
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import Accelerator, Ecn, Nic, Switch
     from testbed.experiment.blocks.routing import Adaptive, Routing
     from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.trimming import Trimming
     from testbed.experiment.steps.step import Step
 
 
@@ -38,7 +39,8 @@ def hardware_of(experiment: Experiment) -> Hardware:
         retry=nic.retry,
         switch={
             **_switch(fabric.switch, basis.headroom(*usual), _ecn(basis, basis.setting)),
-            **_adaptive(experiment.control.routing.adaptive),
+            **_adaptive(experiment.control.routing.adaptive, basis.setting),
+            **_trimming(fabric.switch.trimming),
         },
         accelerator=_accelerator(basis, experiment.workload),
         nic={
@@ -53,8 +55,9 @@ def hardware_of(experiment: Experiment) -> Hardware:
             "cc": _congestion_control(transport, basis.setting),
             **_multipath(transport, basis.setting),
             **_engine(nic),
+            **({"trimmed_dscp": fabric.switch.trimming.dscp} if fabric.switch.trimming else {}),
         },
-        controls=_own_controls(transport),
+        own=_own_files(transport, experiment.control.routing.adaptive),
         of_switch=_own_of_switches(basis, usual, experiment.control.routing),
         of_nic=dict(_own_of_nics(basis, usual)),
     )
@@ -103,7 +106,7 @@ def ecn_of(ecn: Ecn, transport: Transport, setting: cc.Setting) -> tuple[int, in
 
     A choice among paths comes before the congestion control.
     """
-    paths = transport.multipath and multipath.POLICIES[transport.multipath.policy].marks
+    paths = transport.multipath and transport.multipath.entry.marks
     marks = paths or transport.cc.control.marks
     kmin, kmax, pmax = marks(setting) if marks else bounds.ecn_profile(setting.line_rate_bps)
     if ecn.kmin is not None and ecn.kmax is not None:
@@ -140,13 +143,19 @@ def _congestion_control(transport: Transport, setting: cc.Setting) -> dict[str, 
     return chosen.control.in_fabricd(chosen.control.values(setting, chosen.values, chosen.set))
 
 
-def _own_controls(transport: Transport) -> list[dict[str, object]]:
-    """Those of users' own files."""
-    if transport.cc.name in cc.CONTROLS:
-        return []
-    from testbed.own.control import for_fabricd
+def _own_files(transport: Transport, adaptive: Adaptive | None) -> dict[str, list[dict[str, object]]]:
+    """Algorithms of users' own files, by what they are in fabricd's configuration."""
+    from testbed.own import adaptive as ports
+    from testbed.own import control
+    from testbed.own import multipath as paths
+    from testbed.own.name import parse
 
-    return [for_fabricd(transport.cc.name)]
+    named = {
+        "controls": (transport.cc.name, control.for_fabricd),
+        "multipath_policies": (transport.multipath and transport.multipath.policy, paths.for_fabricd),
+        "adaptive_policies": (adaptive and adaptive.policy.name, ports.for_fabricd),
+    }
+    return {key: [told(name)] for key, (name, told) in named.items() if name and parse(name)}
 
 
 def _multipath(transport: Transport, setting: cc.Setting) -> dict[str, object]:
@@ -154,7 +163,7 @@ def _multipath(transport: Transport, setting: cc.Setting) -> dict[str, object]:
     chosen = transport.multipath
     if chosen is None:
         return {}
-    policy = multipath.POLICIES[chosen.policy]
+    policy = chosen.entry
     return {"multipath": policy.in_fabricd(chosen.entropies, policy.values(setting, chosen.values))}
 
 
@@ -175,7 +184,7 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
     if basis.transport.recovery == "selective_repeat":
         kept = {"reorder_packets": _reorder_packets(basis)}
     if paths := basis.transport.multipath:
-        values = multipath.POLICIES[paths.policy].values(basis.setting, paths.values)
+        values = paths.entry.values(basis.setting, paths.values)
         kept["multipath"] = controls.written_multipath(paths.policy, paths.entropies, values)
     if basis.transport.loss:
         kept["loss_after"] = format_time(_selective(basis)["loss_after_ns"])
@@ -230,7 +239,7 @@ def _switch(switch: Switch, headroom: int, ecn: dict[str, Any]) -> dict[str, Any
         "headroom_bytes": headroom,
         "xon_offset_bytes": switch.xon_offset,
         "lossless": switch.lossless if switch.pfc else [],
-        "dscp": {str(d): switch.dscp.get(d, 0) for d in range(64)},
+        "dscp": {str(d): c for d, c in enumerate(switch.classes)},
         "pfc": switch.pfc,
         "ecn": ecn,
         "strict": switch.scheduler.strict,
@@ -239,17 +248,25 @@ def _switch(switch: Switch, headroom: int, ecn: dict[str, Any]) -> dict[str, Any
     }
 
 
-def _adaptive(adaptive: Adaptive | None) -> dict[str, Any]:
+def _adaptive(adaptive: Adaptive | None, setting: cc.Setting) -> dict[str, Any]:
     """How a switch takes one of several ports; nothing where it does not."""
     if adaptive is None:
         return {}
-    flowlet, quality = adaptive.flowlet, adaptive.quality
-    keys: dict[str, Any] = {"policy": adaptive.policy, "local_repair": adaptive.local_repair}
+    flowlet, quality, policy = adaptive.flowlet, adaptive.quality, adaptive.policy.entry
+    keys = {**policy.in_fabricd(policy.values(setting, adaptive.policy.values)), "local_repair": adaptive.local_repair}
     if flowlet:
         keys |= {"flowlet_gap_ns": flowlet.gap, "flowlet_entries": flowlet.entries}
     if quality:
         keys |= {"bands": quality.bands, "every_ns": quality.every}
     return {"adaptive": keys}
+
+
+def _trimming(trimming: Trimming | None) -> dict[str, Any]:
+    """What is left of frames that find no place; nothing where they are dropped."""
+    if trimming is None:
+        return {}
+    keys = {"classes": trimming.classes, "bytes": trimming.size, "dscp": trimming.dscp, "queue": trimming.queue}
+    return {"trimming": keys}
 
 
 def _ecn(basis: Basis, setting: cc.Setting) -> dict[str, Any]:
@@ -277,5 +294,5 @@ def _classes(switch: Switch, **dscp: int) -> dict[str, int]:
     """DSCP and class of the packets that NICs send: a NIC queues them as the switch will."""
     numbers: dict[str, int] = {}
     for what, value in dscp.items():
-        numbers |= {f"{what}_dscp": value, f"{what}_class": switch.dscp.get(value, 0)}
+        numbers |= {f"{what}_dscp": value, f"{what}_class": switch.classes[value]}
     return numbers

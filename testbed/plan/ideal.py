@@ -7,7 +7,6 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from hardware.multipath import POLICIES
 from testbed.experiment.basis import Basis
 from topologies.graph.fabric import OWN_PORTS
 from topologies.kinds import DIMENSION_ORDER
@@ -45,7 +44,7 @@ def costs_with_engines(experiment: Experiment) -> Costs:
 
 def sprays(transport: Transport) -> bool:
     """Whether a message's packets take all of the shortest ways."""
-    return transport.multipath is not None and not POLICIES[transport.multipath.policy].one_path
+    return transport.multipath is not None and not transport.multipath.entry.one_path
 
 
 _HOP_NS = 1e15  # more than any cable takes: the fewest hops come first

@@ -1,11 +1,12 @@
-"""The files of a user's own, as a run was done with them: copies in its folder of algorithms, and of controls."""
+"""The files of a user's own, as a run was done with them: copies in its folder of algorithms, controls and policies."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.own.name import parse as control_name
+from testbed.own.name import parse as c_name
 from testbed.own.name import source
 from workloads.own.name import parse
 
@@ -14,14 +15,25 @@ if TYPE_CHECKING:
 
 
 def keep(experiment: Experiment, folder: Path) -> None:
-    if control := control_name(experiment.transport.cc.name):
-        _copy(folder / "controls", control.path, control.digest, source(control))
+    for text in c_files(experiment):
+        if c_file := c_name(text):
+            _copy(folder / "controls", c_file.path, c_file.digest, source(c_file))
     for step in experiment.workload:
         if (name := parse(str(getattr(step, "algorithm", "")))) is None:
             continue
         from workloads.own import files
 
         _copy(folder / "algorithms", name.path, name.digest, files.load(str(name)).text)
+
+
+def c_files(experiment: Experiment) -> Iterator[str]:
+    """What may be a C file of a user's own, as an experiment names it."""
+    transport, adaptive = experiment.transport, experiment.control.routing.adaptive
+    yield transport.cc.name
+    if transport.multipath:
+        yield transport.multipath.policy
+    if adaptive:
+        yield adaptive.policy.name
 
 
 def _copy(folder: Path, path: str, digest: str, text: bytes) -> None:

@@ -100,9 +100,13 @@ def title(run: Run) -> str:
     return f"{experiment['name']}: {kind} ({of}), {clock} clock, seed {experiment['seed']}"
 
 
+_LAST = {"fidelity": 1, "error": 2}  # columns, whatever figures there are
+
+
 def of_sweep(sweep: Sweep) -> RenderableType:
     """What `testbed run` shows of a sweep: one line for each point."""
-    shown = [{k: _short(v) for k, v in row.items() if k not in ("metrics_sha256", "run")} for row in sweep.points]
+    keys = {k: _LAST.get(k, 0) for row in sweep.points for k in row if k not in ("metrics_sha256", "run")}
+    shown = [{k: _short(row.get(k)) for k in sorted(keys, key=keys.__getitem__)} for row in sweep.points]
     failed = sum("error" in row for row in sweep.points)
     parts: list[RenderableType] = [Text(f"# {sweep.name}: {len(sweep.points)} of {sweep.total} points")]
     if error := sweep.state.get("error"):

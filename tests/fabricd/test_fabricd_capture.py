@@ -8,17 +8,10 @@ from typing import Any
 
 from hardware.client import FabricdError
 from hardware.config import Hardware
-from tests.parts.dissected import dissect
+from tests.parts.dissected import dissect, frames_of
 from tests.parts.fabricd_fixture import bare_fabric, post_recv
 from tests.parts.timing_model import RETH, Model, ps_on, timed_write
 from workloads.verbs import wire
-
-
-def frames_of(path: Path) -> list[bytes]:
-    from scapy.utils import RawPcapNgReader
-
-    with RawPcapNgReader(str(path)) as reader:
-        return [bytes(data) for data, _ in reader]
 
 
 def test_tshark_reads_roce_with_emulated_times(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def table(lines: Iterator[tuple[str, str, str, str]]) -> list[str]:
 
 def rows(model: dict[str, Any], defs: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     """Key, what it takes, default and meaning of each key of a JSON schema, those of inner mappings too."""
+    model = next(m for m in (model, *model.get("anyOf", ())) if "properties" in m)
     for key, described in model["properties"].items():
         inner = _mapping_behind(described, defs)
         default = "required" if key in model.get("required", ()) else "its keys' own"
@@ -110,6 +111,7 @@ _UNLISTED = {
     "PoolOf": "`[RANKS]`, or a pool as below",
     "Interleaved": "`{interleaved: CHUNKS}`",
     "CongestionControl": "`NAME` or `{NAME: {PARAMETERS}}`",
+    "PickPolicy": "`NAME` or `{file: FILE.c, PARAMETERS}`",
 }
 _TYPE_WORDS = {
     "string": "text", "integer": "integer", "number": "number", "boolean": "`true` or `false`", "null": "`null`",

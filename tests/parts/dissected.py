@@ -1,4 +1,4 @@
-"""Captures as tshark reads them."""
+"""Captures as tshark reads them, and their bytes."""
 
 from __future__ import annotations
 
@@ -13,3 +13,10 @@ def dissect(path: Path, *fields: str) -> list[dict[str, str]]:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     layers = [frame["_source"]["layers"] for frame in json.loads(done.stdout)]
     return [{field: values[0] for field, values in layer.items()} for layer in layers]
+
+
+def frames_of(path: Path) -> list[bytes]:
+    from scapy.utils import RawPcapNgReader
+
+    with RawPcapNgReader(str(path)) as reader:
+        return [bytes(data) for data, _ in reader]

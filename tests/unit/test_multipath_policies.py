@@ -74,6 +74,10 @@ int main(int argc, char **argv)
 			if (p->lost)
 				p->lost(&f, &q, (uint32_t)a);
 			break;
+		case 'c':
+			if (p->trimmed)
+				p->trimmed(&f, &q, (uint32_t)a);
+			break;
 		case 't':
 			if (p->timeout)
 				p->timeout(&f, &q);
@@ -196,7 +200,7 @@ class Bitmap:
 
 
 def drawn_events(seed: int, entropies: int, steps: int, *, with_timeouts: bool) -> Iterator[Event]:
-    """Packets in bursts; answers, marks, losses, timeouts as time goes on."""
+    """Packets in bursts; answers, marks, losses, what was trimmed, timeouts as time goes on."""
     draw = random.Random(seed)
     now, marks = 0, draw.choice((0.0, 0.1, 0.6))
     for _ in range(steps):
@@ -208,6 +212,8 @@ def drawn_events(seed: int, entropies: int, steps: int, *, with_timeouts: bool) 
             yield "a", draw.randrange(entropies), int(draw.random() < marks)
         if draw.random() < 0.05:
             yield "l", draw.randrange(entropies), 0
+        if draw.random() < 0.05:
+            yield "c", draw.randrange(entropies), 0
         if with_timeouts and draw.random() < 0.02:
             yield "t", 0, 0
 
@@ -225,6 +231,7 @@ def foretold(model: Any, events: Sequence[Event], heard: Callable[[Any, Event, i
 
 
 def heard_by_reps(model: Reps, event: Event, now: int) -> None:
+    """What was trimmed is no failure, and is not used again: UecMpReps does nothing at PATH_NACK."""
     if event[0] == "a":
         model.on_ack(event[1], bool(event[2]), now)
     elif event[0] == "t" or (event[0] == "l" and model.on_loss):
@@ -232,8 +239,8 @@ def heard_by_reps(model: Reps, event: Event, now: int) -> None:
 
 
 def heard_by_bitmap(model: Bitmap, event: Event, now: int) -> None:
-    if event[0] == "l" or (event[0] == "a" and event[2]):
-        model.heard(event[1], model.loss if event[0] == "l" else model.mark)
+    if event[0] in "lc" or (event[0] == "a" and event[2]):
+        model.heard(event[1], model.mark if event[0] == "a" else model.loss)  # UecMpBitmap: PATH_NACK, 4 as well
 
 
 @pytest.mark.parametrize("seed", range(4))

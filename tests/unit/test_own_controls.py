@@ -19,7 +19,7 @@ from testbed.experiment import Experiment, loads
 from testbed.experiment.overrides import override
 from testbed.machine.processes import wait_for
 from testbed.machines.identity import file_hashes, resolved_hash
-from testbed.own import compiler, control
+from testbed.own import compiler, entry
 from testbed.plan.hardware import hardware_of
 
 HEADER = (SOURCES / "plugin" / "railbed.h").read_text()
@@ -62,18 +62,19 @@ def refused(folder: Path, cc: str = "{file: mine.c}") -> str:
         ({"top": "#include <stdlib.h>\n#include <stdio.h>", "what": 'printf("%d%g", rand(), ack->rtt);'},
          "mine.c:6: printf, rand cannot be used here"),
         ({"top": "static int calls;", "what": "flow->window = ack->rtt * calls++;"},
-         "mine.c:2: calls would be kept outside flows' state (what a flow has to remember stands in its state"),
+         "mine.c:2: calls would be kept outside its state (what is to be remembered stands in"),
         ({"top": '__attribute__((constructor)) static void first(void) { __asm__ volatile(""); }'},
          "mine.c: something in it runs before it is called (no constructors"),
         ({"top": "void _init(void);\nvoid _init(void) {}"},
          "mine.c: something in it runs before it is called (no constructors"),
         ({"top": '__attribute__((tls_model("initial-exec"))) static _Thread_local int x;', "what": "flow->rate = x++;"},
-         "mine.c:2: x would be kept outside flows' state"),
+         "mine.c:2: x would be kept outside its state"),
         ({"what": "flow->rate = __TIME__[7];"}, 'mine.c:5: error: macro "__TIME__" might prevent reproducible builds'),
         ({"what": "flow->windw = ack->rtt;"}, "mine.c:5: error: 'struct railbed_flow' has no member named 'windw'"),
         ({"top": '#include "near.h"'}, "mine.c:2: fatal error: near.h: No such file"),
         ({"top": f'#include "{SOURCES}/base/units.h"'}, f"mine.c includes {SOURCES}/base/units.h (railbed.h"),
-        ({"version": "2"}, "mine.c is written for version 2 of railbed.h, and this is 1 (RAILBED_CONTROL(1, ..)"),
+        ({"version": "3"}, "mine.c is written for version 3 of railbed.h, and this is 2 (RAILBED_CONTROL(2, ..)"),
+        ({"version": "0"}, "mine.c is written for version 0 of railbed.h, and this is 2"),
         ({"more": ".state_bytes = 1025,"}, "mine.c: a flow's state has 1025 bytes (1024 at most)"),
         ({"more": GIVEN % ("5", "")}, "mine.c: parameter 0 (share): its default 5 is not from 0 to 1"),
         ({"more": GIVEN % ("0.5", ', {"share"}')}, "mine.c: parameter 1 (share) needs a name of its own"),
@@ -86,14 +87,14 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(tmp_path: Path, other: 
 
 def test_what_is_no_such_file_or_parameter(tmp_path: Path) -> None:
     (tmp_path / "mine.c").write_text('#include "railbed.h"\nint other(void);\nint other(void) { return 1; }\n')
-    assert "mine.c defines no railbed_control (it ends with RAILBED_CONTROL(1, ..)" in refused(tmp_path)
+    assert "mine.c defines no railbed_control (it ends with RAILBED_CONTROL(2, ..)" in refused(tmp_path)
     assert "absent.c cannot be read: there is no such file" in refused(tmp_path, "absent.c")
     assert "'mine.py' is no C file" in refused(tmp_path, "{file: mine.py}")
     write(tmp_path, more=GIVEN % ("0.5", ""))
     assert refused(tmp_path, "{file: mine.c, share: 2}") == ".share share is from 0 to 1 ()"
     assert refused(tmp_path, "{file: mine.c, shore: 1}").startswith(".shore unknown parameter of mine.c 'shore'")
     written = {**loaded(tmp_path).written()}
-    with pytest.raises(ValidationError, match="a control from a file has no place here"):
+    with pytest.raises(ValidationError, match="an algorithm from a file has no place here"):
         Experiment.model_validate(written, context={"directory": tmp_path, "own": False})  # as drills have it
 
 
@@ -140,7 +141,7 @@ def test_names_compilers_and_masks_that_are_odd(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_warning_comes_with_the_users_file_and_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    control.compiled.cache_clear()
+    compiler.compiled.cache_clear()
     write(
         tmp_path, what=f"int unused_{tmp_path.stat().st_mtime_ns};"
     )  # and neither argument is used: nobody chose them
@@ -156,7 +157,7 @@ def test_its_defaults_follow_the_fabric_and_its_marks_are_the_switches(tmp_path:
     hardware, entry = hardware_of(experiment), experiment.transport.cc.control
     params, setting = hardware.nic["cc"]["params"], Setting(100e9, 10_000, 4096)
     assert (params["share"], params["pace_bps"]) == (0.75, 100e9)
-    assert hardware.nic["cc"]["algorithm"] == "mine.c" and hardware.controls[0]["params"] == [
+    assert hardware.nic["cc"]["algorithm"] == "mine.c" and hardware.own["controls"][0]["params"] == [
         "share",
         "pace_bps",
         "rtt_ns",
@@ -192,7 +193,7 @@ def test_the_example_is_short_and_the_header_says_what_we_read() -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 70
     assert loaded(EXAMPLE.parent, EXAMPLE.name).transport.cc.control.source.startswith("Addanki et al., NSDI 2022")
     numbers = dict(re.findall(r"#define RAILBED_(\w+) (\d+)", HEADER))
-    ours = {"VERSION": control.VERSION, "PARAMETERS": control.PARAMETERS, "STATE_BYTES": control.STATE_BYTES}
+    ours = {n: getattr(entry, n) for n in ("VERSION", "PARAMETERS", "STATE_BYTES", "ENTROPY_BYTES", "SWITCH_BYTES")}
     assert numbers == {name: str(value) for name, value in ours.items()}
     of = re.search(r"enum railbed_of \{(.*?)\}", HEADER, re.S)
-    assert of and len(re.findall(r"RAILBED_\w+", of[1])) == len(control.OF)
+    assert of and len(re.findall(r"RAILBED_\w+", of[1])) == len(entry.OF)

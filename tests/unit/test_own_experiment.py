@@ -65,8 +65,8 @@ def test_a_runs_folder_has_a_copy_of_each_file(tmp_path: Path) -> None:
     (tmp_path / "other" / "ring.xml").write_text((EXAMPLES / "ring.xml").read_text() + "<!-- another -->\n")
     algorithms = [EXAMPLES / "ring.xml", tmp_path / "other" / "ring.xml", EXAMPLES / "mine.py:one_shot"]
     steps = [experiment(tmp_path, 4, str(path)).workload[0] for path in algorithms]
-    ours = SimpleNamespace(cc=SimpleNamespace(name="none"))
-    own_files.keep(SimpleNamespace(workload=steps, transport=ours), tmp_path)  # type: ignore[arg-type]
+    plain = experiment(EXAMPLES, 4, "ring")
+    own_files.keep(SimpleNamespace(workload=steps, transport=plain.transport, control=plain.control), tmp_path)  # type: ignore[arg-type]
     kept = sorted(path.name for path in (tmp_path / "algorithms").iterdir())
     assert kept[1:] == ["mine.py", "ring.xml"] and kept[0].endswith("-ring.xml")
     assert (tmp_path / "algorithms" / "ring.xml").read_text() == (EXAMPLES / "ring.xml").read_text()

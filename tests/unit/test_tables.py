@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from rich.console import Console, RenderableType
 
 from results import Run, load
 from results.store.folder import RunFolder
+from results.store.sweeps import Sweep
 from testbed.base.yaml_writer import dump
 from testbed.commands._counters import with_scale_up
 from testbed.experiment import loads
 from testbed.plan.steps.plan import plan
-from testbed.tables.results import _flows, counters, of_run, show
+from testbed.tables.results import _flows, counters, of_run, of_sweep, show
 
 EXPERIMENT = """
 name: small
@@ -185,3 +187,17 @@ workload:
         printed = text_of(of_run(load(run.complete())), 200)
         assert "# serving" in printed and ("another version" in printed) == old
         assert ("steps.json has no 'wire_ns'" in printed) == old
+
+
+def test_a_sweeps_table_ends_with_verdicts_and_errors(tmp_path: Path) -> None:
+    points = [
+        {"traffic": "flows", "last_us": 1.5, "fidelity": "exact", "run": "point-0"},
+        {"traffic": "flows", "error": "stopped"},
+        {"traffic": "training", "step_us": 2.5, "fidelity": "exact", "run": "point-2"},
+    ]
+    (tmp_path / "sweep.json").write_text(json.dumps({"name": "study", "keys": ["traffic"], "points": points}))
+    (tmp_path / "state.json").write_text('{"state": "complete"}')
+    _, head, first, second, third, *_ = text_of(of_sweep(Sweep(tmp_path)), 120).splitlines()
+    assert head.split() == ["traffic", "last_us", "step_us", "fidelity", "error"]
+    assert (first.split(), third.split()) == (["flows", "1.5", "exact"], ["training", "2.5", "exact"])
+    assert second.split() == ["flows", "stopped"]

@@ -74,7 +74,7 @@ static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t pack
 
 	(void)f;
 	(void)packets;
-	if (how == CC_LOSS_NAK && q->acked < own->recover)
+	if (how != CC_LOSS_TIMEOUT && q->acked < own->recover)
 		return;
 	if (q->retries < 2) /* not once more for what is sent for the third time */
 		own->slow_start = half > least ? half : least;

@@ -2,8 +2,7 @@
  *
  * Theory of Operation
  *
- * As in htsim's uec.cpp (updateCwndOnAck_NSCC and what it calls), without what answers
- * trimmed packets, for nothing is trimmed here.  d = rtt - base_rtt, t = target_queue,
+ * As in htsim's uec.cpp (updateCwndOnAck_NSCC and what it calls).  d = rtt - base_rtt, t = target_queue,
  * n the bytes that an acknowledgement is about, CE whether it brings marks:
  *
  *	d < t, no CE	gained += proportional_packets x MTU x n x (t - d) / t;
@@ -17,7 +16,9 @@
  * Every 8 packets, and every base_rtt, W += gained / W; every base_rtt W += period_packets
  * x MTU too.  Quick adapt: when d > quick_adapt and less than an eighth of `window` was
  * acknowledged in the last base_rtt + t, W becomes what was, and marks of what was under
- * way then are ignored.  Each packet that is found to be lost leaves the window (W -= MTU,
+ * way then are ignored.  A packet that was trimmed is as bad as a base_rtt of delay and a mark (D follows that), counts to
+ * what was under way then, and lets quick adapt act at its next time, whatever d is; unless that acts now, or ignores
+ * marks, W -= MTU (updateCwndOnNack_NSCC).  Each other packet that is found to be lost leaves the window (W -= MTU,
  * mark_packet_for_retransmission), whether by NAK or by timeout.  W starts at `window`, the most that it can be.
  *
  * base_rtt is the longest path's at first.  A path with fewer switches takes hop_rtt less for each
@@ -45,7 +46,7 @@ struct nscc {
 	double delay, gained, came, idle, achieved, ignored, to_ignore;
 	double base_rtt, most; /* its path's, and of its window */
 	ps_t last_decrease, adapt_at, adjusted;
-	bool fast;
+	bool fast, trimmed; /* something was trimmed since the window was last cut at once */
 };
 
 static void start(struct fabric *f, struct qp *q)
@@ -97,10 +98,11 @@ static bool adapt(struct fabric *f, struct qp *q, double delay, bool ce)
 		return true;
 	if (f->clock.now <= own->adapt_at)
 		return false;
-	if (own->adapt_at && delay > cc_param(q, QUICK_ADAPT) && own->achieved < own->most / ADAPT_SHARE) {
+	if (own->adapt_at && (own->trimmed || delay > cc_param(q, QUICK_ADAPT)) && own->achieved < own->most / ADAPT_SHARE) {
 		cc_set_window(q, own->achieved);
 		own->to_ignore = (double)((q->left - q->acked) * q->mtu);
 		own->ignored = 0;
+		own->trimmed = false;
 		acted = true;
 	}
 	own->achieved = 0;
@@ -185,10 +187,24 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	bound(q);
 }
 
+/* updateCwndOnNack_NSCC */
+static bool adapts_to_trimmed(struct fabric *f, struct qp *q, double bytes)
+{
+	struct nscc *own = cc_own(q);
+
+	own->ignored += bytes;
+	average(q, cc_param(q, BASE_RTT), true);
+	own->trimmed = true;
+	if (!adapt(f, q, 0, true))
+		return false;
+	own->gained = own->came = 0;
+	return true;
+}
+
 static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
 {
-	(void)f;
-	(void)how;
+	if (how == CC_LOSS_TRIMMED && adapts_to_trimmed(f, q, (double)packets * q->mtu))
+		return;
 	cc_set_window(q, q->cc_state.window - (double)packets * q->mtu);
 }
 

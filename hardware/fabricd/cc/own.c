@@ -242,8 +242,8 @@ bool own_controls_load(struct fabric *f)
 		const struct railbed_control *control = plugin_load(f, &own->plugin, "railbed_control");
 		if (!control)
 			return false;
-		if (control->version != RAILBED_VERSION || control->state_bytes > RAILBED_STATE_BYTES)
-			return config_fail(f, "%s: not of this version of railbed.h", cc->name);
+		if (control->state_bytes > RAILBED_STATE_BYTES)
+			return config_fail(f, "%s: too much state", cc->name);
 		own->control = control;
 		cc->state_bytes = sizeof(struct own_flow) + control->state_bytes;
 		cc->telemetry = control->acked || control->hears & RAILBED_STAMPS;

@@ -111,8 +111,13 @@ static const char *set_adaptive(struct adaptive_params *p, const json_t *o)
 		p->policy = NULL;
 		return NULL;
 	}
-	if ((v = json_object_get(o, "policy")) && !(p->policy = pick_policy_find(json_string_value(v))))
-		return "adaptive: policy: two_choices, shortest, round_robin, random or hash";
+	if ((v = json_object_get(o, "policy"))) {
+		if (!(p->policy = pick_policy_find(json_string_value(v))))
+			return "adaptive: policy: two_choices, shortest, round_robin, random or hash";
+		const char *wrong = pick_policy_set(p, json_object_get(o, "params"));
+		if (wrong)
+			return wrong;
+	}
 	if ((v = json_object_get(o, "flowlet_gap_ns")) && !value_duration(v, &p->flowlet_gap))
 		return "adaptive: flowlet_gap_ns: from 0 to 1e12";
 	if ((v = json_object_get(o, "flowlet_entries"))) {
@@ -135,6 +140,30 @@ static const char *set_adaptive(struct adaptive_params *p, const json_t *o)
 	if ((v = json_object_get(o, "every_ns")) && !value_duration(v, &p->every))
 		return "adaptive: every_ns: from 0 to 1e12";
 	return p->bands && !p->every ? "adaptive: every_ns: more than 0, with bands" : NULL;
+}
+
+static const char *set_trimming(struct trim_params *p, const json_t *o)
+{
+	struct trim_params new = {.on = true};
+	double bytes, dscp, queue;
+
+	if (json_is_null(o)) {
+		p->on = false;
+		return NULL;
+	}
+	if (!value_classes(json_object_get(o, "classes"), &new.classes))
+		return "trimming: classes: a list of classes from 0 to 7";
+	if (!value_number(json_object_get(o, "bytes"), 64, 1024, &bytes))
+		return "trimming: bytes: from 64 to 1024";
+	if (!value_number(json_object_get(o, "dscp"), 0, DSCPS - 1, &dscp))
+		return "trimming: dscp: from 0 to 63";
+	if (!value_number(json_object_get(o, "queue"), 0, CLASSES - 1, &queue) || new.classes >> (unsigned)queue & 1)
+		return "trimming: queue: a class from 0 to 7 in which nothing is trimmed";
+	new.bytes = (uint32_t)bytes;
+	new.dscp = (uint8_t)dscp;
+	new.queue = (uint8_t)queue;
+	*p = new;
+	return NULL;
 }
 
 /* switch_params_set() - Take over what @o says of a switch; other keys are left alone
@@ -171,6 +200,8 @@ const char *switch_params_set(struct switch_params *p, const json_t *o)
 		wrong = set_watchdog(p, v);
 	if (!wrong && (v = json_object_get(o, "adaptive")))
 		wrong = set_adaptive(&p->adaptive, v);
+	if (!wrong && (v = json_object_get(o, "trimming")))
+		wrong = set_trimming(&p->trim, v);
 	if ((v = json_object_get(o, "accelerator_down")))
 		p->accelerator_down = json_is_true(v);
 	if ((v = json_object_get(o, "slots_leaked"))) {

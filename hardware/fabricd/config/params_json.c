@@ -41,7 +41,8 @@ static json_t *ecn_json(const struct ecn_params *of_class)
 
 static json_t *adaptive_json(const struct adaptive_params *a)
 {
-	return json_pack("{s:s, s:o, s:i, s:b, s:i, s:o, s:i}", "policy", pick_policy_name(a->policy), "flowlet_gap_ns",
+	return json_pack("{s:s, s:o*, s:o, s:i, s:b, s:i, s:o, s:i}", "policy", pick_policy_name(a->policy), "params",
+			 pick_policy_params(a), "flowlet_gap_ns",
 			 ns_json(a->flowlet_gap), "flowlet_entries", (int)a->flowlet_entries, "local_repair",
 			 (int)a->local_repair, "bands", (int)a->bands, "every_ns", ns_json(a->every), "basis",
 			 (int)a->basis);
@@ -72,6 +73,10 @@ json_t *switch_params_json(const struct switch_params *p)
 					   : json_null());
 	if (p->adaptive.policy)
 		json_object_set_new(o, "adaptive", adaptive_json(&p->adaptive));
+	if (p->trim.on)
+		json_object_set_new(o, "trimming",
+				    json_pack("{s:o, s:i, s:i, s:i}", "classes", classes_json(p->trim.classes), "bytes",
+					      (int)p->trim.bytes, "dscp", (int)p->trim.dscp, "queue", (int)p->trim.queue));
 	json_object_set_new(o, "accelerator_down", json_boolean(p->accelerator_down));
 	json_object_set_new(o, "slots_leaked", json_integer(p->slots_leaked));
 	return o;
@@ -110,7 +115,7 @@ json_t *nic_params_json(const struct nic_params *p)
 		       {"rx_xon_bytes", p->rx_xon_bytes}, {"ack_every", p->ack_every}, {"retry", p->retry},
 		       {"rnr_retry", p->rnr_retry}, {"reorder_packets", p->reorder_packets},
 		       {"first_psn", p->first_psn}, {"sack_bits", p->sack_bits}, {"sack_every", p->sack_every},
-		       {"data_dscp", p->data_dscp}, {"ack_dscp", p->ack_dscp}, {"cnp_dscp", p->cnp_dscp},
+		       {"trimmed_dscp", p->trimmed_dscp}, {"data_dscp", p->data_dscp}, {"ack_dscp", p->ack_dscp}, {"cnp_dscp", p->cnp_dscp},
 		       {"data_class", p->data_class}, {"ack_class", p->ack_class}, {"cnp_class", p->cnp_class}};
 
 	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)

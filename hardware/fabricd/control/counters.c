@@ -46,7 +46,7 @@ static void class_json(const struct fabric *f, const struct port *p, unsigned cl
 static void port_json(const struct fabric *f, const struct port *p, json_t *ports, json_t *drops)
 {
 	json_t *classes = json_object();
-	uint64_t marked = 0;
+	uint64_t marked = 0, trimmed = 0;
 
 	json_t *o = json_object(), *lost = json_object();
 	char peer[NAME_BYTES + 16] = "";
@@ -75,8 +75,10 @@ static void port_json(const struct fabric *f, const struct port *p, json_t *port
 	CLASSES_EACH(c) {
 		class_json(f, p, c, classes);
 		marked += p->tc[c].marked;
+		trimmed += p->tc[c].trimmed;
 	}
 	NUMBER(o, "ecn_marked", marked);
+	NUMBER_IF(o, "trim_packets", trimmed);
 	json_object_set_new(o, "priorities", classes);
 	json_array_append_new(ports, o);
 }
@@ -278,10 +280,10 @@ static void paths_json(const struct qp *q, json_t *paths)
 	for (uint32_t e = 0; m && m->count && e < m->p.entropies; e++) {
 		const struct path_count *c = &m->count[e];
 		if (c->sent)
-			json_array_append_new(paths, json_pack("{s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o}", "qp", (int)q->number,
+			json_array_append_new(paths, json_pack("{s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "qp", (int)q->number,
 					      "peer", (int)q->connect_peer, "entropy", (int)e, "udp_src_port",
 					      (int)roce_entropy_port(q->src_port, e), "sent", (json_int_t)c->sent, "returned",
-					      (json_int_t)c->returned, "marked", (json_int_t)c->marked, "lost", (json_int_t)c->lost,
+					      (json_int_t)c->returned, "marked", (json_int_t)c->marked, "lost", (json_int_t)c->lost, "trimmed", (json_int_t)c->trimmed,
 					      "timed", (json_int_t)c->timed, "took_ns", ns_json(c->took)));
 	}
 }

@@ -85,6 +85,7 @@ struct passage {
 	uint32_t ahead; /* copies that are on their way to where they go, and started before t_in */
 	uint8_t class;	/* by its DSCP as it came in */
 	bool admitted;	/* occupies the buffer */
+	bool trims;	/* there was no room for all of it: it leaves trimmed */
 	bool bad;	/* it has come in with a wrong checksum, or not to its end */
 	bool lost;	/* the cable was cut before it came in, or there was no room: nothing leaves */
 };
@@ -103,6 +104,7 @@ void frames_close(struct fabric *f);
 
 void frame_lend(struct frame *fr, struct lender *l, const uint8_t *payload, uint32_t bytes);
 void frame_whole(struct fabric *f, struct frame *fr);
+void frame_cut(struct fabric *f, struct frame *fr, uint32_t len);
 enum roce_verdict frame_parse(const struct frame *fr, struct roce_packet *pkt);
 void lent_follow(struct frame *fr, struct frame *copy);
 void lent_end(struct frame *fr);

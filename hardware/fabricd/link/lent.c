@@ -82,10 +82,16 @@ void lent_end(struct frame *fr)
 	fr->older = fr->newer = NULL;
 }
 
+/* Bytes of telemetry behind a frame's IP packet, which has something away */
+static uint32_t behind_ip(const struct frame *fr)
+{
+	return fr->len - ETH_BYTES - (uint32_t)(fr->data[ETH_BYTES + 2] << 8 | fr->data[ETH_BYTES + 3]);
+}
+
 /* Copy the payload into a frame; the ICRC stays open */
 static void fetch(struct fabric *f, struct frame *fr)
 {
-	uint32_t behind = fr->len - ETH_BYTES - (uint32_t)(fr->data[ETH_BYTES + 2] << 8 | fr->data[ETH_BYTES + 3]);
+	uint32_t behind = behind_ip(fr);
 	uint32_t headers = frame_near(fr) - behind, away = fr->away;
 
 	frame_grow(f, fr);
@@ -104,6 +110,26 @@ void frame_whole(struct fabric *f, struct frame *fr)
 		fetch(f, fr);
 	if (fr->unsealed)
 		roce_seal(fr->data);
+	fr->unsealed = false;
+}
+
+/* frame_cut() - Of a frame its first @len bytes are left, which end within its IP packet; of what was lent to it, what is among them */
+void frame_cut(struct fabric *f, struct frame *fr, uint32_t len)
+{
+	uint32_t headers = fr->lent ? frame_near(fr) - behind_ip(fr) : 0;
+
+	if (fr->lent && len <= headers + roce_payload_bytes(fr->data, fr->away)) {
+		if (len + TRAILER_BYTES > FRAME_HEAD_BYTES)
+			frame_grow(f, fr);
+		copies_settle();
+		if (len > headers)
+			memcpy(fr->data + headers, fr->lent, len - headers);
+		fr->away = 0;
+		lent_end(fr);
+	} else {
+		frame_whole(f, fr);
+	}
+	fr->len = len;
 	fr->unsealed = false;
 }
 

@@ -111,6 +111,7 @@ void ways_free(struct node *n)
 {
 	for (struct ways *w; (w = n->ways);) {
 		n->ways = w->next;
+		free(w->memory.state);
 		free(w);
 	}
 }

@@ -12,6 +12,14 @@ struct node;
 
 #define WAYS_MAX 128 /* copies that Open vSwitch makes of a frame: ports, as often as they weigh */
 
+struct pick_policy;
+
+/* What a policy of a user's own remembers, while it is that one (switch/own.c) */
+struct pick_memory {
+	const struct pick_policy *of; /* NULL: nothing */
+	void *state;
+};
+
 struct way {
 	uint16_t port, weight;
 	uint16_t whole;	/* which of the whole set it is */
@@ -24,6 +32,7 @@ struct ways {
 	struct ways *whole; /* of which it is what is up; itself: all of it */
 	struct ways *alive; /* what is left of it without ports whose cable is down, as of `wiring`; or NULL */
 	uint64_t wiring;
+	struct pick_memory memory;
 	uint64_t turn; /* frames that were spread in turn */
 	uint16_t count;	/* ports */
 	uint16_t copies; /* their weights, summed */

@@ -82,5 +82,6 @@ static const struct multipath_policy bitmap = {
 	.pick = pick,
 	.returned = returned,
 	.lost = lost,
+	.trimmed = lost,
 };
 MULTIPATH_POLICY(bitmap);

@@ -6,14 +6,6 @@
 #include "transport/multipath.h"
 #include "wire/roce.h"
 
-static const struct multipath_policy *policy_of(const char *name)
-{
-	REGISTRY_EACH(struct multipath_policy, multipath_policies, policy)
-		if (!strcmp((*policy)->name, name))
-			return *policy;
-	return NULL;
-}
-
 static bool set_param(struct multipath_params *p, const char *key, double x)
 {
 	for (unsigned i = 0; i < MULTIPATH_PARAMS; i++)
@@ -31,7 +23,7 @@ const char *multipath_set(struct nic_params *p, const json_t *o)
 {
 	const char *name = json_string_value(json_object_get(o, "policy")), *key;
 	double entropies = json_number_value(json_object_get(o, "entropies"));
-	struct multipath_params new = {.policy = name ? policy_of(name) : NULL, .entropies = (uint32_t)entropies};
+	struct multipath_params new = {.policy = name ? multipath_find(name) : NULL, .entropies = (uint32_t)entropies};
 	json_t *v;
 
 	if (json_is_null(o)) {

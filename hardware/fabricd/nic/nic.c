@@ -181,6 +181,12 @@ static void to_netdev(struct fabric *f, struct nic *n, struct frame *fr)
 	frame_release(f, fr);
 }
 
+/* Has a switch left only the beginning of a packet?  Its DSCP says so, and that it is not whole */
+static bool was_trimmed(const struct nic *n, const struct frame *fr, struct roce_packet *pkt)
+{
+	return pkt->tos >> 2 == n->p.trimmed_dscp && roce_parse_trimmed(fr->data, fr->len, pkt) == ROCE_OK;
+}
+
 /* nic_receive() - A frame has come in from the cable or the scale-up domain */
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up)
 {
@@ -192,9 +198,16 @@ void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_u
 		to_netdev(f, n, fr);
 		return;
 	case ROCE_MALFORMED:
-		port_drop(f, p, fr, DROP_MALFORMED);
+		if (was_trimmed(n, fr, &pkt))
+			f->receivers->trimmed(f, n, &pkt, fr);
+		else
+			port_drop(f, p, fr, DROP_MALFORMED);
 		return;
 	case ROCE_BAD_ICRC:
+		if (was_trimmed(n, fr, &pkt)) {
+			f->receivers->trimmed(f, n, &pkt, fr);
+			return;
+		}
 		n->icrc_errors++;
 		port_drop(f, p, fr, DROP_ICRC);
 		return;

@@ -138,6 +138,8 @@ static inline struct tx *tx_of(const struct frame *fr)
 /* Who takes the packets that have come in whole and right: transport/ and offload/ */
 struct nic_receivers {
 	void (*transport)(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr, bool scale_up);
+	/* likewise, but only its beginning is left */
+	void (*trimmed)(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);
 	bool (*offload)(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr); /* false: for nobody */
 	bool (*domain)(struct fabric *f, struct scale_up *s, struct frame *fr); /* likewise, of the switch of a scale-up domain */
 };

@@ -18,13 +18,15 @@ struct cc_params {
 };
 
 /* Several paths of a queue pair (transport/multipath.h); without a policy: one */
-#define MULTIPATH_PARAMS 4
+#define MULTIPATH_PARAMS 24 /* as many as a file of a user's own may have (plugin/railbed.h) */
 
 struct multipath_params {
 	const struct multipath_policy *policy;
 	uint32_t entropies; /* a power of two */
 	double v[MULTIPATH_PARAMS];
 };
+
+#define DSCP_NONE 64
 
 struct nic_params {
 	int64_t pcie_bps;
@@ -37,6 +39,7 @@ struct nic_params {
 	uint32_t first_psn; /* of its queue pairs' first packets */
 	uint32_t sack_bits, sack_every; /* bitmaps of what came ahead (transport/answer.c); 0 bits: none */
 	ps_t loss_after; /* selective repeat: a hole waits so long (transport/repeat.c); 0: until something overtakes it */
+	uint32_t trimmed_dscp; /* what comes in with it and has no right ICRC was trimmed (switch/trim.c); DSCP_NONE: nothing is */
 	uint32_t data_dscp, ack_dscp, cnp_dscp, data_class, ack_class, cnp_class;
 	uint8_t lossless, storm; /* classes that it pauses when its receive buffer fills, and in which nothing probes; pauses
 				  * without end */

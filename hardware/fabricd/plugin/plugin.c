@@ -23,6 +23,7 @@
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "plugin/plugin.h"
+#include "plugin/railbed.h"
 
 #define TICK_NS 250000000L
 #define TICKS 4 /* of one call: 1 s of computing at the most */
@@ -75,13 +76,31 @@ bool plugin_open(struct fabric *f, struct plugin *p, const json_t *o)
 	const char *name = json_string_value(json_object_get(o, "name")), *file = json_string_value(json_object_get(o, "file"));
 
 	if (!name || !file || !name[0] || strlen(name) >= sizeof p->name)
-		return config_fail(f, "controls: a name of up to %zu characters and a file are needed", sizeof p->name - 1);
+		return config_fail(f, "of a user's own: a name of up to %zu characters and a file are needed", sizeof p->name - 1);
 	strcpy(p->name, name);
 	p->fd = open(file, O_RDONLY | O_CLOEXEC);
 	return p->fd >= 0 || config_fail(f, "%s: cannot open %s", name, file);
 }
 
-/* plugin_load() - What it defines under that name; NULL, with f->error set, if it cannot be loaded */
+/* plugin_keys() - Its parameters' keys, at most so many, into @key
+ * Return: false, with f->error set, if there are none or more
+ */
+bool plugin_keys(struct fabric *f, const json_t *o, const char **key, size_t most)
+{
+	const json_t *keys = json_object_get(o, "params"), *text;
+	size_t i;
+
+	json_array_foreach(keys, i, text) {
+		if (i == most || !json_is_string(text))
+			return config_fail(f, "of a user's own: params: a list of up to %zu keys is needed", most);
+		key[i] = json_string_value(text);
+	}
+	return true;
+}
+
+/* plugin_load() - What it defines under that name, which begins with a version
+ * Return: NULL, with f->error set, if it cannot be loaded
+ */
 const void *plugin_load(struct fabric *f, struct plugin *p, const char *symbol)
 {
 	char path[32];
@@ -90,12 +109,14 @@ const void *plugin_load(struct fabric *f, struct plugin *p, const char *symbol)
 		return NULL;
 	snprintf(path, sizeof path, "/proc/self/fd/%d", p->fd);
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	const void *found = library ? dlsym(library, symbol) : NULL;
-	if (!found)
+	const uint32_t *version = library ? dlsym(library, symbol) : NULL;
+	if (!version)
 		config_fail(f, "%s: %s", p->name, library ? symbol : dlerror());
+	else if (!*version || *version > RAILBED_VERSION)
+		config_fail(f, "%s: not of this version of railbed.h", p->name);
 	close(p->fd);
 	p->fd = -1;
-	return found;
+	return f->error[0] ? NULL : version;
 }
 
 /* plugin_failed() - It cannot go on: what was wrong in which of its functions */

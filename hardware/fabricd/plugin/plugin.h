@@ -13,6 +13,7 @@ struct plugin {
 };
 
 bool plugin_open(struct fabric *f, struct plugin *p, const json_t *o);
+bool plugin_keys(struct fabric *f, const json_t *o, const char **key, size_t most);
 const void *plugin_load(struct fabric *f, struct plugin *p, const char *symbol);
 bool plugin_call(struct fabric *f, const struct plugin *p, const char *entry, void (*call)(void *), void *what);
 void plugin_failed(struct fabric *f, const struct plugin *p, const char *entry, const char *wrong);

@@ -1,9 +1,14 @@
-/* A congestion control of one's own, in one C file outside the tree (docs/own-controls.md)
+/* Algorithms of one's own, in one C file outside the tree (docs/own-controls.md, docs/own-paths.md)
  *
- * The file includes this header, defines functions, and ends with RAILBED_CONTROL(version, ..).  Each queue pair that
- * sends is a flow.  A function reads what there is of it, and sets `rate`, `window` and `timer`; these come into force,
- * within their bounds, when it returns.  All else follows from the arguments: what a flow has to remember stands in its
- * state; there are no variables, clocks, random numbers and files.
+ * The file includes this header, defines functions, and ends with what they are:
+ *
+ * - RAILBED_CONTROL(version, ..): a congestion control.  Each queue pair that sends is a flow.  A function reads what there
+ *   is of it, and sets `rate`, `window` and `timer`; these come into force, within their bounds, when it returns.
+ * - RAILBED_MULTIPATH(version, ..): which path, that is, which UDP source port, a queue pair's next packet takes.
+ * - RAILBED_ADAPTIVE(version, ..): which of several ports a switch takes for a frame.
+ *
+ * All follows from the arguments: what is to be remembered stands in the state of a flow, a queue pair, a switch; there
+ * are no variables, clocks and files, and random numbers are those that the header gives.
  *
  * Times are in ns, rates in bits/s on the wire, sizes in bytes.
  */
@@ -16,9 +21,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#define RAILBED_VERSION 1
-#define RAILBED_PARAMETERS 24	/* of a control, at most */
-#define RAILBED_STATE_BYTES 1024 /* of a flow, at most */
+#define RAILBED_VERSION 2	 /* what is written for version 1 is right for this one, too */
+#define RAILBED_PARAMETERS 24	 /* of an algorithm, at most */
+#define RAILBED_STATE_BYTES 1024 /* of a flow or queue pair, and of a set of ports, at most */
+#define RAILBED_ENTROPY_BYTES 16 /* of each path of a queue pair, at most */
+#define RAILBED_SWITCH_BYTES 1048576 /* of a switch, at most */
 
 struct railbed_flow {
 	double now;	  /* of the fabric's clock */
@@ -106,8 +113,100 @@ struct railbed_control {
 	bool (*notified)(struct railbed_flow *flow);	/* by a CNP, every `cnp_gap` at most; whether it was heeded */
 };
 
-#define RAILBED_CONTROL(written_for, ...)                      \
-	__attribute__((visibility("default"), used)) \
-	const struct railbed_control railbed_control = {.version = (written_for), __VA_ARGS__}
+/* Several paths of one queue pair: an entropy, from 0 on, is a UDP source port, which switches hash */
+
+struct railbed_paths {
+	double now;
+	double line_rate, mtu;
+	uint32_t entropies; /* so many there are: a power of two */
+	uint32_t timeouts;  /* in a row */
+	uint64_t sent;	    /* packets that have left, sent again ones not counted */
+	uint64_t acked;	    /* of them so many, from the first on, are known to have come */
+	uint64_t delivered; /* of them so many, in whatever order */
+	const double *parameter;
+	void *state;   /* state_bytes, zeros when the queue pair begins */
+	void *entropy; /* likewise entropy_bytes for each entropy, one behind the other */
+	uint64_t (*random)(struct railbed_paths *paths);
+};
+
+/* An acknowledgement returns the entropy of the packet that it answers, and whether that was marked */
+struct railbed_returned {
+	uint32_t entropy;
+	bool marked;
+	double took; /* from the start on the cable to now; 0: not known, as the control has nobody measure it */
+};
+
+struct railbed_multipath {
+	uint32_t version;
+	uint32_t state_bytes;
+	uint32_t entropy_bytes;
+	bool marks;    /* it goes by marks: the receiver acknowledges a marked packet at once */
+	bool one_path; /* packets take one path for long, not all of them at once */
+	char summary[96], source[96];
+	struct railbed_parameter parameters[RAILBED_PARAMETERS];
+	struct railbed_amount kmin, kmax; /* of switches where the experiment says nothing; {0}: theirs */
+	double pmax;
+	/* all but `pick` may be left out */
+	uint32_t (*pick)(struct railbed_paths *paths); /* for the next packet: below `entropies` */
+	void (*start)(struct railbed_paths *paths);
+	void (*returned)(struct railbed_paths *paths, const struct railbed_returned *back);
+	void (*lost)(struct railbed_paths *paths, uint32_t entropy); /* the packet that had it */
+	void (*timeout)(struct railbed_paths *paths);		     /* nothing was heard for long */
+};
+
+/* Which of several ports a switch takes.  A set of ports is what the tables name for a frame: those on shortest paths to
+ * its destination, without those whose cable is down.
+ */
+
+struct railbed_port {
+	uint32_t number;
+	uint32_t weight;
+};
+
+struct railbed_choice {
+	double now;
+	double bytes;	/* of the frame */
+	uint32_t ports; /* in the set: two at least */
+	uint32_t turns; /* their weights, summed */
+	const struct railbed_port *port;
+	const uint8_t *turn; /* places in `port`, each as often as it weighs, those of one as far apart as can be */
+	const double *parameter;
+	void *state; /* of the switch: state_bytes, zeros at first */
+	void *set;   /* of the set: set_bytes, likewise */
+	uint64_t (*random)(struct railbed_choice *choice);
+	double (*load)(const struct railbed_choice *choice, uint32_t place);
+	uint64_t (*flow)(const struct railbed_choice *choice);
+};
+
+struct railbed_adaptive {
+	uint32_t version;
+	uint32_t state_bytes, set_bytes;
+	char summary[96], source[96];
+	struct railbed_parameter parameters[RAILBED_PARAMETERS];
+	uint32_t (*pick)(struct railbed_choice *choice); /* a place in `port` */
+};
+
+/* railbed_random() - 64 random bits; they follow from the experiment's seed, and from what they are for */
+#define railbed_random(of) ((of)->random(of))
+
+/* railbed_load() - How long the frame would wait at a port of the set, by its weight, and be under way on its cable, in ns.
+ * With `quality` it is a band: the switch sees no more.
+ */
+static inline double railbed_load(const struct railbed_choice *choice, uint32_t place)
+{
+	return choice->load(choice, place);
+}
+
+/* railbed_flow_of() - The same number for all frames of a flow: of its addresses and UDP ports */
+static inline uint64_t railbed_flow_of(const struct railbed_choice *choice)
+{
+	return choice->flow(choice);
+}
+
+#define RAILBED_ENTRY(kind, written_for, ...) \
+	__attribute__((visibility("default"), used)) const struct kind kind = {.version = (written_for), __VA_ARGS__}
+#define RAILBED_CONTROL(written_for, ...) RAILBED_ENTRY(railbed_control, written_for, __VA_ARGS__)
+#define RAILBED_MULTIPATH(written_for, ...) RAILBED_ENTRY(railbed_multipath, written_for, __VA_ARGS__)
+#define RAILBED_ADAPTIVE(written_for, ...) RAILBED_ENTRY(railbed_adaptive, written_for, __VA_ARGS__)
 
 #endif

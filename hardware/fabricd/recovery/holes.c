@@ -33,8 +33,8 @@ void holes_drop_first(struct holes *h)
 	h->count--;
 }
 
-/* holes_from() - The first with that number or a higher one; the count, if there is none */
-uint32_t holes_from(const struct holes *h, uint64_t n)
+/* holes_index() - Where the one of that number is, or would be */
+uint32_t holes_index(const struct holes *h, uint64_t n)
 {
 	uint32_t least = 0, most = h->count;
 
@@ -51,7 +51,7 @@ uint32_t holes_from(const struct holes *h, uint64_t n)
 /* holes_find() - The one of that number, or NULL */
 struct hole *holes_find(const struct holes *h, uint64_t n)
 {
-	uint32_t i = holes_from(h, n);
+	uint32_t i = holes_index(h, n);
 
 	return i < h->count && holes_at(h, i)->number == n ? holes_at(h, i) : NULL;
 }

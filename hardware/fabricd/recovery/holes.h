@@ -11,6 +11,7 @@ enum hole_state { UNDER_WAY, LOST, CAME };
 
 struct hole {
 	uint64_t number;
+	bool trimmed; /* it is lost, and its receiver has said so */
 	bool again, asked; /* it was sent again; by a probe, as what had been sent last */
 	uint64_t turn;	/* so many times something had been sent again when it was sent last, this one included */
 	uint64_t before; /* and the packet that was to be sent next then */
@@ -31,7 +32,7 @@ static inline struct hole *holes_at(const struct holes *h, uint32_t i)
 
 void holes_add(struct holes *h, const struct hole *hole);
 void holes_drop_first(struct holes *h);
-uint32_t holes_from(const struct holes *h, uint64_t n);
+uint32_t holes_index(const struct holes *h, uint64_t n);
 struct hole *holes_find(const struct holes *h, uint64_t n);
 uint32_t holes_sent_last(const struct holes *h);
 

@@ -37,23 +37,10 @@
 #include "link/port.h"
 #include "link/ways.h"
 #include "switch/adaptive.h"
+#include "switch/choice.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
 #include "wire/roce.h"
-
-/* Something to choose, and to choose by */
-struct choice {
-	const struct fabric *f;
-	struct sw *s;
-	struct ways *ways;
-	const struct frame *fr;
-	uint64_t draw;
-};
-
-struct pick_policy {
-	const char *name;
-	uint16_t (*pick)(const struct choice *c); /* one of the ways */
-};
 
 struct flowlet {
 	ps_t last;
@@ -65,6 +52,7 @@ struct adaptive {
 	uint32_t flowlets;
 	bool looked; /* at its ports, then */
 	ps_t then;
+	struct pick_memory memory;
 	uint8_t band[]; /* of each port */
 };
 
@@ -110,8 +98,8 @@ static ps_t through(const struct choice *c, const struct way *w)
 	return (ps_t)((double)c->fr->len * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps * most->weight / w->weight);
 }
 
-/* How bad a way is */
-static double load(const struct choice *c, uint16_t way)
+/* choice_load() - How bad a way is */
+double choice_load(const struct choice *c, uint16_t way)
 {
 	const struct adaptive_params *a = &c->s->p.adaptive;
 	const struct way *w = &c->ways->way[way];
@@ -142,7 +130,7 @@ static uint16_t two_choices(const struct choice *c)
 	uint32_t n = c->ways->copies, first = (uint32_t)c->draw % n, second = (first + 1 + (uint32_t)(c->draw >> 32) % (n - 1)) % n;
 	uint16_t a = c->ways->order[first], b = c->ways->order[second];
 
-	return load(c, b) < load(c, a) ? b : a;
+	return choice_load(c, b) < choice_load(c, a) ? b : a;
 }
 
 /* The best of all; of equals one that is drawn, each as likely as it weighs */
@@ -152,7 +140,7 @@ static uint16_t shortest(const struct choice *c)
 	double least = INFINITY;
 
 	for (uint16_t way = 0; way < c->ways->count; way++) {
-		double l = load(c, way);
+		double l = choice_load(c, way);
 		if (l < least) {
 			least = l;
 			copies = 0;
@@ -188,12 +176,51 @@ static uint16_t hashed(const struct choice *c)
 }
 
 static const struct pick_policy policies[] = {
-	{"two_choices", two_choices},
-	{"shortest", shortest},
-	{"round_robin", round_robin},
-	{"random", at_random},
-	{"hash", hashed},
+	{.name = "two_choices", .pick = two_choices},
+	{.name = "shortest", .pick = shortest},
+	{.name = "round_robin", .pick = round_robin},
+	{.name = "random", .pick = at_random},
+	{.name = "hash", .pick = hashed},
 };
+
+/* pick_memory_of() - What a policy remembers, @bytes of it: zeros after another policy, or none */
+void *pick_memory_of(struct pick_memory *m, const struct pick_policy *policy, size_t bytes)
+{
+	if (m->of == policy)
+		return m->state;
+	pick_forget(m);
+	if (!(m->state = calloc(1, bytes)))
+		abort();
+	m->of = policy;
+	return m->state;
+}
+
+void pick_forget(struct pick_memory *m)
+{
+	free(m->state);
+	*m = (struct pick_memory){0};
+}
+
+/* choice_memory() - What is remembered of the switch */
+struct pick_memory *choice_memory(const struct choice *c)
+{
+	return &c->s->adaptive->memory;
+}
+
+static struct pick_policy *added;
+
+/* pick_policy_add() - One that is not among them */
+void pick_policy_add(struct pick_policy *policy)
+{
+	policy->next = added;
+	added = policy;
+}
+
+/* pick_policy_added() - The first of these */
+struct pick_policy *pick_policy_added(void)
+{
+	return added;
+}
 
 /* pick_policy_find() - The policy of that name, or NULL */
 const struct pick_policy *pick_policy_find(const char *name)
@@ -201,6 +228,9 @@ const struct pick_policy *pick_policy_find(const char *name)
 	for (size_t i = 0; name && i < sizeof policies / sizeof *policies; i++)
 		if (!strcmp(policies[i].name, name))
 			return &policies[i];
+	for (const struct pick_policy *policy = added; name && policy; policy = policy->next)
+		if (!strcmp(policy->name, name))
+			return policy;
 	return NULL;
 }
 
@@ -209,20 +239,17 @@ const char *pick_policy_name(const struct pick_policy *policy)
 	return policy->name;
 }
 
-/* The entry of a frame's flow */
-static struct flowlet *flowlet_of(const struct adaptive *a, const struct frame *fr)
+/* choice_flow() - The same number for all frames of a flow */
+uint64_t choice_flow(const struct frame *fr)
 {
 	struct flow_key key;
-	uint64_t hash;
 
 	if (flow_key_of(&key, 0, fr->data, frame_near(fr)))
-		hash = random_of(key.src, key.dst, key.sport, key.dport);
-	else
-		hash = hash_of_macs(fr);
-	return &a->flowlet[hash % a->flowlets];
+		return random_of(key.src, key.dst, key.sport, key.dport);
+	return hash_of_macs(fr);
 }
 
-static struct way *take(const struct choice *c, const struct frame *fr)
+static struct way *take(const struct choice *c)
 {
 	const struct adaptive_params *p = &c->s->p.adaptive;
 	struct way *way = NULL;
@@ -231,7 +258,7 @@ static struct way *take(const struct choice *c, const struct frame *fr)
 		look(c->f, c->s);
 	if (!p->flowlet_gap || !c->s->adaptive->flowlets)
 		return &c->ways->way[p->policy->pick(c)];
-	struct flowlet *let = flowlet_of(c->s->adaptive, fr);
+	struct flowlet *let = &c->s->adaptive->flowlet[choice_flow(c->fr) % c->s->adaptive->flowlets];
 	if (let->port && c->f->clock.now - let->last <= p->flowlet_gap)
 		way = ways_find(c->ways, let->port);
 	if (!way)
@@ -250,7 +277,7 @@ void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct 
 	struct ways *left = s->p.adaptive.local_repair ? ways_alive(f, &s->n, ways) : ways;
 	uint64_t draw = random_of(f->seed, s->n.index, fr->id, RANDOM_PORT);
 	struct choice c = {.f = f, .s = s, .ways = left, .fr = fr, .draw = draw};
-	struct way *way = left->count == 1 || !s->p.adaptive.policy ? left->way : take(&c, fr); /* no policy: it is stuck */
+	struct way *way = left->count == 1 || !s->p.adaptive.policy ? left->way : take(&c); /* no policy: it is stuck */
 	struct port *out = &s->n.ports[way->port - 1];
 
 	way->busy_until = (way->busy_until > f->clock.now ? way->busy_until : f->clock.now) + through(&c, way);
@@ -311,19 +338,23 @@ void adaptive_forget(struct sw *s)
 {
 	for (struct ways *w = s->n.ways; w; w = w->next) {
 		w->turn = 0;
+		pick_forget(&w->memory);
 		for (uint16_t i = 0; i < w->count; i++)
 			w->way[i].busy_until = 0;
 	}
 	if (!s->adaptive)
 		return;
 	s->adaptive->looked = false;
+	pick_forget(&s->adaptive->memory);
 	for (uint32_t i = 0; i < s->adaptive->flowlets; i++)
 		s->adaptive->flowlet[i] = (struct flowlet){0};
 }
 
 void adaptive_free(struct adaptive *a)
 {
-	if (a)
+	if (a) {
+		pick_forget(&a->memory);
 		free(a->flowlet);
+	}
 	free(a);
 }

@@ -21,7 +21,7 @@
  *
  * A lossy frame needs room in the shared part when it comes in (else: tail), and
  * a place in its output queue, which may be as long as the dynamic threshold
- * (else: lossy).
+ * (else: lossy).  Where there is none, it may be trimmed (trim.c).
  *
  * What is occupied of the shared part follows from the groups alone, so that it
  * can be made anew when a parameter changes.
@@ -198,6 +198,16 @@ void buffer_release(struct fabric *f, struct sw *s, struct passage *passage)
 	xon(f, s, passage->in, passage->class);
 	if (s->refusing)
 		look_at_refused(f, s);
+}
+
+/* buffer_shrink() - Of a frame no more than @bytes are left */
+void buffer_shrink(struct fabric *f, struct sw *s, struct passage *passage, uint32_t bytes)
+{
+	struct passage gone = *passage;
+
+	gone.bytes -= bytes;
+	passage->bytes = bytes;
+	buffer_release(f, s, &gone);
 }
 
 /* buffer_queue_full() - Is a lossy class's output queue too long for one more frame? */

@@ -16,15 +16,26 @@ struct watchdog_params {
 
 struct pick_policy;
 
+#define PICK_PARAMS 24 /* as many as a file of a user's own may have (plugin/railbed.h) */
+
 /* Which of several ports a frame takes */
 struct adaptive_params {
 	const struct pick_policy *policy; /* NULL: Open vSwitch names one port */
+	double v[PICK_PARAMS];		  /* its parameters */
 	ps_t flowlet_gap;		  /* 0: each frame by itself */
 	uint32_t flowlet_entries;
 	bool local_repair; /* a port whose cable is down is passed over */
 	uint32_t basis;	   /* of its hash */
 	uint8_t bands;	   /* of what is seen of a queue; 0: all is seen */
 	ps_t every;
+};
+
+/* A lossy frame that finds no place is cut to its first bytes, and goes by another queue (trim.c) */
+struct trim_params {
+	bool on;
+	uint8_t classes; /* a bit a class: in which frames are trimmed */
+	uint8_t dscp, queue; /* what it gets, and the class of the queue that it goes by */
+	uint32_t bytes;	 /* that are left */
 };
 
 struct switch_params {
@@ -36,6 +47,7 @@ struct switch_params {
 	struct ecn_params ecn[CLASSES];
 	struct watchdog_params watchdog;
 	struct adaptive_params adaptive;
+	struct trim_params trim;
 	bool accelerator_down; /* it answers nothing */
 	uint32_t slots_leaked; /* so many of its slots are held for nobody */
 };

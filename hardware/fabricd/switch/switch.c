@@ -75,12 +75,18 @@ static void receive(struct fabric *f, struct port *in, struct frame *fr)
 	passage->class = fr->class = buffer_class(s, fr);
 	in->tc[fr->class].rx_frames++;
 	in->tc[fr->class].rx_bytes += fr->len + FCS_BYTES;
-	if (cut_wholly(fr) || buffer_admit(f, s, passage, &why)) {
+	if (cut_wholly(fr) || buffer_admit(f, s, passage, &why) || trim_admit(f, s, fr)) {
 		frame_release(f, fr);
 		return;
 	}
 	passage->lost = true;
 	port_drop(f, in, fr, why);
+}
+
+/* Is there a place for all of a frame in its queue? */
+static bool has_place(const struct sw *s, const struct port *out, const struct frame *fr)
+{
+	return !(fr->passage && fr->passage->trims) && !buffer_queue_full(s, out, fr->class, fr->len);
 }
 
 /* switch_forward() - A copy leaves the pipeline for @out */
@@ -101,10 +107,10 @@ void switch_forward(struct fabric *f, struct port *out, struct frame *fr)
 	}
 	if (out->dropping >> fr->class & 1)
 		port_drop(f, out, fr, DROP_WATCHDOG);
-	else if (buffer_queue_full(s, out, fr->class, fr->len))
-		port_drop(f, out, fr, DROP_LOSSY);
-	else
+	else if (has_place(s, out, fr))
 		port_enqueue(f, out, fr);
+	else if (!trim_forward(f, out, fr))
+		port_drop(f, out, fr, DROP_LOSSY);
 }
 
 /* switch_leave() - It leaves the pipeline for a port, or, if none is said, for one of several */
@@ -131,6 +137,7 @@ void switch_forwarding_drop(struct fabric *f, struct frame *fr)
 
 static void leaving(struct fabric *f, struct port *out, struct frame *fr)
 {
+	out->tc[fr->class].trim_sent += fr->passage && fr->passage->trims;
 	ecn_dequeued(f, out, fr->class, fr);
 	if (f->stamps)
 		switch_stamp(f, out, fr->class, fr);

@@ -1,4 +1,4 @@
-/* Switches: pipeline, packet buffer, marking, watchdog (switch.c, buffer.c, ecn.c, watchdog.c, deadlock.c).
+/* Switches: pipeline, packet buffer, trimming, marking, watchdog (switch.c, buffer.c, trim.c, ecn.c, watchdog.c, deadlock.c).
  *
  * Where a frame leaves a switch, Open vSwitch says (ovs.h).
  */
@@ -45,6 +45,11 @@ bool buffer_admit(struct fabric *f, struct sw *s, struct passage *passage, enum 
 void buffer_release(struct fabric *f, struct sw *s, struct passage *passage);
 uint64_t buffer_threshold(const struct sw *s);
 bool buffer_queue_full(const struct sw *s, const struct port *out, unsigned class, uint32_t bytes);
+
+void buffer_shrink(struct fabric *f, struct sw *s, struct passage *passage, uint32_t bytes);
+
+bool trim_admit(struct fabric *f, struct sw *s, struct frame *fr);
+bool trim_forward(struct fabric *f, struct port *out, struct frame *fr);
 
 void ecn_dequeued(struct fabric *f, struct port *p, unsigned class, struct frame *fr);
 

@@ -20,7 +20,7 @@ struct fabric;
 struct qp;
 
 /* How a packet was found to be lost */
-enum cc_loss { CC_LOSS_NAK, CC_LOSS_TIMEOUT };
+enum cc_loss { CC_LOSS_NAK, CC_LOSS_TIMEOUT, CC_LOSS_TRIMMED };
 
 struct cc_ack {
 	uint64_t bytes, packets; /* newly known to have come, in order or not */

@@ -21,6 +21,33 @@
 #include "wire/roce.h"
 #include "wire/telemetry.h"
 
+static struct multipath_policy *added;
+
+/* multipath_add() - A policy that is in no table */
+void multipath_add(struct multipath_policy *policy)
+{
+	policy->next = added;
+	added = policy;
+}
+
+/* multipath_added() - The first of these */
+struct multipath_policy *multipath_added(void)
+{
+	return added;
+}
+
+/* multipath_find() - The policy of that name, or NULL */
+const struct multipath_policy *multipath_find(const char *name)
+{
+	REGISTRY_EACH(struct multipath_policy, multipath_policies, policy)
+		if (!strcmp((*policy)->name, name))
+			return *policy;
+	for (const struct multipath_policy *policy = added; policy; policy = policy->next)
+		if (!strcmp(policy->name, name))
+			return policy;
+	return NULL;
+}
+
 static bool same(const struct multipath_params *a, const struct multipath_params *b)
 {
 	return a->policy == b->policy && a->entropies == b->entropies && !memcmp(a->v, b->v, sizeof a->v);
@@ -124,19 +151,16 @@ uint16_t multipath_port(struct fabric *f, struct qp *q, uint64_t n, bool lost)
 	return roce_entropy_port(q->src_port, entropy);
 }
 
-/* How long the packet took that an acknowledgement answers, if the control has its NICs measure that */
-static void measure(const struct fabric *f, const struct qp *q, struct path_count *c, const struct frame *fr)
+/* How long the packet took that an acknowledgement answers, if the control has its NICs measure that; otherwise 0 */
+static ps_t measured(const struct fabric *f, const struct qp *q, const struct frame *fr)
 {
 	struct hop hops[HOPS_MAX];
 	struct telemetry t = {.hop = hops};
 
 	if (!q->cc->telemetry)
-		return;
+		return 0;
 	telemetry_read(fr->data, frame_near(fr), fr->away, &t);
-	if (t.present) {
-		c->timed++;
-		c->took += f->clock.now - (ps_t)t.sent_ps;
-	}
+	return t.present ? f->clock.now - (ps_t)t.sent_ps : 0;
 }
 
 /* multipath_returned() - An acknowledgement has come back with an entropy */
@@ -148,13 +172,29 @@ void multipath_returned(struct fabric *f, struct qp *q, const struct roce_packet
 	if (!m || entropy >= m->p.entropies)
 		return;
 	q->marks += pkt->becn;
+	m->took = measured(f, q, fr);
 	if (m->count) {
 		m->count[entropy].returned++;
 		m->count[entropy].marked += pkt->becn;
-		measure(f, q, &m->count[entropy], fr);
+		m->count[entropy].timed += m->took > 0;
+		m->count[entropy].took += m->took;
 	}
 	if (m->p.policy->returned)
 		m->p.policy->returned(f, q, entropy, pkt->becn);
+}
+
+/* multipath_trimmed() - A packet with that source port was trimmed */
+void multipath_trimmed(struct fabric *f, struct qp *q, uint16_t port)
+{
+	struct multipath *m = q->multipath;
+	uint32_t entropy = roce_entropy(q->src_port, port);
+
+	if (!m || entropy >= m->p.entropies)
+		return;
+	if (m->count)
+		m->count[entropy].trimmed++;
+	if (m->p.policy->trimmed)
+		m->p.policy->trimmed(f, q, entropy);
 }
 
 /* multipath_timeout() - Nothing was heard for long */

@@ -24,7 +24,7 @@ struct roce_packet;
 
 /* What is known of one entropy */
 struct path_count {
-	uint32_t sent, returned, marked, lost, timed;
+	uint32_t sent, returned, marked, lost, trimmed, timed;
 	ps_t took; /* of those that were timed, together */
 };
 
@@ -40,7 +40,9 @@ struct multipath_policy {
 	void (*start)(struct fabric *f, struct qp *q);
 	void (*returned)(struct fabric *f, struct qp *q, uint32_t entropy, bool marked);
 	void (*lost)(struct fabric *f, struct qp *q, uint32_t entropy);
+	void (*trimmed)(struct fabric *f, struct qp *q, uint32_t entropy); /* lost, and its receiver has said so */
 	void (*timeout)(struct fabric *f, struct qp *q);
+	struct multipath_policy *next; /* of those that are in no table (multipath_add) */
 };
 
 /* A policy is one file, which ends with MULTIPATH_POLICY(what it defines) */
@@ -49,19 +51,24 @@ REGISTRY(struct multipath_policy, multipath_policies);
 
 /* Of a queue pair that sprays; the policy's own behind it */
 struct multipath {
-	struct multipath_params p;
+	_Alignas(max_align_t) struct multipath_params p;
 	uint64_t first;	  /* number of the first packet that was sent so */
 	uint64_t draws;	  /* random numbers that were drawn */
 	uint32_t room;	  /* of `used`: a power of two */
 	uint16_t *used;	  /* entropies of packets, by number */
 	struct path_count *count; /* by entropy, or NULL */
+	ps_t took;	  /* the packet that the last acknowledgement answers; 0: not known */
 };
 
+void multipath_add(struct multipath_policy *policy);
+const struct multipath_policy *multipath_find(const char *name);
+struct multipath_policy *multipath_added(void);
 void multipath_start(struct fabric *f, struct qp *q);
 void multipath_release(struct qp *q);
 uint16_t multipath_port(struct fabric *f, struct qp *q, uint64_t n, bool lost);
 void multipath_returned(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
 void multipath_lost(struct fabric *f, struct qp *q, uint64_t n);
+void multipath_trimmed(struct fabric *f, struct qp *q, uint16_t port);
 void multipath_timeout(struct fabric *f, struct qp *q);
 uint64_t multipath_draw(const struct fabric *f, struct qp *q);
 double multipath_param(const struct qp *q, unsigned which);

@@ -46,7 +46,7 @@ struct qp *qp_new(struct nic *n, struct qp_owner *owner)
 	q->timer = q->timer_event = q->pace_event = PS_NEVER;
 	q->cnp_sent = -PS_PER_S;
 	q->cc = &cc_none;
-	q->made = UINT64_MAX;
+	q->made = q->trimmed = UINT64_MAX;
 	n->qps[n->qp_count++] = q;
 	return q;
 }

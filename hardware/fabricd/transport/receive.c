@@ -111,7 +111,7 @@ static bool answers(const struct qp *q, const struct roce_packet *pkt)
 	const struct multipath_policy *policy = q->answers->multipath.policy;
 	bool hears = q->answers->cc->answers_marks || (policy && policy->hears);
 
-	return pkt->ack_request || (hears && (pkt->tos & ECN_CE) == ECN_CE);
+	return pkt->ack_request || q->owed || (hears && (pkt->tos & ECN_CE) == ECN_CE);
 }
 
 /* A packet was taken: with bitmaps, one acknowledgement for all that are taken with it comes later */
@@ -279,10 +279,14 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 			answer_come(f, q);
 		return false;
 	}
+	if (pkt->ack_request && q->expected + (uint64_t)ahead + 1 >= q->owed)
+		q->owed = 0;
 	if (ahead > 0)
 		return came_ahead(f, q, pkt, (uint32_t)ahead, fr);
 	if (take(f, q, pkt, fr, NULL))
 		take_kept(f, q);
+	if (q->trimmed <= q->expected)
+		trimmed_turn(f, q);
 	return false;
 }
 
@@ -303,7 +307,9 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 	}
 	nic_count(&n->rx_rdma, p, fr);
 	bool kept = false;
-	if (pkt->opcode == RC_ACK)
+	if (pkt->opcode == RC_ACK && pkt->syndrome == AETH_NAK_TRIMMED)
+		trimmed_told(f, q, pkt);
+	else if (pkt->opcode == RC_ACK)
 		qp_acknowledged(f, q, pkt, fr);
 	else if (pkt->opcode == RC_CNP)
 		cc_notified(f, q);

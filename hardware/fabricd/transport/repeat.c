@@ -223,7 +223,7 @@ void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *
 
 	while (last && !(bits[(last - 1) / 8] >> ((last - 1) % 8) & 1))
 		last--;
-	uint32_t at = holes_from(&r->holes, (int64_t)(first - q->acked) > 0 ? first : q->acked);
+	uint32_t at = holes_index(&r->holes, (int64_t)(first - q->acked) > 0 ? first : q->acked);
 	for (uint32_t i = 0; i < last; i++) {
 		uint64_t n = first + i;
 		if (!(bits[i / 8] >> (i % 8) & 1) || n <= q->acked || n >= q->left || n >= q->send)
@@ -316,10 +316,12 @@ bool repeat_next(const struct qp *q, uint64_t *n)
 	return true;
 }
 
-/* repeat_is_probe() - Is what repeat_next() said sent again only to ask what has come? */
-bool repeat_is_probe(const struct qp *q)
+/* repeat_is_news() - Is what repeat_next() said lost, as nobody has said?  A probe only asks what has come */
+bool repeat_is_news(const struct qp *q)
 {
-	return holes_at(&q->repeat->holes, q->repeat->next)->asked;
+	const struct hole *h = holes_at(&q->repeat->holes, q->repeat->next);
+
+	return !h->asked && !h->trimmed;
 }
 
 /* repeat_sent() - That packet is made now */
@@ -329,6 +331,7 @@ void repeat_sent(struct qp *q)
 	struct hole *h = holes_at(&r->holes, r->next);
 
 	h->state = UNDER_WAY;
+	h->trimmed = false;
 	h->again = true;
 	h->turn = ++r->turns;
 	h->before = q->send;

@@ -40,7 +40,7 @@ void repeat_timeout(struct qp *q);
 void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of);
 void repeat_forget(struct qp *q);
 bool repeat_next(const struct qp *q, uint64_t *n);
-bool repeat_is_probe(const struct qp *q);
+bool repeat_is_news(const struct qp *q);
 void repeat_sent(struct qp *q);
 void repeat_left(struct fabric *f, struct qp *q, uint64_t n);
 ps_t repeat_due(const struct qp *q);

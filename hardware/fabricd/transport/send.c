@@ -210,7 +210,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = q->peer->ip,
-		.src_port = multipath_port(f, q, number, again && !repeat_is_probe(q)),
+		.src_port = multipath_port(f, q, number, again && repeat_is_news(q)),
 		.tos = (uint8_t)((q->own_class ? q->dscp : q->p->data_dscp) << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
 		.opcode = opcode_of(wr, i == 0, last),

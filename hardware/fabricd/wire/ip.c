@@ -5,6 +5,10 @@
 #include "wire/ethernet.h"
 #include "wire/ip.h"
 
+#define IHL_5 0x45
+#define PROTO_UDP 17
+#define UDP_HEADER_BYTES 8
+
 /* is_ipv4() - Does a frame carry a whole IPv4 header? */
 bool is_ipv4(const uint8_t *frame, size_t len)
 {
@@ -29,6 +33,21 @@ void ip_set_tos(uint8_t *frame, uint8_t tos)
 
 	ip[1] = tos;
 	checksum_update(ip, before, (uint16_t)(ip[0] << 8 | tos));
+}
+
+/* ip_cut() - An IPv4 packet ends with byte @len of its frame, and says so, as does the UDP datagram in it
+ *
+ * What reads it further on takes a packet that claims to be longer than it is for malformed (Open vSwitch reads no addresses).
+ */
+void ip_cut(uint8_t *frame, uint32_t len)
+{
+	uint8_t *ip = frame + ETH_BYTES;
+	uint16_t before = (uint16_t)(ip[2] << 8 | ip[3]), after = (uint16_t)(len - ETH_BYTES);
+
+	put_be16(ip + 2, after);
+	checksum_update(ip, before, after);
+	if (ip[0] == IHL_5 && ip[9] == PROTO_UDP && after >= IPV4_BYTES + UDP_HEADER_BYTES)
+		put_be16(ip + IPV4_BYTES + 4, (uint16_t)(after - IPV4_BYTES));
 }
 
 /* ip_hop() - One hop less to live

@@ -16,6 +16,7 @@
 
 bool is_ipv4(const uint8_t *frame, size_t len);
 void ip_set_tos(uint8_t *frame, uint8_t tos);
+void ip_cut(uint8_t *frame, uint32_t len);
 bool ip_hop(uint8_t *frame, size_t len);
 void mac_of(uint32_t ip, uint8_t mac[6]);
 

@@ -297,6 +297,7 @@ static void parse_extensions(struct view *v, struct roce_packet *pkt)
 struct apart {
 	uint32_t away; /* payload, padding and ICRC: not in the frame, or 0 */
 	bool unsealed; /* the ICRC is not right yet */
+	bool cut;      /* only its beginning is left: no ICRC, and perhaps not all of what follows the BTH */
 };
 
 static enum roce_verdict parse(const uint8_t *frame, size_t len, const struct apart *apart, struct roce_packet *pkt)
@@ -328,15 +329,16 @@ static enum roce_verdict parse(const uint8_t *frame, size_t len, const struct ap
 	get_be16(&v);
 	if (v.bad || version != 0x45 || protocol != 17 || dst_port != ROCE_UDP_PORT || (fragment & 0x3fff))
 		return ROCE_NOT_ROCE;
-	if (ip_bytes < IPV4_BYTES + UDP_BYTES + BTH_BYTES + ICRC_BYTES || ip_bytes > len - ETH_BYTES ||
-	    udp_bytes != ip_bytes - IPV4_BYTES)
+	uint32_t behind = apart->cut ? 0 : apart->away ? apart->away : ICRC_BYTES;
+	if (ip_bytes < IPV4_BYTES + UDP_BYTES + BTH_BYTES || ip_bytes > len - ETH_BYTES || udp_bytes != ip_bytes - IPV4_BYTES)
 		return ROCE_MALFORMED;
 
-	uint32_t behind = apart->away ? apart->away : ICRC_BYTES;
 	if (ip_bytes < IPV4_BYTES + UDP_BYTES + BTH_BYTES + behind)
 		return ROCE_MALFORMED;
 	v = view_of(ip + IPV4_BYTES + UDP_BYTES, (size_t)ip_bytes - IPV4_BYTES - UDP_BYTES - behind);
 	uint8_t pad = parse_bth(&v, pkt);
+	if (apart->cut)
+		return ROCE_OK;
 	parse_extensions(&v, pkt);
 	size_t left = apart->away ? apart->away - ICRC_BYTES : v.left;
 	if (v.bad || left < pad)
@@ -370,4 +372,10 @@ enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packe
 enum roce_verdict roce_parse_unsealed(const uint8_t *frame, size_t len, uint32_t away, struct roce_packet *pkt)
 {
 	return parse(frame, len, &(struct apart){.away = away, .unsealed = true}, pkt);
+}
+
+/* roce_parse_trimmed() - Likewise of one of which a switch has left the beginning: what its IP, UDP and BTH say, nothing else */
+enum roce_verdict roce_parse_trimmed(const uint8_t *frame, size_t len, struct roce_packet *pkt)
+{
+	return parse(frame, len, &(struct apart){.cut = true}, pkt);
 }

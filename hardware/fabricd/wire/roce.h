@@ -69,6 +69,7 @@ struct roce_offload {
 #define AETH_RNR_NAK 0x20
 #define AETH_NAK_SEQUENCE 0x60
 #define AETH_NAK_ACCESS 0x62
+#define AETH_NAK_TRIMMED 0x7f /* reserved otherwise: of this packet the headers have come */
 
 struct roce_packet {
 	uint8_t dst_mac[6], src_mac[6];
@@ -144,6 +145,7 @@ uint32_t roce_build(uint8_t *frame, size_t room, const struct roce_packet *pkt);
 enum roce_verdict { ROCE_OK, ROCE_NOT_ROCE, ROCE_MALFORMED, ROCE_BAD_ICRC };
 enum roce_verdict roce_parse(const uint8_t *frame, size_t len, struct roce_packet *pkt);
 enum roce_verdict roce_parse_unsealed(const uint8_t *frame, size_t len, uint32_t away, struct roce_packet *pkt);
+enum roce_verdict roce_parse_trimmed(const uint8_t *frame, size_t len, struct roce_packet *pkt);
 uint32_t roce_icrc(const uint8_t *ip, size_t len);
 bool roce_set_icrc(uint8_t *frame, size_t len);
 void roce_seal(uint8_t *frame);

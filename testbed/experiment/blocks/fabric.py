@@ -23,6 +23,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from testbed.base.types import Dscp, Model, Rate, Size, Time, default, mistake, mistakes, names, unknown
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, Override, OwnCable
+from testbed.experiment.blocks.trimming import Trimming
 from topologies.graph.fabric import Fabric, TopologyError
 from topologies.graph.smartnic import with_complexes
 
@@ -215,10 +216,19 @@ class Switch(Model):
     ecn: Ecn | None = Field(default_factory=Ecn, description="marking of frames in long queues (null: none)")
     scheduler: Scheduler = Field(default_factory=Scheduler, description="which class goes first")
     watchdog: Watchdog | None = Field(default_factory=Watchdog, description="what ends a pause storm (null: nothing)")
+    trimming: Trimming | None = Field(
+        default=None, description="frames that find no place in a lossy queue are trimmed, not dropped (null: dropped)"
+    )
     accelerator: Accelerator | None = Field(
         default=None,
         description="in-network aggregation on every switch (null: none; left out: if the workload asks for it)",
     )
+
+    @property
+    def classes(self) -> list[int]:
+        """Of each DSCP."""
+        trimmed = {self.trimming.dscp: self.trimming.queue} if self.trimming else {}
+        return [(self.dscp | trimmed).get(dscp, 0) for dscp in range(64)]
 
 
 class Pcie(Model):

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, GetJsonSchemaHandler, Tag, model_serializer, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from testbed.base.types import Model, Time, default, mistake, unknown
+from testbed.base import controls
+from testbed.base.types import Model, Time, default, folder_of, mistake, unknown
 from testbed.experiment.blocks import known
 from topologies.ranks.multipath import Hashing
+
+if TYPE_CHECKING:
+    from hardware.multipath import PortPolicy
 
 ADAPTIVE, ECMP = "adaptive", "ecmp"
 
@@ -36,11 +48,36 @@ class Quality(Model):
     every: Time = default("1us", "it looks at its queues so often", gt=0, le=1e9)
 
 
+class PickPolicy(Model):
+    """`NAME`, or `{file: FILE.c, PARAMETERS}`; `values` are the parameters given. `name` of a file: its path and
+    content."""
+
+    name: str
+    values: dict[str, float] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_written(cls, value: Any, info: ValidationInfo) -> Any:
+        return value if isinstance(value, cls) else controls.read_adaptive(value, folder_of(info))
+
+    @property
+    def entry(self) -> PortPolicy:
+        return controls.adaptive(self.name)
+
+    @model_serializer
+    def _as_written(self) -> Any:
+        return controls.written_adaptive(self.name, self.values)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return controls.adaptive_schema()
+
+
 class Adaptive(Model):
-    policy: Literal["two_choices", "shortest", "round_robin", "random"] = Field(
-        default="two_choices",
-        description="which port a switch takes: of two that are drawn the one that is free first, of all that one, one "
-        "after the other, any",
+    policy: PickPolicy = default(
+        "two_choices",
+        "which port a switch takes: of two that are drawn the one that is free first, of all that one, one after the "
+        "other, any; or `{file: FILE.c, PARAMETERS}`, one of your own (docs/own-paths.md)",
     )
     scope: Annotated[
         Annotated[Literal["packet"], Tag("<packet>")] | Annotated[Scope, Tag("<flowlet>")],
@@ -63,9 +100,18 @@ class Adaptive(Model):
     @classmethod
     def _scope(cls, value: Any) -> Any:
         scope = value.get("scope", "packet") if isinstance(value, dict) else "packet"
+        if scope == "flowlet":
+            return {**value, "scope": {"flowlet": {}}}
         if scope != "packet" and not isinstance(scope, dict | Scope):
-            raise mistake(*unknown("scope", scope, ["packet", "{flowlet: {..}}"]), path=["scope"])
+            raise mistake(*unknown("scope", scope, ["packet", "flowlet", "{flowlet: {..}}"]), path=["scope"])
         return value
+
+    @model_validator(mode="after")
+    def _quality(self) -> Self:
+        if self.quality and not self.policy.entry.looks:
+            what = f"{self.policy.entry.name} looks at no queues: quality changes nothing"
+            raise mistake(what, "policy: two_choices or shortest, or leave quality out", ["quality"])
+        return self
 
     @property
     def flowlet(self) -> Flowlets | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, GetJsonSchemaHandler, ValidationInfo, model_serializer, model_validator
@@ -10,11 +9,12 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from testbed.base import controls
-from testbed.base.types import Dscp, Model, Time, default, mistake
+from testbed.base.types import Dscp, Model, Time, default, folder_of, mistake
 from testbed.experiment.blocks.cables import MAX_TIME
 
 if TYPE_CHECKING:
     from hardware.cc import Control
+    from hardware.multipath import Policy
 
 
 class CongestionControl(Model):
@@ -28,8 +28,7 @@ class CongestionControl(Model):
     @model_validator(mode="before")
     @classmethod
     def _from_written(cls, value: Any, info: ValidationInfo) -> Any:
-        context = info.context or {}
-        return controls.read(value, Path(context.get("directory", ".")) if context.get("own", True) else None)
+        return controls.read(value, folder_of(info))
 
     @property
     def control(self) -> Control:
@@ -50,7 +49,8 @@ class CongestionControl(Model):
 
 
 class Multipath(Model):
-    """`{policy: NAME, entropies: N, PARAMETERS}`; `values` are the parameters given."""
+    """`{policy: NAME, entropies: N, PARAMETERS}`; `values` are the parameters given. `policy` of a file: its path and
+    content."""
 
     policy: str
     entropies: int
@@ -58,8 +58,12 @@ class Multipath(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_written(cls, value: Any) -> Any:
-        return controls.read_multipath(value)
+    def _from_written(cls, value: Any, info: ValidationInfo) -> Any:
+        return controls.read_multipath(value, folder_of(info))
+
+    @property
+    def entry(self) -> Policy:
+        return controls.multipath(self.policy)
 
     @model_serializer
     def _as_written(self) -> Any:
@@ -122,7 +126,9 @@ class Transport(Model):
         "overtaken is lost, until one is seen to be late)",
     )
     multipath: Multipath | None = Field(
-        default=None, description="each packet chooses its path (null: a queue pair keeps one)"
+        default=None,
+        description="each packet chooses its path: {policy: NAME, ..}, or {file: FILE.c, ..} for a choice of your own "
+        "(docs/own-paths.md) (null: a queue pair keeps one)",
     )
     source_port: Literal["per_qp", "fixed"] = Field(
         default="per_qp",

@@ -105,7 +105,8 @@ def mode(adaptive: Mapping[str, Any] | None) -> str:
     if adaptive["policy"] == "hash":
         return "HASH"
     each = "FLOWLET" if adaptive["flowlet_gap_ns"] else "PER_PACKET"
-    return f"{each}_{_MODES.get(adaptive['policy'], adaptive['policy'].upper())}"
+    name = adaptive["policy"]
+    return f"{each}_{_MODES.get(name, name if '.' in name else name.upper())}"
 
 
 VIEWS = (

@@ -1,0 +1,50 @@
+"""`fabric.switch.trimming`: what is left of frames that find no place in a lossy queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from testbed.base.types import Dscp, Model, Size, default
+
+if TYPE_CHECKING:
+    from testbed.experiment.blocks.fabric import Switch
+    from testbed.experiment.blocks.transport import Transport
+
+
+class Trimming(Model):
+    """Fits to the other blocks as `mistakes` says."""
+
+    classes: list[Annotated[int, Field(ge=0, le=7)]] = Field(
+        default=[3], min_length=1, description="lossy classes whose frames are trimmed instead of dropped"
+    )
+    size: Size = default("128B", "bytes of a frame that are left, from its Ethernet header on", ge=64, le=1024)
+    dscp: Dscp = Field(default=36, description="DSCP that a trimmed frame gets")
+    queue: int = Field(
+        default=6, ge=0, le=7, description="class of the queue that it goes by, and at switches behind: its DSCP's"
+    )
+
+
+def mistakes(switch: Switch, transport: Transport) -> Iterator[tuple[str, str, str]]:
+    """Key of `trimming`, what is wrong, what to do."""
+    trimming = switch.trimming
+    if trimming is None:
+        return
+    lossless = set(switch.lossless) if switch.pfc else set()
+    if found := sorted(lossless & set(trimming.classes)):
+        what = f"class {found[0]} is lossless: nothing of it is dropped, so nothing is trimmed"
+        yield "classes", what, "take it out of fabric.switch.lossless, or pfc: false"
+    if trimming.queue in trimming.classes:
+        yield "queue", f"class {trimming.queue} is trimmed itself", "a class that is not among `classes`"
+    elif trimming.queue in lossless:
+        yield "queue", f"class {trimming.queue} is lossless: its headroom is not for them", "a lossy class, such as 6"
+    written = switch.dscp.get(trimming.dscp, trimming.queue)
+    if written != trimming.queue:
+        what = f"fabric.switch.dscp puts DSCP {trimming.dscp} into class {written}"
+        yield "dscp", what, f"queue: {written}, or another DSCP: trimmed frames keep their queue by it"
+    others = {transport.dscp: "data", transport.ack_dscp: "acknowledgements", transport.cnp_dscp: "notifications"}
+    if trimming.dscp in others:
+        what = f"DSCP {trimming.dscp} is that of {others[trimming.dscp]}: a receiver tells trimmed packets by it"
+        yield "dscp", what, "a DSCP that nothing else has"
