@@ -174,9 +174,7 @@ static void close_hole(struct repeat *r, struct hole *h)
 	h->state = CAME;
 }
 
-/* Packet @n, which is neither acknowledged nor new, has come
- * @h:	Its hole, or NULL
- */
+/* Packet @n, which is neither acknowledged nor new, has come; @h is its hole, or NULL */
 static void came(struct qp *q, uint64_t n, struct hole *h, ps_t now, bool at_once)
 {
 	struct repeat *r = q->repeat;
@@ -226,12 +224,8 @@ void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *
 	uint32_t at = holes_index(&r->holes, (int64_t)(first - q->acked) > 0 ? first : q->acked);
 	for (uint32_t i = 0; i < last; i++) {
 		uint64_t n = first + i;
-		if (!(bits[i / 8] >> (i % 8) & 1) || n <= q->acked || n >= q->left || n >= q->send)
-			continue;
-		while (at < r->holes.count && holes_at(&r->holes, at)->number < n)
-			at++;
-		bool hole = at < r->holes.count && holes_at(&r->holes, at)->number == n;
-		came(q, n, hole ? holes_at(&r->holes, at) : NULL, f->clock.now, i + 1 == last);
+		if (bits[i / 8] >> (i % 8) & 1 && n > q->acked && n < q->left && n < q->send)
+			came(q, n, holes_walk(&r->holes, &at, n), f->clock.now, i + 1 == last);
 	}
 	look(q, from, f->clock.now);
 }
