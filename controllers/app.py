@@ -196,6 +196,8 @@ class Controller(App):
                 self.unsettled.append(message["id"])
             elif message.get("event") == "port":
                 self._port(message)
+            elif message.get("event") == "rate":
+                self._rate(message)
             elif message.get("event") == "ping" and self.link is not None:
                 self.link.pong()
             elif message.get("ok") is False and message.get("id") != SUBSCRIBE:
@@ -221,6 +223,21 @@ class Controller(App):
             self._tell_apps(ends)
             what = ", ".join(f"{name}:{port} {'up' if up else 'down'}" for name, port, up in ends)
             self._reroute(what, "fabricd")
+
+    def _rate(self, message: Mapping[str, Any]) -> None:
+        """A cable has come up at another rate: what ports weigh follows.  Both its ends say so, in a row."""
+        self.unsettled.append(message["id"])
+        name, port = message["switch"], message["port"]
+        if message["more"] or not self._is_port(name, port):
+            return
+        cable = self.fabric.cable_at[name, port]
+        self.wanted.set_rate(cable, message["rate_bps"])
+        what = f"{cable.name} at {message['rate_bps'] / 1e9:g} Gb/s"
+        switches, added, deleted = self._follow(f"{what}, says fabricd")
+        if switches:
+            self._note(
+                "info", f"{what}: ports weigh anew, {switches} switches changed, {added} flows in, {deleted} out"
+            )
 
     def _act(self, message: Mapping[str, Any]) -> None:
         """A forwarding fault goes on or off, or something that an operator asks for.

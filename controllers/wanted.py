@@ -71,6 +71,10 @@ class Wanted:
                 if len(free) > sum(self._asked[k]["ranks"] == asked["ranks"] for k in self.moved):
                     self.moved[number] = f"another root than {root}, where it is not alone, is back"
 
+    def set_rate(self, cable: Cable, rate_bps: float) -> None:
+        """By what ports weigh that lead over this cable."""
+        self._router.set_rate(cable, rate_bps)
+
     def place(self, job: Mapping[str, Any]) -> Placement:
         """Add a job that fabricd has announced, or one that has been granted before.  Raises Refused."""
         used, granted = self._used(job["job"], job["ranks"]), job.get("granted")

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from topologies.graph.fabric import OWN_PORTS, Cable, Fabric, Switch
-from topologies.graph.frames import ACK_FRAME, HEADER_BYTES, MOST_HEADERS, OUTSIDE_BYTES, SHORTEST_BYTES, ser_ns
+from topologies.graph.frames import (
+    ACK_FRAME,
+    FCS_BYTES,
+    HEADER_BYTES,
+    MOST_HEADERS,
+    OUTSIDE_BYTES,
+    SHORTEST_BYTES,
+    ser_ns,
+)
 from topologies.graph.search import hops
 
 STAMPS = 5
@@ -96,6 +105,33 @@ def hop_ns(*, rate_bps: float, delay_ns: float, latency_ns: float, mtu: int, cut
 def _cable_ns(rate_bps: float, delay_ns: float, mtu: int) -> float:
     """A cable with a packet, and with its acknowledgement."""
     return ser_ns(mtu + MOST_HEADERS, rate_bps) + ser_ns(ACK_FRAME, rate_bps) + 2 * delay_ns
+
+
+NOTE_BYTES = 8
+"""Of a note between the ends of a cable (fabricd's link/notes.c)."""
+CREDIT_BLOCK = 64
+"""Bytes that a credit is for, as InfiniBand's."""
+
+
+def credit_room_bytes(rate_bps: float, delay_ns: float, latency_ns: float, frame: int) -> int:
+    """Room with which credits never hold up frames of this length that leave a switch at once.
+
+    A frame has to come in whole, goes through the switch, waits there for another and makes it, as does the note that
+    its room is free, and both go over the cable.
+    """
+    loop_ns = 2 * delay_ns + latency_ns + NOTE_BYTES * 8e9 / rate_bps
+    blocks = -(-(frame + FCS_BYTES) // CREDIT_BLOCK)
+    frames_under_way = math.ceil(loop_ns / ser_ns(frame, rate_bps)) + 4
+    return frames_under_way * blocks * CREDIT_BLOCK
+
+
+def replay_buffer_bytes(rate_bps: float, delay_ns: float, frame: int) -> int:
+    """A replay buffer that never fills without a loss.
+
+    A frame has to come in whole, and its acknowledgement may have to wait for a frame on its way.
+    """
+    loop_ns = 2 * delay_ns + NOTE_BYTES * 8e9 / rate_bps
+    return (math.ceil(loop_ns / ser_ns(frame, rate_bps)) + 3) * (frame + FCS_BYTES)
 
 
 def fetch_ns(mtu: int, pcie_bps: float, pcie_ns: float) -> float:

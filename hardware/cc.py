@@ -161,7 +161,38 @@ _BASE_RTT = Parameter("base_rtt", "time", lambda s: s.base_rtt_ns, "round-trip t
 _WINDOW = Parameter("window", "size", lambda s: 2 * s.bdp_bytes + 32 * s.mtu, "bytes under way at most", least=1)
 _FIXED_WINDOW = Parameter("window", "size", 0, "bytes under way at most (0: no limit)")
 _BETA = Parameter("beta", "number", 0.8, "strength of the decrease", most=1.0)
+_SPOKEN_FOR = Parameter("window", "size", lambda s: 1.5 * s.bdp_bytes, "bytes granted and not sent at most", least=1)
+_GRANT = Parameter("grant_packets", "number", 1, "a credit has so many packets at most", least=1, most=1024)
+_CREDIT = (
+    Parameter("initial", "size", lambda s: s.bdp_bytes, "bytes sent before there is any credit", least=0),
+    _GRANT,
+    Parameter("pull_share", "number", 0.99, "of the receiver's cable that is granted", least=0.01, most=2.0),
+    Parameter(
+        "ask_again",
+        "time",
+        lambda s: max(100e3, 10 * s.base_rtt_ns),
+        "without credit for so long a sender asks; then after twice that",
+        least=1e3,
+    ),
+)
+_RCCC = (replace(_CREDIT[0], default=lambda s: 1.5 * s.bdp_bytes), replace(_CREDIT[1], default=4), *_CREDIT[2:])
 _MAX_DECREASE = Parameter("max_decrease", "number", 0.5, "largest decrease in one round trip", most=1.0)
+
+_NSCC = (
+    replace(_BASE_RTT, default=lambda s: s.network_rtt_ns,
+            about="round-trip time of the idle fabric (longest path), from the cable on"),
+    Parameter("hop_rtt", "time", lambda s: s.hop_ns, "a path takes so much less for each switch below"),
+    Parameter("switches", "number", lambda s: s.switches, "these, the longest path's", most=255),
+    replace(_WINDOW, default=lambda s: 1.5 * s.bdp_bytes), _BETA, _MAX_DECREASE,
+    Parameter("target_queue", "time", lambda s: s.target_queue_ns, "queueing delay aimed at", least=1),
+    Parameter("ewma", "number", 0.0125, "weight of a new delay in the average", most=1.0),
+    Parameter("proportional_packets", "number", lambda s: 4 * _uec(s) * s.target_queue_ns / 12e3,
+              "increase a round trip without delay", most=1e6),
+    Parameter("ai_packets", "number", lambda s: 5 * _uec(s), "fair increase a round trip", most=1e6),
+    Parameter("period_packets", "number", lambda s: 0.15 * _uec(s), "and so much each base_rtt", most=1e6),
+    Parameter("fast", "number", lambda s: 0.25 * _uec(s), "a byte, after a window without delay", most=1e3),
+    Parameter("quick_adapt", "time", lambda s: 4 * s.target_queue_ns, "delay that cuts the window at once"),
+)  # fmt: skip
 
 CONTROLS: dict[str, Control] = {
     c.name: c
@@ -274,22 +305,41 @@ CONTROLS: dict[str, Control] = {
             "nscc",
             "a window by queueing delay and ECN (Ultra Ethernet)",
             "UEC 1.0, 3.6.13, as in htsim's uec.cpp",
+            _NSCC, hears=("marks", "delay", "losses"), marks=_uec_marks,
+        ),
+        Control(
+            "rccc",
+            "receivers let senders send, in turn (Ultra Ethernet)",
+            "UEC 1.0, 3.6.14, as in htsim's uec.cpp",
+            (_SPOKEN_FOR, *_RCCC), hears=("credit",),
+        ),
+        Control(
+            "uec",
+            "`nscc` and `rccc` together: a packet goes if both let it",
+            "UEC 1.0, 3.6, as in htsim's uec.cpp",
+            (*_NSCC, *_RCCC), hears=("marks", "delay", "losses", "credit"), marks=_uec_marks,
+        ),
+        Control(
+            "eqds",
+            "receivers let senders send; who has been idle speculates for a round trip",
+            "Olteanu et al., NSDI 2022, as in htsim's eqds.cpp",
+            (_SPOKEN_FOR, *_CREDIT), hears=("credit",),
+        ),
+        Control(
+            "ndp",
+            "a pull for each packet that comes",
+            "Handley et al., SIGCOMM 2017",
+            (replace(_SPOKEN_FOR, default=lambda s: s.bdp_bytes), *_CREDIT), hears=("credit",),
+        ),
+        Control(
+            "homa",
+            "the message that has least left goes first",
+            "Montazeri et al., SIGCOMM 2018",
             (
-                replace(_BASE_RTT, default=lambda s: s.network_rtt_ns,
-                        about="round-trip time of the idle fabric (longest path), from the cable on"),
-                Parameter("hop_rtt", "time", lambda s: s.hop_ns, "a path takes so much less for each switch below"),
-                Parameter("switches", "number", lambda s: s.switches, "these, the longest path's", most=255),
-                replace(_WINDOW, default=lambda s: 1.5 * s.bdp_bytes), _BETA, _MAX_DECREASE,
-                Parameter("target_queue", "time", lambda s: s.target_queue_ns, "queueing delay aimed at", least=1),
-                Parameter("ewma", "number", 0.0125, "weight of a new delay in the average", most=1.0),
-                Parameter("proportional_packets", "number", lambda s: 4 * _uec(s) * s.target_queue_ns / 12e3,
-                          "increase a round trip without delay", most=1e6),
-                Parameter("ai_packets", "number", lambda s: 5 * _uec(s), "fair increase a round trip", most=1e6),
-                Parameter("period_packets", "number", lambda s: 0.15 * _uec(s), "and so much each base_rtt", most=1e6),
-                Parameter("fast", "number", lambda s: 0.25 * _uec(s), "a byte, after a window without delay", most=1e3),
-                Parameter("quick_adapt", "time", lambda s: 4 * s.target_queue_ns, "delay that cuts the window at once"),
+                replace(_SPOKEN_FOR, default=lambda s: s.bdp_bytes), *_CREDIT,
+                Parameter("overcommit", "number", 2, "messages that are granted at a time (0: all)", most=1e6),
             ),
-            hears=("marks", "delay", "losses"), marks=_uec_marks,
+            hears=("credit",),
         ),
     )
 }  # fmt: skip

@@ -45,6 +45,7 @@ class Hardware:
     scale_up_rate_bps: float = 3600e9
     scale_up_delay_ns: float = 300.0
     reaction_ns: float = 1_000_000.0
+    tells_rates: bool = False  # the controller hears of cables' rates that change
     switch: Mapping[str, Any] = field(default_factory=dict)
     """More of a switch, as fabricd names it (docs/fabricd-protocol.md); without: one buffer, no PFC, no ECN."""
     nic: Mapping[str, Any] = field(default_factory=dict)
@@ -68,6 +69,9 @@ class Hardware:
 
     of_nic: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Likewise of NICs."""
+
+    of_cable: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What single cables have besides: credits, retries."""
 
     def cable(self, fabric: Fabric, cable: Cable) -> tuple[float, float]:
         """Rate and delay of a cable.  Inside a NIC the link to the host is as fast as the ports, and has no delay."""
@@ -135,7 +139,7 @@ def fabricd_config(
         "seed": seed,
         "clock": dict(clock),
         "patience_ms": patience_s * 1000,
-        "control": {"reaction_ns": hardware.reaction_ns},
+        "control": {"reaction_ns": hardware.reaction_ns, **({"rates": True} if hardware.tells_rates else {})},
         "fence_tap": FENCE_TAP,
         **hardware.own,
         **({"fast_path": dict(fast_path)} if fast_path else {}),
@@ -154,7 +158,14 @@ def fabricd_config(
             for n in fabric.nics
         ],
         "cables": [
-            {"name": c.name, "a": [c.a.node, c.a.port], "b": [c.b.node, c.b.port], "rate_bps": rate, "delay_ns": delay}
+            {
+                "name": c.name,
+                "a": [c.a.node, c.a.port],
+                "b": [c.b.node, c.b.port],
+                "rate_bps": rate,
+                "delay_ns": delay,
+                **hardware.of_cable.get(c.name, {}),
+            }
             for c in fabric.cables
             for rate, delay in (hardware.cable(fabric, c),)
         ],

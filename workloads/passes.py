@@ -20,7 +20,7 @@ from workloads import registry
 from workloads.parts import flows
 from workloads.parts.context import Context
 from workloads.parts.iteration import Emit, measured
-from workloads.step import Collective, Plan, Step, context_of, kept_of, steps_of
+from workloads.step import Collective, Plan, Step, context_of, kept_of, sends, steps_of
 from workloads.verbs import Device
 
 
@@ -66,6 +66,7 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
         for step in steps:
             device.sync(0, everyone)  # steps follow each other, also where they have no rank in common
             if step.number in does:
+                sends(device, step.plan)
                 one = does[step.number].once(number)
                 took = took.and_then(one) if took else one
         assert took is not None
@@ -73,6 +74,7 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
 
 
 def _repeated(context: Context, step: Step, kept_bytes: int) -> _Repeated:
+    sends(context.device, step.plan)
     if step.flows:
         return _Flows(context, step, kept_bytes)
     if step.tasks:

@@ -75,6 +75,11 @@ def kept_of(ours: Sequence[Step], rank: int) -> int:
     return max(sum(flows.windows(step.flows, rank).values()) for step in ours)
 
 
+def sends(device: Device, told: Mapping[str, Any]) -> None:
+    """What is connected from now on sends by what the step, or its group, is told to."""
+    device.sends_by = told.get("sends_by", {})
+
+
 def part_of(context: Context, step: Step, told: Mapping[str, Any], tag: int) -> Part:
     """Our part of an algorithm, connected with the others'."""
     entry = registry.shipped(told)
@@ -99,6 +104,7 @@ class Collective:
 
     def part(self, size_bytes: int) -> tuple[str, Part]:
         """The algorithm for a size, and our part of it."""
+        sends(self.context.device, self.plan)
         told = self._told(size_bytes)
         key = _part(told)
         if key not in self._parts:
@@ -114,6 +120,7 @@ class Collective:
 
     def once(self, part: Part, size_bytes: int, variant: int) -> tuple[Measured, int]:
         """An iteration: what it took, and how many elements are wrong."""
+        sends(self.context.device, self.plan)
         if "chosen" in self.plan:
             part.options = self._told(size_bytes)  # a chunk of its own
         part.prepare(size_bytes, variant)

@@ -20,7 +20,7 @@ from workloads import registry
 from workloads.parts import flows
 from workloads.parts.context import Context
 from workloads.parts.iteration import Emit, measured, progress
-from workloads.step import Collective, Plan, Step, context_of, kept_of, steps_of
+from workloads.step import Collective, Plan, Step, context_of, kept_of, sends, steps_of
 from workloads.verbs import CompletionError, Device, FabricError
 
 DEFAULT_PLAN = "/run/railbed/plan.json"
@@ -38,6 +38,7 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
         device.sync(0, everyone)  # steps follow each other, also where they have no rank in common
         if rank not in step.ranks or step.none:
             continue
+        sends(device, step.plan)
         if step.flows:
             _run_flows(context, step, kept_bytes, emit)
         elif step.tasks:
@@ -72,7 +73,7 @@ def _run_collective(context: Context, step: Step, emit: Emit) -> None:
 
 def _run_flows(context: Context, step: Step, kept_bytes: int, emit: Emit) -> None:
     device = context.device
-    part = flows.Flows(context, step.flows, step.tag, kept_bytes)
+    part = flows.Flows(context, step.flows, step.tag, kept_bytes, watched=step.plan.get("watched", False))
     part.prepare()
     context.tick = progress({"step": step.number, "rank": device.rank}, emit)
     measured(device, step.number, len(step.ranks), part.run)
@@ -91,6 +92,7 @@ def _run_flows(context: Context, step: Step, kept_bytes: int, emit: Emit) -> Non
                 "wrong": outcome.wrong,
                 "rank": device.rank,
                 "role": outcome.role,
+                **({"course": outcome.course} if outcome.course else {}),
             }
         )
 

@@ -17,7 +17,7 @@ from controllers.routing.dateline import Dateline, with_dscp
 from controllers.routing.distances import Toward, ends, live_links, shortest
 from controllers.routing.prefixes import PrefixTree
 from controllers.routing.weights import Weights
-from topologies.graph.fabric import EMBEDDED, Fabric, Switch
+from topologies.graph.fabric import EMBEDDED, Cable, Fabric, Switch
 from topologies.graph.mistake import Mistake
 from topologies.kinds import DIMENSION_ORDER, KINDS
 from topologies.ranks.multipath import BY_NUMBER, Hashing
@@ -87,6 +87,7 @@ class Router:
         self.fabric = fabric
         self._split, self._choose, self._cable_bps = known.split, known.choose or hashing.dest_qp, cable_bps
         self._hashing = hashing
+        self._rates: dict[Cable, float] = {}  # in bit/s, of cables that have another one than when all began
         self._dateline = Dateline(fabric) if fabric.kind in DIMENSION_ORDER else None
         self._with_dateline = dateline
         self._ends = ends(fabric)
@@ -113,8 +114,13 @@ class Router:
         line = self._dateline if (self._with_dateline if dateline is None else dateline) else None
         return {s.name: self._switch_flows(s, paths[s.name], line, weights) for s in self.fabric.switches}
 
+    def set_rate(self, cable: Cable, rate_bps: float) -> None:
+        """From now on ports weigh by this rate of a cable."""
+        self._rates[cable] = rate_bps
+
     def _rate(self, switch: str, port: int) -> float:
-        return self.fabric.cable_at[switch, port].rate_bps or self._cable_bps or 0.0
+        cable = self.fabric.cable_at[switch, port]
+        return self._rates.get(cable) or cable.rate_bps or self._cable_bps or 0.0
 
     def _weighed(self, switch: Switch, groups: Groups, weights: Weights) -> Groups:
         """The groups with each port as often as it weighs, which may differ with the destination."""

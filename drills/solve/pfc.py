@@ -1,11 +1,12 @@
-"""PFC: pause storms, pauses that are ignored, buffers that are too small."""
+"""PFC: pause storms, pauses that are ignored, buffers that are too small; credits that are lost."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 
-from drills.solve.diagnosis import Diagnosis
+from drills.solve.diagnosis import Diagnosis, distinct
+from drills.solve.mending import new_cable
 from drills.solve.operator import Operator, by_rank, node_of, number, sums
 
 MORE = 3.0
@@ -85,6 +86,17 @@ def never_paused(op: Operator) -> list[Diagnosis]:
     return [Diagnosis("slow_pcie", f"nic:{never[0]}", (f"nic pcie retrain {never[0]}",))]
 
 
+@distinct
+def leaking(op: Operator) -> Iterator[Diagnosis]:
+    """The ends of a cable find that credits are gone, and no frame was damaged there."""
+    damaged = {str(row["IFACE"]) for row in op.recent("show interfaces errors") if number(row, "RX_CRC")}
+    for row in op.recent("show cables credits", of_ns=1_200_000.0):
+        port = str(row["Port"])
+        if number(row, "Found/bytes") and port not in damaged and (cable := op.cable(port)) is not None:
+            yield Diagnosis("credit_leak", f"cable:{cable.name}", new_cable(op, cable))
+
+
+RULES = (leaking,)
 LATER = (storm, unheeded, overflowing)
 BEHIND = (never_paused,)
 LAST = (shallow,)

@@ -29,7 +29,7 @@ from drills.solve.trials import PATIENCE, carries
 
 DIRECT: tuple[Rule, ...] = (
     *settings.RULES, *host.RULES, *controller.RULES, *stragglers.RULES, *offload.RULES, *routing.RULES, *lost.RULES,
-    *congestion.RULES,
+    *congestion.RULES, *pfc.RULES,
 )  # fmt: skip
 """By what a view names; all apply, for several may be right."""
 OWN: tuple[Rule, ...] = (*ecn.OWN, *corruption.OWN)

@@ -23,6 +23,7 @@
 #include "base/copies.h"
 #include "base/units.h"
 #include "base/wall.h"
+#include "cc/puller.h"
 #include "control/control.h"
 #include "control/sample.h"
 #include "engine/clock.h"
@@ -33,9 +34,12 @@
 #include "fast_path/flow_cache.h"
 #include "fault/fault.h"
 #include "link/cable.h"
+#include "link/credits.h"
 #include "link/frame.h"
+#include "link/notes.h"
 #include "link/pfc.h"
 #include "link/port.h"
+#include "link/retry.h"
 #include "loop.h"
 #include "near.h"
 #include "nic/nic.h"
@@ -92,21 +96,21 @@ ON(port_idle, struct port, port_became_idle(f, x))
 ON(pause_ends, struct port, pfc_end(f, x, e->t))
 ON(pause_refresh, struct port, pfc_refresh(f, x))
 ON(arrives, struct frame, port_arrive(f, &f->nodes[event_node(e)]->ports[event_port(e) - 1], x, (uint32_t)e->b))
+ON(credits_look_again, struct port, credits_event(f, x))
+ON(credits_are_free, struct port, credits_free(f, x, event_other(e), (uint32_t)e->b))
+ON(note, struct port, notes_receive(f, x, event_other(e), e->b, (uint32_t)(e->seq >> 32)))
+ON(damaged, struct port, retry_damaged(f, x, (uint32_t)e->b))
 ON(forward, struct frame, switch_leave(f, (struct sw *)f->nodes[event_node(e)], event_other(e), (struct ways *)(uintptr_t)e->b, x))
 ON(forwarding_drop, struct frame, switch_forwarding_drop(f, x))
 ON(deliver, struct frame, nic_receive(f, (struct nic *)x->to->node, x, true))
 ON(watchdog, struct port, watchdog_look(f, x, (unsigned)e->b))
 ON(timer, struct qp, qp_timer(f, x))
 ON(pacer, struct qp, pacer_event(f, x, e->t))
+ON(pull, struct nic, puller_event(f, x))
 ON(offload, struct nic, offload_event(f, x, e->b, e->t, e->seq))
 ON(drained, struct nic, nic_drained(f, x))
+ON(recv_usable, struct qp, (void)f; qp_recv_usable(x, (uint32_t)e->b))
 ON(wakes, struct worker, worker_wake(f, x))
-
-static void recv_usable(struct fabric *f, const struct event *e)
-{
-	(void)f;
-	qp_recv_usable(e->a, (uint32_t)e->b);
-}
 
 /* Does an event still matter?  If not nothing happens, and no time passes */
 static bool timer_due(const struct event *e)
@@ -188,12 +192,17 @@ static const struct event_type {
 	[EV_PAUSE_REFRESH] = {pause_refresh, NULL, NULL},
 	[EV_ARRIVE] = {arrives, NULL, NULL},
 	[EV_PAUSE_ARRIVE] = {arrives, NULL, NULL},
+	[EV_DAMAGED] = {damaged, NULL, NULL},
+	[EV_NOTE] = {note, NULL, NULL},
+	[EV_CREDITS_FREE] = {credits_are_free, NULL, NULL},
+	[EV_CREDITS] = {credits_look_again, NULL, NULL},
 	[EV_FORWARD] = {forward, NULL, NULL},
 	[EV_FORWARDING_DROP] = {forwarding_drop, NULL, NULL},
 	[EV_DELIVER] = {deliver, NULL, NULL},
 	[EV_WATCHDOG] = {watchdog, NULL, NULL},
 	[EV_QP_TIMER] = {timer, timer_due, NULL},
 	[EV_QP_SEND] = {pacer, NULL, NULL},
+	[EV_PULL] = {pull, NULL, NULL},
 	[EV_OFFLOAD] = {offload, offload_matters, NULL},
 	[EV_RX_DRAINED] = {drained, NULL, NULL},
 	[EV_RECV_USABLE] = {recv_usable, NULL, NULL},

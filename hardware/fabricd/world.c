@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "accelerator/accelerator.h"
+#include "cc/puller.h"
 #include "control/control.h"
 #include "control/sample.h"
 #include "engine/event.h"
@@ -41,6 +42,8 @@ static void node_free(struct node *n)
 		struct port *p = &n->ports[k];
 		for (int why = 0; why < DROPS; why++)
 			free(p->last_drop[why]);
+		free(p->credits);
+		free(p->retry);
 		if (p->tap >= 0)
 			close(p->tap);
 	}
@@ -52,6 +55,7 @@ static void nic_free(struct nic *n)
 	for (uint32_t k = 0; k < n->qp_count; k++)
 		qp_release(n->qps[k]);
 	free(n->qps);
+	puller_release(n);
 	for (struct nic_transport *t; (t = n->transports); free(t))
 		n->transports = t->next;
 	if (n->netdev >= 0)

@@ -97,7 +97,7 @@ CONTROL_REQUESTS: tuple[dict[str, object], ...] = (
         "values": {"storm": [3], "frozen": True, "slow": 2},
     },
     {"op": "inject", "fault": "f", "primitive": "params", "port": "sw0:1", "values": {"pfc_rx": False}},
-    *_frame_faults("corrupt", "corrupt_silent", "duplicate", "set_dscp", "clear_ecn"),
+    *_frame_faults("corrupt", "corrupt_silent", "leak_credits", "duplicate", "set_dscp", "clear_ecn"),
     {
         "op": "inject",
         "fault": "m",
@@ -234,7 +234,7 @@ def control_seeds() -> Iterator[bytes]:
 
 def frame_seeds() -> Iterator[bytes]:
     """RoCE frames of every opcode, and steps of fuzz_frame.c."""
-    for opcode in (0, 1, 2, 4, 6, 7, 8, 9, 10, 11, 17, 0x81):
+    for opcode in (0, 1, 2, 4, 6, 7, 8, 9, 10, 11, 17, 0x81, 0xC4, 0xC5):
         frame = _roce(opcode)
         yield frame
         yield frame[:53]

@@ -13,15 +13,9 @@ from results.figures.going_on import going_on
 from results.figures.scaled import all_scaled, small_steps
 from results.figures.serving import figures as serving_figures
 from results.figures.serving import served
+from results.figures.sharing import shares
 from results.figures.timeline import steps
-from results.figures.values import percentile, size_label
-
-
-def jain(rates: Sequence[float]) -> float:
-    """Jain's fairness index: 1 when all are equal, 1/n when one has everything (Jain, Chiu, Hawe 1984)."""
-    squares = sum(r * r for r in rates)
-    return sum(rates) ** 2 / (len(rates) * squares) if squares else math.nan
-
+from results.figures.values import jain, percentile, size_label
 
 _MEASURED = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
 
@@ -119,6 +113,8 @@ def figure_label(name: str) -> str:
     plain, _, number = name.rpartition("_")
     if number.isdecimal() and plain.startswith(_SMALL):
         return f"small step {number}: {figure_label(plain.removeprefix(_SMALL))}"
+    if name.startswith("share_"):
+        return f"share of what all get, {name.removeprefix('share_').replace('_', ' ')}"
     return f"{FIGURES[plain]}, step {number}" if number.isdecimal() and plain in FIGURES else name
 
 
@@ -205,6 +201,7 @@ def summarize(
             "slowdown_p99": percentile(slowdowns, 0.99),
             "jain": jain([r["algbw_Bps"] for r in flows if r["algbw_Bps"]]),
         }
+        row |= {f"share_{one.sends_by.replace(' ', '_')}": one.share for one in shares(flows)}
         row["goodput_Gbps"] = sum(r["size_bytes"] for r in flows) * 8 / (row["last_us"] * 1000)
     drops = counters.get("drops", {})
     return row | {

@@ -106,6 +106,14 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("rx_bytes", REAL, "bytes", "received by it, likewise"),
         Column("ideal_ns", REAL, "ns, emulated", "what the flow would take alone ([closed forms](closed-form.md))"),
         Column("slowdown", REAL, "", "time_ns / ideal_ns of a flow"),
+        Column(
+            "sends_by", TEXT, "", "what its senders send by, where others of the step send by something else "
+            "([mixed controls](mixed-controls.md))"
+        ),
+        Column(
+            "together_Bps", REAL, "bytes/s", "of such a flow: its rate while all of the step were under way; missing "
+            "where they never were"
+        ),
     ),
     "ranks": (
         _STEP,
@@ -177,6 +185,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         *_numbers("", udp_src_port="UDP source port of its packets, by which ECMP tells flows apart"),
         *_counted("transport/counters.def"),
         Column("generated", BOOL, "", "made by a fault's traffic, without a worker"),
+        Column("cc", TEXT, "", "congestion control, where it goes by a transport of its own; else its NIC's"),
     ),
     "switches": (
         Column("switch", TEXT, "", "name of the switch"),

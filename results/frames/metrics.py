@@ -136,6 +136,8 @@ def _collective(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row |
     start = min(picoseconds(r["start_ns"]) for r in rows)
     end = max(picoseconds(r["end_ns"]) for r in rows)
     what = {key: step[key] for key in ("collective", "algorithm", "dtype", "op", "ranks")}
+    if "sender" in step:
+        what["sends_by"] = step["sender"]
     if chosen := step.get("chosen"):
         what["algorithm"] = chosen[str(rows[0]["size_bytes"])]["algorithm"]
     return _result(rows, start, end, step["busbw_factor"], {**what, "flow": None})
@@ -149,7 +151,10 @@ def _flow(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None:
         return None
     names = step.get("names", {})
     shown = "->".join(names.get(end, end) for end in name.split("->"))
-    what = {"collective": None, "flow": shown, "algorithm": "write", "dtype": None, "op": None, "ranks": 2}
+    what: Row = {"collective": None, "flow": shown, "algorithm": "write", "dtype": None, "op": None, "ranks": 2}
+    if senders := step.get("senders"):
+        number = rows[0]["flow_index"]
+        what |= {"sends_by": senders[number], "together_Bps": step.get("together", {}).get(number)}
     return _result(rows, picoseconds(sender[0]["start_ns"]), picoseconds(sender[0]["end_ns"]), 1.0, what)
 
 

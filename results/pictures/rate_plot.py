@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from results.figures.summary import jain
+from results.figures.values import jain
 from results.pictures.drawing import COLOURS, PlotError, new_figure
 from results.pictures.rates import Pair, Rates, of_pairs
 

@@ -51,9 +51,10 @@ class Summary(TypedDict, total=False):
     metrics_sha256: str
 
 
-class Group(TypedDict):
-    ranks: int
-    busbw_factor: Number
+class Group(TypedDict, total=False):
+    ranks: Required[int]
+    busbw_factor: Required[Number]
+    sender: str
 
 
 class Chosen(TypedDict):
@@ -76,6 +77,7 @@ class CollectiveStep(TypedDict, total=False):
 class FlowStep(TypedDict, total=False):
     kind: Required[Literal["flows"]]
     names: dict[str, str]
+    senders: list[str]
 
 
 class ChosenAlgorithm(TypedDict):

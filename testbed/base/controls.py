@@ -33,6 +33,17 @@ def control(name: str) -> Control:
     return control.control(name)
 
 
+def of_credit() -> list[str]:
+    """Those whose receivers say when their senders may send."""
+    from hardware.cc import CONTROLS
+
+    return [name for name, entry in CONTROLS.items() if "credit" in entry.hears]
+
+
+def gives_credit(name: str) -> bool:
+    return "credit" in control(name).hears
+
+
 def multipath(name: str) -> Policy:
     """Likewise of a choice among paths."""
     from hardware.multipath import POLICIES

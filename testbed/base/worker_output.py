@@ -17,6 +17,7 @@ from testbed.base.text import printable
 TEXT_MAX = 1000  # characters of one message
 KEPT_BYTES = 16 << 20  # of a rank's text, in its log
 _COUNT_MAX = 2**53
+_COURSE_MAX = 64
 _TIME_MAX_NS = 2**60 / 1000  # as fabricd's DURATION_MAX: thirteen days
 _WAITING_MAX = 16  # tasks of a rank of which it is said for whom they wait
 _OF_COLLECTIVES = ("host_ns", "sent_bytes", "tx_bytes", "rx_bytes")
@@ -104,6 +105,8 @@ class OutputParser:
         line["size_bytes"] = _one_of(raw, "size_bytes", (flow["size_bytes"],))
         if "role" in raw:
             line["role"] = _one_of(raw, "role", ("sender", "receiver"))
+        if raw.get("course") is not None:
+            line["course"] = _course(raw["course"], flow["size_bytes"])
         return {"step": raw["step"], "flow": number, **line, "wrong": _count(raw, "wrong"), **_times(raw)}
 
     def _tasks(self, rank: int, raw: Line) -> Line:
@@ -229,6 +232,19 @@ def _times(raw: Line) -> Line:
     if end < start:
         raise UnexpectedLine("end_ns: before start_ns")
     return {"start_ns": start, "end_ns": end}
+
+
+def _course(points: Any, size: int) -> list[tuple[int, float]]:
+    """How far a flow was when: bytes and times that only grow."""
+    checked: list[tuple[int, float]] = []
+    for point in points if isinstance(points, list) and len(points) <= _COURSE_MAX else [None]:
+        if not isinstance(point, list) or len(point) != 2:
+            raise UnexpectedLine("course: not a list of bytes and times")
+        came, at = _count({"course": point[0]}, "course"), _time({"course": point[1]}, "course")
+        if came > size or (checked and (came <= checked[-1][0] or at < checked[-1][1])):
+            raise UnexpectedLine("course: not a flow's, which goes on")
+        checked.append((came, at))
+    return checked
 
 
 def _text(raw: Line, key: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hardware import bounds, cc, recovery
 from hardware.config import Complex, Hardware
+from testbed.experiment.blocks.cables import named
+from testbed.experiment.blocks.flow_control import kept
 from testbed.faults.built import Built
 from topologies.graph import frames
 
@@ -15,8 +18,9 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
     from testbed.experiment.blocks.control import Control
     from testbed.experiment.blocks.fabric import FabricSpec, Nic
-    from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.transport import CongestionControl, Sending, Transport
     from testbed.experiment.blocks.workers import Workers
+    from testbed.experiment.steps.step import Path
     from topologies.graph.fabric import Cable, Fabric
 
 _KERNEL_MTU = 1500
@@ -36,6 +40,7 @@ class Blocks(Protocol):
     @property
     def workers(self) -> Workers: ...
     def build_fabric(self) -> Fabric: ...
+    def senders(self) -> Iterator[tuple[Path, Sending]]: ...
 
 
 class Basis:
@@ -43,6 +48,7 @@ class Basis:
 
     def __init__(self, blocks: Blocks) -> None:
         self.fabric, self.transport = blocks.fabric, blocks.transport
+        self._senders = [sending for _, sending in blocks.senders()]
         self._real_clock, self._cpus = blocks.clock.mode == "real", blocks.workers.cpus
         self._adaptive = blocks.control.routing.chooses
         self.graph = blocks.build_fabric()
@@ -59,7 +65,9 @@ class Basis:
             router_rate_bps=nic.router.rate,
             router_latency_ns=nic.router.latency,
             reaction_ns=blocks.control.reaction,
+            tells_rates=blocks.control.routing.weighs,
         )
+        self.hardware = replace(self.hardware, of_cable=dict(self._of_cables()))
         """The parameters that are written, and that frames' times depend on."""
 
     @cached_property
@@ -81,13 +89,34 @@ class Basis:
 
     @cached_property
     def stamps(self) -> int:
-        """Switches that a packet has room to hear of; 0: its congestion control wants to hear of none."""
-        control = self.transport.cc.control
-        return control.stamps(self.transport.cc.values, self.switches) if "telemetry" in control.hears else 0
+        """Switches that a packet has room to hear of; 0: no congestion control wants to hear of any."""
+        return max(self._stamps(sending.cc) for sending in self._senders)
+
+    def _stamps(self, chosen: CongestionControl) -> int:
+        control = chosen.control
+        return control.stamps(chosen.values, self.switches) if "telemetry" in control.hears else 0
 
     def cable(self, cable: Cable) -> tuple[float, float]:
         """Its rate and delay."""
         return self.hardware.cable(self.graph, cable)
+
+    def _of_cables(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What cables have of credits and retries."""
+        spec, graph = self.fabric, self.graph
+        overrides = {} if spec.topology.is_large else spec.cables
+        told = [({c.name for c in named(graph, text)}, own) for text, own in overrides.items()]
+        for name, credits, retry in kept(graph, spec.cable, spec.host_cable, told):
+            rate, delay = self.cable(graph.cable_by_name[name])
+            own: dict[str, Any] = {}
+            longest = self.longest + frames.ETHERNET
+            if credits:
+                room = credits.room or bounds.credit_room_bytes(rate, delay, spec.switch.latency, longest)
+                own["credits"] = {
+                    "room_bytes": room, "classes": spec.switch.lossless, "resync_ns": credits.resync or 0,
+                }  # fmt: skip
+            if retry:
+                own["retry"] = {"buffer_bytes": retry.buffer or bounds.replay_buffer_bytes(rate, delay, longest)}
+            yield name, own
 
     def line_rate_bps(self, ranks: Sequence[int]) -> float:
         """The least of these ranks' line rates."""
@@ -169,15 +198,20 @@ class Basis:
         return fetch_ns + way
 
     @cached_property
-    def built(self) -> Built:
-        """What the fabric is made of, for faults that take some of it away."""
+    def longest(self) -> int:
+        """The longest IP packet that anybody sends."""
         switch, nic = self.fabric.switch, self.fabric.nic
         sums = 4 * switch.accelerator.elements if switch.accelerator else 0
         telemetry = bounds.telemetry_bytes(self.stamps) if self.stamps else 0
         packet = max(nic.mtu, sums) + frames.MOST_HEADERS - frames.ETHERNET + telemetry
-        longest = max(packet, _KERNEL_MTU) if self._real_clock else packet
+        return max(packet, _KERNEL_MTU) if self._real_clock else packet
+
+    @cached_property
+    def built(self) -> Built:
+        """What the fabric is made of, for faults that take some of it away."""
+        switch = self.fabric.switch
         watchdog_ns = switch.watchdog.detect if switch.watchdog else None
-        return Built(self.hardware, self.headroom, longest, watchdog_ns, self._cpus, self._adaptive)
+        return Built(self.hardware, self.headroom, self.longest, watchdog_ns, self._cpus, self._adaptive)
 
 
 def _complex(nic: Nic) -> Complex | None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from testbed.base.types import unknown
 from testbed.experiment import basis
 from testbed.experiment.blocks import known, trimming
+from testbed.experiment.blocks.mixed import ranks_of
 from testbed.experiment.steps.step import Blocks as OfSteps
-from testbed.experiment.steps.step import Found, below
+from testbed.experiment.steps.step import Found, below, rank_out_of_range
 from testbed.experiment.steps.steps import scaled_by
-from topologies.graph import endpoint
+from topologies.graph import endpoint, frames
 from topologies.graph.fabric import Fabric
 from topologies.kinds import DIMENSION_ORDER
 from topologies.ranks.multipath import BY_NUMBER
@@ -50,6 +51,8 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         found.append((("workers", "ranks_per_process"), what, "leave it out"))
     for i, step in enumerate(blocks.workload):
         found += below(("workload", i), step.mistakes(blocks, fabric))
+    found += dict.fromkeys(_senders(blocks))
+    found += _rooms(blocks)
     found += _in_turn(blocks, fabric)
     found += _scaled(blocks, fabric)
     for i, step in enumerate(blocks.workload):
@@ -60,6 +63,43 @@ def cross_check(blocks: Blocks, fabric: Fabric) -> list[Found]:
         if problem := _capture_point(point, fabric):
             found.append((("capture", i), *problem))
     return found
+
+
+def _rooms(blocks: Blocks) -> Iterator[Found]:
+    """Rooms for which senders have credits have to fit into the buffers, all at once, and frames into these."""
+    spec, made = blocks.fabric, basis.Basis(blocks)
+    where = ("fabric", "cable", "flow_control")
+    of_cable = made.hardware.of_cable
+    if not of_cable:
+        return
+    if spec.switch.cut_through and any("retry" in kept for kept in of_cable.values()):
+        what = "a cut-through switch has sent on a frame before the cable knows that it is damaged"
+        yield ("fabric", "cable", "retry"), what, "fabric.switch.cut_through: false, or no retries"
+    longest = made.longest + frames.ETHERNET + frames.FCS_BYTES
+    rooms = {name: kept["credits"]["room_bytes"] for name, kept in of_cable.items() if "credits" in kept}
+    for name, room in rooms.items():
+        if room < longest:
+            yield (
+                where,
+                f"a room of {room} bytes on cable:{name} never holds a frame of {longest}",
+                f"{longest}B or more",
+            )
+            return
+    classes = len(spec.switch.lossless)
+    for switch in made.graph.switches:
+        cables = (made.graph.cable_at[switch.name, port].name for port in range(1, switch.ports + 1))
+        needed = classes * sum(rooms.get(name, 0) for name in cables)
+        if needed > spec.switch.buffer:
+            what = f"rooms of {needed} bytes, of all ports and lossless classes, do not fit into {switch.name}'s buffer"
+            yield where, what, f"fabric.switch.buffer: {needed}B, a smaller `room`, or fewer `lossless` classes"
+            return
+    if rooms and classes * max(rooms.values()) > spec.nic.rx_buffer > 0:
+        needed = classes * max(rooms.values())
+        yield (
+            where,
+            f"rooms of {needed} bytes do not fit into a NIC's receive buffer",
+            f"fabric.nic.rx_buffer: {needed}B",
+        )
 
 
 def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
@@ -73,11 +113,23 @@ def _injection(injection: Injection, blocks: Blocks, fabric: Fabric) -> Iterator
         yield (), f"{injection.fault.name} is for the real clock: wall time means nothing here", "clock: real"
 
 
+def _senders(blocks: Blocks) -> Iterator[Found]:
+    """NICs that there are not, and what does not go together in what senders send by, where it is said."""
+    ranks = blocks.fabric.topology.ranks
+    for written in blocks.transport.nics:
+        if problem := rank_out_of_range(ranks_of(written)[-1], ranks):
+            yield ("transport", "nics", written), *problem
+    for path, sending in blocks.senders():
+        for key, what, hint in sending.of_others():
+            yield (*path, key), what, hint
+
+
 def _in_turn(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
     """What must hear of messages in the order in which they were sent."""
-    if blocks.transport.ordering == "in_order":
-        return
+    any_order = [path for path, sending in blocks.senders() if sending.ordering != "in_order"]
     for i, step in enumerate(blocks.workload):
+        if not any(path[0] == "transport" or path[:2] == ("workload", i) for path in any_order):
+            continue
         for collective, name in step.algorithms(fabric.ranks):
             if registry.any_of(collective, name).in_turn:
                 what = f"{collective} by {name} needs its messages in the order in which they were sent"
@@ -97,8 +149,10 @@ def _scaled(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
             yield ("workload", i), what, "an experiment of its own for others"
     if blocks.inject:
         yield ("inject",), f"faults strike at times and frames, of which there is no 1/{by}", "leave inject or by out"
-    if blocks.transport.cc.name != "none":
-        yield ("transport", "cc"), f"a control's timers and thresholds do not become 1/{by}", "cc: none"
+    for path in dict.fromkeys(path for path, sending in blocks.senders() if sending.cc.name != "none"):
+        yield (*path, "cc"), f"a control's timers and thresholds do not become 1/{by}", "cc: none"
+    for path in dict.fromkeys(path for path, _ in blocks.senders() if path != ("transport",)):
+        yield path, f"what single senders send by does not become 1/{by}", "transport, for all of them"
     if any(cable.delay_ns is not None for cable in fabric.cables):
         yield ("fabric", "cables"), f"single cables' delays do not become 1/{by}", "fabric.cable.delay, for all"
     if blocks.fabric.nic.kind != "plain":

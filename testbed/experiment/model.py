@@ -6,7 +6,7 @@ the only source of the JSON schema and of the reference in docs/experiment.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +19,10 @@ from testbed.experiment.blocks.cables import laid
 from testbed.experiment.blocks.clock import Clock
 from testbed.experiment.blocks.control import Control
 from testbed.experiment.blocks.fabric import FabricSpec
-from testbed.experiment.blocks.transport import Transport
+from testbed.experiment.blocks.transport import Sending, Transport, over
 from testbed.experiment.blocks.workers import Costs, Workers
 from testbed.experiment.checks import cross_check
+from testbed.experiment.steps.step import Path as StepPath
 from testbed.experiment.steps.steps import AnyStep, asks_for
 from topologies.graph.fabric import EMBEDDED, Fabric, TopologyError
 from topologies.graph.smartnic import capped
@@ -143,6 +144,20 @@ class Experiment(Model):
         if found := cross_check(self, self.build_fabric()):
             raise mistakes(found)
         return self
+
+    def senders(self) -> Iterator[tuple[StepPath, Sending]]:
+        """What is sent by: by default, and wherever the file says something else, with the place of that."""
+        transport = self.transport
+        yield ("transport",), transport
+        for written, own in transport.nics.items():
+            yield ("transport", "nics", written), over(transport, own)
+        for its, own in transport.classes.items():
+            for nic in (None, *transport.nics.values()):
+                yield ("transport", "classes", its), over(transport, nic, own)
+        for i, step in enumerate(self.workload):
+            for path, owns in step.own_transports():
+                for above in (None, *transport.nics.values(), *transport.classes.values()):
+                    yield ("workload", i, *path), over(transport, above, *owns)
 
     def build_fabric(self) -> Fabric:
         """The topology's graph; without scale-up domains where the experiment has none, with accelerators if it has.

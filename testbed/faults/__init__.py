@@ -13,10 +13,11 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
+from testbed.base import controls
 from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
-from testbed.faults import adaptive, cable, congestion, forwarding, host, loss, offload, queue
+from testbed.faults import adaptive, cable, congestion, credits, forwarding, host, loss, offload, queue
 from testbed.faults.base import Fault, Place, Primitive
 from testbed.faults.built import Built, CannotInject
 from topologies.graph.fabric import Fabric, TopologyError
@@ -25,6 +26,7 @@ from topologies.graph.targets import CableTarget, resolve
 GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Frames": loss.FAULTS,
     "Cables": cable.FAULTS,
+    "Credits": credits.FAULTS,
     "Queues": queue.FAULTS,
     "Forwarding": forwarding.FAULTS,
     "Adaptive switches": adaptive.FAULTS,
@@ -126,9 +128,17 @@ class Injection:
             what = "is for switches " + ("whose chips choose" if self.fault.adaptive else "that hash by their rules")
             hint = f"control: {{routing: {'adaptive' if self.fault.adaptive else 'ecmp'}}}"
             raise CannotInject(f"{self.fault.name} {what}", hint)
+        if self.fault.grants and cc is not None and not controls.gives_credit(cc):
+            hint = f"transport.cc: one of {', '.join(controls.of_credit())}"
+            raise CannotInject(f"{self.fault.name} is for controls with credit, and the NICs run {cc}", hint)
         if place.kind not in self.fault.on:
             hint = f"it strikes: {', '.join(self.fault.on)}"
             raise CannotInject(f"{self.fault.name} does not strike a {place.kind}", hint)
+        of_credits = self.fault.cable_credits
+        if built is not None and of_credits is not None and of_credits not in built.under_credits(place.cables()):
+            kept, other = ("pauses", "credits") if of_credits else ("credits", "pauses")
+            hint = f"fabric: {{cable: {{flow_control: {'credits' if of_credits else 'pfc'}}}}}"
+            raise CannotInject(f"{place.target} has {kept}, and {self.fault.name} is for {other}", hint)
         return place
 
     def requests(self, place: Place, name: str, *, now_ns: float = 0.0) -> list[dict[str, Any]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from testbed.base.types import Time
 from testbed.faults.base import Fault, Place, Primitive, overlay
 from testbed.faults.forwarding import DeadMember, FlowFault
 
@@ -42,9 +43,34 @@ class StuckChoice(Fault):
     example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0"}
     on: ClassVar[tuple[str, ...]] = ("switch", "all")
     adaptive: ClassVar[bool | None] = True
+    mended_by: ClassVar[tuple[str, ...]] = ("adaptive restart",)
 
     def primitives(self, place: Place) -> list[Primitive]:
         return [overlay("switch", name, {"adaptive": None}) for name in place.switches()]
 
 
-FAULTS = (AdaptiveOff, WrongGroupWeights, StuckChoice)
+class StaleQuality(Fault):
+    name: ClassVar[str] = "stale_quality"
+    summary: ClassVar[str] = "a switch's chip chooses by what it saw of its queues long ago"
+    shows: ClassVar[str] = (
+        "`testbed show groups`: picks that are uneven for as long as it does not look again, while weights are right; "
+        "queues and marks at the ports that it takes"
+    )
+    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "age": "50us"}
+    on: ClassVar[tuple[str, ...]] = ("switch", "all")
+    adaptive: ClassVar[bool | None] = True
+    mended_by: ClassVar[tuple[str, ...]] = ("adaptive restart",)
+
+    age: Annotated[Time, Field(gt=0, le=1e9)] | None = Field(
+        default=None, description="how old that becomes before it looks again (null: as old as the fault)"
+    )
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        age = _NEVER_NS if self.age is None else self.age
+        return [overlay("switch", name, {"adaptive": {"stale_ns": age}}) for name in place.switches()]
+
+
+_NEVER_NS = 1e12
+"""Longer than any run."""
+
+FAULTS = (AdaptiveOff, WrongGroupWeights, StuckChoice, StaleQuality)

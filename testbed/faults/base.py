@@ -34,7 +34,7 @@ ShowsAs = Literal["silent", "crc", "acl", "meter"]
 TrafficClass = Annotated[int, Field(ge=0, le=7)]
 Opcode = Literal[
     "SEND_FIRST", "SEND_MIDDLE", "SEND_LAST", "SEND_ONLY", "WRITE_FIRST", "WRITE_MIDDLE", "WRITE_LAST",
-    "WRITE_LAST_IMM", "WRITE_ONLY", "WRITE_ONLY_IMM", "ACKNOWLEDGE", "CNP",
+    "WRITE_LAST_IMM", "WRITE_ONLY", "WRITE_ONLY_IMM", "ACKNOWLEDGE", "CNP", "CREDIT", "REQUEST",
 ]  # fmt: skip
 KINDS: dict[str, type[Target]] = {
     "cable": CableTarget,
@@ -142,6 +142,10 @@ class Fault(Model):
     """Kinds of topology that it is for; empty: all."""
     adaptive: ClassVar[bool | None] = None
     """Only for switches that choose among equal ports (true), or that hash (false); None: for both."""
+    cable_credits: ClassVar[bool | None] = None
+    """Only for cables under credits (true), or with pauses (false); None: for both."""
+    grants: ClassVar[bool] = False
+    """Only where the NICs' congestion control goes by receivers' credit."""
     shows_as: ClassVar[ShowsAs | None] = None
     """What an operator's counters call the frames that it drops; None: it drops none by itself."""
     sets: ClassVar[Mapping[str, str]] = {}

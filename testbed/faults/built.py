@@ -44,6 +44,10 @@ class Built:
     def headrooms(self, fabric: Fabric, cables: Iterable[Cable]) -> list[tuple[float, str]]:
         return [(self.headroom(*self.hardware.cable(fabric, c)), f"a port of cable:{c.name}") for c in cables]
 
+    def under_credits(self, cables: Iterable[Cable]) -> set[bool]:
+        """Whether cables are: both, where some are."""
+        return {"credits" in self.hardware.of_cable.get(cable.name, {}) for cable in cables}
+
     def pcie(self, fabric: Fabric, ranks: Iterable[int]) -> list[tuple[float, str]]:
         """Bandwidth to memory; a compute complex has its own."""
         of_complex = self.hardware.complex

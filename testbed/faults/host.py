@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from testbed.base import controls
 from testbed.base.types import Rate, Time, mistake, mistakes
-from testbed.faults.base import Fault, Place, Primitive, act, overlay
+from testbed.faults.base import Fault, Place, Primitive, ShowsAs, act, overlay
 from testbed.faults.built import Built, CannotInject, less
 
 
@@ -111,6 +111,29 @@ class WrongCc(NicFault):
         return {"cc": {"params": {CONTROLS[self.cc].by_name[k].key: v for k, v in self._parsed().items()}}}
 
 
+class GrantLeak(Fault):
+    name: ClassVar[str] = "grant_leak"
+    summary: ClassVar[str] = "a NIC counts credits as given that it does not send"
+    shows: ClassVar[str] = (
+        "its senders wait and ask again (`tx_credit_request`), and get fewer credits (`rx_credit`) than it has counted "
+        "(`tx_credit`); its cable is not full, and nothing is lost or sent again"
+    )
+    example: ClassVar[dict[str, Any]] = {"on": "nic:0", "rate": 0.5}
+    on: ClassVar[tuple[str, ...]] = ("nic", "all")
+    mended_by: ClassVar[tuple[str, ...]] = ("nic replace",)
+    grants: ClassVar[bool] = True
+    shows_as: ClassVar[ShowsAs | None] = "silent"
+
+    rate: float = Field(
+        gt=0, le=1, allow_inf_nan=False, description="share of its credits, drawn at random from the seed"
+    )
+
+    def primitives(self, place: Place) -> list[Primitive]:
+        ports = [f"{place.fabric.nics[rank].name}:1" for rank in place.nics()]
+        chosen = {"ports": ports, "match": {"opcodes": ["CREDIT"]}, "select": {"share": self.rate}}
+        return [{"primitive": "frames", "effect": "drop", "shown": self.shows_as, **chosen}]
+
+
 class WorkerFault(Fault):
     on: ClassVar[tuple[str, ...]] = ("nic",)
     mended_by: ClassVar[tuple[str, ...]] = ("job restart",)
@@ -165,4 +188,4 @@ class WorkerFrozen(NicFault):
         return [*super().primitives(place), *(act("agent", {"worker": "freeze", "rank": rank}) for rank in programs)]
 
 
-FAULTS = (Straggler, SlowPcie, SlowReceiver, CcOff, WrongCc, WorkerKilled, WorkerFrozen, CpuQuota)
+FAULTS = (Straggler, SlowPcie, SlowReceiver, CcOff, WrongCc, GrantLeak, WorkerKilled, WorkerFrozen, CpuQuota)

@@ -119,6 +119,7 @@ class PfcOff(Fault):
     summary: ClassVar[str] = "one hop neither sends pauses nor heeds them"
     shows: ClassVar[str] = "no pause frames on that hop, and drops `headroom` (or `no_receive_buffer`) behind it"
     example: ClassVar[dict[str, Any]] = {"on": "port:leaf0:1"}
+    cable_credits: ClassVar[bool | None] = False
     on: ClassVar[tuple[str, ...]] = ("cable", "port", "nic", "switch", "all")
 
     direction: Literal["both", "send", "heed"] = Field(default="both", description="what its ports do not do")
@@ -144,6 +145,7 @@ class SmallHeadroom(Fault):
     summary: ClassVar[str] = "a port's headroom is too small for its cable"
     shows: ClassVar[str] = "drops `headroom` in a lossless class, in spite of pauses"
     example: ClassVar[dict[str, Any]] = {"on": "port:leaf0:1", "size": "4KB"}
+    cable_credits: ClassVar[bool | None] = False
     on: ClassVar[tuple[str, ...]] = ("port", "switch", "all")
 
     size: Size = Field(le=10**12, description="headroom of each lossless class: less than without")
@@ -166,6 +168,7 @@ class PauseStorm(Fault):
     summary: ClassVar[str] = "a NIC sends XOFF without end"
     shows: ClassVar[str] = "`rx_prio3_pause` of its switch port grows steadily, pauses spread through the fabric"
     example: ClassVar[dict[str, Any]] = {"on": "nic:0"}
+    cable_credits: ClassVar[bool | None] = False
     on: ClassVar[tuple[str, ...]] = ("nic",)
     mended_by: ClassVar[tuple[str, ...]] = ("nic replace",)
 

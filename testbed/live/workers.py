@@ -76,6 +76,8 @@ def start(lab: Lab, plan: Plan, groups: Sequence[list[int]], log: Path | None = 
     """Starts a worker's process for each group of ranks. Their standard errors are read from pipes, too, or go to the
     files rankN.log in the folder `log`."""
     started = []
+    if plan.transports:
+        lab.fabricd.request("transports", transports=list(plan.transports))
     with ExitStack() as unread:
         for ranks in groups:
             (lab.worker_dir(ranks[0]) / "plan.json").write_text(json.dumps(plan.told(ranks)))

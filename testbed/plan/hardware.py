@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hardware import bounds, cc, recovery
+from hardware import bounds, cc
 from hardware.config import Hardware
 from testbed.base import controls
 from testbed.base.units import format_time
 from testbed.experiment.basis import Basis
-from topologies.graph import frames
+from testbed.plan import sending
 from topologies.graph.fabric import EMBEDDED
 from workloads import registry
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from testbed.experiment import Experiment
     from testbed.experiment.blocks.fabric import Accelerator, Ecn, Nic, Switch
     from testbed.experiment.blocks.routing import Adaptive, Routing
-    from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.transport import CongestionControl, Transport
     from testbed.experiment.blocks.trimming import Trimming
     from testbed.experiment.steps.step import Step
 
@@ -49,17 +49,17 @@ def hardware_of(experiment: Experiment) -> Hardware:
             **_receive_thresholds(nic, basis.needed_headroom(*usual)),
             "recovery": transport.recovery,
             **({"fixed_port": True} if transport.source_port == "fixed" else {}),
-            "reorder_packets": _reorder_packets(basis),
-            **_selective(basis),
-            **_classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
-            "cc": _congestion_control(transport, basis.setting),
-            **_multipath(transport, basis.setting),
+            "reorder_packets": sending.reorder_packets(basis, transport),
+            **sending.selective(basis, transport),
+            **sending.classes(fabric.switch, data=transport.dscp, ack=transport.ack_dscp, cnp=transport.cnp_dscp),
+            "cc": sending.congestion_control(transport, basis.setting),
+            **sending.multipath_of(transport, basis.setting),
             **_engine(nic),
             **({"trimmed_dscp": fabric.switch.trimming.dscp} if fabric.switch.trimming else {}),
         },
-        own=_own_files(transport, experiment.control.routing.adaptive),
+        own=sending.own_files(experiment),
         of_switch=_own_of_switches(basis, usual, experiment.control.routing),
-        of_nic=dict(_own_of_nics(basis, usual)),
+        of_nic=_with_transports(dict(_own_of_nics(basis, usual)), sending.Senders(experiment, basis)),
     )
     if scale_up is not None:
         hardware = replace(hardware, scale_up_rate_bps=scale_up.rate, scale_up_delay_ns=scale_up.delay)
@@ -79,15 +79,31 @@ def _own_of_switches(basis: Basis, usual: tuple[float, float], routing: Routing)
 def _by_cables(basis: Basis, usual: tuple[float, float]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Headroom and ECN by port, for switches whose cables differ."""
     graph, ecn = basis.graph, basis.fabric.switch.ecn
+    switches = {switch.name for switch in graph.switches if switch.role not in EMBEDDED}
     for switch in graph.switches:
-        cables = [basis.cable(graph.cable_at[switch.name, port]) for port in range(1, switch.ports + 1)]
-        if all(cable == usual for cable in cables):
+        at = [graph.cable_at[switch.name, port] for port in range(1, switch.ports + 1)]
+        cables = [basis.cable(cable) for cable in at]
+        deaf = [not _marks_to_nics(basis) and cable.other(switch.name).node not in switches for cable in at]
+        if all(cable == usual for cable in cables) and not any(deaf):
             continue
+        own: dict[str, Any] = {}
         cables += [usual] * switch.accelerator
-        own: dict[str, Any] = {"headroom_bytes": [basis.headroom(*cable) for cable in cables]}
+        if any(cable != usual for cable in cables):
+            own["headroom_bytes"] = [basis.headroom(*cable) for cable in cables]
         if ecn is not None:
-            own["port_ecn"] = [_ecn(basis, replace(basis.setting, line_rate_bps=rate)) for rate, _ in cables]
-        yield switch.name, own
+            deaf += [False] * switch.accelerator
+            marks = [_ecn(basis, replace(basis.setting, line_rate_bps=rate)) for rate, _ in cables]
+            own["port_ecn"] = [{} if none else its for its, none in zip(marks, deaf, strict=True)]
+        if own:
+            yield switch.name, own
+
+
+def _marks_to_nics(basis: Basis) -> bool:
+    """Whether ports to NICs mark: as written, or unless a window by marks stands beside receivers' credit."""
+    ecn, hears = basis.fabric.switch.ecn, basis.transport.cc.control.hears
+    if ecn is not None and ecn.to_nics is not None:
+        return ecn.to_nics
+    return not {"marks", "credit"} <= set(hears)
 
 
 def _own_of_nics(basis: Basis, usual: tuple[float, float]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -95,10 +111,19 @@ def _own_of_nics(basis: Basis, usual: tuple[float, float]) -> Iterator[tuple[str
     for nic in basis.graph.nics:
         cable = basis.cable(basis.graph.cable_at[nic.name, 1])
         if cable != usual:
-            control = _congestion_control(basis.transport, replace(basis.setting, line_rate_bps=cable[0]))
+            control = sending.congestion_control(basis.transport, replace(basis.setting, line_rate_bps=cable[0]))
             thresholds = _receive_thresholds(basis.fabric.nic, basis.needed_headroom(*cable))
-            paths = _multipath(basis.transport, replace(basis.setting, line_rate_bps=cable[0]))
+            paths = sending.multipath_of(basis.transport, replace(basis.setting, line_rate_bps=cable[0]))
             yield nic.name, {**thresholds, "cc": control, **paths}
+
+
+def _with_transports(of_nic: dict[str, dict[str, Any]], senders: sending.Senders) -> dict[str, dict[str, Any]]:
+    """And what single NICs send by."""
+    for nic in senders.basis.graph.nics:
+        if transport := senders.of_nic(nic.rank):
+            usual = {key: transport.pop(key) for key in ("data_dscp", "data_class")}  # of what its engines send, too
+            of_nic[nic.name] = {**of_nic.get(nic.name, {}), **usual, "transport": transport}
+    return of_nic
 
 
 def ecn_of(ecn: Ecn, transport: Transport, setting: cc.Setting) -> tuple[int, int, float]:
@@ -114,64 +139,11 @@ def ecn_of(ecn: Ecn, transport: Transport, setting: cc.Setting) -> tuple[int, in
     return kmin, kmax, pmax if ecn.pmax is None else ecn.pmax
 
 
-def _reorder_packets(basis: Basis) -> int:
-    """What NICs keep out of order: as written, or by the longest path."""
-    transport, nic, graph = basis.transport, basis.fabric.nic, basis.graph
-    if transport.reorder_packets is not None:
-        return transport.reorder_packets
-    if transport.recovery != "selective_repeat":
-        return recovery.LEAST
-    rate = max(basis.hardware.nic_bps(graph, end.name) for end in graph.nics)
-    packet_ns = max(frames.ser_ns(nic.mtu + frames.MOST_HEADERS, rate), nic.mtu * 8e9 / nic.pcie.rate)
-    waiting = nic.tx_buffer / nic.mtu + nic.ack_every
-    return recovery.reorder_packets(basis.setting.base_rtt_ns, packet_ns, waiting)
-
-
-def _selective(basis: Basis) -> dict[str, Any]:
-    """What becomes of packets ahead, what is said of them, and when one is lost, where the file says so."""
-    sack, loss, ordering = basis.transport.sack, basis.transport.loss, basis.transport.ordering
-    keys: dict[str, Any] = {} if ordering == "in_order" else {"ordering": ordering}
-    keys |= {"sack_bits": sack.bits, "sack_every": sack.every} if sack else {}
-    if loss:
-        keys |= {"loss_after_ns": loss.after or basis.setting.base_rtt_ns, "probes": loss.probe}
-    return keys
-
-
-def _congestion_control(transport: Transport, setting: cc.Setting) -> dict[str, object]:
-    """`cc` of a NIC in this setting."""
-    chosen = transport.cc
-    return chosen.control.in_fabricd(chosen.control.values(setting, chosen.values, chosen.set))
-
-
-def _own_files(transport: Transport, adaptive: Adaptive | None) -> dict[str, list[dict[str, object]]]:
-    """Algorithms of users' own files, by what they are in fabricd's configuration."""
-    from testbed.own import adaptive as ports
-    from testbed.own import control
-    from testbed.own import multipath as paths
-    from testbed.own.name import parse
-
-    named = {
-        "controls": (transport.cc.name, control.for_fabricd),
-        "multipath_policies": (transport.multipath and transport.multipath.policy, paths.for_fabricd),
-        "adaptive_policies": (adaptive and adaptive.policy.name, ports.for_fabricd),
-    }
-    return {key: [told(name)] for key, (name, told) in named.items() if name and parse(name)}
-
-
-def _multipath(transport: Transport, setting: cc.Setting) -> dict[str, object]:
-    """`multipath` of a NIC in this setting; nothing where queue pairs keep one path."""
-    chosen = transport.multipath
-    if chosen is None:
-        return {}
-    policy = chosen.entry
-    return {"multipath": policy.in_fabricd(chosen.entropies, policy.values(setting, chosen.values))}
-
-
 def written_control(experiment: Experiment) -> dict[str, Any]:
     """Congestion control and recovery, every parameter as a file has it: of NICs with `fabric.cable`, and others."""
     basis, chosen = Basis(experiment), experiment.transport.cc
 
-    def of(rate_bps: float) -> Any:
+    def of(rate_bps: float, chosen: CongestionControl = chosen) -> Any:
         setting = replace(basis.setting, line_rate_bps=rate_bps)
         values = chosen.control.values(setting, chosen.values, chosen.set)
         return controls.written(chosen.name, chosen.set, {k: float(f"{v:.12g}") for k, v in values.items()})
@@ -180,14 +152,15 @@ def written_control(experiment: Experiment) -> dict[str, Any]:
     if not basis.uniform:
         rates = {nic.name: basis.hardware.nic_bps(basis.graph, nic.name) for nic in basis.graph.nics}
     others = {name: of(rate) for name, rate in rates.items() if rate != usual}
-    kept: dict[str, Any] = {}
+    mixed = {".".join(map(str, path)): of(usual, its.cc) for path, its in experiment.senders() if its.cc != chosen}
+    kept: dict[str, Any] = {"mixed": mixed} if mixed else {}
     if basis.transport.recovery == "selective_repeat":
-        kept = {"reorder_packets": _reorder_packets(basis)}
+        kept |= {"reorder_packets": sending.reorder_packets(basis, basis.transport)}
     if paths := basis.transport.multipath:
         values = paths.entry.values(basis.setting, paths.values)
         kept["multipath"] = controls.written_multipath(paths.policy, paths.entropies, values)
     if basis.transport.loss:
-        kept["loss_after"] = format_time(_selective(basis)["loss_after_ns"])
+        kept["loss_after"] = format_time(sending.selective(basis, basis.transport)["loss_after_ns"])
     return {
         "cc": of(usual),
         **({"nics": others} if others else {}),
@@ -288,11 +261,3 @@ def _engine(nic: Nic) -> dict[str, float]:
         "engine_packets_per_s": engine.packets,
         "engine_memory_bytes": engine.memory,
     }
-
-
-def _classes(switch: Switch, **dscp: int) -> dict[str, int]:
-    """DSCP and class of the packets that NICs send: a NIC queues them as the switch will."""
-    numbers: dict[str, int] = {}
-    for what, value in dscp.items():
-        numbers |= {f"{what}_dscp": value, f"{what}_class": switch.classes[value]}
-    return numbers

@@ -97,9 +97,11 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
     looked = all(figure.paused is not None for figure in figures)
     yield "losses" if looked else "losses, full buffers and the pauses that they make"
     yield from _pauses(figures)
-    control = experiment.transport.cc.short
-    if control != "none":
-        yield f"what {control} does to rates"
+    controls = dict.fromkeys(sending.cc.short for _, sending in experiment.senders())
+    if some := [name for name in controls if name != "none"]:
+        yield f"what {' and '.join(some)} {'does' if len(some) == 1 else 'do'} to rates"
+    if any(sending.multipath != experiment.transport.multipath for _, sending in experiment.senders()):
+        yield "that not all senders take the same number of paths"
     if not experiment.fabric.switch.pfc:
         yield "what is lost without PFC"
     if sprays(experiment.transport):

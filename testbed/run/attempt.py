@@ -16,6 +16,7 @@ from results.figures.going_on import going_on
 from results.figures.report import report
 from results.figures.scaled import all_scaled
 from results.figures.serving import served
+from results.figures.sharing import shares
 from results.figures.timeline import StepTime
 from results.figures.timeline import steps as step_times
 from results.frames.metrics import (
@@ -334,6 +335,7 @@ class Attempt:
             metrics_sha256=metrics_sha256(results, ranks, self.counters, timeline),
             stopped=self.stopped,
             steps=[self._step_row(one) for one in found],
+            shares=[one.row() for one in shares(results)],
             scaled=[{"step": number, **its.row()} for number, its in all_scaled(self.steps, found)],
             checkpoints=[{"step": number, **its.row()} for number, its in accounts(self.steps, found)],
             going_on=whole.row() if whole else None,

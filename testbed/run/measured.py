@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.frames import series
 from results.frames.metrics import Row, counter_rows, rank_rows, result_rows, timeline_rows, with_slowdowns
+from results.frames.together import with_rates
 from results.store.folder import RunFolder
 from results.store.load import event_row
 from testbed.plan.ideal import Ideal
@@ -40,7 +41,7 @@ def write(
 ) -> Measured:
     """Makes the rows of a run's lines, counters and events, and writes them as frames. Raises OSError."""
     ranks = rank_rows(lines)
-    results = with_slowdowns(result_rows(ranks, steps), steps, Ideal(experiment).time_ns)
+    results = with_slowdowns(result_rows(ranks, with_rates(steps, lines)), steps, Ideal(experiment).time_ns)
     tables = counter_rows(counters)
     if timeline := timeline_rows(lines, about):
         tables["timeline"] = timeline

@@ -14,6 +14,7 @@ from testbed.base.errors import RUN_FAILED, Problem, UserError
 _PRINTED = ("algorithm", "ranks", "size_bytes", "iteration", "time_ns", "algbw_Bps", "busbw_Bps", "wrong")
 _OF_COLLECTIVES = ("fallback", "host_ns", "sent_bytes")
 _OF_SPARSE = ("tx_bytes", "rx_bytes")
+_OF_MIXES = ("sends_by", "together_Bps")
 _OF_TASKS = ("ranks", "iteration", "time_ns", "wrong", "fallback", "host_ns", "sent_bytes")
 _OF_FLOWS = ("ideal_ns", "slowdown")
 
@@ -46,6 +47,7 @@ class RunResult:
     metrics_sha256: str
     stopped: int = 0
     steps: list[Row] = field(default_factory=list)  # where the time of steps of tasks went
+    shares: list[Row] = field(default_factory=list)  # who got what, where not all send by the same
     scaled: list[Row] = field(default_factory=list)  # what follows from small steps for large ones, with bounds
     checkpoints: list[Row] = field(default_factory=list)  # what they and failures cost
     going_on: Row | None = None  # of a run that goes on after failures
@@ -60,6 +62,7 @@ class RunResult:
             "fidelity": self.fidelity.to_dict(),
             "results": [printed(row) for row in self.results],
             **({"steps": self.steps} if self.steps else {}),
+            **({"shares": self.shares} if self.shares else {}),
             **({"scaled": self.scaled} if self.scaled else {}),
             **({"checkpoints": self.checkpoints} if self.checkpoints else {}),
             **({"going_on": self.going_on} if self.going_on else {}),
@@ -74,5 +77,5 @@ def printed(row: Mapping[str, Any]) -> dict[str, Any]:
     if row["kind"] == "tasks":
         return {"tasks": row["algorithm"]} | {key: row.get(key) for key in _OF_TASKS}
     keys = (*_PRINTED, *(_OF_FLOWS if row["kind"] == "flow" else _OF_COLLECTIVES))
-    moved = {key: row[key] for key in _OF_SPARSE if row.get(key) is not None}
+    moved = {key: row[key] for key in (*_OF_SPARSE, *_OF_MIXES) if row.get(key) is not None}
     return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys} | moved

@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 def keep(experiment: Experiment, folder: Path) -> None:
-    for text in c_files(experiment):
+    for text in dict.fromkeys(c_files(experiment)):
         if c_file := c_name(text):
             _copy(folder / "controls", c_file.path, c_file.digest, source(c_file))
     for step in experiment.workload:
-        if (name := parse(str(getattr(step, "algorithm", "")))) is None:
+        if (own := parse(str(getattr(step, "algorithm", "")))) is None:
             continue
         from workloads.own import files
 
-        _copy(folder / "algorithms", name.path, name.digest, files.load(str(name)).text)
+        _copy(folder / "algorithms", own.path, own.digest, files.load(str(own)).text)
 
 
 def c_files(experiment: Experiment) -> Iterator[str]:
     """What may be a C file of a user's own, as an experiment names it."""
-    transport, adaptive = experiment.transport, experiment.control.routing.adaptive
-    yield transport.cc.name
-    if transport.multipath:
-        yield transport.multipath.policy
-    if adaptive:
+    for _, sending in experiment.senders():
+        yield sending.cc.name
+        if sending.multipath:
+            yield sending.multipath.policy
+    if adaptive := experiment.control.routing.adaptive:
         yield adaptive.policy.name
 
 

@@ -25,7 +25,7 @@ from results.figures.values import full
 from results.store.folder import StoreError
 from testbed.base.text import fit
 from testbed.run.profile import wall_s
-from testbed.tables import checkpoints, serving
+from testbed.tables import checkpoints, serving, sharing
 from testbed.tables.cells import grid, microseconds
 from topologies import in_words
 from workloads.base.vocabulary import DTYPES
@@ -64,6 +64,7 @@ def of_run(run: Run, *, host: bool = False, folder: bool = True) -> RenderableTy
             parts += _tasks(step, rows, host)
         else:
             parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
+            parts += sharing.of_rows(rows)
     parts += _what_is_known(run)
     return Group(*parts, Text("#"), *_footer(results, fidelity, drops, run.path if folder else None))
 

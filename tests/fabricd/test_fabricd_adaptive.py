@@ -68,11 +68,11 @@ def added(f: BareFabric, flows: Sequence[tuple[int, int, int, float]], ports: Se
     return [now - then for now, then in zip(sent(f, ports), before, strict=True)]
 
 
-def drawn(f: BareFabric, first: int, frames: int, ports: int = SPINES) -> list[int]:
+def drawn(f: BareFabric, first: int, frames: int, ports: int = SPINES, nic: int = 0) -> list[int]:
     """How many of a NIC's frames, from a number on, are drawn for each port: by the seed, 1, and leaf0's index, 0."""
     counts = [0] * SPINES
     for number in range(first, first + frames):
-        frame = len(f.fabric.switches) << 40 | number
+        frame = len(f.fabric.switches) + nic << 40 | number
         counts[(mix(mix(mix(mix(1) ^ 0) ^ frame) ^ RANDOM_PORT) & 0xFFFFFFFF) % ports] += 1
     return counts
 
@@ -168,6 +168,25 @@ def test_a_stuck_chip_takes_the_first_port() -> None:
         assert added(f, [(0, 2, 100 * MTU, 0)]) == [100, 0, 0, 0]
         f.fabricd.request("heal", fault="stuck")
         assert min(added(f, [(0, 2, 100 * MTU, 0)])) > 0
+
+
+@pytest.mark.parametrize(("age_ns", "bands"), [(1e12, 0), (1e12, 8), (100_000, 0)])
+def test_a_chip_that_does_not_look_again_goes_by_what_it_saw(age_ns: float, bands: int) -> None:
+    """It looks when another flow's frames wait before a slow cable, and passes over that port until it looks again."""
+    other = [0, 2, 60 * MTU, 0.0]  # 60 frames at 40 Gb/s, 50 us; the chip looks 20 us after they began
+    looks = [1, 3, FRAMES * MTU, 20_000.0]  # at 400 Gb/s, some 170 us
+    for stale in (False, True):
+        with leaves(policy="shortest", bands=bands, every_ns=1000) as f:
+            equal(f)
+            f.ofctl("add-flow", f.bridge("leaf0"), f"priority=60000,ip,nw_dst={f.fabric.nics[2].ip},actions=output:3")
+            f.fabricd.request("cable", cable="leaf0-spine0", rate_bps=40e9)
+            if stale:
+                lay(f, "stale", stale_ns=age_ns)
+            first, *others = added(f, [tuple(other), tuple(looks)])
+            passed_over = age_ns > 1e6 if stale else not bands  # in order and without bands: the slow one is never best
+            assert (first == 60) == passed_over and sum(others) + first == FRAMES + 60
+            if stale and passed_over:
+                assert others == drawn(f, 1, FRAMES, 3, nic=1)[:3]
 
 
 def test_copies_that_are_not_alike_all_leave() -> None:

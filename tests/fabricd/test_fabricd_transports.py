@@ -12,7 +12,7 @@ import pytest
 
 from hardware.client import FabricdError
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import bare_fabric
+from tests.parts.fabricd_fixture import FAST, bare_fabric
 from tests.parts.traffic_fabric import drops, nic, send, star, switch
 from workloads.verbs import wire
 
@@ -53,7 +53,10 @@ def test_it_is_as_if_all_nics_were_set_up_so() -> None:
                 for k, share in enumerate((0.01, 0.02, 0.005)):
                     f.fabricd.request("inject", fault=f"l{k}", primitive="frames", ports=[f"h{k + 1}:1"], effect="drop",
                                       select={"share": share if hardware is LOSSY else 0})  # fmt: skip
-                times.append((send(f, flows), {k: v for k, v in f.counters().items() if k in ("nics", "qps", "drops")}))
+                took, counted = send(f, flows), f.counters()
+                says = [q.pop("cc", None) for q in counted["qps"]]
+                assert says == (6 * [None] if its is own else 6 * ["dcqcn" if hardware is MARKS else "none"])
+                times.append((took, *(counted[table] for table in ("nics", "qps", "drops"))))
         assert times[0] == times[1]
 
 
@@ -102,6 +105,28 @@ def test_a_connection_names_one_of_those_that_were_told() -> None:
 def test_what_is_told_is_checked(told: Any, says: str) -> None:
     with star(2, MARKS) as f, pytest.raises(FabricdError, match=says):
         f.fabricd.request("transports", transports=told)
+
+
+def test_the_figures_do_not_depend_on_the_fast_path() -> None:
+    """Three controls, a policy of paths and both recoveries on one receiver, with losses."""
+    reps = {
+        "multipath": {"policy": "reps", "entropies": 16, "params": {"buffer": 8, "freeze_ns": 10_000, "explore": 16}}
+    }
+    mix = {
+        1: DCQCN,
+        2: {"cc": nic("dctcp")["cc"], **SELECTIVE},
+        3: {"cc": nic("nscc")["cc"], **SELECTIVE, **reps, "sack_bits": 64, "loss_after_ns": 8000},
+    }
+    found = []
+    for sample in (0, FAST):
+        with bare_fabric("star", {"hosts": 5}, MARKS, sample=sample, change=of_nics(mix)) as f:
+            f.start()
+            f.fabricd.request("inject", fault="l", primitive="frames", ports=["h0:1"], effect="drop",
+                              select={"share": 0.003})  # fmt: skip
+            times = send(f, [(rank, 0, 1_500_000, 50.0 * rank) for rank in range(1, 5)])
+            counted = f.counters()
+            found.append((times, counted["nics"], counted["qps"], counted["drops"]))
+    assert found[0] == found[1] and found[0][3]
 
 
 def test_a_fault_of_a_nic_lies_over_its_transports_too() -> None:

@@ -245,7 +245,7 @@ def test_no_view_says_that_a_fault_did_it(bare: Bare) -> None:
     bare.inject(fault="loss", on="cable:h0-sw0", rate=0.2)
     bare.inject(fault="drop_hash", on="cable:h2-sw0", share=0.5)
     send(bare.f, [(0, 1, 60_000, 0)])
-    values = {"nic": {"rank": 0}, "ethtool": {"rank": 0}, "paths": {"rank": 0}}
+    values = {"nic": {"rank": 0}, "ethtool": {"rank": 0}, "paths": {"rank": 0}, "credits": {"rank": 0}}
     look = Look(bare, bare.counters(), before=bare.counters(), sight=STUDENT)
     for words, view in VIEWS.items():
         if words in ("job", "cpu"):  # there is none on a bare fabric, and no container

@@ -61,6 +61,18 @@ def test_one_slow_path_of_four_takes_no_more_than_what_it_lacks(tmp_path: Path) 
     assert min(shares(done)) > 0.95 * (SPINES - 1 + 0.1) / SPINES
 
 
+def test_weights_follow_a_cable_that_comes_up_slow_two_hops_away(tmp_path: Path) -> None:
+    """From 40 us on, of some 110, leaf0 weighs by the other leaf's slow cable, which no queue of its own shows."""
+    slow = [{"fault": "reduced_rate", "on": "cable:leaf1-spine0", "rate": "40Gbps", "at": "20us"}]
+    weighs = experiment({"adaptive": {"weights": "capacity"}}, "4MB", inject=slow, control={"reaction": "20us"})
+    done = run(weighs, tmp_path / "run")
+    assert min(shares(done)) > 0.9 * (SPINES - 1 + 0.1) / SPINES and done.fidelity.verdict == "exact"
+    first, *others = sent(done, "leaf0")
+    late = min(others) * 0.1  # what it weighs from then on
+    before = 2 * 40e-6 * 400e9 / 8 / 4178  # of four hosts over four cables, and as much again for what is sent twice
+    assert late < first < late + before
+
+
 def test_a_cable_that_is_cut_in_the_middle_costs_some_frames(tmp_path: Path) -> None:
     """Those on it, and what the other leaf sends to its spine until the controller leads around it."""
     cut = [{"fault": "cable_down", "on": "cable:leaf0-spine0", "at": "10us"}]

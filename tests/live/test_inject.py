@@ -29,6 +29,7 @@ ELSEWHERE = {
     "adaptive_off": "test_adaptive_runs.py",
     "wrong_group_weights": "test_adaptive_runs.py",
     "stuck_choice": "test_fabricd_adaptive.py",
+    "stale_quality": "test_fabricd_adaptive.py",
 }
 """What shows on workers or the controller alone, and which file proves it."""
 TRAFFIC = ("incast", "noisy_neighbour", "victim_flow")

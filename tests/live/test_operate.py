@@ -67,6 +67,7 @@ ELSEWHERE = {
     ("controller restart", "controller_hung"), ("controller restart", "slow_controller"),
     ("job restart", "worker_frozen"), ("job restart", "worker_killed"),
     ("flow resync", "adaptive_off"), ("flow resync", "wrong_group_weights"),
+    ("adaptive restart", "stuck_choice"), ("adaptive restart", "stale_quality"),
 }  # fmt: skip
 """In test_operate_control.py, test_operate_world.py, test_dateline_runs.py: other fabrics, the controller, a job; in
 test_adaptive_routes.py."""

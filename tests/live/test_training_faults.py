@@ -81,8 +81,10 @@ def outcome(standing: Standing, folder: Path, fault: dict[str, Any] | None = Non
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_step_ends_or_says_who_waits(name: str, standing: Standing, tmp_path: Path) -> None:
     fault = {"fault": name, "at": AT, **CATALOGUE[name].example}
-    if CATALOGUE[name].only_real_clock or CATALOGUE[name].only_on or CATALOGUE[name].adaptive:
-        with pytest.raises(InputError, match="real clock|is not for a clos|for switches that choose"):
+    kind = CATALOGUE[name]
+    if kind.only_real_clock or kind.only_on or kind.adaptive or kind.cable_credits or kind.grants:
+        why = "real clock|is not for a clos|for switches|is for credits|with credit"
+        with pytest.raises(InputError, match=why):
             outcome(standing, tmp_path / "run", fault)
         return
     first, second = (outcome(standing, tmp_path / str(k), fault) for k in range(2))

@@ -110,6 +110,7 @@ _UNLISTED = {
     "Clock": "see below",
     "PoolOf": "`[RANKS]`, or a pool as below",
     "Interleaved": "`{interleaved: CHUNKS}`",
+    "Own": "keys of `transport`",
     "CongestionControl": "`NAME` or `{NAME: {PARAMETERS}}`",
     "PickPolicy": "`NAME` or `{file: FILE.c, PARAMETERS}`",
 }
@@ -123,6 +124,8 @@ _BOUND_WORDS = (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", 
 def _plural(items: dict[str, Any]) -> str:
     if "oneOf" in items:
         return "steps"
+    if "$ref" in items and items["$ref"].endswith("/Own"):
+        return f"mappings with {_takes(items)}"
     if "$ref" in items:
         return f"{items['$ref'].rpartition('/')[2].lower()}s"
     if not items:

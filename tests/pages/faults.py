@@ -33,6 +33,11 @@ def _section(cls: type[Fault]) -> Iterator[str]:
         yield f"\nOnly on these topologies: {', '.join(f'`{kind}`' for kind in sorted(cls.only_on))}."
     if cls.adaptive is not None:
         yield f"\nOnly where switches {'choose among equal ports' if cls.adaptive else 'hash'} (`control.routing`)."
+    if cls.cable_credits is not None:
+        kept = "under credits" if cls.cable_credits else "with pauses"
+        yield f"\nOnly on cables {kept} (`fabric.cable.flow_control`)."
+    if cls.grants:
+        yield "\nOnly where the congestion control goes by [credit](credits.md)."
     yield f"\nSeen by: {cls.shows}."
     if cls.mended_by:
         links = [f"[`{words}`](operate.md#{words.replace(' ', '-')})" for words in cls.mended_by]

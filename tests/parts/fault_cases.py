@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.parts.faulty_fabric import FLOWS, Outcome
+from tests.parts.faulty_fabric import FLOWS, UNIT, Outcome
 
 Symptom = Callable[[Outcome, Outcome], bool]  # (untouched, faulty) -> whether the fault shows
 
@@ -15,6 +15,10 @@ def slower(by_ns: float) -> Symptom:
     return lambda was, now: all(
         b is not None and b >= a + by_ns for a, b in zip(was.times, now.times, strict=True) if a
     )
+
+
+def longest(how: Callable[[float, float], bool]) -> Symptom:
+    return lambda was, now: how(max(t or 0.0 for t in was.times), max(t or 0.0 for t in now.times))
 
 
 def dropped(reason: str, at_least: int = 1) -> Symptom:
@@ -150,6 +154,10 @@ CASES = {
     "wrong_cc": case(
         lambda was, now: now.times != was.times,
         "wrong_cc", "nic:4", parameters={"g": 1.0, "rate_timer": "1ms"}, cc="dcqcn",
+    ),
+    "grant_leak": case(
+        both(dropped("fault"), more("tx_credit_request"), longest(lambda was, now: now > 2 * was)),
+        "grant_leak", "nic:0", rate=0.9, cc="eqds", flows=((1, 0, 16 * UNIT, 0), (3, 0, 16 * UNIT, 0)),
     ),
     "incast": case(both(more("ecn_marked"), more("tx_pause")), "incast", "nic:0", size="512KiB"),
     "noisy_neighbour": case(

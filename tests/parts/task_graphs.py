@@ -11,7 +11,7 @@ from tests.parts.fake_run import Line
 from workloads import registry
 from workloads.base.vocabulary import AUTO
 from workloads.tasks.check import Members
-from workloads.tasks.graph import Graph
+from workloads.tasks.graph import Graph, Settings
 from workloads.tasks.program import compiled
 from workloads.tasks.task import Collective
 
@@ -26,7 +26,11 @@ def step(graph: Graph, *, iterations: int = 1, warmup: int = 0, **options: Any) 
         dims = [len(members)]
         return {"collective": task.collective, "algorithm": entry.name, "ranks": list(members), "dims": dims, **told}
 
-    return compiled(graph, way, registry.find, lambda c: c << 3, iterations=iterations, warmup=warmup)
+    def marking(its: Settings) -> dict[str, Any]:
+        c = its.traffic_class
+        return {"dscp": None, "traffic_class": 0} if c is None else {"dscp": c << 3, "traffic_class": c}
+
+    return compiled(graph, way, registry.find, marking, iterations=iterations, warmup=warmup)
 
 
 def run(ranks: int, *graphs: Graph, seed: int = 0, iterations: int = 1, **costs: Any) -> list[Line]:

@@ -15,7 +15,7 @@ from tests.parts.fabricd_fixture import BareFabric
 if TYPE_CHECKING:
     import pandas as pd
 
-ACK, CNP = 17, 0x81
+ACK, CNP, CREDIT, REQUEST = 17, 0x81, 0xC4, 0xC5
 IP = 14
 
 
@@ -57,6 +57,8 @@ class WireFrame:
     reth: tuple[int, int, int] | None = None
     """Address, key, length."""
     imm: int | None = None
+    credit: tuple[int, ...] | None = None
+    """Of a credit: what was granted so far. Of data and requests: the target, what all needs, what has not left."""
 
 
 def frames(path: Path) -> list[WireFrame]:
@@ -77,13 +79,20 @@ def _frame(time_ns: int, out: bool, frame: bytes) -> WireFrame:
     length = int.from_bytes(frame[IP + 2 : IP + 4])
     bth, behind = frame[IP + 28 :], frame[IP + length :]
     more: dict[str, Any] = {}
+    credit = behind
     if behind[:1] == b"T":
         room, hops, _, seen, marked, sent_ps = struct.unpack_from(">BBBHHQ", behind, 1)
+        behind, credit = behind[: 16 + 16 * room], behind[16 + 16 * room :]
         assert len(behind) == 16 + 16 * room
         more = {"seen": seen, "marked": marked, "sent_ns": sent_ps / 1000, "hops": [
             Hop(t * 256e-12, tx, queue, mbps * 1e6)
             for t, tx, queue, mbps in (struct.unpack_from(">4I", behind, 16 + 16 * i) for i in range(hops))
         ]}  # fmt: skip
+    if credit[:1] == b"C":
+        more["credit"] = struct.unpack(">4xIII", credit)
+    if bth[0] in (CREDIT, REQUEST):
+        target, known, end, rest = struct.unpack_from(">IIII", bth, 12)
+        more["credit"] = (target,) if bth[0] == CREDIT else (target, end, rest, known)
     if bth[0] == ACK and length > 20 + 8 + 12 + 4 + 4:
         bitmap = bth[16 : length - 28 - 4]
         more["sack"] = (int.from_bytes(bitmap[:4]), int.from_bytes(bitmap[4:], "little"))

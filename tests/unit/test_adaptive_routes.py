@@ -90,6 +90,18 @@ def test_one_slow_uplink_weighs_a_tenth_for_those_who_would_take_it() -> None:
     assert toward(fabric, "leaf1", 4) == dict.fromkeys(tenth, 1)
 
 
+def test_weights_follow_what_is_said_of_rates() -> None:
+    """As if the fabric had been so from the beginning; and back, when the cable is as it was."""
+    fabric = build("clos", CLOS)
+    slow = with_rates(fabric, {"leaf2-spine1": SLOW})
+    router, built = Router(fabric, "adaptive", cable_bps=FAST), Router(slow, "adaptive", cable_bps=FAST)
+    healthy = router.flows()
+    router.set_rate(fabric.cable_by_name["leaf2-spine1"], SLOW)
+    assert router.flows() == built.flows() != healthy
+    router.set_rate(fabric.cable_by_name["leaf2-spine1"], FAST)
+    assert router.flows() == healthy
+
+
 def test_a_switch_with_fewer_ways_on_weighs_less() -> None:
     """Of two spines of a pod one has lost one of its two cores: it gets half (WCMP's weights)."""
     fabric = build("clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 1, "pods": 2, "cores": 2})

@@ -115,7 +115,10 @@ def test_an_override_that_names_nothing_says_so(overrides: str, where: str, what
 def test_a_key_that_an_override_does_not_have_names_those_that_it_has() -> None:
     with pytest.raises(InputError) as told:
         experiment("topology: {star: {hosts: 2}}, cables: {'nic:0': {speed: 1Gbps}}")
-    assert (told.value.what, told.value.hint) == ("unknown key 'speed'", "allowed keys: rate, delay")
+    assert (told.value.what, told.value.hint) == (
+        "unknown key 'speed'",
+        "allowed keys: flow_control, retry, rate, delay",
+    )
 
 
 def test_a_network_from_a_file_is_written_out_and_its_errors_have_its_lines(tmp_path: Any) -> None:

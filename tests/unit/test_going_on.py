@@ -148,7 +148,7 @@ def test_the_plan_has_the_checkpoint_in_every_so_many_steps_only() -> None:
 def test_a_collective_is_of_every_iteration() -> None:
     tasks = {r: (Collective(id="c", collective="all_reduce", group="g", size_bytes=64, every=2),) for r in (0, 1)}
     with pytest.raises(BadGraph, match="in every iteration"):
-        compiled(Graph({"g": ((0, 1),)}, tasks), lambda *_: {}, lambda *_: None, lambda _: 0)  # type: ignore[arg-type, return-value]
+        compiled(Graph({"g": ((0, 1),)}, tasks), lambda *_: {}, lambda *_: None, lambda _: {})  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize(

@@ -179,11 +179,14 @@ def test_every_example_can_be_injected_as_it_stands_in_the_docs() -> None:
         line = next(text for text in page if text.startswith(f"Such as: `{{fault: {name},"))
         clock = "clock: real\n" if cls.only_real_clock else ""
         clock += "control: {routing: adaptive}\n" if cls.adaptive else ""
+        control = "rccc" if cls.grants else "dcqcn"
         fits = (
-            head
+            head.replace("cc: dcqcn", f"cc: {control}")
             if not cls.only_on
             else head.replace("clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}", "ring: {nodes: 4}")
         )
+        if cls.cable_credits:
+            fits = fits.replace("switch: {acc", "cable: {flow_control: credits}, switch: {acc")
         (read,) = loads(f"{fits}{clock}inject:\n- {line.removeprefix('Such as: ').strip('`')}\n").inject
         assert read.written().items() >= Injection.of({"fault": name, **cls.example}).written().items()
 

@@ -86,16 +86,26 @@ def test_what_python_asks_for_by_name_is_there() -> None:
     assert named("offload/*/*.c", "offload_ops") == kinds
 
 
-COMMON = {"window_bytes", "min_rate_bps", "hops"}
+COMMON = {
+    "window_bytes",
+    "min_rate_bps",
+    "hops",
+    "initial_bytes",
+    "grant_packets",
+    "pull_share",
+    "ask_again_ns",
+    "overcommit",
+}
 """Parameters that transport/ knows of every control."""
 
 
 @pytest.mark.parametrize("control", [c for name, c in CONTROLS.items() if name != "none"], ids=lambda c: c.name)
 def test_a_control_is_the_same_in_its_file_and_in_its_entry(control: Control) -> None:
     """Its parameters' keys, and what it hears."""
-    (entry,) = re.findall(
-        r"struct cc_algorithm .*?^};", (SOURCES / "cc" / f"{control.name}.c").read_text(), re.M | re.S
-    )
+    text = (SOURCES / "cc" / f"{control.name}.c").read_text()
+    (entry,) = re.findall(r"struct cc_algorithm .*?^};", text, re.M | re.S)
+    entry += "".join((SOURCES / header).read_text() for header in re.findall(r'"(cc/[a-z]+\.h)"', text))
+    assert ("credit" in control.hears) == (".arrived" in entry)
     assert set(re.findall(r'\] = "(\w+)"', entry)) == {p.key for p in control.parameters} - COMMON
     assert ("telemetry" in control.hears) == (".stamped" in entry) == ("hops" in control.by_name)
     assert ("losses" in control.hears) == (".lost" in entry)

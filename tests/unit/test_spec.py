@@ -108,7 +108,14 @@ def test_resolved_writes_everything_out_and_loads_again():
     resolved = e.resolved()
     assert resolved["fabric"]["topology"] == {"rail": {"servers": 4, "gpus": 2, "spines": 1}}
     assert resolved["fabric"]["nic"]["pcie"] == {"rate": "512Gbps", "latency": "500ns"}
-    assert resolved["workload"][1]["flows"][0] == {"from": 0, "to": 3, "size": "10MB", "start": "0ns", "class": None}
+    assert resolved["workload"][1]["flows"][0] == {
+        "from": 0,
+        "to": 3,
+        "size": "10MB",
+        "start": "0ns",
+        "class": None,
+        "transport": None,
+    }
     assert resolved["clock"] == "virtual"
     assert Experiment.model_validate(json.loads(json.dumps(resolved))) == e
     assert loads(json.dumps(resolved)) == e  # JSON is YAML

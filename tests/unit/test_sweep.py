@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from results.figures.summary import as_run, jain, labels, summarize
-from results.figures.values import percentile
+from results.figures.summary import as_run, labels, summarize
+from results.figures.values import jain, percentile
 from testbed.base.errors import InputError
 from testbed.experiment import load, loads
 from testbed.run.sweep import points

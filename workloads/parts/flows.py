@@ -10,7 +10,7 @@ is one machine's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -23,6 +23,8 @@ DEPTH = 64  # messages in flight per flow: 64 MiB, 1.3 ms at 400 Gb/s
 PROGRESS_STEPS = 8  # at least, of what a rank has to wait for
 KEPT_BYTES = 64 << 20  # what a receiver keeps of all flows of a step together, if a message each fits
 ALL_KEPT_BYTES = 8 * KEPT_BYTES  # likewise of all receivers of a step
+
+COURSE_POINTS = 64  # of a flow's course, at most
 
 _TARGET = Struct("<IQ")  # region key, offset
 
@@ -37,6 +39,7 @@ class Flow(NamedTuple):
     start_ns: float
     dscp: int | None = None  # of its packets; None: the NIC's, and its class
     traffic_class: int = 0
+    transport: int | None = None  # its number in the plan; None: that of its step
 
 
 class Outcome(NamedTuple):
@@ -47,14 +50,24 @@ class Outcome(NamedTuple):
     start_ns: float
     end_ns: float
     wrong: int
+    course: Sequence[tuple[int, float]] = ()  # of a sender that is watched: bytes, and how long after its start
 
 
 def parse(flows: Sequence[dict[str, Any]]) -> list[Flow]:
     """The flows of a plan's step."""
     return [
-        Flow(k, f["from"], f["to"], f["size_bytes"], f.get("start_ns", 0.0), f.get("dscp"), f.get("traffic_class", 0))
+        Flow(
+            *(k, f["from"], f["to"], f["size_bytes"], f.get("start_ns", 0.0), f.get("dscp")),
+            traffic_class=f.get("traffic_class", 0),
+            transport=f.get("transport"),
+        )
         for k, f in enumerate(flows)
     ]
+
+
+def _sent(flow: Flow) -> dict[str, Any]:
+    """How it is sent."""
+    return {"dscp": flow.dscp, "traffic_class": flow.traffic_class, "transport": flow.transport}
 
 
 def participants(flows: Sequence[Flow]) -> list[int]:
@@ -84,6 +97,7 @@ class _Sending:
     posted: int = 0  # messages
     done: int = 0
     end_ps: int = 0
+    came_ps: list[int] = field(default_factory=list)  # of each message, if it is watched
 
     @property
     def messages(self) -> int:
@@ -97,9 +111,16 @@ class _Sending:
 class Flows:
     """One rank's part of a step of flows."""
 
-    def __init__(self, context: Context, flows: Sequence[Flow], tag: int, kept_bytes: int) -> None:
-        """Connects to the other ends; flow k has the tag `tag + k`.  `kept_bytes`: the most that a step keeps."""
-        self.context = context
+    watched = False
+
+    def __init__(
+        self, context: Context, flows: Sequence[Flow], tag: int, kept_bytes: int, *, watched: bool = False
+    ) -> None:
+        """Connects to the other ends; flow k has the tag `tag + k`.  `kept_bytes`: the most that a step keeps.
+
+        If they are `watched`, senders keep how far they were when.
+        """
+        self.context, self.watched = context, watched
         self.device = device = context.device
         self.size = len(participants(flows))
         self.incoming = {f.number: f for f in flows if f.target == device.rank}
@@ -112,11 +133,11 @@ class Flows:
             at += nbytes
         self.kept_bytes = at
         self.window = context.region("window", kept_bytes) if self.incoming else None
-        peers = [Peer(f.target, tag + k, dscp=f.dscp, traffic_class=f.traffic_class) for k, f in outgoing.items()]
+        peers = [Peer(f.target, tag + k, **_sent(f)) for k, f in outgoing.items()]
         for k, f in self.incoming.items():
             assert self.window is not None
             private = _TARGET.pack(self.window.key, self.base[k])
-            peers.append(Peer(f.source, tag + k, private, dscp=f.dscp, traffic_class=f.traffic_class))
+            peers.append(Peer(f.source, tag + k, private, **_sent(f)))
         pairs = device.connect(peers)
         self.sending: dict[int, _Sending] = {}
         for (k, f), pair in zip(outgoing.items(), pairs, strict=False):
@@ -131,6 +152,7 @@ class Flows:
         """Clears what flows write to and posts a receive for each one's end.  Called before each `run`."""
         for sending in self.sending.values():
             sending.posted = sending.done = 0
+            sending.came_ps.clear()
         if self.window is not None:
             self.window.view("uint8", 0, self.kept_bytes)[:] = 0
             for pair in self.receiving.values():
@@ -157,6 +179,8 @@ class Flows:
                     sending = self.sending[record.wr_id]
                     sending.done += 1
                     sending.end_ps = record.time_ps
+                    if self.watched:
+                        sending.came_ps.append(record.time_ps)
                 elif record.kind == wire.RECEIVED_IMM and record.qp in flow_of:
                     self.arrived[flow_of[record.qp]] = record.time_ps / 1000
                 else:
@@ -167,7 +191,8 @@ class Flows:
     def finish(self) -> Iterator[Outcome]:
         """What became of every flow that left or came here."""
         for s in self.sending.values():
-            yield Outcome(s.flow, "sender", self.begin_ns + s.flow.start_ns, s.end_ps / 1000, 0)
+            start_ns = self.begin_ns + s.flow.start_ns
+            yield Outcome(s.flow, "sender", start_ns, s.end_ps / 1000, 0, _course(s, start_ns))
         for k, f in self.incoming.items():
             yield Outcome(f, "receiver", self.begin_ns + f.start_ns, self.arrived[k], self._wrong(f))
 
@@ -205,6 +230,13 @@ class Flows:
         kept = self.window.view("uint8", self.base[flow.number], self.kept[flow.number])
         sent = data.noise_bytes(self.context.seed, flow.source)
         return data.count_wrong(kept, sent, _shift(flow), self.device.progress)
+
+
+def _course(sending: _Sending, start_ns: float) -> list[tuple[int, float]]:
+    """How far it was when, as some points of the way."""
+    came, size = sending.came_ps, sending.flow.size_bytes
+    each = -(-len(came) // COURSE_POINTS) or 1
+    return [(min((k + 1) * MESSAGE_BYTES, size), came[k] / 1000 - start_ns) for k in range(each - 1, len(came), each)]
 
 
 def _shift(flow: Flow) -> int:

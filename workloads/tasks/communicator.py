@@ -47,6 +47,7 @@ from workloads.verbs.wire import Record
 _KEY = Struct("<I")
 _BITS = 14  # of an immediate: a message's number
 assert 1 << _BITS == MOST_MESSAGES
+SENT = ("dscp", "traffic_class", "transport")  # of the plan's keys: how connections send
 POSTED = 8192  # receives of a connection that are posted ahead
 
 
@@ -189,7 +190,7 @@ class Communicator:
     def peers(self, tag: int) -> list[Peer]:
         """Whom to connect with, in the order of `channels`."""
         key, first = _KEY.pack(self.memory.key), tag + self.plan["tag"]
-        marking = {"dscp": self.plan["dscp"], "traffic_class": self.plan["traffic_class"]}
+        marking: dict[str, Any] = {key: self.plan.get(key) for key in SENT}
         return [Peer(rank, first + channel, key, **marking) for rank, channel in self.channels]
 
     def connected(self, pairs: Sequence[QueuePair]) -> None:

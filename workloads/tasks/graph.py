@@ -18,6 +18,7 @@ class Settings:
     traffic_class: int | None = None  # of its messages; None: the NIC's
     algorithms: Mapping[str, str] = field(default_factory=dict)  # collective -> algorithm
     options: Mapping[str, Any] = field(default_factory=dict)  # keys of a collective step that algorithms heed
+    transport: Any = None  # what its ranks send by; None: as the step does
 
 
 @dataclass(frozen=True)

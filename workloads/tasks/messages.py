@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from workloads.base import data
 from workloads.parts.context import Context
 from workloads.parts.receives import Receives
-from workloads.tasks.communicator import POSTED
+from workloads.tasks.communicator import POSTED, SENT
 from workloads.tasks.places import aligned
 from workloads.verbs import FabricError, Peer, QueuePair, wire
 from workloads.verbs.wire import Record
@@ -78,7 +78,7 @@ class Messages:
         for peer, number in self.ways:
             lane = self.lanes[number]
             private = _TARGET.pack(self.landing.key, self.landing.at + self.base[peer, number])
-            marking = {"dscp": lane["dscp"], "traffic_class": lane["traffic_class"]}
+            marking: dict[str, Any] = {key: lane.get(key) for key in SENT}
             peers.append(Peer(peer, tag + lane["tag"], private, **marking))
         return peers
 

@@ -30,16 +30,17 @@ def compiled(
     graph: Graph,
     way: Callable[[Collective, Members], Way],
     entry: Callable[[str, str], Algorithm],
-    dscp: Callable[[int], int],
+    marking: Callable[[Settings], dict[str, Any]],
     *,
     iterations: int = 1,
     warmup: int = 0,
 ) -> dict[str, Any]:
-    """The step.  `way` says how a group's members do a collective, `dscp` how packets of a traffic class are marked.
+    """The step.  `way` says how a group's members do a collective, `marking` how what a group sends is marked and
+    sent: `dscp`, `traffic_class` and perhaps `transport`.
 
     Raises BadGraph for what is too much.
     """
-    return _Compiler(graph, way, entry, dscp).step() | {"iterations": iterations, "warmup": warmup}
+    return _Compiler(graph, way, entry, marking).step() | {"iterations": iterations, "warmup": warmup}
 
 
 class _Compiler:
@@ -48,9 +49,9 @@ class _Compiler:
         graph: Graph,
         way: Callable[[Collective, Members], Way],
         entry: Callable[[str, str], Algorithm],
-        dscp: Callable[[int], int],
+        marking: Callable[[Settings], dict[str, Any]],
     ) -> None:
-        self.graph, self.way, self.entry, self.dscp = graph, way, entry, dscp
+        self.graph, self.way, self.entry, self.marking = graph, way, entry, marking
         self.tags = 0
         self.ways: dict[str, int] = {}
         self.communicators: dict[tuple[str, Members], dict[str, Any]] = {}
@@ -99,10 +100,7 @@ class _Compiler:
         return first
 
     def _marking(self, group: str) -> dict[str, Any]:
-        traffic_class = self.graph.settings.get(group, Settings()).traffic_class
-        if traffic_class is None:
-            return {"dscp": None, "traffic_class": 0}
-        return {"dscp": self.dscp(traffic_class), "traffic_class": traffic_class}
+        return self.marking(self.graph.settings.get(group, Settings()))
 
     def _collectives(self) -> None:
         """In an order that all ranks have in common: they connect in it."""

@@ -10,7 +10,7 @@ import fcntl
 import mmap
 import os
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -59,6 +59,9 @@ class Device:
         `wake_ns` of host time passes whenever `wait` returns with records.  Raises OSError when nobody listens.
         """
         self.wake_ns = wake_ns
+        self.sends_by: Mapping[str, int | Sequence[int]] = {}
+        """What connections send by from now on: traffic class ("": all others) -> a transport's number in the plan, or
+        one for each rank; 0: what the NIC sends by."""
         self._due: list[Record] = []
         self._peers: dict[int, int] = {}
         self._left: set[int] = set()  # groups
@@ -124,7 +127,7 @@ class Device:
                 raise ValueError(f"{len(peer.private)} bytes of private data, at most {wire.MAX_PRIVATE}")
             self._cookies += 1
             calls[self._cookies] = peer
-            head = (peer.rank, peer.tag, self._cookies, len(peer.private), peer.flags, peer.transport, 0)
+            head = (peer.rank, peer.tag, self._cookies, len(peer.private), peer.flags, self._transport(peer), 0)
             self.session.queue(wire.CONNECT, *head, data=peer.private)
         pairs: dict[int, QueuePair] = {}
         while len(pairs) < len(calls):
@@ -135,6 +138,14 @@ class Device:
                 self._peers[r.qp] = rank
                 pairs[r.wr_id] = QueuePair(self.session, r.qp, rank, r.private, bool(r.imm))
         return [pairs[cookie] for cookie in calls]
+
+    def _transport(self, peer: Peer) -> int:
+        """The number of what a connection sends by."""
+        usual = self.sends_by.get("", 0)
+        if peer.dscp is not None:
+            usual = self.sends_by.get(str(peer.traffic_class), usual)
+        its = usual if peer.transport is None else peer.transport
+        return its if isinstance(its, int) else its[self.rank]
 
     def group(self, kind: str, tag: int, ranks: Sequence[int], args: Sequence[int]) -> Group:
         """Joins the group of `ranks` (all must call alike); waits until it is open or refused.

@@ -50,7 +50,7 @@ class Peer(NamedTuple):
     network_only: bool = False  # True: never the scale-up domain
     dscp: int | None = None  # of what we send; None: the NIC's, and its class
     traffic_class: int = 0
-    transport: int = 0  # what we send by, as its number in the plan; 0: what the NIC does
+    transport: int | Sequence[int] | None = None  # what we send by, as `Device.sends_by` has it; None: that
 
     @property
     def flags(self) -> int:

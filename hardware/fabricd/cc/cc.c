@@ -7,9 +7,13 @@
 
 static const char *key_of(const struct cc_algorithm *cc, unsigned which)
 {
-	static const char *const common[] = {[CC_WINDOW] = "window_bytes", [CC_MIN_RATE] = "min_rate_bps", [CC_HOPS] = "hops"};
+	static const char *const common[CC_PARAMS] = {
+		[CC_WINDOW] = "window_bytes", [CC_MIN_RATE] = "min_rate_bps", [CC_HOPS] = "hops",
+		[CC_INITIAL] = "initial_bytes", [CC_GRANT] = "grant_packets", [CC_SHARE] = "pull_share",
+		[CC_ASK] = "ask_again_ns", [CC_ACTIVE] = "overcommit",
+	};
 
-	return which < CC_OWN ? common[which] : cc->params[which];
+	return common[which] ? common[which] : cc->params[which];
 }
 
 /* cc_find_param() - The parameter of that key; CC_PARAMS: the control has none */
@@ -38,7 +42,7 @@ static bool choose(struct nic_params *p, const char *name)
 	CC_EACH(cc) {
 		if (strcmp(cc->name, name))
 			continue;
-		for (unsigned i = CC_OWN; i < CC_PARAMS; i++) {
+		for (unsigned i = CC_OWN; i < CC_CREDIT; i++) {
 			unsigned was = cc->params[i] ? cc_find_param(p->cc, cc->params[i]) : CC_PARAMS;
 			p->cc_params.v[i] = was < CC_PARAMS ? old.v[was] : 0;
 		}

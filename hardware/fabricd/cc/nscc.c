@@ -27,6 +27,7 @@
  * stay the network's.
  */
 #include "base/units.h"
+#include "cc/nscc.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
@@ -36,20 +37,7 @@
 #define IDLE_NS 1000 /* less delay than that is none */
 #define ADAPT_SHARE 8
 
-enum {
-	BASE_RTT = CC_OWN, EWMA, BETA, MAX_DECREASE, AI_PACKETS, TARGET_QUEUE, PROPORTIONAL_PACKETS,
-	PERIOD_PACKETS, FAST, QUICK_ADAPT, HOP_RTT, SWITCHES
-};
-
-/* In ns and bytes */
-struct nscc {
-	double delay, gained, came, idle, achieved, ignored, to_ignore;
-	double base_rtt, most; /* its path's, and of its window */
-	ps_t last_decrease, adapt_at, adjusted;
-	bool fast, trimmed; /* something was trimmed since the window was last cut at once */
-};
-
-static void start(struct fabric *f, struct qp *q)
+void nscc_start(struct fabric *f, struct qp *q)
 {
 	struct nscc *own = cc_own(q);
 
@@ -155,7 +143,7 @@ static void fulfill(struct fabric *f, struct qp *q)
 	own->gained = own->came = 0;
 }
 
-static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
+void nscc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 {
 	struct nscc *own = cc_own(q);
 	double target = cc_param(q, TARGET_QUEUE), bytes = (double)ack->bytes;
@@ -201,7 +189,7 @@ static bool adapts_to_trimmed(struct fabric *f, struct qp *q, double bytes)
 	return true;
 }
 
-static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
+void nscc_lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
 {
 	if (how == CC_LOSS_TRIMMED && adapts_to_trimmed(f, q, (double)packets * q->mtu))
 		return;
@@ -210,15 +198,6 @@ static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t pack
 
 static const struct cc_algorithm nscc = {
 	.name = "nscc",
-	.params = {[BASE_RTT] = "base_rtt_ns", [EWMA] = "ewma", [BETA] = "beta", [MAX_DECREASE] = "max_decrease",
-		   [AI_PACKETS] = "ai_packets", [TARGET_QUEUE] = "target_queue_ns",
-		   [PROPORTIONAL_PACKETS] = "proportional_packets", [PERIOD_PACKETS] = "period_packets", [FAST] = "fast",
-		   [QUICK_ADAPT] = "quick_adapt_ns", [HOP_RTT] = "hop_rtt_ns", [SWITCHES] = "switches"},
-	.state_bytes = sizeof(struct nscc),
-	.telemetry = true,
-	.answers_marks = true,
-	.start = start,
-	.acked = acked,
-	.lost = lost,
+	NSCC,
 };
 CC_CONTROL(nscc);

@@ -15,12 +15,14 @@
 #include "base/lines.h"
 #include "base/units.h"
 #include "config/config.h"
+#include "config/fields.h"
 #include "config/params.h"
 #include "config/transports.h"
 #include "engine/clock.h"
 #include "engine/fabric.h"
 #include "engine/watch.h"
 #include "fast_path/flow_cache.h"
+#include "link/cable.h"
 #include "link/frame.h"
 #include "link/params.h"
 #include "link/port.h"
@@ -38,42 +40,6 @@
 #define PORTS_MAX 1024
 #define SWITCHES_MAX 4096
 
-static double number(struct fabric *f, const json_t *o, const char *key, double least, double most, double otherwise)
-{
-	const json_t *v = json_object_get(o, key);
-
-	if (!v && otherwise >= least)
-		return otherwise;
-	double x = json_number_value(v);
-	if (!json_is_number(v) || !(x >= least) || x > most) {
-		config_fail(f, "%s: a number from %g to %g is needed", key, least, most);
-		return least;
-	}
-	return x;
-}
-
-#define REQUIRED (-1e300)
-
-static ps_t time_of(struct fabric *f, const json_t *o, const char *key, double otherwise_ns)
-{
-	return (ps_t)(number(f, o, key, 0, 1e12, otherwise_ns) * PS_PER_NS + 0.5);
-}
-
-static int64_t rate_of(struct fabric *f, const json_t *o, const char *key)
-{
-	return (int64_t)number(f, o, key, 1, 1e14, REQUIRED);
-}
-
-static bool name_of(struct fabric *f, const json_t *o, const char *key, char *to, size_t room)
-{
-	const char *s = json_string_value(json_object_get(o, key));
-
-	if (!s || !*s || strlen(s) >= room)
-		return config_fail(f, "%s: a name of up to %zu characters is needed", key, room - 1);
-	strcpy(to, s);
-	return true;
-}
-
 static bool load_clock(struct fabric *f, const json_t *o)
 {
 	const char *mode = json_string_value(json_object_get(o, "mode"));
@@ -84,7 +50,7 @@ static bool load_clock(struct fabric *f, const json_t *o)
 	if (!mode || strcmp(mode, "real"))
 		return config_fail(f, "clock: mode: virtual or real");
 	f->clock.mode = CLOCK_REAL;
-	f->clock.dilation = (int64_t)number(f, o, "dilation", 1, 1e9, REQUIRED);
+	f->clock.dilation = (int64_t)number_of(f, o, "dilation", 1, 1e9, REQUIRED);
 	return !f->error[0];
 }
 
@@ -180,10 +146,10 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 	if (!ip || inet_pton(AF_INET, ip, &address) != 1)
 		return config_fail(f, "%s: ip: an IPv4 address is needed", n->n.name);
 	n->ip = ntohl(address.s_addr);
-	n->rank = (uint32_t)number(f, o, "rank", 0, NICS_MAX, REQUIRED);
+	n->rank = (uint32_t)number_of(f, o, "rank", 0, NICS_MAX, REQUIRED);
 	if (n != &f->nics[n->rank < f->nic_count ? n->rank : 0])
 		return config_fail(f, "%s: rank: NICs must come in the order of ranks", n->n.name);
-	n->mtu = (uint32_t)number(f, o, "mtu", 256, 9000, REQUIRED);
+	n->mtu = (uint32_t)number_of(f, o, "mtu", 256, 9000, REQUIRED);
 	static const char *const needed[] = {"pcie_rate_bps", "pcie_latency_ns", "post_ns",	 "tx_buffer_bytes", "ack_every",
 					     "timeout_ns",    "retry",		 "rnr_timeout_ns", "rnr_retry"};
 	for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
@@ -193,10 +159,9 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 				      .cnp_class = 6, .slow = 1, .reorder_packets = 1024, .sack_every = 16, .probes = true,
 				      .cc = &cc_none, .engine_prefetch_bytes = 262144};
 	if (!params_fail(f, n->n.name, nic_params_set(&n->base, o)) ||
-	    !params_fail(f, n->n.name, transport_known(f, json_object_get(o, "transport"), &n->transport)))
+	    !params_fail(f, n->n.name, transport_known(f, json_object_get(o, "transport"), &n->transport)) ||
+	    !params_fail(f, n->n.name, n->base.timeout && n->base.rnr_timeout ? NULL : "timeout_ns, rnr_timeout_ns: more than 0"))
 		return false;
-	if (!n->base.timeout || !n->base.rnr_timeout)
-		return config_fail(f, "%s: timeout_ns, rnr_timeout_ns: more than 0", n->n.name);
 	n->p = n->base;
 	n->pressure_event = PS_NEVER;
 	f->stamps = f->stamps || n->p.cc->stamped;
@@ -242,6 +207,8 @@ static bool load_cable(struct fabric *f, struct cable *c, const json_t *o)
 	c->base.rate_bps = rate_of(f, o, "rate_bps");
 	c->base.delay = time_of(f, o, "delay_ns", REQUIRED);
 	c->base.up = true;
+	if (!params_fail(f, c->name, cable_kept_set(&c->base, o)))
+		return false;
 	c->p = c->base;
 	c->end[0] = load_end(f, c, json_object_get(o, "a"));
 	c->end[1] = load_end(f, c, json_object_get(o, "b"));
@@ -355,26 +322,25 @@ static bool load_links(struct fabric *f, const json_t *config)
 static void load_fast_path(struct fabric *f, const json_t *o)
 {
 	const char *folder = json_string_value(json_object_get(o, "ovs"));
-	uint32_t sample = o ? (uint32_t)number(f, o, "sample", 1, 1e9, 1) : 0;
+	uint32_t sample = o ? (uint32_t)number_of(f, o, "sample", 1, 1e9, 1) : 0;
 
 	if (folder && sample)
 		f->flow_cache = flow_cache_new(folder, sample, f->switch_count);
 }
 
-/* config_load() - Build the fabric
- * Return: false, with f->error set, if it cannot be
- */
+/* config_load() - Build the fabric.  Return: false, with f->error set, if it cannot be */
 bool config_load(struct fabric *f, json_t *config)
 {
 	f->ovs = ovs_new();
 	f->syncs = syncs_new();
 	if (!name_of(f, config, "fabric", f->id, sizeof f->id) || !load_clock(f, json_object_get(config, "clock")))
 		return false;
-	f->seed = (uint64_t)number(f, config, "seed", 0, 9e15, 0);
-	f->patience_ns = (int64_t)(number(f, config, "patience_ms", 1, 1e9, 60000) * 1e6);
-	f->worker_bytes = (uint64_t)number(f, config, "worker_memory_bytes", 1, (double)REGION_BYTES_MAX, (double)REGION_BYTES_MAX);
-	f->ovs->patience.pid = (int)number(f, config, "ovs_pid", 0, 1 << 30, 0);
+	f->seed = (uint64_t)number_of(f, config, "seed", 0, 9e15, 0);
+	f->patience_ns = (int64_t)(number_of(f, config, "patience_ms", 1, 1e9, 60000) * 1e6);
+	f->worker_bytes = (uint64_t)number_of(f, config, "worker_memory_bytes", 1, (double)REGION_BYTES_MAX, (double)REGION_BYTES_MAX);
+	f->ovs->patience.pid = (int)number_of(f, config, "ovs_pid", 0, 1 << 30, 0);
 	f->reaction = f->reaction_base = time_of(f, json_object_get(config, "control"), "reaction_ns", 1e6);
+	f->tells_rates = json_is_true(json_object_get(json_object_get(config, "control"), "rates"));
 	f->switches = array_of(f, config, "switches", sizeof *f->switches, SWITCHES_MAX, &f->switch_count);
 	f->nics = array_of(f, config, "nics", sizeof *f->nics, NICS_MAX, &f->nic_count);
 	f->cables = array_of(f, config, "cables", sizeof *f->cables, SWITCHES_MAX * 16, &f->cable_count);
@@ -394,6 +360,8 @@ bool config_load(struct fabric *f, json_t *config)
 	for (uint32_t k = 0; k < f->node_count; k++)
 		for (uint16_t i = 0; i < f->nodes[k]->port_count; i++)
 			f->nodes[k]->ports[i].index = f->port_count++;
+	for (uint32_t k = 0; k < f->cable_count; k++)
+		cable_restart(f, &f->cables[k]);
 	for (uint32_t k = 0; k < f->switch_count; k++)
 		buffer_changed(f, &f->switches[k]);
 	return ovs_open(f, json_string_value(json_object_get(config, "fence_tap"))) && !f->error[0];

@@ -7,6 +7,7 @@
 
 #include "config/params.h"
 #include "config/values.h"
+#include "link/credits.h"
 #include "link/params.h"
 #include "switch/adaptive.h"
 #include "switch/params.h"
@@ -137,6 +138,8 @@ static const char *set_adaptive(struct adaptive_params *p, const json_t *o)
 			return "adaptive: bands: from 0 to 255";
 		p->bands = (uint8_t)x;
 	}
+	if ((v = json_object_get(o, "stale_ns")) && !value_duration(v, &p->stale))
+		return "adaptive: stale_ns: from 0 to 1e12";
 	if ((v = json_object_get(o, "every_ns")) && !value_duration(v, &p->every))
 		return "adaptive: every_ns: from 0 to 1e12";
 	return p->bands && !p->every ? "adaptive: every_ns: more than 0, with bands" : NULL;
@@ -229,6 +232,26 @@ const char *port_params_set(struct port_params *p, const json_t *o)
 		p->pfc_rx = json_is_true(v);
 	if ((v = json_object_get(o, "pfc_tx")))
 		p->pfc_tx = json_is_true(v);
+	return NULL;
+}
+
+/* cable_kept_set() - Likewise of a cable, what stays as long as the fabric lives: `credits` and `retry` */
+const char *cable_kept_set(struct cable_params *p, const json_t *o)
+{
+	const json_t *credits = json_object_get(o, "credits"), *retry = json_object_get(o, "retry"), *v;
+	double x;
+
+	if (credits) {
+		if (!value_number(json_object_get(credits, "room_bytes"), CREDIT_BLOCK_BYTES, 1e11, &x))
+			return "credits: room_bytes: from 64 to 1e11";
+		p->credit_blocks = (uint32_t)(x / CREDIT_BLOCK_BYTES);
+		if (!value_classes(json_object_get(credits, "classes"), &p->credit_classes))
+			return "credits: classes: a list of classes from 0 to 7";
+		if ((v = json_object_get(credits, "resync_ns")) && !value_duration(v, &p->resync))
+			return "credits: resync_ns: from 0 to 1e12";
+	}
+	if (retry && (!value_bytes(json_object_get(retry, "buffer_bytes"), &p->retry_bytes) || !p->retry_bytes))
+		return "retry: buffer_bytes: from 1 to 1e12";
 	return NULL;
 }
 

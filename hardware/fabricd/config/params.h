@@ -12,6 +12,7 @@
 const char *switch_params_set(struct switch_params *p, const json_t *o);
 const char *port_params_set(struct port_params *p, const json_t *o);
 const char *cable_params_set(struct cable_params *p, const json_t *o);
+const char *cable_kept_set(struct cable_params *p, const json_t *o);
 const char *nic_params_set(struct nic_params *p, const json_t *o);
 
 json_t *switch_params_json(const struct switch_params *p);

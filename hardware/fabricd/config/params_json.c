@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cc/cc.h"
 #include "config/params.h"
+#include "link/credits.h"
 #include "link/params.h"
 #include "multipath/multipath.h"
 #include "switch/adaptive.h"
@@ -41,11 +42,15 @@ static json_t *ecn_json(const struct ecn_params *of_class)
 
 static json_t *adaptive_json(const struct adaptive_params *a)
 {
-	return json_pack("{s:s, s:o*, s:o, s:i, s:b, s:i, s:o, s:i}", "policy", pick_policy_name(a->policy), "params",
-			 pick_policy_params(a), "flowlet_gap_ns",
+	json_t *o = json_pack("{s:s, s:o*, s:o, s:i, s:b, s:i, s:o, s:i}", "policy", pick_policy_name(a->policy), "params",
+			      pick_policy_params(a), "flowlet_gap_ns",
 			 ns_json(a->flowlet_gap), "flowlet_entries", (int)a->flowlet_entries, "local_repair",
 			 (int)a->local_repair, "bands", (int)a->bands, "every_ns", ns_json(a->every), "basis",
-			 (int)a->basis);
+			      (int)a->basis);
+
+	if (a->stale)
+		json_object_set_new(o, "stale_ns", ns_json(a->stale));
+	return o;
 }
 
 /* switch_params_json() - All parameters of a switch */
@@ -93,8 +98,16 @@ json_t *port_params_json(const struct port_params *p)
 /* cable_params_json() - Likewise of a cable */
 json_t *cable_params_json(const struct cable_params *p)
 {
-	return json_pack("{s:b, s:I, s:o, s:i}", "up", (int)p->up, "rate_bps", (json_int_t)p->rate_bps, "delay_ns",
-			 ns_json(p->delay), "mtu", (int)p->mtu);
+	json_t *o = json_pack("{s:b, s:I, s:o, s:i}", "up", (int)p->up, "rate_bps", (json_int_t)p->rate_bps, "delay_ns",
+			      ns_json(p->delay), "mtu", (int)p->mtu);
+
+	if (p->credit_classes)
+		json_object_set_new(o, "credits", json_pack("{s:I, s:o, s:o}", "room_bytes",
+							    (json_int_t)p->credit_blocks * CREDIT_BLOCK_BYTES, "classes",
+							    classes_json(p->credit_classes), "resync_ns", ns_json(p->resync)));
+	if (p->retry_bytes)
+		json_object_set_new(o, "retry", json_pack("{s:I}", "buffer_bytes", (json_int_t)p->retry_bytes));
+	return o;
 }
 
 /* nic_params_json() - Likewise of a NIC; its reduction engine is not among them */

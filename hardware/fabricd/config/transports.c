@@ -20,7 +20,7 @@
 #include "nic/params.h"
 #include "transport/congestion.h"
 
-static const char *const keys[] = {"cc", "multipath", "recovery", "ordering", "reorder_packets", "sack_bits", "sack_every",
+static const char *const keys[] = {"cc", "multipath", "fixed_port", "recovery", "ordering", "reorder_packets", "sack_bits", "sack_every",
 				   "loss_after_ns", "probes", "ack_every", "timeout_ns", "retry", "rnr_timeout_ns", "rnr_retry",
 				   "data_dscp", "data_class", "ack_dscp", "ack_class", "cnp_dscp", "cnp_class"};
 

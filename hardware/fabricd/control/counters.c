@@ -10,8 +10,10 @@
 #include "engine/fabric.h"
 #include "fast_path/flow_cache.h"
 #include "fault/fault.h"
+#include "link/credits.h"
 #include "link/params.h"
 #include "link/port.h"
+#include "link/retry.h"
 #include "link/ways.h"
 #include "nic/nic.h"
 #include "switch/ovs.h"
@@ -139,6 +141,22 @@ static json_t *groups_json(const struct fabric *f)
 	return rows;
 }
 
+/* Of a class under credits: what its other end has room for, and what of that may still be sent */
+static json_t *credits_json(const struct port *p)
+{
+	json_t *o = json_object();
+
+	CLASSES_EACH(c) {
+		char class[4];
+		snprintf(class, sizeof class, "%u", c);
+		if (credits_on(p, c))
+			json_object_set_new(o, class, json_pack("{s:I, s:I}", "room_bytes",
+								(json_int_t)p->cable->p.credit_blocks * CREDIT_BLOCK_BYTES, "left_bytes",
+								(json_int_t)credits_left(p, c) * CREDIT_BLOCK_BYTES));
+	}
+	return o;
+}
+
 /* links_json() - What each port and its cable are now, faults included; no counters */
 static json_t *links_json(const struct fabric *f)
 {
@@ -150,12 +168,17 @@ static json_t *links_json(const struct fabric *f)
 			const struct port *p = &n->ports[i];
 			if (!p->cable || !p->peer)
 				continue;
-			json_array_append_new(links,
-					      json_pack("{s:s, s:i, s:b, s:I, s:i, s:I, s:i}", "node", n->name, "port",
-							(int)p->number, "up", (int)p->cable->p.up, "rate_bps",
-							(json_int_t)p->cable->p.rate_bps, "mtu", (int)p->cable->p.mtu,
-							"queue_bytes", (json_int_t)p->queued_bytes, "paused",
-							(int)p->paused));
+			json_t *o = json_pack("{s:s, s:i, s:b, s:I, s:i, s:I, s:i}", "node", n->name, "port",
+					      (int)p->number, "up", (int)p->cable->p.up, "rate_bps",
+					      (json_int_t)p->cable->p.rate_bps, "mtu", (int)p->cable->p.mtu,
+					      "queue_bytes", (json_int_t)p->queued_bytes, "paused",
+					      (int)p->paused);
+			if (p->cable->p.credit_classes)
+				json_object_set_new(o, "credits", credits_json(p));
+			if (retry_on(p))
+				json_object_set_new(o, "retry", json_pack("{s:I, s:I}", "buffer_bytes", (json_int_t)p->cable->p.retry_bytes,
+									  "used_bytes", (json_int_t)(p->retry->sent - p->retry->acked)));
+			json_array_append_new(links, o);
 		}
 	}
 	return links;
@@ -191,6 +214,8 @@ static json_t *qp_json(const struct qp *q)
 #define VALUE(expression, name, unit, sort, meaning) NUMBER(o, #name, expression);
 #include "transport/counters.def"
 	json_object_set_new(o, "generated", json_boolean(q->owner->ops->generated));
+	if (q->p != &q->nic->p)
+		json_object_set_new(o, "cc", json_string(q->cc->name));
 	return o;
 }
 

@@ -34,6 +34,7 @@
 #include "offload/offload.h"
 #include "switch/adaptive.h"
 #include "switch/switch.h"
+#include "transport/credit.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
 #include "worker/records.h"
@@ -81,6 +82,7 @@ static void qp_retire(struct fabric *f, struct qp *q)
 	if (q->tx)
 		nic_tx_forget(q->tx, &q->source);
 	reorder_drop(f, q);
+	credit_release(q);
 	q->state = QP_ERROR;
 	q->timer = PS_NEVER;
 	q->sq.head = q->sq.tail;

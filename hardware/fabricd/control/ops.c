@@ -226,8 +226,8 @@ static const char *subscribe(struct fabric *f, struct control_conn *c, const jso
 	strcpy(c->acts, acts ? acts : "");
 	c->subscribed = true;
 	c->settles = json_is_true(json_object_get(request, "settles"));
-	if (c->settles) /* a controller that comes late, or again, learns what is down */
-		send_all(f, c, cables_down(f));
+	if (c->settles) /* a controller that comes late, or again, learns what is down or slow */
+		send_all(f, c, cables_known(f));
 	if (!strcmp(c->acts, "controller")) { /* and what is injected into it */
 		send_all(f, c, acts_on(f));
 		send_all(f, c, offload_jobs(f));

@@ -55,7 +55,7 @@ static inline bool before(const struct heap_entry *x, const struct heap_entry *y
  * queue pair's timer as well */
 static inline bool background(enum event_kind kind)
 {
-	return (1u << EV_PAUSE_REFRESH | 1u << EV_PAUSE_END | 1u << EV_WATCHDOG | 1u << EV_FAULT) >> kind & 1;
+	return (1ull << EV_PAUSE_REFRESH | 1ull << EV_PAUSE_END | 1ull << EV_WATCHDOG | 1ull << EV_FAULT | 1ull << EV_CREDITS) >> kind & 1;
 }
 
 static void heap_free(struct heap *h)
@@ -99,7 +99,7 @@ static void more(struct heap *h)
 /* Kinds of which many are as long from now */
 static inline bool steady(enum event_kind kind)
 {
-	return (1u << EV_FETCHED | 1u << EV_PORT_FREE | 1u << EV_ARRIVE | 1u << EV_PAUSE_ARRIVE | 1u << EV_FORWARD) >> kind & 1;
+	return (1ull << EV_FETCHED | 1ull << EV_PORT_FREE | 1ull << EV_ARRIVE | 1ull << EV_PAUSE_ARRIVE | 1ull << EV_FORWARD) >> kind & 1;
 }
 
 static inline bool in_order(const struct event *x, const struct event *y)

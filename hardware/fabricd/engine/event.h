@@ -32,12 +32,17 @@ enum event_kind {
 	EV_PAUSE_REFRESH, /* a port that has sent XOFF sends it again: a = port */
 	EV_ARRIVE,    /* the last bit has come in: a = frame, b = cable epoch */
 	EV_PAUSE_ARRIVE, /* of a pause frame, likewise */
+	EV_DAMAGED, /* a frame that will be sent once more came in damaged: a = port, b = cable epoch */
+	EV_NOTE, /* a note has come in: a = port, b = what it says */
+	EV_CREDITS_FREE, /* room of a class is free: a = port, b = blocks */
+	EV_CREDITS, /* a look at a port with credits: a = port */
 	EV_FORWARD,   /* out of a switch's pipeline: a = frame; b = ports of which it takes one, if none is said */
 	EV_FORWARDING_DROP,    /* nothing came out of it for this one: a = frame */
 	EV_DELIVER,   /* out of the scale-up domain: a = frame */
 	EV_WATCHDOG,  /* a look at a queue that was paused: a = port, b = class */
 	EV_QP_TIMER,  /* a = qp */
 	EV_QP_SEND,   /* the pacer looks at a queue pair again: a = qp */
+	EV_PULL,      /* a NIC gives credit to the next sender: a = nic */
 	EV_OFFLOAD,   /* what an offload has set for itself: a = its nic, b = group */
 	EV_RX_DRAINED, /* a NIC's receive buffer may have room: a = nic */
 	EV_RECV_USABLE, /* a slow receiver's receives become usable: a = qp, b = how many */

@@ -31,6 +31,7 @@ struct fabric {
 	json_t *config;
 	int64_t patience_ns;
 	ps_t reaction, reaction_base; /* of the controller */
+	bool tells_rates;	      /* it hears of cables' rates that change */
 	uint64_t last_port_event;     /* id of the last event that the controller answers */
 	const struct listener *listener; /* report.h */
 	struct event_log *log;		 /* control/log.c */

@@ -78,9 +78,17 @@ static bool flip(const struct strike *s, bool silent)
 	return true;
 }
 
+/* A port that retries sees it before anybody else does */
 static bool corrupt(const struct strike *s)
 {
-	return flip(s, false);
+	s->fate->damaged = true;
+	return s->retries || flip(s, false);
+}
+
+/* Where it comes in nobody counts its credits */
+static bool leak_credits(const struct strike *s)
+{
+	return s->fr->uncounted = true;
 }
 
 static bool corrupt_silent(const struct strike *s)
@@ -129,6 +137,7 @@ static const struct frame_effect effects[] = {
 	EFFECT(drop, "counted with reason `fault` at the far end, and in `shown` of `counters` as `shown` says: crc, acl, meter, or silent, the default")
 	EFFECT(corrupt, "the ICRC no longer fits")
 	EFFECT(corrupt_silent, "it does")
+	EFFECT(leak_credits, "of a cable under credits: they are not counted where it comes in, and so never come back")
 	EFFECT(duplicate, "")
 	EFFECT(delay, "`delay_ns`, `jitter_ns`, `reorder`")
 	EFFECT(set_dscp, "`dscp`")

@@ -21,6 +21,7 @@ struct strike {
 	const struct watched *at;
 	struct frame *fr;
 	struct frame_fate *fate;
+	bool retries; /* the cable sends once more what is damaged */
 };
 
 const struct frame_effect *effect_find(const char *name);

@@ -275,7 +275,7 @@ struct frame_fate frames_strike(struct fabric *f, const struct port *p, struct f
 		struct watched *w = &x->rule.ports[p->index];
 		if (!matches(&x->rule, fr, &h) || !selected(f, x, w, fr, &h))
 			continue;
-		x->hits += effect_strike(&(struct strike){.f = f, .fault = x, .at = w, .fr = fr, .fate = &fate});
+		x->hits += effect_strike(&(struct strike){.f = f, .fault = x, .at = w, .fr = fr, .fate = &fate, .retries = p->cable->p.retry_bytes});
 	}
 	return fate;
 }

@@ -20,10 +20,11 @@ struct change {
 struct change *change_new(struct fabric *f, const struct change *what);
 void cable_unplug(struct fabric *f, struct cable *cable);
 void cable_plug(struct fabric *f, struct cable *cable);
+void cable_restart(struct fabric *f, struct cable *cable);
 void cable_in_force(struct fabric *f, struct cable *cable);
 void cable_apply(struct fabric *f, struct change *c);
 void cable_announce(struct fabric *f, struct change *c);
-json_t *cables_down(struct fabric *f);
+json_t *cables_known(struct fabric *f);
 struct cable *fabric_cable(struct fabric *f, const char *name);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/poison.h"
 #include "base/units.h"
 #include "engine/fabric.h"
+#include "link/credits.h"
 #include "link/frame.h"
 #include "link/port.h"
 
@@ -181,6 +182,8 @@ void passage_leave(struct fabric *f, struct frame *fr)
 		return;
 	if (passage->admitted)
 		passage->in->node->ops->passed(f, passage);
+	if (passage->blocks)
+		credits_free(f, passage->in, passage->class, passage->blocks);
 	passage_free(f, passage);
 }
 

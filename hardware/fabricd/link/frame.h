@@ -55,6 +55,7 @@ struct frame {
 	struct tx_buffer *tx_buffer; /* that it occupies, or NULL */
 	struct tx_source *from; /* who sends it, or NULL: told when it goes onto the wire */
 	uint32_t payload;  /* likewise: bytes of payload in it */
+	bool uncounted; /* its credits are not counted where it comes in, and so never come back */
 	bool asks;	   /* likewise: to be acknowledged */
 	bool early;	   /* in its NIC: it has waited for its time, and joins its queue before those that have not */
 	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
@@ -75,6 +76,13 @@ static inline uint32_t frame_near(const struct frame *fr)
 	return fr->len - fr->away;
 }
 
+/* Its place in the transmit buffer is free */
+static inline void frame_off_buffer(struct fabric *f, struct frame *fr)
+{
+	if (fr->tx_buffer)
+		fr->tx_buffer->ops->freed(f, fr);
+}
+
 /* A frame's way through one switch: shared by the frame that comes in and the copies that leave */
 struct passage {
 	_Alignas(LINE_BYTES) struct passage *next;
@@ -82,6 +90,7 @@ struct passage {
 	ps_t t_in;	/* when its last bit comes in */
 	ps_t through;	/* when it has gone through the pipeline */
 	uint32_t bytes, refs;
+	uint32_t blocks; /* credits that are free again behind it */
 	uint32_t ahead; /* copies that are on their way to where they go, and started before t_in */
 	uint8_t class;	/* by its DSCP as it came in */
 	bool admitted;	/* occupies the buffer */

@@ -15,6 +15,7 @@ struct frame;
 
 struct frame_fate {
 	bool dropped, reorder;
+	bool damaged; /* its checksum no longer fits: a port that retries sees it, and others pass it on */
 	enum shown shown; /* dropped: what an operator's counters call it */
 	uint32_t duplicates;
 	ps_t delay;

@@ -42,6 +42,10 @@ struct cable_params {
 	int64_t rate_bps;
 	ps_t delay;
 	uint32_t mtu; /* frames with a longer IP packet are dropped; 0: no limit */
+	uint8_t credit_classes;	/* under credits (credits.c) */
+	uint32_t credit_blocks; /* room of each, at either end */
+	ps_t resync;		/* how often senders say what they have sent; 0: never */
+	uint64_t retry_bytes;	/* replay buffer of either end (retry.c); 0: nothing is sent once more */
 };
 
 #endif

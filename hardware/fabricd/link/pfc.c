@@ -10,7 +10,7 @@
  *
  * A paused class is passed over by the scheduler until XON comes or the time is
  * over.  The pause takes effect with the last bit of its frame; a frame that has
- * started is sent to its end.
+ * started is sent to its end.  Classes under credits (credits.c) are paused by these alone, and heed no XOFF.
  *
  * Who asks for a pause: a switch, for a group that is over its threshold
  * (switch/buffer.c), and a NIC whose receive buffer fills because PCIe does not keep up
@@ -23,12 +23,12 @@
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "engine/report.h"
+#include "link/credits.h"
 #include "link/frame.h"
 #include "link/params.h"
 #include "link/pfc.h"
 #include "link/port.h"
 
-#define QUANTA 0xffff
 #define QUANTUM_BITS 512
 #define MAC_CONTROL 0x8808
 #define OPCODE_PFC 0x0101
@@ -60,7 +60,7 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 	uint8_t *d = fr->data;
 
 	if (xoff && !p->xoff && p->cable)
-		refresh_later(f, p, f->clock.now + pfc_time(p, QUANTA / 2));
+		refresh_later(f, p, f->clock.now + pfc_time(p, PFC_QUANTA / 2));
 	p->xoff = xoff ? p->xoff | classes : (uint8_t)(p->xoff & ~classes);
 	if (!p->cable || !p->cable->p.up) {
 		frame_release(f, fr);
@@ -73,7 +73,7 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 	d[11] = (uint8_t)p->number;
 	uint8_t *at = put_be16(put_be16(put_be16(d + 12, MAC_CONTROL), OPCODE_PFC), classes);
 	CLASSES_EACH(c)
-		at = put_be16(at, xoff && classes >> c & 1 ? QUANTA : 0);
+		at = put_be16(at, xoff && classes >> c & 1 ? PFC_QUANTA : 0);
 	memset(at, 0, (size_t)(d + PAUSE_BYTES - at));
 	fr->len = PAUSE_BYTES;
 	fr->id = frame_number(p->node);
@@ -97,13 +97,27 @@ void pfc_refresh(struct fabric *f, struct port *p)
 	if (!p->xoff)
 		return;
 	if (f->clock.now >= p->refresh_at) {
-		p->refresh_at = f->clock.now + pfc_time(p, QUANTA / 2);
+		p->refresh_at = f->clock.now + pfc_time(p, PFC_QUANTA / 2);
 		pfc_say(f, p, p->xoff, true);
 	}
 	refresh_later(f, p, p->refresh_at);
 }
 
-static void resume(struct fabric *f, struct port *p, unsigned class)
+/* pfc_hold() - A class is paused from now on */
+void pfc_hold(struct fabric *f, struct port *p, unsigned class, ps_t until)
+{
+	struct traffic_class *tc = &p->tc[class];
+
+	p->paused |= (uint8_t)(1u << class);
+	tc->paused_since = f->clock.now;
+	tc->paused_until = until;
+	report_pause(f, p, class, true);
+	if (p->node->ops->paused)
+		p->node->ops->paused(f, p, class);
+}
+
+/* pfc_resume() - And no longer */
+void pfc_resume(struct fabric *f, struct port *p, unsigned class)
 {
 	struct traffic_class *tc = &p->tc[class];
 
@@ -131,7 +145,7 @@ static void resume_ended(struct fabric *f, struct port *p)
 {
 	CLASSES_EACH(c)
 		if (p->paused >> c & 1 && p->tc[c].paused_until <= f->clock.now)
-			resume(f, p, c);
+			pfc_resume(f, p, c);
 }
 
 /* pfc_end() - The time of some pause may be over */
@@ -150,16 +164,12 @@ static void paused(struct fabric *f, struct port *p, unsigned class, ps_t until)
 
 	tc->rx_pause++;
 	tc->pause_seen = f->clock.now;
-	if (!p->p.pfc_rx || p->deaf >> class & 1)
+	if (!p->p.pfc_rx || p->deaf >> class & 1 || credits_on(p, class))
 		return;
 	tc->paused_until = until;
 	if (began) {
-		p->paused |= (uint8_t)(1u << class);
-		tc->paused_since = f->clock.now;
 		tc->pauses++;
-		report_pause(f, p, class, true);
-		if (p->node->ops->paused)
-			p->node->ops->paused(f, p, class);
+		pfc_hold(f, p, class, until);
 	} else if (p->node->ops->pause_refreshed) {
 		p->node->ops->pause_refreshed(f, p, class);
 	}
@@ -179,8 +189,8 @@ void pfc_receive(struct fabric *f, struct port *p, struct frame *fr)
 			continue;
 		if (quanta)
 			paused(f, p, c, f->clock.now + pfc_time(p, quanta));
-		else if (p->paused >> c & 1)
-			resume(f, p, c);
+		else if (p->paused >> c & 1 && !credits_on(p, c))
+			pfc_resume(f, p, c);
 	}
 	frame_release(f, fr);
 	port_kick(f, p);
@@ -190,8 +200,8 @@ void pfc_receive(struct fabric *f, struct port *p, struct frame *fr)
 void pfc_changed(struct fabric *f, struct port *p)
 {
 	CLASSES_EACH(c)
-		if (!p->p.pfc_rx && p->paused >> c & 1)
-			resume(f, p, c);
+		if (!p->p.pfc_rx && p->paused >> c & 1 && !credits_on(p, c))
+			pfc_resume(f, p, c);
 	if (p->node->ops->reconfigured)
 		p->node->ops->reconfigured(f, p);
 	port_kick(f, p);

@@ -13,57 +13,21 @@
  *
  * The scale-up port of a NIC is a port whose far end is chosen for each frame.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/units.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "link/capture.h"
+#include "link/credits.h"
 #include "link/frame.h"
 #include "link/impairment.h"
+#include "link/notes.h"
 #include "link/params.h"
 #include "link/pfc.h"
 #include "link/port.h"
+#include "link/retry.h"
 #include "link/scheduler.h"
 #include "wire/ethernet.h"
-
-#define DROP(kind, name, why) [DROP_##kind] = #name,
-static const char *const drop_names[DROPS] = {
-#include "link/drops.def"
-};
-#undef DROP
-
-static const char *const shown_names[SHOWNS] = {
-	[SHOWN_SILENT] = "silent",
-	[SHOWN_CRC] = "crc",
-	[SHOWN_ACL] = "acl",
-	[SHOWN_METER] = "meter",
-};
-
-const char *drop_name(enum drop why)
-{
-	return drop_names[why];
-}
-
-const char *shown_name(enum shown as)
-{
-	return shown_names[as];
-}
-
-/* shown_find() - By its name
- * Return: whether there is one of that name
- */
-bool shown_find(const char *name, enum shown *as)
-{
-	for (int k = 0; k < SHOWNS; k++)
-		if (!strcmp(name, shown_names[k])) {
-			*as = (enum shown)k;
-			return true;
-		}
-	return false;
-}
 
 /* port_serialization() - Time that a frame of @len bytes takes on the port's cable */
 ps_t port_serialization(struct port *p, uint32_t len)
@@ -75,46 +39,15 @@ ps_t port_serialization(struct port *p, uint32_t len)
 	return p->ser_ps;
 }
 
-static void leave_tx_buffer(struct fabric *f, struct frame *fr)
+/* Classes with frames that may go */
+static uint8_t ready(const struct port *p)
 {
-	if (fr->tx_buffer)
-		fr->tx_buffer->ops->freed(f, fr);
-}
-
-/* port_lost() - Count a frame as lost at a port and keep its headers */
-void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum drop why)
-{
-	struct dropped *last = p->last_drop[why];
-
-	p->drops[why]++;
-	p->tc[fr->class].drops++;
-	p->tc[fr->class].drop_bytes += fr->len + FCS_BYTES;
-	if (!last) {
-		last = p->last_drop[why] = malloc(sizeof *last);
-		if (!last)
-			abort();
-	}
-	last->len = fr->len;
-	memcpy(last->data, fr->data, frame_near(fr) < DROPPED_BYTES ? frame_near(fr) : DROPPED_BYTES);
-	if (why == DROP_FORWARDING && p->drops[why] == 1) {
-		char text[256];
-		frame_describe(fr->data, frame_near(fr), fr->len, text, sizeof text);
-		report_event(f, REPORT_FORWARDING_DROP,
-			      json_pack("{s:s, s:i, s:s}", "switch", p->node->name, "port", p->number, "headers", text));
-	}
-}
-
-/* port_drop() - Count a frame as lost at a port, keep its headers, free it */
-void port_drop(struct fabric *f, struct port *p, struct frame *fr, enum drop why)
-{
-	port_lost(f, p, fr, why);
-	leave_tx_buffer(f, fr);
-	frame_release(f, fr);
+	return p->retry && retry_waits(p) ? 0 : (uint8_t)(p->classes_used & ~p->paused);
 }
 
 static bool may_send(const struct port *p)
 {
-	return p->control.head || p->classes_used & ~p->paused;
+	return p->control.head || p->owed || (p->retry && p->retry->again.head) || ready(p);
 }
 
 /* The port is busy: go on when it is free, if there is something to go on with */
@@ -190,21 +123,29 @@ static void drop_injected(struct fabric *f, struct port *p, struct frame *fr)
 }
 
 /* Put a frame on the cable now; it comes in whole, a serialization and a delay later */
-static void transmit(struct fabric *f, struct port *p, struct frame *fr)
+static void transmit(struct fabric *f, struct port *p, struct frame *fr, bool again)
 {
 	struct port *to = p->peer ? p->peer : fr->to;
 	struct frame_fate fate = {0};
 
-	if (p->frame_faults && !fr->pause)
+	bool kept = p->retry && !fr->pause && retry_on(p);
+	fr->uncounted = false;
+	if (p->frame_faults && !fr->pause && !(kept && p->retry->astray))
 		fate = f->impairment->frame(f, p, fr);
 	p->busy_until = f->clock.now + port_serialization(p, fr->len);
-	p->tx_frames++;
-	p->tx_bytes += fr->len + FCS_BYTES;
-	if (p->capture)
-		capture(f, p, fr, true);
+	if (!again) {
+		p->tx_frames++;
+		p->tx_bytes += fr->len + FCS_BYTES;
+		if (p->capture)
+			capture(f, p, fr, true);
+		if (kept)
+			retry_sent(p, fr);
+	}
 	if (fr->tx_buffer)
 		fr->tx_buffer->ops->on_wire(f, fr);
-	leave_tx_buffer(f, fr);
+	frame_off_buffer(f, fr);
+	if (kept && retry_holds(f, p, to, fr, &fate))
+		return;
 	if (fate.dropped) {
 		to->shown[fate.shown]++;
 		fr->bad = to->node->cuts_through && fate.shown == SHOWN_CRC; /* it may have gone on before that is seen */
@@ -226,9 +167,14 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr)
 /* The next frame of a class that may send, or NULL: all that there were are deferred */
 static struct frame *data_pop(struct fabric *f, struct port *p)
 {
-	while (p->classes_used & ~p->paused) {
-		struct frame *fr = fifo_pop(p, scheduler_pick(f, p, (uint8_t)(p->classes_used & ~p->paused)));
-		if (!fr->tx_buffer || fr->tx_buffer->ops->passes(f, fr))
+	while (ready(p)) {
+		struct frame *fr = fifo_pop(p, scheduler_pick(f, p, ready(p)));
+		bool goes = !fr->tx_buffer || fr->tx_buffer->ops->passes(f, fr);
+		if (goes && p->credits)
+			credits_sent(f, p, fr);
+		if (p->credits)
+			credits_look(f, p, fr->class);
+		if (goes)
 			return fr;
 	}
 	return NULL;
@@ -239,7 +185,11 @@ static void port_start(struct fabric *f, struct port *p)
 	struct frame *fr;
 
 	if (p->control.head) {
-		transmit(f, p, control_pop(p));
+		transmit(f, p, control_pop(p), false);
+	} else if (p->owed) {
+		notes_send(f, p);
+	} else if (p->retry && p->retry->again.head) {
+		transmit(f, p, retry_pop(p), true);
 	} else if ((fr = data_pop(f, p))) {
 		unsigned class = fr->class;
 		struct traffic_class *tc = &p->tc[class];
@@ -249,7 +199,7 @@ static void port_start(struct fabric *f, struct port *p)
 			scheduler_sent(p, class, fr->len);
 		if (p->node->ops->leaving)
 			p->node->ops->leaving(f, p, fr);
-		transmit(f, p, fr);
+		transmit(f, p, fr, false);
 	}
 	free_later(f, p);
 }
@@ -302,6 +252,8 @@ void port_enqueue(struct fabric *f, struct port *p, struct frame *fr)
 	if (q->bytes > p->tc[fr->class].queue_max)
 		p->tc[fr->class].queue_max = q->bytes;
 	p->classes_used |= (uint8_t)(1u << fr->class);
+	if (p->credits)
+		credits_look(f, p, fr->class);
 	if (p->paused >> fr->class & 1 && p->node->ops->paused)
 		p->node->ops->paused(f, p, fr->class);
 	p->queued_bytes += fr->len;
@@ -363,6 +315,8 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 		pfc_receive(f, p, fr);
 		return;
 	}
+	if (p->retry && retry_on(p))
+		retry_came(f, p, fr);
 	if (p->node->kind != NODE_SWITCH) { /* which knows the class that it puts the frame into */
 		p->tc[fr->class].rx_frames++;
 		p->tc[fr->class].rx_bytes += fr->len + FCS_BYTES;
@@ -375,6 +329,8 @@ void port_flush_class(struct fabric *f, struct port *p, unsigned class, enum dro
 {
 	while (p->queue[class].head)
 		port_drop(f, p, fifo_pop(p, class), why);
+	if (p->credits)
+		credits_look(f, p, class);
 }
 
 /* port_cut() - The cable is cut: what waits is lost, and what was agreed over it is forgotten */
@@ -389,5 +345,7 @@ void port_cut(struct fabric *f, struct port *p)
 	}
 	while (p->control.head)
 		frame_release(f, control_pop(p));
+	retry_cut(f, p);
+	p->owed = 0;
 	p->paused = 0;
 }

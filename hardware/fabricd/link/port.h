@@ -16,6 +16,8 @@
 #include "link/params.h"
 
 struct capture;
+struct credits;
+struct retry;
 struct ways;
 
 #define DROP(kind, name, why) DROP_##kind,
@@ -87,6 +89,7 @@ struct cable {
 	struct port *base_end[2], *wanted[2]; /* as configured; as swaps say */
 	struct cable_params base, p;
 	bool announced_down;
+	int64_t announced_bps; /* the rate that the controller has been told of, or 0: it is as configured */
 	uint32_t epoch; /* goes up with every cut: what was on the wire then is lost */
 };
 
@@ -126,6 +129,9 @@ struct port {
 	uint8_t dropping, deaf; /* the watchdog drops a class; does not heed its pauses */
 	uint8_t scheduled;    /* class whose turn it is */
 	uint32_t frame_faults; /* that look at what leaves here */
+	uint32_t owed;	       /* notes, by enum note */
+	struct credits *credits; /* NULL: no class is under credits */
+	struct retry *retry;	 /* NULL: nothing is sent once more */
 	uint32_t ser_len; /* serialization of the last length asked for */
 	ps_t ser_ps;
 	ps_t arrives; /* the last frame sent, at the far end */
@@ -134,6 +140,7 @@ struct port {
 #define VALUE(expression, name, unit, sort, meaning)
 #include "link/port.def"
 	uint64_t queued_bytes;
+	uint64_t freed; /* times that credits were freed later */
 	uint32_t index;	 /* over all ports of the fabric */
 	uint8_t xoff;	      /* we pause the other end */
 	struct fifo control;  /* pause frames: go first */

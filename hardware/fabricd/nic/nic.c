@@ -22,6 +22,7 @@
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "engine/watch.h"
+#include "link/credits.h"
 #include "link/frame.h"
 #include "link/port.h"
 #include "nic/nic.h"
@@ -262,12 +263,23 @@ static void netdev_resume(struct fabric *f, struct port *p)
 	watch_set(f, n->netdev, WATCH_NETDEV, n, EPOLLIN);
 }
 
+/* Its credits are free when PCIe has taken all that came */
+static void from_cable(struct fabric *f, struct nic *n, struct port *p, struct frame *fr)
+{
+	unsigned class = fr->class;
+	uint32_t blocks = p->credits ? credits_came(p, fr) : 0;
+
+	nic_receive(f, n, fr, false);
+	if (blocks)
+		credits_free_at(f, p, class, blocks, n->pcie_rx_free);
+}
+
 static void receive(struct fabric *f, struct port *p, struct frame *fr)
 {
 	if (p->number == 2)
 		scale_up_arrive(f, (struct nic *)p->node, fr);
 	else
-		nic_receive(f, (struct nic *)p->node, fr, false);
+		from_cable(f, (struct nic *)p->node, p, fr);
 }
 
 /* What no source has built and what is for no queue pair, the host's kernel has sent */

@@ -15,6 +15,7 @@
 #include "nic/params.h"
 
 struct member;
+struct puller;
 struct qp;
 struct roce_packet;
 struct tx_source;
@@ -126,6 +127,7 @@ struct nic {
 #define VALUE(expression, name, unit, sort, meaning)
 #include "nic/counters.def"
 	struct sent sent;
+	struct puller *puller; /* whom it lets send, or NULL (cc/puller.c) */
 	struct member *member[MEMBER_BUCKETS]; /* of groups that have a number, by that (offload/group.c) */
 };
 

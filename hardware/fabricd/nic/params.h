@@ -10,8 +10,14 @@
 struct cc_algorithm;
 struct multipath_policy;
 
-/* Parameters of congestion control: those that are common, and then those that a control names (transport/congestion.h) */
-enum cc_common { CC_WINDOW, CC_MIN_RATE, CC_HOPS, CC_OWN, CC_PARAMS = 32 };
+/* Parameters of congestion control: those that are common, those that a control names (transport/congestion.h), and those
+ * of credit (transport/credit.h): what a sender has by itself, packets of one credit, share of the cable that is granted, a
+ * request so often, and senders that have their turns at a time
+ */
+enum cc_common {
+	CC_WINDOW, CC_MIN_RATE, CC_HOPS, CC_OWN,
+	CC_CREDIT = 32, CC_INITIAL = CC_CREDIT, CC_GRANT, CC_SHARE, CC_ASK, CC_ACTIVE, CC_PARAMS
+};
 
 struct cc_params {
 	double v[CC_PARAMS];

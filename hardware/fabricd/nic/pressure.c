@@ -29,7 +29,7 @@ static bool backlog_reaches(const struct fabric *f, const struct nic *n, uint64_
 static void say(struct fabric *f, struct nic *n)
 {
 	struct port *p = &n->port[0];
-	uint8_t want = (uint8_t)((p->p.pfc_tx && n->pressed ? n->p.lossless : 0) | n->p.storm);
+	uint8_t want = (uint8_t)((p->p.pfc_tx && n->pressed ? n->p.lossless & ~p->cable->p.credit_classes : 0) | n->p.storm);
 	uint8_t on = want & ~p->xoff, off = p->xoff & ~want;
 
 	if (on)

@@ -9,7 +9,8 @@
  * cable.  A port that weighs less than others leads to where less fits through, which its own queue does not show.  So
  * what it has been given counts until it would be through at that share of the heaviest port's rate.  A chip may see less
  * of that (`quality`): when a frame asks, and its last look is so long ago, it looks at all its ports, and keeps in how
- * many such times each will have drained, up to a number of bands.
+ * many such times each will have drained, up to a number of bands.  A chip that is out of order looks seldom, or never
+ * again (`stale`).
  *
  * Frames of a flow may keep their port as long as none comes later than `gap` after the one before (flowlets: Sinha,
  * Kandula, Katabi, HotNets 2004; CONGA, SIGCOMM 2014).  The table has no keys: flows that meet in an entry are one.
@@ -53,7 +54,7 @@ struct adaptive {
 	bool looked; /* at its ports, then */
 	ps_t then;
 	struct pick_memory memory;
-	uint8_t band[]; /* of each port */
+	double seen[]; /* then, of each port: how long it would have drained, in ps */
 };
 
 /* Until all that is at a port, and so many bytes more, are on the cable */
@@ -72,19 +73,24 @@ static bool sees_bands(const struct adaptive_params *a)
 	return a->bands && a->every;
 }
 
+/* Does it go by what it saw at its last look? */
+static bool goes_by_looks(const struct adaptive_params *a)
+{
+	return sees_bands(a) || a->stale;
+}
+
 /* Unless the last look is recent enough */
 static void look(const struct fabric *f, struct sw *s)
 {
 	const struct adaptive_params *a = &s->p.adaptive;
+	ps_t every = sees_bands(a) && a->every > a->stale ? a->every : a->stale;
 
-	if (s->adaptive->looked && f->clock.now - s->adaptive->then < a->every)
+	if (s->adaptive->looked && f->clock.now - s->adaptive->then < every)
 		return;
 	s->adaptive->looked = true;
 	s->adaptive->then = f->clock.now;
-	PORTS_EACH(&s->n, p) {
-		double bands = drain(f, p, 0) / (double)a->every;
-		s->adaptive->band[p->number - 1] = bands < a->bands - 1 ? (uint8_t)bands : (uint8_t)(a->bands - 1);
-	}
+	PORTS_EACH(&s->n, p)
+		s->adaptive->seen[p->number - 1] = drain(f, p, 0);
 }
 
 /* How long the frame takes through what lies behind a way's port, by its weight; 0: no longer than out of the port */
@@ -105,11 +111,14 @@ double choice_load(const struct choice *c, uint16_t way)
 	const struct way *w = &c->ways->way[way];
 	ps_t now = c->f->clock.now, behind = w->busy_until > now ? w->busy_until - now : 0;
 
+	double seen = c->s->adaptive->seen[w->port - 1];
 	if (sees_bands(a)) {
-		ps_t band = c->s->adaptive->band[w->port - 1], further = behind / a->every;
+		double bands = seen / (double)a->every;
+		ps_t band = bands < a->bands ? (ps_t)bands : a->bands - 1, further = behind / a->every;
 		return (double)(band > further ? band : further < a->bands ? further : a->bands - 1);
 	}
-	double here = drain(c->f, &c->s->n.ports[w->port - 1], c->fr->len), there = (double)(behind + through(c, w));
+	double here = a->stale ? seen : drain(c->f, &c->s->n.ports[w->port - 1], c->fr->len);
+	double there = (double)(behind + through(c, w));
 	return here > there ? here : there;
 }
 
@@ -254,8 +263,10 @@ static struct way *take(const struct choice *c)
 	const struct adaptive_params *p = &c->s->p.adaptive;
 	struct way *way = NULL;
 
-	if (sees_bands(p))
+	if (goes_by_looks(p))
 		look(c->f, c->s);
+	else
+		c->s->adaptive->looked = false; /* what it once saw is of no use when it goes by looks again */
 	if (!p->flowlet_gap || !c->s->adaptive->flowlets)
 		return &c->ways->way[p->policy->pick(c)];
 	struct flowlet *let = &c->s->adaptive->flowlet[choice_flow(c->fr) % c->s->adaptive->flowlets];
@@ -326,7 +337,7 @@ void adaptive_init(struct sw *s)
 	if (!s->base.adaptive.policy)
 		return;
 	s->n.adaptive = true;
-	if (!(s->adaptive = a = calloc(1, sizeof *a + s->n.port_count)))
+	if (!(s->adaptive = a = calloc(1, sizeof *a + s->n.port_count * sizeof *a->seen)))
 		abort();
 	a->flowlets = s->base.adaptive.flowlet_entries;
 	if (a->flowlets && !(a->flowlet = calloc(a->flowlets, sizeof *a->flowlet)))

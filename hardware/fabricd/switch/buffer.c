@@ -19,6 +19,9 @@
  * would find room now, which may be due to what other groups let go.  This is
  * the memory management of the HPCC paper's simulator (Li et al., SIGCOMM 2019).
  *
+ * A group whose sender has credits for it (link/credits.c) has the room of these for itself, and neither headroom
+ * nor pauses.
+ *
  * A lossy frame needs room in the shared part when it comes in (else: tail), and
  * a place in its output queue, which may be as long as the dynamic threshold
  * (else: lossy).  Where there is none, it may be trimmed (trim.c).
@@ -27,6 +30,7 @@
  * can be made anew when a parameter changes.
  */
 #include "engine/fabric.h"
+#include "link/credits.h"
 #include "link/frame.h"
 #include "link/params.h"
 #include "link/pfc.h"
@@ -46,11 +50,30 @@ static bool lossless(const struct sw *s, unsigned class)
 	return s->p.lossless >> class & 1;
 }
 
-static uint64_t shared_part(const struct sw *s, const struct priority_group *g, unsigned class)
+/* What a group has for itself: the reserve of a lossless one, and of one under credits all that its sender has credits for */
+static uint64_t own_part(const struct sw *s, const struct port *in, unsigned class)
 {
-	uint64_t reserve = lossless(s, class) ? s->p.reserve_bytes : 0;
+	if (credits_on(in, class))
+		return (uint64_t)in->cable->p.credit_blocks * CREDIT_BLOCK_BYTES;
+	return lossless(s, class) ? s->p.reserve_bytes : 0;
+}
 
-	return g->bytes > reserve ? g->bytes - reserve : 0;
+static uint64_t headroom_of(const struct port *in, unsigned class)
+{
+	return credits_on(in, class) ? 0 : in->p.headroom_bytes;
+}
+
+/* Does it pause its sender? */
+static bool pauses(const struct sw *s, const struct port *in, unsigned class)
+{
+	return in->p.pfc_tx && lossless(s, class) && !credits_on(in, class);
+}
+
+static uint64_t shared_part(const struct sw *s, const struct port *in, unsigned class)
+{
+	uint64_t bytes = in->tc[class].in.bytes, own = own_part(s, in, class);
+
+	return bytes > own ? bytes - own : 0;
 }
 
 static uint64_t shared_free(const struct sw *s)
@@ -70,9 +93,9 @@ static void xoff(struct fabric *f, struct sw *s, struct port *in, unsigned class
 {
 	struct priority_group *g = &in->tc[class].in;
 
-	if (g->xoff || !in->p.pfc_tx || !lossless(s, class))
+	if (g->xoff || !pauses(s, in, class))
 		return;
-	if (g->headroom || shared_part(s, g, class) >= buffer_threshold(s)) {
+	if (g->headroom || shared_part(s, in, class) >= buffer_threshold(s)) {
 		g->xoff = true;
 		pfc_say(f, in, (uint8_t)(1u << class), true);
 	}
@@ -81,11 +104,11 @@ static void xoff(struct fabric *f, struct sw *s, struct port *in, unsigned class
 static void xon(struct fabric *f, struct sw *s, struct port *in, unsigned class)
 {
 	struct priority_group *g = &in->tc[class].in;
-	uint64_t shared = shared_part(s, g, class);
+	uint64_t shared = shared_part(s, in, class);
 
 	if (!g->xoff)
 		return;
-	if (in->p.pfc_tx && lossless(s, class) &&
+	if (pauses(s, in, class) &&
 	    (g->headroom || g->refused > buffer_threshold(s) || (shared && shared + s->p.xon_offset_bytes > buffer_threshold(s))))
 		return;
 	g->xoff = false;
@@ -100,7 +123,7 @@ static void refuse(struct fabric *f, struct sw *s, struct port *in, unsigned cla
 	struct priority_group *g = &in->tc[class].in;
 	uint64_t needs = bytes > s->p.reserve_bytes ? bytes - s->p.reserve_bytes : 1;
 
-	if (!in->p.pfc_tx || s->p.buffer_bytes < s->set_aside ||
+	if (!pauses(s, in, class) || s->p.buffer_bytes < s->set_aside ||
 	    needs > (s->p.buffer_bytes - s->set_aside) * s->p.alpha_1024 / 1024)
 		return;
 	s->refusing += !g->refused;
@@ -123,13 +146,12 @@ static void look_at_refused(struct fabric *f, struct sw *s)
 /* buffer_changed() - Parameters are new: split the buffer anew, and pause who is over now and whom nothing holds */
 void buffer_changed(struct fabric *f, struct sw *s)
 {
-	unsigned classes = (unsigned)__builtin_popcount(s->p.lossless);
-
 	s->set_aside = s->shared = 0;
 	PORTS_EACH(&s->n, p) {
-		s->set_aside += classes * (s->p.reserve_bytes + p->p.headroom_bytes);
-		CLASSES_EACH(c)
-			s->shared += shared_part(s, &p->tc[c].in, c);
+		CLASSES_EACH(c) {
+			s->set_aside += own_part(s, p, c) + (lossless(s, c) ? headroom_of(p, c) : 0);
+			s->shared += shared_part(s, p, c);
+		}
 	}
 	PORTS_EACH(&s->n, p)
 		CLASSES_EACH(c) {
@@ -158,10 +180,11 @@ bool buffer_admit(struct fabric *f, struct sw *s, struct passage *passage, enum 
 		g->bytes += bytes;
 		s->shared += bytes;
 	} else {
-		uint64_t before = shared_part(s, g, passage->class);
-		uint64_t fill = g->bytes + bytes, over = fill > s->p.reserve_bytes ? fill - s->p.reserve_bytes : 0;
+		uint64_t before = shared_part(s, in, passage->class);
+		uint64_t own = own_part(s, in, passage->class);
+		uint64_t fill = g->bytes + bytes, over = fill > own ? fill - own : 0;
 		if (over && over > buffer_threshold(s)) {
-			if (g->headroom + bytes > in->p.headroom_bytes) {
+			if (g->headroom + bytes > headroom_of(in, passage->class)) {
 				refuse(f, s, in, passage->class, bytes);
 				*why = DROP_HEADROOM;
 				return false;
@@ -187,15 +210,16 @@ bool buffer_admit(struct fabric *f, struct sw *s, struct passage *passage, enum 
 /* buffer_release() - The last copy of a frame is gone */
 void buffer_release(struct fabric *f, struct sw *s, struct passage *passage)
 {
-	struct priority_group *g = &passage->in->tc[passage->class].in;
+	struct port *in = passage->in;
+	struct priority_group *g = &in->tc[passage->class].in;
 	uint64_t headroom = g->headroom < passage->bytes ? g->headroom : passage->bytes;
-	uint64_t before = shared_part(s, g, passage->class);
+	uint64_t before = shared_part(s, in, passage->class);
 
 	g->headroom -= headroom;
 	g->bytes -= passage->bytes - headroom;
-	s->shared -= before - shared_part(s, g, passage->class);
+	s->shared -= before - shared_part(s, in, passage->class);
 	s->used -= passage->bytes;
-	xon(f, s, passage->in, passage->class);
+	xon(f, s, in, passage->class);
 	if (s->refusing)
 		look_at_refused(f, s);
 }

@@ -8,7 +8,7 @@
  *  - waits until a latency after its last bit, as in other switches, if its way out is faster than its way in: it would
  *    run dry;
  *  - goes to the queue, if all of it has come in by now;
- *  - starts on the cable at once, if that is free and nothing waits for it, and the class is not paused;
+ *  - starts on the cable at once, if that is free and nothing waits for it, and the class is not paused, or without credits;
  *  - goes to the queue with its last bit otherwise.  Chips do not begin to send what is not whole once it has waited.
  *
  * So it goes through n such switches by cables of one rate in one serialization and n headers.
@@ -19,6 +19,7 @@
  */
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "link/credits.h"
 #include "link/frame.h"
 #include "link/port.h"
 #include "switch/cut_through.h"
@@ -48,10 +49,10 @@ bool cut_wholly(const struct frame *fr)
 	return fr->passage->ahead && fr->passage->refs == 1 && fr->refs == 1;
 }
 
-static bool is_free(const struct fabric *f, const struct port *out, unsigned class)
+static bool is_free(const struct fabric *f, const struct port *out, unsigned class, const struct frame *fr)
 {
 	return out->cable && f->clock.now >= out->busy_until && !out->classes_used && !out->control.head &&
-	       !(out->paused >> class & 1);
+	       !(out->paused >> class & 1) && !out->owed && credits_enough(out, class, fr);
 }
 
 static void later(struct fabric *f, struct port *out, struct frame *fr, ps_t t)
@@ -75,7 +76,7 @@ struct frame *cut_forward(struct fabric *f, struct port *out, struct frame *fr)
 	}
 	if (f->clock.now >= passage->t_in)
 		return fr;
-	if (!is_free(f, out, buffer_class(s, fr)) || f->clock.now + port_serialization(out, fr->len) < passage->t_in) {
+	if (!is_free(f, out, buffer_class(s, fr), fr) || f->clock.now + port_serialization(out, fr->len) < passage->t_in) {
 		later(f, out, fr, passage->t_in);
 		return NULL;
 	}

@@ -7,7 +7,7 @@
  * too, it waits for the next group, and so on.  If that comes back to the first queue,
  * nothing in the circle can move until frames are taken away from outside: a deadlock.
  *
- * It is looked for when XOFF is sent again.  Only queues count that have been
+ * It is looked for when XOFF is sent again, and as often where credits are waited for.  Only queues count that have been
  * paused for longer than one XOFF lasts, so that a jam which dissolves by itself
  * is none.
  */
@@ -16,6 +16,7 @@
 
 #include "engine/fabric.h"
 #include "engine/report.h"
+#include "link/credits.h"
 #include "link/frame.h"
 #include "link/params.h"
 #include "link/pfc.h"
@@ -92,7 +93,8 @@ void deadlock_look(struct fabric *f, struct port *p, unsigned class)
 		for (unsigned i = 0; i < w.depth; i++) {
 			struct sw *s = (struct sw *)w.path[i].port->node;
 			s->deadlock_reported = true;
-			watchdog = watchdog || (s->p.watchdog.on && s->p.watchdog.drop);
+			watchdog = watchdog || (s->p.watchdog.on &&
+						(s->p.watchdog.drop || credits_on(w.path[i].port, w.path[i].class)));
 			json_array_append_new(circle, json_pack("{s:s, s:i, s:i}", "switch", w.path[i].port->node->name,
 								"port", (int)w.path[i].port->number, "class",
 								(int)w.path[i].class));

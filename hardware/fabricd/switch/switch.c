@@ -20,6 +20,7 @@
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "fast_path/flow_cache.h"
+#include "link/credits.h"
 #include "link/frame.h"
 #include "link/port.h"
 #include "switch/adaptive.h"
@@ -72,7 +73,8 @@ static void receive(struct fabric *f, struct port *in, struct frame *fr)
 	enum drop why;
 
 	s->frames_in++;
-	passage->class = fr->class = buffer_class(s, fr);
+	passage->blocks = in->credits ? credits_came(in, fr) : 0;
+	passage->class = fr->class = passage->blocks ? fr->class : buffer_class(s, fr); /* credits are of their sender's class */
 	in->tc[fr->class].rx_frames++;
 	in->tc[fr->class].rx_bytes += fr->len + FCS_BYTES;
 	if (cut_wholly(fr) || buffer_admit(f, s, passage, &why) || trim_admit(f, s, fr)) {

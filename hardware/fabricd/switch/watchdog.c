@@ -10,12 +10,17 @@
  * There is one event for a queue at a time: `detect` after it had frames and was
  * paused, again if another pause has begun since, and during a storm `restore` after
  * the last XOFF.
+ *
+ * A queue under credits is paused as long as its next frame finds none.  What it holds is dropped then whatever was asked for:
+ * there are no pauses that could be ignored.
  */
 #include "base/units.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "engine/report.h"
+#include "link/credits.h"
 #include "link/params.h"
+#include "link/pfc.h"
 #include "link/port.h"
 #include "switch/params.h"
 #include "switch/switch.h"
@@ -48,17 +53,18 @@ static void say(struct fabric *f, const struct port *p, unsigned class, bool dro
 static void begin(struct fabric *f, struct port *p, unsigned class, const struct watchdog_params *w)
 {
 	uint8_t bit = (uint8_t)(1u << class);
+	bool drop = w->drop || credits_on(p, class);
 
 	p->tc[class].storms++;
 	p->deaf |= bit;
-	p->paused &= (uint8_t)~bit;
-	p->tc[class].paused_total += f->clock.now - p->tc[class].paused_since;
-	report_pause(f, p, class, false);
-	if (w->drop) {
+	if (credits_on(p, class))
+		p->tc[class].pause_seen = f->clock.now;
+	pfc_resume(f, p, class);
+	if (drop) {
 		p->dropping |= bit;
 		port_flush_class(f, p, class, DROP_WATCHDOG);
 	}
-	say(f, p, class, w->drop, true);
+	say(f, p, class, drop, true);
 	look_later(f, p, class, p->tc[class].pause_seen + w->restore);
 	port_kick(f, p);
 }

@@ -164,6 +164,11 @@ void answer_congestion(struct fabric *f, struct qp *q)
 		return;
 	q->cnp_sent = f->clock.now;
 	n->np_cnps++;
-	struct roce_packet pkt = {.opcode = RC_CNP, .payload = reserved, .payload_bytes = CNP_BYTES};
-	send_answer(f, q, &pkt, q->answers->cnp_dscp, q->answers->cnp_class);
+	answer_control(f, q, q->answers, &(struct roce_packet){.opcode = RC_CNP, .payload = reserved, .payload_bytes = CNP_BYTES});
+}
+
+/* answer_control() - A small packet to the peer's congestion control, before all data */
+void answer_control(struct fabric *f, struct qp *q, const struct nic_params *by, struct roce_packet *pkt)
+{
+	send_answer(f, q, pkt, by->cnp_dscp, by->cnp_class);
 }

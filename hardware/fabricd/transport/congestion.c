@@ -6,6 +6,7 @@
 #include "nic/nic.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
+#include "transport/credit.h"
 #include "transport/multipath.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
@@ -76,9 +77,10 @@ void cc_start(struct fabric *f, struct qp *q)
 	*s = (struct cc_state){.rate_timer = PS_NEVER};
 	memset(cc_own(q), 0, q->cc->state_bytes);
 	s->rate = s->line_rate = q->tx->port->cable ? (double)q->tx->port->cable->p.rate_bps : 1e12;
-	if (q->tx == &q->nic->tx[0])
+	if (q->tx == &q->nic->tx[0] && (!q->cc->arrived || q->cc->acked)) /* without a window of its own, credit is the limit */
 		s->window = cc_param(q, CC_WINDOW);
 	q->next_send = 0;
+	credit_start(f, q);
 	if (q->cc->start)
 		q->cc->start(f, q);
 }

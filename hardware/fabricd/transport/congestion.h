@@ -16,6 +16,7 @@
 #include "nic/params.h"
 #include "wire/telemetry.h"
 
+struct demand;
 struct fabric;
 struct qp;
 
@@ -29,6 +30,21 @@ struct cc_ack {
 	bool full;		 /* of a packet as long as the MTU */
 	uint32_t switches;	 /* on the way, by the TTL */
 	const struct telemetry *t;
+};
+
+/* What a receiver that gives credit knows of a sender, in bytes: a packet has come, or something was granted */
+struct cc_arrival {
+	double came;  /* with the packet; 0: it was granted something, or has asked */
+	double wants; /* that the sender would like to have, beyond what it was granted; below 0: it has more than that */
+	double owed;  /* by the claim before */
+	double under_way; /* behind what has come: it is on its way, or may be sent (in order, and sent again ones not counted) */
+	double rest;  /* that the sender needs for all it has (credit by messages: for its message), beyond what it was granted */
+};
+
+/* And what follows for its turns (cc/puller.c) */
+struct cc_claim {
+	double owed, rank; /* so many bytes; the least rank first */
+	bool stays;	   /* it keeps its place while nothing is owed */
 };
 
 /* What every control has; what is a control's own stands behind its queue pair (cc_own) */
@@ -48,6 +64,8 @@ struct cc_algorithm {
 	bool fills_window; /* a packet may go while less than the window is under way */
 	bool stamped;	/* with what the switches on the way stamp, CC_HOPS of them */
 	bool answers_marks; /* the receiver acknowledges a marked packet at once */
+	bool by_message; /* credit goes by messages: each brings its first CC_INITIAL bytes */
+	bool speculates; /* who has been idle has these bytes again; otherwise only who begins */
 	/* all of them may be NULL */
 	void (*start)(struct fabric *f, struct qp *q);
 	void (*stop)(struct qp *q); /* gives back what its state holds */
@@ -59,6 +77,11 @@ struct cc_algorithm {
 	void (*lost)(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets);
 	/* the receiver answers CE with notifications, two of them at least so far apart */
 	ps_t (*cnp_gap)(const struct fabric *f, const struct qp *q);
+	/* packets go on credit only (credit.h).  At the receiver, by the control that the peer sends by: a packet has come, or a
+	 * request; what its sender is owed by that.  At the sender: it was granted so much */
+	void (*arrived)(struct fabric *f, struct qp *q, const struct demand *d, uint32_t bytes, bool request);
+	void (*claims)(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim);
+	void (*granted)(struct fabric *f, struct qp *q, uint32_t bytes);
 	struct cc_algorithm *next; /* of those that were added */
 };
 

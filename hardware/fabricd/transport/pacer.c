@@ -157,6 +157,15 @@ bool pacer_full(const struct fabric *f, const struct qp *q)
 	return (double)q->fetched_bytes > (enough > beside ? enough : beside);
 }
 
+/* qp_slow() - Would the timer run out before every ack_every-th packet has left? */
+bool qp_slow(const struct qp *q, uint32_t frame_bytes)
+{
+	const struct cc_state *s = &q->cc_state;
+	const struct nic_params *p = q->p;
+
+	return s->rate < s->line_rate && (double)wire_bytes(frame_bytes) * 8e12 / s->rate * p->ack_every > (double)p->timeout / 4;
+}
+
 /* A round trip's last packet, and each one of a slow queue pair, asks to be acknowledged: known only now */
 static void ask(struct qp *q, struct frame *fr)
 {

@@ -1,6 +1,6 @@
 /* Queue pairs: reliable connections
  *
- * A queue pair takes requests (post.c), cuts them into packets of the path MTU and sends them until they are
+ * A queue pair takes requests (qp.c), cuts them into packets of the path MTU and sends them until they are
  * acknowledged (send.c).  It takes its peer's packets, in order (receive.c, reorder.c) or in any (place.c).  Its
  * congestion control says when packets may leave the NIC (congestion.c, pacer.c).  It has an owner: a worker, a generated flow or an engine in the NIC.
  * The owner's table says where payload comes from and who is told.
@@ -16,6 +16,7 @@
 #include "nic/nic.h"
 #include "transport/congestion.h"
 
+struct credit;
 struct multipath;
 struct qp;
 struct reorder;
@@ -121,6 +122,7 @@ struct qp {
 #include "transport/counters.def"
 	struct multipath *multipath; /* entropies that it sprays over, or NULL (multipath.c) */
 	struct cc_state cc_state; /* congestion control; its own behind the queue pair */
+	struct credit *credit;	  /* what it may send by that, and its peer; or NULL (credit.c) */
 	/* receiver */
 	struct ring rq;
 	uint64_t expected;

@@ -27,6 +27,7 @@
 #include "nic/params.h"
 #include "transport/answer.h"
 #include "transport/congestion.h"
+#include "transport/credit.h"
 #include "transport/multipath.h"
 #include "transport/place.h"
 #include "transport/qp.h"
@@ -271,6 +272,7 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 	q->came = f->clock.now;
 	if (q->answers->cc->telemetry)
 		telemetry_read(fr->data, frame_near(fr), fr->away, &q->last);
+	credit_arrived(f, q, fr, pkt->payload_bytes);
 	if (ahead < 0) {
 		n->duplicate_request++;
 		if (pkt->ack_request && q->reorder)
@@ -313,6 +315,10 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 		qp_acknowledged(f, q, pkt, fr);
 	else if (pkt->opcode == RC_CNP)
 		cc_notified(f, q);
+	else if (pkt->opcode == RC_CREDIT)
+		credit_granted(f, q, pkt);
+	else if (pkt->opcode == RC_REQUEST)
+		credit_asked(f, q, pkt);
 	else
 		kept = qp_receive(f, q, pkt, fr);
 	if (!kept)

@@ -19,7 +19,7 @@
  * With selective repeat (repeat.c), `send` never goes back; what was lost is sent
  * again in between.  The window of congestion control (congestion.h) may hold back the
  * next packet; its rate counts later, at the cable (pacer.c).  What has come and what is
- * lost is not in the window (RFC 6675, "pipe").  A sender that may send nothing until it
+ * lost is not in the window (RFC 6675, "pipe").  Some controls send on credit only (credit.c).  A sender that may send nothing until it
  * hears something asks for an acknowledgement.
  *
  * Payload is read when a packet is built, and again when it is sent again.  A worker's stays
@@ -40,6 +40,7 @@
 #include "nic/nic.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
+#include "transport/credit.h"
 #include "transport/multipath.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
@@ -54,6 +55,7 @@
 /* qp_ready() - A queue pair may have something to send */
 void qp_ready(struct fabric *f, struct qp *q)
 {
+	credit_look(f, q);
 	nic_tx_ready(f, q->tx, &q->source);
 }
 
@@ -82,7 +84,7 @@ bool qp_has_work(const struct fabric *f, const struct qp *q)
 
 	if (q->state != QP_READY || f->clock.now < q->rnr_until)
 		return false;
-	return (repeat_next(q, &n) || qp_has_new(q)) && (q->probes || window_open(q));
+	return (repeat_next(q, &n) || qp_has_new(q)) && (q->probes || (window_open(q) && credit_open(q)));
 }
 
 static bool has_packet(const struct fabric *f, const struct tx_source *s)
@@ -135,15 +137,6 @@ static uint32_t request_of(const struct qp *q, uint64_t n)
 	return i;
 }
 
-/* qp_slow() - Would the timer run out before every ack_every-th packet has left? */
-bool qp_slow(const struct qp *q, uint32_t frame_bytes)
-{
-	const struct cc_state *s = &q->cc_state;
-	const struct nic_params *p = q->p;
-
-	return s->rate < s->line_rate && (double)wire_bytes(frame_bytes) * 8e12 / s->rate * p->ack_every > (double)p->timeout / 4;
-}
-
 /* Is @n a multiple?  Dividing 64 bits takes several times as long as 32 */
 static bool every(uint64_t n, uint32_t m)
 {
@@ -159,7 +152,7 @@ static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes
 	bool due = gap < p->ack_every ? n + 1 >= q->asked + gap : every(n + 1, p->ack_every);
 
 	return last || due || q->probes || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
-	       (p->selective && n < q->sent_max) || !cc_window_open(q, under_way) ||
+	       (p->selective && n < q->sent_max) || !cc_window_open(q, under_way) || !credit_open(q) ||
 	       (p->selective && n + 2 - q->acked > p->reorder_packets);
 }
 
@@ -207,6 +200,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	uint32_t bytes = (uint32_t)(left < q->mtu ? left : q->mtu);
 	const uint8_t *payload = q->owner->ops->payload(f, q, wr, number);
 
+	credit_spend(q, bytes, !again && number == q->sent_max);
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = q->peer->ip,
@@ -244,6 +238,8 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		repeat_sent(q);
 	else
 		sent_new(q, last);
+	credit_say(f, q, fr);
+	credit_look(f, q);
 	if (q->timer == PS_NEVER)
 		timer_set(f, q, f->clock.now + q->p->timeout);
 	q->fetched_bytes += fr->len;

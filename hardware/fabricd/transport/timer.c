@@ -3,21 +3,24 @@
  * Theory of Operation
  *
  * A queue pair has one event for all it waits for, the earliest: the timeout, and what selective
- * repeat waits for (repeat.c).  A time that moves on leaves its event where it is: when that comes, the
+ * repeat (repeat.c) and credit (credit.c) wait for.  A time that moves on leaves its event where it is: when that comes, the
  * next is set.
  */
 #include "base/units.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
+#include "link/port.h"
 #include "nic/nic.h"
+#include "nic/params.h"
 #include "transport/congestion.h"
+#include "transport/credit.h"
 #include "transport/multipath.h"
 #include "transport/qp.h"
 #include "transport/repeat.h"
 
 static ps_t next_look(const struct qp *q)
 {
-	ps_t due = repeat_due(q);
+	ps_t due = repeat_due(q) < credit_due(q) ? repeat_due(q) : credit_due(q);
 
 	return due < q->timer ? due : q->timer;
 }
@@ -62,6 +65,8 @@ void qp_timer(struct fabric *f, struct qp *q)
 {
 	if (repeat_due(q) <= f->clock.now)
 		look_at_repeat(f, q);
+	if (credit_due(q) <= f->clock.now)
+		credit_ask(f, q);
 	if (f->clock.now < q->timer) {
 		timer_look(f, q);
 		return;
@@ -86,6 +91,7 @@ void qp_timer(struct fabric *f, struct qp *q)
 	else
 		multipath_lost(f, q, q->acked);
 	multipath_timeout(f, q);
+	credit_one(q);
 	cc_lost(f, q, CC_LOSS_TIMEOUT, q->p->selective ? repeat_found(q) : 1);
 	if (!q->p->selective)
 		qp_go_back(f, q);

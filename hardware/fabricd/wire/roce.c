@@ -75,6 +75,8 @@ const char *roce_opcode_name(uint8_t op)
 	case RC_WRITE_ONLY_IMM: return "WRITE_ONLY_IMM";
 	case RC_ACK: return "ACKNOWLEDGE";
 	case RC_CNP: return "CNP";
+	case RC_CREDIT: return "CREDIT";
+	case RC_REQUEST: return "REQUEST";
 	case OFF_CONTRIBUTE: return "CONTRIBUTE";
 	case OFF_RESULT: return "RESULT";
 	case OFF_MULTICAST: return "MULTICAST";

@@ -61,6 +61,16 @@ static struct view behind_ip(const uint8_t *frame, size_t len, uint32_t away)
 	return v;
 }
 
+/* telemetry_behind() - What follows behind the IP packet and its block, if it has one; likewise */
+struct view telemetry_behind(const uint8_t *frame, size_t len, uint32_t away)
+{
+	struct view v = behind_ip(frame, len, away);
+
+	if (!v.bad && v.left >= HEAD_BYTES && v.p[0] == MARK)
+		view_take(&v, TELEMETRY_BYTES((size_t)v.p[1]));
+	return v;
+}
+
 /* telemetry_sent() - A frame starts on its NIC's cable: say when */
 void telemetry_sent(uint8_t *frame, size_t len, uint32_t away, uint64_t sent_ps)
 {

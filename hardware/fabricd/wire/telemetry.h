@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bytes.h"
+
 #define HOPS_MAX 63 /* a packet's TTL ends there */
 #define TELEMETRY_BYTES(hops) (16 + 16 * (hops))
 #define TELEMETRY_MAX_BYTES TELEMETRY_BYTES(HOPS_MAX)
@@ -33,6 +35,7 @@ uint32_t telemetry_append(uint8_t *frame, uint32_t len, const struct telemetry *
 void telemetry_sent(uint8_t *frame, size_t len, uint32_t away, uint64_t sent_ps);
 void telemetry_read(const uint8_t *frame, size_t len, uint32_t away, struct telemetry *t);
 void telemetry_copy(struct telemetry *to, const struct telemetry *from);
+struct view telemetry_behind(const uint8_t *frame, size_t len, uint32_t away);
 void telemetry_release(struct telemetry *t);
 void telemetry_stamp(uint8_t *frame, size_t len, uint32_t away, const struct hop *h, uint8_t port);
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pydantic import Field, model_validator
 
 from testbed.base.types import Model, Rate, Time, mistake
+from testbed.experiment.blocks.flow_control import OfSomeCables
 from topologies.graph import targets
 from topologies.graph.fabric import Cable, Fabric, TopologyError
 from topologies.graph.targets import AllTarget, CableTarget, NicTarget, PortTarget, SwitchTarget
@@ -27,16 +28,20 @@ class OwnCable(Model):
     delay: Time | None = Field(default=None, le=MAX_TIME, description="propagation delay (null: as `fabric.cable`)")
 
 
-class Override(Model):
-    """Rate and delay of the cables of one target."""
+class HostCable(OwnCable, OfSomeCables):
+    """Of the cables that end at hosts."""
+
+
+class Override(OfSomeCables):
+    """Rate and delay of the cables of one target, and how they keep frames."""
 
     rate: Rate | None = Field(default=None, gt=0, le=MAX_RATE, description="bit rate (null: as without)")
     delay: Time | None = Field(default=None, le=MAX_TIME, description="propagation delay (null: as without)")
 
     @model_validator(mode="after")
     def _says_something(self) -> Override:
-        if self.rate is None and self.delay is None:
-            raise mistake("this changes nothing", "give a rate, a delay, or both")
+        if {self.rate, self.delay, self.flow_control, self.retry} == {None}:
+            raise mistake("this changes nothing", "give a rate, a delay, flow_control or retry")
         return self
 
 
@@ -50,7 +55,7 @@ def laid(fabric: Fabric, host_cable: OwnCable, overrides: Mapping[str, Override]
                 delay = host_cable.delay if cable.delay_ns is None else cable.delay_ns
                 own[cable.name] = replace(cable, rate_bps=rate, delay_ns=delay)
     for text, told in overrides.items():
-        for name in (cable.name for cable in _named(fabric, text)):
+        for name in (cable.name for cable in named(fabric, text)):
             cable = own.get(name, fabric.cable_by_name[name])
             rate = cable.rate_bps if told.rate is None else told.rate
             own[name] = replace(cable, rate_bps=rate, delay_ns=cable.delay_ns if told.delay is None else told.delay)
@@ -59,7 +64,7 @@ def laid(fabric: Fabric, host_cable: OwnCable, overrides: Mapping[str, Override]
     return replace(fabric, cables=tuple(own.get(cable.name, cable) for cable in fabric.cables))
 
 
-def _named(fabric: Fabric, text: str) -> list[Cable]:
+def named(fabric: Fabric, text: str) -> list[Cable]:
     """The cables that a target names, except links inside NICs."""
     match targets.resolve(fabric, text):
         case CableTarget(cable):

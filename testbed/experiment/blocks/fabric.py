@@ -22,7 +22,8 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from testbed.base.types import Dscp, Model, Rate, Size, Time, default, mistake, mistakes, names, unknown
 from testbed.experiment.blocks import known
-from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, Override, OwnCable
+from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, HostCable, Override
+from testbed.experiment.blocks.flow_control import OfCables
 from testbed.experiment.blocks.trimming import Trimming
 from topologies.graph.fabric import Fabric, TopologyError
 from topologies.graph.smartnic import with_complexes
@@ -113,7 +114,7 @@ def _steps(key: str) -> list[str | int]:
     return [int(step[:-1]) if step.endswith("]") else step for step in key.split("[")]
 
 
-class Cable(Model):
+class Cable(OfCables):
     rate: Rate = default("400Gbps", "bit rate of every cable, each direction", gt=0, le=MAX_RATE)
     delay: Time = default("500ns", "propagation delay of every cable", le=MAX_TIME)
 
@@ -140,6 +141,10 @@ class Ecn(Model):
     kmax: Size | None = Field(default=None, description="queue above which every frame is marked (null: by the rate)")
     pmax: float | None = Field(
         default=None, ge=0, le=1, allow_inf_nan=False, description="share of marked frames at kmax (null: by the rate)"
+    )
+    to_nics: bool | None = Field(
+        default=None,
+        description="ports to NICs mark, too (null: unless `transport.cc` goes by marks and by credit: `uec`)",
     )
 
     @model_validator(mode="after")
@@ -322,8 +327,8 @@ class ScaleUp(Model):
 class FabricSpec(Model):
     topology: Topology = Field(description="the kind of network and its parameters")
     cable: Cable = Field(default_factory=Cable, description="every cable")
-    host_cable: OwnCable = Field(
-        default_factory=OwnCable, description="the cables between hosts and switches, where they are different"
+    host_cable: HostCable = Field(
+        default_factory=HostCable, description="the cables between hosts and switches, where they are different"
     )
     cables: dict[str, Override] = Field(
         default_factory=dict,

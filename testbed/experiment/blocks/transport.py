@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, GetJsonSchemaHandler, ValidationInfo, model_serializer, model_validator
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from testbed.base import controls
 from testbed.base.types import Dscp, Model, Time, default, folder_of, mistake
+from testbed.experiment.blocks import mixed
 from testbed.experiment.blocks.cables import MAX_TIME
 
 if TYPE_CHECKING:
@@ -96,7 +106,9 @@ class Loss(Model):
     )
 
 
-class Transport(Model):
+class Sending(Model):
+    """What a sender decides, and its receivers answer by."""
+
     cc: CongestionControl = default(
         "none",
         "congestion control of every queue pair: a name, {NAME: {PARAMETERS}}, or {file: FILE.c, PARAMETERS} for one "
@@ -135,13 +147,70 @@ class Transport(Model):
         description="UDP source port, by which ECMP tells flows apart: each queue pair's own, or the same for all",
     )
     dscp: Dscp = Field(default=26, description="DSCP of data packets")
-    ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
-    cnp_dscp: Dscp = Field(default=48, description="DSCP of congestion notifications")
 
-    @model_validator(mode="after")
-    def _of_selective_repeat(self) -> Self:
+    def of_others(self) -> Iterator[tuple[str, str, str]]:
+        """Keys that another recovery has, and what to do."""
         written = {"ordering: any": self.ordering == "any", "sack": self.sack, "loss": self.loss}
         for what, there in written.items():
             if there and self.recovery != "selective_repeat":
-                raise mistake(f"{what} is of selective repeat", "set recovery: selective_repeat", [what.split(":")[0]])
+                yield what.split(":")[0], f"{what} is of selective repeat", "set recovery: selective_repeat"
+
+
+class Own(Sending):
+    """Instead of what is said further above: what is written here, and nothing else of it counts."""
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, plain: SerializerFunctionWrapHandler) -> Any:
+        return {key: value for key, value in plain(self).items() if key in self.model_fields_set}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        made = handler.resolve_ref_schema(handler(schema))
+        for key in made["properties"].values():
+            key.pop("default", None)
+        return made
+
+
+def over(above: Sending, *own: Own | None) -> Sending:
+    """What holds where each of them, one after the other, says what is other there.
+
+    Go-back-N takes with it what is of selective repeat alone.
+    """
+    values = {key: getattr(above, key) for key in Sending.model_fields}
+    for its in own:
+        if its is None:
+            continue
+        said = {key: getattr(its, key) for key in Sending.model_fields if key in its.model_fields_set}
+        if said.get("recovery") == "go_back_n":
+            values |= {"ordering": "in_order", "sack": None, "loss": None}
+        values |= said
+    return Sending.model_construct(**values)
+
+
+class Transport(Sending):
+    nics: dict[str, Own] = Field(
+        default_factory=dict,
+        description="what single NICs send by instead: `RANK` or `FIRST-LAST`, and any of the keys above "
+        "(docs/mixed-controls.md)",
+    )
+    classes: dict[int, Own] = Field(
+        default_factory=dict,
+        description="what is sent by in a traffic class, likewise; it goes before `nics`",
+    )
+    ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
+    cnp_dscp: Dscp = Field(default=48, description="DSCP of congestion notifications")
+
+    @field_validator("nics", "classes", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any, info: ValidationInfo) -> Any:
+        return mixed.keyed(value, str(info.field_name))
+
+    @model_validator(mode="after")
+    def _of_selective_repeat(self) -> Self:
+        for key, what, hint in self.of_others():
+            raise mistake(what, hint, [key])
         return self
+
+    def of_nic(self, rank: int) -> Own | None:
+        """What is other of a NIC."""
+        return next((own for written, own in self.nics.items() if rank in mixed.ranks_of(written)), None)

@@ -11,9 +11,10 @@ from testbed.base.types import Time, mistake, names, unknown
 from testbed.base.units import format_size
 from testbed.experiment.blocks import known, own
 from testbed.experiment.blocks.layout import Endpoint, group
+from testbed.experiment.blocks.transport import Own
 from testbed.experiment.steps.flows import BufferSize, end_name
 from testbed.experiment.steps.programs import Feed, Message, Storage
-from testbed.experiment.steps.step import Blocks, Found, Step, rank_out_of_range
+from testbed.experiment.steps.step import Blocks, Found, Path, Step, rank_out_of_range
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 from topologies.ranks.grid import NoGrid
@@ -63,6 +64,10 @@ class CollectiveStep(Step):
     groups: list[list[int]] | None = Field(
         default=None, min_length=1, max_length=64,
         description="instead of `ranks`: several groups, each does the same by itself, all at the same time",
+    )  # fmt: skip
+    transports: list[Own] | None = Field(
+        default=None, min_length=1, max_length=64,
+        description="with `groups`: what each of them sends by, as `transport`, which it goes before",
     )  # fmt: skip
     chunk: BufferSize | None = Field(
         default=None,
@@ -163,8 +168,14 @@ class CollectiveStep(Step):
     def written_algorithms(cls, written: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
         yield written.get("collective"), written.get("algorithm")
 
+    def own_transports(self) -> Iterator[tuple[Path, tuple[Own | None, ...]]]:
+        yield from super().own_transports()
+        for i, its in enumerate(self.transports or ()):
+            yield ("transports", i), (self.transport, its)
+
     def mistakes(self, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
         found = [*self.mistakes_among(fabric, blocks.fabric.topology.ranks), *_complexes(self, fabric)]
+        found += _transports(self)
         yield from found or own.mistakes(self, blocks.fabric.topology.ranks, blocks.seed)
 
     def algorithms(self, ranks: int) -> list[tuple[str, str]]:
@@ -276,6 +287,20 @@ def _complexes(step: CollectiveStep, fabric: Fabric) -> Iterator[Found]:
     if known.entry(step.collective, step.algorithm).on_complexes:
         what = f"{step.algorithm} works on compute complexes, and these NICs have none"
         yield ("algorithm",), what, "fabric.nic.kind: off_path"
+
+
+def _transports(step: CollectiveStep) -> Iterator[Found]:
+    """Whether each group has one, and hosts do it: NICs and switches go by what NICs have."""
+    groups = len(step.groups or ())
+    if step.transports and len(step.transports) != groups:
+        what = f"{len(step.transports)} transports for {groups or 'no'} groups"
+        yield ("transports",), what, "one for each of `groups`; `transport` is for all of them"
+    if step.algorithm == AUTO or step.collective not in known.collectives() or known.own(step.algorithm):
+        return
+    if step.algorithm in known.choices(step.collective) and known.entry(step.collective, step.algorithm).offloaded:
+        for path, _ in step.own_transports():
+            what = f"{step.algorithm} is done by NICs and switches, which go by what each NIC has"
+            yield path, what, "transport: {nics: {0-3: {..}}}, for the ranks that take part"
 
 
 def _group(step: CollectiveStep, entry: Algorithm, fabric: Fabric, ranks: int) -> Iterator[Found]:

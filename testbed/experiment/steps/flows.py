@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, ValidationInfo, model_validator
@@ -14,7 +14,8 @@ from testbed.base.explain import explain
 from testbed.base.types import Model, Size, Time, default, mistake, mistakes
 from testbed.experiment.blocks.fabric import TrafficClass
 from testbed.experiment.blocks.layout import Endpoint
-from testbed.experiment.steps.step import Blocks, Found, Step, absolute, below, no_dscp, rank_out_of_range
+from testbed.experiment.blocks.transport import Own
+from testbed.experiment.steps.step import Blocks, Found, Path, Step, absolute, below, no_dscp, rank_out_of_range
 from testbed.experiment.steps.written import MOST_FLOWS, MOST_TOLD, Row, flows_of, sizes_of
 from topologies.graph import endpoint
 from workloads.traffic import MOST_ENTRIES, BadTable, Sizes, checked, sizes_named, table_sizes
@@ -36,6 +37,7 @@ class Flow(Model):
     traffic_class: TrafficClass | None = Field(
         default=None, alias="class", description="class that it is sent in (null: that of transport.dscp)"
     )
+    transport: Own | None = Field(default=None, description="what it is sent by, as of the step, which it goes before")
     _place: str = PrivateAttr(default="")
 
     @property
@@ -54,7 +56,7 @@ def _read_flows(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, str):
         return value
     made, found = [], list[Found]()
-    for row in flows_of(Path(absolute(value, info))):
+    for row in flows_of(FilePath(absolute(value, info))):
         try:
             made.append(Flow.model_validate(dict(row)))
             made[-1]._place = row.place
@@ -80,6 +82,12 @@ class FlowsStep(Step):
         description="RDMA writes from rank to rank; or a file of them, a line each: start, from, to, size, class",
     )  # fmt: skip
 
+    def own_transports(self) -> Iterator[tuple[Path, tuple[Own | None, ...]]]:
+        yield from super().own_transports()
+        for i, flow in enumerate(self.flows):
+            if flow.transport:
+                yield ("flows", i, "transport"), (self.transport, flow.transport)
+
     def mistakes(self, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
         for i, flow in enumerate(self.flows):
             for key, what, hint in _of_flow(flow, blocks.fabric, fabric):
@@ -92,7 +100,7 @@ class FlowsStep(Step):
 def _read_sizes(value: Any, info: ValidationInfo) -> Any:
     """A file's; and whether it is a distribution."""
     if isinstance(value, str):
-        return sizes_of(Path(absolute(value, info)))
+        return sizes_of(FilePath(absolute(value, info)))
     if isinstance(value, list) and all(isinstance(one, list) and len(one) == 2 for one in value):
         with suppress(TypeError):  # no numbers: that is said by itself
             try:

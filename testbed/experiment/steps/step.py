@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from pydantic import ValidationInfo
+from pydantic import Field, ValidationInfo
 
 from testbed.base.types import Model, mistake
 from testbed.experiment.blocks.fabric import dscp_of
+from testbed.experiment.blocks.transport import Own
 
 if TYPE_CHECKING:
     from testbed.experiment.blocks.clock import Clock
@@ -48,6 +49,17 @@ class Step(Model):
     """Title -> model of what has a table of its own behind it."""
     unpredictable: ClassVar[str] = ""
     """Why there is no model of what it takes."""
+
+    transport: Own | None = Field(
+        default=None,
+        description="what it sends by, where that is other than `transport` further above: any of its keys "
+        "(docs/mixed-controls.md)",
+    )
+
+    def own_transports(self) -> Iterator[tuple[Path, tuple[Own | None, ...]]]:
+        """What it, its groups and its flows send by, each over those before it, and where that is said."""
+        if self.transport:
+            yield ("transport",), (self.transport,)
 
     @classmethod
     def written_algorithms(cls, written: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
@@ -137,6 +149,22 @@ def rank_out_of_range(rank: int, ranks: int) -> tuple[str, str] | None:
     if 0 <= rank < ranks:
         return None
     return f"there is no rank {rank}", f"this fabric has ranks 0 to {ranks - 1}"
+
+
+class OfGroup(Protocol):
+    """What holds for a group of ranks."""
+
+    @property
+    def transport(self) -> Own | None: ...
+
+
+def of_groups(
+    at: Path, above: Own | None, groups: Mapping[str, OfGroup]
+) -> Iterator[tuple[Path, tuple[Own | None, ...]]]:
+    """What groups send by, over what their step does; `at` is the step's own key."""
+    for name, group in groups.items():
+        if group.transport:
+            yield (*at, "groups", name, "transport"), (above, group.transport)
 
 
 def no_dscp(its: int | None, spec: FabricSpec) -> tuple[str, str] | None:

@@ -13,8 +13,9 @@ from pydantic import Field, model_validator
 from testbed.base.types import Model, Size, Time, default, mistake, names
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.fabric import TrafficClass
+from testbed.experiment.blocks.transport import Own
 from testbed.experiment.steps.graphs import GraphStep, algorithm_of, collectives, distinct, heeds, named
-from testbed.experiment.steps.step import Blocks, Found, Path, below, no_dscp, rank_out_of_range, under
+from testbed.experiment.steps.step import Blocks, Found, Path, below, no_dscp, of_groups, rank_out_of_range, under
 from topologies.graph.fabric import Fabric
 from workloads.tasks import task as plain
 from workloads.tasks.check import BadGraph
@@ -42,6 +43,9 @@ class TaskGroup(Model):
     )
     options: dict[str, Any] = Field(
         default_factory=dict, description="keys of a collective step that its algorithms heed, such as `chunk`"
+    )
+    transport: Own | None = Field(
+        default=None, description="what its ranks send by, as of the step, which it goes before"
     )
 
 
@@ -177,7 +181,7 @@ class Tasks(Model):
                 tasks.setdefault(rank, []).append(one.task())
         groups = {name: tuple(tuple(members) for members in group.ranks) for name, group in self.groups.items()}
         settings = {
-            name: Settings(group.traffic_class, dict(group.algorithm), dict(group.options))
+            name: Settings(group.traffic_class, dict(group.algorithm), dict(group.options), group.transport)
             for name, group in self.groups.items()
         }
         return Graph(groups, {rank: tuple(its) for rank, its in sorted(tasks.items())}, settings)
@@ -196,6 +200,10 @@ class TasksStep(GraphStep):
     tables: ClassVar[Mapping[str, str]] = {"A group of tasks": "TaskGroup", "A task": "Task"}
 
     tasks: Tasks = Field(description="a graph of tasks, on streams of each rank")
+
+    def own_transports(self) -> Iterator[tuple[Path, tuple[Own | None, ...]]]:
+        yield from super().own_transports()
+        yield from of_groups((self.kind,), self.transport, self.tasks.groups)
 
     @classmethod
     def written_algorithms(cls, written: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:

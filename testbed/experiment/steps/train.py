@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from testbed.base.types import Bandwidth, Flops, Model, Size, Time, default, mistake, names, unknown
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.fabric import TrafficClass
+from testbed.experiment.blocks.transport import Own
 
 Count = Annotated[int, Field(ge=1, le=1 << 20)]
 
@@ -113,6 +114,9 @@ class GroupOf(Model):
     compression: Literal["bfp"] | None = Field(default=None, description="as of a collective")
     traffic_class: TrafficClass | None = Field(
         default=None, description="class of what its ranks send by themselves (null: that of transport.dscp)"
+    )
+    transport: Own | None = Field(
+        default=None, description="what its ranks send by, as of the step, which it goes before"
     )
 
 

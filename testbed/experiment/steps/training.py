@@ -12,7 +12,8 @@ from pydantic import Field
 from testbed.base.types import unknown
 from testbed.base.units import format_size
 from testbed.experiment.blocks.known import misshapen
-from testbed.experiment.steps.step import Blocks, Found, Path, Step, below, no_dscp, under
+from testbed.experiment.blocks.transport import Own
+from testbed.experiment.steps.step import Blocks, Found, Path, Step, below, no_dscp, of_groups, under
 from testbed.experiment.steps.train import Train
 from topologies.graph.fabric import Fabric
 from topologies.kinds import axes
@@ -292,7 +293,7 @@ def _optimizer_in(train: Train) -> str | None:
 def _settings(group: GroupOf) -> Settings:
     algorithms = dict.fromkeys(entries_of(group.algorithm), group.algorithm) if group.algorithm else {}
     options = {"compression": group.compression} if group.compression else {}
-    return Settings(traffic_class=group.traffic_class, algorithms=algorithms, options=options)
+    return Settings(group.traffic_class, algorithms, options, group.transport)
 
 
 def _shapes(train: Train, t: Training, layout: Layout, fabric: Fabric) -> Iterator[Found]:
@@ -371,6 +372,10 @@ class TrainStep(Step):
     tables: ClassVar[Mapping[str, str]] = {"A group of a training step": "GroupOf"}
 
     train: Train = Field(description="a training step, forward, backward and optimizer")
+
+    def own_transports(self) -> Iterator[tuple[Path, tuple[Own | None, ...]]]:
+        yield from super().own_transports()
+        yield from of_groups((self.kind,), self.transport, self.train.groups)
 
     @classmethod
     def written_algorithms(cls, written: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:

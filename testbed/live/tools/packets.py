@@ -19,7 +19,7 @@ OPCODES = {
     0: "SEND_FIRST", 1: "SEND_MIDDLE", 2: "SEND_LAST", 3: "SEND_LAST_IMM", 4: "SEND_ONLY", 5: "SEND_ONLY_IMM",
     6: "WRITE_FIRST", 7: "WRITE_MIDDLE", 8: "WRITE_LAST", 9: "WRITE_LAST_IMM", 10: "WRITE_ONLY",
     11: "WRITE_ONLY_IMM", _ACK: "ACKNOWLEDGE", 0x81: "CNP", 0xC0: "CONTRIBUTE", 0xC1: "RESULT", 0xC2: "MULTICAST",
-    0xC3: "PARTIAL",
+    0xC3: "PARTIAL", 0xC4: "CREDIT", 0xC5: "REQUEST",
 }  # fmt: skip
 """Those of reliable connections, the congestion notification, and what fabricd's accelerators and NICs use."""
 

@@ -10,16 +10,16 @@ from testbed.live.views import (
     control,
     drops,
     ecn,
+    flow_control,
     interfaces,
     job,
     lldp,
     logging,
     nics,
-    pfc,
     queues,
     switches,
 )
 from testbed.live.views.view import View
 
-FAMILIES = (interfaces, queues, pfc, ecn, config, drops, lldp, logging, nics, switches, job, control)
+FAMILIES = (interfaces, queues, flow_control, ecn, config, drops, lldp, logging, nics, switches, job, control)
 VIEWS: dict[str, View] = {view.words: view for family in FAMILIES for view in family.VIEWS}

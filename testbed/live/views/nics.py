@@ -22,6 +22,9 @@ def qps(look: Look) -> list[Table]:
         {k: q[k] for k in keys} | {"rate_Gbps": round(q["rate_bps"] / 1e9, 3), "window_bytes": q["window_bytes"]}
         for q in look.counts["qps"]
     ]
+    if any("cc" in q for q in look.counts["qps"]):  # not all go by what their NICs have
+        for row, q in zip(rows, look.counts["qps"], strict=True):
+            row["control"] = q.get("cc") or look.parameters["nics"][q["rank"]]["cc"]["algorithm"]
     return [Table("qps", "", rows, ("rank", "qp", "peer", "peer_qp", "rate_Gbps", "window_bytes"))]
 
 
@@ -153,6 +156,17 @@ def paths(look: Look, rank: int) -> list[Table]:
     return [Table("paths", "", rows, ("qp", "peer", "entropy", "udp_src_port", "delay_us"))]
 
 
+def credit(look: Look, rank: int) -> list[Table]:
+    """Where packets go on credit alone: what a rank's queue pairs may send, and whom its NIC lets send next."""
+    found = look.source.request("credits", rank=rank)
+    sends = [{**row, "waits_us": round(row.pop("waits_ns") / 1e3, 3)} for row in found["sends"]]
+    queue = sorted(found["receives"], key=lambda row: (row["place"] == 0, row["place"]))
+    return [
+        Table("sends", "What it may send", sends, ("qp", "peer")),
+        Table("receives", "Whom it lets send, by their place in the queue", queue, ("qp", "peer", "rank", "place")),
+    ]
+
+
 _RECEIVED = {"most": "reorder_distance_max", "placed": "placed_out_of_order", "tx_sack": "tx_sack"}
 _SENT = ("rx_sack", "retransmitted", "spurious_retransmitted", "loss_probes")
 
@@ -189,6 +203,10 @@ VIEWS = (
     View(
         words="paths", about="Show what a rank's queue pairs that spray know of each entropy: marks, losses, delay.",
         make=paths, parameters=(_RANK,), samples=("0",),
+    ),
+    View(
+        words="credits", about="Show what a rank may send by its receivers' credit, and whom it lets send next.",
+        make=credit, parameters=(_RANK,), samples=("0",),
     ),
     counting(words="traffic", about="Show which rank of a live fabric has sent how much to whom.", make=traffic),
     counting(

@@ -125,6 +125,14 @@ def delete(site: Site, switch: str, match: str) -> Iterator[Step]:
     yield Flows(switch, (*strict, "del-flows", match), "no flow matches")
 
 
+def again(site: Site, switch: str) -> Iterator[Step]:
+    if not site.configured["switches"][switch].get("adaptive"):
+        hint = "control.routing: adaptive has switches choose"
+        raise InputError(f"{switch} does not choose among equal ports", "adaptive", hint)
+    yield Mend("adaptive restart", f"switch:{switch}")
+    yield ForGood("its chip has begun to choose anew")
+
+
 def accelerator(site: Site, state: str, switch: str) -> Iterator[Step]:
     _has_accelerator(site, switch)
     yield Put(overlay("switch", switch, {"accelerator_down": state == "off"}))
@@ -200,6 +208,12 @@ ACTIONS = (
         steps=delete, cost_ns=take.SETTING_NS, cost_from=take.SETTING,
         blast="what matched them. The controller does not notice: it believes that they are there",
         traffic="frames that come in from now on", example="leaf0 ip,nw_dst=10.0.0.9",
+    ),
+    Action(
+        words="adaptive restart", about="Has a switch's chip begin anew to choose among equal ports.",
+        parameters=(_SWITCH,), steps=again, cost_ns=take.SETTING_NS, cost_from=take.SETTING,
+        blast="none: frames that come meanwhile take one port or another",
+        traffic="frames that come in from now on; sets and weights are the controller's", example="leaf0",
     ),
     Action(
         words="accelerator", about="Switches a switch's accelerator off or on.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from testbed.experiment.blocks.fabric import dscp_of
@@ -10,6 +12,7 @@ from topologies.graph import endpoint
 from workloads import traffic
 
 if TYPE_CHECKING:
+    from testbed.experiment.blocks.transport import Own
     from testbed.experiment.steps.flows import Flow, FlowsStep, LoadStep
     from testbed.plan.steps.planner import Planner
 
@@ -20,9 +23,17 @@ def flows_steps(step: FlowsStep, planner: Planner) -> list[Planned]:
     def planned(flow: Flow) -> PlannedFlow:
         source, target = (endpoint.number(end, planner.fabric) for end in (flow.from_, flow.to))
         dscp = None if flow.traffic_class is None else dscp_of(flow.traffic_class, planner.basis.fabric)
-        return PlannedFlow(source, target, flow.size, flow.start, flow.traffic_class, dscp)
+        transport = None
+        if flow.transport:
+            transport = planner.senders.number(source, flow.traffic_class, step.transport, flow.transport)
+        return PlannedFlow(source, target, flow.size, flow.start, flow.traffic_class, dscp, transport)
 
-    return [PlannedFlows([planned(flow) for flow in step.flows])]
+    flows = [planned(flow) for flow in step.flows]
+    return [PlannedFlows(flows, _senders(planner, flows, ((step.transport, flow.transport) for flow in step.flows)))]
+
+
+def _senders(planner: Planner, flows: list[PlannedFlow], own: Iterable[tuple[Own | None, ...]]) -> list[str]:
+    return planner.senders.names((f.source, f.traffic_class, its) for f, its in zip(flows, own, strict=False))
 
 
 def load_steps(step: LoadStep, planner: Planner) -> list[Planned]:
@@ -43,4 +54,5 @@ def load_steps(step: LoadStep, planner: Planner) -> list[Planned]:
             seed=seed,
             to=load.to,
         )
-    return [PlannedFlows([PlannedFlow(a.source, a.target, a.size_bytes, a.start_ns) for a in drawn])]
+    flows = [PlannedFlow(a.source, a.target, a.size_bytes, a.start_ns) for a in drawn]
+    return [PlannedFlows(flows, _senders(planner, flows, repeat((step.transport,))))]

@@ -23,8 +23,13 @@ def plan(experiment: Experiment) -> Plan:
     if cores is not None:
         of_complexes = {"post_ns": cores.post, "reduce_bps": cores.reduce, "wake_ns": cores.wake}
         of_complexes |= {"cache_bytes": cores.cache, "memory_reduce_bps": cores.memory_reduce}
-    steps = [made for step in experiment.workload for made in steps_of(step, planner)]
-    return Plan(planner.fabric.ranks, experiment.seed, of_ranks, of_complexes, steps)
+    made = [(step, planned) for step in experiment.workload for planned in steps_of(step, planner)]
+    by = [planner.senders.by_class(step.transport) for step, _ in made]
+    return Plan(
+        *(planner.fabric.ranks, experiment.seed, of_ranks, of_complexes, [planned for _, planned in made]),
+        transports=planner.senders.transports,
+        sends_by=by,
+    )
 
 
 def capture_ports(target: str, fabric: Fabric) -> list[str]:

@@ -65,7 +65,7 @@ class Planned(ABC):
 
 @dataclass(frozen=True)
 class PlannedFlow:
-    """`traffic_class` and `dscp`: None for the transport's."""
+    """`traffic_class` and `dscp`: None for the transport's; `transport`: its number, None for the step's."""
 
     source: int
     target: int
@@ -73,9 +73,11 @@ class PlannedFlow:
     start_ns: float
     traffic_class: int | None = None
     dscp: int | None = None
+    transport: int | None = None
 
     def told(self) -> dict[str, Any]:
         marking = {"traffic_class": self.traffic_class, "dscp": self.dscp} if self.traffic_class is not None else {}
+        marking |= {} if self.transport is None else {"transport": self.transport}
         ends = {"from": self.source, "to": self.target}
         return {**ends, "size_bytes": self.size_bytes, "start_ns": self.start_ns, **marking}
 
@@ -83,9 +85,10 @@ class PlannedFlow:
 @dataclass(frozen=True)
 class PlannedFlows(Planned):
     flows: Sequence[PlannedFlow]
+    senders: Sequence[str] = ()  # what each of them is sent by, in words, where they differ
 
     def told(self, own: Collection[int] | None = None) -> dict[str, Any]:
-        return {"kind": "flows", "flows": self._told}
+        return {"kind": "flows", "flows": self._told, **({"watched": True} if self.senders else {})}
 
     @cached_property
     def _told(self) -> list[dict[str, Any]]:
@@ -96,7 +99,8 @@ class PlannedFlows(Planned):
 
     def described(self, ranks: int) -> dict[str, Any]:
         names = {str(end): endpoint.name(end, ranks) for end in sorted(self.ends(ranks)) if end >= ranks}
-        return {"kind": "flows", **({"names": names} if names else {})}
+        senders = {"senders": list(self.senders)} if self.senders else {}
+        return {"kind": "flows", **({"names": names} if names else {}), **senders}
 
     def measurements(self, ranks: int) -> int:
         return 2 * len(self.flows)
@@ -144,7 +148,7 @@ class PlannedCollective(Planned):
             "op": self.op if entry.ops else None,
             **of(len(self.ranks or range(ranks))),
             **({"chosen": self.chosen} if self.chosen else {}),
-            **({"groups": [of(len(its["ranks"])) for its in self.groups]} if self.groups else {}),
+            **({"groups": [of(len(its["ranks"])) | _sender(its) for its in self.groups]} if self.groups else {}),
         }
 
     def measurements(self, ranks: int) -> int:
@@ -159,6 +163,10 @@ class PlannedCollective(Planned):
         taken = {(way["algorithm"], way.get("trees")): way for way in (ways[1:] or ways)}
         jobs = sum(find(self.collective, way["algorithm"]).jobs(way) for way in taken.values())
         return jobs * (len(self.groups) or 1)
+
+
+def _sender(group: Mapping[str, Any]) -> dict[str, str]:
+    return {"sender": group["sender"]} if "sender" in group else {}
 
 
 @dataclass(frozen=True)
@@ -226,10 +234,14 @@ class Plan:
     complex_costs: Mapping[str, float | None] | None
     steps: Sequence[Planned]
     repeat: bool = False
+    transports: Sequence[Mapping[str, Any]] = ()  # those that connections name, as fabricd takes them
+    sends_by: Sequence[Mapping[str, Any]] = ()  # of each step, unless none says anything of it
 
     def told(self, own: Sequence[int] | None = None) -> dict[str, Any]:
         """As workers read it; that of endpoints that share a process (workloads/together.py), or of all."""
         steps = [step.told(own) for step in self.steps]
+        if any(self.sends_by):
+            steps = [told | ({"sends_by": by} if by else {}) for told, by in zip(steps, self.sends_by, strict=True)]
         whole = {"ranks": self.ranks, "seed": self.seed, "steps": steps, **({"repeat": True} if self.repeat else {})}
         if own is None:
             return whole

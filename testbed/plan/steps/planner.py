@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.base.types import Model
 from testbed.experiment.basis import Basis
 from testbed.experiment.blocks.layout import group
+from testbed.plan.sending import Senders
 from testbed.plan.steps.planned import Planned, PlannedCollective
 from topologies import Fabric
 from topologies.graph import endpoint
@@ -19,6 +21,7 @@ from workloads.sparse.sizes import spot_blocks
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
+    from testbed.experiment.blocks.transport import Own
     from testbed.experiment.steps.step import Step
     from testbed.plan.choose import Chooser
 
@@ -43,6 +46,10 @@ class Planner:
 
         return Chooser(self.experiment)
 
+    @cached_property
+    def senders(self) -> Senders:
+        return Senders(self.experiment, self.basis)
+
     def number(self, step: Step) -> int:
         """Which one of the workload it is; 0 of none."""
         return next((k for k, one in enumerate(self.experiment.workload) if one is step), 0)
@@ -56,6 +63,11 @@ class Planner:
             return PlannedCollective(**same, ranks=step.ranks, options=options, chosen=self.chooser.choose(step))
         entry = find(step.collective, step.algorithm)
         groups = [group(entry, ranks, self.fabric) for ranks in step.groups or ()]
+        each: Sequence[Own | None] = step.transports or len(groups) * [None]
+        own = [(step.transport, its) for its in each]
+        names = self.senders.names((ranks[0], None, of) for ranks, of in zip(step.groups or (), own, strict=True))
+        for members, of, name in zip(groups, own, names, strict=False):
+            members |= {"sends_by": self.senders.by_class(*of), "sender": name}
         ranks: list[int] | None = [rank for members in step.groups or () for rank in members]
         if not groups:
             of_all = group(entry, step.ranks, self.fabric)

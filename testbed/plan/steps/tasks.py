@@ -18,12 +18,13 @@ from topologies.ranks.grid import NoGrid
 from workloads.base.vocabulary import AUTO
 from workloads.registry import find
 from workloads.tasks.check import BadGraph, Members
-from workloads.tasks.graph import Graph
+from workloads.tasks.graph import Graph, Settings
 from workloads.tasks.program import compiled
 from workloads.tasks.task import Collective
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep
+    from testbed.experiment.blocks.transport import Own
     from testbed.experiment.steps.graphs import GraphStep
     from testbed.plan.steps.planner import Planner
     from topologies import Fabric
@@ -32,15 +33,18 @@ if TYPE_CHECKING:
 def task_steps(step: GraphStep, planner: Planner) -> list[Planned]:
     """Of a graph that is written, or read from a file."""
     iterations, warmup = step.repeats
-    return [planned(task_graph(step, planner), planner, iterations=iterations, warmup=warmup)]
+    graph = task_graph(step, planner)
+    return [planned(graph, planner, iterations=iterations, warmup=warmup, above=step.transport)]
 
 
 def task_graph(step: GraphStep, planner: Planner) -> Graph:
     return step.graph(planner.fabric.ranks)
 
 
-def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, name: str = "tasks") -> PlannedTasks:
-    """The step.  `name` is what it is called in tables."""
+def planned(
+    graph: Graph, planner: Planner, *, iterations: int, warmup: int, name: str = "tasks", above: Own | None = None
+) -> PlannedTasks:
+    """The step.  `name` is what it is called in tables, `above` what its groups' transports go before."""
     fabric, spec = planner.fabric, planner.basis.fabric
 
     @cache
@@ -74,10 +78,13 @@ def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, nam
             **({"aggregation": more} if more else {}),
         }
 
-    def dscp(traffic_class: int) -> int:
-        number = dscp_of(traffic_class, spec)
-        assert number is not None
-        return number
+    def marking(its: Settings) -> dict[str, Any]:
+        marked: dict[str, Any] = {"dscp": None, "traffic_class": 0}
+        if its.traffic_class is not None:
+            marked = {"dscp": dscp_of(its.traffic_class, spec), "traffic_class": its.traffic_class}
+        if its.transport is not None:
+            marked["transport"] = planner.senders.numbers(its.traffic_class, above, its.transport)
+        return marked
 
     like: dict[Any, Collective] = {}
 
@@ -86,7 +93,7 @@ def planned(graph: Graph, planner: Planner, *, iterations: int, warmup: int, nam
         return way(like.setdefault(task.alike, task), members)
 
     try:
-        return PlannedTasks(compiled(graph, cache(way_of_like), find, dscp), name, iterations, warmup)
+        return PlannedTasks(compiled(graph, cache(way_of_like), find, marking), name, iterations, warmup)
     except BadGraph as bad:
         hint = "a group's offloaded collectives go in the order of the list, one at a time (docs/tasks.md)"
         raise InputError(str(bad), planner.experiment.place("workload"), hint) from None

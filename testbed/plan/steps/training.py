@@ -42,7 +42,8 @@ def training_steps(told: TrainStep, planner: Planner) -> list[Planned]:
     small = planner if by == 1 else Planner(scaled_down(planner.experiment))
 
     def planned_on(planner: Planner, graph: Graph, t: Training) -> PlannedTasks:
-        step = planned(graph, planner, iterations=train.iterations, warmup=train.warmup, name=name_of(t, by))
+        its: dict[str, Any] = {"iterations": train.iterations, "warmup": train.warmup, "name": name_of(t, by)}
+        step = planned(graph, planner, **its, above=told.transport)
         return replace(step, about_step=about(t, layout))
 
     def made(t: Training) -> tuple[Graph, PlannedTasks]:
