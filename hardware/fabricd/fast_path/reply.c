@@ -96,13 +96,14 @@ static char *text_at(char *p, char *end, char **text)
 }
 
 /* A value that is no text.  Return: what comes behind it */
-static char *skipped(char *p, const char *end)
+static char *skipped(char *p, char *end)
 {
 	int depth = 0;
+	char *within;
 
 	while (p < end && (depth || (*p != ',' && *p != '}'))) {
 		depth += (*p == '{' || *p == '[') - (*p == '}' || *p == ']');
-		p++;
+		p = *p == '"' ? text_at(p, end, &within) : p + 1;
 	}
 	return p;
 }

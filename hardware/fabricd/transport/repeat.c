@@ -9,19 +9,16 @@
  * or another that was sent again (RFC 8985, section 6.2: by the order of sending, not of
  * numbers).  At a timeout all that has left the NIC and is not known to have come is lost.
  *
- * The network reorders if a hole is acknowledged before it was sent again, or less than three
- * quarters of the shortest round trip after that.  From then on a hole waits before it counts
- * as lost: a quarter longer than the longest that one has been late.  What was sent again
- * does not wait a second time.  After 16 holes in a row that were lost all the same, none
- * waits any more (RFC 8985, sections 6.2 and 7: no window before reordering is seen, 16
- * recoveries until it is given up).
+ * The network reorders if a hole is acknowledged before it was sent again, or less than three quarters of the shortest
+ * round trip after that.  From then on a hole waits before it counts as lost: a quarter longer than the longest that one has
+ * been late.  What was sent again does not wait a second time.  After 16 holes in a row that were lost all the same, none
+ * waits any more (RFC 8985, sections 6.2 and 7: no window before reordering is seen, 16 recoveries until it is given up).
  *
- * Where packets take several paths, loss_after is set.  Then a hole is lost when something has
- * come that left the NIC more than that later, whether the hole was sent again or not (RFC 8985,
- * section 6.2: by the time of sending); or later, if holes have been as late as that.  When it is heard plays no part: bitmaps come late, for
- * many packets at once.  If nothing more is heard, a hole is lost loss_after after it should have
- * been heard of (there: the reordering timer), but no sooner than a round trip after it is known
- * to be overtaken: what has come since would be heard of by then.
+ * Where packets take several paths, loss_after is set.  Then a hole is lost when something has come that left the NIC
+ * more than that later, whether the hole was sent again or not (RFC 8985, section 6.2: by the time of sending); or later, if
+ * holes have been as late as that.  When it is heard plays no part: bitmaps come late, for many packets at once.  If nothing
+ * more is heard, a hole is lost loss_after after it should have been heard of (there: the reordering timer), but no sooner
+ * than a round trip after it is known to be overtaken: what has come since would be heard of by then.
  *
  * When the last packets are lost, nothing comes that would show it: then the sender asks (probe.c).
  */
