@@ -10,6 +10,7 @@ from pydantic import Field
 from testbed.base.types import Time
 from testbed.faults.base import Fault, Place, Primitive, overlay
 from testbed.faults.forwarding import DeadMember, FlowFault
+from topologies.graph.targets import PortTarget
 
 
 class AdaptiveOff(FlowFault):
@@ -51,13 +52,13 @@ class StuckChoice(Fault):
 
 class StaleQuality(Fault):
     name: ClassVar[str] = "stale_quality"
-    summary: ClassVar[str] = "a switch's chip chooses by what it saw of its queues long ago"
+    summary: ClassVar[str] = "a switch's chip chooses by what it saw of a port's queue long ago, or of all its ports'"
     shows: ClassVar[str] = (
-        "`testbed show groups`: picks that are uneven for as long as it does not look again, while weights are right; "
-        "queues and marks at the ports that it takes"
+        "`testbed show groups`: one port of each set is taken more often than the others, or less, while weights are "
+        "right; its queue, and marks there"
     )
-    example: ClassVar[dict[str, Any]] = {"on": "switch:leaf0", "age": "50us"}
-    on: ClassVar[tuple[str, ...]] = ("switch", "all")
+    example: ClassVar[dict[str, Any]] = {"on": "port:leaf0:3"}
+    on: ClassVar[tuple[str, ...]] = ("port", "switch", "all")
     adaptive: ClassVar[bool | None] = True
     mended_by: ClassVar[tuple[str, ...]] = ("adaptive restart",)
 
@@ -67,7 +68,13 @@ class StaleQuality(Fault):
 
     def primitives(self, place: Place) -> list[Primitive]:
         age = _NEVER_NS if self.age is None else self.age
-        return [overlay("switch", name, {"adaptive": {"stale_ns": age}}) for name in place.switches()]
+        return [overlay("port", port, {"stale_ns": age}) for port in self._ports(place)]
+
+    def _ports(self, place: Place) -> list[str]:
+        if isinstance(place.target, PortTarget):
+            return place.directions("both")
+        switches = (place.fabric.switch_by_name[name] for name in place.switches())
+        return [f"{s.name}:{port}" for s in switches for port in range(1, s.ports + 1)]
 
 
 _NEVER_NS = 1e12

@@ -56,6 +56,9 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
     if experiment.fabric.topology.is_large and sprays(experiment.transport):
         what = "there is no model of queue pairs that spray on so large a fabric"
         yield Problem(what, experiment.place("transport", "multipath"), "leave it out")
+    if experiment.fabric.topology.is_large and experiment.transport.qps > 1:
+        what = "there is no model of several queue pairs of a connection on so large a fabric"
+        yield Problem(what, experiment.place("transport", "qps"), "leave it out")
     if experiment.fabric.topology.is_large and experiment.fabric.switch.cut_through:
         what = "there is no model of cut-through switches in so large a fabric"
         yield Problem(what, experiment.place("fabric", "switch", "cut_through"), "leave it out")

@@ -181,7 +181,9 @@ def test_a_chip_that_does_not_look_again_goes_by_what_it_saw(age_ns: float, band
             f.ofctl("add-flow", f.bridge("leaf0"), f"priority=60000,ip,nw_dst={f.fabric.nics[2].ip},actions=output:3")
             f.fabricd.request("cable", cable="leaf0-spine0", rate_bps=40e9)
             if stale:
-                lay(f, "stale", stale_ns=age_ns)
+                for p in UP:
+                    values, at = {"stale_ns": age_ns}, f"leaf0:{p}"
+                    f.fabricd.request("inject", fault=at, primitive="params", port=at, values=values)
             first, *others = added(f, [tuple(other), tuple(looks)])
             passed_over = age_ns > 1e6 if stale else not bands  # in order and without bands: the slow one is never best
             assert (first == 60) == passed_over and sum(others) + first == FRAMES + 60

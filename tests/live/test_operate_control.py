@@ -236,6 +236,30 @@ def test_slots_that_nobody_owns_are_reclaimed_where_they_are() -> None:
         assert set(free().values()) == {1024}
 
 
+def test_a_chip_that_begins_anew_chooses_again(fabric: FaultyFabric) -> None:
+    assert "does not choose" in refused(fabric, "adaptive restart leaf0")
+    clos = "fabric: {topology: {clos: {leaves: 2, spines: 2, hosts_per_leaf: 2}}}"
+    with Lab.up(loads(f"name: adaptive\n{clos}\ncontrol: {{routing: adaptive}}\n")) as lab:
+
+        def chip() -> dict[str, object]:
+            return dict(lab.fabricd.request("parameters")["switches"]["leaf0"].get("adaptive") or {})
+
+        def stale() -> int:
+            ports = lab.fabricd.request("parameters")["ports"]
+            return sum(p.get("stale_ns") == 50_000 for p in ports.values())
+
+        right = chip()
+        for on in ("switch:leaf0", "port:leaf0:3"):
+            put_in(lab, Injection.of({"fault": "stale_quality", "on": on, "age": "50us"}))
+        assert stale() == 4
+        put_in(lab, Injection.of({"fault": "stuck_choice", "on": "switch:leaf0"}))
+        assert chip() == {}
+        config(Site.of(lab), ["adaptive", "restart", "leaf1"])
+        assert chip() == {} and stale() == 4
+        config(Site.of(lab), ["adaptive", "restart", "leaf0"])
+        assert chip() == right and stale() == 0
+
+
 def test_a_tenant_is_policed_and_nobody_else(fabric: FaultyFabric) -> None:
     free = fabric.measure(ACROSS)
     assert not free.drops

@@ -138,8 +138,6 @@ static const char *set_adaptive(struct adaptive_params *p, const json_t *o)
 			return "adaptive: bands: from 0 to 255";
 		p->bands = (uint8_t)x;
 	}
-	if ((v = json_object_get(o, "stale_ns")) && !value_duration(v, &p->stale))
-		return "adaptive: stale_ns: from 0 to 1e12";
 	if ((v = json_object_get(o, "every_ns")) && !value_duration(v, &p->every))
 		return "adaptive: every_ns: from 0 to 1e12";
 	return p->bands && !p->every ? "adaptive: every_ns: more than 0, with bands" : NULL;
@@ -228,6 +226,8 @@ const char *port_params_set(struct port_params *p, const json_t *o)
 			return wrong;
 		p->own_ecn = true;
 	}
+	if ((v = json_object_get(o, "stale_ns")) && !value_duration(v, &p->stale))
+		return "stale_ns: from 0 to 1e12";
 	if ((v = json_object_get(o, "pfc_rx")))
 		p->pfc_rx = json_is_true(v);
 	if ((v = json_object_get(o, "pfc_tx")))

@@ -42,15 +42,11 @@ static json_t *ecn_json(const struct ecn_params *of_class)
 
 static json_t *adaptive_json(const struct adaptive_params *a)
 {
-	json_t *o = json_pack("{s:s, s:o*, s:o, s:i, s:b, s:i, s:o, s:i}", "policy", pick_policy_name(a->policy), "params",
-			      pick_policy_params(a), "flowlet_gap_ns",
+	return json_pack("{s:s, s:o*, s:o, s:i, s:b, s:i, s:o, s:i}", "policy", pick_policy_name(a->policy), "params",
+			 pick_policy_params(a), "flowlet_gap_ns",
 			 ns_json(a->flowlet_gap), "flowlet_entries", (int)a->flowlet_entries, "local_repair",
 			 (int)a->local_repair, "bands", (int)a->bands, "every_ns", ns_json(a->every), "basis",
-			      (int)a->basis);
-
-	if (a->stale)
-		json_object_set_new(o, "stale_ns", ns_json(a->stale));
-	return o;
+			 (int)a->basis);
 }
 
 /* switch_params_json() - All parameters of a switch */
@@ -90,9 +86,13 @@ json_t *switch_params_json(const struct switch_params *p)
 /* port_params_json() - Likewise of a port */
 json_t *port_params_json(const struct port_params *p)
 {
-	return json_pack("{s:I, s:b, s:b, s:o}", "headroom_bytes", (json_int_t)p->headroom_bytes, "pfc_rx",
-			 (int)p->pfc_rx, "pfc_tx", (int)p->pfc_tx, "port_ecn",
-			 p->own_ecn ? ecn_json(p->ecn) : json_null());
+	json_t *o = json_pack("{s:I, s:b, s:b, s:o}", "headroom_bytes", (json_int_t)p->headroom_bytes, "pfc_rx",
+			      (int)p->pfc_rx, "pfc_tx", (int)p->pfc_tx, "port_ecn",
+			      p->own_ecn ? ecn_json(p->ecn) : json_null());
+
+	if (p->stale)
+		json_object_set_new(o, "stale_ns", ns_json(p->stale));
+	return o;
 }
 
 /* cable_params_json() - Likewise of a cable */

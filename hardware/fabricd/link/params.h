@@ -35,6 +35,7 @@ struct port_params {
 	bool pfc_rx, pfc_tx;	 /* obeys, sends */
 	bool own_ecn;		 /* marks by `ecn` and not by its switch's, unless a fault says otherwise */
 	struct ecn_params ecn[CLASSES];
+	ps_t stale; /* its queue is seen by who chooses among ports no more often than that; 0: as it is */
 };
 
 struct cable_params {

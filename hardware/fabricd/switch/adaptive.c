@@ -9,8 +9,7 @@
  * cable.  A port that weighs less than others leads to where less fits through, which its own queue does not show.  So
  * what it has been given counts until it would be through at that share of the heaviest port's rate.  A chip may see less
  * of that (`quality`): when a frame asks, and its last look is so long ago, it looks at all its ports, and keeps in how
- * many such times each will have drained, up to a number of bands.  A chip that is out of order looks seldom, or never
- * again (`stale`).
+ * many such times each will have drained, up to a number of bands.
  *
  * Frames of a flow may keep their port as long as none comes later than `gap` after the one before (flowlets: Sinha,
  * Kandula, Katabi, HotNets 2004; CONGA, SIGCOMM 2014).  The table has no keys: flows that meet in an entry are one.
@@ -48,13 +47,21 @@ struct flowlet {
 	uint16_t port; /* 0: none yet */
 };
 
+/* What it knows of a port's queue */
+struct seen {
+	bool kept;    /* it is out of order: this is what it was, then */
+	ps_t then;
+	double drain; /* as drain() has it */
+	uint8_t band;
+};
+
 struct adaptive {
 	struct flowlet *flowlet;
 	uint32_t flowlets;
 	bool looked; /* at its ports, then */
 	ps_t then;
 	struct pick_memory memory;
-	double seen[]; /* then, of each port: how long it would have drained, in ps */
+	struct seen port[];
 };
 
 /* Until all that is at a port, and so many bytes more, are on the cable */
@@ -67,30 +74,47 @@ static double drain(const struct fabric *f, const struct port *p, uint32_t more)
 	return (double)left + (double)(p->queued_bytes + more) * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps;
 }
 
+/* What is seen of that now.  Of a port that is out of order (`stale`) it is looked at seldom, or never again */
+static double sees(const struct fabric *f, const struct sw *s, const struct port *p, uint32_t more)
+{
+	struct seen *x = &s->adaptive->port[p->number - 1];
+
+	if (!p->p.stale)
+		return drain(f, p, more);
+	if (!x->kept || f->clock.now - x->then >= p->p.stale) {
+		x->kept = true;
+		x->then = f->clock.now;
+		x->drain = drain(f, p, 0);
+	}
+	return x->drain;
+}
+
+/* adaptive_reconfigured() - A port may be in order again */
+void adaptive_reconfigured(struct sw *s, const struct port *p)
+{
+	if (s->adaptive && !p->p.stale)
+		s->adaptive->port[p->number - 1].kept = false;
+}
+
 /* Does it see queues in bands?  Faults that were laid over each other may have left bands without their time */
 static bool sees_bands(const struct adaptive_params *a)
 {
 	return a->bands && a->every;
 }
 
-/* Does it go by what it saw at its last look? */
-static bool goes_by_looks(const struct adaptive_params *a)
-{
-	return sees_bands(a) || a->stale;
-}
-
 /* Unless the last look is recent enough */
 static void look(const struct fabric *f, struct sw *s)
 {
 	const struct adaptive_params *a = &s->p.adaptive;
-	ps_t every = sees_bands(a) && a->every > a->stale ? a->every : a->stale;
 
-	if (s->adaptive->looked && f->clock.now - s->adaptive->then < every)
+	if (s->adaptive->looked && f->clock.now - s->adaptive->then < a->every)
 		return;
 	s->adaptive->looked = true;
 	s->adaptive->then = f->clock.now;
-	PORTS_EACH(&s->n, p)
-		s->adaptive->seen[p->number - 1] = drain(f, p, 0);
+	PORTS_EACH(&s->n, p) {
+		double bands = sees(f, s, p, 0) / (double)a->every;
+		s->adaptive->port[p->number - 1].band = bands < a->bands - 1 ? (uint8_t)bands : (uint8_t)(a->bands - 1);
+	}
 }
 
 /* How long the frame takes through what lies behind a way's port, by its weight; 0: no longer than out of the port */
@@ -111,14 +135,11 @@ double choice_load(const struct choice *c, uint16_t way)
 	const struct way *w = &c->ways->way[way];
 	ps_t now = c->f->clock.now, behind = w->busy_until > now ? w->busy_until - now : 0;
 
-	double seen = c->s->adaptive->seen[w->port - 1];
 	if (sees_bands(a)) {
-		double bands = seen / (double)a->every;
-		ps_t band = bands < a->bands ? (ps_t)bands : a->bands - 1, further = behind / a->every;
+		ps_t band = c->s->adaptive->port[w->port - 1].band, further = behind / a->every;
 		return (double)(band > further ? band : further < a->bands ? further : a->bands - 1);
 	}
-	double here = a->stale ? seen : drain(c->f, &c->s->n.ports[w->port - 1], c->fr->len);
-	double there = (double)(behind + through(c, w));
+	double here = sees(c->f, c->s, &c->s->n.ports[w->port - 1], c->fr->len), there = (double)(behind + through(c, w));
 	return here > there ? here : there;
 }
 
@@ -263,10 +284,8 @@ static struct way *take(const struct choice *c)
 	const struct adaptive_params *p = &c->s->p.adaptive;
 	struct way *way = NULL;
 
-	if (goes_by_looks(p))
+	if (sees_bands(p))
 		look(c->f, c->s);
-	else
-		c->s->adaptive->looked = false; /* what it once saw is of no use when it goes by looks again */
 	if (!p->flowlet_gap || !c->s->adaptive->flowlets)
 		return &c->ways->way[p->policy->pick(c)];
 	struct flowlet *let = &c->s->adaptive->flowlet[choice_flow(c->fr) % c->s->adaptive->flowlets];
@@ -337,7 +356,7 @@ void adaptive_init(struct sw *s)
 	if (!s->base.adaptive.policy)
 		return;
 	s->n.adaptive = true;
-	if (!(s->adaptive = a = calloc(1, sizeof *a + s->n.port_count * sizeof *a->seen)))
+	if (!(s->adaptive = a = calloc(1, sizeof *a + s->n.port_count * sizeof *a->port)))
 		abort();
 	a->flowlets = s->base.adaptive.flowlet_entries;
 	if (a->flowlets && !(a->flowlet = calloc(a->flowlets, sizeof *a->flowlet)))
@@ -356,6 +375,8 @@ void adaptive_forget(struct sw *s)
 	if (!s->adaptive)
 		return;
 	s->adaptive->looked = false;
+	PORTS_EACH(&s->n, p)
+		s->adaptive->port[p->number - 1].kept = false;
 	pick_forget(&s->adaptive->memory);
 	for (uint32_t i = 0; i < s->adaptive->flowlets; i++)
 		s->adaptive->flowlet[i] = (struct flowlet){0};

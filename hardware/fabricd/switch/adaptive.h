@@ -12,6 +12,7 @@ struct adaptive;
 struct fabric;
 struct frame;
 struct pending;
+struct port;
 struct sw;
 struct ways;
 
@@ -26,6 +27,7 @@ bool own_choices_load(struct fabric *f);
 void adaptive_came(struct fabric *f, struct pending *p);
 void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct frame *fr);
 void adaptive_forget(struct sw *s);
+void adaptive_reconfigured(struct sw *s, const struct port *p);
 void adaptive_free(struct adaptive *a);
 
 #endif

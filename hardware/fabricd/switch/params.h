@@ -28,7 +28,6 @@ struct adaptive_params {
 	uint32_t basis;	   /* of its hash */
 	uint8_t bands;	   /* of what is seen of a queue; 0: all is seen */
 	ps_t every;
-	ps_t stale; /* it looks no more often than that; 0: it is in order */
 };
 
 /* A lossy frame that finds no place is cut to its first bytes, and goes by another queue (trim.c) */

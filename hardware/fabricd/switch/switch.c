@@ -148,6 +148,7 @@ static void leaving(struct fabric *f, struct port *out, struct frame *fr)
 static void reconfigured(struct fabric *f, struct port *p)
 {
 	buffer_changed(f, (struct sw *)p->node);
+	adaptive_reconfigured((struct sw *)p->node, p);
 }
 
 static void passed(struct fabric *f, struct passage *passage)

@@ -126,7 +126,7 @@ def delete(site: Site, switch: str, match: str) -> Iterator[Step]:
 
 
 def again(site: Site, switch: str) -> Iterator[Step]:
-    if not site.configured["switches"][switch].get("adaptive"):
+    if not site.switch(switch).get("adaptive"):
         hint = "control.routing: adaptive has switches choose"
         raise InputError(f"{switch} does not choose among equal ports", "adaptive", hint)
     yield Mend("adaptive restart", f"switch:{switch}")
