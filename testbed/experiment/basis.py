@@ -227,7 +227,9 @@ class Basis:
         """What the fabric is made of, for faults that take some of it away."""
         switch = self.fabric.switch
         watchdog_ns = switch.watchdog.detect if switch.watchdog else None
-        return Built(self.hardware, self.headroom, self.longest, watchdog_ns, self._cpus, self._adaptive)
+        trimmed = switch.trimming.dscp if switch.trimming else None
+        cpus, adaptive = self._cpus, self._adaptive
+        return Built(self.hardware, self.headroom, self.longest, watchdog_ns, cpus, adaptive, trimmed)
 
 
 def _complex(nic: Nic) -> Complex | None:
