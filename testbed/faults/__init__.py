@@ -17,7 +17,7 @@ from testbed.base import controls
 from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
-from testbed.faults import adaptive, cable, congestion, credits, forwarding, host, loss, offload, paths, queue
+from testbed.faults import adaptive, cable, congestion, credits, forwarding, host, loss, offload, paths, queue, trimming
 from testbed.faults.base import Fault, Place, Primitive
 from testbed.faults.built import Built, CannotInject
 from topologies.graph.fabric import Fabric, TopologyError
@@ -28,6 +28,7 @@ GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Cables": cable.FAULTS,
     "Credits": credits.FAULTS,
     "Queues": queue.FAULTS,
+    "Trimming": trimming.FAULTS,
     "Forwarding": forwarding.FAULTS,
     "Adaptive switches": adaptive.FAULTS,
     "Several paths": paths.FAULTS,
@@ -132,6 +133,8 @@ class Injection:
         if built is not None and self.fault.sprays and not built.sprays:
             what = "is for NICs whose packets choose their path"
             raise CannotInject(f"{self.fault.name} {what}", "transport: {multipath: {policy: reps}}")
+        if built is not None and self.fault.trims and built.trimmed_dscp is None:
+            raise CannotInject(f"{self.fault.name} is for switches that trim", "fabric: {switch: {trimming: {}}}")
         if self.fault.grants and cc is not None and not controls.gives_credit(cc):
             hint = f"transport.cc: one of {', '.join(controls.of_credit())}"
             raise CannotInject(f"{self.fault.name} is for controls with credit, and the NICs run {cc}", hint)

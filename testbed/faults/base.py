@@ -146,6 +146,8 @@ class Fault(Model):
     """Only where packets of NICs choose their path."""
     cable_credits: ClassVar[bool | None] = None
     """Only for cables under credits (true), or with pauses (false); None: for both."""
+    trims: ClassVar[bool] = False
+    """Only where switches trim."""
     grants: ClassVar[bool] = False
     """Only where the NICs' congestion control goes by receivers' credit."""
     shows_as: ClassVar[ShowsAs | None] = None

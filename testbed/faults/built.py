@@ -34,6 +34,8 @@ class Built:
     """That a rank's container may use; None: all."""
     adaptive: bool = False
     """Whether switches take one of several ports."""
+    trimmed_dscp: int | None = None
+    """What switches give to trimmed frames; None: they trim none."""
     sprays: bool = False
     """Whether packets of NICs choose their path."""
     selective: bool = False

@@ -40,7 +40,7 @@ class Routes:
         self._hops = Hops(self.fabric, experiment.control.routing.hashing)
         self.chooses = self._hops.chooses
         bare, hardware, scale_up = self._hops.fabric, basis.hardware, basis.fabric.scale_up
-        cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
+        cables = {c: Link(*hardware.cable(bare, c), basis.share(c)) for c in bare.cables}
         cuts = {s.name for s in bare.switches if hardware.cuts_through(s)}
         hops = [(c, hop) for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))]
         self._links = {hop: replace(cables[c], cuts=True) if hop[1] in cuts else cables[c] for c, hop in hops}

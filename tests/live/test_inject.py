@@ -34,6 +34,8 @@ ELSEWHERE = {
     "reps_late_marks": "test_path_faults.py",
     "stale_quality": "test_fabricd_adaptive.py",
     "credit_leak": "test_fabricd_credits.py",
+    "trim_off": "test_trimming_faults.py",
+    "trim_dscp_lost": "test_trimming_faults.py",
 }
 """What shows on workers or the controller alone, and which file proves it."""
 TRAFFIC = ("incast", "noisy_neighbour", "victim_flow")

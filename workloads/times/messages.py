@@ -19,8 +19,9 @@ from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
 class Link:
     """One direction of a cable, or of several beside each other that packets are spread over.
 
-    `spread`: how many packets go at the same time, on average; `rate_bps` is that of each.  `cuts`: the switch behind
-    it sends packets on while they still come in, by links that are no faster.
+    `spread`: how many packets go at the same time, on average; `rate_bps` is that of each.  Less than 1: packets wait,
+    for credits, besides.  `cuts`: the switch behind it sends packets on while they still come in, by links that are no
+    faster.
     """
 
     rate_bps: float
