@@ -117,3 +117,43 @@ def test_what_goes_wrong_in_it_is_named_and_ends_the_fabric(tmp_path: Path, kind
         (event,) = f.events("own_failed")
         assert (event["name"], event["function"]) == ("mine.c", "pick") and event["reason"].startswith(reason)
         assert (line_of(event["file"], event["offset"]) == 4) == bool(event["offset"]) == ("takes" not in reason)
+
+
+def test_it_is_told_how_long_a_packet_took_if_anybody_measures_that(tmp_path: Path) -> None:
+    """It takes the entropy of that many us: a packet alone goes there and back in the time that `show paths` has."""
+    text = """#include "railbed.h"
+static uint32_t pick(struct railbed_paths *its) { return *(uint32_t *)its->state; }
+static void returned(struct railbed_paths *its, const struct railbed_returned *back)
+{
+	*(uint32_t *)its->state = (uint32_t)(back->took / 1000);
+}
+RAILBED_MULTIPATH(2, .state_bytes = 4, .pick = pick, .returned = returned);
+"""
+    (tmp_path / "mine.c").write_text(text)
+    for cc, measured in (("nscc", True), ("none", False)):
+        its = hardware_of(
+            loads((FILE % ("{file: mine.c, entropies: 32}", "ecmp")).replace("nscc", cc), directory=tmp_path)
+        )
+        with leaves(its) as f:
+            for _ in range(2):
+                send(f, [(0, 1, 4096, 0)])
+            rows = f.fabricd.request("paths", rank=0)["paths"]
+        took_us = {int(row["took_ns"] / row["timed"] / 1000) for row in rows if row["timed"]}
+        assert {row["entropy"] for row in rows} == {0} | took_us and (max(took_us, default=0) > 1) == measured
+
+
+def test_all_frames_of_a_flow_have_one_number_and_flows_have_others(tmp_path: Path) -> None:
+    """Whoever goes by it sends all of 10, 20, 40, 80 packets by one port, and again."""
+    what = "uint64_t *seen = its->state; *seen += 1; return *seen ? railbed_flow_of(its) % its->ports : 0;"
+    (tmp_path / "mine.c").write_text(PICK % ("choice", what, "ADAPTIVE"))
+    text = (tmp_path / "mine.c").read_text().replace(".pick", ".state_bytes = 8, .pick")
+    (tmp_path / "mine.c").write_text(text)
+    flows = {(0, 2): 10, (0, 3): 20, (1, 2): 40, (1, 3): 80}
+    with leaves(hardware(routing="{adaptive: {policy: mine.c}}", folder=tmp_path)) as f:
+        f.fabricd.request("heal", fault="loss")
+        f.fabricd.request("cable", cable="leaf0-spine3", rate_bps=400e9)
+        for start in (0.0, 100_000.0):
+            send(f, [(*pair, packets * 4096, start) for pair, packets in flows.items()])
+        picks = [row["picks"] for row in f.counters()["groups"] if row["switch"] == "leaf0"]
+    assert sum(picks) >= 2 * sum(flows.values()) and sum(n > 0 for n in picks) > 1
+    assert all(n % 10 == 0 for n in picks)
