@@ -23,6 +23,8 @@ they come.
 - help: `testbed --help` against a Python that imports click alone
 - plan (tests/bench_plan.py): CPU time and memory of planning an all-reduce by `auto` among 1,024 ranks, over 64 ranks
 - predict (tests/bench_predict.py): CPU time and memory of `testbed predict` of a torus of 262,144 nodes
+- paths (tests/bench_paths.py, also by itself): fabricd's processor time for a frame-hop where switches or NICs spread
+  packets over paths, over ECMP
 - sweep (tests/bench_sweeps.py): wall time of 12 small points one after the other over that of two at a time
 - drills (tests/bench_drills.py): wall time to a drill's first prompt, and of `advance 300us` there
 - memory: fabricd, Open vSwitch, the controller and Mininet of a fabric of 64 servers
@@ -50,7 +52,7 @@ from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.inject.links import mininet
 from testbed.run.run import run
-from tests import bench_drills, bench_plan, bench_predict, bench_ranks, bench_steps, bench_sweeps
+from tests import bench_drills, bench_paths, bench_plan, bench_predict, bench_ranks, bench_steps, bench_sweeps
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric
 from tests.parts.ring_fabric import Ring, ranks
 from topologies import build
@@ -466,6 +468,7 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "plan": lambda: named("plan", bench_plan.plan_1024()),
     "predict": lambda: named("predict_64x64x64", bench_predict.predict_torus()),
     "drills": bench_drills.drills,
+    "paths": lambda: named("paths", bench_paths.paths()),
     "sweep": lambda: named("sweep_local_2", bench_sweeps.two_at_a_time()),
     "memory": memory_mb,
 }

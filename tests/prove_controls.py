@@ -26,6 +26,8 @@ RECOVERIES = ("go_back_n", "selective_repeat")
 LOSSY_GBPS = 100
 LONGEST_NS = 100e3
 """Light takes no longer there and back: a late sender needs hundreds of round trips."""
+SHORTEST_FIRST = ("homa",)
+"""Of flows without end the others wait: nobody is promised a share."""
 DEAF = ("dcqcn", "timely", "hpcc")
 """To loss: they are made for lossless classes, and nobody is promised a share where there are none."""
 LEAST = 0.1
@@ -78,13 +80,21 @@ def hpcc(case: Case) -> float:
     return 0.5 * case.bdp_bytes + case.senders * 4190
 
 
-BOUNDS: dict[str, Callable[[Case], float]] = {"nscc": nscc, "swift": swift, "dctcp": dctcp, "hpcc": hpcc}
+def credit(case: Case) -> float:
+    """What all send before there is any credit: of what is granted nothing stays."""
+    return 1.1 * case.senders * 1.5 * case.bdp_bytes
+
+
+CREDIT = [name for name, control in CONTROLS.items() if control.hears == ("credit",)]
+BOUNDS: dict[str, Callable[[Case], float]] = {
+    "nscc": nscc, "swift": swift, "dctcp": dctcp, "hpcc": hpcc, **dict.fromkeys(CREDIT, credit),
+}  # fmt: skip
 """Of the mean queue in the second half, in bytes. DCQCN and TIMELY have none: they leave it to PFC."""
 
 
 def wrong(case: Case, found: Outcome) -> list[str]:
     told = []
-    if found.least < LEAST and not (case.lossy and case.control in DEAF):
+    if found.least < LEAST and case.control not in SHORTEST_FIRST and not (case.lossy and case.control in DEAF):
         told.append("starves")
     if found.timeouts and not found.lost:
         told.append("timeout without loss")

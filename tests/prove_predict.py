@@ -1,9 +1,11 @@
 """Proof: predictions are within 3 % of the emulation.
 
-`./setup.sh prove predict [--cases N] [--most RANKS] [--seed N] [--budget SECONDS]`.  Hypothesis draws cases of 8 to
-RANKS ranks (default 128): a fabric, a collective and algorithm, a size, rates, delays, costs; in two cases of three
-some cables differ from the others.  Each is run and predicted; the worst are listed, and of those that also have a
-model for large fabrics, how far that is off, too.  After SECONDS no further case begins.
+`./setup.sh prove predict [--cases N] [--most RANKS] [--seed N] [--budget SECONDS] [--paths]`.  Hypothesis draws cases
+of 8 to RANKS ranks (default 128): a fabric, a collective and algorithm, a size, rates, delays, costs; in two cases of
+three some cables differ from the others.  Each is run and predicted; the worst are listed, and of those that also have
+a model for large fabrics, how far that is off, too.  After SECONDS no further case begins.  With --paths all fabrics
+have several spines, and packets their ways over them: hashes by other seeds and fields, several queue pairs, spraying,
+adaptive switches.
 """
 
 from __future__ import annotations
@@ -26,20 +28,40 @@ from workloads.registry import ALGORITHMS, unpredicted
 
 LIMIT = 0.03
 WORST = 20
+_LATE = "recovery: selective_repeat, sack: {}, loss: {}"
 MOST_BYTES = 64 << 20
 """Of all ranks' vectors together: a few seconds of emulation."""
 RANKS = (8, 9, 12, 15, 16, 24, 27, 32, 48, 64, 96, 128)
 
 
+PATHS = (
+    "control: {routing: {ecmp: {seed: 7}}}",
+    "control: {routing: {ecmp: {dest_qp: true}}}\ntransport: {source_port: fixed}",
+    *(f"transport: {{qps: {n}, qps_split: {split}}}" for n in (2, 4, 16) for split in ("true", "false")),
+    *(
+        f"transport: {{{_LATE}, multipath: {{policy: {name}}}}}"
+        for name in ("round", "random", "reps", "bitmap", "plb")
+    ),
+    *(
+        f"control: {{routing: {{adaptive: {{policy: {name}}}}}}}\ntransport: {{{_LATE}}}"
+        for name in ("round_robin", "random", "two_choices", "shortest")
+    ),
+)
+"""How packets may choose their ways, each in the words of the file."""
+
+
 @st.composite
-def cases(draw: st.DrawFn, most: int, most_bytes: int = MOST_BYTES) -> tuple[Experiment, Prediction]:
+def cases(
+    draw: st.DrawFn, most: int, most_bytes: int = MOST_BYTES, *, paths: bool = False
+) -> tuple[Experiment, Prediction]:
     """One of up to `most` ranks that neither the file nor the prediction refuses."""
     n = draw(st.sampled_from([k for k in RANKS if k <= most]))
     entry = draw(st.sampled_from([e for key, e in ALGORITHMS.items() if not unpredicted(*key)]))
     assume(entry.max_ranks is None or entry.max_ranks >= n)
     rows = draw(st.sampled_from([d for d in range(2, n) if n % d == 0]))
-    spines = draw(st.sampled_from([1, 1, 2, 3]))
-    fabric = draw(st.sampled_from(topologies(n, rows, spines)))
+    spines = draw(st.sampled_from([2, 3, 4, 8] if paths else [1, 1, 2, 3]))
+    fabric = draw(st.sampled_from(topologies(n, rows, spines)[3 if paths else 0 :]))
+    own = draw(st.sampled_from(PATHS)) if paths else ""
     about = 1 << draw(st.sampled_from(range(20)))
     elements = draw(st.integers(about, 2 * about - 1))
     assume(4 * elements * n <= most_bytes)
@@ -50,7 +72,8 @@ fabric:
   topology: {fabric}
   cable: {{rate: {draw(st.sampled_from([100, 200, 400]))}Gbps, delay: {draw(st.sampled_from([100, 500, 1000]))}ns}}
   switch: {{latency: {draw(st.sampled_from([300, 500, 1000]))}ns}}
-{draw(_unequal(fabric))}
+{"" if paths else draw(_unequal(fabric))}
+{own}
 costs: {{post: {draw(st.sampled_from([0, 100, 300]))}ns}}
 workers: {{memory: 2GiB}}
 workload:
@@ -95,6 +118,7 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=128)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--budget", type=float, default=float("inf"), metavar="SECONDS")
+    parser.add_argument("--paths", action="store_true", help="several ways for packets")
     told = parser.parse_args()
     found: list[tuple[float, str]] = []
     large: list[tuple[float, str]] = []
@@ -105,7 +129,7 @@ def main() -> int:
         max_examples=told.cases, phases=[Phase.generate], deadline=None, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    @given(cases(told.most))
+    @given(cases(told.most, paths=told.paths))
     def each(case: tuple[Experiment, Prediction]) -> None:
         if time.monotonic() < end:
             _compare(*case, found, large)
@@ -130,6 +154,10 @@ def _compare(
     )
     unlike = dict(fabric.cables) or ({"hosts": fabric.host_cable} if fabric.host_cable.model_fields_set else {})
     of += "".join(f", {name} {its.rate / 1e9:.0f} Gb/s {its.delay:.0f} ns" for name, its in unlike.items())
+    transport, routing = experiment.transport, experiment.control.routing
+    if transport.multipath or transport.qps > 1 or routing.model_dump() != "ecmp":
+        of += f", {routing.model_dump()}, qps {transport.qps}{' split' * transport.qps_split}"
+        of += f", {transport.multipath.policy}" if transport.multipath else ""
     off = figure.time_ns / row["time_ns"] - 1
     fell = f", but {row['fallback']}" if row.get("fallback") else ""
     if not fell:

@@ -16,6 +16,7 @@ RATIO = 8.0
 FEW = 0.05  # of the marks: in flight, or of frames sent before
 FRAMES = 20
 LEFT = 0.1
+FCS = 4
 
 
 def bleached(op: Operator) -> Iterator[Diagnosis]:
@@ -41,12 +42,31 @@ def remarked(op: Operator) -> Iterator[Diagnosis]:
         begun[node_of(port)].append(port)
     for switch, ports in begun.items():
         cable = op.cable(ports[0])
-        if len(ports) > 1 or cable is None or not op.between_switches(cable):
+        if len(ports) > 1 or cable is None or not op.between_switches(cable) or _are_headers(op, switch):
             continue
         sends = any("UC3" in classes for port, classes in now.items() if node_of(port) == switch)
         if not sends and _has_other_data(op, switch, ports[0], now):
             continue  # the switch sends all in class 0: it is the cause
         yield Diagnosis("dscp_remarked", f"cable:{cable.name}", new_cable(op, cable))
+
+
+def headers(op: Operator) -> Iterator[Diagnosis]:
+    """Of a cable what switches have trimmed comes in class 0: it has lost its DSCP there."""
+    begun: dict[str, list[str]] = defaultdict(list)
+    for port in _class_0_begins(op):
+        begun[node_of(port)].append(port)
+    for switch, ports in begun.items():
+        cable = op.cable(ports[0])
+        if len(ports) == 1 and cable is not None and op.between_switches(cable) and _are_headers(op, switch):
+            yield Diagnosis("trim_dscp_lost", f"cable:{cable.name}", new_cable(op, cable))
+
+
+def _are_headers(op: Operator, switch: str) -> bool:
+    """Whether what a switch sends in class 0 is no longer than what trimming leaves."""
+    size = max((number(row, "size") for row in op.rows("show switch-trimming global")), default=0.0)
+    sent = [row for row in op.rows("show queue counters") if (node_of(by_port(row)), row["TxQ"]) == (switch, "UC0")]
+    packets, nbytes = (sum(number(row, f"Counter/{what}") for row in sent) for what in ("pkts", "bytes"))
+    return 0 < nbytes <= packets * (size + FCS)
 
 
 def mapped(op: Operator) -> Iterator[Diagnosis]:
@@ -119,5 +139,5 @@ def _deep(op: Operator, switch: str) -> float:
     return most if begins and most > 2 * begins else 0.0
 
 
-OWN = (remarked, mapped)
+OWN = (remarked, headers, mapped)
 LATER = (bleached, late)

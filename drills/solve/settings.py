@@ -1,4 +1,4 @@
-"""Settings that differ from those of all others of their kind: ECN, PFC, buffers, classes, watchdogs, NICs."""
+"""Settings that differ from those of all others of their kind: ECN, PFC, buffers, classes, trimming, timers, NICs."""
 
 from __future__ import annotations
 
@@ -68,6 +68,12 @@ def classes(op: Operator) -> Iterator[Diagnosis]:
         yield Diagnosis("wrong_weights", f"switch:{row['Switch']}", (line,))
 
 
+def trimming(op: Operator) -> Iterator[Diagnosis]:
+    for row, usual in odd(op.rows("show switch-trimming global"), "", ("packet_discard_action",)):
+        if usual["packet_discard_action"] == "trim":
+            yield Diagnosis("trim_off", f"switch:{row['Switch']}", (f"switch-trimming {row['Switch']} on",))
+
+
 @distinct
 def watchdogs(op: Operator) -> Iterator[Diagnosis]:
     for row, usual in odd(op.rows("show pfcwd config"), "", ("ACTION", "DETECTION TIME", "RESTORATION TIME")):
@@ -110,4 +116,4 @@ def numbers(text: str) -> Iterator[int]:
             yield from range(int(first), int(last or first) + 1)
 
 
-RULES = (ecn, pfc, buffers, classes, watchdogs, nics)
+RULES = (ecn, pfc, buffers, classes, trimming, watchdogs, nics)

@@ -130,11 +130,11 @@ class Injection:
             what = "is for switches " + ("whose chips choose" if self.fault.adaptive else "that hash by their rules")
             hint = f"control: {{routing: {'adaptive' if self.fault.adaptive else 'ecmp'}}}"
             raise CannotInject(f"{self.fault.name} {what}", hint)
+        if built is not None and self.fault.trims and built.trimmed_dscp is None:
+            raise CannotInject(f"{self.fault.name} is for switches that trim", "fabric: {switch: {trimming: {}}}")
         if built is not None and self.fault.sprays and not built.sprays:
             what = "is for NICs whose packets choose their path"
             raise CannotInject(f"{self.fault.name} {what}", "transport: {multipath: {policy: reps}}")
-        if built is not None and self.fault.trims and built.trimmed_dscp is None:
-            raise CannotInject(f"{self.fault.name} is for switches that trim", "fabric: {switch: {trimming: {}}}")
         if self.fault.grants and cc is not None and not controls.gives_credit(cc):
             hint = f"transport.cc: one of {', '.join(controls.of_credit())}"
             raise CannotInject(f"{self.fault.name} is for controls with credit, and the NICs run {cc}", hint)

@@ -47,6 +47,7 @@ class Routes:
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
         self._dateline = has_dateline(experiment)
         self._spread = sprays(experiment.transport)
+        self._by_switches = not self._spread and experiment.control.routing.adaptive is not None
         self._fixed_port = experiment.transport.source_port == "fixed"
         self.data_class = experiment.fabric.switch.dscp.get(experiment.transport.dscp, 0)
         self._rooms: dict[int, dict[str, Room]] = {}
@@ -67,6 +68,7 @@ class Routes:
             numbers or {},
             self._dateline,
             self._spread,
+            self._by_switches,
             self._fixed_port,
         )
 

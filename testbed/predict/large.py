@@ -107,7 +107,7 @@ def of_too_many(large: LargeFabric, turn: Turn, *, sure: bool = False) -> Figure
     which one it is.
     """
     step, topology = turn.step, large.spec.topology
-    if _without_model(topology.kind, topology.params) or large.sprays:
+    if _without_model(topology.kind, topology.params) or large.several_paths:
         return None
     if not isinstance(step, TrainStep) or step.train.checkpoint is not None or step.train.scale is not None:
         return None

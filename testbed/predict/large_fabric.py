@@ -37,7 +37,8 @@ class LargeFabric:
     def __init__(self, experiment: Experiment) -> None:
         self.spec, self.graph, self.seed = experiment.fabric, experiment.build_fabric(), experiment.seed
         self.costs, self._dateline = costs_with_engines(experiment), has_dateline(experiment)
-        self.sprays = sprays(experiment.transport)
+        adaptive, several = experiment.control.routing.adaptive, experiment.transport.qps > 1
+        self.several_paths = sprays(experiment.transport) or adaptive is not None or several
         self._hashing = experiment.control.routing.hashing
         self._fixed_port = experiment.transport.source_port == "fixed"
         self._data_class = self.spec.switch.dscp.get(experiment.transport.dscp, 0)

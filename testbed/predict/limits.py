@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from testbed.faults import Injection
     from topologies.ranks.hops import Hop
 
+EVENLY = ("random", "round_robin")
+BY_QUEUES = ("two_choices", "shortest")
+"""Choices among equal ports that take every port as often, at least where all are alike."""
+
 _RUN = "`testbed run` emulates it"
 
 
@@ -48,9 +52,7 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
             else:
                 hint = f"from the beginning to the end (no `at`, `for`, `every`) it is predicted; {hint}"
         yield Problem(what, experiment.place("inject", k), hint)
-    if experiment.control.routing.adaptive is not None and _has_several_ways(experiment):
-        what, hint = "there is no model of switches that take one of several ports", "of `routing: ecmp` there is one"
-        yield Problem(what, experiment.place("control", "routing"), f"{_RUN}; {hint}")
+    yield from _adaptive(experiment)
     if experiment.fabric.nic.complex is not None:
         what = "there is no model of off-path SmartNICs"
         yield Problem(what, experiment.place("fabric", "nic", "kind"), _RUN)
@@ -72,9 +74,30 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
             yield Problem(why, experiment.place("workload", k, *path), f"{_RUN}; {hint}" if hint else _RUN)
 
 
-def _has_several_ways(experiment: Experiment) -> bool:
-    """Whether switches may have to choose."""
-    return experiment.fabric.topology.is_large or Hops(experiment.build_fabric()).chooses
+def _adaptive(experiment: Experiment) -> Iterator[Problem]:
+    """What of switches that take one of several ports there is no model of."""
+    adaptive, large = experiment.control.routing.adaptive, experiment.fabric.topology.is_large
+    if adaptive is None or not (large or Hops(experiment.build_fabric()).chooses):
+        return
+    what = ""
+    if large:
+        what = "there is no model of switches that take one of several ports on so large a fabric"
+    elif adaptive.flowlet is not None:
+        what = "there is no model of flowlets: when one ends follows from gaps that queues make"
+    elif adaptive.policy.name not in (*EVENLY, *BY_QUEUES):
+        what = "there is no model of a choice of one's own"
+    elif not _alike(experiment) and (adaptive.weights != "equal" or adaptive.policy.name not in EVENLY):
+        what = "there is no model of how switches share cables that differ"
+    if what:
+        hint = "of `routing: ecmp` there is one"
+        yield Problem(what, experiment.place("control", "routing"), f"{_RUN}; {hint}")
+
+
+def _alike(experiment: Experiment) -> bool:
+    """Whether all cables between switches are."""
+    fabric = experiment.build_fabric()
+    between = [c for c in fabric.cables if {c.a.node, c.b.node} <= fabric.switch_by_name.keys()]
+    return len({(c.rate_bps, c.delay_ns) for c in between if c.name not in fabric.inside}) <= 1
 
 
 def _is_of_cables(injection: Injection) -> bool:
@@ -114,6 +137,8 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
         yield "what is lost without PFC"
     if sprays(experiment.transport):
         yield "how unevenly the hash spreads entropies over the paths, and which of them marks keep empty"
+    if experiment.control.routing.adaptive is not None:
+        yield "how unevenly switches spread packets, and those that overtake others"
     if experiment.fabric.switch.cut_through and experiment.fabric.switch.accelerator:
         yield "what cut-through saves where switches add up"
     if any(figure.how == LONGEST_PATH for figure in figures):

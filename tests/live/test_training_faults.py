@@ -82,8 +82,8 @@ def outcome(standing: Standing, folder: Path, fault: dict[str, Any] | None = Non
 def test_a_step_ends_or_says_who_waits(name: str, standing: Standing, tmp_path: Path) -> None:
     fault = {"fault": name, "at": AT, **CATALOGUE[name].example}
     kind = CATALOGUE[name]
-    needs = (kind.adaptive, kind.cable_credits, kind.grants, kind.sprays, kind.trims, name == "in_order_nic")
-    if kind.only_real_clock or kind.only_on or any(needs):
+    needs = kind.adaptive or kind.cable_credits or kind.grants or kind.trims or kind.sprays or name == "in_order_nic"
+    if kind.only_real_clock or kind.only_on or needs:
         why = "real clock|is not for a clos|for switches|is for credits|with credit|choose their path|no NIC takes"
         with pytest.raises(InputError, match=why):
             outcome(standing, tmp_path / "run", fault)

@@ -15,11 +15,15 @@ class Nic:
     """Completes what was posted, the oldest first, as many as are waited for."""
 
     answered_ps = 0
+    lanes = 1
 
     def __init__(self, wake_ns: float) -> None:
         self.wake_ns = wake_ns
         self.posted: list[int] = []
         self.waits: list[int] = []
+
+    def lane(self, number: int) -> Nic:
+        return self
 
     def write(self, *args: Any, wr_id: int, **more: Any) -> None:
         self.posted.append(wr_id)

@@ -187,7 +187,42 @@ def test_predictions_take_cables_side_by_side_for_one_as_fast_as_all() -> None:
     (hashed,) = predict(experiment("null")).figures
     longer_ns = ser_ns(4096 + 58, 400e9) * 3 / 4  # a packet on two cables of every second hop of the ring
     assert sprayed.time_ns == pytest.approx(wide.time_ns + 3 * 2 * longer_ns, rel=1e-4)
-    assert sprayed.time_ns < hashed.time_ns
+    assert sprayed.time_ns == pytest.approx(hashed.time_ns, rel=1e-4)  # whose flows take cables of their own
+
+
+@pytest.mark.parametrize("policy", ["two_choices", "random", "shortest", "round_robin"])
+def test_adaptive_switches_are_predicted_as_packets_that_take_all_ways(policy: str) -> None:
+    (sprayed,) = predict(experiment("{policy: round}")).figures
+    prediction = predict(experiment("null", control=f"{{routing: {{adaptive: {{policy: {policy}}}}}}}"))
+    assert prediction.figures[0].time_ns == sprayed.time_ns
+    assert any("how unevenly switches spread" in line for line in prediction.left_out)
+
+
+@pytest.mark.parametrize(
+    ("adaptive", "more", "what"),
+    [
+        ("{scope: {flowlet: {}}}", "", "no model of flowlets"),
+        ("{}", ", cables: {'cable:leaf0-spine0': {rate: 40Gbps}}", "share cables that differ"),
+        (
+            "{policy: random, weights: capacity}",
+            ", cables: {'cable:leaf0-spine0': {rate: 40Gbps}}",
+            "cables that differ",
+        ),
+    ],
+)
+def test_what_of_adaptive_switches_has_no_model_is_said(adaptive: str, more: str, what: str) -> None:
+    with pytest.raises(InputError, match=what) as error:
+        predict(experiment("null", more=more, control=f"{{routing: {{adaptive: {adaptive}}}}}"))
+    assert "control.routing" in error.value.where
+    assert predict(experiment("null", control="{routing: {adaptive: {policy: random}}}")).figures
+
+
+def test_bridges_in_nics_hash_before_adaptive_switches() -> None:
+    """Of a NIC's two ports a queue pair takes one: as long as by one port of the same rate."""
+    two = "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 2, links: 2}}"
+    (adaptive,) = predict(experiment("null", topology=two, control="{routing: adaptive}")).figures
+    (sprayed,) = predict(experiment("{policy: round}", topology=two)).figures
+    assert adaptive.time_ns > sprayed.time_ns
 
 
 def test_there_is_no_model_of_it_on_fabrics_too_large_to_run() -> None:

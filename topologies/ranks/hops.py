@@ -46,34 +46,41 @@ class Hops:
         """Whether there may be several shortest ways: switches in a tree have one."""
         self._distances: dict[str, dict[str, int]] = {}
         self._domain = {fabric.nic_by_name[name].rank: k for k, d in enumerate(fabric.scale_up) for name in d}
-        self._known: dict[tuple[int, int, int | None, int | None], list[Hop]] = {}
+        self._known: dict[tuple[int, int, tuple[int, ...]], list[Hop]] = {}
 
     def in_scale_up(self, a: int, b: int) -> bool:
         """Whether two ranks share a scale-up domain."""
         return self._domain.get(a, -1) == self._domain.get(b, -2)
 
-    def between(self, a: int, b: int, source_port: int | None = None, dest_qp: int | None = None) -> list[Hop]:
+    def between(self, a: int, b: int, *flow: int) -> list[Hop]:
         """The hops from rank `a` to rank `b` over the network, the NICs' cables first and last.
 
-        `source_port`: of the flow, where it is known; `dest_qp`: the queue pair that it is for, likewise.
+        `flow`: its source port, and the queue pair that it is for, where they are known.
         """
-        key = (a, b, source_port, dest_qp if self.hashing.dest_qp else None) if self._ecmp else (a, b, None, None)
+        key = a, b, flow[: 1 + self.hashing.dest_qp] if self._ecmp else ()
         if key not in self._known:
             nics = self.fabric.nics
             self._known[key] = list(
-                self._shortest(nics[a], nics[b], *key[2:]) if self._ecmp else self._grid(nics[a].name, nics[b].name)
+                self._shortest(nics[a], nics[b], flow) if self._ecmp else self._grid(nics[a].name, nics[b].name)
             )
         return self._known[key]
 
-    def spread(self, a: int, b: int) -> list[dict[Hop, float]]:
-        """Step by step, the hops that packets take which use all shortest ways alike, and the share that takes each."""
-        target, shares, steps = self.fabric.nics[b].name, {self.fabric.nics[a].name: 1.0}, []
+    def spread(self, a: int, b: int, flow: Sequence[int] = (), *, by_switches: bool = False) -> list[dict[Hop, float]]:
+        """Step by step, the hops that packets take which use all shortest ways alike, and the share that takes each.
+
+        `by_switches`: it is they who spread them.  Bridges in NICs hash a `flow` as ever: source port, queue pair.
+        """
+        source, target = self.fabric.nics[a], self.fabric.nics[b].name
+        shares, steps = {source.name: 1.0}, []
         if not self._ecmp:
             return [{hop: 1.0} for hop in self.between(a, b)]
+        draw, hashed = random.Random(f"{source.name} {target}"), self._ends if by_switches else ()
         while target not in shares:
             step: dict[Hop, float] = {}
             for node, share in shares.items():
                 nearer = self._nearer(node, target)
+                if node in hashed:
+                    nearer = [self._one_of(node, nearer, source, self.fabric.nics[b], flow, draw)]
                 for there in nearer:
                     step[node, there] = step.get((node, there), 0.0) + share / len(nearer)
             shares = {}
@@ -102,22 +109,28 @@ class Hops:
             between.append(end[axis] in beyond(sizes[axis], here[axis], upwards=up))
         return (False, *between, *(between[-1:] or [False]))
 
-    def _shortest(self, source: Nic, target: Nic, source_port: int | None, dest_qp: int | None) -> Iterator[Hop]:
+    def _shortest(self, source: Nic, target: Nic, flow: Sequence[int]) -> Iterator[Hop]:
         a, b = source.name, target.name
         draw = random.Random(f"{a} {b}")
         while a != b:
-            nearer = self._nearer(a, b)
-            if len(nearer) == 1:
-                there = nearer[0]
-            elif source_port is None:
-                there = draw.choice(nearer)
-            else:
-                ports = [n for _, n in sorted(self._ports[a]) if n in nearer]
-                switch = self.fabric.switch_by_name[a]
-                basis, looked = self.hashing.basis(switch.dpid), None if switch.role in EMBEDDED else dest_qp
-                there = ports[member(int(source.ip), int(target.ip), source_port, basis, len(ports), looked)]
+            there = self._one_of(a, self._nearer(a, b), source, target, flow, draw)
             yield a, there
             a = there
+
+    def _one_of(
+        self, node: str, nearer: Sequence[str], source: Nic, target: Nic, flow: Sequence[int], draw: random.Random
+    ) -> str:
+        """Which neighbour a switch's hash takes; one is drawn where the flow is not known."""
+        if len(nearer) == 1:
+            return nearer[0]
+        if not flow:
+            return draw.choice(nearer)
+        ports = [n for _, n in sorted(self._ports[node]) if n in nearer]
+        source_port, *dest_qp = flow
+        switch = self.fabric.switch_by_name[node]
+        looked = dest_qp[0] if dest_qp and self.hashing.dest_qp and switch.role not in EMBEDDED else None
+        basis = self.hashing.basis(switch.dpid)
+        return ports[member(int(source.ip), int(target.ip), source_port, basis, len(ports), looked)]
 
     def _distance_to(self, b: str) -> dict[str, int]:
         """By node; with those at the same switch as `b`, each at the end of one cable, it shares what is known.

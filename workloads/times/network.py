@@ -26,7 +26,7 @@ from topologies.graph.frames import (
 )
 from topologies.ranks.hops import Hop
 from workloads.times.buffers import Transits, Watch
-from workloads.times.messages import Costs, Path, received_ns, sent_ns
+from workloads.times.messages import Costs, Link, Path, received_ns, sent_ns
 from workloads.times.queue_pairs import Bond
 from workloads.times.ways import Pair, Route, Ways
 
@@ -109,7 +109,8 @@ class _Port:
 class QueuePair:
     """From one rank to another.  `transits`: of the buffer before each stage.  `second`: its class at each link.
 
-    `early`: for each stage, ns per byte behind the header that a packet goes on before its end, by cut-through.
+    `early`: for each stage, ns per byte behind the header that a packet goes on before its end, by cut-through; less
+    than 0: after it, as one of several at the same time, each of which takes as long.
     """
 
     __slots__ = ("ack_ns", "back", "bond", "early", "links", "packets", "port", "queue", "second", "stages", "transits")
@@ -120,7 +121,7 @@ class QueuePair:
         self.port, self.stages, self.transits, self.ack_ns = port, stages, transits, ack_ns
         self.links, self.second = len(route.links), route.second
         cuts = [8e9 / link.rate_bps if link.cuts_into(after) else 0.0 for link, after in pairwise(route.links)]
-        self.early = [*cuts, 0.0, 0.0]
+        self.early = [*(cut - _beside(link) for cut, link in zip((*cuts, 0.0), route.links, strict=True)), 0.0]
         self.back: list[Stage] = []
         self.packets = 0  # posted so far
         self.queue: deque[tuple[_Message, _Parts]] = deque()
@@ -186,8 +187,7 @@ class Network:
         stages = []
         for k, (key, link) in enumerate(zip(route.keys, route.links, strict=True)):
             joins = route.scale_up and k > 0
-            alone = wire_bytes(self._costs.mtu) * 8e9 / link.rate_bps  # of several at the same time each takes as long
-            after = 0.0 if joins else link.delay_ns + latencies[k] + alone * (1 - 1 / link.spread)
+            after = 0.0 if joins else link.delay_ns + latencies[k] + HEADER_BYTES * _beside(link)
             stages.append(self._stages.setdefault(key, Stage(link.together_bps, after, joins=joins)))
         for stage, second in zip(stages, route.second, strict=False):
             if second and stage.waiting is None:
@@ -314,6 +314,11 @@ class Network:
                 stage.free += train.acks * ACK_BYTES * stage.ns_per_byte
         if train.message is not None and train.message.sent is not None:
             self._agenda.at(train.tail + pair.ack_ns + self._costs.pcie_latency_ns, train.message.sent)
+
+
+def _beside(link: Link) -> float:
+    """What a packet takes longer for a byte than all cables of a bundle together."""
+    return 8e9 / link.rate_bps - 8e9 / link.together_bps
 
 
 class Alone(Network):

@@ -58,8 +58,8 @@ class Routed:
     `links`: a cable in one direction, by the nodes that it leads from and to.  `latency_ns`: of every switch.
     `scale_up`: the link of a domain's GPUs.  `numbers`: of the queue pairs, where they are known, for ECMP's hash.
     `dateline`: what has to cross it on a grid has a class of its own.  `spread`: each packet takes another of the
-    shortest ways, as often as any: cables that a message spreads over count as one link.  `fixed_port`: all queue pairs
-    have the same source port.
+    shortest ways, as often as any: cables that a message spreads over count as one link.  `by_switches`: it is they who
+    spread them, and bridges in NICs hash.  `fixed_port`: all queue pairs have the same source port.
     """
 
     hops: Hops
@@ -70,6 +70,7 @@ class Routed:
     numbers: Numbers = field(default_factory=dict)
     dateline: bool = True
     spread: bool = False
+    by_switches: bool = False
     fixed_port: bool = False
 
     def route(self, pair: Pair, channel: int = 0, lane: int = 0) -> Route:
@@ -103,9 +104,10 @@ class Routed:
         """Cables that messages spread over, by the nodes at their ends."""
         return {}
 
-    def _spread(self, a: int, b: int) -> list[tuple[str, str]]:
+    def _spread(self, a: int, b: int, flow: Sequence[int]) -> list[tuple[str, str]]:
         """The way of packets that take all shortest ways: bundles, where there are several cables side by side."""
-        return [next(iter(shares)) if len(shares) == 1 else self._bundle(shares) for shares in self.hops.spread(a, b)]
+        steps = self.hops.spread(a, b, flow, by_switches=self.by_switches)
+        return [next(iter(shares)) if len(shares) == 1 else self._bundle(shares) for shares in steps]
 
     def _bundle(self, shares: Mapping[tuple[str, str], float]) -> tuple[str, str]:
         """As fast as the first of its cables that is full."""
@@ -140,8 +142,8 @@ class Routed:
             inside = self.scale_up is not None and self.hops.in_scale_up(a, b)
             if inside:
                 way = [(_OUT, str(a)), (_INTO, str(b))]
-            elif self.spread:
-                way = self._spread(a, b)
+            elif self.spread or self.by_switches:
+                way = self._spread(a, b, self._flow(a, b, channel, lane))
             else:
                 way = self.hops.between(a, b, *self._flow(a, b, channel, lane))
             self._ways[pair, channel, lane] = way

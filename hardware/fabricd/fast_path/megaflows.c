@@ -23,7 +23,7 @@
 #include "fast_path/flow_cache.h"
 #include "fast_path/megaflows.h"
 
-#define BUCKET_BITS 16
+#define BUCKET_BITS_LEAST 8
 #define MASKS_MAX UINT16_MAX
 #define WORDS (sizeof(struct flow_key) / 8)
 
@@ -51,7 +51,7 @@ static inline struct flow **place(const struct megaflows *m, const union masked 
 		hash = (hash ^ k->word[i]) * 0xff51afd7ed558ccd;
 		hash ^= hash >> 32;
 	}
-	return &m->bucket[hash >> (64 - BUCKET_BITS)];
+	return &m->bucket[hash >> (64 - m->bucket_bits)];
 }
 
 static inline struct flow *find_under(const struct megaflows *m, uint16_t mask, const struct flow_key *key)
@@ -64,12 +64,39 @@ static inline struct flow *find_under(const struct megaflows *m, uint16_t mask, 
 	return flow;
 }
 
+static struct flow **buckets(unsigned bits)
+{
+	struct flow **bucket = calloc(1u << bits, sizeof *bucket);
+
+	if (!bucket)
+		abort();
+	return bucket;
+}
+
+/* As many buckets as flows, and not many more: they are looked for at random, and are to stay near */
+static void grow(struct megaflows *m)
+{
+	struct flow **old = m->bucket;
+	unsigned count = 1u << m->bucket_bits;
+
+	m->bucket = buckets(++m->bucket_bits);
+	for (unsigned i = 0; i < count; i++)
+		for (struct flow *flow = old[i], *next; flow; flow = next) {
+			union masked k = {.key = flow->key};
+			struct flow **at = place(m, &k);
+			next = flow->next;
+			flow->next = *at;
+			*at = flow;
+		}
+	free(old);
+}
+
 /* megaflows_open() - There are none yet */
 void megaflows_open(struct megaflows *m)
 {
-	m->bucket = calloc(1u << BUCKET_BITS, sizeof(struct flow *));
+	m->bucket = buckets(m->bucket_bits = BUCKET_BITS_LEAST);
 	m->mask = calloc(MASKS_MAX, sizeof *m->mask);
-	if (!m->bucket || !m->mask)
+	if (!m->mask)
 		abort();
 	for (int presumed = 0; presumed < 2; presumed++) {
 		struct mask *exact = &m->mask[presumed ? MASK_EXACT_PRESUMED : MASK_EXACT];
@@ -163,7 +190,8 @@ struct flow *megaflows_new(struct megaflows *m, const struct fabric *f, const st
 	*flow = (struct flow){0};
 	struct flow_masks *at = &m->port[key->port];
 	put(m, flow, number_at(m, &at->presumed, at->told.count ? &at->next : &first), key);
-	m->count++;
+	if (++m->count > 1u << m->bucket_bits)
+		grow(m);
 	return flow;
 }
 
@@ -221,7 +249,7 @@ static void flow_free(struct megaflows *m, struct flow *flow)
 /* megaflows_forget() - A switch's flows are gone; NULL: all */
 void megaflows_forget(struct megaflows *m, const struct node *sw)
 {
-	for (uint32_t i = 0; m->count && i < 1u << BUCKET_BITS; i++)
+	for (uint32_t i = 0; m->count && i < 1u << m->bucket_bits; i++)
 		for (struct flow **at = &m->bucket[i]; *at;) {
 			struct flow *flow = *at;
 			if (sw && flow->sw != sw) {
@@ -244,7 +272,7 @@ void megaflows_forget(struct megaflows *m, const struct node *sw)
 /* megaflows_each() - Do something with each */
 void megaflows_each(const struct megaflows *m, void (*act)(struct flow *flow))
 {
-	for (uint32_t i = 0; m->count && i < 1u << BUCKET_BITS; i++)
+	for (uint32_t i = 0; m->count && i < 1u << m->bucket_bits; i++)
 		for (struct flow *flow = m->bucket[i]; flow; flow = flow->next)
 			act(flow);
 }

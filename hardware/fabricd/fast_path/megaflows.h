@@ -76,6 +76,7 @@ struct flow_masks {
 
 struct megaflows {
 	struct flow **bucket;
+	unsigned bucket_bits;
 	struct mask *mask; /* by number */
 	uint32_t mask_count;
 	struct flow_masks *port;

@@ -29,11 +29,11 @@
 #include "engine/watch.h"
 #include "link/port.h"
 #include "fast_path/flow_cache.h"
+#include "fast_path/reply.h"
 
 #define SOCKET "ovs-vswitchd.ctl"
 #define LINES 8
 #define ASKED_MAX (LINES * 16)
-#define ANSWER_MAX (1u << 20)
 #define PURGE 0 /* the id of that request; those of questions are larger */
 
 struct question {
@@ -45,8 +45,7 @@ struct question {
 struct line {
 	struct reader reader; /* first */
 	int fd;
-	char *answer;
-	size_t have, room;
+	struct replies replies;
 };
 
 struct trace {
@@ -96,11 +95,11 @@ static bool looks_at_more(const char *text)
 	return false;
 }
 
-static void heard(struct fabric *f, struct trace *t, const json_t *answer)
+static void heard(struct fabric *f, struct trace *t, const struct reply *reply)
 {
 	static const char line[] = "Datapath actions: ";
-	uint64_t id = (uint64_t)json_integer_value(json_object_get(answer, "id"));
-	const char *text = json_string_value(json_object_get(answer, "result"));
+	uint64_t id = reply->id;
+	const char *text = reply->result;
 	struct question *q = &t->asked[id % ASKED_MAX];
 
 	if (id == PURGE) {
@@ -136,7 +135,7 @@ static void hang_up(struct fabric *f, struct trace *t)
 		watch_remove(f, line->fd);
 		close(line->fd);
 		line->fd = -1;
-		line->have = 0;
+		replies_forget(&line->replies);
 	}
 	t->connected = false;
 	memset(t->asked, 0, sizeof t->asked);
@@ -152,35 +151,27 @@ static void readable(struct fabric *f, struct reader *r)
 {
 	struct line *t = (struct line *)r;
 	struct trace *trace = f->flow_cache->trace;
-	json_error_t error;
-	json_t *answer;
+	struct reply reply;
+	size_t room;
+	char *to = replies_room(&t->replies, &room);
 
-	if (t->room - t->have < 4096) {
-		size_t room = t->room ? 2 * t->room : 1 << 16;
-		char *grown = room > ANSWER_MAX ? NULL : realloc(t->answer, room);
-		if (!grown) {
-			hang_up(f, trace);
-			return;
-		}
-		t->answer = grown;
-		t->room = room;
+	if (!to) {
+		hang_up(f, trace);
+		return;
 	}
-	ssize_t n = read(t->fd, t->answer + t->have, t->room - t->have);
+	ssize_t n = read(t->fd, to, room);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
 		hang_up(f, trace);
 		return;
 	}
-	t->have += (size_t)n;
-	while (t->have && (answer = json_loadb(t->answer, t->have, JSON_DISABLE_EOF_CHECK, &error))) {
+	replies_came(&t->replies, (size_t)n);
+	while (replies_next(&t->replies, &reply)) {
 		uint32_t hang_ups = trace->hang_ups;
-		heard(f, trace, answer);
-		json_decref(answer);
+		heard(f, trace, &reply);
 		if (trace->hang_ups != hang_ups)
 			return; /* it had something to ask, and could not; the line may be a new one */
-		t->have -= (size_t)error.position;
-		memmove(t->answer, t->answer + error.position, t->have);
 	}
 	ask_next(f, trace);
 }
@@ -323,7 +314,7 @@ void trace_free(struct fabric *f)
 	for (int i = 0; i < LINES; i++) {
 		if (t->line[i].fd >= 0)
 			close(t->line[i].fd);
-		free(t->line[i].answer);
+		replies_free(&t->line[i].replies);
 	}
 	free(t->queue);
 	free(t);

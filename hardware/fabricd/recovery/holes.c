@@ -29,7 +29,7 @@ void holes_add(struct holes *h, const struct hole *hole)
 
 void holes_drop_first(struct holes *h)
 {
-	h->first = (h->first + 1) % h->room;
+	h->first = (h->first + 1) & (h->room - 1);
 	h->count--;
 }
 
@@ -48,12 +48,20 @@ uint32_t holes_index(const struct holes *h, uint64_t n)
 	return least;
 }
 
+/* holes_walk() - The one of that number, or NULL; @at is where one of a lower number is looked for no more */
+struct hole *holes_walk(const struct holes *h, uint32_t *at, uint64_t n)
+{
+	while (*at < h->count && holes_at(h, *at)->number < n)
+		++*at;
+	return *at < h->count && holes_at(h, *at)->number == n ? holes_at(h, *at) : NULL;
+}
+
 /* holes_find() - The one of that number, or NULL */
 struct hole *holes_find(const struct holes *h, uint64_t n)
 {
 	uint32_t i = holes_index(h, n);
 
-	return i < h->count && holes_at(h, i)->number == n ? holes_at(h, i) : NULL;
+	return holes_walk(h, &i, n);
 }
 
 static bool sent_later(const struct hole *a, const struct hole *b)

@@ -23,17 +23,18 @@ struct hole {
 
 struct holes {
 	struct hole *hole; /* a ring */
-	uint32_t room, first, count;
+	uint32_t room, first, count; /* the room is a power of two */
 };
 
 static inline struct hole *holes_at(const struct holes *h, uint32_t i)
 {
-	return &h->hole[(h->first + i) % h->room];
+	return &h->hole[(h->first + i) & (h->room - 1)];
 }
 
 void holes_add(struct holes *h, const struct hole *hole);
 void holes_drop_first(struct holes *h);
 uint32_t holes_index(const struct holes *h, uint64_t n);
+struct hole *holes_walk(const struct holes *h, uint32_t *at, uint64_t n);
 struct hole *holes_find(const struct holes *h, uint64_t n);
 uint32_t holes_sent_last(const struct holes *h);
 

@@ -88,8 +88,11 @@ static void answer_bitmap(struct fabric *f, struct qp *q, uint64_t first)
 	uint8_t sack[SACK_BYTES(SACK_BITS_MAX)] = {0};
 
 	put_be32(sack, (uint32_t)first & PSN_MASK);
-	for (uint32_t i = 0; i < q->answers->sack_bits; i++)
-		sack[4 + i / 8] |= (uint8_t)(reorder_has(q, first + i) << (i % 8));
+	for (uint32_t i = 0; i < q->answers->sack_bits; i += 32) {
+		uint32_t came = reorder_bits(q->reorder, first + i);
+		for (uint32_t k = 0; k < 4; k++)
+			sack[4 + i / 8 + k] = (uint8_t)(came >> 8 * k);
+	}
 	struct roce_packet pkt = {.opcode = RC_ACK,
 				  .psn = (uint32_t)(q->expected - 1) & PSN_MASK,
 				  .syndrome = AETH_ACK,
@@ -118,8 +121,7 @@ void answer_come(struct fabric *f, struct qp *q)
 		n = r->end - q->expected > bits ? r->end - bits : q->expected + 1;
 	for (int k = 0; k < BITMAPS_AT_ONCE && n < r->end; k++) {
 		answer_bitmap(f, q, n);
-		for (n += bits; n < r->end && !reorder_has(q, n);)
-			n++;
+		n = reorder_next(r, n + bits);
 	}
 	r->unsaid_from = n < r->end ? n : UINT64_MAX;
 	r->unsaid = 0;

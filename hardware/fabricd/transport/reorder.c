@@ -9,37 +9,61 @@
  * (place.c).  What is said of it is in answer.c, and what the sender makes of that in repeat.c.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/fabric.h"
 #include "link/frame.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
 
+#define WORD_BITS 64
+
 static bool here(const struct early *e)
 {
 	return e->frame || e->placed;
+}
+
+static struct early *slot_of(struct reorder *r, uint64_t n)
+{
+	return &r->slot[n <= UINT32_MAX ? (uint32_t)n % r->room : n % r->room];
+}
+
+/* The word with the bit of packet @n, which is bit n % WORD_BITS there */
+static uint64_t *word_of(const struct reorder *r, uint64_t n)
+{
+	return &r->here[(n & (r->bits - 1)) / WORD_BITS];
+}
+
+static struct reorder *reorder_new(uint32_t room)
+{
+	struct reorder *r = calloc(1, sizeof *r + room * sizeof(struct early));
+	uint64_t bits = WORD_BITS;
+
+	while (bits < room)
+		bits *= 2;
+	if (!r || !(r->here = calloc(bits / WORD_BITS, sizeof *r->here)))
+		abort();
+	r->bits = bits;
+	r->room = room;
+	r->unsaid_from = UINT64_MAX;
+	return r;
 }
 
 /* reorder_keep() - Keep what came @ahead of the expected packet, unless there is no room or it is there already */
 enum kept reorder_keep(struct qp *q, uint32_t ahead, const struct early *e)
 {
 	struct reorder *r = q->reorder;
-	uint32_t room = q->answers->reorder_packets;
 
-	if (!r) {
-		r = q->reorder = calloc(1, sizeof *r + room * sizeof(struct early));
-		if (!r)
-			abort();
-		r->room = room;
-		r->unsaid_from = UINT64_MAX;
-	}
+	if (!r)
+		r = q->reorder = reorder_new(q->answers->reorder_packets);
 	if (ahead >= r->room)
 		return KEPT_NOT;
 	uint64_t n = q->expected + ahead;
-	struct early *slot = &r->slot[n % r->room];
-	if (here(slot))
+	uint64_t *word = word_of(r, n), bit = 1ull << n % WORD_BITS;
+	if (*word & bit)
 		return KEPT_BEFORE;
-	*slot = *e;
+	*slot_of(r, n) = *e;
+	*word |= bit;
 	r->held++;
 	r->open += e->ends;
 	if (n >= r->end)
@@ -58,28 +82,59 @@ bool reorder_take(struct qp *q, struct early *e)
 {
 	struct reorder *r = q->reorder;
 
-	if (!r)
+	if (!r || !r->held)
 		return false;
-	struct early *slot = &r->slot[q->expected % r->room];
+	uint64_t *word = word_of(r, q->expected), bit = 1ull << q->expected % WORD_BITS;
+	if (!(*word & bit))
+		return false;
+	struct early *slot = slot_of(r, q->expected);
 	*e = *slot;
 	*slot = (struct early){0};
-	r->held -= here(e);
+	*word &= ~bit;
+	r->held--;
 	r->open -= e->ends && e->frame;
-	return here(e);
-}
-
-/* reorder_at() - Packet @n, if it has come ahead; or NULL */
-struct early *reorder_at(const struct qp *q, uint64_t n)
-{
-	struct reorder *r = q->reorder;
-
-	return n > q->expected && n < r->end && here(&r->slot[n % r->room]) ? &r->slot[n % r->room] : NULL;
+	return true;
 }
 
 /* reorder_has() - Has packet @n come ahead? */
 bool reorder_has(const struct qp *q, uint64_t n)
 {
-	return reorder_at(q, n);
+	const struct reorder *r = q->reorder;
+
+	return n > q->expected && n < r->end && *word_of(r, n) >> n % WORD_BITS & 1;
+}
+
+/* reorder_at() - Packet @n, if it has come ahead; or NULL */
+struct early *reorder_at(const struct qp *q, uint64_t n)
+{
+	return reorder_has(q, n) ? slot_of(q->reorder, n) : NULL;
+}
+
+/* reorder_bits() - Which of packet @n and the 31 behind it have come ahead: bit 0 is @n's.  All are behind the expected one */
+uint32_t reorder_bits(const struct reorder *r, uint64_t n)
+{
+	unsigned shift = n % WORD_BITS;
+	uint64_t word = *word_of(r, n) >> shift;
+
+	if (shift > WORD_BITS / 2)
+		word |= *word_of(r, n + WORD_BITS / 2) << (WORD_BITS - shift);
+	if (n >= r->end)
+		return 0;
+	return (uint32_t)(r->end - n < 32 ? word & ((1ull << (r->end - n)) - 1) : word);
+}
+
+/* reorder_next() - The first from packet @n on that has come ahead, or the end; @n is behind the expected one */
+uint64_t reorder_next(const struct reorder *r, uint64_t n)
+{
+	while (n < r->end) {
+		uint64_t word = *word_of(r, n) >> n % WORD_BITS;
+		if (word) {
+			n += (unsigned)__builtin_ctzll(word);
+			break;
+		}
+		n += WORD_BITS - n % WORD_BITS;
+	}
+	return n < r->end ? n : r->end;
 }
 
 /* reorder_drop() - Forget everything that came ahead: the sender starts anew from the expected packet */
@@ -95,6 +150,7 @@ void reorder_drop(struct fabric *f, struct qp *q)
 			r->held--;
 		}
 	if (r) {
+		memset(r->here, 0, r->bits / 8);
 		r->unsaid_from = UINT64_MAX;
 		r->open = 0;
 	}
@@ -102,5 +158,7 @@ void reorder_drop(struct fabric *f, struct qp *q)
 
 void reorder_release(struct qp *q)
 {
+	if (q->reorder)
+		free(q->reorder->here);
 	free(q->reorder);
 }

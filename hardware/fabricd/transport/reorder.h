@@ -19,6 +19,8 @@ struct early {
 
 struct reorder {
 	uint32_t room, held;
+	uint64_t *here; /* a bit for each packet that came ahead: of packet n bit n of a ring of `bits`, a power of two */
+	uint64_t bits;
 	uint32_t open; /* immediates that were placed and have not completed */
 	uint64_t end; /* behind the highest that came ahead */
 	uint64_t unsaid_from; /* the first that is here and that the sender was not told of; UINT64_MAX: none */
@@ -32,6 +34,8 @@ enum kept reorder_keep(struct qp *q, uint32_t ahead, const struct early *e);
 bool reorder_take(struct qp *q, struct early *e);
 struct early *reorder_at(const struct qp *q, uint64_t n);
 bool reorder_has(const struct qp *q, uint64_t n);
+uint32_t reorder_bits(const struct reorder *r, uint64_t n);
+uint64_t reorder_next(const struct reorder *r, uint64_t n);
 void reorder_drop(struct fabric *f, struct qp *q);
 void reorder_release(struct qp *q);
 

@@ -9,19 +9,16 @@
  * or another that was sent again (RFC 8985, section 6.2: by the order of sending, not of
  * numbers).  At a timeout all that has left the NIC and is not known to have come is lost.
  *
- * The network reorders if a hole is acknowledged before it was sent again, or less than three
- * quarters of the shortest round trip after that.  From then on a hole waits before it counts
- * as lost: a quarter longer than the longest that one has been late.  What was sent again
- * does not wait a second time.  After 16 holes in a row that were lost all the same, none
- * waits any more (RFC 8985, sections 6.2 and 7: no window before reordering is seen, 16
- * recoveries until it is given up).
+ * The network reorders if a hole is acknowledged before it was sent again, or less than three quarters of the shortest
+ * round trip after that.  From then on a hole waits before it counts as lost: a quarter longer than the longest that one has
+ * been late.  What was sent again does not wait a second time.  After 16 holes in a row that were lost all the same, none
+ * waits any more (RFC 8985, sections 6.2 and 7: no window before reordering is seen, 16 recoveries until it is given up).
  *
- * Where packets take several paths, loss_after is set.  Then a hole is lost when something has
- * come that left the NIC more than that later, whether the hole was sent again or not (RFC 8985,
- * section 6.2: by the time of sending); or later, if holes have been as late as that.  When it is heard plays no part: bitmaps come late, for
- * many packets at once.  If nothing more is heard, a hole is lost loss_after after it should have
- * been heard of (there: the reordering timer), but no sooner than a round trip after it is known
- * to be overtaken: what has come since would be heard of by then.
+ * Where packets take several paths, loss_after is set.  Then a hole is lost when something has come that left the NIC
+ * more than that later, whether the hole was sent again or not (RFC 8985, section 6.2: by the time of sending); or later, if
+ * holes have been as late as that.  When it is heard plays no part: bitmaps come late, for many packets at once.  If nothing
+ * more is heard, a hole is lost loss_after after it should have been heard of (there: the reordering timer), but no sooner
+ * than a round trip after it is known to be overtaken: what has come since would be heard of by then.
  *
  * When the last packets are lost, nothing comes that would show it: then the sender asks (probe.c).
  */
@@ -127,7 +124,9 @@ static void look(const struct qp *q, uint32_t i, ps_t now)
 		r->oldest = 0;
 		r->due = PS_NEVER;
 	}
-	for (; i < r->holes.count; i++)
+	while (r->over < r->holes.count && holes_at(&r->holes, r->over)->state == CAME)
+		r->over++;
+	for (i = i > r->over ? i : r->over; i < r->holes.count; i++)
 		judge(r, i, now, after);
 }
 
@@ -172,11 +171,10 @@ static void close_hole(struct repeat *r, struct hole *h)
 	h->state = CAME;
 }
 
-/* Packet @n, which is neither acknowledged nor new, has come */
-static void came(struct qp *q, uint64_t n, ps_t now, bool at_once)
+/* Packet @n, which is neither acknowledged nor new, has come; @h is its hole, or NULL */
+static void came(struct qp *q, uint64_t n, struct hole *h, ps_t now, bool at_once)
 {
 	struct repeat *r = q->repeat;
-	struct hole *h = n < r->known ? holes_find(&r->holes, n) : NULL;
 
 	repeat_missing(r, n, now);
 	if (r->known == n) {
@@ -207,7 +205,7 @@ void repeat_came(struct fabric *f, struct qp *q, uint64_t n)
 		repeat_missing(r, n + 1, f->clock.now);
 		r->came = n + 1 >= r->came ? n + 2 : r->came;
 	} else {
-		came(q, n, f->clock.now, true);
+		came(q, n, n < r->known ? holes_find(&r->holes, n) : NULL, f->clock.now, true);
 	}
 	look(q, from, f->clock.now);
 }
@@ -220,9 +218,12 @@ void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *
 
 	while (last && !(bits[(last - 1) / 8] >> ((last - 1) % 8) & 1))
 		last--;
-	for (uint32_t i = 0; i < last; i++)
-		if (bits[i / 8] >> (i % 8) & 1 && first + i > q->acked && first + i < q->left && first + i < q->send)
-			came(q, first + i, f->clock.now, i + 1 == last);
+	uint32_t at = holes_index(&r->holes, (int64_t)(first - q->acked) > 0 ? first : q->acked);
+	for (uint32_t i = 0; i < last; i++) {
+		uint64_t n = first + i;
+		if (bits[i / 8] >> (i % 8) & 1 && n > q->acked && n < q->left && n < q->send)
+			came(q, n, holes_walk(&r->holes, &at, n), f->clock.now, i + 1 == last);
+	}
 	look(q, from, f->clock.now);
 }
 
@@ -270,6 +271,7 @@ void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of
 		close_hole(r, h);
 		holes_drop_first(&r->holes);
 		r->next -= r->next > 0;
+		r->over -= r->over > 0;
 	}
 	r->known = r->known > q->acked ? r->known : q->acked;
 	r->came = r->came > q->acked ? r->came : q->acked;
@@ -284,7 +286,7 @@ void repeat_forget(struct qp *q)
 
 	if (!r)
 		return;
-	r->holes.count = r->open = r->lost = r->next = 0;
+	r->holes.count = r->open = r->lost = r->next = r->over = 0;
 	r->known = r->came = q->acked;
 	r->oldest = 0;
 	r->due = r->probe = PS_NEVER;

@@ -16,6 +16,7 @@ struct repeat {
 	struct holes holes;
 	uint32_t open, lost; /* of them: not known to have come; and of those, to be sent again */
 	uint32_t next;	   /* of the holes: before it none is lost */
+	uint32_t over;	   /* of the holes: so many at the beginning have come */
 	uint64_t known;	   /* below this all has come but the holes */
 	uint64_t came;	   /* behind the highest that has come */
 	uint64_t turns, turn_came; /* times that something was sent again, and the last of them that came */

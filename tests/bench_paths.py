@@ -1,0 +1,68 @@
+"""What a frame-hop costs fabricd where packets take many paths, over ECMP: `python -m tests.bench_paths [ROUNDS]`.
+
+A permutation over 32 hosts of a clos, each flow of 4 MB behind another leaf, under four ways to take a path. Each round
+runs all of them, in turns; of each the least processor time counts, as whatever else runs on the machine only adds.
+Left out is what does not belong to frames: memory that is registered, and payload that another thread copies.
+
+Per frame-hop and per data frame: under ECMP marks make receivers answer almost every packet, so that three frames in
+seven are acknowledgements there, which cost less than data; with packets spread they are one in five.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from testbed.base.progress import Progress
+from testbed.experiment import loads
+from testbed.run.run import run
+
+FLOWS = Path(__file__).parent.parent / "experiments" / "congestion" / "paths" / "permutation-32.csv"
+PERMUTATION = f"""
+name: bench-paths
+fabric:
+  topology: {{clos: {{leaves: 4, spines: 8, hosts_per_leaf: 8}}}}
+  switch: {{ecn: {{kmin: 50KB, kmax: 150KB, pmax: 1.0}}}}
+transport: {{cc: nscc, recovery: selective_repeat, sack: {{}}, loss: {{}}MULTIPATH}}
+control: {{routing: ROUTING}}
+workload:
+  - flows: {FLOWS}
+"""
+WAYS = {
+    "ecmp": ("", "ecmp"),
+    "adaptive": ("", "{adaptive: {policy: two_choices}}"),
+    "round_256": (", multipath: {policy: round, entropies: 256}", "ecmp"),
+    "reps_256": (", multipath: {policy: reps, entropies: 256}", "ecmp"),
+}
+NOT_OF_FRAMES = ("worker", "copies")
+ROUNDS = 5
+
+
+def _once(way: str) -> dict[str, float]:
+    multipath, routing = WAYS[way]
+    text = PERMUTATION.replace("MULTIPATH", multipath).replace("ROUTING", routing)
+    with tempfile.TemporaryDirectory() as folder:
+        result = run(loads(text), Path(folder) / "run", Progress(), profile=True)
+        counters = json.loads((Path(result.folder) / "counters.json").read_text())
+        profile = json.loads((Path(result.folder) / "profile.json").read_text())
+    hops, fast = counters["fidelity"]["frame_hops"], counters["fidelity"]["fast_hops"]
+    busy_us = (profile["busy"]["fabricd"] - sum(profile["fabricd"].get(room, 0.0) for room in NOT_OF_FRAMES)) * 1e6
+    data = sum(qp["tx_packets"] for qp in counters["qps"])
+    return {"hop_us": busy_us / hops, "data_us": busy_us / data, "ovs_percent": 100 * (hops - fast) / hops}
+
+
+def paths(rounds: int = ROUNDS) -> dict[str, float]:
+    seen = [{way: _once(way) for way in WAYS} for _ in range(rounds)]
+    least = {way: {key: min(each[way][key] for each in seen) for key in seen[0][way]} for way in WAYS}
+    figures = {f"{way}_{key}": value for way in WAYS for key, value in least[way].items()}
+    for way in list(WAYS)[1:]:
+        for key in ("hop", "data"):
+            figures[f"{way}_over_ecmp_{key}"] = least[way][f"{key}_us"] / least["ecmp"][f"{key}_us"]
+    return figures
+
+
+if __name__ == "__main__":
+    for name, value in paths(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS).items():
+        print(f"{name:32} {value:8.3f}")
