@@ -33,6 +33,7 @@ ELSEWHERE = {
     "in_order_nic": "test_path_faults.py",
     "reps_late_marks": "test_path_faults.py",
     "stale_quality": "test_fabricd_adaptive.py",
+    "credit_leak": "test_fabricd_credits.py",
     "trim_off": "test_trimming_faults.py",
     "trim_dscp_lost": "test_trimming_faults.py",
 }
