@@ -62,7 +62,8 @@ def test_it_is_as_if_all_nics_were_set_up_so() -> None:
 
 def test_recovery_is_the_senders_and_the_receiver_keeps_what_it_needs() -> None:
     """One of two senders repeats what was lost, the other goes back; one receiver of neither."""
-    with star(3, LOSSY, of_nics({1: SELECTIVE})) as f:
+    narrow = Hardware(switch=LOSSY.switch, nic={**LOSSY.nic, "reorder_packets": 2})
+    with star(3, narrow, of_nics({1: SELECTIVE})) as f:
         for rank in (1, 2):
             f.fabricd.request("inject", fault=f"l{rank}", primitive="frames", ports=[f"h{rank}:1"], effect="drop",
                               select={"share": 0.01})  # fmt: skip

@@ -10,6 +10,8 @@ import pytest
 
 from results import load
 from testbed.experiment import loads
+from testbed.fabric.lab import Lab
+from testbed.live.tenant import Tenant
 from testbed.predict.predict import predict
 from testbed.run.run import run
 
@@ -37,6 +39,14 @@ def test_the_same_figures_with_the_fast_path_and_without_and_nothing_is_lost(tmp
     assert found.ports["llr_replays"].sum() > 30 and found.priorities["tx_wait"].sum() > 0
     leaked = found.priorities[found.priorities["credits_found_bytes"] > 0]
     assert set(zip(leaked["node"], leaked["port"], strict=True)) <= {("leaf0", 4), ("spine0", 1)} and len(leaked)
+
+
+def test_a_job_on_a_fabric_that_stands_is_as_on_a_new_one(tmp_path: Path) -> None:
+    """Whatever credits the job before has lost, and nobody has found."""
+    text = MIXED.replace("resync: 20us", "resync: null, room: 60KB").replace("0.05", "0.005") % "{sample: 64}"
+    with Lab.up(loads(text)) as lab:
+        first, again = (run(loads(text), tmp_path / str(k), on=Tenant(lab)) for k in range(2))
+    assert first.metrics_sha256 == again.metrics_sha256
 
 
 @pytest.mark.parametrize(

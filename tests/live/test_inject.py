@@ -30,10 +30,10 @@ ELSEWHERE = {
     "wrong_group_weights": "test_adaptive_runs.py",
     "stuck_choice": "test_fabricd_adaptive.py",
     "blackhole_entropy": "test_path_faults.py",
+    "credit_leak": "test_cable_runs.py",
     "in_order_nic": "test_path_faults.py",
     "reps_late_marks": "test_path_faults.py",
     "stale_quality": "test_fabricd_adaptive.py",
-    "credit_leak": "test_fabricd_credits.py",
     "trim_off": "test_trimming_faults.py",
     "trim_dscp_lost": "test_trimming_faults.py",
 }

@@ -27,6 +27,7 @@
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "fault/fault.h"
+#include "link/cable.h"
 #include "link/frame.h"
 #include "link/params.h"
 #include "link/port.h"
@@ -203,6 +204,8 @@ const char *next_job(struct fabric *f)
 			f->nodes[i]->made = 0;
 		for (uint32_t i = 0; i < f->switch_count; i++)
 			adaptive_forget(&f->switches[i]);
+		for (uint32_t i = 0; i < f->cable_count; i++)
+			cable_restart(f, &f->cables[i]); /* credits that were lost, and when it would have been said what was sent */
 	}
 	f->stalled_reported = false;
 	if (virtual)

@@ -43,22 +43,27 @@ bool credits_on(const struct port *p, unsigned class)
 	return p->credits && p->cable->p.credit_classes >> class & 1;
 }
 
-/* credits_restart() - A cable has come up, or is plugged in: both ends begin to count, and know what room there is */
+/* credits_restart() - A cable has come up, or is plugged in, or another job begins: both ends begin to count, and know what
+ * room there is
+ */
 void credits_restart(struct fabric *f, struct cable *cable)
 {
-	(void)f;
+	if (!cable->p.credit_classes)
+		return;
 	for (int i = 0; i < 2; i++) {
 		struct port *p = cable->end[i];
-		if (cable->p.credit_classes && !p->credits && !(p->credits = calloc(1, sizeof *p->credits)))
+		if (!p->credits && !(p->credits = calloc(1, sizeof *p->credits)))
 			abort();
-		for (unsigned c = 0; p->credits && c < CLASSES; c++) {
-			struct credit_class *x = &p->credits->of[c];
-			x->sent = x->said = x->came = 0;
-		}
-	}
-	for (int i = 0; cable->p.credit_classes && i < 2; i++)
+		p->credits->began++;
+		p->credits->look_event = false;
 		CLASSES_EACH(c)
+			p->credits->of[c].sent = p->credits->of[c].said = p->credits->of[c].came = 0;
+	}
+	for (int i = 0; i < 2; i++)
+		CLASSES_EACH(c) {
 			cable->end[i]->credits->of[c].limit = credits_limit(cable->end[!i], c);
+			credits_look(f, cable->end[i], c);
+		}
 }
 
 /* credits_limit() - What the other end of a port's cable may send in all */
@@ -90,7 +95,7 @@ static void event_later(struct fabric *f, struct port *p)
 		return;
 	p->credits->look_event = true;
 	ps_t every = p->cable->p.resync ? p->cable->p.resync : pfc_time(p, PFC_QUANTA / 2);
-	event_add(f, f->clock.now + every, EV_CREDITS, p->node->index, p->number, 0, 0, p, 0);
+	event_add(f, f->clock.now + every, EV_CREDITS, p->node->index, p->number, 0, 0, p, p->credits->began);
 }
 
 /* credits_look() - A class's next frame is another, or there are more credits: may it go? */
@@ -171,11 +176,15 @@ void credits_total(struct fabric *f, struct port *p, unsigned class, uint64_t to
 	notes_owe(f, p, NOTE_LIMIT + class);
 }
 
-/* credits_event() - It is time to say what was sent, and to look at those that wait; again as long as there is either */
-void credits_event(struct fabric *f, struct port *p)
+/* credits_event() - It is time to say what was sent, and to look at those that wait; again as long as there is either
+ * @began:	When it was set: not before the cable began anew
+ */
+void credits_event(struct fabric *f, struct port *p, uint64_t began)
 {
 	bool more = false, late = p->retry && retry_late(p);
 
+	if (began != p->credits->began)
+		return;
 	p->credits->look_event = false;
 	CLASSES_EACH(c) {
 		struct credit_class *x = &p->credits->of[c];

@@ -27,6 +27,7 @@ struct credit_class {
 
 struct credits {
 	bool look_event; /* EV_CREDITS is due */
+	uint64_t began;	 /* times that it began to count */
 	struct credit_class of[CLASSES];
 };
 
@@ -42,6 +43,6 @@ void credits_free(struct fabric *f, struct port *p, unsigned class, uint32_t blo
 void credits_free_at(struct fabric *f, struct port *p, unsigned class, uint32_t blocks, ps_t t);
 void credits_raised(struct fabric *f, struct port *p, unsigned class, uint64_t limit);
 void credits_total(struct fabric *f, struct port *p, unsigned class, uint64_t total);
-void credits_event(struct fabric *f, struct port *p);
+void credits_event(struct fabric *f, struct port *p, uint64_t began);
 
 #endif
