@@ -218,6 +218,15 @@ def _switch(switch: Switch, headroom: int, ecn: dict[str, Any]) -> dict[str, Any
         "strict": switch.scheduler.strict,
         "weights": {str(c): w for c, w in switch.scheduler.weights.items()},
         "watchdog": watchdog,
+        **({"shapers": _shapers(switch)} if switch.scheduler.shapers else {}),
+    }
+
+
+def _shapers(switch: Switch) -> dict[str, dict[str, float]]:
+    shapers = switch.scheduler.shapers
+    return {
+        str(c): {k: v for k, v in (("min", s.min), ("max", s.max), ("burst_bytes", s.burst)) if v is not None}
+        for c, s in shapers.items()
     }
 
 

@@ -14,6 +14,7 @@ from tests.parts.traffic_fabric import frame_bytes, nic, send, star, switch
 RATE, SIZE, MTU = 400e9, 12_000_000, 4096
 WIRE = frame_bytes() + 24
 ALONE = SIZE / MTU * WIRE * 8e9 / RATE
+NINE = {"weights": {"0": 1, "3": 9}}
 DSCPS = {0: 0, 3: 26, 6: 48}
 
 
@@ -60,19 +61,24 @@ def test_a_class_alone_sends_its_burst_and_then_at_its_rate(most: float, burst: 
     [
         ({}, {}, (3, 0), (0.5, 0.5)),
         ({"3": {"max": 0.2}}, {}, (3, 0), (0.2, 0.8)),
-        ({"3": {"max": 0.6}}, {"weights": {"0": 1, "3": 9}}, (3, 0), (0.6, 0.4)),
+        ({"3": {"max": 0.6}}, NINE, (3, 0), (0.6, 0.4)),
         ({"6": {"max": 0.7}}, {}, (6, 0), (0.7, 0.3)),
         ({"0": {"min": 0.3}}, {}, (6, 0), (0.7, 0.3)),
-        ({"0": {"min": 0.4}}, {"weights": {"0": 1, "3": 9}}, (3, 0), (0.6, 0.4)),
-        ({"0": {"min": 0.2}}, {"weights": {"0": 1, "3": 1}}, (3, 0), (0.5, 0.5)),
-        ({"0": {"min": 0.3, "max": 0.35}, "3": {"min": 0.6}}, {}, (3, 0), (0.65, 0.35)),
-        ({"0": {"max": 0.25}, "3": {"max": 0.5}}, {}, (3, 0), (0.5, 0.25)),
+        ({"0": {"min": 0.3, "max": 0.35}, "3": {"min": 0.6}}, NINE, (3, 0), (0.69, 0.31)),
+        ({"0": {"min": 0.4}}, NINE, (3, 0), (0.54, 0.46)),
+        ({"0": {"min": 0.2}, "3": {"min": 0.2}}, NINE, (3, 0), (0.74, 0.26)),
+        ({"0": {"max": 0.25}, "3": {"max": 0.5}}, NINE, (3, 0), (0.5, 0.25)),
+        ({"0": {"min": 0.2, "max": 0.3}, "3": {"min": 0.2}}, {}, (3, 0), (0.7, 0.3)),
     ],
 )
 def test_long_run_shares(
     shapers: Mapping[str, Any], more: Mapping[str, Any], classes: tuple[int, int], expected: tuple[float, float]
 ) -> None:
-    """Most shares hold whatever else there is; least ones go before strictness and weights; these share the rest."""
+    """Most shares hold whatever else there is; least ones go before strictness and weights; these share the rest.
+
+    Those with weights of 1 and 9 Linux was asked, too (tc's htb on a veth, 100 Mbit/s, rate and ceil, quantum 3000 and
+    27000): it gave 69.7 and 31.3, 54.1 and 45.9, 74.3 and 26.2, 49.3 and 24.6 in 2.5 s.
+    """
     assert shares(shapers, classes, **more) == pytest.approx(expected, rel=0.01)
 
 

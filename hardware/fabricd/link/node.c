@@ -6,16 +6,16 @@
 #include "engine/fabric.h"
 #include "link/params.h"
 #include "link/port.h"
+#include "link/scheduler.h"
 
 /* port_init() - A port of a node that has no cable yet */
 void port_init(struct port *p, struct node *n, uint16_t number)
 {
 	*p = (struct port){.node = n, .number = number, .tap = -1, .pause_end_event = PS_NEVER};
 	p->base.pfc_rx = p->base.pfc_tx = true;
-	CLASSES_EACH(c) {
+	CLASSES_EACH(c)
 		p->tc[c].watchdog_from = PS_NEVER;
-		p->tc[c].due = p->tc[c].allowed = -PS_NEVER / 2; /* full buckets */
-	}
+	scheduler_reset(p);
 }
 
 /* fabric_port() - The port of that number of the node of that name, or NULL */

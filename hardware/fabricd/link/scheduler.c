@@ -8,11 +8,11 @@
  * TURN_HOPS switches) and sends while it lasts.  What is left it keeps as long as it
  * has frames.  A paused class is passed over and its credit stays as it is.
  *
- * A class may have a shaper.  What is over its most share waits, whatever else the port has to do; what is below its
- * least share goes before all others, strict ones too, that which has waited longest first, and costs no credit.  Both
- * are token buckets, kept as the time at which they are even: a frame may go when that is past, and moves it on by the
- * time that it takes of the cable, over the share.  A class that has sent less for a while may catch up on `burst_bytes`;
- * one that was given more by strictness or weight loses as much of what it has in any case.
+ * A class may have a shaper.  What is over its most share waits, whatever else the port has to do.  Its least share
+ * goes before all others, strict ones too, that which has waited longest first, and is nobody's turn: what is left is
+ * shared as without, so that a class has its least share and its part of the rest (as in Linux's htb).  Both are token
+ * buckets, kept as the time at which they are even: a frame may go when that is past, and moves it on by the time that
+ * it takes of the cable, over the share.  A class that has sent less for a while may catch up on `burst_bytes`.
  */
 #include "base/units.h"
 #include "engine/fabric.h"
@@ -26,6 +26,14 @@ static ps_t burst(const struct fabric *f, struct port *p, const struct shaper *o
 	uint64_t bytes = of->burst_bytes ? of->burst_bytes : 2ull * (uint64_t)f->turn_bytes;
 
 	return (ps_t)((double)bytes * 8 * (double)PS_PER_S / ((double)p->cable->p.rate_bps * share));
+}
+
+/* scheduler_reset() - Nothing waits: the round begins anew, and all buckets are full */
+void scheduler_reset(struct port *p)
+{
+	p->scheduled = 0;
+	CLASSES_EACH(c)
+		p->tc[c].due = p->tc[c].allowed = -PS_NEVER / 2;
 }
 
 /* scheduler_held() - The classes that have had their most share */
@@ -69,12 +77,8 @@ static void shape(const struct fabric *f, struct port *p, unsigned class, uint32
 
 	if (of->max > 0)
 		tc->allowed = moved(f, tc->allowed, (ps_t)(ser / of->max + 0.5), burst(f, p, of, of->max));
-	if (of->min > 0) {
-		ps_t lag = burst(f, p, of, of->min);
-		tc->due = moved(f, tc->due, (ps_t)(ser / of->min + 0.5), lag);
-		if (tc->due > f->clock.now + lag)
-			tc->due = f->clock.now + lag;
-	}
+	if (of->min > 0 && p->by_right)
+		tc->due = moved(f, tc->due, (ps_t)(ser / of->min + 0.5), burst(f, p, of, of->min));
 }
 
 static uint8_t strict_classes(const struct port *p)
