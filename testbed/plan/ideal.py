@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.basis import Basis
-from topologies.graph.fabric import OWN_PORTS
+from topologies.graph.fabric import EMBEDDED, OWN_PORTS
 from topologies.kinds import DIMENSION_ORDER
 from workloads.times.messages import Costs, Link, MemoryPath, Path, flow_ns
 
@@ -56,6 +56,9 @@ class Ideal:
     def __init__(self, experiment: Experiment) -> None:
         self._basis, self._costs = Basis(experiment), costs_of(experiment)
         self._fabric, self._cores = self._basis.graph, self._basis.fabric.nic.complex
+        data_class = experiment.fabric.switch.dscp.get(experiment.transport.dscp, 0)
+        shaper = self._basis.shaper(data_class)
+        self._shaper = shaper if shaper and shaper.max else None
         self._sprays = sprays(experiment.transport)
         spread = self._sprays or experiment.control.routing.adaptive is not None
         self._spread = spread and self._fabric.kind not in DIMENSION_ORDER
@@ -81,12 +84,16 @@ class Ideal:
         latencies = [basis.hardware.latency_ns(switch) for switch in switches]
         cuts = [*map(basis.hardware.cuts_through, switches), False]
         links = tuple(Link(*basis.cable(c), cuts=cut) for c, cut in zip(cables, cuts, strict=True))
+        if self._shaper:
+            chips = [False, *(s.role not in EMBEDDED for s in switches)]
+            shaped = partial(replace, spread=self._shaper.max, burst_bytes=self._shaper.burst_bytes)
+            links = tuple(shaped(link) if chip else link for link, chip in zip(links, chips, strict=True))
         if self._spread:  # over all of the shortest paths together
             at_once = self._at_once(source_nic, target_nic, others)
             if not self._sprays:  # bridges in NICs hash: one of a NIC's ports
                 ports = zip(pairwise(nodes[1:-1]), links[1:-1], strict=True)
                 at_once = min([at_once, *(link.rate_bps for ends, link in ports if own.intersection(ends))])
-            links = tuple(replace(link, spread=max(1.0, at_once / link.rate_bps)) for link in links)
+            links = tuple(replace(k, spread=max(1.0, at_once / k.rate_bps) * min(k.spread, 1.0)) for k in links)
         return Path(links, tuple(latencies), memories=(self._memory(source), self._memory(target)))
 
     def _at_once(self, source: str, target: str, others: list[str]) -> float:

@@ -111,7 +111,7 @@ class Routed:
         """As fast as the first of its cables that is full."""
         links, nodes = [self.links[hop] for hop in shares], sorted({hop[1] for hop in shares})
         key = ",".join(sorted({hop[0] for hop in shares})), ",".join(nodes)
-        together = min(link.rate_bps / share for link, share in zip(links, shares.values(), strict=True))
+        together = min(link.together_bps / share for link, share in zip(links, shares.values(), strict=True))
         rate = min(link.rate_bps for link in links)
         cuts = all(link.cuts for link in links)
         self._bundles[key] = Link(rate, max(link.delay_ns for link in links), together / rate, cuts)
@@ -180,7 +180,7 @@ def slowest(paths: Sequence[Path]) -> Path:
 
 def shared_by(link: Link, messages: float) -> Link:
     """What one of so many has of it: fewer of the cables side by side, and less of the last one."""
-    if link.spread > messages:
+    if link.spread > messages or messages <= 1:
         return replace(link, spread=link.spread / messages)
     return replace(link, rate_bps=link.together_bps / messages, spread=1.0)
 
