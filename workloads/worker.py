@@ -105,7 +105,8 @@ def _emit(line: dict[str, Any]) -> None:
 def serve(plan: Plan, socket: str | None, emit: Emit) -> int:
     """Runs the plan as the rank whose socket that is (None: $RAILBED_SOCKET); returns the exit code."""
     try:
-        with Device(socket, wake_ns=plan["costs"].get("wake_ns") or 0.0) as device:
+        pairs = plan.get("queue_pairs", {})
+        with Device(socket, wake_ns=plan["costs"].get("wake_ns") or 0.0, **pairs) as device:
             if plan.get("repeat"):
                 from workloads import passes  # of a fabric that stands still: most workers never need it
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from testbed.checklist.exchange import Exchange, Pair
 from testbed.checklist.exchanges import exchanges
@@ -15,6 +15,7 @@ from topologies.ranks.hops import Hops
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.experiment.blocks.transport import Sending
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ class Finding:
 
     def to_dict(self) -> dict[str, str]:
         return asdict(self)
+
+
+class Sender(NamedTuple):
+    path: tuple[str | int, ...]  # where it is said
+    sending: Sending
+    traffic_class: int
 
 
 class Case:
@@ -53,6 +60,24 @@ class Case:
     def exchanges(self) -> list[Exchange]:
         """Who sends what to whom, step by step."""
         return exchanges(self.experiment)
+
+    @cached_property
+    def senders(self) -> list[Sender]:
+        """All that senders send by, each once, and in which class."""
+        found: dict[tuple[int | None, str], Sender] = {}
+        for path, sending in self.experiment.senders():
+            its = self._class(path, sending)
+            found.setdefault((its, sending.model_dump_json()), Sender(path, sending, its))
+        return list(found.values())
+
+    def _class(self, path: tuple[str | int, ...], sending: Sending) -> int:
+        if path[:2] == ("transport", "classes"):
+            return int(path[2])
+        its: Any = self.experiment
+        for key in path[:-1]:
+            its = getattr(its, key) if isinstance(key, str) and hasattr(its, key) else its[key]
+        own = getattr(its, "traffic_class", None) if path[0] == "workload" else None
+        return self.experiment.fabric.switch.classes[sending.dscp] if own is None else int(own)
 
     def place(self, *path: str | int) -> str:
         """File, line and key."""

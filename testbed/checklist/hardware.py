@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from hardware import bounds
 from hardware.cc import Control, Setting
@@ -13,6 +15,9 @@ from testbed.plan.ideal import sprays
 from testbed.plan.thresholds import conflicts, narrow_pcie
 from topologies.graph import frames
 from topologies.kinds import DIMENSION_ORDER
+
+if TYPE_CHECKING:
+    from testbed.experiment.blocks.transport import CongestionControl
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 MOST_HEADERS = 0.1
@@ -64,53 +69,54 @@ def buffers(case: Case) -> Found:
 
 @check("classes", "data is in a class that is lossless, or recovers from loss, and is marked")
 def classes(case: Case) -> Found:
-    switch, transport = case.experiment.fabric.switch, case.experiment.transport
-    one = switch.dscp.get(transport.dscp, 0)
-    lossless = switch.pfc and one in switch.lossless
+    switch = case.experiment.fabric.switch
     if switch.pfc != case.experiment.fabric.nic.pfc:
         heeding = ("switches", "NICs") if switch.pfc else ("NICs", "switches")
         what = "{} send pauses, and {} do not heed them".format(*heeding)
         yield what, ("fabric", "nic", "pfc"), "pfc: true for both, or false for both"
-    if transport.dscp not in switch.dscp:
-        what = f"data packets have DSCP {transport.dscp}, which no class is given to: they go in class 0"
-        yield (
-            what,
-            ("transport", "dscp"),
-            f"one of {', '.join(map(str, switch.dscp))}, or name it in fabric.switch.dscp",
-        )
-    if not lossless and transport.recovery == "go_back_n" and transport.cc.name == "none":
-        what = f"data is in class {one}, which nothing pauses, without congestion control: full buffers drop, and "
-        what += "go_back_n sends all again from there on"
-        yield what, ("transport",), "a congestion control (cc), selective_repeat, or a class with PFC"
-    marked = switch.ecn is not None and one in switch.ecn.classes
-    if "marks" in transport.cc.control.hears and not marked:
-        what = f"{transport.cc.short} goes by ECN marks, and class {one} of its data is not marked"
-        yield what, ("transport", "cc"), f"fabric.switch.ecn: {{classes: [{one}]}}"
+    for where, sending, one in case.senders:
+        if sending.dscp not in switch.dscp:
+            what = f"data packets have DSCP {sending.dscp}, which no class is given to: they go in class 0"
+            hint = f"one of {', '.join(map(str, switch.dscp))}, or name it in fabric.switch.dscp"
+            yield what, (*where, "dscp"), hint
+        lossless = switch.pfc and one in switch.lossless
+        if not lossless and sending.recovery == "go_back_n" and sending.cc.name == "none":
+            what = f"data is in class {one}, which nothing pauses, without congestion control: full buffers drop, and "
+            what += "go_back_n sends all again from there on"
+            yield what, where, "a congestion control (cc), selective_repeat, or a class with PFC"
+        if "marks" in sending.cc.control.hears and not _marked(case, one):
+            what = f"{sending.cc.short} goes by ECN marks, and class {one} of its data is not marked"
+            yield what, (*where, "cc"), f"fabric.switch.ecn: {{classes: [{one}]}}"
+
+
+def _marked(case: Case, one: int) -> bool:
+    ecn = case.experiment.fabric.switch.ecn
+    return ecn is not None and one in ecn.classes
 
 
 @check("paths", "where packets take several paths, being late is no loss, and marks are there to be heard")
 def paths(case: Case) -> Found:
-    switch, transport = case.experiment.fabric.switch, case.experiment.transport
-    policy = transport.multipath.entry if transport.multipath else None
-    where = ("transport", "multipath")
-    if policy and case.fabric.kind in DIMENSION_ORDER:
-        yield f"a {case.fabric.kind} has one path from NIC to NIC: entropies change nothing", where, "leave it out"
-        return
-    if sprays(transport) or _switches_spread(case):
-        by = (
-            "packets take several paths" if sprays(transport) else "adaptive switches spread packets over several paths"
-        )
-        if transport.recovery == "go_back_n":
-            what = "go_back_n takes what another path brings later for lost, and sends all again from there on"
-            yield f"{by}, and {what}", ("transport", "recovery"), "recovery: selective_repeat, and loss: {}"
-        elif transport.loss is None:
-            what = "one that is overtaken counts as lost until one is seen to be late"
-            hint = "loss: {}: lost is what left an idle round trip before what has come"
-            yield f"{by}, and {what}", ("transport", "loss"), hint
-    one = switch.dscp.get(transport.dscp, 0)
-    if policy and policy.hears and (switch.ecn is None or one not in switch.ecn.classes):
-        what = f"{policy.name} goes by ECN marks, and class {one} of the data is not marked"
-        yield what, where, f"fabric.switch.ecn: {{classes: [{one}]}}"
+    spread = _switches_spread(case)
+    for path, sending, one in case.senders:
+        policy = sending.multipath.entry if sending.multipath else None
+        where = (*path, "multipath")
+        if policy and case.fabric.kind in DIMENSION_ORDER:
+            yield f"a {case.fabric.kind} has one path from NIC to NIC: entropies change nothing", where, "leave it out"
+            continue
+        if sprays(sending) or spread:
+            by = "packets take several paths"
+            if not sprays(sending):
+                by = "adaptive switches spread packets over several paths"
+            if sending.recovery == "go_back_n":
+                what = "go_back_n takes what another path brings later for lost, and sends all again from there on"
+                yield f"{by}, and {what}", (*path, "recovery"), "recovery: selective_repeat, and loss: {}"
+            elif sending.loss is None:
+                what = "one that is overtaken counts as lost until one is seen to be late"
+                hint = "loss: {}: lost is what left an idle round trip before what has come"
+                yield f"{by}, and {what}", (*path, "loss"), hint
+        if policy and policy.hears and not _marked(case, one):
+            what = f"{policy.name} goes by ECN marks, and class {one} of the data is not marked"
+            yield what, where, f"fabric.switch.ecn: {{classes: [{one}]}}"
 
 
 def _switches_spread(case: Case) -> bool:
@@ -139,15 +145,20 @@ def timeout(case: Case) -> Found:
 
 @check("congestion control", "its parameters fit the links' rate and round-trip time")
 def congestion_control(case: Case) -> Found:
-    chosen, setting, ecn = case.experiment.transport.cc, case.basis.setting, case.experiment.fabric.switch.ecn
+    chosen = {json.dumps(sender.sending.cc.model_dump()): sender for sender in reversed(case.senders)}
+    for path, sending, _ in reversed(chosen.values()):
+        yield from _of_control((*path, "cc"), sending.cc, case)
+
+
+def _of_control(where: tuple[str | int, ...], chosen: CongestionControl, case: Case) -> Found:
+    setting, ecn = case.basis.setting, case.experiment.fabric.switch.ecn
     control = chosen.control
     values = control.values(setting, chosen.values, chosen.set)
-    where = ("transport", "cc")
     for what, hint in (
         *_window(control.name, values, setting),
         *_delays(case, values, setting),
         *_recovery(control, values, setting),
-        *_unheard(case),
+        *(_unheard(case) if "telemetry" in control.hears else ()),
     ):
         yield what, where, hint
     if control.fills_line and ecn is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import testbed.checklist.gpus
 import testbed.checklist.hardware
 import testbed.checklist.hosts
+import testbed.checklist.mixed
 import testbed.checklist.network  # noqa: F401  # each registers its checks
 from testbed.checklist.finding import CHECKS, Case, Finding
 from testbed.run.sweep import points

@@ -127,13 +127,18 @@ def _senders(blocks: Blocks) -> Iterator[Found]:
 def _in_turn(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
     """What must hear of messages in the order in which they were sent."""
     any_order = [path for path, sending in blocks.senders() if sending.ordering != "in_order"]
+    turned = blocks.transport.qps > 1 and not blocks.transport.qps_split
     for i, step in enumerate(blocks.workload):
-        if not any(path[0] == "transport" or path[:2] == ("workload", i) for path in any_order):
+        if any(path[0] == "transport" or path[:2] == ("workload", i) for path in any_order):
+            hint = "transport: {ordering: in_order}"
+        elif turned:
+            hint = "transport: {qps_split: true}, or {qps: 1}"
+        else:
             continue
         for collective, name in step.algorithms(fabric.ranks):
             if registry.any_of(collective, name).in_turn:
                 what = f"{collective} by {name} needs its messages in the order in which they were sent"
-                yield ("workload", i), what, "transport: {ordering: in_order}"
+                yield ("workload", i), what, hint
 
 
 def _scaled(blocks: Blocks, fabric: Fabric) -> Iterator[Found]:

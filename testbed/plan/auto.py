@@ -136,7 +136,7 @@ class Choice:
         self._chooser, self._step, self._candidates, self._left_out = chooser, step, candidates, left_out
         self._numbered, self._cut = numbered, cut and step.chunk is None
         self._rooms = chooser.rooms(chooser.data_class)
-        self._made = QueuePairs()
+        self._made = QueuePairs(chooser.costs.queue_pairs)
         self._parts: dict[str, tuple[Numbers, ...]] = {}  # as the run connects them: at their first size
         self._jobs: dict[str, int] = {}  # groups that they ask of the fabric
         self._tried: dict[tuple[str, int], tuple[Numbers, ...]] = {}  # and how many parts are before it

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from testbed.experiment.basis import Basis
 from topologies.graph.fabric import EMBEDDED, OWN_PORTS
 from topologies.kinds import DIMENSION_ORDER
+from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
 from workloads.times.messages import Costs, Link, MemoryPath, Path, flow_ns
+from workloads.verbs.bond import parts
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.experiment.blocks.transport import Transport
+    from testbed.experiment.blocks.transport import Sending
 
 
 def costs_of(experiment: Experiment) -> Costs:
@@ -31,6 +33,8 @@ def costs_of(experiment: Experiment) -> Costs:
         reduce_bps=costs.reduce,
         by_channel=costs.reduce_by == "channel",
         reths=experiment.transport.ordering == "any",
+        queue_pairs=experiment.transport.qps,
+        split=experiment.transport.qps_split,
     )
 
 
@@ -42,7 +46,7 @@ def costs_with_engines(experiment: Experiment) -> Costs:
     return replace(costs, engine_reduce_bps=engine.reduce, engine_packets_per_s=engine.packets)
 
 
-def sprays(transport: Transport) -> bool:
+def sprays(transport: Sending) -> bool:
     """Whether a message's packets take all of the shortest ways."""
     return transport.multipath is not None and not transport.multipath.entry.one_path
 
@@ -60,19 +64,23 @@ class Ideal:
         shaper = self._basis.shaper(data_class)
         self._shaper = shaper if shaper and shaper.max else None
         self._sprays = sprays(experiment.transport)
-        spread = self._sprays or experiment.control.routing.adaptive is not None
-        self._spread = spread and self._fabric.kind not in DIMENSION_ORDER
+        self._adaptive = experiment.control.routing.adaptive is not None
+        self._one_way = self._fabric.kind in DIMENSION_ORDER
         self.time_ns = cache(self._time_ns)
         self._path = cache(self._shortest)
 
-    def _shortest(self, source: int, target: int) -> Path:
-        """The fastest of the shortest paths; none leads through other hosts' NICs, unless these forward."""
+    def _shortest(self, source: int, target: int, lanes: int) -> Path:
+        """The fastest of the shortest paths; none leads through other hosts' NICs, unless these forward.
+
+        `lanes`: by so many queue pairs at a time, each of which keeps one path.
+        """
         import networkx as nx  # slow to import
 
         fabric, basis = self._fabric, self._basis
         source_nic, target_nic = fabric.nics[source].name, fabric.nics[target].name
         own = {fabric.cable_at[name, 1].other(name).node for name in (source_nic, target_nic)}
-        others = [s.name for s in fabric.switches if s.role == OWN_PORTS and s.name not in own]
+        bridges = {s.name for s in fabric.switches if s.role == OWN_PORTS}
+        others = sorted(bridges - own)
 
         def takes(a: str, b: str, edge: dict[str, Any]) -> float:
             rate, delay = basis.cable(edge["cable"])
@@ -88,11 +96,12 @@ class Ideal:
             chips = [False, *(s.role not in EMBEDDED for s in switches)]
             shaped = partial(replace, spread=self._shaper.max, burst_bytes=self._shaper.burst_bytes)
             links = tuple(shaped(link) if chip else link for link, chip in zip(links, chips, strict=True))
-        if self._spread:  # over all of the shortest paths together
+        if not self._one_way and (self._sprays or self._adaptive or lanes > 1):  # several of the shortest paths
             at_once = self._at_once(source_nic, target_nic, others)
-            if not self._sprays:  # bridges in NICs hash: one of a NIC's ports
-                ports = zip(pairwise(nodes[1:-1]), links[1:-1], strict=True)
-                at_once = min([at_once, *(link.rate_bps for ends, link in ports if own.intersection(ends))])
+            if not self._sprays:  # where something hashes, a queue pair takes one cable: bridges in NICs do
+                hops = zip(pairwise(nodes[1:-1]), links[1:-1], strict=True)
+                hashed = [link for ends, link in hops if not self._adaptive or bridges.intersection(ends)]
+                at_once = min([at_once, *(lanes * link.rate_bps for link in hashed)])
             links = tuple(replace(k, spread=max(1.0, at_once / k.rate_bps) * min(k.spread, 1.0)) for k in links)
         return Path(links, tuple(latencies), memories=(self._memory(source), self._memory(target)))
 
@@ -123,4 +132,13 @@ class Ideal:
         cores, costs = self._cores, self._costs
         if cores is not None and source >= self._fabric.ranks:
             costs = replace(costs, post_ns=cores.post)
-        return flow_ns(size_bytes, self._path(source, target), costs)
+        whole = flow_ns(size_bytes, self._path(source, target, self._lanes(size_bytes)), costs)
+        if not costs.more_posts_ns:
+            return whole
+        *_, (_, last) = parts(size_bytes % FLOW_MESSAGE_BYTES or FLOW_MESSAGE_BYTES, costs.queue_pairs)
+        return max(whole, costs.more_posts_ns + flow_ns(last, self._path(source, target, 1), costs))
+
+    def _lanes(self, size_bytes: int) -> int:
+        """Queue pairs that a flow goes by."""
+        costs = self._costs
+        return costs.queue_pairs if costs.split else min(costs.queue_pairs, -(-size_bytes // FLOW_MESSAGE_BYTES) or 1)

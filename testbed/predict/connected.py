@@ -23,7 +23,7 @@ class Connected:
     def __init__(self, chooser: Chooser) -> None:
         self._chooses, self._seed = chooser.chooses, chooser.seed
         self._asked = False  # whether the last part was the first of which there were too many
-        self._pairs = QueuePairs()
+        self._pairs = QueuePairs(chooser.costs.queue_pairs)
 
     def part(self, entry: Algorithm, ranks: Sequence[int], told: Mapping[str, Any]) -> tuple[Numbers, ...]:
         """Of a part of a step: what the ranks' algorithm connects, in the order in which it uses it.

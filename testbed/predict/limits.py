@@ -59,6 +59,9 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
     if experiment.fabric.topology.is_large and experiment.fabric.switch.scheduler.shapers:
         what = "there is no model of shapers in so large a fabric"
         yield Problem(what, experiment.place("fabric", "switch", "scheduler", "shapers"), "leave them out")
+    if experiment.fabric.topology.is_large and experiment.transport.qps > 1:
+        what = "there is no model of several queue pairs of a connection on so large a fabric"
+        yield Problem(what, experiment.place("transport", "qps"), "leave it out")
     if experiment.fabric.topology.is_large and experiment.fabric.switch.cut_through:
         what = "there is no model of cut-through switches in so large a fabric"
         yield Problem(what, experiment.place("fabric", "switch", "cut_through"), "leave it out")

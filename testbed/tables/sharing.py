@@ -24,7 +24,7 @@ def of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     yield Text("#")
     yield Text(f"# who gets what {when}; Jain's index of all {fair:.3f}", style="bold")
     table = grid(
-        ("sent by", "", max(7, *(len(one.sends_by) for one in found))), ("count", "", 5), ("rate", "(GB/s)", 7),
+        ("sent by", "", max(9, *(2 + len(one.sends_by) for one in found))), ("count", "", 5), ("rate", "(GB/s)", 7),
         ("share", "(%)", 6), ("if even", "(%)", 7), ("jain", "", 5), ("p50", "(us)", 9), ("p99", "(us)", 9),
     )  # fmt: skip
     for one in found:

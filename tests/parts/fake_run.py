@@ -40,7 +40,7 @@ def run(fake: FakeFabric, steps: Line) -> tuple[list[Line], list[Exception]]:
 
     def rank_main(rank: int) -> None:
         try:
-            with Device(fake.path(rank), wake_ns=steps["costs"]["wake_ns"]) as device:
+            with Device(fake.path(rank), wake_ns=steps["costs"]["wake_ns"], **steps.get("queue_pairs", {})) as device:
                 worker.run({**steps, "rank": rank}, device, lines.append)
         except Exception as e:
             errors.append(e)

@@ -20,7 +20,7 @@ class Uniform:
 
     way: Path
 
-    def route(self, pair: Pair, channel: int = 0) -> Route:
+    def route(self, pair: Pair, channel: int = 0, lane: int = 0) -> Route:
         ends = {0: ("out", pair[0]), len(self.way.links) - 1: ("into", pair[1])}
         keys = tuple(ends.get(k, (*pair, k)) for k in range(len(self.way.links)))
         return Route(keys, self.way.links, self.way)

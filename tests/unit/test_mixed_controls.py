@@ -10,6 +10,7 @@ from results.figures.sharing import shares
 from results.frames.metrics import rank_rows, result_rows
 from results.frames.together import with_rates
 from testbed.base.errors import InputError
+from testbed.checklist.review import figures, review
 from testbed.experiment import loads
 from testbed.experiment.blocks.transport import over
 from testbed.plan.hardware import hardware_of
@@ -195,3 +196,25 @@ def test_who_gets_what_while_all_are_there() -> None:
     rows = result_rows(rank_rows(apart), with_rates(steps, apart))
     assert [row["together_Bps"] for row in rows] == [None, None]
     assert [round(one.share, 9) for one in shares(rows)] == [round(1000 / 1500, 9), round(500 / 1500, 9)]
+
+
+def test_the_checklist_looks_at_every_sender_and_says_who_shares_a_class() -> None:
+    def found(transport: str, switch: str = "") -> set[tuple[str, str]]:
+        text = (FILE % (STAR, transport, ONE)).replace(STAR + "}", f"{STAR}}}, switch: {{{switch}}}", 1)
+        return {(finding.check, finding.where.partition(": ")[2]) for finding in review(loads(text))}
+
+    assert not found("cc: dctcp, nics: {2: {cc: swift}}")
+    assert found("cc: dcqcn, nics: {2: {cc: nscc}}") == {("mixed controls", "transport.nics.2.cc")}
+    assert not found("cc: dcqcn, nics: {2: {cc: nscc}}", "ecn: {kmin: 100KB, kmax: 400KB}")
+    assert found("classes: {1: {cc: dctcp}}", "dscp: {26: 3, 8: 1, 48: 6}") == {("classes", "transport.classes[1].cc")}
+    unmarked = found("nics: {1: {cc: dctcp}, 2: {multipath: {policy: reps}, cc: nscc}}", "ecn: null")
+    assert {where for check, where in unmarked if check == "classes"} == {
+        "transport.nics.1.cc",
+        "transport.nics.2.cc",
+    }
+    assert {where for check, where in unmarked if check == "paths"} == {
+        "transport.nics.2.multipath",
+        "transport.nics.2.recovery",
+    }
+    (line,) = figures(experiment("cc: dcqcn, nics: {2: {cc: dctcp}, 3: {cc: dctcp}}"))["mixed controls"]
+    assert line == "class 3 is shared by dcqcn, dctcp (transport.nics.2)"

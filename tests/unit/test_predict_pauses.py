@@ -212,7 +212,7 @@ class _Flows:
 
     nodes: Sequence[str]
 
-    def route(self, pair: tuple[int, int], channel: int = 0) -> Route:
+    def route(self, pair: tuple[int, int], channel: int = 0, lane: int = 0) -> Route:
         way = self.nodes[min(pair) // 2].split()[:: 1 if pair[0] % 2 == 0 else -1]
         links = (Link(400e9, 500.0),) * (len(way) - 1)
         return Route(tuple(pairwise(way)), links, Path(links, (0.0,) * (len(links) - 1)))

@@ -85,6 +85,10 @@ def windows(flows: Sequence[Flow], rank: int) -> dict[int, int]:
     return {f.number: min(f.size_bytes, share) for f in incoming}
 
 
+def messages_of(flow: Flow) -> int:
+    return max(1, -(-flow.size_bytes // MESSAGE_BYTES))
+
+
 @dataclass
 class _Sending:
     """A flow as its sender sees it."""
@@ -101,7 +105,7 @@ class _Sending:
 
     @property
     def messages(self) -> int:
-        return max(1, -(-self.flow.size_bytes // MESSAGE_BYTES))
+        return messages_of(self.flow)
 
     @property
     def may_post(self) -> bool:
@@ -155,17 +159,20 @@ class Flows:
             sending.came_ps.clear()
         if self.window is not None:
             self.window.view("uint8", 0, self.kept_bytes)[:] = 0
-            for pair in self.receiving.values():
-                pair.recv(self.window)
+            for number, pair in self.receiving.items():
+                messages = messages_of(self.incoming[number])
+                for k in range(max(messages - pair.lanes, 0), messages):
+                    pair.lane(k).recv(self.window)
 
     def run(self, begin_ns: float) -> None:
         """Starts each of our flows in its time and returns when all that leave or come here are done."""
         self.begin_ns = begin_ns
         self.arrived: dict[int, float] = {}
         flow_of = {pair.number: k for k, pair in self.receiving.items()}
+        lacking = {k: min(self.receiving[k].lanes, messages_of(f)) for k, f in self.incoming.items()}
         waiting = sorted(self.sending.values(), key=lambda s: (s.flow.start_ns, s.flow.number), reverse=True)
         active: list[_Sending] = []
-        of = sum(s.messages for s in waiting) + len(self.incoming)
+        of = sum(s.messages for s in waiting) + sum(lacking.values())
         done = 0
         while waiting or active or len(self.arrived) < len(self.incoming):
             # in picoseconds, as the clock counts: a fraction of one would be waited for, for ever
@@ -182,7 +189,10 @@ class Flows:
                     if self.watched:
                         sending.came_ps.append(record.time_ps)
                 elif record.kind == wire.RECEIVED_IMM and record.qp in flow_of:
-                    self.arrived[flow_of[record.qp]] = record.time_ps / 1000
+                    number = flow_of[record.qp]
+                    lacking[number] -= 1
+                    if not lacking[number]:
+                        self.arrived[number] = record.time_ps / 1000
                 else:
                     raise FabricError(f"a record of kind {record.kind} on queue pair {record.qp} among flows")
             active = [s for s in active if s.done < s.messages]
@@ -214,8 +224,8 @@ class Flows:
                 at = s.posted * MESSAGE_BYTES
                 s.posted += 1
                 place = at % max(s.window, 1)
-                last = s.posted == s.messages
-                s.pair.write(
+                last = s.posted + s.pair.lanes > s.messages  # of those that go by its lane
+                s.pair.lane(s.posted - 1).write(
                     self.source,
                     (place + _shift(s.flow)) % data.PERIOD,
                     min(MESSAGE_BYTES, s.flow.size_bytes - at),

@@ -366,6 +366,7 @@ class _Rank:
             lambda t: other.come(t, lambda: other.delivered(receive)),
             lambda t: self.come(t, lambda: self.delivered(number)),
         )
+        self.clock += self.replay.costs.more_posts_ns
 
     def delivered(self, number: int) -> None:
         """A message has arrived, or is acknowledged."""
@@ -396,6 +397,7 @@ class _Rank:
             lambda t: other.rank.come(t, received),
             (lambda t: self.come(t, acknowledged)) if signaled else None,
         )
+        self.clock += self.replay.costs.more_posts_ns
 
 
 class _Replay:

@@ -102,7 +102,8 @@ class Costs:
     """What a host and its NIC take, the same at both ends.  `reduce_bps`: bits of one operand, None costs nothing.
 
     `by_channel`: each lane of a schedule reduces by itself, beside the others and the host.  `reths`: each packet of a
-    write has a RETH, not the first alone (`transport.ordering: any`).
+    write has a RETH, not the first alone (`transport.ordering: any`).  `queue_pairs`: of a connection, which messages
+    take in turn, or are `split` over (workloads/verbs/bond.py).
     """
 
     mtu: int = 4096
@@ -117,6 +118,13 @@ class Costs:
     engine_reduce_bps: float = 400e9
     engine_packets_per_s: float = 595.2e6
     reths: bool = False
+    queue_pairs: int = 1
+    split: bool = False
+
+    @property
+    def more_posts_ns(self) -> float:
+        """What a host posts for a message beside the first request."""
+        return (self.queue_pairs - 1) * self.post_ns * self.split
 
     def engine_ns(self, nbytes: float) -> float:
         """What a packet to be added (0: one that only passes) keeps the NIC's engine."""

@@ -27,6 +27,7 @@ from topologies.graph.frames import (
 from topologies.ranks.hops import Hop
 from workloads.times.buffers import Transits, Watch
 from workloads.times.messages import Costs, Path, received_ns, sent_ns
+from workloads.times.queue_pairs import Bond
 from workloads.times.ways import Pair, Route, Ways
 
 _WIRE, _PAYLOAD = 0, 1
@@ -111,7 +112,7 @@ class QueuePair:
     `early`: for each stage, ns per byte behind the header that a packet goes on before its end, by cut-through.
     """
 
-    __slots__ = ("ack_ns", "back", "early", "links", "packets", "port", "queue", "second", "stages", "transits")
+    __slots__ = ("ack_ns", "back", "bond", "early", "links", "packets", "port", "queue", "second", "stages", "transits")
 
     def __init__(
         self, port: _Port, route: Route, stages: list[Stage], transits: list[Transits | None], ack_ns: float
@@ -123,6 +124,7 @@ class QueuePair:
         self.back: list[Stage] = []
         self.packets = 0  # posted so far
         self.queue: deque[tuple[_Message, _Parts]] = deque()
+        self.bond: Bond[QueuePair] | None = None  # that it is the first one of
 
 
 class Network:
@@ -137,13 +139,21 @@ class Network:
         self._between = cache(self._route)
 
     def connect(self, pair: Pair, channel: int = 0) -> QueuePair:
-        route, stages = self._between(pair, channel)
+        """The first of a connection's queue pairs, which stands for all of them."""
+        first, costs = self._connect(pair, channel, 0), self._costs
+        if costs.queue_pairs > 1 and not self._ways.route(pair, channel).scale_up:
+            others = [self._connect(pair, channel, lane) for lane in range(1, costs.queue_pairs)]
+            first.bond = Bond([first, *others], costs.post_ns, split=costs.split)
+        return first
+
+    def _connect(self, pair: Pair, channel: int, lane: int) -> QueuePair:
+        route, stages = self._between(pair, channel, lane)
         port_key = (pair[0], route.scale_up)
         if port_key not in self._ports:
             pcie = None if route.scale_up else self._pcie("fetch", pair[0])
             self._ports[port_key] = _Port(pcie)
         back, stages_back = self._between(
-            (pair[1], pair[0]), channel
+            (pair[1], pair[0]), channel, lane
         )  # over which ECMP may lead acknowledgements elsewhere
         queue_pair = QueuePair(
             self._ports[port_key], route, stages, self._buffers(route, len(stages)), back.path.ack_ns()
@@ -156,14 +166,20 @@ class Network:
 
     def post(self, t: float, pair: QueuePair, nbytes: int, received: Callback, sent: Callback | None) -> None:
         """Calls `received` when the receiver knows it, `sent` when the sender knows that it has arrived."""
+        if pair.bond is None:
+            self._post(t, pair, nbytes, received, sent)
+        else:
+            pair.bond.post(t, nbytes, received, sent, self._post)
+
+    def _post(self, t: float, pair: QueuePair, nbytes: int, received: Callback, sent: Callback | None) -> None:
         self._agenda.at(t + self._costs.pcie_latency_ns, self._posted, pair, nbytes, _Message(pair, received, sent))
 
     def _pcie(self, which: str, rank: int) -> Stage:
         costs = self._costs
         return self._stages.setdefault((which, rank), Stage(costs.pcie_rate_bps, costs.pcie_latency_ns, _PAYLOAD))
 
-    def _route(self, pair: Pair, channel: int) -> tuple[Route, list[Stage]]:
-        route = self._ways.route(pair, channel)
+    def _route(self, pair: Pair, channel: int, lane: int) -> tuple[Route, list[Stage]]:
+        route = self._ways.route(pair, channel, lane)
         latencies = (*route.path.switch_latency_ns, 0.0)
         if route.scale_up:
             latencies = (0.0, 0.0)
@@ -310,13 +326,13 @@ class Alone(Network):
         super().__init__(agenda, ways, costs, 1)
         self._paths: dict[QueuePair, Path] = {}
 
-    def connect(self, pair: Pair, channel: int = 0) -> QueuePair:
-        route = self._ways.route(pair, channel)
+    def _connect(self, pair: Pair, channel: int, lane: int) -> QueuePair:
+        route = self._ways.route(pair, channel, lane)
         made = QueuePair(_Port(None), route, [], [], 0.0)
         self._paths[made] = route.path
         return made
 
-    def post(self, t: float, pair: QueuePair, nbytes: int, received: Callback, sent: Callback | None) -> None:
+    def _post(self, t: float, pair: QueuePair, nbytes: int, received: Callback, sent: Callback | None) -> None:
         path = self._paths[pair]
         self._agenda.at(t + received_ns(nbytes, path, self._costs), received)
         if sent is not None:

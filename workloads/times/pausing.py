@@ -109,9 +109,9 @@ class PausingNetwork(Network):
         self._groups: dict[tuple[Hop, bool], Group] = {}
         self._hops: dict[QueuePair, list[_Hop]] = {}
 
-    def connect(self, pair: Pair, channel: int = 0) -> QueuePair:
-        made = super().connect(pair, channel)
-        route, _ = self._between(pair, channel)
+    def _connect(self, pair: Pair, channel: int, lane: int) -> QueuePair:
+        made = super()._connect(pair, channel, lane)
+        route, _ = self._between(pair, channel, lane)
         if not route.scale_up:
             keys = cast("tuple[Hop, ...]", route.keys)
             classes = route.second or [False] * len(keys)

@@ -1,26 +1,33 @@
-"""The numbers of queue pairs, and what follows from them: a flow's UDP source port, which is what ECMP goes by.
+"""Queue pairs of connections: their numbers, and what follows from them; several that are used as one.
 
 A NIC numbers its queue pairs as they are made, so the numbers of a step depend on the steps before it.  What a rank
-asks for at once it gets in that order (hardware/fabricd/transport/qp.c).
+asks for at once it gets in that order (hardware/fabricd/transport/qp.c).  From the numbers follows a flow's UDP source
+port, which is what ECMP goes by.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
 from workloads.collectives.exchange import distances
 from workloads.collectives.schedule import Schedule, Shape, connections, program_of, schedule_of
 from workloads.collectives.shape import shape_of
+from workloads.verbs.bond import parts
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Number = TypeVar("Number", int, NDArray[np.int64])
+
+Callback = Callable[[float], None]
+Pair = TypeVar("Pair")
+Post = Callable[[float, Pair, int, Callback, Callback | None], None]
 
 FIRST = 16
 """A NIC's first one."""
@@ -43,15 +50,19 @@ def source_port(number: Number, peer_number: Number, ip: Number, peer_ip: Number
 
 
 class QueuePairs:
-    """The queue pairs of all NICs of a fabric, as a run's steps make them one after the other."""
+    """The queue pairs of all NICs of a fabric, as a run's steps make them one after the other.
 
-    def __init__(self) -> None:
+    `each`: so many are made for a connection between ranks; what is told is the first one.
+    """
+
+    def __init__(self, each: int = 1) -> None:
+        self._each = each
         self._made: Counter[int] = Counter()
         self._rings: dict[tuple[int, int], tuple[int, int]] = {}
 
     def copy(self) -> QueuePairs:
         """To try what would come next."""
-        other = QueuePairs()
+        other = QueuePairs(self._each)
         other._made, other._rings = self._made.copy(), dict(self._rings)
         return other
 
@@ -65,7 +76,7 @@ class QueuePairs:
 
     def connect(self, calls: Mapping[int, Sequence[Call]]) -> Numbers:
         """What each rank asks for, in its order."""
-        numbers = {(rank, *call): self._new(rank) for rank, own in calls.items() for call in own}
+        numbers = {(rank, *call): self._new(rank, self._each) for rank, own in calls.items() for call in own}
         return {(a, b, channel): (number, numbers[b, a, channel]) for (a, b, channel), number in numbers.items()}
 
     def ring(self, ranks: Sequence[int]) -> Numbers:
@@ -78,9 +89,9 @@ class QueuePairs:
             numbers[*edge, 0] = self._rings[edge]
         return numbers
 
-    def _new(self, rank: int) -> int:
+    def _new(self, rank: int, count: int = 1) -> int:
         number = FIRST + self._made[rank]
-        self._made[rank] += 1
+        self._made[rank] += count
         return number
 
 
@@ -136,3 +147,51 @@ def of_multicast(ranks: Sequence[int]) -> dict[int, list[Call]]:
         ]
         for k, rank in enumerate(ranks)
     }
+
+
+# Several used as one, as workloads/verbs/bond.py has them
+
+
+@dataclass
+class _InOrder:
+    """Calls are made in the order in which they were handed over: each waits for those before it."""
+
+    waiting: deque[_Call] = field(default_factory=deque)
+
+    def call(self, callback: Callback | None, parts: int) -> Callback:
+        """What is to be called for each of the parts."""
+        its = _Call(parts, callback)
+        self.waiting.append(its)
+
+        def came(t: float) -> None:
+            its.missing -= 1
+            while self.waiting and not self.waiting[0].missing:
+                if callback := self.waiting.popleft().callback:
+                    callback(t)
+
+        return came
+
+
+@dataclass
+class _Call:
+    missing: int
+    callback: Callback | None
+
+
+class Bond(Generic[Pair]):
+    """`post_ns`: what a host takes for a request; messages are one, or, `split`, one for each of the members."""
+
+    def __init__(self, members: Sequence[Pair], post_ns: float, *, split: bool) -> None:
+        self._members, self._post_ns, self._split = members, post_ns, split
+        self._turn = 0
+        self._arrivals, self._acknowledgements = _InOrder(), _InOrder()
+
+    def post(self, t: float, nbytes: int, received: Callback, sent: Callback | None, post: Post[Pair]) -> None:
+        count = len(self._members) if self._split else 1
+        arrived, acknowledged = self._arrivals.call(received, count), self._acknowledgements.call(sent, count)
+        if not self._split:
+            post(t, self._members[self._turn], nbytes, arrived, acknowledged)
+            self._turn = (self._turn + 1) % len(self._members)
+            return
+        for k, (member, (_, part)) in enumerate(zip(self._members, parts(nbytes, count), strict=True)):
+            post(t + k * self._post_ns, member, part, arrived, acknowledged)

@@ -106,6 +106,7 @@ class _Host:
         stream.posted += 1
         self.clock += self.replay.case.costs.post_ns
         self.replay.post(self.clock, stream, nbytes, signaled=lane.window is not None)
+        self.clock += self.replay.case.costs.more_posts_ns
 
     def arrived(self, stream: _Stream) -> None:
         stream.arrived += 1

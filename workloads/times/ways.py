@@ -38,8 +38,8 @@ class Route:
 class Ways(Protocol):
     """How the ranks of a group reach each other."""
 
-    def route(self, pair: Pair, channel: int = 0) -> Route:
-        """What a message takes, whoever else does."""
+    def route(self, pair: Pair, channel: int = 0, lane: int = 0) -> Route:
+        """What a message takes, whoever else does.  `lane`: of several queue pairs that it may go by."""
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
         """What each of these messages sees when all are under way together."""
@@ -72,8 +72,8 @@ class Routed:
     spread: bool = False
     fixed_port: bool = False
 
-    def route(self, pair: Pair, channel: int = 0) -> Route:
-        keys = tuple(self._way(pair, channel))
+    def route(self, pair: Pair, channel: int = 0, lane: int = 0) -> Route:
+        keys = tuple(self._way(pair, channel, lane))
         second = self.hops.across(keys) if self.dateline and keys[0][0] != _OUT else ()
         links = tuple(self._link(key) for key in keys)
         return Route(keys, links, self._path(keys, dict.fromkeys(keys, 1.0)), second)
@@ -122,7 +122,7 @@ class Routed:
         return max(self.latency_ns.get(name, 0.0) for name in node.split(","))
 
     @cached_property
-    def _ways(self) -> dict[tuple[Pair, int], list[tuple[str, str]]]:
+    def _ways(self) -> dict[tuple[Pair, int, int], list[tuple[str, str]]]:
         return {}
 
     @cached_property
@@ -134,8 +134,8 @@ class Routed:
         """Paths by their links, and who shares these: a fabric has few that differ."""
         return {}
 
-    def _way(self, pair: Pair, channel: int = 0) -> list[tuple[str, str]]:
-        if (pair, channel) not in self._ways:
+    def _way(self, pair: Pair, channel: int = 0, lane: int = 0) -> list[tuple[str, str]]:
+        if (pair, channel, lane) not in self._ways:
             a, b = self.ranks[pair[0]], self.ranks[pair[1]]
             inside = self.scale_up is not None and self.hops.in_scale_up(a, b)
             if inside:
@@ -143,15 +143,18 @@ class Routed:
             elif self.spread:
                 way = self._spread(a, b)
             else:
-                way = self.hops.between(a, b, *self._flow(a, b, channel))
-            self._ways[pair, channel] = way
-        return self._ways[pair, channel]
+                way = self.hops.between(a, b, *self._flow(a, b, channel, lane))
+            self._ways[pair, channel, lane] = way
+        return self._ways[pair, channel, lane]
 
-    def _flow(self, a: int, b: int, channel: int) -> tuple[int, int] | tuple[()]:
-        """Its source port, and the queue pair that it is for, where they are known."""
+    def _flow(self, a: int, b: int, channel: int, lane: int) -> tuple[int, int] | tuple[()]:
+        """Its source port, and the queue pair that it is for, where they are known.
+
+        What a connection has of them follow each other.
+        """
         if (a, b, channel) not in self.numbers:
             return ()
-        nics, (own, peer) = self.hops.fabric.nics, self.numbers[a, b, channel]
+        nics, (own, peer) = self.hops.fabric.nics, (number + lane for number in self.numbers[a, b, channel])
         return source_port(own, peer, int(nics[a].ip), int(nics[b].ip), fixed=self.fixed_port), peer
 
     def _loads(self, traffic: Mapping[Pair, float]) -> dict[tuple[str, str], float]:

@@ -10,14 +10,18 @@ import fcntl
 import mmap
 import os
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from workloads.verbs import wire
+from workloads.verbs.bond import COMPLETIONS, Bond
 from workloads.verbs.handles import Group, Peer, QueuePair, Region
 from workloads.verbs.session import FabricError, Session
 from workloads.verbs.wire import Record
+
+FIRST_TAG = 1 << 27
+"""From here on tags are of a connection's second queue pair, from twice that on of its third, and so on."""
 
 
 class Tally(NamedTuple):
@@ -53,12 +57,17 @@ class Device:
     over) or CompletionError (an operation failed).
     """
 
-    def __init__(self, path: str | None = None, *, wake_ns: float = 0.0) -> None:
+    def __init__(
+        self, path: str | None = None, *, wake_ns: float = 0.0, queue_pairs: int = 1, split: bool = False
+    ) -> None:
         """Connects to the worker socket at `path` (default: $RAILBED_SOCKET, else /run/railbed/worker.sock).
 
-        `wake_ns` of host time passes whenever `wait` returns with records.  Raises OSError when nobody listens.
+        `wake_ns` of host time passes whenever `wait` returns with records.  `queue_pairs`: of each connection, which
+        messages take in turn, or are `split` over (bond.py).  Raises OSError when nobody listens.
         """
         self.wake_ns = wake_ns
+        self._queue_pairs, self._split = queue_pairs, split
+        self._bonds: dict[int, Bond] = {}  # by the numbers of their members
         self.sends_by: Mapping[str, int | Sequence[int]] = {}
         """What connections send by from now on: traffic class ("": all others) -> a transport's number in the plan, or
         one for each rank; 0: what the NIC sends by."""
@@ -121,6 +130,24 @@ class Device:
 
     def connect(self, peers: Sequence[Peer]) -> list[QueuePair]:
         """Connects to all `peers` at once and returns their queue pairs in order; waits for every peer's call."""
+        if self._queue_pairs == 1:
+            return self._connect(peers)
+        if max((peer.tag for peer in peers), default=0) >= FIRST_TAG:
+            raise FabricError("more steps than connections with several queue pairs have tags for")
+        each = [range(self._queue_pairs) for _ in peers]
+        calls = [p._replace(tag=p.tag + k * FIRST_TAG) for p, its in zip(peers, each, strict=True) for k in its]
+        made = iter(self._connect(calls))
+        return [self._bonded([next(made) for _ in its]) for its in each]
+
+    def _bonded(self, members: Sequence[QueuePair]) -> QueuePair:
+        """Inside a scale-up domain there is one path: the first one is enough."""
+        if members[0].scale_up:
+            return members[0]
+        bond = Bond(members, split=self._split)
+        self._bonds |= {member.number: bond for member in members}
+        return bond
+
+    def _connect(self, peers: Sequence[Peer]) -> list[QueuePair]:
         calls: dict[int, Peer] = {}
         for peer in peers:
             if len(peer.private) > wire.MAX_PRIVATE:
@@ -203,7 +230,8 @@ class Device:
         until = wire.FOREVER if until_ns is None else round(until_ns * 1000)
         while len(self._due) < records:
             had = len(self._due)
-            self._pull(records - had, until)
+            # a record of one of several queue pairs may stand for several messages, or for none
+            self._pull(1 if self._bonds else records - had, until)
             if until != wire.FOREVER and len(self._due) < records and self._clock_ps >= until:
                 break
         due, self._due = self._due, []
@@ -263,7 +291,14 @@ class Device:
         for r in arrived:
             if r.status:
                 raise CompletionError(r.status, r.qp, self._peers.get(r.qp))
+        if self._bonds:
+            arrived = [whole for record in arrived for whole in self._whole(record)]
         self._due += [r for r in arrived if self._of_interest(r)] if self._left or self._unwanted else arrived
+
+    def _whole(self, record: Record) -> Iterable[Record]:
+        """What a record means for several queue pairs that are used as one."""
+        bond = self._bonds.get(record.qp) if record.kind in COMPLETIONS else None
+        return (record,) if bond is None else bond.told(record)
 
     def _take(self, wanted: Callable[[Record], bool], count: int) -> list[Record]:
         """Waits for `count` records that are `wanted` and takes them out; the others stay for `wait`."""

@@ -59,7 +59,12 @@ class Peer(NamedTuple):
 
 
 class QueuePair:
-    """A reliable connection to one peer.  Posts go out with the device's next wait."""
+    """A reliable connection to one peer.  Posts go out with the device's next wait.
+
+    `lanes`: how many there are for messages that need not be told of one by one.
+    """
+
+    lanes = 1
 
     def __init__(self, session: Session, number: int, peer: int, private: bytes, scale_up: bool) -> None:
         self._post = session.queue
@@ -67,6 +72,10 @@ class QueuePair:
         self.peer = peer
         self.private = private  # what the peer handed over
         self.scale_up = scale_up
+
+    def lane(self, number: int) -> QueuePair:
+        """What message `number` of a row goes by, whose last ones, one for each of the lanes, carry an immediate."""
+        return self
 
     def write(
         self,

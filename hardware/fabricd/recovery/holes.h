@@ -12,7 +12,8 @@ enum hole_state { UNDER_WAY, LOST, CAME };
 struct hole {
 	uint64_t number;
 	bool trimmed; /* it is lost, and its receiver has said so */
-	bool again, asked; /* it was sent again; by a probe, as what had been sent last */
+	bool again, asked; /* it was sent again; to ask what has come (transport/probe.c) */
+	bool sure; /* if it comes now, that is what was sent again */
 	uint64_t turn;	/* so many times something had been sent again when it was sent last, this one included */
 	uint64_t before; /* and the packet that was to be sent next then */
 	ps_t since;	/* overtaken; PS_NEVER: not yet; 0: it counts as lost by a timeout */

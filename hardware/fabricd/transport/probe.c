@@ -5,9 +5,9 @@
  * When the last packets are lost, nothing comes that would show it.  So the sender probes when
  * nothing was sent or heard for two smoothed round trips (RFC 8985, section 7: tail loss
  * probe), or for one and four times its variation (RFC 9002, section 6.2), if that is longer.
- * A probe is a new packet, even if the window is full; without a new one, what is lost and waits
- * for the window, or else the packet that was sent last.  It says of no packet that it is lost, but
- * when it has come, all that are missing are holes.  Further probes follow, each after twice the
+ * A probe is what is lost and waits for the window; a new packet, even if the window is full; or else
+ * the packet that was sent last.  It says of no packet that it is lost, but when it has come, all
+ * that are missing are holes.  Further probes follow, each after twice the
  * time, until one is answered or the timeout.  A packet that is waited for asks for an
  * acknowledgement at once, so the time needs no share for delayed ones.  In a lossless class there
  * are no probes: a pause may last longer than any round trip before (IRN, section 4.1: no timeouts
@@ -56,11 +56,14 @@ void probe_ask(struct fabric *f, struct qp *q, bool idle, bool new)
 	r->probes += r->probes < MOST_DOUBLED;
 	q->probes = true;
 	q->nic->loss_probes += nic_bears_reordering(q->p);
-	if (new || r->lost) /* what is lost already is held back by the window, and asks as well */
+	if (new && !r->lost)
 		return;
 	repeat_missing(r, q->send, PS_NEVER);
-	uint32_t last = holes_sent_last(&r->holes);
-	repeat_lose(r, last);
-	r->found--; /* nobody says so */
-	holes_at(&r->holes, last)->asked = true;
+	if (!r->lost) {
+		repeat_lose(r, holes_sent_last(&r->holes));
+		r->found--; /* nobody says so */
+	}
+	uint64_t n;
+	repeat_next(q, &n);
+	holes_at(&r->holes, r->next)->asked = true;
 }

@@ -149,7 +149,7 @@ static void heard(struct qp *q, const struct hole *h, ps_t now, bool at_once)
 		round_trip_over(&r->trips, h->number, now);
 	else if (h->again && !r->trips.smoothed && h->left != PS_NEVER)
 		round_trip_took(&r->trips, now - h->left); /* not for certain, but nothing else is known */
-	if (!h->asked && (!h->again || h->left == PS_NEVER || now - h->left < r->trips.shortest / 4 * 3)) {
+	if (!h->sure && (!h->again || h->left == PS_NEVER || now - h->left < r->trips.shortest / 4 * 3)) {
 		q->nic->spurious += h->again && nic_bears_reordering(q->p);
 		ps_t late = h->since && h->since != PS_NEVER ? now - h->since : 0;
 		if (late + late / 4 > r->window)
@@ -320,6 +320,7 @@ void repeat_sent(struct qp *q)
 	struct hole *h = holes_at(&r->holes, r->next);
 
 	h->state = UNDER_WAY;
+	h->sure = h->trimmed || h->asked;
 	h->trimmed = false;
 	h->again = true;
 	h->turn = ++r->turns;

@@ -197,6 +197,18 @@ class Transport(Sending):
         default_factory=dict,
         description="what is sent by in a traffic class, likewise; it goes before `nics`",
     )
+    qps: int = Field(
+        default=1,
+        ge=1,
+        le=32,
+        description="queue pairs of each connection between ranks, which messages take in turn "
+        "(NCCL_IB_QPS_PER_CONNECTION)",
+    )
+    qps_split: bool = Field(
+        default=False,
+        description="each message is split evenly over all `qps`, and is there when all of it is "
+        "(NCCL_IB_SPLIT_DATA_ON_QPS)",
+    )
     ack_dscp: Dscp = Field(default=48, description="DSCP of acknowledgements")
     cnp_dscp: Dscp = Field(default=48, description="DSCP of congestion notifications")
 

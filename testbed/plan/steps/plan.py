@@ -25,10 +25,12 @@ def plan(experiment: Experiment) -> Plan:
         of_complexes |= {"cache_bytes": cores.cache, "memory_reduce_bps": cores.memory_reduce}
     made = [(step, planned) for step in experiment.workload for planned in steps_of(step, planner)]
     by = [planner.senders.by_class(step.transport) for step, _ in made]
+    pairs = {"queue_pairs": experiment.transport.qps, "split": experiment.transport.qps_split}
     return Plan(
         *(planner.fabric.ranks, experiment.seed, of_ranks, of_complexes, [planned for _, planned in made]),
         transports=planner.senders.transports,
         sends_by=by,
+        queue_pairs=pairs if experiment.transport.qps > 1 else {},
     )
 
 

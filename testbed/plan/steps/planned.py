@@ -234,6 +234,8 @@ class Plan:
     complex_costs: Mapping[str, float | None] | None
     steps: Sequence[Planned]
     repeat: bool = False
+    queue_pairs: Mapping[str, Any] = field(default_factory=dict)
+    """Of each connection, where they are several: how many, and whether they share messages (Device)."""
     transports: Sequence[Mapping[str, Any]] = ()  # those that connections name, as fabricd takes them
     sends_by: Sequence[Mapping[str, Any]] = ()  # of each step, unless none says anything of it
 
@@ -243,6 +245,7 @@ class Plan:
         if any(self.sends_by):
             steps = [told | ({"sends_by": by} if by else {}) for told, by in zip(steps, self.sends_by, strict=True)]
         whole = {"ranks": self.ranks, "seed": self.seed, "steps": steps, **({"repeat": True} if self.repeat else {})}
+        whole |= {"queue_pairs": self.queue_pairs} if self.queue_pairs else {}
         if own is None:
             return whole
         each = [{"rank": end, "costs": self.costs if end < self.ranks else self.complex_costs} for end in own]

@@ -38,7 +38,7 @@ class Some:
     ways: Wide
     ranks: Sequence[int]
 
-    def route(self, pair: Pair, channel: int = 0) -> Route:
+    def route(self, pair: Pair, channel: int = 0, lane: int = 0) -> Route:
         return self.ways.route((self.ranks[pair[0]], self.ranks[pair[1]]), channel)
 
     def paths(self, pairs: Sequence[Pair]) -> list[Path]:
@@ -67,7 +67,7 @@ class Numbered(Some):
 
     numbers: Numbers
 
-    def route(self, pair: Pair, channel: int = 0) -> Route:
+    def route(self, pair: Pair, channel: int = 0, lane: int = 0) -> Route:
         a, b = self.ranks[pair[0]], self.ranks[pair[1]]
         own, peer = (np.array([number], np.int64) for number in self.numbers[a, b, channel])
         return replace(self.ways, numbers=lambda source, target: (own, peer)).route((a, b), channel)

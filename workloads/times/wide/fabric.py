@@ -86,7 +86,7 @@ class Wide:
         loads = self._traffic(source, target).loads
         return [self._path(source[k : k + 1], target[k : k + 1], loads) for k in range(len(pairs))]
 
-    def route(self, pair: Pair, channel: int = 0) -> Route:
+    def route(self, pair: Pair, channel: int = 0, lane: int = 0) -> Route:
         """Of one message by itself: for a few that are followed one by one."""
         source, target = (np.array([rank], np.int64) for rank in pair)
         keys = tuple(self._links(source, target))
