@@ -12,10 +12,8 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    PlainSerializer,
     PrivateAttr,
     ValidationInfo,
-    WithJsonSchema,
     model_serializer,
     model_validator,
 )
@@ -26,6 +24,7 @@ from testbed.base.types import Dscp, Model, Rate, Size, Time, default, mistake, 
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, HostCable, Override
 from testbed.experiment.blocks.flow_control import OfCables
+from testbed.experiment.blocks.scheduler import Scheduler, TrafficClass, number_keys
 from testbed.experiment.blocks.trimming import Trimming
 from topologies.graph.fabric import Fabric, TopologyError
 from topologies.graph.smartnic import with_complexes
@@ -121,18 +120,7 @@ class Cable(OfCables):
     delay: Time = default("500ns", "propagation delay of every cable", le=MAX_TIME)
 
 
-TrafficClass = Annotated[int, Field(ge=0, le=7)]
-
-
-def _number_keys(value: Any) -> Any:
-    """Keys of a mapping are numbers, also where they are written in quotes (as JSON must)."""
-    if not isinstance(value, dict):
-        return value
-    return {int(k) if isinstance(k, str) and k.isdecimal() else k: v for k, v in value.items()}
-
-
-Weights = Annotated[dict[TrafficClass, Annotated[int, Field(ge=1, le=100)]], BeforeValidator(_number_keys)]
-DscpMap = Annotated[dict[Dscp, TrafficClass], BeforeValidator(_number_keys)]
+DscpMap = Annotated[dict[Dscp, TrafficClass], BeforeValidator(number_keys)]
 
 
 class Ecn(Model):
@@ -155,63 +143,6 @@ class Ecn(Model):
             raise mistake("kmin is larger than kmax", "marking grows from kmin to kmax", ["kmin"])
         if (self.kmin is None) != (self.kmax is None):
             raise mistake("kmin and kmax go together", "give both, or none", ["kmin" if self.kmax else "kmax"])
-        return self
-
-
-def _share(value: Any) -> Any:
-    """`50%`, of a port's rate."""
-    number = value[:-1].strip() if isinstance(value, str) and value.strip().endswith("%") else ""
-    try:
-        share = float(number) / 100
-    except ValueError:
-        share = -1.0
-    if not 0 < share <= 1:
-        raise mistake(f"{value!r:.40} is no share", "write a percentage, above 0% to 100%, such as 50%")
-    return share
-
-
-Share = Annotated[
-    float,
-    BeforeValidator(_share),
-    PlainSerializer(lambda share: f"{share * 100:.12g}%", return_type=str),
-    WithJsonSchema({"type": "string", "pattern": r"^[0-9.]+%$"}),
-]
-
-
-class Shaper(Model):
-    min: Share | None = Field(default=None, description="share of its port that a class has in any case (null: none)")
-    max: Share | None = Field(default=None, description="share of its port that a class has at most (null: all)")
-    burst: Size | None = Field(
-        default=None, description="what it may catch up on when it has had less (null: two of the longest frames)"
-    )
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.min is None and self.max is None:
-            raise mistake("neither min nor max is given", "give one of them, or leave the class out")
-        if self.min and self.max and self.min > self.max:
-            raise mistake("min is larger than max", "what a class has in any case is within what it may have", ["min"])
-        return self
-
-
-Shapers = Annotated[dict[TrafficClass, Shaper], BeforeValidator(_number_keys)]
-
-
-class Scheduler(Model):
-    strict: list[TrafficClass] = Field(
-        default=[6, 7], description="classes that go first, the highest before the others"
-    )
-    weights: Weights = Field(
-        default=dict.fromkeys(range(6), 1), description="shares of the other classes (deficit round robin)"
-    )
-    shapers: Shapers = Field(
-        default_factory=dict, description="what classes have of a port in any case, and at most: `{3: {max: 50%}}`"
-    )
-
-    @model_validator(mode="after")
-    def _no_more_than_all(self) -> Self:
-        if sum(shaper.min or 0.0 for shaper in self.shapers.values()) > 1 + 1e-9:
-            raise mistake("what classes have in any case is more than 100% together", "less", ["shapers"])
         return self
 
 
