@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hardware.client import FabricdError
 from hardware.config import Hardware
+from testbed.live.views.config import qos
 from tests.parts.timing_model import RETH, Model, wire_ps
 from tests.parts.traffic_fabric import frame_bytes, nic, send, star, switch
 
@@ -84,7 +87,16 @@ def test_long_run_shares(
 
 @pytest.mark.parametrize("shaper", [{"max": 1.5}, {"min": -0.1}, {"burst_bytes": "x"}])
 def test_what_is_no_shaper_is_refused(shaper: dict[str, Any]) -> None:
-    from hardware.client import FabricdError
-
     with star(2, hardware({})) as f, pytest.raises(FabricdError, match="shapers"):
         f.fabricd.request("inject", fault="s", primitive="params", switch="sw0", values={"shapers": {"3": shaper}})
+
+
+def test_an_operator_sees_them_where_there_are_some() -> None:
+    usual = {"Switch", "Queue", "type", "weight"}
+    for shapers, more in (({}, set()), ({"3": {"min": 0.2, "max": 0.5}}, {"min", "max"})):
+        with star(2, hardware(shapers)) as f:
+            look = SimpleNamespace(parameters=f.fabricd.request("parameters"), fabric=f.fabric)
+            rows = qos(look)[1].rows  # type: ignore[arg-type]
+        assert {*rows[3]} == usual | more
+        if shapers:
+            assert [rows[3][key] for key in ("min", "max")] == ["20%", "50%"] and rows[0]["max"] == "N/A"
