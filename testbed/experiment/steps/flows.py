@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, Valid
 
 from testbed.base.explain import explain
 from testbed.base.types import Model, Size, Time, default, mistake, mistakes
+from testbed.experiment.blocks.fabric import TrafficClass
 from testbed.experiment.blocks.layout import Endpoint
-from testbed.experiment.blocks.scheduler import TrafficClass
 from testbed.experiment.blocks.transport import Own
 from testbed.experiment.steps.step import Blocks, Found, Path, Step, absolute, below, no_dscp, rank_out_of_range
 from testbed.experiment.steps.written import MOST_FLOWS, MOST_TOLD, Row, flows_of, sizes_of

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from testbed.base.types import Model, Size, Time, default, mistake, names
 from testbed.experiment.blocks import known
-from testbed.experiment.blocks.scheduler import TrafficClass
+from testbed.experiment.blocks.fabric import TrafficClass
 from testbed.experiment.blocks.transport import Own
 from testbed.experiment.steps.graphs import GraphStep, algorithm_of, collectives, distinct, heeds, named
 from testbed.experiment.steps.step import Blocks, Found, Path, below, no_dscp, of_groups, rank_out_of_range, under

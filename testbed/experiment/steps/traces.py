@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from testbed.base.types import Bandwidth, Flops, Model, mistake
-from testbed.experiment.blocks.scheduler import TrafficClass
+from testbed.experiment.blocks.fabric import TrafficClass
 from testbed.experiment.steps.graphs import GraphStep, collectives, named
 from testbed.experiment.steps.step import Blocks, Found, Step, absolute, below, no_dscp, rank_out_of_range
 from testbed.experiment.steps.train import Gpu

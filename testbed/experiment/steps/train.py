@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from testbed.base.types import Bandwidth, Flops, Model, Size, Time, default, mistake, names, unknown
 from testbed.experiment.blocks import known
-from testbed.experiment.blocks.scheduler import TrafficClass
+from testbed.experiment.blocks.fabric import TrafficClass
 from testbed.experiment.blocks.transport import Own
 
 Count = Annotated[int, Field(ge=1, le=1 << 20)]
