@@ -125,6 +125,21 @@ def credit_room_bytes(rate_bps: float, delay_ns: float, latency_ns: float, frame
     return frames_under_way * blocks * CREDIT_BLOCK
 
 
+def credits_share(rate_bps: float, delay_ns: float, held_ns: float, frame: int, room: int) -> float:
+    """What credits let through of a cable's rate, of frames of this length that the far end holds for so long."""
+    ser = ser_ns(frame, rate_bps)
+    loop_ns = ser + 2 * delay_ns + held_ns + NOTE_BYTES * 8e9 / rate_bps
+    blocks = -(-(frame + FCS_BYTES) // CREDIT_BLOCK)
+    return min(1.0, room // CREDIT_BLOCK // blocks * ser / loop_ns)
+
+
+def retry_share(rate_bps: float, delay_ns: float, frame: int, buffer: int) -> float:
+    """What a replay buffer lets through, likewise: a frame starts as long as it has any room."""
+    ser = ser_ns(frame, rate_bps)
+    loop_ns = ser + 2 * delay_ns + NOTE_BYTES * 8e9 / rate_bps
+    return min(1.0, math.ceil(buffer / (frame + FCS_BYTES)) * ser / loop_ns)
+
+
 def replay_buffer_bytes(rate_bps: float, delay_ns: float, frame: int) -> int:
     """A replay buffer that never fills without a loss.
 

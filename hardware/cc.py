@@ -350,7 +350,9 @@ def own(
     marks: Callable[[Setting], tuple[int, int, float]] | None,
 ) -> Control:  # fmt: skip
     """A control of a user's own. Those parameters that fabricd minds itself it has in any case."""
-    common = (_WINDOW, _MIN_RATE, *([CONTROLS["hpcc"].by_name["hops"]] if "telemetry" in hears else []))
+    common = [_WINDOW, _MIN_RATE, *([CONTROLS["hpcc"].by_name["hops"]] if "telemetry" in hears else [])]
+    if "credit" in hears:
+        common += [*_CREDIT, replace(CONTROLS["homa"].by_name["overcommit"], default=0)]
     named = {p.name for p in parameters}
     return Control(
         name, summary, source, (*parameters, *(p for p in common if p.name not in named)), hears=hears, marks=marks

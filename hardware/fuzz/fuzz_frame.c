@@ -8,6 +8,7 @@
 #include "nic/nic.h"
 #include "transport/qp.h"
 #include "wire/ethernet.h"
+#include "wire/ip.h"
 #include "wire/roce.h"
 #include "harness.h"
 
@@ -35,7 +36,7 @@ static void receive(struct fabric *f, unsigned rank, const uint8_t *data, size_t
 	nic_receive(f, &f->nics[rank % RANKS], fr, scale_up);
 }
 
-/* A RoCE packet near what a queue pair expects, with a correct ICRC */
+/* A RoCE packet near what a queue pair expects, with a correct ICRC; or what trimming has left of it */
 static void near_miss(struct fabric *f, struct input *in)
 {
 	static const uint8_t payload[2048];
@@ -52,7 +53,7 @@ static void near_miss(struct fabric *f, struct input *in)
 		.src_port = 0xc000,
 		.ttl = 64,
 		.opcode = opcode == RC_CNP ? RC_CNP : opcode & 0x1f,
-		.tos = flags & 128 ? 26 << 2 | 3 : 0, /* marked */
+		.tos = (uint8_t)((opcode & 32 ? 36 << 2 : flags & 128 ? 26 << 2 : 0) | (flags & 128 ? 3 : 0)), /* marked */
 		.ack_request = flags & 1,
 		.dst_qp = flags & 2 ? next(in) : q->number,
 		.psn = (uint32_t)(flags & 4 ? (opcode == RC_ACK ? q->send : q->expected) : q->acked) + (uint32_t)(int8_t)next(in),
@@ -71,6 +72,8 @@ static void near_miss(struct fabric *f, struct input *in)
 		frame[next(in) % len] ^= next(in);
 		roce_set_icrc(frame, len);
 	}
+	if (opcode & 32 && opcode != RC_CNP && len > 64)
+		ip_cut(frame, len = 64);
 	if (len)
 		receive(f, rank, frame, len, false);
 }

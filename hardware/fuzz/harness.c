@@ -38,7 +38,8 @@ static const char config[] =
 	" 'accelerator': {'slots': 12, 'shared_slots': 4, 'elements': 64, 'fan_in': 3, 'ip': 3323068419, 'rate_bps': 1.2e12, 'latency_ns': 0}}],"
 	" 'nics': [%s], 'cables': [%s], 'scale_up': [{'nics': ['h0', 'h1', 'h2'], 'rate_bps': 3600e9, 'delay_ns': 300}]}";
 
-static const char plain_switch[] = "'buffer_bytes': 20000";
+static const char plain_switch[] =
+	"'buffer_bytes': 20000, 'alpha': 0.25, 'dscp': {'36': 5}, 'trimming': {'classes': [0, 3], 'bytes': 64, 'dscp': 36, 'queue': 5}";
 static const char congested_switch[] =
 	"'buffer_bytes': 40000, 'alpha': 0.5, 'reserve_bytes': 1200, 'xon_offset_bytes': 1200, 'headroom_bytes': 5000,"
 	" 'lossless': [3], 'strict': [6, 7], 'weights': {'0': 1, '3': 2}, 'dscp': {'26': 3, '48': 6}, 'pfc': true,"
@@ -79,7 +80,7 @@ static json_t *config_json(bool congested)
 			 "%s{'name': 'h%u', 'rank': %u, 'mac': '02:00:0a:00:00:%02x', 'ip': '10.0.0.%u', 'mtu': 1024,"
 			 " 'pcie_rate_bps': 512e9, 'pcie_latency_ns': 500, 'post_ns': 100, 'tx_buffer_bytes': 8192,"
 			 " 'ack_every': 4, 'timeout_ns': 20000, 'retry': 3, 'rnr_timeout_ns': 3000, 'rnr_retry': 3,"
-			 " 'engine_memory_bytes': 100000, 'engine_prefetch_bytes': 8192%s%s}",
+			 " 'trimmed_dscp': 36, 'engine_memory_bytes': 100000, 'engine_prefetch_bytes': 8192%s%s}",
 			 i ? "," : "", i, i, i, i + 1, congested ? congested_nics : "", congested ? congested_nic[i] : "");
 		snprintf(cables + strlen(cables), sizeof cables - strlen(cables),
 			 "%s{'name': 'sw0-h%u', 'a': ['sw0', %u], 'b': ['h%u', 1], 'rate_bps': 400e9, 'delay_ns': 500}",

@@ -242,6 +242,11 @@ def frame_seeds() -> Iterator[bytes]:
         yield b"\1" + bytes([3]) + struct.pack("<H", len(frame)) + frame + bytes([1, 0, 4])
         for flags in (1, 4, 5, 8, 16, 64, 129):
             yield bytes([200, 1, 0, opcode, flags, 0, 3, 5, 31, 10, 0, 1, 1, opcode, flags, 1, 2, 2, 96, 200, 4])
+    for opcode in (32 | 6, 32 | 7, 32 | 10, 32 | 17):  # trimmed, in turn and ahead, and twice; then NAKs that say so
+        for ahead in (0, 1, 5, 255):
+            step = bytes([1, 0, opcode, 5, ahead, 1, 0, 0, 0, 127, 130])
+            yield bytes([200]) + step + step + bytes([4])
+            yield bytes([1]) + step + bytes([1, 1, 17, 4, ahead, 1, 0, 0, 0, 127, 0, 4, 12])
     for flags in (1, 0, 2, 3, 17, 5, 9, 33):  # of an offload: contributions of all ranks, results, and what is neither
         steps = [bytes([65, flags, who, 0, 16, who, 16, 0, 130, 0]) for who in range(3)]
         yield bytes([32, 65, 65]) + b"".join(steps) + bytes([4, 4]) + b"".join(steps) + bytes([12])

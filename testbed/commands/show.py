@@ -244,8 +244,9 @@ def _parameter(text: str) -> tuple[str, Any]:
 
 @command.command("experiment")
 @click.argument("file", shell_complete=FILE)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the experiment; may repeat.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON, without the thresholds.")
-def show_experiment(file: str, as_json: bool) -> None:
+def show_experiment(file: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Show the experiment in FILE with every default written out, as it goes into a run's folder.
 
     Below it, as comments, the thresholds that follow from it: headroom, XOFF, XON, Kmin and Kmax of each kind of port.
@@ -256,18 +257,19 @@ def show_experiment(file: str, as_json: bool) -> None:
     \b
     Examples:
       testbed show experiment experiments/quickstart.yaml
+      testbed show experiment experiments/quickstart.yaml --set transport.cc=dctcp
       testbed show experiment experiments/quickstart.yaml --json
     """
     import sys
     from io import StringIO
 
     from testbed.base.yaml_writer import dump
-    from testbed.experiment import load
+    from testbed.experiment.overrides import load_with
     from testbed.plan import thresholds
     from testbed.plan.hardware import written_control
     from testbed.tables.results import counters, lines
 
-    experiment = load(file)
+    experiment = load_with(file, settings)
     if as_json:
         click.echo(json.dumps(experiment.resolved()))
     else:

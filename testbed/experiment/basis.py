@@ -127,6 +127,22 @@ class Basis:
                 own["retry"] = {"buffer_bytes": retry.buffer or bounds.replay_buffer_bytes(rate, delay, longest)}
             yield name, own
 
+    def share(self, cable: Cable) -> float:
+        """What credits and replay buffer let full packets have of a cable's rate."""
+        kept = self.hardware.of_cable.get(cable.name, {})
+        if not kept:
+            return 1.0
+        (rate, delay), nic, graph = self.cable(cable), self.fabric.nic, self.graph
+        frame = nic.mtu + frames.FRAME_BYTES - frames.OUTSIDE_BYTES
+        through = [graph.switch_by_name[n] for n in (cable.a.node, cable.b.node) if n in graph.switch_by_name]
+        held = max(map(self.hardware.latency_ns, through), default=nic.mtu * 8e9 / nic.pcie.rate)
+        shares = [1.0]
+        if "credits" in kept:
+            shares.append(bounds.credits_share(rate, delay, held, frame, kept["credits"]["room_bytes"]))
+        if "retry" in kept:
+            shares.append(bounds.retry_share(rate, delay, frame, kept["retry"]["buffer_bytes"]))
+        return min(shares)
+
     def line_rate_bps(self, ranks: Sequence[int]) -> float:
         """The least of these ranks' line rates."""
         if self.uniform:
@@ -229,7 +245,9 @@ class Basis:
         """What the fabric is made of, for faults that take some of it away."""
         switch = self.fabric.switch
         watchdog_ns = switch.watchdog.detect if switch.watchdog else None
-        return Built(self.hardware, self.headroom, self.longest, watchdog_ns, self._cpus, self._adaptive)
+        trimmed = switch.trimming.dscp if switch.trimming else None
+        cpus, adaptive = self._cpus, self._adaptive
+        return Built(self.hardware, self.headroom, self.longest, watchdog_ns, cpus, adaptive, trimmed)
 
 
 def _complex(nic: Nic) -> Complex | None:

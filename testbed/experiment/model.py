@@ -94,6 +94,7 @@ class Experiment(Model):
     costs: Costs = Field(default_factory=Costs, description="emulated time of what workers do on the host")
     _written: dict[str, Any] | None = PrivateAttr(default=None)
     _graph: Fabric | None = PrivateAttr(default=None)
+    _stands: Transport | None = PrivateAttr(default=None)
     _directory: Path = PrivateAttr(default=Path())
     _place: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)
 
@@ -144,6 +145,11 @@ class Experiment(Model):
         if found := cross_check(self, self.build_fabric()):
             raise mistakes(found)
         return self
+
+    @property
+    def stands(self) -> Transport:
+        """What NICs have: on a fabric that is up what that came up with, which may be another."""
+        return self._stands or self.transport
 
     def senders(self) -> Iterator[tuple[StepPath, Sending]]:
         """What is sent by: by default, and wherever the file says something else, with the place of that."""

@@ -17,7 +17,7 @@ from testbed.base import controls
 from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
-from testbed.faults import adaptive, cable, congestion, credits, forwarding, host, loss, offload, queue
+from testbed.faults import adaptive, cable, congestion, credits, forwarding, host, loss, offload, queue, trimming
 from testbed.faults.base import Fault, Place, Primitive
 from testbed.faults.built import Built, CannotInject
 from topologies.graph.fabric import Fabric, TopologyError
@@ -28,6 +28,7 @@ GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Cables": cable.FAULTS,
     "Credits": credits.FAULTS,
     "Queues": queue.FAULTS,
+    "Trimming": trimming.FAULTS,
     "Forwarding": forwarding.FAULTS,
     "Adaptive switches": adaptive.FAULTS,
     "Offloads": offload.FAULTS,
@@ -128,6 +129,8 @@ class Injection:
             what = "is for switches " + ("whose chips choose" if self.fault.adaptive else "that hash by their rules")
             hint = f"control: {{routing: {'adaptive' if self.fault.adaptive else 'ecmp'}}}"
             raise CannotInject(f"{self.fault.name} {what}", hint)
+        if built is not None and self.fault.trims and built.trimmed_dscp is None:
+            raise CannotInject(f"{self.fault.name} is for switches that trim", "fabric: {switch: {trimming: {}}}")
         if self.fault.grants and cc is not None and not controls.gives_credit(cc):
             hint = f"transport.cc: one of {', '.join(controls.of_credit())}"
             raise CannotInject(f"{self.fault.name} is for controls with credit, and the NICs run {cc}", hint)

@@ -144,6 +144,8 @@ class Fault(Model):
     """Only for switches that choose among equal ports (true), or that hash (false); None: for both."""
     cable_credits: ClassVar[bool | None] = None
     """Only for cables under credits (true), or with pauses (false); None: for both."""
+    trims: ClassVar[bool] = False
+    """Only where switches trim."""
     grants: ClassVar[bool] = False
     """Only where the NICs' congestion control goes by receivers' credit."""
     shows_as: ClassVar[ShowsAs | None] = None

@@ -34,6 +34,8 @@ class Built:
     """That a rank's container may use; None: all."""
     adaptive: bool = False
     """Whether switches take one of several ports."""
+    trimmed_dscp: int | None = None
+    """What switches give to trimmed frames; None: they trim none."""
 
     def rates(self, fabric: Fabric, cables: Iterable[Cable]) -> list[tuple[float, str]]:
         return [(self.hardware.cable(fabric, c)[0], f"cable:{c.name}") for c in cables]

@@ -9,7 +9,7 @@ from hardware.cc import Control, own
 from testbed.own import entry
 from testbed.own.name import parse
 
-HEARS = {1: "marks", 2: "delay", 4: "telemetry", 8: "losses"}
+HEARS = {1: "marks", 2: "delay", 4: "telemetry", 8: "losses", 16: "credit"}
 
 
 class _Control(entry.Structure):
@@ -21,7 +21,8 @@ class _Control(entry.Structure):
     _fields_ = [
         ("version", ctypes.c_uint32), ("state_bytes", ctypes.c_uint32), ("hears", ctypes.c_uint32),
         ("rounds", ctypes.c_bool), ("fills_window", ctypes.c_bool), ("answers_marks", ctypes.c_bool),
-        *entry.WORDS, *entry.MARKS, ("functions", ctypes.c_uint64 * 6),
+        ("by_message", ctypes.c_bool), ("speculates", ctypes.c_bool),
+        *entry.WORDS, *entry.MARKS, ("functions", ctypes.c_uint64 * 8),
     ]  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -91,18 +91,19 @@ class Ideal:
         switches = [fabric.switch_by_name[name] for name in nodes[1:-1]]
         latencies = [basis.hardware.latency_ns(switch) for switch in switches]
         cuts = [*map(basis.hardware.cuts_through, switches), False]
-        links = tuple(Link(*basis.cable(c), cuts=cut) for c, cut in zip(cables, cuts, strict=True))
-        if self._shaper:
-            chips = [False, *(s.role not in EMBEDDED for s in switches)]
-            shaped = partial(replace, spread=self._shaper.max, burst_bytes=self._shaper.burst_bytes)
-            links = tuple(shaped(link) if chip else link for link, chip in zip(links, chips, strict=True))
+        links = tuple(Link(*basis.cable(c), basis.share(c), cut) for c, cut in zip(cables, cuts, strict=True))
         if not self._one_way and (self._sprays or self._adaptive or lanes > 1):  # several of the shortest paths
             at_once = self._at_once(source_nic, target_nic, others)
             if not self._sprays:  # where something hashes, a queue pair takes one cable: bridges in NICs do
                 hops = zip(pairwise(nodes[1:-1]), links[1:-1], strict=True)
                 hashed = [link for ends, link in hops if not self._adaptive or bridges.intersection(ends)]
-                at_once = min([at_once, *(lanes * link.rate_bps for link in hashed)])
-            links = tuple(replace(k, spread=max(1.0, at_once / k.rate_bps) * min(k.spread, 1.0)) for k in links)
+                at_once = min([at_once, *(lanes * link.together_bps for link in hashed)])
+            links = tuple(replace(link, spread=max(link.spread, at_once / link.rate_bps)) for link in links)
+        if of := self._shaper:
+            chips = [False, *(s.role not in EMBEDDED for s in switches)]
+            most = [k.spread * of.max if k.spread > 1 else min(k.spread, of.max) for k in links]
+            shaped = [replace(k, spread=n, burst_bytes=of.burst_bytes) for k, n in zip(links, most, strict=True)]
+            links = tuple(k if chip else link for k, link, chip in zip(shaped, links, chips, strict=True))
         return Path(links, tuple(latencies), memories=(self._memory(source), self._memory(target)))
 
     def _at_once(self, source: str, target: str, others: list[str]) -> float:
@@ -114,7 +115,8 @@ class Ideal:
         flows: nx.DiGraph[str] = nx.DiGraph()
         for a, b, edge in [e for x, y, d in graph.edges(data=True) for e in ((x, y, d), (y, x, d))]:
             if a in before and b in behind and before[a] + 1 + behind[b] == before[target]:
-                flows.add_edge(a, b, capacity=self._basis.cable(edge["cable"])[0])
+                cable = edge["cable"]
+                flows.add_edge(a, b, capacity=self._basis.cable(cable)[0] * self._basis.share(cable))
         return float(nx.maximum_flow_value(flows, source, target))
 
     def _memory(self, end: int) -> MemoryPath:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -41,15 +41,16 @@ class Routes:
         self._hops = Hops(self.fabric, experiment.control.routing.hashing)
         self.chooses = self._hops.chooses
         bare, hardware, scale_up = self._hops.fabric, basis.hardware, basis.fabric.scale_up
-        cables = {c: Link(*hardware.cable(bare, c)) for c in bare.cables}
+        cables = {c: Link(*hardware.cable(bare, c), basis.share(c)) for c in bare.cables}
         cuts = {s.name for s in bare.switches if hardware.cuts_through(s)}
         hops = [(c, hop) for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))]
         self._links = {hop: replace(cables[c], cuts=True) if hop[1] in cuts else cables[c] for c, hop in hops}
         self.data_class = experiment.fabric.switch.dscp.get(experiment.transport.dscp, 0)
         shaper, chips = basis.shaper(self.data_class), {s.name for s in bare.switches if s.role not in EMBEDDED}
         if shaper and shaper.max:
-            shaped = partial(replace, spread=shaper.max, burst_bytes=shaper.burst_bytes)
-            self._links |= {hop: shaped(link) for hop, link in self._links.items() if hop[0] in chips}
+            for hop in [hop for hop in self._links if hop[0] in chips]:
+                link, burst = self._links[hop], shaper.burst_bytes
+                self._links[hop] = replace(link, spread=min(link.spread, shaper.max), burst_bytes=burst)
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
         self._dateline = has_dateline(experiment)
         self._spread = sprays(experiment.transport)

@@ -114,7 +114,7 @@ class Senders:
     """What the senders of an experiment send by."""
 
     def __init__(self, experiment: Experiment, basis: Basis) -> None:
-        self.transport, self.basis = experiment.transport, basis
+        self.transport, self.stands, self.basis = experiment.transport, experiment.stands, basis
         self.transports: list[dict[str, Any]] = []
         """Those that connections name, from 1 on."""
         self._numbers: dict[str, int] = {}
@@ -141,12 +141,13 @@ class Senders:
 
     def number(self, rank: int, traffic_class: int | None, *own: Own | None) -> int:
         """Likewise of a rank; 0: what its NIC sends by."""
-        if not self.transport.classes and not any(own):
+        if not self.transport.classes and not any(own) and self.stands is self.transport:
             return 0
-        key = (id(self.transport.of_nic(rank)), self._rate(rank), traffic_class, *map(id, own))
+        nics = (id(its.of_nic(rank)) for its in (self.transport, self.stands))
+        key = (*nics, self._rate(rank), traffic_class, *map(id, own))
         if key not in self._found:
             sending = self.sending(rank, traffic_class, *own)
-            usual = sending == over(self.transport, self.transport.of_nic(rank))
+            usual = sending == over(self.stands, self.stands.of_nic(rank))
             self._found[key] = 0 if usual else self._number(self._in_fabricd(rank, sending))
         return self._found[key]
 
@@ -171,7 +172,7 @@ class Senders:
     @property
     def _several(self) -> bool:
         """Whether NICs differ."""
-        return bool(self.transport.nics) or not self.basis.uniform
+        return bool(self.transport.nics) or bool(self.stands.nics) or not self.basis.uniform
 
     def _rate(self, rank: int) -> float:
         graph = self.basis.graph

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import InputError, Problem
+from testbed.experiment.basis import Basis
 from testbed.faults.cable import CableFault
 from testbed.plan.ideal import sprays
 from testbed.plan.thresholds import names_of
@@ -62,9 +63,13 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
     if experiment.fabric.topology.is_large and experiment.transport.qps > 1:
         what = "there is no model of several queue pairs of a connection on so large a fabric"
         yield Problem(what, experiment.place("transport", "qps"), "leave it out")
+    basis = Basis(experiment)
     if experiment.fabric.topology.is_large and experiment.fabric.switch.cut_through:
         what = "there is no model of cut-through switches in so large a fabric"
         yield Problem(what, experiment.place("fabric", "switch", "cut_through"), "leave it out")
+    if experiment.fabric.topology.is_large and any(basis.share(cable) < 1 for cable in basis.graph.cables):
+        what = "there is no model of rooms and replay buffers that hold up a full rate in so large a fabric"
+        yield Problem(what, experiment.place("fabric", "cable"), "leave `room` and `buffer` out")
     for k, step in enumerate(experiment.workload):
         for path, why, hint in step.not_predicted():
             yield Problem(why, experiment.place("workload", k, *path), f"{_RUN}; {hint}" if hint else _RUN)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from testbed.experiment import Experiment
 
 _DECIDED = ("seed", "fabric", "control", "transport", "workers", "costs")
+_OF_RECEIVERS = ("ack_dscp", "cnp_dscp")
+"""Of transport: all else is the senders', who may be others for each job."""
 _OF_COSTS = ("post",)  # the others are the workers' own
 _OF_RUNS = ("workers.ranks_per_process",)
 _MOST = 5  # differences that are named
@@ -23,8 +25,9 @@ _MOST = 5  # differences that are named
 def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> Experiment:
     """The experiment in `file` for a live fabric: the clock, and what the file leaves out, are the fabric's.
 
-    Raises InputError if the two differ.
+    Raises InputError if the two differ. What it sends by is its own: connections say so where NICs have something else.
     """
+    from testbed.experiment import loads
     from testbed.experiment.overrides import changed, load_with
     from testbed.experiment.steps.steps import scaled_by
 
@@ -49,10 +52,30 @@ def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> 
         for section in _DECIDED
         for key, ours, theirs in differences(wanted[section], live[section], section)
         if (section != "costs" or key.rpartition(".")[2] in _OF_COSTS) and key not in _OF_RUNS
+        if section != "transport" or key.split(".")[1] in _OF_RECEIVERS
     ]
+    stands = loads(json.dumps(live), directory=record.dir)
+    found += _strangers(experiment, stands, record.id, file)
     if found:
         raise InputError(found[0].what, found[0].where, found[0].hint, found[1:_MOST])
-    return changed(experiment, [("clock", live["clock"], "clock")], str(file))
+    tenant = changed(experiment, [("clock", live["clock"], "clock")], str(file))
+    tenant._stands = stands.transport
+    return tenant
+
+
+def _strangers(experiment: Experiment, stands: Experiment, fabric: str, file: str | Path) -> Iterator[Problem]:
+    """C files of users' own that the fabric was not told of when it came up."""
+    from testbed.own.name import parse
+    from testbed.run.own_files import of_sender
+
+    known = {name for _, sending in stands.senders() for name in of_sender(sending)}
+    for path, sending in experiment.senders():
+        for name in of_sender(sending):
+            if name not in known and (own := parse(name)):
+                what = f"fabric {fabric} came up without {own.short}, and takes in no file later"
+                yield Problem(
+                    what, f"{file}: {'.'.join(map(str, path))}", "bring up a fabric from a file that names it"
+                )
 
 
 def differences(one: Any, other: Any, key: str) -> Iterator[tuple[str, Any, Any]]:

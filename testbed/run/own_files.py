@@ -12,6 +12,7 @@ from workloads.own.name import parse
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.experiment.blocks.transport import Sending
 
 
 def keep(experiment: Experiment, folder: Path) -> None:
@@ -26,12 +27,16 @@ def keep(experiment: Experiment, folder: Path) -> None:
         _copy(folder / "algorithms", own.path, own.digest, files.load(str(own)).text)
 
 
+def of_sender(sending: Sending) -> Iterator[str]:
+    yield sending.cc.name
+    if sending.multipath:
+        yield sending.multipath.policy
+
+
 def c_files(experiment: Experiment) -> Iterator[str]:
     """What may be a C file of a user's own, as an experiment names it."""
     for _, sending in experiment.senders():
-        yield sending.cc.name
-        if sending.multipath:
-            yield sending.multipath.policy
+        yield from of_sender(sending)
     if adaptive := experiment.control.routing.adaptive:
         yield adaptive.policy.name
 

@@ -71,6 +71,17 @@ def test_on_a_full_cable_a_loss_costs_the_frames_of_a_round_trip_and_order_is_ke
         assert f.nic(1)["out_of_sequence"] == 0 and f.nic(0)["retransmitted"] == 0 and not drops(f)
 
 
+@pytest.mark.parametrize("share", [0.01, 0.1])
+def test_random_losses_cost_what_go_back_n_does(share: float) -> None:
+    """(1 + (N - 1) p) / (1 - p), N frames sent again for each loss (Leon-Garcia, Widjaja: Communication Networks)."""
+    frames, again = 4000, math.ceil(round_trip(FRAME) / ser_ns(FRAME, LINE))
+    with star(2, hardware(10**6)) as f:
+        (sound,) = send(f, [(0, 1, frames * 4096, 0)])
+        strike(f, {"share": share})
+        (struck,) = send(f, [(0, 1, frames * 4096, 0)])
+        assert struck / sound == pytest.approx((1 + (again - 1) * share) / (1 - share), rel=0.05)
+
+
 @pytest.mark.parametrize("frames", [1, 4, 9, 12, 13, 20])
 def test_a_replay_buffer_lets_so_many_frames_through_each_round_trip(frames: int) -> None:
     """A frame may start as long as there is any room, so that the last may go beyond it."""

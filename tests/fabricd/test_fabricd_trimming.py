@@ -162,3 +162,47 @@ def test_an_incast_ends_without_a_timeout(recovery: str, senders: int, full: flo
         assert f.counters()["switches"][0]["buffer_used_bytes"] == 0
     packets = senders * -(-500_000 // 4096)
     assert packets * (FRAME + 24) * 8 / 400 / took > full
+
+
+class GoBackN:
+    """What a receiver has to say, by the rules alone: the expected packet is asked for when something shows that it
+    will not come, once until it does; but each time that it comes trimmed."""
+
+    def __init__(self) -> None:
+        self.expected, self.asked, self.gone = 0, False, set[int]()
+        self.said: list[tuple[int, int]] = []
+
+    def ask(self, syndrome: int) -> None:
+        self.said.append((syndrome, self.expected))
+        self.asked = True
+        self.gone.clear()  # all behind it is sent again
+
+    def came(self, psn: int, trimmed: bool) -> None:
+        if trimmed and psn >= self.expected:
+            self.gone.add(psn)
+        elif psn == self.expected:
+            self.expected, self.asked = self.expected + 1, False
+        elif psn > self.expected and not self.asked:
+            self.ask(0x60)
+        if self.expected in self.gone:
+            self.ask(NAK_TRIMMED)
+
+
+def test_go_back_n_asks_for_a_trimmed_packet_in_its_turn_and_forgets_those_behind_it() -> None:
+    """With losses besides, which are asked for as ever."""
+    with star(5, hardware("nscc", "go_back_n")) as f:
+        path = f.directory / "seen.pcapng"
+        f.fabricd.request("capture", port="h0:1", path=str(path))
+        lost = {"effect": "drop", "ports": ["sw0:1"], "match": {"dscp": 26}, "select": {"share": 0.01}}
+        f.fabricd.request("inject", fault="lost", primitive="frames", **lost)
+        send(f, [(k, 0, 1_200_000, 0) for k in range(1, 5)])
+        f.fabricd.request("capture_stop", path=str(path))
+        seen = frames(path)
+    for sender in {fr.macs[1] for fr in seen if not fr.out}:
+        receiver, naks = GoBackN(), []
+        for fr in seen:
+            if not fr.out and fr.macs[1] == sender:
+                receiver.came(fr.psn, fr.dscp == 36)
+            elif fr.out and fr.macs[0] == sender and fr.syndrome & 0x60:
+                naks.append((fr.syndrome, fr.psn))
+        assert naks == receiver.said and {syndrome for syndrome, _ in naks} == {0x60, NAK_TRIMMED}

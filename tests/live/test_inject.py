@@ -30,6 +30,8 @@ ELSEWHERE = {
     "wrong_group_weights": "test_adaptive_runs.py",
     "stuck_choice": "test_fabricd_adaptive.py",
     "stale_quality": "test_fabricd_adaptive.py",
+    "trim_off": "test_trimming_faults.py",
+    "trim_dscp_lost": "test_trimming_faults.py",
 }
 """What shows on workers or the controller alone, and which file proves it."""
 TRAFFIC = ("incast", "noisy_neighbour", "victim_flow")

@@ -108,6 +108,18 @@ def test_a_job_gives_the_figures_of_a_plain_run_each_time(
     assert left_on(virtual) == []
 
 
+def test_a_job_sends_by_what_it_likes_and_has_the_figures_of_a_fabric_that_does(
+    run: Callable[..., dict[str, Any]], virtual: str, tmp_path: Path
+) -> None:
+    """Marks are from the thresholds of the fabric's control: for both of these they follow from the line rate."""
+    job = "name: swift\nworkload: [{load: {pattern: burst, to: 0, size: 300KB, flows: 1}}]\ntransport: {cc: swift}\n"
+    (tmp_path / "plain.yaml").write_text(job + FABRIC.replace("transport: {cc: dcqcn}\n", ""))
+    plain = json.loads(cli("run", str(tmp_path / "plain.yaml"), "--out", str(tmp_path / "plain"), "--json"))
+    said = run(job)
+    assert said["results"] == plain["results"] != run(job.replace("swift}", "dcqcn}"))["results"]
+    assert left_on(virtual) == []
+
+
 def test_what_stands_there_stays_and_is_no_part_of_the_figures(
     run: Callable[..., dict[str, Any]], virtual: str
 ) -> None:

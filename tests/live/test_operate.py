@@ -68,9 +68,10 @@ ELSEWHERE = {
     ("job restart", "worker_frozen"), ("job restart", "worker_killed"),
     ("flow resync", "adaptive_off"), ("flow resync", "wrong_group_weights"),
     ("adaptive restart", "stuck_choice"), ("adaptive restart", "stale_quality"),
+    ("switch-trimming", "trim_off"),
 }  # fmt: skip
 """In test_operate_control.py, test_operate_world.py, test_dateline_runs.py: other fabrics, the controller, a job; in
-test_adaptive_routes.py."""
+test_adaptive_routes.py; in test_trimming_faults.py."""
 
 
 def test_there_is_a_case_for_every_fault_that_an_action_undoes() -> None:

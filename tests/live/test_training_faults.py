@@ -82,7 +82,7 @@ def outcome(standing: Standing, folder: Path, fault: dict[str, Any] | None = Non
 def test_a_step_ends_or_says_who_waits(name: str, standing: Standing, tmp_path: Path) -> None:
     fault = {"fault": name, "at": AT, **CATALOGUE[name].example}
     kind = CATALOGUE[name]
-    if kind.only_real_clock or kind.only_on or kind.adaptive or kind.cable_credits or kind.grants:
+    if kind.only_real_clock or kind.only_on or kind.adaptive or kind.cable_credits or kind.grants or kind.trims:
         why = "real clock|is not for a clos|for switches|is for credits|with credit"
         with pytest.raises(InputError, match=why):
             outcome(standing, tmp_path / "run", fault)

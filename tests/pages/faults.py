@@ -31,6 +31,8 @@ def _section(cls: type[Fault]) -> Iterator[str]:
         yield "\nFor the real clock only."
     if cls.only_on:
         yield f"\nOnly on these topologies: {', '.join(f'`{kind}`' for kind in sorted(cls.only_on))}."
+    if cls.trims:
+        yield "\nOnly where switches [trim](trimming.md) (`fabric.switch.trimming`)."
     if cls.adaptive is not None:
         yield f"\nOnly where switches {'choose among equal ports' if cls.adaptive else 'hash'} (`control.routing`)."
     if cls.cable_credits is not None:

@@ -162,7 +162,7 @@ class Dctcp(Telemetry):
 
 
 class Nscc(Telemetry):
-    """Ultra Ethernet 1.0, 3.6.13, as in htsim's uec.cpp (updateCwndOnAck_NSCC, update_base_rtt) without trimming."""
+    """UEC 1.0, 3.6.13, as in htsim's uec.cpp (updateCwndOnAck_NSCC, updateCwndOnNack_NSCC, update_base_rtt)."""
 
     def __init__(self, net: Net, p: Mapping[str, float]) -> None:
         super().__init__(net, p)
@@ -171,10 +171,11 @@ class Nscc(Telemetry):
         self.average, self.cut, self.adjusted = 0.0, 0.0, 0.0
         self.gained, self.came, self.idle, self.fast = 0.0, 0.0, 0.0, False
         self.achieved, self.adapt_at, self.ignore, self.ignored = 0.0, 0.0, 0.0, 0.0
+        self.trigger, self.full = False, True
 
     def acked(self, now: float, ack: Ack) -> None:
         network, new, ce = self.p["base_rtt"], ack.packets * self.net.mtu, ack.marked > 0
-        if ack.rtt_ns < self.base:
+        if self.full and ack.rtt_ns < self.base:
             self.base, self.most = ack.rtt_ns, self.most * ack.rtt_ns / self.base
         self.achieved, self.came, self.ignored = self.achieved + new, self.came + new, self.ignored + new
         delay = ack.rtt_ns - self.base
@@ -189,6 +190,19 @@ class Nscc(Telemetry):
             self.bound()
             if self.came > 8 * self.net.mtu or now - self.adjusted > network:
                 self.fulfill(now)
+            self.bound()
+        self.window_bytes = self.w
+
+    def nacked(self, now: float, under_way: float) -> None:
+        """A packet was trimmed: update_delay(base + network, true, true), _trigger_qa, quick_adapt(true, true, 0)."""
+        size = self.net.mtu
+        self.ignored += size
+        self.update_delay(self.p["base_rtt"], True)
+        self.trigger = True
+        if self.quick_adapt(now, 0.0, True, under_way):
+            self.gained = self.came = 0.0
+        else:
+            self.w -= size
             self.bound()
         self.window_bytes = self.w
 
@@ -234,9 +248,10 @@ class Nscc(Telemetry):
         if self.ignored < self.ignore and ce:
             acted = True
         elif now > self.adapt_at:
-            if self.adapt_at and delay > p["quick_adapt"] and self.achieved < self.most / 8:
+            if self.adapt_at and (self.trigger or delay > p["quick_adapt"]) and self.achieved < self.most / 8:
                 self.w = max(self.achieved, float(self.net.mtu))
                 self.ignore, self.ignored, acted = under_way, 0.0, True
+                self.trigger = False
             self.achieved = 0.0
             self.adapt_at = now + self.base + p["target_queue"]
         return acted

@@ -187,6 +187,7 @@ def test_every_example_can_be_injected_as_it_stands_in_the_docs() -> None:
         )
         if cls.cable_credits:
             fits = fits.replace("switch: {acc", "cable: {flow_control: credits}, switch: {acc")
+        fits = fits.replace("switch: {", "switch: {pfc: false, trimming: {}, ") if cls.trims else fits
         (read,) = loads(f"{fits}{clock}inject:\n- {line.removeprefix('Such as: ').strip('`')}\n").inject
         assert read.written().items() >= Injection.of({"fault": name, **cls.example}).written().items()
 

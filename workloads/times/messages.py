@@ -19,9 +19,9 @@ from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
 class Link:
     """One direction of a cable, or of several beside each other that packets are spread over.
 
-    `spread`: how many packets go at the same time, on average; `rate_bps` is that of each.  Below 1: a shaper lets so
-    much of it be used, and so many bytes more at the beginning (`burst_bytes`).  `cuts`: the switch behind
-    it sends packets on while they still come in, by links that are no faster.
+    `spread`: how many packets go at the same time, on average; `rate_bps` is that of each.  Less than 1: packets wait
+    besides, for credits or for a shaper, which lets `burst_bytes` pass before.  `cuts`: the switch behind it sends
+    packets on while they still come in, by links that are no faster.
     """
 
     rate_bps: float

@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "cc/cc.h"
 #include "cc/own.h"
+#include "cc/puller.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
 #include "plugin/plugin.h"
@@ -20,6 +21,7 @@
 #include "transport/congestion.h"
 #include "transport/qp.h"
 
+#define MOST_OWED 1e9 /* bytes */
 #define LEAST_TIMER (100 * PS_PER_NS) /* between two calls: whoever wants less would not come to an end */
 
 struct own {
@@ -40,6 +42,8 @@ struct call {
 	const struct railbed_control *control;
 	struct railbed_flow *flow;
 	const struct railbed_ack *ack;
+	const struct railbed_arrival *arrival;
+	struct railbed_claim *claim;
 	enum railbed_loss how;
 	uint32_t number;
 	bool heeded;
@@ -80,6 +84,20 @@ static void call_timer(void *call)
 	const struct call *c = call;
 
 	c->control->timer(c->flow);
+}
+
+static void call_arrived(void *call)
+{
+	const struct call *c = call;
+
+	c->control->arrived(c->arrival, c->claim);
+}
+
+static void call_granted(void *call)
+{
+	const struct call *c = call;
+
+	c->control->granted(c->flow, c->number);
 }
 
 static void call_notified(void *call)
@@ -188,6 +206,42 @@ static bool notified(struct fabric *f, struct qp *q)
 	return c.heeded;
 }
 
+static void granted(struct fabric *f, struct qp *q, uint32_t bytes)
+{
+	carry_out(f, q, f->clock.now, "granted", call_granted, &(struct call){.number = bytes});
+}
+
+/* At the receiver, which has no flow of the sender's: its parameters are those that the sender sends by */
+static void claims(struct fabric *f, struct qp *q, const struct cc_arrival *a, struct cc_claim *claim)
+{
+	const struct own *own = (const struct own *)q->answers->cc;
+	double parameter[RAILBED_PARAMETERS];
+	struct railbed_claim its = {0};
+
+	for (unsigned i = 0; i < RAILBED_PARAMETERS && own->control->parameters[i].name[0]; i++)
+		parameter[i] = cc_answer_param(q, own->slot[i]);
+	struct railbed_arrival told = {
+		.now = (double)f->clock.now / PS_PER_NS,
+		.line_rate = q->nic->port[0].cable ? (double)q->nic->port[0].cable->p.rate_bps : 1e12,
+		.mtu = q->mtu,
+		.came = a->came,
+		.asks = a->asks,
+		.wants = a->wants,
+		.owed = a->owed,
+		.under_way = a->under_way,
+		.rest = a->rest,
+		.parameter = parameter,
+	};
+	struct call c = {.control = own->control, .arrival = &told, .claim = &its};
+	if (!plugin_call(f, &own->plugin, "arrived", call_arrived, &c))
+		return;
+	if (!isfinite(its.owed) || isnan(its.rank)) {
+		plugin_failed(f, &own->plugin, "arrived", "claims what is not a number");
+		return;
+	}
+	*claim = (struct cc_claim){.owed = its.owed < MOST_OWED ? its.owed : MOST_OWED, .rank = its.rank, .stays = its.stays};
+}
+
 static ps_t cnp_gap(const struct fabric *f, const struct qp *q)
 {
 	const struct own *own = (const struct own *)q->answers->cc;
@@ -217,7 +271,7 @@ bool own_controls_open(struct fabric *f, const json_t *list)
 		own->cc.name = own->plugin.name;
 		json_array_foreach(keys, k, key) {
 			const char *text = json_string_value(key);
-			if (!text || k == RAILBED_PARAMETERS + CC_OWN)
+			if (!text || k == RAILBED_PARAMETERS + CC_OWN + CC_PARAMS - CC_CREDIT)
 				return config_fail(f, "controls: params: a list of keys is needed");
 			unsigned place = cc_find_param(&cc_none, text);
 			if (place == CC_PARAMS)
@@ -244,6 +298,8 @@ bool own_controls_load(struct fabric *f)
 			return false;
 		if (control->state_bytes > RAILBED_STATE_BYTES)
 			return config_fail(f, "%s: too much state", cc->name);
+		if (!control->arrived != !(control->hears & RAILBED_CREDIT))
+			return config_fail(f, "%s: `arrived` and RAILBED_CREDIT go together", cc->name);
 		own->control = control;
 		cc->state_bytes = sizeof(struct own_flow) + control->state_bytes;
 		cc->telemetry = control->acked || control->hears & RAILBED_STAMPS;
@@ -258,6 +314,11 @@ bool own_controls_load(struct fabric *f)
 		cc->sent = control->sent ? sent : NULL;
 		cc->notified = control->notified ? notified : NULL;
 		cc->cnp_gap = control->notified ? cnp_gap : NULL;
+		cc->by_message = control->by_message;
+		cc->speculates = control->speculates;
+		cc->arrived = control->arrived ? puller_arrived : NULL;
+		cc->claims = control->arrived ? claims : NULL;
+		cc->granted = control->granted ? granted : NULL;
 		f->stamps = f->stamps || cc->stamped;
 	}
 	return true;

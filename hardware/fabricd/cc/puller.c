@@ -87,12 +87,12 @@ static void kick(struct fabric *f, struct nic *n)
 	event_add(f, p->free > f->clock.now ? p->free : f->clock.now, EV_PULL, n->n.index, 0, 0, 0, n, 0);
 }
 
-/* Its claim is another: so many bytes have come, or something was granted */
-static void claim(struct fabric *f, struct qp *q, uint32_t came)
+/* Its claim is another: so many bytes have come, or it asks, or something was granted */
+static void claim(struct fabric *f, struct qp *q, uint32_t came, bool asks)
 {
 	struct credit *c = q->credit;
 	struct puller *p = puller_of(q->nic);
-	struct cc_arrival a = {.came = came, .wants = (int32_t)(c->target - c->granted), .owed = (double)c->owed};
+	struct cc_arrival a = {.came = came, .asks = asks, .wants = (int32_t)(c->target - c->granted), .owed = (double)c->owed};
 	struct cc_claim claim = {0};
 	int32_t rest = (int32_t)(c->end - c->granted);
 
@@ -152,7 +152,7 @@ void puller_event(struct fabric *f, struct nic *n)
 	p->free = f->clock.now + takes(q, bytes);
 	say(f, q);
 	forget(q);
-	claim(f, q, 0);
+	claim(f, q, 0, false);
 }
 
 /* puller_arrived() - A data packet has come in, and says what its sender would like to have; or a request */
@@ -168,7 +168,7 @@ void puller_arrived(struct fabric *f, struct qp *q, const struct demand *d, uint
 		c->end = d->end;
 	if (request) /* it may not have heard of what it was granted last */
 		say(f, q);
-	claim(f, q, request ? 0 : bytes ? bytes : 1);
+	claim(f, q, request ? 0 : bytes ? bytes : 1, request);
 }
 
 void puller_release(struct nic *n)

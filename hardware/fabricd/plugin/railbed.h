@@ -60,6 +60,25 @@ struct railbed_ack {
 	bool round;	 /* with `rounds`: a packet has come that was sent after the last such acknowledgement */
 };
 
+/* Of a sender, at its receiver: a packet has come, or the sender asks, or it was granted something.  Sizes of payload */
+struct railbed_arrival {
+	double now;
+	double line_rate, mtu;
+	double came;  /* with the packet; 0: it was granted something, or asks */
+	bool asks;    /* it waits, and has heard nothing for long */
+	double wants; /* that it would like to have beyond what it was granted, as far as its `window` lets it; below 0: it has more */
+	double owed;  /* by the claim before */
+	double under_way; /* behind what has come: on its way, or may be sent */
+	double rest;  /* that it needs beyond what it was granted, for all it has (by_message: for its message) */
+	const double *parameter;
+};
+
+/* What is to be granted to it, in credits of `grant_packets`: so many bytes; the least rank first, equals in turn */
+struct railbed_claim {
+	double owed, rank;
+	bool stays; /* it is one of `overcommit` that have their turns, though nothing is owed to it now */
+};
+
 enum railbed_loss { RAILBED_NAK, RAILBED_TIMEOUT };
 
 /* An amount: so many times something of the fabric */
@@ -91,7 +110,8 @@ struct railbed_parameter {
 };
 
 /* What rate or window follow; losses are told in any case */
-enum railbed_hears { RAILBED_MARKS = 1, RAILBED_DELAY = 2, RAILBED_STAMPS = 4, RAILBED_LOSSES = 8 };
+/* and RAILBED_CREDIT: packets go only as far as the receiver, by `arrived`, lets them */
+enum railbed_hears { RAILBED_MARKS = 1, RAILBED_DELAY = 2, RAILBED_STAMPS = 4, RAILBED_LOSSES = 8, RAILBED_CREDIT = 16 };
 
 struct railbed_control {
 	uint32_t version;
@@ -100,6 +120,8 @@ struct railbed_control {
 	bool rounds;		   /* acts once a round trip: the packet that ends one asks to be acknowledged */
 	bool fills_window;	   /* a packet may go while less than the window is under way; otherwise it has to fit */
 	bool answers_marks;	   /* the receiver acknowledges a marked packet at once */
+	bool by_message;	   /* RAILBED_CREDIT: each message brings `initial` bytes of its own */
+	bool speculates;	   /* likewise: so has who was idle; otherwise only who begins */
 	char summary[96], source[96];
 	struct railbed_parameter parameters[RAILBED_PARAMETERS];
 	struct railbed_amount kmin, kmax; /* of switches where the experiment says nothing; {0}: theirs */
@@ -111,6 +133,8 @@ struct railbed_control {
 	void (*sent)(struct railbed_flow *flow, uint32_t frame_bytes); /* it starts on the cable */
 	void (*timer)(struct railbed_flow *flow);	/* at flow->now; it wakes nobody whose window is closed */
 	bool (*notified)(struct railbed_flow *flow);	/* by a CNP, every `cnp_gap` at most; whether it was heeded */
+	void (*arrived)(const struct railbed_arrival *arrival, struct railbed_claim *claim); /* at the receiver */
+	void (*granted)(struct railbed_flow *flow, double bytes); /* by its receiver */
 };
 
 /* Several paths of one queue pair: an entropy, from 0 on, is a UDP source port, which switches hash */

@@ -34,7 +34,8 @@ struct cc_ack {
 
 /* What a receiver that gives credit knows of a sender, in bytes: a packet has come, or something was granted */
 struct cc_arrival {
-	double came;  /* with the packet; 0: it was granted something, or has asked */
+	double came;  /* with the packet; 0: it was granted something, or asks */
+	bool asks;    /* it waits, and has heard nothing for long */
 	double wants; /* that the sender would like to have, beyond what it was granted; below 0: it has more than that */
 	double owed;  /* by the claim before */
 	double under_way; /* behind what has come: it is on its way, or may be sent (in order, and sent again ones not counted) */

@@ -297,6 +297,18 @@ void credit_arrived(struct fabric *f, struct qp *q, const struct frame *fr, uint
 		q->answers->cc->arrived(f, q, &d, bytes, false);
 }
 
+/* credit_trimmed() - What is left of one has come in: that is cut off, but the packet is to be sent again, which needs credit
+ * beyond what was asked for (UecSink::processTrimmed)
+ */
+void credit_trimmed(struct fabric *f, struct qp *q)
+{
+	if (!q->answers->cc->arrived)
+		return;
+	const struct credit *c = credit_of(q);
+	struct demand d = {.present = true, .target = c->target + q->mtu, .end = c->end + q->mtu, .rest = c->rest};
+	q->answers->cc->arrived(f, q, &d, q->mtu, false);
+}
+
 /* credit_asked() - So does a request */
 void credit_asked(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 {

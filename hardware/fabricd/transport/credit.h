@@ -48,6 +48,7 @@ ps_t credit_due(const struct qp *q);
 void credit_ask(struct fabric *f, struct qp *q);
 void credit_one(struct qp *q);
 void credit_granted(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
+void credit_trimmed(struct fabric *f, struct qp *q);
 void credit_asked(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
 void credit_arrived(struct fabric *f, struct qp *q, const struct frame *fr, uint32_t bytes);
 void credit_forget(struct qp *q);

@@ -29,6 +29,7 @@
 #include "nic/params.h"
 #include "transport/answer.h"
 #include "transport/congestion.h"
+#include "transport/credit.h"
 #include "transport/multipath.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
@@ -101,6 +102,7 @@ static void data_trimmed(struct fabric *f, struct qp *q, const struct roce_packe
 		say_lost(f, q);
 	else if (n < q->trimmed)
 		q->trimmed = n;
+	credit_trimmed(f, q);
 }
 
 /* trimmed_receive() - What is left of a packet has come in at a NIC */

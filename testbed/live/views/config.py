@@ -91,6 +91,22 @@ def buffer(look: Look, switch: str | None = None) -> list[Table]:
     return [Table("pools", "", pools), Table("profiles", "Priority groups (bytes)", profiles)]
 
 
+def trimming(look: Look, switch: str | None = None) -> list[Table]:
+    """As `show switch-trimming global`; which classes, SONiC has in buffer profiles."""
+    rows = []
+    for name, parameters in look.parameters["switches"].items():
+        if switch not in (None, name):
+            continue
+        found = parameters.get("trimming")
+        values = (found["bytes"], found["dscp"], found["queue"]) if found else ("N/A",) * 3
+        rows.append({
+            "Switch": name, "packet_discard_action": "trim" if found else "drop",
+            "Queues": ",".join(f"UC{c}" for c in found["classes"]) if found else "N/A",
+            **dict(zip(("size", "dscp_value", "queue_index"), values, strict=True)),
+        })  # fmt: skip
+    return [Table("switch-trimming", "", rows, ("size", "dscp_value", "queue_index"))]
+
+
 def qos(look: Look, switch: str | None = None) -> list[Table]:
     """As SONiC's DSCP_TO_TC_MAP and SCHEDULER: which DSCPs go into which class, and how the classes share a port."""
     maps, schedulers = [], []
@@ -133,13 +149,19 @@ def pfcwd(look: Look, switch: str | None = None) -> list[Table]:
     return [Table("pfcwd", "", rows)]
 
 
-VIEWS = tuple(
-    View(words=f"{what} config", about=about, make=make, parameters=(_SWITCH,), samples=("", "--switch rail0"))
-    for what, about, make in (
-        ("ecn", "Show from which queue lengths on a live fabric's switches mark.", ecn),
-        ("pfc", "Show which priorities a live fabric's ports pause, and whether they send and heed pauses.", pfc),
-        ("buffer", "Show the buffers of a live fabric's switches, and the headroom of their ports.", buffer),
-        ("qos", "Show which DSCPs go into which class, and how classes share a port of a live fabric.", qos),
-        ("pfcwd", "Show when the PFC watchdog of a live fabric's switches steps in, and what it does.", pfcwd),
-    )
-)
+VIEWS = (
+    View(
+        words="switch-trimming global", about="Show what switches of a live fabric trim, to what, and where it goes.",
+        make=trimming, parameters=(_SWITCH,), samples=("", "--switch rail0"),
+    ),
+    *(
+        View(words=f"{what} config", about=about, make=make, parameters=(_SWITCH,), samples=("", "--switch rail0"))
+        for what, about, make in (
+            ("ecn", "Show from which queue lengths on a live fabric's switches mark.", ecn),
+            ("pfc", "Show which priorities a live fabric's ports pause, and whether they send and heed pauses.", pfc),
+            ("buffer", "Show the buffers of a live fabric's switches, and the headroom of their ports.", buffer),
+            ("qos", "Show which DSCPs go into which class, and how classes share a port of a live fabric.", qos),
+            ("pfcwd", "Show when the PFC watchdog of a live fabric's switches steps in, and what it does.", pfcwd),
+        )
+    ),
+)  # fmt: skip

@@ -11,7 +11,7 @@ from testbed.live.views import ports
 from testbed.live.views.view import View, counting
 from topologies.graph.frames import GAP_BYTES
 
-_TX_DROPS = ("lossy", "cable", "mtu", "watchdog", "ttl")
+_TX_DROPS = ("lossy", "trimmed", "cable", "mtu", "watchdog", "ttl")
 """Reasons that are counted at the egress port; all others are counted at the ingress port."""
 MTU = 9100
 """Of a port of SONiC, unless configured: all that NICs here send fits in."""

@@ -76,6 +76,18 @@ def pfcwd(
     yield Put(overlay("switch", switch, {"watchdog": whole}))
 
 
+def trimming(site: Site, switch: str, state: str | None) -> Iterator[Step]:
+    if state == "off":
+        yield Put(overlay("switch", switch, {"trimming": None}))
+        return
+    before = site.switch(switch).get("trimming")
+    if before is None:
+        raise InputError(
+            f"{switch} came up without trimming", "switch-trimming", "fabric.switch.trimming of the experiment"
+        )
+    yield Put(overlay("switch", switch, {"trimming": before}))
+
+
 def dscp(site: Site, switch: str, dscp: int, to: int) -> Iterator[Step]:
     yield Put(overlay("switch", switch, {"dscp": {str(dscp): to}}))
 
@@ -158,6 +170,13 @@ ACTIONS = (
         steps=pfcwd, blast="all ports of the switch",
         traffic="storms that are on end, and pauses are watched anew from now on",
         configures=("short_watchdog",), example="leaf0 --detect 200us --restore 400us --action drop",
+    ),
+    _action(
+        "switch-trimming", "Switches packet trimming of a switch on, as the fabric came up, or off.",
+        (_SWITCH, Parameter("state", ON_OFF, "on (default), or off")),
+        steps=trimming, blast="all ports of the switch",
+        traffic="the next frame that finds no place is trimmed, or dropped",
+        configures=("trim_off",), example="leaf0 off",
     ),
     _action(
         "qos dscp", "Sets into which class a switch puts a DSCP.",
