@@ -176,6 +176,10 @@ def fabricd_config(
     }
 
 
+_OF_CHIPS = ("adaptive", "shapers")
+"""What bridges inside NICs do not have."""
+
+
 def _switch(fabric: Fabric, switch: Switch, hardware: Hardware, devices: Devices) -> dict[str, Any]:
     return {
         "name": switch.name,
@@ -184,7 +188,7 @@ def _switch(fabric: Fabric, switch: Switch, hardware: Hardware, devices: Devices
         "buffer_bytes": hardware.switch_buffer_bytes,
         "taps": [devices.tap(switch, port) for port in range(1, switch.bridge_ports + 1)],
         **({"cut_through": True} if hardware.cuts_through(switch) else {}),
-        **{key: value for key, value in hardware.switch.items() if key != "adaptive" or switch.role not in EMBEDDED},
+        **{key: value for key, value in hardware.switch.items() if key not in _OF_CHIPS or switch.role not in EMBEDDED},
         **hardware.of_switch.get(switch.name, {}),
         **_accelerator(fabric, switch, hardware),
     }

@@ -93,6 +93,26 @@ Flops = Annotated[int, _quantity(units.parse_flops), _written(units.format_flops
 Bandwidth = Annotated[int, _quantity(units.parse_bandwidth), _written(units.format_bandwidth), _schema(units.BANDWIDTH)]
 
 
+def _share(value: Any) -> Any:
+    """`50%`."""
+    number = value[:-1].strip() if isinstance(value, str) and value.strip().endswith("%") else ""
+    try:
+        share = float(number) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise mistake(f"{value!r:.40} is no share", "write a percentage, above 0% to 100%, such as 50%")
+    return share
+
+
+Share = Annotated[
+    float,
+    BeforeValidator(_share),
+    _written(lambda share: f"{share * 100:.12g}%"),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9.]+%$"}),
+]
+
+
 def names(known: Callable[[], Sequence[str | None]]) -> Callable[[dict[str, Any]], None]:
     """For `json_schema_extra`: the names that a field knows, looked up when the schema is made."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,6 +41,15 @@ class Blocks(Protocol):
     def workers(self) -> Workers: ...
     def build_fabric(self) -> Fabric: ...
     def senders(self) -> Iterator[tuple[Path, Sending]]: ...
+
+
+@dataclass(frozen=True)
+class Shaper:
+    """What a class has of a port in any case, and at most (0: nothing is said), as shares; what it may catch up on."""
+
+    min: float
+    max: float
+    burst_bytes: float
 
 
 class Basis:
@@ -140,6 +149,15 @@ class Basis:
         if self.uniform:
             return self.fabric.cable.rate
         return min(self.hardware.nic_bps(self.graph, self.graph.nics[rank].name) for rank in ranks)
+
+    def shaper(self, traffic_class: int) -> Shaper | None:
+        """Of a class at a switch's ports."""
+        written = self.fabric.switch.scheduler.shapers.get(traffic_class)
+        if written is None:
+            return None
+        longest = self.fabric.nic.mtu + frames.MOST_HEADERS
+        burst = 2 * longest if written.burst is None else written.burst
+        return Shaper(written.min or 0.0, written.max or 0.0, burst)
 
     def ports_bps(self, switch: str) -> float:
         """Of all of a switch's ports together."""

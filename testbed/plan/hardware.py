@@ -40,6 +40,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
         switch={
             **_switch(fabric.switch, basis.headroom(*usual), _ecn(basis, basis.setting)),
             **_adaptive(experiment.control.routing.adaptive, basis.setting),
+            **({"shapers": _shapers(basis)} if fabric.switch.scheduler.shapers else {}),
             **_trimming(fabric.switch.trimming),
         },
         accelerator=_accelerator(basis, experiment.workload),
@@ -219,6 +220,11 @@ def _switch(switch: Switch, headroom: int, ecn: dict[str, Any]) -> dict[str, Any
         "weights": {str(c): w for c, w in switch.scheduler.weights.items()},
         "watchdog": watchdog,
     }
+
+
+def _shapers(basis: Basis) -> dict[str, dict[str, float]]:
+    of = {c: basis.shaper(c) for c in basis.fabric.switch.scheduler.shapers}
+    return {str(c): {"min": s.min, "max": s.max, "burst_bytes": s.burst_bytes} for c, s in of.items() if s}
 
 
 def _adaptive(adaptive: Adaptive | None, setting: cc.Setting) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from testbed.experiment.basis import Basis
-from topologies.graph.fabric import OWN_PORTS
+from topologies.graph.fabric import EMBEDDED, OWN_PORTS
 from topologies.kinds import DIMENSION_ORDER
 from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
 from workloads.times.messages import Costs, Link, MemoryPath, Path, flow_ns
@@ -60,6 +60,9 @@ class Ideal:
     def __init__(self, experiment: Experiment) -> None:
         self._basis, self._costs = Basis(experiment), costs_of(experiment)
         self._fabric, self._cores = self._basis.graph, self._basis.fabric.nic.complex
+        data_class = experiment.fabric.switch.dscp.get(experiment.transport.dscp, 0)
+        shaper = self._basis.shaper(data_class)
+        self._shaper = shaper if shaper and shaper.max else None
         self._sprays = sprays(experiment.transport)
         self._adaptive = experiment.control.routing.adaptive is not None
         self._one_way = self._fabric.kind in DIMENSION_ORDER
@@ -96,6 +99,11 @@ class Ideal:
                 hashed = [link for ends, link in hops if not self._adaptive or bridges.intersection(ends)]
                 at_once = min([at_once, *(lanes * link.together_bps for link in hashed)])
             links = tuple(replace(link, spread=max(link.spread, at_once / link.rate_bps)) for link in links)
+        if of := self._shaper:
+            chips = [False, *(s.role not in EMBEDDED for s in switches)]
+            most = [k.spread * of.max if k.spread > 1 else min(k.spread, of.max) for k in links]
+            shaped = [replace(k, spread=n, burst_bytes=of.burst_bytes) for k, n in zip(links, most, strict=True)]
+            links = tuple(k if chip else link for k, link, chip in zip(shaped, links, chips, strict=True))
         return Path(links, tuple(latencies), memories=(self._memory(source), self._memory(target)))
 
     def _at_once(self, source: str, target: str, others: list[str]) -> float:

@@ -13,6 +13,7 @@ from controllers.routing.dateline import DSCP, DSCP_ACROSS
 from testbed.experiment.basis import Basis
 from testbed.plan.ideal import costs_of, sprays
 from testbed.plan.rooms import rooms
+from topologies.graph.fabric import EMBEDDED
 from topologies.ranks.hops import Hops
 from workloads.times.buffers import Room
 from workloads.times.messages import Link, Path
@@ -44,12 +45,17 @@ class Routes:
         cuts = {s.name for s in bare.switches if hardware.cuts_through(s)}
         hops = [(c, hop) for c in bare.cables for hop in ((c.a.node, c.b.node), (c.b.node, c.a.node))]
         self._links = {hop: replace(cables[c], cuts=True) if hop[1] in cuts else cables[c] for c, hop in hops}
+        self.data_class = experiment.fabric.switch.dscp.get(experiment.transport.dscp, 0)
+        shaper, chips = basis.shaper(self.data_class), {s.name for s in bare.switches if s.role not in EMBEDDED}
+        if shaper and shaper.max:
+            for hop in [hop for hop in self._links if hop[0] in chips]:
+                link, burst = self._links[hop], shaper.burst_bytes
+                self._links[hop] = replace(link, spread=min(link.spread, shaper.max), burst_bytes=burst)
         self._latencies = {s.name: hardware.latency_ns(s) for s in bare.switches}
         self._dateline = has_dateline(experiment)
         self._spread = sprays(experiment.transport)
         self._by_switches = not self._spread and experiment.control.routing.adaptive is not None
         self._fixed_port = experiment.transport.source_port == "fixed"
-        self.data_class = experiment.fabric.switch.dscp.get(experiment.transport.dscp, 0)
         self._rooms: dict[int, dict[str, Room]] = {}
         self._scale_up = Link(scale_up.rate, scale_up.delay) if scale_up else None
 

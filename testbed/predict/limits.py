@@ -59,6 +59,9 @@ def _refused(experiment: Experiment, swept: Iterable[str]) -> Iterator[Problem]:
     if experiment.fabric.topology.is_large and sprays(experiment.transport):
         what = "there is no model of queue pairs that spray on so large a fabric"
         yield Problem(what, experiment.place("transport", "multipath"), "leave it out")
+    if experiment.fabric.topology.is_large and experiment.fabric.switch.scheduler.shapers:
+        what = "there is no model of shapers in so large a fabric"
+        yield Problem(what, experiment.place("fabric", "switch", "scheduler", "shapers"), "leave them out")
     if experiment.fabric.topology.is_large and experiment.transport.qps > 1:
         what = "there is no model of several queue pairs of a connection on so large a fabric"
         yield Problem(what, experiment.place("transport", "qps"), "leave it out")
@@ -139,6 +142,8 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
         yield "how unevenly the hash spreads entropies over the paths, and which of them marks keep empty"
     if experiment.control.routing.adaptive is not None:
         yield "how unevenly switches spread packets, and those that overtake others"
+    if any(shaper.min for shaper in experiment.fabric.switch.scheduler.shapers.values()):
+        yield "what other classes have of a port in any case"
     if experiment.fabric.switch.cut_through and experiment.fabric.switch.accelerator:
         yield "what cut-through saves where switches add up"
     if any(figure.how == LONGEST_PATH for figure in figures):

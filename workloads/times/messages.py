@@ -19,15 +19,16 @@ from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
 class Link:
     """One direction of a cable, or of several beside each other that packets are spread over.
 
-    `spread`: how many packets go at the same time, on average; `rate_bps` is that of each.  Less than 1: packets wait,
-    for credits, besides.  `cuts`: the switch behind it sends packets on while they still come in, by links that are no
-    faster.
+    `spread`: how many packets go at the same time, on average; `rate_bps` is that of each.  Less than 1: packets wait
+    besides, for credits or for a shaper, which lets `burst_bytes` pass before.  `cuts`: the switch behind it sends
+    packets on while they still come in, by links that are no faster.
     """
 
     rate_bps: float
     delay_ns: float
     spread: float = 1.0
     cuts: bool = False
+    burst_bytes: float = 0.0
 
     @property
     def together_bps(self) -> float:
@@ -198,6 +199,12 @@ class Packets:
         packet up to stage b, those between from b to c, most at the slowest stage there, the last one from c on.
         A packet that waits for another at a stage waits for its share there, where several go at the same time.
         """
+        if lags := [stage.lag_ns for stage in stages if stage.spread < 1]:
+            free = self._through([replace(stage, spread=max(stage.spread, 1.0)) for stage in stages])
+            return max(free, self._through(stages) - max(lags))
+        return self._through(stages)
+
+    def _through(self, stages: Sequence[Stage]) -> float:
         first = [stage.passing_ns(*self.first) for stage in stages]
         middle = [stage.passing_ns(*self.middle) for stage in stages]
         last = [stage.passing_ns(*self.last) for stage in stages]
@@ -222,6 +229,7 @@ class Stage:
     rate_bps: float
     wire: bool  # carries whole frames (a link), or payloads only (PCIe)
     spread: float = 1.0  # as a link's
+    lag_ns: float = 0.0  # how early packets may be at a shaper
     behind_bps: float | None = None  # the rate of the link before, of which it waits for a packet's header alone
 
     def time_ns(self, payload: float, wire_bytes: float) -> float:
@@ -236,7 +244,10 @@ class Stage:
 def stages_over(links: Sequence[Link]) -> list[Stage]:
     """Of links, each behind the one before."""
     met = [None, *(link.rate_bps if link.cuts_into(after) else None for link, after in pairwise(links))]
-    return [Stage(link.rate_bps, True, link.spread, rate) for link, rate in zip(links, met, strict=True)]
+    return [
+        Stage(link.rate_bps, True, link.spread, link.burst_bytes * 8e9 / link.together_bps, rate)
+        for link, rate in zip(links, met, strict=True)
+    ]
 
 
 def stages_of(path: Path, costs: Costs, *, to_memory: bool) -> list[Stage]:

@@ -185,7 +185,7 @@ def slowest(paths: Sequence[Path]) -> Path:
 
 def shared_by(link: Link, messages: float) -> Link:
     """What one of so many has of it: fewer of the cables side by side, and less of the last one."""
-    if link.spread > messages:
+    if link.spread > messages or messages <= 1:
         return replace(link, spread=link.spread / messages)
     return replace(link, rate_bps=link.together_bps / messages, spread=1.0)
 

@@ -54,6 +54,25 @@ static const char *set_weights(struct switch_params *p, const json_t *map)
 	return NULL;
 }
 
+static const char *set_shapers(struct schedule *s, const json_t *map)
+{
+	const char *key;
+	json_t *v;
+	unsigned class;
+
+	json_object_foreach((json_t *)map, key, v) {
+		struct shaper new = {0};
+		const json_t *min = json_object_get(v, "min"), *max = json_object_get(v, "max"),
+			     *bytes = json_object_get(v, "burst_bytes");
+		if (!keyed(key, CLASSES - 1, &class) || (min && !value_number(min, 0, 1, &new.min)) ||
+		    (max && !value_number(max, 0, 1, &new.max)) || (bytes && !value_bytes(bytes, &new.burst_bytes)))
+			return "shapers: classes from 0 to 7, each with min and max from 0 to 1, and burst_bytes";
+		s->shaper[class] = new;
+		s->shaped = (uint8_t)(new.min > 0 || new.max > 0 ? s->shaped | 1u << class : s->shaped & ~(1u << class));
+	}
+	return NULL;
+}
+
 static const char *set_ecn(struct ecn_params *of_class, const json_t *map)
 {
 	const char *key;
@@ -195,6 +214,8 @@ const char *switch_params_set(struct switch_params *p, const json_t *o)
 		wrong = set_dscp(p, v);
 	if (!wrong && (v = json_object_get(o, "weights")))
 		wrong = set_weights(p, v);
+	if (!wrong && (v = json_object_get(o, "shapers")))
+		wrong = set_shapers(&p->schedule, v);
 	if (!wrong && (v = json_object_get(o, "ecn")))
 		wrong = set_ecn(p->ecn, v);
 	if (!wrong && (v = json_object_get(o, "watchdog")))

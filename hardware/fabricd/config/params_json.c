@@ -40,6 +40,17 @@ static json_t *ecn_json(const struct ecn_params *of_class)
 	return o;
 }
 
+static json_t *shapers_json(const struct schedule *s)
+{
+	json_t *o = json_object();
+
+	CLASSES_EACH(c)
+		if (s->shaped >> c & 1)
+			set_keyed(o, c, json_pack("{s:f, s:f, s:I}", "min", s->shaper[c].min, "max", s->shaper[c].max,
+						  "burst_bytes", (json_int_t)s->shaper[c].burst_bytes));
+	return o;
+}
+
 static json_t *adaptive_json(const struct adaptive_params *a)
 {
 	return json_pack("{s:s, s:o*, s:o, s:i, s:b, s:i, s:o, s:i}", "policy", pick_policy_name(a->policy), "params",
@@ -66,6 +77,8 @@ json_t *switch_params_json(const struct switch_params *p)
 	CLASSES_EACH(c)
 		set_keyed(weights, c, json_integer(p->schedule.weight[c]));
 	json_object_set_new(o, "weights", weights);
+	if (p->schedule.shaped)
+		json_object_set_new(o, "shapers", shapers_json(&p->schedule));
 	json_object_set_new(o, "ecn", ecn_json(p->ecn));
 	json_object_set_new(o, "watchdog",
 			    p->watchdog.on ? json_pack("{s:o, s:o, s:s}", "detect_ns", ns_json(p->watchdog.detect),

@@ -31,6 +31,7 @@
 #include "link/frame.h"
 #include "link/params.h"
 #include "link/port.h"
+#include "link/scheduler.h"
 #include "nic/nic.h"
 #include "offload/offload.h"
 #include "switch/adaptive.h"
@@ -149,7 +150,7 @@ static void watermarks_clear(struct fabric *f)
 			struct port *p = &n->ports[k];
 			p->queued_max = p->queued_bytes;
 			if (!p->classes_used)
-				p->scheduled = 0;
+				scheduler_reset(p);
 			CLASSES_EACH(c) {
 				p->tc[c].queue_max = p->queue[c].bytes;
 				p->tc[c].in.max_bytes = p->tc[c].in.bytes;

@@ -6,6 +6,7 @@
 #include "engine/fabric.h"
 #include "link/params.h"
 #include "link/port.h"
+#include "link/scheduler.h"
 
 /* port_init() - A port of a node that has no cable yet */
 void port_init(struct port *p, struct node *n, uint16_t number)
@@ -14,6 +15,7 @@ void port_init(struct port *p, struct node *n, uint16_t number)
 	p->base.pfc_rx = p->base.pfc_tx = true;
 	CLASSES_EACH(c)
 		p->tc[c].watchdog_from = PS_NEVER;
+	scheduler_reset(p);
 }
 
 /* fabric_port() - The port of that number of the node of that name, or NULL */

@@ -23,10 +23,18 @@ struct ecn_params {
 	double pmax;
 };
 
+/* What a class may have of a port, and has in any case; shares of its rate */
+struct shaper {
+	double min, max;      /* 0: nothing is said */
+	uint64_t burst_bytes; /* what it may catch up on, of both; 0: two of the longest frames */
+};
+
 /* Which classes go first, and what share the others have */
 struct schedule {
 	uint8_t strict;		 /* a bit a class */
 	uint8_t weight[CLASSES]; /* among the classes that are not strict */
+	uint8_t shaped;		 /* those with a shaper: likewise */
+	struct shaper shaper[CLASSES];
 };
 
 /* A port of a switch or NIC */

@@ -28,6 +28,7 @@
 #include "link/params.h"
 #include "link/pfc.h"
 #include "link/port.h"
+#include "link/scheduler.h"
 
 #define QUANTUM_BITS 512
 #define MAC_CONTROL 0x8808
@@ -126,15 +127,18 @@ void pfc_resume(struct fabric *f, struct port *p, unsigned class)
 	report_pause(f, p, class, false);
 }
 
-/* pfc_waits() - A port has frames, and all of their classes are paused: look again when the first pause ends */
+/* pfc_waits() - A port has frames, and all of their classes are paused or have had their share: look again when one may go */
 void pfc_waits(struct fabric *f, struct port *p)
 {
-	uint8_t waiting = p->classes_used & p->paused;
+	uint8_t waiting = p->classes_used & p->paused, held = p->classes_used & scheduler_held(f, p);
 	ps_t first = PS_NEVER;
 
-	CLASSES_EACH(c)
+	CLASSES_EACH(c) {
 		if (waiting >> c & 1 && p->tc[c].paused_until < first)
 			first = p->tc[c].paused_until;
+		else if (held >> c & 1 && p->tc[c].allowed < first)
+			first = p->tc[c].allowed;
+	}
 	if (first >= p->pause_end_event)
 		return;
 	p->pause_end_event = first;

@@ -40,20 +40,20 @@ ps_t port_serialization(struct port *p, uint32_t len)
 }
 
 /* Classes with frames that may go */
-static uint8_t ready(const struct port *p)
+static uint8_t ready(const struct fabric *f, const struct port *p)
 {
-	return p->retry && retry_waits(p) ? 0 : (uint8_t)(p->classes_used & ~p->paused);
+	return p->retry && retry_waits(p) ? 0 : (uint8_t)(p->classes_used & ~p->paused & ~scheduler_held(f, p));
 }
 
-static bool may_send(const struct port *p)
+static bool may_send(const struct fabric *f, const struct port *p)
 {
-	return p->control.head || p->owed || (p->retry && p->retry->again.head) || ready(p);
+	return p->control.head || p->owed || (p->retry && p->retry->again.head) || ready(f, p);
 }
 
 /* The port is busy: go on when it is free, if there is something to go on with */
 static void free_later(struct fabric *f, struct port *p)
 {
-	if (!may_send(p)) {
+	if (!may_send(f, p)) {
 		if (p->classes_used)
 			pfc_waits(f, p);
 	} else if (!p->free_event) {
@@ -167,8 +167,8 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr, bool ag
 /* The next frame of a class that may send, or NULL: all that there were are deferred */
 static struct frame *data_pop(struct fabric *f, struct port *p)
 {
-	while (ready(p)) {
-		struct frame *fr = fifo_pop(p, scheduler_pick(f, p, ready(p)));
+	while (ready(f, p)) {
+		struct frame *fr = fifo_pop(p, scheduler_pick(f, p, ready(f, p)));
 		bool goes = !fr->tx_buffer || fr->tx_buffer->ops->passes(f, fr);
 		if (goes && p->credits)
 			credits_sent(f, p, fr);
@@ -196,7 +196,7 @@ static void port_start(struct fabric *f, struct port *p)
 		tc->tx_frames++;
 		tc->tx_bytes += fr->len + FCS_BYTES;
 		if (p->node->schedule)
-			scheduler_sent(p, class, fr->len);
+			scheduler_sent(f, p, class, fr->len);
 		if (p->node->ops->leaving)
 			p->node->ops->leaving(f, p, fr);
 		transmit(f, p, fr, false);
@@ -209,7 +209,7 @@ void port_kick(struct fabric *f, struct port *p)
 {
 	if (p->free_event)
 		return;
-	if (f->clock.now >= p->busy_until && may_send(p))
+	if (f->clock.now >= p->busy_until && may_send(f, p))
 		port_start(f, p);
 	else
 		free_later(f, p);
@@ -266,7 +266,7 @@ void port_enqueue(struct fabric *f, struct port *p, struct frame *fr)
 void port_became_idle(struct fabric *f, struct port *p)
 {
 	p->free_event = false;
-	if (may_send(p))
+	if (may_send(f, p))
 		port_start(f, p);
 	else
 		free_later(f, p);

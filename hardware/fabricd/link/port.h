@@ -109,6 +109,7 @@ struct traffic_class {
 	_Alignas(LINE_BYTES) struct priority_group in; /* switches */
 	uint64_t queue_max; /* of the port as a way out */
 	int64_t deficit;    /* of the scheduler */
+	ps_t due, allowed;  /* its shaper: when it has less than its least share, and may send again */
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "link/class.def"
@@ -130,6 +131,7 @@ struct port {
 	bool free_event;      /* EV_PORT_FREE is due */
 	uint8_t dropping, deaf; /* the watchdog drops a class; does not heed its pauses */
 	uint8_t scheduled;    /* class whose turn it is */
+	bool by_right;	      /* the class that was picked has less than its least share: it is nobody's turn */
 	uint32_t frame_faults; /* that look at what leaves here */
 	uint32_t owed;	       /* notes, by enum note */
 	struct credits *credits; /* NULL: no class is under credits */

@@ -10,6 +10,8 @@ struct fabric;
 struct port;
 
 unsigned scheduler_pick(const struct fabric *f, struct port *p, uint8_t ready);
-void scheduler_sent(struct port *p, unsigned class, uint32_t bytes);
+void scheduler_reset(struct port *p);
+uint8_t scheduler_held(const struct fabric *f, const struct port *p);
+void scheduler_sent(const struct fabric *f, struct port *p, unsigned class, uint32_t bytes);
 
 #endif

@@ -8,7 +8,7 @@
  *  - waits until a latency after its last bit, as in other switches, if its way out is faster than its way in: it would
  *    run dry;
  *  - goes to the queue, if all of it has come in by now;
- *  - starts on the cable at once, if that is free and nothing waits for it, and the class is not paused, or without credits;
+ *  - starts on the cable at once, if that is free and nothing waits for it, and the class is not paused, held by its shaper, or without credits;
  *  - goes to the queue with its last bit otherwise.  Chips do not begin to send what is not whole once it has waited.
  *
  * So it goes through n such switches by cables of one rate in one serialization and n headers.
@@ -22,6 +22,7 @@
 #include "link/credits.h"
 #include "link/frame.h"
 #include "link/port.h"
+#include "link/scheduler.h"
 #include "switch/cut_through.h"
 #include "switch/switch.h"
 
@@ -52,7 +53,7 @@ bool cut_wholly(const struct frame *fr)
 static bool is_free(const struct fabric *f, const struct port *out, unsigned class, const struct frame *fr)
 {
 	return out->cable && f->clock.now >= out->busy_until && !out->classes_used && !out->control.head &&
-	       !(out->paused >> class & 1) && !out->owed && credits_enough(out, class, fr);
+	       !((out->paused | scheduler_held(f, out)) >> class & 1) && !out->owed && credits_enough(out, class, fr);
 }
 
 static void later(struct fabric *f, struct port *out, struct frame *fr, ps_t t)

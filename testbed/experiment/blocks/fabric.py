@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from testbed.base.types import Dscp, Model, Rate, Size, Time, default, mistake, mistakes, names, unknown
+from testbed.base.types import Dscp, Model, Rate, Share, Size, Time, default, mistake, mistakes, names, unknown
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.cables import MAX_RATE, MAX_TIME, HostCable, Override
 from testbed.experiment.blocks.flow_control import OfCables
@@ -130,6 +130,45 @@ def _number_keys(value: Any) -> Any:
 
 
 Weights = Annotated[dict[TrafficClass, Annotated[int, Field(ge=1, le=100)]], BeforeValidator(_number_keys)]
+
+
+class Shaper(Model):
+    min: Share | None = Field(default=None, description="share of its port that a class has in any case (null: none)")
+    max: Share | None = Field(default=None, description="share of its port that a class has at most (null: all)")
+    burst: Size | None = Field(
+        default=None, description="what it may catch up on when it has had less (null: two of the longest frames)"
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.min is None and self.max is None:
+            raise mistake("neither min nor max is given", "give one of them, or leave the class out")
+        if self.min and self.max and self.min > self.max:
+            raise mistake("min is larger than max", "what a class has in any case is within what it may have", ["min"])
+        return self
+
+
+Shapers = Annotated[dict[TrafficClass, Shaper], BeforeValidator(_number_keys)]
+
+
+class Scheduler(Model):
+    strict: list[TrafficClass] = Field(
+        default=[6, 7], description="classes that go first, the highest before the others"
+    )
+    weights: Weights = Field(
+        default=dict.fromkeys(range(6), 1), description="shares of the other classes (deficit round robin)"
+    )
+    shapers: Shapers = Field(
+        default_factory=dict, description="what classes have of a port in any case, and at most: `{3: {max: 50%}}`"
+    )
+
+    @model_validator(mode="after")
+    def _no_more_than_all(self) -> Self:
+        if sum(shaper.min or 0.0 for shaper in self.shapers.values()) > 1 + 1e-9:
+            raise mistake("what classes have in any case is more than 100% together", "less", ["shapers"])
+        return self
+
+
 DscpMap = Annotated[dict[Dscp, TrafficClass], BeforeValidator(_number_keys)]
 
 
@@ -154,15 +193,6 @@ class Ecn(Model):
         if (self.kmin is None) != (self.kmax is None):
             raise mistake("kmin and kmax go together", "give both, or none", ["kmin" if self.kmax else "kmax"])
         return self
-
-
-class Scheduler(Model):
-    strict: list[TrafficClass] = Field(
-        default=[6, 7], description="classes that go first, the highest before the others"
-    )
-    weights: Weights = Field(
-        default=dict.fromkeys(range(6), 1), description="shares of the other classes (deficit round robin)"
-    )
 
 
 class Watchdog(Model):

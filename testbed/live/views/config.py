@@ -110,6 +110,7 @@ def trimming(look: Look, switch: str | None = None) -> list[Table]:
 def qos(look: Look, switch: str | None = None) -> list[Table]:
     """As SONiC's DSCP_TO_TC_MAP and SCHEDULER: which DSCPs go into which class, and how the classes share a port."""
     maps, schedulers = [], []
+    shaped = any(of.get("shapers") for _, of in _switches(look, switch))
     for name, of in _switches(look, switch):
         for c in range(8):
             codes = [int(code) for code, to in of["dscp"].items() if to == c]
@@ -117,8 +118,14 @@ def qos(look: Look, switch: str | None = None) -> list[Table]:
                 maps.append({"Switch": name, "TC": c, "DSCP": _ranges(codes)})
             strict = c in of["strict"]
             kind = {"type": "STRICT", "weight": "N/A"} if strict else {"type": "DWRR", "weight": of["weights"][str(c)]}
+            if shaped:
+                kind |= {k: _percent(of.get("shapers", {}).get(str(c), {}).get(k)) for k in ("min", "max")}
             schedulers.append({"Switch": name, "Queue": f"UC{c}", **kind})
     return [Table("dscp", "", maps, ("TC",)), Table("scheduler", "Schedulers", schedulers)]
+
+
+def _percent(share: float | None) -> str:
+    return f"{share * 100:g}%" if share else "N/A"
 
 
 def _ranges(numbers: list[int]) -> str:
