@@ -178,6 +178,8 @@ def test_hpcc_forgets_the_stamps_of_another_path() -> None:
             "clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 1}, hardware("hpcc"), binary=build()
         ) as f:
             f.fabricd.request("start", ranks=[])
+            f.fabricd.request("run_until", time_ns=1.0)  # nothing runs before the next is asked for
+            f.events("held")
             f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[0, 1, size, 0]])
             f.fabricd.request("run_until", time_ns=at_ns)
             f.events("held")
