@@ -18,8 +18,10 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 # Studies of just that. Everything else in experiments/ has nothing to look at.
 WANTED = {
+    "congestion/cut-through.yaml": ["messages"],  # latencies
     "congestion/deadlock.yaml": ["buffers"],  # a small buffer, so that pauses come early
     "congestion/ecn-thresholds.yaml": ["congestion control"],  # sweeps thresholds that are too low, too
+    "congestion/long-cables.yaml": ["buffers"] * 6,  # compares headroom that is too small, too
     "congestion/pause-storm.yaml": ["buffers", "buffers", "uplinks"],
     "congestion/pfc-victim.yaml": ["uplinks"],  # the victim is on the full uplink
     "congestion/paths/slow-path.yaml": ["uplinks"],

@@ -66,7 +66,8 @@ def test_a_runs_folder_has_a_copy_of_each_file(tmp_path: Path) -> None:
     algorithms = [EXAMPLES / "ring.xml", tmp_path / "other" / "ring.xml", EXAMPLES / "mine.py:one_shot"]
     steps = [experiment(tmp_path, 4, str(path)).workload[0] for path in algorithms]
     plain = experiment(EXAMPLES, 4, "ring")
-    own_files.keep(SimpleNamespace(workload=steps, transport=plain.transport, control=plain.control), tmp_path)  # type: ignore[arg-type]
+    with_steps = SimpleNamespace(workload=steps, senders=plain.senders, control=plain.control)
+    own_files.keep(with_steps, tmp_path)  # type: ignore[arg-type]
     kept = sorted(path.name for path in (tmp_path / "algorithms").iterdir())
     assert kept[1:] == ["mine.py", "ring.xml"] and kept[0].endswith("-ring.xml")
     assert (tmp_path / "algorithms" / "ring.xml").read_text() == (EXAMPLES / "ring.xml").read_text()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import Field
 
 from testbed.base.types import Dscp, Model, Size, default
 
 if TYPE_CHECKING:
-    from testbed.experiment.blocks.fabric import Switch
     from testbed.experiment.blocks.transport import Transport
 
 
@@ -27,7 +26,20 @@ class Trimming(Model):
     )
 
 
-def mistakes(switch: Switch, transport: Transport) -> Iterator[tuple[str, str, str]]:
+class OfSwitch(Protocol):
+    """What trimming has to fit."""
+
+    @property
+    def trimming(self) -> Trimming | None: ...
+    @property
+    def lossless(self) -> Sequence[int]: ...
+    @property
+    def pfc(self) -> bool: ...
+    @property
+    def dscp(self) -> Mapping[int, int]: ...
+
+
+def mistakes(switch: OfSwitch, transport: Transport) -> Iterator[tuple[str, str, str]]:
     """Key of `trimming`, what is wrong, what to do."""
     trimming = switch.trimming
     if trimming is None:
