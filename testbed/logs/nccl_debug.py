@@ -10,11 +10,10 @@ import re
 from testbed.logs.row import Choice, Log, named, number
 
 MOST_CHOICES = 20_000
-ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
-PROTOCOLS = ("LL", "LL128", "Simple")
-_BY_WORD = {name.lower(): name for name in (*ALGORITHMS, *PROTOCOLS)} | {
-    "collnet_direct": "CollNetDirect", "collnet_chain": "CollNetChain", "nvls_tree": "NVLSTree",
-}  # fmt: skip
+_OF_A_RANK = ("all_gather", "reduce_scatter")
+ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+PROTOCOLS = ("ll", "ll128", "simple")
+_BY_WORD = {name.replace("_", ""): name for name in (*ALGORITHMS, *PROTOCOLS)}
 
 _CHOICE = re.compile(
     r"(?:(\w+): )?(\d+) Bytes -> Algo (\w+) proto (\w+)(?: channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\})?(?: time ([\d.]+))?"
@@ -25,6 +24,7 @@ _ENV_SET = re.compile(r"(NCCL_[A-Z0-9_]+) set to (.{1,200})")
 _NIC = re.compile(r"NET/(?:IB|OFI|Socket)\s*:\s*(?:Using|Selected)?.*")
 _VIA = re.compile(r"via (NET/\w+/\d+(?:/\w+)*|P2P/\w+(?:/\w+)*|SHM/\w+(?:/\w+)*)")
 _VERSION = re.compile(r"(?:NCCL|RCCL) version\s*:?\s*(\d+\.\d+\.\d+)")
+_RANKS = re.compile(r"\brank \d+ nranks (\d{1,7}) ")
 _PAIR = re.compile(r"([\d.]+)/\s*([\d.]+)")
 
 
@@ -34,6 +34,7 @@ class NcclDebug:
     def __init__(self, file: str, log: Log) -> None:
         self._file, self._log = file, log
         self._columns: list[tuple[str, str]] = []
+        self._ranks = 0
         self.found = 0
 
     def read(self, number: int, text: str) -> None:
@@ -48,6 +49,8 @@ class NcclDebug:
             library.channels, library.p2p_channels, library.p2p_per_peer = told
         elif (found := _ENV.search(text)) or (found := _ENV_SET.search(text)):
             library.env[found.group(1)] = found.group(2).strip().rstrip(".")
+        elif found := _RANKS.search(text):
+            self._ranks = int(found.group(1))
         elif found := _VERSION.search(text):
             library.version = library.version or found.group(1)
         elif found := _VIA.search(text):
@@ -67,8 +70,9 @@ class NcclDebug:
         name = (named(collective) or collective[:40]) if collective else ""
         algorithm, protocol = _word(algorithm, ALGORITHMS), _word(protocol, PROTOCOLS)
         channels = int(high) - int(low) + 1 if low is not None else None
-        made = Choice(name, int(size), algorithm, protocol, channels)
-        key = name, made.size_bytes
+        each = self._ranks if name in _OF_A_RANK and self._ranks else 1  # NCCL counts what one rank has
+        made = Choice(name, self._ranks, int(size) * each, algorithm, protocol, channels)
+        key = name, made.ranks, made.size_bytes
         if key not in choices and len(choices) >= MOST_CHOICES:
             return
         before = choices.get(key)
@@ -99,4 +103,4 @@ def _word(text: str, by_number: tuple[str, ...]) -> str:
     """Older versions print numbers; newer ones capitals."""
     if text.isdecimal() and int(text) < len(by_number):
         return by_number[int(text)]
-    return _BY_WORD.get(text.lower(), text[:40])
+    return _BY_WORD.get(text.lower().replace("_", ""), text[:40])

@@ -75,11 +75,12 @@ class Link:
     messages_per_s: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Choice:
-    """What the library said that it took for a size: algorithm and protocol in its own words, channels."""
+    """What the library said that it took for a size; `ranks`: 0 where it had not said among how many."""
 
     collective: str
+    ranks: int
     size_bytes: int
     algorithm: str
     protocol: str
@@ -97,7 +98,7 @@ class Library:
     nics: set[str] = field(default_factory=set)
     transports: set[str] = field(default_factory=set)
     env: dict[str, str] = field(default_factory=dict)
-    choices: dict[tuple[str, int], Choice] = field(default_factory=dict)
+    choices: dict[tuple[str, int, int], Choice] = field(default_factory=dict)
     table: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
     """(collective, algorithm, protocol): latency in us, bandwidth in GB/s, as the tuner has printed them."""
 
