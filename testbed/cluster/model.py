@@ -85,11 +85,13 @@ class Rows:
         self._choices = [model.choice(point) for point in points]
         self._needed = [self._needs(k) for k in range(len(points))]
 
-    def _needs(self, k: int) -> Array:
+    def _needs(self, number: int) -> Array:
         """Numbers of the constants that a point's time is asked of: the others have no derivative."""
         asked = _Asked(self._model.priors())
-        self._model.times(self._points[k], asked, self._choices[k])
-        return np.array(sorted(NAMES.index(name) for name in asked.names), dtype=int)
+        choice = self._choices[number]
+        self._model.times(self._points[number], asked, choice)
+        needed = [k for k, name in enumerate(NAMES) if name in asked.names and _concerns(name, choice)]
+        return np.array(needed, dtype=int)
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """The times, and their derivatives (points, constants)."""
@@ -101,6 +103,16 @@ class Rows:
             times = np.log(self._model.times(point, dict(zip(NAMES, np.exp(tries), strict=True)), choice))
             f[k], jacobian[k, needed] = times[0], (times[1:] - times[0]) / STEP
         return f, jacobian
+
+
+def _concerns(name: str, choice: Choice) -> bool:
+    """Whether a constant can be one of this algorithm and protocol."""
+    its = name.split(".")[0]
+    if its in ("ll", "ll128"):
+        return choice.protocol == its
+    if its == "nvls":
+        return choice.algorithm.startswith("nvls")
+    return its != "p2p" or choice.algorithm == "p2p"
 
 
 class _Asked(dict[str, float]):

@@ -132,6 +132,7 @@ class NcclTests:
         if test.broken:
             self._log.leave_out("cut, or not to be read", f"{self._file}:{test.begun}", "the row is cut")
             test.broken = []
+            self.found += 1
 
     def _take(self, place: str, line: int, test: _Test, cells: dict[str, str]) -> None:
         size, wrong = whole(cells["size"]), [number(cells.get(key, "0")) or 0.0 for key in ("#wrong", "#wrong 2")]
@@ -152,8 +153,10 @@ class NcclTests:
             self._time(place, cells, end, collective, size, ranks) for end in ("", " 2") if f"time{end}" in cells
         ]
         found = [time for time in times if time]
+        if None in times:  # it contradicts itself, which has been said
+            return None
         if not found:
-            return None if None in times else self._log.leave_out("without a time")
+            return self._log.leave_out("without a time")
         nodes, gpus = layout(test.hosts)
         if ranks and not nodes:
             return self._log.leave_out("of uneven nodes", place, "not all nodes have as many ranks")
