@@ -125,5 +125,3 @@ def _judge(made: Calibration, log: Log) -> None:
         here = [k for k, one in enumerate(made.points) if region(one.point.size_bytes) == name]
         if here and float(np.median(off[here])) > WARNED:
             log.warn("", f"sizes {name}: half of the points are off by {100 * np.median(off[here]):.0f} % or more")
-
-

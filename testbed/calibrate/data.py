@@ -21,7 +21,8 @@ def to_dict(outcome: Outcome) -> dict[str, Any]:
             {
                 "collective": one.point.collective, "nodes": one.point.nodes, "gpus": one.point.gpus,
                 "size_bytes": one.point.size_bytes, "time_ns": one.time_ns, "model_ns": round(float(model[k]), 3),
-                "held_error": round(float(np.expm1(made.held[k])), 6), "weight": round(float(made.fitted.weights[k]), 4),
+                "held_error": round(float(np.expm1(made.held[k])), 6),
+                "weight": round(float(made.fitted.weights[k]), 4),
                 "rows": [row.place for row in one.rows],
             }
             for k, one in enumerate(made.points)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 MOST_STEPS = 25
 MOST_HALVES = 6
@@ -21,7 +22,7 @@ FARTHEST = 4.0
 DRAWS = 200
 SEED = 1
 
-Array = np.ndarray
+Array = NDArray[Any]
 
 
 class Model(Protocol):

@@ -93,7 +93,6 @@ def known(words: Iterable[str], told: str | None, option: str) -> str | None:
     return told
 
 
-
 def version_of(text: str | None) -> str | None:
     """`nccl@2.29.2`.  Raises InputError."""
     if text is None:

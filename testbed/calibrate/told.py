@@ -83,7 +83,9 @@ def _constants(made: Calibration, profile: Profile) -> Iterator[RenderableType]:
 
 def _points(made: Calibration) -> Iterator[RenderableType]:
     yield Text("#")
-    yield Text("# model / measured - 1: of points that were fitted, and predicted without all of their row", style="bold")
+    yield Text(
+        "# model / measured - 1: of points that were fitted, and predicted without all of their row", style="bold"
+    )
     table = grid(
         ("collective", "", 16), ("nodes", "", 6), ("GPUs", "", 5), ("points", "", 7), ("median", "(%)", 7),
         ("worst", "(%)", 7), ("held", "(%)", 7),
@@ -154,7 +156,6 @@ def of_scores(found: Sequence[Predicted], scored: Sequence[Score]) -> Renderable
         choice = f" [{one.choice}]" if one.choice else ""
         parts.append(Text(f"# {one.text}{choice}", style="dim"))
     return Group(*parts)
-
 
 
 def of_check(profile: Profile, log: Log, found: Sequence[Predicted]) -> RenderableType:

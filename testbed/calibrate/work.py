@@ -103,5 +103,3 @@ def _word(name: str) -> str:
     """As a name of a cluster."""
     text = "".join(c if c.isalnum() and c.isascii() or c in "._-" else "-" for c in name)[:64].strip("._-")
     return text or "cluster"
-
-

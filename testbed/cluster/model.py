@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class LibraryModel:
                 return Choice(said.algorithm, said.protocol, channels)
         return choose(point.collective, point.size_bytes, servers, self.settings)
 
-    def times(self, point: Point, values: Mapping[str, Array], choice: Choice | None = None) -> Array:
+    def times(self, point: Point, values: Mapping[str, Any], choice: Choice | None = None) -> Array:
         """In ns, one for each set of values.  Raises NoModel, NoChoice."""
         made = choice or self.choice(point)
         servers = self.hardware.servers(point)

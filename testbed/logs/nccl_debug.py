@@ -90,7 +90,9 @@ class NcclDebug:
         elif head == "Protocol" and self._columns and len(cells) <= 64:
             each = max(1, len(cells) // len(self._columns))
             names = [name for name, _ in dict.fromkeys(self._columns)]
-            self._columns = [(names[i // each], _word(cell, PROTOCOLS)) for i, cell in enumerate(cells) if i // each < len(names)]
+            self._columns = [
+                (names[i // each], _word(cell, PROTOCOLS)) for i, cell in enumerate(cells) if i // each < len(names)
+            ]
         elif (collective := named(head)) and self._columns:
             for (algorithm, protocol), cell in zip(self._columns, cells, strict=False):
                 if found := _PAIR.search(cell):

@@ -1,4 +1,4 @@
-"""nccl-tests' JSON (`-J FILE`, version 3): the same rows, and the real scatter of each where it was measured (`-I 1`)."""
+"""nccl-tests' JSON (`-J FILE`, version 3): the same rows, and the real scatter of each if it was measured (`-I 1`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def read(document: Any, file: str, log: Log, told: str | None = None) -> int:
         key, _, value = str(entry).partition("=")
         if key.startswith("NCCL_"):
             log.library.env[key] = value[:200]
-    for device in config.get("devices") if isinstance(config.get("devices"), list) else ():
+    devices = config.get("devices")
+    for device in devices if isinstance(devices, list) else ():
         log.devices.add(str(_mapping(device).get("device_info", "")).strip()[:80])
     aggregated = config.get("aggregated_iterations")
     for number, result in enumerate(document["results"], 1):

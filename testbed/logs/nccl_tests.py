@@ -64,9 +64,9 @@ class NcclTests:
 
     def _comment(self, test: _Test, line: Line, text: str) -> None:
         self._cut(test)
-        if text.startswith("# nThread") or text.startswith("# nccl-tests version") or _STARTING.match(text):
-            if test.rows or (text.startswith("# nThread") and test.hosts):
-                self._tests[line.tag] = test = _Test(collective=None if test.rows else test.collective)
+        begins = text.startswith(("# nThread", "# nccl-tests version")) or _STARTING.match(text)
+        if begins and (test.rows or (text.startswith("# nThread") and test.hosts)):
+            self._tests[line.tag] = test = _Test(collective=None if test.rows else test.collective)
         if found := _STARTING.match(text):
             test.collective = named(found.group(1)) or found.group(1)
         for key, value in _SETTING.findall(text) if "nThread" in text else ():
@@ -149,9 +149,7 @@ class NcclTests:
         if collective not in BUSBW:
             return self._log.leave_out(f"of {collective[:40]}")
         ranks = len(test.hosts)
-        times = [
-            self._time(place, cells, end, collective, size, ranks) for end in ("", " 2") if f"time{end}" in cells
-        ]
+        times = [self._time(place, cells, end, collective, size, ranks) for end in ("", " 2") if f"time{end}" in cells]
         found = [time for time in times if time]
         if None in times:  # it contradicts itself, which has been said
             return None

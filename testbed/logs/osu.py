@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from testbed.logs.row import Link, Log, Row, named, number, whole
 from testbed.logs.text import Line
 
-HEAD = re.compile(r"#\s*OSU (\S+) (.*?)\s*(?:Latency |Bandwidth |Bi-Directional |Bi-?Bandwidth )*Test(?: v([\d.]+))?\s*$")
+HEAD = re.compile(
+    r"#\s*OSU (\S+) (.*?)\s*(?:Latency |Bandwidth |Bi-Directional |Bi-?Bandwidth )*Test(?: v([\d.]+))?\s*$"
+)
 
 
 class Osu:

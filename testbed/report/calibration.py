@@ -82,5 +82,3 @@ def _by_choice(
         off = 100 * (model[one.point] / one.time_ns - 1)
         found.setdefault(f"{choice.algorithm}/{choice.protocol}", []).append((one.point.size_bytes, off))
     return dict(sorted(found.items()))
-
-

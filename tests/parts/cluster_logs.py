@@ -31,7 +31,7 @@ def table(
         ]
         lines += [
             "#",
-            "#                                                              out-of-place                       in-place",
+            "#                                                              out-of-place                  in-place",
             "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw"
             "   busbw  #wrong",
             "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)"

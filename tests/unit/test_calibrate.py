@@ -78,7 +78,9 @@ def points_of(x: np.ndarray, sizes: list[int], noise: float, seed: int) -> list[
 def test_constants_are_found_again_within_their_intervals(seed: int) -> None:
     """`./setup.sh prove calibrate` does so with 200 seeds."""
     truth = PRIOR + PRIOR_SIGMA * np.random.default_rng(seed).uniform(-1, 1, len(PRIOR))
-    made = calibrate(LibraryModel(HARDWARE, {}), points_of(truth, [1 << k for k in range(10, 29, 3)], 0.02, seed), Log())
+    made = calibrate(
+        LibraryModel(HARDWARE, {}), points_of(truth, [1 << k for k in range(10, 29, 3)], 0.02, seed), Log()
+    )
     told = made.told
     off = np.abs(made.fitted.x - truth) / made.sd
     assert told[NAMES.index("nic.rate")] and told[NAMES.index("cta.rate")] and told.sum() >= 4
@@ -123,7 +125,12 @@ def test_the_same_logs_give_the_same_profile_and_it_reads_back(folder: Path, tmp
     assert (tmp_path / "one.yaml").read_bytes() == (tmp_path / "two.yaml").read_bytes()
     its = load(tmp_path / "one.yaml")
     said = json.loads(result.output)
-    assert (its.cluster, its.library.version, its.hardware.gpu, its.hardware.assumed) == ("mine", "2.29.2", "hopper", ["host"])
+    assert (its.cluster, its.library.version, its.hardware.gpu, its.hardware.assumed) == (
+        "mine",
+        "2.29.2",
+        "hopper",
+        ["host"],
+    )
     assert its.values()["nic.rate"] == pytest.approx(350e9, rel=0.03) and its.costs["nic.rate"].told
     assert its.range.collectives == ["all_gather", "all_reduce"] and its.range.gpus == [1, 4]
     names, covariance = its.covariance()
@@ -136,7 +143,12 @@ def test_rows_that_are_held_back_are_predicted_and_scored(folder: Path) -> None:
     outcome = work(asked(folder, hold=("all_reduce",)))
     assert {one.one.point.collective for one in outcome.held} == {"all_reduce"} and len(outcome.held) == 5
     assert all(abs(one.error) < 0.05 and one.covered for one in outcome.held)
-    assert [one.name for one in scores(outcome.held, more_nodes=False)] == ["above", "to 64MiB", "to 1MiB", "below 64KiB"]
+    assert [one.name for one in scores(outcome.held, more_nodes=False)] == [
+        "above",
+        "to 64MiB",
+        "to 1MiB",
+        "below 64KiB",
+    ]
     assert outcome.profile.held_out["bars hold"] == "5 of 5 points"
     with pytest.raises(InputError, match="no point is held back"):
         work(asked(folder, hold=("nodes=77",)))

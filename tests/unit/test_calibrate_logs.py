@@ -1,5 +1,7 @@
 """Logs of clusters: what is read of each form, what is left out and why, and what hostile ones do: nothing."""
 
+# ruff: noqa: E501 -- logs are as wide as they are
+
 from __future__ import annotations
 
 import json
