@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 class Predictions:
-    """`frame`: a row for each size of each step; of a sweep with the point's values in front. `left_out`: what is not in
-    the model."""
+    """`frame`: a row for each size of each step, in front of it the values of a sweep's point.
+
+    `left_out`: what the model does not know, of these experiments.
+    """
 
     def __init__(self, points: list[tuple[dict[str, Any], Prediction]]) -> None:
         self._points = points

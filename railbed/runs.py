@@ -54,7 +54,7 @@ def sweep(
     `on`, `retries` and `failed` are those of `testbed run`. Points that fail are in `failed` of what is returned.
     Raises SweepEnded if it ends before its last point, InputError, MachineError.
     """
-    from testbed.machines.start import run_points
+    from railbed.points import run_points
 
     environment.begin()
     with hinted():

@@ -169,10 +169,10 @@ def _imports_for_showing() -> None:
 def _sweep(
     experiment: Experiment, out: str | None, as_json: bool, on: str | None, retries: int, failed: str | None
 ) -> None:
+    from railbed.points import run_points
     from results.store.sweeps import SWEEP, Sweep
     from testbed.base.errors import RUN_FAILED
     from testbed.base.progress import for_stderr
-    from testbed.machines.start import run_points
     from testbed.run.sweep import SweepEnded
     from testbed.tables.results import of_sweep, show
 

@@ -1,4 +1,4 @@
-"""A sweep, its points one after the other or several at a time: what `testbed run` and the Python API both begin."""
+"""A sweep, its points one after the other or several at a time."""
 
 from __future__ import annotations
 
