@@ -60,9 +60,7 @@ def modelled(model: LibraryModel, points: Sequence[Measured], log: Log) -> list[
     return [one for one, its in zip(points, there, strict=True) if its]
 
 
-def calibrate(
-    model: LibraryModel, points: Sequence[Measured], log: Log, tell: Tell = lambda text: None, start: Any = None
-) -> Calibration:
+def calibrate(model: LibraryModel, points: Sequence[Measured], log: Log, tell: Tell = lambda text: None) -> Calibration:
     """Raises InputError for too few points, or for those that no constants fit."""
     if len(points) < FEWEST:
         what = f"{len(points)} points that can be used; a profile takes {FEWEST} at least"
@@ -72,14 +70,14 @@ def calibrate(
     spread = np.array([one.spread or 0.0 for one in points])
     y = np.log([one.time_ns for one in points])
     its = model.of([one.point for one in points])
-    first = fit(Problem(its, y, np.hypot(FIRST, spread), PRIOR, PRIOR_SIGMA), start)
+    first = fit(Problem(its, y, np.hypot(FIRST, spread), PRIOR, PRIOR_SIGMA))
     regions = [region(one.point.size_bytes) for one in points]
     groups = _groups(points)
     scatter = _scatter(regions, first.residuals, first.weights)
     fitted = first
     for _ in range(2):  # scatter and fit follow from each other
         sigma = np.maximum(np.array([scatter[name] for name in regions]), np.maximum(spread, LEAST))
-        fitted = fit(Problem(its, y, sigma, PRIOR, PRIOR_SIGMA), fitted.x)
+        fitted = fit(Problem(its, y, sigma, PRIOR, PRIOR_SIGMA), fitted)
         scatter = _scatter(regions, fitted.residuals, fitted.weights)
     held = np.empty(len(points))
     for group in set(groups):

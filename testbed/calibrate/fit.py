@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 MOST_STEPS = 25
 MOST_HALVES = 6
-ENOUGH = 1e-4
-"""Of the sum of squares: what is gained by less is none."""
+ENOUGH = 0.02
+"""Of the sum of squares: what would gain less moves no constant by more than a seventh of its standard deviation."""
+SMALL = 2e-3
+"""Likewise, as a share of it: the model has kinks, and steps over them zigzag."""
 FARTHEST = 4.0
 """A constant stays within so many standard deviations of its prior."""
 DRAWS = 200
@@ -61,23 +63,27 @@ class Fit:
 
     @property
     def sd(self) -> Array:
-        return np.sqrt(np.diag(self.covariance))
+        sd: Array = np.sqrt(np.diag(self.covariance))
+        return sd
 
     @property
     def width(self) -> Array:
         """Posterior / prior, of each constant."""
-        return self.sd / self.problem.prior_sigma
+        width: Array = self.sd / self.problem.prior_sigma
+        return width
 
 
-def fit(problem: Problem, start: Array | None = None) -> Fit:
-    """The constants that fit best."""
-    x = problem.prior.copy() if start is None else start.copy()
+def fit(problem: Problem, before: Fit | None = None) -> Fit:
+    """The constants that fit best; `before`: a fit of the same model and rows, from which it goes on."""
+    x = problem.prior.copy() if before is None else before.x
     low = problem.prior - FARTHEST * problem.prior_sigma
     high = problem.prior + FARTHEST * problem.prior_sigma
-    f, jacobian = problem.model.at(x)
+    f, jacobian = problem.model.at(x) if before is None else (before.f, before.jacobian)
     value = _value(problem, x, f)
     for _ in range(MOST_STEPS):
-        step = _step(problem, x, f, jacobian)
+        step, gain = _step(problem, x, f, jacobian)
+        if gain < ENOUGH:
+            break
         for half in range(MOST_HALVES):
             tried = np.clip(x + step * 0.5**half, low, high)
             found, slope = problem.model.at(tried)
@@ -86,7 +92,7 @@ def fit(problem: Problem, start: Array | None = None) -> Fit:
         else:
             break
         gained, value, x, f, jacobian = value - there, there, tried, found, slope
-        if gained < ENOUGH * max(value, 1.0):
+        if gained < max(ENOUGH, SMALL * value):
             break
     weights = _weights((f - problem.y) / problem.sigma)
     covariance = np.linalg.inv(_normal(problem, jacobian, weights))
@@ -116,7 +122,8 @@ def bootstrap(fitted: Fit) -> Array:
         times = np.bincount(random.integers(rows, size=rows), minlength=rows) * fitted.weights
         pull = scaled.T @ (times * residuals) + (fitted.x - problem.prior) / problem.prior_sigma**2
         moved.append(-np.linalg.solve(scaled.T @ (times[:, None] * scaled) + prior, pull))
-    return np.std(np.array(moved), axis=0)
+    sd: Array = np.std(np.array(moved), axis=0)
+    return sd
 
 
 def _weights(z: Array) -> Array:
@@ -133,11 +140,13 @@ def _normal(problem: Problem, jacobian: Array, weights: Array) -> Array:
     return scaled.T @ (weights[:, None] * scaled) + np.diag(problem.prior_sigma**-2.0)
 
 
-def _step(problem: Problem, x: Array, f: Array, jacobian: Array) -> Array:
+def _step(problem: Problem, x: Array, f: Array, jacobian: Array) -> tuple[Array, float]:
+    """Gauss and Newton's, and by how much the sum of squares should become less."""
     z = (f - problem.y) / problem.sigma
     weights = _weights(z)
     pull = (jacobian / problem.sigma[:, None]).T @ (weights * z) + (x - problem.prior) / problem.prior_sigma**2
-    return -np.linalg.solve(_normal(problem, jacobian, weights), pull)
+    step = -np.linalg.solve(_normal(problem, jacobian, weights), pull)
+    return step, float(-pull @ step)
 
 
 def correlated(fitted: Fit, names: Sequence[str]) -> list[tuple[float, str, str]]:

@@ -45,9 +45,9 @@ def command(
 
     \b
     Examples:
-      testbed calibrate N10_G1.log N10_G8.log --nics 8x400Gbps --out my-h100.yaml
-      testbed calibrate *.log --topo topo.xml --hold all_reduce --report calibration
-      testbed calibrate --check my-h100.yaml today.log
+      testbed calibrate experiments/clusters/gb10-ring-of-4.csv --nics 1x200Gbps --gpu blackwell --out gb10.yaml
+      testbed calibrate experiments/clusters/gb10-ring-of-4.csv --nics 1x200Gbps --gpu blackwell --hold 'size>=64MiB'
+      testbed calibrate --check gb10.yaml experiments/clusters/gb10-ring-of-4.csv
 
     Exit codes: 0 done, 1 the profile does not hold (--check), 2 bad input.
     """

@@ -42,15 +42,15 @@ class Straight:
 
 def test_a_straight_model_is_solved_as_by_hand() -> None:
     """One constant, n rows of scatter s, prior of p: (sum y / s^2 + m / p^2) / (n / s^2 + 1 / p^2)."""
-    y = np.array([0.10, 0.12, 0.11])
-    problem = Problem(Straight(np.ones((3, 1))), y, np.full(3, 10.0), np.zeros(1), np.array([5.0]))
+    y = np.array([0.010, 0.012, 0.011] * 100)
+    problem = Problem(Straight(np.ones((300, 1))), y, np.full(300, 0.1), np.zeros(1), np.array([0.01]))
     found = fit(problem)
-    assert found.x[0] == pytest.approx(y.sum() / 100 / (3 / 100 + 1 / 25), rel=1e-3)
-    assert found.sd[0] == pytest.approx((3 / 100 + 1 / 25) ** -0.5, rel=1e-3)
-    rows = np.array([False, False, True])  # of two rows (0.10 + 0.12) / 100 / (2 / 100 + 1 / 25)
+    assert found.x[0] == pytest.approx(3.3 / 0.01 / (300 / 0.01 + 1 / 0.0001), rel=2e-2)
+    assert found.sd[0] == pytest.approx((300 / 0.01 + 1 / 0.0001) ** -0.5, rel=1e-2)
+    rows = np.arange(300) % 3 == 2  # without them (1.0 + 1.2) / 0.01 / (200 / 0.01 + 1 / 0.0001)
     residuals, variances = without(found, rows)
-    assert residuals[0] == pytest.approx(0.22 / 100 / 0.06 - 0.11, rel=1e-2)
-    assert variances[0] == pytest.approx(1 / 0.06, rel=1e-3)
+    assert residuals[0] == pytest.approx(220 / 30_000 - 0.011, rel=5e-2)
+    assert variances[0] == pytest.approx(1 / 30_000, rel=1e-2)
 
 
 def test_a_row_that_is_far_off_hardly_pulls() -> None:
