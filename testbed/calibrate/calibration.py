@@ -11,7 +11,8 @@ import numpy as np
 from testbed.base.errors import InputError
 from testbed.calibrate.fit import Fit, Problem, bootstrap, fit, without
 from testbed.calibrate.measured import Measured
-from testbed.cluster.model import NAMES, PRIOR, PRIOR_SIGMA, LibraryModel
+from testbed.calibrate.prior import prior
+from testbed.cluster.model import NAMES, LibraryModel
 from testbed.cluster.regions import REGIONS, region
 from testbed.logs.row import Log
 
@@ -42,7 +43,7 @@ class Calibration:
 
     @property
     def told(self) -> Array:
-        told: Array = self.sd / PRIOR_SIGMA <= TOLD
+        told: Array = self.sd / self.fitted.problem.prior_sigma <= TOLD
         return told
 
     @property
@@ -69,21 +70,21 @@ def calibrate(model: LibraryModel, points: Sequence[Measured], log: Log, tell: T
     tell(f"{len(points)} points, {len(NAMES)} constants")
     spread = np.array([one.spread or 0.0 for one in points])
     y = np.log([one.time_ns for one in points])
-    its = model.of([one.point for one in points])
-    first = fit(Problem(its, y, np.hypot(FIRST, spread), PRIOR, PRIOR_SIGMA))
+    its, known = model.of([one.point for one in points]), prior(model, log)
+    first = fit(Problem(its, y, np.hypot(FIRST, spread), known.x, known.sigma))
     regions = [region(one.point.size_bytes) for one in points]
     groups = _groups(points)
     scatter = _scatter(regions, first.residuals, first.weights)
     fitted = first
     for _ in range(2):  # scatter and fit follow from each other
         sigma = np.maximum(np.array([scatter[name] for name in regions]), np.maximum(spread, LEAST))
-        fitted = fit(Problem(its, y, sigma, PRIOR, PRIOR_SIGMA), fitted)
+        fitted = fit(Problem(its, y, sigma, known.x, known.sigma), fitted)
         scatter = _scatter(regions, fitted.residuals, fitted.weights)
     held = np.empty(len(points))
     for group in set(groups):
         rows = np.array([one == group for one in groups])
         held[rows] = fitted.residuals[rows] if len(set(groups)) == 1 else without(fitted, rows)[0]
-    sd = np.maximum(fitted.sd, np.minimum(bootstrap(fitted), PRIOR_SIGMA))
+    sd = np.maximum(fitted.sd, np.minimum(bootstrap(fitted), known.sigma))
     made = Calibration(model, tuple(points), fitted, sd, _scatter(regions, held, fitted.weights), held)
     _judge(made, log)
     return made

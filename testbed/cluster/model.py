@@ -18,8 +18,8 @@ from workloads.library.settings import VARIABLES, Settings, WrongSetting
 from workloads.library.times import time_ns
 
 NAMES = tuple(PARAMETERS)
-PRIOR = np.log([its.prior for its in PARAMETERS.values()])
-PRIOR_SIGMA = np.array([its.sigma for its in PARAMETERS.values()])
+LINE_RATE = 400e9
+"""Of the NICs that the priors are of."""
 
 STEP = 0.01
 """Of a logarithm, by which derivatives are taken."""
@@ -37,10 +37,10 @@ class LibraryModel:
         self.settings, self.unknown = _settings(env)
         self._said = said or {}
 
-    @staticmethod
-    def priors() -> dict[str, float]:
-        """The middles of all constants' priors."""
-        return {name: its.prior for name, its in PARAMETERS.items()}
+    def priors(self) -> dict[str, float]:
+        """The middles of all constants' priors: NCCL's, and the share of these NICs' rate that is payload."""
+        priors = {name: its.prior for name, its in PARAMETERS.items()}
+        return {**priors, "nic.rate": priors["nic.rate"] * self.hardware.nic_bps / LINE_RATE}
 
     def choice(self, point: Point) -> Choice:
         """As a log says, or as the tuner makes it.  Raises NoChoice."""
@@ -62,7 +62,7 @@ class LibraryModel:
 
     def modelled(self, points: Sequence[Point]) -> tuple[list[bool], list[str]]:
         """Of which points there is a model; why of the others there is none."""
-        ones = {name: np.array([its.prior]) for name, its in PARAMETERS.items()}
+        ones = {name: np.array([value]) for name, value in self.priors().items()}
         there, why = [], []
         for point in points:
             try:

@@ -17,17 +17,19 @@ from testbed.calibrate.found import Told, hardware
 from testbed.calibrate.held import holding, predicted, scores
 from testbed.calibrate.made import profile
 from testbed.calibrate.measured import Measured, measured
+from testbed.calibrate.prior import prior
 from testbed.calibrate.work import Asked, check, holds, work
 from testbed.cluster.bars import Bars
 from testbed.cluster.hardware import Hardware
-from testbed.cluster.model import NAMES, PRIOR, PRIOR_SIGMA, LibraryModel
+from testbed.cluster.model import NAMES, LibraryModel
 from testbed.cluster.profile import Z90, load
 from testbed.commands.calibrate import command
 from testbed.logs.read import read
-from testbed.logs.row import Log, Point, Row
+from testbed.logs.row import Link, Log, Point, Row
 from tests.parts.cluster_logs import table
 
 HARDWARE = Hardware("hopper", 4, 4, 400e9)
+PRIOR, PRIOR_SIGMA = prior(LibraryModel(HARDWARE, {})).x, prior(LibraryModel(HARDWARE, {})).sigma
 
 
 class Straight:
@@ -264,3 +266,15 @@ def test_profiles_with_mistakes_name_them(folder: Path, tmp_path: Path) -> None:
         load(path)
     found = str(error.value) + " ".join(map(str, error.value.also))
     assert "bad.yaml:3: costs.nic.rate" in found and "did you mean 'nic.rate'" in found and "is missing" in found
+
+
+def test_what_single_links_show_is_known_beforehand() -> None:
+    """`ib_write_bw` with 196.5 Gb/s and 80 million messages a second, of NICs of 200 Gb/s."""
+    model = LibraryModel(Hardware("ampere", 8, 8, 200e9), {})
+    log = Log(links=[Link("x", 1, 2, 1e9, None, 80e6), Link("x", 2, 1 << 20, 196.5e9, None, 0.02e6)])
+    known, bare = dict(zip(NAMES, np.exp(prior(model, log).x), strict=True)), model.priors()
+    assert (known["nic.rate"], bare["nic.rate"]) == (pytest.approx(196.5e9), pytest.approx(196e9))
+    assert known["net.message"] == pytest.approx(12.5) and known["net.hop"] == pytest.approx(bare["net.hop"])
+    log = Log(links=[Link("x", 7, 1 << 20, 25e9)])
+    prior(model, log)
+    assert log.warnings == ["x:7: a link carries 25 Gb/s, and the NICs are said to have 200 Gb/s"]
