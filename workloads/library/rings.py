@@ -58,7 +58,7 @@ class State:
 
     def sent(self, done: Any, nbytes: int) -> Any:
         """When it arrives at each one's right neighbour, given when the thread block was done: by the receiver."""
-        arrived = done + self.its.nvlink
+        arrived = done + self.its.nvlink + nbytes * self.its.near_byte
         if self.over_net:
             arrived[:, :, -1] = self._over_nic(done[:, :, -1:] + self.pxn, nbytes)[:, :, 0]
         return np.roll(arrived, 1, axis=2)
