@@ -121,7 +121,7 @@ def _found(ground: Ground, part: _Part, size_bytes: int, buffers: Buffers) -> tu
     if not part.large and (found := _time(ground, part, size_bytes, buffers)):
         return found
     formula = "expected_ns" in part.way and bool(part.entry.time)  # by which `auto` has chosen it, too
-    if not (formula and part.way.get("chunk")):  # in pieces there is no model for large fabrics
+    if not (formula and (part.way.get("chunk") or part.entry.by_library)):  # there is no model of these for large ones
         try:
             return _large(ground, part, size_bytes)
         except InputError:

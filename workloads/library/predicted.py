@@ -55,7 +55,7 @@ def _protocol(case: Case) -> Protocol:
         column(case.costs.post_ns),
         column(far[1] * its.padded),
         column(far[0] + its.far),
-        column(near[1] * its.padded * its.channels),
+        column(near[1] * its.padded),
     )
 
 
