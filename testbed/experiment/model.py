@@ -12,11 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from testbed.base.types import Model, Time, default, mistake, mistakes
+from testbed.cluster.profile import Profile
 from testbed.experiment.blocks.cables import laid
 from testbed.experiment.blocks.clock import Clock
+from testbed.experiment.blocks.cluster import with_profile
 from testbed.experiment.blocks.control import Control
 from testbed.experiment.blocks.fabric import FabricSpec
 from testbed.experiment.blocks.library import Library, by_library
@@ -98,6 +108,11 @@ class Experiment(Model):
         description="a collective library, in whose manner collectives are carried out that name no `algorithm` "
         "(null: none, docs/collective-library.md)",
     )
+    cluster: Profile | None = Field(
+        default=None,
+        description="a cluster's profile: a file that `testbed calibrate` has written, or the name of a ready one; it "
+        "fills in `fabric.cable`, `fabric.scale_up`, `costs` and `library` where they are left out (docs/calibrate.md)",
+    )
     _written: dict[str, Any] | None = PrivateAttr(default=None)
     _graph: Fabric | None = PrivateAttr(default=None)
     _stands: Transport | None = PrivateAttr(default=None)
@@ -145,6 +160,11 @@ class Experiment(Model):
         if not isinstance(nic, dict) or "kind" in nic:
             return value
         return {**value, "fabric": {**fabric, "nic": {**nic, "kind": "on_path"}}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_the_profile(cls, value: Any, info: ValidationInfo) -> Any:
+        return with_profile(value, Path((info.context or {}).get("directory", ".")))
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
