@@ -84,7 +84,7 @@ class Rows:
     def __init__(self, model: LibraryModel, points: Sequence[Point]) -> None:
         self._model, self._points = model, points
         self._choices = [model.choice(point) for point in points]
-        self._needed = [self._needs(k) for k in range(len(points))]
+        self.needed = [self._needs(k) for k in range(len(points))]
 
     def _needs(self, number: int) -> Array:
         """Numbers of the constants that a point's time is asked of: the others have no derivative."""
@@ -98,7 +98,7 @@ class Rows:
         """The times, and their derivatives (points, constants)."""
         f, jacobian = np.empty(len(self._points)), np.zeros((len(self._points), len(x)))
         for k, (point, choice) in enumerate(zip(self._points, self._choices, strict=True)):
-            needed = self._needed[k]
+            needed = self.needed[k]
             tries = np.repeat(x[:, None], len(needed) + 1, axis=1)
             tries[needed, 1 + np.arange(len(needed))] += STEP
             times = np.log(self._model.times(point, dict(zip(NAMES, np.exp(tries), strict=True)), choice))
