@@ -13,9 +13,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
 
 from testbed.base.errors import MachineError, UserError
 from testbed.base.text import tail
@@ -154,20 +153,23 @@ class Containers:
         )  # fmt: skip
         return Worker(rank, process, pid_file)
 
-    def fork(
-        self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File, others: Sequence[int] = ()
-    ) -> Worker:
+    def fork(self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File, others: Sequence[int] = ()) -> Worker:
         """As `start`, of a program that is `forkable`: it is imported once for all ranks, if this kernel lets us."""
-        if self.image:
+        server = forked.server()
+        if self.image or server.refused:
             return self.start(rank, argv, stdout=stdout, stderr=stderr, others=others)
-        forked.server().begin()
+        server.begin()
         container = self.start(rank, _IDLE, stdout=subprocess.DEVNULL, stderr=stderr, others=others)
-        return ForkedWorker(container, partial(self._fork, rank, argv), stdout, stderr)
 
-    def _fork(self, rank: int, argv: Sequence[str], init: int, stdout: int, stderr: int) -> forked.Fork | Worker:
-        groups = [str(path) for path in control_group_paths(self.group(rank))]
-        program = forked.server().fork(init, groups, argv, self.environment(rank), stdout, stderr)
-        return self.execute(rank, argv, {}, stdout=stdout, stderr=stderr) if program.cannot else program
+        def order(init: int, out: int, err: int) -> forked.Fork:
+            groups = [str(path) for path in control_group_paths(self.group(rank))]
+            return server.fork(init, groups, argv, self.environment(rank), out, err)
+
+        def instead(out: int, err: int) -> Worker:
+            server.refuses()
+            return self.execute(rank, argv, {}, stdout=out, stderr=err)
+
+        return ForkedWorker(container, order, instead, stdout, stderr)
 
     def running(self, rank: int) -> Process | None:
         """The init of a rank's container, if that runs."""

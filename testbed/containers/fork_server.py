@@ -3,10 +3,11 @@
     python -P -m testbed.containers.fork_server FD        with a unix socket at FD
 
 For each order that comes over FD, one JSON object, a child is forked into a container that runs already. It takes over
-from the container's init all that this may do and see (joining.py), and then runs a module's `main`. With the order
-come three descriptors: a socket, standard output, standard error. Over the socket go `{"pid"}`, or `{"cannot"}`: why
-there is none, and at its end `{"code"}`, negative for a signal. Its container ends with it.
-When FD closes, this process ends; its children go on, as long as their containers do.
+from the container's init all that this may do and see (joining.py), and then runs `main` of the module that the order's
+`argv` names. With the order come three descriptors: a socket, standard output, standard error. Over the socket go
+`{"pid"}`, `{"joined"}` or `{"cannot"}`: why it is not in the container, and at its end `{"code"}`, negative for a
+signal. The container ends with the child. When FD closes, this process ends; its children live as long as their
+containers do.
 
 Nothing of a fabric is ever in this process: each child begins with the same memory, and with this environment.
 """
@@ -29,11 +30,13 @@ from typing import Any, NoReturn
 
 from testbed.containers import joining
 from workloads import together, worker
+from workloads.collectives import engine
+from workloads.tasks import runner
 
-IMPORTED = (together, worker)
+IMPORTED = (engine, runner, together, worker)
 ORDER_BYTES = 1 << 16
 _DESCRIPTORS = 3
-_NO_START = 126  # the code of a child that could not become what it was to be
+_NOT_JOINED = 126  # a child's code; its container goes on
 _MOST_DESCRIPTORS = 1 << 20
 
 
@@ -54,12 +57,12 @@ class Server:
         gc.collect()
         gc.freeze()  # it is not for the children to look through
         while True:
-            ready, _, _ = select.select([self._requests, self._woken], [], [])
+            ready, _, _ = select.select([self._requests.fileno(), self._woken], [], [])
             if self._woken in ready:
                 with suppress(BlockingIOError):
                     os.read(self._woken, 1 << 10)
                 self._reap()
-            if self._requests in ready:
+            if self._requests.fileno() in ready:
                 message, descriptors, _, _ = socket.recv_fds(self._requests, ORDER_BYTES, _DESCRIPTORS)
                 if not message:
                     return
@@ -72,14 +75,12 @@ class Server:
         init = -1
         try:
             init = os.pidfd_open(order["init"])
-            for module in order["imports"]:
-                import_module(module)
             if self._filters is None:  # all containers have the same
                 self._filters = joining.filters_of(order["init"])
             joining.enter_pid_namespace(init)
             try:
                 if (pid := os.fork()) == 0:
-                    _child(order, init, streams, self._filters)
+                    _child(order, init, seat, streams, self._filters)
             finally:
                 joining.enter_pid_namespace(self._own_pids)
         except OSError as error:
@@ -99,33 +100,40 @@ class Server:
                     return
                 if pid in self._children:
                     seat, init = self._children.pop(pid)
-                    with suppress(ProcessLookupError):
-                        signal.pidfd_send_signal(init, signal.SIGKILL)
-                    _say(seat, code=os.waitstatus_to_exitcode(status))
+                    code = os.waitstatus_to_exitcode(status)
+                    if code != _NOT_JOINED:
+                        with suppress(ProcessLookupError):
+                            signal.pidfd_send_signal(init, signal.SIGKILL)
+                    _say(seat, code=code)
                     seat.close()
                     os.close(init)
 
 
-def _child(order: dict[str, Any], init: int, streams: list[int], filters: list[bytes]) -> NoReturn:
-    code = _NO_START
+def _child(order: dict[str, Any], init: int, seat: socket.socket, streams: list[int], filters: list[bytes]) -> NoReturn:
+    code = _NOT_JOINED
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        for number, stream in enumerate(streams, 1):
-            os.dup2(stream, number)
-        os.closerange(3, init)
-        os.closerange(init + 1, _MOST_DESCRIPTORS)
-        joining.show_as(order["argv"], order["environment"])
-        joining.join(order["init"], init, order["groups"], filters)
-        os.close(init)
+        os.dup2(streams[0], 1)
+        os.dup2(streams[1], 2)
+        try:
+            joining.show_as(order["argv"], order["environment"])
+            joining.join(order["init"], init, order["groups"], filters)
+        except OSError as error:
+            _say(seat, cannot=str(error))
+            os._exit(code)
+        _say(seat, joined=True)
+        os.closerange(3, _MOST_DESCRIPTORS)
         os.environ.clear()
         os.environ.update(order["environment"])
-        sys.argv, sys.dont_write_bytecode = order["argv"], True
-        code = import_module(order["module"]).main()
+        _, _, module, *arguments = order["argv"]
+        sys.argv, sys.dont_write_bytecode = [module, *arguments], True
+        code = import_module(module).main() or 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:
+        code = 1
         traceback.print_exc()
     finally:
         workloads.base.process.leave(code)

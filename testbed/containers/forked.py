@@ -23,43 +23,60 @@ from testbed.machine.mounts import CHECKOUT
 
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONPATH": str(CHECKOUT)}
 _MESSAGE_BYTES = 1 << 12
+_PYTHON = [sys.executable, "-m"]
 
 
 def forkable(argv: Sequence[str]) -> bool:
     """Whether it is what ranks' workers run."""
-    return list(argv[:2]) == [sys.executable, "-m"] and argv[2].startswith("workloads.")
+    return list(argv[:2]) == _PYTHON and argv[2].startswith("workloads.")
 
 
 class Fork:
-    """A program in a container, or why there is none (`cannot`)."""
+    """A program that has been ordered."""
 
     def __init__(self, seat: socket.socket) -> None:
         self._seat = seat
-        said = self._hear()
-        self.pid: int = said.get("pid", 0)
-        self.cannot: str = "" if self.pid else said.get("cannot", "the process that forks workers has ended")
-        self._code: int | None = None
+        self._said: dict[str, Any] = {}
+
+    @property
+    def cannot(self) -> str:
+        """Why it does not run and never has; waits until that is known."""
+        while not self._said.keys() & {"joined", "cannot", "code"}:
+            self._hear()
+        return str(self._said.get("cannot", ""))
+
+    @property
+    def pid(self) -> int:
+        """As seen from here; 0 if it has not begun."""
+        while not self._said.keys() & {"pid", "cannot", "code"}:
+            self._hear()
+        return int(self._said.get("pid", 0))
 
     def poll(self) -> int | None:
         """None while it runs, else its exit code, negative for the signal that ended it; also if nobody knows."""
-        if self._code is None and select.select([self._seat], [], [], 0)[0]:
-            self._code = int(self._hear().get("code", -signal.SIGKILL))
-            self._seat.close()
-        return self._code
+        while "code" not in self._said and select.select([self._seat], [], [], 0)[0]:
+            self._hear()
+        return self._said.get("code")
 
-    def _hear(self) -> dict[str, Any]:
-        with suppress(OSError, ValueError):
-            return dict(json.loads(self._seat.recv(_MESSAGE_BYTES)))
-        return {}
+    def _hear(self) -> None:
+        try:
+            self._said |= json.loads(self._seat.recv(_MESSAGE_BYTES))
+        except (OSError, ValueError):  # ValueError: the end
+            unknown = {} if "joined" in self._said else {"cannot": "the process that forks workers has ended"}
+            self._said |= {**unknown, "code": -signal.SIGKILL}
+        if "code" in self._said:
+            self._seat.close()
 
 
 class ForkServer:
-    """The process that workers are forked from. It ends with us; those that it has forked are its containers'."""
+    """The process that workers are forked from. It ends with us; those that it has forked are their containers'."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._requests: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self.refused = False
+        """It cannot fork here."""
 
     def begin(self) -> None:
         """Starts it, unless it runs: it imports what workers need meanwhile."""
@@ -84,26 +101,32 @@ class ForkServer:
     def fork(
         self, init: int, groups: Sequence[str], argv: Sequence[str], environment: Mapping[str, str], out: int, err: int
     ) -> Fork:
-        """Runs `argv`, which is `PYTHON -m MODULE`, in the container whose init that is."""
-        order = {"init": init, "groups": list(groups), "argv": list(argv), "module": argv[2], "imports": []}
-        message = json.dumps({**order, "environment": dict(environment)}).encode()
-        for _ in range(2):
-            near_end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with self._lock, far_end:
+        """Orders `argv`, which is `PYTHON -m MODULE ..`, in the container whose init that is."""
+        order = {"init": init, "groups": list(groups), "argv": list(argv), "environment": dict(environment)}
+        near_end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with self._lock, far_end:
+            for _ in range(2):
                 try:
-                    socket.send_fds(self._begin(), [message], [far_end.fileno(), out, err])
+                    socket.send_fds(self._begin(), [json.dumps(order).encode()], [far_end.fileno(), out, err])
                     break
                 except OSError:  # it has ended: another one
                     self._requests = None
         return Fork(near_end)
 
+    def refuses(self) -> None:
+        """It has said that it cannot, or has ended."""
+        self.refused = self._process is not None and self._process.poll() is None
 
     def processor_s(self) -> float:
         """Processor time so far, with that of those it has forked and that have ended."""
         if self._process is None or self._process.poll() is not None:
             return 0.0
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime of proc_pid_stat(5)
+        with suppress(OSError):
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+            return sum(map(int, fields[11:15])) / os.sysconf(
+                "SC_CLK_TCK"
+            )  # utime, stime, cutime, cstime: proc_pid_stat(5)
+        return 0.0
 
 
 @cache

@@ -13,6 +13,7 @@ import ctypes
 import mmap
 import os
 import resource
+import struct
 from collections.abc import Mapping, Sequence
 
 _NAMESPACES = {  # linux/sched.h
@@ -24,7 +25,7 @@ _SEIZE, _INTERRUPT, _DETACH, _GET_FILTER = 0x4206, 0x4207, 17, 0x420C  # linux/p
 _ANY_CHILD = 0x4000_0000  # __WALL of wait(2)
 _SET_DUMPABLE, _SET_SECCOMP, _DROP_BOUNDING, _SET_MM, _NO_NEW_PRIVILEGES, _AMBIENT = 4, 22, 24, 35, 38, 47  # prctl(2)
 _FILTER, _CLEAR_ALL = 2, 4
-_ARGUMENTS, _ENVIRONMENT = (8, 9), (10, 11)  # of PR_SET_MM: begin and end
+_MAP = 14  # of PR_SET_MM
 _CAPABILITY_VERSION_3 = 0x20080522
 _INSTRUCTION_BYTES = 8  # struct sock_filter
 _LIMITS = 16  # RLIM_NLIMITS of asm-generic/resource.h
@@ -32,6 +33,8 @@ _LIMITS = 16  # RLIM_NLIMITS of asm-generic/resource.h
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
 _libc.ptrace.restype = ctypes.c_long
+_libc.sbrk.argtypes = (ctypes.c_long,)
+_libc.sbrk.restype = ctypes.c_void_p
 _libc.prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
 _kept: list[mmap.mmap] = []  # what the kernel was told that our arguments and environment are in
 
@@ -70,16 +73,24 @@ def enter_pid_namespace(pidfd: int) -> None:
 
 
 def show_as(argv: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Has /proc show these as our arguments and environment, as far as the kernel lets us."""
-    texts = [argv, [f"{name}={value}" for name, value in environment.items()]]
-    for (begin, end), text in zip((_ARGUMENTS, _ENVIRONMENT), texts, strict=True):
-        data = "".join(f"{each}\0" for each in text).encode()
-        memory = mmap.mmap(-1, len(data))
-        memory.write(data)
-        at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        _kept.append(memory)
-        _libc.prctl(_SET_MM, begin, at, 0, 0)
-        _libc.prctl(_SET_MM, end, at + len(data), 0, 0)
+    """Has /proc show these as our arguments and environment, as far as the kernel lets us (struct prctl_mm_map)."""
+    arguments, variables = ("".join(f"{each}\0" for each in all_).encode() for all_ in (argv, _pairs(environment)))
+    memory = mmap.mmap(-1, len(arguments + variables), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(arguments + variables)
+    _kept.append(memory)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    middle, end = at + len(arguments), at + len(memory)
+    with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    code_data_heap = [int(fields[number - 3]) for number in (26, 27, 45, 46, 47)]  # of proc_pid_stat(5)
+    stack = int(fields[28 - 3])
+    places = struct.pack("<11QQIi", *code_data_heap, _libc.sbrk(0), stack, at, middle, middle, end, 0, 0, -1)
+    told = ctypes.create_string_buffer(places, len(places))
+    _libc.prctl(_SET_MM, _MAP, ctypes.addressof(told), len(places), 0)
+
+
+def _pairs(environment: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in environment.items()]
 
 
 def join(pid: int, pidfd: int, groups: Sequence[str], filters: Sequence[bytes]) -> None:

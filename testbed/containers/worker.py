@@ -85,29 +85,49 @@ class Worker:
 
 
 class ForkedWorker(Worker):
-    """A program that is forked into a container whose init does nothing, as soon as that runs.
+    """A program that is forked into a container, whose init does nothing, as soon as that runs. They end together.
 
-    `fork` does that: of the init's pid, standard output and error. The two end together.
+    `order` does that: of the init's pid, standard output and error. `instead` starts it where that cannot be.
     """
 
-    def __init__(self, container: Worker, fork: Callable[[int, int, int], Fork | Worker], *streams: File) -> None:
+    def __init__(
+        self,
+        container: Worker,
+        order: Callable[[int, int, int], Fork],
+        instead: Callable[[int, int], Worker],
+        *streams: File,
+    ) -> None:
         super().__init__(container.rank, container._starter, container._pid_file)
-        self._fork = fork
+        self._order, self._instead = order, instead
         self._streams = [_copy(stream) for stream in streams]
         self._program: Fork | Worker | None = None
 
     def started(self) -> bool:
+        """Waits until the container runs, and gives the order."""
         runs = super().started()
         if runs and self._program is None:
-            self._program = self._fork(self._pid, *self._streams)
+            self._program = self._order(self._pid, self._streams[0], self._streams[1])
+        elif not runs:
+            self._close()
+        return runs
+
+    def _running(self) -> Fork | Worker | None:
+        """The program, as soon as it is in its container; None if that could not be started."""
+        if self.started() and self._streams:
+            if isinstance(self._program, Fork) and self._program.cannot:
+                self._program = self._instead(self._streams[0], self._streams[1])
+            self._close()
+        return self._program
+
+    def _close(self) -> None:
         while self._streams:
             os.close(self._streams.pop())
-        return runs
 
     @property
     def pid(self) -> int:
         """The pid of the program, as seen from here; 0 if it could not be started."""
-        return self._program.pid if self.started() and self._program else 0
+        program = self._running()
+        return program.pid if program else 0
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         if self.poll() is None and self.pid:
@@ -116,10 +136,13 @@ class ForkedWorker(Worker):
 
     def _reap(self) -> int | None:
         """Once both have ended: without the program the container has no use."""
-        if self._program is None or (code := self._program.poll()) is None:
+        program = self._running()
+        if program is None or (code := program.poll()) is None:
             return None
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
+        with suppress(ChildProcessError):  # ours, once who forked it has been killed; the init waits for that
+            os.waitpid(program.pid, os.WNOHANG)
         return None if super()._reap() is None else code
 
 
