@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.machine.mounts import CHECKOUT
+from testbed.machine.processes import Running
 
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONPATH": str(CHECKOUT)}
 _MESSAGE_BYTES = 1 << 12
@@ -74,7 +75,8 @@ class ForkServer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._requests: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Running | None = None  # a fork of ours may ask, too
+        self._child: subprocess.Popen[bytes] | None = None
         self.refused = False
         """It cannot fork here."""
 
@@ -87,7 +89,7 @@ class ForkServer:
         if self._requests is None:
             self._requests, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with far_end:
-                self._process = subprocess.Popen(
+                self._child = subprocess.Popen(
                     [sys.executable, "-P", "-m", "testbed.containers.fork_server", str(far_end.fileno())],
                     env=_ENVIRONMENT,
                     cwd="/",
@@ -96,6 +98,7 @@ class ForkServer:
                     stdout=subprocess.DEVNULL,
                     start_new_session=True,
                 )
+                self._process = Running.of(self._child.pid)
         return self._requests
 
     def fork(

@@ -158,7 +158,7 @@ def test_a_server_that_is_killed_is_started_again(lab: Lab) -> None:
         assert worker.pid
         first = forked.server()._process
         assert first is not None
-        first.kill()
+        os.kill(first.pid, signal.SIGKILL)
         assert worker.wait() == -signal.SIGKILL, "nobody knows any more"
         assert lab.containers.running(RANK) is None
     with program(lab, "import os; os._exit(5)") as (worker, _):
