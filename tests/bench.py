@@ -54,7 +54,16 @@ from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.inject.links import mininet
 from testbed.run.run import run
-from tests import bench_drills, bench_paths, bench_plan, bench_predict, bench_ranks, bench_start, bench_steps, bench_sweeps
+from tests import (
+    bench_drills,
+    bench_paths,
+    bench_plan,
+    bench_predict,
+    bench_ranks,
+    bench_start,
+    bench_steps,
+    bench_sweeps,
+)
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric
 from tests.parts.ring_fabric import Ring, ranks
 from topologies import build
