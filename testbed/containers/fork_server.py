@@ -6,8 +6,8 @@ For each order that comes over FD, one JSON object, a child is forked into a con
 from the container's init all that this may do and see (joining.py), and then runs `main` of the module that the order's
 `argv` names. With the order come three descriptors: a socket, standard output, standard error. Over the socket go
 `{"pid"}`, `{"joined"}` or `{"cannot"}`: why it is not in the container, and at its end `{"code"}`, negative for a
-signal. The container ends with the child. When FD closes, this process ends; its children live as long as their
-containers do.
+signal. The container ends with the child. When FD closes, all of them end, and then this process: a container whose
+child nobody reaps could not end.
 
 Nothing of a fabric is ever in this process: each child begins with the same memory, and with this environment.
 """
@@ -65,6 +65,7 @@ class Server:
             if self._requests.fileno() in ready:
                 message, descriptors, _, _ = socket.recv_fds(self._requests, ORDER_BYTES, _DESCRIPTORS)
                 if not message:
+                    self._end()
                     return
                 seat, *streams = descriptors
                 self._take(json.loads(message), socket.socket(fileno=seat), streams)
@@ -91,6 +92,13 @@ class Server:
             return
         self._children[pid] = seat, init
         _say(seat, pid=pid)
+
+    def _end(self) -> None:
+        for pid, (_, init) in self._children.items():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(init, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):

@@ -17,7 +17,7 @@ from testbed.containers import forked, joining
 from testbed.containers.worker import ForkedWorker, Worker
 from testbed.fabric.lab import Lab
 from testbed.machine.processes import STOPPED, Process
-from tests.parts.machine import wait_until
+from tests.parts.machine import ROOT, wait_until
 from tests.parts.rank_container import folder as folder
 from tests.parts.rank_container import inside
 from tests.parts.rank_container import lab as lab
@@ -164,6 +164,22 @@ def test_a_server_that_is_killed_is_started_again(lab: Lab) -> None:
     with program(lab, "import os; os._exit(5)") as (worker, _):
         assert worker.wait() == 5
     assert forked.server()._process is not first
+
+
+def test_it_and_its_container_end_with_who_has_started_it(lab: Lab) -> None:
+    """Whoever is killed: what nobody reaps would keep the container."""
+    source = (
+        "import sys, time; from testbed.fabric.lab import Lab; lab = Lab.attach(sys.argv[1])\n"
+        "worker = lab.containers.fork(1, [sys.executable, '-m', 'timeit', sys.argv[2]], stdout=None, stderr=None)\n"
+        "print(worker.pid, flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", source, lab.id, SLEEP]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        process = Process.of(int(starter.stdout.readline()))
+        assert process.alive() and lab.containers.running(RANK) is not None
+        starter.kill()
+    wait_until(lambda: process.ended() and lab.containers.running(RANK) is None, "both have ended")
 
 
 def test_where_it_cannot_be_forked_runc_starts_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
