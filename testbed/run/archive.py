@@ -67,8 +67,6 @@ def archive(run: str | Path, out: str | Path | None = None) -> Path:
     if any((one.path / LIVE).exists() for one in runs.values()):
         what = "it was done on a fabric that was up: its file alone does not lead to its figures"
         raise StoreError(what, str(folder), "run its file by itself: `testbed run FILE`")
-    if file.exists():
-        raise StoreError("this file exists", str(file), "name another with --out")
     environment = Run(folder).environment
     manifest = {
         "archive": FORM,

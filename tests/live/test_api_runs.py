@@ -1,30 +1,22 @@
-"""The page on Python, as a script: runs and sweeps, with the figures of the commands."""
+"""Runs and sweeps from Python: the figures of the commands. (The page's script is run by test_docs.py.)"""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-import pytest
-
-from results import Run, Runs
+from railbed import Experiment, run, sweep
 from testbed.experiment.overrides import load_with
-from testbed.run.run import run
+from testbed.run import run as runs
 
-ROOT = Path(__file__).parents[2]
+QUICKSTART = Path(__file__).parents[2] / "experiments" / "quickstart.yaml"
 
 
-def test_the_page_on_python_is_a_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
-    (tmp_path / "experiments").symlink_to(ROOT / "experiments")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("results.store.folder.RUNS", tmp_path / "runs")
-    monkeypatch.setattr("results.store.load.RUNS", tmp_path / "runs")
-    names: dict[str, object] = {}
-    exec("\n".join(blocks), names)
-    one, points = names["one"], names["points"]
-    assert isinstance(one, Run) and isinstance(points, Runs)
-    file = load_with(ROOT / "experiments" / "quickstart.yaml", ["workload.0.sizes=[64KiB]"])
-    assert one.summary["metrics_sha256"] == run(file, tmp_path / "by-command").metrics_sha256
+def test_runs_and_sweeps_have_the_figures_of_the_commands(tmp_path: Path) -> None:
+    ring = Experiment(QUICKSTART).set({"workload.0.sizes": ["64KiB"]})
+    points = sweep(ring.over({"fabric.cable.rate": ["100Gbps", "400Gbps"]}), tmp_path / "sweep", quiet=True)
     assert list(points.figures["fabric.cable.rate"]) == ["100Gbps", "400Gbps"] and not points.failed
+    one = run(points.runs[0][1].path / "experiment.yaml", tmp_path / "one", quiet=True)
+    file = load_with(QUICKSTART, ["workload.0.sizes=[64KiB]", "fabric.cable.rate=100Gbps"])
+    by_command = runs.run(file, tmp_path / "by-command").metrics_sha256
+    assert one.summary["metrics_sha256"] == points.runs[0][1].summary["metrics_sha256"] == by_command
     assert "exact" in one._repr_html_() and "busbw_GBps" in points._repr_html_()
