@@ -19,8 +19,10 @@ from hardware.client import Fabricd, FabricdError
 from testbed.base.errors import MachineError, UserError, require_root
 from testbed.base.this_process import undisturbed
 from testbed.containers.bundle import Limits
-from testbed.containers.container import Containers, File, Worker
+from testbed.containers.container import Containers
+from testbed.containers.forked import forkable
 from testbed.containers.image import Image
+from testbed.containers.worker import File, Worker
 from testbed.fabric.bringup import HOLDER, STATE, Bringup, bring_up, controller_settings, inside, own_ovs
 from testbed.fabric.controller import CONTROLLER_OUT, CONTROLLER_PORT, controller_lines
 from testbed.fabric.inventory import topology_text
@@ -283,12 +285,13 @@ class Lab:
     ) -> Worker:
         """Starts a program as a rank's container, which `others` share.
 
-        Returns before it runs, so that several start at the same time.
+        Returns before it runs, so that several start at the same time; it does when `started` has been asked.
         """
         self._starting = [w for w in self._starting if w.starting]
         if len(self._starting) >= 2 * (os.cpu_count() or 1):  # more would only get in each other's way
             self._starting.pop(0).started()
-        worker = self.containers.start(rank, argv, stdout=stdout, stderr=stderr, others=others)
+        start = self.containers.fork if forkable(argv) else self.containers.start
+        worker = start(rank, argv, stdout=stdout, stderr=stderr, others=others)
         self._starting.append(worker)
         return worker
 
