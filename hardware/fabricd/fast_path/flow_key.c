@@ -11,10 +11,10 @@
  * payload stay.  Which fields, a mask says, which is a key too: Open vSwitch counts
  * what it changes to what it has looked at, so in all else frames keep what they have.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "fast_path/flow_key.h"
 #include "wire/ethernet.h"
 #include "wire/ip.h"
@@ -144,21 +144,47 @@ size_t flow_key_rewrite(const struct flow_key *to, uint8_t *data, size_t len)
 	return len + has - had;
 }
 
-/* flow_key_print() - As ovs-ofctl(8) writes a flow
- * Return: its length, as of snprintf()
- */
-int flow_key_print(const struct flow_key *k, uint32_t in_port, char *text, size_t room)
+static void add_mac(struct text *t, const uint8_t *mac)
 {
-	const uint8_t *m = k->mac;
-	char vlan[24] = "";
+	for (int i = 0; i < 6; i++) {
+		text_add(t, ":", i > 0);
+		text_hex(t, mac[i], 2);
+	}
+}
 
-	if (k->vlan)
-		snprintf(vlan, sizeof vlan, "vlan_tci=0x%04x,", k->vlan);
-	return snprintf(text, room,
-			"in_port=%u,dl_dst=%02x:%02x:%02x:%02x:%02x:%02x,dl_src=%02x:%02x:%02x:%02x:%02x:%02x,%sudp,"
-			"nw_src=%u.%u.%u.%u,nw_dst=%u.%u.%u.%u,nw_tos=%u,nw_ecn=%u,nw_ttl=%u,udp_src=%u,udp_dst=%u",
-			in_port, m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9], m[10], m[11], vlan,
-			k->src >> 24, k->src >> 16 & 255, k->src >> 8 & 255, k->src & 255, k->dst >> 24,
-			k->dst >> 16 & 255, k->dst >> 8 & 255, k->dst & 255, k->tos & 0xfc, k->tos & 3, k->ttl,
-			k->sport, k->dport);
+static void add_ip(struct text *t, uint32_t ip)
+{
+	for (int shift = 24; shift >= 0; shift -= 8) {
+		text_add(t, ".", shift < 24);
+		text_number(t, ip >> shift & 255);
+	}
+}
+
+/* flow_key_print() - As ovs-ofctl(8) writes a flow */
+void flow_key_print(const struct flow_key *k, uint32_t in_port, struct text *t)
+{
+	TEXT_ADD(t, "in_port=");
+	text_number(t, in_port);
+	TEXT_ADD(t, ",dl_dst=");
+	add_mac(t, k->mac);
+	TEXT_ADD(t, ",dl_src=");
+	add_mac(t, k->mac + 6);
+	if (k->vlan) {
+		TEXT_ADD(t, ",vlan_tci=0x");
+		text_hex(t, k->vlan, 4);
+	}
+	TEXT_ADD(t, ",udp,nw_src=");
+	add_ip(t, k->src);
+	TEXT_ADD(t, ",nw_dst=");
+	add_ip(t, k->dst);
+	TEXT_ADD(t, ",nw_tos=");
+	text_number(t, k->tos & 0xfc);
+	TEXT_ADD(t, ",nw_ecn=");
+	text_number(t, k->tos & 3);
+	TEXT_ADD(t, ",nw_ttl=");
+	text_number(t, k->ttl);
+	TEXT_ADD(t, ",udp_src=");
+	text_number(t, k->sport);
+	TEXT_ADD(t, ",udp_dst=");
+	text_number(t, k->dport);
 }

@@ -1,4 +1,4 @@
-/* Selective repeat, sending side: what is to be sent again (repeat.c), and when to ask (probe.c) */
+/* Selective repeat, sending side: what is to be sent again (repeat.c, lost.c), and when to ask (probe.c) */
 #ifndef TRANSPORT_REPEAT_H
 #define TRANSPORT_REPEAT_H
 
@@ -17,6 +17,7 @@ struct repeat {
 	uint32_t open, lost; /* of them: not known to have come; and of those, to be sent again */
 	uint32_t next;	   /* of the holes: before it none is lost */
 	uint32_t over;	   /* of the holes: so many at the beginning have come */
+	uint64_t uneven;   /* behind the last that was sent again, or of which it is not known when it left or was overtaken (lost.c) */
 	uint64_t known;	   /* below this all has come but the holes */
 	uint64_t came;	   /* behind the highest that has come */
 	uint64_t turns, turn_came; /* times that something was sent again, and the last of them that came */
@@ -36,6 +37,9 @@ void repeat_came(struct fabric *f, struct qp *q, uint64_t n);
 void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *bits, uint32_t bytes);
 void repeat_missing(struct repeat *r, uint64_t end, ps_t since);
 void repeat_lose(struct repeat *r, uint32_t i);
+void repeat_judge(const struct qp *q, uint32_t i, ps_t now);
+void repeat_uneven_until(struct repeat *r, uint64_t end);
+ps_t repeat_left_at(const struct repeat *r, const struct hole *h);
 void repeat_timeout(struct qp *q);
 void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of);
 void repeat_forget(struct qp *q);
