@@ -26,6 +26,7 @@
 #define IHL_5 0x45
 #define PROTO_UDP 17
 #define UDP_BYTES 8
+#define HEADERS_BYTES (ETH_BYTES + IPV4_BYTES + UDP_BYTES)
 #define FRAGMENT 0x3fff /* offset and "more" */
 
 /* flow_key_of() - The key of a frame that came in at a port
@@ -33,16 +34,15 @@
  */
 bool flow_key_of(struct flow_key *key, uint32_t port, const uint8_t *data, size_t len)
 {
-	struct view v = view_of(data, len);
-	const uint8_t *macs = view_take(&v, MACS_BYTES);
-	uint16_t type = get_be16(&v);
+	bool tagged = len > ETH_BYTES && data[MACS_BYTES] == TYPE_VLAN >> 8 && data[MACS_BYTES + 1] == (TYPE_VLAN & 0xff);
+	const uint8_t *from_type = data + MACS_BYTES + (tagged ? VLAN_BYTES : 0);
+	struct view v = view_of(from_type, HEADERS_BYTES - MACS_BYTES);
 
 	memset(key, 0, sizeof *key);
 	key->port = port;
-	if (type == TYPE_VLAN) {
-		key->vlan = get_be16(&v) | FLOW_TAGGED;
-		type = get_be16(&v);
-	}
+	if (len < HEADERS_BYTES + (tagged ? VLAN_BYTES : 0)) /* asked once, so that nothing below has to */
+		return false;
+	uint16_t type = get_be16(&v);
 	uint8_t first = get_u8(&v);
 	key->tos = get_u8(&v);
 	view_take(&v, 4); /* length, identification */
@@ -54,10 +54,11 @@ bool flow_key_of(struct flow_key *key, uint32_t port, const uint8_t *data, size_
 	key->dst = get_be32(&v);
 	key->sport = get_be16(&v);
 	key->dport = get_be16(&v);
-	view_take(&v, UDP_BYTES - 4);
-	if (v.bad || type != TYPE_IPV4 || first != IHL_5 || fragment & FRAGMENT || protocol != PROTO_UDP)
+	if (type != TYPE_IPV4 || first != IHL_5 || fragment & FRAGMENT || protocol != PROTO_UDP)
 		return false;
-	memcpy(key->mac, macs, sizeof key->mac);
+	if (tagged)
+		key->vlan = (uint16_t)(from_type[-2] << 8 | from_type[-1]) | FLOW_TAGGED;
+	memcpy(key->mac, data, sizeof key->mac);
 	return true;
 }
 
@@ -72,7 +73,7 @@ bool flow_key_has_checksum(const struct flow_key *key, const uint8_t *data)
 /* flow_key_headers() - Bytes before the UDP payload of a frame with that key */
 size_t flow_key_headers(const struct flow_key *key)
 {
-	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + (key->vlan ? VLAN_BYTES : 0);
+	return HEADERS_BYTES + (key->vlan ? VLAN_BYTES : 0);
 }
 
 /* flow_key_join() - A mask gets the bits of another as well */

@@ -149,6 +149,8 @@ void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *
 	uint32_t from = r->came < r->known ? 0 : r->holes.count, last = 8 * bytes;
 	int64_t taken = (int64_t)(q->acked + 1 - first);
 
+	while (last && !bits[last / 8 - 1])
+		last -= 8;
 	while (last && !is_set(bits, last - 1))
 		last--;
 	uint64_t n = taken > 0 ? q->acked + 1 : first, all = q->left < q->send ? q->left : q->send;
