@@ -27,10 +27,8 @@
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
-#include "recovery/holes.h"
 #include "transport/qp.h"
 #include "transport/repeat.h"
-#include "recovery/round_trip.h"
 
 /* repeat_of() - A queue pair's state, made when it is looked at first */
 struct repeat *repeat_of(struct qp *q)
@@ -131,7 +129,7 @@ void repeat_came(struct fabric *f, struct qp *q, uint64_t n)
 	} else {
 		came(q, n, n < r->known ? holes_find(&r->holes, n) : NULL, f->clock.now, true);
 	}
-	repeat_judge(q, from, f->clock.now);
+	repeat_judge(r, from, f->clock.now, q->p->loss_after);
 }
 
 static bool is_set(const uint8_t *bits, uint64_t i)
@@ -167,7 +165,7 @@ void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *
 		end--;
 	if (end > n && end > r->came)
 		r->came = end;
-	repeat_judge(q, from, f->clock.now);
+	repeat_judge(r, from, f->clock.now, q->p->loss_after);
 }
 
 /* repeat_timeout() - Nothing was heard: what has left and is not known to have come is lost, sent again or not.
@@ -219,7 +217,7 @@ void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of
 	}
 	r->known = r->known > q->acked ? r->known : q->acked;
 	r->came = r->came > q->acked ? r->came : q->acked;
-	repeat_judge(q, r->holes.count, f->clock.now);
+	repeat_judge(r, r->holes.count, f->clock.now, q->p->loss_after);
 	probe_news(r, q, f->clock.now);
 }
 
@@ -295,6 +293,20 @@ void repeat_left(struct fabric *f, struct qp *q, uint64_t n)
 	if (n >= q->left)
 		round_trip_left(&r->trips, n, q->acked, f->clock.now);
 	probe_wait(r, q, f->clock.now);
+}
+
+/* repeat_due() - When to look again, or PS_NEVER */
+ps_t repeat_due(const struct qp *q)
+{
+	const struct repeat *r = q->repeat;
+
+	return !r ? PS_NEVER : r->due < r->probe ? r->due : r->probe;
+}
+
+/* repeat_look() - A wait may be over */
+void repeat_look(struct fabric *f, struct qp *q)
+{
+	repeat_judge(q->repeat, q->repeat->holes.count, f->clock.now, q->p->loss_after);
 }
 
 /* repeat_found() - So many packets have been found to be lost since this was asked last, some perhaps once more */

@@ -1,16 +1,15 @@
-/* Selective repeat, sending side: which holes are lost by now (the rules are in repeat.c)
+/* Selective repeat, sending side: which holes are lost by now (the rules are in transport/repeat.c)
  *
  * Where packets take several paths there are many holes, and every acknowledgement may be what makes one of them lost.
  * But those that were never sent again have left, and were overtaken, in the order of their numbers, and so are lost in
  * that order: behind one that still waits none is.  Behind `uneven` all holes are of that sort.
  */
+#include <assert.h>
+
 #include "base/units.h"
-#include "engine/fabric.h"
-#include "nic/params.h"
 #include "recovery/holes.h"
+#include "recovery/lost.h"
 #include "recovery/round_trip.h"
-#include "transport/qp.h"
-#include "transport/repeat.h"
 
 #define LOSSES_UNTIL_IN_ORDER 16
 
@@ -84,12 +83,25 @@ static bool judge(struct repeat *r, uint32_t i, ps_t now, ps_t after)
 	return false;
 }
 
-/* repeat_judge() - Which holes are lost by now?  Only those from @i on may be, unless what was sent again is overtaken, or a wait is over */
-void repeat_judge(const struct qp *q, uint32_t i, ps_t now)
+/* Where mistakes are looked for (--sanitize): none from @i on is lost, or has to be looked at before it is due anyway */
+static void none_is_lost(const struct repeat *r, uint32_t i, ps_t now, ps_t after)
 {
-	struct repeat *r = q->repeat;
-	ps_t after = q->p->loss_after;
+#if defined(__SANITIZE_ADDRESS__)
+	for (; i < r->holes.count; i++) {
+		const struct hole *h = holes_at(&r->holes, i);
+		assert(h->state != UNDER_WAY || (!h->again && h->since && overtaken(r, h->turn, h->before)));
+		assert(h->state != UNDER_WAY || (now < waits_until(r, h, after) && r->due <= waits_until(r, h, after)));
+	}
+#else
+	(void)r, (void)i, (void)now, (void)after;
+#endif
+}
 
+/* repeat_judge() - Which holes are lost by now?  Only those from @i on may be, unless what was sent again is overtaken, or a wait is over
+ * @after:	Something that left so much later has come: a hole is lost; 0: packets take one path
+ */
+void repeat_judge(struct repeat *r, uint32_t i, ps_t now, ps_t after)
+{
 	if (after || (r->oldest && overtaken(r, r->oldest, r->oldest_before)) || r->due <= now) {
 		i = 0;
 		r->oldest = 0;
@@ -99,19 +111,5 @@ void repeat_judge(const struct qp *q, uint32_t i, ps_t now)
 		r->over++;
 	for (i = i > r->over ? i : r->over; i < r->holes.count && !judge(r, i, now, after); i++)
 		;
+	none_is_lost(r, i, now, after);
 }
-
-/* repeat_due() - When to look again, or PS_NEVER */
-ps_t repeat_due(const struct qp *q)
-{
-	const struct repeat *r = q->repeat;
-
-	return !r ? PS_NEVER : r->due < r->probe ? r->due : r->probe;
-}
-
-/* repeat_look() - A wait may be over */
-void repeat_look(struct fabric *f, struct qp *q)
-{
-	repeat_judge(q, q->repeat->holes.count, f->clock.now);
-}
-
