@@ -36,6 +36,7 @@ from testbed.fabric.controller import (
 from testbed.fabric.names import Names
 from testbed.fabric.ovs import Bridge, OpenVSwitch
 from testbed.fabric.parts import needed
+from testbed.fabric.programs import provide
 from testbed.machine import memory
 from testbed.machine.bytecode import keep_compiled
 from testbed.machine.lockfile import LockFile
@@ -343,6 +344,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     bridges = work.make_bridges()
     if not work.kernel:
         work.take_hosts(holder)
+    provide(directory, fabric, hardware, clock, work.ids)
     image = root_of(experiment.workers.image, directory, work.ids or 0)
     if work.kernel:
         work.plug_in(holder, experiment.fabric.nic.mtu)

@@ -1,0 +1,35 @@
+"""What RDMA programs on a fabric need beside their containers: who has which NIC, a management network, a clock that runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardware.client import Fabricd
+from hardware.config import Hardware
+from testbed.containers.programs import NETWORK, NICS
+
+if TYPE_CHECKING:
+    from topologies import Fabric
+
+
+def provide(directory: Path, fabric: Fabric, hardware: Hardware, clock: Mapping[str, Any], user: int | None) -> None:
+    """Writes the table of NICs, and makes the folder of the management network; `user` owns what is in containers."""
+    lines = [f"railbed {clock['mode']} {clock.get('dilation', 1)} {hardware.mtu}"]
+    lines += [f"{nic.name} {nic.ip} {hardware.nic_bps(fabric, nic.name):.0f}" for nic in fabric.nics]
+    (directory / NICS.name).write_text("\n".join(lines) + "\n")
+    folder = directory / NETWORK.name
+    folder.mkdir(mode=0o700)
+    if user is not None:
+        os.chown(folder, user, user)
+
+
+def let_run(fabricd: Fabricd) -> None:
+    """With the virtual clock, time passes from now on while programs use their NICs."""
+    states = {worker["state"] for worker in fabricd.request("status")["workers"]}
+    if states & {"done", "lost"} and not states & {"running", "waiting"}:
+        fabricd.request("quiesce")
+        fabricd.request("next_job")
+    fabricd.request("start", ranks=[])
