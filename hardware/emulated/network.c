@@ -21,7 +21,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define FOLDER "/run/railbed/network"
+#define FOLDER "/run/railbed/network" /* if RAILBED_NETWORK does not name another */
 #define MOST 65536 /* bytes of a packet */
 
 enum kind { DATA, HELLO, END };
@@ -75,8 +75,9 @@ int socket(int domain, int type, int protocol)
 static struct sockaddr_un path_of(uint32_t rank, uint16_t port)
 {
 	struct sockaddr_un u = {.sun_family = AF_UNIX};
+	const char *folder = getenv("RAILBED_NETWORK");
 
-	snprintf(u.sun_path, sizeof u.sun_path, FOLDER "/%u-%u", rank, port);
+	snprintf(u.sun_path, sizeof u.sun_path, "%s/%u-%u", folder ? folder : FOLDER, rank, port);
 	return u;
 }
 

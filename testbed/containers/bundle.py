@@ -71,7 +71,8 @@ class Users:
 class Binds:
     """Files of the fabric that a container sees, read-only except sockets; `more` are the experiment's.
 
-    `fabric` is its directory, of which RDMA programs see something. `sockets` are those of all ranks of a container that several share.
+    `sockets` are those of all ranks of a container that several share. `fabric` is its directory, of which RDMA
+    programs see something.
     """
 
     socket: Path

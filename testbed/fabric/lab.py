@@ -309,8 +309,7 @@ class Lab:
 
     def _for_programs(self) -> dict[str, str]:
         """The environment in which programs use their rank's NIC; with the virtual clock, that runs for them."""
-        if not self.kernel:
-            let_run(self.fabricd)
+        let_run(self.fabricd, virtual=not self.kernel)
         return programs.environment(virtual=not self.kernel)
 
     # -- down

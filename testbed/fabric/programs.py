@@ -1,4 +1,4 @@
-"""What RDMA programs on a fabric need beside their containers: who has which NIC, a management network, a clock that runs."""
+"""What RDMA programs need of a fabric beside their containers: who has which NIC, a management network, a clock."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ def provide(directory: Path, fabric: Fabric, hardware: Hardware, clock: Mapping[
         os.chown(folder, user, user)
 
 
-def let_run(fabricd: Fabricd) -> None:
-    """With the virtual clock, time passes from now on while programs use their NICs."""
-    states = {worker["state"] for worker in fabricd.request("status")["workers"]}
-    if states & {"done", "lost"} and not states & {"running", "waiting"}:
+def let_run(fabricd: Fabricd, *, virtual: bool) -> None:
+    """Programs may use their NICs from now on, one of a rank at a time; the virtual clock passes while they do."""
+    status = fabricd.request("status")
+    states = {worker["state"] for worker in status["workers"]}
+    if states & {"running", "waiting"}:
+        return
+    if states & {"done", "lost"}:
         fabricd.request("quiesce")
         fabricd.request("next_job")
-    fabricd.request("start", ranks=[])
+    if virtual:
+        fabricd.request("start", ranks=[])
