@@ -19,6 +19,7 @@
 
 extern char **environ;
 static bool trapped;
+static uint64_t began; /* when the counter was 0: the same program counts the same, whenever it is started */
 static struct sigaction others; /* what a program, or another library, has set for SIGSEGV */
 
 #if defined(__x86_64__)
@@ -51,7 +52,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 		pass_on(number, info, context);
 		return;
 	}
-	uint64_t ns = railbed_now(COUNTER_PS) / PS_PER_NS;
+	uint64_t ns = (railbed_now(COUNTER_PS) - began) / PS_PER_NS;
 	r[REG_RAX] = (greg_t)(ns & 0xffffffff);
 	r[REG_RDX] = (greg_t)(ns >> 32);
 	if (bytes == 3)
@@ -65,6 +66,7 @@ void counter_trap(void)
 	struct sigaction a = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
 
 	sigaction(SIGSEGV, &a, &others);
+	began = railbed_now(0);
 	trapped = !prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
 	if (!trapped)
 		fprintf(stderr, "railbed: the time-stamp counter cannot be emulated here: a program that reads it shows other times\n");

@@ -205,8 +205,9 @@ int connect(int fd, const struct sockaddr *a, socklen_t n)
 		return -1;
 	}
 	struct sockaddr_un u = path_of(rank, ntohs(in->sin_port));
+	railbed_wait(railbed_now(0) + LATENCY_PS); /* whoever listens by now is there then */
 	if (syscall(SYS_connect, fd, &u, sizeof u)) {
-		railbed_wait(railbed_now(0) + 2 * LATENCY_PS);
+		railbed_wait(railbed_now(0) + LATENCY_PS);
 		errno = ECONNREFUSED;
 		return -1;
 	}

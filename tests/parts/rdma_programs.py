@@ -44,29 +44,32 @@ class Programs:
             "RAILBED_NICS": str(self.f.directory / "nics"),
             "RAILBED_NETWORK": str(self.f.directory / "network"),
         }  # fmt: skip
-        argv = ("setarch", "-R", *argv)
         return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def listens(self, rank: int, port: int = 18515) -> None:
         """Waits until a program of the rank listens on the management network."""
         wait_until((self.f.directory / "network" / f"{rank}-{port}").exists, f"rank {rank} to listen", DEADLINE_S)
 
-    def pair(self, *argv: str, server: int = 0, client: int = 1) -> tuple[str, str]:
-        """Runs it at both, the client with the server's address; what each has printed."""
+    def pair(self, *argv: str, server: int = 0, client: int = 1, together: bool = False) -> tuple[str, str]:
+        """Runs it at both, the client with the server's address; what each has printed.
+
+        `together`: time waits for both.
+        """
         first = self.start(server, *argv)
-        self.listens(server)
+        if not together:
+            self.listens(server)
         second = self.start(client, *argv, str(self.f.fabric.nics[server].ip))
         said = [p.communicate(timeout=DEADLINE_S)[0] for p in (first, second)]
         assert (first.returncode, second.returncode) == (0, 0), said
         return said[0], said[1]
 
-    def next(self) -> None:
-        """Every rank may run another program."""
-        self.f.fabricd.request("quiesce")
-        self.f.fabricd.request("next_job")
-        self.f.start()
+    def next(self, *ranks: int) -> None:
+        """Every rank may run another program; time waits for these."""
         for socket in (self.f.directory / "network").iterdir():
             socket.unlink()
+        self.f.fabricd.request("quiesce")
+        self.f.fabricd.request("next_job")
+        self.f.start(*ranks)
 
 
 @contextmanager
@@ -80,5 +83,3 @@ def numbers(said: str) -> list[list[float]]:
     """The lines of figures of perftest's table."""
     rows = re.findall(r"^ *\d+ +\d+ +[\d.\t ]+$", said, re.MULTILINE)
     return [[float(word) for word in row.split()] for row in rows]
-
-
