@@ -71,7 +71,7 @@ def build(
     `objects` is the folder for object files (default: a hidden one beside `output`).
     """
     output = output or (SANITIZED if sanitize else FABRICD)
-    objects = objects or output.parent / f".{output.name}.o"
+    objects = objects or (HERE / "bin" if output.parent == PROGRAMS else output.parent) / f".{output.name}.o"
     try:
         return _build(output, sanitize, sources, objects)
     except OSError as error:

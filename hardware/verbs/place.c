@@ -1,6 +1,6 @@
 /* What stands about the fabric in the container: its NICs, their addresses, the clock
  *
- * The file (testbed/fabric/programs.py writes it) has a line `railbed CLOCK DILATION MTU`, and for each rank in turn a
+ * The file (testbed/containers/programs.py writes it) has a line `railbed CLOCK DILATION MTU`, and for each rank in turn a
  * line `NAME ADDRESS RATE_BPS`.  Without it there is no device, and programs see none.
  */
 #include "railbed.h"

@@ -5,10 +5,15 @@ With the virtual clock a second library is preloaded, which makes a program's cl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from hardware.build import EMULATED, PROGRAMS
+from hardware.client import Fabricd
+from hardware.config import Hardware
+from topologies import Fabric
 
 INSIDE = Path("/run/railbed")
 LIBRARIES, NICS, NETWORK = INSIDE / "lib", INSIDE / "nics", INSIDE / "network"
@@ -28,3 +33,27 @@ def environment(*, virtual: bool) -> dict[str, str]:
     """Of a program that is to use its rank's NIC."""
     found = {"LD_LIBRARY_PATH": str(LIBRARIES)}
     return found | {"LD_PRELOAD": str(LIBRARIES / EMULATED.name)} if virtual else found
+
+
+def provide(directory: Path, fabric: Fabric, hardware: Hardware, clock: Mapping[str, Any], user: int | None) -> None:
+    """Writes the table of NICs, and makes the folder of the management network; `user` owns what is in containers."""
+    lines = [f"railbed {clock['mode']} {clock.get('dilation', 1)} {hardware.mtu}"]
+    lines += [f"{nic.name} {nic.ip} {hardware.nic_bps(fabric, nic.name):.0f}" for nic in fabric.nics]
+    (directory / NICS.name).write_text("\n".join(lines) + "\n")
+    folder = directory / NETWORK.name
+    folder.mkdir(mode=0o700)
+    if user is not None:
+        os.chown(folder, user, user)
+
+
+def let_run(fabricd: Fabricd, *, virtual: bool) -> None:
+    """Programs may use their NICs from now on, one of a rank at a time; the virtual clock passes while they do."""
+    status = fabricd.request("status")
+    states = {worker["state"] for worker in status["workers"]}
+    if states & {"running", "waiting"}:
+        return
+    if states & {"done", "lost"}:
+        fabricd.request("quiesce")
+        fabricd.request("next_job")
+    if virtual:
+        fabricd.request("start", ranks=[])

@@ -28,7 +28,6 @@ from testbed.fabric.inventory import topology_text
 from testbed.fabric.names import Names
 from testbed.fabric.ovs import OpenVSwitch
 from testbed.fabric.parts import Supervision, failed, trouble, why_dead
-from testbed.fabric.programs import let_run
 from testbed.machine import ownership
 from testbed.machine.lockfile import LockFile
 from testbed.machine.mounts import binds
@@ -309,7 +308,7 @@ class Lab:
 
     def _for_programs(self) -> dict[str, str]:
         """The environment in which programs use their rank's NIC; with the virtual clock, that runs for them."""
-        let_run(self.fabricd, virtual=not self.kernel)
+        programs.let_run(self.fabricd, virtual=not self.kernel)
         return programs.environment(virtual=not self.kernel)
 
     # -- down

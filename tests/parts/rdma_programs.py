@@ -13,7 +13,7 @@ import pytest
 
 from hardware.build import EMULATED, EMULATED_SOURCES, VERBS, VERBS_SOURCES, build
 from hardware.config import Hardware
-from testbed.fabric import programs
+from testbed.containers import programs
 from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, wait_until
 
 DEADLINE_S = 60.0
