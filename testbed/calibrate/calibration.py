@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from testbed.base.errors import InputError
-from testbed.calibrate.fit import Fit, Problem, bootstrap, fit, without
+from testbed.calibrate.fit import Fit, Problem, bootstrap, fit, too_good, widened, without
 from testbed.calibrate.measured import Measured
 from testbed.calibrate.prior import prior
 from testbed.cluster.model import NAMES, LibraryModel
@@ -78,18 +78,19 @@ def calibrate(model: LibraryModel, points: Sequence[Measured], log: Log, tell: T
     first = fit(Problem(its, y, np.hypot(FIRST, spread), known.x, known.sigma))
     regions = [region(one.point.size_bytes) for one in points]
     groups = _groups(points)
-    scatter = _scatter(regions, first.residuals, first.weights)
+    scatter = _scatter(regions, too_good(first) * first.residuals, first.weights)
     fitted = first
     for _ in range(2):  # scatter and fit follow from each other
         sigma = np.maximum(np.array([scatter[name] for name in regions]), np.maximum(spread, LEAST))
         fitted = fit(Problem(its, y, sigma, known.x, known.sigma), fitted)
-        scatter = _scatter(regions, fitted.residuals, fitted.weights)
+        scatter = _scatter(regions, too_good(fitted) * fitted.residuals, fitted.weights)
     held = np.empty(len(points))
     for group in set(groups):
         rows = np.array([one == group for one in groups])
         held[rows] = fitted.residuals[rows] if len(set(groups)) == 1 else without(fitted, rows)[0]
-    sd = np.maximum(fitted.sd, np.minimum(bootstrap(fitted), known.sigma))
-    made = Calibration(model, tuple(points), fitted, sd, _scatter(regions, fitted.residuals, fitted.weights, held), held)
+    sd = widened(fitted, np.maximum(fitted.sd, np.minimum(bootstrap(fitted), known.sigma)))
+    scatter = _scatter(regions, too_good(fitted) * fitted.residuals, fitted.weights, held)
+    made = Calibration(model, tuple(points), fitted, sd, scatter, held)
     _judge(made, log)
     return made
 

@@ -19,7 +19,6 @@ from testbed.logs.read import Source, raw, read
 from testbed.logs.row import Log
 from testbed.logs.topology import read as read_topology
 
-
 EACH = "each"
 """Every collective, nodes and GPUs in turn."""
 

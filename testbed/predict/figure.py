@@ -38,7 +38,8 @@ class Figure:
     `no_model`: what `auto` may choose in a run, and could not be compared with.  `paused`: cables whose senders PFC
     would pause, by the nodes at their ends; None where messages are not followed, so that nobody has looked.
     `holds_up`: whether what goes elsewhere waits with what is paused (None: nobody has looked).
-    `bar`: how far off a cluster with a profile may be.  `chosen`: what `auto` takes, and why.  `times`: how often a run does it, warmup included.
+    `bar`: how far off a cluster with a profile may be.  `chosen`: what `auto` takes, and why.  `times`: how often a run
+    does it, warmup included.
     """
 
     step: int

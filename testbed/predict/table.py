@@ -57,7 +57,12 @@ _HOW: list[Column] = [(("algorithm", "", 16), lambda f: escape(f.algorithm)), ((
 
 def _step(rows: list[Figure]) -> Iterator[RenderableType]:
     yield Text("#")
-    columns = [*_TIME, *(_TRAINING if rows[0].tokens_per_s else _COLLECTIVE), *(_BAR if any(f.bar for f in rows) else ()), *_HOW]
+    columns = [
+        *_TIME,
+        *(_TRAINING if rows[0].tokens_per_s else _COLLECTIVE),
+        *(_BAR if any(f.bar for f in rows) else ()),
+        *_HOW,
+    ]
     columns += _PAUSES if any(f.paused != () for f in rows) else []
     columns = [*(_GROUP if rows[0].group is not None else ()), *columns]
     table = grid(*(head for head, _ in columns))
