@@ -95,7 +95,6 @@ REGISTRY(struct cc_algorithm, cc_controls);
 
 const struct cc_algorithm *cc_next(const struct cc_algorithm *cc);
 void cc_add(struct cc_algorithm *cc);
-struct cc_algorithm *cc_added(void);
 
 size_t cc_own_bytes(void);
 double cc_param(const struct qp *q, unsigned which);
