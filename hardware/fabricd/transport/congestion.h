@@ -21,7 +21,7 @@ struct fabric;
 struct qp;
 
 /* How a packet was found to be lost */
-enum cc_loss { CC_LOSS_NAK, CC_LOSS_TIMEOUT, CC_LOSS_TRIMMED };
+enum cc_loss { CC_LOSS_NAK, CC_LOSS_TIMEOUT, CC_LOSS_TRIMMED, CC_LOSS_TRIMMED_LAST_HOP };
 
 struct cc_ack {
 	uint64_t bytes, packets; /* newly known to have come, in order or not */

@@ -79,7 +79,8 @@ class FlowsStep(Step):
 
     flows: Annotated[list[Flow], BeforeValidator(_read_flows, json_schema_input_type=list[Flow] | str)] = Field(
         min_length=1, max_length=MOST_FLOWS,
-        description="RDMA writes from rank to rank; or a file of them, a line each: start, from, to, size, class, transport",
+        description="RDMA writes from rank to rank; or a file of them, a line each: start, from, to, size, class, "
+        "transport",
     )  # fmt: skip
 
     def own_transports(self) -> Iterator[tuple[Path, tuple[Own | None, ...]]]:
