@@ -36,7 +36,7 @@ class Verbs(Group):
     headings = {
         "Plan": ("checklist", "predict"),
         "Measure": ("run", "bench"),
-        "Results": ("report", "compare", "plot", "runs", "chakra"),
+        "Results": ("report", "compare", "plot", "runs", "archive", "verify", "chakra"),
         "Fabric": ("up", "status", "advance", "job", "shell", "exec", "ovs", "down"),
         "Observe": ("show", "probe", "capture", "serve"),
         "Change": ("inject", "heal", "config"),
