@@ -109,7 +109,7 @@ def test_without_user_namespaces_it_is_root_with_few_rights(lab: Lab) -> None:
     said = out.read_text()
     assert said.split()[:3] == ["0", "0", "4294967295"]
     assert said.count("No such file or directory") == 2
-    assert said.split()[-4:] == ["init", "lib", "nics", "worker.sock"]
+    assert said.split()[-5:] == ["init", "lib", "network", "nics", "worker.sock"]
 
 
 def test_what_it_sees_is_what_it_was_given(lab: Lab, folder: Path) -> None:
