@@ -18,6 +18,7 @@ from pydantic import (
     PlainSerializer,
     PrivateAttr,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -26,13 +27,13 @@ from testbed.base.types import Model, Time, default, mistake, mistakes
 from testbed.cluster.profile import Profile
 from testbed.experiment.blocks.cables import laid
 from testbed.experiment.blocks.clock import Clock
-from testbed.experiment.blocks.cluster import with_profile
 from testbed.experiment.blocks.control import Control
 from testbed.experiment.blocks.fabric import FabricSpec
 from testbed.experiment.blocks.library import Library, by_library
 from testbed.experiment.blocks.transport import Sending, Transport, over
 from testbed.experiment.blocks.workers import Costs, Workers
 from testbed.experiment.checks import cross_check
+from testbed.experiment.cluster import with_profile
 from testbed.experiment.steps.step import Path as StepPath
 from testbed.experiment.steps.steps import AnyStep, asks_for
 from topologies.graph.fabric import EMBEDDED, Fabric, TopologyError
@@ -67,6 +68,9 @@ def _injections_written(value: list[Any]) -> list[dict[str, Any]]:
 
 
 _AXES = "KEY: [VALUE, ..], or WORD: {NAME: {KEY: VALUE, ..}, ..} with a word that has no dot"
+
+
+_FILE_OR_MAPPING = {"anyOf": [{"type": kind} for kind in ("string", "object", "null")]}
 
 
 class Experiment(Model):
@@ -108,7 +112,7 @@ class Experiment(Model):
         description="a collective library, in whose manner collectives are carried out that name no `algorithm` "
         "(null: none, docs/collective-library.md)",
     )
-    cluster: Profile | None = Field(
+    cluster: Annotated[Profile | None, WithJsonSchema(_FILE_OR_MAPPING)] = Field(
         default=None,
         description="a cluster's profile: a file that `testbed calibrate` has written, or the name of a ready one; it "
         "fills in `fabric.cable`, `fabric.scale_up`, `costs` and `library` where they are left out (docs/calibrate.md)",

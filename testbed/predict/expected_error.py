@@ -1,4 +1,4 @@
-"""How far a prediction, or a run, of an experiment with a cluster's profile may be off what the cluster would measure."""
+"""How far a prediction, or a run, of an experiment with a cluster's profile may be off what that would measure."""
 
 from __future__ import annotations
 

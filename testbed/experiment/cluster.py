@@ -18,7 +18,7 @@ from testbed.experiment.blocks import known
 from topologies.graph import frames
 from workloads.library.settings import VARIABLES
 
-READY = Path(__file__).parents[3] / "hardware" / "profiles"
+READY = Path(__file__).parents[2] / "hardware" / "profiles"
 MTU = 4096
 
 
