@@ -79,6 +79,17 @@ def _ring_ns(case: Case, collective: str) -> float:
     return float(np.max(ring_ns(state, collective, ceil(case.size / its.channels), n, cut)))
 
 
+def all_reduce_nvls_tree_ns(case: Case) -> float:
+    its, n = _manner(case), case.n
+    protocol, together = _protocol(case), its.channels * its.nics
+    rounds = max(1, ceil(case.size / (together * its.chunk)))
+    nbytes, lanes = ceil(case.size / (together * rounds)), max(1, its.channels // 2)
+    inside = Inside(1, its.byte * nbytes + its.slice, its.byte * nbytes + its.slice, 0.0)
+    message = lanes * (protocol.message.item() + nbytes * protocol.net_byte.item())
+    near = 2 * protocol.nvlink.item()  # to the heads, and from them
+    return near + tree_ns(n // its.gpus, rounds, its.launch, inside, Between(message, protocol.net.item()))
+
+
 def all_reduce_tree_ns(case: Case) -> float:
     its, n = _manner(case), case.n
     protocol = _protocol(case)

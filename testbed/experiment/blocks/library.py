@@ -78,7 +78,7 @@ class Library(Model):
     )
     costs: dict[str, Any] = Field(
         default_factory=dict,
-        description="what its parts take, by the names of docs/collective-library.md: rates and times (left out: priors "
+        description="what its parts take, by the names of docs/collective-library.md: rates, times (left out: priors "
         "made of NCCL's own constants)",
     )
 
