@@ -95,10 +95,10 @@ class ByLibrary:
         library, collective = self.experiment.library, self.step.collective
         assert library is not None
         if library.choice != "tuner":
-            for line in library.choice:
+            for line in library.table:
                 if line.collective == collective and (line.up_to is None or size_bytes <= line.up_to):
                     return Choice(line.algorithm, line.protocol, line.channels)
-            raise InputError(f"library.choice has no line for {collective} of {size_bytes} B", self.place, "add one")
+            raise InputError(f"library.table has no line for {collective} of {size_bytes} B", self.place, "add one")
         try:
             return choose(collective, size_bytes, self.servers, self.settings)
         except NoChoice as none:

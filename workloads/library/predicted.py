@@ -87,7 +87,8 @@ def all_reduce_nvls_tree_ns(case: Case) -> float:
     inside = Inside(1, its.byte * nbytes + its.slice, its.byte * nbytes + its.slice, 0.0)
     message = lanes * (protocol.message.item() + nbytes * protocol.net_byte.item())
     near = 2 * protocol.nvlink.item()  # to the heads, and from them
-    return near + tree_ns(n // its.gpus, rounds, its.launch, inside, Between(message, protocol.net.item()))
+    between = Between(message, protocol.net.item())
+    return float(near + tree_ns(n // its.gpus, rounds, its.launch, inside, between))
 
 
 def all_reduce_tree_ns(case: Case) -> float:
