@@ -14,9 +14,9 @@ from workloads.base.vocabulary import DTYPES
 from workloads.collectives.manner import Manner
 from workloads.library.choice import Choice, NoChoice, choose
 from workloads.library.costs import EFFICIENCY, Costs
-from workloads.library.orders import ring
 from workloads.library.pieces import STEPS, Cut, channels_worth, nvls_tree_chunk, ring_cut, tree_cut
-from workloads.library.predicted import hop_of
+from workloads.library.schedules.orders import ring
+from workloads.library.schedules.predicted import hop_of
 from workloads.library.servers import Servers
 from workloads.library.settings import Settings
 from workloads.registry import by_library

@@ -13,7 +13,7 @@ from workloads.base.entry import named
 from workloads.check.check import check
 from workloads.collectives.manner import Manner
 from workloads.collectives.schedule import Shape, schedule_of
-from workloads.library.orders import ring
+from workloads.library.schedules.orders import ring
 from workloads.registry import by_library, find
 from workloads.times.case import Case
 from workloads.times.expected import replayed

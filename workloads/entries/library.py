@@ -14,7 +14,7 @@ from workloads.entries import collectives as c
 def _by(collective: Collective, name: str, does: str, where: str, summary: str) -> Algorithm:
     part = f"workloads.collectives.{collective.part}"
     more: dict[str, Any] = {"ops": collective.ops, "by_library": True}
-    schedule, time = f"workloads.library.{where}:{does}", f"workloads.library.predicted:{does}_ns"
+    schedule, time = f"workloads.library.schedules.{where}:{does}", f"workloads.library.schedules.predicted:{does}_ns"
     return Algorithm(collective, f"nccl_{name}", summary, part, time, schedule, **more)
 
 

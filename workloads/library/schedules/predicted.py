@@ -11,9 +11,9 @@ import numpy as np
 
 from workloads.collectives.manner import Manner
 from workloads.library.costs import Protocol, Value
-from workloads.library.orders import ring
 from workloads.library.pieces import Cut
 from workloads.library.rings import State, ring_ns
+from workloads.library.schedules.orders import ring
 from workloads.library.trees import Between, Inside, tree_ns
 from workloads.times.case import Case
 from workloads.times.messages import Costs, Path, line_ns, received_ns

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from workloads.collectives.schedule import Program, Recv, Send, Shape, Span, Step, Work, spans
 from workloads.collectives.trees import binary
-from workloads.library.lanes import lane, manner_of, pieces_of
-from workloads.library.orders import inside
+from workloads.library.schedules.lanes import lane, manner_of, pieces_of
+from workloads.library.schedules.orders import inside
 
 
 def all_reduce_tree(shape: Shape, index: int) -> Program:

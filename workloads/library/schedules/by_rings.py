@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from workloads.collectives.ring import Hop, both, gathering, reducing
 from workloads.collectives.schedule import OUTPUT, Program, Recv, Send, Shape, Span, Step, Work, spans
-from workloads.library.lanes import lane, manner_of, slices
-from workloads.library.orders import ring
+from workloads.library.schedules.lanes import lane, manner_of, slices
+from workloads.library.schedules.orders import ring
 
 _Hops = Callable[[int, int], list[Hop]]
 
