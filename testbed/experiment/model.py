@@ -29,11 +29,11 @@ from testbed.experiment.blocks.cables import laid
 from testbed.experiment.blocks.clock import Clock
 from testbed.experiment.blocks.control import Control
 from testbed.experiment.blocks.fabric import FabricSpec
-from testbed.experiment.blocks.library import Library, by_library
 from testbed.experiment.blocks.transport import Sending, Transport, over
 from testbed.experiment.blocks.workers import Costs, Workers
 from testbed.experiment.checks import cross_check
 from testbed.experiment.cluster import with_profile
+from testbed.experiment.library import Library, by_library
 from testbed.experiment.steps.step import Path as StepPath
 from testbed.experiment.steps.steps import AnyStep, asks_for
 from topologies.graph.fabric import EMBEDDED, Fabric, TopologyError

@@ -14,9 +14,9 @@ from workloads.base.vocabulary import DTYPES
 from workloads.collectives.manner import Manner
 from workloads.library.choice import Choice, NoChoice, choose
 from workloads.library.costs import EFFICIENCY, Costs
-from workloads.library.orders import ring
-from workloads.library.pieces import channels_worth, ring_cut, tree_cut
-from workloads.library.predicted import hop_of
+from workloads.library.pieces import STEPS, Cut, channels_worth, nvls_tree_chunk, ring_cut, tree_cut
+from workloads.library.schedules.orders import ring
+from workloads.library.schedules.predicted import hop_of
 from workloads.library.servers import Servers
 from workloads.library.settings import Settings
 from workloads.registry import by_library
@@ -95,47 +95,57 @@ class ByLibrary:
         library, collective = self.experiment.library, self.step.collective
         assert library is not None
         if library.choice != "tuner":
-            for line in library.choice:
+            for line in library.table:
                 if line.collective == collective and (line.up_to is None or size_bytes <= line.up_to):
                     return Choice(line.algorithm, line.protocol, line.channels)
-            raise InputError(f"library.choice has no line for {collective} of {size_bytes} B", self.place, "add one")
+            raise InputError(f"library.table has no line for {collective} of {size_bytes} B", self.place, "add one")
         try:
             return choose(collective, size_bytes, self.servers, self.settings)
         except NoChoice as none:
             raise InputError(none.what, self.place, none.hint) from None
 
     def manner(self, choice: Choice, size_bytes: int) -> Manner:
-        library, servers, width = self.experiment.library, self.servers, DTYPES[self.step.dtype]
+        library, servers = self.experiment.library, self.servers
         assert library is not None
-        costs = Costs.of(library.numbers())
-        ranks, protocol = servers.ranks, choice.protocol
-        channels = channels_worth(self.step.collective, size_bytes, ranks, protocol, choice.channels)
-        if choice.algorithm == "tree":
-            cut = tree_cut(protocol, ceil(size_bytes / channels), servers, self.settings)
-        else:
-            cut = ring_cut(protocol, self.settings)
-        own = "" if protocol == "simple" else f"{protocol}."
-        crossing = servers.found.crossing and servers.nodes > 1
+        costs, width = Costs.of(library.numbers()), DTYPES[self.step.dtype]
+        own = "" if choice.protocol == "simple" else f"{choice.protocol}."
+        channels, cut = self._cut(choice, size_bytes)
+        launch, byte = costs["launch"], 8e9 / costs[f"{own}cta.rate"]
+        crossing = choice.algorithm == "ring" and servers.found.crossing and servers.nodes > 1
         near, far = self._hops(crossing)
+        later = max(0.0, costs[f"{own}nvlink.hop"] - near)
+        if choice.algorithm == "nvls_tree":  # of each piece as long as all of them together take the switch
+            launch, byte, later = launch + costs["nvls.hop"], channels * servers.nics * 8e9 / costs["nvls.rate"], 0.0
         return Manner(
             width=width,
             gpus=servers.gpus,
             nics=servers.nics,
             channels=channels,
-            protocol=protocol,
+            protocol=choice.protocol,
             crossing=crossing,
             pxn=self.settings.pxn,
             chunk=max(cut.chunk // width * width, width),
             slices=cut.slices,
             least=cut.least,
             slots=cut.slots,
-            launch=costs["launch"],
-            byte=8e9 / costs[f"{own}cta.rate"],
+            launch=launch,
+            byte=byte,
             slice=costs[f"{own}cta.slice"],
-            near=max(0.0, costs[f"{own}nvlink.hop"] - near),
+            near=later,
             far=max(0.0, costs[f"{own}net.hop"] - far),
-            padded=1 / EFFICIENCY[protocol],
+            padded=1 / EFFICIENCY[choice.protocol],
         )
+
+    def _cut(self, choice: Choice, size_bytes: int) -> tuple[int, Cut]:
+        """Channels that get something, and in which pieces."""
+        servers, channels = self.servers, choice.channels
+        if choice.algorithm == "nvls_tree":
+            chunk = nvls_tree_chunk(size_bytes, channels, servers.nics, servers.nodes)
+            return channels, Cut(chunk, 1, 1, STEPS)
+        channels = channels_worth(self.step.collective, size_bytes, servers.ranks, choice.protocol, channels)
+        if choice.algorithm == "tree":
+            return channels, tree_cut(choice.protocol, ceil(size_bytes / channels), servers, self.settings)
+        return channels, ring_cut(choice.protocol, self.settings)
 
     def _hops(self, crossing: bool) -> tuple[float, float]:
         """What the fabric itself takes of a hop in a server, and of one to another."""

@@ -255,11 +255,21 @@ class Execution:
             going.extend(released(lane))
 
     def _go_on(self, running: Running) -> None:
+        """A lane's own clock goes on with its work before the host posts what it has done."""
+        done: list[Send] = []
+        self._step_by_step(running, done if running.lane.clock else None)
+        for step in done:
+            self._send(running, step)
+
+    def _step_by_step(self, running: Running, done: list[Send] | None) -> None:
         lane = running.lane.steps
         while running.at < len(lane) and not running.reducing:
             step = lane[running.at]
             if isinstance(step, Send):
-                self._send(running, step)
+                if done is None:
+                    self._send(running, step)
+                else:
+                    done.append(step)
             elif isinstance(step, Recv):
                 connection = self.connections[step.peer, step.channel]
                 if connection.seen == connection.taken:

@@ -11,16 +11,17 @@ from workloads.base.entry import Algorithm, Collective
 from workloads.entries import collectives as c
 
 
-def _by(collective: Collective, name: str, does: str, summary: str) -> Algorithm:
+def _by(collective: Collective, name: str, does: str, where: str, summary: str) -> Algorithm:
     part = f"workloads.collectives.{collective.part}"
     more: dict[str, Any] = {"ops": collective.ops, "by_library": True}
-    schedule, time = f"workloads.library.schedules:{does}", f"workloads.library.predicted:{does}_ns"
+    schedule, time = f"workloads.library.schedules.{where}:{does}", f"workloads.library.schedules.predicted:{does}_ns"
     return Algorithm(collective, f"nccl_{name}", summary, part, time, schedule, **more)
 
 
 BY_LIBRARY = (
-    _by(c.ALL_REDUCE, "ring", "all_reduce_ring", "a ring on each channel"),
-    _by(c.ALL_REDUCE, "tree", "all_reduce_tree", "two trees, half of the channels each"),
-    _by(c.REDUCE_SCATTER, "ring", "reduce_scatter_ring", "a ring on each channel"),
-    _by(c.ALL_GATHER, "ring", "all_gather_ring", "a ring on each channel"),
+    _by(c.ALL_REDUCE, "ring", "all_reduce_ring", "by_rings", "a ring on each channel"),
+    _by(c.ALL_REDUCE, "tree", "all_reduce_tree", "by_trees", "two trees, half of the channels each"),
+    _by(c.ALL_REDUCE, "nvls_tree", "all_reduce_nvls_tree", "by_trees", "two trees among servers, NVLS inside"),
+    _by(c.REDUCE_SCATTER, "ring", "reduce_scatter_ring", "by_rings", "a ring on each channel"),
+    _by(c.ALL_GATHER, "ring", "all_gather_ring", "by_rings", "a ring on each channel"),
 )

@@ -81,12 +81,23 @@ class _Host:
             going.extend(released(one))
 
     def _go_on(self, lane: Progress[_Host]) -> None:
+        """A lane's own clock goes on with its work before the host posts what it has done."""
+        done: list[tuple[_Stream, int]] = []
+        self._step_by_step(lane, done)
+        for stream, nbytes in done:
+            self._send(lane, stream, nbytes)
+
+    def _step_by_step(self, lane: Progress[_Host], done: list[tuple[_Stream, int]]) -> None:
         case = self.replay.case
         while lane.at < len(lane.steps) and not lane.reducing:
             step = lane.steps[lane.at]
             if isinstance(step, Send):
                 stream = self.replay.streams[self.index, step.peer, step.channel]
-                self._send(lane, stream, lane.lane.elements(step) * case.width)
+                nbytes = lane.lane.elements(step) * case.width
+                if lane.clock:
+                    done.append((stream, nbytes))
+                else:
+                    self._send(lane, stream, nbytes)
             elif isinstance(step, Recv):
                 stream = self.replay.streams[step.peer, self.index, step.channel]
                 if stream.seen == stream.taken:

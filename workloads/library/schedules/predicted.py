@@ -11,9 +11,9 @@ import numpy as np
 
 from workloads.collectives.manner import Manner
 from workloads.library.costs import Protocol, Value
-from workloads.library.orders import ring
 from workloads.library.pieces import Cut
 from workloads.library.rings import State, ring_ns
+from workloads.library.schedules.orders import ring
 from workloads.library.trees import Between, Inside, tree_ns
 from workloads.times.case import Case
 from workloads.times.messages import Costs, Path, line_ns, received_ns
@@ -77,6 +77,18 @@ def _ring_ns(case: Case, collective: str) -> float:
     cut = Cut(its.chunk, its.slices, its.least, its.slots)
     state = State(_protocol(case), its.gpus, n // its.gpus, lanes, 0, its.pxn and not its.crossing)
     return float(np.max(ring_ns(state, collective, ceil(case.size / its.channels), n, cut)))
+
+
+def all_reduce_nvls_tree_ns(case: Case) -> float:
+    its, n = _manner(case), case.n
+    protocol, together = _protocol(case), its.channels * its.nics
+    rounds = max(1, ceil(case.size / (together * its.chunk)))
+    nbytes, lanes = ceil(case.size / (together * rounds)), max(1, its.channels // 2)
+    inside = Inside(1, its.byte * nbytes + its.slice, its.byte * nbytes + its.slice, 0.0)
+    message = lanes * (protocol.message.item() + nbytes * protocol.net_byte.item())
+    near = 2 * protocol.nvlink.item()  # to the heads, and from them
+    between = Between(message, protocol.net.item())
+    return float(near + tree_ns(n // its.gpus, rounds, its.launch, inside, between))
 
 
 def all_reduce_tree_ns(case: Case) -> float:

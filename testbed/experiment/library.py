@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from testbed.base import units
 from testbed.base.types import Model, Size, mistake, mistakes, names, unknown
@@ -70,15 +70,18 @@ class Library(Model):
         default="intel", description="make of the hosts' CPUs, which the tuner goes by", json_schema_extra=names(_hosts)
     )
     channels: int | None = Field(default=None, ge=1, le=64, description="channels (null: as the library makes them)")
-    choice: Literal["tuner"] | list[Taken] = Field(
-        default="tuner", description="what is taken for a size: by the library's `tuner`, or as a table says"
+    choice: Literal["tuner", "table"] = Field(
+        default="tuner", description="what is taken for a size: by the library's `tuner`, or as `table` says"
+    )
+    table: list[Taken] = Field(
+        default_factory=list, max_length=1000, description="choice: table: the first line that fits a size is taken"
     )
     env: dict[str, str | int] = Field(
         default_factory=dict, description="NCCL_* variables that change how a collective is carried out"
     )
     costs: dict[str, Any] = Field(
         default_factory=dict,
-        description="what its parts take, by the names of docs/collective-library.md: rates and times (left out: priors "
+        description="what its parts take, by the names of docs/collective-library.md: rates, times (left out: priors "
         "made of NCCL's own constants)",
     )
 
@@ -123,6 +126,12 @@ class Library(Model):
         if found:
             raise mistakes(found)
         return value
+
+    @model_validator(mode="after")
+    def _a_table_where_it_is_asked_for(self) -> Self:
+        if (self.choice == "table") != bool(self.table):
+            raise mistake("choice: table goes by `table`, and only that", "both, or neither", ["choice"])
+        return self
 
     def numbers(self) -> dict[str, float]:
         """Costs that are told: bit/s and ns."""
