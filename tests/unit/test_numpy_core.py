@@ -38,6 +38,11 @@ def test_a_worker_does_not_import_what_it_seldom_needs() -> None:
     assert not {"_ast", "dis", "datetime", "pathlib", "_pickle"} & set(loaded)
 
 
+def test_a_run_does_not_import_numpy_before_its_workers_are_at_work() -> None:
+    named = "testbed.commands.run, testbed.experiment.overrides, testbed.run.attempt, testbed.fabric.lab"
+    assert not _python(f"import json, sys, {named}; print(json.dumps('numpy' in sys.modules))")
+
+
 @pytest.mark.parametrize("first", ["pickle", "inspect"])
 def test_what_is_put_off_is_there_when_it_is_asked_for(first: str) -> None:
     code = "import json, workloads.base.process, numpy, dataclasses"
