@@ -117,7 +117,8 @@ class Attempt:
         """Stores what is in force on a fabric that was up before: its figures are not those of the experiment alone."""
         if self.tenant:
             self.live = self.tenant.in_force()
-            self.folder.write_json(LIVE, self.live)
+            if self.live:
+                self.folder.write_json(LIVE, self.live)
 
     def _counted(self, counters: dict[str, Any]) -> dict[str, Any]:
         return self.tenant.counters(counters) if self.tenant else counters
