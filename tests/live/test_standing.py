@@ -18,14 +18,14 @@ from tests.parts.machine import traces
 # Losses and marks are drawn at random, by numbers that count what a fabric has seen.
 SWEEP = """
 name: shared
-fabric: {topology: {star: {hosts: 3}}, switch: {ecn: {min: 8KB, max: 60KB, probability: 0.5}}}
+fabric: {topology: {star: {hosts: 3}}, switch: {ecn: {kmin: 8KB, kmax: 60KB, pmax: 0.5}}}
 transport: {cc: dcqcn}
 workload:
   - {collective: all_reduce, algorithm: ring, sizes: [64KiB]}
   - {flows: [{from: 1, to: 0, size: 300KB}, {from: 2, to: 0, size: 300KB}]}
 inject: [{fault: loss, on: "cable:h0-sw0", rate: 0.01}]
 measure: {sample: 10us}
-sweep: {workload.0.sizes: [[64KiB], [3KiB], [64KiB]], transport.cc: [dcqcn, none]}
+sweep: {transport.cc: [dcqcn, none], workload.0.sizes: [[64KiB], [3KiB], [64KiB]]}
 """
 
 
@@ -47,8 +47,7 @@ def brought_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_points_that_share_a_fabric_have_the_figures_of_their_own(
     tmp_path: Path, brought_up: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = "transport.cc: [dcqcn, none]", "workload.0.sizes: [[64KiB], [3KiB], [64KiB]]"
-    experiment = loads(SWEEP[: SWEEP.index("sweep:")] + "sweep: {" + ", ".join(keys) + "}\n")
+    experiment = loads(SWEEP)
     folder, shared = run_sweep(experiment, tmp_path / "shared", Progress())
     assert len(brought_up) == 2
     monkeypatch.setattr(standing, "shares", lambda _: False)
