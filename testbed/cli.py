@@ -34,7 +34,7 @@ class Verbs(Group):
     """A group whose commands are the modules of `testbed.commands`; shows every error in the same way."""
 
     headings = {
-        "Plan": ("checklist", "predict"),
+        "Plan": ("checklist", "predict", "calibrate"),
         "Measure": ("run", "bench"),
         "Results": ("report", "compare", "plot", "runs", "archive", "verify", "chakra"),
         "Fabric": ("up", "status", "advance", "job", "shell", "exec", "ovs", "down"),

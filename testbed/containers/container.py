@@ -87,6 +87,7 @@ class Containers:
                 sockets if others else {},
                 plan if plan.exists() else None,
                 idle.write(self.dir / "idle") if list(argv) == _IDLE else None,
+                self.dir,
                 self.binds,
             ),
             rootfs=self.image.rootfs if self.image else None,
@@ -276,9 +277,11 @@ class Containers:
     def _killed(self, rank: int) -> Path:
         return self.dir / "containers" / f"{rank}.killed"
 
-    def exec_command(self, rank: int, argv: Sequence[str], *, tty: bool, cwd: str = "/") -> list[str]:
+    def exec_command(
+        self, rank: int, argv: Sequence[str], *, tty: bool, cwd: str = "/", env: Mapping[str, str] | None = None
+    ) -> list[str]:
         """The command that runs `argv` in a rank's running container, with our standard streams and its exit code."""
-        options = ["--cwd", cwd, *(["--tty"] if tty else [])]
+        options = ["--cwd", cwd, *(["--tty"] if tty else []), *_options(env or {})]
         if term := os.environ.get("TERM"):
             options += ["--env", f"TERM={term}"]
         return self.runc("exec", *options, self.name(rank), *argv)
@@ -290,7 +293,7 @@ class Containers:
         """
         pid_file = self.dir / "containers" / f"{rank}{self.suffix}.{secrets.token_hex(8)}.pid"
         become_subreaper()
-        options = ["--cwd", "/", *(word for name, value in env.items() for word in ("--env", f"{name}={value}"))]
+        options = ["--cwd", "/", *_options(env)]
         command = self.runc("exec", "--detach", "--pid-file", str(pid_file), *options, self.name(rank), *argv)
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env={**os.environ, MARK: self.mark}
@@ -308,6 +311,10 @@ class Containers:
         with (folder / f"{rank}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _options(env: Mapping[str, str]) -> list[str]:
+    return [word for name, value in env.items() for word in ("--env", f"{name}={value}")]
 
 
 @cache

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hardware.client import Fabricd, FabricdError
 from testbed.base.errors import MachineError, UserError, require_root
 from testbed.base.this_process import undisturbed
+from testbed.containers import programs
 from testbed.containers.bundle import Limits
 from testbed.containers.container import Containers
 from testbed.containers.forked import forkable
@@ -300,12 +301,18 @@ class Lab:
         if not 0 <= rank < len(self.fabric.nics):
             raise UserError(f"there is no rank {rank}", hint=f"ranks: 0 to {len(self.fabric.nics) - 1}", exit_code=2)
         self.containers.idle(rank)
-        return self.containers.exec_command(rank, argv, tty=tty), {**os.environ, MARK: self.record.mark}
+        command = self.containers.exec_command(rank, argv, tty=tty, env=self._for_programs())
+        return command, {**os.environ, MARK: self.record.mark}
 
     def execute(self, rank: int, argv: Sequence[str], env: Mapping[str, str], *, stdout: File, stderr: File) -> Worker:
         """Starts `argv` in a rank's container, an idle one if none runs, with `env` in its environment."""
         self.containers.idle(rank)
-        return self.containers.execute(rank, argv, env, stdout=stdout, stderr=stderr)
+        return self.containers.execute(rank, argv, {**self._for_programs(), **env}, stdout=stdout, stderr=stderr)
+
+    def _for_programs(self) -> dict[str, str]:
+        """The environment in which programs use their rank's NIC; with the virtual clock, that runs for them."""
+        programs.let_run(self.fabricd, virtual=not self.kernel)
+        return programs.environment(virtual=not self.kernel)
 
     # -- down
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from testbed.base import zipped
+from results.store import zipped
 from testbed.base.errors import Problem
 
 LONGEST = 1 << 20

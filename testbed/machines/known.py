@@ -20,8 +20,8 @@ from results.store.folder import RUNS, RunFolder, StoreError
 from results.store.load import find, read_object
 from results.store.shelf import state_of
 from results.store.sweeps import SWEEP
+from results.store.zipped import unpacked
 from testbed.base.errors import InputError, MachineError
-from testbed.base.zipped import unpacked
 from testbed.machines.where import HERE
 from testbed.run.sweep import at, one_by_one
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from results.store.folder import StoreError
 from results.store.load import LIVE, Run, find, read_object
 from results.store.sweeps import SWEEP, Sweep
+from results.store.zipped import packed, unpacked
 from testbed.base.errors import InputError
-from testbed.base.zipped import packed, unpacked
 
 if TYPE_CHECKING:
     from testbed.base.progress import Progress

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from results.store import zipped
 from results.store.folder import RunFolder
-from testbed.base import zipped
 from testbed.base.errors import InputError, MachineError
 from testbed.experiment import loads
 from testbed.machine.processes import machine
