@@ -3,7 +3,8 @@
 - two_at_a_time: wall time of `testbed run` of a sweep of 12 small points one after the other, over that with
   `--on local:2`. The points differ in their seed, so each has a fabric of its own, and most of such a point is bringing
   that up. Target on two quiet cores: 1.5. The median of three rounds.
-- shared: likewise of 60 tiny points whose seed differs, over 60 that differ in their size, and share a fabric. Target: 2.
+- shared: likewise of 60 tiny points whose seed differs, over 60 that differ in their size, and share a fabric.
+  Target: 2.
 """
 
 from __future__ import annotations

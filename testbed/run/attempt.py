@@ -109,7 +109,7 @@ class Attempt:
             try:
                 self.keep_live()
             finally:
-                self.tenant.leave(self.plan.endpoints, self._agent)
+                self.tenant.leave([] if self.settled and self.tenant.keeps else self.plan.endpoints, self._agent)
         else:
             lab.down()
 

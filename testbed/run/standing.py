@@ -39,6 +39,8 @@ class Place(NamedTuple):
 class Guest(Tenant):
     """A point on a fabric that only points use: nothing is in force there besides its own."""
 
+    keeps = True
+
     def in_force(self) -> dict[str, Any]:
         return {}
 
@@ -71,6 +73,7 @@ class Standing:
             progress.stage("building the fabric")
             self._seat = self._controllers.seat(experiment.control.library)
             self._lab, self._made_of = Lab.up(scaled_down(experiment), seat=self._seat), wanted
+            self._lab.keeps = True
         try:
             yield Place(on=Guest(self._lab))
         except BaseException:
