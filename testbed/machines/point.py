@@ -26,8 +26,8 @@ from testbed.base.progress import Progress
 from testbed.experiment import Experiment, loads
 from testbed.fabric.fork_server import ControllerSeat
 from testbed.fabric.lab import Lab
+from testbed.live.standing import Place
 from testbed.machines.identity import resolved_hash
-from testbed.run.standing import Place
 from testbed.run.sweep import measured
 
 

@@ -25,6 +25,7 @@ from testbed.base.errors import InputError, MachineError, Problem, UserError
 from testbed.base.progress import Progress
 from testbed.base.this_process import caught
 from testbed.fabric.fork_server import ControllerServer
+from testbed.live.standing import Standing
 from testbed.machine.processes import machine
 from testbed.machines import known
 from testbed.machines.blame import Blame
@@ -34,7 +35,6 @@ from testbed.machines.needs import memory_of, room
 from testbed.machines.processes import Processes
 from testbed.machines.where import HERE, Other
 from testbed.run import sweep as sweeps
-from testbed.run.standing import Standing
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment

@@ -32,9 +32,9 @@ from testbed.base.progress import Progress
 from testbed.base.this_process import held
 from testbed.experiment.overrides import DoesNotFit, changed
 from testbed.fabric.fork_server import ControllerServer
+from testbed.live.standing import Place, Standing
 from testbed.run.outcome import RunFailed, RunInterrupted
 from testbed.run.run import no_room, run
-from testbed.run.standing import Place, Standing
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment

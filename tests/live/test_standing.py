@@ -10,8 +10,8 @@ import pytest
 from testbed.base.progress import Progress
 from testbed.experiment import loads
 from testbed.fabric.lab import Lab
+from testbed.live import standing
 from testbed.machine.ownership import RUN_DIR
-from testbed.run import standing
 from testbed.run.sweep import run_sweep
 from tests.parts.machine import traces
 

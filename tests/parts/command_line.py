@@ -13,7 +13,7 @@ import pytest
 from testbed.cli import cli
 from testbed.experiment import Experiment
 from testbed.fabric.lab import Lab
-from testbed.run import standing
+from testbed.live import standing
 from tests.parts.fake_lab import FakeLab
 from tests.parts.small_run import EXPERIMENT, whole
 

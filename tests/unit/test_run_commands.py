@@ -14,7 +14,7 @@ import pytest
 
 from testbed.experiment import loads
 from testbed.fabric.lab import Lab
-from testbed.run import standing
+from testbed.live import standing
 from tests.parts.command_line import Cli, Outcome
 from tests.parts.command_line import testbed as testbed
 from tests.parts.doc_examples import ROOT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.experiment import loads
-from testbed.run.standing import made_of, shares
+from testbed.live.standing import made_of, shares
 from testbed.run.sweep import points
 
 STAR = """
@@ -50,7 +50,7 @@ def test_what_the_hardware_has_for_the_workload_counts() -> None:
     [
         "clock: real\n",
         "inject: [{fault: worker_killed, on: 'nic:1', at: 1us}]\n",
-        "inject: [{fault: controller_dead, at: 1us}]\n",
+        "inject: [{fault: controller_dead, on: controller, at: 1us}]\n",
     ],
 )
 def test_a_fabric_whose_programs_are_struck_is_for_one_point(more: str) -> None:
