@@ -302,6 +302,7 @@ static int watch_dispatch(struct fabric *f, int64_t timeout_ns)
 	for (int i = 0; i < n; i++)
 		dispatch(f, &ev[i]);
 	control_sweep(f);
+	programs_sweep(f);
 	control_carried_out(f);
 	return n;
 }

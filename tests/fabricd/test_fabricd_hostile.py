@@ -15,6 +15,7 @@ import pytest
 from tests.parts.fabricd_fixture import (
     BareFabric,
     RawWorker,
+    SessionOver,
     bare_fabric,
     post_recv,
     post_send,
@@ -255,12 +256,13 @@ def test_connects_both_ways_up_to_the_limit() -> None:
 def test_a_second_session() -> None:
     with beside_honest_ones() as f:
         first = f.worker(0)
-        second = f.worker(0, hello=False)
-        assert "session already" in second.reason()
+        with pytest.raises(SessionOver, match="session already"):
+            f.worker(0)
         first.wait(0)
         first.bye()
         wait_until(lambda: sessions(f)[0] == "done", "the first session to end")
-        assert "session already" in f.worker(0, hello=False).reason()
+        with pytest.raises(SessionOver, match="session already"):
+            f.worker(0)
 
 
 def test_many_connections() -> None:

@@ -1,4 +1,4 @@
-"""A program at a rank's NIC, as one that uses verbs: a session beside the rank's worker, with its own memory and queue pairs.
+"""A program at a rank's NIC, as one that uses verbs: a session with its own memory and queue pairs.
 
 A plain client of the worker socket.  Nothing is checked: what the test asks for is sent as it is.
 """
@@ -116,6 +116,7 @@ class Program(RawWorker):
     def recv_list(self, qp: int, pieces: Sequence[Piece] = (), *, wr_id: int = 2) -> bytes:
         data = b"".join(PIECE.pack(*p) for p in pieces)
         return wire.command(wire.POST_RECV_LIST, qp, len(pieces), wr_id, data=data)
+
 
 def address_of(f: BareFabric, rank: int) -> int:
     return int(f.fabric.nics[rank].ip)

@@ -24,6 +24,7 @@
 #include "config/transports.h"
 #include "control/control.h"
 #include "engine/clock.h"
+#include "connection/destroy.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "fault/fault.h"

@@ -15,6 +15,7 @@
 #include "link/frame.h"
 #include "nic/nic.h"
 #include "transport/congestion.h"
+#include "transport/request.h"
 
 struct credit;
 struct multipath;
@@ -29,49 +30,7 @@ struct roce_packet;
 
 enum qp_state { QP_CONNECTING, QP_READY, QP_ERROR };
 
-enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_SEND_IMM, WR_OPCODES };
-
-/* What may be done with memory, and what peers may do: as in ibv_access_flags */
-enum right { MAY_BE_READ = 0, LOCAL_WRITE = 1, REMOTE_WRITE = 2, REMOTE_READ = 4, REMOTE_ATOMIC = 8, RIGHTS = 15 };
-
-enum wc_status {
-#define STATUS(number, name, words) WC_##name = number,
-#include "transport/status.def"
-#undef STATUS
-};
-
-/* Memory of a request in several pieces, or (inline) its bytes, which came with it */
-struct pieces {
-	uint32_t count;
-	uint32_t inline_bytes; /* 0: there are pieces */
-	union {
-		struct piece {
-			uint64_t at;
-			uint32_t bytes, key;
-		} piece[1];
-		uint8_t data[1];
-	};
-};
-
-struct send_wr {
-	uint64_t wr_id, local, remote, length;
-	struct pieces *pieces; /* NULL: one, `length` bytes from `local` on; otherwise it goes with the request */
-	uint32_t lkey, rkey, imm;
-	uint8_t opcode;
-	uint8_t bad; /* enum wc_status that it ends with, as soon as all before it is done: it cannot be carried out */
-	bool signaled;
-	bool after; /* a write without an immediate went before it: nobody was told of that yet */
-	uint64_t first; /* packet number of its first packet, and how many */
-	uint64_t packets;
-};
-
-struct recv_wr {
-	uint64_t wr_id, offset, length;
-	struct pieces *pieces; /* likewise */
-	uint32_t lkey;
-};
-
-/* What a program has given its queue pair (transport/attributes.c); others go by their NIC */
+/* What a program has given its queue pair (connection/attributes.c); others go by their NIC */
 struct qp_attributes {
 	ps_t timeout; /* PS_NEVER: none */
 	double rate; /* at most, in bit/s; 0: as fast as the cable */
@@ -124,7 +83,7 @@ struct qp {
 	struct qp_attributes *own; /* or NULL */
 	enum qp_state state;
 	bool holds; /* sends are held: it may only receive yet */
-	bool gone; /* see destroy.c */
+	bool gone; /* see connection/destroy.c */
 	uint32_t mtu;
 	uint16_t src_port;
 	uint16_t came_by; /* source port of the last data packet that came in */
@@ -231,13 +190,11 @@ void timer_look(struct fabric *f, struct qp *q);
 void timer_set(struct fabric *f, struct qp *q, ps_t t);
 bool qp_timer_set(struct qp *q, ps_t t);
 void qp_timer(struct fabric *f, struct qp *q);
+void qp_not_ready(struct fabric *f, struct qp *q, uint8_t syndrome);
 void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);
 void qp_release(struct qp *q);
 void qp_reach(struct fabric *f, struct qp *q, const struct reach *to);
-void qps_gone(struct fabric *f);
-void qps_destroy(struct fabric *f, struct nic *n);
 void qp_restart(struct qp *q);
-void qp_reset(struct fabric *f, struct qp *q);
 void qp_refuse(struct fabric *f, struct qp *q, uint8_t syndrome);
 bool qp_barred(struct fabric *f, struct qp *q);
 

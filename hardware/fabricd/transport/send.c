@@ -248,8 +248,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	if (q->timer == PS_NEVER)
 		timer_set(f, q, qp_expires(q, f->clock.now));
 	q->fetched_bytes += fr->len;
-	bool in_nic = q->owner->ops->in_nic || (wr->pieces && wr->pieces->inline_bytes);
-	return in_nic ? IN_NIC : pkt.payload_bytes;
+	return q->owner->ops->in_nic || (wr->pieces && wr->pieces->inline_bytes) ? IN_NIC : pkt.payload_bytes;
 }
 
 const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .none = none, .passes = pacer_passes,
@@ -356,24 +355,6 @@ static void missing(struct fabric *f, struct qp *q, struct cc_ack *ack, const st
 	qp_ready(f, q);
 }
 
-/* The receiver lacks a receive request: try again later, by its timer if it is a program's */
-static void not_ready(struct fabric *f, struct qp *q, uint8_t syndrome)
-{
-	/* in units of 10 us (InfiniBand specification, table "Encoding for RNR NAK Timer Field") */
-	static const uint32_t timer[] = {65536, 1,   2,	  3,   4,   6,	  8,	12,   16,   24,	  32,	48,   64,    96,    128,   192,
-					 256,	384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
-	uint32_t retry = q->own ? q->own->rnr_retry : q->p->rnr_retry;
-
-	q->nic->rnr_naks++;
-	if (retry < 7 && q->rnr_retries++ >= retry) {
-		qp_fail(f, q, WC_RNR_RETRY);
-		return;
-	}
-	qp_go_back(f, q);
-	q->rnr_until = f->clock.now + (q->own ? timer[syndrome & 31] * 10 * PS_PER_US : q->p->rnr_timeout);
-	timer_set(f, q, q->rnr_until);
-}
-
 /* qp_acknowledged() - An ACK or NAK has come in */
 void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr)
 {
@@ -413,5 +394,5 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	else if (syndrome == AETH_NAK_OPERATION)
 		qp_fail(f, q, WC_REMOTE_OPERATION);
 	else
-		not_ready(f, q, syndrome);
+		qp_not_ready(f, q, syndrome);
 }

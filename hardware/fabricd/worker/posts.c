@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "connection/destroy.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "transport/qp.h"

@@ -18,6 +18,7 @@
 #include "base/close_later.h"
 #include "base/units.h"
 #include "engine/clock.h"
+#include "connection/destroy.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "engine/report.h"
@@ -100,7 +101,19 @@ void program_over(struct fabric *f, struct worker *w)
 		at = &(*at)->next;
 	*at = w->next;
 	free(w->compute_free);
-	free(w);
+	w->compute_free = NULL;
+	w->next = f->over;
+	f->over = w;
+}
+
+/* programs_sweep() - Nobody is about to handle what was heard of those that are over */
+void programs_sweep(struct fabric *f)
+{
+	while (f->over) {
+		struct worker *w = f->over;
+		f->over = w->next;
+		free(w);
+	}
 }
 
 /* programs_over() - Likewise of all of them, whatever is on its way to their NICs */
@@ -112,4 +125,18 @@ void programs_over(struct fabric *f)
 				close_later(f->workers[i].next->fd);
 			program_over(f, f->workers[i].next);
 		}
+}
+
+/* program_ends() - What a program leaves behind goes when that reaches the NIC, after all that it has posted */
+void program_ends(struct fabric *f, struct worker *w, bool greeted)
+{
+	ps_t t = w->now + w->nic->p.pcie_latency;
+
+	if (!greeted) {
+		program_over(f, w);
+		return;
+	}
+	worker_doorbell_at(f, &(struct post){.w = w, .kind = POST_KIND_END}, t > f->clock.now ? t : f->clock.now);
+	report_event(f, REPORT_PROGRAM_ENDED,
+		      json_pack("{s:i, s:i, s:s}", "rank", (int)w->rank, "pid", w->patience.pid, "reason", w->reason));
 }

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "engine/fabric.h"
 #include "nic/nic.h"
-#include "transport/attributes.h"
+#include "connection/attributes.h"
 #include "transport/qp.h"
 #include "worker/command.h"
 #include "worker/region.h"

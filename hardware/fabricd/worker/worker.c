@@ -135,17 +135,6 @@ void worker_accept(struct fabric *f, struct worker *w)
 	}
 }
 
-/* What a program leaves behind goes when that reaches the NIC, after all that it has posted */
-static void program_ends(struct fabric *f, struct worker *w, bool greeted)
-{
-	ps_t t = w->now + w->nic->p.pcie_latency;
-
-	worker_doorbell_at(f, &(struct post){.w = w, .kind = POST_KIND_END}, t > f->clock.now ? t : f->clock.now);
-	if (greeted)
-		report_event(f, REPORT_PROGRAM_ENDED,
-			      json_pack("{s:i, s:i, s:s}", "rank", (int)w->rank, "pid", w->patience.pid, "reason", w->reason));
-}
-
 /* worker_end() - A session is over
  * @how:	WORKER_DONE: its queue pairs and memory stay, peers may still need its acknowledgements.
  *		WORKER_LOST: everything of its goes, as with a process that dies
@@ -197,6 +186,7 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 void workers_close(struct fabric *f)
 {
 	programs_over(f);
+	programs_sweep(f);
 	for (uint32_t i = 0; i < f->nic_count; i++) {
 		struct worker *w = &f->workers[i];
 		if (w->fd >= 0)

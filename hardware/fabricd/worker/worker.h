@@ -14,7 +14,7 @@
 
 #include "base/patience.h"
 #include "nic/nic.h"
-#include "transport/attributes.h"
+#include "connection/attributes.h"
 #include "transport/qp.h"
 #include "worker/records.h"
 #include "worker/region.h"
@@ -125,8 +125,10 @@ void worker_doorbell_at(struct fabric *f, const struct post *what, ps_t t);
 struct worker *program_new(struct fabric *f, struct worker *rank);
 struct worker *program_begin(struct fabric *f, struct worker *rank);
 void program_interrupt(struct fabric *f, struct worker *w);
+void program_ends(struct fabric *f, struct worker *w, bool greeted);
 void program_over(struct fabric *f, struct worker *w);
 void programs_over(struct fabric *f);
+void programs_sweep(struct fabric *f);
 void verbs_deregister(struct fabric *f, struct worker *w, uint32_t key);
 uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
 const char *worker_state_name(enum worker_state s);

@@ -8,9 +8,10 @@
  * With the state come attributes that others have from their NIC.
  */
 #include "base/units.h"
+#include "connection/attributes.h"
+#include "connection/destroy.h"
 #include "engine/fabric.h"
 #include "nic/nic.h"
-#include "transport/attributes.h"
 #include "transport/congestion.h"
 #include "transport/multipath.h"
 #include "transport/qp.h"

@@ -9,6 +9,7 @@
  *
  * A number is not given out a second time: what is late for the old one never meets another.
  */
+#include "connection/destroy.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "link/frame.h"

@@ -1,6 +1,6 @@
 /* What a program asks of its queue pair (attributes.c) */
-#ifndef TRANSPORT_ATTRIBUTES_H
-#define TRANSPORT_ATTRIBUTES_H
+#ifndef CONNECTION_ATTRIBUTES_H
+#define CONNECTION_ATTRIBUTES_H
 
 #include <stdbool.h>
 #include <stdint.h>
