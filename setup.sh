@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")"
 
 packages="openvswitch-switch mininet runc tini iproute2 net-tools ethtool tcpdump iperf3 tshark iputils-ping procps
-          gcc libc6-dev libjansson-dev libdeflate-dev ca-certificates"
+          gcc libc6-dev libjansson-dev libdeflate-dev libibverbs-dev ca-certificates"
 stamp=.venv/.railbed
 
 usage() {
@@ -301,6 +301,10 @@ mpi() { # what a test of programs on a fabric starts
     command -v mpirun >/dev/null 2>&1 || packages="$packages openmpi-bin"
 }
 
+rdma_programs() { # that tests run on emulated NICs
+    packages="$packages perftest ibverbs-utils"
+}
+
 explore() {
     end=$(($(date +%s) + ${1:-10} * 60))
     property_tests=$(grep -rl --include='test_*.py' '^from hypothesis' tests)
@@ -348,6 +352,7 @@ case "$verb" in
         browser
         servers
         mpi
+        rdma_programs
         set_up --sanitize
         said=$(mktemp)
         lint >"$said" 2>&1 & # on one core; pip, then the tests, which often wait, need not wait for it

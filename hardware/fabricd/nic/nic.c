@@ -186,7 +186,9 @@ static void to_netdev(struct fabric *f, struct nic *n, struct frame *fr)
 /* Has a switch left only the beginning of a packet?  Its DSCP says so, and that it is not whole */
 static bool was_trimmed(const struct nic *n, const struct frame *fr, struct roce_packet *pkt)
 {
-	return pkt->tos >> 2 == n->p.trimmed_dscp && roce_parse_trimmed(fr->data, fr->len, pkt) == ROCE_OK;
+	uint32_t dscp = pkt->tos >> 2;
+
+	return (dscp == n->p.trimmed_dscp || dscp == n->p.trimmed_last_hop_dscp) && roce_parse_trimmed(fr->data, fr->len, pkt) == ROCE_OK;
 }
 
 /* nic_receive() - A frame has come in from the cable or the scale-up domain */

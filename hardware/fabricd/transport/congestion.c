@@ -28,12 +28,6 @@ void cc_add(struct cc_algorithm *cc)
 	added = cc;
 }
 
-/* cc_added() - The first of these */
-struct cc_algorithm *cc_added(void)
-{
-	return added;
-}
-
 /* cc_next() - The control behind one; NULL: the first, or there is no other */
 const struct cc_algorithm *cc_next(const struct cc_algorithm *cc)
 {

@@ -127,6 +127,7 @@ struct qp {
 	uint32_t message_rkey, msn;
 	uint64_t owed; /* selective repeat: behind the last packet that was trimmed and asked for an answer, until it has come; or 0 */
 	uint64_t trimmed; /* go-back-N: the first behind the expected one of which it is known that it will not come; or UINT64_MAX */
+	bool trimmed_last_hop; /* that one, by the switch before us */
 	bool nak_sent, in_message, answer_due;
 	uint8_t message_kind;
 	uint64_t ahead;	      /* number of what is copied next (engine/ahead.h) */
@@ -185,7 +186,7 @@ bool qp_has_work(const struct fabric *f, const struct qp *q);
 void qp_go_back(struct fabric *f, struct qp *q);
 void trimmed_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);
 void trimmed_turn(struct fabric *f, struct qp *q);
-void trimmed_told(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
+void trimmed_told(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
 void timer_look(struct fabric *f, struct qp *q);
 void timer_set(struct fabric *f, struct qp *q, ps_t t);
 bool qp_timer_set(struct qp *q, ps_t t);

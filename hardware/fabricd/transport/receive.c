@@ -328,8 +328,8 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 	}
 	nic_count(&n->rx_rdma, p, fr);
 	bool kept = false;
-	if (pkt->opcode == RC_ACK && pkt->syndrome == AETH_NAK_TRIMMED)
-		trimmed_told(f, q, pkt);
+	if (pkt->opcode == RC_ACK && AETH_IS_TRIMMED(pkt->syndrome))
+		trimmed_told(f, q, pkt, fr);
 	else if (pkt->opcode == RC_ACK)
 		qp_acknowledged(f, q, pkt, fr);
 	else if (pkt->opcode == RC_CNP)

@@ -76,6 +76,8 @@ struct roce_offload {
 #define AETH_NAK_ACCESS 0x62
 #define AETH_NAK_OPERATION 0x63
 #define AETH_NAK_TRIMMED 0x7f /* reserved otherwise: of this packet the headers have come */
+#define AETH_NAK_TRIMMED_LAST_HOP 0x7e /* likewise, and the switch before the receiver has cut the rest off */
+#define AETH_IS_TRIMMED(syndrome) ((syndrome) == AETH_NAK_TRIMMED || (syndrome) == AETH_NAK_TRIMMED_LAST_HOP)
 
 struct roce_packet {
 	uint8_t dst_mac[6], src_mac[6];
