@@ -310,8 +310,7 @@ static void say_stalled(struct fabric *f)
 {
 	json_t *waiting = json_array();
 
-	for (uint32_t i = 0; i < f->nic_count; i++) {
-		struct worker *w = &f->workers[i];
+	SESSIONS_EACH(f, w) {
 		if (w->state == WORKER_RUNNING || (w->state == WORKER_ABSENT && w->expected)) {
 			json_decref(waiting);
 			return;

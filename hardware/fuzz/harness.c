@@ -245,9 +245,9 @@ int harness_memfd(unsigned kind)
 /* register_memory() - A rank registers a region of good memory, key 1 */
 static void register_memory(struct fabric *f, unsigned rank)
 {
-	uint8_t body[16], packet[64];
+	uint8_t body[40], packet[64];
 
-	put_le32(put_le32(put_le64(body, REGION), 1), 0);
+	put_le64(put_le32(put_le32(put_le64(put_le64(put_le64(body, REGION), 0), 0), 1), RIGHTS), 0);
 	harness_say(f, rank, packet, command(packet, 2, body, sizeof body), harness_memfd(0));
 }
 

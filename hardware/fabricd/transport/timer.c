@@ -72,7 +72,7 @@ void qp_timer(struct fabric *f, struct qp *q)
 		return;
 	}
 	if (q->left_asked <= q->acked && f->clock.now < q->next_send && q->cc_state.rate < q->cc_state.line_rate) {
-		timer_set(f, q, q->next_send + q->p->timeout); /* the pacer holds what would be answered */
+		timer_set(f, q, qp_expires(q, q->next_send)); /* the pacer holds what would be answered */
 		return;
 	}
 	q->timer = PS_NEVER;
@@ -82,7 +82,7 @@ void qp_timer(struct fabric *f, struct qp *q)
 		return;
 	}
 	q->nic->timeouts++;
-	if (q->retries++ >= q->p->retry) {
+	if (q->retries++ >= (q->own ? q->own->retry : q->p->retry)) {
 		qp_fail(f, q, WC_RETRY);
 		return;
 	}
@@ -97,5 +97,5 @@ void qp_timer(struct fabric *f, struct qp *q)
 		qp_go_back(f, q);
 	qp_ready(f, q);
 	if (q->timer == PS_NEVER) /* the round has not come to it yet */
-		timer_set(f, q, f->clock.now + q->p->timeout);
+		timer_set(f, q, qp_expires(q, f->clock.now));
 }
