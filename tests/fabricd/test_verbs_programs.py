@@ -135,7 +135,9 @@ def test_programs_come_and_go_side_by_side(fabric: BareFabric) -> None:
     for p, memory, (qp, _) in zip((first, second), near, qps, strict=True):
         other = second if p is first else first
         other.begin_wait(1, p.time_ps + 10**9)
-        (sent,) = p.wait(1, wire.FOREVER, p.send_list(qp, wire.WRITE, [memory.piece()], remote=far.address, rkey=far.key))
+        (sent,) = p.wait(
+            1, wire.FOREVER, p.send_list(qp, wire.WRITE, [memory.piece()], remote=far.address, rkey=far.key)
+        )
         assert sent.status == SUCCESS
         other.end_wait()
     second.begin_wait(1, 10**10)

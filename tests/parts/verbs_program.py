@@ -117,6 +117,7 @@ class Program(RawWorker):
         data = b"".join(PIECE.pack(*p) for p in pieces)
         return wire.command(wire.POST_RECV_LIST, qp, len(pieces), wr_id, data=data)
 
+
 def address_of(f: BareFabric, rank: int) -> int:
     return int(f.fabric.nics[rank].ip)
 
