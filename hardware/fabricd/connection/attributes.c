@@ -16,7 +16,7 @@
 #include "transport/multipath.h"
 #include "transport/qp.h"
 
-#define TIMEOUT_UNIT (4096 * PS_PER_NS) /* times two to the power of the code */
+#define TIMEOUT_UNIT ((ps_t)4096000) /* of the code: 4.096 us */
 
 /* qp_may_become() - May a queue pair go from one state to the other? */
 bool qp_may_become(uint8_t from, uint8_t to)
