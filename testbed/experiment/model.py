@@ -92,7 +92,7 @@ class Experiment(Model):
     )
     sweep: dict[str, list[Any] | dict[str, dict[str, Any]]] = Field(
         default_factory=dict,
-        description="`{KEY: [VALUES]}`: one fabric and run for each value of a key, named by its path in this file "
+        description="`{KEY: [VALUES]}`: one run for each value of a key, named by its path in this file "
         "(`'KEY, KEY'`: the same value for both; `WORD: {NAME: {KEY: VALUE, ..}, ..}`: variants)",
     )
     measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
