@@ -99,7 +99,7 @@ def _op(number: int, entry: Any) -> Op:
         raise ValueError(f"unknown type {str(dtype)[:40]!r}")
     if not isinstance(shape, list) or len(shape) != entries or not all(_count(n) for n in shape):
         raise ValueError(f"the shape of {entry['name']} has {entries} whole numbers")
-    values = times if isinstance(times, list) else [times]
+    values: list[Any] = times if isinstance(times, list) else [times]
     if not values or not all(isinstance(t, int | float) and 0 < t < 1e15 for t in values):
         raise ValueError("no time in ns")
     return Op(number, entry["name"], dtype, work(shape, DTYPES[dtype]), float(np.median(values)))

@@ -41,7 +41,9 @@ def with_profile(value: Any, directory: Path) -> Any:
 def _computing(step: Any, compute: GpuProfile) -> Any:
     """A training step whose GPUs are the cluster's, unless it says what they take."""
     train = step.get("train") if isinstance(step, dict) else None
-    gpu = train.get("gpu") if isinstance(train, dict) else None
+    if not isinstance(train, dict):
+        return step
+    gpu = train.get("gpu")
     if not isinstance(gpu, dict) or "measured" in gpu or "efficiency" in gpu:
         return step
     return {**step, "train": {**train, "gpu": {**gpu, "measured": compute}}}

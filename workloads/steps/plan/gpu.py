@@ -38,13 +38,12 @@ class Gpu:
 
     def time_ns(self, flops: float, nbytes: float, kind: str = MATRIX) -> float:
         """The roofline: whichever takes longer, the arithmetic or the memory (Williams et al. 2009)."""
-        arithmetic = 1e9 * flops / (self.flops * self.efficiency)
-        moving = 1e9 * nbytes / self.hbm if self.hbm else 0.0
-        if kind in self.measured:
-            arithmetic = self.measured[kind].ns(flops)
-        if MEMORY in self.measured:
-            moving = self.measured[MEMORY].ns(nbytes)
-        return max(arithmetic, moving)
+        arithmetic = flops / (self.flops * self.efficiency)
+        moving = nbytes / self.hbm if self.hbm else 0.0
+        if not self.measured:
+            return 1e9 * max(arithmetic, moving)
+        its, memory = self.measured.get(kind), self.measured.get(MEMORY)
+        return max(its.ns(flops) if its else 1e9 * arithmetic, memory.ns(nbytes) if memory else 1e9 * moving)
 
 
 def _preset(half: float, tf32: float, hbm: float, memory_gb: int) -> dict[str, Gpu]:
