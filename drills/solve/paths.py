@@ -1,4 +1,4 @@
-"""NICs that spray, and receivers that let senders send: paths that lose all, NICs that keep order, credit that is not given."""
+"""Spraying and credit: paths that lose all, NICs that keep order, credit that is promised and not given."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ from drills.solve.operator import SLOW, Operator
 from drills.solve.trials import PATIENCE, carries
 
 DIRECT: tuple[Rule, ...] = (
-    *settings.RULES, *host.RULES, *controller.RULES, *stragglers.RULES, *offload.RULES, *routing.RULES, *adaptive.RULES, *paths.RULES,
-    *lost.RULES, *congestion.RULES, *pfc.RULES,
+    *settings.RULES, *host.RULES, *controller.RULES, *stragglers.RULES, *offload.RULES, *routing.RULES, *adaptive.RULES,
+    *paths.RULES, *lost.RULES, *congestion.RULES, *pfc.RULES,
 )  # fmt: skip
 """By what a view names; all apply, for several may be right."""
 OWN: tuple[Rule, ...] = (*ecn.OWN, *corruption.OWN)
