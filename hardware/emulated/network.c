@@ -139,10 +139,11 @@ int network_ready(int fd, uint64_t now, uint64_t *next)
 	*next = now + STEP_PS;
 	if (e->listening) {
 		struct pollfd p = {.fd = fd, .events = POLLIN};
-		return syscall(SYS_poll, &p, 1, 0) == 1;
+		return syscall(SYS_poll, &p, 1, 0) == 1 || railbed_lost();
 	}
 	if (!e->connected)
 		return 0;
+	e->eof = e->eof || railbed_lost(); /* nobody can tell any more when something would come */
 	if (e->at < e->len || e->eof)
 		return 1;
 	int there = first(fd, &h);
@@ -245,6 +246,10 @@ int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags)
 		until_ready(fd);
 	else if (!network_ready(fd, railbed_now(0), &next)) {
 		errno = EAGAIN;
+		return -1;
+	}
+	if (railbed_lost()) {
+		errno = ENETDOWN;
 		return -1;
 	}
 	int c = (int)syscall(SYS_accept4, fd, NULL, NULL, flags & ~SOCK_NONBLOCK);

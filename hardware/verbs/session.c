@@ -313,7 +313,15 @@ void railbed_wait(uint64_t until)
 	session_lock();
 	while (session_open() && session.now + session.spend < until)
 		session_wait(UINT32_MAX, until);
+	if (session.lost && session.now + session.spend < until)
+		session.spend = until - session.now;
 	session_unlock();
+}
+
+/* railbed_lost() - Had the process a session that is over? */
+bool railbed_lost(void)
+{
+	return session.lost;
 }
 
 /* railbed_emulated() - Is this process's clock the virtual one?  Opens the session */
