@@ -22,6 +22,7 @@ from testbed.experiment.blocks.fabric import FabricSpec
 from testbed.experiment.blocks.transport import Sending, Transport, over
 from testbed.experiment.blocks.workers import Costs, Workers
 from testbed.experiment.checks import cross_check
+from testbed.experiment.library import Library, by_library
 from testbed.experiment.steps.step import Path as StepPath
 from testbed.experiment.steps.steps import AnyStep, asks_for
 from topologies.graph.fabric import EMBEDDED, Fabric, TopologyError
@@ -79,7 +80,7 @@ class Experiment(Model):
     )
     sweep: dict[str, list[Any] | dict[str, dict[str, Any]]] = Field(
         default_factory=dict,
-        description="`{KEY: [VALUES]}`: one fabric and run for each value of a key, named by its path in this file "
+        description="`{KEY: [VALUES]}`: one run for each value of a key, named by its path in this file "
         "(`'KEY, KEY'`: the same value for both; `WORD: {NAME: {KEY: VALUE, ..}, ..}`: variants)",
     )
     measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
@@ -92,6 +93,11 @@ class Experiment(Model):
         le=1e15,
     )
     costs: Costs = Field(default_factory=Costs, description="emulated time of what workers do on the host")
+    library: Library | None = Field(
+        default=None,
+        description="a collective library, in whose manner collectives are carried out that name no `algorithm` "
+        "(null: none, docs/collective-library.md)",
+    )
     _written: dict[str, Any] | None = PrivateAttr(default=None)
     _graph: Fabric | None = PrivateAttr(default=None)
     _stands: Transport | None = PrivateAttr(default=None)
@@ -112,6 +118,11 @@ class Experiment(Model):
                 if not isinstance(keys, dict):
                     raise mistake(f"{keys!r} is no variant", _AXES, [key, name])
         return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_library_does(cls, value: Any) -> Any:
+        return by_library(value)
 
     @model_validator(mode="before")
     @classmethod

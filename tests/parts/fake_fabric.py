@@ -30,6 +30,7 @@ from unittest import mock
 from greenlet import greenlet
 
 from workloads.verbs import session, wire
+from workloads.verbs.device import NO_STREAM
 
 RECORDS_PER_PACKET = 5  # few, so that `more` is used
 
@@ -354,7 +355,8 @@ class FakeFabric:
 
     def _op_6(self, s: Session, wr_id: int, duration_ps: int, stream: int, zero: int) -> None:
         self.computations += 1
-        s.stream_ps[stream] = max(s.stream_ps.get(stream, 0), s.clock_ps) + duration_ps
+        begin = s.clock_ps if stream == NO_STREAM else max(s.stream_ps.get(stream, 0), s.clock_ps)
+        s.stream_ps[stream] = begin + duration_ps
         self._record_at(s.stream_ps[stream], s, wire.COMPUTED, wr_id, 0, 0, 0)
 
     def _op_7(self, s: Session, duration_ps: int) -> None:

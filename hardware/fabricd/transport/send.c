@@ -235,7 +235,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		q->asked = number + 1;
 	fr->from = &q->source;
 	fr->taker = q->peer_qp;
-	fr->payload = pkt.payload_bytes;
+	fr->payload = (uint16_t)pkt.payload_bytes;
 	fr->asks = pkt.ack_request;
 	fr->data_of_worker = q->tx == &n->tx[0] && !q->owner->ops->generated;
 	q->probes = false;

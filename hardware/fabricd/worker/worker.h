@@ -49,6 +49,7 @@ enum reply_bytes {
 #define SYNCS_MAX 256
 #define SYNC_BITS 10
 #define STREAMS_MAX 256
+#define NO_STREAM UINT32_MAX /* of a computation that waits for no other */
 #define RECORDS_MAX 65536
 #define MESSAGE_MAX 65536
 
