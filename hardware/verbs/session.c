@@ -333,6 +333,15 @@ bool railbed_emulated(void)
 	return yes;
 }
 
+/* railbed_happens() - Wait until something happens to the NIC, or until that time (ps) */
+void railbed_happens(uint64_t until)
+{
+	session_lock();
+	if (session_open())
+		session_wait(1, until);
+	session_unlock();
+}
+
 /* railbed_open() - Has the process a session? */
 bool railbed_open(void)
 {
