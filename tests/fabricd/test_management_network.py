@@ -78,5 +78,3 @@ def test_a_program_whose_nic_is_gone_comes_to_an_end(two: Programs) -> None:
     program = two.start(0, sys.executable, "-c", code)
     said, _ = program.communicate(timeout=DEADLINE_S)
     assert program.returncode == 1 and "railbed: the NIC is gone" in said, said
-
-
