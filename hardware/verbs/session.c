@@ -25,6 +25,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "share.h"
 #include "wire.h"
 
 struct session session = {
@@ -362,9 +363,22 @@ __attribute__((destructor)) static void leave(void)
 	flush();
 }
 
-/* A child has its parent's memory, but not its NIC */
+static void before_fork(void)
+{
+	session_lock();
+	share_before_fork();
+}
+
+static void in_parent(void)
+{
+	share_in_parent();
+	session_unlock();
+}
+
+/* A child has copies of its parent's memory, but not its NIC */
 static void in_child(void)
 {
+	share_in_child();
 	session.lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 	session.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	session.waiting = false;
@@ -378,5 +392,5 @@ static void in_child(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-	pthread_atfork(NULL, NULL, in_child);
+	pthread_atfork(before_fork, in_parent, in_child);
 }
