@@ -14,7 +14,17 @@ from workloads.base.vocabulary import DTYPES
 from workloads.collectives.manner import Manner
 from workloads.library.choice import Choice, NoChoice, choose
 from workloads.library.costs import EFFICIENCY, Costs
-from workloads.library.pieces import STEPS, Cut, channels_worth, nvls_tree_chunk, ring_cut, tree_cut
+from workloads.library.pieces import (
+    P2P_CHUNK,
+    STEPS,
+    Cut,
+    channels_worth,
+    nvls_tree_chunk,
+    pat_chunk,
+    ring_cut,
+    slot_bytes,
+    tree_cut,
+)
 from workloads.library.schedules.orders import ring
 from workloads.library.schedules.predicted import hop_of
 from workloads.library.servers import Servers
@@ -116,6 +126,8 @@ class ByLibrary:
         later = max(0.0, costs[f"{own}nvlink.hop"] - near)
         if choice.algorithm == "nvls_tree":  # of each piece as long as all of them together take the switch
             launch, byte, later = launch + costs["nvls.hop"], channels * servers.nics * 8e9 / costs["nvls.rate"], 0.0
+        elif choice.algorithm == "p2p":
+            byte = 8e9 / costs["p2p.rate"]
         return Manner(
             width=width,
             gpus=servers.gpus,
@@ -130,21 +142,29 @@ class ByLibrary:
             slots=cut.slots,
             launch=launch,
             byte=byte,
-            slice=costs[f"{own}cta.slice"],
+            slice=0.0 if choice.algorithm == "p2p" else costs[f"{own}cta.slice"],
             near=later,
             far=max(0.0, costs[f"{own}net.hop"] - far),
             padded=1 / EFFICIENCY[choice.protocol],
+            of_peer=choice.channels if choice.algorithm == "p2p" else 1,
         )
 
     def _cut(self, choice: Choice, size_bytes: int) -> tuple[int, Cut]:
         """Channels that get something, and in which pieces."""
         servers, channels = self.servers, choice.channels
+        if choice.algorithm == "p2p":
+            chunk = self.settings.p2p_chunk_bytes or P2P_CHUNK
+            return servers.channels_of_messages(self.settings), Cut(chunk, 1, 1, STEPS)
         if choice.algorithm == "nvls_tree":
             chunk = nvls_tree_chunk(size_bytes, channels, servers.nics, servers.nodes)
             return channels, Cut(chunk, 1, 1, STEPS)
+        if choice.algorithm == "pat":
+            return channels, Cut(pat_chunk(self.step.collective, size_bytes, channels, self.settings), 1, 1, STEPS)
         channels = channels_worth(self.step.collective, size_bytes, servers.ranks, choice.protocol, channels)
         if choice.algorithm == "tree":
             return channels, tree_cut(choice.protocol, ceil(size_bytes / channels), servers, self.settings)
+        if self.step.collective in ("broadcast", "reduce"):  # slot by slot
+            return channels, Cut(slot_bytes(choice.protocol, self.settings), 1, 1, STEPS)
         return channels, ring_cut(choice.protocol, self.settings)
 
     def _hops(self, crossing: bool) -> tuple[float, float]:

@@ -16,7 +16,15 @@ from workloads.base.entry import NoModel
 from workloads.collectives.pat import rounds as pat_rounds
 from workloads.library.choice import Choice
 from workloads.library.costs import Costs, Protocol
-from workloads.library.pieces import channels_worth, nvls_chunk, nvls_tree_chunk, ring_cut, slot_bytes, tree_cut
+from workloads.library.pieces import (
+    channels_worth,
+    nvls_chunk,
+    nvls_tree_chunk,
+    pat_chunk,
+    ring_cut,
+    slot_bytes,
+    tree_cut,
+)
 from workloads.library.pipelines import pipeline_ns
 from workloads.library.rings import State, ring_ns
 from workloads.library.servers import Servers
@@ -176,9 +184,7 @@ def _collnet(asked: _Asked) -> Any:
 def _pat(asked: _Asked) -> Any:
     """Rounds one behind the other; what does not fit in a buffer goes through them again, close behind."""
     its, servers, channels = asked.its, asked.servers, asked.channels
-    chunk, factor = slot_bytes("simple", asked.settings), 32 if asked.collective == "all_gather" else 16
-    while chunk * channels * factor > asked.size and chunk > 65536:
-        chunk //= 2
+    chunk = pat_chunk(asked.collective, asked.size, channels, asked.settings)
     share = ceil(asked.size / servers.ranks / channels)
     passes = max(1, ceil(share / chunk))
     nbytes = ceil(share / passes)
