@@ -81,32 +81,33 @@ def _ring_ns(case: Case, collective: str) -> float:
 
 
 def all_gather_pat_ns(case: Case) -> float:
-    """Round behind round, each with as many chunks as fit in the buffers; what does not goes through them again."""
+    """What is busiest in each round, one behind the other, and the hops of a tree's longest way."""
     its, protocol = _manner(case), _protocol(case)
     part, buffer = case.share(case.n), its.channels * its.chunk
     passes = max(1, ceil(part / buffer))
     nbytes = ceil(part / passes)
-    once = again = 0.0
+    busy = hops = 0.0
     for todo in pat_rounds(case.n, max(1, buffer // max(nbytes, 1))):
         count = nbytes * len(todo.come)
         work = count * its.byte / its.channels + its.slice
         net = protocol.message.item() + count * protocol.net_byte.item()
-        once += work + net + protocol.net.item()
-        again += max(work, net)
-    return float(its.launch + once + (passes - 1) * again)
+        busy += max(work, net)
+        hops = max(hops, min(work, net) + protocol.net.item())
+    return float(its.launch + passes * busy + (case.n - 1).bit_length() * hops)
 
 
 reduce_scatter_pat_ns = all_gather_pat_ns
 
 
 def broadcast_ns(case: Case) -> float:
-    """Piece behind piece along the ring."""
+    """Piece behind piece along the ring, which comes back to the root's server where it begins within it."""
     its, protocol, n = _manner(case), _protocol(case), case.n
     share = ceil(case.size / its.channels)
     pieces = max(1, ceil(share / its.chunk))
     work, net, far, near = _of_chunk(case, protocol, ceil(share / pieces))
     lanes, servers = max(1, its.channels // its.nics), n // its.gpus
-    way = (n - servers) * (work + near) + (servers - 1) * (work + lanes * net + far + near * (its.pxn and its.gpus > 1))
+    between = servers if 1 < servers < n and its.channels > 1 else servers - 1
+    way = (n - 1 - between) * (work + near) + between * (work + lanes * net + far + near * (its.pxn and its.gpus > 1))
     return float(its.launch + way + (pieces - 1) * max(work, lanes * net if servers > 1 else 0.0))
 
 
