@@ -1,7 +1,8 @@
 /* Clocks and sleeping
  *
  * Time of day begins at a fixed date, so that what a program prints of it repeats.  Before the session is open nothing
- * happens in emulated time but that clocks are read.
+ * happens in emulated time but that clocks are read; from then on a program's clocks go on from there with the fabric's,
+ * however late in the fabric's time that is.
  */
 #include "emulated.h"
 
@@ -15,11 +16,18 @@
 #define BOOTED_S 1000	   /* ago, by then */
 
 static _Atomic uint64_t before; /* ps that clocks had taken until the session was open */
+static uint64_t opened;		/* the fabric's time then */
+
+/* clock_begins() - The session is open */
+void clock_begins(void)
+{
+	opened = railbed_now(0);
+}
 
 static uint64_t now(uint64_t cost)
 {
 	if (railbed_open())
-		return before + railbed_now(cost);
+		return before + railbed_now(cost) - opened;
 	return atomic_fetch_add(&before, cost);
 }
 
@@ -90,27 +98,31 @@ clock_t clock(void)
 
 static void sleep_ps(uint64_t ps)
 {
-	if (railbed_emulated())
+	if (ps && railbed_emulated())
 		railbed_wait(railbed_now(0) + ps);
 }
 
-static uint64_t ps_of(const struct timespec *t)
+#define LONGEST_S 1000000 /* of a sleep: more than any fabric lives */
+
+/* From @from to @to; 0: that is over */
+static uint64_t between(const struct timespec *from, const struct timespec *to)
 {
-	return (uint64_t)t->tv_sec * PS_PER_S + (uint64_t)t->tv_nsec * PS_PER_NS;
+	int64_t s = to->tv_sec - from->tv_sec;
+	int64_t ns = (s < LONGEST_S ? s : LONGEST_S) * 1000000000 + to->tv_nsec - from->tv_nsec;
+
+	return s < -LONGEST_S || ns < 0 ? 0 : (uint64_t)ns * PS_PER_NS;
 }
 
 int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct timespec *left)
 {
-	struct timespec at = clock_at(now(0), id);
-	uint64_t wanted = ps_of(t), is = ps_of(&at);
+	struct timespec from = {0};
 
 	(void)left;
 	if (t->tv_nsec < 0 || t->tv_nsec > 999999999 || t->tv_sec < 0 || of_cpu(id))
 		return EINVAL;
-	if (!(flags & TIMER_ABSTIME))
-		sleep_ps(wanted);
-	else if (wanted > is)
-		sleep_ps(wanted - is);
+	if (flags & TIMER_ABSTIME)
+		from = clock_at(now(0), id);
+	sleep_ps(between(&from, t));
 	return 0;
 }
 

@@ -158,7 +158,13 @@ FILE *popen(const char *line, const char *mode)
 	return f;
 }
 
+static void activated(void)
+{
+	clock_begins();
+	counter_trap();
+}
+
 __attribute__((constructor)) static void begin(void)
 {
-	railbed_activate(counter_trap);
+	railbed_activate(activated);
 }

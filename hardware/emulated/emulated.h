@@ -25,6 +25,7 @@
 void counter_trap(void);
 
 /* clock.c */
+void clock_begins(void);
 struct timespec clock_at(uint64_t ps, clockid_t id);
 
 /* network.c */

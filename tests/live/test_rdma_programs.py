@@ -49,3 +49,12 @@ def test_bandwidth_as_the_page_has_it(lab: Lab) -> None:
     said, _ = start(lab, 1, lines[1][2:]).communicate(timeout=60)
     assert server.wait(60) == 0
     assert numbers(said) == [pytest.approx(row, rel=1e-6) for row in numbers(PAGE)] != []
+
+
+def test_a_second_is_a_second_whenever_a_program_begins(lab: Lab) -> None:
+    """By the fabric's clock, which has gone on for others meanwhile; asleep for so long, and until then."""
+    code = "import time as t; a, w = t.monotonic(), t.time(); t.sleep(1); print(t.monotonic() - a, t.time() - w)"
+    for _ in range(2):
+        said, _ = start(lab, 0, ["python3", "-c", code]).communicate(timeout=60)
+        assert [float(word) for word in said.split()] == [pytest.approx(1.0, abs=1e-6)] * 2
+        assert start(lab, 1, ["sleep", "1000"]).wait(60) == 0
