@@ -17,7 +17,6 @@
  * speaks for them, too, as it does in order.  If a receive is lacking then, or a send is half taken, it completes in its turn.
  */
 #include "base/copies.h"
-#include "base/copy.h"
 #include "base/ring.h"
 #include "engine/fabric.h"
 #include "link/frame.h"
@@ -38,8 +37,7 @@ void place_copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_p
 		copies_add(to, pkt->payload, bytes);
 		return;
 	}
-	copies_settle();
-	copy_payload(to, pkt->payload, bytes);
+	copies_make(to, pkt->payload, bytes);
 	if (left)
 		q->ahead = ahead_name(&f->ahead, q->ahead, to + bytes, pkt->payload + bytes, left < bytes ? (uint32_t)left : bytes);
 }
