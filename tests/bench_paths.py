@@ -62,6 +62,7 @@ def _once(way: str) -> dict[str, float] | None:
         "hop_us": busy_us / hops,
         "event_us": busy_us / counters["fidelity"]["events"],
         "data_us": busy_us / data,
+        "events_per_hop": counters["fidelity"]["events"] / hops,
         "data_percent": 100 * data * SWITCHES / hops,
         "ovs_percent": 100 * (hops - fast) / hops,
     }
