@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.prove_library import ROWS, held, rows_of
 from workloads.library.choice import NoChoice, choose
 from workloads.library.servers import Servers
 from workloads.library.settings import Settings, WrongSetting
@@ -97,3 +98,10 @@ def test_what_the_environment_says() -> None:
 def test_settings_that_are_none(variable: str, value: str, why: str) -> None:
     with pytest.raises(WrongSetting, match=why):
         Settings.of({variable: value})
+
+
+def test_priors_alone_are_near_what_was_measured() -> None:
+    """Rings of one GPU a server are bound by their NICs, which leaves little to fit; the others by what is not told."""
+    for one in held(rows_of(ROWS)):
+        alone = one.row["gpus_per_node"] == "1" and one.choice.protocol == "simple"
+        assert abs(one.off) < (0.05 if alone else 0.25), one

@@ -90,6 +90,8 @@ class Protocol:
     message: Value
     net_byte: Value
     net: Value
+    near_byte: Value = 0.0
+    """Of a message on its way in the server, where the fabric takes it by itself."""
 
     @classmethod
     def of(cls, costs: Costs, name: str) -> Protocol:

@@ -19,6 +19,8 @@ LEAST_OF_CHANNEL = 32 << 10
 _LL_BYTES = 8 * 512 * STEPS * 16  # lines of a thread, threads, slots, bytes of a line with its flags
 _LL128_BYTES = 120 * 640 * STEPS * 8  # elements of a thread, threads, slots, bytes of an element
 _ALIGNED = 16
+_NVLS_CHUNK = 128 << 10  # NCCL_NVLS_CHUNKSIZE, src/transport/nvls.cc
+_NVLS_TREE_CHUNK = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,24 @@ def tree_cut(protocol: str, channel_bytes: int, servers: Servers, settings: Sett
         while channel_bytes // chunk < hops * 16 / servers.gpus and chunk > 32768:
             chunk //= 2
     return Cut(chunk, 1, 1, STEPS)
+
+
+def nvls_tree_chunk(size_bytes: int, channels: int, heads: int, nodes: int) -> int:
+    """Of each head's part on a channel: smaller ones of small vectors, and of four servers and more."""
+    chunk = _NVLS_TREE_CHUNK if nodes >= 4 else _NVLS_CHUNK
+    for most, factor in ((131072, 16), (65536, 4), (32768, 1)):
+        if size_bytes < factor * channels * heads * chunk and chunk > most:
+            chunk = most
+    return chunk
+
+
+def nvls_chunk(size_bytes: int, channels: int, heads: int) -> int:
+    """Likewise within one server."""
+    chunk = _NVLS_CHUNK
+    for most, factor in ((65536, 64), (32768, 8), (16384, 2)):
+        if size_bytes < factor * channels * heads * chunk and chunk > most:
+            chunk = most
+    return chunk
 
 
 def channels_worth(collective: str, size_bytes: int, ranks: int, protocol: str, channels: int) -> int:

@@ -58,7 +58,7 @@ class State:
 
     def sent(self, done: Any, nbytes: int) -> Any:
         """When it arrives at each one's right neighbour, given when the thread block was done: by the receiver."""
-        arrived = done + self.its.nvlink
+        arrived = done + self.its.nvlink + nbytes * self.its.near_byte
         if self.over_net:
             arrived[:, :, -1] = self._over_nic(done[:, :, -1:] + self.pxn, nbytes)[:, :, 0]
         return np.roll(arrived, 1, axis=2)
@@ -81,10 +81,13 @@ class State:
 
 
 class _Slots:
-    """When what was sent is through at its receiver, so that its slot is free again."""
+    """When what was sent is through at its receiver, so that its slot is free again.
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    Over the network there are twice as many: the sender's, until a NIC has sent what is in them, and the receiver's.
+    """
+
+    def __init__(self, count: int, *, over_net: bool) -> None:
+        self.count, self.over_net = count, over_net
         self.forget()
 
     def forget(self) -> None:
@@ -93,7 +96,13 @@ class _Slots:
     def free(self) -> Any:
         """When the next slice may be made, by its sender."""
         before, self._sent = self._sent - self.count, self._sent + 1
-        return np.roll(self._through[before], -1, axis=2) if before >= 0 else 0.0
+        if before < 0:
+            return 0.0
+        free = np.roll(self._through[before], -1, axis=2)
+        if self.over_net:
+            far = before - self.count
+            free[:, :, -1] = self._through[far][:, :, 0] if far >= 0 else 0.0
+        return free
 
     def through(self, when: Any) -> None:
         """The next of those that came in, by its receiver."""
@@ -102,7 +111,7 @@ class _Slots:
 
 def ring_ns(state: State, collective: str, channel_bytes: int, ranks: int, cut: Cut) -> Any:
     """Until the last slice of a channel's share has come, for each case."""
-    todo, slots = around(collective, ranks), _Slots(cut.slots)
+    todo, slots = around(collective, ranks), _Slots(cut.slots, over_net=state.over_net)
     total: Any = 0.0
     for count, chunk in loops(channel_bytes, ranks, cut.chunk):
         ends = [_loop(state, todo, cut.slices_of(chunk), slots) for _ in range(min(count, _FOLLOWED))]

@@ -16,15 +16,12 @@ from workloads.base.entry import NoModel
 from workloads.collectives.pat import rounds as pat_rounds
 from workloads.library.choice import Choice
 from workloads.library.costs import Costs, Protocol
-from workloads.library.pieces import channels_worth, ring_cut, slot_bytes, tree_cut
+from workloads.library.pieces import channels_worth, nvls_chunk, nvls_tree_chunk, ring_cut, slot_bytes, tree_cut
 from workloads.library.pipelines import pipeline_ns
 from workloads.library.rings import State, ring_ns
 from workloads.library.servers import Servers
 from workloads.library.settings import Settings
 from workloads.library.trees import Between, Inside, tree_ns
-
-_NVLS_CHUNK = 128 << 10  # NCCL_NVLS_CHUNKSIZE, src/transport/nvls.cc
-_NVLS_TREE_CHUNK = 64 << 10  # of four servers and more
 
 
 @dataclass(frozen=True)
@@ -123,11 +120,8 @@ def _tree(asked: _Asked) -> Any:
 def _nvls_tree(asked: _Asked) -> Any:
     """Each head adds up its share with the switch, and passes it on by trees among servers, over its own NIC."""
     servers, channels, heads = asked.servers, asked.choice.channels, asked.servers.heads.number
-    chunk = _NVLS_TREE_CHUNK if servers.nodes >= 4 else _NVLS_CHUNK
     together = channels * heads
-    for most, factor in ((131072, 16), (65536, 4), (32768, 1)):
-        if asked.size < factor * together * chunk and chunk > most:
-            chunk = most
+    chunk = nvls_tree_chunk(asked.size, channels, heads, servers.nodes)
     rounds = max(1, ceil(asked.size / (together * chunk)))
     nbytes = ceil(asked.size / (together * rounds))
     lanes = max(1, channels // 2)
@@ -145,10 +139,7 @@ def _nvls_tree(asked: _Asked) -> Any:
 def _nvls(asked: _Asked) -> Any:
     """The switch adds up and copies: one server, or with switches of the network that add up (CollNet)."""
     servers, channels, heads = asked.servers, asked.choice.channels, asked.servers.heads.number
-    chunk, together = _NVLS_CHUNK, channels * heads
-    for most, factor in ((65536, 64), (32768, 8), (16384, 2)):
-        if asked.size < factor * together * chunk and chunk > most:
-            chunk = most
+    together, chunk = channels * heads, nvls_chunk(asked.size, channels, heads)
     rounds = max(1, ceil(asked.size / (together * chunk)))
     nbytes = asked.size / rounds
     half = asked.collective != "all_reduce"
