@@ -46,6 +46,7 @@ class Transaction:
         self._errors = ""
         self._wanted: int | None = None
         self._settle = settle
+        self._interfaces = {one["row"]["name"] for one in operations if one.get("table") == "Interface"}
         if settle:
             bump: list[Any] = [["next_cfg", "+=", 1]]
             operations = [
@@ -85,17 +86,19 @@ class Transaction:
                 self._wanted = row["next_cfg"]
                 self._wait(row["cur_cfg"])
         elif "rows" in results[0]:
-            self._end("".join(f"Error detected: {row['name']}: {row['error']}\n" for row in results[0]["rows"]))
+            bad = [row for result in results for row in result["rows"] if row["name"] in self._interfaces]
+            said = (row["error"] if isinstance(row["error"], str) else "its log says why" for row in bad)
+            self._end("".join(f"Error detected at {row['name']}: {why}\n" for row, why in zip(bad, said, strict=True)))
         else:
             (row,) = results[-1]["rows"] if len(results) > 1 and not wrong else [{"cur_cfg": self._seen}]
             self._wait(row["cur_cfg"])
 
     def _wait(self, seen: int) -> None:
-        """For another `cur_cfg`; when it is the wanted one, the errors of interfaces are asked for."""
+        """For another `cur_cfg`; when it is the wanted one, the interfaces without a port number are asked for."""
         self._seen = seen
         if self._wanted is not None and seen >= self._wanted:
-            where = [["error", "!=", set_of(())]]
-            self._ask([{"op": "select", "table": "Interface", "where": where, "columns": ["name", "error"]}])
+            columns = {"op": "select", "table": "Interface", "columns": ["name", "error"]}
+            self._ask([{**columns, "where": [["ofport", "==", none]]} for none in (-1, set_of(()))])
             return
         until = {"columns": ["cur_cfg"], "until": "!=", "rows": [{"cur_cfg": seen}]}
         self._ask(
