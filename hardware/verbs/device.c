@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #undef ibv_get_device_list
 #undef ibv_query_port
@@ -148,7 +146,7 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *to)
 		.max_sge_rd = SGE_MAX,
 		.max_cq = 65536,
 		.max_cqe = CQE_MAX - 1,
-		.max_mr = 256,
+		.max_mr = 65536,
 		.max_pd = 65536,
 		.max_qp_rd_atom = 16,
 		.max_qp_init_rd_atom = 16,
@@ -255,53 +253,10 @@ int ibv_get_pkey_index(struct ibv_context *c, uint8_t port, __be16 key)
 	return port == PORT && key == 0xffff ? 0 : -1;
 }
 
-struct ibv_context *ibv_open_device(struct ibv_device *d)
+/* device_operations() - What of a context's table is answered here */
+void device_operations(struct verbs_context *v)
 {
-	struct verbs_context *v = d == &device && place() ? calloc(1, sizeof *v) : NULL;
-
-	if (!v) {
-		errno = d == &device ? ENOMEM : ENODEV;
-		return NULL;
-	}
-	v->sz = sizeof *v;
 	v->query_port = query_port;
 	v->query_device_ex = query_device_ex;
 	v->query_rt_values = query_values;
-	v->create_cq_ex = cq_create_ex;
-	v->create_qp_ex = qp_create_ex;
-	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
-	v->context.device = d;
-	v->context.cmd_fd = eventfd(0, EFD_CLOEXEC);
-	v->context.async_fd = eventfd(0, EFD_CLOEXEC);
-	v->context.num_comp_vectors = 1;
-	v->context.ops.poll_cq = cq_poll;
-	v->context.ops.req_notify_cq = cq_notify;
-	v->context.ops.post_send = post_send;
-	v->context.ops.post_recv = post_recv;
-	pthread_mutex_init(&v->context.mutex, NULL);
-	return &v->context;
-}
-
-int ibv_close_device(struct ibv_context *c)
-{
-	close(c->async_fd);
-	close(c->cmd_fd);
-	pthread_mutex_destroy(&c->mutex);
-	free(verbs_get_ctx(c));
-	return 0;
-}
-
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
-{
-	struct ibv_pd *pd = calloc(1, sizeof *pd);
-
-	if (pd)
-		pd->context = c;
-	return pd;
-}
-
-int ibv_dealloc_pd(struct ibv_pd *pd)
-{
-	free(pd);
-	return 0;
 }

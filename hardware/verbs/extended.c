@@ -1,13 +1,16 @@
 /* ibv_wr_*: requests put together call by call, and posted together
  *
- * From wr_start to wr_complete the lock is held.  The requests are posted as a list then: all of them, or as many as
- * come before the first that is wrong, which wr_complete reports.
+ * wr_complete posts the requests as a list: all of them, or as many as come before the first that is wrong, which it
+ * reports.  From wr_start on the queue pair is the caller's.
  */
 #include "railbed.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define OPERATIONS                                                                                                          \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 
 struct request {
 	struct ibv_send_wr wr;
@@ -28,7 +31,7 @@ static struct batch *batch_of(struct ibv_qp_ex *x)
 
 static void start(struct ibv_qp_ex *x)
 {
-	session_lock();
+	pthread_mutex_lock(&x->qp_base.mutex);
 	batch_of(x)->count = 0;
 	batch_of(x)->wrong = 0;
 }
@@ -85,6 +88,14 @@ static void wr_write_imm(struct ibv_qp_ex *x, uint32_t rkey, uint64_t address, _
 static void wr_send(struct ibv_qp_ex *x)
 {
 	begin(x, IBV_WR_SEND);
+}
+
+static void wr_send_imm(struct ibv_qp_ex *x, __be32 imm)
+{
+	struct ibv_send_wr *wr = begin(x, IBV_WR_SEND_WITH_IMM);
+
+	if (wr)
+		wr->imm_data = imm;
 }
 
 static void set_sges(struct ibv_qp_ex *x, size_t count, const struct ibv_sge *list)
@@ -144,14 +155,13 @@ static int complete(struct ibv_qp_ex *x)
 	}
 	if (!wrong && b->count)
 		wrong = post_send(&x->qp_base, &b->requests[0].wr, &bad);
-	session_unlock();
+	pthread_mutex_unlock(&x->qp_base.mutex);
 	return wrong;
 }
 
 static void give_up(struct ibv_qp_ex *x)
 {
-	(void)x;
-	session_unlock();
+	pthread_mutex_unlock(&x->qp_base.mutex);
 }
 
 /* extended_init() - Let a queue pair have these operations; false if it cannot */
@@ -159,7 +169,7 @@ bool extended_init(struct qp *q, uint64_t ops)
 {
 	struct ibv_qp_ex *x = &q->ex;
 
-	if (ops & ~(uint64_t)(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND))
+	if (ops & ~(uint64_t)OPERATIONS)
 		return false;
 	q->batch = calloc(1, sizeof *q->batch);
 	if (!q->batch)
@@ -171,6 +181,7 @@ bool extended_init(struct qp *q, uint64_t ops)
 	x->wr_rdma_write = wr_write;
 	x->wr_rdma_write_imm = wr_write_imm;
 	x->wr_send = wr_send;
+	x->wr_send_imm = wr_send_imm;
 	x->wr_set_sge = set_sge;
 	x->wr_set_sge_list = set_sges;
 	x->wr_set_inline_data = set_inline;

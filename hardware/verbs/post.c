@@ -8,77 +8,71 @@
 
 #include "wire.h"
 
-/* Room for a post's body: with fabricd, or with us until the queue pair is connected */
-static void *room(struct qp *q, uint16_t op, uint16_t body)
-{
-	uint16_t len = (uint16_t)(8 + body);
+#define MESSAGE_MAX (1ull << 31)
 
-	if (q->connected)
-		return session_command(op, body);
-	if (q->early_len + len > q->early_room) {
-		size_t more = 2 * q->early_room + 4096;
-		uint8_t *to = realloc(q->early, more);
-		if (!to)
-			return NULL;
-		q->early = to;
-		q->early_room = more;
+static int opcode_of(enum ibv_wr_opcode opcode)
+{
+	switch (opcode) {
+	case IBV_WR_RDMA_WRITE: return WIRE_WRITE;
+	case IBV_WR_RDMA_WRITE_WITH_IMM: return WIRE_WRITE_IMM;
+	case IBV_WR_SEND: return WIRE_SEND;
+	case IBV_WR_SEND_WITH_IMM: return WIRE_SEND_IMM;
+	default: return -1;
 	}
-	uint8_t *p = q->early + q->early_len;
-	memset(p, 0, len);
-	memcpy(p, &op, 2);
-	memcpy(p + 2, &len, 2);
-	q->early_len += len;
-	return p + 8;
 }
 
-/* Where the data of a list of pieces is; several, and what is inline, is copied to one place */
-static int source(const struct ibv_send_wr *wr, uint32_t *key, uint64_t *offset, uint64_t *length)
+static int wrong_with(const struct qp *q, const struct ibv_send_wr *wr, uint64_t *length)
 {
-	const void *parts[SGE_MAX];
-	size_t lengths[SGE_MAX];
-
+	if (opcode_of(wr->opcode) < 0)
+		return EOPNOTSUPP;
+	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_SQD && q->qp.state != IBV_QPS_ERR)
+		return EINVAL;
+	if (wr->num_sge < 0 || (unsigned)wr->num_sge > (q->cap.max_send_sge ? q->cap.max_send_sge : 1))
+		return EINVAL;
 	*length = 0;
-	for (int i = 0; i < wr->num_sge; i++) {
-		parts[i] = (const void *)(uintptr_t)wr->sg_list[i].addr;
-		lengths[i] = wr->sg_list[i].length;
-		*length += lengths[i];
-		if (!(wr->send_flags & IBV_SEND_INLINE) && !memory_find(&wr->sg_list[i], key, offset))
-			return EINVAL;
-	}
-	if (!*length || (wr->num_sge == 1 && !(wr->send_flags & IBV_SEND_INLINE)))
-		return 0;
-	return memory_inline(parts, lengths, wr->num_sge, key, offset) ? 0 : ENOMEM;
+	for (int i = 0; i < wr->num_sge; i++)
+		*length += wr->sg_list[i].length;
+	if (*length > MESSAGE_MAX || (wr->send_flags & IBV_SEND_INLINE && *length > q->cap.max_inline_data))
+		return EINVAL;
+	return q->sq_tail - q->sq_head >= q->cap.max_send_wr ? ENOMEM : 0;
+}
+
+static void put_pieces(uint8_t *to, const struct ibv_sge *list, int count)
+{
+	for (int i = 0; i < count; i++, to += sizeof(struct wire_piece))
+		memcpy(to, &(struct wire_piece){list[i].addr, list[i].length, list[i].lkey}, sizeof(struct wire_piece));
 }
 
 static int send_one(struct qp *q, const struct ibv_send_wr *wr)
 {
-	static const int opcodes[] = {
-		[IBV_WR_RDMA_WRITE] = WIRE_WRITE + 1, [IBV_WR_RDMA_WRITE_WITH_IMM] = WIRE_WRITE_IMM + 1, [IBV_WR_SEND] = WIRE_SEND + 1};
-	struct wire_send s = {.wr_id = q->sq_tail, .imm = ntohl(wr->imm_data)};
+	uint64_t length;
+	int wrong = wrong_with(q, wr, &length);
 
-	if (wr->opcode >= sizeof opcodes / sizeof *opcodes || !opcodes[wr->opcode])
-		return EOPNOTSUPP;
-	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_SQD && q->qp.state != IBV_QPS_ERR)
-		return EINVAL;
-	if (wr->num_sge < 0 || (unsigned)wr->num_sge > q->cap.max_send_sge)
-		return EINVAL;
-	if (q->sq_tail - q->sq_head >= q->cap.max_send_wr)
-		return ENOMEM;
-	int wrong = source(wr, &s.lkey, &s.local, &s.length);
-	if (!wrong && wr->send_flags & IBV_SEND_INLINE && s.length > q->cap.max_inline_data)
-		wrong = EINVAL;
 	if (wrong)
 		return wrong;
-	s.opcode = (uint8_t)(opcodes[wr->opcode] - 1);
-	s.flags = q->signal_all || wr->send_flags & IBV_SEND_SIGNALED;
-	if (s.opcode != WIRE_SEND)
-		memory_remote(wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, &s.rkey, &s.remote);
-	s.qp = q->number;
-	void *body = room(q, POST_SEND, sizeof s);
-	if (!body)
-		return ENOMEM;
+	bool inlined = wr->send_flags & IBV_SEND_INLINE, signaled = q->signal_all || wr->send_flags & IBV_SEND_SIGNALED;
+	struct wire_send s = {
+		.qp = q->qp.qp_num,
+		.opcode = (uint8_t)opcode_of(wr->opcode),
+		.flags = (signaled ? WIRE_SIGNALED : 0) | (inlined ? WIRE_INLINE : 0),
+		.count = (uint16_t)(inlined ? length : (unsigned)wr->num_sge),
+		.wr_id = q->sq_tail,
+		.remote = wr->wr.rdma.remote_addr,
+		.rkey = wr->wr.rdma.rkey,
+		.imm = ntohl(wr->imm_data),
+	};
+	if (s.opcode == WIRE_SEND || s.opcode == WIRE_SEND_IMM)
+		s.remote = s.rkey = 0;
+	if (s.opcode == WIRE_WRITE || s.opcode == WIRE_SEND)
+		s.imm = 0;
+	uint8_t *body = session_command(POST_SEND_LIST, (uint16_t)(sizeof s + (inlined ? length : s.count * sizeof(struct wire_piece))));
 	memcpy(body, &s, sizeof s);
-	q->sq[q->sq_tail++ % (q->cap.max_send_wr + 1u)] = (struct send_entry){wr->wr_id, (uint8_t)wr->opcode, s.flags};
+	body += sizeof s;
+	if (!inlined)
+		put_pieces(body, wr->sg_list, wr->num_sge);
+	for (int i = 0; inlined && i < wr->num_sge; body += wr->sg_list[i++].length)
+		memcpy(body, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+	q->sq[q->sq_tail++ % (q->cap.max_send_wr + 1u)] = (struct send_entry){wr->wr_id, wr->opcode, signaled};
 	return 0;
 }
 
@@ -87,13 +81,13 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	int wrong = 0;
 
 	session_lock();
+	session_begin();
 	while (wr && !wrong) {
 		wrong = session.lost ? EIO : send_one((struct qp *)qp, wr);
 		if (!wrong)
 			wr = wr->next;
 	}
-	if (session.real)
-		session_flush();
+	session_now();
 	session_unlock();
 	if (wrong && bad)
 		*bad = wr;
@@ -102,21 +96,16 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 
 static int receive_one(struct qp *q, const struct ibv_recv_wr *wr)
 {
-	struct wire_receive r = {.qp = q->number};
+	struct wire_receive r = {.qp = q->qp.qp_num, .count = (uint32_t)wr->num_sge, .wr_id = q->rq_tail};
 
-	if (q->qp.state == IBV_QPS_RESET || wr->num_sge < 0 || (unsigned)wr->num_sge > q->cap.max_recv_sge)
+	if (q->qp.state == IBV_QPS_RESET || wr->num_sge < 0 ||
+	    (unsigned)wr->num_sge > (q->cap.max_recv_sge ? q->cap.max_recv_sge : 1))
 		return EINVAL;
-	if (wr->num_sge > 1)
-		return EOPNOTSUPP;
 	if (q->rq_tail - q->rq_head >= q->cap.max_recv_wr)
 		return ENOMEM;
-	if (wr->num_sge && wr->sg_list->length && !memory_find(wr->sg_list, &r.lkey, &r.offset))
-		return EINVAL;
-	r.length = wr->num_sge ? wr->sg_list->length : 0;
-	void *body = room(q, POST_RECV, sizeof r);
-	if (!body)
-		return ENOMEM;
+	uint8_t *body = session_command(POST_RECV_LIST, (uint16_t)(sizeof r + r.count * sizeof(struct wire_piece)));
 	memcpy(body, &r, sizeof r);
+	put_pieces(body + sizeof r, wr->sg_list, wr->num_sge);
 	q->rq[q->rq_tail++ % (q->cap.max_recv_wr + 1u)] = wr->wr_id;
 	return 0;
 }
@@ -126,20 +115,20 @@ int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	int wrong = 0;
 
 	session_lock();
+	session_begin();
 	while (wr && !wrong) {
 		wrong = session.lost ? EIO : receive_one((struct qp *)qp, wr);
 		if (!wrong)
 			wr = wr->next;
 	}
-	if (session.real)
-		session_flush();
+	session_now();
 	session_unlock();
 	if (wrong && bad)
 		*bad = wr;
 	return wrong;
 }
 
-static enum ibv_wc_opcode completed(uint8_t opcode)
+static enum ibv_wc_opcode completed(enum ibv_wr_opcode opcode)
 {
 	switch (opcode) {
 	case IBV_WR_RDMA_WRITE:
@@ -173,16 +162,18 @@ void post_sent(uint64_t seq, uint32_t status, uint32_t number, uint64_t bytes)
 }
 
 /* post_received() - The oldest receive of a queue pair has ended */
-void post_received(bool immediate, uint32_t status, uint32_t number, uint32_t imm, uint64_t bytes)
+void post_received(uint16_t kind, uint32_t status, uint32_t number, uint32_t imm, uint64_t bytes)
 {
 	struct qp *q = qp_of(number);
 
 	if (!q || q->rq_head == q->rq_tail)
 		return;
+	if (status)
+		q->qp.state = IBV_QPS_ERR;
 	const struct ibv_wc wc = {.wr_id = q->rq[q->rq_head++ % (q->cap.max_recv_wr + 1u)],
 				  .status = status,
-				  .opcode = immediate ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
-				  .wc_flags = immediate ? IBV_WC_WITH_IMM : 0,
+				  .opcode = kind == REC_RECEIVED_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
+				  .wc_flags = kind == REC_RECEIVED ? 0 : IBV_WC_WITH_IMM,
 				  .imm_data = htonl(imm),
 				  .byte_len = (uint32_t)bytes,
 				  .qp_num = q->qp.qp_num,
@@ -190,8 +181,8 @@ void post_received(bool immediate, uint32_t status, uint32_t number, uint32_t im
 	cq_add(q->qp.recv_cq, &wc, true);
 }
 
-/* qp_error() - A queue pair is broken: all that was posted ends, flushed */
-void qp_error(struct qp *q)
+/* qp_lost() - The NIC is gone: all that was posted ends, flushed */
+void qp_lost(struct qp *q)
 {
 	q->qp.state = IBV_QPS_ERR;
 	while (q->sq_head != q->sq_tail) {
@@ -209,5 +200,4 @@ void qp_error(struct qp *q)
 					  .qp_num = q->qp.qp_num};
 		cq_add(q->qp.recv_cq, &wc, true);
 	}
-	q->early_len = 0;
 }

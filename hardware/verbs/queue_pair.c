@@ -1,24 +1,83 @@
 /* Queue pairs: created, taken from state to state, destroyed
  *
- * RTR names the peer's GID and number.  Both ends ask fabricd for a connection then; what is posted before it is there
- * waits in the library.
+ * fabricd gives the number, and is told all attributes with each change; which changes there are, and what each needs, is
+ * said here.
  */
 #include "railbed.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "wire.h"
 
-struct qp *qps;
-static struct qp *by_number[QP_MAX * 2];
-static uint32_t next_number = 0x100, cookies;
+#define BUCKETS 1024
 
-/* qp_of() - The queue pair behind fabricd's number, or NULL */
+struct qp *qps;
+static struct qp *by_number[BUCKETS];
+static uint32_t cookies;
+
+/* qp_of() - The queue pair of that number, or NULL */
 struct qp *qp_of(uint32_t number)
 {
-	return number < sizeof by_number / sizeof *by_number ? by_number[number] : NULL;
+	struct qp *q = by_number[number % BUCKETS];
+
+	while (q && q->qp.qp_num != number)
+		q = q->beside;
+	return q;
+}
+
+static uint32_t new_number(const struct ibv_qp_init_attr_ex *a)
+{
+	const struct wire_create_qp c = {.cookie = ++cookies, .type = (uint8_t)a->qp_type, .domain = a->pd->handle};
+	struct wire_number answer;
+
+	session_begin();
+	if (!session_open())
+		return 0;
+	memcpy(session_command(CREATE_QP, sizeof c), &c, sizeof c);
+	if (!session_exchange(-1, REPLY_QP))
+		return 0;
+	memcpy(&answer, session.in + 8, sizeof answer);
+	errno = ENOMEM; /* if there are too many */
+	return answer.qp;
+}
+
+static void add(struct qp *q)
+{
+	struct qp **beside = &by_number[q->qp.qp_num % BUCKETS];
+
+	q->next = qps;
+	qps = q;
+	q->beside = *beside;
+	*beside = q;
+	((struct cq *)q->qp.send_cq)->users++;
+	((struct cq *)q->qp.recv_cq)->users++;
+	pd_use(q->qp.pd, 1);
+}
+
+static void take_out(struct qp *q)
+{
+	struct qp **at = &qps, **beside = &by_number[q->qp.qp_num % BUCKETS];
+
+	while (*at != q)
+		at = &(*at)->next;
+	*at = q->next;
+	while (*beside != q)
+		beside = &(*beside)->beside;
+	*beside = q->beside;
+	((struct cq *)q->qp.send_cq)->users--;
+	((struct cq *)q->qp.recv_cq)->users--;
+	pd_use(q->qp.pd, -1);
+}
+
+static void release(struct qp *q)
+{
+	extended_free(q);
+	free(q->sq);
+	free(q->rq);
+	free(q);
 }
 
 static struct qp *create(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
@@ -42,9 +101,7 @@ static struct qp *create(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
 	q->sq = calloc(cap->max_send_wr + 1u, sizeof *q->sq);
 	q->rq = calloc(cap->max_recv_wr + 1u, sizeof *q->rq);
 	if (!q->sq || !q->rq) {
-		free(q->sq);
-		free(q->rq);
-		free(q);
+		release(q);
 		errno = ENOMEM;
 		return NULL;
 	}
@@ -59,12 +116,16 @@ static struct qp *create(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
 	pthread_mutex_init(&b->mutex, NULL);
 	pthread_cond_init(&b->cond, NULL);
 	session_lock();
-	b->qp_num = b->handle = next_number++;
-	q->next = qps;
-	qps = q;
-	((struct cq *)b->send_cq)->users++;
-	((struct cq *)b->recv_cq)->users++;
+	b->qp_num = b->handle = new_number(a);
+	if (b->qp_num)
+		add(q);
 	session_unlock();
+	if (!b->qp_num) {
+		int wrong = errno;
+		release(q);
+		errno = wrong;
+		return NULL;
+	}
 	return q;
 }
 
@@ -101,26 +162,23 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
+	const struct wire_qp d = {.qp = qp->qp_num};
 	struct qp *q = (struct qp *)qp;
 
 	session_lock();
-	for (struct qp **at = &qps; *at; at = &(*at)->next)
-		if (*at == q) {
-			*at = q->next;
-			break;
-		}
-	if (q->connected)
-		by_number[q->number] = NULL;
+	session_begin();
+	if (session.fd >= 0)
+		memcpy(session_command(DESTROY_QP, sizeof d), &d, sizeof d);
+	session_now();
+	take_out(q);
 	cq_forget(qp->send_cq, qp->qp_num);
 	cq_forget(qp->recv_cq, qp->qp_num);
-	((struct cq *)qp->send_cq)->users--;
-	((struct cq *)qp->recv_cq)->users--;
 	session_unlock();
-	free(q->early);
-	extended_free(q);
-	free(q->sq);
-	free(q->rq);
-	free(q);
+	pthread_mutex_lock(&qp->mutex);
+	while (qp->events_completed != q->events)
+		pthread_cond_wait(&qp->cond, &qp->mutex);
+	pthread_mutex_unlock(&qp->mutex);
+	release(q);
 	return 0;
 }
 
@@ -144,46 +202,35 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_
 	return 0;
 }
 
-static int connect(struct qp *q)
+/* Tell fabricd all that is known of the queue pair */
+static void tell(const struct qp *q, enum ibv_qp_state to)
 {
-	struct wire_connect c = {.cookie = ++cookies, .flags = CONNECT_NETWORK_ONLY};
-	uint32_t mine = q->qp.qp_num & 0xffff, theirs = q->attr.dest_qp_num & 0xffff;
+	const struct ibv_qp_attr *a = &q->attr;
+	struct wire_modify_qp m = {
+		.qp = q->qp.qp_num,
+		.state = (uint8_t)to,
+		.mtu = (uint8_t)a->path_mtu,
+		.timeout = a->timeout,
+		.retry = a->retry_cnt,
+		.rnr_retry = a->rnr_retry,
+		.rnr_timer = a->min_rnr_timer,
+		.expected_psn = a->rq_psn,
+		.send_psn = a->sq_psn,
+		.peer = a->dest_qp_num,
+		.access = (uint8_t)(a->qp_access_flags & 15),
+		.rate = a->rate_limit,
+	};
 
-	if (!q->attr.ah_attr.is_global || !place_rank_of(&q->attr.ah_attr.grh.dgid, &c.peer))
-		return EINVAL;
-	if (c.peer == session.rank)
-		return EOPNOTSUPP;
-	c.tag = session.rank < c.peer ? mine << 16 | theirs : theirs << 16 | mine; /* made of both: it stands for this pair */
-	memcpy(session_command(CONNECT, sizeof c), &c, sizeof c);
-	session_flush();
-	q->connecting = true;
-	q->cookie = c.cookie;
-	return 0;
-}
-
-/* qp_connected() - Both ends are there: what was posted meanwhile goes out */
-void qp_connected(uint32_t cookie, uint32_t number)
-{
-	struct qp *q = qps;
-
-	while (q && !(q->connecting && q->cookie == cookie))
-		q = q->next;
-	if (!q || number >= sizeof by_number / sizeof *by_number)
-		return;
-	q->connecting = false;
-	q->connected = true;
-	q->number = number;
-	by_number[number] = q;
-	for (size_t at = 0; at < q->early_len;) {
-		uint16_t op, len;
-		memcpy(&op, q->early + at, 2);
-		memcpy(&len, q->early + at + 2, 2);
-		memcpy(q->early + at + 8, &number, 4);
-		memcpy(session_command(op, (uint16_t)(len - 8)), q->early + at + 8, len - 8u);
-		at += len;
+	memcpy(&m.address, &a->ah_attr.grh.dgid.raw[12], 4);
+	m.address = ntohl(m.address);
+	if (a->ah_attr.grh.traffic_class) {
+		m.flags = 1;
+		m.dscp = a->ah_attr.grh.traffic_class >> 2;
+		m.class = a->ah_attr.sl & 7;
 	}
-	q->early_len = 0;
-	session_flush();
+	session_begin();
+	memcpy(session_command(MODIFY_QP, sizeof m), &m, sizeof m);
+	session_now();
 }
 
 /* What a mask stands for, attribute by attribute */
@@ -239,27 +286,60 @@ static bool allowed(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 	return false;
 }
 
+static int wrong_with(const struct qp *q, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state to)
+{
+	uint32_t rank;
+
+	if (mask & IBV_QP_CUR_STATE && a->cur_qp_state != q->qp.state)
+		return EINVAL;
+	if (!allowed(q->qp.state, to, mask))
+		return EINVAL;
+	if (mask & IBV_QP_PORT && a->port_num != PORT)
+		return EINVAL;
+	if (mask & IBV_QP_PKEY_INDEX && a->pkey_index)
+		return EINVAL;
+	if (mask & IBV_QP_PATH_MTU && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
+		return EINVAL;
+	if (mask & IBV_QP_AV && (!a->ah_attr.is_global || a->ah_attr.grh.sgid_index || a->ah_attr.port_num != PORT))
+		return EINVAL;
+	if (mask & IBV_QP_AV && !place_rank_of(&a->ah_attr.grh.dgid, &rank))
+		return ENETUNREACH;
+	if (mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE))
+		return EOPNOTSUPP;
+	return 0;
+}
+
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 {
 	struct qp *q = (struct qp *)qp;
 	enum ibv_qp_state to = mask & IBV_QP_STATE ? a->qp_state : qp->state;
-	int wrong = 0;
+	int wrong;
 
 	session_lock();
-	if (!session_open())
-		wrong = errno;
-	else if (mask & IBV_QP_CUR_STATE && a->cur_qp_state != qp->state)
-		wrong = EINVAL;
-	else if (!allowed(qp->state, to, mask) || (mask & IBV_QP_PORT && a->port_num != PORT))
-		wrong = EINVAL;
-	if (!wrong)
+	wrong = session_open() ? wrong_with(q, a, mask, to) : errno;
+	if (!wrong) {
 		take(&q->attr, a, mask);
-	if (!wrong && to == IBV_QPS_RTR)
-		wrong = connect(q);
-	if (!wrong && to == IBV_QPS_ERR)
-		qp_error(q);
-	if (!wrong)
+		if (to == IBV_QPS_RESET) {
+			cq_forget(qp->send_cq, qp->qp_num);
+			cq_forget(qp->recv_cq, qp->qp_num);
+			q->sq_head = q->sq_tail = q->rq_head = q->rq_tail = 0;
+		}
+		tell(q, to);
 		qp->state = to;
+	}
 	session_unlock();
 	return wrong;
+}
+
+/* qp_event() - Something has happened to a queue pair that has no completion */
+void qp_event(uint32_t number, uint32_t type)
+{
+	struct qp *q = qp_of(number);
+
+	if (!q)
+		return;
+	if (type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR)
+		q->qp.state = IBV_QPS_ERR;
+	q->events++;
+	async_add(q->qp.context, &(struct ibv_async_event){.element.qp = &q->qp, .event_type = type});
 }

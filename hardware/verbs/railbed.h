@@ -31,9 +31,12 @@ struct session {
 	bool lost, real, asked; /* asked: something was said since the clock was heard last */
 	uint32_t rank, ranks, mtu;
 	uint64_t now, spend; /* ps: the process's clock, and what is to be added to it with the next command */
-	uint64_t waits;
+	uint64_t waits, looks; /* looks: at the clock, since anything else was done */
 	pthread_mutex_t lock;
-	size_t out_len;
+	pthread_cond_t changed; /* nobody waits for records any more */
+	bool waiting;		/* a thread does, without the lock */
+	unsigned wanted;	/* so many others have something to say */
+	size_t out_len, last; /* where the last command begins */
 	_Alignas(8) uint8_t out[65536], in[1 << 16];
 };
 extern struct session session;
@@ -42,7 +45,8 @@ void session_lock(void);
 void session_unlock(void);
 bool session_open(void);
 void *session_command(uint16_t op, uint16_t body);
-void session_flush(void);
+void session_begin(void);
+void session_now(void);
 bool session_exchange(int fd, uint16_t kind);
 uint32_t session_wait(uint32_t records, uint64_t until);
 void session_fail(const char *what, const char *why);
@@ -63,10 +67,10 @@ const struct place *place(void);
 bool place_rank_of(const union ibv_gid *gid, uint32_t *rank);
 void place_gid(uint32_t rank, union ibv_gid *gid);
 
-/* --- memory.c --- */
-bool memory_find(const struct ibv_sge *s, uint32_t *key, uint64_t *offset);
-bool memory_inline(const void *const *parts, const size_t *lengths, int count, uint32_t *key, uint64_t *offset);
-void memory_remote(uint32_t rkey, uint64_t address, uint32_t *key, uint64_t *offset);
+/* --- device.c, context.c --- */
+void device_operations(struct verbs_context *v);
+void pd_use(struct ibv_pd *pd, int more);
+void async_add(struct ibv_context *c, const struct ibv_async_event *e);
 
 /* --- completion.c --- */
 struct cq {
@@ -89,7 +93,7 @@ void cq_forget(struct ibv_cq *c, uint32_t qp_num);
 /* --- queue_pair.c, post.c, extended.c --- */
 struct send_entry {
 	uint64_t wr_id;
-	uint8_t opcode;
+	enum ibv_wr_opcode opcode;
 	bool signaled;
 };
 struct qp {
@@ -100,25 +104,23 @@ struct qp {
 	struct ibv_qp_cap cap;
 	struct ibv_qp_attr attr;
 	bool extended;
-	bool signal_all, connecting, connected;
-	uint32_t number, cookie; /* fabricd's */
+	bool signal_all;
+	uint32_t events; /* asynchronous ones that were not acknowledged yet */
 	struct send_entry *sq;
 	uint64_t *rq;
 	uint64_t sq_head, sq_tail, rq_head, rq_tail;
-	uint8_t *early; /* posts that wait for the connection */
-	size_t early_len, early_room;
 	struct batch *batch; /* what ibv_wr_* has put together */
-	struct qp *next;
+	struct qp *next, *beside;
 };
 extern struct qp *qps;
 struct ibv_qp *qp_create_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a);
-void qp_connected(uint32_t cookie, uint32_t number);
 struct qp *qp_of(uint32_t number);
-void qp_error(struct qp *q);
+void qp_lost(struct qp *q);
+void qp_event(uint32_t number, uint32_t type);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 void post_sent(uint64_t wr_id, uint32_t status, uint32_t number, uint64_t bytes);
-void post_received(bool immediate, uint32_t status, uint32_t number, uint32_t imm, uint64_t bytes);
+void post_received(uint16_t kind, uint32_t status, uint32_t number, uint32_t imm, uint64_t bytes);
 bool extended_init(struct qp *q, uint64_t ops);
 void extended_free(struct qp *q);
 

@@ -81,15 +81,3 @@ int ibv_dofork_range(void *base, size_t size)
 {
 	return 0;
 }
-
-int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
-{
-	uint64_t value;
-
-	(void)!syscall(SYS_read, c->async_fd, &value, sizeof value);
-	return -1;
-}
-
-void ibv_ack_async_event(struct ibv_async_event *event)
-{
-}

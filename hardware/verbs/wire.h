@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #define HELLO_MAGIC 0x31574252u
-#define WORKER_PROTOCOL 5
+#define WORKER_PROTOCOL 6
 
 enum {
 #define COMMAND(number, name, handler, bytes, more, body) name = number,
@@ -25,30 +25,51 @@ enum {
 #undef RECORD
 };
 
-enum { WIRE_WRITE, WIRE_WRITE_IMM, WIRE_SEND };
-enum { CONNECT_NETWORK_ONLY = 1, CONNECT_OWN_CLASS = 2 };
+enum { WIRE_WRITE, WIRE_WRITE_IMM, WIRE_SEND, WIRE_SEND_IMM };
+enum { WIRE_SIGNALED = 1, WIRE_FENCE = 2, WIRE_SOLICITED = 4, WIRE_INLINE = 8 };
+#define HELLO_PROGRAM 1u
 
-struct wire_register {
-	uint64_t length;
-	uint32_t cookie, zero;
+struct wire_hello {
+	uint32_t magic;
+	uint16_t version, flags;
 };
-struct wire_connect {
-	uint32_t peer, tag, cookie;
-	uint16_t private_bytes, flags;
-	uint32_t transport, zero;
+struct wire_register {
+	uint64_t length, address, place;
+	uint32_t cookie, access, domain, zero;
+};
+struct wire_key {
+	uint32_t key, zero;
+};
+struct wire_create_qp {
+	uint32_t cookie;
+	uint8_t type, zero, zeros[2];
+	uint32_t domain, more[3];
+};
+struct wire_modify_qp {
+	uint32_t qp;
+	uint8_t state, mtu, timeout, retry, rnr_retry, rnr_timer, zeros[2];
+	uint32_t expected_psn, send_psn, peer, address;
+	uint8_t flags, dscp, class, access;
+	uint32_t rate, zero;
+};
+struct wire_qp {
+	uint32_t qp, zero;
 };
 struct wire_send {
 	uint32_t qp;
 	uint8_t opcode, flags;
-	uint16_t zero;
-	uint64_t wr_id;
-	uint32_t lkey, rkey;
-	uint64_t local, remote, length;
-	uint32_t imm, zero2;
+	uint16_t count;
+	uint64_t wr_id, remote;
+	uint32_t rkey, imm;
+	uint64_t first, second;
 };
 struct wire_receive {
-	uint32_t qp, lkey;
-	uint64_t wr_id, offset, length;
+	uint32_t qp, count;
+	uint64_t wr_id;
+};
+struct wire_piece {
+	uint64_t address;
+	uint32_t length, key;
 };
 struct wire_wait {
 	uint32_t records, zero;
@@ -70,10 +91,12 @@ struct wire_record {
 	uint64_t bytes;
 };
 
-/* fabricd's endings of a request, as verbs numbers them (transport/qp.h) */
-#define WIRE_FLUSHED 5
+struct wire_number {
+	uint32_t cookie, qp;
+};
 
-_Static_assert(sizeof(struct wire_send) == 56 && sizeof(struct wire_receive) == 32 && sizeof(struct wire_record) == 40,
+_Static_assert(sizeof(struct wire_register) == 40 && sizeof(struct wire_modify_qp) == 40 && sizeof(struct wire_send) == 48 &&
+		       sizeof(struct wire_receive) == 16 && sizeof(struct wire_record) == 40,
 	       "as fabricd lays them out");
 
 #endif

@@ -313,7 +313,8 @@ class Lab:
 
     def _for_programs(self) -> dict[str, str]:
         """The environment in which programs use their rank's NIC; with the virtual clock, that runs for them."""
-        programs.let_run(self.fabricd, virtual=not self.kernel)
+        if not self.kernel:
+            programs.let_run(self.fabricd)
         return programs.environment(virtual=not self.kernel)
 
     # -- down

@@ -214,15 +214,28 @@ class FakeFabric:
             if op in (wire.WAIT, wire.BYE) and at != len(data):
                 raise Violation(f"command {op} must be the last of its packet")
 
-    def _op_1(self, s: Session, magic: int, version: int) -> None:
-        if (magic, version) != (wire.MAGIC, wire.VERSION):
+    def _op_1(self, s: Session, magic: int, version: int, flags: int) -> None:
+        if (magic, version, flags) != (wire.MAGIC, wire.VERSION, 0):
             raise Violation("not our magic or version")
         s.state = "running"
         self._tell(s, wire.WELCOME, wire.WELCOME_BODY.pack(wire.VERSION, s.rank, self.ranks, 0, s.clock_ps, 4096, 0))
 
-    def _op_2(self, s: Session, length: int, cookie: int, zero: int, fd: int) -> None:
+    def _op_2(
+        self,
+        s: Session,
+        length: int,
+        address: int,
+        place: int,
+        cookie: int,
+        access: int,
+        domain: int,
+        zero: int,
+        fd: int,
+    ) -> None:
         if not fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK or os.fstat(fd).st_size < length or zero:
             raise Violation("a region that is unsealed or too short")
+        if (address, place, access, domain) != (0, 0, wire.ALL_ACCESS, 0):
+            raise Violation("a region of a rank's worker that is not as all of them")
         key = self.random.randrange(2**32)
         s.regions[key] = mmap.mmap(fd, length)
         os.close(fd)

@@ -83,7 +83,7 @@ class Device:
         self.tally = Tally()
         self.session = Session(path)
         try:
-            self.session.queue(wire.HELLO, wire.MAGIC, wire.VERSION)
+            self.session.queue(wire.HELLO, wire.MAGIC, wire.VERSION, 0)
             self.session.flush()
             version, self.rank, self.ranks, flags, self._clock_ps, self.mtu, _ = wire.WELCOME_BODY.unpack(
                 self.session.answer(wire.WELCOME, wire.WELCOME_BODY.size)
@@ -122,7 +122,7 @@ class Device:
             memory = mmap.mmap(fd, nbytes)
             self.session.flush()  # REGISTER travels alone
             self._cookies += 1
-            self.session.queue(wire.REGISTER, nbytes, self._cookies, 0)
+            self.session.queue(wire.REGISTER, nbytes, 0, 0, self._cookies, wire.ALL_ACCESS, 0, 0)
             self.session.flush([fd])
         finally:
             os.close(fd)

@@ -168,7 +168,7 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 	n->n.ports = n->port;
 	n->n.port_count = 1;
 	n->worker = &f->workers[n->rank];
-	*n->worker = (struct worker){.f = f, .nic = n, .rank = n->rank, .listen_fd = -1, .fd = -1};
+	*n->worker = (struct worker){.owner.ops = &worker_qp_ops, .f = f, .nic = n, .rank = n->rank, .listen_fd = -1, .fd = -1};
 	for (int i = 0; i < 2; i++) {
 		port_init(&n->port[i], &n->n, (uint16_t)(i + 1));
 		if (!load_port_params(f, &n->port[i], o))

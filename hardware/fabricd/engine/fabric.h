@@ -75,6 +75,7 @@ struct fabric {
 	uint32_t scale_up_count;
 	/* worker/ */
 	struct worker *workers; /* as many as NICs */
+	struct worker *over; /* programs of which nothing is left, until nobody looks at them any more */
 	const struct worker_services *services;
 	struct sync **syncs;	/* by hash */
 	struct turn *turns;	/* how far workers let the clock go, by worker/clock.c */

@@ -162,6 +162,6 @@ void trimmed_told(struct fabric *f, struct qp *q, const struct roce_packet *pkt,
 		probe_news(repeat_of(q), q, f->clock.now);
 	else
 		qp_go_back(f, q);
-	timer_set(f, q, f->clock.now + q->p->timeout);
+	timer_set(f, q, qp_expires(q, f->clock.now));
 	qp_ready(f, q);
 }

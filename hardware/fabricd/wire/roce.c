@@ -31,12 +31,12 @@ bool roce_has_reth(uint8_t op)
 
 bool roce_has_imm(uint8_t op)
 {
-	return op == RC_WRITE_LAST_IMM || op == RC_WRITE_ONLY_IMM;
+	return op == RC_WRITE_LAST_IMM || op == RC_WRITE_ONLY_IMM || op == RC_SEND_LAST_IMM || op == RC_SEND_ONLY_IMM;
 }
 
 bool roce_is_first(uint8_t op)
 {
-	return op == RC_SEND_FIRST || op == RC_SEND_ONLY || roce_has_reth(op);
+	return op == RC_SEND_FIRST || op == RC_SEND_ONLY || op == RC_SEND_ONLY_IMM || roce_has_reth(op);
 }
 
 bool roce_is_last(uint8_t op)
@@ -52,7 +52,7 @@ bool roce_is_write(uint8_t op)
 
 bool roce_is_send(uint8_t op)
 {
-	return op == RC_SEND_FIRST || op == RC_SEND_MIDDLE || op == RC_SEND_LAST || op == RC_SEND_ONLY;
+	return op <= RC_SEND_ONLY_IMM;
 }
 
 bool roce_is_offload(uint8_t op)
@@ -66,7 +66,9 @@ const char *roce_opcode_name(uint8_t op)
 	case RC_SEND_FIRST: return "SEND_FIRST";
 	case RC_SEND_MIDDLE: return "SEND_MIDDLE";
 	case RC_SEND_LAST: return "SEND_LAST";
+	case RC_SEND_LAST_IMM: return "SEND_LAST_IMM";
 	case RC_SEND_ONLY: return "SEND_ONLY";
+	case RC_SEND_ONLY_IMM: return "SEND_ONLY_IMM";
 	case RC_WRITE_FIRST: return "WRITE_FIRST";
 	case RC_WRITE_MIDDLE: return "WRITE_MIDDLE";
 	case RC_WRITE_LAST: return "WRITE_LAST";
