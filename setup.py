@@ -10,13 +10,14 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 
 ROOT = Path(__file__).resolve().parent
-PROGRAMS = ("fabricd", "holder", "elements")  # the folders of their sources, too
+RECIPE = runpy.run_path(str(ROOT / "hardware" / "build.py"))
+PROGRAMS = {RECIPE["FABRICD"]: RECIPE["SOURCES"], **RECIPE["OTHERS"]}  # with the folders of their sources
 
 
 class BuildFabricd(Command):
-    """Compile hardware/{fabricd,holder,elements}/**/*.c to hardware/bin of the package (in place when editable)."""
+    """Compile what PROGRAMS names to hardware/bin of the package (in place when editable)."""
 
-    description = "compile fabricd and the holder"
+    description = "compile fabricd, the holder, and libraries for ranks"
     user_options = []
     editable_mode = False
 
@@ -28,21 +29,20 @@ class BuildFabricd(Command):
         self.set_undefined_options("build", ("build_lib", "build_lib"), ("build_temp", "build_temp"))
 
     def run(self) -> None:
-        recipe = runpy.run_path(str(ROOT / "hardware" / "build.py"))
         if self.editable_mode:
-            recipe["build_all"]()
+            RECIPE["build_all"]()
             return
-        for output in map(Path, self.get_outputs()):
+        for output, sources in zip(map(Path, self.get_outputs()), PROGRAMS.values(), strict=True):
             objects = Path(self.build_temp, output.name).absolute()
-            recipe["build"](output.absolute(), sources=ROOT / "hardware" / output.name, objects=objects)
+            RECIPE["build"](output.absolute(), sources=sources, objects=objects)
 
     def get_source_files(self) -> list[str]:
-        return [
-            source for name in PROGRAMS for source in files(f"hardware/{name}/**/*.[ch]", f"hardware/{name}/**/*.def")
-        ]
+        folders = [sources.relative_to(ROOT) for sources in PROGRAMS.values()]
+        kinds = ("*.[ch]", "*.def", "*.map")
+        return [source for folder in folders for source in files(*(f"{folder}/**/{kind}" for kind in kinds))]
 
     def get_outputs(self) -> list[str]:
-        return [str(Path(self.build_lib, "hardware", "bin", name)) for name in PROGRAMS]
+        return [str(Path(self.build_lib, output.relative_to(ROOT))) for output in PROGRAMS]
 
     def get_output_mapping(self) -> dict[str, str]:
         return {}

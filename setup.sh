@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")"
 
 packages="openvswitch-switch mininet runc tini iproute2 net-tools ethtool tcpdump iperf3 tshark iputils-ping procps
-          gcc libc6-dev libjansson-dev libdeflate-dev ca-certificates"
+          gcc libc6-dev libjansson-dev libdeflate-dev libibverbs-dev ca-certificates"
 stamp=.venv/.railbed
 
 usage() {
@@ -24,6 +24,7 @@ usage: ./setup.sh VERB [ARGUMENT...]
           before and after a change of the code), prove fastpath (the same with the fast path and without),
           prove predict (predictions of drawn cases against their runs), prove auto (what `auto` takes against all
           others), prove simgrid (predictions of large fabrics against SimGrid, which it fetches), prove recovery (selective repeat against go-back-N and its closed form),
+          prove calibrate (a cluster's constants found again in logs that were made of them; rows held back),
           prove controls (congestion controls starve nobody and bound the queue),
           prove drills (every drill is seen, solved, and healthy where nothing is wrong), prove drill-kills (as kills, of
           drills), prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
@@ -268,15 +269,15 @@ set_up() { # --dev: what tests need, too; --sanitize: that, and the build for te
     if [ "${1:-}" = --test ]; then
         install_torch || say "no $torch_wheel to be had: the tests of PyTorch scripts are skipped"
     fi
-    ended "$compiling" "$said_by_cc" || fail "fabricd could not be built (see above)"
-    [ -z "$making_ryu" ] || ended "$making_ryu" "$said_by_ryu" || exit 3
+    awaited "$compiling" "$said_by_cc" || fail "fabricd could not be built (see above)"
+    [ -z "$making_ryu" ] || awaited "$making_ryu" "$said_by_ryu" || exit 3
     rm -f "$said_by_cc" "$said_by_ryu"
     compile_python $more
     took=$(($(date +%s) - started))
     [ "$took" -lt 10 ] || say "ready after $took s"
 }
 
-ended() { # PROCESS OUTPUT: waits for what runs beside; what it said is shown if it failed
+awaited() { # PROCESS OUTPUT: waits for what runs beside; what it said is shown if it failed
     wait "$1" && return
     cat "$2" >&2
     return 1
@@ -313,6 +314,10 @@ servers() { # what tests of sweeps on many machines reach
 
 mpi() { # what a test of programs on a fabric starts
     command -v mpirun >/dev/null 2>&1 || packages="$packages openmpi-bin"
+}
+
+rdma_programs() { # that tests run on emulated NICs
+    packages="$packages perftest ibverbs-utils"
 }
 
 explore() {
@@ -362,6 +367,7 @@ case "$verb" in
         browser
         servers
         mpi
+        rdma_programs
         set_up --test
         said=$(mktemp)
         lint >"$said" 2>&1 & # on one core; the tests, which often wait, need not wait for it
@@ -391,8 +397,8 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | drills | drill-kills | drill-leaks | drill-replay | mutants | all) ;;
-            *) usage >&2; say "prove what? load, kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, drills, drill-kills, drill-leaks, drill-replay, mutants or all"; exit 2 ;;
+            load | kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | drills | drill-kills | drill-leaks | drill-replay | mutants | calibrate | all) ;;
+            *) usage >&2; say "prove what? load, kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, drills, drill-kills, drill-leaks, drill-replay, mutants, calibrate or all"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift

@@ -1,4 +1,4 @@
-"""Builds fabricd, the holder and a library for ranks from their C sources: `python -m hardware.build [--sanitize]`.
+"""Builds fabricd, the holder and libraries for ranks from their C sources: `python -m hardware.build [--sanitize]`.
 
 Needs nothing but the standard library, because setup.py runs it before anything is installed.  Every `.c` file in the
 rooms (folders) of `fabricd/` belongs to it, and its object is in a folder of the same name.  The compiler records which
@@ -28,11 +28,30 @@ HOLDER_SOURCES = HERE / "holder"
 HOLDER = HERE / "bin" / "holder"
 ELEMENTS_SOURCES = HERE / "elements"
 ELEMENTS = HERE / "bin" / "elements"
+VERBS_SOURCES = HERE / "verbs"
+EMULATED_SOURCES = HERE / "emulated"
+PROGRAMS = HERE / "bin" / "programs"  # what programs in containers load
+VERBS = PROGRAMS / "libibverbs.so.1"
+EMULATED = PROGRAMS / "librailbed-time.so"
 
 CFLAGS = ["-std=c17", "-D_GNU_SOURCE", "-pthread", "-O2", "-g", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
 SANITIZE = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-SHARED = ["-fPIC", "-shared", "-O3"]  # of what is loaded by others
 LIBRARIES = ["-Wl,--as-needed", "-ljansson", "-ldeflate", "-lm"]
+# Of a folder of sources: more flags to compile it, and to link it ({beside}: the folder of what is made).
+FLAGS = {
+    "elements": (["-fPIC", "-O3"], ["-shared"]),
+    "verbs": (
+        ["-fPIC", f"-I{SOURCES}"],
+        ["-shared", "-Wl,-soname,libibverbs.so.1", f"-Wl,--version-script={VERBS_SOURCES}/libibverbs.map"],
+    ),
+    "emulated": (["-fPIC", f"-I{VERBS_SOURCES}"], ["-shared", "{beside}/libibverbs.so.1", "-Wl,-rpath,$ORIGIN"]),
+}
+OTHERS = {
+    HOLDER: HOLDER_SOURCES,
+    ELEMENTS: ELEMENTS_SOURCES,
+    VERBS: VERBS_SOURCES,
+    EMULATED: EMULATED_SOURCES,
+}
 
 
 class BuildError(Exception):
@@ -41,7 +60,7 @@ class BuildError(Exception):
 
 def build_all() -> list[Path]:
     """Build every program that a fabric needs; return their paths.  Raises BuildError."""
-    return [build(), build(HOLDER, sources=HOLDER_SOURCES), build(ELEMENTS, sources=ELEMENTS_SOURCES)]
+    return [build(), *(build(to, sources=sources) for to, sources in OTHERS.items())]
 
 
 def build(
@@ -52,7 +71,7 @@ def build(
     `objects` is the folder for object files (default: a hidden one beside `output`).
     """
     output = output or (SANITIZED if sanitize else FABRICD)
-    objects = objects or output.parent / f".{output.name}.o"
+    objects = objects or (HERE / "bin" if output.parent == PROGRAMS else output.parent) / f".{output.name}.o"
     try:
         return _build(output, sanitize, sources, objects)
     except OSError as error:
@@ -76,7 +95,8 @@ def _user(uid: int) -> str:
 
 
 def _build(output: Path, sanitize: bool, sources: Path, objects: Path) -> Path:
-    flags = CFLAGS + (SANITIZE if sanitize else []) + (SHARED if sources.name == ELEMENTS_SOURCES.name else [])
+    more, linked = FLAGS.get(sources.name, ([], []))
+    flags = CFLAGS + (SANITIZE if sanitize else []) + more
     c_files = sorted(sources.rglob("*.c"))
     if not c_files:
         raise BuildError(f"there are no C sources in {sources}")
@@ -88,7 +108,8 @@ def _build(output: Path, sanitize: bool, sources: Path, objects: Path) -> Path:
     with open(objects / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two builds at once would write the same objects
         made = compile_all([*compiler, *flags, f"-I{sources}"], {c: _object(c, sources, objects) for c in c_files})
-        _link(compiler, flags, made, output, objects / "linked")
+        linked = [flag.replace("{beside}", str(output.parent)) for flag in linked]
+        _link([*compiler, *flags], made, linked, output, objects / "linked")
     return output
 
 
@@ -122,13 +143,15 @@ def _up_to_date(target: Path, inputs: list[Path]) -> bool:
     return all(p.exists() and _is_newer(target, p.stat().st_mtime_ns) for p in all_inputs)
 
 
-def _link(compiler: list[str], flags: list[str], objects: list[Path], output: Path, listed: Path) -> None:
-    wanted = " ".join(map(str, objects))  # a source that was removed leaves no newer file behind
-    if _is_newer(output, max(o.stat().st_mtime_ns for o in objects)) and _text(listed) == wanted:
+def _link(compiler: list[str], objects: list[Path], flags: list[str], output: Path, listed: Path) -> None:
+    wanted = " ".join([*map(str, objects), *flags])  # a source that was removed leaves no newer file behind
+    inputs = [*objects, *(Path(flag.rpartition("=")[2]) for flag in flags)]
+    newest = max(path.stat().st_mtime_ns for path in inputs if path.is_file())
+    if _is_newer(output, newest) and _text(listed) == wanted:
         return
     unfinished = output.with_name(f".{output.name}.new")
     link_map = f"-Wl,-Map={listed.with_name('map')}"  # hardware.rooms reads it
-    _run([*compiler, *flags, *map(str, objects), *LIBRARIES, link_map, "-o", str(unfinished)])
+    _run([*compiler, *map(str, objects), *flags, *LIBRARIES, link_map, "-o", str(unfinished)])
     unfinished.replace(output)  # a running fabricd keeps its old file
     listed.write_text(wanted)
 
@@ -146,6 +169,8 @@ def _run(command: list[str]) -> None:
     if done.returncode == 0:
         return
     hint = ""
+    if "infiniband" in done.stderr:
+        hint = "\nmissing headers? apt-get install libibverbs-dev"
     if "jansson" in done.stderr or "deflate" in done.stderr:
         hint = "\nmissing headers or libraries? apt-get install libjansson-dev libdeflate-dev"
     raise BuildError(f"{shlex.join(command)} failed:\n{done.stderr.rstrip()}{hint}")
@@ -153,7 +178,7 @@ def _run(command: list[str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m hardware.build", description="Build fabricd, the holder and a library for ranks."
+        prog="python -m hardware.build", description="Build fabricd, the holder and libraries for ranks."
     )
     parser.add_argument(
         "--sanitize", action="store_true", help="only fabricd, with ASan and UBSan, as fabricd-sanitized"

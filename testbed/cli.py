@@ -34,9 +34,9 @@ class Verbs(Group):
     """A group whose commands are the modules of `testbed.commands`; shows every error in the same way."""
 
     headings = {
-        "Plan": ("checklist", "predict"),
+        "Plan": ("checklist", "predict", "calibrate"),
         "Measure": ("run", "bench"),
-        "Results": ("report", "compare", "plot", "runs", "chakra"),
+        "Results": ("report", "compare", "plot", "runs", "archive", "verify", "chakra"),
         "Fabric": ("up", "status", "advance", "job", "shell", "exec", "ovs", "down"),
         "Observe": ("show", "probe", "capture", "serve"),
         "Change": ("inject", "heal", "config"),

@@ -17,6 +17,8 @@ they come.
   an all-reduce by the NICs with 4,000 groups that wait for members over that without: 1 if what piles up costs nothing
 - size: `testbed run experiments/quickstart.yaml` as a command; runs of 256 ranks x 16 MiB and 1,024 ranks x 64 KiB on a
   clos, fabric and all, and the memory of the latter; processor time of a frame-hop at 1,024 ranks over that at 8
+- start (tests/bench_start.py, also by itself): processor time of 8 workers that are forked over that of workers that
+  are started
 - steps (tests/bench_steps.py, also by itself): CPU time of a run with 1,000 tasks a rank over that of as many
   iterations of one all-reduce; wall time of a training step of 64 ranks and ten million frame-hops
 - large: CPU time to build a rail of 64 servers over that of 16, which has a quarter of the nodes
@@ -25,7 +27,8 @@ they come.
 - predict (tests/bench_predict.py): CPU time and memory of `testbed predict` of a torus of 262,144 nodes
 - paths (tests/bench_paths.py, also by itself): fabricd's processor time for a frame-hop where switches or NICs spread
   packets over paths, over ECMP
-- sweep (tests/bench_sweeps.py): wall time of 12 small points one after the other over that of two at a time
+- sweep (tests/bench_sweeps.py): wall time of 12 small points one after the other over that of two at a time; of 60 tiny
+  points with a fabric each over that of 60 that share one
 - drills (tests/bench_drills.py): wall time to a drill's first prompt, and of `advance 300us` there
 - memory: fabricd, Open vSwitch, the controller and Mininet of a fabric of 64 servers
 """
@@ -52,7 +55,16 @@ from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from testbed.inject.links import mininet
 from testbed.run.run import run
-from tests import bench_drills, bench_paths, bench_plan, bench_predict, bench_ranks, bench_steps, bench_sweeps
+from tests import (
+    bench_drills,
+    bench_paths,
+    bench_plan,
+    bench_predict,
+    bench_ranks,
+    bench_start,
+    bench_steps,
+    bench_sweeps,
+)
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric
 from tests.parts.ring_fabric import Ring, ranks
 from topologies import build
@@ -462,6 +474,7 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "fast-path": lambda: {**fast_path(), **SIMULATOR},
     "size": bench_ranks.size,
     "crowd": crowd,
+    "start": lambda: named("start", bench_start.measure()),
     "steps": bench_steps.measure,
     "large": lambda: {"rail_64_over_16_servers": large_over_small()},
     "help": help_s,
@@ -469,7 +482,10 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "predict": lambda: named("predict_64x64x64", bench_predict.predict_torus()),
     "drills": bench_drills.drills,
     "paths": lambda: named("paths", bench_paths.paths()),
-    "sweep": lambda: named("sweep_local_2", bench_sweeps.two_at_a_time()),
+    "sweep": lambda: {
+        **named("sweep_local_2", bench_sweeps.two_at_a_time()),
+        **named("sweep_shared", bench_sweeps.shared()),
+    },
     "memory": memory_mb,
 }
 

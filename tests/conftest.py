@@ -43,7 +43,17 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 HERE = Path(__file__).parent
-PACKAGES = ("topologies", "controllers", "workloads", "hardware", "results", "testbed", "drills", "tests/parts")
+PACKAGES = (
+    "topologies",
+    "controllers",
+    "workloads",
+    "hardware",
+    "results",
+    "testbed",
+    "drills",
+    "railbed",
+    "tests/parts",
+)
 MACHINE = {"test_doctor", "test_image", "test_lab", "test_net", "test_ownership"}
 PROGRAMS = {  # in the order in which they run
     "live": ("ovs-vswitchd", "ovs-vsctl", "runc", "mnexec"),

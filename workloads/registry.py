@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from workloads.base.entry import Algorithm, Collective
-from workloads.base.vocabulary import AUTO
+from workloads.base.vocabulary import AUTO, LIBRARY
 from workloads.entries.hosts import HOSTS
+from workloads.entries.library import BY_LIBRARY
 from workloads.entries.offloads import OFFLOADS
 from workloads.entries.programs import PROGRAMS
 from workloads.own.name import FORM, parse
@@ -31,6 +32,10 @@ _ENTRIES = (*HOSTS, *OFFLOADS, *PROGRAMS)
 ALGORITHMS: dict[tuple[str, str], Algorithm] = {(e.collective.name, e.name): e for e in _ENTRIES}
 """(collective, algorithm) -> entry.  The first algorithm of a collective is its default."""
 
+_BY_LIBRARY: dict[str, dict[str | None, Algorithm]] = {}
+for _one in BY_LIBRARY:
+    _BY_LIBRARY.setdefault(_one.collective.name, {})[_one.name] = _one
+
 COLLECTIVES: dict[str, Collective] = {e.collective.name: e.collective for e in _ENTRIES}
 
 
@@ -44,6 +49,8 @@ def algorithms(collective: str) -> list[Algorithm]:
 def find(collective: str, algorithm: str | None = None) -> Algorithm:
     """The entry of a collective and algorithm (None: its default; or of a user's file).  Raises UnknownCollective."""
     known = {entry.name: entry for entry in algorithms(collective)}
+    if algorithm in _BY_LIBRARY.get(collective, {}):
+        return _BY_LIBRARY[collective][algorithm]
     if algorithm is not None and (name := parse(algorithm)) and name.digest:
         from workloads.own.algorithm import entry_of
 
@@ -76,11 +83,18 @@ def choices(collective: str, *, offloads: bool = False) -> list[Algorithm]:
 
 def any_of(collective: str, algorithm: str) -> Algorithm:
     """The entry; of AUTO any that it may choose, for what all have in common.  Raises UnknownCollective."""
+    if algorithm == LIBRARY and collective in _BY_LIBRARY:
+        return next(iter(_BY_LIBRARY[collective].values()))
     if algorithm != AUTO:
         return find(collective, algorithm)
     if not (found := choices(collective)):
         raise UnknownCollective(f"{collective} has no algorithms to choose from", "leave algorithm out")
     return found[0]
+
+
+def by_library() -> dict[str, list[str]]:
+    """Which collectives steps may have carried out as a library does, and its algorithms for each."""
+    return {name: [its.name for its in entries.values()] for name, entries in _BY_LIBRARY.items()}
 
 
 def unpredicted(collective: str, algorithm: str) -> tuple[str, str] | None:
@@ -90,13 +104,13 @@ def unpredicted(collective: str, algorithm: str) -> tuple[str, str] | None:
     """
     if why := COLLECTIVES[collective].unpredicted:
         return "collective", why
-    entries = choices(collective) if algorithm == AUTO else [find(collective, algorithm)]
+    entries = choices(collective) if algorithm == AUTO else [any_of(collective, algorithm)]
     return ("algorithm", entries[0].unpredicted) if entries and all(e.unpredicted for e in entries) else None
 
 
 def extra(collective: str, algorithm: str) -> tuple[str, ...]:
     """The keys of a step that not every collective heeds, and this algorithm (AUTO: one of its choices) does."""
-    heeding = choices(collective) if algorithm == AUTO else [find(collective, algorithm)]
+    heeding = choices(collective) if algorithm == AUTO else [any_of(collective, algorithm)]
     return tuple(dict.fromkeys(key for entry in heeding for key in entry.extra))
 
 

@@ -89,9 +89,10 @@ def part_of(context: Context, step: Step, told: Mapping[str, Any], tag: int) -> 
     return part
 
 
-def _part(told: Mapping[str, Any]) -> tuple[str, int | None]:
+def _part(told: Mapping[str, Any]) -> tuple[Any, ...]:
     """What has a part of its own."""
-    return told["algorithm"], told.get("trees")
+    library = told.get("library") or {}
+    return told["algorithm"], told.get("trees"), library.get("protocol"), library.get("channels")
 
 
 class Collective:
@@ -100,7 +101,7 @@ class Collective:
     def __init__(self, context: Context, step: Step) -> None:
         self.context, self.step = context, step
         self.plan, self.group, self._tag = step.told(context.device.rank)
-        self._parts: dict[tuple[str, int | None], Part] = {}
+        self._parts: dict[tuple[Any, ...], Part] = {}
 
     def part(self, size_bytes: int) -> tuple[str, Part]:
         """The algorithm for a size, and our part of it."""

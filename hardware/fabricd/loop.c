@@ -302,6 +302,7 @@ static int watch_dispatch(struct fabric *f, int64_t timeout_ns)
 	for (int i = 0; i < n; i++)
 		dispatch(f, &ev[i]);
 	control_sweep(f);
+	programs_sweep(f);
 	control_carried_out(f);
 	return n;
 }
@@ -310,8 +311,7 @@ static void say_stalled(struct fabric *f)
 {
 	json_t *waiting = json_array();
 
-	for (uint32_t i = 0; i < f->nic_count; i++) {
-		struct worker *w = &f->workers[i];
+	SESSIONS_EACH(f, w) {
 		if (w->state == WORKER_RUNNING || (w->state == WORKER_ABSENT && w->expected)) {
 			json_decref(waiting);
 			return;

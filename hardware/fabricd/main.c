@@ -11,14 +11,12 @@
 
 #include "base/close_later.h"
 #include "base/copies.h"
-#include "cc/own.h"
 #include "config/config.h"
 #include "control/control.h"
 #include "engine/clock.h"
 #include "engine/fabric.h"
 #include "loop.h"
-#include "multipath/own.h"
-#include "switch/adaptive.h"
+#include "plugin/plugin.h"
 #include "worker/worker.h"
 #include "world.h"
 
@@ -69,19 +67,6 @@ static void prepare_process(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* Files of users' own, by name */
-static bool own_open(struct fabric *f)
-{
-	return own_controls_open(f, json_object_get(f->config, "controls")) &&
-	       own_paths_open(f, json_object_get(f->config, "multipath_policies")) &&
-	       own_choices_open(f, json_object_get(f->config, "adaptive_policies"));
-}
-
-static bool own_load(struct fabric *f)
-{
-	return own_controls_load(f) && own_paths_load(f) && own_choices_load(f);
-}
-
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -117,8 +102,8 @@ int main(int argc, char **argv)
 	}
 	if (fifo && sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}))
 		fprintf(stderr, "fabricd: --fifo: %s; going on without\n", strerror(errno));
-	if (!own_open(f) || !config_load(f, f->config) || !control_open(f, control) || !workers_open(f, workers) ||
-	    !privileges_drop(f, user) || !own_load(f)) {
+	if (!plugins_open(f) || !config_load(f, f->config) || !control_open(f, control) || !workers_open(f, workers) ||
+	    !privileges_drop(f, user) || !plugins_load(f)) {
 		not_ready(f->error);
 		fabric_free(f);
 		return 1;

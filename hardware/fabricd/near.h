@@ -30,12 +30,15 @@
 #define NEAR_FRAME_LINES 4 /* up to its headers */
 #define NEAR_PORT_LINES 3
 
-/* How many events of its lane have yet to run before one does when this is asked for */
-enum near_stage { NEAR_USERS = 2, NEAR_PORT = 3, NEAR_OBJECT = 5, NEAR_ENTRY };
-
-/* Ask for the fields of an object from one to another; nothing has to be there */
-#define NEAR_FIELDS(at, type, first, last) \
-	near_bytes((uintptr_t)(at) + offsetof(type, first), (uintptr_t)(at) + offsetof(type, last) + sizeof(((type *)0)->last))
+/* Ask for the fields of an object from one to another; nothing has to be there.  How many lines that are is known
+ * beforehand of one that begins with a line
+ */
+#define NEAR_END(type, last) (offsetof(type, last) + sizeof(((type *)0)->last))
+#define NEAR_FIELDS(at, type, first, last)                                                                            \
+	(_Alignof(type) % LINE_BYTES                                                                                  \
+		 ? near_bytes((uintptr_t)(at) + offsetof(type, first), (uintptr_t)(at) + NEAR_END(type, last))        \
+		 : lines_near((const char *)(at) + offsetof(type, first) / LINE_BYTES * LINE_BYTES,                   \
+			      (int)((NEAR_END(type, last) - 1) / LINE_BYTES - offsetof(type, first) / LINE_BYTES + 1)))
 
 static inline void near_bytes(uintptr_t from, uintptr_t end)
 {
@@ -128,23 +131,24 @@ static inline void near_users(const struct fabric *f, const struct queued *q)
 	}
 }
 
-/* near_what_is_next() - Ask for it; the event that runs has been taken out */
+/* near_what_is_next() - Ask for it; the event that runs has been taken out: of the second behind it in its lane what is found
+ * in what it names, of the third what it names, of the fifth its frame, of the sixth its successor
+ */
 static inline void near_what_is_next(const struct fabric *f)
 {
-	int behind = 1;
+	const struct queued *q = f->heap.behind;
 
-	if (f->heap.n < NEAR_CROWD)
+	if (f->heap.n < NEAR_CROWD || !q || !(q = q->next))
 		return;
-	for (const struct queued *q = f->heap.behind; q && behind <= NEAR_ENTRY; q = q->next, behind++) {
-		if (behind == NEAR_USERS)
-			near_users(f, q);
-		else if (behind == NEAR_PORT)
-			near_port(f, q);
-		else if (behind == NEAR_OBJECT)
-			near_object(f, q);
-		else if (behind == NEAR_ENTRY)
-			line_near(q->next);
-	}
+	near_users(f, q);
+	if (!(q = q->next))
+		return;
+	near_port(f, q);
+	if (!(q = q->next) || !(q = q->next))
+		return;
+	near_object(f, q);
+	if (q->next)
+		line_near(q->next->next);
 }
 
 #endif

@@ -56,6 +56,7 @@ static void nic_free(struct nic *n)
 		qp_release(n->qps[k]);
 	free(n->qps);
 	puller_release(n);
+	free(n->loop);
 	for (struct nic_transport *t; (t = n->transports); free(t))
 		n->transports = t->next;
 	if (n->netdev >= 0)

@@ -28,8 +28,9 @@ static size_t cooked(struct input *in, uint8_t *to)
 
 	switch (op) {
 	case 2:
-		put_le32(put_le64(body, a & 1 ? REGION : odd_size(b)), c);
-		return command(to, op, body, 16);
+		p = put_le64(put_le64(put_le64(p, a & 1 ? REGION - (c & 64) * 16u : odd_size(b)), c & 64 ? 4096 * 5 : 0), c & 64 ? 4096 : 0);
+		put_le64(put_le32(put_le32(p, c), a & 2 ? RIGHTS : b), 0);
+		return command(to, op, body, 40);
 	case 3:
 		p = put_le32(put_le32(put_le32(p, a % (RANKS + 1)), b % 4), c);
 		put_le32(put_le32(put_le16(put_le16(p, c & 0x70 ? 0 : c), b >> 7), b >> 5 & 3), 0);
@@ -61,6 +62,66 @@ static size_t cooked(struct input *in, uint8_t *to)
 	}
 }
 
+/* Likewise of a program, whose keys are told to it, and whose queue pairs are any of its NIC's */
+static size_t of_program(struct input *in, const struct fabric *f, const struct worker *w, uint8_t *to)
+{
+	uint8_t body[280] = {0}, op = next(in) % 10, a = next(in), b = next(in), c = next(in);
+	const struct worker *other = f->workers[b % RANKS].next;
+	uint32_t qp = 16u + a % 6, key = harness_key(w, c % 3), rkey = harness_key(other ? other : w, b % 3);
+	uint8_t *p = body;
+
+	switch (op) {
+	case 0: return command(to, 15, put_le32(body, c & 8 ? key : c) - 4, 8);
+	case 1:
+		put_u8(put_le32(p, c), a & 15 ? 2 : a);
+		return command(to, 16, body, 24);
+	case 2:
+	case 3:
+	case 4:
+		for (uint8_t state = op == 2 ? b : 1; state <= (op == 2 ? b : 3); state++, to += 48) {
+			p = put_u8(put_u8(put_u8(put_u8(put_u8(put_u8(put_le32(body, qp), state % 7), c % 7), a & 31), a >> 5), b & 7), c & 31);
+			p = put_le32(put_le32(put_le32(put_le16(p, 0), c & 1 ? 0xfffffe : 0), c & 1 ? 0xfffffe : 0), 16u + b % 6);
+			p = put_le32(p, f->nics[(b >> 4) % RANKS].ip + (c == 255));
+			put_le32(put_u8(put_u8(put_u8(put_u8(p, a >> 7), b & 63), b & 7), 15), c & 32 ? 1000000 : 0);
+			command(to, 17, body, 40);
+		}
+		return op == 2 ? 48 : 144;
+	case 5: return command(to, 18, put_le32(body, qp) - 4, 8);
+	case 6:
+	case 7: {
+		uint16_t count = c & 128 ? c : c % 5;
+		p = put_le16(put_u8(put_u8(put_le32(p, qp), b % 5), c & 128 ? 9 : 1), count);
+		p = put_le32(put_le32(put_le64(put_le64(p, a), odd_size(next(in))), b & 64 ? rkey : b), 5);
+		p = put_le64(put_le64(p, 0), 0);
+		for (uint16_t i = 0; !(c & 128) && i < count; i++)
+			p = put_le32(put_le32(put_le64(p, odd_size(next(in))), (uint32_t)odd_size(next(in))), key);
+		return command(to, 19, body, (uint16_t)(48 + (c & 128 ? (count + 7) & ~7 : 16 * count)));
+	}
+	case 8:
+		p = put_le64(put_le32(put_le32(p, qp), c % 4), a);
+		for (uint8_t i = 0; i < c % 4; i++)
+			p = put_le32(put_le32(put_le64(p, odd_size(next(in))), (uint32_t)odd_size(next(in))), key);
+		return command(to, 20, body, (uint16_t)(16 + 16 * (c % 4)));
+	default: return wait_for(to, a % 4, b & 1 ? UINT64_MAX : (uint64_t)b * 100000 + ((uint64_t)c << 20));
+	}
+}
+
+/* Some commands of a program, with memory of its own */
+static void program_says(struct input *in, struct fabric *f, unsigned rank, uint8_t what)
+{
+	static uint8_t packet[MESSAGE_MAX];
+	struct worker *w = harness_program(f, rank);
+	size_t n = 0;
+
+	if (what & 4 && w->regions.count < 3)
+		harness_register(f, w, what & 8);
+	for (int i = 0; i <= (what >> 3 & 7) && n < 4096; i++)
+		n += of_program(in, f, w, packet + n);
+	harness_told(f, w, packet, n, -1);
+	if (what == 191)
+		worker_end(f, w, WORKER_LOST, "died");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct input in = input_of(data, len);
@@ -83,6 +144,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 			size_t n;
 			const uint8_t *raw = some(&in, &n);
 			harness_say(f, rank, raw, n, harness_memfd(what >> 2));
+		} else if (what < 192) {
+			program_says(&in, f, rank, what);
 		} else {
 			size_t n = 0;
 			for (int i = 0; i <= (what >> 2 & 7) && n < 4096; i++)

@@ -64,6 +64,10 @@ static const char congested_nics[] =
 
 static int worker_end_fd[RANKS];
 
+#define PROGRAM_FDS 64
+static int program_fd[PROGRAM_FDS];
+static unsigned program_fds;
+
 /* What fabricd's sources call fopen() here: no file that an input names is ever opened */
 FILE *fuzz_fopen(const char *path, const char *mode);
 FILE *fuzz_fopen(const char *path, const char *mode)
@@ -132,6 +136,8 @@ void harness_close(struct fabric *f)
 	close(epoll_fd);
 	for (unsigned r = 0; r < RANKS; r++)
 		close(worker_end_fd[r]);
+	while (program_fds)
+		close(program_fd[--program_fds]);
 	taps_close();
 }
 
@@ -189,6 +195,9 @@ static void read_answers(void)
 	for (unsigned r = 0; r < RANKS; r++)
 		while (recv(worker_end_fd[r], answer, sizeof answer, MSG_DONTWAIT) > 0)
 			;
+	for (unsigned k = 0; k < program_fds; k++)
+		while (recv(program_fd[k], answer, sizeof answer, MSG_DONTWAIT) > 0)
+			;
 }
 
 /* harness_run() - Let events happen and Open vSwitch answer, for so many turns at most */
@@ -208,20 +217,55 @@ void harness_run(struct fabric *f, int rounds)
 		read_answers();
 		control_idle(f);
 		control_sweep(f);
+		programs_sweep(f);
 		if (f->clock.now < before)
 			abort(); /* time went back */
 		before = f->clock.now;
 	}
 }
 
-/* harness_say() - A packet from a worker */
-void harness_say(struct fabric *f, unsigned rank, const uint8_t *data, size_t len, int memfd)
+/* harness_told() - A packet from a session */
+void harness_told(struct fabric *f, struct worker *w, const uint8_t *data, size_t len, int memfd)
 {
-	struct worker *w = &f->workers[rank % RANKS];
-
 	if (w->fd >= 0)
 		worker_message(f, w, data, len, memfd);
 	read_answers();
+}
+
+/* harness_say() - A packet from a worker */
+void harness_say(struct fabric *f, unsigned rank, const uint8_t *data, size_t len, int memfd)
+{
+	harness_told(f, &f->workers[rank % RANKS], data, len, memfd);
+}
+
+/* harness_program() - A program of that rank: the one that there is, or a new one; or its worker, if there were too many */
+struct worker *harness_program(struct fabric *f, unsigned rank)
+{
+	struct worker *w = f->workers[rank % RANKS].next;
+	uint8_t hello[8] = {0x52, 0x42, 0x57, 0x31, WORKER_PROTOCOL, 0, 1}, packet[16];
+	int fds[2];
+
+	while (w && w->fd < 0)
+		w = w->next;
+	if (w || program_fds == PROGRAM_FDS)
+		return w ? w : &f->workers[rank % RANKS];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds))
+		abort();
+	w = program_new(f, &f->workers[rank % RANKS]);
+	w->fd = fds[0];
+	program_fd[program_fds++] = fds[1];
+	harness_told(f, w, packet, command(packet, 1, hello, sizeof hello), -1);
+	return w;
+}
+
+/* harness_key() - The key of a region of a session, or one that it has not */
+uint32_t harness_key(const struct worker *w, unsigned which)
+{
+	for (uint32_t i = 0; i < w->regions.room; i++)
+		for (const struct region *r = w->regions.bucket[i]; r; r = r->next)
+			if (!which--)
+				return r->key;
+	return which;
 }
 
 /* harness_memfd() - Memory of a good or bad kind; made once */
@@ -242,13 +286,20 @@ int harness_memfd(unsigned kind)
 	return fds[kind];
 }
 
+/* harness_register() - A session registers a region of good memory, perhaps watched */
+void harness_register(struct fabric *f, struct worker *w, bool watched)
+{
+	uint8_t body[40], packet[64];
+	uint8_t *p = put_le64(put_le64(put_le64(body, REGION), 0), 0);
+
+	put_le64(put_le32(put_le32(p, 1), RIGHTS | (watched ? REGION_WATCHED : 0)), 0);
+	harness_told(f, w, packet, command(packet, 2, body, sizeof body), harness_memfd(0));
+}
+
 /* register_memory() - A rank registers a region of good memory, key 1 */
 static void register_memory(struct fabric *f, unsigned rank)
 {
-	uint8_t body[16], packet[64];
-
-	put_le32(put_le32(put_le64(body, REGION), 1), 0);
-	harness_say(f, rank, packet, command(packet, 2, body, sizeof body), harness_memfd(0));
+	harness_register(f, &f->workers[rank], false);
 }
 
 /* harness_connect() - Both ranks register memory and connect; both are running afterwards */

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hardware.cc import CONTROLS, Setting
 
-PROTOCOL = 3  # of workers
+PROTOCOL = 6  # of workers
 MULTIPATH_PARAMS: dict[str, dict[str, float]] = {
     "random": {},
     "round": {},

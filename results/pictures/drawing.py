@@ -78,10 +78,11 @@ def name_x(panels: Sequence[Axes], text: str) -> None:
 
 
 def save(figures: Sequence[Figure], path: Path) -> list[Path]:
-    """As the ending of `path` says, .svg or .png; the second one as NAME-2, and so on. Returns what was written."""
+    """As the ending of `path` says; the second one as NAME-2, and so on. Returns what was written."""
     paths = [path.with_stem(f"{path.stem}-{n}") if n > 1 else path for n in range(1, len(figures) + 1)]
     for figure, one in zip(figures, paths, strict=True):
-        figure.savefig(one, dpi=130, metadata={"Date": None} if one.suffix.lower() == ".svg" else None)
+        undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(one.suffix.lower())
+        figure.savefig(one, dpi=130, metadata=undated)
     return paths
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 
 LIVE = "live.json"
+MOST_SHOWN = 60
+"""Rows of a frame in a notebook."""
 
 
 def _frame(name: str, about: str) -> cached_property[pd.DataFrame]:
@@ -136,6 +139,16 @@ class Run(Frames):
     def fastest_bps(self) -> float:
         """Rate of the fastest cable; 0 if no counters were kept."""
         return max((link["rate_bps"] for link in self.counters.get("links", ())), default=0)
+
+    def __repr__(self) -> str:
+        return f"<run {self.name!r}, {self.fidelity.get('verdict', self.state['state'])}, in {self.path}>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the verdict, its reasons, and `results`."""
+        verdict = [self.fidelity.get("verdict", self.state["state"]), *self.fidelity.get("reasons", [])]
+        title = escape(f"{self.name}: {'; '.join(verdict)}")
+        shown = self.results.dropna(axis="columns", how="all")
+        return f"<p><b>{title}</b></p>{shown.to_html(index=False, max_rows=MOST_SHOWN)}<p>{escape(str(self.path))}</p>"
 
     def series(self, name: str) -> pd.DataFrame:
         """A time series (results.frames.series.SERIES). Raises StoreError if the run was not sampled."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from results.figures.keys import differ, value_at
 from results.store import load as one_run
-from results.store.load import Frames, Run, find
+from results.store.load import MOST_SHOWN, Frames, Run, find
 from results.store.sweeps import SWEEP, Sweep, sweep
 
 if TYPE_CHECKING:
@@ -50,6 +51,15 @@ class Runs(Frames):
         import pandas as pd
 
         return pd.DataFrame([{**about, **run.figures} for about, run in self._about()])
+
+    def __repr__(self) -> str:
+        return f"<{len(self.runs)} runs" + (f", {len(self.failed)} failed>" if self.failed else ">")
+
+    def _repr_html_(self) -> str:
+        """In a notebook: `figures`, and what has failed."""
+        failed = "".join(f"<li>{escape(f'{name}: {why}')}</li>" for name, why in self.failed.items())
+        table = self.figures.to_html(index=False, max_rows=MOST_SHOWN)
+        return table + (f"<p>Failed:</p><ul>{failed}</ul>" if failed else "")
 
     def _about(self) -> list[tuple[dict[str, Any], Run]]:
         return [

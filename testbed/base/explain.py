@@ -34,12 +34,14 @@ def explain(
         loc, kind = detail["loc"], detail["type"]
         if (kind == "missing" and loc in meant) or (kind == "extra_forbidden" and loc not in strange):
             continue
+        of_key = loc[-1:] == ("[key]",)  # what is wrong is the key itself
+        loc = loc[:-1] if of_key else loc
         path = tuple(step for step in loc if not str(step).startswith("<"))
         if kind == "railbed":
             for inner, what, hint in detail["ctx"]["mistakes"]:
                 yield (*path, *inner), what, hint
         else:
-            yield path, *_say(detail, loc, value(path), root)
+            yield path, *_say(detail, loc, loc[-1] if of_key else value(path), root)
 
 
 _MAPPING = ("a mapping of keys to values", "KEY: VALUE, each in a line of its own, or {KEY: VALUE, ..}")

@@ -119,6 +119,17 @@ def paths(case: Case) -> Found:
             yield what, where, f"fabric.switch.ecn: {{classes: [{one}]}}"
 
 
+@check("trimming", "what is sent again after it was trimmed is held back by a window, or by credit")
+def trimming(case: Case) -> Found:
+    trims = case.experiment.fabric.switch.trimming
+    for path, sending, one in case.senders:
+        chosen = sending.cc
+        window = chosen.control.values(case.basis.setting, chosen.values, chosen.set).get("window", 0)
+        if trims and one in trims.classes and not window and "credit" not in chosen.control.hears:
+            what = f"{chosen.short} has no window: it sends at once again what was trimmed, to be trimmed again"
+            yield what, (*path, "cc"), "cc: nscc, or a control of credit such as ndp; or a `window` for this one"
+
+
 def _switches_spread(case: Case) -> bool:
     """Whether switches let packets of a flow overtake each other."""
     adaptive = case.experiment.control.routing.adaptive

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="With --fail-if: only differences count that stand out of the spread over seeds (five on each side, or more).",
 )
-@click.option("-o", "--out", type=PAGE, help="Also write it as a page: a file, .html.")
+@click.option("-o", "--out", type=PAGE, help="Also write it: a page (.html), or the tables (.md, .tex).")
 @click.option("--all", "every", is_flag=True, help="Also figures that are equal, and all counters that moved.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(
@@ -56,6 +56,7 @@ def command(
       testbed compare before after --fail-if "busbw < 0.98" --json
       testbed compare before after --fail-if "time > 1" --significant
       testbed compare before after -o difference.html
+      testbed compare before after -o difference.tex
     """
     from results.compare.comparison import compare
     from results.compare.limit import Limit, LimitError
@@ -71,9 +72,7 @@ def command(
         met = [why for limit in asked for why in limit.met(comparison)]
         _print(comparison, asked, met, every, as_json)
         if out is not None:
-            from testbed.report.html import compared
-
-            compared(comparison, met, out, every=every)
+            _write(comparison, met, out, every)
     except LimitError as error:
         raise InputError(error.what, "command line: --fail-if", error.hint) from None
     if met:
@@ -91,3 +90,15 @@ def _print(comparison: Comparison, limits: list[Limit], met: list[str], every: b
     show(of_comparison(comparison, every=every), wide=True)
     for why in met:
         click.echo(f"failed: {why}")
+
+
+def _write(comparison: Comparison, met: list[str], out: Path, every: bool) -> None:
+    if out.suffix.lower() == ".html":
+        from testbed.report.html import compared
+
+        compared(comparison, met, out, every=every)
+        return
+    from testbed.tables.comparison import of_comparison
+    from testbed.tables.paper import write
+
+    write(of_comparison(comparison, every=every), out)

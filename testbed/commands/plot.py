@@ -24,7 +24,8 @@ KINDS = (
     *("queue", "rate", "pauses", "fct", "timeline", "trace", "sweep"),
     *("speedup", "heat", "times", "busbw", "host", "sent"),
 )
-_PICTURES = (".svg", ".png")
+_PICTURES = (".svg", ".png", ".pdf")
+_WITHOUT_VALUES = ("timeline", "trace")
 MOST_NAMES = 3
 """Runs that a picture is named after."""
 
@@ -53,12 +54,13 @@ class PlotKind(Choice):
 @click.command(cls=Plots, epilog=f"KIND: {', '.join(KINDS)}.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN..", shell_complete=RUN)
 @click.argument("kind", type=PlotKind(KINDS), metavar="KIND")
-@click.option("-o", "--out", type=PAGE, help="File, .svg or .png (default: RUN-KIND.svg); trace: .json.")
+@click.option("-o", "--out", type=PAGE, help="File, .svg, .png or .pdf (default: RUN-KIND.svg); trace: .json.")
 @click.option("--figure", "figures", multiple=True, metavar="NAME",
               help="sweep: a figure of the table; may repeat (goodput_Gbps, or busbw_GBps).")  # fmt: skip
 @click.option("--baseline", metavar="ALGORITHM", help="speedup, heat: what the others are compared with (the first).")
 @click.option("--over", metavar="KEY", help="speedup .. sent: size, ranks, or a swept key, such as rate.")
 @click.option("--iteration", type=Whole(0), metavar="N", help="timeline: which iteration of a step (the last).")
+@click.option("--data", is_flag=True, help="Also write what is drawn as CSV, beside the picture.")
 def command(
     runs: tuple[str, ...],
     kind: str,
@@ -67,6 +69,7 @@ def command(
     baseline: str | None,
     over: str | None,
     iteration: int | None,
+    data: bool,
 ) -> None:
     """Draw runs and sweeps as pictures.
 
@@ -80,7 +83,7 @@ def command(
       testbed run experiments/quickstart.yaml --out results/runs/first
       testbed plot first busbw
       testbed run experiments/congestion/fairness.yaml --out results/runs/fairness
-      testbed plot fairness rate -o rate.png
+      testbed plot fairness rate -o rate.pdf --data
       testbed run experiments/congestion/incast.yaml --out results/runs/incast
       testbed plot incast sweep --figure goodput_Gbps --figure slowdown_p99
       testbed bench all_reduce -b 64K -e 1M -f 4 -g 4 --algorithm ring,in_network --out results/runs/algorithms
@@ -92,6 +95,8 @@ def command(
     endings = (".json",) if kind == "trace" else _PICTURES
     out = _checked(out, endings) if out else None
     _refuse_unused(kind, {"--figure": figures, "--baseline": baseline, "--over": over, "--iteration": iteration})
+    if data and kind in _WITHOUT_VALUES:
+        raise InputError(f"{kind} shows no values", "command line: --data", "the frame `timeline` has them")
     try:
         out = out or Path(f"{_called(runs)}-{kind}{endings[0]}")
         if kind == "trace":
@@ -99,9 +104,14 @@ def command(
             return
         of_steps = kind == "timeline"
         pictures = _timeline(runs, iteration) if of_steps else _pictures(runs, kind, figures, baseline, over)
+        paths = save(pictures, out)
+        if data:
+            from results.pictures.drawn import write
+
+            paths = [*paths, *write(pictures, paths)]
     except PlotError as error:
         raise InputError(str(error), " ".join(runs)) from None
-    for path in save(pictures, out):
+    for path in paths:
         click.echo(str(path))
 
 
@@ -123,7 +133,7 @@ def _checked(out: Path, endings: tuple[str, ...]) -> Path:
     if out == Path():
         raise InputError("the name of the picture is empty", "command line: --out", "such as --out rate.png")
     if out.suffix.lower() not in endings:
-        what = "a trace is .json" if endings == (".json",) else "pictures are .svg or .png"
+        what = "a trace is .json" if endings == (".json",) else "pictures are .svg, .png or .pdf"
         raise InputError(f"{out}: {what}", "command line: --out")
     if not out.parent.is_dir():
         raise InputError(f"there is no folder {str(out.parent)!r}", "command line: --out")

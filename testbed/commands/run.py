@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,26 +169,15 @@ def _imports_for_showing() -> None:
 def _sweep(
     experiment: Experiment, out: str | None, as_json: bool, on: str | None, retries: int, failed: str | None
 ) -> None:
+    from railbed.points import run_points
     from results.store.sweeps import SWEEP, Sweep
     from testbed.base.errors import RUN_FAILED
     from testbed.base.progress import for_stderr
-    from testbed.machines.known import noted, noting
-    from testbed.run.sweep import SweepEnded, run_sweep
+    from testbed.run.sweep import SweepEnded
     from testbed.tables.results import of_sweep, show
 
     try:
-        with ExitStack() as stack:
-            how: dict[str, Any] = {"runner": noting}
-            if on is not None:
-                from testbed.machines.sweep import OnMachines
-                from testbed.machines.where import where
-
-                places = where(on)
-                again = noted(failed) if failed else None
-                machines = stack.enter_context(OnMachines(places.here, places.others, retries, again))
-                how = {"runner": machines, "prepare": machines.reach}
-            progress = stack.enter_context(for_stderr())
-            folder, rows = run_sweep(experiment, out, progress, **how)
+        folder, rows = run_points(experiment, out, for_stderr(), on=on, retries=retries, failed=failed)
     except SweepEnded as ended:
         if not (ended.folder / SWEEP).exists():  # there was no room even for that
             raise
@@ -215,5 +204,12 @@ def _show(folder: Path, host: bool, experiment: Mapping[str, Any] | None = None)
     if experiment:
         run.experiment = dict(experiment)
     show(of_run(run, host=host))
+    if run.experiment.get("cluster"):
+        from testbed.experiment import load as load_experiment
+        from testbed.predict.expected_error import expected_errors, in_words
+
+        of_cluster = load_experiment(folder / "experiment.yaml")
+        for line in in_words(of_cluster, expected_errors(of_cluster)):
+            click.echo(f"# {line}")
     if (folder / FILE).exists():
         show(of_profile(json.loads((folder / FILE).read_text())))

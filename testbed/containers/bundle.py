@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.base.errors import MachineError
+from testbed.containers import programs
 from testbed.containers.seccomp import profile
 from testbed.machine.mounts import CHECKOUT, Bind, runtime_folders, system_paths
 from testbed.machine.ownership import id_range
@@ -70,13 +71,15 @@ class Users:
 class Binds:
     """Files of the fabric that a container sees, read-only except sockets; `more` are the experiment's.
 
-    `sockets` are those of all ranks of a container that several share.
+    `sockets` are those of all ranks of a container that several share. `fabric` is its directory, of which RDMA
+    programs see something.
     """
 
     socket: Path
     sockets: Mapping[int, Path] = field(default_factory=dict)
     plan: Path | None = None
     idle: Path | None = None
+    fabric: Path | None = None
     more: Sequence[Bind] = ()
 
 
@@ -208,10 +211,12 @@ def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
         mounts.append(_mount(str(INSIDE / "plan.json"), "bind", str(binds.plan), "bind", "ro", *private, "noexec"))
     if binds.idle:
         mounts.append(_mount(str(INSIDE / "idle"), "bind", str(binds.idle), "bind", "ro", *private))
+    for inside, outside, options in programs.mounts(binds.fabric) if binds.fabric else ():
+        mounts.append(_mount(str(inside), "bind", str(outside), "bind", *options, *private))
     # The user's, with options that hold for all mounts below, too. Our own come last: later mounts cover earlier ones.
     for bind in binds.more:
-        options = ("rbind", "rprivate", "rnosuid", "rnodev", "rw" if bind.writable else "rro")
-        mounts.append(_mount(str(bind.path), "bind", str(bind.path.resolve()), *options))
+        how = ("rbind", "rprivate", "rnosuid", "rnodev", "rw" if bind.writable else "rro")
+        mounts.append(_mount(str(bind.path), "bind", str(bind.path.resolve()), *how))
     own: Sequence[Path] = [CHECKOUT / "workloads"] if rootfs else runtime_folders()
     return mounts + [_mount(str(p), "bind", str(p), *read_only) for p in own]
 

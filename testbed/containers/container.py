@@ -1,31 +1,24 @@
-"""Ranks' containers: one runc container each, in the network namespace of the rank's host.
-
-runc starts a container detached, so that no process stays to watch it. We are its init's subreaper, and learn how the
-worker ended.
-"""
+"""Ranks' containers: one runc container each, in the network namespace of the rank's host."""
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
 import secrets
-import select
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
 
 from testbed.base.errors import MachineError, UserError
 from testbed.base.text import tail
-from testbed.containers import idle
+from testbed.containers import forked, idle
 from testbed.containers.bundle import (
     CPU_PERIOD_US,
     INSIDE,
@@ -37,13 +30,12 @@ from testbed.containers.bundle import (
     cpu_quota_us,
 )
 from testbed.containers.image import Image
+from testbed.containers.worker import File, ForkedWorker, Worker, become_subreaper
 from testbed.machine.directories import remove_tree
 from testbed.machine.mounts import CHECKOUT, Bind
-from testbed.machine.processes import MARK, STOPPED, Process, existing, reap, wait_for
-from testbed.machine.teardown import in_control_groups
+from testbed.machine.processes import MARK, STOPPED, Process, reap, wait_for
+from testbed.machine.teardown import control_group_paths, in_control_groups
 
-File = int | IO[Any] | None
-_PR_SET_CHILD_SUBREAPER = 36
 _USERS = 100  # a host process's descriptor of its user namespace (hardware/holder/holder.h)
 _IDLE = [str(INSIDE / "idle")]
 _FREEZE_S = 30.0  # until every program has stopped: each needs a CPU for that
@@ -64,6 +56,8 @@ class Containers:
     ids: int | None = None  # the first of the users inside, as seen from outside; None: they are our own
     binds: Sequence[Bind] = ()  # what the experiment binds
     suffix: str = ""  # tells the containers of a job from those that stay
+    kept: dict[int, tuple[tuple[int, ...], Worker]] | None = None
+    """Those that stay when a program that was forked into them ends, by rank: who else is in it, and itself."""
 
     def name(self, rank: int) -> str:
         return f"rb{self.fabric_id}-r{rank}{self.suffix}"
@@ -95,6 +89,7 @@ class Containers:
                 sockets if others else {},
                 plan if plan.exists() else None,
                 idle.write(self.dir / "idle") if list(argv) == _IDLE else None,
+                self.dir,
                 self.binds,
             ),
             rootfs=self.image.rootfs if self.image else None,
@@ -153,13 +148,42 @@ class Containers:
             self._shared(each).touch()
         pid_file = bundle / "pid"
         pid_file.unlink(missing_ok=True)
-        _become_subreaper()
+        become_subreaper()
         command = self.runc("run", "--detach", "--bundle", str(bundle), "--pid-file", str(pid_file), self.name(rank))
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
             env={**os.environ, MARK: self.mark}, start_new_session=True,
         )  # fmt: skip
-        return Worker(rank, self, process, pid_file)
+        return Worker(rank, process, pid_file)
+
+    def fork(self, rank: int, argv: Sequence[str], *, stdout: File, stderr: File, others: Sequence[int] = ()) -> Worker:
+        """As `start`, of a program that is `forkable`: it is imported once for all ranks, if this kernel lets us."""
+        server = forked.server()
+        if self.image or server.refused:
+            return self.start(rank, argv, stdout=stdout, stderr=stderr, others=others)
+        server.begin()
+        container = self._to_fork_into(rank, tuple(others), stderr)
+
+        def order(init: int, out: int, err: int) -> forked.Fork:
+            groups = [str(path) for path in control_group_paths(self.group(rank))]
+            return server.fork(init, groups, argv, self.environment(rank), out, err, keep=self.kept is not None)
+
+        def instead(out: int, err: int) -> Worker:
+            server.refuses()
+            return self.execute(rank, argv, {}, stdout=out, stderr=err)
+
+        return ForkedWorker(container, order, instead, stdout, stderr, keep=self.kept is not None)
+
+    def _to_fork_into(self, rank: int, others: tuple[int, ...], stderr: File) -> Worker:
+        """A container whose init does nothing: that of the program before, if it is kept, or a new one."""
+        if self.kept is None:
+            return self.start(rank, _IDLE, stdout=subprocess.DEVNULL, stderr=stderr, others=others)
+        whose, container = self.kept.get(rank, ((), None))
+        if container is None or whose != others or self.running(rank) is None:
+            with (self.dir / f"container{rank}.log").open("ab") as log:  # it would keep a program's pipe open
+                container = self.start(rank, _IDLE, stdout=log, stderr=log, others=others)
+            self.kept[rank] = others, container
+        return container
 
     def running(self, rank: int) -> Process | None:
         """The init of a rank's container, if that runs."""
@@ -266,9 +290,11 @@ class Containers:
     def _killed(self, rank: int) -> Path:
         return self.dir / "containers" / f"{rank}.killed"
 
-    def exec_command(self, rank: int, argv: Sequence[str], *, tty: bool, cwd: str = "/") -> list[str]:
+    def exec_command(
+        self, rank: int, argv: Sequence[str], *, tty: bool, cwd: str = "/", env: Mapping[str, str] | None = None
+    ) -> list[str]:
         """The command that runs `argv` in a rank's running container, with our standard streams and its exit code."""
-        options = ["--cwd", cwd, *(["--tty"] if tty else [])]
+        options = ["--cwd", cwd, *(["--tty"] if tty else []), *_options(env or {})]
         if term := os.environ.get("TERM"):
             options += ["--env", f"TERM={term}"]
         return self.runc("exec", *options, self.name(rank), *argv)
@@ -279,13 +305,13 @@ class Containers:
         Detached: runc would otherwise stay until the output is closed, which a child of the program may do long after.
         """
         pid_file = self.dir / "containers" / f"{rank}{self.suffix}.{secrets.token_hex(8)}.pid"
-        _become_subreaper()
-        options = ["--cwd", "/", *(word for name, value in env.items() for word in ("--env", f"{name}={value}"))]
+        become_subreaper()
+        options = ["--cwd", "/", *_options(env)]
         command = self.runc("exec", "--detach", "--pid-file", str(pid_file), *options, self.name(rank), *argv)
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env={**os.environ, MARK: self.mark}
         )
-        return Worker(rank, self, process, pid_file, through_init=False)
+        return Worker(rank, process, pid_file, through_init=False)
 
     @contextmanager
     def _locked(self, rank: int) -> Iterator[None]:
@@ -300,69 +326,8 @@ class Containers:
             yield
 
 
-@dataclass
-class Worker:
-    """A rank's program in its container."""
-
-    rank: int
-    _containers: Containers
-    _starter: subprocess.Popen[bytes]
-    _pid_file: Path
-    through_init: bool = True  # tini is the container's init, and reports how the program ended
-    _pid: int = 0
-    _code: int | None = field(default=None)
-
-    @property
-    def starting(self) -> bool:
-        return self._starter.poll() is None
-
-    def started(self) -> bool:
-        """Waits until the container runs; False if it could not be started."""
-        if self._starter.wait() == 0 and not self._pid:
-            self._pid = int(self._pid_file.read_text())
-            if not self.through_init:
-                self._pid_file.unlink(missing_ok=True)
-        return self._starter.returncode == 0
-
-    @property
-    def pid(self) -> int:
-        """The pid of the container's init, as seen from here; 0 if it could not be started."""
-        return self._pid if self.started() else 0
-
-    def poll(self) -> int | None:
-        """None while it runs, else its exit code, negative for the signal that ended it."""
-        if self._code is None and self._starter.poll() is not None:
-            self._code = self._reap() if self.started() else self._starter.returncode or 1
-        return self._code
-
-    def wait(self) -> int:
-        """Waits until it has ended; returns its code as `poll` does."""
-        while self.poll() is None:
-            with suppress(ProcessLookupError), open(os.pidfd_open(self.pid), "rb", buffering=0) as ended:
-                select.select([ended], [], [], 1.0)
-        return self._code or 0
-
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        """Signals the whole container (SIGKILL) or the worker's process group (others)."""
-        if self.poll() is None and self.pid:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def _reap(self) -> int | None:
-        try:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
-        except ChildProcessError:  # another process is its parent: all we know is that it is gone
-            return None if any(process.alive() for process in existing([self._pid])) else -signal.SIGKILL
-        if pid == 0:
-            return None
-        code = os.waitstatus_to_exitcode(status)
-        by_tini = self.through_init and 128 < code <= 128 + signal.SIGRTMAX  # it reports a signal as 128 + its number
-        return 128 - code if by_tini else code
-
-
-@cache
-def _become_subreaper() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def _options(env: Mapping[str, str]) -> list[str]:
+    return [word for name, value in env.items() for word in ("--env", f"{name}={value}")]
 
 
 @cache

@@ -19,8 +19,8 @@ _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET,TIME}
 # Unix, IPv4 and IPv6 are what programs speak, netlink is how they ask for interfaces, packet how tcpdump listens. All
 # are of the network namespace; others (VSOCK, ALG, BLUETOOTH, CAN, XDP ..) are not, or are code that nobody here needs.
 FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16, "AF_PACKET": 17}
-# Personalities: Linux, with address randomization off, asking for the current one, and 32 bit's.
-_PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
+# Personalities: Linux, 32 bit's, both with an old release; fixed addresses; asking for the current one.
+_PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)
 
 
 @cache

@@ -13,6 +13,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 
+from hardware.build import EMULATED, VERBS
 from testbed.doctor.findings import Lack, check
 from testbed.doctor.needs import need_program
 from testbed.machine.memory import available_bytes
@@ -43,6 +44,17 @@ def programs() -> str:
     ):
         need_program(name, package, cost + use)
     return "ethtool, tcpdump, tshark, iperf3, ping"
+
+
+@check("rdma programs")
+def rdma_programs() -> str:
+    cost = "fabrics work; what uses it does not: "
+    for library in (VERBS, EMULATED):
+        if not library.exists():
+            raise Lack(f"{library} is not built", cost + "unmodified RDMA programs", "./setup.sh build")
+    need_program("ib_write_bw", "perftest", cost + "the usual tests of RDMA (docs/rdma-programs.md)")
+    need_program("ibv_devinfo", "ibverbs-utils", cost + "looking at an emulated NIC from inside")
+    return "perftest and ibverbs-utils, on our libibverbs"
 
 
 @check("python")

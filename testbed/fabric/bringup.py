@@ -22,6 +22,7 @@ from hardware.client import Fabricd, FabricdError
 from hardware.config import fabricd_config
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP
 from testbed.base.errors import MachineError
+from testbed.containers import programs
 from testbed.containers.bundle import fabricd_id, first_id
 from testbed.containers.image import root_of
 from testbed.fabric.controller import (
@@ -311,8 +312,8 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     directory, fabric = work.dir, work.fabric
     holder = work.start_holder()
     database_file = work.ovs.make_database(group=fabricd_id(work.record.id))
-    (directory / "fabric.json").write_text(json.dumps(fabric.to_dict()))
-    (directory / "experiment.json").write_text(json.dumps(experiment.resolved()))
+    for name, said in (("fabric", fabric.to_dict()), ("experiment", experiment.resolved())):
+        (directory / f"{name}.json").write_text(json.dumps(said))
     work.enter(holder)
     control = controller_settings(experiment)
     work.order_controller(control)  # first: its imports take longest
@@ -322,8 +323,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     _compile_what_ranks_run()
     hardware, fast = hardware_of(experiment), experiment.control.fast_path
     clock: dict[str, Any] = {"mode": experiment.clock.mode}
-    if work.kernel:
-        clock["dilation"] = experiment.clock.dilation or automatic(fabric, hardware)
+    clock |= {"dilation": experiment.clock.dilation or automatic(fabric, hardware)} if work.kernel else {}
     config = fabricd_config(
         fabric,
         hardware,
@@ -343,6 +343,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     bridges = work.make_bridges()
     if not work.kernel:
         work.take_hosts(holder)
+    programs.provide(directory, fabric, hardware, clock, work.ids)
     image = root_of(experiment.workers.image, directory, work.ids or 0)
     if work.kernel:
         work.plug_in(holder, experiment.fabric.nic.mtu)

@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Any, Self
 from hardware.client import Fabricd, FabricdError
 from testbed.base.errors import MachineError, UserError, require_root
 from testbed.base.this_process import undisturbed
+from testbed.containers import programs
 from testbed.containers.bundle import Limits
-from testbed.containers.container import Containers, File, Worker
+from testbed.containers.container import Containers
+from testbed.containers.forked import forkable
 from testbed.containers.image import Image
+from testbed.containers.worker import File, Worker
 from testbed.fabric.bringup import HOLDER, STATE, Bringup, bring_up, controller_settings, inside, own_ovs
 from testbed.fabric.controller import CONTROLLER_OUT, CONTROLLER_PORT, controller_lines
 from testbed.fabric.inventory import topology_text
@@ -83,6 +86,7 @@ class Lab:
     _down: bool = False
     _net: FabricNet | None = None
     job: str = ""  # what runs here now: its workers have containers of their own
+    keeps: bool = False  # its containers, for workers that come later
 
     # -- up
 
@@ -272,6 +276,7 @@ class Lab:
             self.state["ids"],
             binds(self.state["bind"]),
             f"-{self.job}" if self.job else "",
+            {} if self.keeps else None,
         )
 
     def worker_dir(self, rank: int) -> Path:
@@ -283,12 +288,13 @@ class Lab:
     ) -> Worker:
         """Starts a program as a rank's container, which `others` share.
 
-        Returns before it runs, so that several start at the same time.
+        Returns before it runs, so that several start at the same time; it does when `started` has been asked.
         """
         self._starting = [w for w in self._starting if w.starting]
         if len(self._starting) >= 2 * (os.cpu_count() or 1):  # more would only get in each other's way
             self._starting.pop(0).started()
-        worker = self.containers.start(rank, argv, stdout=stdout, stderr=stderr, others=others)
+        start = self.containers.fork if forkable(argv) else self.containers.start
+        worker = start(rank, argv, stdout=stdout, stderr=stderr, others=others)
         self._starting.append(worker)
         return worker
 
@@ -297,12 +303,19 @@ class Lab:
         if not 0 <= rank < len(self.fabric.nics):
             raise UserError(f"there is no rank {rank}", hint=f"ranks: 0 to {len(self.fabric.nics) - 1}", exit_code=2)
         self.containers.idle(rank)
-        return self.containers.exec_command(rank, argv, tty=tty), {**os.environ, MARK: self.record.mark}
+        command = self.containers.exec_command(rank, argv, tty=tty, env=self._for_programs())
+        return command, {**os.environ, MARK: self.record.mark}
 
     def execute(self, rank: int, argv: Sequence[str], env: Mapping[str, str], *, stdout: File, stderr: File) -> Worker:
         """Starts `argv` in a rank's container, an idle one if none runs, with `env` in its environment."""
         self.containers.idle(rank)
-        return self.containers.execute(rank, argv, env, stdout=stdout, stderr=stderr)
+        return self.containers.execute(rank, argv, {**self._for_programs(), **env}, stdout=stdout, stderr=stderr)
+
+    def _for_programs(self) -> dict[str, str]:
+        """The environment in which programs use their rank's NIC; with the virtual clock, that runs for them."""
+        if not self.kernel:
+            programs.let_run(self.fabricd)
+        return programs.environment(virtual=not self.kernel)
 
     # -- down
 

@@ -15,7 +15,7 @@ from testbed.base.this_process import undisturbed
 from testbed.machine.processes import Process, carrying
 
 if TYPE_CHECKING:
-    from testbed.containers.container import Worker
+    from testbed.containers.worker import Worker
     from testbed.fabric.lab import Lab
     from topologies import Nic
 

@@ -17,7 +17,7 @@ from testbed.plan.steps.planned import Plan
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from testbed.containers.container import Worker
+    from testbed.containers.worker import Worker
     from testbed.fabric.lab import Lab
 
 LINE_MAX = 1 << 20
@@ -93,5 +93,7 @@ def start(lab: Lab, plan: Plan, groups: Sequence[list[int]], log: Path | None = 
                 program = _TOGETHER if shared else _ALONE
                 worker = lab.start_worker(ranks[0], program, stdout=ends[0], stderr=errors, **shared)
             started.append(WorkerProcess(ranks, worker, *outputs))
+        for process in started:
+            process.worker.started()
         unread.pop_all()
     return started

@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from results.store import zipped
 from testbed.base.errors import Problem
 
 LONGEST = 1 << 20
 """Bytes of a line."""
 CHUNK = 384 << 10
 """Bytes of a file that go into one."""
-MOST_FILES = 16 << 30
+MOST_FILES = zipped.MOST_BYTES
 """Bytes that the folder of one point may have, packed or unpacked."""
 _TEXT = 4000
 _WHOLE = 1 << 62

@@ -11,8 +11,6 @@ import json
 import os
 import re
 import shutil
-import zipfile
-import zlib
 from collections.abc import Generator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -22,8 +20,8 @@ from results.store.folder import RUNS, RunFolder, StoreError
 from results.store.load import find, read_object
 from results.store.shelf import state_of
 from results.store.sweeps import SWEEP
+from results.store.zipped import unpacked
 from testbed.base.errors import InputError, MachineError
-from testbed.machines.answers import MOST_FILES
 from testbed.machines.where import HERE
 from testbed.run.sweep import at, one_by_one
 
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 Rows = Generator[tuple[int, dict[str, Any]], None, None]
 
 RUN_POINTS = "points-run.jsonl"
-MOST_ENTRIES = 1_000_000
 _STAMP = re.compile(r"\d{8}-\d{6}-")
 _UNENDED = re.compile(r"\.(failed|partial)(-\d+)?$")
 
@@ -114,26 +111,6 @@ def take_over(run: Path, folder: Path) -> None:
         return target
 
     shutil.copytree(run, folder, copy_function=link)
-
-
-def packed(folder: Path, into: Path) -> None:
-    """Makes a zip file of a run's folder, which is removed."""
-    with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for path in sorted(folder.rglob("*")):
-            file.write(path, path.relative_to(folder))
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def unpacked(packed: Path, folder: Path) -> None:
-    """The folder again. Raises ValueError for a file that is no such folder, or one of more than MOST_FILES bytes."""
-    try:
-        with zipfile.ZipFile(packed) as file:
-            entries = file.infolist()
-            if sum(entry.file_size for entry in entries) > MOST_FILES or len(entries) > MOST_ENTRIES:
-                raise ValueError(f"it has more than {MOST_FILES >> 30} GiB, or {MOST_ENTRIES} files")
-            file.extractall(folder)  # no more than the sizes above; strips what would lead out of the folder
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
-        raise ValueError(str(error)) from None
 
 
 def run_of(number: int, name: Any) -> bool:

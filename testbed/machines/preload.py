@@ -16,6 +16,7 @@ import testbed.fabric.lab
 import testbed.machines.point
 from results.store import environment
 from testbed.base import yaml_writer
+from testbed.containers import forked
 from testbed.experiment import loads
 
 WANTED = (controllers, pyarrow.parquet, results, testbed.fabric, testbed.machines.point, yaml_writer)
@@ -25,6 +26,7 @@ fabric: {topology: {star: {hosts: 2}}}
 workload: [{collective: all_reduce, sizes: [1KiB]}, {flows: [{from: 1, to: 0, size: 1KiB}]}]
 """
 
+forked.server().begin()  # which serves all points
 environment.environment(0)  # asks the tools for their versions
 experiment = loads(_SMALL)
 experiment.resolved()

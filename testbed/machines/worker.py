@@ -202,7 +202,7 @@ def _cannot(error: OSError) -> dict[str, Any]:
 
 
 def _packed(folder: Path, run: str) -> Iterator[bytes]:
-    from testbed.machines.known import packed
+    from results.store.zipped import packed
 
     packed(folder / run, folder / "packed.zip")
     with (folder / "packed.zip").open("rb") as file:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.fabric import Accelerator, Ecn, Nic, Switch
     from testbed.experiment.blocks.routing import Adaptive, Routing
     from testbed.experiment.blocks.transport import CongestionControl, Transport
-    from testbed.experiment.blocks.trimming import Trimming
     from testbed.experiment.steps.step import Step
 
 
@@ -41,7 +40,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
             **_switch(fabric.switch, basis.headroom(*usual), _ecn(basis, basis.setting)),
             **_adaptive(experiment.control.routing.adaptive, basis.setting),
             **({"shapers": _shapers(basis)} if fabric.switch.scheduler.shapers else {}),
-            **_trimming(fabric.switch.trimming),
+            **_trimming(basis),
         },
         accelerator=_accelerator(basis, experiment.workload),
         nic={
@@ -56,7 +55,7 @@ def hardware_of(experiment: Experiment) -> Hardware:
             "cc": sending.congestion_control(transport, basis.setting),
             **sending.multipath_of(transport, basis.setting),
             **_engine(nic),
-            **({"trimmed_dscp": fabric.switch.trimming.dscp} if fabric.switch.trimming else {}),
+            **_trimmed(basis),
         },
         own=sending.own_files(experiment),
         of_switch=_own_of_switches(basis, usual, experiment.control.routing),
@@ -240,12 +239,23 @@ def _adaptive(adaptive: Adaptive | None, setting: cc.Setting) -> dict[str, Any]:
     return {"adaptive": keys}
 
 
-def _trimming(trimming: Trimming | None) -> dict[str, Any]:
+def _trimming(basis: Basis) -> dict[str, Any]:
     """What is left of frames that find no place; nothing where they are dropped."""
+    trimming = basis.fabric.switch.trimming
     if trimming is None:
         return {}
     keys = {"classes": trimming.classes, "bytes": trimming.size, "dscp": trimming.dscp, "queue": trimming.queue}
-    return {"trimming": keys}
+    last_hop = trimming.last_hop(basis.transport)
+    return {"trimming": keys | ({"last_hop_dscp": last_hop} if last_hop is not None else {})}
+
+
+def _trimmed(basis: Basis) -> dict[str, Any]:
+    """By what a NIC tells what is left of packets."""
+    trimming = basis.fabric.switch.trimming
+    if trimming is None:
+        return {}
+    last_hop = trimming.last_hop(basis.transport)
+    return {"trimmed_dscp": trimming.dscp} | ({"trimmed_last_hop_dscp": last_hop} if last_hop is not None else {})
 
 
 def _ecn(basis: Basis, setting: cc.Setting) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
+from testbed.plan.library import way_of
 from testbed.plan.offloads import offload_ns
 from testbed.plan.steps.planned import WHY, taken
 from testbed.predict.figure import FORMULA, MESSAGES, Figure
@@ -50,7 +51,7 @@ def collective_figures(ground: Ground, turn: Turn, planned: Sequence[PlannedColl
             yield Figure(
                 step=turn.number,
                 name=step.collective,
-                algorithm=f"{taken(chosen)} (auto)" if chosen else part.entry.name,
+                algorithm=f"{taken(chosen)} ({step.algorithm})" if chosen else part.entry.name,
                 ranks=len(part.ranks),
                 size_bytes=size_bytes,
                 time_ns=time_ns,
@@ -61,6 +62,7 @@ def collective_figures(ground: Ground, turn: Turn, planned: Sequence[PlannedColl
                 holds_up=buffers.holds_up,
                 paused=buffers.take_paused(looked=how == MESSAGES and not part.large),
                 chosen={key: chosen[key] for key in WHY if key in chosen},
+                bar=ground.errors.get((ground.planner.number(turn.step), size_bytes)) if ground.errors else None,
             )
 
 
@@ -87,14 +89,14 @@ class _Parts:
 
     def __init__(self, ground: Ground, turn: Turn, step: PlannedCollective) -> None:
         self._ground, self._turn, self._step = ground, turn, step
-        self._parts: dict[tuple[int, str, int | None], _Part] = {}
+        self._parts: dict[tuple[Any, ...], _Part] = {}
         self._users: dict[Hop, int] = {}
 
     def of(self, size_bytes: int) -> Iterator[_Part]:
         """Those of a size, group by group."""
         for g, group in enumerate(self._step.groups or [{}]):
             way = {**self._step.told(), **group, **self._step.chosen.get(str(size_bytes), {})}
-            key = g, way["algorithm"], way.get("trees")
+            key = g, way["algorithm"], way.get("trees"), *way_of(way)
             if key not in self._parts:
                 self._parts[key] = self._made(g, way)
             self._parts[key].way = way  # `auto` may cut each size into other pieces
@@ -120,7 +122,7 @@ def _found(ground: Ground, part: _Part, size_bytes: int, buffers: Buffers) -> tu
     if not part.large and (found := _time(ground, part, size_bytes, buffers)):
         return found
     formula = "expected_ns" in part.way and bool(part.entry.time)  # by which `auto` has chosen it, too
-    if not (formula and part.way.get("chunk")):  # in pieces there is no model for large fabrics
+    if not (formula and (part.way.get("chunk") or part.entry.by_library)):  # there is no model of these for large ones
         try:
             return _large(ground, part, size_bytes)
         except InputError:

@@ -71,7 +71,7 @@ def of_sweep(swept: Sweep, parts: Mapping[str, str]) -> dict[str, Any]:
     summary = swept.to_dict()
     failed = summary.get("error")
     try:
-        pictures = [_svg(f) for f in sweep(swept.name, swept.keys, swept.points, usual(swept))] if swept.points else []
+        pictures = [svg(f) for f in sweep(swept.name, swept.keys, swept.points, usual(swept))] if swept.points else []
     except PlotError:
         pictures = []
     return {
@@ -181,11 +181,12 @@ def _timelines(run: Run) -> list[str]:
     pictures = []
     for step in chosen(steps(rows), None)[:MOST_TIMELINES] if rows else ():
         with suppress(PlotError):  # a step that took no time
-            pictures.append(_svg(timeline(step, run.name)))
+            pictures.append(svg(timeline(step, run.name)))
     return pictures
 
 
-def _svg(figure: Figure) -> str:
+def svg(figure: Figure) -> str:
+    """A picture as part of a page, the same whenever it is drawn."""
     import matplotlib
 
     out = io.StringIO()

@@ -12,7 +12,7 @@ from results.store.sweeps import sweep
 from testbed.report import document
 from testbed.tables.comparison import names, nothing, parts
 
-_HERE = Path(__file__).parent / "page"
+PAGE = Path(__file__).parent / "page"
 _PAGES = Path(__file__).parents[1] / "serve" / "pages"
 _MODULES = ("dom", "format", "metrics", "network")
 """Modules of the live page that the report needs too, each after those that it imports."""
@@ -22,7 +22,7 @@ def report(path: Path, out: Path) -> Path:
     """Writes the report of the run or sweep in the folder `path`; returns `out`. Raises InputError, StoreError."""
     swept = sweep(path)
     about = document.of(Run(path), _parts()) if swept is None else document.of_sweep(swept, _parts())
-    document.write("report.html", out, about, [_HERE])
+    document.write("report.html", out, about, [PAGE])
     return out
 
 
@@ -34,15 +34,20 @@ def compared(comparison: Comparison, met: Sequence[str], out: Path, *, every: bo
     ]
     about = {"title": " against ".join(side.path.name for side in comparison.sides), "met": met, "sides": sides}
     tables = {"same": comparison.same, "nothing": nothing(comparison), "parts": parts(comparison, every=every)}
-    document.write("compare.html", out, {**about, **tables, **_parts()}, [_HERE])
+    document.write("compare.html", out, {**about, **tables, **_parts()}, [PAGE])
+
+
+def styles() -> str:
+    """Of a page without scripts."""
+    return "\n".join(p.read_text() for p in (_PAGES / "style.css", PAGE / "report.css"))
 
 
 def _parts() -> dict[str, str]:
     modules = [_plain((_PAGES / "js" / f"{name}.js").read_text()) for name in _MODULES]
     return {
-        "styles": "\n".join(p.read_text() for p in (_PAGES / "style.css", _uplot("css"), _HERE / "report.css")),
+        "styles": "\n".join(p.read_text() for p in (_PAGES / "style.css", _uplot("css"), PAGE / "report.css")),
         "plotting": _uplot("js").read_text(),
-        "script": "\n".join([*modules, (_HERE / "report.js").read_text()]),
+        "script": "\n".join([*modules, (PAGE / "report.js").read_text()]),
     }
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardware.client import FabricdError
+from testbed.containers import forked
 
 if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
@@ -97,12 +98,12 @@ def _samples(lab: Lab) -> dict[int, int]:
 
 
 def _processor_s(lab: Lab) -> dict[str, float]:
-    """Processor time so far. Workers are our children, and their time is known once they have ended."""
+    """Processor time so far. Containers are our children, and their time is known once they have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "Open vSwitch": _of(lab.record.processes["ovs-vswitchd"].pid),
         "fabricd": _of(lab.record.processes["fabricd"].pid),
-        "workers": children.ru_utime + children.ru_stime,
+        "workers": children.ru_utime + children.ru_stime + forked.server().processor_s(),
         "controller": _of(lab.controller.pid),
         "testbed": time.process_time(),
     }

@@ -90,9 +90,12 @@ def _up(experiment: Experiment, progress: Progress, up: Callable[[Experiment], L
     """A fabric for this run alone."""
     progress.stage("building the fabric")
     if up is None:
+        from testbed.containers import forked
         from testbed.fabric.lab import Lab
 
         up = Lab.up
+        if not experiment.workers.image:
+            forked.server().begin()  # it imports meanwhile
     return up(scaled_down(experiment))
 
 

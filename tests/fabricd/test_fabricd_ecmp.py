@@ -42,7 +42,9 @@ def test_open_vswitch_takes_the_ports_that_are_expected_of_a_thousand_flows_by_m
             assert told == member(source, target, sport, bases[k], links[k]), what
 
 
-def sent_by_queue_pair(fixed: bool, sample: int, basis: int = 77) -> tuple[list[int], list[dict[str, Any]], list[Any]]:
+def sent_by_queue_pair(
+    fixed: bool, sample: int, basis: int = 77, later: int | None = None
+) -> tuple[list[int], list[dict[str, Any]], list[Any]]:
     """Frames by each of leaf0's uplinks; the flows' queue pairs; and the fabric's figures."""
     nic = {"fixed_port": fixed}
     hardware = Hardware(timeout_ns=1e9, nic=nic, switch={"adaptive": {"policy": "hash", "basis": basis}})
@@ -52,6 +54,9 @@ def sent_by_queue_pair(fixed: bool, sample: int, basis: int = 77) -> tuple[list[
         f.ofctl("add-group", f.bridge("leaf0"), f"group_id=2147483648,type=all,{buckets}")
         rules = [f"priority=50000,ip,nw_dst={f.fabric.nics[to].ip},actions=group:2147483648" for to in (2, 3)]
         f.ofctl("add-flows", f.bridge("leaf0"), "-", flows=rules)
+        if later is not None:
+            chip = {"policy": "hash", "basis": later, "local_repair": False}
+            f.fabricd.request("inject", fault="seed", primitive="params", switch="leaf0", values={"adaptive": chip})
         send(f, [(0, 2 + k % 2, (k + 1) * MTU, 100.0 * k) for k in range(40)])
         counted = f.counters()
         ips = {n.rank: int(n.ip) for n in f.fabric.nics}
@@ -72,3 +77,8 @@ def test_a_chip_tells_queue_pairs_apart_by_the_number_of_the_other_end(fixed: bo
     assert sent == [expected[k] for k in range(SPINES)] and min(sent) > 0
     assert (len({q["udp_src_port"] for q in pairs}) == 1) == fixed
     assert figures == sent_by_queue_pair(fixed, sample=0)[2]
+
+
+def test_a_chip_that_is_given_another_seed_hashes_as_if_it_had_come_up_with_it() -> None:
+    sent = sent_by_queue_pair(False, 1024, basis=77, later=5)[0]
+    assert sent == sent_by_queue_pair(False, 1024, basis=5)[0] != sent_by_queue_pair(False, 1024)[0]

@@ -26,7 +26,7 @@ MFD_HUGETLB = 4
 
 
 def register(length: int) -> bytes:
-    return wire.command(wire.REGISTER, length, 1, 0)
+    return wire.command(wire.REGISTER, length, 0, 0, 1, 15, 0, 0)
 
 
 def not_sealed() -> int:

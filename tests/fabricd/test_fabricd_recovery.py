@@ -12,7 +12,7 @@ from tests.parts.fabricd_fixture import BareFabric, Pair, as_they_end, bare_fabr
 from tests.parts.timing_model import PS, RETH, Model, one, timed_write, wire_ps
 from workloads.verbs import wire
 
-FLUSHED, REMOTE_ACCESS, RETRY_EXCEEDED, RNR_EXCEEDED = 5, 10, 12, 13
+FLUSHED, REMOTE_INVALID, REMOTE_ACCESS, RETRY_EXCEEDED, RNR_EXCEEDED = 5, 9, 10, 12, 13
 
 
 def statuses(pair: Pair, count: int) -> list[tuple[int, int]]:
@@ -136,7 +136,7 @@ def test_a_send_longer_than_the_receive_is_refused() -> None:
         pair = f.pair(0, 1, 16384)
         pair.b.begin_wait(9, 10**9, post_recv(pair.qp_b, pair.key_b, 5000))
         pair.parked = True
-        assert one(pair.a.wait(1, wire.FOREVER, pair.write(5001, opcode=wire.SEND))).status == REMOTE_ACCESS
+        assert one(pair.a.wait(1, wire.FOREVER, pair.write(5001, opcode=wire.SEND))).status == REMOTE_INVALID
         pair.done()
 
 

@@ -135,7 +135,17 @@ def test_ranks_that_share_a_container_have_their_sockets_in_it_and_no_others(lab
     with out.open("wb") as stdout:
         w = lab.start_worker(2, ["sh", "-c", script], stdout=stdout, stderr=stdout, others=[3])
     assert w.wait() == 0, out.read_text()
-    assert out.read_text().split() == ["2/sock", "3/sock", "init", "worker.sock", "workers", "2"]
+    assert out.read_text().split() == [
+        "2/sock",
+        "3/sock",
+        "init",
+        "lib",
+        "network",
+        "nics",
+        "worker.sock",
+        "workers",
+        "2",
+    ]
     config = json.loads((lab.dir / "containers" / "2" / "config.json").read_text())
     resources = config["linux"]["resources"]
     assert resources["memory"]["limit"] == 2 * (256 << 20) and resources["cpu"]["quota"] == 100_000

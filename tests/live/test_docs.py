@@ -48,6 +48,7 @@ NOT_RUN = {
     "testbed probe iperf3": "likewise",
     'testbed exec --all -- "': "needs the real clock and PyTorch; tests/live/test_programs.py runs it",
     "experiments/programs/mpirun.sh": "likewise, and Open MPI",
+    "-- ib_": "wait for each other; tests/live/test_rdma_programs.py runs them",
     "testbed drill": "its world goes on beside the next examples; tests of drills play it",
     "testbed job": "goes on in the background, beside the next examples; tests of jobs run them",
     "testbed serve": "goes on until Ctrl-C",

@@ -25,6 +25,7 @@ from results.frames.columns import COLUMNS
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
 from testbed.run.outcome import RunFailed, RunResult
+from tests.parts.fake_lab import FakeWorker
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = """
@@ -58,21 +59,21 @@ class BareLab:
         self.dilation = 1
         self.controller = subprocess.Popen(["sleep", "600"])
         self.helpers: dict[str, Any] = {}
-        self.workers: dict[int, subprocess.Popen[bytes]] = {}
+        self.workers: dict[int, FakeWorker] = {}
 
     def worker_dir(self, rank: int) -> Path:
         return self.dir / "workers" / str(rank)
 
     def start_worker(
         self, rank: int, argv: Sequence[str], *, stdout: Any, stderr: Any, others: Sequence[int] = ()
-    ) -> subprocess.Popen[bytes]:
+    ) -> FakeWorker:
         own = {
             "RAILBED_SOCKET": str(self.worker_dir(rank) / "sock"),
             "RAILBED_SOCKETS": str(self.dir / "workers"),
             "RAILBED_PLAN": str(self.worker_dir(rank) / "plan.json"),
         }
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **own}
-        process = subprocess.Popen(argv, stdout=stdout, stderr=stderr, env=environment)
+        process = FakeWorker(argv, stdout=stdout, stderr=stderr, env=environment)
         self.workers |= dict.fromkeys((rank, *others), process)
         return self.workers[rank]
 

@@ -81,7 +81,7 @@ class RawWorker:
         self.host_ps = 0
         self.sent_bytes = 0
         if hello:
-            self.send(wire.command(wire.HELLO, wire.MAGIC, wire.VERSION))
+            self.send(wire.command(wire.HELLO, wire.MAGIC, wire.VERSION, 0))
             _, self.rank, _, _, self.time_ps, self.mtu, _ = wire.WELCOME_BODY.unpack(self.packet(wire.WELCOME))
 
     def send(self, *commands: bytes, fds: Sequence[int] = ()) -> None:
@@ -116,7 +116,7 @@ class RawWorker:
 
     def region(self, nbytes: int) -> tuple[int, mmap.mmap]:
         fd = sealed_memfd(nbytes)
-        self.send(wire.command(wire.REGISTER, nbytes, 7, 0), fds=[fd])
+        self.send(wire.command(wire.REGISTER, nbytes, 0, 0, 7, wire.ALL_ACCESS, 0, 0), fds=[fd])
         _, key = wire.REGION_BODY.unpack(self.packet(wire.REGION))
         memory = mmap.mmap(fd, nbytes)
         os.close(fd)

@@ -30,6 +30,7 @@ from unittest import mock
 from greenlet import greenlet
 
 from workloads.verbs import session, wire
+from workloads.verbs.device import NO_STREAM
 
 RECORDS_PER_PACKET = 5  # few, so that `more` is used
 
@@ -213,15 +214,28 @@ class FakeFabric:
             if op in (wire.WAIT, wire.BYE) and at != len(data):
                 raise Violation(f"command {op} must be the last of its packet")
 
-    def _op_1(self, s: Session, magic: int, version: int) -> None:
-        if (magic, version) != (wire.MAGIC, wire.VERSION):
+    def _op_1(self, s: Session, magic: int, version: int, flags: int) -> None:
+        if (magic, version, flags) != (wire.MAGIC, wire.VERSION, 0):
             raise Violation("not our magic or version")
         s.state = "running"
         self._tell(s, wire.WELCOME, wire.WELCOME_BODY.pack(wire.VERSION, s.rank, self.ranks, 0, s.clock_ps, 4096, 0))
 
-    def _op_2(self, s: Session, length: int, cookie: int, zero: int, fd: int) -> None:
+    def _op_2(
+        self,
+        s: Session,
+        length: int,
+        address: int,
+        place: int,
+        cookie: int,
+        access: int,
+        domain: int,
+        zero: int,
+        fd: int,
+    ) -> None:
         if not fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK or os.fstat(fd).st_size < length or zero:
             raise Violation("a region that is unsealed or too short")
+        if (address, place, access, domain) != (0, 0, wire.ALL_ACCESS, 0):
+            raise Violation("a region of a rank's worker that is not as all of them")
         key = self.random.randrange(2**32)
         s.regions[key] = mmap.mmap(fd, length)
         os.close(fd)
@@ -341,7 +355,8 @@ class FakeFabric:
 
     def _op_6(self, s: Session, wr_id: int, duration_ps: int, stream: int, zero: int) -> None:
         self.computations += 1
-        s.stream_ps[stream] = max(s.stream_ps.get(stream, 0), s.clock_ps) + duration_ps
+        begin = s.clock_ps if stream == NO_STREAM else max(s.stream_ps.get(stream, 0), s.clock_ps)
+        s.stream_ps[stream] = begin + duration_ps
         self._record_at(s.stream_ps[stream], s, wire.COMPUTED, wr_id, 0, 0, 0)
 
     def _op_7(self, s: Session, duration_ps: int) -> None:

@@ -100,6 +100,13 @@ def say(kind, **more):
 """
 
 
+class FakeWorker(subprocess.Popen[bytes]):
+    """A worker without a container."""
+
+    def started(self) -> bool:
+        return True
+
+
 class FakeLab:
     """What testbed.run.run needs of a Lab; `script(rank)` is what each worker does."""
 
@@ -111,7 +118,7 @@ class FakeLab:
         self.fabricd = FakeFabricd()
         self.controller = FakeProcess()
         self.helpers: dict[str, Any] = {}
-        self.workers: dict[int, subprocess.Popen[bytes]] = {}
+        self.workers: dict[int, FakeWorker] = {}
         self.downs = 0
         self.dilation = 100_000
         self.hardware = self.fabricd.process
@@ -122,11 +129,11 @@ class FakeLab:
         folder.mkdir(exist_ok=True)
         return folder
 
-    def start_worker(self, rank: int, argv: Sequence[str], *, stdout: Any, stderr: Any) -> subprocess.Popen[bytes]:
+    def start_worker(self, rank: int, argv: Sequence[str], *, stdout: Any, stderr: Any) -> FakeWorker:
         plan = json.loads((self.worker_dir(rank) / "plan.json").read_text())
         source = _PRELUDE.format(rank=plan["rank"]) + self._script(rank)
         command = [sys.executable, "-SE", "-c", source]  # quicker: it needs no packages
-        self.workers[rank] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+        self.workers[rank] = FakeWorker(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
         return self.workers[rank]
 
     def controller_messages(self) -> list[dict[str, Any]]:

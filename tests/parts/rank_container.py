@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.containers.container import Worker
+from testbed.containers.worker import Worker
 from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from tests.parts.machine import ROOT, traces

@@ -193,15 +193,16 @@ class Nscc(Telemetry):
             self.bound()
         self.window_bytes = self.w
 
-    def nacked(self, now: float, under_way: float) -> None:
-        """A packet was trimmed: update_delay(base + network, true, true), _trigger_qa, quick_adapt(true, true, 0)."""
+    def nacked(self, now: float, under_way: float, *, granted_there: bool = False) -> None:
+        """A packet was trimmed: update_delay(base + network, true, true), _trigger_qa, quick_adapt(true, true, 0).
+        `granted_there`: _receiver_based_cc && last_hop."""
         size = self.net.mtu
         self.ignored += size
         self.update_delay(self.p["base_rtt"], True)
         self.trigger = True
         if self.quick_adapt(now, 0.0, True, under_way):
             self.gained = self.came = 0.0
-        else:
+        elif not granted_there:
             self.w -= size
             self.bound()
         self.window_bytes = self.w
@@ -249,7 +250,9 @@ class Nscc(Telemetry):
             acted = True
         elif now > self.adapt_at:
             if self.adapt_at and (self.trigger or delay > p["quick_adapt"]) and self.achieved < self.most / 8:
-                self.w = max(self.achieved, float(self.net.mtu))
+                # there "this shouldn't happen: might increase the cwnd": it came in more periods than one
+                periods = 1 + (now - self.adapt_at) // (self.base + p["target_queue"]) if self.trigger else 1
+                self.w = max(self.achieved / periods, float(self.net.mtu))
                 self.ignore, self.ignored, acted = under_way, 0.0, True
                 self.trigger = False
             self.achieved = 0.0

@@ -100,6 +100,19 @@ def test_slots_for_less_than_a_round_trip() -> None:
     assert "64 slots" in pool.what
 
 
+@pytest.mark.parametrize(
+    ("cc", "seen"),
+    [("none", True), ("dcqcn", True), ("timely", True), ("{none: {window: 200KB}}", False), ("nscc", False),
+     ("ndp", False), ("hpcc", False)],
+)  # fmt: skip
+def test_trimmed_packets_of_controls_without_a_window(cc: str, seen: bool) -> None:
+    trims = "  switch: {pfc: false, trimming: {classes: [%d]}}\n  nic: {pfc: false}\n"
+    flows = "flows: [{from: 0, to: 4, size: 1MB}]"
+    told = [f for f in found(RAIL, flows, trims % 3, f"{{cc: {cc}}}") if f.check == "trimming"]
+    assert bool(told) == seen and all("has no window" in f.what for f in told)
+    assert "trimming" not in checks(RAIL, flows, trims % 2, f"{{cc: {cc}}}")
+
+
 def test_without_a_scale_up_domain_neighbours_in_a_server_cross_rails_too() -> None:
     ring = "{collective: all_reduce, algorithm: ring, sizes: [1MiB]}"
     (one,) = found(RAIL, ring, fabric="  scale_up: null\n")

@@ -100,7 +100,8 @@ def test_help_imports_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     modules = done.stdout.partition("MODULES")[2].split()
     assert not {name.partition(".")[0] for name in modules} & HEAVY
-    assert len(modules) < 200  # click alone takes about 100; `./setup.sh bench` has the time
+    others = [name for name in modules if not name.startswith("testbed.commands.")]  # a verb has one of its own
+    assert len(others) < 160  # click alone takes about 100; `./setup.sh bench` has the time
 
 
 def test_what_commands_on_a_live_fabric_share_imports_no_graphs_and_no_tables():

@@ -324,7 +324,7 @@ def test_plot_takes_several_runs_where_they_are_compared(
         (("speedup", "--figure", "drops"), "speedup takes no --figure"),
         (("times", "--out", ""), "the name of the picture is empty"),
         (("times", "--out", str(tmp_path / "no/p.png")), "there is no folder"),
-        (("times", "--out", "p.gif"), "pictures are .svg or .png"),
+        (("times", "--out", "p.gif"), "pictures are .svg, .png or .pdf"),
     ):
         assert plot(*runs, *wrong) == 2
         assert says in " ".join(capsys.readouterr().err.split())

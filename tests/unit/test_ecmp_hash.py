@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from testbed.base.errors import InputError
 from testbed.experiment import Experiment, loads
 from testbed.experiment.overrides import override
 from testbed.fabric.bringup import controller_settings
+from testbed.operate.registry import ACTIONS
+from testbed.operate.steps.steps import Put
 from testbed.plan.hardware import hardware_of
 from tests.parts.murmur import murmur3, swapped
 from topologies import build
@@ -130,3 +133,19 @@ def test_models_hash_as_murmur_does_with_one_word_more_for_the_queue_pair(seed: 
 def test_with_a_fixed_port_queue_pairs_look_alike() -> None:
     assert source_port(17, 40, 1, 2, fixed=True) == source_port(18, 41, 3, 4, fixed=True) == 0xC000
     assert list(source_port(np.arange(3), np.arange(3), 1, 2, fixed=True)) == [0xC000] * 3  # type: ignore[type-var]
+
+
+def test_an_operator_seeds_what_hashes_rules_or_the_chip_and_is_told_where_nothing_does() -> None:
+    def asked(chip: dict[str, Any] | None) -> dict[str, Any]:
+        fabricd = SimpleNamespace(request=lambda what: {"controllers": 1})
+        site: Any = SimpleNamespace(switch=lambda name: {"adaptive": chip} if chip else {}, fabricd=fabricd)
+        (step,) = ACTIONS["hash seed"].steps(site, switch="leaf0", seed=7)
+        assert isinstance(step, Put)
+        return dict(step.primitive)
+
+    assert asked(None)["spec"] == {"operate": "hash", "switch": "leaf0", "seed": 7}
+    chip = {"policy": "hash", "basis": 3, "local_repair": False}
+    told = asked(chip)
+    assert told["switch"] == "leaf0" and told["values"] == {"adaptive": {**chip, "basis": 7}}
+    with pytest.raises(InputError, match="leaf0 takes one of its equal ports by two_choices, not by a hash"):
+        asked({"policy": "two_choices"})

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from results.store import zipped
 from results.store.folder import RunFolder
 from testbed.base.errors import InputError, MachineError
 from testbed.experiment import loads
@@ -306,19 +307,19 @@ def test_a_folder_that_is_none_is_that_points_error(tmp_path: Path, kind: str, m
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("../../out", bytes(100_000))
     if kind == "too much":
-        monkeypatch.setattr(known, "MOST_FILES", 99_999)
+        monkeypatch.setattr(zipped, "MOST_BYTES", 99_999)
     else:
         content = packed.read_bytes()
         packed.write_bytes(content[: len(content) // 2] if kind == "cut off" else b"x")
     with pytest.raises(ValueError):
-        known.unpacked(packed, tmp_path / "a" / "b" / "point-3")
+        zipped.unpacked(packed, tmp_path / "a" / "b" / "point-3")
     assert not (tmp_path / "a").exists()
 
 
 def test_nothing_of_a_folder_leads_out_of_it(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
         file.writestr("../../out", "x")
-    known.unpacked(tmp_path / "x.zip", tmp_path / "a" / "b" / "point-3")
+    zipped.unpacked(tmp_path / "x.zip", tmp_path / "a" / "b" / "point-3")
     assert list(tmp_path.rglob("out")) == [tmp_path / "a" / "b" / "point-3" / "out"]
 
 

@@ -135,6 +135,7 @@ def test_a_rate_of_a_nic_decides_on_its_parameters() -> None:
         ("nics: {x: {}}", "", "transport.nics.x", "names no NIC"),
         ("nics: {3-1: {}}", "", "transport.nics.3-1", "names no NIC"),
         ("nics: {0-2: {}, 2: {}}", "", "transport.nics.2", "rank 2 is in '0-2' already"),
+        ("nics: {0: {}, 0-2: {}}", "", "transport.nics.0-2", "rank 0 is in '0' already"),
         ("nics: {6: {}}", "", "transport.nics.6", "there is no rank 6"),
         ("nics: {1: {ack_dscp: 3}}", "", "transport.nics.1.ack_dscp", "unknown key"),
         ("nics: {1: {cc: {dcqcn: {gg: 1}}}}", "", "transport.nics.1.cc.dcqcn.gg", "unknown parameter"),

@@ -27,7 +27,7 @@ workload: [{flows: [{from: 0, to: 1, size: 1MB}]}]
         ("{3: {}}", "neither min nor max"),
         ("{3: {min: 60%, max: 50%}}", "min is larger than max"),
         ("{3: {min: 60%}, 4: {min: 50%}}", "more than 100%"),
-        ("{9: {max: 50%}}", "out of bounds"),
+        ("{9: {max: 50%}}", "9 is out of bounds"),
     ],
 )
 def test_mistakes_are_named_with_their_place(written: str, what: str) -> None:

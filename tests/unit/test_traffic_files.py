@@ -12,9 +12,11 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.experiment import Experiment, load
 from testbed.experiment.steps import written
+from testbed.experiment.steps.flows import FlowsStep
 from testbed.plan.steps.plan import plan
 from workloads.traffic import SOURCES, BadTable, Table, checked, published, sizes_named, table_sizes
 
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 # Means as the generator that comes with the distributions works them out (traffic_gen/custom_rand.py, getAvg)
 MEANS = {"web_search": 1_711_250, "hadoop": 120_420.75, "ali_storage": 40_869.8, "google_rpc": 2_891.62125}
 FBHDP = (
@@ -189,6 +191,21 @@ def test_flows_are_read_as_they_are_written(tmp_path: Path, text: str) -> None:
     assert second == {"from": 1, "to": 2, "size_bytes": 1000, "start_ns": 1000.0}
 
 
+def test_flows_of_a_file_may_be_sent_by_something_else(tmp_path: Path) -> None:
+    text = (
+        "from,to,size,transport,class\n0,1,1KB,swift,3\n1,2,1KB,,3\n2,3,1KB\n"
+        '0,3,1KB,"{cc: dctcp, recovery: selective_repeat, sack: {every: 8}}",\n'
+    )
+    (tmp_path / "own.c").write_text((EXPERIMENTS / "own" / "reno-ecn.c").read_text())
+    (step,) = own_flows(tmp_path, text + "1,0,1KB,{cc: {file: own.c}}\n").workload
+    assert isinstance(step, FlowsStep)
+    first, second, third, fourth, fifth = (flow.transport for flow in step.flows)
+    assert first and first.cc.name == "swift" and first.model_fields_set == {"cc"}
+    assert second is third is None and [flow.traffic_class for flow in step.flows] == [3, 3, None, None, None]
+    assert fourth and fourth.cc.name == "dctcp" and fourth.sack and fourth.sack.every == 8
+    assert fifth and fifth.cc.short == "own.c"
+
+
 def test_a_class_is_marked_as_switches_know_it(tmp_path: Path) -> None:
     (tmp_path / "flows.csv").write_text("0,0,1,1KB,5\n")
     text = "name: t\nfabric: {topology: {star: {hosts: 4}}, switch: {dscp: {40: 5, 42: 5, 26: 3, 48: 6}}}\n"
@@ -218,6 +235,9 @@ def test_a_class_is_marked_as_switches_know_it(tmp_path: Path) -> None:
         ("0,0,1,1KB\n1e9,0,1,1KB\n", "flows.csv:2: column start: '1e9' is out of range", "10000s"),
         ("0,0,1,1KB,8\n", "flows.csv:1: column class: '8' is no traffic class", "0 to 7"),
         ("0,0,1,1KB,7\n", "flows.csv:1: column class: no DSCP is in class 7", "fabric.switch.dscp"),
+        ("0,0,1,1KB,,quic\n", "flows.csv:1: column transport: unknown congestion control 'quic'", "dctcp"),
+        ('0,0,1,1KB,,"{cc: dctcp"\n', "flows.csv:1: column transport: '{cc: dctcp' cannot be read", "in quotes"),
+        ("0,0,1,1KB,,{qps: 4}\n", "flows.csv:1: column transport: unknown key 'qps'", "recovery"),
         ("0,0,1\n", "flows.csv:1: 3 columns", "start,from,to,size,class"),
         (b"\xff\xfe\x00", "cannot be read", ""),
         ("0 0 1 1\n" * 100_001, "flows.csv:100001: there are more entries than 100,000", "shorter"),

@@ -99,6 +99,7 @@ class Algorithm:
     extra: tuple[str, ...] = ()  # keys of a step that only some algorithms heed
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of those that are not null by default
     own: Any = None  # the schedule itself of a user's file (workloads/own/); None: `schedule` names it
+    by_library: bool = False  # as `library` of its step says, which only a library's choice can
     apart: bool = False  # its result is in the output, where its collective has it in the vector
 
     def __str__(self) -> str:

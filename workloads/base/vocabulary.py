@@ -27,6 +27,7 @@ def combines(op: str | None, dtype: str) -> bool:
 
 
 AUTO = "auto"
+LIBRARY = "library"
 """Instead of an algorithm: the one that its closed form expects to be the fastest, of those that have a schedule."""
 
 MOST_PIECES = 4096

@@ -24,6 +24,7 @@ from workloads.collectives.schedule import (
     Shape,
     Step,
     Wait,
+    Work,
 )
 
 MOST_STEPS = 200_000
@@ -74,6 +75,10 @@ def _form(at: At, step: Step, program: Program, shape: Shape) -> None:
             raise Wrong(f"it waits for lane {step.lane}, and there are {len(program)}", at)
         if not 0 <= step.steps <= (its := len(program[step.lane].steps)):
             raise Wrong(f"it waits for {step.steps} steps of lane {step.lane}, which has {its}", at)
+        return
+    if isinstance(step, Work):
+        if step.elements < 0 or program[at.lane].clock is None:
+            raise Wrong("it works without a clock, or on less than nothing", at)
         return
     if not 0 <= step.start <= step.stop:
         raise Wrong(f"elements {step.start} to {step.stop} are no span", at)

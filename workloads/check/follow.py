@@ -139,7 +139,7 @@ class Follow:
                 self._receive(lane, step, self.sent[key].popleft())
             elif isinstance(step, Copy):
                 self._copy(lane, step)
-            else:
+            elif isinstance(step, Wait):
                 other = self.lanes[lane.rank][step.lane]
                 if other.at < step.steps:
                     other.waiting.append((step.steps, lane))

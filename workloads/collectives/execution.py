@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from workloads.collectives.schedule import (
     Schedule,
     Send,
     Shape,
+    Work,
     copies,
     places,
     program_of,
@@ -35,6 +37,7 @@ from workloads.collectives.schedule import (
 )
 from workloads.parts.context import Context
 from workloads.verbs import FabricError, QueuePair, Region, wire
+from workloads.verbs.device import NO_STREAM
 from workloads.verbs.wire import Record
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 4 << 20  # of host arithmetic between two signs of life
 MOST_MESSAGES = 16384  # that a queue pair keeps posted
+_OWN_CLOCKS = 1 << 32  # the first number of a time that a lane with a clock of its own waits for
 
 Reducer = Callable[[int, float, Callable[[], None]], None]
 """Has a reduction of a lane (its number) that takes so many ns carried out, then calls."""
@@ -111,6 +115,8 @@ class Connection:
     copied: int = 0
     sent: int = 0
     arrived: int = 0  # with all before them
+    seen: int = 0  # by their lane
+    peer: int = -1
     early: set[int] = field(default_factory=set)  # arrived before others (`transport.ordering: any`)
     taken: int = 0
     acknowledged: bool = True  # the last message of ours
@@ -144,12 +150,14 @@ class Execution:
         self.by_number = {c.pair.number: c for c in connections.values()}
         self.lanes: list[Running] = []
         self.running = False
+        self._waits = 0
         self.reducer: Reducer | None = None  # None: the host reduces, and does nothing else meanwhile
 
     def resolve(self, resolved: Resolved) -> None:
         """What it carries out from now on."""
         self.lanes = [Running(k, lane) for k, lane in enumerate(resolved.program)]
         for key, connection in self.connections.items():
+            connection.peer = key[0]
             connection.own = resolved.own.get(key, ())
             connection.places, connection.copies = resolved.peers[key], resolved.copies.get(key, ())
             connection.sender = connection.receiver = None
@@ -164,6 +172,7 @@ class Execution:
         """Back to the beginning."""
         for connection in self.connections.values():
             connection.sent = connection.copied = connection.arrived = connection.taken = connection.under_way = 0
+            connection.seen = 0
             connection.acknowledged = not connection.places
             connection.early.clear()
         for running in self.lanes:
@@ -178,7 +187,10 @@ class Execution:
         self._op = op
         self.running = True
         for running in self.lanes:
-            self._advance(running)
+            if running.lane.clock and running.lane.clock.begin_ns > 0:
+                self._busy(running, running.lane.clock.begin_ns, steps=0)
+            else:
+                self._advance(running)
 
     def take(self, record: Record) -> None:
         """Takes a completion of ours.  What comes before `start` is kept for it."""
@@ -191,10 +203,23 @@ class Execution:
             while connection.arrived in connection.early:
                 connection.early.remove(connection.arrived)
                 connection.arrived += 1
-            if connection.receiver and self.running:
-                self._advance(connection.receiver)
+                self._arrived(connection)
         else:
             out_of_turn(record)
+
+    def _arrived(self, connection: Connection) -> None:
+        """The next message of it: its lane may see it, at once or later."""
+        clock = connection.receiver.lane.clock if connection.receiver else None
+        later = clock.later_ns.get(connection.peer, 0.0) if clock else 0.0
+        if later > 0:
+            self._later(later, partial(self._seen, connection))
+        else:
+            self._seen(connection)
+
+    def _seen(self, connection: Connection) -> None:
+        connection.seen += 1
+        if connection.receiver and self.running:
+            self._advance(connection.receiver)
 
     @property
     def done(self) -> bool:
@@ -230,14 +255,24 @@ class Execution:
             going.extend(released(lane))
 
     def _go_on(self, running: Running) -> None:
+        """A lane's own clock goes on with its work before the host posts what it has done."""
+        done: list[Send] = []
+        self._step_by_step(running, done if running.lane.clock else None)
+        for step in done:
+            self._send(running, step)
+
+    def _step_by_step(self, running: Running, done: list[Send] | None) -> None:
         lane = running.lane.steps
         while running.at < len(lane) and not running.reducing:
             step = lane[running.at]
             if isinstance(step, Send):
-                self._send(running, step)
+                if done is None:
+                    self._send(running, step)
+                else:
+                    done.append(step)
             elif isinstance(step, Recv):
                 connection = self.connections[step.peer, step.channel]
-                if connection.arrived == connection.taken:
+                if connection.seen == connection.taken:
                     return
                 place = connection.own[connection.taken]
                 connection.taken += 1
@@ -247,10 +282,32 @@ class Execution:
                 place = Place(step.source, step.start)
                 if self._into(running, step.into, step.to, place, step.stop - step.start, reduce=step.reduce):
                     return
+            elif isinstance(step, Work):
+                assert running.lane.clock is not None
+                self._busy(running, running.lane.clock.takes_ns(step))
+                return
             elif (other := self.lanes[step.lane]).at < step.steps:
                 other.waiting.append((step.steps, running))
                 return
             running.at += 1
+
+    def _busy(self, running: Running, ns: float, *, steps: int = 1) -> None:
+        """The lane's own clock is, and then it goes on behind so many steps."""
+        running.reducing = True
+
+        def done() -> None:
+            running.reducing = False
+            running.at += steps
+            self._advance(running)
+
+        self._later(ns, done)
+
+    def _later(self, ns: float, then: Callable[[], None]) -> None:
+        """Calls when so much time has passed, whatever else goes on."""
+        self._waits += 1
+        number = _OWN_CLOCKS + self._waits
+        self.context.computed[number] = then
+        self.device.compute(ns, wr_id=number, stream=NO_STREAM)
 
     def _send(self, running: Running, step: Send) -> None:
         """Posts a message, or has it wait until the window lets it; what a buffered lane sends is copied now."""
@@ -279,7 +336,7 @@ class Execution:
         connection.pair.write(
             self.memory.regions[region],
             start * self.width,
-            (step.stop - step.start) * self.width,
+            running.lane.elements(step) * self.width,
             connection.remote.keys[place.region],
             connection.remote.at[place.region] + place.element * self.width,
             imm=self.first + number,
@@ -305,7 +362,7 @@ class Execution:
             if place != (region, at):  # else it has arrived in its place
                 self.typed[region][at : at + count] = self.typed[place.region][place.element : place.element + count]
             return False
-        ns = self.context.costs.reduce_ns(count * self.width)
+        ns = 0.0 if running.lane.clock else self.context.costs.reduce_ns(count * self.width)
         if self.reducer is None or ns <= 0:
             self.device.spend(ns)
             self._combine(region, at, place, count)

@@ -10,13 +10,15 @@ Ranks are indices into their group here; positions are elements of the vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
+from math import ceil
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from workloads.base.entry import Algorithm, named
+from workloads.collectives.manner import Manner
 
 VECTOR, STAGING, OUTPUT = range(3)
 """Memory of a rank: what it has, what has come and is not yet reduced, and what has a place of its own.
@@ -70,7 +72,29 @@ class Wait(NamedTuple):
     steps: int
 
 
-Step = Send | Recv | Copy | Wait
+class Work(NamedTuple):
+    """So many elements pass the lane's clock (`Clock`), which does nothing else meanwhile."""
+
+    elements: int
+
+
+Step = Send | Recv | Copy | Wait | Work
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a lane takes that has a clock of its own, as a GPU's thread block: its reductions are in its `Work`.
+
+    `begin_ns`: before its first step.  `later_ns`: by peer, how long after a message has arrived the lane sees it.
+    """
+
+    begin_ns: float
+    slice_ns: float
+    element_ns: float
+    later_ns: Mapping[int, float]
+
+    def takes_ns(self, step: Work) -> float:
+        return self.slice_ns + step.elements * self.element_ns
 
 
 Channel = tuple[int, int]  # index of the peer in the group, channel
@@ -84,6 +108,7 @@ class Lane:
     thousand ranks there are millions, and who plans it asks for the neighbours alone.
     `buffered`: what it sends is copied when its turn comes, and what it receives lands apart and is copied when it is
     taken, as through NCCL's FIFOs: memory is free when its step is done.  Else messages go from memory to memory.
+    `padded`: elements that a buffered lane's message takes for each of its own, with a protocol's flags among them.
     """
 
     def __init__(
@@ -93,13 +118,20 @@ class Lane:
         per_peer: bool = False,
         buffered: bool = False,
         channels: Iterable[Channel] | None = None,
+        clock: Clock | None = None,
+        padded: float = 1.0,
     ) -> None:
         self._steps, self.window, self.per_peer, self.buffered = steps, window, per_peer, buffered
+        self.clock, self.padded = clock, padded
         self._channels = None if channels is None else frozenset(channels)
 
     @cached_property
     def steps(self) -> Sequence[Step]:
         return self._steps() if callable(self._steps) else self._steps
+
+    def elements(self, step: Send | Recv) -> int:
+        """Of a message, as it is sent."""
+        return ceil((step.stop - step.start) * self.padded)
 
     @property
     def channels(self) -> frozenset[Channel]:
@@ -133,6 +165,7 @@ class Shape:
     counts: tuple[tuple[int, ...], ...] = ()
     """Elements, where they are unequal: [from][to]; or one row, what each rank has of the vector."""
     eager: int = 0  # elements of the largest message that others do not wait for
+    library: Manner | None = None  # how a library carries it out, where it does
 
     def length(self, index: int) -> int:
         """Elements of rank `index`'s vector."""
@@ -222,20 +255,20 @@ def places(program: Program) -> tuple[dict[Channel, list[Place]], int]:
                 apart = step.reduce or lane.buffered
                 place = Place(STAGING, staged) if apart else Place(step.into, step.start)
                 landings.setdefault((step.peer, step.channel), []).append(place)
-                staged += apart * (step.stop - step.start)
+                staged += apart * lane.elements(step)
             elif isinstance(step, Send) and lane.buffered:
-                copied += step.stop - step.start
+                copied += lane.elements(step)
     return landings, staged + copied
 
 
 def copies(program: Program, staged: int) -> dict[Channel, list[int]]:
     """Where in the staging memory, of so many elements, what buffered lanes send is copied, by (peer, channel)."""
-    sends = [step for lane in program if lane.buffered for step in lane.steps if isinstance(step, Send)]
-    at = staged - sum(step.stop - step.start for step in sends)
+    sends = [(step, lane) for lane in program if lane.buffered for step in lane.steps if isinstance(step, Send)]
+    at = staged - sum(lane.elements(step) for step, lane in sends)
     found: dict[Channel, list[int]] = {}
-    for step in sends:
+    for step, lane in sends:
         found.setdefault((step.peer, step.channel), []).append(at)
-        at += step.stop - step.start
+        at += lane.elements(step)
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from workloads.base.divide import divided
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import MOST_PIECES
+from workloads.collectives.manner import Manner
 from workloads.collectives.schedule import EAGER_BYTES, Shape
 from workloads.collectives.uneven import by_weights, uneven
 
@@ -16,7 +17,7 @@ def shape_of(entry: Algorithm, ranks: int, size_bytes: int, width: int, options:
     """The shape of a collective of `size_bytes` in elements of `width` bytes.
 
     `options`: `chunk` (bytes; None: the algorithm's own), `dims`, `senders`, `skew` and `parts`, where the algorithm
-    heeds them.
+    heeds them; `library`: how one carries it out.
     """
     count = size_bytes // width
     chunk = options.get("chunk") if "chunk" in entry.extra else None
@@ -34,4 +35,6 @@ def shape_of(entry: Algorithm, ranks: int, size_bytes: int, width: int, options:
         if entry.collective.one_row:
             counts = counts[:1]
     elements = max(1, chunk // width) if chunk else None
-    return Shape(ranks, count, elements, tuple(options.get("dims") or ()), senders, counts, EAGER_BYTES // width)
+    dims, library = tuple(options.get("dims") or ()), options.get("library")
+    manner = Manner(**library) if library and entry.by_library else None
+    return Shape(ranks, count, elements, dims, senders, counts, EAGER_BYTES // width, manner)

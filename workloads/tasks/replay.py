@@ -22,6 +22,7 @@ from workloads.collectives.schedule import (
     Recv,
     Send,
     Shape,
+    Wait,
     connections,
     program_of,
     released,
@@ -215,7 +216,7 @@ class _Doing:
             elif isinstance(step, Copy):
                 if step.reduce and self._reduces(lane, step.stop - step.start):
                     return
-            elif (other := self.lanes[step.lane]).at < step.steps:
+            elif isinstance(step, Wait) and (other := self.lanes[step.lane]).at < step.steps:
                 other.waiting.append((step.steps, lane))
                 return
             lane.at += 1

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from topologies.graph.frames import FRAME_BYTES
 from topologies.ranks.hops import Hop
-from workloads.collectives.schedule import Program, Schedule, Send, program_of, steps
+from workloads.collectives.schedule import Program, Schedule, Send, program_of
 from workloads.times.buffers import Buffers, Room, Watch
 from workloads.times.case import Case
 from workloads.times.messages import Link
@@ -56,10 +56,10 @@ class Followed:
         carried: dict[_Connection, list[int]] = {}
         for index in range(case.n):
             programs.append(program_of(schedule, case.shape, index))
-            for step in steps(programs[-1]):
+            for lane, step in ((its, step) for its in programs[-1] for step in its.steps):
                 if isinstance(step, Send):
                     messages += 1
-                    nbytes = (step.stop - step.start) * case.width
+                    nbytes = lane.elements(step) * case.width
                     its = carried.setdefault((index, step.peer, step.channel), [0, 0])
                     its[0] += case.costs.packets(nbytes)
                     its[1] += nbytes

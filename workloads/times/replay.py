@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from workloads.collectives.schedule import Copy, Lane, Program, Recv, Send, released
+from workloads.collectives.schedule import Copy, Lane, Program, Recv, Send, Work, released
 from workloads.times.case import Case
 from workloads.times.network import Agenda, Network, QueuePair
 
@@ -23,7 +23,8 @@ class Progress(Generic[H]):
     """How far a host has come with a lane of its schedule."""
 
     def __init__(self, host: H, lane: Lane) -> None:
-        self.host, self.steps, self.window, self.per_peer = host, lane.steps, lane.window, lane.per_peer
+        self.host, self.lane = host, lane
+        self.steps, self.window, self.per_peer, self.clock = lane.steps, lane.window, lane.per_peer, lane.clock
         self.at = self.under_way = 0
         self.reducing = False
         self.outbox: deque[tuple[Stream[Any], int]] = deque()
@@ -33,9 +34,10 @@ class Progress(Generic[H]):
 class Stream(Generic[L]):
     """Messages from one rank to another on one channel: one direction of a connection."""
 
-    def __init__(self, pair: QueuePair) -> None:
-        self.pair = pair
-        self.total = self.posted = self.acknowledged = self.under_way = self.arrived = self.taken = 0
+    def __init__(self, pair: QueuePair, source: int = 0) -> None:
+        """`source`: whose, by index in the group.  `seen`: of what has arrived, by its lane."""
+        self.pair, self.source = pair, source
+        self.total = self.posted = self.acknowledged = self.under_way = self.arrived = self.seen = self.taken = 0
         self.outbox: deque[tuple[Stream[L], int]] = deque()
         self.sender: L | None = None
         self.receiver: L | None = None
@@ -55,7 +57,10 @@ class _Host:
 
     def begin(self, _: float) -> None:
         for lane in self.lanes:
-            self.advance(lane)
+            if lane.clock and lane.clock.begin_ns > 0:
+                self._busy(lane, lane.clock.begin_ns, 0)
+            else:
+                self.advance(lane)
 
     def come(self, t: float, event: Callable[[Any], None], of: Any) -> None:
         if not self.due:
@@ -76,15 +81,26 @@ class _Host:
             going.extend(released(one))
 
     def _go_on(self, lane: Progress[_Host]) -> None:
+        """A lane's own clock goes on with its work before the host posts what it has done."""
+        done: list[tuple[_Stream, int]] = []
+        self._step_by_step(lane, done)
+        for stream, nbytes in done:
+            self._send(lane, stream, nbytes)
+
+    def _step_by_step(self, lane: Progress[_Host], done: list[tuple[_Stream, int]]) -> None:
         case = self.replay.case
         while lane.at < len(lane.steps) and not lane.reducing:
             step = lane.steps[lane.at]
             if isinstance(step, Send):
                 stream = self.replay.streams[self.index, step.peer, step.channel]
-                self._send(lane, stream, (step.stop - step.start) * case.width)
+                nbytes = lane.lane.elements(step) * case.width
+                if lane.clock:
+                    done.append((stream, nbytes))
+                else:
+                    self._send(lane, stream, nbytes)
             elif isinstance(step, Recv):
                 stream = self.replay.streams[step.peer, self.index, step.channel]
-                if stream.arrived == stream.taken:
+                if stream.seen == stream.taken:
                     return
                 stream.taken += 1
                 if step.reduce and self._reduces(lane, step.stop - step.start):
@@ -92,6 +108,10 @@ class _Host:
             elif isinstance(step, Copy):
                 if step.reduce and self._reduces(lane, step.stop - step.start):
                     return
+            elif isinstance(step, Work):
+                assert lane.clock is not None
+                self._busy(lane, lane.clock.takes_ns(step), 1)
+                return
             elif (other := self.lanes[step.lane]).at < step.steps:
                 other.waiting.append((step.steps, lane))
                 return
@@ -108,15 +128,34 @@ class _Host:
         self.replay.post(self.clock, stream, nbytes, signaled=lane.window is not None)
         self.clock += self.replay.case.costs.more_posts_ns
 
+    def _busy(self, lane: Progress[_Host], ns: float, steps: int) -> None:
+        """The lane's own clock is, and then it goes on behind so many steps."""
+        lane.reducing = True
+        self.replay.agenda.at(self.clock + ns, self.come, self._done, (lane, steps))
+
+    def _done(self, of: tuple[Progress[_Host], int]) -> None:
+        lane, steps = of
+        lane.reducing = False
+        lane.at += steps
+        self.advance(lane)
+
     def arrived(self, stream: _Stream) -> None:
-        stream.arrived += 1
+        assert stream.receiver is not None
+        clock = stream.receiver.clock
+        if later := clock.later_ns.get(stream.source, 0.0) if clock else 0.0:
+            self.replay.agenda.at(self.clock + later, self.come, self._seen, stream)
+        else:
+            self._seen(stream)
+
+    def _seen(self, stream: _Stream) -> None:
+        stream.seen += 1
         assert stream.receiver is not None
         self.advance(stream.receiver)
 
     def _reduces(self, lane: Progress[_Host], elements: int) -> bool:
         """Whether the lane does by itself, and goes on when it has: else the host has done so."""
         costs = self.replay.case.costs
-        ns = costs.reduce_ns(elements * self.replay.case.width)
+        ns = 0.0 if lane.clock else costs.reduce_ns(elements * self.replay.case.width)
         if not costs.by_channel or ns <= 0:
             self.clock += ns
             return False
@@ -151,7 +190,7 @@ class Replay:
                 for step in lane.steps:
                     if isinstance(step, Send):
                         key = (host.index, step.peer, step.channel)
-                        stream = self.streams.get(key) or Stream(network.connect(key[:2], step.channel))
+                        stream = self.streams.get(key) or Stream(network.connect(key[:2], step.channel), host.index)
                         self.streams[key] = stream
                         stream.sender = lane
                         stream.total += 1

@@ -50,6 +50,9 @@ class CompletionError(FabricError):
         self.peer = peer
 
 
+NO_STREAM = 0xFFFFFFFF
+
+
 class Device:
     """A rank's NIC, compute stream and clock.  One session; as a context manager it says BYE on a clean end.
 
@@ -80,7 +83,7 @@ class Device:
         self.tally = Tally()
         self.session = Session(path)
         try:
-            self.session.queue(wire.HELLO, wire.MAGIC, wire.VERSION)
+            self.session.queue(wire.HELLO, wire.MAGIC, wire.VERSION, 0)
             self.session.flush()
             version, self.rank, self.ranks, flags, self._clock_ps, self.mtu, _ = wire.WELCOME_BODY.unpack(
                 self.session.answer(wire.WELCOME, wire.WELCOME_BODY.size)
@@ -119,7 +122,7 @@ class Device:
             memory = mmap.mmap(fd, nbytes)
             self.session.flush()  # REGISTER travels alone
             self._cookies += 1
-            self.session.queue(wire.REGISTER, nbytes, self._cookies, 0)
+            self.session.queue(wire.REGISTER, nbytes, 0, 0, self._cookies, wire.ALL_ACCESS, 0, 0)
             self.session.flush([fd])
         finally:
             os.close(fd)
@@ -222,7 +225,10 @@ class Device:
             self.session.queue(wire.SPEND, round(ns * 1000))
 
     def compute(self, ns: float, *, wr_id: int = 0, stream: int = 0) -> None:
-        """Queues work on one of the rank's compute streams, which run side by side; a COMPUTED record tells its end."""
+        """Queues work on one of the rank's compute streams, which run side by side; a COMPUTED record tells its end.
+
+        NO_STREAM: it waits for nothing else, and nothing for it.
+        """
         self.session.queue(wire.COMPUTE, wr_id, round(ns * 1000), stream, 0)
 
     def wait(self, records: int = 1, until_ns: float | None = None) -> list[Record]:

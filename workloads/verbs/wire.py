@@ -17,13 +17,14 @@ MAX_PACKET = 65536  # of commands to fabricd
 MAX_PRIVATE = 256
 FOREVER = 2**64 - 1
 SIGNALED = 1
+ALL_ACCESS = 15  # REGISTER: local write, remote write, read and atomic
 NETWORK_ONLY = 1  # CONNECT: never the scale-up domain
 OWN_CLASS = 2  # CONNECT: DSCP and class are the connection's own
 GROUP_ARGS = 8
 
 # tables: written by `python -m hardware.protocol`
 MAGIC = 0x31574252
-VERSION = 5
+VERSION = 6
 
 HELLO = 1
 REGISTER = 2
@@ -39,12 +40,18 @@ BYE = 11
 GROUP = 12
 POST_OFFLOAD = 13
 LEAVE = 14
+DEREGISTER = 15
+CREATE_QP = 16
+MODIFY_QP = 17
+DESTROY_QP = 18
+POST_SEND_LIST = 19
+POST_RECV_LIST = 20
 
 BODY = {
-    # magic 0x31574252, version 5
-    HELLO: Struct("<II"),
-    # length, cookie, 0
-    REGISTER: Struct("<QII"),
+    # magic 0x31574252, version 6, flags
+    HELLO: Struct("<IHH"),
+    # length, address, place, cookie, access, domain, 0
+    REGISTER: Struct("<QQQIIII"),
     # peer rank, tag, cookie, private length, flags, transport, 0
     CONNECT: Struct("<IIIHHII"),
     # qp, opcode, flags, 0, wr_id, lkey, rkey, local offset, remote offset, length, imm, 0
@@ -70,12 +77,26 @@ BODY = {
     POST_OFFLOAD: Struct("<IBBBBQIIQQQ4Q"),
     # group, 0
     LEAVE: Struct("<II"),
+    # key, 0
+    DEREGISTER: Struct("<II"),
+    # cookie, type, 0, 0, domain, 0, 0, 0
+    CREATE_QP: Struct("<IBBHIIII"),
+    # qp, state, path MTU, timeout, retry count, RNR retry, RNR timer, 0, 0, first PSN to come, first PSN to send,
+    # peer's number, peer's address, flags, DSCP, class, access, most kbit/s, 0
+    MODIFY_QP: Struct("<IBBBBBBBBIIIIBBBBII"),
+    # qp, 0
+    DESTROY_QP: Struct("<II"),
+    # qp, opcode, flags, count, wr_id, remote address, rkey, imm, 0, 0
+    POST_SEND_LIST: Struct("<IBBHQQIIQQ"),
+    # qp, count, wr_id
+    POST_RECV_LIST: Struct("<IIQ"),
 }
 
 WELCOME = 1
 REGION = 2
 RECORDS = 3
 ERROR = 4
+QP = 5
 
 # version, rank, ranks, flags, time ps, mtu, 0
 WELCOME_BODY = Struct("<IIIIQII")
@@ -83,6 +104,8 @@ WELCOME_BODY = Struct("<IIIIQII")
 REGION_BODY = Struct("<II")
 # time ps, count, more, host ps, sent bytes
 RECORDS_BODY = Struct("<QIIQQ")
+# cookie, number
+QP_BODY = Struct("<II")
 
 SENT = 1
 RECEIVED = 2
@@ -94,14 +117,18 @@ GROUPED = 7
 OFFLOADED = 8
 GROUP_FAILED = 9
 GROUP_NOTED = 10
+QP_EVENT = 11
+RECEIVED_SEND_IMM = 12
+TOUCHED = 13
 
-RECORD_KINDS = frozenset(range(1, 11))
+RECORD_KINDS = frozenset(range(1, 14))
 WITH_DATA = frozenset((CONNECTED, GROUPED, GROUP_FAILED, GROUP_NOTED))
 """Records behind which something stands."""
 
 WRITE = 0
 WRITE_IMM = 1
 SEND = 2
+SEND_IMM = 3
 
 REDUCTIONS = {
     "sum": 0,
@@ -125,8 +152,13 @@ ELEMENTS = {
 }
 STATUS = {
     0: "success",
+    1: "local length error",
+    2: "local queue pair operation error",
+    4: "local protection error",
     5: "flushed",
+    9: "remote invalid request error",
     10: "remote access error",
+    11: "remote operation error",
     12: "transport retries exceeded",
     13: "receiver-not-ready retries exceeded",
 }

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* What a draw is for, where place and number do not tell it apart */
-enum random_use { RANDOM_ECN = 1, RANDOM_LOSS, RANDOM_STATE, RANDOM_DELAY, RANDOM_BITS, RANDOM_PORT, RANDOM_ENTROPY };
+enum random_use { RANDOM_ECN = 1, RANDOM_LOSS, RANDOM_STATE, RANDOM_DELAY, RANDOM_BITS, RANDOM_PORT, RANDOM_ENTROPY, RANDOM_KEY };
 
 static inline uint64_t random_mix(uint64_t x)
 {

@@ -18,8 +18,12 @@
  * acknowledged in the last base_rtt + t, W becomes what was, and marks of what was under
  * way then are ignored.  A packet that was trimmed is as bad as a base_rtt of delay and a mark (D follows that), counts to
  * what was under way then, and lets quick adapt act at its next time, whatever d is; unless that acts now, or ignores
- * marks, W -= MTU (updateCwndOnNack_NSCC).  Each other packet that is found to be lost leaves the window (W -= MTU,
- * mark_packet_for_retransmission), whether by NAK or by timeout.  W starts at `window`, the most that it can be.
+ * marks, W -= MTU (updateCwndOnNack_NSCC), but not under `uec` if the last switch trimmed it: credit follows the
+ * receiver's cable.  After trimmed packets W becomes what was acknowledged in one base_rtt + t in the mean, as many of
+ * these may pass while marks are ignored.  (There all of it counts: that may raise W, and "this shouldn't happen".)
+ *
+ * Each other packet that is found to be lost leaves the window (W -= MTU, mark_packet_for_retransmission), whether by NAK
+ * or by timeout.  W starts at `window`, the most that it can be.
  *
  * base_rtt is the longest path's at first.  A path with fewer switches takes hop_rtt less for each
  * (main_uec.cpp, -enable_accurate_base_rtt), and a round trip that is shorter yet, of a packet as
@@ -80,6 +84,7 @@ static void average(struct qp *q, double delay, bool ce)
 static bool adapt(struct fabric *f, struct qp *q, double delay, bool ce)
 {
 	struct nscc *own = cc_own(q);
+	ps_t period = ps(own->base_rtt + cc_param(q, TARGET_QUEUE));
 	bool acted = false;
 
 	if (own->ignored < own->to_ignore && ce)
@@ -87,14 +92,15 @@ static bool adapt(struct fabric *f, struct qp *q, double delay, bool ce)
 	if (f->clock.now <= own->adapt_at)
 		return false;
 	if (own->adapt_at && (own->trimmed || delay > cc_param(q, QUICK_ADAPT)) && own->achieved < own->most / ADAPT_SHARE) {
-		cc_set_window(q, own->achieved);
+		ps_t periods = own->trimmed ? 1 + (f->clock.now - own->adapt_at) / period : 1;
+		cc_set_window(q, own->achieved / (double)periods);
 		own->to_ignore = (double)((q->left - q->acked) * q->mtu);
 		own->ignored = 0;
 		own->trimmed = false;
 		acted = true;
 	}
 	own->achieved = 0;
-	own->adapt_at = f->clock.now + ps(own->base_rtt + cc_param(q, TARGET_QUEUE));
+	own->adapt_at = f->clock.now + period;
 	return acted;
 }
 
@@ -191,7 +197,11 @@ static bool adapts_to_trimmed(struct fabric *f, struct qp *q, double bytes)
 
 void nscc_lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
 {
-	if (how == CC_LOSS_TRIMMED && adapts_to_trimmed(f, q, (double)packets * q->mtu))
+	bool trimmed = how == CC_LOSS_TRIMMED || how == CC_LOSS_TRIMMED_LAST_HOP;
+
+	if (trimmed && adapts_to_trimmed(f, q, (double)packets * q->mtu))
+		return;
+	if (how == CC_LOSS_TRIMMED_LAST_HOP && q->cc->arrived)
 		return;
 	cc_set_window(q, q->cc_state.window - (double)packets * q->mtu);
 }

@@ -1,18 +1,16 @@
 /* Congestion controls of users' own files: plugin/railbed.h, on one side, as a cc_algorithm on the other
  *
  * The configuration's `controls` name each with its compiled file and the keys of its parameters.  NICs may use them by
- * name from then on.  They are loaded later (own_controls_load), before there are queue pairs.
+ * name from then on.  They are loaded later (plugins_load), before there are queue pairs.
  *
  * Behind a queue pair stands what the control sees of it, and its own state.
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/units.h"
 #include "cc/cc.h"
-#include "cc/own.h"
 #include "cc/puller.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
@@ -250,76 +248,68 @@ static ps_t cnp_gap(const struct fabric *f, const struct qp *q)
 	return ps(cc_answer_param(q, own->cnp_gap));
 }
 
-/* own_controls_open() - Those that the configuration has, by name
- * Return: false, with f->error set, if one cannot be had
- */
-bool own_controls_open(struct fabric *f, const json_t *list)
+static bool named(struct fabric *f, void *its, const json_t *keys)
 {
-	const json_t *o;
-	size_t i, k;
+	struct own *own = its;
+	const char *key[RAILBED_PARAMETERS + CC_OWN + CC_PARAMS - CC_CREDIT] = {0};
+	unsigned next = CC_OWN;
 
-	json_array_foreach(list, i, o) {
-		const json_t *keys = json_object_get(o, "params"), *key;
-		struct own *own = calloc(1, sizeof *own);
-		unsigned next = CC_OWN;
-		if (!own)
-			return config_fail(f, "out of memory");
-		if (!plugin_open(f, &own->plugin, o)) {
-			free(own);
-			return false;
-		}
-		own->cc.name = own->plugin.name;
-		json_array_foreach(keys, k, key) {
-			const char *text = json_string_value(key);
-			if (!text || k == RAILBED_PARAMETERS + CC_OWN + CC_PARAMS - CC_CREDIT)
-				return config_fail(f, "controls: params: a list of keys is needed");
-			unsigned place = cc_find_param(&cc_none, text);
-			if (place == CC_PARAMS)
-				own->cc.params[place = next++] = text;
-			if (k < RAILBED_PARAMETERS)
-				own->slot[k] = place;
-			if (!strcmp(text, "cnp_gap_ns"))
-				own->cnp_gap = place;
-		}
-		cc_add(&own->cc);
+	own->cc.name = own->plugin.name;
+	if (!plugin_keys(f, keys, key, sizeof key / sizeof *key))
+		return false;
+	for (unsigned k = 0; k < sizeof key / sizeof *key && key[k]; k++) {
+		unsigned place = cc_find_param(&cc_none, key[k]);
+		if (place == CC_PARAMS && next == CC_CREDIT)
+			return config_fail(f, "%s: params: too many", own->cc.name);
+		if (place == CC_PARAMS)
+			own->cc.params[place = next++] = key[k];
+		if (k < RAILBED_PARAMETERS)
+			own->slot[k] = place;
+		if (!strcmp(key[k], "cnp_gap_ns"))
+			own->cnp_gap = place;
 	}
+	cc_add(&own->cc);
 	return true;
 }
 
-/* own_controls_load() - Before the first queue pair, with no privilege left
- * Return: false, with f->error set, if one is not what it should be
- */
-bool own_controls_load(struct fabric *f)
+static bool loaded(struct fabric *f, void *its)
 {
-	for (struct cc_algorithm *cc = cc_added(); cc; cc = cc->next) {
-		struct own *own = (struct own *)cc;
-		const struct railbed_control *control = plugin_load(f, &own->plugin, "railbed_control");
-		if (!control)
-			return false;
-		if (control->state_bytes > RAILBED_STATE_BYTES)
-			return config_fail(f, "%s: too much state", cc->name);
-		if (!control->arrived != !(control->hears & RAILBED_CREDIT))
-			return config_fail(f, "%s: `arrived` and RAILBED_CREDIT go together", cc->name);
-		own->control = control;
-		cc->state_bytes = sizeof(struct own_flow) + control->state_bytes;
-		cc->telemetry = control->acked || control->hears & RAILBED_STAMPS;
-		cc->stamped = control->hears & RAILBED_STAMPS;
-		cc->rounds = control->rounds;
-		cc->fills_window = control->fills_window;
-		cc->answers_marks = control->answers_marks;
-		cc->start = start;
-		cc->catch_up = control->timer ? catch_up : NULL;
-		cc->acked = control->acked ? acked : NULL;
-		cc->lost = control->lost ? lost : NULL;
-		cc->sent = control->sent ? sent : NULL;
-		cc->notified = control->notified ? notified : NULL;
-		cc->cnp_gap = control->notified ? cnp_gap : NULL;
-		cc->by_message = control->by_message;
-		cc->speculates = control->speculates;
-		cc->arrived = control->arrived ? puller_arrived : NULL;
-		cc->claims = control->arrived ? claims : NULL;
-		cc->granted = control->granted ? granted : NULL;
-		f->stamps = f->stamps || cc->stamped;
-	}
+	struct own *own = its;
+	struct cc_algorithm *cc = &own->cc;
+	const struct railbed_control *control = own->control = own->plugin.entry;
+
+	if (control->state_bytes > RAILBED_STATE_BYTES)
+		return config_fail(f, "%s: too much state", cc->name);
+	if (!control->arrived != !(control->hears & RAILBED_CREDIT))
+		return config_fail(f, "%s: `arrived` and RAILBED_CREDIT go together", cc->name);
+	cc->state_bytes = sizeof(struct own_flow) + control->state_bytes;
+	cc->telemetry = control->acked || control->hears & RAILBED_STAMPS;
+	cc->stamped = control->hears & RAILBED_STAMPS;
+	cc->rounds = control->rounds;
+	cc->fills_window = control->fills_window;
+	cc->answers_marks = control->answers_marks;
+	cc->start = start;
+	cc->catch_up = control->timer ? catch_up : NULL;
+	cc->acked = control->acked ? acked : NULL;
+	cc->lost = control->lost ? lost : NULL;
+	cc->sent = control->sent ? sent : NULL;
+	cc->notified = control->notified ? notified : NULL;
+	cc->cnp_gap = control->notified ? cnp_gap : NULL;
+	cc->by_message = control->by_message;
+	cc->speculates = control->speculates;
+	cc->arrived = control->arrived ? puller_arrived : NULL;
+	cc->claims = control->arrived ? claims : NULL;
+	cc->granted = control->granted ? granted : NULL;
+	f->stamps = f->stamps || cc->stamped;
 	return true;
 }
+
+static const struct plugin_kind own_controls = {
+	.list = "controls",
+	.symbol = "railbed_control",
+	.bytes = sizeof(struct own),
+	.at = offsetof(struct own, plugin),
+	.named = named,
+	.loaded = loaded,
+};
+PLUGIN_KIND(own_controls);

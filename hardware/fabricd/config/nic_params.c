@@ -74,6 +74,7 @@ static const char *set_counts(struct nic_params *p, const json_t *o)
 		{"sack_bits", "sack_bits: from 0 to 512", 0, SACK_BITS_MAX, &p->sack_bits},
 		{"sack_every", "sack_every: from 1 to 65536", 1, 65536, &p->sack_every},
 		{"trimmed_dscp", "trimmed_dscp: from 0 to 64 (64: none)", 0, DSCP_NONE, &p->trimmed_dscp},
+		{"trimmed_last_hop_dscp", "trimmed_last_hop_dscp: from 0 to 64 (64: none)", 0, DSCP_NONE, &p->trimmed_last_hop_dscp},
 		{"data_dscp", "data_dscp: from 0 to 63", 0, 63, &p->data_dscp},
 		{"ack_dscp", "ack_dscp: from 0 to 63", 0, 63, &p->ack_dscp},
 		{"cnp_dscp", "cnp_dscp: from 0 to 63", 0, 63, &p->cnp_dscp},

@@ -165,7 +165,8 @@ static const char *set_adaptive(struct adaptive_params *p, const json_t *o)
 static const char *set_trimming(struct trim_params *p, const json_t *o)
 {
 	struct trim_params new = {.on = true};
-	double bytes, dscp, queue;
+	double bytes, dscp, queue, last;
+	const json_t *v;
 
 	if (json_is_null(o)) {
 		p->on = false;
@@ -179,8 +180,12 @@ static const char *set_trimming(struct trim_params *p, const json_t *o)
 		return "trimming: dscp: from 0 to 63";
 	if (!value_number(json_object_get(o, "queue"), 0, CLASSES - 1, &queue) || new.classes >> (unsigned)queue & 1)
 		return "trimming: queue: a class from 0 to 7 in which nothing is trimmed";
+	last = dscp;
+	if ((v = json_object_get(o, "last_hop_dscp")) && !value_number(v, 0, DSCPS - 1, &last))
+		return "trimming: last_hop_dscp: from 0 to 63";
 	new.bytes = (uint32_t)bytes;
 	new.dscp = (uint8_t)dscp;
+	new.last_hop_dscp = (uint8_t)last;
 	new.queue = (uint8_t)queue;
 	*p = new;
 	return NULL;

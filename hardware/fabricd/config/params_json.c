@@ -89,8 +89,9 @@ json_t *switch_params_json(const struct switch_params *p)
 		json_object_set_new(o, "adaptive", adaptive_json(&p->adaptive));
 	if (p->trim.on)
 		json_object_set_new(o, "trimming",
-				    json_pack("{s:o, s:i, s:i, s:i}", "classes", classes_json(p->trim.classes), "bytes",
-					      (int)p->trim.bytes, "dscp", (int)p->trim.dscp, "queue", (int)p->trim.queue));
+				    json_pack("{s:o, s:i, s:i, s:i, s:i}", "classes", classes_json(p->trim.classes), "bytes",
+					      (int)p->trim.bytes, "dscp", (int)p->trim.dscp, "last_hop_dscp",
+					      (int)p->trim.last_hop_dscp, "queue", (int)p->trim.queue));
 	json_object_set_new(o, "accelerator_down", json_boolean(p->accelerator_down));
 	json_object_set_new(o, "slots_leaked", json_integer(p->slots_leaked));
 	return o;
@@ -141,7 +142,8 @@ json_t *nic_params_json(const struct nic_params *p)
 		       {"rx_xon_bytes", p->rx_xon_bytes}, {"ack_every", p->ack_every}, {"retry", p->retry},
 		       {"rnr_retry", p->rnr_retry}, {"reorder_packets", p->reorder_packets},
 		       {"first_psn", p->first_psn}, {"sack_bits", p->sack_bits}, {"sack_every", p->sack_every},
-		       {"trimmed_dscp", p->trimmed_dscp}, {"data_dscp", p->data_dscp}, {"ack_dscp", p->ack_dscp}, {"cnp_dscp", p->cnp_dscp},
+		       {"trimmed_dscp", p->trimmed_dscp},
+		       {"trimmed_last_hop_dscp", p->trimmed_last_hop_dscp}, {"data_dscp", p->data_dscp}, {"ack_dscp", p->ack_dscp}, {"cnp_dscp", p->cnp_dscp},
 		       {"data_class", p->data_class}, {"ack_class", p->ack_class}, {"cnp_class", p->cnp_class}};
 
 	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)

@@ -236,8 +236,8 @@ static void answer_now(struct fabric *f, struct control_conn *c, struct later *l
 /* control_idle() - Nothing is left to happen: answer those who asked to be told */
 void control_idle(struct fabric *f)
 {
-	for (uint32_t i = 0; i < f->nic_count; i++)
-		if (f->workers[i].state == WORKER_RUNNING || f->workers[i].state == WORKER_WAITING)
+	SESSIONS_EACH(f, w)
+		if (w->state == WORKER_RUNNING || (w->state == WORKER_WAITING && !w->program))
 			return;
 	for (struct control_conn *c = f->conns; c; c = c->next)
 		answer_now(f, c, &c->quiesce);

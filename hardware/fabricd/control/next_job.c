@@ -24,6 +24,7 @@
 #include "config/transports.h"
 #include "control/control.h"
 #include "engine/clock.h"
+#include "connection/destroy.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "fault/fault.h"
@@ -48,76 +49,31 @@ static bool kept(const struct qp *q)
 	return traffic_under_way(q) && q->state == QP_READY;
 }
 
-static void forget_source(struct frame *fr)
-{
-	if (fr->from && !kept((const struct qp *)fr->from))
-		fr->from = NULL;
-}
-
 /* Is it an event of the job before, which must not happen any more? */
 static bool of_before(struct event *e, void *stands)
 {
 	switch (event_kind(e)) {
 	case EV_DOORBELL: post_free(e->a); return true;
-	case EV_QP_TIMER:
-	case EV_QP_SEND:
-	case EV_RECV_USABLE: return !kept(e->a);
 	case EV_WAKE: return true;
-	case EV_FETCHED: forget_source(e->a); return false;
 	case EV_GROUP:
 	case EV_GROUP_LEFT: return *(const bool *)stands; /* its group goes at once */
 	default: return false;
 	}
 }
 
-static void qp_forget(struct fabric *f, struct qp *q)
+/* Numbers go on behind those of flows that go on */
+static void qps_go(struct fabric *f, struct nic *n, bool anew)
 {
-	if (q->tx)
-		nic_tx_forget(q->tx, &q->source);
-	reorder_drop(f, q);
-	qp_release(q);
-}
-
-/* A queue pair numbered below one that is kept: its number stays taken */
-static void qp_retire(struct fabric *f, struct qp *q)
-{
-	if (q->tx)
-		nic_tx_forget(q->tx, &q->source);
-	reorder_drop(f, q);
-	credit_release(q);
-	q->state = QP_ERROR;
-	q->timer = PS_NEVER;
-	q->sq.head = q->sq.tail;
-	q->rq.head = q->rq.tail;
-}
-
-static void qps_forget(struct fabric *f, struct nic *n, bool anew)
-{
-	uint32_t stay = n->qp_count, count = n->qp_count;
-
-	while (stay && !kept(n->qps[stay - 1]))
-		stay--;
-	for (uint32_t i = 0; i < count; i++) {
-		if (i >= stay)
-			qp_forget(f, n->qps[i]);
-		else if (!kept(n->qps[i]))
-			qp_retire(f, n->qps[i]);
-	}
-	n->qp_count = stay;
-	if (!stay)
-		n->qp_first = anew || n->qp_first > QP_NUMBERS / 2 ? 0 : n->qp_first + count;
-}
-
-static void queue_forget(struct port *p)
-{
-	CLASSES_EACH(c)
-		for (struct frame *fr = p->queue[c].head; fr; fr = fr->next)
-			forget_source(fr);
+	qps_destroy(f, n);
+	if (!n->qp_count && (anew || n->qp_next > QP_NUMBERS / 2))
+		n->qp_next = 0;
 }
 
 static void worker_forget(struct worker *w)
 {
 	regions_unmap(w);
+	w->programs = 0;
+	w->touched = false;
 	w->state = WORKER_ABSENT;
 	w->expected = w->hung = w->asleep = false;
 	w->now = w->host = 0;
@@ -176,25 +132,22 @@ const char *next_job(struct fabric *f)
 	bool virtual = f->clock.mode == CLOCK_VIRTUAL, stands = virtual && !f->clock.started;
 	bool anew = stands || fabric_idle(f);
 
-	for (uint32_t i = 0; i < f->nic_count; i++)
-		if (f->workers[i].fd >= 0)
+	SESSIONS_EACH(f, w)
+		if (w->fd >= 0)
 			return "next_job: a rank has a session still";
 	if (f->groups && !stands)
 		return "next_job: offloads have not ended yet";
 	if (virtual && !anew && !f->clock.bounded)
 		return "next_job: something is under way still: quiesce first";
+	programs_over(f);
 	event_forget(f, of_before, &stands);
-	offload_free(f);
-	for (uint32_t i = 0; i < f->nic_count; i++) {
-		struct nic *n = &f->nics[i];
-		queue_forget(&n->port[0]);
-		queue_forget(&n->port[1]);
-	}
 	for (uint32_t i = 0; i < f->nic_count; i++)
 		for (uint32_t k = 0; k < f->nics[i].qp_count; k++)
-			lender_recall(f, &f->nics[i].qps[k]->lent, UINT64_MAX);
+			f->nics[i].qps[k]->gone = !kept(f->nics[i].qps[k]);
+	qps_gone(f);
+	offload_free(f);
 	for (uint32_t i = 0; i < f->nic_count; i++) {
-		qps_forget(f, &f->nics[i], anew);
+		qps_go(f, &f->nics[i], anew);
 		worker_forget(f->nics[i].worker);
 	}
 	syncs_forget(f);

@@ -53,6 +53,8 @@ struct fabric {
 	uint32_t turn_bytes; /* credit of a turn by weight 1 (link/scheduler.c) */
 	struct capture *captures;
 	bool stamps; /* some control asks switches for telemetry */
+	/* plugin/ */
+	struct plugin *plugins; /* code of users' own; it ends with the process */
 	/* fast_path/ */
 	struct flow_cache *flow_cache; /* NULL: every frame goes through Open vSwitch */
 	/* switch/ */
@@ -73,6 +75,7 @@ struct fabric {
 	uint32_t scale_up_count;
 	/* worker/ */
 	struct worker *workers; /* as many as NICs */
+	struct worker *over; /* programs of which nothing is left, until nobody looks at them any more */
 	const struct worker_services *services;
 	struct sync **syncs;	/* by hash */
 	struct turn *turns;	/* how far workers let the clock go, by worker/clock.c */

@@ -11,10 +11,10 @@
  * payload stay.  Which fields, a mask says, which is a key too: Open vSwitch counts
  * what it changes to what it has looked at, so in all else frames keep what they have.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "fast_path/flow_key.h"
 #include "wire/ethernet.h"
 #include "wire/ip.h"
@@ -26,6 +26,7 @@
 #define IHL_5 0x45
 #define PROTO_UDP 17
 #define UDP_BYTES 8
+#define HEADERS_BYTES (ETH_BYTES + IPV4_BYTES + UDP_BYTES)
 #define FRAGMENT 0x3fff /* offset and "more" */
 
 /* flow_key_of() - The key of a frame that came in at a port
@@ -33,16 +34,15 @@
  */
 bool flow_key_of(struct flow_key *key, uint32_t port, const uint8_t *data, size_t len)
 {
-	struct view v = view_of(data, len);
-	const uint8_t *macs = view_take(&v, MACS_BYTES);
-	uint16_t type = get_be16(&v);
+	bool tagged = len > ETH_BYTES && data[MACS_BYTES] == TYPE_VLAN >> 8 && data[MACS_BYTES + 1] == (TYPE_VLAN & 0xff);
+	const uint8_t *from_type = data + MACS_BYTES + (tagged ? VLAN_BYTES : 0);
+	struct view v = view_of(from_type, HEADERS_BYTES - MACS_BYTES);
 
 	memset(key, 0, sizeof *key);
 	key->port = port;
-	if (type == TYPE_VLAN) {
-		key->vlan = get_be16(&v) | FLOW_TAGGED;
-		type = get_be16(&v);
-	}
+	if (len < HEADERS_BYTES + (tagged ? VLAN_BYTES : 0)) /* asked once, so that nothing below has to */
+		return false;
+	uint16_t type = get_be16(&v);
 	uint8_t first = get_u8(&v);
 	key->tos = get_u8(&v);
 	view_take(&v, 4); /* length, identification */
@@ -54,10 +54,11 @@ bool flow_key_of(struct flow_key *key, uint32_t port, const uint8_t *data, size_
 	key->dst = get_be32(&v);
 	key->sport = get_be16(&v);
 	key->dport = get_be16(&v);
-	view_take(&v, UDP_BYTES - 4);
-	if (v.bad || type != TYPE_IPV4 || first != IHL_5 || fragment & FRAGMENT || protocol != PROTO_UDP)
+	if (type != TYPE_IPV4 || first != IHL_5 || fragment & FRAGMENT || protocol != PROTO_UDP)
 		return false;
-	memcpy(key->mac, macs, sizeof key->mac);
+	if (tagged)
+		key->vlan = (uint16_t)(from_type[-2] << 8 | from_type[-1]) | FLOW_TAGGED;
+	memcpy(key->mac, data, sizeof key->mac);
 	return true;
 }
 
@@ -72,7 +73,7 @@ bool flow_key_has_checksum(const struct flow_key *key, const uint8_t *data)
 /* flow_key_headers() - Bytes before the UDP payload of a frame with that key */
 size_t flow_key_headers(const struct flow_key *key)
 {
-	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + (key->vlan ? VLAN_BYTES : 0);
+	return HEADERS_BYTES + (key->vlan ? VLAN_BYTES : 0);
 }
 
 /* flow_key_join() - A mask gets the bits of another as well */
@@ -144,21 +145,47 @@ size_t flow_key_rewrite(const struct flow_key *to, uint8_t *data, size_t len)
 	return len + has - had;
 }
 
-/* flow_key_print() - As ovs-ofctl(8) writes a flow
- * Return: its length, as of snprintf()
- */
-int flow_key_print(const struct flow_key *k, uint32_t in_port, char *text, size_t room)
+static void add_mac(struct text *t, const uint8_t *mac)
 {
-	const uint8_t *m = k->mac;
-	char vlan[24] = "";
+	for (int i = 0; i < 6; i++) {
+		text_add(t, ":", i > 0);
+		text_hex(t, mac[i], 2);
+	}
+}
 
-	if (k->vlan)
-		snprintf(vlan, sizeof vlan, "vlan_tci=0x%04x,", k->vlan);
-	return snprintf(text, room,
-			"in_port=%u,dl_dst=%02x:%02x:%02x:%02x:%02x:%02x,dl_src=%02x:%02x:%02x:%02x:%02x:%02x,%sudp,"
-			"nw_src=%u.%u.%u.%u,nw_dst=%u.%u.%u.%u,nw_tos=%u,nw_ecn=%u,nw_ttl=%u,udp_src=%u,udp_dst=%u",
-			in_port, m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9], m[10], m[11], vlan,
-			k->src >> 24, k->src >> 16 & 255, k->src >> 8 & 255, k->src & 255, k->dst >> 24,
-			k->dst >> 16 & 255, k->dst >> 8 & 255, k->dst & 255, k->tos & 0xfc, k->tos & 3, k->ttl,
-			k->sport, k->dport);
+static void add_ip(struct text *t, uint32_t ip)
+{
+	for (int shift = 24; shift >= 0; shift -= 8) {
+		text_add(t, ".", shift < 24);
+		text_number(t, ip >> shift & 255);
+	}
+}
+
+/* flow_key_print() - As ovs-ofctl(8) writes a flow */
+void flow_key_print(const struct flow_key *k, uint32_t in_port, struct text *t)
+{
+	TEXT_ADD(t, "in_port=");
+	text_number(t, in_port);
+	TEXT_ADD(t, ",dl_dst=");
+	add_mac(t, k->mac);
+	TEXT_ADD(t, ",dl_src=");
+	add_mac(t, k->mac + 6);
+	if (k->vlan) {
+		TEXT_ADD(t, ",vlan_tci=0x");
+		text_hex(t, k->vlan, 4);
+	}
+	TEXT_ADD(t, ",udp,nw_src=");
+	add_ip(t, k->src);
+	TEXT_ADD(t, ",nw_dst=");
+	add_ip(t, k->dst);
+	TEXT_ADD(t, ",nw_tos=");
+	text_number(t, k->tos & 0xfc);
+	TEXT_ADD(t, ",nw_ecn=");
+	text_number(t, k->tos & 3);
+	TEXT_ADD(t, ",nw_ttl=");
+	text_number(t, k->ttl);
+	TEXT_ADD(t, ",udp_src=");
+	text_number(t, k->sport);
+	TEXT_ADD(t, ",udp_dst=");
+	text_number(t, k->dport);
 }

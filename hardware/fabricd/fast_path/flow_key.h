@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct text;
+
 #define FLOW_TAGGED 0x1000
 #define FLOW_GROWS 4 /* bytes that a rewrite may add: a VLAN tag */
 
@@ -28,6 +30,6 @@ void flow_key_overlay(struct flow_key *key, const struct flow_key *with, const s
 bool flow_key_same_packet(const struct flow_key *a, const struct flow_key *b);
 bool flow_key_same_headers(const struct flow_key *a, const struct flow_key *b);
 size_t flow_key_rewrite(const struct flow_key *to, uint8_t *data, size_t len);
-int flow_key_print(const struct flow_key *key, uint32_t in_port, char *text, size_t room);
+void flow_key_print(const struct flow_key *key, uint32_t in_port, struct text *t);
 
 #endif

@@ -14,7 +14,8 @@
  *
  * The control socket speaks JSON-RPC 1.0: {"id", "method", "params"} one way,
  * {"id", "result", "error"} the other, one after another.  Questions are sent
- * without waiting.
+ * without waiting.  There are thousands where packets take many paths, so that both are
+ * written and read as they stand (reply.c), and no JSON is built of them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "base/wall.h"
 #include "engine/fabric.h"
 #include "engine/watch.h"
@@ -34,7 +36,9 @@
 #define SOCKET "ovs-vswitchd.ctl"
 #define LINES 8
 #define ASKED_MAX (LINES * 16)
+#define REQUEST_MAX 512
 #define PURGE 0 /* the id of that request; those of questions are larger */
+#define PURGE_ID "0"
 
 struct question {
 	uint32_t number; /* of the flow; 0: none */
@@ -217,18 +221,32 @@ static struct trace *trace_open(struct fabric *f)
 	return t->connected ? t : NULL;
 }
 
-static bool request(struct fabric *f, struct trace *t, uint64_t id, const char *method, json_t *params)
+/* Send a request that is written but for its end */
+static bool request(struct fabric *f, struct trace *t, const char *text, struct text *o)
 {
 	struct line *line = &t->line[t->turn++ % LINES];
-	json_t *o = json_pack("{s:I, s:s, s:o}", "id", (json_int_t)id, "method", method, "params", params);
-	char *text = json_dumps(o, JSON_COMPACT);
-	bool sent = text && write(line->fd, text, strlen(text)) == (ssize_t)strlen(text);
 
-	json_decref(o);
-	free(text);
+	TEXT_ADD(o, "]}");
+	size_t bytes = (size_t)(o->at - text);
+	bool sent = !o->full && write(line->fd, text, bytes) == (ssize_t)bytes;
 	if (!sent)
 		hang_up(f, t);
 	return sent;
+}
+
+static bool request_trace(struct fabric *f, struct trace *t, uint64_t id, const struct flow *flow, const struct flow_key *key)
+{
+	char text[REQUEST_MAX];
+	struct text o = {.at = text, .left = sizeof text};
+
+	TEXT_ADD(&o, "{\"id\":");
+	text_number(&o, id);
+	TEXT_ADD(&o, ",\"method\":\"ofproto/trace\",\"params\":[\"");
+	text_escaped(&o, f->flow_cache->bridge[flow->sw->index]);
+	TEXT_ADD(&o, "\",\"");
+	flow_key_print(key, flow->in_port, &o);
+	TEXT_ADD(&o, "\"");
+	return request(f, t, text, &o);
 }
 
 /* Ask what stands in the queue, as far as there is room
@@ -236,8 +254,6 @@ static bool request(struct fabric *f, struct trace *t, uint64_t id, const char *
  */
 static bool ask_next(struct fabric *f, struct trace *t)
 {
-	char what[320];
-
 	while (t->first != t->next && t->open < ASKED_MAX) {
 		struct question q = t->queue[t->first++ % t->queue_room];
 		const struct flow *flow = flow_cache_asked(f, &q.key, q.number);
@@ -248,9 +264,7 @@ static bool ask_next(struct fabric *f, struct trace *t)
 			i++;
 		t->open++;
 		t->asked[i] = q;
-		flow_key_print(&q.key, flow->in_port, what, sizeof what);
-		if (!request(f, t, (uint64_t)q.number * ASKED_MAX + i, "ofproto/trace",
-			     json_pack("[s, s]", f->flow_cache->bridge[flow->sw->index], what)))
+		if (!request_trace(f, t, (uint64_t)q.number * ASKED_MAX + i, flow, &q.key))
 			return false;
 	}
 	return true;
@@ -301,8 +315,11 @@ bool trace_ask(struct fabric *f, const struct flow *flow, const struct flow_key 
 bool trace_purge(struct fabric *f)
 {
 	struct trace *t = trace_open(f);
+	char text[REQUEST_MAX];
+	struct text o = {.at = text, .left = sizeof text};
 
-	return t && request(f, t, PURGE, "revalidator/purge", json_array());
+	TEXT_ADD(&o, "{\"id\":" PURGE_ID ",\"method\":\"revalidator/purge\",\"params\":[");
+	return t && request(f, t, text, &o);
 }
 
 void trace_free(struct fabric *f)

@@ -47,9 +47,10 @@ static void sent(struct fabric *f, struct qp *q, const struct send_wr *wr, enum 
 	flow_of(q)->end = f->clock.now;
 }
 
-static bool memory(struct qp *q, uint32_t key, uint64_t offset, uint64_t length, uint8_t **at)
+static bool memory(struct qp *q, enum right right, uint32_t key, uint64_t offset, uint64_t length, uint8_t **at)
 {
 	(void)q;
+	(void)right;
 	(void)key;
 	(void)offset;
 	(void)length;

@@ -1,15 +1,13 @@
 /* Policies of users' own files: plugin/railbed.h, on one side, as a multipath_policy on the other
  *
  * The configuration's `multipath_policies` name each with its compiled file and the keys of its parameters.  NICs may use
- * them by name from then on.  They are loaded later (own_paths_load), before there are queue pairs.
+ * them by name from then on.  They are loaded later (plugins_load), before there are queue pairs.
  *
  * Behind a queue pair stands what the policy sees of it, and its own state.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "engine/fabric.h"
-#include "multipath/own.h"
 #include "nic/params.h"
 #include "plugin/plugin.h"
 #include "plugin/railbed.h"
@@ -156,50 +154,41 @@ static void timeout(struct fabric *f, struct qp *q)
 	carry_out(f, q, "timeout", call_timeout, &(struct call){0});
 }
 
-/* own_paths_open() - Those that the configuration has, by name
- * Return: false, with f->error set, if one cannot be had
- */
-bool own_paths_open(struct fabric *f, const json_t *list)
+static bool named(struct fabric *f, void *its, const json_t *keys)
 {
-	const json_t *o;
-	size_t i;
+	struct own *own = its;
 
-	json_array_foreach(list, i, o) {
-		struct own *own = calloc(1, sizeof *own);
-		if (!own)
-			return config_fail(f, "out of memory");
-		if (!plugin_open(f, &own->plugin, o) || !plugin_keys(f, o, own->policy.params, MULTIPATH_PARAMS)) {
-			free(own);
-			return false;
-		}
-		own->policy.name = own->plugin.name;
-		multipath_add(&own->policy);
-	}
+	own->policy.name = own->plugin.name;
+	multipath_add(&own->policy);
+	return plugin_keys(f, keys, own->policy.params, MULTIPATH_PARAMS);
+}
+
+static bool loaded(struct fabric *f, void *its)
+{
+	struct own *own = its;
+	struct multipath_policy *policy = &own->policy;
+	const struct railbed_multipath *entry = own->entry = own->plugin.entry;
+
+	if (entry->state_bytes > RAILBED_STATE_BYTES || entry->entropy_bytes > RAILBED_ENTROPY_BYTES || !entry->pick)
+		return config_fail(f, "%s: too much state, or no pick()", policy->name);
+	policy->state_bytes = sizeof(struct own_paths) + (entry->state_bytes + 15u) / 16 * 16;
+	policy->entropy_bytes = entry->entropy_bytes;
+	policy->hears = entry->marks;
+	policy->pick = pick;
+	policy->start = entry->start ? start : NULL;
+	policy->returned = entry->returned ? returned : NULL;
+	policy->lost = entry->lost ? lost : NULL;
+	policy->trimmed = entry->trimmed ? trimmed : NULL;
+	policy->timeout = entry->timeout ? timeout : NULL;
 	return true;
 }
 
-/* own_paths_load() - Before the first queue pair, with no privilege left
- * Return: false, with f->error set, if one is not what it should be
- */
-bool own_paths_load(struct fabric *f)
-{
-	for (struct multipath_policy *policy = multipath_added(); policy; policy = policy->next) {
-		struct own *own = (struct own *)policy;
-		const struct railbed_multipath *entry = plugin_load(f, &own->plugin, "railbed_multipath");
-		if (!entry)
-			return false;
-		if (entry->state_bytes > RAILBED_STATE_BYTES || entry->entropy_bytes > RAILBED_ENTROPY_BYTES || !entry->pick)
-			return config_fail(f, "%s: too much state, or no pick()", policy->name);
-		own->entry = entry;
-		policy->state_bytes = sizeof(struct own_paths) + (entry->state_bytes + 15u) / 16 * 16;
-		policy->entropy_bytes = entry->entropy_bytes;
-		policy->hears = entry->marks;
-		policy->pick = pick;
-		policy->start = entry->start ? start : NULL;
-		policy->returned = entry->returned ? returned : NULL;
-		policy->lost = entry->lost ? lost : NULL;
-		policy->trimmed = entry->trimmed ? trimmed : NULL;
-		policy->timeout = entry->timeout ? timeout : NULL;
-	}
-	return true;
-}
+static const struct plugin_kind own_paths = {
+	.list = "multipath_policies",
+	.symbol = "railbed_multipath",
+	.bytes = sizeof(struct own),
+	.at = offsetof(struct own, plugin),
+	.named = named,
+	.loaded = loaded,
+};
+PLUGIN_KIND(own_paths);

@@ -13,6 +13,7 @@
  * other is dropped.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -185,7 +186,9 @@ static void to_netdev(struct fabric *f, struct nic *n, struct frame *fr)
 /* Has a switch left only the beginning of a packet?  Its DSCP says so, and that it is not whole */
 static bool was_trimmed(const struct nic *n, const struct frame *fr, struct roce_packet *pkt)
 {
-	return pkt->tos >> 2 == n->p.trimmed_dscp && roce_parse_trimmed(fr->data, fr->len, pkt) == ROCE_OK;
+	uint32_t dscp = pkt->tos >> 2;
+
+	return (dscp == n->p.trimmed_dscp || dscp == n->p.trimmed_last_hop_dscp) && roce_parse_trimmed(fr->data, fr->len, pkt) == ROCE_OK;
 }
 
 /* nic_receive() - A frame has come in from the cable or the scale-up domain */
@@ -308,6 +311,18 @@ static void domain_receive(struct fabric *f, struct port *p, struct frame *fr)
 {
 	if (!f->receivers->domain(f, (struct scale_up *)p->node, fr))
 		port_drop(f, p, fr, DROP_NO_QP);
+}
+
+/* nic_loop() - A NIC reaches itself from now on: within the scale-up domain, or once over its PCIe in each direction */
+void nic_loop(struct nic *n)
+{
+	if (n->port[1].cable)
+		return;
+	n->loop = calloc(1, sizeof *n->loop);
+	if (!n->loop)
+		abort();
+	*n->loop = (struct cable){.name = "loop", .p = {.rate_bps = n->p.pcie_bps, .delay = 2 * n->p.pcie_latency, .up = true}};
+	n->port[1].cable = n->loop;
 }
 
 /* scale_ups_init() - Cables of scale-up domains, and their switches: nodes behind the last, without counts and settings */

@@ -23,11 +23,6 @@ struct worker;
 
 #define MEMBER_BUCKETS 256
 
-struct region {
-	uint8_t *base;
-	uint64_t bytes;
-};
-
 struct tx_ops {
 	bool (*has_packet)(const struct fabric *f, const struct tx_source *s);
 	/* Build the next packet, with class and destination, in a small frame.  Return: bytes to be fetched over PCIe, or IN_NIC */
@@ -99,6 +94,7 @@ struct nic {
 	struct port port[2]; /* 0: cable, 1: scale-up */
 	struct tx tx[2];
 	struct scale_up *scale_up;
+	struct cable *loop; /* by which it reaches itself, or NULL */
 	ps_t scale_rx_free;
 	uint32_t rank;
 	uint8_t mac[6];
@@ -116,8 +112,8 @@ struct nic {
 	bool pressed; /* its receive buffer is over the threshold: classes are paused */
 	struct worker *worker;
 	struct qp **qps;
-	uint32_t qp_count, qp_room;
-	uint32_t qp_first; /* numbers before the first one's that are taken (control/next_job.c) */
+	uint32_t qp_count, qp_room; /* in the order of their numbers */
+	uint32_t qp_first, qp_next; /* of numbers so many are before the first one's, and are taken (transport/qp.c) */
 	int netdev;
 	char netdev_name[16];
 	bool netdev_paused;
@@ -149,6 +145,7 @@ struct nic_receivers {
 extern const struct node_ops nic_ops;
 void scale_ups_init(struct fabric *f);
 extern const struct tx_buffer_ops nic_tx_buffer_ops;
+void nic_loop(struct nic *n);
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
 void nic_tx_ready(struct fabric *f, struct tx *tx, struct tx_source *s);
 void nic_tx_forget(struct tx *tx, const struct tx_source *s);

@@ -46,6 +46,7 @@ struct nic_params {
 	uint32_t sack_bits, sack_every; /* bitmaps of what came ahead (transport/answer.c); 0 bits: none */
 	ps_t loss_after; /* selective repeat: a hole waits so long (transport/repeat.c); 0: until something overtakes it */
 	uint32_t trimmed_dscp; /* what comes in with it and has no right ICRC was trimmed (switch/trim.c); DSCP_NONE: nothing is */
+	uint32_t trimmed_last_hop_dscp; /* likewise, by the switch before this NIC */
 	uint32_t data_dscp, ack_dscp, cnp_dscp, data_class, ack_class, cnp_class;
 	uint8_t lossless, storm; /* classes that it pauses when its receive buffer fills, and in which nothing probes; pauses
 				  * without end */

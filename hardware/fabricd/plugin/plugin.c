@@ -16,6 +16,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <ucontext.h>
@@ -86,10 +87,7 @@ static bool guard_ready(struct fabric *f)
 	return guard.ready || config_fail(f, "no timer to guard code of users' own");
 }
 
-/* plugin_open() - {"name", "file"} of the configuration
- * Return: false, with f->error set, if there is no such file
- */
-bool plugin_open(struct fabric *f, struct plugin *p, const json_t *o)
+static bool plugin_open(struct fabric *f, struct plugin *p, const json_t *o)
 {
 	const char *name = json_string_value(json_object_get(o, "name")), *file = json_string_value(json_object_get(o, "file"));
 
@@ -101,12 +99,46 @@ bool plugin_open(struct fabric *f, struct plugin *p, const json_t *o)
 	return p->fd >= 0 || config_fail(f, "%s: cannot open %s", name, file);
 }
 
-/* plugin_keys() - Its parameters' keys, at most so many, into @key
- * Return: false, with f->error set, if there are none or more
- */
-bool plugin_keys(struct fabric *f, const json_t *o, const char **key, size_t most)
+static void *own_of(struct plugin *p)
 {
-	const json_t *keys = json_object_get(o, "params"), *text;
+	return (char *)p - p->kind->at;
+}
+
+static bool kind_open(struct fabric *f, const struct plugin_kind *kind)
+{
+	const json_t *o;
+	size_t i;
+
+	json_array_foreach(json_object_get(f->config, kind->list), i, o) {
+		char *own = calloc(1, kind->bytes);
+		if (!own)
+			return config_fail(f, "out of memory");
+		struct plugin *p = (void *)(own + kind->at);
+		*p = (struct plugin){.next = f->plugins, .kind = kind, .fd = -1};
+		f->plugins = p;
+		if (!plugin_open(f, p, o) || !kind->named(f, own, json_object_get(o, "params")))
+			return false;
+	}
+	return true;
+}
+
+/* plugins_open() - All that the configuration has; they may be used by name from now on
+ * Return: false, with f->error set, if one cannot be had
+ */
+bool plugins_open(struct fabric *f)
+{
+	REGISTRY_EACH(struct plugin_kind, plugin_kinds, kind)
+		if (!kind_open(f, *kind))
+			return false;
+	return true;
+}
+
+/* plugin_keys() - Its parameters' keys, at most so many, into @key
+ * Return: false, with f->error set, if there are more, or others than texts
+ */
+bool plugin_keys(struct fabric *f, const json_t *keys, const char **key, size_t most)
+{
+	const json_t *text;
 	size_t i;
 
 	json_array_foreach(keys, i, text) {
@@ -117,26 +149,34 @@ bool plugin_keys(struct fabric *f, const json_t *o, const char **key, size_t mos
 	return true;
 }
 
-/* plugin_load() - What it defines under that name, which begins with a version
- * Return: NULL, with f->error set, if it cannot be loaded
- */
-const void *plugin_load(struct fabric *f, struct plugin *p, const char *symbol)
+static bool plugin_load(struct fabric *f, struct plugin *p)
 {
 	char path[32];
 
-	if (!guard_ready(f))
-		return NULL;
 	snprintf(path, sizeof path, "/proc/self/fd/%d", p->fd);
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	const uint32_t *version = library ? dlsym(library, symbol) : NULL;
-	if (!version)
-		config_fail(f, "%s: %s", p->name, library ? symbol : dlerror());
-	else if (!*version || *version > RAILBED_VERSION)
-		config_fail(f, "%s: not of this version of railbed.h", p->name);
+	const uint32_t *version = library ? dlsym(library, p->kind->symbol) : NULL;
 	close(p->fd);
 	p->fd = -1;
 	p->entry = version;
-	return f->error[0] ? NULL : version;
+	if (!version)
+		return config_fail(f, "%s: %s", p->name, library ? p->kind->symbol : dlerror());
+	if (!*version || *version > RAILBED_VERSION)
+		return config_fail(f, "%s: not of this version of railbed.h", p->name);
+	return p->kind->loaded(f, own_of(p));
+}
+
+/* plugins_load() - All that were opened: before the first frame and queue pair, with no privilege left
+ * Return: false, with f->error set, if one is not what it should be
+ */
+bool plugins_load(struct fabric *f)
+{
+	if (f->plugins && !guard_ready(f))
+		return false;
+	for (struct plugin *p = f->plugins; p; p = p->next)
+		if (!plugin_load(f, p))
+			return false;
+	return true;
 }
 
 static void failed(struct fabric *f, const struct plugin *p, const char *entry, const char *wrong, uintptr_t offset)

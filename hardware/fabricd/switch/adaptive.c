@@ -246,12 +246,6 @@ void pick_policy_add(struct pick_policy *policy)
 	added = policy;
 }
 
-/* pick_policy_added() - The first of these */
-struct pick_policy *pick_policy_added(void)
-{
-	return added;
-}
-
 /* pick_policy_find() - The policy of that name, or NULL */
 const struct pick_policy *pick_policy_find(const char *name)
 {

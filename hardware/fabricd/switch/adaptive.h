@@ -21,8 +21,6 @@ const char *pick_policy_name(const struct pick_policy *policy);
 
 const char *pick_policy_set(struct adaptive_params *p, const json_t *params);
 json_t *pick_policy_params(const struct adaptive_params *p);
-bool own_choices_open(struct fabric *f, const json_t *list);
-bool own_choices_load(struct fabric *f);
 
 void adaptive_came(struct fabric *f, struct pending *p);
 void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct frame *fr);

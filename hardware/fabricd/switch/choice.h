@@ -28,7 +28,6 @@ struct pick_policy {
 };
 
 void pick_policy_add(struct pick_policy *policy);
-struct pick_policy *pick_policy_added(void);
 
 void *pick_memory_of(struct pick_memory *m, const struct pick_policy *policy, size_t bytes);
 void pick_forget(struct pick_memory *m);

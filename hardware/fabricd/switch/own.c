@@ -2,12 +2,11 @@
  * on the other
  *
  * The configuration's `adaptive_policies` name each with its compiled file and the keys of its parameters.  Switches may
- * use them by name from then on.  They are loaded later (own_choices_load), before there are frames.
+ * use them by name from then on.  They are loaded later (plugins_load), before there are frames.
  *
  * What a policy remembers stands with the switch, and with each set of ports; a set that has lost a port is another one.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
@@ -115,45 +114,35 @@ static uint16_t pick(const struct choice *c)
 	return 0;
 }
 
-/* own_choices_open() - Those that the configuration has, by name
- * Return: false, with f->error set, if one cannot be had
- */
-bool own_choices_open(struct fabric *f, const json_t *list)
+static bool named(struct fabric *f, void *its, const json_t *keys)
 {
-	const json_t *o;
-	size_t i;
+	struct own *own = its;
 
-	json_array_foreach(list, i, o) {
-		struct own *own = calloc(1, sizeof *own);
-		if (!own)
-			return config_fail(f, "out of memory");
-		if (!plugin_open(f, &own->plugin, o) || !plugin_keys(f, o, own->policy.params, PICK_PARAMS)) {
-			free(own);
-			return false;
-		}
-		own->policy.name = own->plugin.name;
-		own->policy.pick = pick;
-		pick_policy_add(&own->policy);
-	}
+	own->policy.name = own->plugin.name;
+	own->policy.pick = pick;
+	pick_policy_add(&own->policy);
+	return plugin_keys(f, keys, own->policy.params, PICK_PARAMS);
+}
+
+static bool loaded(struct fabric *f, void *its)
+{
+	struct own *own = its;
+	const struct railbed_adaptive *entry = own->entry = own->plugin.entry;
+
+	if (entry->state_bytes > RAILBED_SWITCH_BYTES || entry->set_bytes > RAILBED_STATE_BYTES || !entry->pick)
+		return config_fail(f, "%s: too much state, or no pick()", own->policy.name);
 	return true;
 }
 
-/* own_choices_load() - Before the first frame, with no privilege left
- * Return: false, with f->error set, if one is not what it should be
- */
-bool own_choices_load(struct fabric *f)
-{
-	for (struct pick_policy *policy = pick_policy_added(); policy; policy = policy->next) {
-		struct own *own = (struct own *)policy;
-		const struct railbed_adaptive *entry = plugin_load(f, &own->plugin, "railbed_adaptive");
-		if (!entry)
-			return false;
-		if (entry->state_bytes > RAILBED_SWITCH_BYTES || entry->set_bytes > RAILBED_STATE_BYTES || !entry->pick)
-			return config_fail(f, "%s: too much state, or no pick()", policy->name);
-		own->entry = entry;
-	}
-	return true;
-}
+static const struct plugin_kind own_choices = {
+	.list = "adaptive_policies",
+	.symbol = "railbed_adaptive",
+	.bytes = sizeof(struct own),
+	.at = offsetof(struct own, plugin),
+	.named = named,
+	.loaded = loaded,
+};
+PLUGIN_KIND(own_choices);
 
 /* pick_policy_set() - Take over the parameters of a policy; others are 0
  * Return: NULL, or what is wrong

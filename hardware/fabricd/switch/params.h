@@ -35,6 +35,7 @@ struct trim_params {
 	bool on;
 	uint8_t classes; /* a bit a class: in which frames are trimmed */
 	uint8_t dscp, queue; /* what it gets, and the class of the queue that it goes by */
+	uint8_t last_hop_dscp; /* what it gets where its cable leads to a NIC */
 	uint32_t bytes;	 /* that are left */
 };
 

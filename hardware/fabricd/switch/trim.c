@@ -72,7 +72,8 @@ bool trim_forward(struct fabric *f, struct port *out, struct frame *fr)
 	if (passage->admitted && left < passage->bytes)
 		buffer_shrink(f, s, passage, left);
 	passage->trims = true;
-	ip_set_tos(fr->data, (uint8_t)(p->dscp << 2 | (fr->data[ETH_BYTES + 1] & ECN_CE)));
+	bool last_hop = out->peer && out->peer->node->kind == NODE_NIC;
+	ip_set_tos(fr->data, (uint8_t)((last_hop ? p->last_hop_dscp : p->dscp) << 2 | (fr->data[ETH_BYTES + 1] & ECN_CE)));
 	out->tc[fr->class].trimmed++;
 	fr->class = p->queue;
 	if (!buffer_queue_full(s, out, fr->class, fr->len)) {

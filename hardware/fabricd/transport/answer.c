@@ -48,7 +48,7 @@ static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt,
 	memcpy(pkt->src_mac, q->nic->mac, 6);
 	fr->len = roce_build_unsealed(fr->data, FRAME_HEAD_BYTES - TRAILER_BYTES - TELEMETRY_BYTES(0), pkt);
 	fr->unsealed = true;
-	if (pkt->opcode == RC_ACK && pkt->syndrome != AETH_NAK_TRIMMED && q->last.present) {
+	if (pkt->opcode == RC_ACK && !AETH_IS_TRIMMED(pkt->syndrome) && q->last.present) {
 		q->last.seen = (uint16_t)(q->seen < UINT16_MAX ? q->seen : UINT16_MAX);
 		q->last.marked = (uint16_t)(q->marked < UINT16_MAX ? q->marked : UINT16_MAX);
 		q->last.room = q->last.hops;
@@ -76,9 +76,10 @@ void answer(struct fabric *f, struct qp *q, uint8_t syndrome, uint64_t packet, u
 }
 
 /* answer_trimmed() - Of a packet no more than its beginning has come */
-void answer_trimmed(struct fabric *f, struct qp *q, uint32_t psn)
+void answer_trimmed(struct fabric *f, struct qp *q, uint32_t psn, bool last_hop)
 {
-	struct roce_packet pkt = {.opcode = RC_ACK, .psn = psn, .syndrome = AETH_NAK_TRIMMED, .msn = (uint32_t)q->expected & PSN_MASK};
+	uint8_t syndrome = last_hop ? AETH_NAK_TRIMMED_LAST_HOP : AETH_NAK_TRIMMED;
+	struct roce_packet pkt = {.opcode = RC_ACK, .psn = psn, .syndrome = syndrome, .msn = (uint32_t)q->expected & PSN_MASK};
 
 	send_answer(f, q, &pkt, q->answers->ack_dscp, q->answers->ack_class);
 }

@@ -11,7 +11,7 @@ struct qp;
 struct roce_packet;
 
 void answer(struct fabric *f, struct qp *q, uint8_t syndrome, uint64_t packet, uint32_t msn);
-void answer_trimmed(struct fabric *f, struct qp *q, uint32_t psn);
+void answer_trimmed(struct fabric *f, struct qp *q, uint32_t psn, bool last_hop);
 void answer_come(struct fabric *f, struct qp *q);
 void answer_ahead(struct fabric *f, struct qp *q, bool at_once, bool again);
 void answer_closed(struct fabric *f, struct qp *q, uint32_t taken);

@@ -28,12 +28,6 @@ void cc_add(struct cc_algorithm *cc)
 	added = cc;
 }
 
-/* cc_added() - The first of these */
-struct cc_algorithm *cc_added(void)
-{
-	return added;
-}
-
 /* cc_next() - The control behind one; NULL: the first, or there is no other */
 const struct cc_algorithm *cc_next(const struct cc_algorithm *cc)
 {
@@ -83,6 +77,8 @@ void cc_start(struct fabric *f, struct qp *q)
 	credit_start(f, q);
 	if (q->cc->start)
 		q->cc->start(f, q);
+	if (q->own && q->own->rate > 0 && s->rate > q->own->rate)
+		cc_set_rate(q, q->own->rate, f->clock.now);
 }
 
 /* cc_stop() - None from now on */
@@ -175,7 +171,9 @@ void cc_set_rate(struct qp *q, double bps, ps_t t)
 	double before = s->rate;
 	double least = cc_param(q, CC_MIN_RATE) > LEAST_RATE ? cc_param(q, CC_MIN_RATE) : LEAST_RATE;
 
-	s->rate = bps > s->line_rate ? s->line_rate : bps < least ? least : bps;
+	double most = q->own && q->own->rate > 0 && q->own->rate < s->line_rate ? q->own->rate : s->line_rate;
+
+	s->rate = bps > most ? most : bps < least ? least : bps;
 	if (q->next_send > t)
 		q->next_send = t + (ps_t)((double)(q->next_send - t) * before / s->rate + 0.5);
 }

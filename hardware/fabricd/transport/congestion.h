@@ -21,7 +21,7 @@ struct fabric;
 struct qp;
 
 /* How a packet was found to be lost */
-enum cc_loss { CC_LOSS_NAK, CC_LOSS_TIMEOUT, CC_LOSS_TRIMMED };
+enum cc_loss { CC_LOSS_NAK, CC_LOSS_TIMEOUT, CC_LOSS_TRIMMED, CC_LOSS_TRIMMED_LAST_HOP };
 
 struct cc_ack {
 	uint64_t bytes, packets; /* newly known to have come, in order or not */
@@ -95,7 +95,6 @@ REGISTRY(struct cc_algorithm, cc_controls);
 
 const struct cc_algorithm *cc_next(const struct cc_algorithm *cc);
 void cc_add(struct cc_algorithm *cc);
-struct cc_algorithm *cc_added(void);
 
 size_t cc_own_bytes(void);
 double cc_param(const struct qp *q, unsigned which);

@@ -30,12 +30,6 @@ void multipath_add(struct multipath_policy *policy)
 	added = policy;
 }
 
-/* multipath_added() - The first of these */
-struct multipath_policy *multipath_added(void)
-{
-	return added;
-}
-
 /* multipath_find() - The policy of that name, or NULL */
 const struct multipath_policy *multipath_find(const char *name)
 {

@@ -62,7 +62,6 @@ struct multipath {
 
 void multipath_add(struct multipath_policy *policy);
 const struct multipath_policy *multipath_find(const char *name);
-struct multipath_policy *multipath_added(void);
 void multipath_start(struct fabric *f, struct qp *q);
 void multipath_release(struct qp *q);
 uint16_t multipath_port(struct fabric *f, struct qp *q, uint64_t n, bool lost);

@@ -16,6 +16,8 @@
  * one completes, whatever is missing before the row: nobody was told of the row's other messages, so its immediate
  * speaks for them, too, as it does in order.  If a receive is lacking then, or a send is half taken, it completes in its turn.
  */
+#include <stdlib.h>
+
 #include "base/copies.h"
 #include "base/copy.h"
 #include "base/ring.h"
@@ -27,6 +29,16 @@
 #include "transport/reorder.h"
 #include "wire/roce.h"
 
+static void copy(uint8_t *to, const uint8_t *from, uint32_t bytes, const struct frame *fr)
+{
+	if (fr->lent && copies_taken()) {
+		copies_add(to, from, bytes);
+		return;
+	}
+	copies_settle();
+	copy_payload(to, from, bytes);
+}
+
 /* place_copy() - Write a packet's payload, or have it written; if here, bring the next one's place near
  * @left:	Bytes of the message behind it
  */
@@ -34,14 +46,49 @@ void place_copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_p
 {
 	uint32_t bytes = pkt->payload_bytes;
 
-	if (fr->lent && copies_taken()) {
-		copies_add(to, pkt->payload, bytes);
-		return;
-	}
-	copies_settle();
-	copy_payload(to, pkt->payload, bytes);
-	if (left)
+	copy(to, pkt->payload, bytes, fr);
+	if (left && !(fr->lent && copies_taken()))
 		q->ahead = ahead_name(&f->ahead, q->ahead, to + bytes, pkt->payload + bytes, left < bytes ? (uint32_t)left : bytes);
+}
+
+/* Into the pieces of a receive request, from byte @at of all of them on */
+static bool scatter(struct qp *q, const struct pieces *pieces, uint64_t at, const struct roce_packet *pkt, const struct frame *fr)
+{
+	const uint8_t *from = pkt->payload;
+	uint32_t left = pkt->payload_bytes;
+
+	for (uint32_t i = 0; i < pieces->count && left; i++) {
+		const struct piece *p = &pieces->piece[i];
+		uint8_t *to;
+		if (at >= p->bytes) {
+			at -= p->bytes;
+			continue;
+		}
+		uint32_t bytes = p->bytes - (uint32_t)at < left ? p->bytes - (uint32_t)at : left;
+		if (!q->owner->ops->memory(q, LOCAL_WRITE, p->key, p->at + at, bytes, &to))
+			return false;
+		copy(to, from, bytes, fr);
+		from += bytes;
+		left -= bytes;
+		at = 0;
+	}
+	return true;
+}
+
+/* place_payload() - Write the payload of the expected packet where its message goes on.  Return: false if that may not be written */
+bool place_payload(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr)
+{
+	bool send = roce_is_send(pkt->opcode);
+	const struct pieces *pieces = send && !q->owner->ops->generated ? RECV_WR(q, q->rq.head)->pieces : NULL;
+	uint8_t *at;
+
+	if (pieces)
+		return scatter(q, pieces, q->message_at, pkt, fr);
+	if (!q->owner->ops->memory(q, send ? LOCAL_WRITE : REMOTE_WRITE, q->message_rkey, q->message_at, pkt->payload_bytes, &at))
+		return false;
+	if (at)
+		place_copy(f, q, at, pkt, fr, q->message_left - pkt->payload_bytes);
+	return true;
 }
 
 /* place_pcie() - When so many bytes that have come for a queue pair are in memory, and what came before them
@@ -66,8 +113,9 @@ void place_complete(struct fabric *f, struct qp *q, const struct roce_packet *pk
 {
 	if (q->owner->ops->generated)
 		return;
-	const struct recv_wr *wr = ring_at(&q->rq, sizeof *wr, q->rq.head++);
-	q->owner->ops->received(f, q, wr, pkt, visible);
+	const struct recv_wr *wr = RECV_WR(q, q->rq.head++);
+	q->owner->ops->received(f, q, wr, WC_SUCCESS, pkt, visible);
+	free(wr->pieces);
 }
 
 /* place_look() - What is to be done with a packet that has come ahead of its turn
@@ -82,7 +130,7 @@ struct early place_look(const struct qp *q, const struct roce_packet *pkt, struc
 	*at = NULL;
 	if (!q->any_order || ops->take || !alone || pkt->payload_bytes != pkt->dma_bytes || pkt->payload_bytes > q->mtu)
 		return e;
-	e.placed = !pkt->dma_bytes || ops->memory((struct qp *)q, pkt->rkey, pkt->remote_offset, pkt->dma_bytes, at);
+	e.placed = !pkt->dma_bytes || ops->memory((struct qp *)q, REMOTE_WRITE, pkt->rkey, pkt->remote_offset, pkt->dma_bytes, at);
 	e.ends = e.placed && roce_has_imm(pkt->opcode);
 	if (e.placed && !e.ends)
 		e.frame = NULL;

@@ -14,6 +14,7 @@ struct qp;
 struct roce_packet;
 
 void place_copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_packet *pkt, const struct frame *fr, uint64_t left);
+bool place_payload(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
 ps_t place_pcie(struct fabric *f, struct qp *q, uint32_t bytes);
 bool place_has_receive(const struct qp *q);
 void place_complete(struct fabric *f, struct qp *q, const struct roce_packet *pkt, ps_t visible);

@@ -1,5 +1,6 @@
 /* Queue pairs: made, found, connected, given requests, broken, given back.  What they do is in send.c and receive.c. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/ring.h"
 #include "base/units.h"
@@ -18,18 +19,36 @@
 
 #define FIRST_QP_NUMBER 16
 
-/* qp_find() - The queue pair of that number, or NULL */
+/* qp_find() - The queue pair of that number, or NULL.  While none has been destroyed its number says its place */
 struct qp *qp_find(struct nic *n, uint32_t number)
 {
 	uint32_t i = number - FIRST_QP_NUMBER - n->qp_first;
 
-	return number >= FIRST_QP_NUMBER + n->qp_first && i < n->qp_count ? n->qps[i] : NULL;
+	if (i < n->qp_count && n->qps[i]->number == number)
+		return n->qps[i];
+	uint32_t low = 0, high = n->qp_count;
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+		if (n->qps[middle]->number < number)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < n->qp_count && n->qps[low]->number == number ? n->qps[low] : NULL;
 }
 
-/* qp_new() - A queue pair without a peer yet; NULL if the NIC has QPS_MAX already */
+static void begin(struct qp *q)
+{
+	q->timer = q->timer_event = q->pace_event = PS_NEVER;
+	q->cnp_sent = -PS_PER_S;
+	q->cc = &cc_none;
+	q->made = q->trimmed = q->barred = UINT64_MAX;
+}
+
+/* qp_new() - A queue pair without a peer yet; NULL if the NIC has QPS_MAX already, or has given all numbers out */
 struct qp *qp_new(struct nic *n, struct qp_owner *owner)
 {
-	if (n->qp_count == QPS_MAX)
+	if (n->qp_count == QPS_MAX || n->qp_next >= QP_NUMBERS - FIRST_QP_NUMBER)
 		return NULL;
 	if (n->qp_count == n->qp_room) {
 		uint32_t room = n->qp_room ? 2 * n->qp_room : 16;
@@ -47,19 +66,20 @@ struct qp *qp_new(struct nic *n, struct qp_owner *owner)
 	q->nic = n;
 	q->p = q->answers = &n->p;
 	q->transport = n->transport;
-	q->number = FIRST_QP_NUMBER + n->qp_first + n->qp_count;
-	q->timer = q->timer_event = q->pace_event = PS_NEVER;
-	q->cnp_sent = -PS_PER_S;
-	q->cc = &cc_none;
-	q->made = q->trimmed = UINT64_MAX;
+	if (!n->qp_count)
+		n->qp_first = n->qp_next;
+	q->number = FIRST_QP_NUMBER + n->qp_next++;
+	begin(q);
 	n->qps[n->qp_count++] = q;
 	return q;
 }
 
-void qp_release(struct qp *q)
+static void let_go(struct qp *q)
 {
-	if (q->owner->ops->release)
-		q->owner->ops->release(q);
+	for (; q->sq.head != q->sq.tail; q->sq.head++)
+		free(SEND_WR(q, q->sq.head)->pieces);
+	for (; q->rq.head != q->rq.tail; q->rq.head++)
+		free(RECV_WR(q, q->rq.head)->pieces);
 	free(q->sq.at);
 	free(q->rq.at);
 	reorder_release(q);
@@ -68,7 +88,57 @@ void qp_release(struct qp *q)
 	multipath_release(q);
 	credit_release(q);
 	cc_stop(q);
+}
+
+void qp_release(struct qp *q)
+{
+	if (q->owner->ops->release)
+		q->owner->ops->release(q);
+	let_go(q);
+	free(q->own);
 	free(q);
+}
+
+/* qp_restart() - It is as it was when it was made; nothing under way has to do with it any more (destroy.c) */
+void qp_restart(struct qp *q)
+{
+	struct qp was = *q;
+
+	let_go(q);
+	memset(q, 0, sizeof *q + cc_own_bytes());
+	q->source.ops = &qp_tx_ops;
+	q->owner = was.owner;
+	q->nic = was.nic;
+	q->p = q->answers = &was.nic->p;
+	q->transport = was.transport;
+	q->number = was.number;
+	q->own = was.own;
+	begin(q);
+}
+
+/* qp_reach() - A queue pair learns who its peer is, and may hear of it from now on */
+void qp_reach(struct fabric *f, struct qp *q, const struct reach *to)
+{
+	const struct transports *t = f->transports;
+	uint32_t mtu = q->nic->mtu < to->peer->mtu ? q->nic->mtu : to->peer->mtu;
+
+	q->p = t->params(f, q->nic, q->transport);
+	q->answers = t->params(f, q->nic, to->transport);
+	q->peer = to->peer;
+	q->peer_qp = to->peer_qp;
+	q->peer_number = to->number;
+	q->tx = &q->nic->tx[to->scale_up];
+	q->mtu = to->mtu && to->mtu < mtu ? to->mtu : mtu;
+	q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = to->send_psn;
+	q->expected = to->expected_psn;
+	q->alone = q->p->any_order && t->params(f, to->peer, q->transport)->any_order;
+	q->any_order = q->answers->any_order && t->params(f, to->peer, to->transport)->any_order;
+	/* entropy for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
+	uint32_t h = (q->number * 0x9e3779b1u ^ to->number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^ to->peer->ip * 0x27d4eb2fu);
+	q->src_port = roce_src_port(q->p->fixed_port ? 0 : h);
+	q->state = QP_READY;
+	cc_start(f, q);
+	multipath_start(f, q);
 }
 
 /* qp_connected() - Two queue pairs have found each other */
@@ -78,27 +148,14 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 
 	for (int i = 0; i < 2; i++) {
 		struct qp *q = i ? b : a, *other = i ? a : b;
-		q->p = f->transports->params(f, q->nic, q->transport);
-		q->answers = f->transports->params(f, q->nic, other->transport);
-	}
-	for (int i = 0; i < 2; i++) {
-		struct qp *q = i ? b : a, *other = i ? a : b;
-		q->peer = other->nic;
-		q->peer_qp = other;
-		q->peer_number = other->number;
-		q->tx = &q->nic->tx[scale_up];
-		q->mtu = a->nic->mtu < b->nic->mtu ? a->nic->mtu : b->nic->mtu;
-		q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = q->nic->p.first_psn;
-		q->expected = q->peer->p.first_psn;
-		q->alone = q->p->any_order && other->answers->any_order;
-		q->any_order = q->answers->any_order && other->p->any_order;
-		/* entropy for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
-		uint32_t h = (q->number * 0x9e3779b1u ^ other->number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^
-			      other->nic->ip * 0x27d4eb2fu);
-		q->src_port = roce_src_port(q->p->fixed_port ? 0 : h);
-		q->state = QP_READY;
-		cc_start(f, q);
-		multipath_start(f, q);
+		qp_reach(f, q,
+			 &(struct reach){.peer = other->nic,
+					 .peer_qp = other,
+					 .number = other->number,
+					 .transport = other->transport,
+					 .send_psn = q->nic->p.first_psn,
+					 .expected_psn = other->nic->p.first_psn,
+					 .scale_up = scale_up});
 	}
 }
 
@@ -109,31 +166,45 @@ void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
 
 	if (!in) {
 		q->owner->ops->sent(f, q, wr, WC_FLUSHED);
+		free(wr->pieces);
 		return;
 	}
 	*in = *wr;
+	if (q->owner->ops->check && (in->bad = q->owner->ops->check(q, wr)) && q->barred == UINT64_MAX)
+		q->barred = q->next_packet;
 	in->first = q->next_packet;
 	in->packets = wr->length ? (wr->length + q->mtu - 1) / q->mtu : 1;
 	q->next_packet += in->packets;
 	in->after = q->untold;
 	q->untold = wr->opcode == WR_WRITE;
 	credit_posted(q, in);
-	qp_ready(f, q);
+	if (!qp_barred(f, q))
+		qp_ready(f, q);
 }
 
-static void flush_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
+/* qp_barred() - All before a bad request is done: the queue pair breaks with that.  Return: whether that is so */
+bool qp_barred(struct fabric *f, struct qp *q)
 {
-	q->owner->ops->received(f, q, wr, NULL, f->clock.now + q->nic->p.pcie_latency);
+	if (q->acked != q->barred || q->state != QP_READY)
+		return false;
+	qp_fail(f, q, SEND_WR(q, q->sq.head)->bad);
+	return true;
+}
+
+static void flush_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status)
+{
+	q->owner->ops->received(f, q, wr, status, NULL, f->clock.now + q->nic->p.pcie_latency);
+	free(wr->pieces);
 }
 
 /* qp_post_recv() - A receive request has reached the NIC; a slow receiver's may be used later only */
 void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
 {
-	struct recv_wr *in = q->state == QP_READY ? ring_push(&q->rq, sizeof *in, WRS_MAX) : NULL;
+	struct recv_wr *in = q->state != QP_ERROR ? ring_push(&q->rq, sizeof *in, WRS_MAX) : NULL;
 	ps_t delay = q->nic->p.recv_delay;
 
 	if (!in) {
-		flush_recv(f, q, wr);
+		flush_recv(f, q, wr, WC_FLUSHED);
 		return;
 	}
 	*in = *wr;
@@ -149,8 +220,8 @@ void qp_recv_usable(struct qp *q, uint32_t count)
 	q->usable += count;
 }
 
-/* qp_fail() - The queue pair is broken: say so for every request that it still has */
-void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
+/* Broken by @why, or by what its peer asked for */
+static void break_down(struct fabric *f, struct qp *q, enum wc_status why, enum wc_status received, uint8_t syndrome)
 {
 	if (q->state == QP_ERROR)
 		return;
@@ -159,13 +230,33 @@ void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
 	q->timer = PS_NEVER;
 	pacer_flush(f, q);
 	credit_forget(q);
-	if (!q->owner->ops->generated)
+	if (q->owner->ops->broken)
+		q->owner->ops->broken(f, q, syndrome);
+	else if (!q->owner->ops->generated)
 		report_event(f, REPORT_QP_ERROR,
 		      json_pack("{s:i, s:i, s:i, s:i}", "rank", (int)q->nic->rank, "qp", (int)q->number, "peer",
 				(int)q->peer->rank, "status", (int)why));
 	lender_recall(f, &q->lent, UINT64_MAX);
-	for (; q->sq.head != q->sq.tail; q->sq.head++, why = WC_FLUSHED)
+	for (; q->sq.head != q->sq.tail; q->sq.head++, why = WC_FLUSHED) {
 		q->owner->ops->sent(f, q, SEND_WR(q, q->sq.head), why);
-	for (; q->rq.head != q->rq.tail; q->rq.head++)
-		flush_recv(f, q, ring_at(&q->rq, sizeof(struct recv_wr), q->rq.head));
+		free(SEND_WR(q, q->sq.head)->pieces);
+	}
+	for (; q->rq.head != q->rq.tail; q->rq.head++, received = WC_FLUSHED)
+		flush_recv(f, q, RECV_WR(q, q->rq.head), received);
+}
+
+/* qp_fail() - The queue pair is broken: say so for every request that it still has */
+void qp_fail(struct fabric *f, struct qp *q, enum wc_status why)
+{
+	break_down(f, q, why, WC_FLUSHED, 0);
+}
+
+/* qp_refuse() - What its peer asks for is refused, as the answer says: that breaks both, and the receive that it was meant for */
+void qp_refuse(struct fabric *f, struct qp *q, uint8_t syndrome)
+{
+	enum wc_status received = syndrome == AETH_NAK_INVALID     ? WC_LOCAL_LENGTH
+				  : syndrome == AETH_NAK_OPERATION ? WC_LOCAL_PROTECTION
+								   : WC_FLUSHED;
+
+	break_down(f, q, WC_FLUSHED, received, syndrome);
 }

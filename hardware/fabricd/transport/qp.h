@@ -15,6 +15,7 @@
 #include "link/frame.h"
 #include "nic/nic.h"
 #include "transport/congestion.h"
+#include "transport/request.h"
 
 struct credit;
 struct multipath;
@@ -29,27 +30,13 @@ struct roce_packet;
 
 enum qp_state { QP_CONNECTING, QP_READY, QP_ERROR };
 
-enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_OPCODES };
-
-enum wc_status {
-#define STATUS(number, name, words) WC_##name = number,
-#include "transport/status.def"
-#undef STATUS
-};
-
-struct send_wr {
-	uint64_t wr_id, local, remote, length;
-	uint32_t lkey, rkey, imm;
-	uint8_t opcode;
-	bool signaled;
-	bool after; /* a write without an immediate went before it: nobody was told of that yet */
-	uint64_t first; /* packet number of its first packet, and how many */
-	uint64_t packets;
-};
-
-struct recv_wr {
-	uint64_t wr_id, offset, length;
-	uint32_t lkey;
+/* What a program has given its queue pair (connection/attributes.c); others go by their NIC */
+struct qp_attributes {
+	ps_t timeout; /* PS_NEVER: none */
+	double rate; /* at most, in bit/s; 0: as fast as the cable */
+	uint32_t rights, pd; /* of its peer; protection domain */
+	uint8_t retry, rnr_retry, rnr_timer;
+	uint8_t asked; /* enum asked_state: what its program has brought it to, with all that is on its way to the NIC */
 };
 
 /* Whose a queue pair is: a worker, a generated flow, or an engine that makes and takes its packets inside the NIC */
@@ -63,16 +50,22 @@ struct qp_owner_ops {
 	bool in_nic;	/* what it sends stands in the NIC's memory: it needs no fetch */
 	bool lends; /* payload stays where it is, unchanged, until its request has ended: it needs no copy */
 	bool generated; /* traffic that no worker asked for: it says nothing, and needs no receive requests */
+	/* What a request that was posted now would end with, as its memory is not its owner's; or NULL: nothing is checked */
+	enum wc_status (*check)(struct qp *q, const struct send_wr *wr);
 	/* Payload of packet @n of a request, which goes out now, perhaps again; NULL: there is none */
 	const uint8_t *(*payload)(struct fabric *f, struct qp *q, const struct send_wr *wr, uint64_t n);
 	/* A request to send has ended */
 	void (*sent)(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status);
 	/* The expected packet has come: the owner takes it itself.  NOT_YET: it is to come again (RNR).  NULL: into memory */
 	enum engine_verdict (*take)(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
-	/* Memory that a peer may write to.  Return: false if it may not; @at: NULL if what comes is thrown away */
-	bool (*memory)(struct qp *q, uint32_t key, uint64_t offset, uint64_t length, uint8_t **at);
-	/* A receive request has ended, with what @pkt ends (NULL: flushed), visible at @t */
-	void (*received)(struct fabric *f, struct qp *q, const struct recv_wr *wr, const struct roce_packet *pkt, ps_t t);
+	/* Memory that a peer, or (LOCAL_WRITE) what it sends, may get at.  Return: false if it may not; @at: NULL if what comes is thrown away */
+	bool (*memory)(struct qp *q, enum right right, uint32_t key, uint64_t offset, uint64_t length, uint8_t **at);
+	/* A receive request has ended, with what @pkt ends (NULL: with nothing), visible at @t */
+	void (*received)(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status, const struct roce_packet *pkt, ps_t t);
+	/* So much was written there by a peer, visible at @t; or NULL */
+	void (*written)(struct fabric *f, struct qp *q, uint32_t key, ps_t t);
+	/* The queue pair is broken: by what its peer asked for, if that is so (AETH_NAK_..), or 0; or NULL: it is reported */
+	void (*broken)(struct fabric *f, struct qp *q, uint8_t syndrome);
 	void (*acked)(struct fabric *f, struct qp *q); /* qp.acked has moved; or NULL */
 	void (*release)(struct qp *q);		       /* the queue pair goes; or NULL */
 };
@@ -87,7 +80,10 @@ struct qp {
 	const struct nic_params *p, *answers; /* by which it sends; by which the peer does, and it answers */
 	const struct cc_algorithm *cc;
 	uint32_t number, peer_number;
+	struct qp_attributes *own; /* or NULL */
 	enum qp_state state;
+	bool holds; /* sends are held: it may only receive yet */
+	bool gone; /* see connection/destroy.c */
 	uint32_t mtu;
 	uint16_t src_port;
 	uint16_t came_by; /* source port of the last data packet that came in */
@@ -101,6 +97,7 @@ struct qp {
 	struct ring sq;
 	uint64_t next_packet; /* next number to hand out to a posted request */
 	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */
+	uint64_t barred; /* of the first request that is bad: the first packet; or UINT64_MAX */
 	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
 	uint64_t send, acked, sent_max; /* next to send, first not acknowledged, first never sent */
 	struct lender lent; /* payload that is under way */
@@ -130,6 +127,7 @@ struct qp {
 	uint32_t message_rkey, msn;
 	uint64_t owed; /* selective repeat: behind the last packet that was trimmed and asked for an answer, until it has come; or 0 */
 	uint64_t trimmed; /* go-back-N: the first behind the expected one of which it is known that it will not come; or UINT64_MAX */
+	bool trimmed_last_hop; /* that one, by the switch before us */
 	bool nak_sent, in_message, answer_due;
 	uint8_t message_kind;
 	uint64_t ahead;	      /* number of what is copied next (engine/ahead.h) */
@@ -157,6 +155,17 @@ struct transports {
 	const struct nic_params *(*params)(struct fabric *f, struct nic *n, const json_t *transport);
 };
 
+/* Where a queue pair sends, and by what its peer does */
+struct reach {
+	struct nic *peer;
+	struct qp *peer_qp; /* NULL: not known, or not there yet */
+	uint32_t number; /* of that */
+	const json_t *transport;
+	uint32_t mtu; /* 0: the smaller of both NICs' */
+	uint32_t send_psn, expected_psn;
+	bool scale_up;
+};
+
 /* cc_own() - The state of a queue pair's control */
 static inline void *cc_own(struct qp *q)
 {
@@ -177,15 +186,29 @@ bool qp_has_work(const struct fabric *f, const struct qp *q);
 void qp_go_back(struct fabric *f, struct qp *q);
 void trimmed_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);
 void trimmed_turn(struct fabric *f, struct qp *q);
-void trimmed_told(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
+void trimmed_told(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
 void timer_look(struct fabric *f, struct qp *q);
 void timer_set(struct fabric *f, struct qp *q, ps_t t);
 bool qp_timer_set(struct qp *q, ps_t t);
 void qp_timer(struct fabric *f, struct qp *q);
+void qp_not_ready(struct fabric *f, struct qp *q, uint8_t syndrome);
 void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);
 void qp_release(struct qp *q);
+void qp_reach(struct fabric *f, struct qp *q, const struct reach *to);
+void qp_restart(struct qp *q);
+void qp_refuse(struct fabric *f, struct qp *q, uint8_t syndrome);
+bool qp_barred(struct fabric *f, struct qp *q);
+
+/* qp_expires() - When a queue pair that hears nothing from now on has waited long enough; PS_NEVER: never */
+static inline ps_t qp_expires(const struct qp *q, ps_t now)
+{
+	ps_t timeout = q->own ? q->own->timeout : q->p->timeout;
+
+	return timeout == PS_NEVER ? PS_NEVER : now + timeout;
+}
 
 #define SEND_WR(q, i) ((struct send_wr *)ring_at(&(q)->sq, sizeof(struct send_wr), (i)))
+#define RECV_WR(q, i) ((struct recv_wr *)ring_at(&(q)->rq, sizeof(struct recv_wr), (i)))
 
 bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, struct frame *fr);
 void qps_params_changed(struct fabric *f, struct nic *n);

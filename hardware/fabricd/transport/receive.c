@@ -36,15 +36,24 @@
 #include "wire/roce.h"
 #include "wire/telemetry.h"
 
+/* What a peer asks for cannot be: it is told, and a program's queue pair is broken by it (InfiniBand specification, 9.9.3) */
+static void refuse(struct fabric *f, struct qp *q, uint8_t syndrome)
+{
+	answer(f, q, syndrome, q->expected, q->msn);
+	q->nak_sent = true;
+	if (q->own)
+		qp_refuse(f, q, syndrome);
+}
+
+/* Likewise what it may not do to our memory, or what is no message */
 static void refuse_access(struct fabric *f, struct qp *q)
 {
-	answer(f, q, AETH_NAK_ACCESS, q->expected, q->msn);
-	q->nak_sent = true;
+	refuse(f, q, AETH_NAK_ACCESS);
 }
 
 static void answer_not_ready(struct fabric *f, struct qp *q)
 {
-	answer(f, q, AETH_RNR_NAK, q->expected, q->msn);
+	answer(f, q, (uint8_t)(AETH_RNR_NAK | (q->own ? q->own->rnr_timer : 0)), q->expected, q->msn);
 	q->nak_sent = true;
 	if (!q->any_order) /* what has completed in any order must not come twice */
 		reorder_drop(f, q);
@@ -56,7 +65,7 @@ static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 	uint8_t *at;
 
 	if (roce_is_write(pkt->opcode)) {
-		if (pkt->dma_bytes && !q->owner->ops->memory(q, pkt->rkey, pkt->remote_offset, pkt->dma_bytes, &at)) {
+		if (pkt->dma_bytes && !q->owner->ops->memory(q, REMOTE_WRITE, pkt->rkey, pkt->remote_offset, pkt->dma_bytes, &at)) {
 			refuse_access(f, q);
 			return false;
 		}
@@ -66,18 +75,26 @@ static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 		q->message_bytes = (pkt->part ? q->message_bytes : 0) + pkt->dma_bytes;
 		return true;
 	}
-	const struct recv_wr *wr = ring_at(&q->rq, sizeof *wr, q->rq.head);
+	const struct recv_wr *wr = RECV_WR(q, q->rq.head);
 	q->message_rkey = wr->lkey;
-	q->message_at = wr->offset;
+	q->message_at = wr->pieces ? 0 : wr->offset;
 	q->message_left = wr->length;
 	q->message_bytes = 0;
 	return true;
+}
+
+static void say_written(struct fabric *f, struct qp *q, uint32_t key, ps_t visible)
+{
+	if (q->owner->ops->written)
+		q->owner->ops->written(f, q, key, visible);
 }
 
 static void received(struct fabric *f, struct qp *q, const struct roce_packet *pkt, ps_t visible)
 {
 	q->in_message = false;
 	q->msn = (q->msn + 1) & PSN_MASK;
+	if (roce_is_write(pkt->opcode))
+		say_written(f, q, q->message_rkey, visible);
 	if (roce_has_imm(pkt->opcode) || roce_is_send(pkt->opcode))
 		place_complete(f, q, pkt, visible);
 }
@@ -89,7 +106,7 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 
 	if ((!send && !roce_is_write(pkt->opcode)) || first == q->in_message || pkt->payload_bytes > q->mtu ||
 	    (!first && send != roce_is_send(q->message_kind))) {
-		refuse_access(f, q);
+		refuse(f, q, AETH_NAK_INVALID);
 		return false;
 	}
 	if (((first && send) || roce_has_imm(pkt->opcode)) && !place_has_receive(q)) {
@@ -100,7 +117,7 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 		return false;
 	if (pkt->payload_bytes > q->message_left ||
 	    (!send && roce_is_last(pkt->opcode) && pkt->payload_bytes != q->message_left)) {
-		refuse_access(f, q);
+		refuse(f, q, AETH_NAK_INVALID);
 		return false;
 	}
 	return true;
@@ -155,14 +172,14 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, 
 		return divert(f, q, pkt);
 	if (!acceptable(f, q, pkt))
 		return false;
+	if (pkt->payload_bytes && !(e && e->placed) && !place_payload(f, q, pkt, fr) && q->own) {
+		refuse(f, q, roce_is_send(pkt->opcode) ? AETH_NAK_OPERATION : AETH_NAK_ACCESS);
+		return false;
+	}
 	q->in_message = true;
 	q->message_kind = pkt->opcode;
 	q->nak_sent = false;
 	q->expected++;
-	uint8_t *at;
-	if (pkt->payload_bytes && !(e && e->placed) &&
-	    q->owner->ops->memory(q, q->message_rkey, q->message_at, pkt->payload_bytes, &at) && at)
-		place_copy(f, q, at, pkt, fr, q->message_left - pkt->payload_bytes);
 	q->message_at += pkt->payload_bytes;
 	q->message_left -= pkt->payload_bytes;
 	if (roce_is_send(pkt->opcode))
@@ -239,6 +256,8 @@ static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet 
 		ps_t visible = place_pcie(f, q, pkt->payload_bytes);
 		if (at)
 			place_copy(f, q, at, pkt, fr, 0);
+		if (e.placed && !e.ends)
+			say_written(f, q, pkt->rkey, visible);
 		if (e.placed)
 			place_end(f, q, q->expected + ahead, visible);
 	}
@@ -309,8 +328,8 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 	}
 	nic_count(&n->rx_rdma, p, fr);
 	bool kept = false;
-	if (pkt->opcode == RC_ACK && pkt->syndrome == AETH_NAK_TRIMMED)
-		trimmed_told(f, q, pkt);
+	if (pkt->opcode == RC_ACK && AETH_IS_TRIMMED(pkt->syndrome))
+		trimmed_told(f, q, pkt, fr);
 	else if (pkt->opcode == RC_ACK)
 		qp_acknowledged(f, q, pkt, fr);
 	else if (pkt->opcode == RC_CNP)

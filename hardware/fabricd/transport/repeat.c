@@ -27,12 +27,8 @@
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "nic/params.h"
-#include "recovery/holes.h"
 #include "transport/qp.h"
 #include "transport/repeat.h"
-#include "recovery/round_trip.h"
-
-#define LOSSES_UNTIL_IN_ORDER 16
 
 /* repeat_of() - A queue pair's state, made when it is looked at first */
 struct repeat *repeat_of(struct qp *q)
@@ -50,84 +46,10 @@ struct repeat *repeat_of(struct qp *q)
 /* repeat_missing() - Everything from `known` to @end is missing */
 void repeat_missing(struct repeat *r, uint64_t end, ps_t since)
 {
+	if (!since || since == PS_NEVER)
+		repeat_uneven_until(r, end);
 	for (; r->known < end; r->known++, r->open++)
 		holes_add(&r->holes, &(struct hole){.number = r->known, .turn = r->turns, .before = r->known + 1, .since = since});
-}
-
-/* repeat_lose() - A hole is lost, and to be sent again */
-void repeat_lose(struct repeat *r, uint32_t i)
-{
-	holes_at(&r->holes, i)->state = LOST;
-	holes_at(&r->holes, i)->asked = false;
-	r->lost++;
-	r->found++;
-	if (i < r->next)
-		r->next = i;
-}
-
-/* Has something come that was sent after what was sent again as @turn, when packet @before was next? */
-static bool overtaken(const struct repeat *r, uint64_t turn, uint64_t before)
-{
-	return r->came > before || r->turn_came > turn;
-}
-
-/* When a hole left last; PS_NEVER: that is not known, or it is to leave again */
-static ps_t left_at(const struct repeat *r, const struct hole *h)
-{
-	return h->again ? h->left : round_trip_left_at(&r->trips, h->number);
-}
-
-/* Until when does a hole that was overtaken wait? */
-static ps_t waits_until(const struct repeat *r, const struct hole *h, ps_t after)
-{
-	if (!after)
-		return h->again ? h->since : h->since + r->window;
-	ps_t left = left_at(r, h), ahead = left == PS_NEVER ? 0 : r->latest - left;
-	ps_t least = r->window > r->trips.smoothed ? r->window : r->trips.smoothed;
-	if (ahead > after && ahead > r->window)
-		return h->since;
-	return h->since + (after - ahead > least ? after - ahead : least);
-}
-
-static void judge(struct repeat *r, uint32_t i, ps_t now, ps_t after)
-{
-	struct hole *h = holes_at(&r->holes, i);
-
-	if (h->state != UNDER_WAY)
-		return;
-	bool late = overtaken(r, h->turn, h->before);
-	if (late && h->since == PS_NEVER)
-		h->since = now;
-	if (!late) {
-		if (h->again && (!r->oldest || h->turn < r->oldest)) {
-			r->oldest = h->turn;
-			r->oldest_before = h->before;
-		}
-	} else if (now < waits_until(r, h, after)) {
-		ps_t until = waits_until(r, h, after);
-		r->due = until < r->due ? until : r->due;
-	} else {
-		repeat_lose(r, i);
-		if (!h->again && r->window && ++r->losses == LOSSES_UNTIL_IN_ORDER)
-			r->window = 0;
-	}
-}
-
-/* Which holes are lost by now?  Only those from @i on may be, unless what was sent again is overtaken, or a wait is over */
-static void look(const struct qp *q, uint32_t i, ps_t now)
-{
-	struct repeat *r = q->repeat;
-	ps_t after = q->p->loss_after;
-
-	if (after || (r->oldest && overtaken(r, r->oldest, r->oldest_before)) || r->due <= now) {
-		i = 0;
-		r->oldest = 0;
-		r->due = PS_NEVER;
-	}
-	while (r->over < r->holes.count && holes_at(&r->holes, r->over)->state == CAME)
-		r->over++;
-	for (i = i > r->over ? i : r->over; i < r->holes.count; i++)
-		judge(r, i, now, after);
 }
 
 /* What has come had left then */
@@ -158,7 +80,7 @@ static void heard(struct qp *q, const struct hole *h, ps_t now, bool at_once)
 		had_left(r, round_trip_left_at(&r->trips, h->number));
 	} else {
 		r->turn_came = h->turn > r->turn_came ? h->turn : r->turn_came;
-		had_left(r, left_at(r, h));
+		had_left(r, repeat_left_at(r, h));
 	}
 }
 
@@ -207,24 +129,43 @@ void repeat_came(struct fabric *f, struct qp *q, uint64_t n)
 	} else {
 		came(q, n, n < r->known ? holes_find(&r->holes, n) : NULL, f->clock.now, true);
 	}
-	look(q, from, f->clock.now);
+	repeat_judge(r, from, f->clock.now, q->p->loss_after);
 }
 
-/* repeat_sack() - A bitmap says which packets have come, from @first on; only of the last of them that is heard of at once */
+static bool is_set(const uint8_t *bits, uint64_t i)
+{
+	return bits[i / 8] >> (i % 8) & 1;
+}
+
+/* repeat_sack() - A bitmap says which packets have come, from @first on; only of the last of them that is heard of at once
+ *
+ * Most of it was said before.  Of packets below `known` it says something new only of holes.
+ */
 void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *bits, uint32_t bytes)
 {
 	struct repeat *r = repeat_of(q);
 	uint32_t from = r->came < r->known ? 0 : r->holes.count, last = 8 * bytes;
+	int64_t taken = (int64_t)(q->acked + 1 - first);
 
-	while (last && !(bits[(last - 1) / 8] >> ((last - 1) % 8) & 1))
+	while (last && !bits[last / 8 - 1])
+		last -= 8;
+	while (last && !is_set(bits, last - 1))
 		last--;
-	uint32_t at = holes_index(&r->holes, (int64_t)(first - q->acked) > 0 ? first : q->acked);
-	for (uint32_t i = 0; i < last; i++) {
-		uint64_t n = first + i;
-		if (bits[i / 8] >> (i % 8) & 1 && n > q->acked && n < q->left && n < q->send)
-			came(q, n, holes_walk(&r->holes, &at, n), f->clock.now, i + 1 == last);
+	uint64_t n = taken > 0 ? q->acked + 1 : first, all = q->left < q->send ? q->left : q->send;
+	uint64_t end = taken < last && first + last < all ? first + last : taken < last ? all : n;
+	for (uint32_t i = holes_index(&r->holes, n); i < r->holes.count && holes_at(&r->holes, i)->number < end; i++) {
+		struct hole *h = holes_at(&r->holes, i);
+		if (h->state != CAME && is_set(bits, h->number - first))
+			came(q, h->number, h, f->clock.now, h->number + 1 == first + last);
 	}
-	look(q, from, f->clock.now);
+	for (uint64_t new = n > r->known ? n : r->known; new < end; new++)
+		if (is_set(bits, new - first))
+			came(q, new, NULL, f->clock.now, new + 1 == first + last);
+	while (end > n && !is_set(bits, end - 1 - first))
+		end--;
+	if (end > n && end > r->came)
+		r->came = end;
+	repeat_judge(r, from, f->clock.now, q->p->loss_after);
 }
 
 /* repeat_timeout() - Nothing was heard: what has left and is not known to have come is lost, sent again or not.
@@ -247,6 +188,7 @@ void repeat_timeout(struct qp *q)
 		if (h->state == UNDER_WAY && !(h->again && h->left == PS_NEVER && in_nic))
 			repeat_lose(r, i);
 	}
+	repeat_uneven_until(r, r->known);
 	r->oldest = r->probes = 0;
 	r->due = r->probe = PS_NEVER;
 }
@@ -275,7 +217,7 @@ void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of
 	}
 	r->known = r->known > q->acked ? r->known : q->acked;
 	r->came = r->came > q->acked ? r->came : q->acked;
-	look(q, r->holes.count, f->clock.now);
+	repeat_judge(r, r->holes.count, f->clock.now, q->p->loss_after);
 	probe_news(r, q, f->clock.now);
 }
 
@@ -326,6 +268,7 @@ void repeat_sent(struct qp *q)
 	h->trimmed = false;
 	h->again = true;
 	h->turn = ++r->turns;
+	repeat_uneven_until(r, h->number + 1);
 	h->before = q->send;
 	h->left = PS_NEVER;
 	if (q->p->loss_after)
@@ -345,6 +288,8 @@ void repeat_left(struct fabric *f, struct qp *q, uint64_t n)
 
 	if (h && h->again)
 		h->left = f->clock.now;
+	if (n > q->left)
+		repeat_uneven_until(r, n); /* those before it were dropped in the NIC */
 	if (n >= q->left)
 		round_trip_left(&r->trips, n, q->acked, f->clock.now);
 	probe_wait(r, q, f->clock.now);
@@ -361,7 +306,7 @@ ps_t repeat_due(const struct qp *q)
 /* repeat_look() - A wait may be over */
 void repeat_look(struct fabric *f, struct qp *q)
 {
-	look(q, q->repeat->holes.count, f->clock.now);
+	repeat_judge(q->repeat, q->repeat->holes.count, f->clock.now, q->p->loss_after);
 }
 
 /* repeat_found() - So many packets have been found to be lost since this was asked last, some perhaps once more */

@@ -29,6 +29,7 @@
  * Packets of an engine (an owner inside the NIC) become available one by one, up to
  * `made`, and stay in the NIC's memory until they are acknowledged.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -72,6 +73,7 @@ static bool window_open(const struct qp *q)
 bool qp_has_new(const struct qp *q)
 {
 	uint64_t there = q->made < q->next_packet ? q->made : q->next_packet;
+	there = there < q->barred ? there : q->barred;
 	uint64_t most = q->p->selective ? q->p->reorder_packets : WINDOW;
 
 	return q->send < there && q->send - q->acked < most;
@@ -82,7 +84,7 @@ bool qp_has_work(const struct fabric *f, const struct qp *q)
 {
 	uint64_t n;
 
-	if (q->state != QP_READY || f->clock.now < q->rnr_until)
+	if (q->state != QP_READY || q->holds || f->clock.now < q->rnr_until)
 		return false;
 	return (repeat_next(q, &n) || qp_has_new(q)) && (q->probes || (window_open(q) && credit_open(q)));
 }
@@ -103,9 +105,12 @@ static void none(struct fabric *f, struct tx_source *s)
 
 static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
 {
-	if (wr->opcode == WR_SEND)
-		return first ? (last ? RC_SEND_ONLY : RC_SEND_FIRST) : (last ? RC_SEND_LAST : RC_SEND_MIDDLE);
-	bool imm = wr->opcode == WR_WRITE_IMM;
+	bool imm = wr->opcode == WR_WRITE_IMM || wr->opcode == WR_SEND_IMM;
+	if (wr->opcode == WR_SEND || wr->opcode == WR_SEND_IMM)
+		return first && last ? (imm ? RC_SEND_ONLY_IMM : RC_SEND_ONLY)
+		       : last	     ? (imm ? RC_SEND_LAST_IMM : RC_SEND_LAST)
+		       : first	     ? RC_SEND_FIRST
+				     : RC_SEND_MIDDLE;
 	if (first && last)
 		return imm ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
 	if (last)
@@ -118,7 +123,7 @@ static void write_alone(const struct qp *q, struct roce_packet *pkt, const struc
 {
 	bool ends = wr->opcode == WR_WRITE_IMM && i + 1 == wr->packets;
 
-	if (!q->alone || wr->opcode == WR_SEND)
+	if (!q->alone || wr->opcode == WR_SEND || wr->opcode == WR_SEND_IMM)
 		return;
 	pkt->opcode = ends ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
 	pkt->part = i;
@@ -222,7 +227,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	memcpy(pkt.dst_mac, q->peer->mac, 6);
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->number = number;
-	write_frame(f, q, fr, &pkt, q->owner->ops->lends && !again && number == q->sent_max);
+	write_frame(f, q, fr, &pkt, q->owner->ops->lends && !wr->pieces && !again && number == q->sent_max);
 
 	fr->class = (uint8_t)(q->own_class ? q->class : q->p->data_class);
 	fr->to = &q->peer->port[1];
@@ -230,7 +235,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		q->asked = number + 1;
 	fr->from = &q->source;
 	fr->taker = q->peer_qp;
-	fr->payload = pkt.payload_bytes;
+	fr->payload = (uint16_t)pkt.payload_bytes;
 	fr->asks = pkt.ack_request;
 	fr->data_of_worker = q->tx == &n->tx[0] && !q->owner->ops->generated;
 	q->probes = false;
@@ -241,9 +246,9 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	credit_say(f, q, fr);
 	credit_look(f, q);
 	if (q->timer == PS_NEVER)
-		timer_set(f, q, f->clock.now + q->p->timeout);
+		timer_set(f, q, qp_expires(q, f->clock.now));
 	q->fetched_bytes += fr->len;
-	return q->owner->ops->in_nic ? IN_NIC : pkt.payload_bytes;
+	return q->owner->ops->in_nic || (wr->pieces && wr->pieces->inline_bytes) ? IN_NIC : pkt.payload_bytes;
 }
 
 const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .none = none, .passes = pacer_passes,
@@ -275,6 +280,7 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n, bool ack)
 			break;
 		lender_recall(f, &q->lent, wr->first + wr->packets);
 		q->owner->ops->sent(f, q, wr, WC_SUCCESS);
+		free(wr->pieces);
 		if (q->send_wr_index == q->sq.head)
 			q->send_wr_index++;
 		q->sq.head++;
@@ -284,7 +290,7 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n, bool ack)
 	if (q->acked == q->send)
 		q->timer = PS_NEVER;
 	else
-		timer_set(f, q, f->clock.now + q->p->timeout);
+		timer_set(f, q, qp_expires(q, f->clock.now));
 	if (q->owner->ops->acked)
 		q->owner->ops->acked(f, q);
 }
@@ -345,7 +351,7 @@ static void missing(struct fabric *f, struct qp *q, struct cc_ack *ack, const st
 		multipath_lost(f, q, q->acked);
 		qp_go_back(f, q);
 	}
-	timer_set(f, q, f->clock.now + q->p->timeout);
+	timer_set(f, q, qp_expires(q, f->clock.now));
 	qp_ready(f, q);
 }
 
@@ -371,6 +377,8 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 		missing(f, q, &told, pkt, fr);
 		return;
 	}
+	if (qp_barred(f, q))
+		return;
 	tell_cc(f, q, &told, pkt, fr);
 	if (ack) {
 		cc_lost(f, q, CC_LOSS_NAK, repeat_found(q));
@@ -379,16 +387,12 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	}
 	if (q->acked == q->next_packet)
 		return;
-	if (syndrome == AETH_NAK_ACCESS) {
+	if (syndrome == AETH_NAK_ACCESS)
 		qp_fail(f, q, WC_REMOTE_ACCESS);
-	} else {
-		q->nic->rnr_naks++;
-		if (q->p->rnr_retry < 7 && q->rnr_retries++ >= q->p->rnr_retry) {
-			qp_fail(f, q, WC_RNR_RETRY);
-			return;
-		}
-		qp_go_back(f, q);
-		q->rnr_until = f->clock.now + q->p->rnr_timeout;
-		timer_set(f, q, q->rnr_until);
-	}
+	else if (syndrome == AETH_NAK_INVALID)
+		qp_fail(f, q, WC_REMOTE_INVALID);
+	else if (syndrome == AETH_NAK_OPERATION)
+		qp_fail(f, q, WC_REMOTE_OPERATION);
+	else
+		qp_not_ready(f, q, syndrome);
 }

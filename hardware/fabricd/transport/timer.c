@@ -72,7 +72,7 @@ void qp_timer(struct fabric *f, struct qp *q)
 		return;
 	}
 	if (q->left_asked <= q->acked && f->clock.now < q->next_send && q->cc_state.rate < q->cc_state.line_rate) {
-		timer_set(f, q, q->next_send + q->p->timeout); /* the pacer holds what would be answered */
+		timer_set(f, q, qp_expires(q, q->next_send)); /* the pacer holds what would be answered */
 		return;
 	}
 	q->timer = PS_NEVER;
@@ -82,7 +82,7 @@ void qp_timer(struct fabric *f, struct qp *q)
 		return;
 	}
 	q->nic->timeouts++;
-	if (q->retries++ >= q->p->retry) {
+	if (q->retries++ >= (q->own ? q->own->retry : q->p->retry)) {
 		qp_fail(f, q, WC_RETRY);
 		return;
 	}
@@ -97,5 +97,23 @@ void qp_timer(struct fabric *f, struct qp *q)
 		qp_go_back(f, q);
 	qp_ready(f, q);
 	if (q->timer == PS_NEVER) /* the round has not come to it yet */
-		timer_set(f, q, f->clock.now + q->p->timeout);
+		timer_set(f, q, qp_expires(q, f->clock.now));
+}
+
+/* qp_not_ready() - The receiver lacks a receive request: try again later, by its timer if it is a program's */
+void qp_not_ready(struct fabric *f, struct qp *q, uint8_t syndrome)
+{
+	/* in units of 10 us (InfiniBand specification, table "Encoding for RNR NAK Timer Field") */
+	static const uint32_t timer[] = {65536, 1,   2,	  3,   4,   6,	  8,	12,   16,   24,	  32,	48,   64,    96,    128,   192,
+					 256,	384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+	uint32_t retry = q->own ? q->own->rnr_retry : q->p->rnr_retry;
+
+	q->nic->rnr_naks++;
+	if (retry < 7 && q->rnr_retries++ >= retry) {
+		qp_fail(f, q, WC_RNR_RETRY);
+		return;
+	}
+	qp_go_back(f, q);
+	q->rnr_until = f->clock.now + (q->own ? timer[syndrome & 31] * 10 * PS_PER_US : q->p->rnr_timeout);
+	timer_set(f, q, q->rnr_until);
 }

@@ -11,6 +11,9 @@
  * trimmed packets overtake others.  If it has been lost in another way before, and is still to be sent again, nothing
  * is new.
  *
+ * A switch may give what it trims before the receiver's NIC another DSCP.  Then the receiver says so, too: who is granted
+ * credit by it need not hear of that by its window, and no path was worse than another (htsim: last_hop).
+ *
  * If it asked for an acknowledgement, its sender may wait for that with all it has under way.  So what has come is said
  * now, and of each packet that comes when it does, until the one that was to be answered comes, or one behind it that asks.
  *
@@ -45,11 +48,11 @@ static void say_what_came(struct fabric *f, struct qp *q)
 }
 
 /* go-back-N: the expected packet will not come */
-static void say_lost(struct fabric *f, struct qp *q)
+static void say_lost(struct fabric *f, struct qp *q, bool last_hop)
 {
 	q->trimmed = UINT64_MAX;
 	say_what_came(f, q);
-	answer_trimmed(f, q, (uint32_t)q->expected & PSN_MASK);
+	answer_trimmed(f, q, (uint32_t)q->expected & PSN_MASK, last_hop);
 	q->nak_sent = true;
 }
 
@@ -60,13 +63,13 @@ void trimmed_turn(struct fabric *f, struct qp *q)
 
 	q->trimmed = UINT64_MAX;
 	if (lost)
-		say_lost(f, q);
+		say_lost(f, q, q->trimmed_last_hop);
 }
 
 /* Selective repeat: packet @n is to be sent again */
-static void say_trimmed(struct fabric *f, struct qp *q, const struct roce_packet *pkt, uint64_t n)
+static void say_trimmed(struct fabric *f, struct qp *q, const struct roce_packet *pkt, uint64_t n, bool last_hop)
 {
-	answer_trimmed(f, q, pkt->psn);
+	answer_trimmed(f, q, pkt->psn, last_hop);
 	if (!pkt->ack_request)
 		return;
 	q->owed = n >= q->owed ? n + 1 : q->owed;
@@ -90,6 +93,7 @@ static void data_trimmed(struct fabric *f, struct qp *q, const struct roce_packe
 {
 	int32_t ahead = psn_ahead(pkt->psn, (uint32_t)q->expected);
 	uint64_t n = q->expected + (uint64_t)(int64_t)ahead;
+	bool last_hop = pkt->tos >> 2 != q->nic->p.trimmed_dscp;
 
 	q->nic->rx_trimmed++;
 	q->came_by = pkt->src_port;
@@ -97,11 +101,13 @@ static void data_trimmed(struct fabric *f, struct qp *q, const struct roce_packe
 	if (ahead < 0 || (q->reorder && reorder_has(q, n)))
 		came_before(f, q, pkt, ahead);
 	else if (q->answers->selective)
-		say_trimmed(f, q, pkt, n);
+		say_trimmed(f, q, pkt, n, last_hop);
 	else if (!ahead)
-		say_lost(f, q);
-	else if (n < q->trimmed)
+		say_lost(f, q, last_hop);
+	else if (n < q->trimmed) {
 		q->trimmed = n;
+		q->trimmed_last_hop = last_hop;
+	}
 	credit_trimmed(f, q);
 }
 
@@ -136,22 +142,26 @@ static bool lose(struct qp *q, uint64_t n)
 }
 
 /* trimmed_told() - A receiver says that a packet of ours was trimmed */
-void trimmed_told(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
+void trimmed_told(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr)
 {
+	bool last_hop = pkt->syndrome == AETH_NAK_TRIMMED_LAST_HOP;
 	int32_t ahead = psn_ahead(pkt->psn, (uint32_t)q->acked);
 	uint64_t n = q->acked + (uint64_t)(int64_t)ahead;
 
 	q->nic->trim_naks++;
-	multipath_trimmed(f, q, pkt->src_port);
+	if (last_hop) /* all paths end there: that one was no worse than others */
+		multipath_returned(f, q, pkt, fr);
+	else
+		multipath_trimmed(f, q, pkt->src_port);
 	if (ahead < 0 || n >= q->left || n >= q->send)
 		return; /* old, or never sent */
 	if (q->p->selective && !lose(q, n))
 		return;
-	cc_lost(f, q, CC_LOSS_TRIMMED, 1);
+	cc_lost(f, q, last_hop ? CC_LOSS_TRIMMED_LAST_HOP : CC_LOSS_TRIMMED, 1);
 	if (q->p->selective)
 		probe_news(repeat_of(q), q, f->clock.now);
 	else
 		qp_go_back(f, q);
-	timer_set(f, q, f->clock.now + q->p->timeout);
+	timer_set(f, q, qp_expires(q, f->clock.now));
 	qp_ready(f, q);
 }

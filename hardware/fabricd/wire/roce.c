@@ -31,12 +31,12 @@ bool roce_has_reth(uint8_t op)
 
 bool roce_has_imm(uint8_t op)
 {
-	return op == RC_WRITE_LAST_IMM || op == RC_WRITE_ONLY_IMM;
+	return op == RC_WRITE_LAST_IMM || op == RC_WRITE_ONLY_IMM || op == RC_SEND_LAST_IMM || op == RC_SEND_ONLY_IMM;
 }
 
 bool roce_is_first(uint8_t op)
 {
-	return op == RC_SEND_FIRST || op == RC_SEND_ONLY || roce_has_reth(op);
+	return op == RC_SEND_FIRST || op == RC_SEND_ONLY || op == RC_SEND_ONLY_IMM || roce_has_reth(op);
 }
 
 bool roce_is_last(uint8_t op)
@@ -52,7 +52,7 @@ bool roce_is_write(uint8_t op)
 
 bool roce_is_send(uint8_t op)
 {
-	return op == RC_SEND_FIRST || op == RC_SEND_MIDDLE || op == RC_SEND_LAST || op == RC_SEND_ONLY;
+	return op <= RC_SEND_ONLY_IMM;
 }
 
 bool roce_is_offload(uint8_t op)
@@ -66,7 +66,9 @@ const char *roce_opcode_name(uint8_t op)
 	case RC_SEND_FIRST: return "SEND_FIRST";
 	case RC_SEND_MIDDLE: return "SEND_MIDDLE";
 	case RC_SEND_LAST: return "SEND_LAST";
+	case RC_SEND_LAST_IMM: return "SEND_LAST_IMM";
 	case RC_SEND_ONLY: return "SEND_ONLY";
+	case RC_SEND_ONLY_IMM: return "SEND_ONLY_IMM";
 	case RC_WRITE_FIRST: return "WRITE_FIRST";
 	case RC_WRITE_MIDDLE: return "WRITE_MIDDLE";
 	case RC_WRITE_LAST: return "WRITE_LAST";
@@ -295,6 +297,8 @@ static void parse_extensions(struct view *v, struct roce_packet *pkt)
 	}
 }
 
+#define HEADERS_BYTES (ETH_BYTES + IPV4_BYTES + UDP_BYTES)
+
 /* Bytes of a packet that need not be there */
 struct apart {
 	uint32_t away; /* payload, padding and ICRC: not in the frame, or 0 */
@@ -304,12 +308,13 @@ struct apart {
 
 static enum roce_verdict parse(const uint8_t *frame, size_t len, const struct apart *apart, struct roce_packet *pkt)
 {
-	struct view v = view_of(frame, len - apart->away);
-	const uint8_t *mac = view_take(&v, 12);
-	uint16_t type = get_be16(&v);
+	struct view v = view_of(frame, HEADERS_BYTES);
 
 	*pkt = (struct roce_packet){0};
-	if (v.bad || type != 0x0800)
+	if (len - apart->away < HEADERS_BYTES) /* asked once, so that nothing below has to */
+		return ROCE_NOT_ROCE;
+	const uint8_t *mac = view_take(&v, 12);
+	if (get_be16(&v) != 0x0800)
 		return ROCE_NOT_ROCE;
 	memcpy(pkt->dst_mac, mac, 6);
 	memcpy(pkt->src_mac, mac + 6, 6);
@@ -329,7 +334,7 @@ static enum roce_verdict parse(const uint8_t *frame, size_t len, const struct ap
 	uint16_t dst_port = get_be16(&v);
 	uint16_t udp_bytes = get_be16(&v);
 	get_be16(&v);
-	if (v.bad || version != 0x45 || protocol != 17 || dst_port != ROCE_UDP_PORT || (fragment & 0x3fff))
+	if (version != 0x45 || protocol != 17 || dst_port != ROCE_UDP_PORT || (fragment & 0x3fff))
 		return ROCE_NOT_ROCE;
 	uint32_t behind = apart->cut ? 0 : apart->away ? apart->away : ICRC_BYTES;
 	if (ip_bytes < IPV4_BYTES + UDP_BYTES + BTH_BYTES || ip_bytes > len - ETH_BYTES || udp_bytes != ip_bytes - IPV4_BYTES)
@@ -338,7 +343,9 @@ static enum roce_verdict parse(const uint8_t *frame, size_t len, const struct ap
 	if (ip_bytes < IPV4_BYTES + UDP_BYTES + BTH_BYTES + behind)
 		return ROCE_MALFORMED;
 	v = view_of(ip + IPV4_BYTES + UDP_BYTES, (size_t)ip_bytes - IPV4_BYTES - UDP_BYTES - behind);
-	uint8_t pad = parse_bth(&v, pkt);
+	struct view bth = view_of(v.p, BTH_BYTES);
+	uint8_t pad = parse_bth(&bth, pkt);
+	view_take(&v, BTH_BYTES);
 	if (apart->cut)
 		return ROCE_OK;
 	parse_extensions(&v, pkt);

@@ -31,7 +31,9 @@ enum roce_opcode {
 	RC_SEND_FIRST = 0x00,
 	RC_SEND_MIDDLE = 0x01,
 	RC_SEND_LAST = 0x02,
+	RC_SEND_LAST_IMM = 0x03,
 	RC_SEND_ONLY = 0x04,
+	RC_SEND_ONLY_IMM = 0x05,
 	RC_WRITE_FIRST = 0x06,
 	RC_WRITE_MIDDLE = 0x07,
 	RC_WRITE_LAST = 0x08,
@@ -70,8 +72,12 @@ struct roce_offload {
 #define AETH_ACK 0x1f
 #define AETH_RNR_NAK 0x20
 #define AETH_NAK_SEQUENCE 0x60
+#define AETH_NAK_INVALID 0x61
 #define AETH_NAK_ACCESS 0x62
+#define AETH_NAK_OPERATION 0x63
 #define AETH_NAK_TRIMMED 0x7f /* reserved otherwise: of this packet the headers have come */
+#define AETH_NAK_TRIMMED_LAST_HOP 0x7e /* likewise, and the switch before the receiver has cut the rest off */
+#define AETH_IS_TRIMMED(syndrome) ((syndrome) == AETH_NAK_TRIMMED || (syndrome) == AETH_NAK_TRIMMED_LAST_HOP)
 
 struct roce_packet {
 	uint8_t dst_mac[6], src_mac[6];

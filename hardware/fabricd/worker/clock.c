@@ -3,7 +3,7 @@
  * Theory of Operation
  *
  * The clock may not pass the earliest time at which a worker that runs can act.  Workers
- * take turns by the thousand, so the earliest is kept in a tree: leaf n + i is worker i,
+ * take turns by the thousand, so the earliest is kept in a tree: leaf n + i is rank i,
  * node k has the earlier of its children 2k and 2k + 1, and 1 is the root.
  */
 #include <stdlib.h>
@@ -18,7 +18,12 @@ struct turn {
 	ps_t now;  /* what it shows */
 };
 
-static struct turn turn_of(const struct worker *w)
+static struct turn earlier(struct turn a, struct turn b)
+{
+	return (struct turn){a.acts < b.acts ? a.acts : b.acts, a.now < b.now ? a.now : b.now};
+}
+
+static struct turn turn_of_session(const struct worker *w)
 {
 	if (w->state == WORKER_RUNNING)
 		return (struct turn){worker_acts(w), w->now};
@@ -27,9 +32,14 @@ static struct turn turn_of(const struct worker *w)
 	return (struct turn){PS_NEVER, PS_NEVER};
 }
 
-static struct turn earlier(struct turn a, struct turn b)
+/* Of a rank: of its worker and its programs */
+static struct turn turn_of(const struct worker *w)
 {
-	return (struct turn){a.acts < b.acts ? a.acts : b.acts, a.now < b.now ? a.now : b.now};
+	struct turn t = turn_of_session(w);
+
+	for (const struct worker *program = w->next; program; program = program->next)
+		t = earlier(t, turn_of_session(program));
+	return t;
 }
 
 static void take_earliest(struct fabric *f)
@@ -41,7 +51,7 @@ static void take_earliest(struct fabric *f)
 /* clock_worker_changed() - A worker's state or time is another one: how far may the clock go now? */
 void clock_worker_changed(struct fabric *f, const struct worker *w)
 {
-	size_t n = f->nic_count, k = n + (size_t)(w - f->workers);
+	size_t n = f->nic_count, k = n + w->rank;
 
 	if (!f->turns) {
 		clock_workers_changed(f);
@@ -49,7 +59,7 @@ void clock_worker_changed(struct fabric *f, const struct worker *w)
 	}
 	if (f->clock.mode == CLOCK_REAL)
 		return;
-	f->turns[k] = turn_of(w);
+	f->turns[k] = turn_of(&f->workers[w->rank]);
 	for (k /= 2; k; k /= 2)
 		f->turns[k] = earlier(f->turns[2 * k], f->turns[2 * k + 1]);
 	take_earliest(f);

@@ -31,6 +31,8 @@ struct message {
 #include "worker/commands.def"
 #undef COMMAND
 
+struct post;
+const char *worker_ring(struct message *m, const struct post *what);
 void worker_busy(struct worker *w, uint64_t duration);
 
 #endif

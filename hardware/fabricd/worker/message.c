@@ -30,6 +30,11 @@ static const struct {
 #undef COMMAND
 };
 
+/* Commands that only a rank's worker has, or only programs */
+#define OF_JOBS (1u << CONNECT | 1u << SYNC | 1u << GROUP | 1u << POST_OFFLOAD | 1u << LEAVE)
+#define OF_PROGRAMS \
+	(1u << DEREGISTER | 1u << CREATE_QP | 1u << MODIFY_QP | 1u << DESTROY_QP | 1u << POST_SEND_LIST | 1u << POST_RECV_LIST)
+
 static const char *command(struct message *m, struct view *packet, size_t whole)
 {
 	uint16_t op = get_le16(packet), length = get_le16(packet);
@@ -46,6 +51,8 @@ static const char *command(struct message *m, struct view *packet, size_t whole)
 		return "command of a wrong length";
 	if (m->w->state == WORKER_ABSENT && op != HELLO)
 		return "HELLO must come first";
+	if ((m->w->program ? OF_JOBS : OF_PROGRAMS) >> op & 1)
+		return m->w->program ? "a command of ranks in a job" : "a command of programs";
 	m->v = view_of(body, length - 8u);
 	m->alone = length == whole;
 	m->last = packet->left == 0;
@@ -64,19 +71,21 @@ void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, siz
 
 	patience_begin(&w->patience);
 	w->hung = false;
-	if (w->state == WORKER_WAITING)
+	if (w->state == WORKER_WAITING && w->program)
+		program_interrupt(f, w);
+	else if (w->state == WORKER_WAITING)
 		wrong = "a packet while it waits";
-	else if (f->clock.mode == CLOCK_REAL && w->now < f->clock.now)
+	if (!wrong && f->clock.mode == CLOCK_REAL && w->now < f->clock.now)
 		w->now = f->clock.now;
 	if (!len)
 		wrong = "an empty packet";
-	while (!wrong && packet.left && w->fd >= 0)
+	while (!wrong && packet.left && m.w->fd >= 0)
 		wrong = command(&m, &packet, len);
 	if (!wrong && memfd >= 0 && !m.took)
 		wrong = "a file with a command that takes none";
 	if (wrong)
-		worker_end(f, w, WORKER_LOST, wrong);
-	clock_worker_changed(f, w);
+		worker_end(f, m.w, WORKER_LOST, wrong);
+	clock_worker_changed(f, m.w);
 }
 
 /* Take the descriptors out of a message's control part; returns how many */

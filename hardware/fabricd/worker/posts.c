@@ -1,7 +1,9 @@
 /* Commands of workers: requests are posted, and reach the NIC. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bytes.h"
+#include "connection/destroy.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "transport/qp.h"
@@ -11,27 +13,51 @@
 
 #define LENGTH_MAX (1ull << 31)	  /* of one request, as in reliable connections */
 
-/* A post takes post_ns of the worker's time and reaches the NIC a PCIe latency later */
-static const char *post(struct message *m, const struct post *what)
+#define PIECES_MAX 32
+#define INLINE_MAX 1024
+
+/* Flags of POST_SEND_LIST */
+#define SIGNALED 1u
+#define INLINE 8u
+
+/* worker_doorbell_at() - Something reaches the NIC then */
+void worker_doorbell_at(struct fabric *f, const struct post *what, ps_t t)
 {
-	struct worker *w = m->w;
-	struct post *p = w->posts_under_way < POSTS_MAX ? malloc(sizeof *p) : NULL;
+	struct worker *w = what->w;
+	struct post *p = malloc(sizeof *p);
 
 	if (!p)
-		return "more than 65536 posts that have not reached the NIC yet";
+		abort();
 	*p = *what;
-	p->w = w;
-	worker_busy(w, (uint64_t)w->nic->p.post);
 	w->posts_under_way++;
-	event_add(m->f, w->now + w->nic->p.pcie_latency, EV_DOORBELL, w->nic->n.index, 0, 0, ++w->posts, p, 0);
+	event_add(f, t, EV_DOORBELL, w->nic->n.index, 0, w->program & 0xffff, ++w->posts, p, 0);
+}
+
+/* worker_ring() - Something reaches the NIC a PCIe latency from now, in order with posts */
+const char *worker_ring(struct message *m, const struct post *what)
+{
+	struct worker *w = m->w;
+
+	if (w->posts_under_way >= POSTS_MAX)
+		return "more than 65536 posts that have not reached the NIC yet";
+	worker_doorbell_at(m->f, what, w->now + w->nic->p.pcie_latency);
 	return NULL;
+}
+
+/* A post takes post_ns of the worker's time before that */
+static const char *post(struct message *m, struct post *what)
+{
+	what->w = m->w;
+	if (m->w->posts_under_way < POSTS_MAX)
+		worker_busy(m->w, (uint64_t)m->w->nic->p.post);
+	return worker_ring(m, what);
 }
 
 static struct qp *usable_qp(struct worker *w, uint32_t number)
 {
 	struct qp *q = qp_find(w->nic, number);
 
-	return q && q->state != QP_CONNECTING && q->owner == &worker_qp_owner ? q : NULL;
+	return q && (w->program || q->state != QP_CONNECTING) && q->owner == &w->owner ? q : NULL;
 }
 
 const char *command_post_offload(struct message *m)
@@ -86,7 +112,7 @@ const char *command_post_send(struct message *m)
 		return "POST_SEND: unknown opcode or flag";
 	if (wr->length > LENGTH_MAX)
 		return "POST_SEND: longer than 2 GiB";
-	if (wr->length && !worker_region(m->w, wr->lkey, wr->local, wr->length))
+	if (wr->length && !m->w->program && !worker_region(m->w, wr->lkey, wr->local, wr->length))
 		return "POST_SEND: unknown lkey, or range outside its region";
 	return post(m, &p);
 }
@@ -101,29 +127,148 @@ const char *command_post_recv(struct message *m)
 	p.receive.length = get_le64(&m->v);
 	if (!usable_qp(m->w, p.qp))
 		return "POST_RECV: no such queue pair, or not connected";
-	if (p.receive.length && !worker_region(m->w, p.receive.lkey, p.receive.offset, p.receive.length))
+	if (p.receive.length && !m->w->program && !worker_region(m->w, p.receive.lkey, p.receive.offset, p.receive.length))
 		return "POST_RECV: unknown lkey, or range outside its region";
 	return post(m, &p);
 }
 
-/* post_free() - Give a post back */
+/* Read up to PIECES_MAX pieces of memory: one by itself needs no list.  Return: NULL, or what is wrong */
+static const char *read_pieces(struct view *v, uint32_t count, struct piece *one, struct pieces **list, uint64_t *length)
+{
+	struct piece read[PIECES_MAX];
+
+	if (count > PIECES_MAX || v->left != (size_t)count * 16)
+		return "a list of more than 32 pieces, or not of the length named";
+	*length = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		read[i].at = get_le64(v);
+		read[i].bytes = get_le32(v);
+		read[i].key = get_le32(v);
+		*length += read[i].bytes;
+	}
+	*one = count ? read[0] : (struct piece){0};
+	if (count < 2)
+		return NULL;
+	*list = malloc(sizeof **list + count * sizeof read[0]);
+	if (!*list)
+		abort();
+	(*list)->count = count;
+	(*list)->inline_bytes = 0;
+	memcpy((*list)->piece, read, count * sizeof read[0]);
+	return NULL;
+}
+
+static const char *read_inline(struct view *v, uint32_t bytes, struct pieces **list)
+{
+	const uint8_t *data = view_take(v, bytes);
+
+	if (bytes > INLINE_MAX || !data || v->left >= 8)
+		return "POST_SEND_LIST: more than 1024 bytes inline, or not of the length named";
+	if (!bytes)
+		return NULL;
+	*list = malloc(sizeof **list + bytes);
+	if (!*list)
+		abort();
+	(*list)->count = 0;
+	(*list)->inline_bytes = bytes;
+	memcpy((*list)->data, data, bytes);
+	return NULL;
+}
+
+const char *command_post_send_list(struct message *m)
+{
+	struct post p = {.qp = get_le32(&m->v)};
+	struct send_wr *wr = &p.send;
+	struct piece one = {0};
+
+	wr->opcode = get_u8(&m->v);
+	uint8_t flags = get_u8(&m->v);
+	uint16_t count = get_le16(&m->v);
+	wr->signaled = flags & SIGNALED;
+	wr->wr_id = get_le64(&m->v);
+	wr->remote = get_le64(&m->v);
+	wr->rkey = get_le32(&m->v);
+	wr->imm = get_le32(&m->v);
+	uint64_t zero = get_le64(&m->v) | get_le64(&m->v);
+	if (!usable_qp(m->w, p.qp))
+		return "POST_SEND_LIST: no such queue pair";
+	if (wr->opcode >= WR_OPCODES || flags & ~(SIGNALED | INLINE) || zero)
+		return "POST_SEND_LIST: unknown opcode or flag";
+	wr->length = count;
+	const char *wrong = flags & INLINE ? read_inline(&m->v, count, &wr->pieces)
+					   : read_pieces(&m->v, count, &one, &wr->pieces, &wr->length);
+	wr->local = one.at;
+	wr->lkey = one.key;
+	wrong = wrong ? wrong : post(m, &p);
+	if (wrong)
+		free(wr->pieces);
+	return wrong;
+}
+
+const char *command_post_recv_list(struct message *m)
+{
+	struct post p = {.qp = get_le32(&m->v), .kind = POST_KIND_RECV};
+	struct recv_wr *wr = &p.receive;
+	uint32_t count = get_le32(&m->v);
+	struct piece one;
+
+	wr->wr_id = get_le64(&m->v);
+	if (!usable_qp(m->w, p.qp))
+		return "POST_RECV_LIST: no such queue pair";
+	const char *wrong = read_pieces(&m->v, count, &one, &wr->pieces, &wr->length);
+	wr->offset = one.at;
+	wr->lkey = one.key;
+	wrong = wrong ? wrong : post(m, &p);
+	if (wrong)
+		free(wr->pieces);
+	return wrong;
+}
+
+/* post_free() - Give a post back that has not reached the NIC */
 void post_free(struct post *p)
 {
 	if (p->kind == POST_KIND_OFFLOAD)
 		free(p->offload);
+	else if (p->kind == POST_KIND_SEND)
+		free(p->send.pieces);
+	else if (p->kind == POST_KIND_RECV)
+		free(p->receive.pieces);
 	free(p);
 }
 
-/* worker_doorbell() - A posted request has reached the NIC */
+/* What concerns a queue pair, which may be gone by now.  Return: whether it has taken the request's pieces */
+static bool reaches_qp(struct fabric *f, struct qp *q, const struct post *p)
+{
+	if (!q)
+		return false;
+	switch (p->kind) {
+	case POST_KIND_SEND: qp_post_send(f, q, &p->send); return true;
+	case POST_KIND_RECV: qp_post_recv(f, q, &p->receive); return true;
+	case POST_KIND_MODIFY: qp_modify(f, q, &p->wanted); return false;
+	case POST_KIND_DESTROY:
+		q->gone = true;
+		qps_gone(f);
+		qps_destroy(f, q->nic);
+		return false;
+	default: return false;
+	}
+}
+
+/* worker_doorbell() - Something has reached the NIC */
 void worker_doorbell(struct fabric *f, struct post *p)
 {
-	struct qp *q = qp_find(p->w->nic, p->qp);
+	struct worker *w = p->w;
 
-	p->w->posts_under_way--;
+	w->posts_under_way--;
 	switch (p->kind) {
-	case POST_KIND_SEND: qp_post_send(f, q, &p->send); break;
-	case POST_KIND_RECV: qp_post_recv(f, q, &p->receive); break;
-	case POST_KIND_OFFLOAD: f->services->post(f, p->w, p->qp, p->offload); break;
+	case POST_KIND_OFFLOAD: f->services->post(f, w, p->qp, p->offload); break;
+	case POST_KIND_DEREGISTER: verbs_deregister(f, w, p->qp); break;
+	case POST_KIND_END: program_over(f, w); break;
+	default:
+		if (reaches_qp(f, qp_find(w->nic, p->qp), p)) {
+			free(p);
+			return;
+		}
 	}
 	post_free(p);
 }

@@ -1,25 +1,89 @@
-/* A worker's queue pairs: payload is in its memory, and what has ended becomes a record. */
+/* Queue pairs of sessions: payload is in their memory, and what has ended becomes a record. */
+#include <string.h>
+
+#include "base/copies.h"
 #include "base/units.h"
 #include "engine/fabric.h"
 #include "nic/nic.h"
 #include "transport/qp.h"
 #include "wire/roce.h"
 #include "worker/records.h"
+#include "worker/region.h"
 #include "worker/worker.h"
+
+#define MTU_MAX 9000
+#define REQUEST_BYTES_MAX (1ull << 31)
+
+/* A piece of memory that is to be sent, or NULL */
+static const uint8_t *piece(const struct qp *q, uint32_t key, uint64_t at, uint64_t bytes)
+{
+	const struct region *r = worker_region(worker_of(q), key, at, bytes);
+
+	return r && (!q->own || r->pd == q->own->pd) ? region_at(r, at) : NULL;
+}
+
+/* Bytes @from to @end of the pieces of a request, one behind the other; they stay until the next call */
+static const uint8_t *gather(const struct qp *q, const struct pieces *pieces, uint64_t from, uint64_t end)
+{
+	static uint8_t gathered[MTU_MAX];
+	uint32_t have = 0;
+
+	copies_settle();
+	for (uint32_t i = 0; i < pieces->count && from < end; i++) {
+		const struct piece *p = &pieces->piece[i];
+		uint64_t most = p->bytes < end ? p->bytes : end;
+		if (from < most) {
+			const uint8_t *at = piece(q, p->key, p->at + from, most - from);
+			if (!at || have + (most - from) > sizeof gathered)
+				return NULL;
+			memcpy(gathered + have, at, most - from);
+			have += (uint32_t)(most - from);
+			from = most;
+		}
+		from -= p->bytes < from ? p->bytes : from;
+		end -= p->bytes < end ? p->bytes : end;
+	}
+	return gathered;
+}
 
 static const uint8_t *payload(struct fabric *f, struct qp *q, const struct send_wr *wr, uint64_t n)
 {
-	const struct region *r = wr->length ? worker_region(q->nic->worker, wr->lkey, wr->local, wr->length) : NULL;
+	uint64_t at = (n - wr->first) * q->mtu, left = wr->length - at;
 
 	(void)f;
-	return r ? r->base + wr->local + (n - wr->first) * q->mtu : NULL;
+	if (!wr->length)
+		return NULL;
+	if (!wr->pieces) {
+		const uint8_t *whole = piece(q, wr->lkey, wr->local, wr->length);
+		return whole ? whole + at : NULL;
+	}
+	if (wr->pieces->inline_bytes)
+		return wr->pieces->data + at;
+	return gather(q, wr->pieces, at, at + (left < q->mtu ? left : q->mtu));
+}
+
+/* A program may name what it likes: whether that is its memory shows when its request reaches the NIC */
+static enum wc_status check(struct qp *q, const struct send_wr *wr)
+{
+	if (wr->length > REQUEST_BYTES_MAX)
+		return WC_LOCAL_LENGTH;
+	if (!wr->length || (wr->pieces && wr->pieces->inline_bytes))
+		return WC_SUCCESS;
+	if (!wr->pieces)
+		return piece(q, wr->lkey, wr->local, wr->length) ? WC_SUCCESS : WC_LOCAL_PROTECTION;
+	for (uint32_t i = 0; i < wr->pieces->count; i++) {
+		const struct piece *p = &wr->pieces->piece[i];
+		if (p->bytes && !piece(q, p->key, p->at, p->bytes))
+			return WC_LOCAL_PROTECTION;
+	}
+	return WC_SUCCESS;
 }
 
 static void sent(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status)
 {
 	if (!wr->signaled && status == WC_SUCCESS)
 		return;
-	worker_record(f, q->nic->worker,
+	worker_record(f, worker_of(q),
 		      &(struct record){.kind = REC_SENT,
 				       .status = status,
 				       .wr_id = wr->wr_id,
@@ -28,27 +92,55 @@ static void sent(struct fabric *f, struct qp *q, const struct send_wr *wr, enum 
 				       .bytes = wr->length});
 }
 
-static bool memory(struct qp *q, uint32_t key, uint64_t offset, uint64_t length, uint8_t **at)
+static bool memory(struct qp *q, enum right right, uint32_t key, uint64_t address, uint64_t length, uint8_t **at)
 {
-	const struct region *r = worker_region(q->nic->worker, key, offset, length);
+	const struct region *r = worker_region(worker_of(q), key, address, length);
+	bool may = !q->own || (r && r->pd == q->own->pd && (r->rights & right) && (right == LOCAL_WRITE || q->own->rights & right));
 
-	*at = r ? r->base + offset : NULL;
-	return r;
+	*at = r ? region_at(r, address) : NULL;
+	return r && may;
 }
 
-static void received(struct fabric *f, struct qp *q, const struct recv_wr *wr, const struct roce_packet *last, ps_t t)
+static void received(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status, const struct roce_packet *last, ps_t t)
 {
-	struct record r = {.kind = REC_RECEIVED, .wr_id = wr->wr_id, .t = t, .qp = q->number};
+	struct record r = {.kind = REC_RECEIVED, .status = status, .wr_id = wr->wr_id, .t = t, .qp = q->number};
 
-	if (!last) {
-		r.status = WC_FLUSHED;
-	} else {
-		r.kind = roce_has_imm(last->opcode) ? REC_RECEIVED_IMM : REC_RECEIVED;
+	if (last) {
+		bool imm = roce_has_imm(last->opcode);
+		r.kind = !imm ? REC_RECEIVED : roce_is_send(last->opcode) ? REC_RECEIVED_SEND_IMM : REC_RECEIVED_IMM;
 		r.imm = last->imm;
 		r.bytes = q->message_bytes;
 	}
-	worker_record(f, q->nic->worker, &r);
+	worker_record(f, worker_of(q), &r);
 }
 
-static const struct qp_owner_ops ops = {.lends = true, .payload = payload, .sent = sent, .memory = memory, .received = received};
-struct qp_owner worker_qp_owner = {.ops = &ops};
+static void written(struct fabric *f, struct qp *q, uint32_t key, ps_t t)
+{
+	struct worker *w = worker_of(q);
+	const struct region *r = w->touched ? NULL : region_of(w, key);
+
+	if (!r || !r->watched)
+		return;
+	w->touched = true;
+	worker_record(f, w, &(struct record){.kind = REC_TOUCHED, .wr_id = key, .t = t, .qp = q->number});
+}
+
+/* What peers have asked for breaks it by itself; what it asked for itself is in its completions */
+static void broken(struct fabric *f, struct qp *q, uint8_t syndrome)
+{
+	static const struct {
+		uint8_t syndrome, event;
+	} events[] = {{AETH_NAK_OPERATION, 1}, {AETH_NAK_INVALID, 2}, {AETH_NAK_ACCESS, 3}};
+
+	for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
+		if (events[i].syndrome == syndrome)
+			worker_record(f, worker_of(q),
+				      &(struct record){.kind = REC_QP_EVENT,
+						       .t = f->clock.now + q->nic->p.pcie_latency,
+						       .qp = q->number,
+						       .imm = events[i].event});
+}
+
+const struct qp_owner_ops worker_qp_ops = {.lends = true, .payload = payload, .sent = sent, .memory = memory, .received = received};
+const struct qp_owner_ops program_qp_ops = {
+	.lends = true, .check = check, .payload = payload, .sent = sent, .memory = memory, .received = received, .written = written, .broken = broken};

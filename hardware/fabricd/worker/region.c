@@ -14,10 +14,12 @@
  * are, too: a large region would hold up what is due.
  */
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "base/close_later.h"
 #include "base/copies.h"
+#include "base/random.h"
 #include "engine/clock.h"
 #include "engine/fabric.h"
 #include "worker/region.h"
@@ -48,60 +50,157 @@ static void prefault(uint8_t *base, uint64_t bytes)
 		madvise(base + at, bytes - at, MADV_POPULATE_WRITE);
 }
 
-/* region_map() - Map a memfd
- * @fd:		Sealed against shrinking, and of @bytes at least
+/* region_map() - Map a memfd, and have the region's bytes there
+ * @fd:		Sealed against shrinking, and long enough
+ * @place:	Of its first byte in it
  *
- * Return: where it is, or NULL
+ * Return: whether that could be done
  */
-uint8_t *region_map(const struct fabric *f, int fd, uint64_t bytes)
+bool region_map(const struct fabric *f, struct region *r, int fd, uint64_t place)
 {
-	if (bytes > SIZE_MAX - PIECE_BYTES)
-		return NULL;
-	/* huge pages have to lie as in the file: find a place at a multiple of their size, and give back the rest */
-	uint8_t *place = mmap(NULL, bytes + PIECE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (place == MAP_FAILED)
-		return NULL;
-	uint8_t *base = place + (-(uintptr_t)place & (PIECE_BYTES - 1));
+	uint64_t within = place & 4095, bytes = within + r->bytes;
+
+	if (bytes > SIZE_MAX - 2 * PIECE_BYTES || place > INT64_MAX - bytes)
+		return false;
+	place -= within;
+	/* huge pages have to lie as in the file: find a place that is like that one modulo their size, and give back the rest */
+	uint8_t *room = mmap(NULL, bytes + PIECE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (room == MAP_FAILED)
+		return false;
+	uint8_t *base = room + ((place - (uintptr_t)room) & (PIECE_BYTES - 1));
 	uint64_t used = (bytes + 4095) & ~4095ull;
-	bool mapped = mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
+	bool mapped = mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)place) != MAP_FAILED;
 	if (!mapped) {
-		munmap(place, bytes + PIECE_BYTES);
-		return NULL;
+		munmap(room, bytes + PIECE_BYTES);
+		return false;
 	}
-	if (base > place)
-		munmap(place, (size_t)(base - place));
-	if (place + bytes + PIECE_BYTES > base + used)
-		munmap(base + used, (size_t)(place + bytes + PIECE_BYTES - (base + used)));
+	if (base > room)
+		munmap(room, (size_t)(base - room));
+	if (room + bytes + PIECE_BYTES > base + used)
+		munmap(base + used, (size_t)(room + bytes + PIECE_BYTES - (base + used)));
 	if (f->clock.mode == CLOCK_VIRTUAL)
 		prefault(base, bytes);
-	return base;
+	r->mapped = base;
+	r->base = base + within;
+	return true;
+}
+
+static void unmap(struct region *r)
+{
+	unmap_later(r->mapped, (size_t)(r->base - r->mapped) + r->bytes);
+	free(r);
+}
+
+static struct region **bucket(const struct regions *all, uint32_t key)
+{
+	return &all->bucket[key & (all->room - 1)];
+}
+
+static void grow(struct regions *all)
+{
+	struct regions old = *all;
+
+	all->room = old.room ? 2 * old.room : 16;
+	all->bucket = calloc(all->room, sizeof *all->bucket);
+	if (!all->bucket)
+		abort();
+	for (uint32_t i = 0; i < old.room; i++)
+		for (struct region *r = old.bucket[i], *next; r; r = next) {
+			next = r->next;
+			struct region **to = bucket(all, r->key);
+			r->next = *to;
+			*to = r;
+		}
+	free(old.bucket);
+}
+
+/* A rank's worker counts its keys.  A program's cannot be guessed by others, and are the same in each run */
+static uint32_t new_key(struct worker *w)
+{
+	uint32_t key = 0, made;
+
+	while (!key || region_of(w, key)) {
+		made = ++w->regions.made;
+		key = w->program ? (uint32_t)random_of(w->f->seed, RANDOM_KEY, (uint64_t)w->rank << 32 | w->program, made) : made;
+	}
+	return key;
+}
+
+/* region_add() - It belongs to a session from now on, under a new key */
+struct region *region_add(struct worker *w, const struct region *r)
+{
+	struct regions *all = &w->regions;
+	struct region *in = malloc(sizeof *in);
+
+	if (!in)
+		abort();
+	if (all->count == all->room)
+		grow(all);
+	*in = *r;
+	in->key = new_key(w);
+	in->next = *bucket(all, in->key);
+	*bucket(all, in->key) = in;
+	all->count++;
+	all->bytes += in->bytes;
+	return in;
+}
+
+/* region_remove() - It belongs to nobody any more; no payload of it is lent */
+void region_remove(struct worker *w, uint32_t key)
+{
+	struct regions *all = &w->regions;
+	struct region **at = all->room ? bucket(all, key) : NULL;
+
+	while (at && *at && (*at)->key != key)
+		at = &(*at)->next;
+	if (!at || !*at)
+		return;
+	struct region *r = *at;
+	copies_settle();
+	*at = r->next;
+	all->count--;
+	all->bytes -= r->bytes;
+	unmap(r);
 }
 
 /* regions_unmap() - A worker's memory is no longer ours */
 void regions_unmap(struct worker *w)
 {
+	struct regions *all = &w->regions;
+
 	copies_settle();
-	while (w->region_count) {
-		struct region *r = &w->region[--w->region_count];
-		unmap_later(r->base, r->bytes);
-	}
-	w->region_bytes = 0;
+	for (uint32_t i = 0; i < all->room; i++)
+		for (struct region *r = all->bucket[i], *next; r; r = next) {
+			next = r->next;
+			unmap(r);
+		}
+	free(all->bucket);
+	*all = (struct regions){0};
 }
 
-/* worker_region() - The region behind a key, if [offset, offset + length) lies inside it; else NULL */
-struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length)
+/* region_of() - The region of that key, or NULL */
+const struct region *region_of(const struct worker *w, uint32_t key)
 {
-	if (key == 0 || key > w->region_count)
-		return NULL;
-	struct region *r = &w->region[key - 1];
-	return offset <= r->bytes && length <= r->bytes - offset ? r : NULL;
+	const struct region *r = w->regions.room ? *bucket(&w->regions, key) : NULL;
+
+	while (r && r->key != key)
+		r = r->next;
+	return r;
+}
+
+/* worker_region() - The region behind a key, if [address, address + length) lies inside it; else NULL */
+struct region *worker_region(const struct worker *w, uint32_t key, uint64_t address, uint64_t length)
+{
+	const struct region *r = region_of(w, key);
+
+	return r && address - r->address <= r->bytes && length <= r->bytes - (address - r->address) ? (struct region *)r : NULL;
 }
 
 /* worker_memory() - Memory of a worker's that is looked at or changed now, or NULL if that is no part of a region of its */
-uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t offset, uint64_t length)
+uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t address, uint64_t length)
 {
-	const struct region *r = worker_region(w, key, offset, length);
+	const struct region *r = worker_region(w, key, address, length);
 
 	copies_settle();
-	return r ? r->base + offset : NULL;
+	return r ? region_at(r, address) : NULL;
 }

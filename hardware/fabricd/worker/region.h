@@ -2,10 +2,42 @@
 #ifndef WORKER_REGION_H
 #define WORKER_REGION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-struct fabric;
+#include "transport/qp.h"
 
-uint8_t *region_map(const struct fabric *f, int fd, uint64_t bytes);
+struct fabric;
+struct worker;
+
+#define REGION_WATCHED (1u << 31)
+
+struct region {
+	struct region *next; /* with the same hash */
+	uint8_t *base;	     /* of its first byte */
+	uint8_t *mapped;     /* the page that it is in */
+	uint64_t bytes, address;
+	uint32_t key, rights, pd;
+	bool watched;
+};
+
+struct regions {
+	struct region **bucket; /* by the low bits of the key; a power of two of them, or NULL */
+	uint32_t count, room, made;
+	uint64_t bytes;
+};
+
+bool region_map(const struct fabric *f, struct region *r, int fd, uint64_t place);
+struct region *region_add(struct worker *w, const struct region *r);
+void region_remove(struct worker *w, uint32_t key);
+const struct region *region_of(const struct worker *w, uint32_t key);
+struct region *worker_region(const struct worker *w, uint32_t key, uint64_t address, uint64_t length);
+void regions_unmap(struct worker *w);
+
+/* region_at() - Where a byte of it is */
+static inline uint8_t *region_at(const struct region *r, uint64_t address)
+{
+	return r->base + (address - r->address);
+}
 
 #endif

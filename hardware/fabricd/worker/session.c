@@ -1,9 +1,5 @@
-/* Commands of workers: a session begins and ends, memory and connections are made. */
-#include <fcntl.h>
-#include <linux/magic.h>
+/* Commands of workers: a session begins and ends, ranks connect. */
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 
 #include "base/bytes.h"
 #include "base/units.h"
@@ -13,10 +9,11 @@
 #include "transport/qp.h"
 #include "worker/command.h"
 #include "worker/records.h"
-#include "worker/region.h"
 #include "worker/worker.h"
 
 #define MAGIC 0x31574252u
+
+#define HELLO_PROGRAM 1u /* a flag of HELLO */
 
 /* Flags of CONNECT */
 #define CONNECT_NETWORK_ONLY 1u
@@ -26,15 +23,27 @@
 const char *command_hello(struct message *m)
 {
 	struct worker *w = m->w;
-	uint32_t magic = get_le32(&m->v), version = get_le32(&m->v);
+	uint32_t magic = get_le32(&m->v);
+	uint16_t version = get_le16(&m->v), flags = get_le16(&m->v);
 	uint8_t reply[REPLY_WELCOME_BYTES];
 
 	if (magic != MAGIC)
 		return "HELLO: wrong magic";
 	if (version != WORKER_PROTOCOL)
-		return "HELLO: protocol version 5 is spoken here";
+		return "HELLO: protocol version 6 is spoken here";
 	if (w->state != WORKER_ABSENT)
 		return "HELLO: twice";
+	if (flags & ~HELLO_PROGRAM)
+		return "HELLO: unknown flag";
+	if (w->program && !flags)
+		return "rank has a session already, or had one";
+	if (flags && !w->program) {
+		w = program_begin(m->f, w);
+		if (!w)
+			return "HELLO: the rank has 256 programs already";
+		m->w = w;
+	}
+	m->f->workers[w->rank].expected &= !w->program;
 	w->state = WORKER_RUNNING;
 	w->now = m->f->clock.now;
 	uint8_t *p = reply_head(reply, REPLY_WELCOME, sizeof reply);
@@ -42,41 +51,6 @@ const char *command_hello(struct message *m)
 	p = put_le32(put_le32(p, m->f->nic_count), m->f->clock.mode == CLOCK_REAL);
 	p = put_le64(p, (uint64_t)w->now);
 	put_le32(put_le32(p, w->nic->mtu), 0);
-	worker_send(m->f, w, reply, sizeof reply);
-	return NULL;
-}
-
-const char *command_register(struct message *m)
-{
-	struct worker *w = m->w;
-	uint64_t length = get_le64(&m->v);
-	uint32_t cookie = get_le32(&m->v);
-	struct stat st;
-	struct statfs fs;
-
-	if (!m->alone || m->memfd < 0)
-		return "REGISTER: must come alone, with one memfd";
-	if (w->region_count == REGIONS_MAX)
-		return "REGISTER: more than 256 regions";
-	if (!length || length > m->f->worker_bytes - w->region_bytes)
-		return "REGISTER: length 0, or together more than the memory that a worker may use (workers.memory)";
-	int seals = fcntl(m->memfd, F_GET_SEALS);
-	if (seals < 0 || !(seals & F_SEAL_SHRINK))
-		return "REGISTER: not a memfd sealed with F_SEAL_SHRINK";
-	if (fstatfs(m->memfd, &fs) || fs.f_type != TMPFS_MAGIC)
-		return "REGISTER: a memfd of huge pages";
-	if (fstat(m->memfd, &st) || (uint64_t)st.st_size < length)
-		return "REGISTER: memfd is shorter than the length named";
-	uint8_t *base = region_map(m->f, m->memfd, length);
-	if (!base)
-		return "REGISTER: memfd cannot be mapped for reading and writing";
-	w->region[w->region_count++] = (struct region){.base = base, .bytes = length};
-	w->region_bytes += length;
-	m->took = true;
-
-	uint8_t reply[REPLY_REGION_BYTES];
-	uint8_t *p = reply_head(reply, REPLY_REGION, sizeof reply);
-	put_le32(put_le32(p, cookie), w->region_count);
 	worker_send(m->f, w, reply, sizeof reply);
 	return NULL;
 }
@@ -115,7 +89,7 @@ const char *command_connect(struct message *m)
 		if (w->nic->qps[i]->state == QP_CONNECTING && w->nic->qps[i]->connect_peer == peer &&
 		    w->nic->qps[i]->connect_tag == tag)
 			return "CONNECT: twice to one rank with one tag";
-	struct qp *q = qp_new(w->nic, &worker_qp_owner);
+	struct qp *q = qp_new(w->nic, &w->owner);
 	if (!q)
 		return "CONNECT: more than 4096 queue pairs";
 	q->connect_peer = peer;

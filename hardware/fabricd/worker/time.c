@@ -33,11 +33,12 @@ const char *command_compute(struct message *m)
 	uint64_t wr_id = get_le64(&m->v), duration = get_le64(&m->v);
 	uint32_t stream = get_le32(&m->v);
 
-	if (stream >= STREAMS_MAX)
+	if (stream >= STREAMS_MAX && stream != NO_STREAM)
 		return "COMPUTE: more than 256 streams";
 	if (!w->compute_free && !(w->compute_free = calloc(STREAMS_MAX, sizeof(ps_t))))
 		abort();
-	ps_t *free_at = &w->compute_free[stream], start = *free_at > w->now ? *free_at : w->now;
+	ps_t alone = w->now, *free_at = stream == NO_STREAM ? &alone : &w->compute_free[stream];
+	ps_t start = *free_at > w->now ? *free_at : w->now;
 	if (duration > DURATION_MAX || start > (ps_t)DURATION_MAX)
 		return "COMPUTE: beyond thirteen days of emulated time, where the clock ends";
 	*free_at = start + slowed(w, duration);

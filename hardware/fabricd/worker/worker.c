@@ -93,13 +93,15 @@ void worker_send(struct fabric *f, struct worker *w, const void *data, size_t le
 		worker_end(f, w, WORKER_LOST, errno == EAGAIN ? "does not read its answers" : strerror(errno));
 }
 
-/* worker_accept() - A worker connects; a rank that has a session already refuses a second
+/* worker_accept() - A worker connects, or a program: if the rank has a session already it can only be that
  *
- * Its socket's queue may hold descriptors already, so even a refused one is closed elsewhere.
+ * A socket's queue may hold descriptors already, so even a refused one is closed elsewhere.
  */
 void worker_accept(struct fabric *f, struct worker *w)
 {
-	bool refused = w->fd >= 0 || w->state != WORKER_ABSENT;
+	bool taken = w->fd >= 0 || w->state != WORKER_ABSENT;
+	struct worker *program = taken ? program_new(f, w) : NULL;
+	bool refused = taken && !program;
 
 	if (refused && close_later_full()) { /* this is hostile: the rank accepts no session any more */
 		watch_remove(f, w->listen_fd);
@@ -110,10 +112,14 @@ void worker_accept(struct fabric *f, struct worker *w)
 	}
 	int fd = accept4(w->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-	if (fd < 0)
+	w = program ? program : w;
+	if (fd < 0) {
+		if (program)
+			program_over(f, program);
 		return;
+	}
 	if (refused) {
-		static const char text[] = "rank has a session already, or had one";
+		static const char text[] = "rank has 256 programs already";
 		uint8_t reply[REPLY_HEAD_BYTES + sizeof text - 1];
 		reply_head(reply, REPLY_ERROR, sizeof reply);
 		memcpy(reply + REPLY_HEAD_BYTES, text, sizeof text - 1);
@@ -155,6 +161,10 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 	bool greeted = w->state != WORKER_ABSENT;
 	w->state = how;
 	clock_worker_changed(f, w);
+	if (w->program) {
+		program_ends(f, w, greeted);
+		return;
+	}
 	if (how == WORKER_DONE) {
 		f->services->ended(f, w);
 		report_event(f, REPORT_WORKER_DONE, json_pack("{s:i}", "rank", (int)w->rank));
@@ -175,6 +185,8 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 
 void workers_close(struct fabric *f)
 {
+	programs_over(f);
+	programs_sweep(f);
 	for (uint32_t i = 0; i < f->nic_count; i++) {
 		struct worker *w = &f->workers[i];
 		if (w->fd >= 0)
@@ -201,7 +213,7 @@ static void plan_wake(struct fabric *f, struct worker *w)
 	if (t == PS_NEVER || t == w->wake_at)
 		return;
 	w->wake_at = t;
-	event_add(f, t > f->clock.now ? t : f->clock.now, EV_WAKE, w->nic->n.index, 0, 0, ++w->wake_number, w, 0);
+	event_add(f, t > f->clock.now ? t : f->clock.now, EV_WAKE, w->nic->n.index, 0, w->program & 0xffff, ++w->wake_number, w, 0);
 }
 
 /* worker_record() - Something has happened, or will at r->t */
@@ -248,6 +260,7 @@ static void send_records(struct fabric *f, struct worker *w)
 	while (count < due && count < PACKET_RECORDS) {
 		const struct record *r = records_nth(&w->records, count);
 		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
+		w->touched = w->touched && r->kind != REC_TOUCHED;
 		const char *reason = group_record(r) ? f->services->reason(w->nic, r->qp) : "";
 		size_t private = q ? q->peer_qp->private_bytes : strlen(reason), extra = (private + 7u) & ~7u;
 		if ((size_t)(packet + sizeof packet - p) < RECORD_BYTES + extra)
@@ -283,7 +296,7 @@ void worker_thaw(struct fabric *f, struct worker *w)
 		return;
 	w->asleep = false;
 	w->wake_at = f->clock.now;
-	event_add(f, f->clock.now, EV_WAKE, w->nic->n.index, 0, 0, ++w->wake_number, w, 0);
+	event_add(f, f->clock.now, EV_WAKE, w->nic->n.index, 0, w->program & 0xffff, ++w->wake_number, w, 0);
 }
 
 /* worker_wake() - The wait is over */
@@ -339,8 +352,7 @@ json_t *worker_waits_json(const struct fabric *f)
 	json_t *list = json_array();
 	int64_t now = wall_ns();
 
-	for (uint32_t i = 0; i < f->nic_count; i++) {
-		const struct worker *w = &f->workers[i];
+	SESSIONS_EACH(f, w) {
 		int64_t silent = now - w->patience.heard_ns;
 		if (w->fd < 0 && w->state == WORKER_ABSENT && w->expected)
 			json_array_append_new(list, json_pack("{s:s, s:i}", "who", "absent", "rank", (int)w->rank));

@@ -14,14 +14,16 @@
 
 #include "base/patience.h"
 #include "nic/nic.h"
+#include "connection/attributes.h"
 #include "transport/qp.h"
 #include "worker/records.h"
+#include "worker/region.h"
 
 struct offload_wr;
 
 enum worker_state { WORKER_ABSENT, WORKER_RUNNING, WORKER_WAITING, WORKER_DONE, WORKER_LOST };
 
-#define WORKER_PROTOCOL 5
+#define WORKER_PROTOCOL 6
 
 /* What workers are told */
 enum reply {
@@ -40,19 +42,26 @@ enum reply_bytes {
 };
 
 #define NICS_MAX 8192
-#define REGIONS_MAX 256
+#define REGIONS_MAX 65536
+#define PROGRAMS_MAX 256 /* of a rank at a time */
 #define REGION_BYTES_MAX (64ull << 30)
 #define POSTS_MAX 65536
 #define SYNCS_MAX 256
 #define SYNC_BITS 10
 #define STREAMS_MAX 256
+#define NO_STREAM UINT32_MAX /* of a computation that waits for no other */
 #define RECORDS_MAX 65536
 #define MESSAGE_MAX 65536
 
+/* A session: of a rank's worker in a job, or of a program beside it (program.c) */
 struct worker {
+	struct qp_owner owner; /* of its queue pairs: first (worker_of) */
 	struct fabric *f;
 	struct nic *nic;
 	uint32_t rank;
+	uint32_t program; /* its number, from 1; 0: the rank's worker */
+	struct worker *next; /* the next program of its rank */
+	uint32_t programs; /* of a rank's worker: so many there have been */
 	enum worker_state state;
 	bool expected; /* named by `start`: the clock waits for it */
 	int listen_fd, fd;
@@ -63,9 +72,8 @@ struct worker {
 	uint64_t wake_number; /* EV_WAKE with another number is stale */
 	ps_t wake_at;
 	struct records records; /* not fetched yet */
-	struct region region[REGIONS_MAX];
-	uint32_t region_count;
-	uint64_t region_bytes;
+	struct regions regions;
+	bool touched; /* a record says so, and is not fetched yet */
 	ps_t *compute_free; /* of each stream, when it is through; NULL: nothing was computed yet */
 	uint64_t posts;
 	uint32_t posts_under_way; /* that have not reached the NIC yet */
@@ -76,16 +84,18 @@ struct worker {
 	char reason[256];
 };
 
-extern struct qp_owner worker_qp_owner; /* of all queue pairs of workers (qps.c) */
+extern const struct qp_owner_ops worker_qp_ops, program_qp_ops; /* (qps.c) */
 
+/* What reaches the NIC by its doorbell */
 struct post {
 	struct worker *w;
-	uint32_t qp; /* or group */
-	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD } kind;
+	uint32_t qp; /* or group, or key */
+	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD, POST_KIND_MODIFY, POST_KIND_DESTROY, POST_KIND_DEREGISTER, POST_KIND_END } kind;
 	union {
 		struct send_wr send;
 		struct recv_wr receive;
 		struct offload_wr *offload;
+		struct qp_wanted wanted;
 	};
 };
 
@@ -111,7 +121,16 @@ void worker_send(struct fabric *f, struct worker *w, const void *data, size_t le
 bool worker_must_wait(const struct fabric *f, const struct worker *w);
 void worker_look_after(struct fabric *f);
 json_t *worker_waits_json(const struct fabric *f);
-struct region *worker_region(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
+struct worker *session_next(const struct fabric *f, const struct worker *w);
+void worker_doorbell_at(struct fabric *f, const struct post *what, ps_t t);
+struct worker *program_new(struct fabric *f, struct worker *rank);
+struct worker *program_begin(struct fabric *f, struct worker *rank);
+void program_interrupt(struct fabric *f, struct worker *w);
+void program_ends(struct fabric *f, struct worker *w, bool greeted);
+void program_over(struct fabric *f, struct worker *w);
+void programs_over(struct fabric *f);
+void programs_sweep(struct fabric *f);
+void verbs_deregister(struct fabric *f, struct worker *w, uint32_t key);
 uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
 const char *worker_state_name(enum worker_state s);
 bool worker_waits_for(const struct worker *w, char *text, size_t room);
@@ -119,7 +138,15 @@ void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, siz
 void post_free(struct post *p);
 void worker_doorbell(struct fabric *f, struct post *p);
 void workers_close(struct fabric *f);
-void regions_unmap(struct worker *w);
+
+/* worker_of() - Whose a queue pair of a session is */
+static inline struct worker *worker_of(const struct qp *q)
+{
+	return (struct worker *)q->owner;
+}
+
+/* All sessions: of each rank its worker, then its programs */
+#define SESSIONS_EACH(f, w) for (struct worker *w = session_next(f, NULL); w; w = session_next(f, w))
 
 /* worker_acts() - The earliest that what the worker says now can reach its NIC: the clock goes no further while it runs */
 static inline ps_t worker_acts(const struct worker *w)

@@ -97,10 +97,11 @@ def algorithms(collective: str) -> list[str]:
 
 def choices(collective: str) -> list[str]:
     """Allowed algorithms of a known collective; with `auto` if there are several."""
-    from workloads.base.vocabulary import AUTO
-    from workloads.registry import choices
+    from workloads.base.vocabulary import AUTO, LIBRARY
+    from workloads.registry import by_library, choices
 
-    return [*algorithms(collective), *([AUTO] if choices(collective) else [])]
+    chosen = [*([AUTO] if choices(collective) else []), *([LIBRARY] if collective in by_library() else [])]
+    return [*algorithms(collective), *chosen]
 
 
 def entry(collective: str, algorithm: str) -> Algorithm:

@@ -37,7 +37,7 @@ def _nics(value: dict[Any, Any]) -> dict[str, Any]:
         ranks = ranks_of(str(written)) if isinstance(written, int | str) and written is not True else range(0)
         if not ranks:
             found.append(((written,), f"{written!r:.40} names no NIC", _HINT["nics"]))
-        elif twice := next((rank for rank in ranks if rank in seen), None):
+        elif (twice := next((rank for rank in ranks if rank in seen), None)) is not None:
             found.append(((written,), f"rank {twice} is in {seen[twice]!r} already", "name each rank once"))
         seen |= dict.fromkeys(ranks, str(written))
     if found:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.transport import Transport
 
 
+LAST_HOP_DSCP = 37
+
+
 class Trimming(Model):
     """Fits to the other blocks as `mistakes` says."""
 
@@ -21,9 +24,19 @@ class Trimming(Model):
     )
     size: Size = default("128B", "bytes of a frame that are left, from its Ethernet header on", ge=64, le=1024)
     dscp: Dscp = Field(default=36, description="DSCP that a trimmed frame gets")
+    last_hop_dscp: Dscp | None = Field(
+        default=None,
+        description="DSCP that it gets before its receiver's NIC (null: `dscp`; with `transport.cc: uec` 37)",
+    )
     queue: int = Field(
         default=6, ge=0, le=7, description="class of the queue that it goes by, and at switches behind: its DSCP's"
     )
+
+    def last_hop(self, transport: Transport) -> int | None:
+        """As written; or where a window stands beside receivers' credit, which knows of the last cable."""
+        if self.last_hop_dscp is not None:
+            return self.last_hop_dscp
+        return LAST_HOP_DSCP if {"marks", "credit"} <= set(transport.cc.control.hears) else None
 
 
 class OfSwitch(Protocol):
@@ -52,11 +65,12 @@ def mistakes(switch: OfSwitch, transport: Transport) -> Iterator[tuple[str, str,
         yield "queue", f"class {trimming.queue} is trimmed itself", "a class that is not among `classes`"
     elif trimming.queue in lossless:
         yield "queue", f"class {trimming.queue} is lossless: its headroom is not for them", "a lossy class, such as 6"
-    written = switch.dscp.get(trimming.dscp, trimming.queue)
-    if written != trimming.queue:
-        what = f"fabric.switch.dscp puts DSCP {trimming.dscp} into class {written}"
-        yield "dscp", what, f"queue: {written}, or another DSCP: trimmed frames keep their queue by it"
     others = {transport.dscp: "data", transport.ack_dscp: "acknowledgements", transport.cnp_dscp: "notifications"}
-    if trimming.dscp in others:
-        what = f"DSCP {trimming.dscp} is that of {others[trimming.dscp]}: a receiver tells trimmed packets by it"
-        yield "dscp", what, "a DSCP that nothing else has"
+    for key, dscp in (("dscp", trimming.dscp), ("last_hop_dscp", trimming.last_hop(transport))):
+        written = trimming.queue if dscp is None else switch.dscp.get(dscp, trimming.queue)
+        if written != trimming.queue:
+            what = f"fabric.switch.dscp puts DSCP {dscp} into class {written}"
+            yield key, what, f"queue: {written}, or another DSCP: trimmed frames keep their queue by it"
+        if dscp in others:
+            what = f"DSCP {dscp} is that of {others[dscp]}: a receiver tells trimmed packets by it"
+            yield key, what, "a DSCP that nothing else has"

@@ -18,7 +18,7 @@ from testbed.experiment.steps.step import Blocks, Found, Path, Step, rank_out_of
 from topologies.graph import endpoint
 from topologies.graph.fabric import Fabric
 from topologies.ranks.grid import NoGrid
-from workloads.base.vocabulary import AUTO, MOST_TREES
+from workloads.base.vocabulary import AUTO, LIBRARY, MOST_TREES
 from workloads.registry import choices, find, unpredicted
 
 if TYPE_CHECKING:
@@ -176,6 +176,8 @@ class CollectiveStep(Step):
     def mistakes(self, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
         found = [*self.mistakes_among(fabric, blocks.fabric.topology.ranks), *_complexes(self, fabric)]
         found += _transports(self)
+        if self.algorithm == LIBRARY and blocks.library is None:
+            yield ("algorithm",), "there is no library that could choose", "say which: library: {name: nccl}"
         yield from found or own.mistakes(self, blocks.fabric.topology.ranks, blocks.seed)
 
     def algorithms(self, ranks: int) -> list[tuple[str, str]]:
@@ -187,7 +189,7 @@ class CollectiveStep(Step):
                 yield self, entry
 
     def named(self) -> Iterator[tuple[Any, Algorithm]]:
-        if self.algorithm != AUTO and not known.own(self.algorithm):
+        if self.algorithm not in (AUTO, LIBRARY) and not known.own(self.algorithm):
             yield self, find(self.collective, self.algorithm)
 
     def not_predicted(self) -> Iterator[Found]:
@@ -266,7 +268,7 @@ def _groups(step: CollectiveStep, entry: Algorithm, fabric: Fabric, all_ranks: i
     """Several groups of ranks: each as if it were alone, and no rank in two of them."""
     if step.ranks is not None:
         yield ("groups",), "a step has either ranks or groups", "leave one of them out"
-    if step.algorithm == AUTO or entry.on_complexes:
+    if step.algorithm in (AUTO, LIBRARY) or entry.on_complexes:
         yield ("groups",), f"{own.short(step.algorithm)} does not work in groups", "name an algorithm of ranks alone"
     seen: set[int] = set()
     for i, ranks in enumerate(step.groups or ()):

@@ -58,7 +58,7 @@ def _read_flows(value: Any, info: ValidationInfo) -> Any:
     made, found = [], list[Found]()
     for row in flows_of(FilePath(absolute(value, info))):
         try:
-            made.append(Flow.model_validate(dict(row)))
+            made.append(Flow.model_validate(dict(row), context=info.context))
             made[-1]._place = row.place
         except ValidationError as error:
             found += _of_row(row, error)
@@ -79,7 +79,8 @@ class FlowsStep(Step):
 
     flows: Annotated[list[Flow], BeforeValidator(_read_flows, json_schema_input_type=list[Flow] | str)] = Field(
         min_length=1, max_length=MOST_FLOWS,
-        description="RDMA writes from rank to rank; or a file of them, a line each: start, from, to, size, class",
+        description="RDMA writes from rank to rank; or a file of them, a line each: start, from, to, size, class, "
+        "transport",
     )  # fmt: skip
 
     def own_transports(self) -> Iterator[tuple[Path, tuple[Own | None, ...]]]:

@@ -5,11 +5,13 @@ A line for each entry, columns apart by commas, blanks or tabs; empty lines and 
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from testbed.base import yaml_reader
 from testbed.base.types import mistake, mistakes
 from testbed.base.units import UnitError, parse_size, parse_time
 from testbed.experiment.steps.step import Found
@@ -20,7 +22,7 @@ MOST_BYTES = 16 << 20
 MOST_FLOWS = 100_000
 MOST_TOLD = 10
 """Mistakes of a file that are told at a time."""
-COLUMNS = ("start", "from", "to", "size", "class")
+COLUMNS = ("start", "from", "to", "size", "class", "transport")
 _NEEDED = ("from", "to", "size")
 _APART = re.compile(r"[,;\s]+")
 _NAME = re.compile(r"[A-Za-z_]")
@@ -77,7 +79,7 @@ def flows_of(path: Path) -> list[Row]:
     _bounded(path, rows, MOST_FLOWS)
     made, found = [], list[Found]()
     for line, cells in rows:
-        least = len(columns) - (columns[-1] not in _NEEDED)
+        least = max(i for i, name in enumerate(columns, 1) if name in _NEEDED)
         if not least <= len(cells) <= len(columns):
             found.append(((), f"{path}:{line}: {len(cells)} columns", ",".join(columns)))
             continue
@@ -105,7 +107,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         said = line.partition("#")[0].strip()
         if not said:
             continue
-        apart = said.split(",") if "," in said else _APART.split(said)
+        apart = next(csv.reader([said], skipinitialspace=True)) if "," in said else _APART.split(said)
         yield number, [cell.strip().strip('"') for cell in apart]
 
 
@@ -161,8 +163,22 @@ def _class(cell: str) -> int:
     return int(cell)
 
 
-_READ = {"start": _start, "from": _end, "to": _end, "size": _whole_size, "class": _class}
+def _transport(cell: str) -> dict[str, Any]:
+    """A control's name, or keys as in the experiment file."""
+    if not cell.startswith("{"):
+        return {"cc": cell}
+    try:
+        value = yaml_reader.value(cell)
+    except yaml_reader.YamlProblem as error:
+        raise UnitError(f"{cell!r:.60} cannot be read: {error.what}", _ALLOWED["transport"]) from None
+    if not isinstance(value, dict):
+        raise UnitError(f"{cell!r:.60} is no mapping", _ALLOWED["transport"])
+    return value
+
+
+_READ = {"start": _start, "from": _end, "to": _end, "size": _whole_size, "class": _class, "transport": _transport}
 _ALLOWED = {
     "start": "a time such as 10us, or seconds", "from": "a number, or nic:RANK.complex", "size": "64KiB, or bytes",
     "to": "a number, or nic:RANK.complex", "class": "0 to 7",
+    "transport": 'a control such as dctcp, or keys in quotes: "{cc: dctcp, recovery: selective_repeat}"',
 }  # fmt: skip

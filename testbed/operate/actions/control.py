@@ -75,7 +75,15 @@ def undrain(site: Site, part: Drained) -> Iterator[Step]:
 
 
 def seed(site: Site, switch: str, seed: int) -> Iterator[Step]:
-    yield _ask(site, {"operate": "hash", "switch": switch, "seed": seed})
+    """By its rules, or with `dest_qp` by its chip."""
+    chip = site.switch(switch).get("adaptive")
+    if chip is None:
+        yield _ask(site, {"operate": "hash", "switch": switch, "seed": seed})
+    elif chip["policy"] == "hash":
+        yield Put(overlay("switch", switch, {"adaptive": {**chip, "basis": seed}}))
+    else:
+        what = f"{switch} takes one of its equal ports by {chip['policy']}, not by a hash of the flow"
+        raise InputError(what, "hash seed", "it is for fabrics with `control: {routing: ecmp}`")
 
 
 def dateline(site: Site, state: str) -> Iterator[Step]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from topologies.graph import endpoint
-from workloads.base.vocabulary import AUTO
+from workloads.base.vocabulary import AUTO, LIBRARY
 from workloads.registry import any_of, find
 
 WHY = ("algorithm", "chunk", "trees", "expected_ns", "at_least_ns", "left_out")
@@ -137,7 +137,7 @@ class PlannedCollective(Planned):
 
     def described(self, ranks: int) -> dict[str, Any]:
         entry = any_of(self.collective, self.algorithm)
-        name = AUTO if self.algorithm == AUTO else entry.name
+        name = self.algorithm if self.algorithm in (AUTO, LIBRARY) else entry.name
 
         def of(taking_part: int) -> dict[str, Any]:
             workers = taking_part - (0 if entry.on_complexes else self.options.get("aggregators") or 0)

@@ -15,7 +15,7 @@ from testbed.plan.steps.planned import Planned, PlannedCollective
 from topologies import Fabric
 from topologies.graph import endpoint
 from workloads.base.entry import named
-from workloads.base.vocabulary import AUTO, DTYPES
+from workloads.base.vocabulary import AUTO, DTYPES, LIBRARY
 from workloads.registry import any_of, extra, find
 from workloads.sparse.sizes import spot_blocks
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from testbed.experiment.blocks.transport import Own
     from testbed.experiment.steps.step import Step
     from testbed.plan.choose import Chooser
+    from testbed.plan.library import ByLibrary
 
 
 class Planner:
@@ -61,6 +62,9 @@ class Planner:
         options = {key: _plain(getattr(step, key)) for key in extra(step.collective, step.algorithm)}
         if step.algorithm == AUTO:
             return PlannedCollective(**same, ranks=step.ranks, options=options, chosen=self.chooser.choose(step))
+        if step.algorithm == LIBRARY:
+            by = self.by_library(step)
+            return PlannedCollective(**same, ranks=by.ranks, options=options, chosen=by.chosen())
         entry = find(step.collective, step.algorithm)
         groups = [group(entry, ranks, self.fabric) for ranks in step.groups or ()]
         each: Sequence[Own | None] = step.transports or len(groups) * [None]
@@ -87,6 +91,12 @@ class Planner:
             whole = (list(its["ranks"] or range(self.fabric.ranks)) for its in groups or [{"ranks": ranks}])
             ships = Shipping(entry, list(whole), {**same, **options}, self.experiment.seed)
         return PlannedCollective(**same, ranks=ranks, options=options, groups=groups, ships=ships)
+
+    def by_library(self, step: CollectiveStep) -> ByLibrary:
+        """How the experiment's library does a step."""
+        from testbed.plan.library import ByLibrary  # imports numpy
+
+        return ByLibrary(self.experiment, self.chooser, step, self.experiment.place("workload", self.number(step)))
 
     def helped(self, plain: PlannedCollective) -> PlannedCollective:
         """With the compute complexes that it asks for, and spots that fit into their cache."""

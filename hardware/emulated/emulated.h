@@ -1,0 +1,35 @@
+/* What the files of this library share
+ *
+ * Preloaded where the fabric has the virtual clock: a program's clocks, its sleeping and its TCP sockets become
+ * emulated.  Nothing of that begins before the program uses its NIC or a socket: then its session with fabricd is
+ * opened (../verbs/session.c), and its clock is the session's.
+ */
+#ifndef EMULATED_H
+#define EMULATED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "clock.h"
+
+#define PS_PER_NS 1000ull
+#define PS_PER_S 1000000000000ull
+#define READ_PS 25000ull     /* what reading a clock takes: loops that wait for a time come to an end */
+#define COUNTER_PS 10000ull  /* likewise the time-stamp counter */
+#define LATENCY_PS 50000000ull /* of the management network */
+#define STEP_PS 49000000ull  /* who waits for a message looks again after this: none can come sooner */
+
+/* counter.c */
+void counter_trap(void);
+
+/* clock.c */
+void clock_begins(void);
+struct timespec clock_at(uint64_t ps, clockid_t id);
+
+/* network.c */
+bool network_ours(int fd);
+int network_ready(int fd, uint64_t now, uint64_t *next);
+
+#endif

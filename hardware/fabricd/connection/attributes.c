@@ -1,0 +1,100 @@
+/* Queue pairs whose program says what they do
+ *
+ * Theory of Operation
+ *
+ * A program brings each of its queue pairs from state to state by itself (InfiniBand specification, 10.3.1): INIT, in
+ * which receives may be posted; ready to receive, from when on it knows its peer's NIC and number; ready to send.  Its peer
+ * is not asked: what comes for a queue pair that may not receive yet is dropped, and sent again when the timeout is over.
+ * With the state come attributes that others have from their NIC.
+ */
+#include "base/units.h"
+#include "connection/attributes.h"
+#include "connection/destroy.h"
+#include "engine/fabric.h"
+#include "nic/nic.h"
+#include "transport/congestion.h"
+#include "transport/multipath.h"
+#include "transport/qp.h"
+
+#define TIMEOUT_UNIT ((ps_t)4096000) /* of the code: 4.096 us */
+
+/* qp_may_become() - May a queue pair go from one state to the other? */
+bool qp_may_become(uint8_t from, uint8_t to)
+{
+	if (to == ASK_RESET || to == ASK_ERROR)
+		return true;
+	if (from == ASK_ERROR)
+		return false;
+	return to == from + 1 || (to == from && to != ASK_RTR);
+}
+
+static void take_attributes(struct qp *q, const struct qp_wanted *a)
+{
+	struct qp_attributes *own = q->own;
+
+	own->timeout = a->timeout ? TIMEOUT_UNIT << (a->timeout & 31) : PS_NEVER;
+	own->retry = a->retry;
+	own->rnr_retry = a->rnr_retry;
+	own->rnr_timer = a->rnr_timer & 31;
+	own->rights = a->rights;
+	own->rate = (double)a->rate_kbps * 1000;
+	q->own_class = a->own_class;
+	q->dscp = a->dscp & 63;
+	q->class = a->class & 7;
+}
+
+static void ready_to_receive(struct fabric *f, struct qp *q, const struct qp_wanted *a)
+{
+	struct qp *peer_qp = qp_find(a->peer, a->peer_number);
+	bool itself = a->peer == q->nic;
+
+	if (itself)
+		nic_loop(q->nic);
+	q->connect_peer = a->peer->rank;
+	q->holds = true;
+	qp_reach(f, q,
+		 &(struct reach){.peer = a->peer,
+				 .number = a->peer_number,
+				 .transport = peer_qp ? peer_qp->transport : a->peer->transport,
+				 .mtu = 128u << a->mtu,
+				 .send_psn = a->send_psn & PSN_MASK,
+				 .expected_psn = a->expected_psn & PSN_MASK,
+				 .scale_up = itself});
+}
+
+/* Only now it is known with which number it begins */
+static void ready_to_send(struct fabric *f, struct qp *q, const struct qp_wanted *a)
+{
+	if (q->sq.head == q->sq.tail) {
+		q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = a->send_psn & PSN_MASK;
+		multipath_release(q);
+		multipath_start(f, q);
+	}
+	q->holds = false;
+	cc_restart(f, q);
+}
+
+/* qp_modify() - What a program asked for has reached the NIC */
+void qp_modify(struct fabric *f, struct qp *q, const struct qp_wanted *a)
+{
+	if (a->state == ASK_RESET) {
+		qp_reset(f, q);
+		return;
+	}
+	if (a->state == ASK_ERROR) {
+		qp_fail(f, q, WC_FLUSHED);
+		return;
+	}
+	if (q->state == QP_ERROR)
+		return;
+	bool rate = q->own->rate != (double)a->rate_kbps * 1000;
+	take_attributes(q, a);
+	if (a->state == ASK_RTR && q->state == QP_CONNECTING)
+		ready_to_receive(f, q, a);
+	else if (a->state == ASK_RTS && q->holds)
+		ready_to_send(f, q, a);
+	else if (rate && q->state == QP_READY)
+		cc_restart(f, q);
+	if (q->state == QP_READY)
+		qp_ready(f, q);
+}

@@ -1,0 +1,17 @@
+/* The process's emulated clock, for our other libraries in the same process (session.c) */
+#ifndef RAILBED_CLOCK_H
+#define RAILBED_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+uint64_t railbed_now(uint64_t cost_ps);
+bool railbed_open(void);
+bool railbed_emulated(void);
+void railbed_wait(uint64_t until);
+void railbed_activate(void (*how)(void));
+unsigned railbed_rank(void);
+uint32_t railbed_address(uint32_t rank);
+bool railbed_rank_of(uint32_t address, uint32_t *rank);
+
+#endif

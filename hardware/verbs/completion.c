@@ -1,0 +1,343 @@
+/* Completion queues and channels
+ *
+ * A record of fabricd becomes an entry of a queue.  Polling an empty queue is a WAIT for the next record: it costs no
+ * CPU, and the program sees a completion when it is due.
+ */
+#include "railbed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct channel {
+	struct ibv_comp_channel channel;
+	int in; /* what is written here can be read at channel.fd: addresses of queues */
+};
+
+static struct cq *cq_of(struct ibv_cq *c)
+{
+	return (struct cq *)c;
+}
+
+/* --- channels --- */
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
+{
+	struct channel *h = calloc(1, sizeof *h);
+	int ends[2];
+
+	if (!h || pipe2(ends, O_CLOEXEC)) {
+		free(h);
+		return NULL;
+	}
+	h->channel = (struct ibv_comp_channel){.context = c, .fd = ends[0]};
+	h->in = ends[1];
+	return &h->channel;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
+{
+	if (c->refcnt)
+		return EBUSY;
+	syscall(SYS_close, c->fd);
+	syscall(SYS_close, ((struct channel *)c)->in);
+	free(c);
+	return 0;
+}
+
+static bool readable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return syscall(SYS_poll, &p, 1, 0) == 1;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **context)
+{
+	bool blocks = !(fcntl(channel->fd, F_GETFL) & O_NONBLOCK);
+	uint64_t at;
+
+	while (!readable(channel->fd)) {
+		session_lock();
+		session_wait(blocks, blocks ? session.now + session.spend + session_slice(10) : NEVER);
+		session_unlock();
+		if (session.lost || (!blocks && !readable(channel->fd))) {
+			errno = session.lost ? EIO : EAGAIN;
+			return -1;
+		}
+	}
+	if (syscall(SYS_read, channel->fd, &at, sizeof at) != sizeof at)
+		return -1;
+	*cq = (struct ibv_cq *)(uintptr_t)at;
+	*context = (*cq)->cq_context;
+	return 0;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int count)
+{
+	pthread_mutex_lock(&cq->mutex);
+	cq->comp_events_completed += count;
+	pthread_cond_signal(&cq->cond);
+	pthread_mutex_unlock(&cq->mutex);
+}
+
+int cq_notify(struct ibv_cq *c, int solicited_only)
+{
+	session_lock();
+	cq_of(c)->armed = true;
+	cq_of(c)->solicited_only = solicited_only;
+	session_unlock();
+	return 0;
+}
+
+/* --- queues --- */
+static struct cq *create(struct ibv_context *c, int cqe, void *context, struct ibv_comp_channel *channel, int vector)
+{
+	struct cq *q = NULL;
+
+	errno = EINVAL;
+	if (cqe > 0 && cqe < CQE_MAX && vector >= 0 && vector < c->num_comp_vectors)
+		q = calloc(1, sizeof *q);
+	if (!q)
+		return NULL;
+	q->room = 1;
+	while (q->room < (uint32_t)cqe)
+		q->room *= 2;
+	q->ring = calloc(q->room, sizeof *q->ring);
+	if (!q->ring) {
+		free(q);
+		errno = ENOMEM;
+		return NULL;
+	}
+	q->cq.context = c;
+	q->cq.channel = channel;
+	q->cq.cq_context = context;
+	q->cq.cqe = (int)q->room - 1 < cqe ? cqe : (int)q->room - 1;
+	pthread_mutex_init(&q->cq.mutex, NULL);
+	pthread_cond_init(&q->cq.cond, NULL);
+	if (channel)
+		channel->refcnt++;
+	return q;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *context, struct ibv_comp_channel *channel, int vector)
+{
+	struct cq *q = create(c, cqe, context, channel, vector);
+
+	return q ? &q->cq : NULL;
+}
+
+int ibv_destroy_cq(struct ibv_cq *c)
+{
+	struct cq *q = cq_of(c);
+
+	if (q->users)
+		return EBUSY;
+	if (c->channel)
+		c->channel->refcnt--;
+	free(q->ring);
+	free(q);
+	return 0;
+}
+
+int ibv_resize_cq(struct ibv_cq *c, int cqe)
+{
+	struct cq *q = cq_of(c);
+	uint32_t room = 1, n = q->tail - q->head;
+
+	if (cqe <= 0 || cqe >= CQE_MAX || (uint32_t)cqe < n)
+		return EINVAL;
+	while (room < (uint32_t)cqe)
+		room *= 2;
+	struct ibv_wc *ring = calloc(room, sizeof *ring);
+	if (!ring)
+		return ENOMEM;
+	session_lock();
+	for (uint32_t i = 0; i < n; i++)
+		ring[i] = q->ring[(q->head + i) % q->room];
+	free(q->ring);
+	q->ring = ring;
+	q->room = room;
+	q->head = 0;
+	q->tail = n;
+	c->cqe = cqe;
+	session_unlock();
+	return 0;
+}
+
+/* cq_add() - Something has ended */
+void cq_add(struct ibv_cq *c, const struct ibv_wc *wc, bool solicited)
+{
+	struct cq *q = cq_of(c);
+
+	if (!q)
+		return;
+	if (q->tail - q->head == q->room) {
+		q->overrun = true; /* it can be used no more, as the specification says */
+		return;
+	}
+	q->ring[q->tail++ % q->room] = *wc;
+	if (!q->armed || !c->channel || (q->solicited_only && !solicited && wc->status == IBV_WC_SUCCESS))
+		return;
+	uint64_t at = (uint64_t)(uintptr_t)c;
+	q->armed = false;
+	(void)!syscall(SYS_write, ((struct channel *)c->channel)->in, &at, sizeof at);
+}
+
+/* cq_forget() - A queue pair goes: its entries, too */
+void cq_forget(struct ibv_cq *c, uint32_t qp_num)
+{
+	struct cq *q = cq_of(c);
+	uint32_t to;
+
+	if (!q)
+		return;
+	to = q->head;
+	for (uint32_t i = q->head; i != q->tail; i++)
+		if (q->ring[i % q->room].qp_num != qp_num)
+			q->ring[to++ % q->room] = q->ring[i % q->room];
+	q->tail = to;
+}
+
+static int take(struct cq *q, int n, struct ibv_wc *wc)
+{
+	int i = 0;
+
+	while (i < n && q->head != q->tail)
+		wc[i++] = q->ring[q->head++ % q->room];
+	return i;
+}
+
+int cq_poll(struct ibv_cq *c, int n, struct ibv_wc *wc)
+{
+	struct cq *q = cq_of(c);
+
+	session_lock();
+	int got = take(q, n, wc);
+	if (!got && n > 0 && session.fd >= 0) {
+		session_wait(1, session.now + session.spend + session_slice(q->empties));
+		got = take(q, n, wc);
+	}
+	q->empties = got ? 0 : q->empties + 1;
+	if (!got && (session.lost || q->overrun))
+		got = -1;
+	session_unlock();
+	return got;
+}
+
+/* --- extended polling --- */
+static struct cq *ex_of(struct ibv_cq_ex *x)
+{
+	return (struct cq *)x;
+}
+
+static int next(struct ibv_cq_ex *x)
+{
+	struct cq *q = ex_of(x);
+	int got = cq_poll(&q->cq, 1, &q->current);
+
+	if (got < 1)
+		return got ? EIO : ENOENT;
+	x->status = q->current.status;
+	x->wr_id = q->current.wr_id;
+	return 0;
+}
+
+static int start_poll(struct ibv_cq_ex *x, struct ibv_poll_cq_attr *a)
+{
+	return a && a->comp_mask ? EINVAL : next(x);
+}
+
+/* What is there already: a batch does not wait in its middle */
+static int next_poll(struct ibv_cq_ex *x)
+{
+	return ex_of(x)->head == ex_of(x)->tail ? ENOENT : next(x);
+}
+
+static void end_poll(struct ibv_cq_ex *x)
+{
+	(void)x;
+}
+
+static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *x)
+{
+	return ex_of(x)->current.opcode;
+}
+
+static uint32_t read_vendor_err(struct ibv_cq_ex *x)
+{
+	return ex_of(x)->current.vendor_err;
+}
+
+static uint32_t read_byte_len(struct ibv_cq_ex *x)
+{
+	return ex_of(x)->current.byte_len;
+}
+
+static __be32 read_imm_data(struct ibv_cq_ex *x)
+{
+	return ex_of(x)->current.imm_data;
+}
+
+static uint32_t read_qp_num(struct ibv_cq_ex *x)
+{
+	return ex_of(x)->current.qp_num;
+}
+
+static uint32_t read_src_qp(struct ibv_cq_ex *x)
+{
+	return ex_of(x)->current.src_qp;
+}
+
+static unsigned int read_wc_flags(struct ibv_cq_ex *x)
+{
+	return ex_of(x)->current.wc_flags;
+}
+
+static uint32_t read_slid(struct ibv_cq_ex *x)
+{
+	return ex_of(x)->current.slid;
+}
+
+static uint8_t read_sl(struct ibv_cq_ex *x)
+{
+	return ex_of(x)->current.sl;
+}
+
+static uint8_t read_dlid_path_bits(struct ibv_cq_ex *x)
+{
+	return ex_of(x)->current.dlid_path_bits;
+}
+
+#define WC_FLAGS                                                                                                            \
+	(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP |                       \
+	 IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL | IBV_WC_EX_WITH_DLID_PATH_BITS)
+
+struct ibv_cq_ex *cq_create_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a)
+{
+	if (a->wc_flags & ~(uint64_t)WC_FLAGS || a->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	struct cq *q = create(c, (int)a->cqe, a->cq_context, a->channel, (int)a->comp_vector);
+	if (!q)
+		return NULL;
+	struct ibv_cq_ex *x = &q->ex;
+	x->start_poll = start_poll;
+	x->next_poll = next_poll;
+	x->end_poll = end_poll;
+	x->read_opcode = read_opcode;
+	x->read_vendor_err = read_vendor_err;
+	x->read_byte_len = read_byte_len;
+	x->read_imm_data = read_imm_data;
+	x->read_qp_num = read_qp_num;
+	x->read_src_qp = read_src_qp;
+	x->read_wc_flags = read_wc_flags;
+	x->read_slid = read_slid;
+	x->read_sl = read_sl;
+	x->read_dlid_path_bits = read_dlid_path_bits;
+	return x;
+}

@@ -1,0 +1,123 @@
+/* A device that is open: its context, asynchronous events, protection domains */
+#include "railbed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct context {
+	struct verbs_context v;
+	int events; /* what is written here can be read at async_fd */
+};
+
+static struct context *context_of(struct ibv_context *c)
+{
+	return (struct context *)verbs_get_ctx(c);
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *d)
+{
+	struct context *whole = d && place() ? calloc(1, sizeof *whole) : NULL;
+	int ends[2];
+
+	if (!whole || pipe2(ends, O_CLOEXEC)) {
+		free(whole);
+		errno = d && place() ? ENOMEM : ENODEV;
+		return NULL;
+	}
+	struct verbs_context *v = &whole->v;
+	whole->events = ends[1];
+	v->sz = sizeof *v;
+	device_operations(v);
+	v->create_cq_ex = cq_create_ex;
+	v->create_qp_ex = qp_create_ex;
+	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	v->context.device = d;
+	v->context.cmd_fd = eventfd(0, EFD_CLOEXEC);
+	v->context.async_fd = ends[0];
+	v->context.num_comp_vectors = 1;
+	v->context.ops.poll_cq = cq_poll;
+	v->context.ops.req_notify_cq = cq_notify;
+	v->context.ops.post_send = post_send;
+	v->context.ops.post_recv = post_recv;
+	pthread_mutex_init(&v->context.mutex, NULL);
+	return &v->context;
+}
+
+int ibv_close_device(struct ibv_context *c)
+{
+	syscall(SYS_close, c->async_fd);
+	syscall(SYS_close, c->cmd_fd);
+	syscall(SYS_close, context_of(c)->events);
+	pthread_mutex_destroy(&c->mutex);
+	free(context_of(c));
+	return 0;
+}
+
+/* async_add() - Something has happened that belongs to no request */
+void async_add(struct ibv_context *c, const struct ibv_async_event *e)
+{
+	(void)!syscall(SYS_write, context_of(c)->events, e, sizeof *e);
+}
+
+int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
+{
+	return syscall(SYS_read, c->async_fd, event, sizeof *event) == sizeof *event ? 0 : -1;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	struct ibv_qp *qp = event->element.qp;
+
+	switch (event->event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		pthread_mutex_lock(&qp->mutex);
+		qp->events_completed++;
+		pthread_cond_signal(&qp->cond);
+		pthread_mutex_unlock(&qp->mutex);
+		break;
+	default: break;
+	}
+}
+
+/* --- protection domains: numbers that regions and queue pairs name --- */
+struct pd {
+	struct ibv_pd pd;
+	int users;
+};
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
+{
+	static uint32_t numbers;
+	struct pd *p = calloc(1, sizeof *p);
+
+	if (!p)
+		return NULL;
+	session_lock();
+	p->pd = (struct ibv_pd){.context = c, .handle = ++numbers};
+	session_unlock();
+	return &p->pd;
+}
+
+/* pd_use() - One more, or one less, is in the domain */
+void pd_use(struct ibv_pd *pd, int more)
+{
+	__atomic_add_fetch(&((struct pd *)pd)->users, more, __ATOMIC_RELAXED);
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	if (__atomic_load_n(&((struct pd *)pd)->users, __ATOMIC_RELAXED))
+		return EBUSY;
+	free(pd);
+	return 0;
+}

@@ -1,0 +1,203 @@
+/* Work requests: posted to fabricd, and ended by its records */
+#include "railbed.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire.h"
+
+#define MESSAGE_MAX (1ull << 31)
+
+static int opcode_of(enum ibv_wr_opcode opcode)
+{
+	switch (opcode) {
+	case IBV_WR_RDMA_WRITE: return WIRE_WRITE;
+	case IBV_WR_RDMA_WRITE_WITH_IMM: return WIRE_WRITE_IMM;
+	case IBV_WR_SEND: return WIRE_SEND;
+	case IBV_WR_SEND_WITH_IMM: return WIRE_SEND_IMM;
+	default: return -1;
+	}
+}
+
+static int wrong_with(const struct qp *q, const struct ibv_send_wr *wr, uint64_t *length)
+{
+	if (opcode_of(wr->opcode) < 0)
+		return EOPNOTSUPP;
+	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_SQD && q->qp.state != IBV_QPS_ERR)
+		return EINVAL;
+	if (wr->num_sge < 0 || (unsigned)wr->num_sge > (q->cap.max_send_sge ? q->cap.max_send_sge : 1))
+		return EINVAL;
+	*length = 0;
+	for (int i = 0; i < wr->num_sge; i++)
+		*length += wr->sg_list[i].length;
+	if (*length > MESSAGE_MAX || (wr->send_flags & IBV_SEND_INLINE && *length > q->cap.max_inline_data))
+		return EINVAL;
+	return q->sq_tail - q->sq_head >= q->cap.max_send_wr ? ENOMEM : 0;
+}
+
+static void put_pieces(uint8_t *to, const struct ibv_sge *list, int count)
+{
+	for (int i = 0; i < count; i++, to += sizeof(struct wire_piece))
+		memcpy(to, &(struct wire_piece){list[i].addr, list[i].length, list[i].lkey}, sizeof(struct wire_piece));
+}
+
+static int send_one(struct qp *q, const struct ibv_send_wr *wr)
+{
+	uint64_t length;
+	int wrong = wrong_with(q, wr, &length);
+
+	if (wrong)
+		return wrong;
+	bool inlined = wr->send_flags & IBV_SEND_INLINE, signaled = q->signal_all || wr->send_flags & IBV_SEND_SIGNALED;
+	struct wire_send s = {
+		.qp = q->qp.qp_num,
+		.opcode = (uint8_t)opcode_of(wr->opcode),
+		.flags = (signaled ? WIRE_SIGNALED : 0) | (inlined ? WIRE_INLINE : 0),
+		.count = (uint16_t)(inlined ? length : (unsigned)wr->num_sge),
+		.wr_id = q->sq_tail,
+		.remote = wr->wr.rdma.remote_addr,
+		.rkey = wr->wr.rdma.rkey,
+		.imm = ntohl(wr->imm_data),
+	};
+	if (s.opcode == WIRE_SEND || s.opcode == WIRE_SEND_IMM)
+		s.remote = s.rkey = 0;
+	if (s.opcode == WIRE_WRITE || s.opcode == WIRE_SEND)
+		s.imm = 0;
+	uint8_t *body = session_command(POST_SEND_LIST, (uint16_t)(sizeof s + (inlined ? length : s.count * sizeof(struct wire_piece))));
+	memcpy(body, &s, sizeof s);
+	body += sizeof s;
+	if (!inlined)
+		put_pieces(body, wr->sg_list, wr->num_sge);
+	for (int i = 0; inlined && i < wr->num_sge; body += wr->sg_list[i++].length)
+		memcpy(body, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+	q->sq[q->sq_tail++ % (q->cap.max_send_wr + 1u)] = (struct send_entry){wr->wr_id, wr->opcode, signaled};
+	return 0;
+}
+
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int wrong = 0;
+
+	session_lock();
+	session_begin();
+	while (wr && !wrong) {
+		wrong = session.lost ? EIO : send_one((struct qp *)qp, wr);
+		if (!wrong)
+			wr = wr->next;
+	}
+	session_now();
+	session_unlock();
+	if (wrong && bad)
+		*bad = wr;
+	return wrong;
+}
+
+static int receive_one(struct qp *q, const struct ibv_recv_wr *wr)
+{
+	struct wire_receive r = {.qp = q->qp.qp_num, .count = (uint32_t)wr->num_sge, .wr_id = q->rq_tail};
+
+	if (q->qp.state == IBV_QPS_RESET || wr->num_sge < 0 ||
+	    (unsigned)wr->num_sge > (q->cap.max_recv_sge ? q->cap.max_recv_sge : 1))
+		return EINVAL;
+	if (q->rq_tail - q->rq_head >= q->cap.max_recv_wr)
+		return ENOMEM;
+	uint8_t *body = session_command(POST_RECV_LIST, (uint16_t)(sizeof r + r.count * sizeof(struct wire_piece)));
+	memcpy(body, &r, sizeof r);
+	put_pieces(body + sizeof r, wr->sg_list, wr->num_sge);
+	q->rq[q->rq_tail++ % (q->cap.max_recv_wr + 1u)] = wr->wr_id;
+	return 0;
+}
+
+int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	int wrong = 0;
+
+	session_lock();
+	session_begin();
+	while (wr && !wrong) {
+		wrong = session.lost ? EIO : receive_one((struct qp *)qp, wr);
+		if (!wrong)
+			wr = wr->next;
+	}
+	session_now();
+	session_unlock();
+	if (wrong && bad)
+		*bad = wr;
+	return wrong;
+}
+
+static enum ibv_wc_opcode completed(enum ibv_wr_opcode opcode)
+{
+	switch (opcode) {
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM: return IBV_WC_RDMA_WRITE;
+	case IBV_WR_RDMA_READ: return IBV_WC_RDMA_READ;
+	case IBV_WR_ATOMIC_CMP_AND_SWP: return IBV_WC_COMP_SWAP;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD: return IBV_WC_FETCH_ADD;
+	default: return IBV_WC_SEND;
+	}
+}
+
+/* post_sent() - A send, the @seq-th of its queue pair, has ended, and with it all before it */
+void post_sent(uint64_t seq, uint32_t status, uint32_t number, uint64_t bytes)
+{
+	struct qp *q = qp_of(number);
+
+	if (!q || seq >= q->sq_tail)
+		return;
+	const struct send_entry *e = &q->sq[seq % (q->cap.max_send_wr + 1u)];
+	q->sq_head = seq + 1;
+	if (status)
+		q->qp.state = IBV_QPS_ERR;
+	if (!e->signaled && !status)
+		return;
+	const struct ibv_wc wc = {.wr_id = e->wr_id,
+				  .status = status,
+				  .opcode = completed(e->opcode),
+				  .byte_len = (uint32_t)bytes,
+				  .qp_num = q->qp.qp_num};
+	cq_add(q->qp.send_cq, &wc, false);
+}
+
+/* post_received() - The oldest receive of a queue pair has ended */
+void post_received(uint16_t kind, uint32_t status, uint32_t number, uint32_t imm, uint64_t bytes)
+{
+	struct qp *q = qp_of(number);
+
+	if (!q || q->rq_head == q->rq_tail)
+		return;
+	if (status)
+		q->qp.state = IBV_QPS_ERR;
+	const struct ibv_wc wc = {.wr_id = q->rq[q->rq_head++ % (q->cap.max_recv_wr + 1u)],
+				  .status = status,
+				  .opcode = kind == REC_RECEIVED_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
+				  .wc_flags = kind == REC_RECEIVED ? 0 : IBV_WC_WITH_IMM,
+				  .imm_data = htonl(imm),
+				  .byte_len = (uint32_t)bytes,
+				  .qp_num = q->qp.qp_num,
+				  .src_qp = q->attr.dest_qp_num};
+	cq_add(q->qp.recv_cq, &wc, true);
+}
+
+/* qp_lost() - The NIC is gone: all that was posted ends, flushed */
+void qp_lost(struct qp *q)
+{
+	q->qp.state = IBV_QPS_ERR;
+	while (q->sq_head != q->sq_tail) {
+		const struct send_entry *e = &q->sq[q->sq_head++ % (q->cap.max_send_wr + 1u)];
+		const struct ibv_wc wc = {.wr_id = e->wr_id,
+					  .status = IBV_WC_WR_FLUSH_ERR,
+					  .opcode = completed(e->opcode),
+					  .qp_num = q->qp.qp_num};
+		cq_add(q->qp.send_cq, &wc, false);
+	}
+	while (q->rq_head != q->rq_tail) {
+		const struct ibv_wc wc = {.wr_id = q->rq[q->rq_head++ % (q->cap.max_recv_wr + 1u)],
+					  .status = IBV_WC_WR_FLUSH_ERR,
+					  .opcode = IBV_WC_RECV,
+					  .qp_num = q->qp.qp_num};
+		cq_add(q->qp.recv_cq, &wc, true);
+	}
+}

@@ -1,0 +1,345 @@
+/* Queue pairs: created, taken from state to state, destroyed
+ *
+ * fabricd gives the number, and is told all attributes with each change; which changes there are, and what each needs, is
+ * said here.
+ */
+#include "railbed.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire.h"
+
+#define BUCKETS 1024
+
+struct qp *qps;
+static struct qp *by_number[BUCKETS];
+static uint32_t cookies;
+
+/* qp_of() - The queue pair of that number, or NULL */
+struct qp *qp_of(uint32_t number)
+{
+	struct qp *q = by_number[number % BUCKETS];
+
+	while (q && q->qp.qp_num != number)
+		q = q->beside;
+	return q;
+}
+
+static uint32_t new_number(const struct ibv_qp_init_attr_ex *a)
+{
+	const struct wire_create_qp c = {.cookie = ++cookies, .type = (uint8_t)a->qp_type, .domain = a->pd->handle};
+	struct wire_number answer;
+
+	session_begin();
+	if (!session_open())
+		return 0;
+	memcpy(session_command(CREATE_QP, sizeof c), &c, sizeof c);
+	if (!session_exchange(-1, REPLY_QP))
+		return 0;
+	memcpy(&answer, session.in + 8, sizeof answer);
+	errno = ENOMEM; /* if there are too many */
+	return answer.qp;
+}
+
+static void add(struct qp *q)
+{
+	struct qp **beside = &by_number[q->qp.qp_num % BUCKETS];
+
+	q->next = qps;
+	qps = q;
+	q->beside = *beside;
+	*beside = q;
+	((struct cq *)q->qp.send_cq)->users++;
+	((struct cq *)q->qp.recv_cq)->users++;
+	pd_use(q->qp.pd, 1);
+}
+
+static void take_out(struct qp *q)
+{
+	struct qp **at = &qps, **beside = &by_number[q->qp.qp_num % BUCKETS];
+
+	while (*at != q)
+		at = &(*at)->next;
+	*at = q->next;
+	while (*beside != q)
+		beside = &(*beside)->beside;
+	*beside = q->beside;
+	((struct cq *)q->qp.send_cq)->users--;
+	((struct cq *)q->qp.recv_cq)->users--;
+	pd_use(q->qp.pd, -1);
+}
+
+static void release(struct qp *q)
+{
+	extended_free(q);
+	free(q->sq);
+	free(q->rq);
+	free(q);
+}
+
+static struct qp *create(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
+{
+	struct ibv_qp_cap *cap = &a->cap;
+
+	if (a->qp_type != IBV_QPT_RC || a->srq) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (cap->max_send_wr > WR_MAX || cap->max_recv_wr > WR_MAX || cap->max_send_sge > SGE_MAX ||
+	    cap->max_recv_sge > SGE_MAX || cap->max_inline_data > INLINE_MAX || !a->pd || !a->send_cq || !a->recv_cq) {
+		errno = EINVAL;
+		return NULL;
+	}
+	struct qp *q = calloc(1, sizeof *q);
+	if (!q)
+		return NULL;
+	q->cap = *cap;
+	q->signal_all = a->sq_sig_all;
+	q->sq = calloc(cap->max_send_wr + 1u, sizeof *q->sq);
+	q->rq = calloc(cap->max_recv_wr + 1u, sizeof *q->rq);
+	if (!q->sq || !q->rq) {
+		release(q);
+		errno = ENOMEM;
+		return NULL;
+	}
+	struct ibv_qp *b = &q->qp;
+	b->context = c;
+	b->qp_context = a->qp_context;
+	b->pd = a->pd;
+	b->send_cq = a->send_cq;
+	b->recv_cq = a->recv_cq;
+	b->qp_type = a->qp_type;
+	b->state = IBV_QPS_RESET;
+	pthread_mutex_init(&b->mutex, NULL);
+	pthread_cond_init(&b->cond, NULL);
+	session_lock();
+	b->qp_num = b->handle = new_number(a);
+	if (b->qp_num)
+		add(q);
+	session_unlock();
+	if (!b->qp_num) {
+		int wrong = errno;
+		release(q);
+		errno = wrong;
+		return NULL;
+	}
+	return q;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
+{
+	struct ibv_qp_init_attr_ex x = {.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd};
+
+	memcpy(&x, a, sizeof *a);
+	struct qp *q = create(pd->context, &x);
+	if (q)
+		a->cap = q->cap;
+	return q ? &q->qp : NULL;
+}
+
+struct ibv_qp *qp_create_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
+{
+	if (a->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	struct qp *q = create(c, a);
+	if (q && a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS && !extended_init(q, a->send_ops_flags)) {
+		ibv_destroy_qp(&q->qp);
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	return q ? &q->qp : NULL;
+}
+
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return ((struct qp *)qp)->extended ? &((struct qp *)qp)->ex : NULL;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	const struct wire_qp d = {.qp = qp->qp_num};
+	struct qp *q = (struct qp *)qp;
+
+	session_lock();
+	session_begin();
+	if (session.fd >= 0)
+		memcpy(session_command(DESTROY_QP, sizeof d), &d, sizeof d);
+	session_now();
+	take_out(q);
+	cq_forget(qp->send_cq, qp->qp_num);
+	cq_forget(qp->recv_cq, qp->qp_num);
+	session_unlock();
+	pthread_mutex_lock(&qp->mutex);
+	while (qp->events_completed != q->events)
+		pthread_cond_wait(&qp->cond, &qp->mutex);
+	pthread_mutex_unlock(&qp->mutex);
+	release(q);
+	return 0;
+}
+
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *i)
+{
+	struct qp *q = (struct qp *)qp;
+
+	(void)mask;
+	*a = q->attr;
+	a->qp_state = a->cur_qp_state = qp->state;
+	a->cap = q->cap;
+	*i = (struct ibv_qp_init_attr){
+		.qp_context = qp->qp_context,
+		.send_cq = qp->send_cq,
+		.recv_cq = qp->recv_cq,
+		.srq = qp->srq,
+		.cap = q->cap,
+		.qp_type = qp->qp_type,
+		.sq_sig_all = q->signal_all,
+	};
+	return 0;
+}
+
+/* Tell fabricd all that is known of the queue pair */
+static void tell(const struct qp *q, enum ibv_qp_state to)
+{
+	const struct ibv_qp_attr *a = &q->attr;
+	struct wire_modify_qp m = {
+		.qp = q->qp.qp_num,
+		.state = (uint8_t)to,
+		.mtu = (uint8_t)a->path_mtu,
+		.timeout = a->timeout,
+		.retry = a->retry_cnt,
+		.rnr_retry = a->rnr_retry,
+		.rnr_timer = a->min_rnr_timer,
+		.expected_psn = a->rq_psn,
+		.send_psn = a->sq_psn,
+		.peer = a->dest_qp_num,
+		.access = (uint8_t)(a->qp_access_flags & 15),
+		.rate = a->rate_limit,
+	};
+
+	memcpy(&m.address, &a->ah_attr.grh.dgid.raw[12], 4);
+	m.address = ntohl(m.address);
+	if (a->ah_attr.grh.traffic_class) {
+		m.flags = 1;
+		m.dscp = a->ah_attr.grh.traffic_class >> 2;
+		m.class = a->ah_attr.sl & 7;
+	}
+	session_begin();
+	memcpy(session_command(MODIFY_QP, sizeof m), &m, sizeof m);
+	session_now();
+}
+
+/* What a mask stands for, attribute by attribute */
+static void take(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
+{
+#define TAKE(bit, field)                                                                                                    \
+	if (mask & (bit))                                                                                                   \
+	to->field = from->field
+	TAKE(IBV_QP_ACCESS_FLAGS, qp_access_flags);
+	TAKE(IBV_QP_PKEY_INDEX, pkey_index);
+	TAKE(IBV_QP_PORT, port_num);
+	TAKE(IBV_QP_QKEY, qkey);
+	TAKE(IBV_QP_AV, ah_attr);
+	TAKE(IBV_QP_PATH_MTU, path_mtu);
+	TAKE(IBV_QP_TIMEOUT, timeout);
+	TAKE(IBV_QP_RETRY_CNT, retry_cnt);
+	TAKE(IBV_QP_RNR_RETRY, rnr_retry);
+	TAKE(IBV_QP_RQ_PSN, rq_psn);
+	TAKE(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
+	TAKE(IBV_QP_MIN_RNR_TIMER, min_rnr_timer);
+	TAKE(IBV_QP_SQ_PSN, sq_psn);
+	TAKE(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
+	TAKE(IBV_QP_DEST_QPN, dest_qp_num);
+	TAKE(IBV_QP_RATE_LIMIT, rate_limit);
+#undef TAKE
+}
+
+/* Whether a transition is one, and comes with what it needs (InfiniBand, table "QP state transition properties") */
+static bool allowed(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+{
+	static const struct {
+		enum ibv_qp_state from, to;
+		int needs;
+	} steps[] = {
+		{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+		{IBV_QPS_INIT, IBV_QPS_INIT, 0},
+		{IBV_QPS_INIT, IBV_QPS_RTR,
+		 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+			 IBV_QP_MIN_RNR_TIMER},
+		{IBV_QPS_RTR, IBV_QPS_RTS,
+		 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC},
+		{IBV_QPS_RTS, IBV_QPS_RTS, 0},
+		{IBV_QPS_RTS, IBV_QPS_SQD, 0},
+		{IBV_QPS_SQD, IBV_QPS_RTS, 0},
+		{IBV_QPS_SQD, IBV_QPS_SQD, 0},
+	};
+
+	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
+		return true;
+	for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+		if (steps[i].from == from && steps[i].to == to)
+			return (mask & steps[i].needs) == steps[i].needs;
+	return false;
+}
+
+static int wrong_with(const struct qp *q, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state to)
+{
+	uint32_t rank;
+
+	if (mask & IBV_QP_CUR_STATE && a->cur_qp_state != q->qp.state)
+		return EINVAL;
+	if (!allowed(q->qp.state, to, mask))
+		return EINVAL;
+	if (mask & IBV_QP_PORT && a->port_num != PORT)
+		return EINVAL;
+	if (mask & IBV_QP_PKEY_INDEX && a->pkey_index)
+		return EINVAL;
+	if (mask & IBV_QP_PATH_MTU && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
+		return EINVAL;
+	if (mask & IBV_QP_AV && (!a->ah_attr.is_global || a->ah_attr.grh.sgid_index || a->ah_attr.port_num != PORT))
+		return EINVAL;
+	if (mask & IBV_QP_AV && !place_rank_of(&a->ah_attr.grh.dgid, &rank))
+		return ENETUNREACH;
+	if (mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE))
+		return EOPNOTSUPP;
+	return 0;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
+{
+	struct qp *q = (struct qp *)qp;
+	enum ibv_qp_state to = mask & IBV_QP_STATE ? a->qp_state : qp->state;
+	int wrong;
+
+	session_lock();
+	wrong = session_open() ? wrong_with(q, a, mask, to) : errno;
+	if (!wrong) {
+		take(&q->attr, a, mask);
+		if (to == IBV_QPS_RESET) {
+			cq_forget(qp->send_cq, qp->qp_num);
+			cq_forget(qp->recv_cq, qp->qp_num);
+			q->sq_head = q->sq_tail = q->rq_head = q->rq_tail = 0;
+		}
+		tell(q, to);
+		qp->state = to;
+	}
+	session_unlock();
+	return wrong;
+}
+
+/* qp_event() - Something has happened to a queue pair that has no completion */
+void qp_event(uint32_t number, uint32_t type)
+{
+	struct qp *q = qp_of(number);
+
+	if (!q)
+		return;
+	if (type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR)
+		q->qp.state = IBV_QPS_ERR;
+	q->events++;
+	async_add(q->qp.context, &(struct ibv_async_event){.element.qp = &q->qp, .event_type = type});
+}

@@ -1,0 +1,127 @@
+/* What the files of this library share
+ *
+ * libibverbs.so.1 for programs in a rank's container: its one device is the rank's emulated NIC, reached by the rank's
+ * worker socket (docs/fabricd-protocol.md).  A process has one session, which its first use of the NIC opens.  Whoever
+ * changes anything holds its lock.
+ */
+#ifndef RAILBED_H
+#define RAILBED_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "clock.h"
+
+#define PS_PER_NS 1000ull
+#define NEVER UINT64_MAX
+
+#define PORT 1
+#define SGE_MAX 16
+#define INLINE_MAX 1024
+#define WR_MAX 16384
+#define CQE_MAX (1 << 22)
+#define QP_MAX 4096
+
+/* --- session.c: what is said to fabricd, and what it says --- */
+struct session {
+	int fd; /* -1: not opened yet, or lost */
+	bool lost, real, asked; /* asked: something was said since the clock was heard last */
+	uint32_t rank, ranks, mtu;
+	uint64_t now, spend; /* ps: the process's clock, and what is to be added to it with the next command */
+	uint64_t waits, looks; /* looks: at the clock, since anything else was done */
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* nobody waits for records any more */
+	bool waiting;		/* a thread does, without the lock */
+	unsigned wanted;	/* so many others have something to say */
+	size_t out_len, last; /* where the last command begins */
+	_Alignas(8) uint8_t out[65536], in[1 << 16];
+};
+extern struct session session;
+
+void session_lock(void);
+void session_unlock(void);
+bool session_open(void);
+void *session_command(uint16_t op, uint16_t body);
+void session_begin(void);
+void session_now(void);
+bool session_exchange(int fd, uint16_t kind);
+uint32_t session_wait(uint32_t records, uint64_t until);
+void session_fail(const char *what, const char *why);
+uint64_t session_slice(unsigned empties);
+
+/* --- place.c: what stands about the fabric in the container --- */
+struct place {
+	uint32_t ranks, rank, mtu;
+	unsigned dilation;
+	bool real;
+	struct nic_place {
+		char name[32];
+		uint32_t address; /* IPv4, network order */
+		uint64_t rate_bps;
+	} *nics;
+};
+const struct place *place(void);
+bool place_rank_of(const union ibv_gid *gid, uint32_t *rank);
+void place_gid(uint32_t rank, union ibv_gid *gid);
+
+/* --- device.c, context.c --- */
+void device_operations(struct verbs_context *v);
+void pd_use(struct ibv_pd *pd, int more);
+void async_add(struct ibv_context *c, const struct ibv_async_event *e);
+
+/* --- completion.c --- */
+struct cq {
+	union {
+		struct ibv_cq cq;
+		struct ibv_cq_ex ex;
+	};
+	struct ibv_wc *ring;
+	uint32_t room, head, tail, empties, users;
+	bool armed, solicited_only, overrun;
+	struct ibv_wc current; /* of extended polling */
+	struct cq *next;
+};
+int cq_poll(struct ibv_cq *c, int n, struct ibv_wc *wc);
+int cq_notify(struct ibv_cq *c, int solicited_only);
+struct ibv_cq_ex *cq_create_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
+void cq_add(struct ibv_cq *c, const struct ibv_wc *wc, bool solicited);
+void cq_forget(struct ibv_cq *c, uint32_t qp_num);
+
+/* --- queue_pair.c, post.c, extended.c --- */
+struct send_entry {
+	uint64_t wr_id;
+	enum ibv_wr_opcode opcode;
+	bool signaled;
+};
+struct qp {
+	union {
+		struct ibv_qp qp;
+		struct ibv_qp_ex ex;
+	};
+	struct ibv_qp_cap cap;
+	struct ibv_qp_attr attr;
+	bool extended;
+	bool signal_all;
+	uint32_t events; /* asynchronous ones that were not acknowledged yet */
+	struct send_entry *sq;
+	uint64_t *rq;
+	uint64_t sq_head, sq_tail, rq_head, rq_tail;
+	struct batch *batch; /* what ibv_wr_* has put together */
+	struct qp *next, *beside;
+};
+extern struct qp *qps;
+struct ibv_qp *qp_create_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a);
+struct qp *qp_of(uint32_t number);
+void qp_lost(struct qp *q);
+void qp_event(uint32_t number, uint32_t type);
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+void post_sent(uint64_t wr_id, uint32_t status, uint32_t number, uint64_t bytes);
+void post_received(uint16_t kind, uint32_t status, uint32_t number, uint32_t imm, uint64_t bytes);
+bool extended_init(struct qp *q, uint64_t ops);
+void extended_free(struct qp *q);
+
+#endif

@@ -1,0 +1,365 @@
+/* The session: commands to fabricd over the rank's worker socket, and its answers
+ *
+ * Theory of Operation
+ *
+ * Commands are gathered, and go out with the next WAIT; at once on the real clock, and in a program with threads.  An
+ * answer is asked for by WAIT alone, so a process that has nothing to wait for says many things in one packet.  The
+ * clock is that of the last answer; `spend` is what the process itself has used since (reading clocks), and `asked` says
+ * that fabricd has added to it what posts cost.
+ *
+ * One thread at a time waits, without the lock.  Another that has something to say interrupts it, by saying anything:
+ * fabricd ends the wait then (session_begin).  One that wants to wait, too, waits for the first: what comes is dealt with
+ * for all.
+ *
+ * When fabricd ends the session the NIC is gone: it is said once on stderr, and every call fails from then on.
+ */
+#include "railbed.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/single_threaded.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+struct session session = {
+	.fd = -1, .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .changed = PTHREAD_COND_INITIALIZER};
+static __thread unsigned depth; /* of this thread's lock: more than 1 in a handler of signals */
+static void (*activation)(void); /* of the time library, if it is there */
+
+/* System calls by number: a program, or the time library, may have put its own in the place of the functions */
+static long receive(void *p, size_t n)
+{
+	long got;
+
+	do
+		got = syscall(SYS_recvfrom, session.fd, p, n, 0, NULL, NULL);
+	while (got < 0 && errno == EINTR);
+	return got;
+}
+
+void session_lock(void)
+{
+	pthread_mutex_lock(&session.lock);
+	depth++;
+}
+
+void session_unlock(void)
+{
+	if (!__libc_single_threaded)
+		pthread_cond_broadcast(&session.changed);
+	depth--;
+	pthread_mutex_unlock(&session.lock);
+}
+
+/* session_fail() - The NIC cannot be used any more, and why */
+void session_fail(const char *what, const char *why)
+{
+	if (!session.lost)
+		fprintf(stderr, "railbed: the NIC is gone: %s%s%s\n", what, *why ? ": " : "", why);
+	session.lost = true;
+	if (session.fd >= 0)
+		syscall(SYS_close, session.fd);
+	session.fd = -1;
+	session.out_len = 0;
+	for (struct qp *q = qps; q; q = q->next)
+		qp_lost(q);
+}
+
+static bool out(const void *p, size_t n, int fd)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+	struct iovec io = {(void *)(uintptr_t)p, n};
+	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		m.msg_control = control;
+		m.msg_controllen = sizeof control;
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof fd);
+	}
+	long sent;
+	do
+		sent = syscall(SYS_sendmsg, session.fd, &m, MSG_NOSIGNAL);
+	while (sent < 0 && errno == EINTR);
+	return sent == (long)n; /* if not, what fabricd has said last is read */
+}
+
+static void flush(void)
+{
+	size_t n = session.out_len;
+
+	session.out_len = 0;
+	if (n && session.fd >= 0)
+		out(session.out, n, -1);
+}
+
+/* session_begin() - There is something to say: no thread waits any more when it returns */
+void session_begin(void)
+{
+	static const struct {
+		uint16_t op, length;
+		uint32_t zero;
+	} anything = {PROGRESS, 8, 0};
+
+	if (!session.waiting)
+		return;
+	session.wanted++;
+	out(&anything, sizeof anything, -1);
+	while (session.waiting)
+		pthread_cond_wait(&session.changed, &session.lock);
+	session.wanted--;
+}
+
+/* session_now() - What was said goes out now, unless the next WAIT is bound to come */
+void session_now(void)
+{
+	if (session.real || !__libc_single_threaded)
+		flush();
+}
+
+/* session_command() - Room for the body of a command of that many bytes, all zero */
+void *session_command(uint16_t op, uint16_t body)
+{
+	uint16_t len = (uint16_t)(8 + ((body + 7) & ~7));
+
+	if (session.spend && op != SPEND) {
+		uint64_t spent = session.spend;
+		session.spend = 0;
+		session.now += spent;
+		memcpy(session_command(SPEND, 8), &spent, 8);
+	}
+	if (session.out_len + len > sizeof session.out)
+		flush();
+	uint8_t *p = session.out + session.out_len;
+	session.last = session.out_len;
+	memset(p, 0, len);
+	memcpy(p, &op, 2);
+	memcpy(p + 2, &len, 2);
+	session.out_len += len;
+	session.asked = true;
+	session.looks = 0;
+	return p + 8;
+}
+
+/* Is that packet of that kind?  If not, the session is over */
+static bool is_of(long n, uint16_t kind)
+{
+	uint16_t got = 0;
+
+	if (n >= 8)
+		memcpy(&got, session.in, 2);
+	if (got == kind)
+		return true;
+	session.in[n > 0 ? n : 0] = 0;
+	session_fail(got == REPLY_ERROR ? (char *)session.in + 8 : "fabricd has closed the session", "");
+	return false;
+}
+
+/* session_exchange() - Send a command, the last one, with a descriptor (or -1), and take in the answer of that kind */
+bool session_exchange(int fd, uint16_t kind)
+{
+	size_t n = session.out_len, last = session.last;
+
+	session.out_len = 0;
+	if (session.fd < 0)
+		return false;
+	if (last && fd >= 0)
+		out(session.out, last, -1);
+	else
+		last = 0;
+	out(session.out + last, n - last, fd);
+	return is_of(receive(session.in, sizeof session.in - 1), kind);
+}
+
+/* session_open() - The process's session, opened if it has none; false, with errno, if there can be none */
+bool session_open(void)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+
+	if (session.fd >= 0)
+		return true;
+	const char *path = getenv("RAILBED_SOCKET");
+	errno = EIO;
+	if (session.lost)
+		return false;
+	snprintf(at.sun_path, sizeof at.sun_path, "%s", path ? path : "/run/railbed/worker.sock");
+	session.fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (session.fd < 0 || syscall(SYS_connect, session.fd, &at, sizeof at)) {
+		session_fail(at.sun_path, strerror(errno));
+		errno = ENODEV;
+		return false;
+	}
+	const struct wire_hello hello = {HELLO_MAGIC, WORKER_PROTOCOL, HELLO_PROGRAM};
+	memcpy(session_command(HELLO, sizeof hello), &hello, sizeof hello);
+	if (!session_exchange(-1, REPLY_WELCOME)) {
+		errno = EIO;
+		return false;
+	}
+	uint32_t w[8];
+	memcpy(w, session.in + 8, sizeof w);
+	session.rank = w[1];
+	session.ranks = w[2];
+	session.real = w[3] & 1;
+	memcpy(&session.now, &w[4], 8);
+	session.mtu = w[6];
+	session.asked = false;
+	if (activation && !session.real)
+		activation();
+	return true;
+}
+
+static void record(const struct wire_record *r)
+{
+	switch (r->kind) {
+	case REC_SENT: post_sent(r->wr_id, r->status, r->qp, r->bytes); break;
+	case REC_RECEIVED:
+	case REC_RECEIVED_IMM:
+	case REC_RECEIVED_SEND_IMM: post_received(r->kind, r->status, r->qp, r->imm, r->bytes); break;
+	case REC_QP_EVENT: qp_event(r->qp, r->imm); break;
+	default: break;
+	}
+}
+
+static uint32_t take_in(void)
+{
+	struct wire_records head;
+	const uint8_t *p = session.in + 8 + sizeof head;
+
+	memcpy(&head, session.in + 8, sizeof head);
+	session.now = head.now;
+	session.asked = false;
+	for (uint32_t i = 0; i < head.count; i++) {
+		struct wire_record r;
+		memcpy(&r, p, sizeof r);
+		record(&r);
+		p += r.length;
+	}
+	return head.count;
+}
+
+/* session_wait() - Wait until so many records are due, or until that time (ps); how many came.  They have been dealt with
+ *
+ * Returns earlier if another thread has something to say, or waits already.
+ */
+uint32_t session_wait(uint32_t records, uint64_t until)
+{
+	const struct wire_wait wait = {.records = records, .until = until};
+
+	if (session.fd < 0)
+		return 0;
+	if (session.waiting || session.wanted) {
+		if (depth == 1)
+			pthread_cond_wait(&session.changed, &session.lock);
+		return 0;
+	}
+	memcpy(session_command(WAIT, sizeof wait), &wait, sizeof wait);
+	session.waits++;
+	flush();
+	session.waiting = depth == 1;
+	if (session.waiting) {
+		depth = 0;
+		pthread_mutex_unlock(&session.lock);
+	}
+	long n = session.fd < 0 ? 0 : receive(session.in, sizeof session.in - 1);
+	if (session.waiting) {
+		pthread_mutex_lock(&session.lock);
+		depth = 1;
+		session.waiting = false;
+		pthread_cond_broadcast(&session.changed);
+	}
+	return is_of(n, REPLY_RECORDS) ? take_in() : 0;
+}
+
+/* session_slice() - How long to look at an empty queue before the program may look elsewhere (ps) */
+uint64_t session_slice(unsigned empties)
+{
+	if (session.real)
+		return 1000000000ull / place()->dilation; /* 1 ms on the machine's clock */
+	return 1000000ull << (empties > 10 ? 10 : empties);
+}
+
+/* railbed_now() - The process's emulated time (ps); reading it costs so much
+ *
+ * A loop that does nothing but look at the time does not end at the next nanosecond: from its 64th look on each takes
+ * longer, up to 1 us.
+ */
+uint64_t railbed_now(uint64_t cost_ps)
+{
+	session_lock();
+	if (session_open() && (session.asked || session.real) && depth == 1) {
+		session_begin();
+		session_wait(0, NEVER);
+	}
+	uint64_t t = session.now + session.spend, looks = cost_ps ? session.looks++ / 64 : 0, most = 1000 * PS_PER_NS;
+	cost_ps = cost_ps << (looks > 6 ? 6 : looks);
+	if (!session.real)
+		session.spend += cost_ps < most ? cost_ps : most;
+	session_unlock();
+	return t;
+}
+
+/* railbed_wait() - Sleep until that time (ps); what happens meanwhile is taken in */
+void railbed_wait(uint64_t until)
+{
+	session_lock();
+	while (session_open() && session.now + session.spend < until)
+		session_wait(UINT32_MAX, until);
+	session_unlock();
+}
+
+/* railbed_emulated() - Is this process's clock the virtual one?  Opens the session */
+bool railbed_emulated(void)
+{
+	session_lock();
+	bool yes = session_open() && !session.real;
+	session_unlock();
+	return yes;
+}
+
+/* railbed_open() - Has the process a session? */
+bool railbed_open(void)
+{
+	return session.fd >= 0;
+}
+
+/* railbed_activate() - What is to be done once the session is there and has the virtual clock */
+void railbed_activate(void (*how)(void))
+{
+	activation = how;
+}
+
+__attribute__((destructor)) static void leave(void)
+{
+	if (session.fd < 0 || session.waiting)
+		return; /* a thread that waits: the end of the process is said by its socket */
+	session_command(BYE, 0);
+	flush();
+}
+
+/* A child has its parent's memory, but not its NIC */
+static void in_child(void)
+{
+	session.lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+	session.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	session.waiting = false;
+	session.wanted = depth = 0;
+	if (session.fd >= 0)
+		syscall(SYS_close, session.fd);
+	session.fd = -1;
+	session.lost = false;
+	session.out_len = 0;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+}

@@ -1,0 +1,198 @@
+/* Pages of the process become pages that fabricd shares, in place
+ *
+ * Theory of Operation
+ *
+ * fabricd maps memfds; programs register what malloc, the stack or the linker gave them.  The process has one sparse
+ * memfd in which a page's place is its address.  To share a range, its private pages are copied there and then replaced,
+ * in place, by a shared mapping of the same pages: what stands there stays there.  Which pages are private the kernel's
+ * list of mappings says each time, so unmapping needs no care, and ranges may overlap.
+ *
+ * Between copy and replacement nobody may write.  In a program with threads the range is read-only meanwhile, and a
+ * thread that writes to it waits in the handler of SIGSEGV.  All is done by a thread of its own, for the range may be the
+ * caller's stack: while that waits, nothing happens to it.
+ */
+#include "share.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/single_threaded.h>
+#include <unistd.h>
+
+#define NAME "railbed-memory"
+#define ADDRESSES (1ll << 47)
+#define PIECES 512
+#define HUGE_PAGE (2ull << 20)
+
+struct piece {
+	uint64_t start, end;
+	int protection;
+	bool huge;
+};
+struct work {
+	uint64_t start, end;
+	struct piece piece[PIECES];
+	int count, wrong;
+};
+
+static int file = -1;
+static _Atomic uint64_t busy_start, busy_end; /* what is being replaced */
+static struct sigaction before;
+
+/* share_file() - The memfd, or -1 */
+int share_file(void)
+{
+	if (file >= 0)
+		return file;
+	file = memfd_create(NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (file >= 0 && (ftruncate(file, ADDRESSES) || fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK))) {
+		close(file);
+		file = -1;
+	}
+	return file;
+}
+
+/* One line of the list of mappings, as far as it lies in the range: what to do with it.  0, or what is wrong */
+static int look_at(struct work *w, const char *line, uint64_t *at)
+{
+	uint64_t start, end;
+	char flags[5];
+
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &start, &end, flags) != 3 || end <= *at || start >= w->end)
+		return 0;
+	if (start > *at || flags[0] != 'r')
+		return EFAULT; /* a hole, or a guard */
+	start = *at;
+	*at = end;
+	if (strstr(line, "memfd:" NAME))
+		return 0;
+	if (flags[3] != 'p') {
+		fprintf(stderr, "railbed: memory that is shared already cannot be registered: %s", line);
+		return EOPNOTSUPP;
+	}
+	if (w->count == PIECES)
+		return ENOMEM;
+	bool huge = strstr(line, "hugepage") || strstr(line, "huge/");
+	if (huge)
+		start &= ~(HUGE_PAGE - 1);
+	else if (end > w->end)
+		end = w->end;
+	if (huge && end > ((w->end + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1)))
+		end = (w->end + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+	w->piece[w->count++] = (struct piece){
+		.start = start,
+		.end = end,
+		.huge = huge,
+		.protection = PROT_READ | (flags[1] == 'w' ? PROT_WRITE : 0) | (flags[2] == 'x' ? PROT_EXEC : 0),
+	};
+	return 0;
+}
+
+static int look(struct work *w)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint64_t at = w->start;
+	char line[4352];
+	int wrong = maps ? 0 : ENOMEM;
+
+	while (!wrong && at < w->end && fgets(line, sizeof line, maps))
+		wrong = look_at(w, line, &at);
+	if (maps)
+		fclose(maps);
+	return wrong ? wrong : at < w->end ? EFAULT : 0;
+}
+
+/* A write to what is being replaced waits until it is; any other fault is as it would be without us */
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+	uint64_t at = (uint64_t)(uintptr_t)info->si_addr;
+
+	if (at >= busy_start && at < busy_end) {
+		while (at >= busy_start && at < busy_end)
+			sched_yield();
+		return;
+	}
+	if (before.sa_flags & SA_SIGINFO && before.sa_sigaction)
+		before.sa_sigaction(number, info, context);
+	else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
+		before.sa_handler(number);
+	else
+		signal(number, SIG_DFL);
+}
+
+static int replace(const struct piece *p, bool protects)
+{
+	if (protects && p->protection & PROT_WRITE && mprotect((void *)p->start, p->end - p->start, p->protection & ~PROT_WRITE))
+		return errno;
+	for (uint64_t at = p->start; at < p->end;) {
+		ssize_t n = pwrite(file, (const void *)at, p->end - at, (off_t)at);
+		if (n <= 0) {
+			int wrong = errno == ENOSPC || errno == EFBIG ? ENOMEM : EFAULT;
+			mprotect((void *)p->start, p->end - p->start, p->protection);
+			return wrong;
+		}
+		at += (uint64_t)n;
+	}
+	void *got = mmap((void *)p->start, p->end - p->start, p->protection, MAP_SHARED | MAP_FIXED, file, (off_t)p->start);
+	return got == MAP_FAILED ? errno : 0;
+}
+
+static void *carry_out(void *of)
+{
+	struct work *w = of;
+	bool protects = w->count && !__libc_single_threaded;
+
+	for (int i = 0; i < w->count && !w->wrong; i++) {
+		busy_end = protects ? w->piece[i].end : 0;
+		busy_start = w->piece[i].start;
+		w->wrong = replace(&w->piece[i], protects);
+		busy_end = 0;
+	}
+	return NULL;
+}
+
+static bool on_our_stack(const struct work *w)
+{
+	uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+
+	return here >= w->start - 65536 && here < w->end + 65536;
+}
+
+/* share_range() - Have the pages of [start, end) shared; 0, or an error as of ibv_reg_mr */
+int share_range(uint64_t start, uint64_t end)
+{
+	static struct work w; /* under the session's lock; not on the stack, which may be what is replaced */
+	pthread_t thread;
+	bool alone = __libc_single_threaded;
+
+	w.start = start;
+	w.end = end;
+	w.count = w.wrong = 0;
+	if (share_file() < 0)
+		return ENOMEM;
+	w.wrong = look(&w);
+	if (w.wrong || !w.count)
+		return w.wrong;
+	if (!on_our_stack(&w) && alone) {
+		carry_out(&w);
+		return w.wrong;
+	}
+	if (!alone) {
+		struct sigaction a = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER}, is;
+		if (!sigaction(SIGSEGV, NULL, &is) && is.sa_sigaction != on_fault)
+			sigaction(SIGSEGV, &a, &before);
+	}
+	if (pthread_create(&thread, NULL, carry_out, &w))
+		return EAGAIN;
+	pthread_join(thread, NULL);
+	return w.wrong;
+}

@@ -1,0 +1,10 @@
+/* Pages of the process that are shared with fabricd (share.c) */
+#ifndef SHARE_H
+#define SHARE_H
+
+#include <stdint.h>
+
+int share_file(void);
+int share_range(uint64_t start, uint64_t end);
+
+#endif

@@ -1,0 +1,102 @@
+/* The bytes on the worker socket, by fabricd's own tables (docs/fabricd-protocol.md) */
+#ifndef WIRE_H
+#define WIRE_H
+
+#include <stdint.h>
+
+#define HELLO_MAGIC 0x31574252u
+#define WORKER_PROTOCOL 6
+
+enum {
+#define COMMAND(number, name, handler, bytes, more, body) name = number,
+#include "worker/commands.def"
+#undef COMMAND
+};
+
+enum {
+#define REPLY(number, name, bytes, more, body) REPLY_##name = number,
+#include "worker/replies.def"
+#undef REPLY
+};
+
+enum {
+#define RECORD(number, name, what, behind) REC_##name = number,
+#include "worker/records.def"
+#undef RECORD
+};
+
+enum { WIRE_WRITE, WIRE_WRITE_IMM, WIRE_SEND, WIRE_SEND_IMM };
+enum { WIRE_SIGNALED = 1, WIRE_FENCE = 2, WIRE_SOLICITED = 4, WIRE_INLINE = 8 };
+#define HELLO_PROGRAM 1u
+
+struct wire_hello {
+	uint32_t magic;
+	uint16_t version, flags;
+};
+struct wire_register {
+	uint64_t length, address, place;
+	uint32_t cookie, access, domain, zero;
+};
+struct wire_key {
+	uint32_t key, zero;
+};
+struct wire_create_qp {
+	uint32_t cookie;
+	uint8_t type, zero, zeros[2];
+	uint32_t domain, more[3];
+};
+struct wire_modify_qp {
+	uint32_t qp;
+	uint8_t state, mtu, timeout, retry, rnr_retry, rnr_timer, zeros[2];
+	uint32_t expected_psn, send_psn, peer, address;
+	uint8_t flags, dscp, class, access;
+	uint32_t rate, zero;
+};
+struct wire_qp {
+	uint32_t qp, zero;
+};
+struct wire_send {
+	uint32_t qp;
+	uint8_t opcode, flags;
+	uint16_t count;
+	uint64_t wr_id, remote;
+	uint32_t rkey, imm;
+	uint64_t first, second;
+};
+struct wire_receive {
+	uint32_t qp, count;
+	uint64_t wr_id;
+};
+struct wire_piece {
+	uint64_t address;
+	uint32_t length, key;
+};
+struct wire_wait {
+	uint32_t records, zero;
+	uint64_t until;
+};
+struct wire_region {
+	uint32_t cookie, key;
+};
+struct wire_records {
+	uint64_t now;
+	uint32_t count, more;
+	uint64_t host, sent;
+};
+struct wire_record {
+	uint16_t kind, length;
+	uint32_t status;
+	uint64_t wr_id, t;
+	uint32_t qp, imm;
+	uint64_t bytes;
+};
+
+struct wire_number {
+	uint32_t cookie, qp;
+};
+
+_Static_assert(sizeof(struct wire_register) == 40 && sizeof(struct wire_modify_qp) == 40 && sizeof(struct wire_send) == 48 &&
+		       sizeof(struct wire_receive) == 16 && sizeof(struct wire_record) == 40,
+	       "as fabricd lays them out");
+
+#endif

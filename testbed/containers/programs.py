@@ -1,0 +1,52 @@
+"""What RDMA programs find in a rank's container: our libibverbs, what it has to know, and a management network.
+
+With the virtual clock a second library is preloaded, which makes a program's clocks and sockets emulated ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hardware.build import EMULATED, PROGRAMS
+from hardware.client import Fabricd
+from hardware.config import Hardware
+from topologies import Fabric
+
+INSIDE = Path("/run/railbed")
+LIBRARIES, NICS, NETWORK = INSIDE / "lib", INSIDE / "nics", INSIDE / "network"
+
+
+def mounts(directory: Path) -> Iterator[tuple[Path, Path, tuple[str, ...]]]:
+    """Where, what of a fabric's directory, and with which options; nothing where the libraries are not built."""
+    if PROGRAMS.exists():
+        yield LIBRARIES, PROGRAMS, ("ro",)
+    if (directory / NICS.name).exists():
+        yield NICS, directory / NICS.name, ("ro", "noexec")
+    if (directory / NETWORK.name).exists():
+        yield NETWORK, directory / NETWORK.name, ("noexec",)
+
+
+def environment(*, virtual: bool) -> dict[str, str]:
+    """Of a program that is to use its rank's NIC."""
+    found = {"LD_LIBRARY_PATH": str(LIBRARIES)}
+    return found | {"LD_PRELOAD": str(LIBRARIES / EMULATED.name)} if virtual else found
+
+
+def provide(directory: Path, fabric: Fabric, hardware: Hardware, clock: Mapping[str, Any], user: int | None) -> None:
+    """Writes the table of NICs, and makes the folder of the management network; `user` owns what is in containers."""
+    lines = [f"railbed {clock['mode']} {clock.get('dilation', 1)} {hardware.mtu}"]
+    lines += [f"{nic.name} {nic.ip} {hardware.nic_bps(fabric, nic.name):.0f}" for nic in fabric.nics]
+    (directory / NICS.name).write_text("\n".join(lines) + "\n")
+    folder = directory / NETWORK.name
+    folder.mkdir(mode=0o700)
+    if user is not None:
+        os.chown(folder, user, user)
+
+
+def let_run(fabricd: Fabricd) -> None:
+    """The virtual clock passes from now on while programs use their NICs; where a job runs, it does so already."""
+    if not fabricd.request("status")["running"]:
+        fabricd.request("start", ranks=[])

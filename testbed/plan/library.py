@@ -1,0 +1,166 @@
+"""What a collective library does for each size of a step: its choice, cut and timed for this fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from testbed.base.errors import InputError
+from topologies.ranks.grid import NoGrid, servers_and_gpus
+from workloads.base.vocabulary import DTYPES
+from workloads.collectives.manner import Manner
+from workloads.library.choice import Choice, NoChoice, choose
+from workloads.library.costs import EFFICIENCY, Costs
+from workloads.library.pieces import STEPS, Cut, channels_worth, nvls_tree_chunk, ring_cut, tree_cut
+from workloads.library.schedules.orders import ring
+from workloads.library.schedules.predicted import hop_of
+from workloads.library.servers import Servers
+from workloads.library.settings import Settings
+from workloads.registry import by_library
+
+if TYPE_CHECKING:
+    from testbed.experiment import CollectiveStep, Experiment
+    from testbed.plan.routes import Routes
+
+MOST_WAYS = 16
+"""Of a step that differ in algorithm, protocol or channels: ranks connect for each."""
+
+
+@dataclass(frozen=True)
+class ByLibrary:
+    """Of one step.  `place`: of the step in the file."""
+
+    experiment: Experiment
+    routes: Routes
+    step: CollectiveStep
+    place: str
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """Server by server."""
+        written = self.step.ranks
+        return sorted(range(self.routes.fabric.ranks) if written is None else written)
+
+    @cached_property
+    def servers(self) -> Servers:
+        """Raises InputError where they are not alike."""
+        fabric, library = self.routes.fabric, self.experiment.library
+        assert library is not None
+        nodes, gpus = len(self.ranks), 1
+        domains = [{nic.name for nic in (fabric.nics[rank] for rank in self.ranks)} & {*one} for one in fabric.scale_up]
+        if any(len(one) == len(self.ranks) for one in domains):
+            nodes, gpus = 1, len(self.ranks)
+        elif any(len(one) > 1 for one in domains):
+            try:
+                nodes, gpus = servers_and_gpus(fabric, self.ranks)
+            except NoGrid as wrong:
+                raise InputError(wrong.what, self.place, wrong.hint) from None
+        rate = self.routes.basis.hardware.cable_rate_bps
+        return Servers(nodes, gpus, gpus, rate, library.gpu, library.host, True, library.version)
+
+    @cached_property
+    def settings(self) -> Settings:
+        library = self.experiment.library
+        assert library is not None
+        told = {"NCCL_MIN_CTAS": library.channels, "NCCL_MAX_CTAS": library.channels} if library.channels else {}
+        return Settings.of({**told, **library.env})
+
+    def chosen(self) -> dict[str, dict[str, Any]]:
+        """size -> algorithm, and all that its ranks need to know.  Raises InputError."""
+        found = {}
+        for size_bytes in self.step.sizes:
+            choice = self.choice(size_bytes)
+            name = f"nccl_{choice.algorithm}"
+            if name not in by_library()[self.step.collective]:
+                what = f"the library takes {choice.algorithm} for {self.step.collective} of {size_bytes} B here"
+                can = ", ".join(its.removeprefix("nccl_") for its in by_library()[self.step.collective])
+                hint = f"a step carries out {can}: env: {{NCCL_ALGO: {can}}}"
+                raise InputError(what, self.place, hint)
+            manner = self.manner(choice, size_bytes)
+            label = f"{choice.algorithm}/{choice.protocol}/{manner.channels}"
+            found[str(size_bytes)] = {
+                "algorithm": name,
+                "ranks": self.ranks,
+                "library": asdict(manner),
+                "expected_ns": {label: round(choice.expected_us * 1e3, 3)},
+            }
+        if len({(its["algorithm"], *way_of(its)) for its in found.values()}) > MOST_WAYS:
+            raise InputError(f"a step in more than {MOST_WAYS} ways", self.place, "fewer sizes in a step")
+        return found
+
+    def choice(self, size_bytes: int) -> Choice:
+        library, collective = self.experiment.library, self.step.collective
+        assert library is not None
+        if library.choice != "tuner":
+            for line in library.table:
+                if line.collective == collective and (line.up_to is None or size_bytes <= line.up_to):
+                    return Choice(line.algorithm, line.protocol, line.channels)
+            raise InputError(f"library.table has no line for {collective} of {size_bytes} B", self.place, "add one")
+        try:
+            return choose(collective, size_bytes, self.servers, self.settings)
+        except NoChoice as none:
+            raise InputError(none.what, self.place, none.hint) from None
+
+    def manner(self, choice: Choice, size_bytes: int) -> Manner:
+        library, servers = self.experiment.library, self.servers
+        assert library is not None
+        costs, width = Costs.of(library.numbers()), DTYPES[self.step.dtype]
+        own = "" if choice.protocol == "simple" else f"{choice.protocol}."
+        channels, cut = self._cut(choice, size_bytes)
+        launch, byte = costs["launch"], 8e9 / costs[f"{own}cta.rate"]
+        crossing = choice.algorithm == "ring" and servers.found.crossing and servers.nodes > 1
+        near, far = self._hops(crossing)
+        later = max(0.0, costs[f"{own}nvlink.hop"] - near)
+        if choice.algorithm == "nvls_tree":  # of each piece as long as all of them together take the switch
+            launch, byte, later = launch + costs["nvls.hop"], channels * servers.nics * 8e9 / costs["nvls.rate"], 0.0
+        return Manner(
+            width=width,
+            gpus=servers.gpus,
+            nics=servers.nics,
+            channels=channels,
+            protocol=choice.protocol,
+            crossing=crossing,
+            pxn=self.settings.pxn,
+            chunk=max(cut.chunk // width * width, width),
+            slices=cut.slices,
+            least=cut.least,
+            slots=cut.slots,
+            launch=launch,
+            byte=byte,
+            slice=costs[f"{own}cta.slice"],
+            near=later,
+            far=max(0.0, costs[f"{own}net.hop"] - far),
+            padded=1 / EFFICIENCY[choice.protocol],
+        )
+
+    def _cut(self, choice: Choice, size_bytes: int) -> tuple[int, Cut]:
+        """Channels that get something, and in which pieces."""
+        servers, channels = self.servers, choice.channels
+        if choice.algorithm == "nvls_tree":
+            chunk = nvls_tree_chunk(size_bytes, channels, servers.nics, servers.nodes)
+            return channels, Cut(chunk, 1, 1, STEPS)
+        channels = channels_worth(self.step.collective, size_bytes, servers.ranks, choice.protocol, channels)
+        if choice.algorithm == "tree":
+            return channels, tree_cut(choice.protocol, ceil(size_bytes / channels), servers, self.settings)
+        return channels, ring_cut(choice.protocol, self.settings)
+
+    def _hops(self, crossing: bool) -> tuple[float, float]:
+        """What the fabric itself takes of a hop in a server, and of one to another."""
+        servers, ways, costs = self.servers, self.routes.ways(self.ranks), self.routes.costs
+        order = ring(0, servers.ranks, servers.gpus, servers.nics, crossing=crossing)
+        near = far = 0.0
+        if servers.gpus > 1:
+            near = hop_of(ways.path([(order[0], order[1])]), costs)[0]
+        if servers.nodes > 1:
+            last = order[servers.gpus - 1] if crossing else order[0]
+            far = hop_of(ways.path([(last, order[servers.gpus])]), costs)[0]
+        return near, far
+
+
+def way_of(told: Any) -> Sequence[Any]:
+    """What ranks connect for, of what a library's choice has told them."""
+    library = told.get("library") or {}
+    return (library["protocol"], library["channels"]) if library else ()

@@ -1,0 +1,58 @@
+"""perftest and rdma-core's examples, as the distribution has them, print what the configured NICs would give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.parts.rdma_programs import Programs, numbers, programs_on, require
+from tests.parts.timing_model import PS, RETH, Model, wire_ps
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def two() -> Iterator[Programs]:
+    require("ib_write_bw", "ib_send_lat", "ibv_rc_pingpong")
+    with programs_on("star", {"hosts": 2}) as p:
+        yield p
+
+
+def test_bandwidth_is_that_of_the_cable(two: Programs) -> None:
+    """One stream of messages without a gap; perftest counts from the first post to the last completion."""
+    size, count = 65536, 500
+    _, client = two.pair("ib_write_bw", "-F", "-s", str(size), "-n", str(count))
+    h = two.f.hardware
+    message = sum(wire_ps(h.cable_rate_bps, *packet) for packet in Model(h, 1).packets(size))
+    took_ps = Model(h, 1).long_sent(size) + (count - 1) * message
+    ((_, _, _, average, _),) = numbers(client)
+    assert average == pytest.approx(size * count / MIB / (took_ps / PS / 1e9), rel=2e-4)
+
+
+def test_latency_is_half_a_round_trip(two: Programs) -> None:
+    """A SEND of 2 bytes has no RETH; both ends see it when it is in their memory."""
+    _, client = two.pair("ib_send_lat", "-F", "-n", "200", "-I", "0")
+    ((_, _, least, _, typical, *_),) = numbers(client)
+    expected_us = Model(two.f.hardware, 1).received(2, 0) / PS / 1000
+    assert RETH and least == pytest.approx(expected_us, rel=0.01)
+    assert typical == pytest.approx(expected_us, rel=0.01)
+
+
+@pytest.mark.parametrize("how", [[], ["-e"]])
+def test_the_example_passes_its_data(two: Programs, how: list[str]) -> None:
+    """With events (`-e`) and without."""
+    _, client = two.pair("ibv_rc_pingpong", "-g", "0", "-n", "100", "-c", *how)
+    assert "100 iters in" in client and "invalid data" not in client
+
+
+def test_the_same_is_printed_again(two: Programs) -> None:
+    """Byte for byte, but for what perftest draws by its process id."""
+    runs = []
+    for _ in range(2):
+        two.next(0, 1)
+        said = two.pair("ib_write_bw", "-F", "-s", "8192", "-n", "100", "-q", "2", "-b", together=True)
+        runs.append([re.sub("PSN 0x[0-9a-f]+", "", one) for one in said])
+    assert runs[0][0].splitlines() == runs[1][0].splitlines() and numbers(runs[0][0])
+    assert runs[0][1].splitlines() == runs[1][1].splitlines()

@@ -1,0 +1,60 @@
+"""docs/rdma-programs.md: the distribution's programs in containers, as they are typed there."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from testbed.experiment import loads
+from testbed.fabric.lab import Lab
+from tests.parts.fabricd_fixture import wait_until
+from tests.parts.machine import ROOT, traces
+from tests.parts.rdma_programs import numbers, require
+
+PAGE = (ROOT / "docs/rdma-programs.md").read_text()
+TWO = (ROOT / "experiments/programs/two-hosts.yaml").read_text().replace("clock: real", "clock: virtual")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    require("ib_write_bw", "ibv_devinfo")
+    lab = Lab.up(loads(TWO, "two-hosts.yaml"))
+    try:
+        yield lab
+    finally:
+        lab.down()
+    assert traces(lab.id) == []
+
+
+def start(lab: Lab, rank: int, argv: Sequence[str]) -> subprocess.Popen[str]:
+    command, env = lab.exec_command(rank, ["env", "--", *argv], tty=False)
+    return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def test_the_nic_is_what_the_fabric_says(lab: Lab) -> None:
+    said, _ = start(lab, 1, ["ibv_devinfo", "-v"]).communicate(timeout=60)
+    assert "hca_id:\trailbed0" in said
+    assert "4X (2)" in said and "100.0 Gbps (128)" in said  # 400 Gb/s
+    assert "GID[  0]:\t\t::ffff:10.0.0.2, RoCE v2" in said
+    assert "active_mtu:\t\t4096 (5)" in said
+
+
+def test_bandwidth_as_the_page_has_it(lab: Lab) -> None:
+    """To a nanosecond of the whole: when the client began is up to whoever typed."""
+    lines = [line.split()[2:] for line in PAGE.splitlines() if line.startswith("testbed exec") and "ib_write" in line]
+    server = start(lab, 0, lines[0][2:])
+    wait_until((lab.dir / "network" / "0-18515").exists, "the server to listen")
+    said, _ = start(lab, 1, lines[1][2:]).communicate(timeout=60)
+    assert server.wait(60) == 0
+    assert numbers(said) == [pytest.approx(row, rel=1e-6) for row in numbers(PAGE)] != []
+
+
+def test_a_second_is_a_second_whenever_a_program_begins(lab: Lab) -> None:
+    """By the fabric's clock, which has gone on for others meanwhile; asleep for so long, and until then."""
+    code = "import time as t; a, w = t.monotonic(), t.time(); t.sleep(1); print(t.monotonic() - a, t.time() - w)"
+    for _ in range(2):
+        said, _ = start(lab, 0, ["python3", "-c", code]).communicate(timeout=60)
+        assert [float(word) for word in said.split()] == [pytest.approx(1.0, abs=1e-6)] * 2
+        assert start(lab, 1, ["sleep", "1000"]).wait(60) == 0

@@ -1,0 +1,1 @@
+"""How a collective library carries collectives out: channels, protocols, its choice, and what that takes."""

@@ -1,0 +1,139 @@
+"""What multi-channel rings take: every rank's clock of every channel, slice by slice, as arrays.
+
+All servers are alike and begin together, so that one stands for all: the state is an array over the channels that share
+a NIC and the GPUs of a server in ring order; the last of them sends over the NIC to the first of the next server, which
+is where the first of this one is.  A further axis has the cases of costs that are arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workloads.library.costs import Protocol
+from workloads.library.pieces import Cut, loops
+
+_FOLLOWED = 6
+"""Loops of which each is followed; of more, each takes as long as the last ones of these."""
+
+
+class Around(NamedTuple):
+    """What a ring does: hops that send in a loop, and whether what comes last is added up."""
+
+    hops: int
+    adds_last: bool
+
+
+def around(collective: str, ranks: int) -> Around:
+    if collective == "all_reduce":
+        return Around(2 * (ranks - 1), False)
+    return Around(ranks - 1, collective == "reduce_scatter")
+
+
+class State:
+    """Clocks of the channels' thread blocks and of the NIC, and what has arrived."""
+
+    def __init__(self, its: Protocol, gpus: int, nodes: int, lanes: int, of_gpu: int, pxn: bool) -> None:
+        """`lanes`: channels of a NIC; `of_gpu`: that leave a GPU into its domain; `pxn`: also on the way to a NIC."""
+        cases = its.launch.shape[0]
+        self.its, self.lanes, self.gpus, self.over_net = its, lanes, gpus, nodes > 1
+        self.free = np.zeros((cases, lanes, gpus)) + its.launch
+        self.nic = np.zeros((cases, 1, 1))
+        self.pxn = its.nvlink if pxn and gpus > 1 else 0.0
+        self.byte = np.maximum(its.byte, its.link_byte * of_gpu) if gpus > 1 else its.byte
+
+    def work(self, ready: Any, nbytes: int) -> Any:
+        """Until the thread blocks have done a slice that is ready then."""
+        self.free = np.maximum(self.free, ready) + nbytes * self.byte + self.its.slice
+        return self.free
+
+    def kept(self, ready: Any) -> Any:
+        """Until they have a slice that need not be copied."""
+        self.free = np.maximum(self.free, ready)
+        return self.free
+
+    def later(self, ns: Any) -> None:
+        self.free, self.nic = self.free + ns, self.nic + ns
+
+    def sent(self, done: Any, nbytes: int) -> Any:
+        """When it arrives at each one's right neighbour, given when the thread block was done: by the receiver."""
+        arrived = done + self.its.nvlink + nbytes * self.its.near_byte
+        if self.over_net:
+            arrived[:, :, -1] = self._over_nic(done[:, :, -1:] + self.pxn, nbytes)[:, :, 0]
+        return np.roll(arrived, 1, axis=2)
+
+    def _over_nic(self, ready: Any, nbytes: int) -> Any:
+        """Messages of the channels that share the NIC, in the order in which they are ready."""
+        its = self.its
+        takes = its.message + nbytes * its.net_byte
+        arrived = np.empty_like(ready)
+        if self.lanes == 1:
+            self.nic = np.maximum(ready, self.nic) + takes
+            return self.nic + its.net
+        order = np.argsort(ready[:, :, 0], axis=1, kind="stable")
+        rows = np.arange(ready.shape[0])
+        for k in range(self.lanes):
+            lane = order[:, k]
+            self.nic = np.maximum(ready[rows, lane].reshape(-1, 1, 1), self.nic) + takes
+            arrived[rows, lane] = (self.nic + its.net)[:, :, 0]
+        return arrived
+
+
+class _Slots:
+    """When what was sent is through at its receiver, so that its slot is free again.
+
+    Over the network there are twice as many: the sender's, until a NIC has sent what is in them, and the receiver's.
+    """
+
+    def __init__(self, count: int, *, over_net: bool) -> None:
+        self.count, self.over_net = count, over_net
+        self.forget()
+
+    def forget(self) -> None:
+        self._sent, self._through = 0, list[Any]()
+
+    def free(self) -> Any:
+        """When the next slice may be made, by its sender."""
+        before, self._sent = self._sent - self.count, self._sent + 1
+        if before < 0:
+            return 0.0
+        free = np.roll(self._through[before], -1, axis=2)
+        if self.over_net:
+            far = before - self.count
+            free[:, :, -1] = self._through[far][:, :, 0] if far >= 0 else 0.0
+        return free
+
+    def through(self, when: Any) -> None:
+        """The next of those that came in, by its receiver."""
+        self._through.append(when)
+
+
+def ring_ns(state: State, collective: str, channel_bytes: int, ranks: int, cut: Cut) -> Any:
+    """Until the last slice of a channel's share has come, for each case."""
+    todo, slots = around(collective, ranks), _Slots(cut.slots, over_net=state.over_net)
+    total: Any = 0.0
+    for count, chunk in loops(channel_bytes, ranks, cut.chunk):
+        ends = [_loop(state, todo, cut.slices_of(chunk), slots) for _ in range(min(count, _FOLLOWED))]
+        total = ends[-1]
+        if count > _FOLLOWED:
+            more = (count - _FOLLOWED) * (ends[-1] - ends[-3]) / 2
+            state.later(more[:, None, None])
+            slots.forget()
+            total = total + more
+    return total
+
+
+def _loop(state: State, todo: Around, slices: list[int], slots: _Slots) -> Any:
+    """One loop: a chunk of each rank, around the ring; when the last slice has come."""
+    arriving: list[Any] = []
+    for hop in range(todo.hops):
+        coming, arriving = arriving, []
+        for k, nbytes in enumerate(slices):
+            done = state.work(np.maximum(slots.free(), coming[k] if hop else 0.0), nbytes)
+            if hop:
+                slots.through(done)
+            arriving.append(state.sent(done, nbytes))
+    for k, nbytes in enumerate(slices):
+        slots.through(state.work(arriving[k], nbytes) if todo.adds_last else state.kept(arriving[k]))
+    return state.free.max(axis=(1, 2))
