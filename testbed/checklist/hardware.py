@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from controllers.routing.dateline import DSCP_ACROSS
 from hardware import bounds
 from hardware.cc import Control, Setting
 from testbed.base.units import format_rate, format_time
 from testbed.checklist.finding import Case, Found, check, over_network, size, some
 from testbed.plan.hardware import ecn_of
 from testbed.plan.ideal import sprays
+from testbed.plan.routes import has_dateline
 from testbed.plan.thresholds import conflicts, narrow_pcie
 from topologies.graph import frames
 from topologies.kinds import DIMENSION_ORDER
@@ -121,8 +123,13 @@ def paths(case: Case) -> Found:
 
 @check("trimming", "what is sent again after it was trimmed is held back by a window, or by credit")
 def trimming(case: Case) -> Found:
-    trims = case.experiment.fabric.switch.trimming
+    switch = case.experiment.fabric.switch
+    trims, across = switch.trimming, switch.dscp.get(DSCP_ACROSS, 0)
     for path, sending, one in case.senders:
+        grid = case.fabric.kind in DIMENSION_ORDER and has_dateline(case.experiment)
+        if trims and grid and one in trims.classes and across not in trims.classes:
+            what = f"what has to cross the dateline is in class {across}, of which frames are dropped, not trimmed"
+            yield what, ("fabric", "switch", "trimming"), f"classes: [{one}, {across}]"
         chosen = sending.cc
         window = chosen.control.values(case.basis.setting, chosen.values, chosen.set).get("window", 0)
         if trims and one in trims.classes and not window and "credit" not in chosen.control.hears:

@@ -113,6 +113,16 @@ def test_trimmed_packets_of_controls_without_a_window(cc: str, seen: bool) -> No
     assert "trimming" not in checks(RAIL, flows, trims % 2, f"{{cc: {cc}}}")
 
 
+@pytest.mark.parametrize(
+    ("topology", "classes", "seen"),
+    [("{torus: {dims: [3, 3]}}", "[3]", True), ("{torus: {dims: [3, 3]}}", "[3, 4]", False), (STAR, "[3]", False)],
+)
+def test_trimming_of_one_of_the_two_classes_of_a_dateline(topology: str, classes: str, seen: bool) -> None:
+    trims = f"  switch: {{pfc: false, trimming: {{classes: {classes}}}}}\n  nic: {{pfc: false}}\n"
+    told = [f for f in found(topology, "", trims, "{cc: nscc}") if f.check == "trimming"]
+    assert bool(told) == seen and all("class 4" in f.what and f.hint == "classes: [3, 4]" for f in told)
+
+
 def test_without_a_scale_up_domain_neighbours_in_a_server_cross_rails_too() -> None:
     ring = "{collective: all_reduce, algorithm: ring, sizes: [1MiB]}"
     (one,) = found(RAIL, ring, fabric="  scale_up: null\n")

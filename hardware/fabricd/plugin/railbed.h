@@ -215,7 +215,8 @@ struct railbed_adaptive {
 #define railbed_random(of) ((of)->random(of))
 
 /* railbed_load() - How long the frame would wait at a port of the set, by its weight, and be under way on its cable, in ns.
- * With `quality` it is a band: the switch sees no more.
+ * With `quality` it is a band: the switch sees no more.  Of a port that has had more than its share by weight it is longer
+ * than any queue takes.
  */
 static inline double railbed_load(const struct railbed_choice *choice, uint32_t place)
 {
