@@ -57,6 +57,7 @@ struct frame {
 	uint32_t payload;  /* likewise: bytes of payload in it */
 	bool uncounted; /* its credits are not counted where it comes in, and so never come back */
 	bool asks;	   /* likewise: to be acknowledged */
+	bool response; /* likewise: to a READ, and none of its own packets */
 	bool early;	   /* in its NIC: it has waited for its time, and joins its queue before those that have not */
 	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
 	uint64_t number;   /* likewise: which of its packets it is */
