@@ -162,7 +162,7 @@ void reads_came(struct fabric *f, struct qp *q, const struct roce_packet *pkt, c
 		return;
 	uint64_t first = wr->first;
 	if (q->acked < first)
-		qp_advance(f, q, first, false); /* all before it was taken */
+		qp_advance(f, q, reads_limit(q, first), false); /* all before it was taken */
 	if (n > q->acked && !q->p->selective) {
 		ask_again(f, q);
 		return;
