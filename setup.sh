@@ -24,6 +24,7 @@ usage: ./setup.sh VERB [ARGUMENT...]
           before and after a change of the code), prove fastpath (the same with the fast path and without),
           prove predict (predictions of drawn cases against their runs), prove auto (what `auto` takes against all
           others), prove simgrid (predictions of large fabrics against SimGrid, which it fetches), prove recovery (selective repeat against go-back-N and its closed form),
+          prove calibrate (a cluster's constants found again in logs that were made of them; rows held back),
           prove controls (congestion controls starve nobody and bound the queue),
           prove drills (every drill is seen, solved, and healthy where nothing is wrong), prove drill-kills (as kills, of
           drills), prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
@@ -384,8 +385,8 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | drills | drill-kills | drill-leaks | drill-replay | mutants | all) ;;
-            *) usage >&2; say "prove what? load, kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, drills, drill-kills, drill-leaks, drill-replay, mutants or all"; exit 2 ;;
+            load | kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | drills | drill-kills | drill-leaks | drill-replay | mutants | calibrate | all) ;;
+            *) usage >&2; say "prove what? load, kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, drills, drill-kills, drill-leaks, drill-replay, mutants, calibrate or all"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift

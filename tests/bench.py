@@ -27,7 +27,8 @@ they come.
 - predict (tests/bench_predict.py): CPU time and memory of `testbed predict` of a torus of 262,144 nodes
 - paths (tests/bench_paths.py, also by itself): fabricd's processor time for a frame-hop where switches or NICs spread
   packets over paths, over ECMP
-- sweep (tests/bench_sweeps.py): wall time of 12 small points one after the other over that of two at a time
+- sweep (tests/bench_sweeps.py): wall time of 12 small points one after the other over that of two at a time; of 60 tiny
+  points with a fabric each over that of 60 that share one
 - drills (tests/bench_drills.py): wall time to a drill's first prompt, and of `advance 300us` there
 - memory: fabricd, Open vSwitch, the controller and Mininet of a fabric of 64 servers
 """
@@ -481,7 +482,10 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "predict": lambda: named("predict_64x64x64", bench_predict.predict_torus()),
     "drills": bench_drills.drills,
     "paths": lambda: named("paths", bench_paths.paths()),
-    "sweep": lambda: named("sweep_local_2", bench_sweeps.two_at_a_time()),
+    "sweep": lambda: {
+        **named("sweep_local_2", bench_sweeps.two_at_a_time()),
+        **named("sweep_shared", bench_sweeps.shared()),
+    },
     "memory": memory_mb,
 }
 

@@ -28,6 +28,7 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
     "predict": ("--seed", "SEED"),
     "auto": ("--seed", "SEED", "--budget", "3600"),
     "simgrid": (),
+    "calibrate": (),
     "drills": (),
     "drill-leaks": (),
     "drill-replay": ("--seed", "SEED"),

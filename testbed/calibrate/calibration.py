@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from testbed.base.errors import InputError
-from testbed.calibrate.fit import Fit, Problem, bootstrap, fit, without
+from testbed.calibrate.fit import Fit, Problem, bootstrap, fit, too_good, widened, without
 from testbed.calibrate.measured import Measured
 from testbed.calibrate.prior import prior
 from testbed.cluster.model import NAMES, LibraryModel
@@ -24,6 +24,10 @@ TOLD = 0.8
 FIRST = 0.06
 """Scatter of a row before anything is known."""
 LEAST = 0.01
+MIDDLE = 1.4826
+"""Of a normal distribution: standard deviation / median of what is off."""
+MOST = 0.3
+"""Scatter of a region of which nothing is known, at most."""
 
 Array = np.ndarray
 Tell = Callable[[str], None]
@@ -74,18 +78,19 @@ def calibrate(model: LibraryModel, points: Sequence[Measured], log: Log, tell: T
     first = fit(Problem(its, y, np.hypot(FIRST, spread), known.x, known.sigma))
     regions = [region(one.point.size_bytes) for one in points]
     groups = _groups(points)
-    scatter = _scatter(regions, first.residuals, first.weights)
+    scatter = _scatter(regions, too_good(first) * first.residuals, first.weights)
     fitted = first
     for _ in range(2):  # scatter and fit follow from each other
         sigma = np.maximum(np.array([scatter[name] for name in regions]), np.maximum(spread, LEAST))
         fitted = fit(Problem(its, y, sigma, known.x, known.sigma), fitted)
-        scatter = _scatter(regions, fitted.residuals, fitted.weights)
+        scatter = _scatter(regions, too_good(fitted) * fitted.residuals, fitted.weights)
     held = np.empty(len(points))
     for group in set(groups):
         rows = np.array([one == group for one in groups])
         held[rows] = fitted.residuals[rows] if len(set(groups)) == 1 else without(fitted, rows)[0]
-    sd = np.maximum(fitted.sd, np.minimum(bootstrap(fitted), known.sigma))
-    made = Calibration(model, tuple(points), fitted, sd, _scatter(regions, held, fitted.weights), held)
+    sd = widened(fitted, np.maximum(fitted.sd, np.minimum(bootstrap(fitted), known.sigma)))
+    scatter = _scatter(regions, too_good(fitted) * fitted.residuals, fitted.weights, held)
+    made = Calibration(model, tuple(points), fitted, sd, scatter, held)
     _judge(made, log)
     return made
 
@@ -94,21 +99,25 @@ def _groups(points: Sequence[Measured]) -> list[tuple[Any, ...]]:
     return [tuple(one.point[:3]) for one in points]
 
 
-def _scatter(regions: Sequence[str], residuals: Array, weights: Array) -> dict[str, float]:
-    """Of each region; of one without points half as much again as of the nearest one that has some."""
+def _scatter(regions: Sequence[str], residuals: Array, weights: Array, held: Array | None = None) -> dict[str, float]:
+    """Of each region: of its fitted points, or the middle of what they are off when held out, if that is more.
+
+    Of one without points half as much again as of the nearest one that has some.
+    """
     found: dict[str, float] = {}
     for name in REGIONS:
         here = np.array([one == name for one in regions])
         if here.any():
             its = float(np.sqrt(np.sum(weights[here] * residuals[here] ** 2) / np.sum(weights[here])))
-            few = 1 + 1 / here.sum()  # of few points the mean square is too small
-            found[name] = max(its * few, LEAST)
+            its *= 1 + 1 / here.sum()  # of few points the mean square is too small
+            off = 0.0 if held is None else MIDDLE * float(np.median(np.abs(held[here])))
+            found[name] = max(its, off, LEAST)
     names = list(REGIONS)
     for k, name in enumerate(names):
         if name not in found:
-            nearest = min((abs(k - names.index(other)), names.index(other)) for other in found if other in names)
-            found[name] = max(1.5 * found[names[nearest[1]]], 0.05)
-    return {name: round(found[name], 4) for name in names}
+            nearest = min((abs(k - names.index(other)), other) for other in regions)
+            found[name] = min(max(1.5 * found[nearest[1]], 0.05), MOST)
+    return {name: round(float(found[name]), 4) for name in names}
 
 
 def _judge(made: Calibration, log: Log) -> None:

@@ -13,12 +13,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+STEP = 0.01
+"""Of a logarithm, by which derivatives are taken."""
 MOST_STEPS = 25
 MOST_HALVES = 6
 ENOUGH = 0.02
 """Of the sum of squares: what would gain less moves no constant by more than a seventh of its standard deviation."""
 SMALL = 2e-3
 """Likewise, as a share of it: the model has kinks, and steps over them zigzag."""
+FAR = 1.6449
+"""Standard deviations from the middle to the ends of an interval of 90 %."""
 FARTHEST = 4.0
 """A constant stays within so many standard deviations of its prior."""
 DRAWS = 200
@@ -30,8 +34,8 @@ Array = NDArray[Any]
 class Model(Protocol):
     """Logarithms of times of R rows, by those of P constants."""
 
-    def at(self, x: Array) -> tuple[Array, Array]:
-        """The times, and their derivatives (R, P)."""
+    def at(self, x: Array, steps: Array | float = STEP) -> tuple[Array, Array]:
+        """The times, and their derivatives (R, P): what a step of each constant changes, by that step."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,12 @@ class Fit:
         """Posterior / prior, of each constant."""
         width: Array = self.sd / self.problem.prior_sigma
         return width
+
+
+def too_good(fitted: Fit) -> float:
+    """By what the residuals are too small, because constants were fitted to the same rows: sqrt(n / (n - told))."""
+    rows, told = len(fitted.f), float(np.sum(np.clip(1 - fitted.width**2, 0, 1)))
+    return float(np.sqrt(rows / max(rows - told, 0.25 * rows)))
 
 
 def fit(problem: Problem, before: Fit | None = None) -> Fit:
@@ -131,8 +141,7 @@ def _weights(z: Array) -> Array:
 
 
 def _value(problem: Problem, x: Array, f: Array) -> float:
-    z = (f - problem.y) / problem.sigma
-    return float(np.sum(2 * (np.sqrt(1 + z**2) - 1)) + np.sum(((x - problem.prior) / problem.prior_sigma) ** 2))
+    return _of_rows(problem, f) + float(np.sum(((x - problem.prior) / problem.prior_sigma) ** 2))
 
 
 def _normal(problem: Problem, jacobian: Array, weights: Array) -> Array:
@@ -147,6 +156,33 @@ def _step(problem: Problem, x: Array, f: Array, jacobian: Array) -> tuple[Array,
     pull = (jacobian / problem.sigma[:, None]).T @ (weights * z) + (x - problem.prior) / problem.prior_sigma**2
     step = -np.linalg.solve(_normal(problem, jacobian, weights), pull)
     return step, float(-pull @ step)
+
+
+def widened(fitted: Fit, sd: Array) -> Array:
+    """Standard deviations where a constant does not matter as much farther away as where it was found.
+
+    A NIC that is just not the slowest part may be much faster. At both ends of the interval of each constant the rows
+    are asked by how much they get worse; of what they should, a share is what they know.
+    """
+    problem = fitted.problem
+    known = np.diag(_normal(problem, fitted.jacobian, fitted.weights)) - problem.prior_sigma**-2.0
+    before = _of_rows(problem, fitted.f)
+    pull = -2 * (fitted.x - problem.prior) / problem.prior_sigma**2
+    share = np.ones(len(sd))
+    for sign in (1.0, -1.0):
+        steps = sign * FAR * sd
+        _, secants = problem.model.at(fitted.x, steps)
+        for k, step in enumerate(steps):
+            rise = _of_rows(problem, fitted.f + secants[:, k] * step) - before - pull[k] * step
+            if known[k] > 0:
+                share[k] = min(share[k], max(rise, 0.0) / (step**2 * known[k]))
+    told = np.maximum(sd**-2.0 - problem.prior_sigma**-2.0, 0.0)
+    wide: Array = (share * told + problem.prior_sigma**-2.0) ** -0.5
+    return np.maximum(wide, sd)
+
+
+def _of_rows(problem: Problem, f: Array) -> float:
+    return float(np.sum(2 * (np.sqrt(1 + ((f - problem.y) / problem.sigma) ** 2) - 1)))
 
 
 def correlated(fitted: Fit, names: Sequence[str]) -> list[tuple[float, str, str]]:

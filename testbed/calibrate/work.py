@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,13 +11,16 @@ from testbed.calibrate.calibration import Calibration, Tell, calibrate, modelled
 from testbed.calibrate.found import Told, hardware
 from testbed.calibrate.held import Predicted, holding, predicted, scores
 from testbed.calibrate.made import profile
-from testbed.calibrate.measured import measured
+from testbed.calibrate.measured import Measured, measured, series_of
 from testbed.cluster.bars import Bars
 from testbed.cluster.model import LibraryModel, of_profile
 from testbed.cluster.profile import Profile, load
 from testbed.logs.read import Source, raw, read
 from testbed.logs.row import Log
 from testbed.logs.topology import read as read_topology
+
+EACH = "each"
+"""Every collective, nodes and GPUs in turn."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +53,32 @@ def work(asked: Asked, tell: Tell = lambda text: None) -> Outcome:
     its = hardware(log, asked.told, server)
     model = LibraryModel(its, log.library.env, log.library.choices)
     points = modelled(model, measured(log, its, asked.told.nodes, asked.told.gpus), log)
-    tests = [holding(text) for text in asked.hold]
-    back = [one for one in points if any(test(one.point) for test in tests)]
-    if asked.hold and not back:
-        raise InputError("no point is held back by that", f"--hold {asked.hold[0]}", "all points would be fitted")
-    fitted = [one for one in points if one not in back]
-    made = calibrate(model, fitted, log, tell)
-    name = asked.name or Path(asked.logs[0]).stem
-    result = profile(_word(name), made, log, sources, {}, asked.about)
-    found = predicted(Bars(result, model), back)
-    more = bool(back) and max(one.point.nodes for one in back) > max(one.point.nodes for one in fitted)
-    if found:
-        result = profile(_word(name), made, log, sources, _said(found, more), asked.about)
+    name = _word(asked.name or Path(asked.logs[0]).stem)
+    found: list[Predicted] = []
+    more, made = False, None
+    for back in _held_back(points, asked.hold):
+        fitted = [one for one in points if one not in back]
+        made = calibrate(model, fitted, log, tell)
+        found += predicted(Bars(profile(name, made, log, sources, {}), model), back)
+        more = more or max(one.point.nodes for one in back) > max(one.point.nodes for one in fitted)
+    if made is None or EACH in asked.hold:  # the profile itself is of all of them
+        made = calibrate(model, points, log, tell)
+    result = profile(name, made, log, sources, _said(found, more) if found else {}, asked.about)
     return Outcome(log, sources, made, result, found, more)
+
+
+def _held_back(points: Sequence[Measured], hold: Sequence[str]) -> Iterator[list[Measured]]:
+    """Those of all conditions at once, or `each` line of points in its turn.  Raises InputError."""
+    tests = [holding(text) for text in hold if text != EACH]
+    back = [one for one in points if any(test(one.point) for test in tests)]
+    if tests and not back:
+        raise InputError("no point is held back by that", f"--hold {hold[0]}", "all points would be fitted")
+    if EACH in hold:
+        if tests:
+            raise InputError("each holds all points back in turn", "--hold", "give it alone")
+        yield from series_of(points)
+    elif back:
+        yield back
 
 
 def check(path: str, logs: Sequence[str], told: Told, collective: str | None) -> tuple[Profile, Log, list[Predicted]]:

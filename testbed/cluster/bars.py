@@ -19,7 +19,6 @@ from testbed.logs.row import Point
 
 PER_DOUBLING = {"nodes": 0.04, "GPUs of a node": 0.04, "larger": 0.01, "smaller": 0.06}
 OTHER_COLLECTIVE = 0.05
-STEP = 0.02
 
 
 @dataclass(frozen=True)
@@ -48,14 +47,26 @@ class Bars:
 
     def at(self, point: Point) -> Bar:
         """Raises NoModel, NoChoice."""
-        n = len(self.x)
-        x = np.column_stack([self.x[:, None] + STEP * np.eye(n), self.x[:, None] - STEP * np.eye(n)])
-        times = np.log(self.model.times(point, dict(zip(NAMES, np.exp(x), strict=True))))
-        jacobian = (times[:n] - times[n:]) / (2 * STEP)
         beyond = dict(self._beyond(point))
-        of_constants = float(jacobian @ self._covariance @ jacobian)
         scatter = self.profile.scatter[region(point.size_bytes)]
-        return Bar(sqrt(of_constants + scatter**2 + sum(share**2 for share in beyond.values())), tuple(beyond))
+        return Bar(
+            sqrt(self._of_constants(point) + scatter**2 + sum(share**2 for share in beyond.values())), tuple(beyond)
+        )
+
+    def _of_constants(self, point: Point) -> float:
+        """The variance that the constants' uncertainty makes.
+
+        Along each axis of their distribution the time is asked for at both ends of the interval, and the farther one
+        counts: a hop that is not told may be long, and then it is all that matters.
+        """
+        needed = self.model.of([point]).needed[0]
+        values, axes = np.linalg.eigh(self._covariance[np.ix_(needed, needed)])
+        ends = Z90 * axes * np.sqrt(np.clip(values, 0.0, None))
+        tries = np.repeat(self.x[:, None], 2 * len(needed) + 1, axis=1)
+        tries[needed, 1:] += np.column_stack([ends, -ends])
+        times = np.log(self.model.times(point, dict(zip(NAMES, np.exp(tries), strict=True))))
+        away = np.abs(times[1:] - times[0]).reshape(2, len(needed))
+        return float(np.sum((np.max(away, axis=0) / Z90) ** 2))
 
     def _beyond(self, point: Point) -> list[tuple[str, float]]:
         its = self.profile.range

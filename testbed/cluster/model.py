@@ -84,7 +84,7 @@ class Rows:
     def __init__(self, model: LibraryModel, points: Sequence[Point]) -> None:
         self._model, self._points = model, points
         self._choices = [model.choice(point) for point in points]
-        self._needed = [self._needs(k) for k in range(len(points))]
+        self.needed = [self._needs(k) for k in range(len(points))]
 
     def _needs(self, number: int) -> Array:
         """Numbers of the constants that a point's time is asked of: the others have no derivative."""
@@ -94,15 +94,16 @@ class Rows:
         needed = [k for k, name in enumerate(NAMES) if name in asked.names and _concerns(name, choice)]
         return np.array(needed, dtype=int)
 
-    def at(self, x: Array) -> tuple[Array, Array]:
-        """The times, and their derivatives (points, constants)."""
+    def at(self, x: Array, steps: Array | float = STEP) -> tuple[Array, Array]:
+        """The times, and their derivatives (points, constants): what a step of each changes, by that step."""
+        each = np.broadcast_to(steps, len(x))
         f, jacobian = np.empty(len(self._points)), np.zeros((len(self._points), len(x)))
         for k, (point, choice) in enumerate(zip(self._points, self._choices, strict=True)):
-            needed = self._needed[k]
+            needed = self.needed[k]
             tries = np.repeat(x[:, None], len(needed) + 1, axis=1)
-            tries[needed, 1 + np.arange(len(needed))] += STEP
+            tries[needed, 1 + np.arange(len(needed))] += each[needed]
             times = np.log(self._model.times(point, dict(zip(NAMES, np.exp(tries), strict=True)), choice))
-            f[k], jacobian[k, needed] = times[0], (times[1:] - times[0]) / STEP
+            f[k], jacobian[k, needed] = times[0], (times[1:] - times[0]) / each[needed]
         return f, jacobian
 
 

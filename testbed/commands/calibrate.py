@@ -24,7 +24,8 @@ from testbed.commands._complete import FILE
 @click.option("--library", metavar="nccl@X.Y.Z", help="Version of NCCL, of logs that do not say it.")
 @click.option("--collective", metavar="NAME", help="Of tables that do not say it.")
 @click.option("--hold", multiple=True, metavar="WHAT",
-              help="Hold points back and predict them: all_reduce,nodes=8 (all conditions hold); may repeat.")
+              help="Hold points back and predict them: all_reduce,nodes=8 (all conditions hold); may repeat. "
+                   "each: every collective, nodes and GPUs in turn.")
 @click.option("--name", metavar="NAME", help="Of the cluster (default: of --out, or of the first log).")
 @click.option("--about", default="", metavar="TEXT", help="Where the logs are from, for the profile.")
 @click.option("--out", metavar="FILE", help="Write the profile here, .yaml.")

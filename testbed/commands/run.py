@@ -204,5 +204,12 @@ def _show(folder: Path, host: bool, experiment: Mapping[str, Any] | None = None)
     if experiment:
         run.experiment = dict(experiment)
     show(of_run(run, host=host))
+    if run.experiment.get("cluster"):
+        from testbed.experiment import load as load_experiment
+        from testbed.predict.expected_error import expected_errors, in_words
+
+        of_cluster = load_experiment(folder / "experiment.yaml")
+        for line in in_words(of_cluster, expected_errors(of_cluster)):
+            click.echo(f"# {line}")
     if (folder / FILE).exists():
         show(of_profile(json.loads((folder / FILE).read_text())))

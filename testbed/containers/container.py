@@ -56,6 +56,8 @@ class Containers:
     ids: int | None = None  # the first of the users inside, as seen from outside; None: they are our own
     binds: Sequence[Bind] = ()  # what the experiment binds
     suffix: str = ""  # tells the containers of a job from those that stay
+    kept: dict[int, tuple[tuple[int, ...], Worker]] | None = None
+    """Those that stay when a program that was forked into them ends, by rank: who else is in it, and itself."""
 
     def name(self, rank: int) -> str:
         return f"rb{self.fabric_id}-r{rank}{self.suffix}"
@@ -160,17 +162,28 @@ class Containers:
         if self.image or server.refused:
             return self.start(rank, argv, stdout=stdout, stderr=stderr, others=others)
         server.begin()
-        container = self.start(rank, _IDLE, stdout=subprocess.DEVNULL, stderr=stderr, others=others)
+        container = self._to_fork_into(rank, tuple(others), stderr)
 
         def order(init: int, out: int, err: int) -> forked.Fork:
             groups = [str(path) for path in control_group_paths(self.group(rank))]
-            return server.fork(init, groups, argv, self.environment(rank), out, err)
+            return server.fork(init, groups, argv, self.environment(rank), out, err, keep=self.kept is not None)
 
         def instead(out: int, err: int) -> Worker:
             server.refuses()
             return self.execute(rank, argv, {}, stdout=out, stderr=err)
 
-        return ForkedWorker(container, order, instead, stdout, stderr)
+        return ForkedWorker(container, order, instead, stdout, stderr, keep=self.kept is not None)
+
+    def _to_fork_into(self, rank: int, others: tuple[int, ...], stderr: File) -> Worker:
+        """A container whose init does nothing: that of the program before, if it is kept, or a new one."""
+        if self.kept is None:
+            return self.start(rank, _IDLE, stdout=subprocess.DEVNULL, stderr=stderr, others=others)
+        whose, container = self.kept.get(rank, ((), None))
+        if container is None or whose != others or self.running(rank) is None:
+            with (self.dir / f"container{rank}.log").open("ab") as log:  # it would keep a program's pipe open
+                container = self.start(rank, _IDLE, stdout=log, stderr=log, others=others)
+            self.kept[rank] = others, container
+        return container
 
     def running(self, rank: int) -> Process | None:
         """The init of a rank's container, if that runs."""

@@ -6,8 +6,8 @@ For each order that comes over FD, one JSON object, a child is forked into a con
 from the container's init all that this may do and see (joining.py), and then runs `main` of the module that the order's
 `argv` names. With the order come three descriptors: a socket, standard output, standard error. Over the socket go
 `{"pid"}`, `{"joined"}` or `{"cannot"}`: why it is not in the container, and at its end `{"code"}`, negative for a
-signal. The container ends with the child. When FD closes, all of them end, and then this process: a container whose
-child nobody reaps could not end.
+signal. The container ends with the child, unless the order says `keep`. When FD closes, all of them end, and then this
+process: a container whose child nobody reaps could not end.
 
 Nothing of a fabric is ever in this process: each child begins with the same memory, and with this environment.
 """
@@ -45,7 +45,7 @@ class Server:
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
-        self._children: dict[int, tuple[socket.socket, int]] = {}
+        self._children: dict[int, tuple[socket.socket, int, bool]] = {}
         self._filters: list[bytes] | None = None
         self._own_pids = os.pidfd_open(os.getpid())
         self._woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -90,11 +90,11 @@ class Server:
             _say(seat, cannot=str(error))
             seat.close()
             return
-        self._children[pid] = seat, init
+        self._children[pid] = seat, init, order["keep"]
         _say(seat, pid=pid)
 
     def _end(self) -> None:
-        for pid, (_, init) in self._children.items():
+        for pid, (_, init, _) in self._children.items():
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(init, signal.SIGKILL)
             with suppress(ChildProcessError):
@@ -107,9 +107,9 @@ class Server:
                 if not pid:
                     return
                 if pid in self._children:
-                    seat, init = self._children.pop(pid)
+                    seat, init, keep = self._children.pop(pid)
                     code = os.waitstatus_to_exitcode(status)
-                    if code != _NOT_JOINED:
+                    if code != _NOT_JOINED and not keep:
                         with suppress(ProcessLookupError):
                             signal.pidfd_send_signal(init, signal.SIGKILL)
                     _say(seat, code=code)

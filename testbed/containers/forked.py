@@ -102,10 +102,19 @@ class ForkServer:
         return self._requests
 
     def fork(
-        self, init: int, groups: Sequence[str], argv: Sequence[str], environment: Mapping[str, str], out: int, err: int
+        self,
+        init: int,
+        groups: Sequence[str],
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        out: int,
+        err: int,
+        *,
+        keep: bool = False,
     ) -> Fork:
-        """Orders `argv`, which is `PYTHON -m MODULE ..`, in the container whose init that is."""
+        """Orders `argv`, which is `PYTHON -m MODULE ..`, in the container whose init that is; `keep`: it goes on."""
         order = {"init": init, "groups": list(groups), "argv": list(argv), "environment": dict(environment)}
+        order["keep"] = keep
         near_end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with self._lock, far_end:
             for _ in range(2):

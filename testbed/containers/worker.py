@@ -85,7 +85,8 @@ class Worker:
 
 
 class ForkedWorker(Worker):
-    """A program that is forked into a container, whose init does nothing, as soon as that runs. They end together.
+    """A program that is forked into a container, whose init does nothing, as soon as that runs. They end together, or
+    the container is to `keep`.
 
     `order` does that: of the init's pid, standard output and error. `instead` starts it where that cannot be.
     """
@@ -96,9 +97,10 @@ class ForkedWorker(Worker):
         order: Callable[[int, int, int], Fork],
         instead: Callable[[int, int], Worker],
         *streams: File,
+        keep: bool = False,
     ) -> None:
         super().__init__(container.rank, container._starter, container._pid_file)
-        self._order, self._instead = order, instead
+        self._order, self._instead, self._keep = order, instead, keep
         self._streams = [_copy(stream) for stream in streams]
         self._program: Fork | Worker | None = None
 
@@ -135,10 +137,12 @@ class ForkedWorker(Worker):
                 os.kill(self._pid, number) if number == signal.SIGKILL else os.killpg(self.pid, number)
 
     def _reap(self) -> int | None:
-        """Once both have ended: without the program the container has no use."""
+        """Once both have ended: without the program the container has no use, unless it is kept for another."""
         program = self._running()
         if program is None or (code := program.poll()) is None:
             return None
+        if self._keep:
+            return code
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         with suppress(ChildProcessError):  # ours, once who forked it has been killed; the init waits for that

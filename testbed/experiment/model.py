@@ -12,9 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PrivateAttr, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from testbed.base.types import Model, Time, default, mistake, mistakes
+from testbed.cluster.profile import Profile
 from testbed.experiment.blocks.cables import laid
 from testbed.experiment.blocks.clock import Clock
 from testbed.experiment.blocks.control import Control
@@ -22,6 +32,7 @@ from testbed.experiment.blocks.fabric import FabricSpec
 from testbed.experiment.blocks.transport import Sending, Transport, over
 from testbed.experiment.blocks.workers import Costs, Workers
 from testbed.experiment.checks import cross_check
+from testbed.experiment.cluster import with_profile
 from testbed.experiment.library import Library, by_library
 from testbed.experiment.steps.step import Path as StepPath
 from testbed.experiment.steps.steps import AnyStep, asks_for
@@ -59,6 +70,9 @@ def _injections_written(value: list[Any]) -> list[dict[str, Any]]:
 _AXES = "KEY: [VALUE, ..], or WORD: {NAME: {KEY: VALUE, ..}, ..} with a word that has no dot"
 
 
+_FILE_OR_MAPPING = {"anyOf": [{"type": kind} for kind in ("string", "object", "null")]}
+
+
 class Experiment(Model):
     """A validated experiment.  Raises pydantic's ValidationError; `loader.load` turns that into an InputError."""
 
@@ -80,7 +94,7 @@ class Experiment(Model):
     )
     sweep: dict[str, list[Any] | dict[str, dict[str, Any]]] = Field(
         default_factory=dict,
-        description="`{KEY: [VALUES]}`: one fabric and run for each value of a key, named by its path in this file "
+        description="`{KEY: [VALUES]}`: one run for each value of a key, named by its path in this file "
         "(`'KEY, KEY'`: the same value for both; `WORD: {NAME: {KEY: VALUE, ..}, ..}`: variants)",
     )
     measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
@@ -97,6 +111,11 @@ class Experiment(Model):
         default=None,
         description="a collective library, in whose manner collectives are carried out that name no `algorithm` "
         "(null: none, docs/collective-library.md)",
+    )
+    cluster: Annotated[Profile | None, WithJsonSchema(_FILE_OR_MAPPING)] = Field(
+        default=None,
+        description="a cluster's profile: a file that `testbed calibrate` has written, or the name of a ready one; it "
+        "fills in `fabric.cable`, `fabric.scale_up`, `costs` and `library` where they are left out (docs/calibrate.md)",
     )
     _written: dict[str, Any] | None = PrivateAttr(default=None)
     _graph: Fabric | None = PrivateAttr(default=None)
@@ -145,6 +164,11 @@ class Experiment(Model):
         if not isinstance(nic, dict) or "kind" in nic:
             return value
         return {**value, "fabric": {**fabric, "nic": {**nic, "kind": "on_path"}}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_the_profile(cls, value: Any, info: ValidationInfo) -> Any:
+        return with_profile(value, Path((info.context or {}).get("directory", ".")))
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

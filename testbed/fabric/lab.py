@@ -86,6 +86,7 @@ class Lab:
     _down: bool = False
     _net: FabricNet | None = None
     job: str = ""  # what runs here now: its workers have containers of their own
+    keeps: bool = False  # its containers, for workers that come later
 
     # -- up
 
@@ -275,6 +276,7 @@ class Lab:
             self.state["ids"],
             binds(self.state["bind"]),
             f"-{self.job}" if self.job else "",
+            {} if self.keeps else None,
         )
 
     def worker_dir(self, rank: int) -> Path:

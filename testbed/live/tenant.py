@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardware.client import FabricdError
 from results.frames.metrics import nanoseconds, picoseconds
@@ -45,6 +45,8 @@ class Tenant:
     _messages_before: int = 0
     captures: list[str] = field(default_factory=list)
     _in_force: InForce | None = None
+    keeps: ClassVar[bool] = False
+    """Whether containers whose workers have done all they should stay for who comes next."""
 
     def begin(self, injections: Sequence[Injection], ranks: Sequence[int]) -> None:
         """Makes the fabric ready for our workers and starts times and counters from zero. Raises UserError."""

@@ -14,7 +14,8 @@ import socket
 import threading
 import time
 import traceback
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from testbed.base.errors import InputError, MachineError, UserError
 from testbed.base.progress import Progress
 from testbed.experiment import Experiment, loads
 from testbed.fabric.fork_server import ControllerSeat
+from testbed.fabric.lab import Lab
+from testbed.live.standing import Place
 from testbed.machines.identity import resolved_hash
 from testbed.run.sweep import measured
 
@@ -76,16 +79,18 @@ def _read_and_run(point: dict[str, Any], notices: Notices, seat: ControllerSeat)
         return _problem(error)
     if resolved_hash(experiment) != point["resolved"]:
         return _problem(MachineError("the experiment means something else here: another default, or another path"))
-    return answer_of(experiment, Path(point["folder"]), notices, seat)
+    return answer_of(experiment, Path(point["folder"]), notices, nullcontext(Place(up=partial(Lab.up, seat=seat))))
 
 
-def answer_of(experiment: Experiment, folder: Path, progress: Progress, seat: ControllerSeat) -> dict[str, Any]:
+def answer_of(
+    experiment: Experiment, folder: Path, progress: Progress, place: AbstractContextManager[Place]
+) -> dict[str, Any]:
     """`row` of the sweep, or what kept the run from beginning, or `bug`.
 
     `mistake`: the point asks for what cannot be, on any machine. `problem` (with `exit_code`): this machine cannot.
     """
     try:
-        return {"row": measured(experiment, folder, progress, seat)}
+        return {"row": measured(experiment, folder, progress, place)}
     except InputError as error:
         # a folder that cannot be written: others can, perhaps
         return _problem(error) if error.where.startswith(str(folder)) else {"mistake": error.to_dict()}

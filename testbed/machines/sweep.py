@@ -14,7 +14,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from testbed.base.errors import InputError, MachineError, Problem, UserError
 from testbed.base.progress import Progress
 from testbed.base.this_process import caught
 from testbed.fabric.fork_server import ControllerServer
+from testbed.live.standing import Standing
 from testbed.machine.processes import machine
 from testbed.machines import known
 from testbed.machines.blame import Blame
@@ -177,7 +178,8 @@ class OnMachines:
         """An engine, and workers on all machines. What was begun ends with the stack."""
         remotes = self._reached
         if self.here == 1 and not remotes:
-            return InTurn(self._in_turn(stack.enter_context(ControllerServer())))
+            controllers = stack.enter_context(ControllerServer())
+            return InTurn(self._in_turn(stack.enter_context(Standing(controllers))))
         aside = self._folder.path / ASIDE
         aside.mkdir()
         stack.callback(shutil.rmtree, aside, ignore_errors=True)
@@ -199,14 +201,14 @@ class OnMachines:
             all_of(lambda remote: remote.start(sys.argv, aside, lost), remotes)
         return dispatcher
 
-    def _in_turn(self, controllers: ControllerServer) -> Callable[[int], dict[str, Any]]:
+    def _in_turn(self, standing: Standing) -> Callable[[int], dict[str, Any]]:
         """Runs a point in this process, as a sweep without `--on` does."""
         from testbed.machines.point import answer_of
 
         def run(number: int) -> dict[str, Any]:
             began, experiment = time.monotonic(), self._out[number].experiment
-            with closing(controllers.seat(experiment.control.library)) as seat:
-                answer = answer_of(experiment, self._folder.path / f"point-{number}", self._progress, seat)
+            place = standing.place(experiment, self._progress)
+            answer = answer_of(experiment, self._folder.path / f"point-{number}", self._progress, place)
             if stopped := answer.get("row", {}).get("stopped"):
                 raise SystemExit(stopped)
             return {**answer, "seconds": round(time.monotonic() - began, 3)}

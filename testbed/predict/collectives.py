@@ -62,6 +62,7 @@ def collective_figures(ground: Ground, turn: Turn, planned: Sequence[PlannedColl
                 holds_up=buffers.holds_up,
                 paused=buffers.take_paused(looked=how == MESSAGES and not part.large),
                 chosen={key: chosen[key] for key in WHY if key in chosen},
+                bar=ground.errors.get((ground.planner.number(turn.step), size_bytes)) if ground.errors else None,
             )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from testbed.cluster.bars import Bar
     from testbed.experiment import Experiment
 
 MESSAGES, FLOWS, FORMULA, LONGEST_PATH, ONE_PIPELINE = "messages", "flows", "formula", "longest path", "one pipeline"
@@ -37,7 +38,8 @@ class Figure:
     `no_model`: what `auto` may choose in a run, and could not be compared with.  `paused`: cables whose senders PFC
     would pause, by the nodes at their ends; None where messages are not followed, so that nobody has looked.
     `holds_up`: whether what goes elsewhere waits with what is paused (None: nobody has looked).
-    `chosen`: what `auto` takes, and why.  `times`: how often a run does it, warmup included.
+    `bar`: how far off a cluster with a profile may be.  `chosen`: what `auto` takes, and why.  `times`: how often a run
+    does it, warmup included.
     """
 
     step: int
@@ -54,6 +56,7 @@ class Figure:
     paused: tuple[tuple[str, str], ...] | None = ()
     holds_up: bool | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
+    bar: Bar | None = None
     about: Mapping[str, Any] = field(default_factory=dict)  # of a training step (testbed.plan.steps.training.about)
 
     @property
@@ -102,6 +105,7 @@ class Figure:
             **({"holds_up": self.holds_up} if self.paused and self.holds_up is not None else {}),
             **({"no_model": list(self.no_model)} if self.no_model else {}),
             **({"chosen": dict(self.chosen)} if self.chosen else {}),
+            **({"error_percent": round(self.bar.percent, 2), "beyond": list(self.bar.beyond)} if self.bar else {}),
         }
 
 

@@ -12,6 +12,7 @@ from testbed.faults.cable import CableFault
 from testbed.plan.choose import Chooser
 from testbed.plan.steps.planner import Planner
 from testbed.predict.connected import Connected
+from testbed.predict.expected_error import expected_errors
 from testbed.predict.large_fabric import LargeFabric
 from workloads.times.buffers import Buffers
 
@@ -53,6 +54,8 @@ class Ground:
         self.ranks = self.chooser.fabric.ranks
         self.buffers = cache(lambda traffic_class: Buffers(self.planner.chooser.rooms(traffic_class)))
         """By class: what would be paused."""
+        self.errors = expected_errors(experiment)
+        """By number of the step in the workload, and size: of collectives of a cluster that has a profile."""
 
     def anew(self) -> Ground:
         """The same before any step."""

@@ -51,12 +51,18 @@ _TRAINING: list[Column] = [
     (("memory", "(GB)", 8), lambda f: "-" if f.memory_bytes is None else f"{f.memory_bytes / 1e9:.4g}"),
 ]
 _PAUSES: list[Column] = [(("PFC", "pauses", 6), lambda f: "?" if f.paused is None else "some" if f.paused else "none")]
+_BAR: list[Column] = [(("error", "\u00b1 (%)", 6), lambda f: "-" if f.bar is None else f"{f.bar.percent:.0f}")]
 _HOW: list[Column] = [(("algorithm", "", 16), lambda f: escape(f.algorithm)), (("how", "", 12), lambda f: f.how)]
 
 
 def _step(rows: list[Figure]) -> Iterator[RenderableType]:
     yield Text("#")
-    columns = [*_TIME, *(_TRAINING if rows[0].tokens_per_s else _COLLECTIVE), *_HOW]
+    columns = [
+        *_TIME,
+        *(_TRAINING if rows[0].tokens_per_s else _COLLECTIVE),
+        *(_BAR if any(f.bar for f in rows) else ()),
+        *_HOW,
+    ]
     columns += _PAUSES if any(f.paused != () for f in rows) else []
     columns = [*(_GROUP if rows[0].group is not None else ()), *columns]
     table = grid(*(head for head, _ in columns))
@@ -68,5 +74,7 @@ def _step(rows: list[Figure]) -> Iterator[RenderableType]:
         yield Text(line, style="dim")
     for line in of_auto({str(f.size_bytes): f.chosen for f in rows if f.chosen}):
         yield Text(line, style="dim")
+    for beyond in dict.fromkeys(text for f in rows if f.bar for text in f.bar.beyond):
+        yield Text(f"# outside what was measured: {beyond}", style="yellow")
     if names := dict.fromkeys(name for f in rows for name in f.no_model):
         yield Text(f"# without {', '.join(names)}: no model, and `auto` may take it", style="dim")

@@ -109,7 +109,7 @@ class Attempt:
             try:
                 self.keep_live()
             finally:
-                self.tenant.leave(self.plan.endpoints, self._agent)
+                self.tenant.leave([] if self.settled and self.tenant.keeps else self.plan.endpoints, self._agent)
         else:
             lab.down()
 
@@ -117,7 +117,8 @@ class Attempt:
         """Stores what is in force on a fabric that was up before: its figures are not those of the experiment alone."""
         if self.tenant:
             self.live = self.tenant.in_force()
-            self.folder.write_json(LIVE, self.live)
+            if self.live:
+                self.folder.write_json(LIVE, self.live)
 
     def _counted(self, counters: dict[str, Any]) -> dict[str, Any]:
         return self.tenant.counters(counters) if self.tenant else counters

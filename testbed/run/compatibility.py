@@ -37,9 +37,7 @@ def load_for(file: str | Path, record: Record, settings: Sequence[str] = ()) -> 
         raise UserError(f"fabric {record.id} is still coming up", hint="try again in a moment") from None
     experiment = load_with(file, settings, {key: live[key] for key in _DECIDED})
     if experiment.sweep:
-        raise InputError(
-            "a sweep brings up a fabric for each of its points", f"{file}: sweep", "leave --fabric out, or the sweep"
-        )
+        raise InputError("a sweep brings up fabrics of its own", f"{file}: sweep", "leave --fabric out, or the sweep")
     if scaled_by(experiment.workload) > 1:
         what = f"`scale: {{by: {scaled_by(experiment.workload)}}}` needs other latencies than this fabric's"
         raise InputError(what, f"{file}: workload", "leave --fabric out, or by")

@@ -16,7 +16,6 @@ from testbed.base.errors import Problem
 from testbed.base.text import printable
 from testbed.fabric.waits import ranks
 from testbed.machine.processes import ended
-from testbed.own.line import line_of
 from topologies import Fabric
 
 _TAIL_LINES = 5
@@ -126,6 +125,8 @@ def _own(symptoms: Symptoms, fabric: Fabric, logs: Path) -> Problem | None:
     event = next(symptoms.of_kind("own_failed"), None)
     if event is None:
         return None
+    from testbed.own.line import line_of  # with numpy, which a run that goes well imports later
+
     line = line_of(event["file"], event["offset"]) if event.get("offset") else 0
     where = f"{event['name']}:{line}" if line else event["name"]
     return Problem(f"{event['function']}() {event['reason']}", where, "docs/own-controls.md: what may go wrong")

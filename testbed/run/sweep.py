@@ -1,4 +1,4 @@
-"""A sweep: one experiment at many points, each with a fabric of its own.
+"""A sweep: one experiment at many points, each with a fabric of its own, or with that of the point before.
 
 `sweep: {KEY: [VALUES], ..}` names keys of the file by their path, `fabric.topology.star.hosts` or `inject.0.rate`;
 several keys give every combination, the last key running fastest. `"KEY, KEY": [VALUES]` gives both the same value.
@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,8 @@ from testbed.base.errors import INTERRUPTED, MACHINE_CANNOT, InputError, Problem
 from testbed.base.progress import Progress
 from testbed.base.this_process import held
 from testbed.experiment.overrides import DoesNotFit, changed
-from testbed.fabric.fork_server import ControllerSeat, ControllerServer
+from testbed.fabric.fork_server import ControllerServer
+from testbed.live.standing import Place, Standing
 from testbed.run.outcome import RunFailed, RunInterrupted
 from testbed.run.run import no_room, run
 
@@ -132,9 +132,9 @@ def one_by_one(
 ) -> Generator[tuple[int, dict[str, Any]], None, None]:
     """A Runner."""
     progress.points(count(experiment))
-    with ControllerServer() as controllers:
+    with ControllerServer() as controllers, Standing(controllers) as standing:
         for k in range(count(experiment)):
-            row = _row(experiment, k, folder, progress, controllers)
+            row = _row(experiment, k, folder, progress, standing)
             progress.point_done()
             yield k, row
 
@@ -241,16 +241,13 @@ def impossible(error: InputError) -> dict[str, Any]:
     return {"error": f"{error.what} ({error.where})" + (f": {error.hint}" if error.hint else "")}
 
 
-def _row(
-    experiment: Experiment, k: int, folder: RunFolder, progress: Progress, controllers: ControllerServer
-) -> dict[str, Any]:
+def _row(experiment: Experiment, k: int, folder: RunFolder, progress: Progress, standing: Standing) -> dict[str, Any]:
     """Runs point `k`. `stopped`: the exit code, if the run was told to stop."""
     values, _ = point(experiment, k)
     progress.point(described(values))
     try:
         one = at(experiment, k)
-        with closing(controllers.seat(one.control.library)) as seat:
-            row = {**values, **measured(one, folder.path / f"point-{k}", progress, seat)}
+        row = {**values, **measured(one, folder.path / f"point-{k}", progress, standing.place(one, progress))}
     except InputError as error:
         row = {**values, **impossible(error)}
     say_if_failed(experiment, k, row, folder, progress)
@@ -265,12 +262,13 @@ def say_if_failed(experiment: Experiment, k: int, row: dict[str, Any], folder: R
         progress.note(f"point {k + 1} of {count(experiment)} ({values}) failed: {row['error']}{where}")
 
 
-def measured(experiment: Experiment, folder: Path, progress: Progress, seat: ControllerSeat) -> dict[str, Any]:
-    """Runs a point into this folder; its figures, or why it failed. `seat` has a controller for its fabric."""
-    from testbed.fabric.lab import Lab
-
+def measured(
+    experiment: Experiment, folder: Path, progress: Progress, place: AbstractContextManager[Place]
+) -> dict[str, Any]:
+    """Runs a point into this folder; its figures, or why it failed. `place`: on which fabric."""
     try:
-        result = run(experiment, folder, progress, up=partial(Lab.up, seat=seat))
+        with place as fabric:
+            result = run(experiment, folder, progress, **fabric._asdict())
     except RunFailed as failure:
         stopped = {"stopped": failure.exit_code} if isinstance(failure, RunInterrupted) else {}
         return {"error": failure.what, "run": failure.folder.name, **stopped}

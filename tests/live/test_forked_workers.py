@@ -186,7 +186,7 @@ def test_where_it_cannot_be_forked_runc_starts_it(lab: Lab, monkeypatch: pytest.
     server = forked.ForkServer()
     monkeypatch.setattr(forked, "server", lambda: server)
     fork = server.fork
-    monkeypatch.setattr(server, "fork", lambda init, groups, *more: fork(init, ["/no/such/group"], *more))
+    monkeypatch.setattr(server, "fork", lambda init, groups, *more, **how: fork(init, ["/no/such/group"], *more, **how))
     with program(lab, "print('here', flush=True); import os; os._exit(3)") as (worker, out):
         assert worker.wait() == 3
         assert out.read_text() == "here\n" and lab.containers.running(RANK) is None

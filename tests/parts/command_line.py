@@ -13,6 +13,7 @@ import pytest
 from testbed.cli import cli
 from testbed.experiment import Experiment
 from testbed.fabric.lab import Lab
+from testbed.live import standing
 from tests.parts.fake_lab import FakeLab
 from tests.parts.small_run import EXPERIMENT, whole
 
@@ -44,6 +45,7 @@ def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         return FakeLab(experiment.build_fabric(), machine, state["script"])
 
     monkeypatch.setattr(Lab, "up", up)
+    monkeypatch.setattr(standing, "shares", lambda _: False)  # a lab that is none takes no guests
 
     def call(*args: str, script: Any = whole) -> Outcome:
         state["script"] = script

@@ -27,8 +27,8 @@ from testbed.commands.calibrate import command
 from testbed.logs.read import read
 from testbed.logs.row import Link, Log, Point, Row
 from tests.parts.cluster_logs import table
+from tests.parts.made_clusters import HARDWARE, SIZES, points_of
 
-HARDWARE = Hardware("hopper", 4, 4, 400e9)
 PRIOR, PRIOR_SIGMA = prior(LibraryModel(HARDWARE, {})).x, prior(LibraryModel(HARDWARE, {})).sigma
 
 
@@ -38,7 +38,7 @@ class Straight:
     def __init__(self, jacobian: np.ndarray) -> None:
         self.jacobian = jacobian
 
-    def at(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def at(self, x: np.ndarray, steps: object = None) -> tuple[np.ndarray, np.ndarray]:
         return self.jacobian @ x, self.jacobian
 
 
@@ -61,28 +61,11 @@ def test_a_row_that_is_far_off_hardly_pulls() -> None:
     assert abs(found.x[0]) < 0.02 and found.weights[-1] < 0.05 < 0.9 < found.weights[0]
 
 
-def points_of(x: np.ndarray, sizes: list[int], noise: float, seed: int) -> list[Measured]:
-    """What clusters of 2 nodes of 1 and 4 GPUs would have measured."""
-    random = np.random.default_rng(seed)
-    model = LibraryModel(HARDWARE, {})
-    found = []
-    for collective in ("all_gather", "all_reduce"):
-        for gpus in (1, 4):
-            for size in sizes:
-                point = Point(collective, 2, gpus, size)
-                time = float(model.times(point, dict(zip(NAMES, np.exp(x), strict=True))))
-                time *= exp(noise * random.standard_normal())
-                found.append(Measured(point, time, None, (Row("x", 1, *point[:1], size, time, 2, gpus),)))
-    return found
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_constants_are_found_again_within_their_intervals(seed: int) -> None:
     """`./setup.sh prove calibrate` does so with 200 seeds."""
     truth = PRIOR + PRIOR_SIGMA * np.random.default_rng(seed).uniform(-1, 1, len(PRIOR))
-    made = calibrate(
-        LibraryModel(HARDWARE, {}), points_of(truth, [1 << k for k in range(10, 29, 3)], 0.02, seed), Log()
-    )
+    made = calibrate(LibraryModel(HARDWARE, {}), points_of(truth, SIZES, 0.02, seed), Log())
     told = made.told
     off = np.abs(made.fitted.x - truth) / made.sd
     assert told[NAMES.index("nic.rate")] and told[NAMES.index("cta.rate")] and told.sum() >= 4

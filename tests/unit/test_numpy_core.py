@@ -38,6 +38,21 @@ def test_a_worker_does_not_import_what_it_seldom_needs() -> None:
     assert not {"_ast", "dis", "datetime", "pathlib", "_pickle"} & set(loaded)
 
 
+def test_a_run_does_not_import_numpy_before_its_workers_are_at_work() -> None:
+    text = "name: s\\nfabric: {topology: {star: {hosts: 2}}}\\nworkload: [{collective: all_reduce, sizes: [1KiB]}]"
+    code = f"""
+import json, sys, testbed.commands.run, testbed.run.attempt, testbed.fabric.lab
+from testbed.experiment import loads
+from testbed.plan.hardware import hardware_of
+from testbed.plan.steps.plan import plan
+experiment = loads("{text}")
+plan(experiment).told()
+hardware_of(experiment)
+print(json.dumps("numpy" in sys.modules))
+"""
+    assert not _python(code)
+
+
 @pytest.mark.parametrize("first", ["pickle", "inspect"])
 def test_what_is_put_off_is_there_when_it_is_asked_for(first: str) -> None:
     code = "import json, workloads.base.process, numpy, dataclasses"

@@ -14,6 +14,7 @@ import pytest
 
 from testbed.experiment import loads
 from testbed.fabric.lab import Lab
+from testbed.live import standing
 from tests.parts.command_line import Cli, Outcome
 from tests.parts.command_line import testbed as testbed
 from tests.parts.doc_examples import ROOT
@@ -299,6 +300,7 @@ def test_a_sweep_that_ended_before_its_first_point_says_so(testbed: Cli, monkeyp
         raise SystemExit(143)
 
     monkeypatch.setattr(Lab, "up", up)
+    monkeypatch.setattr(standing, "shares", lambda _: False)  # a lab that is none takes no guests
     done = swept(testbed)
     assert done.code == 143 and "# no point was done" in done.out and "nothing in sweep" not in done.out
 

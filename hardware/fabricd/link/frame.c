@@ -55,11 +55,10 @@ static size_t lines(size_t bytes)
 
 static void more_frames(struct fabric *f)
 {
-	size_t each = lines(sizeof(struct frame));
-	uint8_t *slab = slab_new(f, each);
+	uint8_t *slab = slab_new(f, sizeof(struct frame));
 
 	for (size_t i = SLAB_FRAMES; i-- > 0;)
-		frame_free(f, (struct frame *)(slab + i * each));
+		frame_free(f, (struct frame *)slab + i);
 }
 
 static void more_rooms(struct fabric *f)

@@ -8,6 +8,7 @@
 #define LINK_FRAME_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/lines.h"
@@ -41,28 +42,29 @@ struct tx_buffer_ops {
 	void (*freed)(struct fabric *f, struct frame *fr);   /* it gives its place up */
 };
 
+/* First a line that every port on its way looks at, then one for its ends, then its headers */
 struct frame {
-	struct frame *next;
+	_Alignas(LINE_BYTES) struct frame *next;
 	uint8_t *data;	   /* its bytes: `head`, or a buffer of fabric.frame_room bytes */
 	uint64_t id;	   /* in order of creation, kept by copies */
+	struct passage *passage; /* through the switch that it is in, or on its way to */
+	struct passage *cut; /* on its way: the switch that it left before it had come in there as a whole, or NULL */
+	struct tx_buffer *tx_buffer; /* that it occupies, or NULL */
 	uint32_t len;	   /* without FCS and trailer */
-	uint32_t away;	   /* of these bytes: not in `data`, but between its headers and its telemetry */
+	uint16_t away;	   /* of these bytes: not in `data`, but between its headers and its telemetry */
+	uint16_t payload;  /* of a queue pair's: bytes of payload in it */
 	uint8_t class;
+	uint8_t refs;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
 	bool unsealed;	   /* made here, and its ICRC is not computed yet */
 	bool pause;	   /* a MAC control frame: meant for the port at the other end of the cable */
-	uint8_t refs;	   /* of a frame on its way to a switch: the event of its arrival, and Open vSwitch */
-	struct passage *passage; /* through the switch that it is in, or on its way to */
-	struct tx_buffer *tx_buffer; /* that it occupies, or NULL */
-	struct tx_source *from; /* who sends it, or NULL: told when it goes onto the wire */
-	uint32_t payload;  /* likewise: bytes of payload in it */
-	bool uncounted; /* its credits are not counted where it comes in, and so never come back */
-	bool asks;	   /* likewise: to be acknowledged */
-	bool response; /* likewise: to a READ, and none of its own packets */
-	bool early;	   /* in its NIC: it has waited for its time, and joins its queue before those that have not */
-	bool data_of_worker; /* of a NIC's worker: counted as sent when it goes onto the wire */
-	uint64_t number;   /* likewise: which of its packets it is */
+	bool uncounted;	   /* its credits are not counted where it comes in, and so never come back */
 	bool bad;	   /* its checksum is wrong */
-	struct passage *cut; /* on its way: the switch that it left before it had come in there as a whole, or NULL */
+	bool early;	   /* in its NIC: it has waited for its time, and joins its queue before those that have not */
+	bool asks : 1;	   /* of a queue pair's: to be acknowledged */
+	bool response : 1; /* of a queue pair's: to a READ, and none of its own packets */
+	bool data_of_worker : 1; /* of a NIC's worker: counted as sent when it goes onto the wire */
+	struct tx_source *from; /* who sends it, or NULL: told when it goes onto the wire */
+	uint64_t number;   /* of a queue pair's: which of its packets it is */
 	const void *taker; /* who will look at it at its end, so that he is brought near; nothing else may depend on it */
 	struct port *to;   /* scale-up domain: where it comes in, a NIC or the domain's switch */
 	const uint8_t *lent; /* its payload, in its sender's memory */
@@ -70,6 +72,7 @@ struct frame {
 	struct frame *older, *newer; /* lent by the same */
 	uint8_t head[FRAME_HEAD_BYTES];
 };
+_Static_assert(offsetof(struct frame, head) == 2 * LINE_BYTES && sizeof(struct frame) % LINE_BYTES == 0, "frames are small");
 
 /* What of a frame is in `data` */
 static inline uint32_t frame_near(const struct frame *fr)

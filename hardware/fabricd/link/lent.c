@@ -37,7 +37,7 @@ static uint32_t padding(uint32_t bytes)
 void frame_lend(struct frame *fr, struct lender *l, const uint8_t *payload, uint32_t bytes)
 {
 	fr->lent = payload;
-	fr->away = bytes + padding(bytes) + ICRC_BYTES;
+	fr->away = (uint16_t)(bytes + padding(bytes) + ICRC_BYTES); /* a NIC's MTU is at most 9000 bytes */
 	fr->unsealed = true;
 	fr->lender = l;
 	fr->older = l->last;

@@ -61,6 +61,8 @@ void reads_ask(const struct qp *q, struct roce_packet *pkt, const struct send_wr
 {
 	uint64_t left = wr->length - i * q->mtu;
 
+	if (!wr_reads(wr))
+		return;
 	pkt->remote_offset += i * q->mtu;
 	pkt->dma_bytes = (uint32_t)(again && left > q->mtu ? q->mtu : left);
 	pkt->swap = wr->swap;
@@ -329,7 +331,7 @@ uint32_t responder_build(struct fabric *f, struct qp *q, struct frame *fr)
 	fr->class = (uint8_t)(q->own_class ? q->class : q->p->data_class);
 	fr->to = &q->peer->port[1];
 	fr->from = &q->source;
-	fr->payload = bytes;
+	fr->payload = (uint16_t)bytes;
 	fr->response = true;
 	fr->data_of_worker = q->tx == &q->nic->tx[0];
 	q->fetched_bytes += fr->len;

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "wire/roce.h"
+
 enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_SEND_IMM, WR_READ, WR_COMPARE_SWAP, WR_FETCH_ADD, WR_OPCODES };
 
 /* What may be done with memory, and what peers may do: as in ibv_access_flags */
@@ -60,5 +62,23 @@ struct recv_wr {
 	struct pieces *pieces; /* likewise */
 	uint32_t lkey;
 };
+
+/* The opcode of a packet of a request */
+static inline uint8_t wr_opcode_of(const struct send_wr *wr, bool first, bool last)
+{
+	if (wr_reads(wr))
+		return wr->opcode == WR_READ ? RC_READ_REQUEST : wr->opcode == WR_FETCH_ADD ? RC_FETCH_ADD : RC_COMPARE_SWAP;
+	bool imm = wr->opcode == WR_WRITE_IMM || wr->opcode == WR_SEND_IMM;
+	if (wr->opcode == WR_SEND || wr->opcode == WR_SEND_IMM)
+		return first && last ? (imm ? RC_SEND_ONLY_IMM : RC_SEND_ONLY)
+		       : last	     ? (imm ? RC_SEND_LAST_IMM : RC_SEND_LAST)
+		       : first	     ? RC_SEND_FIRST
+				     : RC_SEND_MIDDLE;
+	if (first && last)
+		return imm ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
+	if (last)
+		return imm ? RC_WRITE_LAST_IMM : RC_WRITE_LAST;
+	return first ? RC_WRITE_FIRST : RC_WRITE_MIDDLE;
+}
 
 #endif

@@ -104,23 +104,6 @@ static void none(struct fabric *f, struct tx_source *s)
 	(void)s;
 }
 
-static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
-{
-	if (wr_reads(wr))
-		return wr->opcode == WR_READ ? RC_READ_REQUEST : wr->opcode == WR_FETCH_ADD ? RC_FETCH_ADD : RC_COMPARE_SWAP;
-	bool imm = wr->opcode == WR_WRITE_IMM || wr->opcode == WR_SEND_IMM;
-	if (wr->opcode == WR_SEND || wr->opcode == WR_SEND_IMM)
-		return first && last ? (imm ? RC_SEND_ONLY_IMM : RC_SEND_ONLY)
-		       : last	     ? (imm ? RC_SEND_LAST_IMM : RC_SEND_LAST)
-		       : first	     ? RC_SEND_FIRST
-				     : RC_SEND_MIDDLE;
-	if (first && last)
-		return imm ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
-	if (last)
-		return imm ? RC_WRITE_LAST_IMM : RC_WRITE_LAST;
-	return first ? RC_WRITE_FIRST : RC_WRITE_MIDDLE;
-}
-
 /* The request that packet @n belongs to; @n has been handed out and is not acknowledged */
 static uint32_t request_of(const struct qp *q, uint64_t n)
 {
@@ -180,14 +163,11 @@ static void sent_new(struct qp *q, const struct send_wr *wr, bool last)
 		q->send_wr_index++;
 }
 
-/* Build the next packet: one that is to be sent again, or the next new one */
-static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
+/* Build its next packet: one that is to be sent again, or the next new one */
+static uint32_t build_own(struct fabric *f, struct qp *q, struct frame *fr)
 {
-	struct qp *q = (struct qp *)s;
 	struct nic *n = q->nic;
 	uint64_t number;
-	if (responder_has(q) && (!qp_has_work(f, q) || (q->responds = !q->responds)))
-		return responder_build(f, q, fr);
 	bool again = repeat_next(q, &number);
 	uint32_t index = again ? request_of(q, number) : q->send_wr_index;
 
@@ -205,7 +185,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		.src_port = multipath_port(f, q, number, again && repeat_is_news(q)),
 		.tos = (uint8_t)((q->own_class ? q->dscp : q->p->data_dscp) << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
-		.opcode = opcode_of(wr, i == 0, last),
+		.opcode = wr_opcode_of(wr, i == 0, last),
 		.ack_request = asks(q, number, last || wr_reads(wr), q->mtu + ROCE_MAX_HEADER),
 		.dst_qp = q->peer_number,
 		.psn = (uint32_t)number & PSN_MASK,
@@ -217,8 +197,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		.payload_bytes = payload ? bytes : 0,
 	};
 	place_alone(q, &pkt, wr, i, bytes);
-	if (wr_reads(wr))
-		reads_ask(q, &pkt, wr, i, again);
+	reads_ask(q, &pkt, wr, i, again);
 	memcpy(pkt.dst_mac, q->peer->mac, 6);
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->number = number;
@@ -230,7 +209,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		q->asked = wr_reads(wr) ? wr->first + wr->packets : number + 1;
 	fr->from = &q->source;
 	fr->taker = q->peer_qp;
-	fr->payload = pkt.payload_bytes;
+	fr->payload = (uint16_t)pkt.payload_bytes;
 	fr->asks = pkt.ack_request;
 	fr->data_of_worker = q->tx == &n->tx[0] && !q->owner->ops->generated;
 	q->probes = false;
@@ -244,6 +223,16 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		timer_set(f, q, qp_expires(q, f->clock.now));
 	q->fetched_bytes += fr->len;
 	return q->owner->ops->in_nic || wr_in_nic(wr) ? IN_NIC : pkt.payload_bytes;
+}
+
+/* In turn with responses to its peer */
+static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
+{
+	struct qp *q = (struct qp *)s;
+
+	if (responder_has(q) && (!qp_has_work(f, q) || (q->responds = !q->responds)))
+		return responder_build(f, q, fr);
+	return build_own(f, q, fr);
 }
 
 const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .none = none, .passes = pacer_passes,

@@ -1,0 +1,60 @@
+"""How far a prediction, or a run, of an experiment with a cluster's profile may be off what that would measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from testbed.base.errors import InputError
+from testbed.base.units import format_size
+from testbed.logs.row import BUSBW, Point
+from testbed.plan.choose import Chooser
+from testbed.plan.library import ByLibrary
+from workloads.base.entry import NoModel
+from workloads.base.vocabulary import LIBRARY
+from workloads.library.choice import NoChoice
+
+if TYPE_CHECKING:
+    from testbed.cluster.bars import Bar
+    from testbed.experiment import Experiment
+
+BarOf = dict[tuple[int, int], "Bar"]
+"""By number of the step in the workload, and size."""
+
+
+def expected_errors(experiment: Experiment) -> BarOf:
+    """Of all collectives that the experiment's library carries out; none without a profile."""
+    if experiment.cluster is None:
+        return {}
+    from testbed.cluster.bars import Bars
+    from testbed.cluster.model import of_profile
+
+    bars, chooser, found = Bars(experiment.cluster, of_profile(experiment.cluster)), None, {}
+    for number, step in enumerate(experiment.workload):
+        collective = getattr(step, "collective", None)
+        if getattr(step, "algorithm", None) != LIBRARY or collective not in BUSBW:
+            continue
+        chooser = chooser or Chooser(experiment)
+        try:
+            servers = ByLibrary(experiment, chooser, step, experiment.place("workload", number)).servers  # type: ignore
+            for size_bytes in step.sizes:  # type: ignore[attr-defined]
+                point = Point(collective, servers.nodes, servers.gpus, size_bytes)
+                found[number, size_bytes] = bars.at(point)
+        except (InputError, NoModel, NoChoice):
+            continue
+    return found
+
+
+def in_words(experiment: Experiment, errors: BarOf) -> Iterator[str]:
+    """A line for each step, and one for each way in which it goes beyond what was measured."""
+    assert experiment.cluster is not None
+    for number, step in enumerate(experiment.workload):
+        its = {size: bar for (of, size), bar in errors.items() if of == number}
+        if not its:
+            continue
+        each = ", ".join(f"{format_size(size)} \u00b1 {bar.percent:.0f} %" for size, bar in its.items())
+        yield f"{experiment.cluster.cluster}: expected error (90 %) of {step.label}: {each}"
+        for beyond in dict.fromkeys(text for bar in its.values() for text in bar.beyond):
+            yield f"outside what was measured: {beyond}"
+    if experiment.cluster.library.choice != "tuner":
+        yield f"{experiment.cluster.cluster}: algorithms as the tuner takes them, not as its logs say"
