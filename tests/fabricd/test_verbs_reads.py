@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from struct import Struct
 from typing import Any
 
 import pytest
 
 from hardware.config import Hardware
+from tests.parts.dissected import dissect
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric
 from tests.parts.timing_model import one
 from tests.parts.verbs_program import (
@@ -121,6 +123,25 @@ def test_whatever_is_lost_of_requests_and_responses(recovery: str) -> None:
                 assert ends.near.bytes[to : to + len(text)] == text
         assert ends.far.bytes[:] == bytes(model)
         ends.over()
+
+
+def test_wireshark_reads_what_is_on_the_cable(tmp_path: Path) -> None:
+    """Opcodes and numbers as the InfiniBand specification has them: a READ takes as many numbers as its response."""
+    path = tmp_path / "cable.pcapng"
+    with bare_fabric("star", {"hosts": 2}) as f:
+        f.start(0, 1)
+        f.fabricd.request("capture", port="h0:1", path=str(path))
+        ends = Ends(f)
+        before = word(ends.far, 64)
+        for post in (ends.read(0, 9000), ends.atomic(wire.FETCH_ADD, 64, 5), ends.atomic(wire.COMPARE_SWAP, 64, 5, 6)):
+            ends.done(1, post)
+        f.fabricd.request("capture_stop", path=str(path))
+        ends.over()
+    opcode, psn, result = "infiniband.bth.opcode", "infiniband.bth.psn", "infiniband.atomicacketh.origremdt"
+    frames = dissect(path, opcode, psn, result)
+    read = [("12", "0"), ("13", "0"), ("14", "1"), ("15", "2")]
+    assert [(x[opcode], x[psn]) for x in frames] == [*read, ("20", "3"), ("18", "3"), ("19", "4"), ("18", "4")]
+    assert [int(x[result]) for x in frames if result in x] == [before, (before + 5) % 2**64]
 
 
 def test_no_more_is_read_at_a_time_than_was_agreed() -> None:
