@@ -106,7 +106,12 @@ def test_whatever_is_lost_of_requests_and_responses(recovery: str) -> None:
                 elif what == "write":
                     text = dice.randbytes(nbytes)
                     ends.near.bytes[to : to + nbytes] = text
-                    target = {"remote": ends.far.address + at, "rkey": ends.far.key, "wr_id": k, "flags": 3}
+                    target: dict[str, Any] = {
+                        "remote": ends.far.address + at,
+                        "rkey": ends.far.key,
+                        "wr_id": k,
+                        "flags": 3,
+                    }
                     posts.append(ends.a.send_list(ends.qp, wire.WRITE, [ends.near.piece(to, nbytes)], **target))
                     model[at : at + nbytes] = text
                 else:
