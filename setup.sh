@@ -242,12 +242,12 @@ install_torch() {
     env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import $torch_parts" >/dev/null 2>&1 || true
 }
 
-build_ryu() { controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"; }
+build_ryu() { PYTHON=$python controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"; }
 
 # --- verbs -----------------------------------------------------------------
 
-# fabricd needs nothing of .venv: it is compiled while pip fetches and unpacks.
-set_up() { # --dev: what tests need, too; --sanitize: that, and the build for tests
+# fabricd and ryu's environment need nothing of .venv: they are made while pip fetches and unpacks.
+set_up() { # --dev: what tests need, too; --sanitize: that, and the build for tests; --test: that, ryu and torch
     started=$(date +%s)
     more=
     [ $# -eq 0 ] || more=--dev
@@ -255,23 +255,37 @@ set_up() { # --dev: what tests need, too; --sanitize: that, and the build for te
     choose_python
     install_packages
     said_by_cc=$(mktemp)
+    said_by_ryu=$(mktemp)
+    making_ryu=
     [ -x hardware/bin/fabricd ] || say "compiling fabricd, beside the next steps"
     compile_fabricd "$@" >"$said_by_cc" 2>&1 &
     compiling=$!
+    if [ "${1:-}" = --test ]; then
+        [ -f .venv-ryu/stamp ] || say "building ryu's environment, likewise"
+        build_ryu >"$said_by_ryu" 2>&1 &
+        making_ryu=$!
+    fi
     make_venv $more
-    built=0
-    wait "$compiling" || built=1
-    [ "$built" -eq 0 ] || cat "$said_by_cc" >&2
-    rm -f "$said_by_cc"
-    [ "$built" -eq 0 ] || fail "fabricd could not be built (see above)"
+    if [ "${1:-}" = --test ]; then
+        install_torch || say "no $torch_wheel to be had: the tests of PyTorch scripts are skipped"
+    fi
+    awaited "$compiling" "$said_by_cc" || fail "fabricd could not be built (see above)"
+    [ -z "$making_ryu" ] || awaited "$making_ryu" "$said_by_ryu" || exit 3
+    rm -f "$said_by_cc" "$said_by_ryu"
     compile_python $more
     took=$(($(date +%s) - started))
     [ "$took" -lt 10 ] || say "ready after $took s"
 }
 
+awaited() { # PROCESS OUTPUT: waits for what runs beside; what it said is shown if it failed
+    wait "$1" && return
+    cat "$2" >&2
+    return 1
+}
+
 compile_fabricd() {
     "$python" -m hardware.build >/dev/null || return
-    [ "${1:-}" != --sanitize ] || "$python" -m hardware.build --sanitize >/dev/null
+    case "${1:-}" in --sanitize | --test) "$python" -m hardware.build --sanitize >/dev/null ;; esac
 }
 
 lint() {
@@ -354,12 +368,10 @@ case "$verb" in
         servers
         mpi
         rdma_programs
-        set_up --sanitize
+        set_up --test
         said=$(mktemp)
-        lint >"$said" 2>&1 & # on one core; pip, then the tests, which often wait, need not wait for it
+        lint >"$said" 2>&1 & # on one core; the tests, which often wait, need not wait for it
         linting=$!
-        build_ryu
-        install_torch || say "no $torch_wheel to be had: the tests of PyTorch scripts are skipped"
         tested=0
         as_root_if_there .venv/bin/python -m pytest -n "$(processes 2)" "$@" || tested=$?
         linted=0

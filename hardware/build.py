@@ -35,7 +35,7 @@ VERBS = PROGRAMS / "libibverbs.so.1"
 EMULATED = PROGRAMS / "librailbed-time.so"
 
 CFLAGS = ["-std=c17", "-D_GNU_SOURCE", "-pthread", "-O2", "-g", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
-SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZE = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 LIBRARIES = ["-Wl,--as-needed", "-ljansson", "-ldeflate", "-lm"]
 # Of a folder of sources: more flags to compile it, and to link it ({beside}: the folder of what is made).
 FLAGS = {

@@ -2,7 +2,8 @@
 
 A permutation over 32 hosts of a clos, each flow of 4 MB behind another leaf, under four ways to take a path. Each round
 runs all of them, in turns; of each the least processor time counts, as whatever else runs on the machine only adds.
-Left out is what does not belong to frames: memory that is registered, and payload that another thread copies.
+Left out is what does not belong to frames: memory that is registered, and payload that is copied, by the thread that
+does so or, where processors are busy, by the event loop.
 
 Ways differ in what a frame-hop is: under ECMP marks make receivers answer almost every packet, so that three frames in
 seven are acknowledgements there, which cost less than data; with packets spread they are one in five, and ports that
@@ -38,7 +39,7 @@ WAYS = {
     "round_256": (", multipath: {policy: round, entropies: 256}", "ecmp"),
     "reps_256": (", multipath: {policy: reps, entropies: 256}", "ecmp"),
 }
-NOT_OF_FRAMES = ("worker", "copies")
+NOT_OF_FRAMES = ("worker", "copies", "base")
 SWITCHES = 3  # between hosts of two leaves
 BASES = ("hop", "event", "data")
 ROUNDS = 5
@@ -61,6 +62,7 @@ def _once(way: str) -> dict[str, float] | None:
         "hop_us": busy_us / hops,
         "event_us": busy_us / counters["fidelity"]["events"],
         "data_us": busy_us / data,
+        "events_per_hop": counters["fidelity"]["events"] / hops,
         "data_percent": 100 * data * SWITCHES / hops,
         "ovs_percent": 100 * (hops - fast) / hops,
     }

@@ -31,5 +31,6 @@ struct timespec clock_at(uint64_t ps, clockid_t id);
 /* network.c */
 bool network_ours(int fd);
 int network_ready(int fd, uint64_t now, uint64_t *next);
+bool network_writable(int fd);
 
 #endif

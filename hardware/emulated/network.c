@@ -5,6 +5,7 @@
  * written by then is there, and when a reader goes on does not depend on which process was faster.
  */
 #include "emulated.h"
+#include "network.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,26 +23,11 @@
 #include <unistd.h>
 
 #define FOLDER "/run/railbed/network" /* if RAILBED_NETWORK does not name another */
-#define MOST 65536 /* bytes of a packet */
-
-enum kind { DATA, HELLO, END };
-struct packet {
-	uint64_t arrives;
-	uint32_t kind, bytes, rank;
-	uint16_t port, zero;
-};
-
-struct end {
-	bool used, listening, connected, eof;
-	uint16_t port, peer_port;
-	uint32_t peer;
-	uint8_t *buffer;
-	size_t at, len;
-};
 static struct end ends[4096];
 static uint16_t ephemeral = 32768;
 
-static struct end *end_of(int fd)
+/* end_of() - A socket of ours, or NULL */
+struct end *end_of(int fd)
 {
 	return fd >= 0 && fd < (int)(sizeof ends / sizeof *ends) && ends[fd].used ? &ends[fd] : NULL;
 }
@@ -113,7 +99,8 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t n)
 	return end_of(fd) ? 0 : (int)syscall(SYS_setsockopt, fd, level, name, value, n);
 }
 
-static void tell(int fd, struct end *e, enum kind kind, const void *data, size_t n)
+/* end_tell() - Send a packet, which arrives the network's latency later */
+void end_tell(int fd, struct end *e, enum kind kind, const void *data, size_t n)
 {
 	struct packet h = {.arrives = railbed_now(0) + LATENCY_PS, .kind = kind, .bytes = (uint32_t)n, .rank = railbed_rank(), .port = e->port};
 	struct iovec v[] = {{&h, sizeof h}, {(void *)(uintptr_t)data, n}};
@@ -139,10 +126,11 @@ int network_ready(int fd, uint64_t now, uint64_t *next)
 	*next = now + STEP_PS;
 	if (e->listening) {
 		struct pollfd p = {.fd = fd, .events = POLLIN};
-		return syscall(SYS_poll, &p, 1, 0) == 1;
+		return syscall(SYS_poll, &p, 1, 0) == 1 || railbed_lost();
 	}
 	if (!e->connected)
 		return 0;
+	e->eof = e->eof || railbed_lost(); /* nobody can tell any more when something would come */
 	if (e->at < e->len || e->eof)
 		return 1;
 	int there = first(fd, &h);
@@ -153,7 +141,14 @@ int network_ready(int fd, uint64_t now, uint64_t *next)
 	return there != 0;
 }
 
-static void until_ready(int fd)
+/* network_writable() - Can something be written?  Always, once it is connected */
+bool network_writable(int fd)
+{
+	return end_of(fd)->connected;
+}
+
+/* end_wait() - Until there is something to read */
+void end_wait(int fd)
 {
 	uint64_t next;
 
@@ -161,13 +156,13 @@ static void until_ready(int fd)
 		railbed_wait(next);
 }
 
-static bool blocks(int fd)
+bool end_blocks(int fd)
 {
 	return !(fcntl(fd, F_GETFL) & O_NONBLOCK);
 }
 
-/* Take in the next packet, which is there.  False: the end */
-static bool take(int fd, struct end *e)
+/* end_take() - Take in the next packet, which is there.  False: the end */
+bool end_take(int fd, struct end *e)
 {
 	struct packet h;
 
@@ -215,9 +210,9 @@ int connect(int fd, const struct sockaddr *a, socklen_t n)
 	e->port = e->port ? e->port : ephemeral++;
 	e->peer = rank;
 	e->peer_port = ntohs(in->sin_port);
-	tell(fd, e, HELLO, NULL, 0);
-	until_ready(fd);
-	if (!take(fd, e)) {
+	end_tell(fd, e, HELLO, NULL, 0);
+	end_wait(fd);
+	if (!end_take(fd, e)) {
 		errno = ECONNRESET;
 		return -1;
 	}
@@ -241,10 +236,14 @@ int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags)
 
 	if (!e)
 		return (int)syscall(SYS_accept4, fd, a, n, flags);
-	if (blocks(fd))
-		until_ready(fd);
+	if (end_blocks(fd))
+		end_wait(fd);
 	else if (!network_ready(fd, railbed_now(0), &next)) {
 		errno = EAGAIN;
+		return -1;
+	}
+	if (railbed_lost()) {
+		errno = ENETDOWN;
 		return -1;
 	}
 	int c = (int)syscall(SYS_accept4, fd, NULL, NULL, flags & ~SOCK_NONBLOCK);
@@ -256,9 +255,9 @@ int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags)
 		return -1;
 	}
 	ends[c] = (struct end){.used = true, .connected = true, .port = e->port};
-	until_ready(c);
-	take(c, &ends[c]); /* whose it is */
-	tell(c, &ends[c], HELLO, NULL, 0);
+	end_wait(c);
+	end_take(c, &ends[c]); /* whose it is */
+	end_tell(c, &ends[c], HELLO, NULL, 0);
 	if (flags & SOCK_NONBLOCK)
 		fcntl(c, F_SETFL, O_NONBLOCK);
 	address_of(ends[c].peer, ends[c].peer_port, a, n);
@@ -290,71 +289,6 @@ int getsockname(int fd, struct sockaddr *restrict a, socklen_t *restrict n)
 	return 0;
 }
 
-static ssize_t get(int fd, struct end *e, void *to, size_t n, int flags)
-{
-	uint64_t next;
-	size_t done = 0;
-
-	while (done < n) {
-		if (e->at == e->len) {
-			if (done && !(flags & MSG_WAITALL))
-				break;
-			if (!network_ready(fd, railbed_now(0), &next)) {
-				if (flags & MSG_DONTWAIT || !blocks(fd)) {
-					errno = EAGAIN;
-					return done ? (ssize_t)done : -1;
-				}
-				until_ready(fd);
-			}
-			if (!take(fd, e))
-				break;
-			continue;
-		}
-		size_t k = e->len - e->at < n - done ? e->len - e->at : n - done;
-		memcpy((uint8_t *)to + done, e->buffer + e->at, k);
-		done += k;
-		if (flags & MSG_PEEK)
-			break;
-		e->at += k;
-	}
-	return (ssize_t)done;
-}
-
-static ssize_t put(int fd, struct end *e, const void *from, size_t n)
-{
-	for (size_t at = 0; at < n; at += MOST)
-		tell(fd, e, DATA, (const uint8_t *)from + at, n - at < MOST ? n - at : MOST);
-	return (ssize_t)n;
-}
-
-ssize_t recv(int fd, void *to, size_t n, int flags)
-{
-	struct end *e = end_of(fd);
-
-	return e ? get(fd, e, to, n, flags) : syscall(SYS_recvfrom, fd, to, n, flags, NULL, NULL);
-}
-
-ssize_t send(int fd, const void *from, size_t n, int flags)
-{
-	struct end *e = end_of(fd);
-
-	return e ? put(fd, e, from, n) : syscall(SYS_sendto, fd, from, n, flags, NULL, 0);
-}
-
-ssize_t read(int fd, void *to, size_t n)
-{
-	struct end *e = end_of(fd);
-
-	return e ? get(fd, e, to, n, 0) : syscall(SYS_read, fd, to, n);
-}
-
-ssize_t write(int fd, const void *from, size_t n)
-{
-	struct end *e = end_of(fd);
-
-	return e ? put(fd, e, from, n) : syscall(SYS_write, fd, from, n);
-}
-
 int shutdown(int fd, int how)
 {
 	struct end *e = end_of(fd);
@@ -362,7 +296,7 @@ int shutdown(int fd, int how)
 	if (!e)
 		return (int)syscall(SYS_shutdown, fd, how);
 	if (how != SHUT_RD)
-		tell(fd, e, END, NULL, 0);
+		end_tell(fd, e, END, NULL, 0);
 	return 0;
 }
 
@@ -371,7 +305,7 @@ int close(int fd)
 	struct end *e = end_of(fd);
 
 	if (e && e->connected)
-		tell(fd, e, END, NULL, 0);
+		end_tell(fd, e, END, NULL, 0);
 	if (e) {
 		free(e->buffer);
 		*e = (struct end){0};

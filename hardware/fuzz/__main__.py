@@ -18,12 +18,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hardware.build import CFLAGS, LIBRARIES, SOURCES, BuildError, compile_all
+from hardware.build import CFLAGS, LIBRARIES, SANITIZE, SOURCES, BuildError, compile_all
 from hardware.fuzz.seeds import DICTIONARY, SEEDS
 
 HERE = Path(__file__).resolve().parent
 OUTPUT = HERE.parent / "bin" / "fuzz"
-SANITIZE = ["-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 QUICK = ["-O0", "-g1"]  # takes a third of the time to compile
 REPLACED = {"main.c", "tap.c"}  # the harness has its own
 HARNESS = ["harness.c", "tap.c"]

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wire.h"
+
 #undef ibv_get_device_list
 #undef ibv_query_port
 
@@ -98,18 +100,32 @@ static enum ibv_mtu mtu_of(uint32_t bytes)
 	return m;
 }
 
+/* How the port is now; without fabricd, down */
+static struct wire_port ask(void)
+{
+	const struct wire_cookie q = {0};
+	struct wire_port answer = {.rate_bps = place()->nics[place()->rank].rate_bps, .mtu = place()->mtu};
+
+	session_lock();
+	session_begin();
+	if (session_open()) {
+		memcpy(session_command(QUERY_PORT, sizeof q), &q, sizeof q);
+		if (session_exchange(-1, REPLY_PORT))
+			memcpy(&answer, session.in + 8, sizeof answer);
+	}
+	session_unlock();
+	return answer;
+}
+
 static int query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *to, size_t room)
 {
-	const struct place *p = place();
 	struct ibv_port_attr a = {
-		.state = IBV_PORT_ACTIVE,
 		.max_mtu = IBV_MTU_4096,
 		.gid_tbl_len = 1,
 		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
 		.max_msg_sz = 1u << 31,
 		.pkey_tbl_len = 1,
 		.max_vl_num = 1,
-		.phys_state = 5, /* LinkUp */
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
 		.flags = IBV_QPF_GRH_REQUIRED,
 	};
@@ -117,8 +133,12 @@ static int query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr 
 	(void)c;
 	if (port != PORT)
 		return EINVAL;
-	a.active_mtu = mtu_of(p->mtu);
-	set_rate(&a, p->nics[p->rank].rate_bps);
+	const struct wire_port is = ask();
+	bool up = is.flags & PORT_UP;
+	a.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+	a.phys_state = up ? 5 : 2; /* LinkUp, Polling */
+	a.active_mtu = mtu_of(is.mtu);
+	set_rate(&a, is.rate_bps);
 	memset(to, 0, room);
 	memcpy(to, &a, room < sizeof a ? room : sizeof a);
 	return 0;

@@ -25,6 +25,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "share.h"
 #include "wire.h"
 
 struct session session = {
@@ -313,7 +314,15 @@ void railbed_wait(uint64_t until)
 	session_lock();
 	while (session_open() && session.now + session.spend < until)
 		session_wait(UINT32_MAX, until);
+	if (session.lost && session.now + session.spend < until)
+		session.spend = until - session.now;
 	session_unlock();
+}
+
+/* railbed_lost() - Had the process a session that is over? */
+bool railbed_lost(void)
+{
+	return session.lost;
 }
 
 /* railbed_emulated() - Is this process's clock the virtual one?  Opens the session */
@@ -323,6 +332,15 @@ bool railbed_emulated(void)
 	bool yes = session_open() && !session.real;
 	session_unlock();
 	return yes;
+}
+
+/* railbed_happens() - Wait until something happens to the NIC, or until that time (ps) */
+void railbed_happens(uint64_t until)
+{
+	session_lock();
+	if (session_open())
+		session_wait(1, until);
+	session_unlock();
 }
 
 /* railbed_open() - Has the process a session? */
@@ -345,9 +363,22 @@ __attribute__((destructor)) static void leave(void)
 	flush();
 }
 
-/* A child has its parent's memory, but not its NIC */
+static void before_fork(void)
+{
+	session_lock();
+	share_before_fork();
+}
+
+static void in_parent(void)
+{
+	share_in_parent();
+	session_unlock();
+}
+
+/* A child has copies of its parent's memory, but not its NIC */
 static void in_child(void)
 {
+	share_in_child();
 	session.lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 	session.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	session.waiting = false;
@@ -361,5 +392,5 @@ static void in_child(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-	pthread_atfork(NULL, NULL, in_child);
+	pthread_atfork(before_fork, in_parent, in_child);
 }

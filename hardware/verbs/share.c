@@ -10,6 +10,9 @@
  * Between copy and replacement nobody may write.  In a program with threads the range is read-only meanwhile, and a
  * thread that writes to it waits in the handler of SIGSEGV.  All is done by a thread of its own, for the range may be the
  * caller's stack: while that waits, nothing happens to it.
+ *
+ * A child would go on with its parent's shared pages.  So it gets private copies of them before fork returns to it, and
+ * its parent waits for that; of the stack on which both go on, the parent has a private copy meanwhile.
  */
 #include "share.h"
 
@@ -42,6 +45,7 @@ struct work {
 	uint64_t start, end;
 	struct piece piece[PIECES];
 	int count, wrong;
+	bool back; /* private again, not shared */
 };
 
 static int file = -1;
@@ -146,10 +150,28 @@ static int replace(const struct piece *p, bool protects)
 	return got == MAP_FAILED ? errno : 0;
 }
 
+/* The same the other way round, for what @p is a mapping of */
+static int give_back(const struct piece *p)
+{
+	size_t n = p->end - p->start;
+	void *copy = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (copy == MAP_FAILED)
+		return ENOMEM;
+	memcpy(copy, (const void *)p->start, n);
+	mprotect(copy, n, p->protection);
+	return mremap(copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)p->start) == MAP_FAILED ? errno : 0;
+}
+
 static void *carry_out(void *of)
 {
 	struct work *w = of;
 	bool protects = w->count && !__libc_single_threaded;
+
+	for (int i = 0; w->back && i < w->count; i++)
+		w->wrong = give_back(&w->piece[i]);
+	if (w->back)
+		return NULL;
 
 	for (int i = 0; i < w->count && !w->wrong; i++) {
 		busy_end = protects ? w->piece[i].end : 0;
@@ -177,6 +199,7 @@ int share_range(uint64_t start, uint64_t end)
 	w.start = start;
 	w.end = end;
 	w.count = w.wrong = 0;
+	w.back = false;
 	if (share_file() < 0)
 		return ENOMEM;
 	w.wrong = look(&w);
@@ -195,4 +218,72 @@ int share_range(uint64_t start, uint64_t end)
 		return EAGAIN;
 	pthread_join(thread, NULL);
 	return w.wrong;
+}
+
+/* --- fork --- */
+static struct work forked, stack; /* what is shared then; of that, the stack that fork is called on */
+static int ends[2];
+
+static void look_for_shared(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint64_t start, end, here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+	char line[4352], flags[5];
+
+	forked.count = stack.count = 0;
+	while (maps && fgets(line, sizeof line, maps)) {
+		if (!strstr(line, "memfd:" NAME) || sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &start, &end, flags) != 3)
+			continue;
+		struct work *w = here >= start - 65536 && here < end + 65536 ? &stack : &forked;
+		if (w->count < PIECES)
+			w->piece[w->count++] = (struct piece){
+				.start = start, .end = end, .protection = PROT_READ | (flags[1] == 'w' ? PROT_WRITE : 0)};
+	}
+	if (maps)
+		fclose(maps);
+}
+
+/* share_before_fork() - The pages on which both will go on become private */
+void share_before_fork(void)
+{
+	pthread_t thread;
+
+	ends[0] = ends[1] = -1;
+	if (file < 0)
+		return;
+	look_for_shared();
+	if (stack.count) {
+		stack.back = true;
+		if (!pthread_create(&thread, NULL, carry_out, &stack))
+			pthread_join(thread, NULL);
+	}
+	if (forked.count && pipe2(ends, O_CLOEXEC))
+		ends[0] = ends[1] = -1;
+}
+
+/* share_in_parent() - The child has its copies; the stack is shared again */
+void share_in_parent(void)
+{
+	char none;
+
+	if (file < 0)
+		return;
+	close(ends[1]);
+	(void)!read(ends[0], &none, 1); /* ends when the child has closed its end */
+	close(ends[0]);
+	for (int i = 0; i < stack.count; i++)
+		share_range(stack.piece[i].start, stack.piece[i].end);
+}
+
+/* share_in_child() - Copies of its own; the heap is its parent's until then, so nothing here may use it */
+void share_in_child(void)
+{
+	if (file < 0)
+		return;
+	for (int i = 0; i < forked.count; i++)
+		give_back(&forked.piece[i]);
+	close(ends[0]);
+	close(ends[1]);
+	close(file);
+	file = -1;
 }

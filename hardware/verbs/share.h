@@ -6,5 +6,8 @@
 
 int share_file(void);
 int share_range(uint64_t start, uint64_t end);
+void share_before_fork(void);
+void share_in_parent(void);
+void share_in_child(void);
 
 #endif

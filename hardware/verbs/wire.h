@@ -91,6 +91,15 @@ struct wire_record {
 	uint64_t bytes;
 };
 
+struct wire_cookie {
+	uint32_t cookie, zero;
+};
+struct wire_port {
+	uint32_t cookie, flags;
+	uint64_t rate_bps;
+	uint32_t mtu, zero;
+};
+#define PORT_UP 1u
 struct wire_number {
 	uint32_t cookie, qp;
 };

@@ -24,8 +24,6 @@ TOLD = 0.8
 FIRST = 0.06
 """Scatter of a row before anything is known."""
 LEAST = 0.01
-MIDDLE = 1.4826
-"""Of a normal distribution: standard deviation / median of what is off."""
 MOST = 0.3
 """Scatter of a region of which nothing is known, at most."""
 
@@ -89,7 +87,7 @@ def calibrate(model: LibraryModel, points: Sequence[Measured], log: Log, tell: T
         rows = np.array([one == group for one in groups])
         held[rows] = fitted.residuals[rows] if len(set(groups)) == 1 else without(fitted, rows)[0]
     sd = widened(fitted, np.maximum(fitted.sd, np.minimum(bootstrap(fitted), known.sigma)))
-    scatter = _scatter(regions, too_good(fitted) * fitted.residuals, fitted.weights, held)
+    scatter = _scatter(regions, too_good(fitted) * fitted.residuals, fitted.weights, groups, held)
     made = Calibration(model, tuple(points), fitted, sd, scatter, held)
     _judge(made, log)
     return made
@@ -99,8 +97,21 @@ def _groups(points: Sequence[Measured]) -> list[tuple[Any, ...]]:
     return [tuple(one.point[:3]) for one in points]
 
 
-def _scatter(regions: Sequence[str], residuals: Array, weights: Array, held: Array | None = None) -> dict[str, float]:
-    """Of each region: of its fitted points, or the middle of what they are off when held out, if that is more.
+def _of_lines(groups: Sequence[Any], here: Array, held: Array) -> float:
+    middles = []
+    for group in dict.fromkeys(groups):
+        its = here & np.array([one == group for one in groups])
+        if its.any():
+            middles.append(float(np.median(np.abs(held[its]))))
+    return float(np.sqrt(np.mean(np.square(middles))))
+
+
+def _scatter(
+    regions: Sequence[str], residuals: Array, weights: Array, groups: Sequence[Any] = (), held: Array | None = None
+) -> dict[str, float]:
+    """Of each region: of its fitted points, or of the lines of points around the model when held out, if that is more.
+
+    A line (a collective, nodes and GPUs) counts as what it is off in the middle: another collective will be off as one.
 
     Of one without points half as much again as of the nearest one that has some.
     """
@@ -110,7 +121,7 @@ def _scatter(regions: Sequence[str], residuals: Array, weights: Array, held: Arr
         if here.any():
             its = float(np.sqrt(np.sum(weights[here] * residuals[here] ** 2) / np.sum(weights[here])))
             its *= 1 + 1 / here.sum()  # of few points the mean square is too small
-            off = 0.0 if held is None else MIDDLE * float(np.median(np.abs(held[here])))
+            off = 0.0 if held is None else _of_lines(groups, here, held)
             found[name] = max(its, off, LEAST)
     names = list(REGIONS)
     for k, name in enumerate(names):

@@ -62,11 +62,16 @@ def profile(
 
 
 def write(made: Profile, path: Path) -> None:
-    """Raises InputError if it cannot be written; nothing half-made is left."""
+    """Raises InputError if it cannot be written."""
+    write_plain(dump(made), path)
+
+
+def write_plain(data: Mapping[str, Any], path: Path) -> None:
+    """Likewise; nothing half-made is left."""
     temporary = path.with_name(f".{path.name}.new")
     try:
         with temporary.open("w") as file:
-            yaml_writer.dump(dump(made), file)
+            yaml_writer.dump(data, file)
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from testbed.calibrate.fit import correlated
 from testbed.calibrate.held import COVERED, Predicted, Score
 from testbed.calibrate.measured import series_of
 from testbed.calibrate.work import holds, lasting
+from testbed.cluster.gpu import GpuProfile
 from testbed.cluster.model import NAMES
 from testbed.cluster.profile import Z90, Profile, written
 from testbed.cluster.regions import REGIONS, region
@@ -176,3 +177,17 @@ def of_check(profile: Profile, log: Log, found: Sequence[Predicted]) -> Renderab
     for one in sorted(outside, key=lambda one: -abs(one.error))[:MOST_WORST]:
         parts.append(Text(f"# outside: {one.text} ({one.one.rows[0].place})", style="dim"))
     return Group(*parts)
+
+
+def of_gpu(profile: GpuProfile, notes: Sequence[str]) -> RenderableType:
+    """What a GPU's operations take."""
+    parts: list[RenderableType] = [Text(f"# note: {note}", style="yellow") for note in notes[:MOST_WORST]]
+    parts.append(Text(f"# {profile.gpu}" + (f" ({profile.about})" if profile.about else ""), style="bold"))
+    table = grid(
+        ("operation", "", 22), ("rate", "", 12), ("90 % from", "", 12), ("to", "", 12), ("start", "", 10),
+        ("rows", "", 5), ("median", "error (%)", 9),
+    )  # fmt: skip
+    for name, its in profile.kinds.items():
+        start = profile.model_dump(mode="json")["kinds"][name]["start"]
+        table.add_row(name, its.rate, *its.interval, start, str(its.rows), f"{100 * its.error:.1f}")
+    return Group(*parts, table)

@@ -12,6 +12,7 @@ from testbed.calibrate.found import Told, hardware
 from testbed.calibrate.held import Predicted, holding, predicted, scores
 from testbed.calibrate.made import profile
 from testbed.calibrate.measured import Measured, measured, series_of
+from testbed.calibrate.ops import gpu_profile
 from testbed.cluster.bars import Bars
 from testbed.cluster.model import LibraryModel, of_profile
 from testbed.cluster.profile import Profile, load
@@ -34,6 +35,7 @@ class Asked:
     hold: Sequence[str] = ()
     name: str | None = None
     about: str = ""
+    ops: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,10 @@ def work(asked: Asked, tell: Tell = lambda text: None) -> Outcome:
     if made is None or EACH in asked.hold:  # the profile itself is of all of them
         made = calibrate(model, points, log, tell)
     result = profile(name, made, log, sources, _said(found, more) if found else {}, asked.about)
+    if asked.ops:
+        compute, notes = gpu_profile(asked.ops)
+        log.warnings += notes
+        result = result.model_copy(update={"compute": compute})
     return Outcome(log, sources, made, result, found, more)
 
 

@@ -16,6 +16,7 @@ from testbed.cluster.model import NAMES, LibraryModel
 from testbed.cluster.profile import Z90, Profile
 from testbed.cluster.regions import region
 from testbed.logs.row import Point
+from workloads.library.choice import Choice
 
 PER_DOUBLING = {"nodes": 0.04, "GPUs of a node": 0.04, "larger": 0.01, "smaller": 0.06}
 OTHER_COLLECTIVE = 0.05
@@ -45,26 +46,31 @@ class Bars:
         values = profile.values()
         self.x = np.log([values.get(name, prior) for name, prior in self.model.priors().items()])
 
-    def at(self, point: Point) -> Bar:
-        """Raises NoModel, NoChoice."""
+    def at(self, point: Point, choice: Choice | None = None) -> Bar:
+        """Of what the tuner takes, or of a choice.  Raises NoModel, NoChoice."""
         beyond = dict(self._beyond(point))
         scatter = self.profile.scatter[region(point.size_bytes)]
         return Bar(
-            sqrt(self._of_constants(point) + scatter**2 + sum(share**2 for share in beyond.values())), tuple(beyond)
+            sqrt(
+                self._of_constants(point, choice or self.model.choice(point))
+                + scatter**2
+                + sum(share**2 for share in beyond.values())
+            ),
+            tuple(beyond),
         )
 
-    def _of_constants(self, point: Point) -> float:
+    def _of_constants(self, point: Point, choice: Choice) -> float:
         """The variance that the constants' uncertainty makes.
 
         Along each axis of their distribution the time is asked for at both ends of the interval, and the farther one
         counts: a hop that is not told may be long, and then it is all that matters.
         """
-        needed = self.model.of([point]).needed[0]
+        needed = self.model.needs(point, choice)
         values, axes = np.linalg.eigh(self._covariance[np.ix_(needed, needed)])
         ends = Z90 * axes * np.sqrt(np.clip(values, 0.0, None))
         tries = np.repeat(self.x[:, None], 2 * len(needed) + 1, axis=1)
         tries[needed, 1:] += np.column_stack([ends, -ends])
-        times = np.log(self.model.times(point, dict(zip(NAMES, np.exp(tries), strict=True))))
+        times = np.log(self.model.times(point, dict(zip(NAMES, np.exp(tries), strict=True)), choice))
         away = np.abs(times[1:] - times[0]).reshape(2, len(needed))
         return float(np.sum((np.max(away, axis=0) / Z90) ** 2))
 

@@ -60,6 +60,13 @@ class LibraryModel:
         found = time_ns(point.collective, point.size_bytes, servers, costs, made, self.settings)
         return np.asarray(found, dtype=float)
 
+    def needs(self, point: Point, choice: Choice) -> Array:
+        """Numbers of the constants that a point's time is asked of: the others have no derivative."""
+        asked = _Asked(self.priors())
+        self.times(point, asked, choice)
+        needed = [k for k, name in enumerate(NAMES) if name in asked.names and _concerns(name, choice)]
+        return np.array(needed, dtype=int)
+
     def modelled(self, points: Sequence[Point]) -> tuple[list[bool], list[str]]:
         """Of which points there is a model; why of the others there is none."""
         ones = {name: np.array([value]) for name, value in self.priors().items()}
@@ -84,22 +91,14 @@ class Rows:
     def __init__(self, model: LibraryModel, points: Sequence[Point]) -> None:
         self._model, self._points = model, points
         self._choices = [model.choice(point) for point in points]
-        self.needed = [self._needs(k) for k in range(len(points))]
-
-    def _needs(self, number: int) -> Array:
-        """Numbers of the constants that a point's time is asked of: the others have no derivative."""
-        asked = _Asked(self._model.priors())
-        choice = self._choices[number]
-        self._model.times(self._points[number], asked, choice)
-        needed = [k for k, name in enumerate(NAMES) if name in asked.names and _concerns(name, choice)]
-        return np.array(needed, dtype=int)
+        self._needed = [model.needs(*one) for one in zip(points, self._choices, strict=True)]
 
     def at(self, x: Array, steps: Array | float = STEP) -> tuple[Array, Array]:
         """The times, and their derivatives (points, constants): what a step of each changes, by that step."""
         each = np.broadcast_to(steps, len(x))
         f, jacobian = np.empty(len(self._points)), np.zeros((len(self._points), len(x)))
         for k, (point, choice) in enumerate(zip(self._points, self._choices, strict=True)):
-            needed = self.needed[k]
+            needed = self._needed[k]
             tries = np.repeat(x[:, None], len(needed) + 1, axis=1)
             tries[needed, 1 + np.arange(len(needed))] += each[needed]
             times = np.log(self._model.times(point, dict(zip(NAMES, np.exp(tries), strict=True)), choice))
@@ -142,8 +141,8 @@ def _settings(env: Mapping[str, str]) -> tuple[Settings, list[str]]:
     return Settings.of(taken), wrong
 
 
-def of_profile(profile: Profile) -> LibraryModel:
-    """The model of a cluster that has a profile."""
+def of_profile(profile: Profile, env: Mapping[str, str] | None = None) -> LibraryModel:
+    """The model of a cluster that has a profile; `env`: other settings than those under which it was measured."""
     its, library = profile.hardware, profile.library
     hardware = Hardware(its.gpu, its.gpus, its.nics, float(its.nic), its.host, its.nvlink, library.version)
     said = {
@@ -152,4 +151,4 @@ def of_profile(profile: Profile) -> LibraryModel:
         )
         for one in (() if library.choice == "tuner" else library.choice)
     }
-    return LibraryModel(hardware, library.env, said)
+    return LibraryModel(hardware, library.env if env is None else env, said)

@@ -17,7 +17,9 @@ from pydantic import Field, model_validator
 from testbed.base.model_file import FileKind, model_of, text_of
 from testbed.base.types import Model, Rate, mistakes, unknown
 from testbed.base.units import UnitError, format_rate, format_time, parse_rate, parse_time
+from testbed.cluster.gpu import GpuProfile
 from testbed.cluster.regions import REGIONS
+from testbed.cluster.source import SourceOf
 from workloads.library.costs import PARAMETERS
 from workloads.library.servers import GPUS, HOSTS
 
@@ -29,12 +31,6 @@ PROFILE = FileKind(
 Z90 = 1.6449
 """Half of an interval that holds 90 % of a normal distribution, in standard deviations."""
 DIGITS = 4
-
-
-class SourceOf(Model):
-    file: str = Field(max_length=255, description="name of a log, without its folder")
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="of its content")
-    rows: int = Field(ge=0, description="rows that were read from it")
 
 
 class HardwareOf(Model):
@@ -91,6 +87,7 @@ class Profile(Model):
     )
     scatter: dict[str, float] = Field(description="of measured times around the model, by size")
     range: RangeOf = Field(description="what was measured")
+    compute: GpuProfile | None = Field(default=None, description="what its GPUs' operations take")
     held_out: dict[str, str] = Field(default_factory=dict, description="errors on rows that were held back")
 
     @model_validator(mode="after")
@@ -160,4 +157,4 @@ def load(path: str | Path) -> Profile:
 def dump(profile: Profile) -> dict[str, Any]:
     """Plain data, without what is empty."""
     data: Mapping[str, Any] = profile.model_dump(mode="json")
-    return {key: value for key, value in data.items() if value not in ({}, [], "")}
+    return {key: value for key, value in data.items() if value not in ({}, [], "", None)}

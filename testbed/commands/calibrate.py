@@ -14,7 +14,7 @@ from testbed.commands._complete import FILE
 
 # fmt: off
 @click.command(short_help="Fit a profile of your cluster to its logs.")
-@click.argument("logs", nargs=-1, required=True, shell_complete=FILE, metavar="LOG..")
+@click.argument("logs", nargs=-1, shell_complete=FILE, metavar="LOG..")
 @click.option("--nics", metavar="NxRATE", help="NICs of a node and their rate, such as 8x400Gbps.")
 @click.option("--nodes", type=Whole(1, 10**6), metavar="N", help="Nodes, of logs that do not say it.")
 @click.option("--gpus", type=Whole(1, 1024), metavar="N", help="GPUs of each node, of logs that do not say it.")
@@ -30,6 +30,8 @@ from testbed.commands._complete import FILE
 @click.option("--about", default="", metavar="TEXT", help="Where the logs are from, for the profile.")
 @click.option("--out", metavar="FILE", help="Write the profile here, .yaml.")
 @click.option("--report", metavar="DIR", help="Write a report here: HTML, text and JSON.")
+@click.option("--ops", metavar="FILE", shell_complete=FILE,
+              help="Operations that `python -m testbed.calibrate.measure_ops` has measured; no LOG is needed then.")
 @click.option("--check", metavar="FILE", shell_complete=FILE,
               help="Fit nothing: does this profile still hold for these logs? Exit code 1 if not.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -37,7 +39,8 @@ from testbed.commands._complete import FILE
 def command(
     logs: tuple[str, ...], nics: str | None, nodes: int | None, gpus: int | None, topology: str | None,
     gpu: str | None, host: str | None, library: str | None, collective: str | None, hold: tuple[str, ...],
-    name: str | None, about: str, out: str | None, report: str | None, check: str | None, as_json: bool,
+    name: str | None, about: str, out: str | None, report: str | None, ops: str | None,
+    check: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Fit the constants of NCCL's model to logs of your cluster, and say how well they are known.
 
@@ -52,6 +55,13 @@ def command(
 
     Exit codes: 0 done, 1 the profile does not hold (--check), 2 bad input.
     """
+    from testbed.base.errors import InputError
+
+    if not logs:
+        if ops is None:
+            raise InputError("no log is named", "command line", "testbed calibrate LOG.., or --ops FILE")
+        _operations(ops, about, out, as_json)
+        return
     from testbed.calibrate.found import Told, known, version_of
     from testbed.calibrate.work import Asked, work
     from workloads.library.servers import GPUS, HOSTS
@@ -66,7 +76,7 @@ def command(
 
     with for_stderr() as progress:
         stem = Path(out).stem if out else None
-        asked = Asked(logs, told, topology, collective, hold, name or stem, about)
+        asked = Asked(logs, told, topology, collective, hold, name or stem, about, ops)
         outcome = work(asked, progress.note if not as_json else lambda text: None)
     if out:
         from testbed.calibrate.made import write
@@ -88,6 +98,25 @@ def command(
     show(of_calibration(outcome.log, outcome.sources, outcome.made, outcome.profile, outcome.made.model.unknown))
     if outcome.held:
         show(of_scores(outcome.held, scores(outcome.held, more_nodes=outcome.more_nodes)))
+    if out:
+        click.echo(f"# profile: {out}")
+
+
+def _operations(path: str, about: str, out: str | None, as_json: bool) -> None:
+    """The profile of a GPU alone."""
+    from testbed.calibrate.made import write_plain
+    from testbed.calibrate.ops import gpu_profile
+    from testbed.calibrate.told import of_gpu
+    from testbed.cluster.gpu import written_gpu
+    from testbed.tables.results import show
+
+    profile, notes = gpu_profile(path, about)
+    if out:
+        write_plain(written_gpu(profile), Path(out))
+    if as_json:
+        click.echo(json.dumps({"profile": written_gpu(profile), "notes": notes}))
+        return
+    show(of_gpu(profile, notes))
     if out:
         click.echo(f"# profile: {out}")
 

@@ -31,8 +31,8 @@ def command(file: str, settings: tuple[str, ...], as_json: bool) -> None:
     \b
     Examples:
       testbed predict experiments/quickstart.yaml
-      testbed predict experiments/quickstart.yaml --set fabric.topology.rail.servers=64
-      testbed predict experiments/offload/direct-reduce.yaml --json
+      testbed predict experiments/quickstart.yaml --set fabric.topology.rail.servers=16
+      testbed predict experiments/offload/direct-reduce-tori.yaml --json
     """
     from testbed.experiment.overrides import load_with
     from testbed.predict.large import of_any_size

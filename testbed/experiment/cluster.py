@@ -1,7 +1,7 @@
 """`cluster:` of the experiment file: what a profile fills in, where the file says nothing else.
 
-The fabric's cables carry what the profile's NICs carry, headers included; GPUs' links, the cost of a message and the
-library's constants are the profile's. So a fault changes the same things as without a profile.
+The fabric's cables carry what the profile's NICs carry, headers included; GPUs' links, the cost of a message, the
+library's constants and what GPUs compute are the profile's. So a fault changes the same things as without a profile.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from testbed.base.errors import InputError
 from testbed.base.types import mistake
 from testbed.base.units import format_rate, format_time
+from testbed.cluster.gpu import GpuProfile
 from testbed.cluster.profile import Profile, load
 from testbed.experiment.blocks import known
 from topologies.graph import frames
@@ -31,7 +32,21 @@ def with_profile(value: Any, directory: Path) -> Any:
         profile = _loaded(written, directory)
     else:
         profile = written if isinstance(written, Profile) else Profile.model_validate(written)
-    return {**_merged(_said(profile, value), value), "cluster": profile}
+    filled = {**_merged(_said(profile, value), value), "cluster": profile}
+    if profile.compute is not None and isinstance(value.get("workload"), list):
+        filled["workload"] = [_computing(step, profile.compute) for step in value["workload"]]
+    return filled
+
+
+def _computing(step: Any, compute: GpuProfile) -> Any:
+    """A training step whose GPUs are the cluster's, unless it says what they take."""
+    train = step.get("train") if isinstance(step, dict) else None
+    if not isinstance(train, dict):
+        return step
+    gpu = train.get("gpu")
+    if not isinstance(gpu, dict) or "measured" in gpu or "efficiency" in gpu:
+        return step
+    return {**step, "train": {**train, "gpu": {**gpu, "measured": compute}}}
 
 
 def _loaded(name: str, directory: Path) -> Profile:

@@ -25,6 +25,7 @@ from pydantic import (
 
 from testbed.base.types import Model, Time, default, mistake, mistakes
 from testbed.cluster.profile import Profile
+from testbed.cluster.source import FILE_OR_MAPPING
 from testbed.experiment.blocks.cables import laid
 from testbed.experiment.blocks.clock import Clock
 from testbed.experiment.blocks.control import Control
@@ -70,9 +71,6 @@ def _injections_written(value: list[Any]) -> list[dict[str, Any]]:
 _AXES = "KEY: [VALUE, ..], or WORD: {NAME: {KEY: VALUE, ..}, ..} with a word that has no dot"
 
 
-_FILE_OR_MAPPING = {"anyOf": [{"type": kind} for kind in ("string", "object", "null")]}
-
-
 class Experiment(Model):
     """A validated experiment.  Raises pydantic's ValidationError; `loader.load` turns that into an InputError."""
 
@@ -112,7 +110,7 @@ class Experiment(Model):
         description="a collective library, in whose manner collectives are carried out that name no `algorithm` "
         "(null: none, docs/collective-library.md)",
     )
-    cluster: Annotated[Profile | None, WithJsonSchema(_FILE_OR_MAPPING)] = Field(
+    cluster: Annotated[Profile | None, WithJsonSchema(FILE_OR_MAPPING)] = Field(
         default=None,
         description="a cluster's profile: a file that `testbed calibrate` has written, or the name of a ready one; it "
         "fills in `fabric.cable`, `fabric.scale_up`, `costs` and `library` where they are left out (docs/calibrate.md)",

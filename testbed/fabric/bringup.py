@@ -35,7 +35,7 @@ from testbed.fabric.controller import (
     interpreter,
 )
 from testbed.fabric.names import Names
-from testbed.fabric.ovs import Bridge, OpenVSwitch
+from testbed.fabric.ovs import Bridge, Command, OpenVSwitch
 from testbed.fabric.parts import needed
 from testbed.machine import memory
 from testbed.machine.bytecode import keep_compiled
@@ -249,7 +249,7 @@ class Bringup:
 
     # -- switches
 
-    def make_bridges(self) -> list[subprocess.Popen[str]]:
+    def make_bridges(self) -> list[Command]:
         """Starts making all bridges; OpenVSwitch.finish waits for them."""
         bridges = []
         for s in self.fabric.switches:

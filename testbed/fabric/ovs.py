@@ -1,7 +1,7 @@
 """A fabric's own Open vSwitch: database, daemon, sockets and logs in one directory, devices in one network namespace.
 
 The host's own Open vSwitch is neither needed nor touched. Many run side by side. All sockets are in the directory, so
-the usual tools work with the variables of `env`. One ovs-vsctl transaction makes many bridges.
+the usual tools work with the variables of `env`. One transaction on the database makes many bridges (ovsdb.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Any
 
 from testbed.base.errors import MachineError
 from testbed.base.text import tail
+from testbed.machine.ovsdb import DATABASE, Operation, Transaction, named, set_of
 from testbed.machine.processes import MARK, wait_for
 
-_PROTOCOLS = "OpenFlow13,OpenFlow15"
+_PROTOCOLS = ("OpenFlow13", "OpenFlow15")
 _ARGS_BYTES = 500_000  # well below what one command line may have
 _HINT = "`testbed doctor` tells whether an Open vSwitch starts here"
 _START_S = 30.0
@@ -33,6 +34,7 @@ _MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=268435456:glibc.malloc
 # As in Debian's ovs-ctl: everything waits for the switch.
 _PRIORITY = ("nice", "-n", "-10")
 
+Command = subprocess.Popen[str] | Transaction
 Spawn = Callable[..., subprocess.Popen[Any]]
 """Starts a command in the fabric's network namespace, as subprocess.Popen does."""
 
@@ -122,14 +124,33 @@ class OpenVSwitch:
 
     # -- its bridges
 
-    def create(self, bridges: Sequence[Bridge]) -> list[subprocess.Popen[str]]:
+    def create(self, bridges: Sequence[Bridge]) -> list[Command]:
         """Starts making these bridges, fail-secure and without controller; `finish` waits and reports errors."""
-        return [self._start([*_VSCTL, *args]) for args in _transactions(map(_create_args, bridges))]
+        operations, made = _bridge_rows(bridges)
+        if self._row_there():
+            added = [["bridges", "insert", set_of(made)]]
+            operations.append({"op": "mutate", "table": DATABASE, "where": [], "mutations": added})
+        else:
+            operations.append({"op": "insert", "table": DATABASE, "row": {"bridges": set_of(made)}})
+        return [self._transaction(operations, settle=True)]
 
-    def finish(self, commands: Iterable[subprocess.Popen[str]], check: Callable[[], object] = lambda: None) -> None:
-        """Waits for started transactions. Raises MachineError with what ovs-vsctl said, and what `check` raises.
+    def _row_there(self) -> bool:
+        """Whether the database has its one row of all: a new one has not."""
+        asked = self._transaction([{"op": "select", "table": DATABASE, "where": [], "columns": ["cur_cfg"]}])
+        self.finish([asked])
+        return bool(asked.results[0]["rows"])
 
-        ovs-vsctl retries forever if its server is gone. So `check` is called now and then, which may raise.
+    def _transaction(self, operations: list[Operation], *, settle: bool = False) -> Transaction:
+        try:
+            return Transaction(self.database, operations, settle=settle)
+        except OSError as error:
+            log = self.dir / "ovsdb-server.log"
+            raise MachineError(f"Open vSwitch's database does not answer: {error}", str(log), _HINT) from None
+
+    def finish(self, commands: Iterable[Command], check: Callable[[], object] = lambda: None) -> None:
+        """Waits for started transactions. Raises MachineError with what went wrong, and what `check` raises.
+
+        They wait forever if their server is gone. So `check` is called now and then, which may raise.
         """
         for command, errors in [(command, _errors(command, check)) for command in commands]:
             # ovs-vsctl reports a port or bridge that could not be set up only on stderr.
@@ -137,13 +158,18 @@ class OpenVSwitch:
                 what = f"Open vSwitch refused: {' '.join(errors.split())[:500]}"
                 raise MachineError(what, where=str(self.log), hint=_HINT)
 
-    def set_controller(self, names: Sequence[str], target: str) -> list[subprocess.Popen[str]]:
+    def set_controller(self, names: Sequence[str], target: str) -> list[Command]:
         """Starts pointing bridges to a controller that already listens: refused, they try again only 8 s later.
 
         Does not wait for them: the controller sees them come.
         """
-        commands = (["--", "set-controller", name, target] for name in names)
-        return [self._start([*_VSCTL, "--no-wait", *args]) for args in _transactions(commands)]
+        operations: list[Operation] = []
+        for number, name in enumerate(names):
+            controller = {"op": "insert", "table": "Controller", "row": {"target": target}, "uuid-name": f"r{number}"}
+            where = [["name", "==", name]]
+            row = {"controller": named(number)}
+            operations += [controller, {"op": "update", "table": "Bridge", "where": where, "row": row}]
+        return [self._transaction(operations)]
 
     def return_to_sender(self, name: str, port: int = 1) -> subprocess.Popen[str]:
         """Starts giving the fence bridge its only flow: what comes in on the port goes out on it."""
@@ -163,13 +189,35 @@ class OpenVSwitch:
             raise MachineError("Open vSwitch is not installed", hint=hint) from None
 
 
-def _create_args(bridge: Bridge) -> list[str]:
-    options = ["datapath_type=netdev", "fail_mode=secure", f"protocols={_PROTOCOLS}"]
-    other = [f"other_config:datapath-id={bridge.dpid:016x}", "other_config:disable-in-band=true"]
-    args = ["--", "add-br", bridge.name, "--", "set", "Bridge", bridge.name, *options, *other]
-    for number, port in enumerate(bridge.ports, 1):
-        args += ["--", "add-port", bridge.name, port, "--", "set", "Interface", port, f"ofport_request={number}"]
-    return args
+def _bridge_rows(bridges: Sequence[Bridge]) -> tuple[list[Operation], list[Any]]:
+    """Operations that insert bridges with their ports, and the bridges' names in the transaction."""
+    operations: list[Operation] = []
+
+    def insert(table: str, **row: Any) -> list[str]:
+        number = len(operations)
+        operations.append({"op": "insert", "table": table, "row": row, "uuid-name": f"r{number}"})
+        return named(number)
+
+    def port(name: str, **interface: Any) -> list[str]:
+        return insert("Port", name=name, interfaces=insert("Interface", name=name, **interface))
+
+    made = []
+    for bridge in bridges:
+        ports = [port(bridge.name, type="internal")]
+        ports += [port(device, ofport_request=number) for number, device in enumerate(bridge.ports, 1)]
+        config = {"datapath-id": f"{bridge.dpid:016x}", "disable-in-band": "true"}
+        made.append(
+            insert(
+                "Bridge",
+                name=bridge.name,
+                ports=set_of(ports),
+                datapath_type="netdev",
+                fail_mode="secure",
+                protocols=set_of(_PROTOCOLS),
+                other_config=["map", [list(pair) for pair in config.items()]],
+            )
+        )
+    return operations, made
 
 
 def _transactions(commands: Iterable[Sequence[str]]) -> Iterator[list[str]]:
@@ -186,7 +234,7 @@ def _transactions(commands: Iterable[Sequence[str]]) -> Iterator[list[str]]:
         yield args
 
 
-def _errors(command: subprocess.Popen[str], check: Callable[[], object]) -> str:
+def _errors(command: Command, check: Callable[[], object]) -> str:
     """What a command says on stderr until it ends."""
     while True:
         try:

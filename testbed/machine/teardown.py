@@ -26,11 +26,11 @@ def control_group_paths(name: str) -> Iterator[Path]:
 
 def in_control_groups(name: str) -> set[Process]:
     """All processes below that name in any hierarchy."""
-    pids: list[int] = []
+    pids = set[int]()  # each is in all hierarchies
     for path in control_group_paths(name):
         for group, _, _ in os.walk(path):
             with suppress(OSError):
-                pids += map(int, Path(group, "cgroup.procs").read_text().split())
+                pids.update(map(int, Path(group, "cgroup.procs").read_text().split()))
     return existing(pids)
 
 

@@ -9,17 +9,29 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
+from testbed.experiment.blocks.layout import group
+from testbed.plan.offloads import lacking, told_of
 from topologies.ranks.grid import NoGrid, servers_and_gpus
 from workloads.base.vocabulary import DTYPES
 from workloads.collectives.manner import Manner
 from workloads.library.choice import Choice, NoChoice, choose
 from workloads.library.costs import EFFICIENCY, Costs
-from workloads.library.pieces import STEPS, Cut, channels_worth, nvls_tree_chunk, ring_cut, tree_cut
+from workloads.library.pieces import (
+    P2P_CHUNK,
+    STEPS,
+    Cut,
+    channels_worth,
+    nvls_tree_chunk,
+    pat_chunk,
+    ring_cut,
+    slot_bytes,
+    tree_cut,
+)
 from workloads.library.schedules.orders import ring
 from workloads.library.schedules.predicted import hop_of
 from workloads.library.servers import Servers
 from workloads.library.settings import Settings
-from workloads.registry import by_library
+from workloads.registry import by_library, choices
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
@@ -73,23 +85,40 @@ class ByLibrary:
         found = {}
         for size_bytes in self.step.sizes:
             choice = self.choice(size_bytes)
-            name = f"nccl_{choice.algorithm}"
-            if name not in by_library()[self.step.collective]:
-                what = f"the library takes {choice.algorithm} for {self.step.collective} of {size_bytes} B here"
-                can = ", ".join(its.removeprefix("nccl_") for its in by_library()[self.step.collective])
-                hint = f"a step carries out {can}: env: {{NCCL_ALGO: {can}}}"
-                raise InputError(what, self.place, hint)
-            manner = self.manner(choice, size_bytes)
-            label = f"{choice.algorithm}/{choice.protocol}/{manner.channels}"
-            found[str(size_bytes)] = {
-                "algorithm": name,
-                "ranks": self.ranks,
-                "library": asdict(manner),
-                "expected_ns": {label: round(choice.expected_us * 1e3, 3)},
-            }
+            told = self._by_hosts(choice, size_bytes) or self._by_switches(choice, size_bytes)
+            channels = told["library"]["channels"] if "library" in told else choice.channels
+            label = f"{choice.algorithm}/{choice.protocol}/{channels}"
+            found[str(size_bytes)] = {**told, "expected_ns": {label: round(choice.expected_us * 1e3, 3)}}
         if len({(its["algorithm"], *way_of(its)) for its in found.values()}) > MOST_WAYS:
             raise InputError(f"a step in more than {MOST_WAYS} ways", self.place, "fewer sizes in a step")
         return found
+
+    def _by_hosts(self, choice: Choice, size_bytes: int) -> dict[str, Any]:
+        """What a library's own lanes do; {}: they do not."""
+        name = f"nccl_{choice.algorithm}"
+        if name not in by_library()[self.step.collective]:
+            return {}
+        return {"algorithm": name, "ranks": self.ranks, "library": asdict(self.manner(choice, size_bytes))}
+
+    def _by_switches(self, choice: Choice, size_bytes: int) -> dict[str, Any]:
+        """What switches of domains and of the network add up is an offload of the fabric's.  Raises InputError."""
+        step, several = self.step, self.servers.nodes > 1
+        name = "collnet_nvls" if choice.algorithm == "nvls" and several else choice.algorithm
+        what = f"the library takes {choice.algorithm} for {step.collective} of {size_bytes} B here"
+        entry = next(
+            (its for its in choices(step.collective, offloads=True) if its.name == name and its.offloaded), None
+        )
+        can = ", ".join(its.removeprefix("nccl_") for its in by_library()[step.collective])
+        hint = f"env: {{NCCL_ALGO: {can}}} leaves what is always carried out"
+        if entry is None:
+            raise InputError(f"{what}, which is not carried out", self.place, hint)
+        if why := lacking(entry, step, self.experiment, len(self.ranks)):
+            raise InputError(f"{what}, and {why}", self.place, hint)
+        try:
+            told = group(entry, step.ranks, self.routes.fabric)
+        except NoGrid as wrong:
+            raise InputError(f"{what}: {wrong.what}", self.place, hint) from None
+        return {"algorithm": name, **told, **told_of(entry, step, self.routes.basis, self.routes.costs.reduce_bps)}
 
     def choice(self, size_bytes: int) -> Choice:
         library, collective = self.experiment.library, self.step.collective
@@ -116,6 +145,8 @@ class ByLibrary:
         later = max(0.0, costs[f"{own}nvlink.hop"] - near)
         if choice.algorithm == "nvls_tree":  # of each piece as long as all of them together take the switch
             launch, byte, later = launch + costs["nvls.hop"], channels * servers.nics * 8e9 / costs["nvls.rate"], 0.0
+        elif choice.algorithm == "p2p":
+            byte = 8e9 / costs["p2p.rate"]
         return Manner(
             width=width,
             gpus=servers.gpus,
@@ -130,21 +161,29 @@ class ByLibrary:
             slots=cut.slots,
             launch=launch,
             byte=byte,
-            slice=costs[f"{own}cta.slice"],
+            slice=0.0 if choice.algorithm == "p2p" else costs[f"{own}cta.slice"],
             near=later,
             far=max(0.0, costs[f"{own}net.hop"] - far),
             padded=1 / EFFICIENCY[choice.protocol],
+            of_peer=choice.channels if choice.algorithm == "p2p" else 1,
         )
 
     def _cut(self, choice: Choice, size_bytes: int) -> tuple[int, Cut]:
         """Channels that get something, and in which pieces."""
         servers, channels = self.servers, choice.channels
+        if choice.algorithm == "p2p":
+            chunk = self.settings.p2p_chunk_bytes or P2P_CHUNK
+            return servers.channels_of_messages(self.settings), Cut(chunk, 1, 1, STEPS)
         if choice.algorithm == "nvls_tree":
             chunk = nvls_tree_chunk(size_bytes, channels, servers.nics, servers.nodes)
             return channels, Cut(chunk, 1, 1, STEPS)
+        if choice.algorithm == "pat":
+            return channels, Cut(pat_chunk(self.step.collective, size_bytes, channels, self.settings), 1, 1, STEPS)
         channels = channels_worth(self.step.collective, size_bytes, servers.ranks, choice.protocol, channels)
         if choice.algorithm == "tree":
             return channels, tree_cut(choice.protocol, ceil(size_bytes / channels), servers, self.settings)
+        if self.step.collective in ("broadcast", "reduce"):  # slot by slot
+            return channels, Cut(slot_bytes(choice.protocol, self.settings), 1, 1, STEPS)
         return channels, ring_cut(choice.protocol, self.settings)
 
     def _hops(self, crossing: bool) -> tuple[float, float]:

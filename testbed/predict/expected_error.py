@@ -29,17 +29,20 @@ def expected_errors(experiment: Experiment) -> BarOf:
     from testbed.cluster.bars import Bars
     from testbed.cluster.model import of_profile
 
-    bars, chooser, found = Bars(experiment.cluster, of_profile(experiment.cluster)), None, {}
+    if experiment.library is None:
+        return {}
+    env = {name: str(value) for name, value in experiment.library.env.items()}
+    bars, chooser, found = Bars(experiment.cluster, of_profile(experiment.cluster, env)), None, {}
     for number, step in enumerate(experiment.workload):
         collective = getattr(step, "collective", None)
         if getattr(step, "algorithm", None) != LIBRARY or collective not in BUSBW:
             continue
         chooser = chooser or Chooser(experiment)
         try:
-            servers = ByLibrary(experiment, chooser, step, experiment.place("workload", number)).servers  # type: ignore
-            for size_bytes in step.sizes:  # type: ignore[attr-defined]
-                point = Point(collective, servers.nodes, servers.gpus, size_bytes)
-                found[number, size_bytes] = bars.at(point)
+            by = ByLibrary(experiment, chooser, step, experiment.place("workload", number))  # type: ignore[arg-type]
+            for size_bytes in by.step.sizes:
+                point = Point(collective, by.servers.nodes, by.servers.gpus, size_bytes)
+                found[number, size_bytes] = bars.at(point, by.choice(size_bytes))
         except (InputError, NoModel, NoChoice):
             continue
     return found

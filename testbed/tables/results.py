@@ -248,8 +248,9 @@ def of_auto(chosen: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         slower = sorted(one.get("at_least_ns", {}).items(), key=lambda item: item[1])
         others += [(name, f"over {at_least / 1e3:.2f}") for name, at_least in slower]
         rest = ", ".join(f"{name} {other_ns}" for name, other_ns in others)
-        who = "library" if one["algorithm"].startswith("nccl_") else "auto"
-        yield f"#   {who}, {size_bytes} B: {taken}, {ns} us expected{f' ({rest})' if rest else ''}"
+        who = "library" if "/" in taken else "auto"
+        expected = f", {ns} us expected" if float(ns) else ""
+        yield f"#   {who}, {size_bytes} B: {taken}{expected}{f' ({rest})' if rest else ''}"
         for left_out in one.get("left_out", {}).items():
             without.setdefault(left_out, []).append(size_bytes)
     for (name, why), sizes in without.items():

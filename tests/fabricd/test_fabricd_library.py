@@ -4,14 +4,16 @@ forms): a slice passes its channel's clock, the NIC, the network, and is seen la
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import product
 
 import pytest
 
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric
+from workloads.base.entry import Algorithm
 from workloads.collectives.manner import Manner
 from workloads.parts.context import Context, HostCosts
-from workloads.registry import find
+from workloads.registry import by_library, find
 from workloads.times.messages import Costs, Path, received_ns
 from workloads.verbs import Device
 
@@ -42,6 +44,34 @@ def longest(ranks: int, collective: str, size: int, **more: object) -> float:
         f.start(*range(ranks))
         with ThreadPoolExecutor(ranks) as pool:
             return max(pool.map(lambda rank: took(f, rank, ranks, collective, size, manner), range(ranks)))
+
+
+def test_all_of_them_end_with_the_right_data() -> None:
+    """Whatever goes through another GPU's NIC, in whichever protocol."""
+    manner = Manner(4, 2, 2, 4, "simple", False, True, 8192, 2, 512, 4, LAUNCH, BYTE, SLICE, 50.0, FAR, 1.0, 2)
+    padded = replace(manner, protocol="ll128", padded=128 / 120, slices=1)
+    entries = [find(collective, name) for collective, names in by_library().items() for name in names]
+    with bare_fabric("star", {"hosts": 4}) as f:
+        f.start(*range(4))
+        with ThreadPoolExecutor(4) as pool:
+            wrong = list(pool.map(lambda rank: _wrong(f, rank, entries, [manner, padded]), range(4)))
+    assert wrong == [[0] * (2 * len(entries))] * 4
+
+
+def _wrong(f: BareFabric, rank: int, entries: list[Algorithm], manners: list[Manner]) -> list[int]:
+    """Elements of each, one after the other."""
+    found, size = [], 48 << 10
+    with Device(str(f.worker_socket(rank))) as device:
+        for number, (entry, manner) in enumerate(product(entries, manners)):
+            told = {"library": asdict(manner), "sizes": [size]}
+            context = Context(device, 1, HostCosts(), size, options=told)
+            part = entry.load()(context, entry, range(4), "float32", "sum" if entry.ops else None, (number + 1) << 12)
+            part.prepare(size, 0)
+            device.sync(number + 1, 4)
+            part.run()
+            found.append(part.finish())
+            part.close()
+    return found
 
 
 def hop_ns(nbytes: int) -> float:

@@ -41,6 +41,14 @@ def test_the_nic_is_what_the_fabric_says(lab: Lab) -> None:
     assert "active_mtu:\t\t4096 (5)" in said
 
 
+def test_its_port_is_down_while_its_cable_is(lab: Lab) -> None:
+    lab.fabricd.request("cable", cable="h1-sw0", up=False)
+    down, _ = start(lab, 1, ["ibv_devinfo"]).communicate(timeout=60)
+    lab.fabricd.request("cable", cable="h1-sw0", up=True)
+    up, _ = start(lab, 1, ["ibv_devinfo"]).communicate(timeout=60)
+    assert "PORT_DOWN (1)" in down and "PORT_ACTIVE (4)" in up
+
+
 def test_bandwidth_as_the_page_has_it(lab: Lab) -> None:
     """To a nanosecond of the whole: when the client began is up to whoever typed."""
     lines = [line.split()[2:] for line in PAGE.splitlines() if line.startswith("testbed exec") and "ib_write" in line]

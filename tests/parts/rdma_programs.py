@@ -13,7 +13,7 @@ import pytest
 
 from hardware.build import EMULATED, EMULATED_SOURCES, VERBS, VERBS_SOURCES, build
 from hardware.config import Hardware
-from testbed.containers import programs
+from testbed.containers.programs import provide
 from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, wait_until
 
 DEADLINE_S = 60.0
@@ -31,10 +31,11 @@ class Programs:
 
     def __init__(self, f: BareFabric, *, virtual: bool = True) -> None:
         self.f = f
+        self.started: list[subprocess.Popen[str]] = []
         build(VERBS, sources=VERBS_SOURCES)
         build(EMULATED, sources=EMULATED_SOURCES)
         clock = {"mode": "virtual"} if virtual else {"mode": "real", "dilation": 1000}
-        programs.provide(f.directory, f.fabric, f.hardware, clock, None)
+        provide(f.directory, f.fabric, f.hardware, clock, None)
         self.env = {"LD_LIBRARY_PATH": str(VERBS.parent), **({"LD_PRELOAD": str(EMULATED)} if virtual else {})}
 
     def start(self, rank: int, *argv: str) -> subprocess.Popen[str]:
@@ -44,7 +45,14 @@ class Programs:
             "RAILBED_NICS": str(self.f.directory / "nics"),
             "RAILBED_NETWORK": str(self.f.directory / "network"),
         }  # fmt: skip
-        return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        program = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.started.append(program)
+        return program
+
+    def end(self) -> None:
+        for program in self.started:
+            program.kill()
+            program.wait()
 
     def listens(self, rank: int, port: int = 18515) -> None:
         """Waits until a program of the rank listens on the management network."""
@@ -76,7 +84,11 @@ class Programs:
 def programs_on(kind: str, params: dict[str, int], hardware: Hardware | None = None) -> Iterator[Programs]:
     with bare_fabric(kind, params, hardware or Hardware(), sample=FAST) as f:
         f.start()
-        yield Programs(f)
+        programs = Programs(f)
+        try:
+            yield programs
+        finally:
+            programs.end()
 
 
 def numbers(said: str) -> list[list[float]]:

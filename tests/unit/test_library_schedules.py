@@ -26,6 +26,7 @@ GROUPS = {
     "crossing": (12, replace(PLAIN, gpus=4, nics=4, channels=8, crossing=True, chunk=256)),
     "over any NIC": (8, replace(PLAIN, gpus=4, nics=4, channels=4, pxn=False)),
     "one server": (4, replace(PLAIN, gpus=4, nics=4, channels=3)),
+    "several channels to a peer": (6, replace(PLAIN, gpus=2, nics=2, channels=4, of_peer=2, chunk=512)),
 }
 
 
@@ -93,6 +94,11 @@ def _case(topology: str, algorithm: str, protocol: str, collective: str, size: s
         ("{rail: {servers: 2, gpus: 4}}", "tree", "simple", "all_reduce", "4MiB", 0.01),
         ("{rail: {servers: 4, gpus: 2}}", "tree", "ll", "all_reduce", "16KiB", 0.03),
         ("{rail: {servers: 4, gpus: 4}}", "nvlstree", "simple", "all_reduce", "8MiB", 0.25),
+        ("{star: {hosts: 8}}", "pat", "simple", "reduce_scatter", "4MiB", 0.02),
+        ("{rail: {servers: 2, gpus: 4}}", "ring", "simple", "all_to_all", "4MiB", 0.1),
+        ("{rail: {servers: 2, gpus: 4}}", "ring", "simple", "send_recv", "4MiB", 0.05),
+        ("{rail: {servers: 2, gpus: 4}}", "ring", "ll", "broadcast", "64KiB", 0.05),
+        ("{rail: {servers: 4, gpus: 2}}", "ring", "ll", "reduce", "64KiB", 0.1),
     ],
 )
 def test_arrays_say_what_messages_do(
@@ -140,7 +146,18 @@ def test_mistakes_in_it_are_named(library: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("topology", "library", "step", "why"),
     [
-        ("{star: {hosts: 4}}", "{env: {NCCL_ALGO: pat}}", "all_gather", "the library takes pat for all_gather"),
+        (
+            *(
+                "{rail: {servers: 2, gpus: 4}}",
+                "{env: {NCCL_ALGO: collnetchain, NCCL_COLLNET_ENABLE: 1}}",
+                "all_reduce",
+            ),
+            "the library takes collnet_chain for all_reduce of 1024 B here, which is not carried out",
+        ),
+        (
+            *("{rail: {servers: 2, gpus: 4}}", "{env: {NCCL_ALGO: nvls, NCCL_COLLNET_ENABLE: 1}}", "all_reduce"),
+            "switches have no accelerator",
+        ),
         ("{star: {hosts: 4}}", "{env: {NCCL_ALGO: nvls}}", "all_reduce", "leave nothing for all_reduce"),
         (
             "{star: {hosts: 4}}",

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 pytest.importorskip(
-    "mutmut", reason="needs the Python packages mutmut and tree-sitter-c (requirements-dev.lock has them)"
+    "tree_sitter_c", reason="needs the Python packages mutmut and tree-sitter-c (requirements-dev.lock has them)"
 )
 
 from testbed.machine.processes import wait_for
-from tests import prove_all, prove_mutants_bench, prove_mutants_c, prove_mutants_python
+from tests import prove_all, prove_mutants_bench, prove_mutants_c
 from tests.parts import own_switch
 from tests.prove_mutants_bench import ENDLESS, NOTICED, SURVIVED, Bench, Mutant
 from tests.prove_mutants_cover import Cover, WatchPython, importers
@@ -49,6 +49,8 @@ def changes(found: dict[int, list], line: int) -> set[str]:
 
 
 def test_python_is_changed_where_it_makes_figures() -> None:
+    from tests import prove_mutants_python  # which takes long to import: not in every process of a run
+
     found = prove_mutants_python.mutants("far.py", PYTHON)
     assert changes(found, 4) == {"if a <= 3:", "if a < 4:", "if not (a < 3):"}
     assert {"pass", "print(None)"} <= changes(found, 5)

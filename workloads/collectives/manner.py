@@ -13,7 +13,7 @@ class Manner:
     by.  `pxn`: else they leave by the same one, through its GPU.  `chunk`: of a ring at most, or a tree's piece, sent
     in `slices` of `least` bytes or more, `slots` of them under way.  `byte` and `slice`: what a channel's clock takes.
     `near`, `far`: how much longer a message is on its way than the fabric takes, in a server, and to another.
-    `padded`: what goes over the wire for a byte.
+    `padded`: what goes over the wire for a byte.  `of_peer`: channels between two ranks that send each other messages.
     """
 
     width: int
@@ -33,6 +33,7 @@ class Manner:
     near: float
     far: float
     padded: float
+    of_peer: int = 1
 
     def peers(self, rank: int, ranks: int) -> dict[int, float]:
         """How much later messages from each other rank are seen."""

@@ -14,7 +14,8 @@ from workloads.entries import collectives as c
 def _by(collective: Collective, name: str, does: str, where: str, summary: str) -> Algorithm:
     part = f"workloads.collectives.{collective.part}"
     more: dict[str, Any] = {"ops": collective.ops, "by_library": True}
-    schedule, time = f"workloads.library.schedules.{where}:{does}", f"workloads.library.schedules.predicted:{does}_ns"
+    timed = f"{does}_pat" if name == "pat" else does
+    schedule, time = f"workloads.library.schedules.{where}:{does}", f"workloads.library.schedules.predicted:{timed}_ns"
     return Algorithm(collective, f"nccl_{name}", summary, part, time, schedule, **more)
 
 
@@ -24,4 +25,10 @@ BY_LIBRARY = (
     _by(c.ALL_REDUCE, "nvls_tree", "all_reduce_nvls_tree", "by_trees", "two trees among servers, NVLS inside"),
     _by(c.REDUCE_SCATTER, "ring", "reduce_scatter_ring", "by_rings", "a ring on each channel"),
     _by(c.ALL_GATHER, "ring", "all_gather_ring", "by_rings", "a ring on each channel"),
+    _by(c.REDUCE_SCATTER, "pat", "reduce_scatter", "by_pat", "a binomial tree for each chunk"),
+    _by(c.ALL_GATHER, "pat", "all_gather", "by_pat", "a binomial tree for each chunk"),
+    _by(c.BROADCAST, "ring", "broadcast", "by_chains", "along the ring of each channel"),
+    _by(c.REDUCE, "ring", "reduce", "by_chains", "along the ring of each channel"),
+    _by(c.ALL_TO_ALL, "p2p", "all_to_all", "by_peers", "messages on channels to each peer, along rails"),
+    _by(c.SEND_RECV, "p2p", "send_recv", "by_peers", "a message to the next rank, on channels"),
 )

@@ -19,6 +19,8 @@ LEAST_OF_CHANNEL = 32 << 10
 _LL_BYTES = 8 * 512 * STEPS * 16  # lines of a thread, threads, slots, bytes of a line with its flags
 _LL128_BYTES = 120 * 640 * STEPS * 8  # elements of a thread, threads, slots, bytes of an element
 _ALIGNED = 16
+P2P_CHUNK = 128 << 10
+"""Of messages from rank to rank over the network (NCCL_P2P_NET_CHUNKSIZE, src/init.cc)."""
 _NVLS_CHUNK = 128 << 10  # NCCL_NVLS_CHUNKSIZE, src/transport/nvls.cc
 _NVLS_TREE_CHUNK = 64 << 10
 
@@ -77,6 +79,14 @@ def tree_cut(protocol: str, channel_bytes: int, servers: Servers, settings: Sett
         while channel_bytes // chunk < hops * 16 / servers.gpus and chunk > 32768:
             chunk //= 2
     return Cut(chunk, 1, 1, STEPS)
+
+
+def pat_chunk(collective: str, size_bytes: int, channels: int, settings: Settings) -> int:
+    """Of a rank's part on a channel."""
+    chunk, factor = slot_bytes("simple", settings), 32 if collective == "all_gather" else 16
+    while chunk * channels * factor > size_bytes and chunk > 65536:
+        chunk //= 2
+    return chunk
 
 
 def nvls_tree_chunk(size_bytes: int, channels: int, heads: int, nodes: int) -> int:

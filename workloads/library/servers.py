@@ -128,6 +128,10 @@ class Servers:
             channels *= 2
         return max(min(channels, settings.most_channels or MOST_CHANNELS), settings.least_channels or 1)
 
+    def channels_of_messages(self, settings: Settings) -> int:
+        """That messages to all peers share."""
+        return _power_up(self.channels(settings))
+
     def channels_of_peer(self, settings: Settings) -> int:
         """Channels of point-to-point messages to a rank elsewhere (src/graph/paths.cc)."""
         if settings.channels_of_net_peer:

@@ -16,7 +16,15 @@ from workloads.base.entry import NoModel
 from workloads.collectives.pat import rounds as pat_rounds
 from workloads.library.choice import Choice
 from workloads.library.costs import Costs, Protocol
-from workloads.library.pieces import channels_worth, nvls_chunk, nvls_tree_chunk, ring_cut, slot_bytes, tree_cut
+from workloads.library.pieces import (
+    channels_worth,
+    nvls_chunk,
+    nvls_tree_chunk,
+    pat_chunk,
+    ring_cut,
+    slot_bytes,
+    tree_cut,
+)
 from workloads.library.pipelines import pipeline_ns
 from workloads.library.rings import State, ring_ns
 from workloads.library.servers import Servers
@@ -85,7 +93,8 @@ def _chain(asked: _Asked) -> Any:
     work = its.slice + nbytes * np.maximum(its.byte, its.link_byte * channels)
     net = asked.of_a_nic(channels) * (its.message + nbytes * its.net_byte)
     inside, between = (work, its.nvlink), (work, net + its.net)
-    stages = [inside] * (servers.ranks - servers.nodes) + [between] * (servers.nodes - 1)
+    far = servers.nodes if 1 < servers.nodes < servers.ranks and channels > 1 else servers.nodes - 1
+    stages = [inside] * (servers.ranks - 1 - far) + [between] * far  # a ring comes back to the root's server
     slowest = [(net, 0.0 * net - net)] if servers.nodes > 1 else []  # its way is counted
     return pipeline_ns(its.launch, pieces, [*stages, *slowest])[:, 0, 0]
 
@@ -174,23 +183,22 @@ def _collnet(asked: _Asked) -> Any:
 
 
 def _pat(asked: _Asked) -> Any:
-    """Rounds one behind the other; what does not fit in a buffer goes through them again, close behind."""
+    """What is busiest in each round, one behind the other, and the hops of a tree's longest way."""
     its, servers, channels = asked.its, asked.servers, asked.channels
-    chunk, factor = slot_bytes("simple", asked.settings), 32 if asked.collective == "all_gather" else 16
-    while chunk * channels * factor > asked.size and chunk > 65536:
-        chunk //= 2
+    chunk = pat_chunk(asked.collective, asked.size, channels, asked.settings)
     share = ceil(asked.size / servers.ranks / channels)
     passes = max(1, ceil(share / chunk))
     nbytes = ceil(share / passes)
     at_once = max(1, slot_bytes("simple", asked.settings) // max(nbytes, 1))
-    stages = []
+    busy: Any = 0.0
+    hops: Any = 0.0
     for todo in pat_rounds(servers.ranks, at_once):
         count = nbytes * len(todo.come)
         work = (its.slice + count * its.byte)[:, 0, 0]
         net = asked.of_a_nic(channels) * (its.message + count * its.net_byte)[:, 0, 0]
-        stages.append((np.maximum(work, net), np.minimum(work, net) + its.net[:, 0, 0]))
-    once = pipeline_ns(asked.cost("launch"), 1, stages)
-    return once + (passes - 1) * sum(busy for busy, _ in stages)
+        busy = busy + np.maximum(work, net)
+        hops = np.maximum(hops, np.minimum(work, net) + its.net[:, 0, 0])
+    return asked.cost("launch") + passes * busy + (servers.ranks - 1).bit_length() * hops
 
 
 def _p2p(asked: _Asked) -> Any:

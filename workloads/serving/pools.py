@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.steps.plan.gpu import Gpu
+from workloads.steps.plan.gpu import ATTENTION, Gpu
 from workloads.steps.plan.model import Model
 
 
@@ -35,7 +35,7 @@ def attention_ns(model: Model, gpu: Gpu, prompts: Sequence[int], contexts: Seque
     n, w = sum(prompts), model.width
     queries, keys = model.queries / tensor, model.keys / tensor
     looks = sum(p * c for p, c in zip(prompts, contexts, strict=True))
-    core = gpu.time_ns(4 * looks * queries, w * (2 * n * queries + 2 * sum(contexts) * keys))
+    core = gpu.time_ns(4 * looks * queries, w * (2 * n * queries + 2 * sum(contexts) * keys), ATTENTION)
     return (
         _moving(gpu, 2 * n * model.hidden * w)
         + _matrix(gpu, n, model.hidden, queries + 2 * keys, w)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from workloads.steps.plan.gpu import Gpu
+from workloads.steps.plan.gpu import ATTENTION, ATTENTION_BACKWARD, Gpu
 from workloads.steps.plan.training import Training
 
 
@@ -60,12 +60,12 @@ def times(t: Training) -> Times:
     columns = _matrix(t.gpu, n, m.hidden, m.columns * ffn, w).plus(_moving(t.gpu, (m.columns + 1) * n * ffn * w))
     flops = 4 * n * m.seq * queries
     kept = w * (2 * n * queries + 2 * t.micro * m.seq * keys)
-    forward = t.gpu.time_ns(flops, kept)
+    forward = t.gpu.time_ns(flops, kept, ATTENTION)
     again = forward if t.recompute == "selective" else 0.0
     vocab = -(-m.vocab // tensor)
     return Times(
         qkv=norm.plus(_matrix(t.gpu, n, m.hidden, queries + 2 * keys, w)),
-        core=Cost(forward, t.gpu.time_ns(2 * flops, 2 * kept) + again, 0.0),
+        core=Cost(forward, t.gpu.time_ns(2 * flops, 2 * kept, ATTENTION_BACKWARD) + again, 0.0),
         projection=_matrix(t.gpu, n, queries, m.hidden, w).plus(addition),
         column=norm.plus(columns),
         row=_matrix(t.gpu, n, ffn, m.hidden, w).plus(addition),

@@ -42,14 +42,14 @@ class Agenda:
     """What happens next."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._order = count()
+        self.heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self.order = count()
 
     def at(self, t: float, call: Callable[..., None], *args: Any) -> None:
-        heappush(self._heap, (t, next(self._order), call, args))
+        heappush(self.heap, (t, next(self.order), call, args))
 
     def run(self) -> None:
-        heap = self._heap
+        heap = self.heap
         while heap:
             t, _, call, args = heappop(heap)
             call(t, *args)
@@ -113,13 +113,15 @@ class QueuePair:
     than 0: after it, as one of several at the same time, each of which takes as long.
     """
 
-    __slots__ = ("ack_ns", "back", "bond", "early", "links", "packets", "port", "queue", "second", "stages", "transits")
+    __slots__ = (
+        "ack_ns", "back", "bond", "early", "final", "links", "packets", "port", "queue", "second", "stages", "transits",
+    )  # fmt: skip
 
     def __init__(
         self, port: _Port, route: Route, stages: list[Stage], transits: list[Transits | None], ack_ns: float
     ) -> None:
         self.port, self.stages, self.transits, self.ack_ns = port, stages, transits, ack_ns
-        self.links, self.second = len(route.links), route.second
+        self.links, self.final, self.second = len(route.links), len(stages) - 1, route.second
         cuts = [8e9 / link.rate_bps if link.cuts_into(after) else 0.0 for link, after in pairwise(route.links)]
         self.early = [*(cut - _beside(link) for cut, link in zip((*cuts, 0.0), route.links, strict=True)), 0.0]
         self.back: list[Stage] = []
@@ -133,6 +135,8 @@ class Network:
 
     def __init__(self, agenda: Agenda, ways: Ways, costs: Costs, train: int, watch: Watch | None = None) -> None:
         self._agenda, self._ways, self._costs, self._train, self._watch = agenda, ways, costs, train, watch
+        self._heap, self._order = agenda.heap, agenda.order
+        self._come, self._gone = self._enter, self._sent
         self._room = max(costs.tx_buffer_bytes, 3 * train * (costs.mtu + FRAME_BYTES))
         self._stages: dict[Hashable, Stage] = {}
         self._ports: dict[tuple[int, bool], _Port] = {}
@@ -230,24 +234,26 @@ class Network:
         self._fetch(t, pair.port)
 
     def _fetch(self, t: float, port: _Port) -> None:
-        while port.queue_pairs and port.used < self._room:
-            pair = port.queue_pairs.popleft()
+        queue_pairs, pcie = port.queue_pairs, port.pcie
+        while queue_pairs and port.used < self._room:
+            pair = queue_pairs.popleft()
             train = Train(*pair.queue.popleft())
             if pair.queue:
-                port.queue_pairs.append(pair)
-            whole, first = train.whole, train.first
+                queue_pairs.append(pair)
+            whole = train.whole
             port.used += whole[_WIRE]
             head = train.tail = t
-            if (pcie := port.pcie) is not None:
-                start = max(t, pcie.free)
+            if pcie is not None:
+                start = t if t > pcie.free else pcie.free
                 pcie.free = start + whole[_PAYLOAD] * pcie.ns_per_byte
                 train.tail = pcie.free + pcie.after_ns
-                head = start + first[_PAYLOAD] * pcie.ns_per_byte + pcie.after_ns
-            self._agenda.at(head, self._enter, train, pair, 0)
+                head = start + train.first[_PAYLOAD] * pcie.ns_per_byte + pcie.after_ns
+            heappush(self._heap, (head, next(self._order), self._come, (train, pair, 0)))
 
     def _sent(self, t: float, port: _Port, nbytes: float) -> None:
         port.used -= nbytes
-        self._fetch(t, port)
+        if port.queue_pairs:
+            self._fetch(t, port)
 
     def _enter(self, t: float, train: Train, pair: QueuePair, k: int) -> None:
         """A train's first packet is at stage `k`."""
@@ -282,31 +288,33 @@ class Network:
         return stage.turn
 
     def _carry(self, t: float, train: Train, pair: QueuePair, k: int) -> None:
-        """It came at `t`, and has its turn."""
-        stage = pair.stages[k]
-        counts, ns_per_byte = stage.counts, stage.ns_per_byte
+        """It came at `t`, and has its turn.  Predictions spend most of their time here: `Agenda.at` is spelled out."""
+        stage, links, heap, order = pair.stages[k], pair.links, self._heap, self._order
+        counts, ns_per_byte, whole = stage.counts, stage.ns_per_byte, train.whole
         first, last = train.first[counts] * ns_per_byte, train.last[counts] * ns_per_byte
         if stage.joins:
             t, last = t - first, 0.0
         start = t if t > stage.free else stage.free
-        tail = stage.free = start + train.whole[counts] * ns_per_byte
+        tail = stage.free = start + whole[counts] * ns_per_byte
         if train.tail + last > tail:
             tail = train.tail + last
         if (transits := pair.transits[k]) is not None:
-            leaves = (start, tail - last) if k < pair.links else (start + first, tail)  # for PCIe a packet stays
-            between = OUTSIDE_BYTES * train.packets if k < pair.links else 0
-            transits.add((t, train.tail), leaves, train.whole[counts] - between, train.packets)
-        early = pair.early[k]
-        train.tail = tail + stage.after_ns - (train.last[_WIRE] - HEADER_BYTES) * early
+            leaves = (start, tail - last) if k < links else (start + first, tail)  # for PCIe a packet stays
+            between = OUTSIDE_BYTES * train.packets if k < links else 0
+            transits.add((t, train.tail), leaves, whole[counts] - between, train.packets)
+        head = start + first + stage.after_ns
+        train.tail = tail + stage.after_ns
+        if early := pair.early[k]:
+            train.tail -= (train.last[_WIRE] - HEADER_BYTES) * early
+            head -= (train.first[_WIRE] - HEADER_BYTES) * early
         if k == 0:
-            self._agenda.at(tail - last, self._sent, pair.port, train.whole[_WIRE])
-        if k == pair.links - 1:
+            heappush(heap, (tail - last, next(order), self._gone, (pair.port, whole[_WIRE])))
+        if k == links - 1 and (train.acks or train.message is not None):
             self._acknowledge(t, train, pair)
-        if k + 1 < len(pair.stages):
-            head = start + first + stage.after_ns - (train.first[_WIRE] - HEADER_BYTES) * early
-            self._agenda.at(head, self._enter, train, pair, k + 1)
+        if k < pair.final:
+            heappush(heap, (head, next(order), self._come, (train, pair, k + 1)))
         elif train.message is not None:
-            self._agenda.at(train.tail, train.message.received)
+            heappush(heap, (train.tail, next(order), train.message.received, ()))
 
     def _acknowledge(self, t: float, train: Train, pair: QueuePair) -> None:
         for stage in pair.back:

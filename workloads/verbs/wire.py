@@ -46,6 +46,7 @@ MODIFY_QP = 17
 DESTROY_QP = 18
 POST_SEND_LIST = 19
 POST_RECV_LIST = 20
+QUERY_PORT = 21
 
 BODY = {
     # magic 0x31574252, version 6, flags
@@ -91,6 +92,8 @@ BODY = {
     POST_SEND_LIST: Struct("<IBBHQQIIQQ"),
     # qp, count, wr_id
     POST_RECV_LIST: Struct("<IIQ"),
+    # cookie, 0
+    QUERY_PORT: Struct("<II"),
 }
 
 WELCOME = 1
@@ -98,6 +101,7 @@ REGION = 2
 RECORDS = 3
 ERROR = 4
 QP = 5
+PORT = 6
 
 # version, rank, ranks, flags, time ps, mtu, 0
 WELCOME_BODY = Struct("<IIIIQII")
@@ -107,6 +111,8 @@ REGION_BODY = Struct("<II")
 RECORDS_BODY = Struct("<QIIQQ")
 # cookie, number
 QP_BODY = Struct("<II")
+# cookie, flags, rate bps, mtu, 0
+PORT_BODY = Struct("<IIQII")
 
 SENT = 1
 RECEIVED = 2

@@ -156,7 +156,7 @@ bool copies_start(void)
 	return runs;
 }
 
-/* copies_taken() - May the next copy be entered?  If not the caller makes it, after copies_settle() */
+/* copies_taken() - May the next copy be entered?  If not the caller makes it: copies_make() */
 bool copies_taken(void)
 {
 	if (!rest_left)
@@ -220,6 +220,13 @@ void copies_add(uint8_t *to, const uint8_t *from, uint32_t bytes)
 		atomic_store_explicit(&asleep, false, memory_order_relaxed);
 		sem_post(&wake);
 	}
+}
+
+/* copies_make() - Copy something now, behind all that was entered before */
+void copies_make(uint8_t *to, const uint8_t *from, uint32_t bytes)
+{
+	copies_settle();
+	copy_payload(to, from, bytes);
 }
 
 /* copies_wait() - Wait until all copies are made; see copies_settle() */

@@ -13,6 +13,7 @@ extern _Atomic uint64_t copies_made;
 
 bool copies_start(void);
 bool copies_taken(void);
+void copies_make(uint8_t *to, const uint8_t *from, uint32_t bytes);
 void copies_add(uint8_t *to, const uint8_t *from, uint32_t bytes);
 void copies_wait(void);
 

@@ -19,7 +19,6 @@
 #include <stdlib.h>
 
 #include "base/copies.h"
-#include "base/copy.h"
 #include "base/ring.h"
 #include "engine/fabric.h"
 #include "link/frame.h"
@@ -29,14 +28,15 @@
 #include "transport/reorder.h"
 #include "wire/roce.h"
 
-static void copy(uint8_t *to, const uint8_t *from, uint32_t bytes, const struct frame *fr)
+/* Return: whether it was made here, and not left to the thread that copies */
+static bool copy(uint8_t *to, const uint8_t *from, uint32_t bytes, const struct frame *fr)
 {
 	if (fr && fr->lent && copies_taken()) {
 		copies_add(to, from, bytes);
-		return;
+		return false;
 	}
-	copies_settle();
-	copy_payload(to, from, bytes);
+	copies_make(to, from, bytes);
+	return true;
 }
 
 /* place_copy() - Write a packet's payload, or have it written; if here, bring the next one's place near
@@ -46,8 +46,7 @@ void place_copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_p
 {
 	uint32_t bytes = pkt->payload_bytes;
 
-	copy(to, pkt->payload, bytes, fr);
-	if (left && !(fr->lent && copies_taken()))
+	if (copy(to, pkt->payload, bytes, fr) && left)
 		q->ahead = ahead_name(&f->ahead, q->ahead, to + bytes, pkt->payload + bytes, left < bytes ? (uint32_t)left : bytes);
 }
 

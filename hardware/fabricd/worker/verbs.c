@@ -109,6 +109,18 @@ const char *command_create_qp(struct message *m)
 	return NULL;
 }
 
+const char *command_query_port(struct message *m)
+{
+	const struct cable *c = m->w->nic->port->cable;
+	uint8_t reply[REPLY_PORT_BYTES], *p = reply_head(reply, REPLY_PORT, sizeof reply);
+
+	p = put_le32(put_le32(p, get_le32(&m->v)), c && c->p.up);
+	p = put_le64(p, c ? (uint64_t)c->p.rate_bps : 0);
+	put_le32(put_le32(p, m->w->nic->mtu), 0);
+	worker_send(m->f, m->w, reply, sizeof reply);
+	return NULL;
+}
+
 /* The NIC that has that address, or NULL */
 static struct nic *nic_of(struct fabric *f, uint32_t ip)
 {

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, model_validator
 
-from testbed.base.types import Bandwidth, Flops, Model, Size, Time, default, mistake, names, unknown
+from testbed.base.errors import InputError
+from testbed.base.types import Bandwidth, Flops, Model, Size, Time, default, folder_of, mistake, names, unknown
+from testbed.cluster.gpu import GpuProfile, load_gpu
+from testbed.cluster.source import FILE_OR_MAPPING
 from testbed.experiment.blocks import known
 from testbed.experiment.blocks.fabric import TrafficClass
 from testbed.experiment.blocks.transport import Own
@@ -42,6 +45,19 @@ class TrainModel(Model):
     )  # fmt: skip
 
 
+def _profile(value: Any, info: ValidationInfo) -> Any:
+    """A file's content where it is named."""
+    if not isinstance(value, str):
+        return value
+    folder = folder_of(info)
+    if folder is None:
+        raise mistake("a file cannot be named here", "write what stands in it")
+    try:
+        return load_gpu(folder / value)
+    except InputError as error:
+        raise mistake(f"{error.where}: {error.what}", error.hint) from None
+
+
 class Gpu(Model):
     preset: str | None = Field(
         default=None,
@@ -56,6 +72,11 @@ class Gpu(Model):
     )
     hbm: Bandwidth | None = Field(default=None, gt=0, description="rate of its memory (null: the preset's, or none)")
     memory: Size | None = Field(default=None, gt=0, description="its memory (null: the preset's, or no limit)")
+    measured: Annotated[GpuProfile | None, BeforeValidator(_profile), WithJsonSchema(FILE_OR_MAPPING)] = Field(
+        default=None,
+        description="what its operations were measured to take, a file of `testbed calibrate --ops`: it goes before "
+        "`efficiency` and `hbm` (null: the cluster's profile, or nothing)",
+    )
 
 
 class Batch(Model):

@@ -198,9 +198,11 @@ def gpu_of(its: GpuOf, dtype: str, any_type: bool = False) -> Gpu:
     """Of a model with elements of this type.  Raises Mistakes, with paths from the step on; with `any_type` not for a
     type that the preset does not know: that is computed as its widest.
     """
-    written = {"efficiency": its.efficiency} | {
+    written: dict[str, Any] = {"efficiency": its.efficiency} | {
         key: value for key in ("flops", "hbm", "memory") if (value := getattr(its, key)) is not None
     }
+    if its.measured is not None:
+        written["measured"] = its.measured.measured(dtype)
     if its.preset is None:
         if its.flops is None:
             raise Mistakes([(("gpu",), "a GPU without FLOP/s", f"flops: 989T, or preset: {', '.join(GPUS)}")])

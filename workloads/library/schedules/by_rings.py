@@ -65,7 +65,7 @@ def _around(
     shape: Shape, hops: Sequence[Hop], chunks: Sequence[Span], order: Sequence[int], at: int, channel: int
 ) -> list[Step]:
     """One loop: each hop's slices go on as soon as they have come."""
-    left, right = _from(shape, order, at), _next(shape, order, at)
+    left, right = preceding(shape, order, at), following(shape, order, at)
     steps: list[Step] = []
     for piece in slices(shape, chunks[hops[0].send]):
         steps += [Work(piece.stop - piece.start), Send(right, *piece, channel)]
@@ -78,7 +78,7 @@ def _around(
     return steps
 
 
-def _through(shape: Shape, order: Sequence[int], at: int) -> int | None:
+def through(shape: Shape, order: Sequence[int], at: int) -> int | None:
     """The GPU that hands on what the rank at this place sends, if its ring leaves the server by another's NIC."""
     its, n = manner_of(shape), shape.ranks
     if its.crossing or not its.pxn or its.gpus == 1 or n == its.gpus or at % its.gpus != its.gpus - 1:
@@ -86,16 +86,16 @@ def _through(shape: Shape, order: Sequence[int], at: int) -> int | None:
     return order[at - its.gpus + 1]
 
 
-def _next(shape: Shape, order: Sequence[int], at: int) -> int:
+def following(shape: Shape, order: Sequence[int], at: int) -> int:
     """To whom the rank at this place sends."""
-    through = _through(shape, order, at)
-    return order[(at + 1) % shape.ranks] if through is None else through
+    other = through(shape, order, at)
+    return order[(at + 1) % shape.ranks] if other is None else other
 
 
-def _from(shape: Shape, order: Sequence[int], at: int) -> int:
+def preceding(shape: Shape, order: Sequence[int], at: int) -> int:
     """Whom it receives from."""
-    through = _through(shape, order, at - 1 if at else shape.ranks - 1)
-    return order[at - 1] if through is None else through
+    other = through(shape, order, at - 1 if at else shape.ranks - 1)
+    return order[at - 1] if other is None else other
 
 
 def _handed_on(
@@ -104,7 +104,7 @@ def _handed_on(
     """What a rank hands on for the last GPU of its server, each slice in a place of its own behind `room`."""
     its, n = manner_of(shape), shape.ranks
     at = order.index(index) + its.gpus - 1
-    if order.index(index) % its.gpus or at >= n or _through(shape, order, at) != index:
+    if order.index(index) % its.gpus or at >= n or through(shape, order, at) != index:
         return [], room
     source, target, steps = order[at], order[(at + 1) % n], list[Step]()
     for chunks in _loops(shape, channel, order, whole=hops is both):

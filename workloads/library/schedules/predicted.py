@@ -10,6 +10,7 @@ from math import ceil
 import numpy as np
 
 from workloads.collectives.manner import Manner
+from workloads.collectives.pat import rounds as pat_rounds
 from workloads.library.costs import Protocol, Value
 from workloads.library.pieces import Cut
 from workloads.library.rings import State, ring_ns
@@ -77,6 +78,75 @@ def _ring_ns(case: Case, collective: str) -> float:
     cut = Cut(its.chunk, its.slices, its.least, its.slots)
     state = State(_protocol(case), its.gpus, n // its.gpus, lanes, 0, its.pxn and not its.crossing)
     return float(np.max(ring_ns(state, collective, ceil(case.size / its.channels), n, cut)))
+
+
+def all_gather_pat_ns(case: Case) -> float:
+    """What is busiest in each round, one behind the other, and the hops of a tree's longest way."""
+    its, protocol = _manner(case), _protocol(case)
+    part, buffer = case.share(case.n), its.channels * its.chunk
+    passes = max(1, ceil(part / buffer))
+    nbytes = ceil(part / passes)
+    busy = hops = 0.0
+    for todo in pat_rounds(case.n, max(1, buffer // max(nbytes, 1))):
+        count = nbytes * len(todo.come)
+        work = count * its.byte / its.channels + its.slice
+        net = protocol.message.item() + count * protocol.net_byte.item()
+        busy += max(work, net)
+        hops = max(hops, min(work, net) + protocol.net.item())
+    return float(its.launch + passes * busy + (case.n - 1).bit_length() * hops)
+
+
+reduce_scatter_pat_ns = all_gather_pat_ns
+
+
+def broadcast_ns(case: Case) -> float:
+    """Piece behind piece along the ring, which comes back to the root's server where it begins within it."""
+    its, protocol, n = _manner(case), _protocol(case), case.n
+    share = ceil(case.size / its.channels)
+    pieces = max(1, ceil(share / its.chunk))
+    work, net, far, near = _of_chunk(case, protocol, ceil(share / pieces))
+    lanes, servers = max(1, its.channels // its.nics), n // its.gpus
+    between = servers if 1 < servers < n and its.channels > 1 else servers - 1
+    way = (n - 1 - between) * (work + near) + between * (work + lanes * net + far + near * (its.pxn and its.gpus > 1))
+    return float(its.launch + way + (pieces - 1) * max(work, lanes * net if servers > 1 else 0.0))
+
+
+reduce_ns = broadcast_ns
+
+
+def send_recv_ns(case: Case) -> float:
+    """Chunk behind chunk, by what keeps them longest: the channels, or the NIC."""
+    its, protocol = _manner(case), _protocol(case)
+    share = ceil(case.size / its.of_peer)
+    chunks = max(1, ceil(share / its.chunk))
+    nbytes = ceil(share / chunks)
+    work, net, far, near = _of_chunk(case, protocol, nbytes)
+    if case.n == its.gpus:
+        return its.launch + chunks * work + near
+    every = max(work, its.of_peer * net)
+    return its.launch + work + its.of_peer * net + far + near * (its.gpus > 1 and its.pxn) + (chunks - 1) * every
+
+
+def all_to_all_ns(case: Case) -> float:
+    """As long as the busiest of channels, NIC and NVLink, and one chunk's way."""
+    its, n, protocol = _manner(case), case.n, _protocol(case)
+    part = case.share(n)
+    chunks = max(1, ceil(part / its.of_peer / its.chunk)) * its.of_peer
+    work, net, far, near = _of_chunk(case, protocol, ceil(part / chunks))
+    outside, beside = n - its.gpus, its.gpus - 1
+    clocks = (n - 1) * chunks * work / min(its.channels, (n - 1) * its.of_peer)
+    handed = outside * beside / its.gpus if its.pxn else 0.0
+    link = (beside + handed) * part * np.asarray(protocol.near_byte).item()
+    busiest = max(clocks, outside * chunks * net, link)
+    return float(its.launch + busiest + far * (outside > 0) + near * (its.gpus > 1))
+
+
+def _of_chunk(case: Case, protocol: Protocol, nbytes: int) -> tuple[float, float, float, float]:
+    """What it keeps a channel, and a NIC; the ways to another server, and within one."""
+    its = _manner(case)
+    net = protocol.message.item() + nbytes * protocol.net_byte.item()
+    near = protocol.nvlink.item() + nbytes * np.asarray(protocol.near_byte).item()
+    return nbytes * its.byte + its.slice, net, protocol.net.item(), near
 
 
 def all_reduce_nvls_tree_ns(case: Case) -> float:

@@ -1,12 +1,29 @@
 """A GPU as numbers, and what its makers say of those that people have.
 
 `flops` are dense, of the tensor cores, without sparsity.  A matrix multiplication gets `efficiency` of them; reads and
-writes get all of `hbm`.
+writes get all of `hbm`.  Of a GPU that was measured each kind of operation has a rate of its own, and a time before it
+begins, so that small ones are less efficient.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+MATRIX, ATTENTION, ATTENTION_BACKWARD, MEMORY = "matrix", "attention", "attention_backward", "memory"
+KINDS = (MATRIX, ATTENTION, ATTENTION_BACKWARD, MEMORY)
+"""Operations: those of FLOPs, and what is bound by memory."""
+
+
+class Measured(NamedTuple):
+    """An operation's time is `start_ns` + work / `rate`: FLOPs or bytes, per second."""
+
+    rate: float
+    start_ns: float
+
+    def ns(self, work: float) -> float:
+        return self.start_ns + 1e9 * work / self.rate if work else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +34,16 @@ class Gpu:
     efficiency: float = 1.0
     hbm: float | None = None
     memory: int | None = None
+    measured: Mapping[str, Measured] = field(default_factory=dict)
 
-    def time_ns(self, flops: float, nbytes: float) -> float:
+    def time_ns(self, flops: float, nbytes: float, kind: str = MATRIX) -> float:
         """The roofline: whichever takes longer, the arithmetic or the memory (Williams et al. 2009)."""
         arithmetic = flops / (self.flops * self.efficiency)
-        return 1e9 * max(arithmetic, nbytes / self.hbm if self.hbm else 0.0)
+        moving = nbytes / self.hbm if self.hbm else 0.0
+        if not self.measured:
+            return 1e9 * max(arithmetic, moving)
+        its, memory = self.measured.get(kind), self.measured.get(MEMORY)
+        return max(its.ns(flops) if its else 1e9 * arithmetic, memory.ns(nbytes) if memory else 1e9 * moving)
 
 
 def _preset(half: float, tf32: float, hbm: float, memory_gb: int) -> dict[str, Gpu]:

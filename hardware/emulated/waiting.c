@@ -1,0 +1,225 @@
+/* poll, select and epoll, of which a management network's socket or a completion channel may be one of the descriptors
+ *
+ * Each looks at all its descriptors as they are at its emulated time, and if none is ready goes on to the next time at
+ * which one may be.  What happens to the NIC meanwhile is taken in, so a completion channel becomes readable.  Before the
+ * program has a session they are the kernel's.
+ */
+#include "emulated.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define FOREVER UINT64_MAX
+#define PS_PER_MS 1000000000ull
+
+static bool ours(void)
+{
+	return railbed_open() && railbed_emulated();
+}
+
+/* What is ready of them now, of ours by the network's time; @next: when to look again */
+static int look(struct pollfd *p, nfds_t n, uint64_t *next)
+{
+	uint64_t now = railbed_now(0), when;
+	int ready = 0;
+
+	*next = now + STEP_PS;
+	for (nfds_t i = 0; i < n; i++) {
+		struct pollfd one = {.fd = p[i].fd, .events = p[i].events};
+		p[i].revents = 0;
+		if (p[i].fd < 0)
+			continue;
+		if (network_ours(p[i].fd)) {
+			one.revents = network_ready(p[i].fd, now, &when) ? POLLIN : 0;
+			one.revents |= network_writable(p[i].fd) ? POLLOUT : 0;
+			*next = when < *next ? when : *next;
+		} else {
+			syscall(SYS_poll, &one, 1, 0);
+		}
+		p[i].revents = one.revents & (p[i].events | POLLERR | POLLHUP | POLLNVAL);
+		ready += p[i].revents != 0;
+	}
+	return ready;
+}
+
+static int wait_for(struct pollfd *p, nfds_t n, uint64_t ps)
+{
+	uint64_t end = ps == FOREVER ? FOREVER : railbed_now(0) + ps, next;
+
+	for (;;) {
+		int ready = look(p, n, &next);
+		if (ready || (end != FOREVER && railbed_now(0) >= end))
+			return ready;
+		if (railbed_lost()) {
+			errno = EINTR;
+			return -1;
+		}
+		railbed_happens(next < end ? next : end);
+	}
+}
+
+int poll(struct pollfd *p, nfds_t n, int ms)
+{
+	if (!ours())
+		return (int)syscall(SYS_poll, p, n, ms);
+	return wait_for(p, n, ms < 0 ? FOREVER : (uint64_t)ms * PS_PER_MS);
+}
+
+static uint64_t ps_of(const struct timespec *t)
+{
+	return t ? (uint64_t)t->tv_sec * PS_PER_S + (uint64_t)t->tv_nsec * PS_PER_NS : FOREVER;
+}
+
+int ppoll(struct pollfd *p, nfds_t n, const struct timespec *t, const sigset_t *mask)
+{
+	(void)mask;
+	if (!ours())
+		return (int)syscall(SYS_ppoll, p, n, t, mask, 8);
+	return wait_for(p, n, ps_of(t));
+}
+
+static int select_(int n, fd_set *in, fd_set *out, fd_set *wrong, uint64_t ps)
+{
+	struct pollfd p[FD_SETSIZE];
+	nfds_t count = 0;
+	int ready = 0;
+
+	for (int fd = 0; fd < n && fd < FD_SETSIZE; fd++) {
+		short events = (short)((in && FD_ISSET(fd, in) ? POLLIN : 0) | (out && FD_ISSET(fd, out) ? POLLOUT : 0) |
+				       (wrong && FD_ISSET(fd, wrong) ? POLLPRI : 0));
+		if (events)
+			p[count++] = (struct pollfd){.fd = fd, .events = events};
+	}
+	if (wait_for(p, count, ps) < 0)
+		return -1;
+	fd_set *sets[] = {in, out, wrong};
+	for (int i = 0; i < 3; i++)
+		if (sets[i])
+			FD_ZERO(sets[i]);
+	for (nfds_t i = 0; i < count; i++) {
+		static const short means[] = {POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI};
+		static const short asked[] = {POLLIN, POLLOUT, POLLPRI};
+		for (int k = 0; k < 3; k++)
+			if (sets[k] && p[i].events & asked[k] && p[i].revents & means[k]) {
+				FD_SET(p[i].fd, sets[k]);
+				ready++;
+			}
+	}
+	return ready;
+}
+
+int select(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict wrong, struct timeval *restrict t)
+{
+	if (!ours())
+		return (int)syscall(SYS_select, n, in, out, wrong, t);
+	return select_(n, in, out, wrong, t ? (uint64_t)t->tv_sec * PS_PER_S + (uint64_t)t->tv_usec * 1000 * PS_PER_NS : FOREVER);
+}
+
+int pselect(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict wrong, const struct timespec *restrict t,
+	    const sigset_t *restrict mask)
+{
+	static int (*real)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
+
+	if (ours())
+		return select_(n, in, out, wrong, ps_of(t));
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "pselect");
+	return real(n, in, out, wrong, t, mask);
+}
+
+/* --- epoll: whose sockets of ours the kernel cannot look at as we do --- */
+#define WATCHED 1024
+static struct watched {
+	int epoll, fd;
+	struct epoll_event event;
+} watched[WATCHED]; /* fd 0: free; standard input is none of ours */
+
+static struct watched *watched_at(int epoll, int fd)
+{
+	for (int i = 0; i < WATCHED; i++)
+		if (watched[i].epoll == epoll && watched[i].fd == fd)
+			return &watched[i];
+	return NULL;
+}
+
+int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
+{
+	if (!network_ours(fd))
+		return (int)syscall(SYS_epoll_ctl, epoll, op, fd, event);
+	struct watched *w = watched_at(epoll, fd);
+	if (op == EPOLL_CTL_ADD && !w)
+		w = watched_at(0, 0);
+	else if (!w || op == EPOLL_CTL_ADD) {
+		errno = w ? EEXIST : ENOENT;
+		return -1;
+	}
+	if (!w) {
+		errno = ENOSPC;
+		return -1;
+	}
+	*w = op == EPOLL_CTL_DEL ? (struct watched){0} : (struct watched){epoll, fd, *event};
+	return 0;
+}
+
+/* Ours that are ready, then the kernel's; @next as of look() */
+static int look_at_epoll(int epoll, struct epoll_event *events, int most, uint64_t *next)
+{
+	uint64_t now = railbed_now(0), when;
+	int n = 0;
+
+	*next = now + STEP_PS;
+	for (int i = 0; i < WATCHED && n < most; i++) {
+		struct watched *w = &watched[i];
+		if (!w->fd || w->epoll != epoll)
+			continue;
+		if (!network_ours(w->fd)) {
+			*w = (struct watched){0}; /* closed: the kernel would forget it, too */
+			continue;
+		}
+		uint32_t is = network_ready(w->fd, now, &when) ? EPOLLIN : 0;
+		*next = when < *next ? when : *next;
+		is = (is | (network_writable(w->fd) ? EPOLLOUT : 0)) & w->event.events;
+		if (is)
+			events[n++] = (struct epoll_event){.events = is, .data = w->event.data};
+		if (is && w->event.events & EPOLLONESHOT)
+			w->event.events = 0;
+	}
+	if (n < most) {
+		int more = (int)syscall(SYS_epoll_pwait, epoll, events + n, most - n, 0, NULL, 8);
+		n += more > 0 ? more : 0;
+	}
+	return n;
+}
+
+int epoll_pwait(int epoll, struct epoll_event *events, int most, int ms, const sigset_t *mask)
+{
+	uint64_t next, end = FOREVER;
+
+	if (!ours() || most < 1)
+		return (int)syscall(SYS_epoll_pwait, epoll, events, most, ms, mask, 8);
+	if (ms >= 0)
+		end = railbed_now(0) + (uint64_t)ms * PS_PER_MS;
+	for (;;) {
+		int n = look_at_epoll(epoll, events, most, &next);
+		if (n || (end != FOREVER && railbed_now(0) >= end))
+			return n;
+		if (railbed_lost()) {
+			errno = EINTR;
+			return -1;
+		}
+		railbed_happens(next < end ? next : end);
+	}
+}
+
+int epoll_wait(int epoll, struct epoll_event *events, int most, int ms)
+{
+	return epoll_pwait(epoll, events, most, ms, NULL);
+}
