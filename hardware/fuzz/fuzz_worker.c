@@ -65,7 +65,7 @@ static size_t cooked(struct input *in, uint8_t *to)
 /* Likewise of a program, whose keys are told to it, and whose queue pairs are any of its NIC's */
 static size_t of_program(struct input *in, const struct fabric *f, const struct worker *w, uint8_t *to)
 {
-	uint8_t body[280] = {0}, op = next(in) % 10, a = next(in), b = next(in), c = next(in);
+	uint8_t body[320] = {0}, op = next(in) % 10, a = next(in), b = next(in), c = next(in);
 	const struct worker *other = f->workers[b % RANKS].next;
 	uint32_t qp = 16u + a % 6, key = harness_key(w, c % 3), rkey = harness_key(other ? other : w, b % 3);
 	uint8_t *p = body;
@@ -80,7 +80,7 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 	case 4:
 		for (uint8_t state = op == 2 ? b : 1; state <= (op == 2 ? b : 3); state++, to += 48) {
 			p = put_u8(put_u8(put_u8(put_u8(put_u8(put_u8(put_le32(body, qp), state % 7), c % 7), a & 31), a >> 5), b & 7), c & 31);
-			p = put_le32(put_le32(put_le32(put_le16(p, 0), c & 1 ? 0xfffffe : 0), c & 1 ? 0xfffffe : 0), 16u + b % 6);
+			p = put_le32(put_le32(put_le32(put_u8(put_u8(p, a % 5), b % 5), c & 1 ? 0xfffffe : 0), c & 1 ? 0xfffffe : 0), 16u + b % 6);
 			p = put_le32(p, f->nics[(b >> 4) % RANKS].ip + (c == 255));
 			put_le32(put_u8(put_u8(put_u8(put_u8(p, a >> 7), b & 63), b & 7), 15), c & 32 ? 1000000 : 0);
 			command(to, 17, body, 40);
@@ -90,7 +90,7 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 	case 6:
 	case 7: {
 		uint16_t count = c & 128 ? c : c % 5;
-		p = put_le16(put_u8(put_u8(put_le32(p, qp), b % 5), c & 128 ? 9 : 1), count);
+		p = put_le16(put_u8(put_u8(put_le32(p, qp), b % 7), c & 128 ? 9 : 1 | (a & 2)), count);
 		p = put_le32(put_le32(put_le64(put_le64(p, a), odd_size(next(in))), b & 64 ? rkey : b), 5);
 		p = put_le64(put_le64(p, 0), 0);
 		for (uint16_t i = 0; !(c & 128) && i < count; i++)

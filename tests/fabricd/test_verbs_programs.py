@@ -70,7 +70,7 @@ class Ends:
         return self.a.send_list(self.qp_a, wire.WRITE, [self.near.piece(0, nbytes)], **fields)
 
     def over(self) -> None:
-        for p in (self.a, self.b):
+        for p in (self.b, self.a):
             p.socket.close()
 
 
@@ -141,8 +141,8 @@ def test_programs_come_and_go_side_by_side(fabric: BareFabric) -> None:
     for p, (qp, _) in zip((first, second), qps, strict=True):
         post = p.send_list(qp, wire.WRITE, [p.memory(4096).piece()], remote=far.address, rkey=far.key)
         p.begin_wait(1, wire.FOREVER, post)
-    for p in as_they_answer([first, second]):
-        assert one((first, second)[p].end_wait()).status == SUCCESS
+    for k in as_they_answer([first, second]):
+        assert one((first, second)[k].end_wait()).status == SUCCESS
     first.bye()
     assert [(e["rank"], e["reason"]) for e in fabric.events("program_ended")] == [(0, "")]
     assert not second.wait(1, second.time_ps + 10**7)

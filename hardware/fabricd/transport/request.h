@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_SEND_IMM, WR_OPCODES };
+#include "wire/roce.h"
+
+enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_SEND_IMM, WR_READ, WR_COMPARE_SWAP, WR_FETCH_ADD, WR_OPCODES };
 
 /* What may be done with memory, and what peers may do: as in ibv_access_flags */
 enum right { MAY_BE_READ = 0, LOCAL_WRITE = 1, REMOTE_WRITE = 2, REMOTE_READ = 4, REMOTE_ATOMIC = 8, RIGHTS = 15 };
@@ -37,14 +39,46 @@ struct send_wr {
 	uint8_t bad; /* enum wc_status that it ends with, as soon as all before it is done: it cannot be carried out */
 	bool signaled;
 	bool after; /* a write without an immediate went before it: nobody was told of that yet */
+	bool fence; /* not before all that was read before has come */
 	uint64_t first; /* packet number of its first packet, and how many */
 	uint64_t packets;
+	uint64_t compare, swap; /* of an atomic operation; or what is added, in `swap` */
 };
+
+/* Is all that is sent for it in the NIC already? */
+static inline bool wr_in_nic(const struct send_wr *wr)
+{
+	return wr->opcode >= WR_READ || (wr->pieces && wr->pieces->inline_bytes);
+}
+
+/* Is it answered with more than an acknowledgement? */
+static inline bool wr_reads(const struct send_wr *wr)
+{
+	return wr->opcode >= WR_READ;
+}
 
 struct recv_wr {
 	uint64_t wr_id, offset, length;
 	struct pieces *pieces; /* likewise */
 	uint32_t lkey;
 };
+
+/* The opcode of a packet of a request */
+static inline uint8_t wr_opcode_of(const struct send_wr *wr, bool first, bool last)
+{
+	if (wr_reads(wr))
+		return wr->opcode == WR_READ ? RC_READ_REQUEST : wr->opcode == WR_FETCH_ADD ? RC_FETCH_ADD : RC_COMPARE_SWAP;
+	bool imm = wr->opcode == WR_WRITE_IMM || wr->opcode == WR_SEND_IMM;
+	if (wr->opcode == WR_SEND || wr->opcode == WR_SEND_IMM)
+		return first && last ? (imm ? RC_SEND_ONLY_IMM : RC_SEND_ONLY)
+		       : last	     ? (imm ? RC_SEND_LAST_IMM : RC_SEND_LAST)
+		       : first	     ? RC_SEND_FIRST
+				     : RC_SEND_MIDDLE;
+	if (first && last)
+		return imm ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
+	if (last)
+		return imm ? RC_WRITE_LAST_IMM : RC_WRITE_LAST;
+	return first ? RC_WRITE_FIRST : RC_WRITE_MIDDLE;
+}
 
 #endif

@@ -24,67 +24,9 @@
 #define PART (1u << 30)  /* bits of the BTH that are reserved otherwise */
 #define AFTER (1u << 29)
 
-bool roce_has_reth(uint8_t op)
+static bool has_aeth(uint8_t op)
 {
-	return op == RC_WRITE_FIRST || op == RC_WRITE_ONLY || op == RC_WRITE_ONLY_IMM;
-}
-
-bool roce_has_imm(uint8_t op)
-{
-	return op == RC_WRITE_LAST_IMM || op == RC_WRITE_ONLY_IMM || op == RC_SEND_LAST_IMM || op == RC_SEND_ONLY_IMM;
-}
-
-bool roce_is_first(uint8_t op)
-{
-	return op == RC_SEND_FIRST || op == RC_SEND_ONLY || op == RC_SEND_ONLY_IMM || roce_has_reth(op);
-}
-
-bool roce_is_last(uint8_t op)
-{
-	return op == RC_SEND_LAST || op == RC_SEND_ONLY || op == RC_WRITE_LAST || op == RC_WRITE_ONLY ||
-	       roce_has_imm(op);
-}
-
-bool roce_is_write(uint8_t op)
-{
-	return op >= RC_WRITE_FIRST && op <= RC_WRITE_ONLY_IMM;
-}
-
-bool roce_is_send(uint8_t op)
-{
-	return op <= RC_SEND_ONLY_IMM;
-}
-
-bool roce_is_offload(uint8_t op)
-{
-	return op >= OFF_CONTRIBUTE && op <= OFF_PARTIAL;
-}
-
-const char *roce_opcode_name(uint8_t op)
-{
-	switch (op) {
-	case RC_SEND_FIRST: return "SEND_FIRST";
-	case RC_SEND_MIDDLE: return "SEND_MIDDLE";
-	case RC_SEND_LAST: return "SEND_LAST";
-	case RC_SEND_LAST_IMM: return "SEND_LAST_IMM";
-	case RC_SEND_ONLY: return "SEND_ONLY";
-	case RC_SEND_ONLY_IMM: return "SEND_ONLY_IMM";
-	case RC_WRITE_FIRST: return "WRITE_FIRST";
-	case RC_WRITE_MIDDLE: return "WRITE_MIDDLE";
-	case RC_WRITE_LAST: return "WRITE_LAST";
-	case RC_WRITE_LAST_IMM: return "WRITE_LAST_IMM";
-	case RC_WRITE_ONLY: return "WRITE_ONLY";
-	case RC_WRITE_ONLY_IMM: return "WRITE_ONLY_IMM";
-	case RC_ACK: return "ACKNOWLEDGE";
-	case RC_CNP: return "CNP";
-	case RC_CREDIT: return "CREDIT";
-	case RC_REQUEST: return "REQUEST";
-	case OFF_CONTRIBUTE: return "CONTRIBUTE";
-	case OFF_RESULT: return "RESULT";
-	case OFF_MULTICAST: return "MULTICAST";
-	case OFF_PARTIAL: return "PARTIAL";
-	default: return "opcode?";
-	}
+	return op == RC_ACK || (roce_is_response(op) && op != RC_READ_MIDDLE);
 }
 
 /* roce_frame_bytes() - Frame length, FCS not counted
@@ -94,7 +36,8 @@ const char *roce_opcode_name(uint8_t op)
 uint32_t roce_frame_bytes(uint8_t op, uint32_t payload)
 {
 	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + (roce_has_reth(op) ? RETH_BYTES : 0) +
-	       (roce_has_imm(op) ? IMM_BYTES : 0) + (op == RC_ACK ? AETH_BYTES : 0) +
+	       (roce_has_imm(op) ? IMM_BYTES : 0) + (has_aeth(op) ? AETH_BYTES : 0) +
+	       (roce_is_atomic(op) ? ATOMIC_BYTES : 0) + (op == RC_ATOMIC_ACK ? ATOMIC_ACK_BYTES : 0) +
 	       (roce_is_offload(op) ? OFFLOAD_BYTES : 0) + ((payload + 3) & ~3u) +
 	       ICRC_BYTES;
 }
@@ -186,8 +129,12 @@ static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uin
 		p = put_be32(p, pkt->rkey);
 		p = put_be32(p, pkt->dma_bytes);
 	}
-	if (pkt->opcode == RC_ACK)
+	if (roce_is_atomic(pkt->opcode))
+		p = put_be64(put_be64(put_be32(put_be64(p, pkt->remote_offset), pkt->rkey), pkt->swap), pkt->compare);
+	if (has_aeth(pkt->opcode))
 		p = put_be32(p, (uint32_t)pkt->syndrome << 24 | (pkt->msn & PSN_MASK));
+	if (pkt->opcode == RC_ATOMIC_ACK)
+		p = put_be64(p, pkt->original);
 	if (roce_has_imm(pkt->opcode))
 		p = put_be32(p, pkt->imm);
 	if (roce_is_offload(pkt->opcode)) {
@@ -277,11 +224,19 @@ static void parse_extensions(struct view *v, struct roce_packet *pkt)
 		pkt->rkey = get_be32(v);
 		pkt->dma_bytes = get_be32(v);
 	}
-	if (pkt->opcode == RC_ACK) {
+	if (roce_is_atomic(pkt->opcode)) {
+		pkt->remote_offset = get_be64(v);
+		pkt->rkey = get_be32(v);
+		pkt->swap = get_be64(v);
+		pkt->compare = get_be64(v);
+	}
+	if (has_aeth(pkt->opcode)) {
 		uint32_t aeth = get_be32(v);
 		pkt->syndrome = (uint8_t)(aeth >> 24);
 		pkt->msn = aeth & PSN_MASK;
 	}
+	if (pkt->opcode == RC_ATOMIC_ACK)
+		pkt->original = get_be64(v);
 	if (roce_has_imm(pkt->opcode))
 		pkt->imm = get_be32(v);
 	if (roce_is_offload(pkt->opcode)) {
