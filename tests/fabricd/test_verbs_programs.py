@@ -70,7 +70,7 @@ class Ends:
         return self.a.send_list(self.qp_a, wire.WRITE, [self.near.piece(0, nbytes)], **fields)
 
     def over(self) -> None:
-        for p in (self.a, self.b):
+        for p in (self.b, self.a):
             p.socket.close()
 
 

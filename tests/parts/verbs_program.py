@@ -57,12 +57,24 @@ class Attributes:
     dscp: int = 0
     queue: int = 0
     access: int = 15
+    reads_out: int = 16
+    reads_in: int = 16
     rate: int = 0
 
     def command(self, qp: int, state: int) -> bytes:
         return wire.command(
             wire.MODIFY_QP,
-            *(qp, state, self.mtu, self.timeout, self.retry, self.rnr_retry, self.rnr_timer, 0, 0),
+            *(
+                qp,
+                state,
+                self.mtu,
+                self.timeout,
+                self.retry,
+                self.rnr_retry,
+                self.rnr_timer,
+                self.reads_out,
+                self.reads_in,
+            ),
             *(self.expected_psn, self.send_psn, self.peer, self.address),
             *(self.flags, self.dscp, self.queue, self.access, self.rate, 0),
         )
@@ -107,11 +119,15 @@ class Program(RawWorker):
         wr_id: int = 1,
         flags: int = wire.SIGNALED,
         inline: bytes | None = None,
+        compare: int = 0,
+        swap: int = 0,
     ) -> bytes:
         data = b"".join(PIECE.pack(*p) for p in pieces) if inline is None else inline
         count = len(pieces) if inline is None else len(inline)
         flags |= INLINE if inline is not None else 0
-        return wire.command(wire.POST_SEND_LIST, qp, opcode, flags, count, wr_id, remote, rkey, imm, 0, 0, data=data)
+        return wire.command(
+            wire.POST_SEND_LIST, qp, opcode, flags, count, wr_id, remote, rkey, imm, compare, swap, data=data
+        )
 
     def recv_list(self, qp: int, pieces: Sequence[Piece] = (), *, wr_id: int = 2) -> bytes:
         data = b"".join(PIECE.pack(*p) for p in pieces)

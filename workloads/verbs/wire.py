@@ -82,12 +82,13 @@ BODY = {
     DEREGISTER: Struct("<II"),
     # cookie, type, 0, 0, domain, 0, 0, 0
     CREATE_QP: Struct("<IBBHIIII"),
-    # qp, state, path MTU, timeout, retry count, RNR retry, RNR timer, 0, 0, first PSN to come, first PSN to send,
-    # peer's number, peer's address, flags, DSCP, class, access, most kbit/s, 0
+    # qp, state, path MTU, timeout, retry count, RNR retry, RNR timer, most READs and atomics of its own under way, of
+    # its peer, first PSN to come, first PSN to send, peer's number, peer's address, flags, DSCP, class, access, most
+    # kbit/s, 0
     MODIFY_QP: Struct("<IBBBBBBBBIIIIBBBBII"),
     # qp, 0
     DESTROY_QP: Struct("<II"),
-    # qp, opcode, flags, count, wr_id, remote address, rkey, imm, 0, 0
+    # qp, opcode, flags, count, wr_id, remote address, rkey, imm, compare, swap
     POST_SEND_LIST: Struct("<IBBHQQIIQQ"),
     # qp, count, wr_id
     POST_RECV_LIST: Struct("<IIQ"),
@@ -135,6 +136,9 @@ WRITE = 0
 WRITE_IMM = 1
 SEND = 2
 SEND_IMM = 3
+READ = 4
+COMPARE_SWAP = 5
+FETCH_ADD = 6
 
 REDUCTIONS = {
     "sum": 0,

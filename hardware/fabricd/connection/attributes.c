@@ -36,6 +36,8 @@ static void take_attributes(struct qp *q, const struct qp_wanted *a)
 	own->retry = a->retry;
 	own->rnr_retry = a->rnr_retry;
 	own->rnr_timer = a->rnr_timer & 31;
+	own->reads_out = a->reads_out;
+	own->reads_in = a->reads_in;
 	own->rights = a->rights;
 	own->rate = (double)a->rate_kbps * 1000;
 	q->own_class = a->own_class;
@@ -66,7 +68,7 @@ static void ready_to_receive(struct fabric *f, struct qp *q, const struct qp_wan
 static void ready_to_send(struct fabric *f, struct qp *q, const struct qp_wanted *a)
 {
 	if (q->sq.head == q->sq.tail) {
-		q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = a->send_psn & PSN_MASK;
+		q->told = q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = a->send_psn & PSN_MASK;
 		multipath_release(q);
 		multipath_start(f, q);
 	}

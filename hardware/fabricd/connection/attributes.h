@@ -14,7 +14,7 @@ enum asked_state { ASK_RESET = 0, ASK_INIT = 1, ASK_RTR = 2, ASK_RTS = 3, ASK_ER
 
 struct qp_wanted {
 	enum asked_state state;
-	uint8_t mtu, timeout, retry, rnr_retry, rnr_timer; /* codes of the InfiniBand specification */
+	uint8_t mtu, timeout, retry, rnr_retry, rnr_timer, reads_out, reads_in; /* codes of the InfiniBand specification */
 	bool own_class;
 	uint8_t dscp, class;
 	uint32_t rights, expected_psn, send_psn, peer_number, rate_kbps;

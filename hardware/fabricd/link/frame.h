@@ -61,6 +61,7 @@ struct frame {
 	bool bad;	   /* its checksum is wrong */
 	bool early;	   /* in its NIC: it has waited for its time, and joins its queue before those that have not */
 	bool asks : 1;	   /* of a queue pair's: to be acknowledged */
+	bool response : 1; /* likewise: to a READ, and none of its own packets */
 	bool data_of_worker : 1; /* of a NIC's worker: counted as sent when it goes onto the wire */
 	struct tx_source *from; /* who sends it, or NULL: told when it goes onto the wire */
 	uint64_t number;   /* of a queue pair's: which of its packets it is */

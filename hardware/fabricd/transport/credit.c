@@ -125,7 +125,7 @@ void credit_posted(struct qp *q, const struct send_wr *wr)
 
 	if (!q->cc->arrived)
 		return;
-	c->unsent += wr->length ? wr->length : 1;
+	c->unsent += wr->length && !wr_reads(wr) ? wr->length : 1;
 	if (!q->cc->speculates || q->acked != wr->first || (double)c->left >= initial)
 		return;
 	c->left = (int64_t)initial;

@@ -35,6 +35,7 @@
 #include "transport/congestion.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
+#include "transport/reads.h"
 #include "transport/repeat.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
@@ -193,6 +194,26 @@ static ps_t held_up(const struct fabric *f, const struct qp *q, const struct fra
 	return by_frames ? f->clock.now - q->next_send : 0;
 }
 
+/* A packet of its own leaves, and not a response */
+static void own_left(struct fabric *f, struct qp *q, struct frame *fr)
+{
+	ask(q, fr);
+	uint64_t behind = reads_behind(q, fr->number);
+	if (fr->asks && q->left_asked < behind)
+		q->left_asked = behind;
+	if (q->p->selective) {
+		for (uint64_t n = fr->number; n < (fr->number < q->left ? fr->number + 1 : behind); n++)
+			repeat_left(f, q, n);
+		timer_look(f, q);
+	}
+	if (fr->number < q->left) {
+		q->retransmitted++;
+		q->nic->retransmitted++;
+	} else {
+		q->left = behind;
+	}
+}
+
 /* pacer_sent() - A frame of a queue pair starts on the cable */
 void pacer_sent(struct fabric *f, struct frame *fr)
 {
@@ -202,18 +223,9 @@ void pacer_sent(struct fabric *f, struct frame *fr)
 	q->tx_packets++;
 	q->tx_bytes += fr->payload;
 	cc_catch_up(f, q);
-	ask(q, fr);
-	if (q->p->selective) {
-		repeat_left(f, q, fr->number);
-		timer_look(f, q);
-	}
-	if (fr->number < q->left) {
-		q->retransmitted++;
-		q->nic->retransmitted++;
-	} else {
-		q->left = fr->number + 1;
-	}
-	if (q->cc->telemetry)
+	if (!fr->response)
+		own_left(f, q, fr);
+	if (q->cc->telemetry && !fr->response)
 		telemetry_sent(fr->data, frame_near(fr), fr->away, (uint64_t)f->clock.now);
 	ps_t late = held_up(f, q, fr);
 	cc_sent(f, q, fr->len);

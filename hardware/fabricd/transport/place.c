@@ -31,7 +31,7 @@
 
 static void copy(uint8_t *to, const uint8_t *from, uint32_t bytes, const struct frame *fr)
 {
-	if (fr->lent && copies_taken()) {
+	if (fr && fr->lent && copies_taken()) {
 		copies_add(to, from, bytes);
 		return;
 	}
@@ -72,6 +72,22 @@ static bool scatter(struct qp *q, const struct pieces *pieces, uint64_t at, cons
 		left -= bytes;
 		at = 0;
 	}
+	return true;
+}
+
+/* place_pieces() - Into memory of a request's own, from its byte @at on: pieces, or one place
+ * @fr:		What @pkt was parsed from; NULL: its payload is elsewhere
+ */
+bool place_pieces(struct qp *q, const struct pieces *pieces, uint32_t key, uint64_t address, uint64_t at, const struct roce_packet *pkt,
+		  const struct frame *fr)
+{
+	uint8_t *to;
+
+	if (pieces)
+		return scatter(q, pieces, at, pkt, fr);
+	if (!q->owner->ops->memory(q, LOCAL_WRITE, key, address + at, pkt->payload_bytes, &to))
+		return false;
+	copy(to, pkt->payload, pkt->payload_bytes, fr);
 	return true;
 }
 
@@ -181,4 +197,18 @@ void place_end(struct fabric *f, struct qp *q, uint64_t n, ps_t visible)
 	e->frame = NULL;
 	q->reorder->open--;
 	frame_release(f, fr);
+}
+
+/* place_alone() - In any order, packet @i of a write is a write by itself, with its own address (place.c) */
+void place_alone(const struct qp *q, struct roce_packet *pkt, const struct send_wr *wr, uint64_t i, uint32_t bytes)
+{
+	bool ends = wr->opcode == WR_WRITE_IMM && i + 1 == wr->packets;
+
+	if (!q->alone || (wr->opcode != WR_WRITE && wr->opcode != WR_WRITE_IMM))
+		return;
+	pkt->opcode = ends ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
+	pkt->part = i;
+	pkt->after = !i && wr->after;
+	pkt->remote_offset += i * q->mtu;
+	pkt->dma_bytes = bytes;
 }

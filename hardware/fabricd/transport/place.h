@@ -11,9 +11,14 @@ struct early;
 struct fabric;
 struct frame;
 struct qp;
+struct pieces;
 struct roce_packet;
+struct send_wr;
 
 void place_copy(struct fabric *f, struct qp *q, uint8_t *to, const struct roce_packet *pkt, const struct frame *fr, uint64_t left);
+bool place_pieces(struct qp *q, const struct pieces *pieces, uint32_t key, uint64_t address, uint64_t at, const struct roce_packet *pkt,
+		  const struct frame *fr);
+void place_alone(const struct qp *q, struct roce_packet *pkt, const struct send_wr *wr, uint64_t i, uint32_t bytes);
 bool place_payload(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
 ps_t place_pcie(struct fabric *f, struct qp *q, uint32_t bytes);
 bool place_has_receive(const struct qp *q);

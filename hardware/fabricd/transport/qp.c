@@ -13,6 +13,7 @@
 #include "transport/multipath.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
+#include "transport/reads.h"
 #include "transport/reorder.h"
 #include "transport/repeat.h"
 #include "wire/roce.h"
@@ -84,6 +85,7 @@ static void let_go(struct qp *q)
 	free(q->rq.at);
 	reorder_release(q);
 	repeat_release(q);
+	responder_release(q);
 	telemetry_release(&q->last);
 	multipath_release(q);
 	credit_release(q);
@@ -129,7 +131,7 @@ void qp_reach(struct fabric *f, struct qp *q, const struct reach *to)
 	q->peer_number = to->number;
 	q->tx = &q->nic->tx[to->scale_up];
 	q->mtu = to->mtu && to->mtu < mtu ? to->mtu : mtu;
-	q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = to->send_psn;
+	q->told = q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = to->send_psn;
 	q->expected = to->expected_psn;
 	q->alone = q->p->any_order && t->params(f, to->peer, q->transport)->any_order;
 	q->any_order = q->answers->any_order && t->params(f, to->peer, to->transport)->any_order;

@@ -21,6 +21,7 @@ struct credit;
 struct multipath;
 struct qp;
 struct reorder;
+struct responder;
 struct repeat;
 struct roce_packet;
 
@@ -36,6 +37,7 @@ struct qp_attributes {
 	double rate; /* at most, in bit/s; 0: as fast as the cable */
 	uint32_t rights, pd; /* of its peer; protection domain */
 	uint8_t retry, rnr_retry, rnr_timer;
+	uint8_t reads_out, reads_in; /* READs and atomic operations under way at most: of its own; of its peer */
 	uint8_t asked; /* enum asked_state: what its program has brought it to, with all that is on its way to the NIC */
 };
 
@@ -90,6 +92,7 @@ struct qp {
 	bool came_marked;
 	bool own_class; /* not the NIC's */
 	bool alone, any_order; /* its writes, and those of its peer, are placed in any order (place.c) */
+	bool responds; /* its last packet was a response */
 	bool untold; /* sender: the last request was a write without an immediate */
 	uint8_t dscp, class;
 	uint32_t send_wr_index; /* request that `send` belongs to */
@@ -99,6 +102,10 @@ struct qp {
 	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */
 	uint64_t barred; /* of the first request that is bad: the first packet; or UINT64_MAX */
 	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
+	uint64_t told; /* reads.c: behind the last packet that its peer has taken */
+	uint64_t read_again; /* behind the packet that was missing and asked for again last */
+	uint32_t reads; /* READs and atomic operations under way */
+	struct responder *responder; /* what it owes its peer, or NULL */
 	uint64_t send, acked, sent_max; /* next to send, first not acknowledged, first never sent */
 	struct lender lent; /* payload that is under way */
 	ps_t timer, rnr_until;
@@ -179,6 +186,8 @@ struct qp *qp_find(struct nic *n, uint32_t number);
 void qp_connected(struct fabric *f, struct qp *a, struct qp *b);
 void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr);
 void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
+void qp_advance(struct fabric *f, struct qp *q, uint64_t n, bool ack);
+struct send_wr *qp_request_of(const struct qp *q, uint64_t n);
 void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
 bool qp_slow(const struct qp *q, uint32_t frame_bytes);
 bool qp_has_new(const struct qp *q);

@@ -31,6 +31,7 @@
 #include "transport/multipath.h"
 #include "transport/place.h"
 #include "transport/qp.h"
+#include "transport/reads.h"
 #include "transport/reorder.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
@@ -170,6 +171,10 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, 
 {
 	if (q->owner->ops->take)
 		return divert(f, q, pkt);
+	if (pkt->opcode == RC_READ_REQUEST || roce_is_atomic(pkt->opcode)) {
+		q->nak_sent = false;
+		return responder_take(f, q, pkt);
+	}
 	if (!acceptable(f, q, pkt))
 		return false;
 	if (pkt->payload_bytes && !(e && e->placed) && !place_payload(f, q, pkt, fr) && q->own) {
@@ -294,6 +299,10 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 	credit_arrived(f, q, fr, pkt->payload_bytes);
 	if (ahead < 0) {
 		n->duplicate_request++;
+		if (pkt->opcode == RC_READ_REQUEST || roce_is_atomic(pkt->opcode)) {
+			responder_again(f, q, pkt);
+			return false;
+		}
 		if (pkt->ack_request && q->reorder)
 			q->reorder->unsaid_from = q->expected + 1;
 		if (pkt->ack_request)
@@ -332,6 +341,8 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 		trimmed_told(f, q, pkt, fr);
 	else if (pkt->opcode == RC_ACK)
 		qp_acknowledged(f, q, pkt, fr);
+	else if (roce_is_response(pkt->opcode))
+		reads_came(f, q, pkt, fr);
 	else if (pkt->opcode == RC_CNP)
 		cc_notified(f, q);
 	else if (pkt->opcode == RC_CREDIT)

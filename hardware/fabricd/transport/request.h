@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_SEND_IMM, WR_OPCODES };
+enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_SEND_IMM, WR_READ, WR_COMPARE_SWAP, WR_FETCH_ADD, WR_OPCODES };
 
 /* What may be done with memory, and what peers may do: as in ibv_access_flags */
 enum right { MAY_BE_READ = 0, LOCAL_WRITE = 1, REMOTE_WRITE = 2, REMOTE_READ = 4, REMOTE_ATOMIC = 8, RIGHTS = 15 };
@@ -37,9 +37,23 @@ struct send_wr {
 	uint8_t bad; /* enum wc_status that it ends with, as soon as all before it is done: it cannot be carried out */
 	bool signaled;
 	bool after; /* a write without an immediate went before it: nobody was told of that yet */
+	bool fence; /* not before all that was read before has come */
 	uint64_t first; /* packet number of its first packet, and how many */
 	uint64_t packets;
+	uint64_t compare, swap; /* of an atomic operation; or what is added, in `swap` */
 };
+
+/* Is all that is sent for it in the NIC already? */
+static inline bool wr_in_nic(const struct send_wr *wr)
+{
+	return wr->opcode >= WR_READ || (wr->pieces && wr->pieces->inline_bytes);
+}
+
+/* Is it answered with more than an acknowledgement? */
+static inline bool wr_reads(const struct send_wr *wr)
+{
+	return wr->opcode >= WR_READ;
+}
 
 struct recv_wr {
 	uint64_t wr_id, offset, length;

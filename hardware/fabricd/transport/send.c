@@ -44,13 +44,14 @@
 #include "transport/credit.h"
 #include "transport/multipath.h"
 #include "transport/pacer.h"
+#include "transport/place.h"
 #include "transport/qp.h"
+#include "transport/reads.h"
 #include "transport/repeat.h"
 #include "wire/ethernet.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
-
 #define WINDOW (1u << 23) /* packets under way: half of all PSNs, so that older and newer ones are distinct */
 
 /* qp_ready() - A queue pair may have something to send */
@@ -76,7 +77,7 @@ bool qp_has_new(const struct qp *q)
 	there = there < q->barred ? there : q->barred;
 	uint64_t most = q->p->selective ? q->p->reorder_packets : WINDOW;
 
-	return q->send < there && q->send - q->acked < most;
+	return q->send < there && q->send - q->acked < most && !reads_hold(q);
 }
 
 /* qp_has_work() - Is there something to send? */
@@ -93,7 +94,7 @@ static bool has_packet(const struct fabric *f, const struct tx_source *s)
 {
 	const struct qp *q = (const struct qp *)s;
 
-	return qp_has_work(f, q) && !pacer_full(f, q);
+	return (responder_has(q) || qp_has_work(f, q)) && !pacer_full(f, q);
 }
 
 /* Who has nothing to send is ready again when it has, or when something fetched for it has left */
@@ -105,6 +106,8 @@ static void none(struct fabric *f, struct tx_source *s)
 
 static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
 {
+	if (wr_reads(wr))
+		return wr->opcode == WR_READ ? RC_READ_REQUEST : wr->opcode == WR_FETCH_ADD ? RC_FETCH_ADD : RC_COMPARE_SWAP;
 	bool imm = wr->opcode == WR_WRITE_IMM || wr->opcode == WR_SEND_IMM;
 	if (wr->opcode == WR_SEND || wr->opcode == WR_SEND_IMM)
 		return first && last ? (imm ? RC_SEND_ONLY_IMM : RC_SEND_ONLY)
@@ -116,20 +119,6 @@ static uint8_t opcode_of(const struct send_wr *wr, bool first, bool last)
 	if (last)
 		return imm ? RC_WRITE_LAST_IMM : RC_WRITE_LAST;
 	return first ? RC_WRITE_FIRST : RC_WRITE_MIDDLE;
-}
-
-/* In any order, packet @i of a write is a write by itself, with its own address (place.c) */
-static void write_alone(const struct qp *q, struct roce_packet *pkt, const struct send_wr *wr, uint64_t i, uint32_t bytes)
-{
-	bool ends = wr->opcode == WR_WRITE_IMM && i + 1 == wr->packets;
-
-	if (!q->alone || wr->opcode == WR_SEND || wr->opcode == WR_SEND_IMM)
-		return;
-	pkt->opcode = ends ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
-	pkt->part = i;
-	pkt->after = !i && wr->after;
-	pkt->remote_offset += i * q->mtu;
-	pkt->dma_bytes = bytes;
 }
 
 /* The request that packet @n belongs to; @n has been handed out and is not acknowledged */
@@ -180,9 +169,11 @@ static void write_frame(struct fabric *f, struct qp *q, struct frame *fr, const 
 	fr->len = fr->away + telemetry_append(fr->data, frame_near(fr), &(struct telemetry){.room = hops});
 }
 
-static void sent_new(struct qp *q, bool last)
+static void sent_new(struct qp *q, const struct send_wr *wr, bool last)
 {
-	q->send++;
+	q->reads += wr_reads(wr) && q->send == q->sent_max;
+	q->send = wr_reads(wr) ? wr->first + wr->packets : q->send + 1;
+	last = last || wr_reads(wr);
 	if (q->send > q->sent_max)
 		q->sent_max = q->send;
 	if (last)
@@ -195,6 +186,8 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	struct qp *q = (struct qp *)s;
 	struct nic *n = q->nic;
 	uint64_t number;
+	if (responder_has(q) && (!qp_has_work(f, q) || (q->responds = !q->responds)))
+		return responder_build(f, q, fr);
 	bool again = repeat_next(q, &number);
 	uint32_t index = again ? request_of(q, number) : q->send_wr_index;
 
@@ -203,9 +196,9 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	uint64_t i = number - wr->first, left = wr->length - i * q->mtu;
 	bool last = i + 1 == wr->packets;
 	uint32_t bytes = (uint32_t)(left < q->mtu ? left : q->mtu);
-	const uint8_t *payload = q->owner->ops->payload(f, q, wr, number);
+	const uint8_t *payload = wr_reads(wr) ? NULL : q->owner->ops->payload(f, q, wr, number);
 
-	credit_spend(q, bytes, !again && number == q->sent_max);
+	credit_spend(q, wr_reads(wr) ? 1 : bytes, !again && number == q->sent_max);
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = q->peer->ip,
@@ -213,7 +206,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		.tos = (uint8_t)((q->own_class ? q->dscp : q->p->data_dscp) << 2 | ECN_ECT0),
 		.ttl = TTL_SENT,
 		.opcode = opcode_of(wr, i == 0, last),
-		.ack_request = asks(q, number, last, q->mtu + ROCE_MAX_HEADER),
+		.ack_request = asks(q, number, last || wr_reads(wr), q->mtu + ROCE_MAX_HEADER),
 		.dst_qp = q->peer_number,
 		.psn = (uint32_t)number & PSN_MASK,
 		.remote_offset = wr->remote,
@@ -223,7 +216,9 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 		.payload = payload,
 		.payload_bytes = payload ? bytes : 0,
 	};
-	write_alone(q, &pkt, wr, i, bytes);
+	place_alone(q, &pkt, wr, i, bytes);
+	if (wr_reads(wr))
+		reads_ask(q, &pkt, wr, i, again);
 	memcpy(pkt.dst_mac, q->peer->mac, 6);
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->number = number;
@@ -232,7 +227,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	fr->class = (uint8_t)(q->own_class ? q->class : q->p->data_class);
 	fr->to = &q->peer->port[1];
 	if (pkt.ack_request && number >= q->asked)
-		q->asked = number + 1;
+		q->asked = wr_reads(wr) ? wr->first + wr->packets : number + 1;
 	fr->from = &q->source;
 	fr->taker = q->peer_qp;
 	fr->payload = (uint16_t)pkt.payload_bytes;
@@ -242,13 +237,13 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	if (again)
 		repeat_sent(q);
 	else
-		sent_new(q, last);
+		sent_new(q, wr, last);
 	credit_say(f, q, fr);
 	credit_look(f, q);
 	if (q->timer == PS_NEVER)
 		timer_set(f, q, qp_expires(q, f->clock.now));
 	q->fetched_bytes += fr->len;
-	return q->owner->ops->in_nic || (wr->pieces && wr->pieces->inline_bytes) ? IN_NIC : pkt.payload_bytes;
+	return q->owner->ops->in_nic || wr_in_nic(wr) ? IN_NIC : pkt.payload_bytes;
 }
 
 const struct tx_ops qp_tx_ops = {.has_packet = has_packet, .build = build, .none = none, .passes = pacer_passes,
@@ -264,8 +259,14 @@ void qp_go_back(struct fabric *f, struct qp *q)
 	q->send_wr_index = q->sq.head;
 }
 
-/* Everything before packet @n has arrived; an acknowledgement says so, or a NAK */
-static void advance(struct fabric *f, struct qp *q, uint64_t n, bool ack)
+/* qp_request_of() - The request that packet @n belongs to, likewise */
+struct send_wr *qp_request_of(const struct qp *q, uint64_t n)
+{
+	return SEND_WR(q, request_of(q, n));
+}
+
+/* qp_advance() - Everything before packet @n has arrived; an acknowledgement says so, or a NAK, or a response */
+void qp_advance(struct fabric *f, struct qp *q, uint64_t n, bool ack)
 {
 	uint64_t before = q->acked;
 
@@ -279,6 +280,7 @@ static void advance(struct fabric *f, struct qp *q, uint64_t n, bool ack)
 		if (wr->first + wr->packets > n)
 			break;
 		lender_recall(f, &q->lent, wr->first + wr->packets);
+		q->reads -= wr_reads(wr);
 		q->owner->ops->sent(f, q, wr, WC_SUCCESS);
 		free(wr->pieces);
 		if (q->send_wr_index == q->sq.head)
@@ -341,7 +343,7 @@ static void missing(struct fabric *f, struct qp *q, struct cc_ack *ack, const st
 {
 	q->nic->packet_seq_err++;
 	if (q->p->selective)
-		repeat_came(f, q, q->acked + ((pkt->msn - pkt->psn) & PSN_MASK));
+		repeat_came(f, q, q->acked + ((pkt->msn - (uint32_t)q->acked) & PSN_MASK));
 	tell_cc(f, q, ack, pkt, fr);
 	if (q->p->selective) {
 		timer_look(f, q);
@@ -370,7 +372,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	uint64_t answered = ack ? n - 1 : n + (more ? (pkt->msn - pkt->psn) & PSN_MASK : 0);
 	bool bitmap = ack && pkt->payload_bytes && q->p->selective;
 	struct cc_ack told = {.packets = repeat_delivered(q), .full = !bitmap && full(q, answered)};
-	advance(f, q, n, ack);
+	qp_advance(f, q, reads_limit(q, n), ack);
 	if (bitmap)
 		read_bitmap(f, q, pkt);
 	if (!ack && syndrome == AETH_NAK_SEQUENCE && q->acked != q->next_packet) {

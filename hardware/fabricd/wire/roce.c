@@ -26,7 +26,7 @@
 
 bool roce_has_reth(uint8_t op)
 {
-	return op == RC_WRITE_FIRST || op == RC_WRITE_ONLY || op == RC_WRITE_ONLY_IMM;
+	return op == RC_WRITE_FIRST || op == RC_WRITE_ONLY || op == RC_WRITE_ONLY_IMM || op == RC_READ_REQUEST;
 }
 
 bool roce_has_imm(uint8_t op)
@@ -36,13 +36,29 @@ bool roce_has_imm(uint8_t op)
 
 bool roce_is_first(uint8_t op)
 {
-	return op == RC_SEND_FIRST || op == RC_SEND_ONLY || op == RC_SEND_ONLY_IMM || roce_has_reth(op);
+	return op == RC_SEND_FIRST || op == RC_SEND_ONLY || op == RC_SEND_ONLY_IMM || (roce_has_reth(op) && op != RC_READ_REQUEST);
 }
 
 bool roce_is_last(uint8_t op)
 {
 	return op == RC_SEND_LAST || op == RC_SEND_ONLY || op == RC_WRITE_LAST || op == RC_WRITE_ONLY ||
 	       roce_has_imm(op);
+}
+
+bool roce_is_atomic(uint8_t op)
+{
+	return op == RC_COMPARE_SWAP || op == RC_FETCH_ADD;
+}
+
+/* roce_is_response() - Does it bring what a READ or an atomic operation asked for? */
+bool roce_is_response(uint8_t op)
+{
+	return (op >= RC_READ_FIRST && op <= RC_READ_ONLY) || op == RC_ATOMIC_ACK;
+}
+
+static bool has_aeth(uint8_t op)
+{
+	return op == RC_ACK || (roce_is_response(op) && op != RC_READ_MIDDLE);
 }
 
 bool roce_is_write(uint8_t op)
@@ -75,7 +91,15 @@ const char *roce_opcode_name(uint8_t op)
 	case RC_WRITE_LAST_IMM: return "WRITE_LAST_IMM";
 	case RC_WRITE_ONLY: return "WRITE_ONLY";
 	case RC_WRITE_ONLY_IMM: return "WRITE_ONLY_IMM";
+	case RC_READ_REQUEST: return "READ_REQUEST";
+	case RC_READ_FIRST: return "READ_RESPONSE_FIRST";
+	case RC_READ_MIDDLE: return "READ_RESPONSE_MIDDLE";
+	case RC_READ_LAST: return "READ_RESPONSE_LAST";
+	case RC_READ_ONLY: return "READ_RESPONSE_ONLY";
 	case RC_ACK: return "ACKNOWLEDGE";
+	case RC_ATOMIC_ACK: return "ATOMIC_ACKNOWLEDGE";
+	case RC_COMPARE_SWAP: return "COMPARE_SWAP";
+	case RC_FETCH_ADD: return "FETCH_ADD";
 	case RC_CNP: return "CNP";
 	case RC_CREDIT: return "CREDIT";
 	case RC_REQUEST: return "REQUEST";
@@ -94,7 +118,8 @@ const char *roce_opcode_name(uint8_t op)
 uint32_t roce_frame_bytes(uint8_t op, uint32_t payload)
 {
 	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + (roce_has_reth(op) ? RETH_BYTES : 0) +
-	       (roce_has_imm(op) ? IMM_BYTES : 0) + (op == RC_ACK ? AETH_BYTES : 0) +
+	       (roce_has_imm(op) ? IMM_BYTES : 0) + (has_aeth(op) ? AETH_BYTES : 0) +
+	       (roce_is_atomic(op) ? ATOMIC_BYTES : 0) + (op == RC_ATOMIC_ACK ? ATOMIC_ACK_BYTES : 0) +
 	       (roce_is_offload(op) ? OFFLOAD_BYTES : 0) + ((payload + 3) & ~3u) +
 	       ICRC_BYTES;
 }
@@ -186,8 +211,12 @@ static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uin
 		p = put_be32(p, pkt->rkey);
 		p = put_be32(p, pkt->dma_bytes);
 	}
-	if (pkt->opcode == RC_ACK)
+	if (roce_is_atomic(pkt->opcode))
+		p = put_be64(put_be64(put_be32(put_be64(p, pkt->remote_offset), pkt->rkey), pkt->swap), pkt->compare);
+	if (has_aeth(pkt->opcode))
 		p = put_be32(p, (uint32_t)pkt->syndrome << 24 | (pkt->msn & PSN_MASK));
+	if (pkt->opcode == RC_ATOMIC_ACK)
+		p = put_be64(p, pkt->original);
 	if (roce_has_imm(pkt->opcode))
 		p = put_be32(p, pkt->imm);
 	if (roce_is_offload(pkt->opcode)) {
@@ -277,11 +306,19 @@ static void parse_extensions(struct view *v, struct roce_packet *pkt)
 		pkt->rkey = get_be32(v);
 		pkt->dma_bytes = get_be32(v);
 	}
-	if (pkt->opcode == RC_ACK) {
+	if (roce_is_atomic(pkt->opcode)) {
+		pkt->remote_offset = get_be64(v);
+		pkt->rkey = get_be32(v);
+		pkt->swap = get_be64(v);
+		pkt->compare = get_be64(v);
+	}
+	if (has_aeth(pkt->opcode)) {
 		uint32_t aeth = get_be32(v);
 		pkt->syndrome = (uint8_t)(aeth >> 24);
 		pkt->msn = aeth & PSN_MASK;
 	}
+	if (pkt->opcode == RC_ATOMIC_ACK)
+		pkt->original = get_be64(v);
 	if (roce_has_imm(pkt->opcode))
 		pkt->imm = get_be32(v);
 	if (roce_is_offload(pkt->opcode)) {

@@ -17,6 +17,8 @@
 #define BTH_BYTES 12
 #define RETH_BYTES 16
 #define AETH_BYTES 4
+#define ATOMIC_BYTES 28
+#define ATOMIC_ACK_BYTES 8
 #define IMM_BYTES 4
 #define ICRC_BYTES 4
 #define SACK_BITS_MAX 512
@@ -40,7 +42,15 @@ enum roce_opcode {
 	RC_WRITE_LAST_IMM = 0x09,
 	RC_WRITE_ONLY = 0x0a,
 	RC_WRITE_ONLY_IMM = 0x0b,
+	RC_READ_REQUEST = 0x0c,
+	RC_READ_FIRST = 0x0d, /* responses */
+	RC_READ_MIDDLE = 0x0e,
+	RC_READ_LAST = 0x0f,
+	RC_READ_ONLY = 0x10,
 	RC_ACK = 0x11,
+	RC_ATOMIC_ACK = 0x12,
+	RC_COMPARE_SWAP = 0x13,
+	RC_FETCH_ADD = 0x14,
 	RC_CNP = 0x81,
 	/* of the range that is free for manufacturers: offloaded collectives */
 	OFF_CONTRIBUTE = 0xc0,
@@ -96,7 +106,9 @@ struct roce_packet {
 	uint32_t rkey;
 	uint32_t dma_bytes;
 	uint32_t imm;
-	/* AETH, on acknowledgements */
+	uint64_t swap, compare; /* AtomicETH; what is added stands in `swap` */
+	uint64_t original; /* AtomicAckETH: what was there before */
+	/* AETH, on acknowledgements, and on the first and last response to a READ */
 	uint8_t syndrome;
 	uint32_t msn;
 	struct roce_offload offload;
@@ -142,6 +154,8 @@ bool roce_is_first(uint8_t opcode);
 bool roce_is_last(uint8_t opcode);
 bool roce_is_write(uint8_t opcode);
 bool roce_is_send(uint8_t opcode);
+bool roce_is_atomic(uint8_t opcode);
+bool roce_is_response(uint8_t opcode);
 bool roce_is_offload(uint8_t opcode);
 const char *roce_opcode_name(uint8_t opcode);
 

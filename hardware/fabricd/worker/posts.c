@@ -18,6 +18,7 @@
 
 /* Flags of POST_SEND_LIST */
 #define SIGNALED 1u
+#define FENCE 2u
 #define INLINE 8u
 
 /* worker_doorbell_at() - Something reaches the NIC then */
@@ -108,7 +109,7 @@ const char *command_post_send(struct message *m)
 	wr->imm = get_le32(&m->v);
 	if (!usable_qp(m->w, p.qp))
 		return "POST_SEND: no such queue pair, or not connected";
-	if (wr->opcode >= WR_OPCODES || flags > 1)
+	if (wr->opcode >= WR_READ || flags > 1)
 		return "POST_SEND: unknown opcode or flag";
 	if (wr->length > LENGTH_MAX)
 		return "POST_SEND: longer than 2 GiB";
@@ -189,10 +190,14 @@ const char *command_post_send_list(struct message *m)
 	wr->remote = get_le64(&m->v);
 	wr->rkey = get_le32(&m->v);
 	wr->imm = get_le32(&m->v);
-	uint64_t zero = get_le64(&m->v) | get_le64(&m->v);
+	wr->compare = get_le64(&m->v);
+	wr->swap = get_le64(&m->v);
+	wr->fence = flags & FENCE;
+	if (wr->opcode == WR_FETCH_ADD)
+		wr->swap = wr->compare;
 	if (!usable_qp(m->w, p.qp))
 		return "POST_SEND_LIST: no such queue pair";
-	if (wr->opcode >= WR_OPCODES || flags & ~(SIGNALED | INLINE) || zero)
+	if (wr->opcode >= WR_OPCODES || flags & ~(SIGNALED | FENCE | INLINE) || (flags & INLINE && wr->opcode >= WR_READ))
 		return "POST_SEND_LIST: unknown opcode or flag";
 	wr->length = count;
 	const char *wrong = flags & INLINE ? read_inline(&m->v, count, &wr->pieces)

@@ -62,21 +62,37 @@ static const uint8_t *payload(struct fabric *f, struct qp *q, const struct send_
 	return gather(q, wr->pieces, at, at + (left < q->mtu ? left : q->mtu));
 }
 
+/* Is that memory to be sent, or to be written to if it is for what is read? */
+static bool may_hold(struct qp *q, const struct send_wr *wr, uint32_t key, uint64_t at, uint64_t bytes)
+{
+	uint8_t *to;
+
+	return wr_reads(wr) ? q->owner->ops->memory(q, LOCAL_WRITE, key, at, bytes, &to) : piece(q, key, at, bytes) != NULL;
+}
+
 /* A program may name what it likes: whether that is its memory shows when its request reaches the NIC */
 static enum wc_status check(struct qp *q, const struct send_wr *wr)
 {
-	if (wr->length > REQUEST_BYTES_MAX)
+	if (wr->length > REQUEST_BYTES_MAX || (wr->opcode > WR_READ && wr->length != 8))
 		return WC_LOCAL_LENGTH;
+	if (wr_reads(wr) && !q->own->reads_out)
+		return WC_LOCAL_OPERATION;
 	if (!wr->length || (wr->pieces && wr->pieces->inline_bytes))
 		return WC_SUCCESS;
 	if (!wr->pieces)
-		return piece(q, wr->lkey, wr->local, wr->length) ? WC_SUCCESS : WC_LOCAL_PROTECTION;
+		return may_hold(q, wr, wr->lkey, wr->local, wr->length) ? WC_SUCCESS : WC_LOCAL_PROTECTION;
 	for (uint32_t i = 0; i < wr->pieces->count; i++) {
 		const struct piece *p = &wr->pieces->piece[i];
-		if (p->bytes && !piece(q, p->key, p->at, p->bytes))
+		if (p->bytes && !may_hold(q, wr, p->key, p->at, p->bytes))
 			return WC_LOCAL_PROTECTION;
 	}
 	return WC_SUCCESS;
+}
+
+/* What was read is there when the NIC's writes up to it are done */
+static bool reads_wait(const struct fabric *f, const struct qp *q, const struct send_wr *wr)
+{
+	return wr_reads(wr) && q->nic->pcie_rx_free > f->clock.now;
 }
 
 static void sent(struct fabric *f, struct qp *q, const struct send_wr *wr, enum wc_status status)
@@ -87,7 +103,7 @@ static void sent(struct fabric *f, struct qp *q, const struct send_wr *wr, enum 
 		      &(struct record){.kind = REC_SENT,
 				       .status = status,
 				       .wr_id = wr->wr_id,
-				       .t = f->clock.now + q->nic->p.pcie_latency,
+				       .t = (reads_wait(f, q, wr) ? q->nic->pcie_rx_free : f->clock.now) + q->nic->p.pcie_latency,
 				       .qp = q->number,
 				       .bytes = wr->length});
 }

@@ -142,7 +142,8 @@ const char *command_modify_qp(struct message *m)
 	a->retry = get_u8(&m->v);
 	a->rnr_retry = get_u8(&m->v);
 	a->rnr_timer = get_u8(&m->v);
-	get_le16(&m->v);
+	a->reads_out = get_u8(&m->v);
+	a->reads_in = get_u8(&m->v);
 	a->expected_psn = get_le32(&m->v);
 	a->send_psn = get_le32(&m->v);
 	a->peer_number = get_le32(&m->v);

@@ -1,0 +1,180 @@
+"""READ and atomic operations of programs: how long they take, and over fabrics that lose packets, by all recoveries."""
+
+from __future__ import annotations
+
+import random
+from struct import Struct
+from typing import Any
+
+import pytest
+
+from hardware.config import Hardware
+from tests.parts.fabricd_fixture import BareFabric, bare_fabric
+from tests.parts.timing_model import one
+from tests.parts.verbs_program import (
+    LOCAL_WRITE,
+    REMOTE_READ,
+    Memory,
+    Piece,
+    Program,
+    couple,
+)
+from workloads.verbs import wire
+
+SUCCESS, LOCAL_LENGTH, LOCAL_PROTECTION, FLUSHED, REMOTE_INVALID, REMOTE_ACCESS = 0, 1, 4, 5, 9, 10
+WORD = Struct("<Q")
+BYTES, REST_PS = 1 << 16, 10**12
+RECOVERIES: dict[str, dict[str, Any]] = {
+    "go_back_n": {},
+    "selective_repeat": {"recovery": "selective_repeat"},
+    "bitmaps": {"recovery": "selective_repeat", "sack_bits": 64, "loss_after_ns": 4000},
+}
+
+
+class Ends:
+    """`a` acts, `b` rests; each has a region of BYTES, of which `b`'s may be read and changed."""
+
+    def __init__(self, f: BareFabric, rights: int = 15, **attributes: int) -> None:
+        self.a, self.b = Program(f.worker_socket(0)), Program(f.worker_socket(1))
+        self.qp, self.qp_b = couple(f, self.a, self.b, **attributes)
+        self.near, self.far = self.a.memory(BYTES), self.b.memory(BYTES, rights, address=0x5000)
+        self.far.bytes[:] = random.Random(3).randbytes(BYTES)
+        self.b.begin_wait(10_000, REST_PS)
+
+    def read(self, at: int, nbytes: int, to: int = 0, **how: Any) -> bytes:
+        remote = {"remote": self.far.address + at, "rkey": self.far.key, **how}
+        return self.a.send_list(self.qp, wire.READ, [self.near.piece(to, nbytes)], **remote)
+
+    def atomic(self, opcode: int, at: int, compare: int, swap: int = 0, to: int = 0, **how: Any) -> bytes:
+        remote = {"remote": self.far.address + at, "rkey": self.far.key, "compare": compare, "swap": swap, **how}
+        return self.a.send_list(self.qp, opcode, [self.near.piece(to, 8)], **remote)
+
+    def done(self, count: int, *posts: bytes) -> list[wire.Record]:
+        records = self.a.wait(count, wire.FOREVER, *posts)
+        while len(records) < count:
+            records += self.a.wait(count - len(records))
+        return records
+
+    def over(self) -> None:
+        for p in (self.b, self.a):  # who rests first: or the clock would run on to its end
+            p.socket.close()
+
+
+def word(memory: Memory, at: int) -> int:
+    return int(WORD.unpack_from(memory.bytes, at)[0])
+
+
+def test_what_is_read_takes_a_request_there_and_its_packets_back() -> None:
+    """By hand: 100 ns post, 500 ns doorbell; 98 B there and 4,182 B back (with FCS, preamble and gap) over two cables
+    of 400 Gb/s and 500 ns and a switch of 500 ns; 500 ns and 4,096 B at 512 Gb/s over PCIe at each end."""
+    with bare_fabric("star", {"hosts": 2}, Hardware()) as f:
+        f.start(0, 1)
+        ends = Ends(f)
+        began = ends.a.time_ps
+        (record,) = ends.done(1, ends.read(100, 4096))
+        there, back = (2 * (bits * 2.5 + 500_000) + 500_000 for bits in (8 * 98, 8 * 4182))
+        pcie = 500_000 + 4096 * 8 / 512e9 * 1e12
+        assert record.time_ps - began == 100_000 + 500_000 + there + pcie + back + pcie
+        assert ends.near.bytes[:4096] == ends.far.bytes[100:4196] and record.nbytes == 4096
+        assert f.nic(1)["rx_read_requests"] == 1
+        ends.over()
+
+
+@pytest.mark.parametrize("recovery", RECOVERIES)
+def test_whatever_is_lost_of_requests_and_responses(recovery: str) -> None:
+    """Reads, writes and atomic operations at random among each other, against a model of memory; each exactly once."""
+    dice = random.Random(11)
+    hardware = Hardware(timeout_ns=50_000, nic={"first_psn": 0, **RECOVERIES[recovery]})
+    with bare_fabric("star", {"hosts": 2}, hardware, sample=1024) as f:
+        f.start(0, 1)
+        for port, every in (("h0:1", 11), ("h1:1", 7)):
+            f.fabricd.request(
+                "inject", fault=port, primitive="frames", effect="drop", ports=[port], select={"every": every}
+            )
+        ends = Ends(f, expected_psn=0xFFFFF0, send_psn=0xFFFFF0, timeout=4)
+        model = bytearray(ends.far.bytes[:])
+        for _ in range(12):
+            posts, expect = [], []
+            for k in range(4):
+                what = dice.choice(["read", "read", "write", "add", "swap"])
+                at, nbytes, to = 8 * dice.randrange(2000), dice.choice([0, 1, 4096, 9_000, 12_288]), 16_000 * k
+                if what == "read":
+                    posts.append(ends.read(at, nbytes, to, wr_id=k))
+                    expect.append((to, bytes(model[at : at + nbytes])))
+                elif what == "write":
+                    text = dice.randbytes(nbytes)
+                    ends.near.bytes[to : to + nbytes] = text
+                    target = {"remote": ends.far.address + at, "rkey": ends.far.key, "wr_id": k, "flags": 3}
+                    posts.append(ends.a.send_list(ends.qp, wire.WRITE, [ends.near.piece(to, nbytes)], **target))
+                    model[at : at + nbytes] = text
+                else:
+                    (before,) = WORD.unpack_from(model, at)
+                    compare = dice.choice([before, 5]) if what == "swap" else dice.randrange(2**64)
+                    after = (before + compare) % 2**64 if what == "add" else 77 if compare == before else before
+                    opcode = wire.FETCH_ADD if what == "add" else wire.COMPARE_SWAP
+                    posts.append(ends.atomic(opcode, at, compare, 77, to, wr_id=k, flags=3))
+                    WORD.pack_into(model, at, after)
+                    expect.append((to, WORD.pack(before)))
+            records = ends.done(4, *posts)
+            assert [(r.wr_id, r.status) for r in records] == [(k, SUCCESS) for k in range(4)]
+            for to, text in expect:
+                assert ends.near.bytes[to : to + len(text)] == text
+        assert ends.far.bytes[:] == bytes(model)
+        ends.over()
+
+
+def test_no_more_is_read_at_a_time_than_was_agreed() -> None:
+    """With one at a time the second request leaves when the first is answered; a fence waits for all."""
+    with bare_fabric("star", {"hosts": 2}) as f:
+        f.start(0, 1)
+        spans = {}
+        for most in (1, 2):
+            ends = Ends(f, reads_out=most)
+            one_read = one(ends.done(1, ends.read(0, 4096))).time_ps
+            began = ends.a.time_ps
+            first, second = ends.done(2, ends.read(0, 4096), ends.read(4096, 4096, 4096))
+            spans[most] = (second.time_ps - first.time_ps, first.time_ps - began)
+            assert one_read
+            if most == 2:
+                fenced = ends.done(2, ends.read(0, 4096), ends.read(0, 4096, flags=3))
+                assert fenced[1].time_ps - fenced[0].time_ps > spans[2][1] / 2
+            ends.over()
+        assert spans[1][0] > spans[1][1] / 2 > spans[2][0]
+
+
+def test_a_peer_that_reads_more_at_a_time_than_it_may_breaks_both() -> None:
+    with bare_fabric("star", {"hosts": 2}) as f:
+        f.start(0, 1)
+        ends = Ends(f, reads_out=8, reads_in=1)
+        reads = [ends.read(0, 60_000, wr_id=k) for k in range(8)]
+        statuses = [r.status for r in ends.done(8, *reads)]
+        assert REMOTE_INVALID in statuses and statuses[-1] == FLUSHED
+        ends.over()
+
+
+@pytest.mark.parametrize("what", ["key", "range", "rights", "local", "odd address", "length", "none of its own"])
+def test_what_may_not_be_read_or_changed(what: str) -> None:
+    with bare_fabric("star", {"hosts": 2}) as f:
+        f.start(0, 1)
+        ends = Ends(f, LOCAL_WRITE | (REMOTE_READ if what != "rights" else 0), reads_out=what != "none of its own")
+        expected = REMOTE_ACCESS
+        post = ends.read(0, 8)
+        if what == "key":
+            post = ends.read(0, 8, rkey=99)
+        elif what == "range":
+            post = ends.read(BYTES - 4, 8)
+        elif what == "local":
+            pieces: list[Piece] = [ends.a.memory(4096, 0).piece(0, 8)]
+            post = ends.a.send_list(ends.qp, wire.READ, pieces, remote=ends.far.address, rkey=ends.far.key)
+            expected = LOCAL_PROTECTION
+        elif what == "odd address":
+            post, expected = ends.atomic(wire.FETCH_ADD, 4, 1), REMOTE_INVALID
+        elif what == "length":
+            pieces = [ends.near.piece(0, 16)]
+            post = ends.a.send_list(ends.qp, wire.FETCH_ADD, pieces, remote=ends.far.address, rkey=ends.far.key)
+            expected = LOCAL_LENGTH
+        elif what == "none of its own":
+            expected = 2
+        assert [r.status for r in ends.done(1, post)] == [expected]
+        assert [r.status for r in ends.done(1, ends.read(0, 8))] == [FLUSHED]
+        ends.over()
