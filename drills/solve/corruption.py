@@ -8,6 +8,7 @@ from collections import defaultdict
 from drills.solve.diagnosis import Diagnosis
 from drills.solve.lost import missing, under_way
 from drills.solve.operator import Operator, by_peer, by_rank, number, sums
+from drills.solve.paths import sprays
 from drills.solve.trials import change_cables, drain_switches, used
 
 _PAIR = re.compile(r"(\d+\.\d+\.\d+\.\d+) > (\d+\.\d+\.\d+\.\d+)")
@@ -74,7 +75,7 @@ def twice(op: Operator) -> list[Diagnosis]:
 
 def overtaking(op: Operator) -> list[Diagnosis]:
     """Gaps, and nothing is missing."""
-    if not _gaps(op, WINDOW_NS):
+    if sprays(op) or not _gaps(op, WINDOW_NS):
         return []
     cable = change_cables(op, used(op), _gaps, WINDOW_NS)
     return [Diagnosis("reordering", f"cable:{cable.name}")] if cable else []

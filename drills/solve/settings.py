@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from drills.solve.diagnosis import Diagnosis, distinct
 from drills.solve.operator import Operator, Row, node_of, odd
+from drills.solve.paths import sprays
 from topologies.graph.fabric import Cable
 
 _MIN, _MAX, _P = "green_min_threshold", "green_max_threshold", "green_drop_probability"
@@ -17,7 +18,9 @@ def ecn(op: Operator) -> Iterator[Diagnosis]:
     rows = op.rows("show ecn config")
     for row, usual in odd(rows, "Queue", (_MIN, _MAX, _P)):
         line = f"ecn {row['Switch']} --kmin {usual[_MIN]}B --kmax {usual[_MAX]}B --pmax {int(usual[_P]) / 100:g}"
-        yield Diagnosis("ecn_thresholds", f"switch:{row['Switch']}", (line,))
+        later = int(row[_MIN]) > int(usual[_MIN])
+        kind = "reps_late_marks" if later and sprays(op) else "ecn_thresholds"
+        yield Diagnosis(kind, f"switch:{row['Switch']}", (line,))
     queues = Counter(str(row["Switch"]) for row in rows)
     for switch in op.plan.switches:
         if queues[switch.name] < max(queues.values(), default=0):

@@ -17,6 +17,7 @@ from drills.solve import (
     host,
     lost,
     offload,
+    paths,
     pfc,
     real,
     routing,
@@ -30,7 +31,7 @@ from drills.solve.trials import PATIENCE, carries
 
 DIRECT: tuple[Rule, ...] = (
     *settings.RULES, *host.RULES, *controller.RULES, *stragglers.RULES, *offload.RULES, *routing.RULES, *adaptive.RULES,
-    *lost.RULES, *congestion.RULES, *pfc.RULES,
+    *paths.RULES, *lost.RULES, *congestion.RULES, *pfc.RULES,
 )  # fmt: skip
 """By what a view names; all apply, for several may be right."""
 OWN: tuple[Rule, ...] = (*ecn.OWN, *corruption.OWN)

@@ -18,6 +18,7 @@ from results.store.sweeps import Sweep
 from testbed.base import yaml_writer
 from testbed.base.errors import InputError, UserError
 from testbed.report.asked import own_keys
+from testbed.report.ideal import shares
 from testbed.report.series import charts, not_sampled
 from testbed.tables.results import lines, of_run, title
 
@@ -44,6 +45,7 @@ def of(run: Run, parts: Mapping[str, str]) -> dict[str, Any]:
         "failed": None if state["state"] == "complete" else _failed(state.get("error")),
         "fidelity": run.fidelity or {"verdict": "invalid", "reasons": ["the run did not end"], "advice": []},
         "table": "\n".join(lines(of_run(run, folder=False))),
+        "shares": shares(run),
         "drops": sorted(run.rows("drops"), key=lambda row: -row["count"])[:MOST_ROWS],
         "not_sampled": not_sampled(run),
         "timelines": _timelines(run),

@@ -127,6 +127,17 @@ def test_a_port_that_weighs_less_counts_as_slower_though_its_queue_is_empty() ->
         assert added(f, flows, (3, 4)) == pytest.approx([2 * FRAMES * 4 / 5, 2 * FRAMES / 5], abs=2)
 
 
+@pytest.mark.parametrize("policy", ["shortest", "two_choices"])
+def test_a_port_that_weighs_less_gets_no_more_than_its_share_however_long_the_others_queue_is(policy: str) -> None:
+    """What it leads to others fill, too. The other one's queue is of traffic that has no choice."""
+    with leaves(policy=policy) as f:
+        equal(f, (3, 3, 3, 3, 4))
+        rule = f"priority=60000,ip,nw_dst={f.fabric.nics[3].ip},actions=output:3"
+        f.ofctl("add-flows", f.bridge("leaf0"), "-", flows=[rule])
+        (light,) = added(f, [*ONE, (1, 3, FRAMES * MTU, 0.0)], (4,))
+        assert FRAMES / 10 < light <= FRAMES / 5 + 1
+
+
 def test_a_burst_stays_together_and_the_next_one_is_placed_anew() -> None:
     flows = [(0, 2 + k % 2, 10 * MTU, k * 20_000.0) for k in range(40)]
     with leaves(flowlet_gap_ns=5000) as f:

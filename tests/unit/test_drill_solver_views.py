@@ -132,7 +132,47 @@ def seen(*none: int, marks: int = 100) -> dict[str, Any]:
 DOWN = (100.0, "leaf0", "leaf0:5 oper state set from up to down")
 AROUND = (600.0, "controller", "leaf0:5 down: rerouted")
 CABLE = "cable:leaf0-spine0"
+
+
+def spray(*dead: tuple[int, int], lost: int = 9) -> dict[str, Any]:
+    """Each rank sprays over eight entropies to the next three; of these pairs one loses."""
+
+    def rows(rank: int) -> list[dict[str, Any]]:
+        peers = [(rank + k) % 8 for k in (1, 2, 3)]
+        return [
+            {"qp": 16 + k, "peer": peer, "entropy": e, "lost": 1 + lost * (e == 3 and (rank, peer) in dead)}
+            for k, peer in enumerate(peers)
+            for e in range(8)
+        ]
+
+    return {f"paths {rank}": {"paths": rows(rank)} for rank in range(8)}
+
+
+def placed(refused: int, at: int = 3) -> dict[str, Any]:
+    rows = [{"NIC": f"h{r} (rank {r})", "out_of_sequence": 90, "placed": 90 - refused * (r == at)} for r in range(8)]
+    return {"reorder": {"received": rows, "sent": []}}
+
+
+def waits(*pairs: tuple[int, int]) -> dict[str, Any]:
+    """Who waits for whose credit."""
+    return {
+        f"credits {rank}": {
+            "sends": [{"peer": p, "asked": int((rank, p) in pairs), "waits_us": 0.0} for p in range(8) if p != rank]
+        }
+        for rank in range(8)
+    }
+
+
 CASES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
+    "some paths of those below a leaf lose all": (spray((0, 1), (1, 2), (2, 5)), "blackhole_entropy@switch:leaf0", []),
+    "one pair alone loses": (spray((0, 1)), "healthy", []),
+    "all entropies lose alike": (spray((0, 1), (1, 2), lost=1), "healthy", []),
+    "packets overtake each other where NICs spray": (spray() | placed(0), "healthy", []),
+    "one NIC places nothing ahead of its turn": (placed(40), "in_order_nic@nic:3", []),
+    "all place nearly all": (placed(10), "healthy", []),
+    "several senders ask one receiver": (waits((0, 7), (3, 7), (4, 7), (5, 6)), "grant_leak@nic:7", []),
+    "one of them asks": (waits((0, 7)), "healthy", []),
+    "as many ask another": (waits((0, 7), (3, 7), (4, 7), (5, 6), (0, 6)), "healthy", []),
     "two cables have changed places": (
         {**lldp("leaf0:5", "leaf0:6"), **crc("leaf1:5")},  # and damage is not looked for beside it
         "miswired@cable:leaf0-spine0",

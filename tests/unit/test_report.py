@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from testbed.commands.report import command
 from testbed.experiment import loads
 from testbed.report import document, html
 from testbed.report.asked import own_keys
+from testbed.report.ideal import shares
 from testbed.report.series import MOST_POINTS, Chart, Line
 from tests.parts.stored_runs import operation, stored, stored_sweep
 
@@ -92,6 +94,17 @@ def test_a_page_needs_nothing_else_and_breaks_at_nothing(tmp_path: Path) -> None
     assert not re.search(r'(src|href)="(?!data:)', page) and "@import" not in page
     assert "Fidelity: exact" in page and "rate: 0.01" in page
     assert "this run was not sampled" in page and data(page)["charts"] == []
+
+
+def test_flows_have_their_shares_of_the_rate_alone_by_what_they_are_sent_by() -> None:
+    of = [(0, "dctcp", 100.0, 200.0), (0, "dctcp", 100.0, 400.0), (0, "swift", 90.0, 100.0), (1, None, 5.0, 5.0)]
+    rows = [{"step": s, "sends_by": by, "ideal_ns": ideal, "time_ns": took} for s, by, ideal, took in of]
+    run: Any = SimpleNamespace(rows=lambda name: [*rows, {"step": 2, "ideal_ns": None, "time_ns": 7.0}])
+    assert [tuple(row.values()) for row in shares(run)] == [
+        (0, "dctcp", 2, "0.375", "0.375", "0.250", "0.500"),
+        (0, "swift", 1, "0.900", "0.900", "0.900", "0.900"),
+        (1, "", 1, "1.000", "1.000", "1.000", "1.000"),
+    ]
 
 
 def test_a_failed_run_says_so_first(tmp_path: Path) -> None:

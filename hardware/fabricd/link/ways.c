@@ -143,11 +143,11 @@ void ways_taken(struct ways *w)
 /* ways_rest() - Nothing is known of a set: no frame has taken one of its ports */
 void ways_rest(struct ways *w)
 {
-	w->turn = 0;
+	w->turn = w->given = 0;
 	free(w->memory.state);
 	w->memory = (struct pick_memory){0};
 	for (uint16_t i = 0; i < w->count; i++)
-		w->way[i].busy_until = 0;
+		w->way[i].busy_until = w->way[i].next = 0;
 }
 
 /* ways_name() - A flow or a frame names a set, until ways_drop() */

@@ -25,6 +25,7 @@ struct way {
 	uint16_t port, weight;
 	uint16_t whole;	/* which of the whole set it is */
 	ps_t busy_until; /* what lies behind its port, as far as is known here (switch/adaptive.c) */
+	uint64_t next; /* it has its share of what the set is given when that has come so far */
 	uint64_t picks; /* of the whole set */
 };
 
@@ -39,6 +40,7 @@ struct ways {
 	uint64_t wiring;
 	struct pick_memory memory;
 	uint64_t turn; /* frames that were spread in turn */
+	uint64_t given; /* bytes */
 	uint16_t count;	/* ports */
 	uint16_t copies; /* their weights, summed */
 	uint16_t heaviest; /* the way that weighs most, or one of those */

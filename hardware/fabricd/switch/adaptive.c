@@ -7,9 +7,10 @@
  *
  * What is compared is time: until the frame, behind all that is queued at a port and on its way out of it, is on the
  * cable.  A port that weighs less than others leads to where less fits through, which its own queue does not show.  So
- * what it has been given counts until it would be through at that share of the heaviest port's rate.  A chip may see less
- * of that (`quality`): when a frame asks, and its last look is so long ago, it looks at all its ports, and keeps in how
- * many such times each will have drained, up to a number of bands.
+ * what it has been given counts until it would be through at that share of the heaviest port's rate.  Other switches send
+ * there, too, so of what its set is given it gets no more than its share by weight: what it had beyond that has to be made
+ * good first.  A chip may see less of that (`quality`): when a frame asks, and its last look is so long ago, it looks at all
+ * its ports, and keeps in how many such times each will have drained, up to a number of bands.
  *
  * Frames of a flow may keep their port as long as none comes later than `gap` after the one before (flowlets: Sinha,
  * Kandula, Katabi, HotNets 2004; CONGA, SIGCOMM 2014).  The table has no keys: flows that meet in an entry are one.
@@ -42,6 +43,7 @@
 #include "switch/switch.h"
 #include "wire/roce.h"
 
+#define OVER_ITS_SHARE 1e18 /* ps: no queue takes so long */
 struct flowlet {
 	ps_t last;
 	uint16_t port; /* 0: none yet */
@@ -128,19 +130,32 @@ static ps_t through(const struct choice *c, const struct way *w)
 	return (ps_t)((double)c->fr->len * 8 * (double)PS_PER_S / (double)p->cable->p.rate_bps * most->weight / w->weight);
 }
 
-/* choice_load() - How bad a way is */
+/* The set is given the frame, by this way */
+static void give(const struct choice *c, struct way *w)
+{
+	struct ways *ways = c->ways;
+	ps_t now = c->f->clock.now;
+
+	w->busy_until = (w->busy_until > now ? w->busy_until : now) + through(c, w);
+	if (w->weight < ways->way[ways->heaviest].weight)
+		w->next = (w->next > ways->given ? w->next : ways->given) + (uint64_t)c->fr->len * ways->copies / w->weight;
+	ways->given += c->fr->len;
+}
+
+/* choice_load() - How bad a way is: worse than any queue, if it has had more than its share */
 double choice_load(const struct choice *c, uint16_t way)
 {
 	const struct adaptive_params *a = &c->s->p.adaptive;
 	const struct way *w = &c->ways->way[way];
 	ps_t now = c->f->clock.now, behind = w->busy_until > now ? w->busy_until - now : 0;
 
+	if (w->next > c->ways->given)
+		return OVER_ITS_SHARE + (double)(w->next - c->ways->given);
 	if (sees_bands(a)) {
 		ps_t band = c->s->adaptive->port[w->port - 1].band, further = behind / a->every;
 		return (double)(band > further ? band : further < a->bands ? further : a->bands - 1);
 	}
-	double here = sees(c->f, c->s, &c->s->n.ports[w->port - 1], c->fr->len), there = (double)(behind + through(c, w));
-	return here > there ? here : there;
+	return fmax(sees(c->f, c->s, &c->s->n.ports[w->port - 1], c->fr->len), (double)(behind + through(c, w)));
 }
 
 /* The one after the other */
@@ -305,7 +320,7 @@ void adaptive_forward(struct fabric *f, struct sw *s, struct ways *ways, struct 
 	struct way *way = left->count == 1 || !s->p.adaptive.policy ? left->way : take(&c); /* no policy: it is stuck */
 	struct port *out = &s->n.ports[way->port - 1];
 
-	way->busy_until = (way->busy_until > f->clock.now ? way->busy_until : f->clock.now) + through(&c, way);
+	give(&c, way);
 	out->picks++;
 	ways->way[left == ways ? way - ways->way : way->whole].picks++;
 	ways_taken(ways);
@@ -363,9 +378,8 @@ void adaptive_init(struct sw *s)
 /* adaptive_forget() - Nothing has come through it yet, as far as later choices are concerned */
 void adaptive_forget(struct sw *s)
 {
-	for (struct ways *w = s->n.ways; w; w = w->next) {
+	for (struct ways *w = s->n.ways; w; w = w->next)
 		ways_rest(w);
-	}
 	if (!s->adaptive)
 		return;
 	s->adaptive->looked = false;
