@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define OPERATIONS                                                                                                          \
-	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | \
+	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 
 struct request {
 	struct ibv_send_wr wr;
@@ -83,6 +84,34 @@ static void wr_write(struct ibv_qp_ex *x, uint32_t rkey, uint64_t address)
 static void wr_write_imm(struct ibv_qp_ex *x, uint32_t rkey, uint64_t address, __be32 imm)
 {
 	begin_remote(x, IBV_WR_RDMA_WRITE_WITH_IMM, rkey, address, imm);
+}
+
+static void wr_read(struct ibv_qp_ex *x, uint32_t rkey, uint64_t address)
+{
+	begin_remote(x, IBV_WR_RDMA_READ, rkey, address, 0);
+}
+
+static void begin_atomic(struct ibv_qp_ex *x, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t address, uint64_t compare,
+			 uint64_t swap)
+{
+	struct ibv_send_wr *wr = begin(x, opcode);
+
+	if (!wr)
+		return;
+	wr->wr.atomic.rkey = rkey;
+	wr->wr.atomic.remote_addr = address;
+	wr->wr.atomic.compare_add = compare;
+	wr->wr.atomic.swap = swap;
+}
+
+static void wr_compare_swap(struct ibv_qp_ex *x, uint32_t rkey, uint64_t address, uint64_t compare, uint64_t swap)
+{
+	begin_atomic(x, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, address, compare, swap);
+}
+
+static void wr_fetch_add(struct ibv_qp_ex *x, uint32_t rkey, uint64_t address, uint64_t add)
+{
+	begin_atomic(x, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, address, add, 0);
 }
 
 static void wr_send(struct ibv_qp_ex *x)
@@ -180,6 +209,9 @@ bool extended_init(struct qp *q, uint64_t ops)
 	x->wr_abort = give_up;
 	x->wr_rdma_write = wr_write;
 	x->wr_rdma_write_imm = wr_write_imm;
+	x->wr_rdma_read = wr_read;
+	x->wr_atomic_cmp_swp = wr_compare_swap;
+	x->wr_atomic_fetch_add = wr_fetch_add;
 	x->wr_send = wr_send;
 	x->wr_send_imm = wr_send_imm;
 	x->wr_set_sge = set_sge;

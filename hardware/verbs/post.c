@@ -17,6 +17,9 @@ static int opcode_of(enum ibv_wr_opcode opcode)
 	case IBV_WR_RDMA_WRITE_WITH_IMM: return WIRE_WRITE_IMM;
 	case IBV_WR_SEND: return WIRE_SEND;
 	case IBV_WR_SEND_WITH_IMM: return WIRE_SEND_IMM;
+	case IBV_WR_RDMA_READ: return WIRE_READ;
+	case IBV_WR_ATOMIC_CMP_AND_SWP: return WIRE_COMPARE_SWAP;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD: return WIRE_FETCH_ADD;
 	default: return -1;
 	}
 }
@@ -29,6 +32,8 @@ static int wrong_with(const struct qp *q, const struct ibv_send_wr *wr, uint64_t
 		return EINVAL;
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > (q->cap.max_send_sge ? q->cap.max_send_sge : 1))
 		return EINVAL;
+	if (opcode_of(wr->opcode) >= WIRE_READ && (wr->send_flags & IBV_SEND_INLINE || !q->attr.max_rd_atomic))
+		return EINVAL; /* its answer needs a place; and it would wait for ever */
 	*length = 0;
 	for (int i = 0; i < wr->num_sge; i++)
 		*length += wr->sg_list[i].length;
@@ -54,7 +59,8 @@ static int send_one(struct qp *q, const struct ibv_send_wr *wr)
 	struct wire_send s = {
 		.qp = q->qp.qp_num,
 		.opcode = (uint8_t)opcode_of(wr->opcode),
-		.flags = (signaled ? WIRE_SIGNALED : 0) | (inlined ? WIRE_INLINE : 0),
+		.flags = (signaled ? WIRE_SIGNALED : 0) | (inlined ? WIRE_INLINE : 0) |
+			 (wr->send_flags & IBV_SEND_FENCE ? WIRE_FENCE : 0),
 		.count = (uint16_t)(inlined ? length : (unsigned)wr->num_sge),
 		.wr_id = q->sq_tail,
 		.remote = wr->wr.rdma.remote_addr,
@@ -63,8 +69,14 @@ static int send_one(struct qp *q, const struct ibv_send_wr *wr)
 	};
 	if (s.opcode == WIRE_SEND || s.opcode == WIRE_SEND_IMM)
 		s.remote = s.rkey = 0;
-	if (s.opcode == WIRE_WRITE || s.opcode == WIRE_SEND)
+	if (s.opcode != WIRE_WRITE_IMM && s.opcode != WIRE_SEND_IMM)
 		s.imm = 0;
+	if (s.opcode == WIRE_COMPARE_SWAP || s.opcode == WIRE_FETCH_ADD) {
+		s.remote = wr->wr.atomic.remote_addr;
+		s.rkey = wr->wr.atomic.rkey;
+		s.compare = wr->wr.atomic.compare_add;
+		s.swap = wr->wr.atomic.swap;
+	}
 	uint8_t *body = session_command(POST_SEND_LIST, (uint16_t)(sizeof s + (inlined ? length : s.count * sizeof(struct wire_piece))));
 	memcpy(body, &s, sizeof s);
 	body += sizeof s;

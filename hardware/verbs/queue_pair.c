@@ -214,6 +214,8 @@ static void tell(const struct qp *q, enum ibv_qp_state to)
 		.retry = a->retry_cnt,
 		.rnr_retry = a->rnr_retry,
 		.rnr_timer = a->min_rnr_timer,
+		.reads = a->max_rd_atomic,
+		.peers_reads = a->max_dest_rd_atomic,
 		.expected_psn = a->rq_psn,
 		.send_psn = a->sq_psn,
 		.peer = a->dest_qp_num,
@@ -304,6 +306,9 @@ static int wrong_with(const struct qp *q, const struct ibv_qp_attr *a, int mask,
 		return EINVAL;
 	if (mask & IBV_QP_AV && !place_rank_of(&a->ah_attr.grh.dgid, &rank))
 		return ENETUNREACH;
+	if ((mask & IBV_QP_MAX_QP_RD_ATOMIC && a->max_rd_atomic > READS_MAX) ||
+	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && a->max_dest_rd_atomic > READS_MAX))
+		return EINVAL;
 	if (mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE))
 		return EOPNOTSUPP;
 	return 0;

@@ -24,6 +24,7 @@
 #define WR_MAX 16384
 #define CQE_MAX (1 << 22)
 #define QP_MAX 4096
+#define READS_MAX 16 /* and atomics of a queue pair under way */
 
 /* --- session.c: what is said to fabricd, and what it says --- */
 struct session {

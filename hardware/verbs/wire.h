@@ -25,7 +25,7 @@ enum {
 #undef RECORD
 };
 
-enum { WIRE_WRITE, WIRE_WRITE_IMM, WIRE_SEND, WIRE_SEND_IMM };
+enum { WIRE_WRITE, WIRE_WRITE_IMM, WIRE_SEND, WIRE_SEND_IMM, WIRE_READ, WIRE_COMPARE_SWAP, WIRE_FETCH_ADD };
 enum { WIRE_SIGNALED = 1, WIRE_FENCE = 2, WIRE_SOLICITED = 4, WIRE_INLINE = 8 };
 #define HELLO_PROGRAM 1u
 
@@ -47,7 +47,7 @@ struct wire_create_qp {
 };
 struct wire_modify_qp {
 	uint32_t qp;
-	uint8_t state, mtu, timeout, retry, rnr_retry, rnr_timer, zeros[2];
+	uint8_t state, mtu, timeout, retry, rnr_retry, rnr_timer, reads, peers_reads;
 	uint32_t expected_psn, send_psn, peer, address;
 	uint8_t flags, dscp, class, access;
 	uint32_t rate, zero;
@@ -61,7 +61,7 @@ struct wire_send {
 	uint16_t count;
 	uint64_t wr_id, remote;
 	uint32_t rkey, imm;
-	uint64_t first, second;
+	uint64_t compare, swap;
 };
 struct wire_receive {
 	uint32_t qp, count;

@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def two() -> Iterator[Programs]:
-    require("ib_write_bw", "ib_send_lat", "ibv_rc_pingpong")
+    require("ib_write_bw", "ib_atomic_lat", "ibv_rc_pingpong")
     with programs_on("star", {"hosts": 2}) as p:
         yield p
 
@@ -56,3 +56,18 @@ def test_the_same_is_printed_again(two: Programs) -> None:
         runs.append([re.sub("PSN 0x[0-9a-f]+", "", one) for one in said])
     assert runs[0][0].splitlines() == runs[1][0].splitlines() and numbers(runs[0][0])
     assert runs[0][1].splitlines() == runs[1][1].splitlines()
+
+
+def test_what_is_read_comes_at_nearly_the_cables_rate(two: Programs) -> None:
+    """Of each message's responses the last asks for nothing; sixteen are under way at a time (`-o`)."""
+    _, client = two.pair("ib_read_bw", "-F", "-s", "65536", "-n", "200")
+    ((_, _, _, average, _),) = numbers(client)
+    assert average == pytest.approx(46_737, rel=0.02) and average < 46_737
+
+
+def test_an_atomic_takes_a_round_trip_and_what_its_ends_need(two: Programs) -> None:
+    _, client = two.pair("ib_atomic_lat", "-F", "-n", "50")
+    ((_, _, least, most, *_),) = numbers(client)
+    model = Model(two.f.hardware, 1)
+    both_ways_us = 2 * model.travel(0, 28) / PS / 1000
+    assert both_ways_us < least == most < both_ways_us + 2
