@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.prove_library import ROWS, held, rows_of
+from tests.library_held import ROWS, held, rows_of
 from workloads.library.choice import NoChoice, choose
 from workloads.library.servers import Servers
 from workloads.library.settings import Settings, WrongSetting

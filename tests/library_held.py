@@ -1,4 +1,4 @@
-"""What NCCL's mechanisms with priors alone say of measured times: `python -m tests.prove_library [FILE.csv]`.
+"""What NCCL's mechanisms with priors alone say of measured times: `python -m tests.library_held [FILE.csv]`.
 
 Rows of 10 servers of 8 H100 with NCCL 2.29.2, least of out of place and in place: facts from github.com/
 xxrjun/nccl-tests-cluster, commit 455de4f8dee2 (Apache-2.0).  A file has rows of the same columns.
