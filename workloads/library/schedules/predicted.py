@@ -34,12 +34,9 @@ def hop_of(path: Path, costs: Costs) -> tuple[float, float]:
 
 
 def _protocol(case: Case) -> Protocol:
-    its, n = _manner(case), case.n
-    order = ring(0, n, its.gpus, its.nics, crossing=its.crossing)
-    far = near = (0.0, 0.0)
-    if n > its.gpus:
-        last = order[0] if its.pxn and not its.crossing else order[its.gpus - 1]
-        far = hop_of(case.ways.path([(last, order[its.gpus])]), case.costs)
+    its = _manner(case)
+    order = ring(0, case.n, its.gpus, its.nics, crossing=its.crossing)
+    far, near = _between(case), (0.0, 0.0)
     if its.gpus > 1:
         near = hop_of(case.ways.path([(order[0], order[1])]), case.costs)
 
@@ -58,6 +55,24 @@ def _protocol(case: Case) -> Protocol:
         column(far[0] + its.far),
         column(near[1] * its.padded),
     )
+
+
+def _between(case: Case) -> tuple[float, float]:
+    """As `hop_of`, of hops from server to server: late as they are on average, the slowest cable keeps all up."""
+    its, n = _manner(case), case.n
+    leaves = 0 if its.pxn and not its.crossing else its.gpus - 1
+    hops: dict[Path, tuple[float, float]] = {}
+    found = []
+    for channel in range(its.nics if n > its.gpus else 0):
+        order = ring(channel, n, its.gpus, its.nics, crossing=its.crossing)
+        for first in range(0, n, its.gpus):
+            path = case.ways.path([(order[first + leaves], order[(first + its.gpus) % n])])
+            if path not in hops:
+                hops[path] = hop_of(path, case.costs)
+            found.append(hops[path])
+    if not found:
+        return 0.0, 0.0
+    return sum(late for late, _ in found) / len(found), max(byte for _, byte in found)
 
 
 def all_reduce_ring_ns(case: Case) -> float:
