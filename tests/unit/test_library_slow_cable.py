@@ -19,7 +19,7 @@ workload: [{collective: all_reduce, sizes: [1GiB]}]
 
 @pytest.mark.parametrize("cable", ["h0.0-rail0", "h2.3-rail3"])
 def test_a_slow_cable_keeps_a_ring_up(cable: str) -> None:
-    """Of all that goes around, 2 (n - 1) / n of the vector, a NIC carries an eighth; 4178 bytes for 4096 on the cable."""
+    """Of what goes around, 2 (n - 1) / n of the vector, a NIC carries an eighth, in frames of 4178 bytes for 4096."""
     (figure,) = predict(loads(TEXT.replace("CABLE", cable))).figures
     least = 2 * 31 / 32 * 2**30 / 8 * 4178 / 4096 * 8 / 100  # ns
     assert figure.how == FORMULA
