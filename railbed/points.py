@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.machines.known import noted, noting
 from testbed.machines.sweep import OnMachines
 from testbed.machines.where import where
-from testbed.run.sweep import run_sweep
+from testbed.run import sweep
 
 if TYPE_CHECKING:
     from testbed.base.progress import Progress
@@ -35,4 +35,4 @@ def run_points(
             again = noted(failed) if failed else None
             machines = stack.enter_context(OnMachines(places.here, places.others, retries, again))
             how = {"runner": machines, "prepare": machines.reach}
-        return run_sweep(experiment, out, stack.enter_context(progress), **how)
+        return sweep.run_sweep(experiment, out, stack.enter_context(progress), **how)
