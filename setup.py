@@ -72,7 +72,7 @@ setup(
     distclass=PlatformDistribution,
     cmdclass={"build": Build, "build_fabricd": BuildFabricd, "bdist_wheel": PlatformWheel},
     data_files=[
-        *((f"share/man/man{page[-1]}", [page]) for page in files("hardware/**/*.[1-9]")),
+        *((f"share/man/man{page[-1]}", [page]) for page in files("hardware/*.[1-9]")),
         ("share/railbed/experiments", files("experiments/*.yaml")),
     ],
 )

@@ -96,6 +96,7 @@ class ForkServer:
                     pass_fds=[far_end.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,  # who reads ours would wait for its end: it may outlive us in a keeper
                     start_new_session=True,
                 )
                 self._process = Running.of(self._child.pid)
