@@ -214,7 +214,7 @@ def test_installed_from_the_wheel_everything_is_there(archives, tmp_path):
     assert "| `np_cnp_sent` |" in said, "tables of fabricd's that Python reads are there, too"
     with zipfile.ZipFile(wheel) as archive:
         pages = [n for n in archive.namelist() if "/share/man/" in n]
-    assert len(pages) == len([p for p in ROOT.glob("hardware/*.[1-9]")])
+    assert len(pages) == len(list(ROOT.glob("hardware/*.[1-9]")))
 
 
 def test_every_layer_is_packaged(archives):
