@@ -166,7 +166,7 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *to)
 		.max_sge_rd = SGE_MAX,
 		.max_cq = 65536,
 		.max_cqe = CQE_MAX - 1,
-		.max_mr = 65536,
+		.max_mr = 16384,
 		.max_pd = 65536,
 		.max_qp_rd_atom = READS_MAX,
 		.max_qp_init_rd_atom = READS_MAX,

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import log
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from testbed.base.model_file import FileKind, model_of, text_of
@@ -22,6 +21,9 @@ from testbed.cluster.regions import REGIONS
 from testbed.cluster.source import SourceOf
 from workloads.library.costs import PARAMETERS
 from workloads.library.servers import GPUS, HOSTS
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PROFILE = FileKind(
     "a cluster profile",
@@ -122,6 +124,8 @@ class Profile(Model):
 
     def covariance(self) -> tuple[list[str], np.ndarray]:
         """Of the logarithms of the costs."""
+        import numpy as np  # slow to import, and no experiment without a cluster needs it
+
         names = list(self.costs)
         sd = np.array([_sd(name, cost) for name, cost in self.costs.items()])
         correlation = np.eye(len(names))

@@ -33,8 +33,10 @@ Direction = Literal["both", "forward", "backward"]
 ShowsAs = Literal["silent", "crc", "acl", "meter"]
 TrafficClass = Annotated[int, Field(ge=0, le=7)]
 Opcode = Literal[
-    "SEND_FIRST", "SEND_MIDDLE", "SEND_LAST", "SEND_ONLY", "WRITE_FIRST", "WRITE_MIDDLE", "WRITE_LAST",
-    "WRITE_LAST_IMM", "WRITE_ONLY", "WRITE_ONLY_IMM", "ACKNOWLEDGE", "CNP", "CREDIT", "REQUEST",
+    "SEND_FIRST", "SEND_MIDDLE", "SEND_LAST", "SEND_LAST_IMM", "SEND_ONLY", "SEND_ONLY_IMM", "WRITE_FIRST",
+    "WRITE_MIDDLE", "WRITE_LAST", "WRITE_LAST_IMM", "WRITE_ONLY", "WRITE_ONLY_IMM", "READ_REQUEST",
+    "READ_RESPONSE_FIRST", "READ_RESPONSE_MIDDLE", "READ_RESPONSE_LAST", "READ_RESPONSE_ONLY", "COMPARE_SWAP",
+    "FETCH_ADD", "ATOMIC_ACKNOWLEDGE", "ACKNOWLEDGE", "CNP", "CREDIT", "REQUEST",
 ]  # fmt: skip
 KINDS: dict[str, type[Target]] = {
     "cable": CableTarget,

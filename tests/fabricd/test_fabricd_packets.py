@@ -18,7 +18,7 @@ from tests.parts.wire_view import ACK, frames
 from workloads.verbs import wire
 
 MTU, REGION = 1024, 8192
-ACKED, NOT_READY, SEQUENCE, REFUSED = 0x1F, 0x20, 0x60, 0x62
+ACKED, NOT_READY, SEQUENCE, INVALID, REFUSED = 0x1F, 0x20, 0x60, 0x61, 0x62  # InfiniBand, 1, table 45
 STEP_NS = 10_000
 Answer = tuple[int, int, int]
 """Syndrome, PSN, message number."""
@@ -71,16 +71,16 @@ def test_each_packet_is_answered_as_it_should_be() -> None:
         pair.b.begin_wait(1, until_ns * 1000)
         f.events("held")
         f.fabricd.request("capture", port="h1:1", path=str(seen))
-        refused = (REFUSED, 0, 0)
-        say(qp, forged.WRITE_MIDDLE, 0, text(MTU, 3), refused)  # nothing has begun
-        say(qp, forged.WRITE_LAST, 0, text(8, 3), refused)
-        say(qp, forged.SEND_LAST, 0, text(8, 3), refused)
-        say(qp, forged.READ, 0, reth(0, key, 8), refused)  # there is no such request here
-        say(qp, forged.SEND_ONLY_IMM, 0, text(12, 3), refused)
-        say(qp, forged.WRITE_FIRST, 0, reth(0, key, 2 * MTU) + text(MTU + 4, 3), refused)
-        say(qp, forged.WRITE_FIRST, 0, reth(0, key, MTU - 4) + text(MTU, 3), refused)
-        say(qp, forged.WRITE_ONLY, 0, reth(0, key, 96) + text(92, 3), refused)
-        say(qp, forged.WRITE_ONLY, 0, reth(0, key, 96) + text(100, 3), refused)
+        invalid, refused = (INVALID, 0, 0), (REFUSED, 0, 0)  # what it asks for is none; is not for it
+        say(qp, forged.WRITE_MIDDLE, 0, text(MTU, 3), invalid)  # nothing has begun
+        say(qp, forged.WRITE_LAST, 0, text(8, 3), invalid)
+        say(qp, forged.SEND_LAST, 0, text(8, 3), invalid)
+        say(qp, forged.READ, 0, reth(0, key, 8), invalid)  # its queue pair answers none
+        say(qp, forged.SEND_ONLY_IMM, 0, text(12, 3), (NOT_READY, 0, 0))
+        say(qp, forged.WRITE_FIRST, 0, reth(0, key, 2 * MTU) + text(MTU + 4, 3), invalid)
+        say(qp, forged.WRITE_FIRST, 0, reth(0, key, MTU - 4) + text(MTU, 3), invalid)
+        say(qp, forged.WRITE_ONLY, 0, reth(0, key, 96) + text(92, 3), invalid)
+        say(qp, forged.WRITE_ONLY, 0, reth(0, key, 96) + text(100, 3), invalid)
         say(qp, forged.WRITE_ONLY, 0, reth(0, key + 1, 96) + text(96, 3), refused)
         say(qp, forged.WRITE_ONLY, 0, reth(REGION - 95, key, 96) + text(96, 3), refused)
         say(qp, forged.SEND_ONLY, 0, text(8, 3), (NOT_READY, 0, 0))
@@ -97,9 +97,9 @@ def test_each_packet_is_answered_as_it_should_be() -> None:
         say(qp, forged.WRITE_ONLY, 2, reth(0, key, 8) + text(8, 3), (SEQUENCE, 1, 1))  # ahead, and said once
         say(qp, forged.WRITE_ONLY, 3, reth(0, key, 8) + text(8, 3))
         say(qp, forged.WRITE_FIRST, 1, reth(4, key, 2 * MTU) + first[:MTU], asks=False)
-        say(qp, forged.WRITE_ONLY, 2, reth(0, key, 8) + text(8, 3), (REFUSED, 2, 1))  # the first one is not over
-        say(qp, forged.SEND_LAST, 2, text(MTU, 3), (REFUSED, 2, 1))
-        say(qp, forged.WRITE_LAST, 2, text(MTU - 4, 3), (REFUSED, 2, 1))
+        say(qp, forged.WRITE_ONLY, 2, reth(0, key, 8) + text(8, 3), (INVALID, 2, 1))  # the first one is not over
+        say(qp, forged.SEND_LAST, 2, text(MTU, 3), (INVALID, 2, 1))
+        say(qp, forged.WRITE_LAST, 2, text(MTU - 4, 3), (INVALID, 2, 1))
         say(qp, forged.WRITE_LAST, 2, first[MTU:], (ACKED, 2, 2))
         assert pair.memory_b[:] == (bytes(4) + first).ljust(REGION - 96, b"\0") + second
         say.at_ns = until_ns + STEP_NS
@@ -107,7 +107,7 @@ def test_each_packet_is_answered_as_it_should_be() -> None:
         assert pair.b.end_wait() == []
         pair.b.begin_wait(1, wire.FOREVER, post_recv(qp, key, 100, wr_id=7))
         f.events("held")
-        say(qp, forged.SEND_ONLY, 3, text(101, 4), (REFUSED, 3, 2))
+        say(qp, forged.SEND_ONLY, 3, text(101, 4), (INVALID, 3, 2))
         say.put(qp, forged.SEND_ONLY, 3, text(99, 5), (ACKED, 3, 3))
         f.fabricd.request("run_until", time_ns=say.at_ns + STEP_NS)
         (received,) = pair.b.end_wait()

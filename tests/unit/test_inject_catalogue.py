@@ -209,7 +209,7 @@ def requests(**written: Any) -> list[dict[str, Any]]:
 
 
 def test_opcodes_are_those_that_fabricd_knows() -> None:
-    source = (faults_page.DOCS.parent / "hardware" / "fabricd" / "wire" / "roce.c").read_text()
+    source = (faults_page.DOCS.parent / "hardware" / "fabricd" / "wire" / "opcode.c").read_text()
     assert set(re.findall(r'case RC_\w+: return "(\w+)"', source)) == set(get_args(Opcode))
 
 

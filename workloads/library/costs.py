@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 EFFICIENCY = {"simple": 1.0, "ll": 0.5, "ll128": 120 / 128}
 """Of what a protocol sends, how much is data: LL has a flag for every 4 bytes, LL128 8 bytes of every 128."""
 
@@ -74,6 +72,8 @@ class Costs:
     @property
     def cases(self) -> int:
         """How many at once; 0: single numbers."""
+        import numpy as np  # slow to import
+
         return max((len(value) for value in self.of_name.values() if np.ndim(value)), default=0)
 
 
@@ -95,6 +95,8 @@ class Protocol:
 
     @classmethod
     def of(cls, costs: Costs, name: str) -> Protocol:
+        import numpy as np
+
         def column(key: str) -> Value:
             return np.asarray(costs[key], dtype=float).reshape(-1, 1, 1)
 

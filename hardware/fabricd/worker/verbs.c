@@ -43,6 +43,16 @@ static void tell_key(struct message *m, uint32_t cookie, uint32_t key)
 	worker_send(m->f, m->w, reply, sizeof reply);
 }
 
+static bool has_room(const struct worker *w, uint64_t bytes)
+{
+	uint32_t every = 0;
+
+	for (const struct worker *p = session_next(w->f, NULL); w->program && p; p = session_next(w->f, p))
+		every += p->program ? p->regions.count : 0;
+	return bytes <= w->f->worker_bytes - w->regions.bytes && every < PROGRAMS_REGIONS_MAX &&
+	       w->regions.count < (w->program ? PROGRAM_REGIONS_MAX : WORKER_REGIONS_MAX);
+}
+
 const char *command_register(struct message *m)
 {
 	struct worker *w = m->w;
@@ -61,9 +71,9 @@ const char *command_register(struct message *m)
 		return "REGISTER: unknown access, or an address that is not that of its place in a page";
 	if (!r.bytes)
 		return "REGISTER: length 0";
-	if (w->regions.count == REGIONS_MAX || r.bytes > m->f->worker_bytes - w->regions.bytes) {
+	if (!has_room(w, r.bytes)) {
 		if (!w->program)
-			return "REGISTER: more than 65536 regions, or together more than the memory that a worker may use (workers.memory)";
+			return "REGISTER: more than 256 regions, or together more than the memory that a worker may use (workers.memory)";
 		tell_key(m, cookie, 0);
 		return NULL;
 	}

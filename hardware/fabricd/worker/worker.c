@@ -100,16 +100,16 @@ void worker_send(struct fabric *f, struct worker *w, const void *data, size_t le
 void worker_accept(struct fabric *f, struct worker *w)
 {
 	bool taken = w->fd >= 0 || w->state != WORKER_ABSENT;
-	struct worker *program = taken ? program_new(f, w) : NULL;
-	bool refused = taken && !program;
 
-	if (refused && close_later_full()) { /* this is hostile: the rank accepts no session any more */
+	if (taken && close_later_full()) { /* this is hostile: the rank accepts no session any more */
 		watch_remove(f, w->listen_fd);
 		shutdown(w->listen_fd, SHUT_RDWR);
 		close_later(w->listen_fd);
 		w->listen_fd = -1;
 		return;
 	}
+	struct worker *program = taken ? program_new(f, w) : NULL;
+	bool refused = taken && !program;
 	int fd = accept4(w->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	w = program ? program : w;

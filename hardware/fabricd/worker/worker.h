@@ -42,7 +42,9 @@ enum reply_bytes {
 };
 
 #define NICS_MAX 8192
-#define REGIONS_MAX 65536
+#define WORKER_REGIONS_MAX 256
+#define PROGRAM_REGIONS_MAX 16384
+#define PROGRAMS_REGIONS_MAX 32768 /* of all programs: each is a mapping, of which a process may have 65530 (vm.max_map_count) */
 #define PROGRAMS_MAX 256 /* of a rank at a time */
 #define REGION_BYTES_MAX (64ull << 30)
 #define POSTS_MAX 65536
