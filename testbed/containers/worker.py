@@ -48,6 +48,10 @@ class Worker:
                 self._pid_file.unlink(missing_ok=True)
         return self._starter.returncode == 0
 
+    def begun(self) -> bool:
+        """Waits until the program runs; False if it could not be started."""
+        return self.started()
+
     @property
     def pid(self) -> int:
         """The pid of the container's init, as seen from here; 0 if it could not be started."""
@@ -120,6 +124,9 @@ class ForkedWorker(Worker):
                 self._program = self._instead(self._streams[0], self._streams[1])
             self._close()
         return self._program
+
+    def begun(self) -> bool:
+        return self._running() is not None
 
     def _close(self) -> None:
         while self._streams:

@@ -95,5 +95,7 @@ def start(lab: Lab, plan: Plan, groups: Sequence[list[int]], log: Path | None = 
             started.append(WorkerProcess(ranks, worker, *outputs))
         for process in started:
             process.worker.started()
+        for process in started:  # then only they have their standard errors open, whenever we are asked next
+            process.worker.begun()
         unread.pop_all()
     return started
