@@ -53,7 +53,7 @@ def _show(found: Verified) -> None:
 
     for run in found.runs:
         name = found.name if run.name == "." else f"{found.name}, {run.name}"
-        differ = f"{len(run.differ)} figures differ" if run.differ else "figures are the same, rows of its tables differ"
+        differ = f"{len(run.differ)} figures differ" if run.differ else "rows of its tables differ"
         word = f"FAILED: {run.error}" if run.error else "the same" if run.same else differ
         click.echo(f"{name}: {word}")
         for key, (before, now) in run.differ.items():
