@@ -104,27 +104,27 @@ def _axis(experiment: Experiment, word: str, axis: list[Any] | dict[str, Any]) -
         entries = [Entry({word: v}, [(key, v, at) for key in _keys(word)]) for v, at in zip(axis, places, strict=True)]
         return Axis(word, [word], entries)
     if word == ZIP:
-        rows = zip(*axis.values(), strict=True)
-        places = [
-            [experiment.place("sweep", ZIP, key, n) for key in axis] for n in range(len(next(iter(axis.values()))))
-        ]
-        return _together(word, list(axis), rows, places)
+        count = len(next(iter(axis.values())))
+        in_step = [[(key, axis[key][n], experiment.place("sweep", ZIP, key, n)) for key in axis] for n in range(count)]
+        return _together(word, in_step)
     if word == SAMPLE:
-        over = axis["over"]
-        place = [experiment.place("sweep", SAMPLE, "over", key) for key in over]
-        rows = list(_drawn(axis, experiment.seed))
-        return _together(word, list(over), iter(rows), [place] * len(rows))
-    names = {name: [(k, v, experiment.place("sweep", word, name, k)) for k, v in axis[name].items()] for name in axis}
-    return Axis(word, [word], [Entry({word: name}, settings) for name, settings in names.items()])
+        where = {key: experiment.place("sweep", SAMPLE, "over", key) for key in axis["over"]}
+        drawn = _drawn(axis, experiment.seed)
+        return _together(word, [[(key, row[key], where[key]) for key in row] for row in drawn])
+    variants = []
+    for name, keys in axis.items():
+        settings = [(key, value, experiment.place("sweep", word, name, key)) for key, value in keys.items()]
+        variants.append(Entry({word: name}, settings))
+    return Axis(word, [word], variants)
 
 
-def _together(word: str, keys: list[str], rows: Iterator[tuple[Any, ...]], places: list[list[str]]) -> Axis:
+def _together(word: str, rows: list[list[tuple[str, Any, str]]]) -> Axis:
+    """Of rows whose keys are columns: key, value, place."""
     entries = []
-    for values, where in zip(rows, places, strict=True):
-        each = zip(keys, values, where, strict=True)
-        settings = [(one, value, place) for key, value, place in each for one in _keys(key)]
-        entries.append(Entry(dict(zip(keys, values, strict=True)), settings))
-    return Axis(word, keys, entries)
+    for row in rows:
+        settings = [(one, value, place) for key, value, place in row for one in _keys(key)]
+        entries.append(Entry({key: value for key, value, _ in row}, settings))
+    return Axis(word, [key for key, _, _ in rows[0]], entries)
 
 
 def _keys(key: str) -> list[str]:
@@ -132,7 +132,7 @@ def _keys(key: str) -> list[str]:
     return [one.strip() for one in key.split(",")]
 
 
-def _drawn(sample: Mapping[str, Any], seed: int) -> Iterator[tuple[Any, ...]]:
+def _drawn(sample: Mapping[str, Any], seed: int) -> Iterator[dict[str, Any]]:
     """Points of a sample. Latin: of each key every N-th part of its span has one (McKay, Beckman, Conover 1979)."""
     number = sample[LATIN] if LATIN in sample else sample[RANDOM]
     shares = []
@@ -144,9 +144,9 @@ def _drawn(sample: Mapping[str, Any], seed: int) -> Iterator[tuple[Any, ...]]:
             shares.append([(part + draw.random()) / number for part in parts])
         else:
             shares.append([draw.random() for _ in range(number)])
-    spaces = [values if isinstance(values, list) else span(values) for values in sample["over"].values()]
+    spaces = {key: values if isinstance(values, list) else span(values) for key, values in sample["over"].items()}
     for row in zip(*shares, strict=True):
-        yield tuple(_at(space, share) for space, share in zip(spaces, row, strict=True))
+        yield {key: _at(space, share) for (key, space), share in zip(spaces.items(), row, strict=True)}
 
 
 def _at(space: list[Any] | Span, share: float) -> Any:

@@ -61,8 +61,8 @@ def span(text: object) -> Span:
     match = _SPAN.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"{text!r:.60} is no span of values")
-    ends, log = match.groups()[:2], bool(match[3])
-    made = _of_numbers(*ends, log) or _of_quantities(*ends, log)
+    low, high, log = match[1], match[2], bool(match[3])
+    made = _of_numbers(low, high, log) or _of_quantities(low, high, log)
     if made is None:
         raise ValueError(f"{text!r:.60}: its ends are not two numbers, nor two quantities of one kind")
     if not made.low < made.high:

@@ -1,9 +1,9 @@
 """A sweep: one experiment at many points, each with a fabric of its own, or with that of the point before.
 
-Its axes, and how they are written, are in testbed/experiment/axes.py: a point for every combination of their entries, the
-last axis running fastest. If a point fails, the others still run, and the command then exits with 1. Ctrl-C ends the
-whole sweep. Each point is in the folder as soon as it is done. How the points are run, a `Runner` says: one after the
-other here, or several at a time (testbed/machines).
+Its axes, and how they are written, are in testbed/experiment/axes.py: a point for every combination of their entries,
+the last axis running fastest. If a point fails, the others still run, and the command then exits with 1. Ctrl-C ends
+the whole sweep. Each point is in the folder as soon as it is done. How the points are run, a `Runner` says: one after
+the other here, or several at a time (testbed/machines).
 
 Before anything runs, every value is checked once, together with the first values of the other keys. In a sweep of up to
 CHECKED points every combination is checked. In larger ones an impossible combination is a point that fails.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -27,7 +27,7 @@ from results.store.sweeps import POINTS, SWEEP, described
 from testbed.base import yaml_writer
 from testbed.base.errors import INTERRUPTED, MACHINE_CANNOT, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
-from testbed.base.this_process import held
+from testbed.base.this_process import PendingSignals, held
 from testbed.experiment.overrides import DoesNotFit, changed
 from testbed.fabric.fork_server import ControllerServer
 from testbed.live.standing import Place, Standing
@@ -125,12 +125,23 @@ def one_by_one(
     experiment: Experiment, folder: RunFolder, progress: Progress
 ) -> Generator[tuple[int, dict[str, Any]], None, None]:
     """A Runner."""
-    progress.points(count(experiment))
     with ControllerServer() as controllers, Standing(controllers) as standing:
+        yield from in_turn(standing)(experiment, folder, progress)
+
+
+def in_turn(standing: Standing) -> Runner:
+    """A Runner whose points are on the fabric that stands, if they can."""
+
+    def run_points(
+        experiment: Experiment, folder: RunFolder, progress: Progress
+    ) -> Generator[tuple[int, dict[str, Any]], None, None]:
+        progress.points(count(experiment))
         for k in range(count(experiment)):
             row = _row(experiment, k, folder, progress, standing)
             progress.point_done()
             yield k, row
+
+    return run_points
 
 
 def run_sweep(
@@ -156,20 +167,36 @@ def run_sweep(
         except StoreError as error:
             raise InputError(error.what, error.where, error.hint) from None
         done: dict[int, dict[str, Any]] = {}
-        try:
+
+        def write() -> None:
+            _write_rows(experiment, folder, done)
+
+        with kept(folder, heard, lambda: f"{len(done)} of {total} points are kept", write):
             with heard:
                 _run_points(experiment, folder, progress, runner, done)
-            _write_rows(experiment, folder, done)
+            write()
             return folder.complete(), _rows(done)
-        except (KeyboardInterrupt, SystemExit, UserError, OSError) as error:
-            heard.no_more()
-            problem, code = _ended(error, len(done), total, folder)
-            with suppress(OSError):  # a full disk: its points are in their own lines
-                _write_rows(experiment, folder, done)
-            raise SweepEnded(problem, folder.fail(problem.to_dict()), code) from None
-        except BaseException as error:
-            folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
-            raise
+
+
+@contextmanager
+def kept(
+    folder: RunFolder, heard: PendingSignals, so_far: Callable[[], str], write: Callable[[], None]
+) -> Iterator[None]:
+    """However it ends, its folder says so. `write` writes the rows that there are, of which `so_far` says how many.
+
+    Raises SweepEnded for Ctrl-C, for a user's mistake, and for a full disk.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, UserError, OSError) as error:
+        heard.no_more()
+        problem, code = _ended(error, so_far(), folder)
+        with suppress(OSError):  # a full disk: its points are in their own lines
+            write()
+        raise SweepEnded(problem, folder.fail(problem.to_dict()), code) from None
+    except BaseException as error:
+        folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
+        raise
 
 
 def _run_points(
@@ -200,10 +227,9 @@ def _write_rows(experiment: Experiment, folder: RunFolder, done: dict[int, dict[
 
 
 def _ended(
-    error: KeyboardInterrupt | SystemExit | UserError | OSError, done: int, total: int, folder: RunFolder
+    error: KeyboardInterrupt | SystemExit | UserError | OSError, so_far: str, folder: RunFolder
 ) -> tuple[Problem, int]:
     """Why the sweep ended early, and the exit code. Raises an OSError that is none of the disk's room."""
-    so_far = f"{done} of {total} points are kept"
     if isinstance(error, OSError):
         problem = no_room(error, folder)
         if problem is None:
