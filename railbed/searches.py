@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from testbed.machines.sweep import OnMachines
 from testbed.machines.where import where
 from testbed.run.sweep import in_turn
+from testbed.tune import search as searching
 from testbed.tune.pictures import draw
-from testbed.tune.search import Found, Search, tune
+from testbed.tune.search import Found, Search
 
 if TYPE_CHECKING:
     from testbed.base.progress import Progress
@@ -46,6 +47,6 @@ def search_for(
         else:
             standing = stack.enter_context(Standing(stack.enter_context(ControllerServer())))
             how = {"runner": in_turn(standing)}
-        found = tune(experiment, search, out, stack.enter_context(progress), **how)
+        found = searching.tune(experiment, search, out, stack.enter_context(progress), **how)
     draw(found)
     return found

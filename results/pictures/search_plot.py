@@ -14,19 +14,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def search(name: str, found: Mapping[str, Any], importance: Mapping[str, float]) -> list[Figure]:
-    """`found`: as `testbed tune --json` prints it. `importance`: of each key, 0 to 1; none if it cannot be told."""
+def trials(name: str, found: Mapping[str, Any]) -> Figure:
+    """`found`: as `testbed tune --json` prints it. Of one aim its trials in turn, of two aims one against the other."""
     whole = [one for one in found["trials"] if one["ended"] == "complete"]
-    made = []
-    figure, (axes, *more) = new_figure(name, 1 + bool(importance), 2.8)
+    figure, (axes,) = new_figure(name)
     if len(found["aims"]) == 1:
         _history(axes, whole, found["aims"][0])
     else:
         _front(axes, whole, found)
-    if importance:
-        _importance(more[0], importance, found["aims"][0]["figure"])
-    made.append(figure)
-    return made
+    return figure
+
+
+def importance(name: str, shares: Mapping[str, float], figure_name: str) -> Figure:
+    """How much each key mattered, 0 to 1 (PED-ANOVA: Watanabe, Bansal, Hutter 2023)."""
+    figure, (axes,) = new_figure(name, height=1.2 + 0.35 * len(shares), grid="x")
+    keys = sorted(shares, key=lambda key: shares[key])
+    axes.barh(keys, [shares[key] for key in keys], color=COLOURS[0])
+    axes.set_xlabel(f"share of what {figure_name} varies by")
+    return figure
 
 
 def _history(axes: Axes, trials: Sequence[Mapping[str, Any]], aim: Mapping[str, Any]) -> None:
@@ -49,9 +54,3 @@ def _front(axes: Axes, trials: Sequence[Mapping[str, Any]], found: Mapping[str, 
     axes.set_xlabel(figure_label(found["aims"][0]["figure"]))
     axes.set_ylabel(figure_label(found["aims"][1]["figure"]))
     axes.legend(fontsize=8)
-
-
-def _importance(axes: Axes, importance: Mapping[str, float], figure: str) -> None:
-    names = sorted(importance, key=lambda key: importance[key])
-    axes.barh(names, [importance[key] for key in names], color=COLOURS[0])
-    axes.set_xlabel(f"share of what {figure} varies by (PED-ANOVA)")

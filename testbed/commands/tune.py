@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 
 from testbed.base.ranges import Whole
 from testbed.commands._complete import FILE
-
-if TYPE_CHECKING:
-    from testbed.tune.search import Search
 
 
 @click.command()
@@ -60,9 +56,13 @@ def command(
     from railbed.searches import search_for
     from testbed.base.progress import for_stderr
     from testbed.experiment.overrides import load_with
+    from testbed.tune.search import asked
+    from testbed.tune.space import over as read
+    from testbed.tune.space import values_of
 
-    asked = _asked(over, minimize, maximize, trials, held)
-    found = search_for(load_with(file, settings), asked, out, for_stderr(), on=on)
+    space, back = [read(text) for text in over], values_of(held, "--held") if held else None
+    search = asked(space, minimize, maximize, trials, back)
+    found = search_for(load_with(file, settings), search, out, for_stderr(), on=on)
     if as_json:
         click.echo(json.dumps(found.to_dict()))
         return
@@ -70,19 +70,3 @@ def command(
     from testbed.tables.search import of_search
 
     show(of_search(found.to_dict()), wide=True)
-
-
-def _asked(
-    over: tuple[str, ...], minimize: tuple[str, ...], maximize: tuple[str, ...], trials: int, held: str | None
-) -> Search:
-    from testbed.base.errors import InputError
-    from testbed.tune.search import MOST_AIMS, Aim, Search
-    from testbed.tune.space import over as read
-    from testbed.tune.space import values_of
-
-    aims = [*(Aim(figure, True) for figure in minimize), *(Aim(figure, False) for figure in maximize)]
-    if not aims:
-        raise InputError("nothing says what is to be small or large", "command line", "--minimize FIGURE")
-    if len(aims) > MOST_AIMS:
-        raise InputError(f"{len(aims)} aims", "command line", f"{MOST_AIMS} at most: of more there is no picture")
-    return Search([read(text) for text in over], aims, trials, held=values_of(held, "--held") if held else None)

@@ -45,7 +45,10 @@ class Span:
         short = Decimal(f"{min(max(value, self.low), self.high):.{_DIGITS}g}")
         if self.kind is None:
             return float(short)
-        return self.kind.format(short.to_integral_value() if self.whole else short)
+        short = short.to_integral_value() if self.whole else short
+        units = {unit: factor for unit, factor in self.kind.units.items() if "i" not in unit}  # of thousands
+        unit = next((one for one, factor in reversed(units.items()) if short >= factor), next(iter(units)))
+        return f"{(short / units[unit]).normalize():f}{unit}"
 
     def number(self, value: Any) -> float | None:
         """Where that value, as it stands in a file, lies; None if it is none of the span's."""

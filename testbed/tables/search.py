@@ -45,7 +45,7 @@ def _table(over: Sequence[str], aims: Sequence[str], trials: Sequence[Mapping[st
         table.add_column("/ as it is" if len(aims) == 1 else f"{aim.partition(' ')[0]} / as it is", justify="right")
     first = trials[0]["figures"]
     for one in trials:
-        values = [full(one["values"][key]) for key in over]
+        values = ["default" if one["values"][key] is None else full(one["values"][key]) for key in over]
         ratios = [f"{now / was:.3f}" if was else "-" for now, was in zip(one["figures"], first, strict=True)]
         name = "as it is" if one["trial"] == 0 else str(one["trial"])
         table.add_row(name, *values, *(f"{value:.6g}" for value in one["figures"]), *ratios)

@@ -15,7 +15,7 @@ class Inside(Progress):
         self._of = progress
 
     def trials(self, total: int) -> None:
-        self._of.points(total)
+        self._of.points(total, called="trials")
 
     def ended(self, text: str) -> None:
         """A trial has ended."""
@@ -42,7 +42,7 @@ class Inside(Progress):
     def warn(self, text: str) -> None:
         self._of.warn(text)
 
-    def points(self, total: int, done: int = 0) -> None:
+    def points(self, total: int, done: int = 0, called: str = "points") -> None:
         pass
 
     def point(self, text: str) -> None:

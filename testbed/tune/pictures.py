@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from warnings import catch_warnings
 
+from results.pictures import search_plot
 from results.pictures.drawing import save
-from results.pictures.search_plot import search
 
 if TYPE_CHECKING:
     from testbed.tune.search import Found
@@ -15,8 +15,8 @@ FEWEST = 8
 """Trials from which something is said of what mattered."""
 
 
-def importance(found: Found) -> dict[str, float]:
-    """Of each key, for the first aim (PED-ANOVA: Watanabe, Bansal, Hutter 2023); empty if there are few trials."""
+def shares(found: Found) -> dict[str, float]:
+    """How much each key mattered to the first aim; empty if there are too few trials to tell."""
     from optuna import create_study
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
     from optuna.trial import create_trial
@@ -36,6 +36,9 @@ def importance(found: Found) -> dict[str, float]:
 
 
 def draw(found: Found) -> None:
-    """Writes search.svg into its folder."""
-    figures = search(found.folder.name, found.to_dict(), importance(found))
-    save(figures, found.folder / "search.svg")
+    """Writes trials.svg and importance.svg into its folder."""
+    name = found.folder.name
+    save([search_plot.trials(name, found.to_dict())], found.folder / "trials.svg")
+    if mattered := shares(found):
+        figure = search_plot.importance(name, mattered, found.search.aims[0].figure)
+        save([figure], found.folder / "importance.svg")

@@ -1,9 +1,9 @@
 """A search: trials of values that Optuna proposes, each run at all points of the experiment's own sweep, if it has one.
 
 Trial 0 is the experiment as it is: what the others are compared with. A figure of a trial is the mean over its points,
-such as seeds. After each of them a trial ends that is worse than the median of the others were there (Optuna's
-MedianPruner), if there is one aim; with two aims none is, and what is found is the front. Several trials at a time are
-proposed together (TPE with constant liar, Bergstra et al. 2011, Ginsbourger et al. 2010).
+such as seeds. After each of them a trial ends that is worse than the median of those that were complete was there
+(Optuna's MedianPruner), if there is one aim; with two aims none is, and what is found is the front. Several trials at a
+time are proposed together (TPE with constant liar, Bergstra et al. 2011, Ginsbourger et al. 2010).
 
 What is proposed depends on the seed and on what has ended before, so a search that goes on proposes the same again:
 what was run is found by the hashes of its points, as in a sweep. Its folder is that of a sweep with a point for each
@@ -97,6 +97,22 @@ class Search:
         return {"over": [one.key for one in self.space], "aims": aims, "trials": self.trials, "held": held}
 
 
+def asked(
+    space: Sequence[Over],
+    minimize: Sequence[str],
+    maximize: Sequence[str],
+    trials: int,
+    held: tuple[str, Sequence[Any]] | None = None,
+) -> Search:
+    """Raises InputError."""
+    aims = [*(Aim(figure, True) for figure in minimize), *(Aim(figure, False) for figure in maximize)]
+    if not aims:
+        raise InputError("nothing says what is to be small or large", "tune", "minimize or maximize a figure")
+    if len(aims) > MOST_AIMS:
+        raise InputError(f"{len(aims)} aims", "tune", f"{MOST_AIMS} at most: of more there is no picture")
+    return Search(space, aims, trials, held=held)
+
+
 @dataclass
 class Found:
     """`best`: the best trial, or those of which none is worse than another in both aims."""
@@ -137,7 +153,7 @@ class Tuner:
 
     def run(self) -> tuple[list[Trial], list[Trial], list[Trial]]:
         """Trials, the best of them, and what those do that were held back."""
-        self._progress.trials(self._search.trials + 1)
+        self._progress.trials(self._search.trials + 1 + 2 * bool(self._search.held))
         study = _study(self._search)
         first = Trial(0, as_it_is(self._search.space, self._experiment.resolved()))
         trials = [first]
@@ -180,7 +196,12 @@ class Tuner:
         drawn = {one.key: one.drawn(first.values[one.key]) for one in self._search.space}
         if None not in drawn.values():
             distributions = {one.key: one.distribution() for one in self._search.space}
-            study.add_trial(create_trial(params=drawn, distributions=distributions, values=first.figures))
+            figure = self._search.aims[0].figure
+            so_far = {n: fmean(row[figure] for row in first.rows[:n]) for n in range(1, len(first.rows))}
+            done = create_trial(
+                params=drawn, distributions=distributions, values=first.figures, intermediate_values=so_far
+            )
+            study.add_trial(done)
 
     def _evaluate(self, trials: list[Trial], hopeless: Callable[[Trial], bool]) -> None:
         """Runs trials side by side, one point of the experiment's own sweep after the other."""

@@ -52,18 +52,22 @@ class Over:
 def over(text: str) -> Over:
     """Reads `KEY=LOW..HIGH` or `KEY=[VALUES]`. Raises InputError."""
     key, equals, values = text.partition("=")
-    where = f"command line: --over {text}"
     if not equals or not key.strip():
-        raise InputError("this names no key and its values", where, _HINT)
-    if values.lstrip().startswith("["):
-        key, listed = values_of(text, "--over")
-        if len(listed) < 2:
-            raise InputError("there is nothing to choose from", where, _HINT)
-        return Over(key, listed)
-    try:
-        return Over(key.strip(), span(values))
-    except ValueError as error:
-        raise InputError(str(error), where, _HINT) from None
+        raise InputError("this names no key and its values", f"command line: --over {text}", _HINT)
+    listed = values.lstrip().startswith("[")
+    return over_of(key.strip(), values_of(text, "--over")[1] if listed else values)
+
+
+def over_of(key: str, values: str | list[Any]) -> Over:
+    """A key with a list of values, or `LOW..HIGH`. Raises InputError."""
+    if not isinstance(values, list):
+        try:
+            return Over(key, span(values))
+        except ValueError as error:
+            raise InputError(str(error), f"over {key}", _HINT) from None
+    if len(values) < 2:
+        raise InputError("there is nothing to choose from", f"over {key}", _HINT)
+    return Over(key, values)
 
 
 def values_of(text: str, option: str) -> tuple[str, list[Any]]:
