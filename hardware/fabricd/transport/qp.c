@@ -118,6 +118,14 @@ void qp_restart(struct qp *q)
 	begin(q);
 }
 
+/* qp_entropy() - The source port towards a queue pair, for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
+uint16_t qp_entropy(const struct qp *q, const struct nic *to, uint32_t number)
+{
+	uint32_t h = q->number * 0x9e3779b1u ^ number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^ to->ip * 0x27d4eb2fu;
+
+	return roce_src_port(q->p->fixed_port ? 0 : h);
+}
+
 /* qp_reach() - A queue pair learns who its peer is, and may hear of it from now on */
 void qp_reach(struct fabric *f, struct qp *q, const struct reach *to)
 {
@@ -135,9 +143,7 @@ void qp_reach(struct fabric *f, struct qp *q, const struct reach *to)
 	q->expected = to->expected_psn;
 	q->alone = q->p->any_order && t->params(f, to->peer, q->transport)->any_order;
 	q->any_order = q->answers->any_order && t->params(f, to->peer, to->transport)->any_order;
-	/* entropy for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
-	uint32_t h = (q->number * 0x9e3779b1u ^ to->number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^ to->peer->ip * 0x27d4eb2fu);
-	q->src_port = roce_src_port(q->p->fixed_port ? 0 : h);
+	q->src_port = qp_entropy(q, to->peer, to->number);
 	q->state = QP_READY;
 	cc_start(f, q);
 	multipath_start(f, q);
