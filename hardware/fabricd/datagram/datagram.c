@@ -168,12 +168,10 @@ void datagram_ready_to_send(struct qp *q, uint32_t psn)
 }
 
 /* What a queue pair may not do with what has come breaks it */
-static void breaks(struct fabric *f, struct qp *q, const struct roce_packet *pkt, enum wc_status why)
+static void breaks(struct fabric *f, struct qp *q, enum wc_status why)
 {
-	struct recv_wr *wr = RECV_WR(q, q->rq.head++);
-
-	q->owner->ops->received(f, q, wr, why, pkt, f->clock.now + q->nic->p.pcie_latency);
-	free(wr->pieces);
+	qp_receive_failed(f, q, RECV_WR(q, q->rq.head), why);
+	q->rq.head++;
 	qp_fail(f, q, WC_FLUSHED);
 }
 
@@ -185,13 +183,13 @@ static void take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, 
 
 	q->message_bytes = GRH_BYTES + pkt->payload_bytes;
 	if (q->message_bytes > wr->length) {
-		breaks(f, q, pkt, WC_LOCAL_LENGTH);
+		breaks(f, q, WC_LOCAL_LENGTH);
 		return;
 	}
 	memcpy(grh + GRH_BYTES - IPV4_BYTES, fr->data + ETH_BYTES, IPV4_BYTES);
 	if (!place_pieces(q, wr->pieces, wr->lkey, wr->offset, 0, &head, NULL) ||
 	    !place_pieces(q, wr->pieces, wr->lkey, wr->offset, GRH_BYTES, pkt, fr)) {
-		breaks(f, q, pkt, WC_LOCAL_PROTECTION);
+		breaks(f, q, WC_LOCAL_PROTECTION);
 		return;
 	}
 	place_complete(f, q, pkt, scale_up ? f->clock.now : pcie_write(q->nic, f->clock.now, (uint32_t)q->message_bytes));

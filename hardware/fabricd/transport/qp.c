@@ -199,9 +199,13 @@ bool qp_barred(struct fabric *f, struct qp *q)
 	return true;
 }
 
-static void flush_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status)
+/* qp_receive_failed() - A receive request has ended without a message, behind all that had come before */
+void qp_receive_failed(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status)
 {
-	q->owner->ops->received(f, q, wr, status, NULL, f->clock.now + q->nic->p.pcie_latency);
+	bool busy = q->own && q->nic->pcie_rx_free >= f->clock.now;
+	ps_t t = busy ? q->nic->pcie_rx_free + 1 : f->clock.now;
+
+	q->owner->ops->received(f, q, wr, status, NULL, t + q->nic->p.pcie_latency);
 	free(wr->pieces);
 }
 
@@ -212,7 +216,7 @@ void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
 	ps_t delay = q->nic->p.recv_delay;
 
 	if (!in) {
-		flush_recv(f, q, wr, WC_FLUSHED);
+		qp_receive_failed(f, q, wr, WC_FLUSHED);
 		return;
 	}
 	*in = *wr;
@@ -250,7 +254,7 @@ static void break_down(struct fabric *f, struct qp *q, enum wc_status why, enum 
 		free(SEND_WR(q, q->sq.head)->pieces);
 	}
 	for (; q->rq.head != q->rq.tail; q->rq.head++, received = WC_FLUSHED)
-		flush_recv(f, q, RECV_WR(q, q->rq.head), received);
+		qp_receive_failed(f, q, RECV_WR(q, q->rq.head), received);
 }
 
 /* qp_fail() - The queue pair is broken: say so for every request that it still has */

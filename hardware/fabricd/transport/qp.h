@@ -203,6 +203,7 @@ void timer_set(struct fabric *f, struct qp *q, ps_t t);
 bool qp_timer_set(struct qp *q, ps_t t);
 void qp_timer(struct fabric *f, struct qp *q);
 void qp_not_ready(struct fabric *f, struct qp *q, uint8_t syndrome);
+void qp_receive_failed(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status);
 void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);
 void qp_release(struct qp *q);
 void qp_reach(struct fabric *f, struct qp *q, const struct reach *to);
