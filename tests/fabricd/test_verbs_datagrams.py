@@ -1,4 +1,4 @@
-"""Unreliable datagrams of programs, by the InfiniBand specification: what arrives, what is dropped, how long it takes."""
+"""Unreliable datagrams, by the InfiniBand specification: what arrives, what is dropped, and how long it takes."""
 
 from __future__ import annotations
 
