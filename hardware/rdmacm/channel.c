@@ -31,6 +31,7 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 
 	if (!c)
 		return NULL;
+	railbed_emulated(); /* the session is there: a thread may wait for events before anything else is done */
 	c->channel.fd = epoll_create1(EPOLL_CLOEXEC);
 	c->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (c->channel.fd < 0 || c->bell < 0 || epoll_ctl(c->channel.fd, EPOLL_CTL_ADD, c->bell, &bell)) {
