@@ -33,9 +33,16 @@ def step(graph: Graph, *, iterations: int = 1, warmup: int = 0, **options: Any) 
     return compiled(graph, way, registry.find, marking, iterations=iterations, warmup=warmup)
 
 
-def run(ranks: int, *graphs: Graph, seed: int = 0, iterations: int = 1, **costs: Any) -> list[Line]:
-    """The lines of a run in which nothing went wrong."""
-    steps = [step(graph, iterations=iterations) for graph in graphs]
+def run(
+    ranks: int,
+    *graphs: Graph,
+    seed: int = 0,
+    iterations: int = 1,
+    options: Mapping[str, Any] | None = None,
+    **costs: Any,
+) -> list[Line]:
+    """The lines of a run in which nothing went wrong; `options`: of all collectives."""
+    steps = [step(graph, iterations=iterations, **(options or {})) for graph in graphs]
     fake = FakeFabric(ranks, seed, any_order=seed % 2 == 1)
     lines, errors = fake_run.run(fake, fake_run.plan(ranks, *steps, **costs))
     assert (fake.error, errors) == (None, [])
