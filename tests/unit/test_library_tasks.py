@@ -12,8 +12,6 @@ from testbed.plan.steps.plan import plan
 from testbed.predict import predict
 from testbed.predict.figure import LONGEST_PATH
 from tests.parts import task_graphs
-from tests.unit.test_tasks_executor import in_order
-from tests.unit.test_tasks_replay import followed_ns
 from workloads.collectives.manner import Manner
 from workloads.registry import by_library
 from workloads.tasks.graph import Graph, Settings
@@ -47,7 +45,7 @@ def test_data_is_right_while_others_compute(padded: float) -> None:
         everybody = ((0, 1, 2, 3),)
         graph = Graph(dict.fromkeys("ab", everybody), dict.fromkeys(range(4), both), dict.fromkeys("ab", settings))
         lines = task_graphs.run(4, graph, iterations=2, options={"library": asdict(manner)})
-        in_order(graph, task_graphs.times(lines, graph))
+        task_graphs.in_order(graph, task_graphs.times(lines, graph))
 
 
 def test_groups_go_as_the_library_chooses_unless_they_name_an_algorithm() -> None:
@@ -69,7 +67,7 @@ def test_message_by_message_it_is_the_longest_path(train: str) -> None:
     one = step(train, "library: {env: {NCCL_ALGO: Ring}}")
     (figure,) = predict(one).figures
     assert figure.how == LONGEST_PATH
-    assert followed_ns(one) == pytest.approx(figure.time_ns, rel=0.01)
+    assert task_graphs.followed_ns(one) == pytest.approx(figure.time_ns, rel=0.01)
 
 
 def test_experts_that_get_more_take_longer() -> None:
