@@ -265,12 +265,10 @@ def _try(desk: Desk, example: Example) -> None:
 # --- the tutorial, and what pages print --------------------------------------
 
 
-@pytest.mark.timeout(300)
 def test_the_tutorial_gives_what_it_says(tutorial: dict[str, str]) -> None:
     assert not tutorial, "\n".join(f"{place}: {what}" for place, what in tutorial.items())
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "tutorial.md"], ids=lambda page: page.name)
 def test_what_a_page_tells_to_type_works(page: Path, live: Desk) -> None:
     if "\n$ testbed up " in page.read_text():
