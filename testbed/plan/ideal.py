@@ -11,7 +11,7 @@ from testbed.experiment.basis import Basis
 from topologies.graph.fabric import EMBEDDED, OWN_PORTS
 from topologies.kinds import DIMENSION_ORDER
 from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
-from workloads.times.credit import AHEAD, DEMAND_BYTES, IN_TURN, PULLS, SHORTEST, Credit
+from workloads.credit.credit import AHEAD, DEMAND_BYTES, IN_TURN, PULLS, SHORTEST, Credit
 from workloads.times.messages import Costs, Link, MemoryPath, Path, flow_ns
 from workloads.verbs.bond import parts
 

@@ -7,7 +7,7 @@ import pytest
 from hardware import cc
 from hardware.config import Hardware
 from tests.parts.traffic_fabric import nic, send, star, switch
-from workloads.times.credit import AHEAD, DEMAND_BYTES, IN_TURN, PULLS, SHORTEST, Credit
+from workloads.credit.credit import AHEAD, DEMAND_BYTES, IN_TURN, PULLS, SHORTEST, Credit
 from workloads.times.messages import Costs, Path, sent_ns
 
 RTT = 3800.0

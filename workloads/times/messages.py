@@ -10,13 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, HEADER_BYTES, IMM_BYTES, RETH_BYTES, wire_bytes
+from topologies.graph.frames import (
+    ACK_BYTES,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    IMM_BYTES,
+    OUTSIDE_BYTES,
+    RETH_BYTES,
+    wire_bytes,
+)
 from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
-
-if TYPE_CHECKING:
-    from workloads.times.credit import Credit
+from workloads.credit.credit import DEMAND_BYTES, Credit, Loop
 
 
 @dataclass(frozen=True)
@@ -312,8 +317,28 @@ def sent_ns(size_bytes: int, path: Path, costs: Costs, *, message_bytes: int | N
 
 
 def _waiting_ns(packets: Packets, path: Path, costs: Costs) -> float:
-    """For credit."""
-    return costs.credit.later_ns(packets, path, costs) if costs.credit else 0.0
+    """For credit: how much later the last packet is at the receiver's NIC."""
+    if costs.credit is None or path.scale_up:
+        return 0.0
+    waits = costs.credit.waits_ns(packets.count, costs.mtu, loop_of(path, costs))
+    if waits is None:
+        return 0.0
+    stages = stages_of(path, costs, to_memory=False)
+    return max(0.0, waits + sum(stage.passing_ns(*packets.last) for stage in stages) - packets.through(stages))
+
+
+def loop_of(path: Path, costs: Costs) -> Loop:
+    """There with a full packet, and back with a credit for another one."""
+    (read, write), full = memories_of(path, costs), costs.packet_wire_bytes
+    stages = stages_of(path, costs, to_memory=False)
+    way = path.constant_ns + sum(stage.passing_ns(costs.mtu, full) for stage in stages)
+    told, back = read.latency_ns + way, path.back_ns(FRAME_BYTES + DEMAND_BYTES)
+    fetched, stored = (costs.mtu * 8e9 / memory.rate_bps for memory in (read, write))
+    first, last = (full * 8e9 / link.together_bps for link in (path.links[0], path.links[-1]))
+    sent = max(first, fetched)
+    buffered = -(-costs.tx_buffer_bytes // (full - OUTSIDE_BYTES))
+    ahead = 1 + int((way + back - fetched) / sent) + buffered
+    return Loop(told, back, sent, max(last, stored), ahead)
 
 
 def flow_ns(size_bytes: int, path: Path, costs: Costs) -> float:

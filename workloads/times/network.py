@@ -25,9 +25,9 @@ from topologies.graph.frames import (
     wire_bytes,
 )
 from topologies.ranks.hops import Hop
+from workloads.credit.pulls import Claim, Pulls
 from workloads.times.buffers import Transits, Watch
-from workloads.times.messages import Costs, Link, Path, received_ns, sent_ns
-from workloads.times.pulls import Claim, Pulls
+from workloads.times.messages import Costs, Link, Path, loop_of, received_ns, sent_ns
 from workloads.times.queue_pairs import Bond
 from workloads.times.ways import Pair, Route, Ways
 
@@ -141,7 +141,7 @@ class Network:
         self._agenda, self._ways, self._costs, self._train, self._watch = agenda, ways, costs, train, watch
         self._heap, self._order = agenda.heap, agenda.order
         self._come, self._gone = self._enter, self._sent
-        self._pulls = Pulls(costs.credit, costs, train, agenda.at) if costs.credit else None
+        self._pulls = Pulls(costs.credit, costs.mtu, train, agenda.at) if costs.credit else None
         self._room = max(costs.tx_buffer_bytes, 3 * train * (costs.mtu + FRAME_BYTES))
         self._stages: dict[Hashable, Stage] = {}
         self._ports: dict[tuple[int, bool], _Port] = {}
@@ -170,7 +170,8 @@ class Network:
         )
         queue_pair.back = stages_back[: len(back.links)]
         if self._pulls and not route.scale_up:
-            queue_pair.claim = self._pulls.claim(route, back, partial(self._goes_on, queue_pair))
+            loop = loop_of(route.path, self._costs)
+            queue_pair.claim = self._pulls.claim(route.keys[-1], loop, partial(self._goes_on, queue_pair))
         return queue_pair
 
     def check_through(self) -> None:

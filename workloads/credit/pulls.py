@@ -1,4 +1,4 @@
-"""Credit of receivers in the network of network.py: whose next train may go, and who is granted what.
+"""Credit of receivers in the network of workloads/times/network.py: whose next train may go, and who is granted what.
 
 As docs/credits.md has it, but in trains: a sender goes on while it has any credit, and says with each train up to where
 it would like to be granted; a receiver has those to whom it owes something take turns, as fast as its cable brings what
@@ -11,9 +11,7 @@ from bisect import insort
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from workloads.times.credit import AHEAD, PULLS, SHORTEST, Credit
-from workloads.times.messages import Costs
-from workloads.times.ways import Route
+from workloads.credit.credit import AHEAD, PULLS, SHORTEST, Credit, Loop
 
 At = Callable[..., None]
 
@@ -57,19 +55,18 @@ class Claim:
 
 
 class Pulls:
-    """Of all queue pairs of a network, in trains of so many packets.  `at` is its agenda's."""
+    """Of all queue pairs of a network, in trains of so many packets of `mtu`.  `at` is its agenda's."""
 
-    def __init__(self, credit: Credit, costs: Costs, train: int, at: At) -> None:
-        self._credit, self._costs, self._at = credit, costs, at
-        self._grant = max(credit.packets, train) * costs.mtu
+    def __init__(self, credit: Credit, mtu: int, train: int, at: At) -> None:
+        self._credit, self._mtu, self._at = credit, mtu, at
+        self._grant = max(credit.packets, train) * mtu
         self._receivers: dict[Hashable, Receiver] = {}
 
-    def claim(self, route: Route, back: Route, goes_on: Callable[[float], None]) -> Claim:
-        """Of a queue pair that sends by this route, and hears by the other one."""
-        credit, costs = self._credit, self._costs
-        receiver = self._receivers.setdefault(route.keys[-1], Receiver())
-        times = credit.told_ns(route.path, costs), credit.back_ns(back.path), credit.rate_ns(route.path, costs)
-        return Claim(*times, receiver, goes_on, credit.initial_bytes, speculates=not credit.by_message)
+    def claim(self, receiver: Hashable, loop: Loop, goes_on: Callable[[float], None]) -> Claim:
+        """Of a queue pair that sends to this receiver."""
+        its = self._receivers.setdefault(receiver, Receiver())
+        times = loop.told, loop.back, loop.brought / self._credit.share
+        return Claim(*times, its, goes_on, self._credit.initial_bytes, speculates=not self._credit.by_message)
 
     def posted(self, claim: Claim, nbytes: int) -> None:
         """A message more."""
@@ -99,8 +96,8 @@ class Pulls:
     def _tell(self, t: float, claim: Claim, came: int) -> None:
         to_send = claim.rest if self._credit.by_message else claim.unsent
         wants = min(to_send, self._credit.window_bytes) - claim.left
-        if claim.speculates and to_send and wants < self._costs.mtu:
-            wants = self._costs.mtu
+        if claim.speculates and to_send and wants < self._mtu:
+            wants = self._mtu
         claim.told = max(claim.told, claim.known + max(wants, 0.0))
         self._at(t, self._hears, claim, came, claim.told, claim.known + max(to_send - claim.left, 0.0), to_send)
 
@@ -119,7 +116,7 @@ class Pulls:
             if wants <= 0:
                 owed = self._grant if -wants < credit.window_bytes else 0.0
         elif credit.by == PULLS and not asks:
-            owed = min(wants, claim.owed + (came > 0) * max(came, self._costs.mtu))
+            owed = min(wants, claim.owed + (came > 0) * max(came, self._mtu))
         elif credit.by == SHORTEST:
             owed, rank = min(wants, credit.window_bytes - (claim.to_come - rest)), rest
         claim.owed = max(owed, 0.0)
@@ -151,7 +148,7 @@ class Pulls:
         granted = min(claim.owed, self._grant)
         claim.granted += granted
         claim.owed -= granted
-        receiver.free_ns = t + granted / self._costs.mtu * claim.pulled_ns
+        receiver.free_ns = t + granted / self._mtu * claim.pulled_ns
         self._at(t + claim.back_ns, self._granted, claim, claim.granted)
         receiver.queue.remove(claim)
         claim.queued = False
