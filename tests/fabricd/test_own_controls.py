@@ -31,8 +31,8 @@ RAILBED_CONTROL(1, .hears = RAILBED_STAMPS, .acked = acked);
 """
 
 
-def hardware(control: str, folder: Path = OWN) -> Hardware:
-    experiment: Experiment = loads(FILE % control, directory=folder)
+def hardware(control: str, folder: Path = OWN, buffer: str = "150KB") -> Hardware:
+    experiment: Experiment = loads(FILE.replace("150KB", buffer) % control, directory=folder)
     return hardware_of(experiment)
 
 
@@ -92,6 +92,15 @@ def test_it_gets_what_it_asked_for_and_no_more(tmp_path: Path) -> None:
     begin = "flow->window = 500000; flow->timer = flow->now;"
     short, long = (_timed(tmp_path, begin, ".start = start, .timer = on", again, size) for size in (400_000, 800_000))
     assert long[1] - short[1] == pytest.approx((long[0] - short[0]) / 100, abs=2)
+
+
+@pytest.mark.parametrize(("more", "window"), [("", 30_000), (".answers_marks = true, ", 200_000)])
+def test_whose_marks_are_answered_at_once_hears_of_one_at_a_time(tmp_path: Path, more: str, window: int) -> None:
+    what = "flow->window = ack->marked > 1 || flow->window == 30000 ? 30000 : 200000;"
+    (tmp_path / "mine.c").write_text((ENTRY % what).replace(".hears = RAILBED_STAMPS, ", more))
+    with star(5, hardware("{file: mine.c}", tmp_path, "10MB")) as f:
+        send(f, [(rank, 0, 1_000_000, 0) for rank in (1, 2)])
+        assert {qp["window_bytes"] for qp in f.counters()["qps"] if qp["rank"]} == {window}
 
 
 def _timed(folder: Path, start: str, entries: str, on: str = "", size: int = 400_000) -> tuple[float, int]:
