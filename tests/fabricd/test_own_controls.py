@@ -135,7 +135,7 @@ RAILBED_CONTROL(2, .hears = RAILBED_CREDIT, .arrived = arrived, .granted = grant
 
 
 def test_it_hears_what_was_granted_and_has_not_come(tmp_path: Path) -> None:
-    """Who grants two packets beyond what has come gets two in a round trip, in which they pass four cables of 500 ns."""
+    """Who grants two packets beyond what has come gets two in a round trip, of four cables at 500 ns."""
     (tmp_path / "mine.c").write_text(
         """#include "railbed.h"
 static void arrived(const struct railbed_arrival *a, struct railbed_claim *claim)
