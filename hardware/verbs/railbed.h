@@ -36,6 +36,9 @@ struct session {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* nobody waits for records any more */
 	bool waiting;		/* a thread does, without the lock */
+	bool interrupted;	/* because another waits, too, for less: */
+	uint32_t records;	/* for so many, */
+	uint64_t until;		/* or until then */
 	unsigned wanted;	/* so many others have something to say */
 	size_t out_len, last; /* where the last command begins */
 	_Alignas(8) uint8_t out[65536], in[1 << 16];
