@@ -143,15 +143,15 @@ RAILBED_MULTIPATH(2, .state_bytes = 4, .pick = pick, .returned = returned);
 
 
 def test_its_parameters_are_what_the_experiment_says_and_are_shown(tmp_path: Path) -> None:
-    """It takes the port at a place that follows from two of them, in the order of the ports: 3 to 6."""
-    names = '{{"ten", RAILBED_NUMBER, {0}, 0, 9}, {"one", RAILBED_NUMBER, {0}, 0, 9}}'
-    text = PICK % ("choice", "return (uint32_t)(its->parameter[0] * 10 + its->parameter[1]) - 11;", "ADAPTIVE")
+    """It takes the third port of 3 to 6."""
+    names = '{{"place", RAILBED_NUMBER, {0}, 0, 9}}'
+    text = PICK % ("choice", "return (uint32_t)its->parameter[0];", "ADAPTIVE")
     (tmp_path / "mine.c").write_text(text.replace(".pick = pick", f".pick = pick, .parameters = {names}"))
-    with leaves(hardware(routing="{adaptive: {policy: {file: mine.c, ten: 1, one: 3}}}", folder=tmp_path)) as f:
+    with leaves(hardware(routing="{adaptive: {policy: {file: mine.c, place: 2}}}", folder=tmp_path)) as f:
         send(f, [(0, 2, 40_960, 0)])
         assert [row["port"] for row in f.counters()["groups"] if row["picks"]] == [5]
         shown = f.fabricd.request("parameters")["switches"]["leaf0"]["adaptive"]
-        assert shown["params"] == {"ten": 1.0, "one": 3.0}
+        assert shown["params"] == {"place": 2.0}
 
 
 def test_all_frames_of_a_flow_have_one_number_and_flows_have_others(tmp_path: Path) -> None:
