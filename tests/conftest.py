@@ -11,9 +11,9 @@ an @example of its test.
 What collection makes stays to the end. The garbage collector is kept from looking through it again and again, which
 would be a seventh of the unit tests' time.
 
-Fabrics do not meet, so files of tests run beside each other (pytest -n 2), each in one process for the sake of the
-fabrics that its tests share. Files that look at the machine itself take turns. Unit tests share nothing: they come last
-and one by one, so that all processes end together.
+Fabrics do not meet, so files of tests run beside each other (pytest -n 2: tests/parts/beside.py), each in one process
+for the sake of the fabrics that its tests share. Files that look at the machine itself take turns. Unit tests share
+nothing: they come last and one by one, so that all processes end together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 gc.set_threshold(100_000)  # most of what is imported and collected stays
 
@@ -39,10 +38,7 @@ from hypothesis import settings  # noqa: E402
 from hypothesis.internal.conjecture import providers  # noqa: E402
 
 from testbed.machine.bytecode import keep_compiled  # noqa: E402
-
-if TYPE_CHECKING:
-    from xdist.scheduler import LoadScopeScheduling
-    from xdist.workermanage import WorkerController
+from tests.parts import beside  # noqa: E402
 
 HERE = Path(__file__).parent
 PACKAGES = (
@@ -76,11 +72,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("general")
+    group._addoption("-n", dest="beside", type=int, default=1, metavar="N", help="run tests in N processes")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Tests start hundreds of processes: none of them shall compile Python, also where it may not write bytecode."""
-    if not hasattr(config, "workerinput"):  # not once more in each of pytest-xdist's processes
-        for package in PACKAGES:
-            keep_compiled(HERE.parent / package)
+    for package in PACKAGES:
+        keep_compiled(HERE.parent / package)
 
 
 def missing(folder: str) -> list[str]:
@@ -109,28 +109,21 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(optionalhook=True)  # pytest-xdist's
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    from xdist.scheduler import LoadScopeScheduling
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    option = session.config.option
+    if option.beside < 2 or option.collectonly or session.testsfailed:
+        return None
+    scopes: dict[str, list[int]] = {"machine": []}  # which takes longest
+    for place, item in enumerate(session.items):
+        scopes.setdefault(_scope(item), []).append(place)
+    beside.run(session, [scope for scope in scopes.values() if scope], option.beside)
+    return True
 
-    class Spread(LoadScopeScheduling):
-        """Tests of a scope run in one process, scopes in the order in which they are collected."""
 
-        def _split_scope(self, nodeid: str) -> str:
-            file = Path(nodeid.partition("::")[0])
-            if file.parent.name == "unit":
-                return nodeid
-            return "machine" if file.stem in MACHINE else str(file)
-
-        def _reschedule(self, node: WorkerController) -> None:
-            """What is done is forgotten: xdist counts through all of it after each test."""
-            scopes = self.assigned_work[node]
-            for scope in [scope for scope, tests in scopes.items() if all(tests.values())]:
-                del scopes[scope]
-            super()._reschedule(node)
-
-    config.option.loadscopereorder = False
-    return Spread(config, log)
+def _scope(item: pytest.Item) -> str:
+    if item.path.parent.name == "unit":
+        return item.nodeid
+    return "machine" if item.path.stem in MACHINE else str(item.path)
 
 
 @pytest.fixture(scope="module", autouse=True)

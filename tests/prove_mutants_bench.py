@@ -126,7 +126,7 @@ class Bench:
 
             plugin = watch() if watch else _First(self.tree)
             options = ["--continue-on-collection-errors"] if watch else ["-x"]
-            code = int(pytest.main([*options, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], [plugin]))
+            code = int(pytest.main([*options, "-q", "-p", "no:cacheprovider", *tests], [plugin]))
             plugin.keep()
         finally:
             with suppress(BaseException):

@@ -97,6 +97,13 @@ struct ibv_cq_ex *cq_create_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex
 void cq_add(struct ibv_cq *c, const struct ibv_wc *wc, bool solicited);
 void cq_forget(struct ibv_cq *c, uint32_t qp_num);
 
+/* --- address.c --- */
+struct ah {
+	struct ibv_ah ah;
+	uint32_t address; /* IPv4 */
+	uint8_t traffic_class, sl;
+};
+
 /* --- queue_pair.c, post.c, extended.c --- */
 struct send_entry {
 	uint64_t wr_id;

@@ -148,5 +148,5 @@ def test_what_goes_wrong_in_it_is_named_and_ends_the_fabric(tmp_path: Path, what
         f.fabricd.subscribe()
         f.fabricd.request("start", ranks=[])
         f.fabricd.request("inject", fault="f", primitive="traffic", flows=[[1, 0, 100_000, 0]])
-        (event,) = f.events("own_failed", 100.0)  # a second of computing may take long on a busy machine
+        (event,) = f.events("own_failed")
         assert (event["name"], event["function"]) == ("mine.c", "acked")
