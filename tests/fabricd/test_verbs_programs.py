@@ -9,7 +9,7 @@ import pytest
 
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, SessionOver, as_they_answer, bare_fabric, sealed_memfd, wait_until
-from tests.parts.timing_model import one
+from tests.parts.timing_model import RETH, Model, one
 from tests.parts.verbs_program import (
     ERR,
     INIT,
@@ -24,7 +24,6 @@ from tests.parts.verbs_program import (
     address_of,
     couple,
 )
-from tests.parts.timing_model import RETH, Model
 from workloads.verbs import wire
 
 SUCCESS, LOCAL_LENGTH, LOCAL_PROTECTION, FLUSHED = 0, 1, 4, 5  # of ibv_wc_status

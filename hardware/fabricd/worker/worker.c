@@ -241,11 +241,7 @@ void worker_written(struct fabric *f, struct worker *w, ps_t t)
 		plan_wake(f, w);
 }
 
-/* worker_wait() - The worker waits
- * @records:	Until so many records are due, 0: just look
- * @until:	Or until this time
- * @written:	Or until what a peer has written is there
- */
+/* worker_wait() - Until so many records are due (0: just look), that time, or, if @written, what a peer has written is there */
 void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until, bool written)
 {
 	w->wait_written = written;
