@@ -41,6 +41,11 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
         sends(device, step.plan)
         if step.flows:
             _run_flows(context, step, kept_bytes, emit)
+        elif step.programs:
+            from workloads.parts.processes import Programs
+
+            programs = Programs(context, step.plan, step.number, step.tag, emit)
+            programs.run(device.sync(step.number + 1, len(step.ranks)))
         elif step.tasks:
             from workloads.tasks import runner
 

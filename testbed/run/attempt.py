@@ -47,6 +47,7 @@ from testbed.run.launcher import NAME as LAUNCHER
 from testbed.run.launcher import Launcher, later, without
 from testbed.run.notes import CONTROLLER_DIED, doing, done, noteworthy
 from testbed.run.outcome import RunFailed, RunInterrupted, RunResult
+from testbed.run.outputs import Outputs
 from testbed.run.profile import FILE, WORKLOAD, Profile
 from testbed.run.watch import Watch
 from workloads.base import numpy_core
@@ -85,6 +86,7 @@ class Attempt:
     def __post_init__(self) -> None:
         self.plan = plan(self.experiment)
         self._launcher = Launcher.of(self.plan)
+        self._outputs = Outputs(self.folder.path)
         self.steps = self.plan.described()
         self.environment = environment(self.experiment.seed)
         self.resolved = self.experiment.resolved()
@@ -224,6 +226,9 @@ class Attempt:
     def _on_line(self, line: dict[str, Any]) -> None:
         line = self.tenant.line(line) if self.tenant else line
         line = self._launcher.line(line) if self._launcher else line
+        if line["kind"] == "said":
+            self._outputs.take(line)
+            return
         self._lines.append(line)
         self.folder.append("measurements.jsonl", line)
         if line["kind"] == "timeline":
@@ -308,7 +313,7 @@ class Attempt:
         try:
             about = [step.about for step in self.plan.steps]
             self._measured = measured.write(
-                self.folder, self.experiment, self.steps, about, self._lines, self.counters, self._events
+                self.folder, self.experiment, self.steps, about, self._lines, self.counters, self._events, self._outputs
             )
         except Exception as error:
             self._unwritten = error

@@ -12,6 +12,7 @@ from results.frames.together import with_rates
 from results.store.folder import RunFolder
 from results.store.load import event_row
 from testbed.plan.ideal import Ideal
+from testbed.run.outputs import Outputs
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
@@ -38,10 +39,12 @@ def write(
     lines: Sequence[dict[str, Any]],
     counters: dict[str, Any],
     events: Sequence[Mapping[str, Any]],
+    outputs: Outputs,
 ) -> Measured:
     """Makes the rows of a run's lines, counters and events, and writes them as frames. Raises OSError."""
     ranks = rank_rows(lines)
     results = with_slowdowns(result_rows(ranks, with_rates(steps, lines)), steps, Ideal(experiment).time_ns)
+    results = sorted([*results, *outputs.rows(steps, lines)], key=lambda row: row["step"])
     tables = counter_rows(counters)
     if timeline := timeline_rows(lines, about):
         tables["timeline"] = timeline

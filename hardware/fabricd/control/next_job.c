@@ -79,6 +79,7 @@ static void worker_forget(struct worker *w)
 	w->now = w->host = 0;
 	free(w->compute_free);
 	w->compute_free = NULL;
+	w->hosts = false;
 	w->wait_records = 0;
 	w->wait_until = w->wake_at = 0;
 	records_free(&w->records);

@@ -136,6 +136,7 @@ void program_ends(struct fabric *f, struct worker *w, bool greeted)
 		program_over(f, w);
 		return;
 	}
+	host_hears(f, w);
 	worker_doorbell_at(f, &(struct post){.w = w, .kind = POST_KIND_END}, t > f->clock.now ? t : f->clock.now);
 	report_event(f, REPORT_PROGRAM_ENDED,
 		      json_pack("{s:i, s:i, s:s}", "rank", (int)w->rank, "pid", w->patience.pid, "reason", w->reason));

@@ -44,8 +44,8 @@ const char *command_hello(struct message *m)
 		m->w = w;
 	}
 	m->f->workers[w->rank].expected &= !w->program;
+	w->now = w->program ? program_time(m->f, &m->f->workers[w->rank]) : m->f->clock.now;
 	w->state = WORKER_RUNNING;
-	w->now = m->f->clock.now;
 	uint8_t *p = reply_head(reply, REPLY_WELCOME, sizeof reply);
 	p = put_le32(put_le32(p, WORKER_PROTOCOL), w->rank);
 	p = put_le32(put_le32(p, m->f->nic_count), m->f->clock.mode == CLOCK_REAL);

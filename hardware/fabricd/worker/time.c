@@ -10,8 +10,6 @@
 #include "worker/services.h"
 #include "worker/worker.h"
 
-#define DURATION_MAX (1ull << 60) /* ps: thirteen days, of one thing and of the clock */
-
 /* What takes that long on a host, on this one */
 static ps_t slowed(const struct worker *w, uint64_t duration)
 {

@@ -240,6 +240,7 @@ void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t unti
 	w->wait_records = records;
 	w->wait_until = until;
 	w->wake_at = PS_NEVER;
+	w->hosts = false;
 	f->stalled_reported = false;
 	plan_wake(f, w);
 }
@@ -326,7 +327,7 @@ bool worker_must_wait(const struct fabric *f, const struct worker *w)
 /* Does the worker owe a message? */
 static bool its_turn(const struct worker *w)
 {
-	return w->fd >= 0 && (w->state == WORKER_RUNNING || w->state == WORKER_ABSENT);
+	return w->fd >= 0 && (w->state == WORKER_RUNNING || w->state == WORKER_ABSENT || worker_holds(w));
 }
 
 /* worker_look_after() - Report workers that owe a message and hang */
@@ -369,6 +370,10 @@ json_t *worker_waits_json(const struct fabric *f)
  */
 bool worker_waits_for(const struct worker *w, char *text, size_t room)
 {
+	if (w->hosts) {
+		snprintf(text, room, "programs that it has started to end");
+		return true;
+	}
 	int n = snprintf(text, room, "%zu of %llu records", w->records.count, (unsigned long long)w->wait_records);
 	uint32_t connecting = 0, sending = 0, receiving = 0;
 

@@ -68,6 +68,8 @@ struct worker {
 	bool expected; /* named by `start`: the clock waits for it */
 	int listen_fd, fd;
 	ps_t now; /* its own clock: it is that far */
+	bool hosts; /* it waits for programs that it has started, */
+	uint32_t started; /* and so many of them have not ended (hosting.c) */
 	ps_t host; /* of that: what posts and SPEND took, not waiting */
 	uint64_t wait_records;
 	ps_t wait_until;
@@ -118,6 +120,11 @@ bool worker_wakes(const struct worker *w, uint64_t number);
 void worker_wake(struct fabric *f, struct worker *w);
 void worker_thaw(struct fabric *f, struct worker *w);
 void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until);
+void worker_awaits(struct fabric *f, struct worker *w, uint32_t programs, ps_t until);
+bool worker_holds(const struct worker *w);
+void worker_interrupt(struct fabric *f, struct worker *w);
+ps_t program_time(const struct fabric *f, const struct worker *rank);
+void host_hears(struct fabric *f, const struct worker *program);
 uint8_t *reply_head(uint8_t *to, enum reply kind, uint32_t bytes);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
 bool worker_must_wait(const struct fabric *f, const struct worker *w);
