@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from workloads.base import executable, process_table
+from workloads.base.failed import Failed
 from workloads.parts.context import Context
 from workloads.parts.iteration import Emit
-from workloads.verbs import FabricError, wire
+from workloads.verbs import wire
 from workloads.verbs.wire import Record
 
 SERVER = "server"
@@ -64,7 +65,8 @@ class _Running:
         return text[:KEPT_BYTES].decode(errors="replace") + more
 
     def last_words(self) -> str:
-        return (self.said("err").strip() or self.said("out").strip())[-_SAID:]
+        said = self.said("err").strip() or self.said("out").strip()
+        return " / ".join(filter(None, map(str.strip, said.splitlines())))[-_SAID:]
 
     def signal(self, number: int) -> None:
         """It, and what it has started."""
@@ -73,7 +75,7 @@ class _Running:
 
 
 class Programs:
-    """A rank's programs of a step.  `run` raises FabricError if one cannot be started, fails, or does not end."""
+    """A rank's programs of a step.  `run` raises Failed if one cannot be started, fails, or does not end."""
 
     def __init__(self, context: Context, plan: Mapping[str, Any], number: int, tag: int, emit: Emit) -> None:
         self.device, self.plan, self.number, self.tag, self.emit = context.device, plan, number, tag, emit
@@ -109,20 +111,21 @@ class Programs:
             self.running.append(self._started(told))
 
     def _started(self, told: Mapping[str, Any]) -> _Running:
-        argv, env = told["argv"], {**os.environ, **told["env"]}
+        place = 1 + self.mine.index(told)  # two that are at work at a time differ in it
+        argv, env = told["argv"], {**os.environ, **told["env"], "RAILBED_PLACE": str(place)}
         outputs = {key: tempfile.TemporaryFile() for key in ("out", "err")}  # noqa: SIM115 - read when it has ended
-        where = f"in the container of rank {self.device.rank}"
         if not self.device.real_clock and (why := executable.has_own_clock(argv[0], env.get("PATH", os.defpath))):
-            raise FabricError(f"{argv[0]} {why}: it runs with the real clock only (clock: real)")
+            raise Failed(f"{argv[0]} {why}: it cannot run with the virtual clock", "clock: real")
         try:
             process = subprocess.Popen(
                 argv, env=env, cwd="/tmp", stdin=subprocess.DEVNULL,
                 stdout=outputs["out"], stderr=outputs["err"], start_new_session=True,
             )  # fmt: skip
         except FileNotFoundError:
-            raise FabricError(f"there is no program {argv[0]} {where}") from None
+            hint = "install its package, or bring it with workers.bind or workers.image (docs/programs.md)"
+            raise Failed(f"there is no program {argv[0]} in the rank's container", hint) from None
         except OSError as error:
-            raise FabricError(f"{argv[0]} cannot be run {where}: {error.strerror}") from None
+            raise Failed(f"{argv[0]} cannot be run: {error.strerror}") from None
         return _Running(told, process, outputs, self.device.time_ns, os.pidfd_open(process.pid))
 
     def _servers_first(self, until_ns: float) -> None:
@@ -172,7 +175,7 @@ class Programs:
         if self.running and self.device.answered_ps / 1000 >= deadline_ns:
             names = ", ".join(dict.fromkeys(one.name for one in self.running))
             limit = f"{self.plan['timeout_ns'] / 1e9:g}s of emulated time"
-            raise FabricError(f"{names} of rank {self.device.rank} had not ended after {limit} (timeout)")
+            raise Failed(f"{names} had not ended after {limit}", "timeout: 100s, if it takes that long")
 
     def _once(self, until_ns: float) -> Sequence[Record]:
         """Until something happens: a program has ended, a record is due, or it is that late.  What is due."""
@@ -204,7 +207,8 @@ class Programs:
         if code and not one.stopped and not self.plan["may_fail"]:
             how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
             said = f": {words}" if (words := one.last_words()) else ""
-            raise FabricError(f"{one.name} of rank {self.device.rank} {how}{said}")
+            hint = "the run's folder programs/ has all that it printed; may_fail: true makes that a result"
+            raise Failed(f"{one.name} {how}{said}", hint)
 
     def _end(self, number: int) -> None:
         """Ends what runs, with SIGKILL if that does not help."""

@@ -65,7 +65,7 @@ static bool of_before(struct event *e, void *stands)
 static void qps_go(struct fabric *f, struct nic *n, bool anew)
 {
 	qps_destroy(f, n);
-	if (!n->qp_count && (anew || n->qp_next > QP_NUMBERS / 2))
+	if (!n->qp_count && (anew || n->qp_next > QP_NUMBERS / 4))
 		n->qp_next = 0;
 }
 
@@ -73,6 +73,8 @@ static void worker_forget(struct worker *w)
 {
 	regions_unmap(w);
 	w->programs = 0;
+	free(w->places);
+	w->places = NULL;
 	w->touched = false;
 	w->state = WORKER_ABSENT;
 	w->expected = w->hung = w->asleep = false;

@@ -196,6 +196,7 @@ void workers_close(struct fabric *f)
 		regions_unmap(w);
 		records_free(&w->records);
 		free(w->compute_free);
+		free(w->places);
 	}
 }
 
