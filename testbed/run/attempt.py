@@ -37,6 +37,7 @@ from testbed.inject.agent import Agent
 from testbed.inject.faults import put_in, requests_of
 from testbed.live import workers
 from testbed.live.verdict import judged
+from testbed.logs.outputs import Outputs
 from testbed.plan import together
 from testbed.plan.hardware import written_control
 from testbed.plan.steps.plan import capture_ports, plan
@@ -47,7 +48,6 @@ from testbed.run.launcher import NAME as LAUNCHER
 from testbed.run.launcher import Launcher, later, without
 from testbed.run.notes import CONTROLLER_DIED, doing, done, noteworthy
 from testbed.run.outcome import RunFailed, RunInterrupted, RunResult
-from testbed.run.outputs import Outputs
 from testbed.run.profile import FILE, WORKLOAD, Profile
 from testbed.run.watch import Watch
 from workloads.base import numpy_core
@@ -130,6 +130,7 @@ class Attempt:
     def measure(self, lab: Lab) -> None:
         """Runs the workers to their end, or to the first failure (then `problem` says which)."""
         steal = StealMeter()
+        self._outputs.dilation = lab.dilation
         captures = self._capture(lab)
         self._sample(lab)
         try:

@@ -11,8 +11,8 @@ from results.frames.metrics import Row, counter_rows, rank_rows, result_rows, ti
 from results.frames.together import with_rates
 from results.store.folder import RunFolder
 from results.store.load import event_row
+from testbed.logs.outputs import Outputs
 from testbed.plan.ideal import Ideal
-from testbed.run.outputs import Outputs
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment

@@ -27,13 +27,13 @@ static uint32_t programs_there(const struct worker *rank)
 /* worker_holds() - Does the clock wait for it, though it waits itself? */
 bool worker_holds(const struct worker *w)
 {
-	return w->hosts && w->state == WORKER_WAITING && programs_there(w) < w->started;
+	return w->hosts && w->state == WORKER_WAITING && w->f->clock.mode == CLOCK_VIRTUAL && programs_there(w) < w->started;
 }
 
 /* program_time() - When a program begins whose session is opened now */
 ps_t program_time(const struct fabric *f, const struct worker *rank)
 {
-	bool held = f->clock.mode == CLOCK_VIRTUAL && worker_holds(rank) && worker_acts(rank) >= f->clock.now;
+	bool held = worker_holds(rank) && worker_acts(rank) >= f->clock.now;
 
 	return held ? rank->now : f->clock.now;
 }
@@ -50,6 +50,19 @@ static void look(struct fabric *f, struct worker *w)
 {
 	if (w->state == WORKER_WAITING && w->hosts && !w->started && !programs_there(w))
 		worker_interrupt(f, w);
+}
+
+/* host_listens() - A program of its rank connects: what others of them had said by then comes first
+ *
+ * One may have ended before that, and the next one begins where it did.
+ */
+void host_listens(struct fabric *f, struct worker *w)
+{
+	for (struct worker *p = w->hosts ? w->next : NULL, *next; p; p = next) {
+		next = p->next;
+		if (p->state == WORKER_RUNNING && p->fd >= 0)
+			worker_readable(f, p);
+	}
 }
 
 /* host_hears() - A program has ended: if the rank's worker has started it, it is that far, too */

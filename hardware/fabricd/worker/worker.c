@@ -112,6 +112,7 @@ void worker_accept(struct fabric *f, struct worker *w)
 	bool refused = taken && !program;
 	int fd = accept4(w->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
+	host_listens(f, w);
 	w = program ? program : w;
 	if (fd < 0) {
 		if (program)

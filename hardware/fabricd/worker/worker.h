@@ -132,6 +132,7 @@ void worker_awaits(struct fabric *f, struct worker *w, uint32_t programs, ps_t u
 bool worker_holds(const struct worker *w);
 void worker_interrupt(struct fabric *f, struct worker *w);
 ps_t program_time(const struct fabric *f, const struct worker *rank);
+void host_listens(struct fabric *f, struct worker *w);
 void host_hears(struct fabric *f, const struct worker *program);
 uint8_t *reply_head(uint8_t *to, enum reply kind, uint32_t bytes);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);

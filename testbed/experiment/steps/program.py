@@ -75,7 +75,10 @@ class ProgramStep(Step):
         description="and those that run it as clients, of the servers in turn. With `{port}` among the words each "
         "client has a server's process of its own",
     )  # fmt: skip
-    after: Time = default("10ms", "when clients begin, after the servers; with the real clock not before those listen")
+    after: Time | None = Field(
+        default=None, le=1e13,
+        description="when clients begin, after the servers (null: 10ms; with the real clock as soon as those listen)",
+    )  # fmt: skip
     timeout: Time = default("10s", "when a program that has not ended makes the run fail", gt=0, le=1e13)
     may_fail: bool = Field(default=False, description="a program that ends with another code than 0 is a result")
     env: dict[str, str] = Field(

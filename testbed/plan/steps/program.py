@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from testbed.plan.steps.planner import Planner
 
 _SERVER = "{server}"
+AFTER_NS = 10e6
+"""Emulated time in which servers are ready to be asked."""
 
 
 def program_steps(step: ProgramStep, planner: Planner) -> list[Planned]:
@@ -20,7 +22,8 @@ def program_steps(step: ProgramStep, planner: Planner) -> list[Planned]:
     virtual = planner.experiment.clock.mode == "virtual"
     env = {**programs.environment(virtual=virtual), **step.env}
     made = _pairs(step, planner, env) if step.servers is not None else _alone(step, planner, env)
-    return [PlannedPrograms(list(made), step.label, step.after, step.timeout, step.may_fail)]
+    after_ns = step.after if step.after is not None else AFTER_NS if virtual else 0.0
+    return [PlannedPrograms(list(made), step.label, after_ns, step.timeout, step.may_fail)]
 
 
 def _alone(step: ProgramStep, planner: Planner, env: Mapping[str, str]) -> Iterator[PlannedProgram]:

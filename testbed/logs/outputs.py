@@ -16,10 +16,11 @@ _CLIENTS = ("client", "rank", "server")  # whose figures are a step's: the first
 
 
 class Outputs:
-    """Of one run, whose folder it is."""
+    """Of one run, whose folder it is. `dilation`: of the fabric's clock; programs go by the machine's, if it is real."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / FOLDER
+        self.dilation = 1.0
         self._texts: dict[tuple[int, int], list[str]] = defaultdict(list)
 
     def take(self, line: Mapping[str, Any]) -> None:
@@ -34,7 +35,7 @@ class Outputs:
     def rows(self, steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
         """Rows of the frame `results`: of each program the lines of its table, or one of the time that it took."""
         for number, step in enumerate(steps):
-            if step["kind"] != "program":
+            if "programs" not in step:
                 continue
             ended = {line["program"]: line for line in lines if line["kind"] == "program" and line["step"] == number}
             printed = {k: figures("".join(self._texts.get((number, k), ()))) for k in ended}
@@ -42,7 +43,7 @@ class Outputs:
             whose = (roles or [role for role in _CLIENTS if list(_of(step, role, ended))])[:1]
             for one in (one for role in whose for one in _of(step, role, ended)):
                 line = ended[one["number"]]
-                for figure in [its._asdict() for its in printed[one["number"]]] or [{}]:
+                for figure in [its.dilated(self.dilation)._asdict() for its in printed[one["number"]]] or [{}]:
                     yield program_row(step, one, line, figure)
 
 
