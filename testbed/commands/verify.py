@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def command(archive: str, points: int | None, as_json: bool) -> None:
     """Run what is in ARCHIVE once more, and say whether every figure is the same.
 
-    On the virtual clock all figures must be, on whatever machine; on the real clock it says which are not.
+    On the virtual clock all figures must be, on whatever machine; on the real clock it says which are not. Programs of
+    one's own that are in it are run: verify archives of people you trust.
 
     Exit codes: 0 the same (real clock: it ran), 1 a figure is another, or a run failed, 2 no archive, or one that was
     changed.
@@ -52,7 +53,8 @@ def _show(found: Verified) -> None:
 
     for run in found.runs:
         name = found.name if run.name == "." else f"{found.name}, {run.name}"
-        word = f"FAILED: {run.error}" if run.error else "the same" if run.same else f"{len(run.differ)} figures differ"
+        differ = f"{len(run.differ)} figures differ" if run.differ else "rows of its tables differ"
+        word = f"FAILED: {run.error}" if run.error else "the same" if run.same else differ
         click.echo(f"{name}: {word}")
         for key, (before, now) in run.differ.items():
             ratio = (

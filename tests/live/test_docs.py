@@ -29,13 +29,14 @@ from testbed.fabric import lab
 from testbed.machine import ownership
 from testbed.machines.where import where
 from testbed.run import run, sweep
+from testbed.tune import search
 from testbed.world import keeper
 from tests.parts import doc_examples as examples
 from tests.parts.doc_examples import PAGES, ROOT, Example
 
 # In help texts and `sh` blocks these are not run but checked: options, the file, all values that are set.
 # (In `console` blocks they do run, and what they print is compared.)
-TOO_LONG = {"run", "bench", "up"}
+TOO_LONG = {"run", "bench", "tune", "up"}
 
 # Checked for their options only, each for a reason.
 NOT_RUN = {
@@ -83,6 +84,9 @@ main()
 
 class Checked(BaseException):
     """All that a command line says is right, and the work would begin. No Exception, for commands catch these."""
+
+
+_BEGINNINGS = ((run, "run"), (sweep, "run_sweep"), (search, "tune"), (lab.Lab, "up"), (keeper, "keep"))
 
 
 def _checked(*_: object, **__: object) -> None:
@@ -169,7 +173,7 @@ class Desk:
             command.make_context(words[0], list(rest), parent=context)
             return
         with pytest.MonkeyPatch.context() as patch:
-            for module, name in ((run, "run"), (sweep, "run_sweep"), (lab.Lab, "up"), (keeper, "keep")):
+            for module, name in _BEGINNINGS:
                 patch.setattr(module, name, _checked)
             with pytest.raises(Checked):
                 done = CliRunner().invoke(cli, words)
