@@ -16,7 +16,7 @@ _CLIENTS = ("client", "rank", "server")  # whose figures are a step's: the first
 
 
 class Outputs:
-    """Of one run, whose folder it is. `dilation`: of the fabric's clock; programs go by the machine's, if it is real."""
+    """Of one run, whose folder it is. `dilation`: of the fabric's clock; programs go by the machine, if it is real."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / FOLDER

@@ -73,6 +73,7 @@ void host_hears(struct fabric *f, const struct worker *program)
 	if (!w->hosts || w->state != WORKER_WAITING)
 		return;
 	w->now = program->now > w->now ? program->now : w->now;
+	patience_begin(&w->patience); /* its turn begins now */
 	look(f, w);
 	clock_worker_changed(f, w);
 }
