@@ -165,11 +165,11 @@ def test_in_a_pipe_a_run_that_takes_long_says_so(capsys: pytest.CaptureFixture[s
 
     with Heard(quiet_s=0.01) as progress:
         progress.stage("building the fabric")
-        assert said.wait(30)
+        assert said.wait(60)
         progress.measure(12)
         progress.advance("16777216 bytes")
         said.clear()
-        assert said.wait(30) and said.clear() is None and said.wait(30)
+        assert said.wait(60) and said.clear() is None and said.wait(60)
     told = capsys.readouterr().err.splitlines()
     assert told[0] == "building the fabric" and told[-1] == "1 of 12 measurements, 16777216 bytes"
 
