@@ -89,7 +89,7 @@ def lose(f: BareFabric, opcode: str) -> None:
 
 
 def test_by_go_back_n_a_gap_in_a_response_is_asked_for_at_once() -> None:
-    """By hand: the lost first packet has taken 83.64 ns of its first cable; the second, of 4,178 B, comes behind that and
+    """By hand: the lost first packet has taken 83.64 ns of its first cable; the second, of 4,178 B, comes behind and
     shows it. The same READ goes once more."""
     took = []
     for lost in (False, True):
