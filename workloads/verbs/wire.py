@@ -47,6 +47,10 @@ DESTROY_QP = 18
 POST_SEND_LIST = 19
 POST_RECV_LIST = 20
 QUERY_PORT = 21
+CREATE_SRQ = 22
+MODIFY_SRQ = 23
+DESTROY_SRQ = 24
+POST_SRQ_RECV = 25
 
 BODY = {
     # magic 0x31574252, version 6, flags
@@ -80,7 +84,7 @@ BODY = {
     LEAVE: Struct("<II"),
     # key, 0
     DEREGISTER: Struct("<II"),
-    # cookie, type, 0, 0, domain, 0, 0, 0
+    # cookie, type, 0, 0, domain, shared receive queue, 0, 0
     CREATE_QP: Struct("<IBBHIIII"),
     # qp, state, path MTU, timeout, retry count, RNR retry, RNR timer, most READs and atomics of its own under way, of
     # its peer, first PSN to come, first PSN to send, peer's number, peer's address, flags, DSCP, class, access, most
@@ -94,6 +98,14 @@ BODY = {
     POST_RECV_LIST: Struct("<IIQ"),
     # cookie, 0
     QUERY_PORT: Struct("<II"),
+    # cookie, domain
+    CREATE_SRQ: Struct("<II"),
+    # srq, limit
+    MODIFY_SRQ: Struct("<II"),
+    # srq, 0
+    DESTROY_SRQ: Struct("<II"),
+    # srq, count, wr_id
+    POST_SRQ_RECV: Struct("<IIQ"),
 }
 
 WELCOME = 1
@@ -129,8 +141,9 @@ RECEIVED_SEND_IMM = 12
 TOUCHED = 13
 RECEIVED_DATAGRAM = 14
 RECEIVED_DATAGRAM_IMM = 15
+SRQ_LIMIT = 16
 
-RECORD_KINDS = frozenset(range(1, 16))
+RECORD_KINDS = frozenset(range(1, 17))
 WITH_DATA = frozenset((CONNECTED, GROUPED, GROUP_FAILED, GROUP_NOTED))
 """Records behind which something stands."""
 

@@ -95,6 +95,7 @@ void program_over(struct fabric *f, struct worker *w)
 	event_forget(f, of_program, w);
 	qps_gone(f);
 	qps_destroy(f, w->nic);
+	shared_over(w);
 	regions_unmap(w);
 	records_free(&w->records);
 	while (*at != w)

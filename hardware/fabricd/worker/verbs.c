@@ -103,14 +103,18 @@ const char *command_create_qp(struct message *m)
 
 	get_u8(&m->v);
 	get_le16(&m->v);
+	uint32_t domain = get_le32(&m->v), shared = get_le32(&m->v);
 	if (type != QP_TYPE_RC && type != QP_TYPE_UD)
 		return "CREATE_QP: unknown type";
+	if (shared && !shared_of(m->w, shared))
+		return "CREATE_QP: no such shared receive queue";
 	struct qp *q = qp_new(m->w->nic, &m->w->owner);
 	if (q) {
 		q->own = calloc(1, sizeof *q->own);
 		if (!q->own)
 			abort();
-		q->own->pd = get_le32(&m->v);
+		q->own->pd = domain;
+		q->own->shared = shared ? shared_of(m->w, shared) : NULL;
 		q->own->timeout = PS_NEVER;
 		q->own->datagrams = type == QP_TYPE_UD;
 		q->no_scale_up = true;

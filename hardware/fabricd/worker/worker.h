@@ -75,6 +75,8 @@ struct worker {
 	ps_t wake_at;
 	struct records records; /* not fetched yet */
 	struct regions regions;
+	struct shared *shared; /* its shared receive queues */
+	uint32_t shared_numbers; /* so many there have been */
 	bool touched; /* a record says so, and is not fetched yet */
 	ps_t *compute_free; /* of each stream, when it is through; NULL: nothing was computed yet */
 	uint64_t posts;
@@ -91,13 +93,14 @@ extern const struct qp_owner_ops worker_qp_ops, program_qp_ops; /* (qps.c) */
 /* What reaches the NIC by its doorbell */
 struct post {
 	struct worker *w;
-	uint32_t qp; /* or group, or key */
-	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD, POST_KIND_MODIFY, POST_KIND_DESTROY, POST_KIND_DEREGISTER, POST_KIND_END } kind;
+	uint32_t qp; /* or group, key, shared receive queue */
+	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD, POST_KIND_MODIFY, POST_KIND_DESTROY, POST_KIND_DEREGISTER, POST_KIND_SHARED_RECV, POST_KIND_SHARED_LIMIT, POST_KIND_SHARED_DESTROY, POST_KIND_END } kind;
 	union {
 		struct send_wr send;
 		struct recv_wr receive;
 		struct offload_wr *offload;
 		struct qp_wanted wanted;
+		uint32_t limit;
 	};
 };
 
@@ -132,6 +135,9 @@ void program_ends(struct fabric *f, struct worker *w, bool greeted);
 void program_over(struct fabric *f, struct worker *w);
 void programs_over(struct fabric *f);
 void programs_sweep(struct fabric *f);
+void shared_reaches(struct fabric *f, struct post *p);
+void shared_over(struct worker *w);
+struct shared *shared_of(const struct worker *w, uint32_t number);
 struct nic *worker_nic(struct fabric *f, uint32_t ip);
 void verbs_deregister(struct fabric *f, struct worker *w, uint32_t key);
 uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
