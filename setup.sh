@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")"
 
 packages="openvswitch-switch mininet runc tini iproute2 net-tools ethtool tcpdump iperf3 tshark iputils-ping procps
-          gcc libc6-dev libjansson-dev libdeflate-dev libibverbs-dev ca-certificates"
+          gcc libc6-dev libjansson-dev libdeflate-dev libibverbs-dev librdmacm-dev ca-certificates"
 stamp=.venv/.railbed
 
 usage() {
@@ -317,7 +317,7 @@ mpi() { # what a test of programs on a fabric starts
 }
 
 rdma_programs() { # that tests run on emulated NICs
-    packages="$packages perftest ibverbs-utils"
+    packages="$packages perftest ibverbs-utils rdmacm-utils"
 }
 
 explore() {

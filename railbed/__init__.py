@@ -10,7 +10,7 @@ Everything here is what the commands do, with the same checks, the same figures 
 
 from railbed.experiment import Experiment
 from railbed.predictions import Predictions, predict
-from railbed.runs import run, sweep
+from railbed.runs import run, sweep, tune
 from results import Run, Runs, StoreError, load
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.run.outcome import RunFailed
@@ -29,4 +29,5 @@ __all__ = [
     "predict",
     "run",
     "sweep",
+    "tune",
 ]

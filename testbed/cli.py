@@ -35,7 +35,7 @@ class Verbs(Group):
 
     headings = {
         "Plan": ("checklist", "predict", "calibrate"),
-        "Measure": ("run", "bench"),
+        "Measure": ("run", "tune", "bench"),
         "Results": ("report", "compare", "plot", "runs", "archive", "verify", "chakra"),
         "Fabric": ("up", "status", "advance", "job", "shell", "exec", "ovs", "down"),
         "Observe": ("show", "probe", "capture", "serve"),

@@ -13,6 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define NEVER_SO_MANY UINT32_MAX
+#define RESIZE_PS (10000 * PS_PER_NS) /* what a call of its driver takes */
+
 struct channel {
 	struct ibv_comp_channel channel;
 	int in; /* what is written here can be read at channel.fd: addresses of queues */
@@ -146,9 +149,9 @@ int ibv_destroy_cq(struct ibv_cq *c)
 int ibv_resize_cq(struct ibv_cq *c, int cqe)
 {
 	struct cq *q = cq_of(c);
-	uint32_t room = 1, n = q->tail - q->head;
+	uint32_t room = 1, n;
 
-	if (cqe <= 0 || cqe >= CQE_MAX || (uint32_t)cqe < n)
+	if (cqe <= 0 || cqe >= CQE_MAX)
 		return EINVAL;
 	while (room < (uint32_t)cqe)
 		room *= 2;
@@ -156,6 +159,14 @@ int ibv_resize_cq(struct ibv_cq *c, int cqe)
 	if (!ring)
 		return ENOMEM;
 	session_lock();
+	if (session.fd >= 0) /* what was posted long ago has ended by now */
+		session_wait(NEVER_SO_MANY, session.now + session.spend + RESIZE_PS);
+	n = q->tail - q->head;
+	if ((uint32_t)cqe < n) {
+		session_unlock();
+		free(ring);
+		return EINVAL;
+	}
 	for (uint32_t i = 0; i < n; i++)
 		ring[i] = q->ring[(q->head + i) % q->room];
 	free(q->ring);

@@ -35,6 +35,9 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 	device_operations(v);
 	v->create_cq_ex = cq_create_ex;
 	v->create_qp_ex = qp_create_ex;
+	v->alloc_parent_domain = pd_parent;
+	v->alloc_td = td_alloc;
+	v->dealloc_td = td_dealloc;
 	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	v->context.device = d;
 	v->context.cmd_fd = eventfd(0, EFD_CLOEXEC);
@@ -109,37 +112,4 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 		ACKNOWLEDGE(event->element.qp);
 	else if (whose(event) == OF_SRQ)
 		ACKNOWLEDGE(event->element.srq);
-}
-
-/* --- protection domains: numbers that regions and queue pairs name --- */
-struct pd {
-	struct ibv_pd pd;
-	int users;
-};
-
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
-{
-	static uint32_t numbers;
-	struct pd *p = calloc(1, sizeof *p);
-
-	if (!p)
-		return NULL;
-	session_lock();
-	p->pd = (struct ibv_pd){.context = c, .handle = ++numbers};
-	session_unlock();
-	return &p->pd;
-}
-
-/* pd_use() - One more, or one less, is in the domain */
-void pd_use(struct ibv_pd *pd, int more)
-{
-	__atomic_add_fetch(&((struct pd *)pd)->users, more, __ATOMIC_RELAXED);
-}
-
-int ibv_dealloc_pd(struct ibv_pd *pd)
-{
-	if (__atomic_load_n(&((struct pd *)pd)->users, __ATOMIC_RELAXED))
-		return EBUSY;
-	free(pd);
-	return 0;
 }

@@ -8,6 +8,7 @@
 #include "share.h"
 #include "wire.h"
 
+#undef ibv_rereg_mr
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
@@ -43,20 +44,17 @@ static int wrong_with(const struct ibv_pd *pd, uint64_t at, size_t length, uint6
 	return (at ^ iova) & (PAGE - 1) ? EINVAL : 0;
 }
 
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+/* Share a range and register it: its key, or 0 with errno */
+static uint32_t enroll(const struct ibv_pd *pd, const void *addr, size_t length, uint64_t iova, unsigned access)
 {
 	uint64_t at = (uint64_t)(uintptr_t)addr, end = (at + length + PAGE - 1) & ~(PAGE - 1);
 	struct wire_register r = {.length = length, .address = iova, .place = at, .access = access & ACCESS};
 	int wrong = wrong_with(pd, at, length, iova, access);
-	struct ibv_mr *m = wrong ? NULL : calloc(1, sizeof *m);
 	uint32_t key = 0;
 
-	if (!m) {
-		errno = wrong ? wrong : ENOMEM;
-		return NULL;
-	}
 	session_lock();
-	wrong = session_open() ? share_range(at & ~(PAGE - 1), end) : errno;
+	if (!wrong)
+		wrong = session_open() ? share_range(at & ~(PAGE - 1), end) : errno;
 	if (!wrong) {
 		r.cookie = ++cookies;
 		r.domain = pd->handle;
@@ -64,15 +62,74 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 		wrong = key ? 0 : session.lost ? EIO : ENOMEM;
 	}
 	session_unlock();
-	if (wrong) {
-		free(m);
+	if (wrong)
 		errno = wrong;
+	return key;
+}
+
+static void discharge(uint32_t key)
+{
+	const struct wire_key k = {.key = key};
+
+	session_lock();
+	session_begin();
+	if (session.fd >= 0)
+		memcpy(session_command(DEREGISTER, sizeof k), &k, sizeof k);
+	session_now();
+	session_unlock();
+}
+
+/* What is known of a region here, behind what programs see of it */
+struct region {
+	struct ibv_mr mr;
+	uint64_t iova;
+	unsigned access;
+};
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+{
+	struct region *m = calloc(1, sizeof *m);
+	uint32_t key = m ? enroll(pd, addr, length, iova, access) : 0;
+
+	if (!key) {
+		free(m);
 		return NULL;
 	}
-	*m = (struct ibv_mr){
+	m->mr = (struct ibv_mr){
 		.context = pd->context, .pd = pd, .addr = addr, .length = length, .handle = key, .lkey = key, .rkey = key};
+	m->iova = iova;
+	m->access = access;
 	pd_use(pd, 1);
-	return m;
+	return &m->mr;
+}
+
+/* A region of another place, domain or access: registered anew, under another key, before the old one goes */
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	struct region *m = (struct region *)mr;
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+
+	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || (moves && (!addr || !length))) {
+		errno = EINVAL;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd;
+	addr = moves ? addr : mr->addr;
+	length = moves ? length : mr->length;
+	unsigned rights = flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned)access : m->access;
+	uint64_t iova = moves ? (uint64_t)(uintptr_t)addr : m->iova;
+	uint32_t key = enroll(pd, addr, length, iova, rights);
+	if (!key)
+		return errno == EINVAL || errno == EOPNOTSUPP ? IBV_REREG_MR_ERR_INPUT : IBV_REREG_MR_ERR_CMD;
+	discharge(mr->lkey);
+	pd_use(pd, 1);
+	pd_use(mr->pd, -1);
+	*m = (struct region){*mr, iova, rights};
+	mr->pd = pd;
+	mr->addr = addr;
+	mr->length = length;
+	mr->handle = mr->lkey = mr->rkey = key;
+	return 0;
 }
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
@@ -87,14 +144,7 @@ struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uin
 
 int ibv_dereg_mr(struct ibv_mr *m)
 {
-	const struct wire_key k = {.key = m->lkey};
-
-	session_lock();
-	session_begin();
-	if (session.fd >= 0)
-		memcpy(session_command(DEREGISTER, sizeof k), &k, sizeof k);
-	session_now();
-	session_unlock();
+	discharge(m->lkey);
 	pd_use(m->pd, -1);
 	free(m);
 	return 0;

@@ -39,6 +39,9 @@ struct session {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* nobody waits for records any more */
 	bool waiting;		/* a thread does, without the lock */
+	bool interrupted;	/* because another waits, too, for less: */
+	uint32_t records;	/* for so many, */
+	uint64_t until;		/* or until then */
 	unsigned wanted;	/* so many others have something to say */
 	size_t out_len, last; /* where the last command begins */
 	_Alignas(8) uint8_t out[65536], in[1 << 16];
@@ -74,6 +77,9 @@ void place_gid(uint32_t rank, union ibv_gid *gid);
 /* --- device.c, context.c --- */
 void device_operations(struct verbs_context *v);
 void pd_use(struct ibv_pd *pd, int more);
+struct ibv_pd *pd_parent(struct ibv_context *c, struct ibv_parent_domain_init_attr *a);
+struct ibv_td *td_alloc(struct ibv_context *c, struct ibv_td_init_attr *a);
+int td_dealloc(struct ibv_td *td);
 void async_add(struct ibv_context *c, const struct ibv_async_event *e);
 
 /* --- completion.c --- */

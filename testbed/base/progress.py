@@ -64,9 +64,9 @@ class Progress:
 
     _warned: frozenset[str] | set[str] = frozenset()
 
-    def points(self, total: int, done: int = 0) -> None:
+    def points(self, total: int, done: int = 0, called: str = "points") -> None:
         """A sweep begins, of so many runs, or goes on after so many."""
-        self._sweep = SweepClock(total, done)
+        self._sweep = SweepClock(total, done, called)
 
     def point(self, text: str) -> None:
         """The next point begins: `text` says which."""
@@ -128,8 +128,8 @@ class LineProgress(Progress):
 class SweepClock:
     """How far a sweep is, and how long the rest will take at the same pace."""
 
-    def __init__(self, total: int, done: int = 0) -> None:
-        self.total = total
+    def __init__(self, total: int, done: int = 0, called: str = "points") -> None:
+        self.total, self._called = total, called
         self.done = self._before = done
         self._began = time.monotonic()
 
@@ -141,7 +141,7 @@ class SweepClock:
     def ended(self) -> str:
         """`4 of 40 points done, 2 min left`."""
         left = f", {self.left()} left" if self.done < self.total else ""
-        return f"{self.done} of {self.total} points done{left}"
+        return f"{self.done} of {self.total} {self._called} done{left}"
 
     def left(self) -> str:
         """The mean of the points so far, times those to come."""
@@ -189,8 +189,8 @@ class TerminalProgress(Progress):
     def stage(self, text: str) -> None:
         self._bar.update(self._task, description=text, total=None, count="")
 
-    def points(self, total: int, done: int = 0) -> None:
-        super().points(total, done)
+    def points(self, total: int, done: int = 0, called: str = "points") -> None:
+        super().points(total, done, called)
         self._points: TaskID = self._bar.add_task("sweep", total=total, completed=done, count=f"{done}/{total}")
 
     def point(self, text: str) -> None:

@@ -26,6 +26,7 @@ from pydantic import (
 from testbed.base.types import Model, Time, default, mistake, mistakes
 from testbed.cluster.profile import Profile
 from testbed.cluster.source import FILE_OR_MAPPING
+from testbed.experiment.axes import Axis, axes_of, checked
 from testbed.experiment.blocks.cables import laid
 from testbed.experiment.blocks.clock import Clock
 from testbed.experiment.blocks.control import Control
@@ -68,9 +69,6 @@ def _injections_written(value: list[Any]) -> list[dict[str, Any]]:
     return [injection.written() for injection in value]
 
 
-_AXES = "KEY: [VALUE, ..], or WORD: {NAME: {KEY: VALUE, ..}, ..} with a word that has no dot"
-
-
 class Experiment(Model):
     """A validated experiment.  Raises pydantic's ValidationError; `loader.load` turns that into an InputError."""
 
@@ -90,10 +88,11 @@ class Experiment(Model):
     capture: list[str] = Field(
         default_factory=list, max_length=1000, description="`port:SWITCH:N`, `nic:RANK` or `cable:A-B`, to pcapng files"
     )
-    sweep: dict[str, list[Any] | dict[str, dict[str, Any]]] = Field(
+    sweep: dict[str, list[Any] | dict[str, Any]] = Field(
         default_factory=dict,
         description="`{KEY: [VALUES]}`: one run for each value of a key, named by its path in this file "
-        "(`'KEY, KEY'`: the same value for both; `WORD: {NAME: {KEY: VALUE, ..}, ..}`: variants)",
+        "(`'KEY, KEY'`: the same value for both; `WORD: {NAME: {KEY: VALUE, ..}, ..}`: variants; `zip`, `sample`: "
+        "docs/sweeps.md)",
     )
     measure: Measure = Field(default_factory=Measure, description="what is recorded besides results and counters")
     workers: Workers = Field(default_factory=Workers, description="the workers' containers")
@@ -117,6 +116,7 @@ class Experiment(Model):
     )
     _written: dict[str, Any] | None = PrivateAttr(default=None)
     _graph: Fabric | None = PrivateAttr(default=None)
+    _axes: list[Axis] | None = PrivateAttr(default=None)
     _stands: Transport | None = PrivateAttr(default=None)
     _directory: Path = PrivateAttr(default=Path())
     _place: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)
@@ -124,16 +124,8 @@ class Experiment(Model):
     @field_validator("sweep", mode="before")
     @classmethod
     def _something_to_sweep(cls, value: Any) -> Any:
-        for key, axis in value.items() if isinstance(value, dict) else ():
-            if not isinstance(axis, list | dict):
-                raise mistake(f"{axis!r} is neither a list of values nor variants by name", _AXES, [key])
-            if not axis:
-                raise mistake("there is nothing to sweep over", "name at least one value", [key])
-            if isinstance(axis, dict) and ("." in key or "," in key):
-                raise mistake(f"{key} is a key: its values are a list", _AXES, [key])
-            for name, keys in axis.items() if isinstance(axis, dict) else ():
-                if not isinstance(keys, dict):
-                    raise mistake(f"{keys!r} is no variant", _AXES, [key, name])
+        for word, axis in value.items() if isinstance(value, dict) else ():
+            checked(word, axis)
         return value
 
     @model_validator(mode="before")
@@ -206,6 +198,12 @@ class Experiment(Model):
         if self._graph is None:
             self._graph = self._build_fabric()
         return self._graph
+
+    def axes(self) -> list[Axis]:
+        """Those of its sweep."""
+        if self._axes is None:
+            self._axes = axes_of(self)
+        return self._axes
 
     def on_fabric(self, fabric: Fabric) -> Self:
         """The same on a fabric whose cables are others: to see what it would take."""

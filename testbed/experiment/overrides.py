@@ -151,9 +151,10 @@ def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:
     """Sets a key, its path joined by dots, in a resolved experiment. Raises InputError if there is no such key.
 
     Where `null` is no value the key is dropped, as if the file did not have it. A word that goes on in the path becomes
-    a mapping: `ecmp` is short for `{ecmp: {}}`.
+    a mapping: `ecmp` is short for `{ecmp: {}}`. A mapping with keys of its own, such as the parameters of a congestion
+    control, may get one that it leaves out: its model says what may stand there.
     """
-    from testbed.base.explain import takes_null
+    from testbed.base.explain import allowed_keys, takes_null
     from testbed.experiment.model import Experiment
 
     *path, last = key.split(".")
@@ -165,7 +166,8 @@ def _set(document: dict[str, Any], key: str, value: Any, where: str) -> None:
         if place[loc[-1]] == further != last:
             place[loc[-1]] = {further: opened}
         place = place[loc[-1]]
-    at = last if place is opened else _index(place, last, where, loc)
+    named = isinstance(place, dict) and not allowed_keys(tuple(loc), Experiment)  # such as a control's parameters
+    at = last if place is opened or (named and loc) else _index(place, last, where, loc)
     if value is None and isinstance(place, dict) and not takes_null((*loc, at), Experiment):
         del place[at]
     else:

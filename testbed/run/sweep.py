@@ -1,11 +1,9 @@
 """A sweep: one experiment at many points, each with a fabric of its own, or with that of the point before.
 
-`sweep: {KEY: [VALUES], ..}` names keys of the file by their path, `fabric.topology.star.hosts` or `inject.0.rate`;
-several keys give every combination, the last key running fastest. `"KEY, KEY": [VALUES]` gives both the same value.
-`WORD: {NAME: {KEY: VALUE, ..}, ..}` names variants: keys that change together, under a word that is no key. If a point
-fails, the others still run, and the command then exits with 1. Ctrl-C ends the whole sweep. Each point is in
-the folder as soon as it is done. How the points are run, a `Runner` says: one after the other here, or several at a
-time (testbed/machines).
+Its axes, and how they are written, are in testbed/experiment/axes.py: a point for every combination of their entries,
+the last axis running fastest. If a point fails, the others still run, and the command then exits with 1. Ctrl-C ends
+the whole sweep. Each point is in the folder as soon as it is done. How the points are run, a `Runner` says: one after
+the other here, or several at a time (testbed/machines).
 
 Before anything runs, every value is checked once, together with the first values of the other keys. In a sweep of up to
 CHECKED points every combination is checked. In larger ones an impossible combination is a point that fails.
@@ -15,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -29,7 +27,7 @@ from results.store.sweeps import POINTS, SWEEP, described
 from testbed.base import yaml_writer
 from testbed.base.errors import INTERRUPTED, MACHINE_CANNOT, InputError, Problem, UserError, require_root
 from testbed.base.progress import Progress
-from testbed.base.this_process import held
+from testbed.base.this_process import PendingSignals, held
 from testbed.experiment.overrides import DoesNotFit, changed
 from testbed.fabric.fork_server import ControllerServer
 from testbed.live.standing import Place, Standing
@@ -38,6 +36,7 @@ from testbed.run.run import no_room, run
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
+    from testbed.experiment.axes import Axis, Entry
 
 FILE = SWEEP
 CHECKED = 500
@@ -63,64 +62,59 @@ class Point:
 
 def count(experiment: Experiment) -> int:
     """How many points the sweep has."""
-    return math.prod(len(values) for values in experiment.sweep.values())
+    return math.prod(len(axis.entries) for axis in experiment.axes())
 
 
 def points(experiment: Experiment) -> Iterator[Point]:
     """Every point, checked when it is its turn. Raises InputError for a combination that is not valid."""
-    for numbers in product(*(range(len(values)) for values in experiment.sweep.values())):
+    for numbers in product(*(range(len(axis.entries)) for axis in experiment.axes())):
         yield _point(experiment, numbers)
 
 
 def check(experiment: Experiment) -> None:
     """Raises InputError, with file and line, for a key or value that is not valid."""
-    keys = list(experiment.sweep)
-    for word, axis in experiment.sweep.items():
-        if isinstance(axis, dict) and word in {"run", "error", "fidelity", *FIGURES}:
-            hint = "give these variants another word"
-            raise InputError(f"{word!r} is a column of the table already", experiment.place("sweep", word), hint)
-    for k, key in enumerate(keys):
-        for n in range(len(experiment.sweep[key])):
-            for one, _, place in _settings(experiment, key, n):
+    axes = experiment.axes()
+    for axis in axes:
+        for column in axis.columns:
+            if column in {"run", "error", "fidelity", *FIGURES}:
+                what, where = f"{column!r} is a column of the table already", experiment.place("sweep", axis.word)
+                raise InputError(what, where, "give these variants another word")
+        for entry in axis.entries:
+            for one, _, place in entry.settings:
                 if one.partition(".")[0] == "sweep":
                     hint = "name another key: several keys give every combination"
                     raise InputError("there is no sweep within a sweep", place, hint)
-        for n in range(len(experiment.sweep[key])):
-            if k == 0 or n > 0:  # the point of all first values is checked once
-                _point(experiment, [n if i == k else 0 for i in range(len(keys))], key)
+    _check_each_once(experiment, axes)
     if count(experiment) <= CHECKED:
         for _ in points(experiment):
             pass
 
 
-def _point(experiment: Experiment, numbers: tuple[int, ...] | list[int], suspect: str = "") -> Point:
-    """The point of the values with these numbers; `suspect` is the key to name if an error does not say which."""
-    chosen = dict(zip(experiment.sweep, numbers, strict=True))
-    values = {key: _names(experiment.sweep[key])[n] for key, n in chosen.items()}
-    settings = [setting for key, n in chosen.items() for setting in _settings(experiment, key, n)]
+def _check_each_once(experiment: Experiment, axes: Sequence[Axis]) -> None:
+    for k, axis in enumerate(axes):
+        for n in range(len(axis.entries)):
+            if k == 0 or n > 0:  # the point of all first values is checked once
+                _point(experiment, [n if i == k else 0 for i in range(len(axes))], k)
+
+
+def _point(experiment: Experiment, numbers: Sequence[int], suspect: int | None = None) -> Point:
+    """The point of the entries with these numbers; `suspect` is the axis to name if an error does not say which."""
+    chosen = _chosen(experiment, numbers)
+    values = {key: value for entry in chosen for key, value in entry.values.items()}
+    settings = [setting for entry in chosen for setting in entry.settings]
     places = {one: place for one, _, place in settings}
     try:
         return Point(values, changed(experiment, [("sweep", {}, ""), *settings], "point"), list(places))
     except DoesNotFit as error:
         inner = ".".join(map(str, error.path))
         named = next((one for one in places if f"{inner}.".startswith(f"{one}.") or one.startswith(f"{inner}.")), "")
-        tried = next(iter(_settings(experiment, suspect, chosen[suspect])), None) if suspect and not named else None
+        tried = next(iter(chosen[suspect].settings), None) if suspect is not None and not named else None
         place = places[named] if named else tried[2] if tried else f"{experiment.place('sweep')}: {described(values)}"
         raise InputError(error.what, place if named or not inner else f"{place}: {inner}", error.hint) from None
 
 
-def _names(axis: list[Any] | dict[str, Any]) -> list[Any]:
-    """The values of a key, or the names of variants."""
-    return list(axis)
-
-
-def _settings(experiment: Experiment, key: str, n: int) -> list[tuple[str, Any, str]]:
-    """What the `n`-th value of a key, or variant of that word, sets: key, value, its place in the file."""
-    axis = experiment.sweep[key]
-    if isinstance(axis, dict):
-        name = list(axis)[n]
-        return [(one, value, experiment.place("sweep", key, name, one)) for one, value in axis[name].items()]
-    return [(one.strip(), axis[n], experiment.place("sweep", key, n)) for one in key.split(",")]
+def _chosen(experiment: Experiment, numbers: Sequence[int]) -> list[Entry]:
+    return [axis.entries[n] for axis, n in zip(experiment.axes(), numbers, strict=True)]
 
 
 Runner = Callable[["Experiment", RunFolder, Progress], Generator[tuple[int, dict[str, Any]], None, None]]
@@ -131,12 +125,23 @@ def one_by_one(
     experiment: Experiment, folder: RunFolder, progress: Progress
 ) -> Generator[tuple[int, dict[str, Any]], None, None]:
     """A Runner."""
-    progress.points(count(experiment))
     with ControllerServer() as controllers, Standing(controllers) as standing:
+        yield from in_turn(standing)(experiment, folder, progress)
+
+
+def in_turn(standing: Standing) -> Runner:
+    """A Runner whose points are on the fabric that stands, if they can."""
+
+    def run_points(
+        experiment: Experiment, folder: RunFolder, progress: Progress
+    ) -> Generator[tuple[int, dict[str, Any]], None, None]:
+        progress.points(count(experiment))
         for k in range(count(experiment)):
             row = _row(experiment, k, folder, progress, standing)
             progress.point_done()
             yield k, row
+
+    return run_points
 
 
 def run_sweep(
@@ -162,20 +167,36 @@ def run_sweep(
         except StoreError as error:
             raise InputError(error.what, error.where, error.hint) from None
         done: dict[int, dict[str, Any]] = {}
-        try:
+
+        def write() -> None:
+            _write_rows(experiment, folder, done)
+
+        with kept(folder, heard, lambda: f"{len(done)} of {total} points are kept", write):
             with heard:
                 _run_points(experiment, folder, progress, runner, done)
-            _write_rows(experiment, folder, done)
+            write()
             return folder.complete(), _rows(done)
-        except (KeyboardInterrupt, SystemExit, UserError, OSError) as error:
-            heard.no_more()
-            problem, code = _ended(error, len(done), total, folder)
-            with suppress(OSError):  # a full disk: its points are in their own lines
-                _write_rows(experiment, folder, done)
-            raise SweepEnded(problem, folder.fail(problem.to_dict()), code) from None
-        except BaseException as error:
-            folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
-            raise
+
+
+@contextmanager
+def kept(
+    folder: RunFolder, heard: PendingSignals, so_far: Callable[[], str], write: Callable[[], None]
+) -> Iterator[None]:
+    """However it ends, its folder says so. `write` writes the rows that there are, of which `so_far` says how many.
+
+    Raises SweepEnded for Ctrl-C, for a user's mistake, and for a full disk.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, UserError, OSError) as error:
+        heard.no_more()
+        problem, code = _ended(error, so_far(), folder)
+        with suppress(OSError):  # a full disk: its points are in their own lines
+            write()
+        raise SweepEnded(problem, folder.fail(problem.to_dict()), code) from None
+    except BaseException as error:
+        folder.fail(Problem(f"internal error: {type(error).__name__}: {error}").to_dict())
+        raise
 
 
 def _run_points(
@@ -200,15 +221,15 @@ def _rows(done: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _write_rows(experiment: Experiment, folder: RunFolder, done: dict[int, dict[str, Any]]) -> None:
-    head = {"name": experiment.name, "keys": list(experiment.sweep), "total": count(experiment)}
+    keys = [column for axis in experiment.axes() for column in axis.columns]
+    head = {"name": experiment.name, "keys": keys, "total": count(experiment)}
     folder.write_json(SWEEP, {**head, "points": _rows(done)})
 
 
 def _ended(
-    error: KeyboardInterrupt | SystemExit | UserError | OSError, done: int, total: int, folder: RunFolder
+    error: KeyboardInterrupt | SystemExit | UserError | OSError, so_far: str, folder: RunFolder
 ) -> tuple[Problem, int]:
     """Why the sweep ended early, and the exit code. Raises an OSError that is none of the disk's room."""
-    so_far = f"{done} of {total} points are kept"
     if isinstance(error, OSError):
         problem = no_room(error, folder)
         if problem is None:
@@ -222,13 +243,13 @@ def _ended(
 
 
 def point(experiment: Experiment, k: int) -> tuple[dict[str, Any], list[int]]:
-    """The values of point `k` by key, and their numbers."""
+    """The values of point `k` by key, and the numbers of their axes' entries."""
     numbers: list[int] = []
     rest = k
-    for of in reversed(experiment.sweep.values()):
-        rest, n = divmod(rest, len(of))
+    for axis in reversed(experiment.axes()):
+        rest, n = divmod(rest, len(axis.entries))
         numbers.insert(0, n)
-    return {key: _names(of)[n] for (key, of), n in zip(experiment.sweep.items(), numbers, strict=True)}, numbers
+    return {key: v for entry in _chosen(experiment, numbers) for key, v in entry.values.items()}, numbers
 
 
 def at(experiment: Experiment, k: int) -> Experiment:

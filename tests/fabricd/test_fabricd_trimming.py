@@ -108,7 +108,7 @@ def test_each_trimmed_packet_is_named_once_and_comes_again() -> None:
 
 def test_a_trimmed_frame_gives_back_what_it_let_go_of_the_buffer() -> None:
     """The receiver pauses both classes: the queue is full, and what came later occupies 128 bytes each."""
-    with star(2, hardware(buffer=200_000)) as f:
+    with star(2, hardware(buffer=1_000_000)) as f:
         held_at(f, 1)
         f.fabricd.request("inject", fault="storm", primitive="params", nic=0, values={"storm": [3, 6]})
         f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, 100 * 4096, 0]])
@@ -143,9 +143,9 @@ def test_without_room_in_the_buffer_a_frame_comes_in_trimmed() -> None:
 
 
 def test_trimmed_frames_that_find_no_place_either_are_dropped_for_that() -> None:
-    """32 senders without a control: headers alone are more than the cable carries."""
-    with plain_star(33, hardware()) as f:
-        send(f, [(k, 0, 400_000, 0) for k in range(1, 33)])
+    """32 senders without a control: headers alone are more than the cable carries, and their queue is soon full."""
+    with plain_star(33, hardware(buffer=1_000_000)) as f:
+        send(f, [(k, 0, 100_000, 0) for k in range(1, 33)])
         counted = port(f, "sw0", 1)["priorities"]
         assert drops(f) == {"trimmed": counted["dropped_trim_packets_prio6"]} and drops(f)["trimmed"] > 0
         assert counted["trim_packets_prio3"] == counted["tx_trim_packets_prio6"] + drops(f)["trimmed"]

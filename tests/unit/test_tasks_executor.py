@@ -10,30 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.parts import task_graphs
-from workloads.registry import ALGORITHMS, COLLECTIVES
+from workloads.registry import ALGORITHMS
 from workloads.tasks import communicator, messages
 from workloads.tasks.executor import Executor
 from workloads.tasks.graph import Graph
 from workloads.tasks.requests import Requests
 from workloads.tasks.task import Collective, Compute, Recv, Send, Task
-
-
-def in_order(graph: Graph, found: dict[tuple[int, str], Any]) -> None:
-    """Nothing starts before what it waits for has ended."""
-    links = graph.links
-    for (rank, number), before in links.before.items():
-        start, end = found[rank, graph.tasks[rank][number].id]
-        assert start <= end
-        for r, n in before:
-            assert found[r, graph.tasks[r][n].id][1] <= start
-    for node, instance in links.instances.items():
-        task = graph.tasks[node[0]][node[1]]
-        if isinstance(task, Collective) and COLLECTIVES[task.collective].meets:
-            begun = [found[r, graph.tasks[r][n].id][0] for r, n in instance.nodes.values()]
-            assert found[node[0], task.id][1] >= max(begun)
-    for receive, send in links.sends.items():
-        sent = found[send[0], graph.tasks[send[0]][send[1]].id][0]
-        assert found[receive[0], graph.tasks[receive[0]][receive[1]].id][1] >= sent
 
 
 def test_overlapping_groups_messages_and_computations() -> None:
@@ -58,14 +40,14 @@ def test_overlapping_groups_messages_and_computations() -> None:
     for reduce_bps, by_channel in ((None, False), (8e9, False), (8e9, True)):
         lines = task_graphs.run(4, graph, iterations=3, reduce_bps=reduce_bps, by_channel=by_channel)
         assert len([line for line in lines if line["kind"] == "tasks"]) == 12
-        in_order(graph, task_graphs.times(lines, graph))
+        task_graphs.in_order(graph, task_graphs.times(lines, graph))
 
 
 def test_many_collectives_of_a_group_share_two_memories() -> None:
     many = tuple(Collective(id=str(k), collective="all_reduce", group="g", size_bytes=4 * (k + 3)) for k in range(30))
     graph = Graph({"g": ((0, 1, 2),)}, dict.fromkeys(range(3), many))
     assert {order["slot"] for order in task_graphs.step(graph)["tasks"]["0"]} == {0, 1}
-    in_order(graph, task_graphs.times(task_graphs.run(3, graph), graph))
+    task_graphs.in_order(graph, task_graphs.times(task_graphs.run(3, graph), graph))
 
 
 def test_those_that_nobody_waits_in_have_memory_of_their_own() -> None:

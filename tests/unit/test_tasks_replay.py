@@ -12,6 +12,7 @@ from testbed.plan.steps.plan import plan
 from testbed.predict import predict
 from testbed.predict.connected import Connected
 from testbed.predict.figure import LONGEST_PATH, MESSAGES
+from tests.parts.task_graphs import followed_ns
 from workloads.registry import find
 from workloads.tasks.replay import Tasks
 from workloads.times.queue_pairs import FIRST
@@ -24,15 +25,6 @@ def experiment(topology: str, tasks: str, more: str = "", before: str = "") -> E
     return loads(
         f"name: t\nfabric: {{topology: {{{topology}}}}}\n{more}\nworkload:\n{before}- tasks:\n{tasks}", "t.yaml"
     )
-
-
-def followed_ns(one: Experiment) -> float:
-    """Whether cables are shared or not."""
-    chooser = Chooser(one)
-    tasks = Tasks(plan(one).told()["steps"][0], find, one.seed)
-    found = tasks.replayed(chooser.ways(range(chooser.fabric.ranks)), chooser.costs)
-    assert found is not None
-    return found
 
 
 def message(source: int, target: int, size: str, *, tag: int = 0, after: str = "") -> str:

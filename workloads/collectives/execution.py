@@ -50,6 +50,9 @@ _OWN_CLOCKS = 1 << 32  # the first number of a time that a lane with a clock of 
 Reducer = Callable[[int, float, Callable[[], None]], None]
 """Has a reduction of a lane (its number) that takes so many ns carried out, then calls."""
 
+Timer = Callable[[float, Callable[[], None]], None]
+"""Calls when so many ns have passed, whatever else goes on."""
+
 
 class TooManyMessages(ValueError):
     """A schedule in pieces so small that a connection cannot take their receives."""
@@ -152,6 +155,7 @@ class Execution:
         self.running = False
         self._waits = 0
         self.reducer: Reducer | None = None  # None: the host reduces, and does nothing else meanwhile
+        self.timer: Timer = self._timed
 
     def resolve(self, resolved: Resolved) -> None:
         """What it carries out from now on."""
@@ -212,7 +216,7 @@ class Execution:
         clock = connection.receiver.lane.clock if connection.receiver else None
         later = clock.later_ns.get(connection.peer, 0.0) if clock else 0.0
         if later > 0:
-            self._later(later, partial(self._seen, connection))
+            self.timer(later, partial(self._seen, connection))
         else:
             self._seen(connection)
 
@@ -300,10 +304,9 @@ class Execution:
             running.at += steps
             self._advance(running)
 
-        self._later(ns, done)
+        self.timer(ns, done)
 
-    def _later(self, ns: float, then: Callable[[], None]) -> None:
-        """Calls when so much time has passed, whatever else goes on."""
+    def _timed(self, ns: float, then: Callable[[], None]) -> None:
         self._waits += 1
         number = _OWN_CLOCKS + self._waits
         self.context.computed[number] = then

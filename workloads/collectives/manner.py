@@ -35,6 +35,10 @@ class Manner:
     padded: float
     of_peer: int = 1
 
+    def tags(self, ranks: int) -> int:
+        """How many channels its messages may be on: of trees both ways, of messages on two ways through servers."""
+        return max(2 * self.channels, self.of_peer * (1 + ranks // self.gpus + self.gpus))
+
     def peers(self, rank: int, ranks: int) -> dict[int, float]:
         """How much later messages from each other rank are seen."""
         far, near, gpus = self.far, self.near, self.gpus

@@ -11,12 +11,12 @@ from workloads.base.entry import Algorithm, Collective
 from workloads.entries import collectives as c
 
 
-def _by(collective: Collective, name: str, does: str, where: str, summary: str) -> Algorithm:
+def _by(collective: Collective, name: str, does: str, where: str, summary: str, *extra: str) -> Algorithm:
     part = f"workloads.collectives.{collective.part}"
     more: dict[str, Any] = {"ops": collective.ops, "by_library": True}
     timed = f"{does}_pat" if name == "pat" else does
     schedule, time = f"workloads.library.schedules.{where}:{does}", f"workloads.library.schedules.predicted:{timed}_ns"
-    return Algorithm(collective, f"nccl_{name}", summary, part, time, schedule, **more)
+    return Algorithm(collective, f"nccl_{name}", summary, part, time, schedule, **more, extra=extra)
 
 
 BY_LIBRARY = (
@@ -29,6 +29,6 @@ BY_LIBRARY = (
     _by(c.ALL_GATHER, "pat", "all_gather", "by_pat", "a binomial tree for each chunk"),
     _by(c.BROADCAST, "ring", "broadcast", "by_chains", "along the ring of each channel"),
     _by(c.REDUCE, "ring", "reduce", "by_chains", "along the ring of each channel"),
-    _by(c.ALL_TO_ALL, "p2p", "all_to_all", "by_peers", "messages on channels to each peer, along rails"),
+    _by(c.ALL_TO_ALL, "p2p", "all_to_all", "by_peers", "messages on channels to each peer, along rails", "parts"),
     _by(c.SEND_RECV, "p2p", "send_recv", "by_peers", "a message to the next rank, on channels"),
 )

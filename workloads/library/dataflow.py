@@ -46,14 +46,20 @@ class Station:
     def may_begin(self) -> float | None:
         """When it can take its next round, as far as that is known."""
         at = len(self.done)
-        if self.busy or any(len(arrived) <= at for arrived in self.inputs):
+        if self.busy:
             return None
-        ready = max([self.begins, *self.done[-1:], *(arrived[at] for arrived in self.inputs)])
+        ready = self.done[-1] if at else self.begins
+        for arrived in self.inputs:
+            if len(arrived) <= at:
+                return None
+            if arrived[at] > ready:
+                ready = arrived[at]
         if at >= STEPS:
             for other, *_ in self.outputs:
                 if len(other.done) <= at - STEPS:
                     return None
-                ready = max(ready, other.done[at - STEPS])
+                if other.done[at - STEPS] > ready:
+                    ready = other.done[at - STEPS]
         return ready
 
 

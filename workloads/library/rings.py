@@ -7,6 +7,8 @@ is where the first of this one is.  A further axis has the cases of costs that a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +18,8 @@ from workloads.library.pieces import Cut, loops
 
 _FOLLOWED = 6
 """Loops of which each is followed; of more, each takes as long as the last ones of these."""
+_ALIKE = 1e-9
+"""Relative: turns that differ by no more take the same."""
 
 
 class Around(NamedTuple):
@@ -54,7 +58,8 @@ class State:
         return self.free
 
     def later(self, ns: Any) -> None:
-        self.free, self.nic = self.free + ns, self.nic + ns
+        """As if all had been so much later; a number for each case."""
+        self.free, self.nic = self.free + ns[:, None, None], self.nic + ns[:, None, None]
 
     def sent(self, done: Any, nbytes: int) -> Any:
         """When it arrives at each one's right neighbour, given when the thread block was done: by the receiver."""
@@ -108,32 +113,75 @@ class _Slots:
         """The next of those that came in, by its receiver."""
         self._through.append(when)
 
+    def later(self, ns: Any) -> None:
+        """As of a state."""
+        self._through[-2 * self.count :] = [when + ns[:, None, None] for when in self.lately]
+
+    @property
+    def lately(self) -> list[Any]:
+        """All on which what comes depends."""
+        return self._through[-2 * self.count :]
+
+
+class _Turns:
+    """Whether what a ring does has come to be the same again and again, only later."""
+
+    def __init__(self) -> None:
+        self._before: Any = None
+
+    def later(self, state: State, slots: _Slots, arriving: Sequence[Any]) -> Any:
+        """By how much each case was later than when last asked, if all of it was by as much; else None."""
+        parts = [state.free, *([state.nic] if state.over_net else ()), *arriving, *slots.lately]
+        cases = len(state.free)
+        now = np.concatenate([part.reshape(cases, -1) for part in parts], axis=1)
+        before, self._before = self._before, now
+        if before is None or before.shape != now.shape:
+            return None
+        more = now - before
+        alike = np.abs(more - more[:, :1]).max() <= _ALIKE * now.max()
+        return more[:, 0] if alike else None
+
 
 def ring_ns(state: State, collective: str, channel_bytes: int, ranks: int, cut: Cut) -> Any:
     """Until the last slice of a channel's share has come, for each case."""
     todo, slots = around(collective, ranks), _Slots(cut.slots, over_net=state.over_net)
     total: Any = 0.0
     for count, chunk in loops(channel_bytes, ranks, cut.chunk):
-        ends = [_loop(state, todo, cut.slices_of(chunk), slots) for _ in range(min(count, _FOLLOWED))]
-        total = ends[-1]
-        if count > _FOLLOWED:
-            more = (count - _FOLLOWED) * (ends[-1] - ends[-3]) / 2
-            state.later(more[:, None, None])
-            slots.forget()
-            total = total + more
+        ends, turns, slices = list[Any](), _Turns(), cut.slices_of(chunk)
+        for followed in range(1, count + 1):
+            total = _loop(state, todo, slices, slots)
+            ends.append(total)
+            more = turns.later(state, slots, ())
+            if more is None and followed == _FOLLOWED:
+                more = (ends[-1] - ends[-3]) / 2
+            if more is not None:
+                more = (count - followed) * more
+                state.later(more)
+                slots.later(more)
+                total = total + more
+                break
     return total
 
 
 def _loop(state: State, todo: Around, slices: list[int], slots: _Slots) -> Any:
     """One loop: a chunk of each rank, around the ring; when the last slice has come."""
+    turn = state.gpus * ceil(2 * slots.count / len(slices) / state.gpus)
     arriving: list[Any] = []
-    for hop in range(todo.hops):
+    hop, turns = 0, _Turns()
+    while hop < todo.hops:
         coming, arriving = arriving, []
         for k, nbytes in enumerate(slices):
             done = state.work(np.maximum(slots.free(), coming[k] if hop else 0.0), nbytes)
             if hop:
                 slots.through(done)
             arriving.append(state.sent(done, nbytes))
+        hop += 1
+        left = (todo.hops - hop) // turn
+        if hop % turn == 0 and left and (more := turns.later(state, slots, arriving)) is not None:
+            state.later(left * more)
+            slots.later(left * more)
+            arriving = [when + (left * more)[:, None, None] for when in arriving]
+            hop += left * turn
     for k, nbytes in enumerate(slices):
         slots.through(state.work(arriving[k], nbytes) if todo.adds_last else state.kept(arriving[k]))
     return state.free.max(axis=(1, 2))

@@ -23,6 +23,7 @@ from workloads.collectives.execution import (
     Reducer,
     Remote,
     Resolved,
+    Timer,
     resolve,
 )
 from workloads.collectives.host import Scheduled
@@ -40,7 +41,6 @@ from workloads.collectives.shape import shape_of
 from workloads.parts.context import Context
 from workloads.parts.receives import Receives
 from workloads.tasks.places import aligned
-from workloads.tasks.program import CHANNELS
 from workloads.verbs import Peer, QueuePair, Region, wire
 from workloads.verbs.wire import Record
 
@@ -144,12 +144,13 @@ class Communicator:
         orders: Sequence[tuple[int, Mapping[str, Any]]],
         kind_of: Callable[[Mapping[str, Any]], CollectiveKind],
         reducer: Callable[[int], Reducer],
+        timer: Callable[[int], Timer],
         variant: Callable[[Mapping[str, Any]], int],
     ) -> None:
         """`orders`: the rank's collectives of the group that hosts carry out, each with its task's number."""
         self.context, self.device = context, context.device
         self.plan, self.orders = plan, orders
-        self.reducer, self.variant = reducer, variant
+        self.reducer, self.timer, self.variant = reducer, timer, variant
         self.members: list[int] = plan["ranks"]
         self.kinds: dict[int, CollectiveKind] = {order["number"]: kind_of(order) for _, order in orders}
         self.by_slot: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
@@ -184,7 +185,7 @@ class Communicator:
             for kind in set(self.kinds.values())
             for peer, channel in kind.channels(kind.ranks.index(mine))
         }
-        assert all(channel < CHANNELS for _, channel in channels)
+        assert all(channel < self.plan["channels"] for _, channel in channels)
         return sorted(channels)
 
     def peers(self, tag: int) -> list[Peer]:
@@ -238,7 +239,7 @@ class Communicator:
                 self.context.engine = None
         part = self._parts[key]
         execution = self._execution(slot, kind, order["number"], memory)
-        execution.reducer = self.reducer(task)
+        execution.reducer, execution.timer = self.reducer(task), self.timer(task)
         self.live[order["number"]] = HostCollective(order["number"], task, slot, part, execution)
         return part
 

@@ -15,13 +15,14 @@ from itertools import islice
 from typing import Any, Protocol
 
 from workloads.base.entry import Algorithm
-from workloads.collectives.execution import Reducer
+from workloads.collectives.execution import Reducer, Timer
 from workloads.parts.context import Context
 from workloads.tasks.communicator import CollectiveKind, Communicator, HostCollective
 from workloads.tasks.messages import Message, Messages
 from workloads.tasks.requests import OffloadedCollective, Requests
 from workloads.tasks.turns import Turns
 from workloads.verbs import CompletionError, FabricError, wire
+from workloads.verbs.device import NO_STREAM
 from workloads.verbs.wire import Record
 
 Order = Mapping[str, Any]
@@ -108,7 +109,7 @@ class Executor:
 
     def _communicators(self, orders: Sequence[tuple[int, Order]]) -> dict[int, Communicator]:
         by_hosts = _grouped([o for o in orders if "slot" in o[1]], "communicator")
-        plans, shared = self.step["communicators"], (self._kind, self._reducer, self._variant)
+        plans, shared = self.step["communicators"], (self._kind, self._reducer, self._timer, self._variant)
         return {c: Communicator(self.context, plans[c], own, *shared) for c, own in by_hosts}
 
     def _kind(self, order: Order) -> CollectiveKind:
@@ -151,6 +152,10 @@ class Executor:
         if not self.context.costs.by_channel:
             return lambda lane, ns, then: self.compute(ns, stream, task, then)
         return lambda lane, ns, then: self.compute(ns, self._beside(stream, lane), task, then)
+
+    def _timer(self, task: int) -> Timer:
+        """Clocks of a collective's own keep nothing busy."""
+        return lambda ns, then: self.compute(ns, NO_STREAM, task, then)
 
     def _reduced(self, number: int, lane: int, ns: float, then: Callable[[], None]) -> None:
         """Likewise those of a part."""

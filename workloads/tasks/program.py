@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workloads.base.entry import Algorithm
+from workloads.collectives.manner import Manner
 from workloads.tasks.check import BadGraph, Instance, Members, Node, nodes_of, order_of
 from workloads.tasks.graph import Graph, Settings
 from workloads.tasks.places import places
@@ -19,7 +20,7 @@ from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 
 MOST_STREAMS = 256  # of a rank, on which something is computed
 MOST_TAGS = 1 << 16  # of a step
-CHANNELS = 16  # tags of a group that hosts serve
+CHANNELS = 16  # tags of a group that hosts serve, at least
 MOST_INSTANCES = 1 << 18  # of a group
 
 Way = Mapping[str, Any]
@@ -117,6 +118,7 @@ class _Compiler:
         communicator = {"group": group, "ranks": list(members), "tag": -1, **self._marking(group)}
         self.communicators[group, members] = communicator
         by_hosts: list[tuple[Instance, Algorithm]] = []
+        channels: list[int] = []
         for instance in instances:
             rank, at = next(iter(instance.nodes.values()))
             task = self.graph.tasks[rank][at]
@@ -131,12 +133,15 @@ class _Compiler:
             order |= {"size_bytes": task.size_bytes, "dtype": task.dtype, "op": task.op or _op(entry)}
             if entry.schedule:
                 by_hosts.append((instance, entry))
+                if entry.by_library:
+                    channels.append(Manner(**way["library"]).tags(len(members)))
             else:
                 order["request"] = self._request(order, members, entry, instance)
             for node in instance.nodes.values():
                 self.orders[node] = dict(order)
         if by_hosts:
-            communicator["tag"] = self._take_tags(CHANNELS)
+            communicator["channels"] = max([CHANNELS, *channels])
+            communicator["tag"] = self._take_tags(communicator["channels"])
             self._slots(by_hosts)
 
     def _way(self, way: Way) -> int:

@@ -22,12 +22,11 @@ from workloads.collectives.schedule import (
     Recv,
     Send,
     Shape,
-    Wait,
+    Work,
     connections,
     program_of,
     released,
     schedule_of,
-    steps,
 )
 from workloads.collectives.shape import shape_of
 from workloads.tasks.turns import Turns
@@ -104,10 +103,11 @@ class Tasks:
             elif order["do"] == "collective":
                 ranks, programs, width = self.kind(order)
                 members = frozenset(ranks)
-                for step in steps(programs[ranks.index(rank)]):
-                    if isinstance(step, Send):
-                        flow = rank, ranks[step.peer], self.tag(order) + step.channel
-                        yield flow, (step.stop - step.start) * width, members
+                for lane in programs[ranks.index(rank)]:
+                    for step in lane.steps:
+                        if isinstance(step, Send):
+                            flow = rank, ranks[step.peer], self.tag(order) + step.channel
+                            yield flow, lane.elements(step) * width, members
 
     def share(self, ways: Ways) -> bool:
         """Whether tasks of which no rank does both use the same cable in the same direction."""
@@ -181,12 +181,15 @@ class _Doing:
                     self._stream(self.ranks[step.peer], rank.me, step.channel).receiver = lane
 
     def _stream(self, a: int, b: int, channel: int) -> _Stream:
-        return self.rank.replay.stream(self.key, (a, b, self.tag + channel))
+        return self.rank.replay.stream(self.key, (a, b, self.tag + channel), self.ranks.index(a))
 
     def start(self) -> None:
         self.running = True
         for lane in self.lanes:
-            self.advance(lane)
+            if lane.clock and lane.clock.begin_ns > 0:
+                self._busy(lane, lane.clock.begin_ns, 0)
+            else:
+                self.advance(lane)
 
     @property
     def done(self) -> bool:
@@ -201,14 +204,24 @@ class _Doing:
             going.extend(released(one))
 
     def _go_on(self, lane: _Lane) -> None:
+        """A lane's own clock goes on with its work before the host posts what it has done."""
+        done: list[tuple[_Stream, int]] = []
+        self._step_by_step(lane, done)
+        for stream, nbytes in done:
+            self.send(lane, stream, nbytes)
+
+    def _step_by_step(self, lane: _Lane, done: list[tuple[_Stream, int]]) -> None:
         while lane.at < len(lane.steps) and not lane.reducing:
             step = lane.steps[lane.at]
             if isinstance(step, Send):
-                stream = self.outgoing[step.peer, step.channel]
-                self.send(lane, stream, (step.stop - step.start) * self.width)
+                stream, nbytes = self.outgoing[step.peer, step.channel], lane.lane.elements(step) * self.width
+                if lane.clock:
+                    done.append((stream, nbytes))
+                else:
+                    self.send(lane, stream, nbytes)
             elif isinstance(step, Recv):
                 stream = self._stream(self.ranks[step.peer], self.rank.me, step.channel)
-                if stream.arrived == stream.taken:
+                if stream.seen == stream.taken:
                     return
                 stream.taken += 1
                 if step.reduce and self._reduces(lane, step.stop - step.start):
@@ -216,23 +229,47 @@ class _Doing:
             elif isinstance(step, Copy):
                 if step.reduce and self._reduces(lane, step.stop - step.start):
                     return
-            elif isinstance(step, Wait) and (other := self.lanes[step.lane]).at < step.steps:
+            elif isinstance(step, Work):
+                assert lane.clock is not None
+                self._busy(lane, lane.clock.takes_ns(step), 1)
+                return
+            elif (other := self.lanes[step.lane]).at < step.steps:
                 other.waiting.append((step.steps, lane))
                 return
             lane.at += 1
 
+    def _busy(self, lane: _Lane, ns: float, more: int) -> None:
+        """The lane's own clock is, and then it goes on behind so many steps."""
+        lane.reducing = True
+        self.rank.later(ns, lambda: self._through(lane, more))
+
+    def arrived(self, stream: _Stream) -> None:
+        """Its lane sees it, at once or later."""
+        stream.arrived += 1
+        clock = stream.receiver.clock if stream.receiver else None
+        if later := clock.later_ns.get(stream.source, 0.0) if clock else 0.0:
+            self.rank.later(later, lambda: self._seen(stream))
+        else:
+            self._seen(stream)
+
+    def _seen(self, stream: _Stream) -> None:
+        stream.seen += 1
+        if self.running and stream.receiver:
+            self.advance(stream.receiver)
+            self.rank.look(self.number)
+
     def _reduces(self, lane: _Lane, elements: int) -> bool:
         """Whether the lane must wait until a stream has."""
-        ns = self.rank.replay.costs.reduce_ns(elements * self.width)
+        ns = 0.0 if lane.clock else self.rank.replay.costs.reduce_ns(elements * self.width)
         if ns > 0:
             lane.reducing = True
             own = self.lanes.index(lane) if self.rank.replay.costs.by_channel else None
-            self.rank.compute(ns, (self.order["stream"], own), lambda: self._reduced(lane))
+            self.rank.compute(ns, (self.order["stream"], own), lambda: self._through(lane, 1))
         return ns > 0
 
-    def _reduced(self, lane: _Lane) -> None:
+    def _through(self, lane: _Lane, more: int) -> None:
         lane.reducing = False
-        lane.at += 1
+        lane.at += more
         self.advance(lane)
         self.rank.look(self.number)
 
@@ -352,6 +389,10 @@ class _Rank:
             if not self._waits[follower]:
                 self._may_start(follower)
 
+    def later(self, ns: float, then: Callable[[], None]) -> None:
+        """Calls when so much time has passed, whatever else goes on."""
+        self.replay.agenda.at(self.clock + ns, self.come, then)
+
     def compute(self, ns: float, stream: tuple[int, int | None], then: Callable[[], None]) -> None:
         through = self._streams[stream] = max(self._streams.get(stream, 0.0), self.clock) + ns
         self.replay.agenda.at(through, self.come, then)
@@ -380,12 +421,6 @@ class _Rank:
         assert sender is not None and receiver is not None
         other = receiver.host
 
-        def received() -> None:
-            stream.arrived += 1
-            if other.running:
-                other.advance(receiver)
-                other.rank.look(other.number)
-
         def acknowledged() -> None:
             sender.host.acknowledged(stream, sender)
             self.look(sender.host.number)
@@ -395,7 +430,7 @@ class _Rank:
             self.clock,
             stream.pair,
             nbytes,
-            lambda t: other.rank.come(t, received),
+            lambda t: other.rank.come(t, lambda: other.arrived(stream)),
             (lambda t: self.come(t, acknowledged)) if signaled else None,
         )
         self.clock += self.replay.costs.more_posts_ns
@@ -416,10 +451,10 @@ class _Replay:
             self._pairs[flow] = self.network.connect(flow[:2], flow[2])
         return self._pairs[flow]
 
-    def stream(self, of: tuple[int, int], flow: Flow) -> _Stream:
-        """What a collective sends on a connection."""
+    def stream(self, of: tuple[int, int], flow: Flow, source: int) -> _Stream:
+        """What a collective sends on a connection; `source`: whose, by index in the group."""
         if (of, flow) not in self._streams:
-            self._streams[of, flow] = Stream(self.pair(flow))
+            self._streams[of, flow] = Stream(self.pair(flow), source)
         return self._streams[of, flow]
 
     def run(self) -> float:

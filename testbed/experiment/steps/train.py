@@ -129,7 +129,9 @@ class GroupOf(Model):
     """How a group of ranks does what it does together."""
 
     algorithm: str | None = Field(
-        default=None, description="for all of its collectives that have it (null: the fastest by closed form)",
+        default=None,
+        description="for all of its collectives that have it (null: as the experiment's `library` does; without one "
+        "the fastest by closed form)",
         json_schema_extra=names(lambda: [*known.every_algorithm(), None]),
     )  # fmt: skip
     compression: Literal["bfp"] | None = Field(default=None, description="as of a collective")

@@ -93,10 +93,11 @@ class Planner:
         return PlannedCollective(**same, ranks=ranks, options=options, groups=groups, ships=ships)
 
     def by_library(self, step: CollectiveStep) -> ByLibrary:
-        """How the experiment's library does a step."""
+        """How the experiment's library does a step, or what is a part of one."""
         from testbed.plan.library import ByLibrary  # imports numpy
 
-        return ByLibrary(self.experiment, self.chooser, step, self.experiment.place("workload", self.number(step)))
+        at = [number for number, one in enumerate(self.experiment.workload) if one is step]
+        return ByLibrary(self.experiment, self.chooser, step, self.experiment.place("workload", *at))
 
     def helped(self, plain: PlannedCollective) -> PlannedCollective:
         """With the compute complexes that it asks for, and spots that fit into their cache."""

@@ -16,7 +16,7 @@ from testbed.experiment.steps.graphs import as_step
 from testbed.plan.steps.planned import Planned, PlannedTasks
 from topologies.ranks.grid import NoGrid
 from workloads.base.vocabulary import AUTO
-from workloads.registry import find
+from workloads.registry import by_library, find
 from workloads.tasks.check import BadGraph, Members
 from workloads.tasks.graph import Graph, Settings
 from workloads.tasks.program import compiled
@@ -64,6 +64,8 @@ def planned(
 
     def way(task: Collective, members: Members) -> dict[str, Any]:
         step = step_of(task)
+        if step.algorithm == AUTO and planner.experiment.library and task.collective in by_library():
+            return _by_library(step, members, planner)
         algorithm = chosen(task) if step.algorithm == AUTO else step.algorithm
         entry = find(task.collective, algorithm)
         everybody = sorted(members) == list(range(fabric.ranks)) and list(members) == sorted(members)
@@ -97,6 +99,14 @@ def planned(
     except BadGraph as bad:
         hint = "a group's offloaded collectives go in the order of the list, one at a time (docs/tasks.md)"
         raise InputError(str(bad), planner.experiment.place("workload"), hint) from None
+
+
+def _by_library(step: CollectiveStep, members: Members, planner: Planner) -> dict[str, Any]:
+    """What a group's members do where the experiment's library chooses."""
+    by = planner.by_library(step.model_copy(update={"ranks": list(members), "groups": None}))
+    (told,) = by.chosen().values()
+    more = {"parts": step.parts} if step.parts else {}
+    return {"collective": step.collective, **more, **{key: told[key] for key in told if key != "expected_ns"}}
 
 
 def _all_can(task: Collective, algorithm: str, tuples: Sequence[Members], fabric: Fabric) -> bool:

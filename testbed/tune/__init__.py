@@ -1,0 +1,1 @@
+"""`testbed tune`: values of keys that make a figure least or most."""
