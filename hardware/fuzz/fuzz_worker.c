@@ -65,7 +65,7 @@ static size_t cooked(struct input *in, uint8_t *to)
 /* Likewise of a program, whose keys are told to it, and whose queue pairs are any of its NIC's */
 static size_t of_program(struct input *in, const struct fabric *f, const struct worker *w, uint8_t *to)
 {
-	uint8_t body[320] = {0}, op = next(in) % 11, a = next(in), b = next(in), c = next(in);
+	uint8_t body[320] = {0}, op = next(in) % 13, a = next(in), b = next(in), c = next(in);
 	const struct worker *other = f->workers[b % RANKS].next;
 	uint32_t qp = 16u + a % 6, key = harness_key(w, c % 3), rkey = harness_key(other ? other : w, b % 3);
 	uint8_t *p = body;
@@ -73,7 +73,7 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 	switch (op) {
 	case 0: return command(to, 15, put_le32(body, c & 8 ? key : c) - 4, 8);
 	case 1:
-		put_u8(put_le32(p, c), a & 15 ? (a & 16 ? 4 : 2) : a);
+		put_le32(put_le32(put_le32(put_u8(put_le32(p, c), a & 15 ? (a & 16 ? 4 : 2) : a) + 3, 0), b & 3), 0);
 		return command(to, 16, body, 24);
 	case 2:
 	case 3:
@@ -103,7 +103,11 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 		p = put_le64(put_le32(put_le32(p, qp), c % 4), a);
 		for (uint8_t i = 0; i < c % 4; i++)
 			p = put_le32(put_le32(put_le64(p, odd_size(next(in))), (uint32_t)odd_size(next(in))), key);
-		return command(to, 20, body, (uint16_t)(16 + 16 * (c % 4)));
+		if (b & 32)
+			put_le32(body, a % 4);
+		return command(to, b & 32 ? 25 : 20, body, (uint16_t)(16 + 16 * (c % 4)));
+	case 10: put_le32(put_le32(p, a % 4), b % 9); return command(to, 22 + c % 3, body, 8);
+	case 11: put_le32(put_le32(put_le32(p, key), a), b & 1); return command(to, 26, body, 16);
 	case 9: return command(to, 21, put_le32(body, c) - 4, 8);
 	default: return wait_for(to, a % 4, b & 1 ? UINT64_MAX : (uint64_t)b * 100000 + ((uint64_t)c << 20));
 	}

@@ -79,6 +79,24 @@ static void discharge(uint32_t key)
 	session_unlock();
 }
 
+static uint32_t regrant(const struct ibv_mr *mr, const struct ibv_pd *pd, uint64_t iova, unsigned access)
+{
+	const struct wire_rights r = {.key = mr->lkey, .access = access & ACCESS, .domain = pd->handle};
+	int wrong = wrong_with(pd, (uint64_t)(uintptr_t)mr->addr, mr->length, iova, access);
+
+	if (!wrong && session.fd < 0)
+		wrong = EIO;
+	errno = wrong;
+	if (wrong)
+		return 0;
+	session_lock();
+	session_begin();
+	memcpy(session_command(MODIFY_REGION, sizeof r), &r, sizeof r);
+	session_now();
+	session_unlock();
+	return mr->lkey;
+}
+
 /* What is known of a region here, behind what programs see of it */
 struct region {
 	struct ibv_mr mr;
@@ -103,7 +121,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 	return &m->mr;
 }
 
-/* A region of another place, domain or access: registered anew, under another key, before the old one goes */
+/* Of another domain or access it keeps its key; of another place it is registered anew before the old one goes */
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	struct region *m = (struct region *)mr;
@@ -118,10 +136,11 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 	length = moves ? length : mr->length;
 	unsigned rights = flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned)access : m->access;
 	uint64_t iova = moves ? (uint64_t)(uintptr_t)addr : m->iova;
-	uint32_t key = enroll(pd, addr, length, iova, rights);
+	uint32_t key = moves ? enroll(pd, addr, length, iova, rights) : regrant(mr, pd, iova, rights);
 	if (!key)
 		return errno == EINVAL || errno == EOPNOTSUPP ? IBV_REREG_MR_ERR_INPUT : IBV_REREG_MR_ERR_CMD;
-	discharge(mr->lkey);
+	if (moves)
+		discharge(mr->lkey);
 	pd_use(pd, 1);
 	pd_use(mr->pd, -1);
 	*m = (struct region){*mr, iova, rights};

@@ -91,6 +91,9 @@ struct wire_record {
 	uint64_t bytes;
 };
 
+struct wire_rights {
+	uint32_t key, access, domain, zero;
+};
 struct wire_shared {
 	uint32_t cookie, domain;
 };

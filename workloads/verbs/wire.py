@@ -51,6 +51,7 @@ CREATE_SRQ = 22
 MODIFY_SRQ = 23
 DESTROY_SRQ = 24
 POST_SRQ_RECV = 25
+MODIFY_REGION = 26
 
 BODY = {
     # magic 0x31574252, version 6, flags
@@ -106,6 +107,8 @@ BODY = {
     DESTROY_SRQ: Struct("<II"),
     # srq, count, wr_id
     POST_SRQ_RECV: Struct("<IIQ"),
+    # key, access, domain, 0
+    MODIFY_REGION: Struct("<IIII"),
 }
 
 WELCOME = 1

@@ -293,6 +293,7 @@ void worker_doorbell(struct fabric *f, struct post *p)
 	switch (p->kind) {
 	case POST_KIND_OFFLOAD: f->services->post(f, w, p->qp, p->offload); break;
 	case POST_KIND_DEREGISTER: verbs_deregister(f, w, p->qp); break;
+	case POST_KIND_REGION: verbs_region(w, p); break;
 	case POST_KIND_END: program_over(f, w); break;
 	case POST_KIND_SHARED_RECV:
 	case POST_KIND_SHARED_LIMIT:

@@ -179,9 +179,9 @@ void regions_unmap(struct worker *w)
 }
 
 /* region_of() - The region of that key, or NULL */
-const struct region *region_of(const struct worker *w, uint32_t key)
+struct region *region_of(const struct worker *w, uint32_t key)
 {
-	const struct region *r = w->regions.room ? *bucket(&w->regions, key) : NULL;
+	struct region *r = w->regions.room ? *bucket(&w->regions, key) : NULL;
 
 	while (r && r->key != key)
 		r = r->next;
@@ -191,9 +191,9 @@ const struct region *region_of(const struct worker *w, uint32_t key)
 /* worker_region() - The region behind a key, if [address, address + length) lies inside it; else NULL */
 struct region *worker_region(const struct worker *w, uint32_t key, uint64_t address, uint64_t length)
 {
-	const struct region *r = region_of(w, key);
+	struct region *r = region_of(w, key);
 
-	return r && address - r->address <= r->bytes && length <= r->bytes - (address - r->address) ? (struct region *)r : NULL;
+	return r && address - r->address <= r->bytes && length <= r->bytes - (address - r->address) ? r : NULL;
 }
 
 /* worker_memory() - Memory of a worker's that is looked at or changed now, or NULL if that is no part of a region of its */

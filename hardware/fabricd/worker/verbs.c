@@ -87,6 +87,33 @@ const char *command_register(struct message *m)
 	return NULL;
 }
 
+static void take_rights(struct region *r, uint32_t access, uint32_t domain)
+{
+	r->rights = access & RIGHTS;
+	r->watched = access & REGION_WATCHED;
+	r->pd = domain;
+}
+
+/* verbs_region() - A region may be used otherwise from now on */
+void verbs_region(struct worker *w, const struct post *p)
+{
+	struct region *r = region_of(w, p->qp);
+
+	if (r)
+		take_rights(r, p->region.access, p->region.domain);
+}
+
+const char *command_modify_region(struct message *m)
+{
+	struct post p = {.w = m->w, .qp = get_le32(&m->v), .kind = POST_KIND_REGION};
+
+	p.region.access = get_le32(&m->v);
+	p.region.domain = get_le32(&m->v);
+	if (!region_of(m->w, p.qp) || p.region.access & ~(RIGHTS | REGION_WATCHED))
+		return "MODIFY_REGION: unknown key or access";
+	return worker_ring(m, &p);
+}
+
 const char *command_deregister(struct message *m)
 {
 	struct post p = {.w = m->w, .qp = get_le32(&m->v), .kind = POST_KIND_DEREGISTER};

@@ -94,13 +94,16 @@ extern const struct qp_owner_ops worker_qp_ops, program_qp_ops; /* (qps.c) */
 struct post {
 	struct worker *w;
 	uint32_t qp; /* or group, key, shared receive queue */
-	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD, POST_KIND_MODIFY, POST_KIND_DESTROY, POST_KIND_DEREGISTER, POST_KIND_SHARED_RECV, POST_KIND_SHARED_LIMIT, POST_KIND_SHARED_DESTROY, POST_KIND_END } kind;
+	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD, POST_KIND_MODIFY, POST_KIND_DESTROY, POST_KIND_DEREGISTER, POST_KIND_REGION, POST_KIND_SHARED_RECV, POST_KIND_SHARED_LIMIT, POST_KIND_SHARED_DESTROY, POST_KIND_END } kind;
 	union {
 		struct send_wr send;
 		struct recv_wr receive;
 		struct offload_wr *offload;
 		struct qp_wanted wanted;
 		uint32_t limit;
+		struct {
+			uint32_t access, domain;
+		} region;
 	};
 };
 
@@ -139,6 +142,7 @@ void shared_reaches(struct fabric *f, struct post *p);
 void shared_over(struct worker *w);
 struct shared *shared_of(const struct worker *w, uint32_t number);
 struct nic *worker_nic(struct fabric *f, uint32_t ip);
+void verbs_region(struct worker *w, const struct post *p);
 void verbs_deregister(struct fabric *f, struct worker *w, uint32_t key);
 uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
 const char *worker_state_name(enum worker_state s);
