@@ -32,6 +32,7 @@ usage: ./setup.sh VERB [ARGUMENT...]
           prove all (each verb's worth of a night, and a table of them); --help says more
   bench   set up, run the benchmarks (arguments go to them)
   lint    set up, check style and types
+  docs    set up, make docs/ a site with search, in build/site: docs serve [PORT] also serves it here
   torch   set up, install PyTorch's wheel for CPUs, for `torch:` steps (docs/pytorch.md)
   ryu     set up, build the environment in which the controller runs on ryu (control: {library: ryu})
   build   set up only: system packages, .venv, fabricd
@@ -421,6 +422,16 @@ case "$verb" in
     lint)
         set_up --dev
         lint
+        ;;
+    docs)
+        set_up --dev
+        NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict -q
+        say "the site is in build/site (./setup.sh docs serve: in a browser, with search)"
+        case "${1:-}" in
+            "") ;;
+            serve) exec .venv/bin/python -m http.server --bind 127.0.0.1 -d build/site "${2:-8000}" ;;
+            *) usage >&2; say "docs what? docs, or docs serve [PORT]"; exit 2 ;;
+        esac
         ;;
     torch)
         set_up
