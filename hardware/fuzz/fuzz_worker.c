@@ -78,8 +78,8 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 	case 2:
 	case 3:
 	case 4:
-		for (uint8_t state = op == 2 ? b : 1; state <= (op == 2 ? b : 3); state++, to += 48) {
-			p = put_u8(put_u8(put_u8(put_u8(put_u8(put_u8(put_le32(body, qp), state % 7), c % 7), a & 31), a >> 5), b & 7), c & 31);
+		for (unsigned state = op == 2 ? b : 1; state <= (op == 2 ? b : 3); state++, to += 48) {
+			p = put_u8(put_u8(put_u8(put_u8(put_u8(put_u8(put_le32(body, qp), (uint8_t)(state % 7)), c % 7), a & 31), a >> 5), b & 7), c & 31);
 			p = put_le32(put_le32(put_le32(put_u8(put_u8(p, a % 5), b % 5), c & 1 ? 0xfffffe : 0), c & 1 ? 0xfffffe : 0), 16u + b % 6);
 			p = put_le32(p, f->nics[(b >> 4) % RANKS].ip + (c == 255));
 			put_le32(put_le32(put_u8(put_u8(put_u8(put_u8(p, a >> 7), b & 63), b & 7), 15), c & 32 ? 1000000 : 0), c >> 6);

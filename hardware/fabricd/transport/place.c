@@ -26,7 +26,6 @@
 #include "transport/place.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
-#include "transport/shared.h"
 #include "wire/roce.h"
 
 /* Return: whether it was made here, and not left to the thread that copies */
@@ -121,7 +120,8 @@ ps_t place_pcie(struct fabric *f, struct qp *q, uint32_t bytes)
 /* place_has_receive() - Is there a receive request that the NIC may use? */
 bool place_has_receive(struct fabric *f, struct qp *q)
 {
-	return q->owner->ops->generated || (uint32_t)q->usable != q->rq.head || shared_lend(f, q);
+	return q->owner->ops->generated || (uint32_t)q->usable != q->rq.head ||
+	       (q->own && q->own->shared && q->owner->ops->lend(f, q));
 }
 
 /* place_complete() - A message that needs a receive request has ended with @pkt: use one */

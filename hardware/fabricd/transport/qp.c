@@ -16,7 +16,6 @@
 #include "transport/reads.h"
 #include "transport/reorder.h"
 #include "transport/repeat.h"
-#include "transport/shared.h"
 #include "wire/roce.h"
 
 #define FIRST_QP_NUMBER 16
@@ -78,7 +77,8 @@ struct qp *qp_new(struct nic *n, struct qp_owner *owner)
 
 static void let_go(struct qp *q)
 {
-	shared_take_back(q);
+	if (q->own && q->own->shared)
+		q->owner->ops->take_back(q);
 	for (; q->sq.head != q->sq.tail; q->sq.head++)
 		free(SEND_WR(q, q->sq.head)->pieces);
 	for (; q->rq.head != q->rq.tail; q->rq.head++)

@@ -9,6 +9,7 @@
 #include "transport/qp.h"
 #include "worker/command.h"
 #include "worker/services.h"
+#include "worker/shared.h"
 #include "worker/worker.h"
 
 #define LENGTH_MAX (1ull << 31)	  /* of one request, as in reliable connections */

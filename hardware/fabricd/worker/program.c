@@ -24,6 +24,7 @@
 #include "engine/report.h"
 #include "engine/watch.h"
 #include "nic/nic.h"
+#include "worker/shared.h"
 #include "worker/worker.h"
 
 /* session_next() - The one behind a session; NULL: the first, or there is no other */

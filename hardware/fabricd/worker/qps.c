@@ -6,10 +6,10 @@
 #include "engine/fabric.h"
 #include "nic/nic.h"
 #include "transport/qp.h"
-#include "transport/shared.h"
 #include "wire/roce.h"
 #include "worker/records.h"
 #include "worker/region.h"
+#include "worker/shared.h"
 #include "worker/worker.h"
 
 #define MTU_MAX 9000
@@ -155,6 +155,12 @@ static void written(struct fabric *f, struct qp *q, uint32_t key, ps_t t)
 	worker_record(f, w, &(struct record){.kind = REC_TOUCHED, .wr_id = key, .t = t, .qp = q->number});
 }
 
+static void event(struct fabric *f, struct qp *q, uint32_t type)
+{
+	worker_record(f, worker_of(q),
+		      &(struct record){.kind = REC_QP_EVENT, .t = f->clock.now + q->nic->p.pcie_latency, .qp = q->number, .imm = type});
+}
+
 /* What peers have asked for breaks it by itself; what it asked for itself is in its completions */
 static void broken(struct fabric *f, struct qp *q, uint8_t syndrome)
 {
@@ -163,24 +169,12 @@ static void broken(struct fabric *f, struct qp *q, uint8_t syndrome)
 	} events[] = {{AETH_NAK_OPERATION, 1}, {AETH_NAK_INVALID, 2}, {AETH_NAK_ACCESS, 3}};
 
 	if (q->own->shared)
-		worker_record(f, worker_of(q), &(struct record){.kind = REC_QP_EVENT, .t = f->clock.now + q->nic->p.pcie_latency, .qp = q->number, .imm = LAST_WQE_REACHED});
+		event(f, q, LAST_WQE_REACHED);
 	for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
 		if (events[i].syndrome == syndrome)
-			worker_record(f, worker_of(q),
-				      &(struct record){.kind = REC_QP_EVENT,
-						       .t = f->clock.now + q->nic->p.pcie_latency,
-						       .qp = q->number,
-						       .imm = events[i].event});
-}
-
-/* Of a shared receive queue few are left */
-static void low(struct fabric *f, struct shared *s)
-{
-	struct worker *w = (struct worker *)s->owner;
-
-	worker_record(f, w, &(struct record){.kind = REC_SRQ_LIMIT, .t = f->clock.now + w->nic->p.pcie_latency, .qp = s->number});
+			event(f, q, events[i].event);
 }
 
 const struct qp_owner_ops worker_qp_ops = {.lends = true, .payload = payload, .sent = sent, .memory = memory, .received = received};
 const struct qp_owner_ops program_qp_ops = {
-	.lends = true, .check = check, .payload = payload, .sent = sent, .memory = memory, .received = received, .low = low, .written = written, .broken = broken};
+	.lends = true, .check = check, .payload = payload, .sent = sent, .memory = memory, .received = received, .lend = shared_lend, .take_back = shared_take_back, .written = written, .broken = broken};

@@ -12,6 +12,7 @@
 #include "transport/qp.h"
 #include "worker/command.h"
 #include "worker/region.h"
+#include "worker/shared.h"
 #include "worker/worker.h"
 
 #define QP_TYPE_RC 2
