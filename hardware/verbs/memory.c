@@ -44,6 +44,19 @@ static int wrong_with(const struct ibv_pd *pd, uint64_t at, size_t length, uint6
 	return (at ^ iova) & (PAGE - 1) ? EINVAL : 0;
 }
 
+/* May peers write there? */
+static bool open_to_peers(unsigned access)
+{
+	return access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+}
+
+static void say_open(const void *addr, size_t length, bool open)
+{
+	uint64_t at = (uint64_t)(uintptr_t)addr;
+
+	session_region(at & ~(PAGE - 1), (at + length + PAGE - 1) & ~(PAGE - 1), open);
+}
+
 /* Share a range and register it: its key, or 0 with errno */
 static uint32_t enroll(const struct ibv_pd *pd, const void *addr, size_t length, uint64_t iova, unsigned access)
 {
@@ -53,6 +66,7 @@ static uint32_t enroll(const struct ibv_pd *pd, const void *addr, size_t length,
 	uint32_t key = 0;
 
 	session_lock();
+	session_pause();
 	if (!wrong)
 		wrong = session_open() ? share_range(at & ~(PAGE - 1), end) : errno;
 	if (!wrong) {
@@ -61,40 +75,12 @@ static uint32_t enroll(const struct ibv_pd *pd, const void *addr, size_t length,
 		key = tell(&r);
 		wrong = key ? 0 : session.lost ? EIO : ENOMEM;
 	}
+	if (!wrong && open_to_peers(access))
+		say_open(addr, length, true);
 	session_unlock();
 	if (wrong)
 		errno = wrong;
 	return key;
-}
-
-static void discharge(uint32_t key)
-{
-	const struct wire_key k = {.key = key};
-
-	session_lock();
-	session_begin();
-	if (session.fd >= 0)
-		memcpy(session_command(DEREGISTER, sizeof k), &k, sizeof k);
-	session_now();
-	session_unlock();
-}
-
-static uint32_t regrant(const struct ibv_mr *mr, const struct ibv_pd *pd, uint64_t iova, unsigned access)
-{
-	const struct wire_rights r = {.key = mr->lkey, .access = access & ACCESS, .domain = pd->handle};
-	int wrong = wrong_with(pd, (uint64_t)(uintptr_t)mr->addr, mr->length, iova, access);
-
-	if (!wrong && session.fd < 0)
-		wrong = EIO;
-	errno = wrong;
-	if (wrong)
-		return 0;
-	session_lock();
-	session_begin();
-	memcpy(session_command(MODIFY_REGION, sizeof r), &r, sizeof r);
-	session_now();
-	session_unlock();
-	return mr->lkey;
 }
 
 /* What is known of a region here, behind what programs see of it */
@@ -103,6 +89,39 @@ struct region {
 	uint64_t iova;
 	unsigned access;
 };
+
+static void discharge(const struct ibv_mr *mr)
+{
+	const struct wire_key k = {.key = mr->lkey};
+
+	session_lock();
+	session_begin();
+	say_open(mr->addr, mr->length, false);
+	if (session.fd >= 0)
+		memcpy(session_command(DEREGISTER, sizeof k), &k, sizeof k);
+	session_now();
+	session_unlock();
+}
+
+static uint32_t regrant(const struct region *m, const struct ibv_pd *pd, unsigned access)
+{
+	const struct wire_rights r = {.key = m->mr.lkey, .access = access & ACCESS, .domain = pd->handle};
+	int wrong = wrong_with(pd, (uint64_t)(uintptr_t)m->mr.addr, m->mr.length, m->iova, access);
+
+	if (!wrong && session.fd < 0)
+		wrong = EIO;
+	errno = wrong;
+	if (wrong)
+		return 0;
+	session_lock();
+	session_begin();
+	if (open_to_peers(access) != open_to_peers(m->access))
+		say_open(m->mr.addr, m->mr.length, open_to_peers(access));
+	memcpy(session_command(MODIFY_REGION, sizeof r), &r, sizeof r);
+	session_now();
+	session_unlock();
+	return m->mr.lkey;
+}
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
@@ -136,11 +155,11 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 	length = moves ? length : mr->length;
 	unsigned rights = flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned)access : m->access;
 	uint64_t iova = moves ? (uint64_t)(uintptr_t)addr : m->iova;
-	uint32_t key = moves ? enroll(pd, addr, length, iova, rights) : regrant(mr, pd, iova, rights);
+	uint32_t key = moves ? enroll(pd, addr, length, iova, rights) : regrant(m, pd, rights);
 	if (!key)
 		return errno == EINVAL || errno == EOPNOTSUPP ? IBV_REREG_MR_ERR_INPUT : IBV_REREG_MR_ERR_CMD;
 	if (moves)
-		discharge(mr->lkey);
+		discharge(mr);
 	pd_use(pd, 1);
 	pd_use(mr->pd, -1);
 	*m = (struct region){*mr, iova, rights};
@@ -163,7 +182,7 @@ struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uin
 
 int ibv_dereg_mr(struct ibv_mr *m)
 {
-	discharge(m->lkey);
+	discharge(m);
 	pd_use(m->pd, -1);
 	free(m);
 	return 0;

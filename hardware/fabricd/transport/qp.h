@@ -71,8 +71,8 @@ struct qp_owner_ops {
 	/* Of queue pairs that share receives (worker/shared.c), or NULL: one for this one, and whether there is any; what it has not used */
 	bool (*lend)(struct fabric *f, struct qp *q);
 	void (*take_back)(struct qp *q);
-	/* So much was written there by a peer, visible at @t; or NULL */
-	void (*written)(struct fabric *f, struct qp *q, uint32_t key, ps_t t);
+	/* All of a message was written by a peer, visible at @t; or NULL */
+	void (*written)(struct fabric *f, struct qp *q, ps_t t);
 	/* The queue pair is broken: by what its peer asked for, if that is so (AETH_NAK_..), or 0; or NULL: it is reported */
 	void (*broken)(struct fabric *f, struct qp *q, uint8_t syndrome);
 	void (*acked)(struct fabric *f, struct qp *q); /* qp.acked has moved; or NULL */

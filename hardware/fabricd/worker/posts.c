@@ -8,6 +8,7 @@
 #include "engine/fabric.h"
 #include "transport/qp.h"
 #include "worker/command.h"
+#include "worker/region.h"
 #include "worker/services.h"
 #include "worker/shared.h"
 #include "worker/worker.h"
@@ -294,7 +295,10 @@ void worker_doorbell(struct fabric *f, struct post *p)
 	switch (p->kind) {
 	case POST_KIND_OFFLOAD: f->services->post(f, w, p->qp, p->offload); break;
 	case POST_KIND_DEREGISTER: verbs_deregister(f, w, p->qp); break;
-	case POST_KIND_REGION: verbs_region(w, p); break;
+	case POST_KIND_REGION:
+		region_grant(w, p->qp, p->region.access, p->region.domain);
+		clock_worker_changed(f, w);
+		break;
 	case POST_KIND_END: program_over(f, w); break;
 	case POST_KIND_SHARED_RECV:
 	case POST_KIND_SHARED_LIMIT:

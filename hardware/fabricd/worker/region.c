@@ -126,6 +126,11 @@ static uint32_t new_key(struct worker *w)
 	return key;
 }
 
+static bool is_open(const struct region *r)
+{
+	return r->rights & (REMOTE_WRITE | REMOTE_ATOMIC);
+}
+
 /* region_add() - It belongs to a session from now on, under a new key */
 struct region *region_add(struct worker *w, const struct region *r)
 {
@@ -141,8 +146,22 @@ struct region *region_add(struct worker *w, const struct region *r)
 	in->next = *bucket(all, in->key);
 	*bucket(all, in->key) = in;
 	all->count++;
+	all->open += is_open(in);
 	all->bytes += in->bytes;
 	return in;
+}
+
+/* region_grant() - It may be used otherwise from now on, and by another domain */
+void region_grant(struct worker *w, uint32_t key, uint32_t rights, uint32_t pd)
+{
+	struct region *r = region_of(w, key);
+
+	if (!r)
+		return;
+	w->regions.open -= is_open(r);
+	r->rights = rights;
+	r->pd = pd;
+	w->regions.open += is_open(r);
 }
 
 /* region_remove() - It belongs to nobody any more; no payload of it is lent */
@@ -159,6 +178,7 @@ void region_remove(struct worker *w, uint32_t key)
 	copies_settle();
 	*at = r->next;
 	all->count--;
+	all->open -= is_open(r);
 	all->bytes -= r->bytes;
 	unmap(r);
 }

@@ -10,25 +10,23 @@
 struct fabric;
 struct worker;
 
-#define REGION_WATCHED (1u << 31)
-
 struct region {
 	struct region *next; /* with the same hash */
 	uint8_t *base;	     /* of its first byte */
 	uint8_t *mapped;     /* the page that it is in */
 	uint64_t bytes, address;
 	uint32_t key, rights, pd;
-	bool watched;
 };
 
 struct regions {
 	struct region **bucket; /* by the low bits of the key; a power of two of them, or NULL */
-	uint32_t count, room, made;
+	uint32_t count, room, made, open; /* open: peers may write to so many */
 	uint64_t bytes;
 };
 
 bool region_map(const struct fabric *f, struct region *r, int fd, uint64_t place);
 struct region *region_add(struct worker *w, const struct region *r);
+void region_grant(struct worker *w, uint32_t key, uint32_t rights, uint32_t pd);
 void region_remove(struct worker *w, uint32_t key);
 struct region *region_of(const struct worker *w, uint32_t key);
 struct region *worker_region(const struct worker *w, uint32_t key, uint64_t address, uint64_t length);

@@ -65,11 +65,10 @@ const char *command_register(struct message *m)
 
 	r.pd = get_le32(&m->v);
 	r.rights = access & RIGHTS;
-	r.watched = access & REGION_WATCHED;
 	if (!m->alone || m->memfd < 0)
 		return "REGISTER: must come alone, with one memfd";
 	m->took = true;
-	if (access & ~(RIGHTS | REGION_WATCHED) || (place ^ r.address) & 4095 || r.address + r.bytes < r.address)
+	if (access & ~(RIGHTS) || (place ^ r.address) & 4095 || r.address + r.bytes < r.address)
 		return "REGISTER: unknown access, or an address that is not that of its place in a page";
 	if (!r.bytes)
 		return "REGISTER: length 0";
@@ -88,29 +87,13 @@ const char *command_register(struct message *m)
 	return NULL;
 }
 
-static void take_rights(struct region *r, uint32_t access, uint32_t domain)
-{
-	r->rights = access & RIGHTS;
-	r->watched = access & REGION_WATCHED;
-	r->pd = domain;
-}
-
-/* verbs_region() - A region may be used otherwise from now on */
-void verbs_region(struct worker *w, const struct post *p)
-{
-	struct region *r = region_of(w, p->qp);
-
-	if (r)
-		take_rights(r, p->region.access, p->region.domain);
-}
-
 const char *command_modify_region(struct message *m)
 {
 	struct post p = {.w = m->w, .qp = get_le32(&m->v), .kind = POST_KIND_REGION};
 
 	p.region.access = get_le32(&m->v);
 	p.region.domain = get_le32(&m->v);
-	if (!region_of(m->w, p.qp) || p.region.access & ~(RIGHTS | REGION_WATCHED))
+	if (!region_of(m->w, p.qp) || p.region.access & ~(uint32_t)RIGHTS)
 		return "MODIFY_REGION: unknown key or access";
 	return worker_ring(m, &p);
 }
