@@ -85,6 +85,8 @@ struct worker {
 	ps_t wake_at;
 	struct records records; /* not fetched yet */
 	struct regions regions;
+	struct shared *shared; /* its shared receive queues */
+	uint32_t shared_numbers; /* so many there have been */
 	bool wait_written; /* or until what a peer has written is there: */
 	ps_t written, written_last; /* when that is or was, of what it has not woken up for: the first, and the last */
 	ps_t *compute_free; /* of each stream, when it is through; NULL: nothing was computed yet */
@@ -102,13 +104,17 @@ extern const struct qp_owner_ops worker_qp_ops, program_qp_ops; /* (qps.c) */
 /* What reaches the NIC by its doorbell */
 struct post {
 	struct worker *w;
-	uint32_t qp; /* or group, or key */
-	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD, POST_KIND_MODIFY, POST_KIND_DESTROY, POST_KIND_DEREGISTER, POST_KIND_END } kind;
+	uint32_t qp; /* or group, key, shared receive queue */
+	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD, POST_KIND_MODIFY, POST_KIND_DESTROY, POST_KIND_DEREGISTER, POST_KIND_REGION, POST_KIND_SHARED_RECV, POST_KIND_SHARED_LIMIT, POST_KIND_SHARED_DESTROY, POST_KIND_END } kind;
 	union {
 		struct send_wr send;
 		struct recv_wr receive;
 		struct offload_wr *offload;
 		struct qp_wanted wanted;
+		uint32_t limit;
+		struct {
+			uint32_t access, domain;
+		} region;
 	};
 };
 
