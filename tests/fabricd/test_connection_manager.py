@@ -79,7 +79,7 @@ def test_nobody_there_is_a_rejection(two: Programs) -> None:
 
 @pytest.mark.parametrize("endpoint", ["msg", "rdm"])
 def test_libfabrics_provider_connects_by_it(two: Programs, endpoint: str) -> None:
-    """Its event queues are epolls of an event channel; its reliable datagrams go by connections that it makes itself."""
+    """Its event queues are epolls of an event channel; reliable datagrams go by connections that it makes itself."""
     require("fi_pingpong")
     how = ["fi_pingpong", "-p", "verbs", "-e", endpoint, "-I", "5", "-S", "4096", "-c"]
     server, client = both(two, how, [*how, "10.0.0.1"], 47592)
