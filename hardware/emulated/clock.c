@@ -96,10 +96,17 @@ clock_t clock(void)
 	return (clock_t)((s.tv_sec - BOOTED_S) * CLOCKS_PER_SEC + s.tv_nsec / (1000000000 / CLOCKS_PER_SEC));
 }
 
-static void sleep_ps(uint64_t ps)
+/* How much is left (ps) when a timer's signal has come; else 0 */
+static uint64_t sleep_ps(uint64_t ps)
 {
-	if (ps && railbed_emulated())
-		railbed_wait(railbed_now(0) + ps);
+	unsigned before = timers_signals();
+
+	if (!ps || !railbed_emulated())
+		return 0;
+	uint64_t until = railbed_now(0) + ps, is;
+	while ((is = railbed_now(0)) < until && before == timers_signals() && !railbed_lost())
+		railbed_wait(until);
+	return is < until && before != timers_signals() ? until - is : 0;
 }
 
 #define LONGEST_S 1000000 /* of a sleep: more than any fabric lives */
@@ -117,13 +124,14 @@ int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct ti
 {
 	struct timespec from = {0};
 
-	(void)left;
 	if (t->tv_nsec < 0 || t->tv_nsec > 999999999 || t->tv_sec < 0 || of_cpu(id))
 		return EINVAL;
 	if (flags & TIMER_ABSTIME)
 		from = clock_at(now(0), id);
-	sleep_ps(between(&from, t));
-	return 0;
+	uint64_t ps = sleep_ps(between(&from, t));
+	if (ps && left && !(flags & TIMER_ABSTIME))
+		*left = (struct timespec){(time_t)(ps / PS_PER_S), (long)(ps % PS_PER_S / PS_PER_NS)};
+	return ps ? EINTR : 0;
 }
 
 int nanosleep(const struct timespec *t, struct timespec *left)
@@ -136,12 +144,13 @@ int nanosleep(const struct timespec *t, struct timespec *left)
 
 unsigned int sleep(unsigned int seconds)
 {
-	sleep_ps(seconds * PS_PER_S);
-	return 0;
+	return (unsigned)((sleep_ps(seconds * PS_PER_S) + PS_PER_S - 1) / PS_PER_S);
 }
 
 int usleep(useconds_t us)
 {
-	sleep_ps(us * 1000 * PS_PER_NS);
-	return 0;
+	if (!sleep_ps(us * 1000 * PS_PER_NS))
+		return 0;
+	errno = EINTR;
+	return -1;
 }

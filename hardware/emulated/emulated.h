@@ -26,6 +26,13 @@
 /* counter.c */
 void counter_trap(void);
 
+/* timers.c */
+void timers_due(uint64_t now);
+unsigned timers_signals(void);
+bool timers_readable(int fd);
+bool timers_descriptor(int fd);
+void timers_forget(int fd);
+
 /* polling.c */
 bool polling_fault(siginfo_t *info, void *context);
 void polling_pause(void);

@@ -209,5 +209,6 @@ int close(int fd)
 		*e = (struct end){0};
 	}
 	waiting_forget(fd);
+	timers_forget(fd);
 	return (int)syscall(SYS_close, fd);
 }

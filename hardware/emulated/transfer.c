@@ -152,6 +152,9 @@ ssize_t read(int fd, void *to, size_t n)
 {
 	struct end *e = end_of(fd);
 
+	while (timers_descriptor(fd) && end_blocks(fd) && !timers_readable(fd) && !railbed_lost())
+		railbed_wait(railbed_now(0) + PS_PER_S);
+
 	return e ? get(fd, e, to, n, 0) : syscall(SYS_read, fd, to, n);
 }
 

@@ -58,12 +58,13 @@ static int look(struct pollfd *p, nfds_t n, uint64_t *next)
 static int wait_for(struct pollfd *p, nfds_t n, uint64_t ps)
 {
 	uint64_t end = ps == FOREVER ? FOREVER : railbed_now(0) + ps, next;
+	unsigned before = timers_signals();
 
 	for (;;) {
 		int ready = look(p, n, &next);
 		if (ready || (end != FOREVER && railbed_now(0) >= end))
 			return ready;
-		if (railbed_lost()) {
+		if (railbed_lost() || before != timers_signals()) {
 			errno = EINTR;
 			return -1;
 		}
@@ -261,6 +262,7 @@ static bool epoll_is_ready(int epoll, uint64_t *next)
 int epoll_pwait(int epoll, struct epoll_event *events, int most, int ms, const sigset_t *mask)
 {
 	uint64_t next, end = FOREVER;
+	unsigned before = timers_signals();
 
 	if (!ours() || most < 1)
 		return (int)syscall(SYS_epoll_pwait, epoll, events, most, ms, mask, 8);
@@ -270,7 +272,7 @@ int epoll_pwait(int epoll, struct epoll_event *events, int most, int ms, const s
 		int n = look_at_epoll(epoll, events, most, &next);
 		if (n || (end != FOREVER && railbed_now(0) >= end))
 			return n;
-		if (railbed_lost()) {
+		if (railbed_lost() || before != timers_signals()) {
 			errno = EINTR;
 			return -1;
 		}

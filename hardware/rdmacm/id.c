@@ -143,7 +143,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *a)
 	if (open_socket(i) || bind(i->fd, (struct sockaddr *)in, sizeof *in) ||
 	    getsockname(i->fd, (struct sockaddr *)&id->route.addr.src_sin, &room))
 		return -1;
-	id->route.addr.src_sin.sin_addr = in->sin_addr;
+	id->route.addr.src_sin.sin_addr.s_addr = wildcard ? 0 : railbed_address(railbed_rank());
 	if (!wildcard)
 		id_use_device(i);
 	i->state = BOUND;

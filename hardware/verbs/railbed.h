@@ -43,6 +43,7 @@ struct session {
 	uint32_t records;	/* for so many, */
 	uint64_t until;		/* or until then */
 	uint32_t flags;
+	uint64_t alarm; /* no wait goes beyond it */
 	unsigned wanted;	/* so many others have something to say */
 	size_t out_len, last; /* where the last command begins */
 	_Alignas(8) uint8_t out[65536], in[1 << 16];

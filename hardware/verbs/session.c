@@ -29,7 +29,7 @@
 #include "wire.h"
 
 struct session session = {
-	.fd = -1, .records = UINT32_MAX, .until = NEVER, .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .changed = PTHREAD_COND_INITIALIZER};
+	.fd = -1, .records = UINT32_MAX, .until = NEVER, .alarm = NEVER, .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .changed = PTHREAD_COND_INITIALIZER};
 #define LOOKS 384 /* at a clock, after which each takes longest */
 static __thread unsigned depth; /* of this thread's lock: more than 1 in a handler of signals */
 static void (*activation)(void); /* of the time library, if it is there */
@@ -56,8 +56,10 @@ void session_unlock(void)
 {
 	if (!__libc_single_threaded)
 		pthread_cond_broadcast(&session.changed);
-	depth--;
+	bool due = --depth == 0 && session.alarm <= session.now + session.spend;
 	pthread_mutex_unlock(&session.lock);
+	if (due && watch)
+		watch->due(session.now + session.spend);
 }
 
 /* session_fail() - The NIC cannot be used any more, and why */
@@ -290,7 +292,8 @@ static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 	session.records = records < session.records ? records : session.records;
 	session.until = until < session.until ? until : session.until;
 	session.flags |= flags;
-	const struct wire_wait wait = {.records = session.records, .until = session.until, .flags = session.flags};
+	const struct wire_wait wait = {.records = session.records, .until = session.until < session.alarm ? session.until : session.alarm,
+				       .flags = session.flags};
 	memcpy(session_command(WAIT, sizeof wait), &wait, sizeof wait);
 	session.waits++;
 	flush();
@@ -357,11 +360,11 @@ uint64_t railbed_now(uint64_t cost_ps)
 	return t;
 }
 
-/* railbed_wait() - Sleep until that time (ps); what happens meanwhile is taken in */
+/* railbed_wait() - Sleep until that time (ps), or until something is due; what happens meanwhile is taken in */
 void railbed_wait(uint64_t until)
 {
 	session_lock();
-	while (session_open() && session.now + session.spend < until)
+	while (session_open() && session.now + session.spend < until && session.now + session.spend < session.alarm)
 		session_wait(UINT32_MAX, until);
 	if (session.lost && session.now + session.spend < until)
 		session.spend = until - session.now;
@@ -410,6 +413,15 @@ void session_pause(void)
 void railbed_watch(const struct railbed_watch *how)
 {
 	watch = how;
+}
+
+/* railbed_alarm() - When something is due next */
+void railbed_alarm(uint64_t at)
+{
+	session_lock();
+	session_begin(); /* who waits for longer waits anew */
+	session.alarm = at;
+	session_unlock();
 }
 
 /* railbed_busy() - Is this thread within this library? */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes.util
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,6 +75,16 @@ def test_nobody_there_is_a_rejection(two: Programs) -> None:
     client = two.start(1, "rping", "-c", "-C", "1", "-a", "10.0.0.77")
     said, _ = client.communicate(timeout=DEADLINE_S)
     assert "RDMA_CM_EVENT_ADDR_ERROR" in said
+
+
+@pytest.mark.parametrize("endpoint", ["msg", "rdm"])
+def test_libfabrics_provider_connects_by_it(two: Programs, endpoint: str) -> None:
+    """Its event queues are epolls of an event channel; reliable datagrams go by connections that it makes itself."""
+    require("fi_pingpong")
+    how = ["fi_pingpong", "-p", "verbs", "-e", endpoint, "-I", "5", "-S", "4096", "-c"]
+    server, client = both(two, how, [*how, "10.0.0.1"], 47592)
+    for said in (server, client):
+        assert re.search(r"^4k +5 +=5 ", said, re.MULTILINE), said
 
 
 NONSENSE = """

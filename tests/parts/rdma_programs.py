@@ -23,7 +23,8 @@ def require(*names: str) -> None:
     """Skips the test where the distribution's programs are not installed."""
     for name in names:
         if shutil.which(name) is None:
-            pytest.skip(f"{name} is not installed: ./setup.sh test installs it (perftest, ibverbs-utils, rdmacm-utils)")
+            packages = "perftest, ibverbs-utils, rdmacm-utils, libfabric-bin"
+            pytest.skip(f"{name} is not installed: ./setup.sh test installs it ({packages})")
 
 
 class Programs:
