@@ -13,8 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-STEP = 0.01
-"""Of a logarithm, by which derivatives are taken."""
+STEP = 0.04
+"""Of a logarithm, by which derivatives are taken: the model has small jumps, where messages change places at a NIC."""
+BOTH_WAYS = 0.1
+"""Likewise at the end, in both directions, for what the rows tell."""
 MOST_STEPS = 25
 MOST_HALVES = 6
 ENOUGH = 0.02
@@ -34,7 +36,7 @@ Array = NDArray[Any]
 class Model(Protocol):
     """Logarithms of times of R rows, by those of P constants."""
 
-    def at(self, x: Array, steps: Array | float = STEP) -> tuple[Array, Array]:
+    def at(self, x: Array, steps: Array | float) -> tuple[Array, Array]:
         """The times, and their derivatives (R, P): what a step of each constant changes, by that step."""
 
 
@@ -88,7 +90,7 @@ def fit(problem: Problem, before: Fit | None = None) -> Fit:
     x = problem.prior.copy() if before is None else before.x
     low = problem.prior - FARTHEST * problem.prior_sigma
     high = problem.prior + FARTHEST * problem.prior_sigma
-    f, jacobian = problem.model.at(x) if before is None else (before.f, before.jacobian)
+    f, jacobian = problem.model.at(x, STEP) if before is None else (before.f, before.jacobian)
     value = _value(problem, x, f)
     for _ in range(MOST_STEPS):
         step, gain = _step(problem, x, f, jacobian)
@@ -96,7 +98,7 @@ def fit(problem: Problem, before: Fit | None = None) -> Fit:
             break
         for half in range(MOST_HALVES):
             tried = np.clip(x + step * 0.5**half, low, high)
-            found, slope = problem.model.at(tried)
+            found, slope = problem.model.at(tried, STEP)
             if (there := _value(problem, tried, found)) < value:
                 break
         else:
@@ -105,6 +107,8 @@ def fit(problem: Problem, before: Fit | None = None) -> Fit:
         if gained < max(ENOUGH, SMALL * value):
             break
     weights = _weights((f - problem.y) / problem.sigma)
+    steps = np.minimum(BOTH_WAYS, problem.prior_sigma / 2)
+    jacobian = (problem.model.at(x, steps)[1] + problem.model.at(x, -steps)[1]) / 2
     covariance = np.linalg.inv(_normal(problem, jacobian, weights))
     return Fit(problem, x, f, jacobian, weights, covariance)
 

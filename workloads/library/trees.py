@@ -25,6 +25,11 @@ class Inside:
     station_ns: float
     last_ns: float  # a station that only hands on what has come
     hop_ns: float
+    streamed: bool = False  # what comes is handed on line by line (costs.STREAMED)
+
+    def way_ns(self, to: Station) -> float:
+        """From a station's end until another may begin, so that it ends when the last line has come."""
+        return self.hop_ns - (to.ns if self.streamed else 0.0)
 
 
 @dataclass(frozen=True)
@@ -49,17 +54,17 @@ def _ended(nodes: int, rounds: int, launch_ns: float, inside: Inside, between: B
     for second in (False, True):
         up, down = ([_chain(inside, launch_ns) for _ in range(nodes)] for _ in range(2))
         for node in range(nodes):
+            down[node][-1].ns = inside.last_ns
             for q in range(1, inside.count):
-                up[node][q].to(up[node][q - 1], inside.hop_ns)
-                down[node][q - 1].to(down[node][q], inside.hop_ns)
+                up[node][q].to(up[node][q - 1], inside.way_ns(up[node][q - 1]))
+                down[node][q - 1].to(down[node][q], inside.way_ns(down[node][q]))
             above = binary(node, nodes, second=second).parent
             if above is None:
                 up[node][0].to(down[node][0], 0.0)
-                down[node][0].ns = 0.0 if inside.count > 1 or nodes > 1 else down[node][0].ns
+                down[node][0].ns = 0.0 if inside.count > 1 else inside.last_ns
             else:
                 up[node][0].to(up[above][0], between.hop_ns, nics[node])
                 down[above][0].to(down[node][0], between.hop_ns, nics[above])
-            down[node][-1].ns = inside.last_ns
         stations += [station for chain in (*up, *down) for station in chain]
     return ended_ns(stations, rounds)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from workloads.collectives.schedule import Program, Recv, Send, Shape, Span, Step, Work, spans
 from workloads.collectives.trees import binary
-from workloads.library.schedules.lanes import lane, manner_of, pieces_of
+from workloads.library.schedules.lanes import lane, manner_of, pieces_of, taken
 from workloads.library.schedules.orders import inside
 
 
@@ -32,11 +32,11 @@ def _in_tree(shape: Shape, index: int, channel: int, share: Span) -> tuple[list[
     at, node = order.index(index), binary(server, servers, second=channel >= its.channels // 2)
     below = order[at + 1 : at + 2] + [child * its.gpus + gpus[0] for child in node.children if at == 0]
     above = order[at - 1] if at else None if node.parent is None else node.parent * its.gpus + gpus[0]
-    return _up_and_down(shape, share, below, above, 2 * channel)
+    return _up_and_down(shape, index, share, below, above, 2 * channel)
 
 
 def _up_and_down(
-    shape: Shape, share: Span, below: list[int], above: int | None, channel: int
+    shape: Shape, index: int, share: Span, below: list[int], above: int | None, channel: int
 ) -> tuple[list[Step], list[Step]]:
     """Each piece passes the clock once in each direction; at the top it turns round."""
     up, down = channel, channel + 1
@@ -44,13 +44,19 @@ def _up_and_down(
     falling: list[Step] = []
     for piece in pieces_of(shape, share):
         work = Work(piece.stop - piece.start)
-        rising += [Recv(peer, *piece, True, up) for peer in below]
         turned: list[Step] = [Send(peer, *piece, down) for peer in below]
+        gathered: list[Step] = [work]
+        for peer in below:  # what comes whole before the clock's work, what comes line by line behind it
+            receive = Recv(peer, *piece, True, up)
+            at = 0 if taken(shape, index, piece, receive)[0] is receive else len(gathered)
+            gathered.insert(at, receive)
+        rising += gathered
         if above is None:
-            rising += [work, *turned]
+            rising += turned
         else:
-            rising += [work, Send(above, *piece, up)]
-            falling += [Recv(above, *piece, False, down), *([work] if below else []), *turned]
+            receive = Recv(above, *piece, False, down)
+            rising.append(Send(above, *piece, up))
+            falling += [*(taken(shape, index, piece, receive) if below else [receive]), *turned]
     return rising, falling
 
 
@@ -73,6 +79,7 @@ def all_reduce_nvls_tree(shape: Shape, index: int) -> Program:
             others = [rank for rank in range(server * its.gpus, (server + 1) * its.gpus) if rank != index]
             below = others + [child * its.gpus + gpu for child in node.children]
             above = None if node.parent is None else node.parent * its.gpus + gpu
-            lanes += [lane(shape, index, steps) for steps in _up_and_down(shape, parts[gpu], below, above, up) if steps]
+            both = _up_and_down(shape, index, parts[gpu], below, above, up)
+            lanes += [lane(shape, index, steps) for steps in both if steps]
         lanes += [lane(shape, index, steps) for steps in (given, gotten) if steps]
     return lanes
