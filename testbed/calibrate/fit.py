@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,13 +43,24 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Problem:
-    """`y`: logarithms of measured times, `sigma`: their scatter; `prior` and `prior_sigma` of logarithms."""
+    """`y`: logarithms of measured times, `sigma`: their scatter; `prior` and `prior_sigma` of logarithms.
+
+    `correlation`: of what is known beforehand; None: of each constant by itself.
+    """
 
     model: Model
     y: Array
     sigma: Array
     prior: Array
     prior_sigma: Array
+    correlation: Array | None = None
+
+    @cached_property
+    def precision(self) -> Array:
+        """Of the prior: the inverse of its covariance."""
+        each = np.diag(1 / self.prior_sigma)
+        inverse: Array = each @ each if self.correlation is None else each @ np.linalg.inv(self.correlation) @ each
+        return inverse
 
 
 @dataclass(frozen=True)
@@ -118,7 +130,7 @@ def without(fitted: Fit, rows: Array) -> tuple[Array, Array]:
     kept = np.where(rows, 0.0, fitted.weights)
     inverse = np.linalg.inv(_normal(fitted.problem, fitted.jacobian, kept))
     pull = fitted.jacobian.T @ (kept * fitted.residuals / fitted.problem.sigma**2)
-    pull += (fitted.x - fitted.problem.prior) / fitted.problem.prior_sigma**2
+    pull += fitted.problem.precision @ (fitted.x - fitted.problem.prior)
     moved = -inverse @ pull
     there = fitted.jacobian[rows]
     return fitted.residuals[rows] + there @ moved, np.einsum("rp,pq,rq->r", there, inverse, there)
@@ -130,12 +142,11 @@ def bootstrap(fitted: Fit) -> Array:
     rows, problem = len(fitted.f), fitted.problem
     scaled = fitted.jacobian / problem.sigma[:, None]
     residuals = fitted.residuals / problem.sigma
-    prior = np.diag(problem.prior_sigma**-2.0)
     moved = []
     for _ in range(DRAWS):
         times = np.bincount(random.integers(rows, size=rows), minlength=rows) * fitted.weights
-        pull = scaled.T @ (times * residuals) + (fitted.x - problem.prior) / problem.prior_sigma**2
-        moved.append(-np.linalg.solve(scaled.T @ (times[:, None] * scaled) + prior, pull))
+        pull = scaled.T @ (times * residuals) + problem.precision @ (fitted.x - problem.prior)
+        moved.append(-np.linalg.solve(scaled.T @ (times[:, None] * scaled) + problem.precision, pull))
     sd: Array = np.std(np.array(moved), axis=0)
     return sd
 
@@ -145,19 +156,21 @@ def _weights(z: Array) -> Array:
 
 
 def _value(problem: Problem, x: Array, f: Array) -> float:
-    return _of_rows(problem, f) + float(np.sum(((x - problem.prior) / problem.prior_sigma) ** 2))
+    away = x - problem.prior
+    return _of_rows(problem, f) + float(away @ problem.precision @ away)
 
 
 def _normal(problem: Problem, jacobian: Array, weights: Array) -> Array:
     scaled = jacobian / problem.sigma[:, None]
-    return scaled.T @ (weights[:, None] * scaled) + np.diag(problem.prior_sigma**-2.0)
+    return scaled.T @ (weights[:, None] * scaled) + problem.precision
 
 
 def _step(problem: Problem, x: Array, f: Array, jacobian: Array) -> tuple[Array, float]:
     """Gauss and Newton's, and by how much the sum of squares should become less."""
     z = (f - problem.y) / problem.sigma
     weights = _weights(z)
-    pull = (jacobian / problem.sigma[:, None]).T @ (weights * z) + (x - problem.prior) / problem.prior_sigma**2
+    pull = (jacobian / problem.sigma[:, None]).T @ (weights * z)
+    pull += problem.precision @ (x - problem.prior)
     step = -np.linalg.solve(_normal(problem, jacobian, weights), pull)
     return step, float(-pull @ step)
 
@@ -169,9 +182,9 @@ def widened(fitted: Fit, sd: Array) -> Array:
     are asked by how much they get worse; of what they should, a share is what they know.
     """
     problem = fitted.problem
-    known = np.diag(_normal(problem, fitted.jacobian, fitted.weights)) - problem.prior_sigma**-2.0
+    known = np.diag(_normal(problem, fitted.jacobian, fitted.weights) - problem.precision)
     before = _of_rows(problem, fitted.f)
-    pull = -2 * (fitted.x - problem.prior) / problem.prior_sigma**2
+    pull = -2 * problem.precision @ (fitted.x - problem.prior)
     share = np.ones(len(sd))
     for sign in (1.0, -1.0):
         steps = sign * FAR * sd

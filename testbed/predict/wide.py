@@ -13,7 +13,7 @@ from testbed.predict.ground import Turn
 from testbed.predict.large_fabric import LargeFabric
 from testbed.predict.limits import refuse_some
 from workloads.base.entry import Algorithm, NoModel
-from workloads.base.vocabulary import AUTO, LIBRARY
+from workloads.base.vocabulary import AUTO
 from workloads.registry import algorithms, choices, find
 from workloads.times.wide.model import Asked, Time, model_of
 from workloads.times.wide.peers import ConnectedPairs
@@ -30,9 +30,6 @@ def _modelled(collective: str) -> str:
 def wide_figures(large: LargeFabric, step: CollectiveStep, turn: Turn, made: ConnectedPairs) -> Iterator[Figure]:
     """The lines of a step.  `made`: the queue pairs so far; this step's are added to them."""
     refuse_some(step, turn.place)
-    if step.algorithm == LIBRARY:
-        what = "there is no model of so large a fabric for what a library chooses"
-        raise InputError(what, f"{turn.place}.algorithm", "up to 4,096 NICs, or name an algorithm")
     auto, ranks = step.algorithm == AUTO, large.nics.places.ranks
     chosen, no_model = dict.fromkeys(step.sizes, step.algorithm), list[str]()
     if auto:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 STREAMED = ("ll", "ll128")
-"""Protocols whose receiver in the same server finds a flag in every line, and hands on a slice while it still comes
-(src/device/prims_ll128.h, prims_ll.h): its thread block is through when it has had the time, and the last line."""
+"""Protocols whose receiver finds a flag in every line, and hands on a slice while it still comes (GenericOp waits for
+slots of what it sends alone, src/device/prims_ll128.h): it is through when it has had the time, and the last line."""
 EFFICIENCY = {"simple": 1.0, "ll": 0.5, "ll128": 120 / 128}
 """Of what a protocol sends, how much is data: LL has a flag for every 4 bytes, LL128 8 bytes of every 128."""
 

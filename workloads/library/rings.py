@@ -51,10 +51,7 @@ class State:
     def work(self, free: Any, nbytes: int, coming: Any = 0.0) -> Any:
         """Until the thread blocks have done a slice that comes then, and may be sent then."""
         takes, begin = nbytes * self.byte + self.its.slice, np.maximum(self.free, free)
-        done = np.maximum(begin, coming) + takes
-        if self.streamed and np.ndim(coming):
-            first = 1 if self.over_net else 0  # where it comes whole
-            done[:, :, first:] = np.maximum(begin + takes, coming)[:, :, first:]
+        done = np.maximum(begin + takes, coming) if self.streamed else np.maximum(begin, coming) + takes
         self.free = done
         return done
 

@@ -97,8 +97,8 @@ def _chain(asked: _Asked) -> Any:
     stages = [inside] * (servers.ranks - 1 - far) + [between] * far  # a ring comes back to the root's server
     slowest = [(net, 0.0 * net - net)] if servers.nodes > 1 else []  # its way is counted
     found = pipeline_ns(its.launch, pieces, [*stages, *slowest])[:, 0, 0]
-    if its.name in STREAMED:  # only the root, and who gets from another server to hand on, keep a piece that long
-        found = found - (servers.ranks - 1 - servers.nodes - (far == servers.nodes and channels > 2)) * work[:, 0, 0]
+    if its.name in STREAMED:  # only the root keeps a piece that long
+        found = found - (servers.ranks - 2) * work[:, 0, 0]
     return found
 
 

@@ -33,7 +33,7 @@ def _chains(shape: Shape, index: int, *, reduce: bool) -> Program:
             if place == 0:
                 steps += [Work(piece.stop - piece.start)] * works
             else:
-                steps += taken(shape, index, piece, receive) if works else [receive]
+                steps += taken(shape, piece, receive) if works else [receive]
             steps += [Send(following(shape, order, at), *piece, channel)] * (place + 1 < n)
         lanes.append(lane(shape, index, steps))
         last = at + its.gpus - 1  # of the server, if the ring comes in here

@@ -65,7 +65,7 @@ def _around(
     shape: Shape, hops: Sequence[Hop], chunks: Sequence[Span], order: Sequence[int], at: int, channel: int
 ) -> list[Step]:
     """One loop: each hop's slices go on as soon as they have come."""
-    left, right, index = preceding(shape, order, at), following(shape, order, at), order[at]
+    left, right = preceding(shape, order, at), following(shape, order, at)
     steps: list[Step] = []
     for piece in slices(shape, chunks[hops[0].send]):
         steps += [Work(piece.stop - piece.start), Send(right, *piece, channel)]
@@ -73,7 +73,7 @@ def _around(
         onward = k + 1 < len(hops)
         for piece in slices(shape, chunks[hop.receive]):
             receive = Recv(left, *piece, hop.reduce, channel)
-            steps += taken(shape, index, piece, receive) if onward or hop.reduce else [receive]
+            steps += taken(shape, piece, receive) if onward or hop.reduce else [receive]
             steps += [Send(right, *piece, channel)] * onward
     return steps
 

@@ -7,7 +7,7 @@ switch copies what it has.  Here these are messages to it and from it, which kee
 
 from __future__ import annotations
 
-from workloads.collectives.schedule import Program, Recv, Send, Shape, Span, Step, Work, spans
+from workloads.collectives.schedule import Program, Recv, Send, Shape, Span, Step, spans
 from workloads.collectives.trees import binary
 from workloads.library.schedules.lanes import lane, manner_of, pieces_of, taken
 from workloads.library.schedules.orders import inside
@@ -32,31 +32,25 @@ def _in_tree(shape: Shape, index: int, channel: int, share: Span) -> tuple[list[
     at, node = order.index(index), binary(server, servers, second=channel >= its.channels // 2)
     below = order[at + 1 : at + 2] + [child * its.gpus + gpus[0] for child in node.children if at == 0]
     above = order[at - 1] if at else None if node.parent is None else node.parent * its.gpus + gpus[0]
-    return _up_and_down(shape, index, share, below, above, 2 * channel)
+    return _up_and_down(shape, share, below, above, 2 * channel)
 
 
 def _up_and_down(
-    shape: Shape, index: int, share: Span, below: list[int], above: int | None, channel: int
+    shape: Shape, share: Span, below: list[int], above: int | None, channel: int
 ) -> tuple[list[Step], list[Step]]:
     """Each piece passes the clock once in each direction; at the top it turns round."""
     up, down = channel, channel + 1
     rising: list[Step] = []
     falling: list[Step] = []
     for piece in pieces_of(shape, share):
-        work = Work(piece.stop - piece.start)
         turned: list[Step] = [Send(peer, *piece, down) for peer in below]
-        gathered: list[Step] = [work]
-        for peer in below:  # what comes whole before the clock's work, what comes line by line behind it
-            receive = Recv(peer, *piece, True, up)
-            at = 0 if taken(shape, index, piece, receive)[0] is receive else len(gathered)
-            gathered.insert(at, receive)
-        rising += gathered
+        rising += taken(shape, piece, *(Recv(peer, *piece, True, up) for peer in below))
         if above is None:
             rising += turned
         else:
             receive = Recv(above, *piece, False, down)
             rising.append(Send(above, *piece, up))
-            falling += [*(taken(shape, index, piece, receive) if below else [receive]), *turned]
+            falling += [*(taken(shape, piece, receive) if below else [receive]), *turned]
     return rising, falling
 
 
@@ -79,7 +73,7 @@ def all_reduce_nvls_tree(shape: Shape, index: int) -> Program:
             others = [rank for rank in range(server * its.gpus, (server + 1) * its.gpus) if rank != index]
             below = others + [child * its.gpus + gpu for child in node.children]
             above = None if node.parent is None else node.parent * its.gpus + gpu
-            both = _up_and_down(shape, index, parts[gpu], below, above, up)
+            both = _up_and_down(shape, parts[gpu], below, above, up)
             lanes += [lane(shape, index, steps) for steps in both if steps]
         lanes += [lane(shape, index, steps) for steps in (given, gotten) if steps]
     return lanes

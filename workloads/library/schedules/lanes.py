@@ -22,11 +22,10 @@ def lane(shape: Shape, index: int, steps: Sequence[Step], *, byte: float = 1.0) 
     return Lane(steps, its.slots, per_peer=True, buffered=its.padded > 1, clock=clock, padded=its.padded)
 
 
-def taken(shape: Shape, index: int, piece: Span, receive: Recv) -> list[Step]:
-    """A piece that comes, and passes the clock: meanwhile, where its lines can be taken one by one."""
-    its, work = manner_of(shape), Work(piece.stop - piece.start)
-    streamed = its.protocol in STREAMED and receive.peer // its.gpus == index // its.gpus
-    return [work, receive] if streamed else [receive, work]
+def taken(shape: Shape, piece: Span, *receives: Recv) -> list[Step]:
+    """A piece that comes, and passes the clock: meanwhile, where its lines are taken one by one."""
+    work = Work(piece.stop - piece.start)
+    return [work, *receives] if manner_of(shape).protocol in STREAMED else [*receives, work]
 
 
 def slices(shape: Shape, span: Span) -> list[Span]:

@@ -124,8 +124,8 @@ def broadcast_ns(case: Case) -> float:
     between = servers if 1 < servers < n and its.channels > 1 else servers - 1
     way = (n - 1) * work + (n - 1 - between) * near
     way += between * (lanes * net + far + near * (its.pxn and its.gpus > 1))
-    if its.protocol in STREAMED:  # only the root, and who gets from another server to hand on, keep a piece that long
-        way -= (n - 1 - servers - (between == servers and its.channels > 2)) * work
+    if its.protocol in STREAMED:  # only the root keeps a piece that long
+        way -= (n - 2) * work
     return float(its.launch + way + (pieces - 1) * max(work, lanes * net if servers > 1 else 0.0))
 
 
