@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import runpy
+import subprocess
 from pathlib import Path
 
 from setuptools import Command, Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 RECIPE = runpy.run_path(str(ROOT / "hardware" / "build.py"))
@@ -51,6 +53,31 @@ class BuildFabricd(Command):
 class Build(build):
     sub_commands = [*build.sub_commands, ("build_fabricd", None)]
 
+    def run(self) -> None:
+        super().run()
+        note_commit(Path(self.build_lib))
+
+
+class Archive(sdist):
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, files)
+        note_commit(Path(base_dir))
+
+
+def note_commit(tree: Path) -> None:
+    """Where `testbed --version` and runs look for it (results/store/environment.py)."""
+    if commit := said_commit():
+        (tree / "results" / "COMMIT").write_text(f"{commit}\n")
+
+
+def said_commit() -> str:
+    """Of a checkout; of a source archive what that was told."""
+    written = ROOT / "results" / "COMMIT"
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if asked.returncode or not (ROOT / ".git").exists():
+        return written.read_text().strip() if written.exists() else ""
+    return asked.stdout.strip()
+
 
 class PlatformWheel(bdist_wheel):
     """Bound to the platform because of fabricd, but to no version of Python."""
@@ -70,7 +97,7 @@ def files(*patterns: str) -> list[str]:
 
 setup(
     distclass=PlatformDistribution,
-    cmdclass={"build": Build, "build_fabricd": BuildFabricd, "bdist_wheel": PlatformWheel},
+    cmdclass={"build": Build, "build_fabricd": BuildFabricd, "sdist": Archive, "bdist_wheel": PlatformWheel},
     data_files=[
         *((f"share/man/man{page[-1]}", [page]) for page in files("hardware/*.[1-9]")),
         ("share/railbed/experiments", files("experiments/*.yaml")),

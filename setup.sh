@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")"
 
 packages="openvswitch-switch mininet runc tini iproute2 net-tools ethtool tcpdump iperf3 tshark iputils-ping procps
-          gcc libc6-dev libjansson-dev libdeflate-dev libibverbs-dev ca-certificates"
+          gcc libc6-dev libjansson-dev libdeflate-dev libibverbs-dev librdmacm-dev ca-certificates"
 stamp=.venv/.railbed
 
 usage() {
@@ -32,6 +32,7 @@ usage: ./setup.sh VERB [ARGUMENT...]
           prove all (each verb's worth of a night, and a table of them); --help says more
   bench   set up, run the benchmarks (arguments go to them)
   lint    set up, check style and types
+  docs    set up, make docs/ a site with search, in build/site: docs serve [PORT] also serves it here
   torch   set up, install PyTorch's wheel for CPUs, for `torch:` steps (docs/pytorch.md)
   ryu     set up, build the environment in which the controller runs on ryu (control: {library: ryu})
   build   set up only: system packages, .venv, fabricd
@@ -317,7 +318,7 @@ mpi() { # what a test of programs on a fabric starts
 }
 
 rdma_programs() { # that tests run on emulated NICs
-    packages="$packages perftest ibverbs-utils"
+    packages="$packages perftest ibverbs-utils rdmacm-utils"
 }
 
 explore() {
@@ -330,9 +331,9 @@ explore() {
     done
 }
 
-processes() { # of tests: this many more than CPUs, because a test often waits; four at most
+processes() { # of tests: this many more than CPUs, because a test often waits; eight at most
     n=$(($(nproc) + $1))
-    [ "$n" -le 4 ] || n=4
+    [ "$n" -le 8 ] || n=8
     printf '%s' "$n"
 }
 
@@ -373,7 +374,7 @@ case "$verb" in
         lint >"$said" 2>&1 & # on one core; the tests, which often wait, need not wait for it
         linting=$!
         tested=0
-        as_root_if_there .venv/bin/python -m pytest -n "$(processes 2)" "$@" || tested=$?
+        as_root_if_there .venv/bin/python -m pytest -n "$(processes 3)" "$@" || tested=$?
         linted=0
         wait "$linting" || linted=1
         cat "$said"
@@ -408,6 +409,16 @@ case "$verb" in
     lint)
         set_up --dev
         lint
+        ;;
+    docs)
+        set_up --dev
+        NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict -q
+        say "the site is in build/site (./setup.sh docs serve: in a browser, with search)"
+        case "${1:-}" in
+            "") ;;
+            serve) exec .venv/bin/python -m http.server --bind 127.0.0.1 -d build/site "${2:-8000}" ;;
+            *) usage >&2; say "docs what? docs, or docs serve [PORT]"; exit 2 ;;
+        esac
         ;;
     torch)
         set_up

@@ -30,9 +30,11 @@ ELEMENTS_SOURCES = HERE / "elements"
 ELEMENTS = HERE / "bin" / "elements"
 VERBS_SOURCES = HERE / "verbs"
 EMULATED_SOURCES = HERE / "emulated"
+RDMACM_SOURCES = HERE / "rdmacm"
 PROGRAMS = HERE / "bin" / "programs"  # what programs in containers load
 VERBS = PROGRAMS / "libibverbs.so.1"
 EMULATED = PROGRAMS / "librailbed-time.so"
+RDMACM = PROGRAMS / "librdmacm.so.1"
 
 CFLAGS = ["-std=c17", "-D_GNU_SOURCE", "-pthread", "-O2", "-g", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
 SANITIZE = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -45,12 +47,18 @@ FLAGS = {
         ["-shared", "-Wl,-soname,libibverbs.so.1", f"-Wl,--version-script={VERBS_SOURCES}/libibverbs.map"],
     ),
     "emulated": (["-fPIC", f"-I{VERBS_SOURCES}"], ["-shared", "{beside}/libibverbs.so.1", "-Wl,-rpath,$ORIGIN"]),
+    "rdmacm": (
+        ["-fPIC", f"-I{VERBS_SOURCES}"],
+        ["-shared", "{beside}/libibverbs.so.1", "-Wl,-rpath,$ORIGIN", "-Wl,-soname,librdmacm.so.1"]
+        + [f"-Wl,--version-script={RDMACM_SOURCES}/librdmacm.map"],
+    ),
 }
 OTHERS = {
     HOLDER: HOLDER_SOURCES,
     ELEMENTS: ELEMENTS_SOURCES,
     VERBS: VERBS_SOURCES,
     EMULATED: EMULATED_SOURCES,
+    RDMACM: RDMACM_SOURCES,
 }
 
 
@@ -169,8 +177,8 @@ def _run(command: list[str]) -> None:
     if done.returncode == 0:
         return
     hint = ""
-    if "infiniband" in done.stderr:
-        hint = "\nmissing headers? apt-get install libibverbs-dev"
+    if "infiniband" in done.stderr or "rdma/" in done.stderr:
+        hint = "\nmissing headers? apt-get install libibverbs-dev librdmacm-dev"
     if "jansson" in done.stderr or "deflate" in done.stderr:
         hint = "\nmissing headers or libraries? apt-get install libjansson-dev libdeflate-dev"
     raise BuildError(f"{shlex.join(command)} failed:\n{done.stderr.rstrip()}{hint}")

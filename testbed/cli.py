@@ -148,8 +148,18 @@ def _traceback_if_asked() -> None:
         traceback.print_exc()
 
 
+def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked or ctx.resilient_parsing:
+        return
+    from results.store.environment import commit
+
+    source = commit()
+    click.echo(f"testbed, version {__version__}" + (f" ({source})" if source else ""))
+    ctx.exit()
+
+
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="testbed")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 def cli() -> None:
     """An AI-fabric testbed in a box: emulated GPU clusters on Open vSwitch, with real collective traffic.
 

@@ -4,15 +4,16 @@ A test is marked by its folder, unit, fabricd or live, and one that this machine
 missing.
 
 What hypothesis draws is the same in every run, so that the suite does not hang on luck, and little: a case that never
-failed here will not tomorrow. `./setup.sh explore` draws afresh, and on and on (RAILBED_EXPLORE=1); what it finds
-becomes an @example of its test.
+failed here will not tomorrow. Nor does it hang on numbers and words in our sources, which hypothesis would look for in
+each process, for seconds. `./setup.sh explore` draws afresh, and on and on (RAILBED_EXPLORE=1); what it finds becomes
+an @example of its test.
 
 What collection makes stays to the end. The garbage collector is kept from looking through it again and again, which
 would be a seventh of the unit tests' time.
 
-Fabrics do not meet, so files of tests run beside each other (pytest -n 2), each in one process for the sake of the
-fabrics that its tests share. Files that look at the machine itself take turns. Unit tests share nothing: they come last
-and one by one, so that all processes end together.
+Fabrics do not meet, so files of tests run beside each other (pytest -n 2: tests/parts/beside.py), each in one process
+for the sake of the fabrics that its tests share. Files that look at the machine itself take turns. Unit tests share
+nothing: they come last and one by one, so that all processes end together.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 gc.set_threshold(100_000)  # most of what is imported and collected stays
 
@@ -35,12 +35,10 @@ sys.dont_write_bytecode = False
 
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
+from hypothesis.internal.conjecture import providers  # noqa: E402
 
 from testbed.machine.bytecode import keep_compiled  # noqa: E402
-
-if TYPE_CHECKING:
-    from xdist.scheduler import LoadScopeScheduling
-    from xdist.workermanage import WorkerController
+from tests.parts import beside  # noqa: E402
 
 HERE = Path(__file__).parent
 PACKAGES = (
@@ -63,18 +61,26 @@ PROGRAMS = {  # in the order in which they run
 
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None, print_blob=True, max_examples=40)
 settings.register_profile("explore", deadline=None, print_blob=True, max_examples=200)
-settings.load_profile("explore" if os.environ.get("RAILBED_EXPLORE") else "fixed")
+if os.environ.get("RAILBED_EXPLORE"):
+    settings.load_profile("explore")
+else:
+    settings.load_profile("fixed")
+    providers._get_local_constants = lambda: providers._local_constants  # none
 
 # A shell starts background jobs with SIGINT ignored, nohup with SIGHUP, which a child inherits; a handler it does not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("general")
+    group._addoption("-n", dest="beside", type=int, default=1, metavar="N", help="run tests in N processes")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Tests start hundreds of processes: none of them shall compile Python, also where it may not write bytecode."""
-    if not hasattr(config, "workerinput"):  # not once more in each of pytest-xdist's processes
-        for package in PACKAGES:
-            keep_compiled(HERE.parent / package)
+    for package in PACKAGES:
+        keep_compiled(HERE.parent / package)
 
 
 def missing(folder: str) -> list[str]:
@@ -103,28 +109,21 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(optionalhook=True)  # pytest-xdist's
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    from xdist.scheduler import LoadScopeScheduling
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    option = session.config.option
+    if option.beside < 2 or option.collectonly or session.testsfailed:
+        return None
+    scopes: dict[str, list[int]] = {"machine": []}  # which takes longest
+    for place, item in enumerate(session.items):
+        scopes.setdefault(_scope(item), []).append(place)
+    beside.run(session, [scope for scope in scopes.values() if scope], option.beside)
+    return True
 
-    class Spread(LoadScopeScheduling):
-        """Tests of a scope run in one process, scopes in the order in which they are collected."""
 
-        def _split_scope(self, nodeid: str) -> str:
-            file = Path(nodeid.partition("::")[0])
-            if file.parent.name == "unit":
-                return nodeid
-            return "machine" if file.stem in MACHINE else str(file)
-
-        def _reschedule(self, node: WorkerController) -> None:
-            """What is done is forgotten: xdist counts through all of it after each test."""
-            scopes = self.assigned_work[node]
-            for scope in [scope for scope, tests in scopes.items() if all(tests.values())]:
-                del scopes[scope]
-            super()._reschedule(node)
-
-    config.option.loadscopereorder = False
-    return Spread(config, log)
+def _scope(item: pytest.Item) -> str:
+    if item.path.parent.name == "unit":
+        return item.nodeid
+    return "machine" if item.path.stem in MACHINE else str(item.path)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -58,14 +58,21 @@ ROOMS = {
     "drills": Room(("drills/sheet/score.py", "drills/twins.py", "drills/ending.py", "drills/solve/*.py"), "drills"),
     "figures": Room(("results/figures/**/*.py",), "results.figures"),
     "times": Room(("workloads/times/**/*.py",), "workloads.times", ("predict*",)),
-    "cc": Room(("hardware/fabricd/cc/*.c",), tests=("fabricd_cc_*", "fabricd_ecn", "fabricd_incast", "fabricd_pacer")),
+    "cc": Room(
+        ("hardware/fabricd/cc/*.c",),
+        tests=(
+            *("fabricd_cc_*", "fabricd_ecn", "fabricd_incast", "fabricd_pacer", "fabricd_credits", "fabricd_pulls"),
+            *("fabricd_trimming*", "own_controls"),
+        ),
+    ),
     "transport": Room(
         ("hardware/fabricd/transport/*.c",),
         tests=(
             *("fabricd_recovery*", "fabricd_selective_repeat", "fabricd_pacer", "fabricd_packets", "fabricd_workers"),
             *("fabricd_timing", "fabricd_nic_counters", "fabricd_hostile", "fabricd_cc_*", "fabricd_probe"),
             *("fabricd_lent", "fabricd_psn_wrap", "fabricd_ring_options", "fabricd_seen", "fabricd_sack"),
-            "fabricd_ordering",
+            *("fabricd_ordering", "fabricd_credits", "fabricd_pulls", "fabricd_trimming*", "fabricd_transports"),
+            *("fabricd_ways", "fabricd_multipath", "fabricd_retry", "verbs_reads"),
         ),
     ),
     "switch": Room(
@@ -74,7 +81,7 @@ ROOMS = {
             *("fabricd_buffer", "fabricd_ecn", "fabricd_ovs", "fabricd_timing", "fabricd_incast", "fabricd_thresholds"),
             *("fabricd_seen", "views_of_faults", "fabricd_multicast", "fabricd_determinism", "fabricd_deadlock"),
             *("fabricd_fast_path*", "fabricd_lent", "fabricd_ended", "fabricd_until", "fabricd_cc_controls"),
-            "fabricd_adaptive",
+            *("fabricd_adaptive", "fabricd_trimming", "trimming_faults", "fabricd_cut_through", "own_paths"),
         ),
     ),
 }

@@ -6,6 +6,7 @@ second. The tree of whoever works here is only read.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import json
@@ -112,6 +113,7 @@ class Bench:
         code = 70
         try:
             os.setsid()
+            gc.freeze()  # else it would look through all of our memory, and so copy it
             resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
             os.chdir(self.tree)
             sys.path[:] = [str(self.tree), *(p for p in sys.path if p and Path(p).resolve() != ROOT)]
@@ -124,7 +126,7 @@ class Bench:
 
             plugin = watch() if watch else _First(self.tree)
             options = ["--continue-on-collection-errors"] if watch else ["-x"]
-            code = int(pytest.main([*options, "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], [plugin]))
+            code = int(pytest.main([*options, "-q", "-p", "no:cacheprovider", *tests], [plugin]))
             plugin.keep()
         finally:
             with suppress(BaseException):

@@ -1,11 +1,11 @@
 """Proof: predictions are within 3 % of the emulation.
 
-`./setup.sh prove predict [--cases N] [--most RANKS] [--seed N] [--budget SECONDS] [--paths]`.  Hypothesis draws cases
-of 8 to RANKS ranks (default 128): a fabric, a collective and algorithm, a size, rates, delays, costs; in two cases of
-three some cables differ from the others.  Each is run and predicted; the worst are listed, and of those that also have
-a model for large fabrics, how far that is off, too.  After SECONDS no further case begins.  With --paths all fabrics
-have several spines, and packets their ways over them: hashes by other seeds and fields, several queue pairs, spraying,
-adaptive switches.
+`./setup.sh prove predict [--cases N] [--most RANKS] [--seed N] [--budget SECONDS] [--paths | --credits]`.  Hypothesis
+draws cases of 8 to RANKS ranks (default 128): a fabric, a collective and algorithm, a size, rates, delays, costs; in
+two cases of three some cables differ from the others.  Each is run and predicted; the worst are listed, and of those
+that also have a model for large fabrics, how far that is off, too.  After SECONDS no further case begins.  With --paths
+all fabrics have several spines, and packets their ways over them: hashes by other seeds and fields, several queue
+pairs, spraying, adaptive switches.  With --credits receivers let senders send, by all controls that have them.
 """
 
 from __future__ import annotations
@@ -48,11 +48,15 @@ PATHS = (
     ),
 )
 """How packets may choose their ways, each in the words of the file."""
+CREDITS = tuple(
+    f"transport: {{cc: {name}, recovery: selective_repeat}}" for name in ("rccc", "uec", "eqds", "ndp", "homa")
+)
+"""Controls by credit."""
 
 
 @st.composite
 def cases(
-    draw: st.DrawFn, most: int, most_bytes: int = MOST_BYTES, *, paths: bool = False
+    draw: st.DrawFn, most: int, most_bytes: int = MOST_BYTES, *, paths: bool = False, credits: bool = False
 ) -> tuple[Experiment, Prediction]:
     """One of up to `most` ranks that neither the file nor the prediction refuses."""
     n = draw(st.sampled_from([k for k in RANKS if k <= most]))
@@ -61,7 +65,7 @@ def cases(
     rows = draw(st.sampled_from([d for d in range(2, n) if n % d == 0]))
     spines = draw(st.sampled_from([2, 3, 4, 8] if paths else [1, 1, 2, 3]))
     fabric = draw(st.sampled_from(topologies(n, rows, spines)[3 if paths else 0 :]))
-    own = draw(st.sampled_from(PATHS)) if paths else ""
+    own = draw(st.sampled_from(PATHS)) if paths else draw(st.sampled_from(CREDITS)) if credits else ""
     about = 1 << draw(st.sampled_from(range(20)))
     elements = draw(st.integers(about, 2 * about - 1))
     assume(4 * elements * n <= most_bytes)
@@ -118,7 +122,9 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=128)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--budget", type=float, default=float("inf"), metavar="SECONDS")
-    parser.add_argument("--paths", action="store_true", help="several ways for packets")
+    of = parser.add_mutually_exclusive_group()
+    of.add_argument("--paths", action="store_true", help="several ways for packets")
+    of.add_argument("--credits", action="store_true", help="credit of receivers")
     told = parser.parse_args()
     found: list[tuple[float, str]] = []
     large: list[tuple[float, str]] = []
@@ -129,7 +135,7 @@ def main() -> int:
         max_examples=told.cases, phases=[Phase.generate], deadline=None, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    @given(cases(told.most, paths=told.paths))
+    @given(cases(told.most, paths=told.paths, credits=told.credits))
     def each(case: tuple[Experiment, Prediction]) -> None:
         if time.monotonic() < end:
             _compare(*case, found, large)
@@ -158,6 +164,8 @@ def _compare(
     if transport.multipath or transport.qps > 1 or routing.model_dump() != "ecmp":
         of += f", {routing.model_dump()}, qps {transport.qps}{' split' * transport.qps_split}"
         of += f", {transport.multipath.policy}" if transport.multipath else ""
+    if transport.cc.name != "none":
+        of += f", {transport.cc.name}"
     off = figure.time_ns / row["time_ns"] - 1
     fell = f", but {row['fallback']}" if row.get("fallback") else ""
     if not fell:

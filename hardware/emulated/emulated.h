@@ -20,6 +20,7 @@
 #define COUNTER_PS 10000ull  /* likewise the time-stamp counter */
 #define LATENCY_PS 50000000ull /* of the management network */
 #define STEP_PS 49000000ull  /* who waits for a message looks again after this: none can come sooner */
+#define APART_PS (LATENCY_PS - STEP_PS) /* no two programs' clocks are further apart */
 
 /* counter.c */
 void counter_trap(void);
@@ -28,9 +29,12 @@ void counter_trap(void);
 void clock_begins(void);
 struct timespec clock_at(uint64_t ps, clockid_t id);
 
+/* waiting.c */
+void waiting_forget(int fd);
+
 /* network.c */
 bool network_ours(int fd);
 int network_ready(int fd, uint64_t now, uint64_t *next);
-bool network_writable(int fd);
+short network_events(int fd, uint64_t now, uint64_t *next);
 
 #endif

@@ -14,6 +14,10 @@ static ssize_t get(int fd, struct end *e, void *to, size_t n, int flags)
 	uint64_t next;
 	size_t done = 0;
 
+	if (!e->connected && !e->connecting) {
+		errno = ENOTCONN;
+		return -1;
+	}
 	while (done < n) {
 		if (e->at == e->len) {
 			if (done && !(flags & MSG_WAITALL))
@@ -41,8 +45,16 @@ static ssize_t get(int fd, struct end *e, void *to, size_t n, int flags)
 
 static ssize_t put(int fd, struct end *e, const void *from, size_t n)
 {
+	uint64_t next;
+
+	if (e->connecting)
+		connection_advance(fd, e, railbed_now(0), &next);
+	if (!e->connected) {
+		errno = e->connecting ? EAGAIN : ENOTCONN;
+		return -1;
+	}
 	for (size_t at = 0; at < n; at += MOST)
-		end_tell(fd, e, DATA, (const uint8_t *)from + at, n - at < MOST ? n - at : MOST);
+		end_tell(fd, e, DATA, (const uint8_t *)from + at, n - at < MOST ? n - at : MOST, 0);
 	return (ssize_t)n;
 }
 
@@ -67,8 +79,12 @@ ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 
 	if (!e)
 		return syscall(SYS_sendmsg, fd, m, flags);
-	for (size_t i = 0; i < m->msg_iovlen; i++)
-		whole += put(fd, e, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
+	for (size_t i = 0; i < m->msg_iovlen; i++) {
+		ssize_t put_now = put(fd, e, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
+		if (put_now < 0)
+			return -1;
+		whole += put_now;
+	}
 	return whole;
 }
 
@@ -102,9 +118,19 @@ ssize_t readv(int fd, const struct iovec *v, int count)
 
 int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict n)
 {
-	if (!end_of(fd))
+	struct end *e = end_of(fd);
+	int is = 0; /* nothing is set */
+
+	if (!e)
 		return (int)syscall(SYS_getsockopt, fd, level, name, value, n);
-	memset(value, 0, *n); /* no error, nothing set */
+	if (level == SOL_SOCKET && name == SO_ERROR) {
+		is = e->error;
+		e->error = 0;
+	} else if (level == SOL_SOCKET) {
+		is = name == SO_TYPE ? SOCK_STREAM : name == SO_DOMAIN ? AF_INET : name == SO_ACCEPTCONN ? e->listening : 0;
+	}
+	memset(value, 0, *n);
+	memcpy(value, &is, *n < sizeof is ? *n : sizeof is);
 	return 0;
 }
 

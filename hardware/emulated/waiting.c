@@ -25,6 +25,9 @@ static bool ours(void)
 	return railbed_open() && railbed_emulated();
 }
 
+static bool is_epoll(int fd);
+static bool epoll_is_ready(int epoll, uint64_t *next);
+
 /* What is ready of them now, of ours by the network's time; @next: when to look again */
 static int look(struct pollfd *p, nfds_t n, uint64_t *next)
 {
@@ -38,8 +41,10 @@ static int look(struct pollfd *p, nfds_t n, uint64_t *next)
 		if (p[i].fd < 0)
 			continue;
 		if (network_ours(p[i].fd)) {
-			one.revents = network_ready(p[i].fd, now, &when) ? POLLIN : 0;
-			one.revents |= network_writable(p[i].fd) ? POLLOUT : 0;
+			one.revents = network_events(p[i].fd, now, &when);
+			*next = when < *next ? when : *next;
+		} else if (is_epoll(p[i].fd)) {
+			one.revents = epoll_is_ready(p[i].fd, &when) ? POLLIN : 0;
 			*next = when < *next ? when : *next;
 		} else {
 			syscall(SYS_poll, &one, 1, 0);
@@ -135,12 +140,42 @@ int pselect(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict w
 	return real(n, in, out, wrong, t, mask);
 }
 
-/* --- epoll: whose sockets of ours the kernel cannot look at as we do --- */
+/* --- epoll: whose sockets of ours, and epolls with such, the kernel cannot look at as we do --- */
 #define WATCHED 1024
+#define DESCRIPTORS 4096
 static struct watched {
 	int epoll, fd;
 	struct epoll_event event;
+	uint32_t told; /* with EPOLLET: what was said and has not changed since */
 } watched[WATCHED]; /* fd 0: free; standard input is none of ours */
+static bool epolls[DESCRIPTORS];
+
+int epoll_create1(int flags)
+{
+	int fd = (int)syscall(SYS_epoll_create1, flags);
+
+	if (fd >= 0 && fd < DESCRIPTORS)
+		epolls[fd] = true;
+	return fd;
+}
+
+int epoll_create(int size)
+{
+	errno = EINVAL;
+	return size > 0 ? epoll_create1(0) : -1;
+}
+
+static bool is_epoll(int fd)
+{
+	return fd >= 0 && fd < DESCRIPTORS && epolls[fd];
+}
+
+/* waiting_forget() - A descriptor is closed */
+void waiting_forget(int fd)
+{
+	if (is_epoll(fd))
+		epolls[fd] = false;
+}
 
 static struct watched *watched_at(int epoll, int fd)
 {
@@ -152,7 +187,7 @@ static struct watched *watched_at(int epoll, int fd)
 
 int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 {
-	if (!network_ours(fd))
+	if (!network_ours(fd) && !is_epoll(fd))
 		return (int)syscall(SYS_epoll_ctl, epoll, op, fd, event);
 	struct watched *w = watched_at(epoll, fd);
 	if (op == EPOLL_CTL_ADD && !w)
@@ -165,11 +200,28 @@ int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 		errno = ENOSPC;
 		return -1;
 	}
-	*w = op == EPOLL_CTL_DEL ? (struct watched){0} : (struct watched){epoll, fd, *event};
+	*w = op == EPOLL_CTL_DEL ? (struct watched){0} : (struct watched){epoll, fd, *event, 0};
 	return 0;
 }
 
-/* Ours that are ready, then the kernel's; @next as of look() */
+/* What is so of a watched one, as far as it is asked for; @looks: nobody is told */
+static uint32_t state_of(struct watched *w, uint64_t now, bool looks, uint64_t *next)
+{
+	uint32_t is;
+
+	if (network_ours(w->fd))
+		is = (uint32_t)network_events(w->fd, now, next);
+	else
+		is = epoll_is_ready(w->fd, next) ? EPOLLIN : 0;
+	is &= w->event.events | (w->event.events ? EPOLLERR | EPOLLHUP : 0);
+	if (!(w->event.events & EPOLLET) || looks)
+		return is;
+	uint32_t new = is & (~w->told | EPOLLIN);
+	w->told = is;
+	return new;
+}
+
+/* Ours that are ready, then the kernel's; @next as of look().  Without @events: is any? */
 static int look_at_epoll(int epoll, struct epoll_event *events, int most, uint64_t *next)
 {
 	uint64_t now = railbed_now(0), when;
@@ -180,23 +232,30 @@ static int look_at_epoll(int epoll, struct epoll_event *events, int most, uint64
 		struct watched *w = &watched[i];
 		if (!w->fd || w->epoll != epoll)
 			continue;
-		if (!network_ours(w->fd)) {
+		if (!network_ours(w->fd) && !is_epoll(w->fd)) {
 			*w = (struct watched){0}; /* closed: the kernel would forget it, too */
 			continue;
 		}
-		uint32_t is = network_ready(w->fd, now, &when) ? EPOLLIN : 0;
+		uint32_t is = state_of(w, now, !events, &when);
 		*next = when < *next ? when : *next;
-		is = (is | (network_writable(w->fd) ? EPOLLOUT : 0)) & w->event.events;
-		if (is)
-			events[n++] = (struct epoll_event){.events = is, .data = w->event.data};
-		if (is && w->event.events & EPOLLONESHOT)
+		if (is && events)
+			events[n] = (struct epoll_event){.events = is, .data = w->event.data};
+		if (is && events && w->event.events & EPOLLONESHOT)
 			w->event.events = 0;
+		n += is != 0;
 	}
 	if (n < most) {
-		int more = (int)syscall(SYS_epoll_pwait, epoll, events + n, most - n, 0, NULL, 8);
+		struct pollfd p = {.fd = epoll, .events = POLLIN};
+		int more = events ? (int)syscall(SYS_epoll_pwait, epoll, events + n, most - n, 0, NULL, 8) :
+				    (int)syscall(SYS_poll, &p, 1, 0);
 		n += more > 0 ? more : 0;
 	}
 	return n;
+}
+
+static bool epoll_is_ready(int epoll, uint64_t *next)
+{
+	return look_at_epoll(epoll, NULL, 1, next);
 }
 
 int epoll_pwait(int epoll, struct epoll_event *events, int most, int ms, const sigset_t *mask)

@@ -6,6 +6,7 @@
 #include "cc/puller.h"
 #include "control/control.h"
 #include "control/sample.h"
+#include "datagram/datagram.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "fast_path/flow_cache.h"
@@ -24,7 +25,7 @@
 #include "worker/worker.h"
 #include "world.h"
 
-static const struct nic_receivers receivers = {.transport = transport_receive, .trimmed = trimmed_receive, .offload = offload_receive, .domain = offload_domain};
+static const struct nic_receivers receivers = {.transport = transport_receive, .datagram = datagram_receive, .trimmed = trimmed_receive, .offload = offload_receive, .domain = offload_domain};
 
 /* world_join() - Who does what rooms below have declared: before anything else */
 void world_join(struct fabric *f)

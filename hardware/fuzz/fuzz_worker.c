@@ -65,7 +65,7 @@ static size_t cooked(struct input *in, uint8_t *to)
 /* Likewise of a program, whose keys are told to it, and whose queue pairs are any of its NIC's */
 static size_t of_program(struct input *in, const struct fabric *f, const struct worker *w, uint8_t *to)
 {
-	uint8_t body[320] = {0}, op = next(in) % 10, a = next(in), b = next(in), c = next(in);
+	uint8_t body[320] = {0}, op = next(in) % 11, a = next(in), b = next(in), c = next(in);
 	const struct worker *other = f->workers[b % RANKS].next;
 	uint32_t qp = 16u + a % 6, key = harness_key(w, c % 3), rkey = harness_key(other ? other : w, b % 3);
 	uint8_t *p = body;
@@ -73,7 +73,7 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 	switch (op) {
 	case 0: return command(to, 15, put_le32(body, c & 8 ? key : c) - 4, 8);
 	case 1:
-		put_u8(put_le32(p, c), a & 15 ? 2 : a);
+		put_u8(put_le32(p, c), a & 15 ? (a & 16 ? 4 : 2) : a);
 		return command(to, 16, body, 24);
 	case 2:
 	case 3:
@@ -82,7 +82,7 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 			p = put_u8(put_u8(put_u8(put_u8(put_u8(put_u8(put_le32(body, qp), state % 7), c % 7), a & 31), a >> 5), b & 7), c & 31);
 			p = put_le32(put_le32(put_le32(put_u8(put_u8(p, a % 5), b % 5), c & 1 ? 0xfffffe : 0), c & 1 ? 0xfffffe : 0), 16u + b % 6);
 			p = put_le32(p, f->nics[(b >> 4) % RANKS].ip + (c == 255));
-			put_le32(put_u8(put_u8(put_u8(put_u8(p, a >> 7), b & 63), b & 7), 15), c & 32 ? 1000000 : 0);
+			put_le32(put_le32(put_u8(put_u8(put_u8(put_u8(p, a >> 7), b & 63), b & 7), 15), c & 32 ? 1000000 : 0), c >> 6);
 			command(to, 17, body, 40);
 		}
 		return op == 2 ? 48 : 144;
@@ -91,8 +91,10 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 	case 7: {
 		uint16_t count = c & 128 ? c : c % 5;
 		p = put_le16(put_u8(put_u8(put_le32(p, qp), b % 7), c & 128 ? 9 : 1 | (a & 2)), count);
-		p = put_le32(put_le32(put_le64(put_le64(p, a), odd_size(next(in))), b & 64 ? rkey : b), 5);
-		p = put_le64(put_le64(p, 0), 0);
+		uint64_t to_number = (uint64_t)(16u + b % 6) << 32 | f->nics[c % RANKS].ip; /* of a datagram */
+		p = put_le64(put_le64(p, a), c & 32 ? to_number : odd_size(next(in)));
+		p = put_le32(put_le32(p, b & 64 ? rkey : b & 63), 5);
+		p = put_le64(put_le64(p, c & 64 ? a * 257u : 0), 0);
 		for (uint16_t i = 0; !(c & 128) && i < count; i++)
 			p = put_le32(put_le32(put_le64(p, odd_size(next(in))), (uint32_t)odd_size(next(in))), key);
 		return command(to, 19, body, (uint16_t)(48 + (c & 128 ? (count + 7) & ~7 : 16 * count)));
@@ -102,6 +104,7 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 		for (uint8_t i = 0; i < c % 4; i++)
 			p = put_le32(put_le32(put_le64(p, odd_size(next(in))), (uint32_t)odd_size(next(in))), key);
 		return command(to, 20, body, (uint16_t)(16 + 16 * (c % 4)));
+	case 9: return command(to, 21, put_le32(body, c) - 4, 8);
 	default: return wait_for(to, a % 4, b & 1 ? UINT64_MAX : (uint64_t)b * 100000 + ((uint64_t)c << 20));
 	}
 }

@@ -138,6 +138,7 @@ static int query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr 
 	a.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 	a.phys_state = up ? 5 : 2; /* LinkUp, Polling */
 	a.active_mtu = mtu_of(is.mtu);
+	a.qkey_viol_cntr = is.qkey_violations;
 	set_rate(&a, is.rate_bps);
 	memset(to, 0, room);
 	memcpy(to, &a, room < sizeof a ? room : sizeof a);

@@ -13,6 +13,8 @@
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | \
 	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 
+#define OF_DATAGRAMS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+
 struct request {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge[SGE_MAX];
@@ -127,6 +129,17 @@ static void wr_send_imm(struct ibv_qp_ex *x, __be32 imm)
 		wr->imm_data = imm;
 }
 
+static void set_address(struct ibv_qp_ex *x, struct ibv_ah *ah, uint32_t number, uint32_t qkey)
+{
+	struct request *r = latest(x);
+
+	if (!r)
+		return;
+	r->wr.wr.ud.ah = ah;
+	r->wr.wr.ud.remote_qpn = number;
+	r->wr.wr.ud.remote_qkey = qkey;
+}
+
 static void set_sges(struct ibv_qp_ex *x, size_t count, const struct ibv_sge *list)
 {
 	struct request *r = latest(x);
@@ -198,7 +211,7 @@ bool extended_init(struct qp *q, uint64_t ops)
 {
 	struct ibv_qp_ex *x = &q->ex;
 
-	if (ops & ~(uint64_t)OPERATIONS)
+	if (ops & ~(uint64_t)(q->qp.qp_type == IBV_QPT_UD ? OF_DATAGRAMS : OPERATIONS))
 		return false;
 	q->batch = calloc(1, sizeof *q->batch);
 	if (!q->batch)
@@ -214,6 +227,7 @@ bool extended_init(struct qp *q, uint64_t ops)
 	x->wr_atomic_fetch_add = wr_fetch_add;
 	x->wr_send = wr_send;
 	x->wr_send_imm = wr_send_imm;
+	x->wr_set_ud_addr = set_address;
 	x->wr_set_sge = set_sge;
 	x->wr_set_sge_list = set_sges;
 	x->wr_set_inline_data = set_inline;

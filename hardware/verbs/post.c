@@ -28,6 +28,8 @@ static int wrong_with(const struct qp *q, const struct ibv_send_wr *wr, uint64_t
 {
 	if (opcode_of(wr->opcode) < 0)
 		return EOPNOTSUPP;
+	if (q->qp.qp_type == IBV_QPT_UD && ((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || !wr->wr.ud.ah))
+		return EINVAL;
 	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_SQD && q->qp.state != IBV_QPS_ERR)
 		return EINVAL;
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > (q->cap.max_send_sge ? q->cap.max_send_sge : 1))
@@ -46,6 +48,16 @@ static void put_pieces(uint8_t *to, const struct ibv_sge *list, int count)
 {
 	for (int i = 0; i < count; i++, to += sizeof(struct wire_piece))
 		memcpy(to, &(struct wire_piece){list[i].addr, list[i].length, list[i].lkey}, sizeof(struct wire_piece));
+}
+
+/* Where a datagram goes */
+static void address(struct wire_send *s, const struct ibv_send_wr *wr)
+{
+	const struct ah *h = (const struct ah *)wr->wr.ud.ah;
+
+	s->remote = (uint64_t)wr->wr.ud.remote_qpn << 32 | h->address;
+	s->rkey = wr->wr.ud.remote_qkey;
+	s->compare = h->traffic_class ? 1u | (uint32_t)(h->traffic_class >> 2) << 8 | (uint32_t)h->sl << 16 : 0;
 }
 
 static int send_one(struct qp *q, const struct ibv_send_wr *wr)
@@ -77,6 +89,8 @@ static int send_one(struct qp *q, const struct ibv_send_wr *wr)
 		s.compare = wr->wr.atomic.compare_add;
 		s.swap = wr->wr.atomic.swap;
 	}
+	if (q->qp.qp_type == IBV_QPT_UD)
+		address(&s, wr);
 	uint8_t *body = session_command(POST_SEND_LIST, (uint16_t)(sizeof s + (inlined ? length : s.count * sizeof(struct wire_piece))));
 	memcpy(body, &s, sizeof s);
 	body += sizeof s;
@@ -180,16 +194,18 @@ void post_received(uint16_t kind, uint32_t status, uint32_t number, uint32_t imm
 
 	if (!q || q->rq_head == q->rq_tail)
 		return;
+	bool datagram = kind == REC_RECEIVED_DATAGRAM || kind == REC_RECEIVED_DATAGRAM_IMM;
 	if (status)
 		q->qp.state = IBV_QPS_ERR;
 	const struct ibv_wc wc = {.wr_id = q->rq[q->rq_head++ % (q->cap.max_recv_wr + 1u)],
 				  .status = status,
 				  .opcode = kind == REC_RECEIVED_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
-				  .wc_flags = kind == REC_RECEIVED ? 0 : IBV_WC_WITH_IMM,
+				  .wc_flags = (kind == REC_RECEIVED || kind == REC_RECEIVED_DATAGRAM ? 0 : IBV_WC_WITH_IMM) |
+					      (datagram ? IBV_WC_GRH : 0),
 				  .imm_data = htonl(imm),
 				  .byte_len = (uint32_t)bytes,
 				  .qp_num = q->qp.qp_num,
-				  .src_qp = q->attr.dest_qp_num};
+				  .src_qp = datagram ? (uint32_t)(bytes >> 32) : q->attr.dest_qp_num};
 	cq_add(q->qp.recv_cq, &wc, true);
 }
 

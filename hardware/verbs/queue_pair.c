@@ -84,7 +84,7 @@ static struct qp *create(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
 {
 	struct ibv_qp_cap *cap = &a->cap;
 
-	if (a->qp_type != IBV_QPT_RC || a->srq) {
+	if ((a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UD) || a->srq) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -221,6 +221,7 @@ static void tell(const struct qp *q, enum ibv_qp_state to)
 		.peer = a->dest_qp_num,
 		.access = (uint8_t)(a->qp_access_flags & 15),
 		.rate = a->rate_limit,
+		.qkey = a->qkey,
 	};
 
 	memcpy(&m.address, &a->ah_attr.grh.dgid.raw[12], 4);
@@ -261,30 +262,33 @@ static void take(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mas
 }
 
 /* Whether a transition is one, and comes with what it needs (InfiniBand, table "QP state transition properties") */
-static bool allowed(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+static bool allowed(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 {
 	static const struct {
 		enum ibv_qp_state from, to;
-		int needs;
+		int needs, of_datagrams;
 	} steps[] = {
-		{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
-		{IBV_QPS_INIT, IBV_QPS_INIT, 0},
+		{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+		 IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
+		{IBV_QPS_INIT, IBV_QPS_INIT, 0, 0},
 		{IBV_QPS_INIT, IBV_QPS_RTR,
 		 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-			 IBV_QP_MIN_RNR_TIMER},
+			 IBV_QP_MIN_RNR_TIMER,
+		 0},
 		{IBV_QPS_RTR, IBV_QPS_RTS,
-		 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC},
-		{IBV_QPS_RTS, IBV_QPS_RTS, 0},
-		{IBV_QPS_RTS, IBV_QPS_SQD, 0},
-		{IBV_QPS_SQD, IBV_QPS_RTS, 0},
-		{IBV_QPS_SQD, IBV_QPS_SQD, 0},
+		 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+		 IBV_QP_SQ_PSN},
+		{IBV_QPS_RTS, IBV_QPS_RTS, 0, 0},
+		{IBV_QPS_RTS, IBV_QPS_SQD, 0, 0},
+		{IBV_QPS_SQD, IBV_QPS_RTS, 0, 0},
+		{IBV_QPS_SQD, IBV_QPS_SQD, 0, 0},
 	};
 
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
 		return true;
 	for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
 		if (steps[i].from == from && steps[i].to == to)
-			return (mask & steps[i].needs) == steps[i].needs;
+			return !((type == IBV_QPT_UD ? steps[i].of_datagrams : steps[i].needs) & ~mask);
 	return false;
 }
 
@@ -294,7 +298,7 @@ static int wrong_with(const struct qp *q, const struct ibv_qp_attr *a, int mask,
 
 	if (mask & IBV_QP_CUR_STATE && a->cur_qp_state != q->qp.state)
 		return EINVAL;
-	if (!allowed(q->qp.state, to, mask))
+	if (!allowed(q->qp.qp_type, q->qp.state, to, mask))
 		return EINVAL;
 	if (mask & IBV_QP_PORT && a->port_num != PORT)
 		return EINVAL;

@@ -36,6 +36,9 @@ struct session {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* nobody waits for records any more */
 	bool waiting;		/* a thread does, without the lock */
+	bool interrupted;	/* because another waits, too, for less: */
+	uint32_t records;	/* for so many, */
+	uint64_t until;		/* or until then */
 	unsigned wanted;	/* so many others have something to say */
 	size_t out_len, last; /* where the last command begins */
 	_Alignas(8) uint8_t out[65536], in[1 << 16];
@@ -90,6 +93,13 @@ int cq_notify(struct ibv_cq *c, int solicited_only);
 struct ibv_cq_ex *cq_create_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
 void cq_add(struct ibv_cq *c, const struct ibv_wc *wc, bool solicited);
 void cq_forget(struct ibv_cq *c, uint32_t qp_num);
+
+/* --- address.c --- */
+struct ah {
+	struct ibv_ah ah;
+	uint32_t address; /* IPv4 */
+	uint8_t traffic_class, sl;
+};
 
 /* --- queue_pair.c, post.c, extended.c --- */
 struct send_entry {

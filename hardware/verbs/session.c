@@ -9,7 +9,7 @@
  *
  * One thread at a time waits, without the lock.  Another that has something to say interrupts it, by saying anything:
  * fabricd ends the wait then (session_begin).  One that wants to wait, too, waits for the first: what comes is dealt with
- * for all.
+ * for all.  If it waits for less, or not as long, the first goes on to wait for that (also_waits).
  *
  * When fabricd ends the session the NIC is gone: it is said once on stderr, and every call fails from then on.
  */
@@ -29,7 +29,7 @@
 #include "wire.h"
 
 struct session session = {
-	.fd = -1, .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .changed = PTHREAD_COND_INITIALIZER};
+	.fd = -1, .records = UINT32_MAX, .until = NEVER, .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .changed = PTHREAD_COND_INITIALIZER};
 static __thread unsigned depth; /* of this thread's lock: more than 1 in a handler of signals */
 static void (*activation)(void); /* of the time library, if it is there */
 
@@ -103,18 +103,23 @@ static void flush(void)
 		out(session.out, n, -1);
 }
 
-/* session_begin() - There is something to say: no thread waits any more when it returns */
-void session_begin(void)
+static void interrupt(void)
 {
 	static const struct {
 		uint16_t op, length;
 		uint32_t zero;
 	} anything = {PROGRESS, 8, 0};
 
+	out(&anything, sizeof anything, -1);
+}
+
+/* session_begin() - There is something to say: no thread waits any more when it returns */
+void session_begin(void)
+{
 	if (!session.waiting)
 		return;
 	session.wanted++;
-	out(&anything, sizeof anything, -1);
+	interrupt();
 	while (session.waiting)
 		pthread_cond_wait(&session.changed, &session.lock);
 	session.wanted--;
@@ -224,7 +229,9 @@ static void record(const struct wire_record *r)
 	case REC_SENT: post_sent(r->wr_id, r->status, r->qp, r->bytes); break;
 	case REC_RECEIVED:
 	case REC_RECEIVED_IMM:
-	case REC_RECEIVED_SEND_IMM: post_received(r->kind, r->status, r->qp, r->imm, r->bytes); break;
+	case REC_RECEIVED_SEND_IMM:
+	case REC_RECEIVED_DATAGRAM:
+	case REC_RECEIVED_DATAGRAM_IMM: post_received(r->kind, r->status, r->qp, r->imm, r->bytes); break;
 	case REC_QP_EVENT: qp_event(r->qp, r->imm); break;
 	default: break;
 	}
@@ -247,21 +254,36 @@ static uint32_t take_in(void)
 	return head.count;
 }
 
+/* Another thread waits already, or has something to say: it deals with what comes for us, too */
+static void also_waits(uint32_t records, uint64_t until)
+{
+	bool less = records < session.records || until < session.until;
+
+	session.records = records < session.records ? records : session.records;
+	session.until = until < session.until ? until : session.until;
+	if (session.waiting && less && !session.interrupted) {
+		session.interrupted = true;
+		interrupt();
+	}
+	pthread_cond_wait(&session.changed, &session.lock);
+}
+
 /* session_wait() - Wait until so many records are due, or until that time (ps); how many came.  They have been dealt with
  *
  * Returns earlier if another thread has something to say, or waits already.
  */
 uint32_t session_wait(uint32_t records, uint64_t until)
 {
-	const struct wire_wait wait = {.records = records, .until = until};
-
 	if (session.fd < 0)
 		return 0;
 	if (session.waiting || session.wanted) {
 		if (depth == 1)
-			pthread_cond_wait(&session.changed, &session.lock);
+			also_waits(records, until);
 		return 0;
 	}
+	session.records = records < session.records ? records : session.records;
+	session.until = until < session.until ? until : session.until;
+	const struct wire_wait wait = {.records = session.records, .until = session.until};
 	memcpy(session_command(WAIT, sizeof wait), &wait, sizeof wait);
 	session.waits++;
 	flush();
@@ -277,6 +299,11 @@ uint32_t session_wait(uint32_t records, uint64_t until)
 		session.waiting = false;
 		pthread_cond_broadcast(&session.changed);
 	}
+	if (!session.interrupted) {
+		session.records = UINT32_MAX;
+		session.until = NEVER;
+	}
+	session.interrupted = false;
 	return is_of(n, REPLY_RECORDS) ? take_in() : 0;
 }
 

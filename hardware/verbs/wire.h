@@ -50,7 +50,7 @@ struct wire_modify_qp {
 	uint8_t state, mtu, timeout, retry, rnr_retry, rnr_timer, reads, peers_reads;
 	uint32_t expected_psn, send_psn, peer, address;
 	uint8_t flags, dscp, class, access;
-	uint32_t rate, zero;
+	uint32_t rate, qkey;
 };
 struct wire_qp {
 	uint32_t qp, zero;
@@ -97,7 +97,7 @@ struct wire_cookie {
 struct wire_port {
 	uint32_t cookie, flags;
 	uint64_t rate_bps;
-	uint32_t mtu, zero;
+	uint32_t mtu, qkey_violations;
 };
 #define PORT_UP 1u
 struct wire_number {

@@ -16,6 +16,9 @@ from typing import Any
 
 _PACKAGES = ("railbed", "mininet", "os-ken", "numpy", "pandas", "pyarrow", "networkx", "pydantic", "click", "rich")
 _TOOLS = {"ovs": ("ovs-vsctl", "--version"), "runc": ("runc", "--version")}
+SOURCE = Path(__file__).resolve().parents[2]
+PACKAGED = "results/COMMIT"
+"""Where a package, which is no checkout, has the commit that it was built from."""
 _COMMIT = ("git", "rev-parse", "HEAD")
 _CHANGES = ("git", "status", "--porcelain", "--untracked-files=no")
 
@@ -43,10 +46,18 @@ def environment(seed: int) -> dict[str, Any]:
 @cache
 def begin() -> tuple[dict[str, _Command], dict[str, _Command]]:
     """Begins to ask git and the tools, which answer while something else is done; `environment` waits for them."""
-    source = Path(__file__).resolve().parents[2]
-    repository = (source / ".git").exists()
-    git = {"commit": _Command(_COMMIT, source), "changes": _Command(_CHANGES, source)} if repository else {}
-    return git, {name: _Command(command) for name, command in _TOOLS.items()}
+    return _git(), {name: _Command(command) for name, command in _TOOLS.items()}
+
+
+def commit() -> str | None:
+    """Of the source that this process runs: of the checkout, with `+changes` if files differ, or of the package."""
+    return _commit(_git())
+
+
+def _git() -> dict[str, _Command]:
+    if not (SOURCE / ".git").exists():
+        return {}
+    return {"commit": _Command(_COMMIT, SOURCE), "changes": _Command(_CHANGES, SOURCE)}
 
 
 @cache  # the code that this process has loaded does not change: once for all runs of a sweep
@@ -89,8 +100,10 @@ class _Command:
 
 
 def _commit(asked: Mapping[str, _Command]) -> str | None:
-    """The commit of the source, with `+changes` behind it if files differ from it; None outside a git repository."""
+    """What the checkout says, or what setup.py has written into the package; None if neither does."""
     if not asked:
+        with suppress(OSError):
+            return (SOURCE / PACKAGED).read_text().strip() or None
         return None
     commit, changed = asked["commit"].first_line(), asked["changes"].first_line()
     return f"{commit}+changes" if commit and changed else commit

@@ -54,7 +54,8 @@ def rdma_programs() -> str:
             raise Lack(f"{library} is not built", cost + "unmodified RDMA programs", "./setup.sh build")
     need_program("ib_write_bw", "perftest", cost + "the usual tests of RDMA (docs/rdma-programs.md)")
     need_program("ibv_devinfo", "ibverbs-utils", cost + "looking at an emulated NIC from inside")
-    return "perftest and ibverbs-utils, on our libibverbs"
+    need_program("rping", "rdmacm-utils", cost + "programs that connect by the connection manager")
+    return "perftest, ibverbs-utils and rdmacm-utils, on our libibverbs and librdmacm"
 
 
 @check("python")

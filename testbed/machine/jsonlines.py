@@ -86,6 +86,12 @@ class JsonLines:
             self.whole.popleft()
         return told
 
+    def there(self) -> bool:
+        """Whether the other end still is."""
+        poll = select.poll()
+        poll.register(self.sock, 0)  # the kernel always says so
+        return not poll.poll(0)
+
     def close(self) -> None:
         self.sock.close()
 

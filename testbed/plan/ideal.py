@@ -11,6 +11,7 @@ from testbed.experiment.basis import Basis
 from topologies.graph.fabric import EMBEDDED, OWN_PORTS
 from topologies.kinds import DIMENSION_ORDER
 from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
+from workloads.credit.credit import AHEAD, DEMAND_BYTES, IN_TURN, PULLS, SHORTEST, Credit
 from workloads.times.messages import Costs, Link, MemoryPath, Path, flow_ns
 from workloads.verbs.bond import parts
 
@@ -33,9 +34,28 @@ def costs_of(experiment: Experiment) -> Costs:
         reduce_bps=costs.reduce,
         by_channel=costs.reduce_by == "channel",
         reths=experiment.transport.ordering == "any",
+        behind_bytes=_behind(experiment),
+        credit=_credit(experiment),
         queue_pairs=experiment.transport.qps,
         split=experiment.transport.qps_split,
     )
+
+
+def _credit(experiment: Experiment) -> Credit | None:
+    """What senders wait for, under a control by which receivers let them send."""
+    cc = experiment.transport.cc
+    if "credit" not in cc.control.hears:
+        return None
+    of = cc.control.values(Basis(experiment).setting, cc.values, cc.set)
+    by = {"rccc": AHEAD, "uec": AHEAD, "eqds": AHEAD, "ndp": PULLS, "homa": SHORTEST}.get(cc.name, IN_TURN)
+    its = of["initial"], of["window"], int(of["grant_packets"]), of["pull_share"]
+    return Credit(*its, by, anew=cc.name == "ndp", active=int(of.get("overcommit", 0)))
+
+
+def _behind(experiment: Experiment) -> int:
+    """Bytes behind each packet: what its sender would like to be granted, and what is measured on its way."""
+    hears = experiment.transport.cc.control.hears
+    return DEMAND_BYTES * (1 + ("delay" in hears)) if "credit" in hears else 0
 
 
 def costs_with_engines(experiment: Experiment) -> Costs:

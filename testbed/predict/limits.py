@@ -131,7 +131,10 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
     looked = all(figure.paused is not None for figure in figures)
     yield "losses" if looked else "losses, full buffers and the pauses that they make"
     yield from _pauses(figures)
-    controls = dict.fromkeys(sending.cc.short for _, sending in experiment.senders())
+    sent_by = [sending.cc for _, sending in experiment.senders()]
+    if any(cc.name != sent_by[0].name for cc in sent_by) and any("credit" in cc.control.hears for cc in sent_by):
+        yield "that not all senders go by the same credit"
+    controls = dict.fromkeys(cc.short for cc in sent_by if cc.control.hears != ("credit",))
     if some := [name for name in controls if name != "none"]:
         yield f"what {' and '.join(some)} {'does' if len(some) == 1 else 'do'} to rates"
     if any(sending.multipath != experiment.transport.multipath for _, sending in experiment.senders()):

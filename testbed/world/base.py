@@ -50,6 +50,10 @@ class Stopped(UserError):
     """A part of the fabric stands still. As soon as it goes on, so can the world."""
 
 
+def always() -> bool:
+    return True
+
+
 @dataclass
 class AnyWorld(ABC):
     """Made by `up`. As a context manager it closes itself. Its calls belong to one thread at a time."""
@@ -58,6 +62,8 @@ class AnyWorld(ABC):
     experiment: Experiment
     job: Job
     events: list[dict[str, Any]] = field(default_factory=list)  # what fabricd has told of, in order
+    wanted: Callable[[], bool] = always
+    """Whether somebody still waits for `advance` and `until`: they end early if not."""
     _history: History = field(default_factory=History)
     _agent: Agent | None = None
     _closed: bool = False
@@ -110,7 +116,7 @@ class AnyWorld(ABC):
         met = parse(condition).watched(self) if isinstance(condition, str) else condition
         end = self._now() + limit_ns
         while not met(self):
-            if (left := end - self._now()) <= 0:
+            if (left := end - self._now()) <= 0 or not self.wanted():
                 return False
             self._towards(left)
         return True

@@ -31,7 +31,7 @@ from testbed.faults import CannotInject, Injection
 from testbed.machine.jsonlines import JsonLines, JsonServer, ready
 from testbed.machine.ownership import KEEPER
 from testbed.machine.processes import Process
-from testbed.world.base import Stopped, WorldGone, look_at_parts
+from testbed.world.base import Stopped, WorldGone, always, look_at_parts
 from testbed.world.operator import config
 from testbed.world.world import World
 
@@ -146,7 +146,7 @@ def _answer(world: World, client: JsonLines) -> None:
     while client.whole:
         gone: WorldGone | None = None
         try:
-            told = _told_of(world, client.whole.popleft())
+            told = _told_of(world, client, client.whole.popleft())
         except WorldGone as error:
             gone, told = error, {"ok": False, "error": error.carried()}
         client.send(told)
@@ -154,10 +154,12 @@ def _answer(world: World, client: JsonLines) -> None:
             raise gone
 
 
-def _told_of(world: World, line: bytes) -> dict[str, Any]:
+def _told_of(world: World, client: JsonLines, line: bytes) -> dict[str, Any]:
     try:
         asked = _request(line)
-        return {"ok": True, "value": CALLS[asked.pop("call")](world, asked)}
+        call = asked.pop("call")
+        world.wanted = client.there if call in GO_ON else always  # who went (Ctrl-C) would hold up all others
+        return {"ok": True, "value": CALLS[call](world, asked)}
     except WorldGone:
         raise
     except UserError as error:
@@ -223,3 +225,5 @@ CALLS: dict[str, Callable[[World, Asked], Any]] = {
     "digest": lambda world, asked: world.digest(),
 }
 """What can be asked of a keeper (kept.py has the other end)."""
+GO_ON = frozenset({"advance", "advance_steps", "until"})
+"""Calls that do nothing but let time pass."""

@@ -70,7 +70,7 @@ class RealWorld(AnyWorld):
     def advance(self, ns: int) -> None:
         """Waits for so much emulated time. Raises WorldGone."""
         end = self._now() + ns
-        while (left := end - self._now()) > 0:
+        while (left := end - self._now()) > 0 and self.wanted():
             self._towards(left)
         self.heed()
 

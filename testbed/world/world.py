@@ -64,7 +64,7 @@ class World(AnyWorld):
     def advance(self, ns: int) -> None:
         """Lets time go on by exactly so much. Raises WorldGone."""
         end = self._now() + ns
-        while self.time_ns < end:
+        while self.time_ns < end and self.wanted():
             snapshot = (self.time_ns // PERIOD_NS + 1) * PERIOD_NS
             self._go(min(end, snapshot))
             if self.time_ns == snapshot:

@@ -82,7 +82,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for part in parts:
             part.apply(root)
     quick = root / "cc"  # what the examples change need not be fast
-    quick.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
+    quick.write_text('#!/bin/sh\nexec cc "$@" -O0 -g0\n')
     quick.chmod(0o755)
     built = in_copy(root, "-m", "hardware.build", CC=str(quick))
     assert built.returncode == 0, built.stderr

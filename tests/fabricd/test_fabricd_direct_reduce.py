@@ -98,7 +98,7 @@ def check(ring: Ring, count: int, collective: int, op: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [2, 3, 4, 7, 8])
+@pytest.mark.parametrize("n", [2, 3, 8])  # others below
 def test_the_same_bits_as_a_host_ring(fabric: Callable[[int], Fabric], n: int, dtype: str) -> None:
     _, members = fabric(n)
     ring = Ring(members, dtype, 1 << 18)

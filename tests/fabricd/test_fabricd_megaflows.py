@@ -70,6 +70,19 @@ def test_source_ports_make_no_flows_of_their_own_and_frames_keep_them_when_heade
     assert {(frame.tos & 3, frame.ttl) for frame in came} == {(3, TTL - 2)}  # the rule's, and the switch's own
 
 
+def test_of_frames_that_start_at_once_one_goes_through_open_vswitch_whatever_their_source_ports() -> None:
+    count = 20
+    with star(10**6) as f:
+        pair = f.pair(0, 1)
+        more = connections(pair, count)
+        assert len(set(source_ports(f, 0).values())) > count
+        pair.park()
+        posts = [post_send(qp, pair.key_a, pair.key_b, 64) for qp in more]
+        assert {r.status for r in pair.a.wait(count, wire.FOREVER, *posts)} == {0}
+        assert through_open_vswitch(f) == 2  # to h1, and an answer from there
+        pair.done()
+
+
 def hashed(f: BareFabric, kind: str) -> None:
     """Leaf 0 hashes over its spines what goes to rank 1."""
     bridge = f.bridge("leaf0")

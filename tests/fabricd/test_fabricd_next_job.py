@@ -8,7 +8,16 @@ import pytest
 
 from hardware.client import FabricdError
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import BareFabric, Pair, RawWorker, SessionOver, bare_fabric, post_recv, wait_until
+from tests.parts.fabricd_fixture import (
+    DEADLINE_S,
+    BareFabric,
+    Pair,
+    RawWorker,
+    SessionOver,
+    bare_fabric,
+    post_recv,
+    wait_until,
+)
 from tests.parts.timing_model import one, timed_write
 from tests.parts.traffic_fabric import nic, port, send, switch
 from workloads.verbs import wire
@@ -98,7 +107,9 @@ def test_a_fault_whose_time_comes_between_jobs_is_on_in_the_next() -> None:
         assert "now" not in off()
         f.fabricd.next_job()
         inject("waiting", 0, "h1-sw0")
-        f.fabricd.request("carried_out", timeout=20)  # what was missed comes with the job, and is not waited for
+        f.fabricd.request(
+            "carried_out", timeout=DEADLINE_S
+        )  # what was missed comes with the job, and is not waited for
         f.fabricd.request("heal", fault="waiting")
         assert job(f)["came"] > 10 * plain["came"]
         assert off() == []

@@ -101,6 +101,7 @@ def test_each_trimmed_packet_is_named_once_and_comes_again() -> None:
             came[k] = (fr.macs[1], fr.psn, fr.source_port)
         elif fr.out and fr.syndrome == NAK_TRIMMED and fr.opcode == ACK:
             said[k] = (fr.macs[0], fr.psn, fr.source_port)
+            assert fr.msn <= fr.psn  # what it expects next, of which it has nothing yet
     assert [came[k] for k in sorted(came)] == [said[k] for k in sorted(said)]
     assert counted["trim_packets_prio3"] == counted["tx_trim_packets_prio6"] == len(came)
     assert "dropped_trim_packets_prio6" not in counted and "drops_prio3" not in counted
@@ -108,7 +109,7 @@ def test_each_trimmed_packet_is_named_once_and_comes_again() -> None:
 
 def test_a_trimmed_frame_gives_back_what_it_let_go_of_the_buffer() -> None:
     """The receiver pauses both classes: the queue is full, and what came later occupies 128 bytes each."""
-    with star(2, hardware(buffer=200_000)) as f:
+    with star(2, hardware(buffer=1_000_000)) as f:
         held_at(f, 1)
         f.fabricd.request("inject", fault="storm", primitive="params", nic=0, values={"storm": [3, 6]})
         f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, 100 * 4096, 0]])
@@ -143,9 +144,9 @@ def test_without_room_in_the_buffer_a_frame_comes_in_trimmed() -> None:
 
 
 def test_trimmed_frames_that_find_no_place_either_are_dropped_for_that() -> None:
-    """32 senders without a control: headers alone are more than the cable carries."""
-    with plain_star(33, hardware()) as f:
-        send(f, [(k, 0, 400_000, 0) for k in range(1, 33)])
+    """32 senders without a control: headers alone are more than the cable carries, and their queue is soon full."""
+    with plain_star(33, hardware(buffer=1_000_000)) as f:
+        send(f, [(k, 0, 100_000, 0) for k in range(1, 33)])
         counted = port(f, "sw0", 1)["priorities"]
         assert drops(f) == {"trimmed": counted["dropped_trim_packets_prio6"]} and drops(f)["trimmed"] > 0
         assert counted["trim_packets_prio3"] == counted["tx_trim_packets_prio6"] + drops(f)["trimmed"]

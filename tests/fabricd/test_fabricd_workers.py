@@ -18,7 +18,7 @@ import pytest
 
 from hardware.client import Fabricd, FabricdError
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric, post_recv
+from tests.parts.fabricd_fixture import DEADLINE_S, BareFabric, RawWorker, bare_fabric, post_recv
 from tests.parts.timing_model import one, timed_write
 from workloads.verbs import wire
 
@@ -224,7 +224,7 @@ class Fabricd_:
 
     def __init__(self, f: BareFabric) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(15)
+        self.socket.settimeout(DEADLINE_S)
         self.socket.connect(str(f.fabricd.control))
         self.lines = self.socket.makefile("rb")
 

@@ -31,8 +31,8 @@ RAILBED_CONTROL(1, .hears = RAILBED_STAMPS, .acked = acked);
 """
 
 
-def hardware(control: str, folder: Path = OWN) -> Hardware:
-    experiment: Experiment = loads(FILE % control, directory=folder)
+def hardware(control: str, folder: Path = OWN, buffer: str = "150KB") -> Hardware:
+    experiment: Experiment = loads(FILE.replace("150KB", buffer) % control, directory=folder)
     return hardware_of(experiment)
 
 
@@ -76,6 +76,42 @@ def test_it_hears_what_switches_stamp(tmp_path: Path) -> None:
         assert [qp["window_bytes"] for qp in f.counters()["qps"] if qp["rank"] == 1] == [50_000]
 
 
+def test_it_gets_what_it_asked_for_and_no_more(tmp_path: Path) -> None:
+    """Who fills its window of one and a half packets has two under way; a timer that asks to be called at once is
+    called a tenth of a microsecond later (railbed.h)."""
+    took = []
+    for more in ("", ", .fills_window = true"):
+        took.append(_timed(tmp_path, "flow->window = 6144;", f".start = start{more}")[0])
+    assert took[1] == pytest.approx(took[0] / 2, rel=0.1)
+    again = "flow->window += 1; flow->timer = flow->now;"
+    begin = "flow->window = 500000; flow->timer = flow->now;"
+    short, long = (_timed(tmp_path, begin, ".start = start, .timer = on", again, size) for size in (400_000, 800_000))
+    assert long[1] - short[1] == pytest.approx((long[0] - short[0]) / 100, abs=2)
+
+
+@pytest.mark.parametrize(("more", "window"), [("", 30_000), (".answers_marks = true, ", 200_000)])
+def test_whose_marks_are_answered_at_once_hears_of_one_at_a_time(tmp_path: Path, more: str, window: int) -> None:
+    what = "flow->window = ack->marked > 1 || flow->window == 30000 ? 30000 : 200000;"
+    (tmp_path / "mine.c").write_text((ENTRY % what).replace(".hears = RAILBED_STAMPS, ", more))
+    with star(5, hardware("{file: mine.c}", tmp_path, "10MB")) as f:
+        send(f, [(rank, 0, 1_000_000, 0) for rank in (1, 2)])
+        assert {qp["window_bytes"] for qp in f.counters()["qps"] if qp["rank"]} == {window}
+
+
+def _timed(folder: Path, start: str, entries: str, on: str = "", size: int = 400_000) -> tuple[float, int]:
+    """What a flow takes, and its window in the end."""
+    functions = "".join(
+        f"static void {name}(struct railbed_flow *flow)\n{{\n\t{body}\n}}\n"
+        for name, body in (("start", start), ("on", on))
+        if body
+    )
+    (folder / "mine.c").write_text(f'#include "railbed.h"\n{functions}RAILBED_CONTROL(1, {entries});\n')
+    with star(5, hardware("{file: mine.c}", folder)) as f:
+        (ns,) = send(f, [(1, 0, size, 0)])
+        (qp,) = (qp for qp in f.counters()["qps"] if qp["rank"] == 1)
+    return ns, qp["window_bytes"]
+
+
 def test_it_hears_what_it_is_granted(tmp_path: Path) -> None:
     """All that it asks for, at once, and a window of what it was granted first."""
     (tmp_path / "mine.c").write_text(
@@ -98,6 +134,24 @@ RAILBED_CONTROL(2, .hears = RAILBED_CREDIT, .arrived = arrived, .granted = grant
         assert qp["window_bytes"] in (4096, 8192, 12288) and f.nic(0)["tx_credit"] > 20
 
 
+def test_it_hears_what_was_granted_and_has_not_come(tmp_path: Path) -> None:
+    """Who grants two packets beyond what has come gets two in a round trip, of four cables at 500 ns."""
+    (tmp_path / "mine.c").write_text(
+        """#include "railbed.h"
+static void arrived(const struct railbed_arrival *a, struct railbed_claim *claim)
+{
+	double room = 2 * 4096 - a->under_way;
+
+	claim->owed = a->wants < room ? a->wants : room;
+}
+RAILBED_CONTROL(1, .hears = RAILBED_CREDIT, .arrived = arrived);
+"""
+    )
+    with star(3, hardware("{file: mine.c, initial: 40KB, grant_packets: 1}", folder=tmp_path)) as f:
+        (took,) = send(f, [(1, 0, 110 * 4096, 0)])
+    assert took > (110 - 10) / 2 * 2 * 2 * 500
+
+
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
@@ -116,5 +170,5 @@ def test_what_goes_wrong_in_it_is_named_and_ends_the_fabric(tmp_path: Path, what
         f.fabricd.subscribe()
         f.fabricd.request("start", ranks=[])
         f.fabricd.request("inject", fault="f", primitive="traffic", flows=[[1, 0, 100_000, 0]])
-        (event,) = f.events("own_failed", 100.0)  # a second of computing may take long on a busy machine
+        (event,) = f.events("own_failed")
         assert (event["name"], event["function"]) == ("mine.c", "acked")

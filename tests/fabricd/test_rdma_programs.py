@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.parts.rdma_programs import Programs, numbers, programs_on, require
-from tests.parts.timing_model import PS, RETH, Model, wire_ps
+from tests.parts.timing_model import DETH, PS, RETH, Model, wire_ps
 
 MIB = 1 << 20
 
@@ -38,6 +38,28 @@ def test_latency_is_half_a_round_trip(two: Programs) -> None:
     expected_us = Model(two.f.hardware, 1).received(2, 0) / PS / 1000
     assert RETH and least == pytest.approx(expected_us, rel=0.01)
     assert typical == pytest.approx(expected_us, rel=0.01)
+
+
+def test_datagrams_take_as_long_as_sends_and_8_bytes(two: Programs) -> None:
+    """Both ends see one when it and the 40 bytes before it are in their memory."""
+    _, client = two.pair("ib_send_lat", "-F", "-c", "UD", "-s", "4096", "-n", "200", "-I", "0")
+    ((_, _, least, _, typical, *_),) = numbers(client)
+    model = Model(two.f.hardware, 1)
+    expected_us = (model.arrival(4096, DETH) + model.pcie_ps(40 + 4096) + model.pcie) / PS / 1000
+    assert least == pytest.approx(expected_us, rel=0.01) and typical == pytest.approx(expected_us, rel=0.01)
+
+
+def test_datagrams_come_as_fast_as_they_are_posted(two: Programs) -> None:
+    """A post takes 100 ns, longer than a packet of 4,096 bytes does at 400 Gb/s."""
+    _, client = two.pair("ib_send_bw", "-F", "-c", "UD", "-s", "4096", "-n", "1000")
+    ((_, _, _, average, _),) = numbers(client)
+    assert 0.85 * 4096 / 100e-9 < average * MIB < 4096 / 100e-9
+
+
+@pytest.mark.parametrize("how", [[], ["-e"]])
+def test_the_example_of_datagrams_passes_its_data(two: Programs, how: list[str]) -> None:
+    _, client = two.pair("ibv_ud_pingpong", "-g", "0", "-n", "100", "-c", *how)
+    assert "100 iters in" in client and "invalid data" not in client
 
 
 @pytest.mark.parametrize("how", [[], ["-e"]])

@@ -44,7 +44,7 @@ def session(drill: Path, tmp_path: Path) -> Iterator[client.Remote]:
     yield remote
     if alive(remote.fabric):
         remote.close()
-    assert wait_for(lambda: not (ownership.RUN_DIR / remote.fabric).exists(), 20)
+    assert wait_for(lambda: not (ownership.RUN_DIR / remote.fabric).exists(), 60)
 
 
 def alive(fabric: str) -> bool:
@@ -163,7 +163,7 @@ def test_a_sealed_drill_has_one_player(drill: Path, tmp_path: Path) -> None:
         assert mine.command("status").ok
     finally:
         mine.leave()  # who leaves has given up
-    assert wait_for(lambda: not (ownership.RUN_DIR / mine.fabric).exists(), 20)
+    assert wait_for(lambda: not (ownership.RUN_DIR / mine.fabric).exists(), 60)
     assert logs.read(tmp_path / "game.log").end["score"]["total"] == 0.0
 
 
@@ -180,7 +180,7 @@ def test_killed_it_leaves_what_clean_removes(drill: Path, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="has ended"):
         session.command("status")
     session.leave()
-    assert wait_for(lambda: not alive(session.fabric), 10)
+    assert wait_for(lambda: not alive(session.fabric), 60)
     assert ownership.clean(session.fabric)[0].id == session.fabric
     assert not record.dir.exists()
 
@@ -190,7 +190,7 @@ def test_its_server_ends_when_its_fabric_is_taken_away(session: client.Remote) -
     server = record.owner
     assert server is not None
     assert ownership.clean(session.fabric, force=True)[0].id == session.fabric
-    assert wait_for(lambda: not server.alive(), 20)
+    assert wait_for(lambda: not server.alive(), 60)
     assert not record.dir.exists()
 
 

@@ -58,7 +58,6 @@ def errors(game: Game) -> dict[str, int]:
     return {str(row["IFACE"]): int(row["RX_CRC"]) for rows in tables.values() for row in rows if row["RX_CRC"]}
 
 
-@pytest.mark.timeout(300)
 def test_played_with_the_programs_of_the_hosts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     # whether this machine keeps time is the other test's matter
     monkeypatch.setattr(measured, "fit", lambda fidelity: True)
@@ -111,7 +110,6 @@ def load(pid: int) -> Iterator[None]:
             hog.wait()
 
 
-@pytest.mark.timeout(300)
 def test_on_a_host_with_too_much_to_do_the_environment_is_invalid(stage: Stage) -> None:
     game = Game(stage)
     world: Any = stage.world

@@ -88,7 +88,6 @@ class Rank:
             self.done += 1
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("kind", "shared"), [("aggregate", 0), ("best_effort", 64)])
 def test_slots_never_leak(kind: str, shared: int) -> None:
     planned = jobs(seed=len(TOPOLOGY))

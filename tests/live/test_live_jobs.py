@@ -284,10 +284,10 @@ def test_a_job_in_the_background_repeats_and_is_stopped(
     (tmp_path / "endless.yaml").write_text(ENDLESS)
     begun = json.loads(cli("job", "start", str(tmp_path / "endless.yaml"), "--forever", "--json", "--fabric", virtual,
                            "--out", str(tmp_path / "endless")))  # fmt: skip
-    refused = json.loads(cli("job", "start", str(tmp_path / "job.yaml"), "--json", "--fabric", virtual, code=2))
+    refused = json.loads(told("job", "start", str(tmp_path / "job.yaml"), "--json", "--fabric", virtual, code=2))
     assert refused["error"]["what"] == f"job {begun['job']} (endless) runs on fabric {virtual}"
     assert json.loads(told("status", virtual, "--json"))["job"]["job"] == begun["job"]
-    stopped = json.loads(cli("job", "stop", "--fabric", virtual, "--json"))["job"]
+    stopped = json.loads(told("job", "stop", "--fabric", virtual, "--json"))["job"]
     assert (stopped["job"], stopped["state"]) == (begun["job"], jobs.STOPPED)
     assert left_on(virtual) == []
 

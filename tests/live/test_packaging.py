@@ -138,15 +138,31 @@ def test_builds_at_the_same_time(sources, tmp_path):
 # --- the package -----------------------------------------------------------
 
 
+COMMIT = "2718281828459045"
+
+QUICK_CC = """#!/bin/sh
+# That all that a source includes is there, the preprocessor tells; what comes of it is known from this checkout.
+for word in "$@"; do
+    case $before in -o) to=$word ;; -c) compiles=yes ;; esac
+    before=$word
+done
+[ "$compiles" ] || exec cc "$@"
+rest=${{to#*/temp.*/}}
+cc "$@" -E && exec cp "{ours}/.${{rest%%/*}}.o/${{rest#*/}}" "$to"
+"""
+
+
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory) -> Path:
     """A source archive, and the wheel built from that (so the archive is complete)."""
     tree = tmp_path_factory.mktemp("tree") / "railbed"
     left_out = shutil.ignore_patterns(".*", "bin", "build", "dist", "*.egg-info", "runs", "__pycache__")
     shutil.copytree(ROOT, tree, ignore=left_out)
+    (tree / "results" / "COMMIT").write_text(f"{COMMIT}\n")  # as a source archive made in a checkout has it
     out = tmp_path_factory.mktemp("dist")
-    quick = out / "cc"  # how well fabricd is optimized is of no concern here
-    quick.write_text('#!/bin/sh\nexec cc "$@" -O0 -g0\n')
+    build.build_all()
+    quick = out / "cc"
+    quick.write_text(QUICK_CC.format(ours=build.FABRICD.parent))
     quick.chmod(0o755)
     done = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(tree)],
@@ -201,6 +217,10 @@ def test_installed_from_the_wheel_everything_is_there(archives, tmp_path):
     ).stdout
     for file in (ROOT / "testbed" / "commands").glob("[!_]*.py"):
         assert f"\n  {file.stem} " in help_text
+
+    version = [sys.executable, "-m", "testbed", "--version"]
+    said = subprocess.run(version, capture_output=True, text=True, cwd=tmp_path, env=environment).stdout
+    assert said.endswith(f" ({COMMIT})\n")
 
     fabricd = site / "hardware" / "bin" / "fabricd"
     assert os.access(fabricd, os.X_OK)

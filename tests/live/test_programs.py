@@ -30,7 +30,7 @@ def lab() -> Iterator[Lab]:
 
 def everywhere(lab: Lab, *argv: str) -> subprocess.CompletedProcess[str]:
     command = [*TESTBED, "exec", "--fabric", lab.id, "--all", "--", *argv]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=115)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=500)
 
 
 def received(lab: Lab) -> list[int]:
@@ -115,7 +115,7 @@ def test_mpi_goes_over_the_fabric(lab: Lab) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         [PROGRAMS / "mpirun.sh", "--host", "h0,h1", "/usr/bin/python3", str(PROGRAMS / "allreduce_mpi.py")],
-        env={**os.environ, "PATH": path, "FABRIC": lab.id}, capture_output=True, text=True, cwd=ROOT, timeout=115,
+        env={**os.environ, "PATH": path, "FABRIC": lab.id}, capture_output=True, text=True, cwd=ROOT, timeout=500,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert sorted(done.stdout.splitlines()) == [f"sum {r} 2 3.0 3.0" for r in range(2)]

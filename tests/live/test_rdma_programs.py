@@ -66,3 +66,13 @@ def test_a_second_is_a_second_whenever_a_program_begins(lab: Lab) -> None:
         said, _ = start(lab, 0, ["python3", "-c", code]).communicate(timeout=60)
         assert [float(word) for word in said.split()] == [pytest.approx(1.0, abs=1e-6)] * 2
         assert start(lab, 1, ["sleep", "1000"]).wait(60) == 0
+
+
+def test_rping_as_the_page_has_it(lab: Lab) -> None:
+    typed = [line.split()[2:] for line in PAGE.splitlines() if line.startswith("testbed exec") and "rping" in line]
+    server = start(lab, 0, typed[0][2:])
+    wait_until((lab.dir / "network" / "0-7174").exists, "the server to listen")
+    said, _ = start(lab, 1, typed[1][2:]).communicate(timeout=60)
+    assert server.wait(60) == 0
+    lines = [line for line in said.splitlines() if line.startswith("ping data")]
+    assert lines == [line for line in PAGE.splitlines() if line.startswith("ping data")] != []

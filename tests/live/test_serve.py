@@ -180,7 +180,7 @@ def test_it_ends_with_a_page_open_and_leaves_nothing(fabric: str, number: int, c
 @contextmanager
 def listening(server: Server) -> Iterator[socket.socket]:
     """A page that has events sent to it."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as page:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as page:
         lines = ("GET /api/events HTTP/1.1", f"Host: 127.0.0.1:{server.port}", f"Cookie: {server.cookie}", "", "")
         page.sendall("\r\n".join(lines).encode())
         assert page.recv(15) == b"HTTP/1.1 200 OK"

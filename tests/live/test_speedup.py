@@ -16,7 +16,6 @@ SIZES = (8 << 20, 16 << 20)  # what both take to start is in neither difference
 MTU = 4096
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("ranks", "elements"), [(2, 256), (4, 1024)])
 def test_speed_up_is_what_the_bytes_say(ranks: int, elements: int, tmp_path: Path) -> None:
     """Against a ring in pieces, which keeps its cables busy while it adds up."""

@@ -106,6 +106,8 @@ class FakeWorker(subprocess.Popen[bytes]):
     def started(self) -> bool:
         return True
 
+    begun = started
+
 
 class FakeLab:
     """What testbed.run.run needs of a Lab; `script(rank)` is what each worker does."""

@@ -24,7 +24,7 @@ CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-
 # It looks for nothing but the page: what it would do besides needs a network.
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
           "--disable-component-update", "--disable-sync")  # fmt: skip
-ANSWER_S = 20.0
+ANSWER_S = 60.0
 
 
 class Server:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hardware.build import EMULATED, EMULATED_SOURCES, VERBS, VERBS_SOURCES, build
+from hardware.build import EMULATED, EMULATED_SOURCES, RDMACM, RDMACM_SOURCES, VERBS, VERBS_SOURCES, build
 from hardware.config import Hardware
 from testbed.containers.programs import provide
 from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, wait_until
@@ -23,7 +23,7 @@ def require(*names: str) -> None:
     """Skips the test where the distribution's programs are not installed."""
     for name in names:
         if shutil.which(name) is None:
-            pytest.skip(f"{name} is not installed: ./setup.sh test installs it (perftest, ibverbs-utils)")
+            pytest.skip(f"{name} is not installed: ./setup.sh test installs it (perftest, ibverbs-utils, rdmacm-utils)")
 
 
 class Programs:
@@ -34,6 +34,7 @@ class Programs:
         self.started: list[subprocess.Popen[str]] = []
         build(VERBS, sources=VERBS_SOURCES)
         build(EMULATED, sources=EMULATED_SOURCES)
+        build(RDMACM, sources=RDMACM_SOURCES)
         clock = {"mode": "virtual"} if virtual else {"mode": "real", "dilation": 1000}
         provide(f.directory, f.fabric, f.hardware, clock, None)
         self.env = {"LD_LIBRARY_PATH": str(VERBS.parent), **({"LD_PRELOAD": str(EMULATED)} if virtual else {})}

@@ -11,7 +11,7 @@ from workloads.verbs import wire
 
 PS = 1000
 HEADERS = 14 + 20 + 8 + 12 + 4  # Ethernet, IPv4, UDP, BTH, ICRC
-RETH, IMM, AETH = 16, 4, 4
+RETH, IMM, AETH, DETH = 16, 4, 4, 8
 
 
 def ps_on(rate_bps: float, nbytes: int) -> int:

@@ -35,7 +35,7 @@ def over_gloo(script: Path, args: list[str], ranks: int, folder: Path) -> list[s
         [*alone, sys.executable, "-c", PLAIN, str(ranks), str(folder), str(script), *args],
         capture_output=True,
         text=True,
-        timeout=115,
+        timeout=500,
     )
     assert plain.returncode == 0, plain.stderr[-2000:]
     return [(folder / str(rank)).read_text() for rank in range(ranks)]

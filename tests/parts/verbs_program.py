@@ -15,7 +15,7 @@ from struct import Struct
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, sealed_memfd
 from workloads.verbs import wire
 
-RC = 2
+RC, UD = 2, 4  # of ibv_qp_type
 RESET, INIT, RTR, RTS, ERR = 0, 1, 2, 3, 6
 LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC = 1, 2, 4, 8
 WATCHED = 1 << 31
@@ -60,6 +60,7 @@ class Attributes:
     reads_out: int = 16
     reads_in: int = 16
     rate: int = 0
+    qkey: int = 0
 
     def command(self, qp: int, state: int) -> bytes:
         return wire.command(
@@ -76,7 +77,7 @@ class Attributes:
                 self.reads_in,
             ),
             *(self.expected_psn, self.send_psn, self.peer, self.address),
-            *(self.flags, self.dscp, self.queue, self.access, self.rate, 0),
+            *(self.flags, self.dscp, self.queue, self.access, self.rate, self.qkey),
         )
 
 
@@ -101,8 +102,8 @@ class Program(RawWorker):
         assert not within, "such memory is looked at from its page on"
         return Memory(address, key, whole)
 
-    def queue_pair(self, domain: int = 1) -> int:
-        self.send(wire.command(wire.CREATE_QP, 9, RC, 0, 0, domain, 0, 0, 0))
+    def queue_pair(self, domain: int = 1, kind: int = RC) -> int:
+        self.send(wire.command(wire.CREATE_QP, 9, kind, 0, 0, domain, 0, 0, 0))
         cookie, number = wire.QP_BODY.unpack(self.packet(wire.QP))
         assert cookie == 9
         return int(number)

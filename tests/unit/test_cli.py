@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from testbed import __version__
 from testbed.cli import cli
 from tests.parts.trial_verb import ROOT, run, trial
 from tests.parts.trial_verb import verb as verb
@@ -127,7 +128,12 @@ def test_no_verb_shows_the_help_and_is_bad_input():
 
 
 def test_version():
-    assert run("--version").stdout.startswith("testbed, version ")
+    """With the commit, of a checkout; tests/live/test_packaging.py has that of a package."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    assert run("--version").stdout.rstrip("\n").removesuffix("+changes)").removesuffix(")") in (
+        f"testbed, version {__version__} ({head}",
+        f"testbed, version {__version__}",
+    )
 
 
 # --- errors ----------------------------------------------------------------

@@ -24,7 +24,7 @@ from workloads.times.messages import Costs, Path
 WAYS = Uniform(Path.uniform(1, rate_bps=400e9, delay_ns=500.0, latency_ns=500.0))
 COSTS = Costs(reduce_bps=800e9)
 SIZES = (4096, 1 << 18, 1 << 21)
-RANKS = (2, 3, 4, 7, 8, 13)
+RANKS = (2, 3, 4, 7, 8)
 GRIDS = ((2, 2), (2, 3), (4, 2))
 LIMIT = 0.013
 PARTS = {"bucket": 0.21, "swing": 0.21, "swing_latency": 0.22}  # here they share one cable, and meet as they come
@@ -91,7 +91,7 @@ UNEQUAL = [e for e in ENTRIES if "skew" in e.extra and e.collective.name.endswit
 @pytest.mark.parametrize("entry", UNEQUAL, ids=str)
 def test_a_formula_of_unequal_parts_says_what_its_messages_take(entry: Algorithm) -> None:
     """Children that meet at their parent's cable, pieces that follow each other around a ring whatever their part."""
-    told = [(n, size, skew) for n in (2, 7, 8, 13) for size in (1 << 18, 1 << 24) for skew in (0.5, 1.0)]
+    told = [(n, size, skew) for n in (2, 7, 8) for size, skew in ((1 << 18, 1.0), (1 << 22, 0.5), (1 << 24, 1.0))]
     off = {its: ratio(entry, *its[:2], skew=its[2]) - 1 for its in told}
     if "chunk" in entry.extra:
         off |= {(*its, "64KiB"): ratio(entry, *its[:2], skew=its[2], chunk=1 << 16) - 1 for its in told}
@@ -102,7 +102,7 @@ def test_a_formula_of_unequal_parts_says_what_its_messages_take(entry: Algorithm
 def test_a_ring_in_pieces_comes_near_the_bound_by_counting(collective: str) -> None:
     """All but the smallest part must pass some rank's cable (82 bytes of headers for 4096), however uneven they are."""
     entry, size, n = ALGORITHMS[collective, "ring"], 1 << 24, 8
-    for seed in range(4):
+    for seed in range(2):
         case = Case.of(entry, n, size, 4, {"skew": 1.0, "chunk": 1 << 16}, seed, COSTS, WAYS)
         bound = (size - min(case.chunks)) * (1 + 82 / 4096) * 8e9 / 400e9
         assert 1 < (replayed(case, schedule_of(entry), inf) or 0) / bound < 1.06

@@ -76,31 +76,22 @@ def shapes(draw: st.DrawFn, entry: Algorithm) -> Shape:
 
 @pytest.mark.parametrize("entry", SCHEDULED, ids=str)
 def test_no_write_meets_another_use_of_its_memory_and_the_result_is_right(entry: Algorithm) -> None:
+    """And who a program is with is known before its steps are made: connections are made of that, messages of these."""
     schedule = schedule_of(entry)
 
     @FULL
     @given(shapes(entry), st.integers(0, 2**32))
     def check(shape: Shape, seed: int) -> None:
         checker.check(entry, schedule, shape)
-        rng = np.random.default_rng(seed)
-        vectors = [rng.integers(-1000, 1000, shape.length(i)).astype(float) for i in range(shape.ranks)]
-        check_result(entry.collective.name, shape, vectors, execute(schedule, shape, vectors, seed))
-
-    check()
-
-
-@pytest.mark.parametrize("entry", SCHEDULED, ids=str)
-def test_who_a_program_is_with_is_known_before_its_steps_are_made(entry: Algorithm) -> None:
-    """Connections are made of one, and messages sent by the other."""
-
-    @given(shapes(entry))
-    def check(shape: Shape) -> None:
         for index in range(shape.ranks):
-            program = schedule_of(entry)(shape, index)
+            program = schedule(shape, index)
             known = connections(program)
             used = {(s.peer, s.channel) for s in steps(program) if not isinstance(s, Copy)}
             assert known == sorted(used) or (shape.counts and used < set(known))  # nothing for somebody: with this size
             assert (index, 0) not in known
+        rng = np.random.default_rng(seed)
+        vectors = [rng.integers(-1000, 1000, shape.length(i)).astype(float) for i in range(shape.ranks)]
+        check_result(entry.collective.name, shape, vectors, execute(schedule, shape, vectors, seed))
 
     check()
 

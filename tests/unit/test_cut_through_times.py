@@ -46,7 +46,7 @@ def test_an_acknowledgement_goes_back_over_the_same_switches() -> None:
     fast, slow = Link(400e9, 0.0, cuts=True), Link(100e9, 0.0, cuts=True)
     path = Path((fast, slow, Link(100e9, 0.0)), (0.0, 0.0))
     # 100 to 100 cuts: a header; 100 to 400 stores
-    assert path.ack_ns() == pytest.approx(HEADER * 0.08 + 86 * 0.08 + 86 * 0.02)
+    assert path.back_ns() == pytest.approx(HEADER * 0.08 + 86 * 0.08 + 86 * 0.02)
 
 
 TEXT = """name: x

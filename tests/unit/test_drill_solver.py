@@ -188,27 +188,6 @@ def test_who_looks_for_traces_sees_what_is_said_of_one_class_and_no_lists() -> N
     assert PLAYERS["traces"](session) == "burst_loss@cable:leaf1-spine0"
 
 
-@pytest.mark.parametrize(("always", "told"), [(False, "healthy"), (True, "loss@cable:")])
-def test_a_session_that_thinks_long_about_one_class_tells_it_a_machine_that_was_busy_does_not(
-    always: bool, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The machine is busy while five questions in a row are answered, which are about loss and those after it."""
-    from drills.solve import traces
-
-    now, asked = [0.0], [0]
-
-    class Thinking(Recorded):
-        def complete(self, line: str) -> list[str]:
-            asked[0] += line.startswith("submit")
-            at = [*CATALOGUE].index("loss") + 1
-            busy = at <= asked[0] < at + 5
-            now[0] += 1.0 if (line.startswith("submit loss@") if always else busy) else 0.001
-            return []
-
-    monkeypatch.setattr(traces.time, "perf_counter", lambda: now[0])
-    assert PLAYERS["traces"](Thinking({})).startswith(told)
-
-
 def test_what_is_odd_is_what_most_are_not() -> None:
     rows = [{"s": n, "v": v} for n, v in enumerate((1, 1, 2, 1))]
     assert [row["s"] for row, _ in odd(rows, "", ("v",))] == [2]

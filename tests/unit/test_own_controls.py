@@ -110,7 +110,7 @@ def test_a_compiler_without_end_is_ended_with_all_that_it_has_started(
     monkeypatch.setattr(compiler, "caller", lambda: None)
     assert "the compiler does not come to an end" in refused(write(tmp_path, what="flow->rate = 2;"))
     with open(tmp_path / "lock", "w") as lock:
-        assert wait_for(lambda: _taken(lock), 10)
+        assert wait_for(lambda: _taken(lock), 60)
 
 
 def _taken(lock: IO[str]) -> bool:

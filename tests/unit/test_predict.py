@@ -97,7 +97,7 @@ def test_groups_side_by_side_are_as_each_alone() -> None:
 
 def test_auto_takes_what_is_predicted_to_be_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workloads.times.followed._LITTLE", inf)  # all are followed to the end
-    sizes = ("1KiB", "16MiB")
+    sizes = ("1KiB", "1MiB")
     names = ("ring", "bidirectional_ring", "halving_doubling", "double_binary_tree", "recursive_doubling")
     each = figures("{star: {hosts: 8}}", *(collective("all_reduce", name, *sizes) for name in names))
     auto = figures("{star: {hosts: 8}}", collective("all_reduce", "auto", *sizes))
@@ -275,15 +275,15 @@ def test_a_ring_without_a_graph_is_as_with_one(topology: str, step: dict[str, An
 @pytest.mark.parametrize(
     ("topology", "step"),
     [
-        (TORUS, collective("all_reduce", "torus", "4KiB", "4MiB")),
-        ("{ring: {nodes: 9}}", collective("all_reduce", "torus", "4MiB")),
-        ("{torus: {dims: [4, 4]}}", collective("all_reduce", "halving_doubling", "4KiB", "256KiB", "4MiB")),
+        (TORUS, collective("all_reduce", "torus", "4KiB", "1MiB")),
+        ("{ring: {nodes: 9}}", collective("all_reduce", "torus", "1MiB")),
+        ("{torus: {dims: [4, 4]}}", collective("all_reduce", "halving_doubling", "4KiB", "1MiB")),
         ("{torus: {dims: [4, 4]}}", collective("all_gather", "bruck", "256KiB")),
         (TORUS, {"collective": "barrier", "algorithm": "dissemination"}),
-        (RAIL, collective("all_gather", "recursive_doubling", "4KiB", "4MiB")),
-        ("{star: {hosts: 16}}", collective("reduce_scatter", "halving", "4KiB", "4MiB")),
-        ("{star: {hosts: 12}}", collective("all_reduce", "halving_doubling", "4KiB", "256KiB", "4MiB")),
-        ("{star: {hosts: 23}}", collective("all_reduce", "halving_doubling", "4KiB", "256KiB", "4MiB")),
+        (RAIL, collective("all_gather", "recursive_doubling", "4KiB", "1MiB")),
+        ("{star: {hosts: 16}}", collective("reduce_scatter", "halving", "4KiB", "1MiB")),
+        ("{star: {hosts: 12}}", collective("all_reduce", "halving_doubling", "4KiB", "1MiB")),
+        ("{star: {hosts: 23}}", collective("all_reduce", "halving_doubling", "4KiB", "1MiB")),
         ("{torus: {dims: [4, 5]}}", collective("all_reduce", "halving_doubling", "4KiB", "256KiB", "4MiB")),
     ],
 )
@@ -309,7 +309,7 @@ def test_rounds_without_a_graph_are_as_with_one(topology: str, step: dict[str, A
     ],
 )
 def test_an_all_to_all_without_a_graph_is_as_with_one(topology: str, algorithm: str, off: float) -> None:
-    one = experiment(topology, collective("all_to_all", algorithm, "4KiB", "256KiB", "1MiB"))
+    one = experiment(topology, collective("all_to_all", algorithm, "4KiB", "1MiB"))
     with_graph, without = predict(one).figures, list(large_figures(one))
     assert [f.time_ns for f in without] == pytest.approx([f.time_ns for f in with_graph], rel=off)
 
@@ -390,7 +390,7 @@ def test_a_torus_of_64_cubed_takes_its_hops() -> None:
             collective("all_to_all", "spread", "1MiB"),
             "its flows are not counted",
         ),
-        ("{torus: {dims: [64, 64]}}", collective("all_reduce", "ring", "1MiB", chunk="64KiB"), "more than 240,000"),
+        ("{torus: {dims: [64, 64]}}", collective("all_reduce", "double_binary_tree", "64MiB"), "more than 240,000"),
         ("{torus: {dims: [65, 65]}}", collective("reduce_scatter", "halving", "1MiB"), "for 4225 ranks"),
         ("{star: {hosts: 5000}}", collective("send_recv", "auto", "1MiB"), "takes 2 ranks, not 5000"),
         ("{star: {hosts: 5000}}", collective("send_recv", "pair", "1MiB"), "takes 2 ranks, not 5000"),
@@ -493,7 +493,7 @@ def test_what_takes_long_is_said_on_stderr(capsys: pytest.CaptureFixture[str]) -
     with Working(0.01) as working:
         predict(experiment("{star: {hosts: 4}}", collective("all_reduce", "ring", "16KiB")), working.at)
         said = ""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while "step 1 of 1, all_reduce by ring" not in said and time.monotonic() < deadline:
             said += capsys.readouterr().err
             time.sleep(0.01)

@@ -160,8 +160,8 @@ def test_with_several_spines_a_large_fabrics_models_are_as_the_others(topology: 
     ("topology", "step", "fastest", "by_drawn_spines"),
     [
         (
-            "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 4}}",
-            {"collective": "all_reduce", "sizes": "[16MiB]"},
+            "{clos: {leaves: 4, spines: 2, hosts_per_leaf: 2}}",
+            {"collective": "all_reduce", "sizes": "[8MiB]"},
             "bidirectional_ring",
             "double_binary_tree",
         ),

@@ -100,9 +100,9 @@ def test_an_all_to_all_beside_domains_takes_its_busiest_cable() -> None:
 
 
 def test_experts_on_rails_wait_for_uplinks() -> None:
-    model = "{layers: 2, hidden: 512, heads: 16, seq: 256, experts: 64, top_k: 2}"
+    model = "{layers: 2, hidden: 512, heads: 16, seq: 256, experts: 32, top_k: 2}"
     more = "    groups: {expert: {algorithm: spread}}\n"
-    one = experiment("rail: {servers: 8, gpus: 8}", "data: 64, expert: 64", more, model)
+    one = experiment("rail: {servers: 4, gpus: 8}", "data: 32, expert: 32", more, model)
     (all_ranks,), (some,) = predict(one).figures, large_figures(one)
     assert some.time_ns == pytest.approx(all_ranks.time_ns, rel=0.1)
 

@@ -119,9 +119,9 @@ def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path, monkeypat
     mutant = Mutant("far.py", 2, "", "", "def a():\n    return 9\n\ndef b():\n    return 3\n")
     with bench.changed(mutant):
         verdicts = [bench.verdict([f"test_far.py::test_{name}"], 60) for name in "ab"]
-        verdicts.append(bench.verdict(["test_far.py::test_still"], 2))
+        verdicts.append(bench.verdict(["test_far.py::test_still"], 1))
         monkeypatch.setattr(prove_mutants_bench, "STILL", 60)
-        verdicts.append(bench.verdict(["test_far.py::test_endless"], 2))
+        verdicts.append(bench.verdict(["test_far.py::test_endless"], 1))
         verdicts.append(bench.verdict(["test_far.py::test_b", "test_far.py::test_endless"], 60, 1))
     assert verdicts == [NOTICED, SURVIVED, ENDLESS, ENDLESS, ENDLESS]
     assert bench.struck["test_far.py::test_a"] == 1, "known by name"

@@ -85,7 +85,7 @@ def test_a_failed_run_shows_what_was_measured(testbed: Cli) -> None:
         (("run", "small.yaml", "--set", "inject=[{fault: loss, on: all, rate: 1%}]"), "such as 0.01"),
         (("run", "small.yaml", "--set", "inject=[{fault: loss, on: all"), "at character 23 of the value: "),
         (("run", "small.yaml", "--set", "name=&a [*a]"), "an alias that contains itself"),
-        (("run", "small.yaml", "--set", f"name={'[' * 5000}"), "nested too deeply"),
+        (("run", "small.yaml", "--set", f"name={'[' * 1500}"), "nested too deeply"),
         (("run", "small.yaml", "--set", "inject=[{fault: packet_los, on: all, rate: 0.1}]"), "did you mean 'loss'?"),
         (("run", str(ROOT / "README.md")), "an experiment file is wanted here: docs/experiment.md"),
         (("show", "run", "none"), "no such run"),

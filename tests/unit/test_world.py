@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,9 @@ import pytest
 from testbed.base.errors import InputError
 from testbed.live.look.steps import RankStep, Step
 from testbed.live.views.job import folded, gone, slowest, under_way
+from testbed.machine.jsonlines import JsonLines
 from testbed.world import keeper
+from testbed.world.base import AnyWorld
 from testbed.world.condition import parse
 from testbed.world.history import History
 from testbed.world.steps import Collected
@@ -34,13 +37,58 @@ def step(number: int, time_ns: float, wrong: int = 0, busy: tuple[float, ...] = 
 def test_a_bug_in_a_keeper_looks_like_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is no bad input: exit code 1, and the evidence is kept."""
     world: Any = SimpleNamespace(steps=[1, 2], events=None, lab=SimpleNamespace(dir=tmp_path))
+    client: Any = None
     for call, why in (("steps", "TypeError"), ("events", "TypeError"), ("history", "AttributeError")):
-        told = keeper._told_of(world, json.dumps({"call": call, "since": "x"}).encode())["error"]
+        asked = json.dumps({"call": call, "since": "x"}).encode()
+        told = keeper._told_of(world, client, asked)["error"]
         assert told["exit_code"] == 1 and told["what"].startswith(f"internal error: {why}: "), told
         assert told["where"] == str(tmp_path / "keeper.log")
     assert capsys.readouterr().err.count("Traceback") == 3
     for line in (b"{", b"[]", b'{"call": "fly"}', b'{"call": ["steps"]}'):
-        assert keeper._told_of(world, line)["error"]["exit_code"] == 2
+        assert keeper._told_of(world, client, line)["error"]["exit_code"] == 2
+
+
+class Going(AnyWorld):
+    """A world in which nothing happens; after a while, whoever has asked goes."""
+
+    def __init__(self, asker: socket.socket) -> None:
+        self.now, self.asker = 0, asker
+        self.job: Any = SimpleNamespace(steps=[])
+
+    @property
+    def time_ns(self) -> int:
+        return self.now
+
+    @property
+    def steps(self) -> list[Step]:
+        return []
+
+    @classmethod
+    def _begin(cls, *_: object) -> Any: ...
+
+    def advance(self, ns: int) -> None: ...
+
+    def settle(self) -> None: ...
+
+    def request(self, op: str, **arguments: Any) -> Any: ...
+
+    def _now(self) -> int:
+        return self.now
+
+    def _towards(self, left_ns: int) -> None:
+        self.now += 1000
+        if self.now == 5000:
+            self.asker.close()
+
+
+@pytest.mark.parametrize("call", [{"call": "advance_steps", "count": 1}, {"call": "until", "condition": "time > 9ms"}])
+def test_what_nobody_waits_for_any_more_is_not_gone_on_with(call: dict[str, Any]) -> None:
+    """A command that was ended by Ctrl-C would hold up all that come after it."""
+    near, far = socket.socketpair()
+    with near:
+        world: Any = Going(far)
+        told = keeper._told_of(world, JsonLines(near), json.dumps({**call, "limit_ns": 1_000_000}).encode())
+        assert (told["value"], world.now) == (False, 5000)
 
 
 class World:

@@ -12,7 +12,6 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, cast
 
-from topologies.graph.frames import FRAME_BYTES
 from topologies.ranks.hops import Hop
 from workloads.collectives.schedule import Program, Schedule, Send, program_of
 from workloads.times.buffers import Buffers, Room, Watch
@@ -77,7 +76,7 @@ class Followed:
     def loads(self) -> dict[Hashable, tuple[float, Link]]:
         """What each cable carries in a direction, without headers of messages, and the cable."""
         loads: dict[Hashable, tuple[float, Link]] = {}
-        around = FRAME_BYTES + self.case.costs.later_reth
+        around = self.case.costs.frame_bytes + self.case.costs.later_reth
         for connection, (packets, nbytes) in self.carried.items():
             route = self.routes[connection]
             for key, link in zip(route.keys, route.links, strict=True):

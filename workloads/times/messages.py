@@ -11,8 +11,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from topologies.graph.frames import ACK_BYTES, FRAME_BYTES, HEADER_BYTES, IMM_BYTES, RETH_BYTES, wire_bytes
+from topologies.graph.frames import (
+    ACK_BYTES,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    IMM_BYTES,
+    OUTSIDE_BYTES,
+    RETH_BYTES,
+    wire_bytes,
+)
 from workloads.base.vocabulary import FLOW_MESSAGE_BYTES
+from workloads.credit.credit import DEMAND_BYTES, Credit, Loop
 
 
 @dataclass(frozen=True)
@@ -87,14 +96,14 @@ class Path:
         """What a frame of no length would take."""
         return sum(link.delay_ns for link in self.links) + sum(self.switch_latency_ns)
 
-    def ack_ns(self) -> float:
-        """An acknowledgement on its way back (over the same links, in the other direction)."""
+    def back_ns(self, wire_bytes: float = ACK_BYTES) -> float:
+        """An acknowledgement, or another such answer, on its way back (over the same links, in the other direction)."""
         back = self.links[::-1]
         met = [link.cuts for link in self.links[-2::-1]] + [
             False
         ]  # the switch behind a link is before it on the way back
         back = tuple(replace(link, cuts=cuts) for link, cuts in zip(back, met, strict=True))
-        return self.constant_ns + sum(stage.passing_ns(0.0, ACK_BYTES) for stage in stages_over(back))
+        return self.constant_ns + sum(stage.passing_ns(0.0, wire_bytes) for stage in stages_over(back))
 
 
 @dataclass(frozen=True)
@@ -102,8 +111,9 @@ class Costs:
     """What a host and its NIC take, the same at both ends.  `reduce_bps`: bits of one operand, None costs nothing.
 
     `by_channel`: each lane of a schedule reduces by itself, beside the others and the host.  `reths`: each packet of a
-    write has a RETH, not the first alone (`transport.ordering: any`).  `queue_pairs`: of a connection, which messages
-    take in turn, or are `split` over (workloads/verbs/bond.py).
+    write has a RETH, not the first alone (`transport.ordering: any`).  `behind_bytes`: of a packet, what controls by
+    `credit` say there.  `queue_pairs`: of a connection, which messages take in turn, or are `split` over
+    (workloads/verbs/bond.py).
     """
 
     mtu: int = 4096
@@ -118,6 +128,8 @@ class Costs:
     engine_reduce_bps: float = 400e9
     engine_packets_per_s: float = 595.2e6
     reths: bool = False
+    behind_bytes: int = 0
+    credit: Credit | None = None
     queue_pairs: int = 1
     split: bool = False
 
@@ -138,6 +150,11 @@ class Costs:
         return max(1, -(-size_bytes // self.mtu))
 
     @property
+    def frame_bytes(self) -> int:
+        """Around the payload of a packet, but for RETH and immediate."""
+        return FRAME_BYTES + self.behind_bytes
+
+    @property
     def later_reth(self) -> int:
         """Bytes of the RETH of a write's packets but the first."""
         return RETH_BYTES * self.reths
@@ -145,17 +162,18 @@ class Costs:
     @property
     def packet_wire_bytes(self) -> int:
         """What a full packet of a write takes of a cable, but for the first."""
-        return wire_bytes(self.mtu, self.later_reth)
+        return wire_bytes(self.mtu, self.later_reth + self.behind_bytes)
 
     def headers_bytes(self, size_bytes: int) -> int:
         """What is around the payload of a write, without an immediate."""
         packets = self.packets(size_bytes)
-        return packets * FRAME_BYTES + RETH_BYTES + (packets - 1) * self.later_reth
+        return packets * self.frame_bytes + RETH_BYTES + (packets - 1) * self.later_reth
 
     def message_wire_bytes(self, size_bytes: int) -> int:
         """What a write with immediate takes of a cable."""
         whole, rest = divmod(size_bytes, self.mtu)
-        packets = whole * self.packet_wire_bytes + (wire_bytes(rest, self.later_reth) if rest else 0)
+        of_rest = wire_bytes(rest, self.later_reth + self.behind_bytes) if rest else 0
+        packets = whole * self.packet_wire_bytes + of_rest
         return packets + RETH_BYTES - self.later_reth + IMM_BYTES
 
 
@@ -178,18 +196,19 @@ class Packets:
         messages = max(1, -(-size_bytes // message_bytes))
         rest = size_bytes - (messages - 1) * message_bytes
         count = (messages - 1) * costs.packets(message_bytes) + costs.packets(rest)
+        behind = costs.behind_bytes
         if count == 1:
-            only = (size_bytes, wire_bytes(size_bytes, RETH_BYTES * reth + IMM_BYTES * imm))
+            only = (size_bytes, wire_bytes(size_bytes, RETH_BYTES * reth + IMM_BYTES * imm + behind))
             return cls(1, only, only, only)
         payload = min(costs.mtu, message_bytes)
-        first = (payload, wire_bytes(payload, RETH_BYTES * reth))
+        first = (payload, wire_bytes(payload, RETH_BYTES * reth + behind))
         payload = rest - (costs.packets(rest) - 1) * costs.mtu
         has_reth = reth and (costs.reths or rest <= costs.mtu)
-        last = (payload, wire_bytes(payload, RETH_BYTES * has_reth + IMM_BYTES * imm))
+        last = (payload, wire_bytes(payload, RETH_BYTES * has_reth + IMM_BYTES * imm + behind))
         between = max(count - 2, 1)
         reths = (count if costs.reths else messages) - has_reth
-        total = size_bytes - payload + count * FRAME_BYTES + reths * RETH_BYTES * reth
-        middle = ((size_bytes - first[0] - last[0]) / between, (total - FRAME_BYTES - first[1]) / between)
+        total = size_bytes - payload + count * costs.frame_bytes + reths * RETH_BYTES * reth
+        middle = ((size_bytes - first[0] - last[0]) / between, (total - costs.frame_bytes - first[1]) / between)
         return cls(count, first, middle, last)
 
     def through(self, stages: Sequence[Stage]) -> float:
@@ -276,7 +295,8 @@ def received_ns(size_bytes: int, path: Path, costs: Costs, *, reth: bool = True,
     """From the end of posting to the receiver's completion: doorbell, fetch, path, into the receiver's memory."""
     packets = Packets.of(size_bytes, costs, reth=reth, imm=imm)
     pcie = pcie_ns(path, costs, to_memory=True)
-    return pcie + path.constant_ns + packets.through(stages_of(path, costs, to_memory=True))
+    forth = path.constant_ns + packets.through(stages_of(path, costs, to_memory=True))
+    return pcie + forth + _waiting_ns(packets, path, costs)
 
 
 @lru_cache(maxsize=4096)
@@ -288,7 +308,37 @@ def sent_ns(size_bytes: int, path: Path, costs: Costs, *, message_bytes: int | N
     packets = Packets.of(size_bytes, costs, reth=True, imm=True, message_bytes=message_bytes)
     pcie = pcie_ns(path, costs, to_memory=False) + memories_of(path, costs)[0].latency_ns
     forth = path.constant_ns + packets.through(stages_of(path, costs, to_memory=False))
-    return pcie + forth + path.ack_ns()
+    waiting = _waiting_ns(packets, path, costs)
+    if costs.credit and costs.credit.by_message and message_bytes and message_bytes < size_bytes:
+        whole, rest = divmod(size_bytes, message_bytes)
+        each = (Packets.of(n, costs, reth=True, imm=True) for n in (message_bytes, rest))
+        waiting = sum(n * _waiting_ns(one, path, costs) for n, one in zip((whole, rest > 0), each, strict=True))
+    return pcie + forth + waiting + path.back_ns()
+
+
+def _waiting_ns(packets: Packets, path: Path, costs: Costs) -> float:
+    """For credit: how much later the last packet is at the receiver's NIC."""
+    if costs.credit is None or path.scale_up:
+        return 0.0
+    waits = costs.credit.waits_ns(packets.count, costs.mtu, loop_of(path, costs))
+    if waits is None:
+        return 0.0
+    stages = stages_of(path, costs, to_memory=False)
+    return max(0.0, waits + sum(stage.passing_ns(*packets.last) for stage in stages) - packets.through(stages))
+
+
+def loop_of(path: Path, costs: Costs) -> Loop:
+    """There with a full packet, and back with a credit for another one."""
+    (read, write), full = memories_of(path, costs), costs.packet_wire_bytes
+    stages = stages_of(path, costs, to_memory=False)
+    way = path.constant_ns + sum(stage.passing_ns(costs.mtu, full) for stage in stages)
+    told, back = read.latency_ns + way, path.back_ns(FRAME_BYTES + DEMAND_BYTES)
+    fetched, stored = (costs.mtu * 8e9 / memory.rate_bps for memory in (read, write))
+    first, last = (full * 8e9 / link.together_bps for link in (path.links[0], path.links[-1]))
+    sent = max(first, fetched)
+    buffered = -(-costs.tx_buffer_bytes // (full - OUTSIDE_BYTES))
+    ahead = 1 + int((way + back - fetched) / sent) + buffered
+    return Loop(told, back, sent, max(last, stored), ahead)
 
 
 def flow_ns(size_bytes: int, path: Path, costs: Costs) -> float:
@@ -330,8 +380,6 @@ def slowest_stage(path: Path, costs: Costs) -> Stage:
     """Where full packets take longest."""
     found = min(
         stages_of(path, costs, to_memory=True),
-        key=lambda stage: (
-            stage.rate_bps * stage.spread * (1.0 if stage.wire else 1 + (FRAME_BYTES + costs.later_reth) / costs.mtu)
-        ),
+        key=lambda stage: stage.rate_bps * stage.spread * (1.0 if stage.wire else costs.packet_wire_bytes / costs.mtu),
     )
     return replace(found, behind_bps=None)

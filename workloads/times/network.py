@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache
+from functools import cache, partial
 from heapq import heappop, heappush
 from itertools import count, pairwise
 from typing import Any, TypeAlias, cast
@@ -25,8 +25,9 @@ from topologies.graph.frames import (
     wire_bytes,
 )
 from topologies.ranks.hops import Hop
+from workloads.credit.pulls import Claim, Pulls
 from workloads.times.buffers import Transits, Watch
-from workloads.times.messages import Costs, Link, Path, received_ns, sent_ns
+from workloads.times.messages import Costs, Link, Path, loop_of, received_ns, sent_ns
 from workloads.times.queue_pairs import Bond
 from workloads.times.ways import Pair, Route, Ways
 
@@ -72,10 +73,10 @@ class Stage:
 
 
 class _Message:
-    __slots__ = ("pair", "received", "sent")
+    __slots__ = ("nbytes", "pair", "received", "sent")
 
-    def __init__(self, pair: QueuePair, received: Callback, sent: Callback | None) -> None:
-        self.pair, self.received, self.sent = pair, received, sent
+    def __init__(self, pair: QueuePair, nbytes: int, received: Callback, sent: Callback | None) -> None:
+        self.pair, self.nbytes, self.received, self.sent = pair, nbytes, received, sent
 
 
 class Train:
@@ -114,7 +115,8 @@ class QueuePair:
     """
 
     __slots__ = (
-        "ack_ns", "back", "bond", "early", "final", "links", "packets", "port", "queue", "second", "stages", "transits",
+        "ack_ns", "back", "begun", "bond", "claim", "early", "final", "links", "packets", "port", "queue", "second",
+        "stages", "transits",
     )  # fmt: skip
 
     def __init__(
@@ -128,6 +130,8 @@ class QueuePair:
         self.packets = 0  # posted so far
         self.queue: deque[tuple[_Message, _Parts]] = deque()
         self.bond: Bond[QueuePair] | None = None  # that it is the first one of
+        self.claim: Claim | None = None  # what it wants of its receiver, under a control by credit
+        self.begun: _Message | None = None  # then of which something has gone
 
 
 class Network:
@@ -137,6 +141,7 @@ class Network:
         self._agenda, self._ways, self._costs, self._train, self._watch = agenda, ways, costs, train, watch
         self._heap, self._order = agenda.heap, agenda.order
         self._come, self._gone = self._enter, self._sent
+        self._pulls = Pulls(costs.credit, costs.mtu, train, agenda.at) if costs.credit else None
         self._room = max(costs.tx_buffer_bytes, 3 * train * (costs.mtu + FRAME_BYTES))
         self._stages: dict[Hashable, Stage] = {}
         self._ports: dict[tuple[int, bool], _Port] = {}
@@ -161,9 +166,12 @@ class Network:
             (pair[1], pair[0]), channel, lane
         )  # over which ECMP may lead acknowledgements elsewhere
         queue_pair = QueuePair(
-            self._ports[port_key], route, stages, self._buffers(route, len(stages)), back.path.ack_ns()
+            self._ports[port_key], route, stages, self._buffers(route, len(stages)), back.path.back_ns()
         )
         queue_pair.back = stages_back[: len(back.links)]
+        if self._pulls and not route.scale_up:
+            loop = loop_of(route.path, self._costs)
+            queue_pair.claim = self._pulls.claim(route.keys[-1], loop, partial(self._goes_on, queue_pair))
         return queue_pair
 
     def check_through(self) -> None:
@@ -177,7 +185,8 @@ class Network:
             pair.bond.post(t, nbytes, received, sent, self._post)
 
     def _post(self, t: float, pair: QueuePair, nbytes: int, received: Callback, sent: Callback | None) -> None:
-        self._agenda.at(t + self._costs.pcie_latency_ns, self._posted, pair, nbytes, _Message(pair, received, sent))
+        message = _Message(pair, nbytes, received, sent)
+        self._agenda.at(t + self._costs.pcie_latency_ns, self._posted, pair, nbytes, message)
 
     def _pcie(self, which: str, rank: int) -> Stage:
         costs = self._costs
@@ -209,7 +218,7 @@ class Network:
 
     def _cut(self, nbytes: int, before: int) -> list[_Parts]:
         """The trains of a message that so many packets of its queue pair, modulo `ack_every`, come before."""
-        costs, n = self._costs, self._costs.packets(nbytes)
+        costs, n, behind = self._costs, self._costs.packets(nbytes), self._costs.behind_bytes
         trains = []
         for begin in range(0, n, self._train):
             end = min(begin + self._train, n)
@@ -217,8 +226,8 @@ class Network:
             last_payload = payload - (end - 1 - begin) * costs.mtu
             reth, imm = costs.later_reth if begin else RETH_BYTES, IMM_BYTES * (end == n)
             single = end - begin == 1
-            first = (wire_bytes(min(costs.mtu, payload), reth + imm * single), min(costs.mtu, payload))
-            last = first if single else (wire_bytes(last_payload, costs.later_reth + imm), last_payload)
+            first = (wire_bytes(min(costs.mtu, payload), reth + imm * single + behind), min(costs.mtu, payload))
+            last = first if single else (wire_bytes(last_payload, costs.later_reth + imm + behind), last_payload)
             between = max(end - begin - 2, 0)
             whole = first if single else (first[0] + last[0] + between * costs.packet_wire_bytes, payload)
             acks_due = (before + end) // costs.ack_every - (before + begin) // costs.ack_every
@@ -231,12 +240,28 @@ class Network:
             pair.port.queue_pairs.append(pair)
         pair.queue.extend((message, parts) for parts in self._parts(nbytes, pair.packets % self._costs.ack_every))
         pair.packets += self._costs.packets(nbytes)
+        if self._pulls and pair.claim:
+            self._pulls.posted(pair.claim, nbytes)
         self._fetch(t, pair.port)
+
+    def _goes_on(self, pair: QueuePair, t: float) -> None:
+        pair.port.queue_pairs.append(pair)
+        self._fetch(t, pair.port)
+
+    def _goes(self, t: float, pair: QueuePair, claim: Claim) -> bool:
+        """Whether its next train has credit."""
+        assert self._pulls
+        message, parts = pair.queue[0]
+        begins = message.nbytes if pair.begun is not message else 0
+        pair.begun = message
+        return self._pulls.goes(t, claim, parts[0][_PAYLOAD], begins)
 
     def _fetch(self, t: float, port: _Port) -> None:
         queue_pairs, pcie = port.queue_pairs, port.pcie
         while queue_pairs and port.used < self._room:
             pair = queue_pairs.popleft()
+            if pair.claim is not None and not self._goes(t, pair, pair.claim):
+                continue
             train = Train(*pair.queue.popleft())
             if pair.queue:
                 queue_pairs.append(pair)
@@ -284,7 +309,8 @@ class Network:
             return int(not stage.waiting[0])
         while stage.credit[stage.turn] < stage.waiting[stage.turn][0][1].whole[_WIRE]:
             stage.turn = 1 - stage.turn
-            stage.credit[stage.turn] += self._train * wire_bytes(self._costs.mtu, RETH_BYTES + IMM_BYTES)
+            headers = RETH_BYTES + IMM_BYTES + self._costs.behind_bytes
+            stage.credit[stage.turn] += self._train * wire_bytes(self._costs.mtu, headers)
         return stage.turn
 
     def _carry(self, t: float, train: Train, pair: QueuePair, k: int) -> None:

@@ -84,7 +84,7 @@ BODY = {
     CREATE_QP: Struct("<IBBHIIII"),
     # qp, state, path MTU, timeout, retry count, RNR retry, RNR timer, most READs and atomics of its own under way, of
     # its peer, first PSN to come, first PSN to send, peer's number, peer's address, flags, DSCP, class, access, most
-    # kbit/s, 0
+    # kbit/s, Q_Key
     MODIFY_QP: Struct("<IBBBBBBBBIIIIBBBBII"),
     # qp, 0
     DESTROY_QP: Struct("<II"),
@@ -111,7 +111,7 @@ REGION_BODY = Struct("<II")
 RECORDS_BODY = Struct("<QIIQQ")
 # cookie, number
 QP_BODY = Struct("<II")
-# cookie, flags, rate bps, mtu, 0
+# cookie, flags, rate bps, mtu, datagrams dropped because of their Q_Key
 PORT_BODY = Struct("<IIQII")
 
 SENT = 1
@@ -127,8 +127,10 @@ GROUP_NOTED = 10
 QP_EVENT = 11
 RECEIVED_SEND_IMM = 12
 TOUCHED = 13
+RECEIVED_DATAGRAM = 14
+RECEIVED_DATAGRAM_IMM = 15
 
-RECORD_KINDS = frozenset(range(1, 14))
+RECORD_KINDS = frozenset(range(1, 16))
 WITH_DATA = frozenset((CONNECTED, GROUPED, GROUP_FAILED, GROUP_NOTED))
 """Records behind which something stands."""
 

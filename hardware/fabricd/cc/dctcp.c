@@ -76,8 +76,7 @@ static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t pack
 	(void)packets;
 	if (how != CC_LOSS_TIMEOUT && q->acked < own->recover)
 		return;
-	if (q->retries < 2) /* not once more for what is sent for the third time */
-		own->slow_start = half > least ? half : least;
+	own->slow_start = half > least ? half : least; /* sent for the third time the same: nothing new has left meanwhile */
 	cc_set_window(q, how == CC_LOSS_TIMEOUT ? q->mtu : own->slow_start);
 	own->recover = q->left;
 }

@@ -176,7 +176,7 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 		.seen = ack->t->seen,
 		.marked = ack->t->marked,
 		.switches = ack->switches,
-		.stamps = ack->t->hop ? ack->t->hops : 0,
+		.stamps = ack->t->hops,
 		.stamp = (const struct railbed_stamp *)ack->t->hop,
 		.round = q->cc->rounds && cc_round_over(q, ack),
 	};

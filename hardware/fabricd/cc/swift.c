@@ -48,7 +48,6 @@ static void start(struct fabric *f, struct qp *q)
 	(void)f;
 	own->reference = s->line_rate / 8 * cc_param(q, BASE_RTT) * 1e-9 / q->mtu;
 	cc_set_window(q, own->reference * q->mtu);
-	own->last_decrease = -PS_PER_S;
 }
 
 static double target_ns(const struct qp *q, double w, uint32_t switches)

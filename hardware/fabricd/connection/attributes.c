@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "connection/attributes.h"
 #include "connection/destroy.h"
+#include "datagram/datagram.h"
 #include "engine/fabric.h"
 #include "nic/nic.h"
 #include "transport/congestion.h"
@@ -39,6 +40,7 @@ static void take_attributes(struct qp *q, const struct qp_wanted *a)
 	own->reads_out = a->reads_out;
 	own->reads_in = a->reads_in;
 	own->rights = a->rights;
+	own->qkey = a->qkey;
 	own->rate = (double)a->rate_kbps * 1000;
 	q->own_class = a->own_class;
 	q->dscp = a->dscp & 63;
@@ -91,11 +93,15 @@ void qp_modify(struct fabric *f, struct qp *q, const struct qp_wanted *a)
 		return;
 	bool rate = q->own->rate != (double)a->rate_kbps * 1000;
 	take_attributes(q, a);
-	if (a->state == ASK_RTR && q->state == QP_CONNECTING)
+	if (a->state == ASK_RTR && q->state == QP_CONNECTING && q->own->datagrams)
+		datagram_start(f, q);
+	else if (a->state == ASK_RTR && q->state == QP_CONNECTING)
 		ready_to_receive(f, q, a);
+	else if (a->state == ASK_RTS && q->holds && q->own->datagrams)
+		datagram_ready_to_send(q, a->send_psn & PSN_MASK);
 	else if (a->state == ASK_RTS && q->holds)
 		ready_to_send(f, q, a);
-	else if (rate && q->state == QP_READY)
+	else if (rate && q->state == QP_READY && !q->own->datagrams)
 		cc_restart(f, q);
 	if (q->state == QP_READY)
 		qp_ready(f, q);

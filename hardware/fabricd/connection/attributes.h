@@ -17,8 +17,8 @@ struct qp_wanted {
 	uint8_t mtu, timeout, retry, rnr_retry, rnr_timer, reads_out, reads_in; /* codes of the InfiniBand specification */
 	bool own_class;
 	uint8_t dscp, class;
-	uint32_t rights, expected_psn, send_psn, peer_number, rate_kbps;
-	struct nic *peer; /* of ASK_RTR */
+	uint32_t rights, expected_psn, send_psn, peer_number, rate_kbps, qkey;
+	struct nic *peer; /* of ASK_RTR, but of datagrams */
 };
 
 bool qp_may_become(uint8_t from, uint8_t to);

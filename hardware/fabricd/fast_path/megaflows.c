@@ -10,9 +10,10 @@
  * flows; what they say is the same.
  *
  * Before Open vSwitch has said what it looks at, frames are presumed to be one flow
- * that are alike in all that was looked at in others that came in there; at first in
- * all but MACs, TTL and ECN bits.  So of many frames that start at once few go through
- * Open vSwitch, as the others wait for what becomes of these.  Such flows stand under
+ * that are alike in all that was looked at in others that came in there; at first all
+ * that come in there.  So of many frames that start at once few go through
+ * Open vSwitch, as the others wait for what becomes of these.  Where that was presumed too
+ * boldly the next one of them goes through it then: each tells more of what is looked at.  Such flows stand under
  * masks of their own.  When one is decided about, there may be a flow by then that it
  * is part of: it is superseded.
  */
@@ -178,7 +179,7 @@ static uint16_t number_at(struct megaflows *m, struct port_masks *at, const stru
 struct flow *megaflows_new(struct megaflows *m, const struct fabric *f, const struct flow_key *key)
 {
 	static const struct mask first = {
-		.bits = {.port = ~0u, .src = ~0u, .dst = ~0u, .sport = 0xffff, .dport = 0xffff, .vlan = 0xffff, .tos = 0xfc},
+		.bits = {.port = ~0u, .vlan = 0xffff},
 		.presumed = true,
 	};
 	struct flow *flow = lines_new(1, sizeof *flow);

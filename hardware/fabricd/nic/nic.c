@@ -140,6 +140,15 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 	}
 }
 
+/* nic_fetched() - A frame is in the transmit buffer, whole: what is for its own NIC does not leave by the cable */
+void nic_fetched(struct fabric *f, struct frame *fr)
+{
+	struct tx *tx = tx_of(fr);
+	struct port *itself = &tx->nic->port[1];
+
+	port_enqueue(f, fr->to == itself ? itself : tx->port, fr);
+}
+
 static bool passes(struct fabric *f, struct frame *fr)
 {
 	return !fr->from || fr->from->ops->passes(f, fr);
@@ -226,7 +235,10 @@ void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_u
 			nic_pressure(f, n);
 		return;
 	}
-	f->receivers->transport(f, n, &pkt, fr, scale_up);
+	if (roce_is_datagram(pkt.opcode))
+		f->receivers->datagram(f, n, &pkt, fr, scale_up);
+	else
+		f->receivers->transport(f, n, &pkt, fr, scale_up);
 }
 
 /* nic_netdev_readable() - The host's kernel sends: into the NIC's queue, class 0 */

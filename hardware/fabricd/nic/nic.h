@@ -136,6 +136,7 @@ static inline struct tx *tx_of(const struct frame *fr)
 /* Who takes the packets that have come in whole and right: transport/ and offload/ */
 struct nic_receivers {
 	void (*transport)(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr, bool scale_up);
+	void (*datagram)(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr, bool scale_up);
 	/* likewise, but only its beginning is left */
 	void (*trimmed)(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);
 	bool (*offload)(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr); /* false: for nobody */
@@ -146,6 +147,7 @@ extern const struct node_ops nic_ops;
 void scale_ups_init(struct fabric *f);
 extern const struct tx_buffer_ops nic_tx_buffer_ops;
 void nic_loop(struct nic *n);
+void nic_fetched(struct fabric *f, struct frame *fr);
 void nic_receive(struct fabric *f, struct nic *n, struct frame *fr, bool scale_up);
 void nic_tx_ready(struct fabric *f, struct tx *tx, struct tx_source *s);
 void nic_tx_forget(struct tx *tx, const struct tx_source *s);

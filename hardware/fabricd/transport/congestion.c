@@ -221,6 +221,8 @@ void qps_params_changed(struct fabric *f, struct nic *n)
 {
 	for (uint32_t i = 0; i < n->qp_count; i++) {
 		struct qp *q = n->qps[i];
+		if (q->own && q->own->datagrams)
+			continue;
 		if (q->state != QP_READY) {
 			if (q->cc != q->p->cc)
 				cc_stop(q);

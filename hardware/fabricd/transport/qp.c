@@ -118,6 +118,14 @@ void qp_restart(struct qp *q)
 	begin(q);
 }
 
+/* qp_entropy() - The source port towards a queue pair, for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
+uint16_t qp_entropy(const struct qp *q, const struct nic *to, uint32_t number)
+{
+	uint32_t h = q->number * 0x9e3779b1u ^ number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^ to->ip * 0x27d4eb2fu;
+
+	return roce_src_port(q->p->fixed_port ? 0 : h);
+}
+
 /* qp_reach() - A queue pair learns who its peer is, and may hear of it from now on */
 void qp_reach(struct fabric *f, struct qp *q, const struct reach *to)
 {
@@ -135,9 +143,7 @@ void qp_reach(struct fabric *f, struct qp *q, const struct reach *to)
 	q->expected = to->expected_psn;
 	q->alone = q->p->any_order && t->params(f, to->peer, q->transport)->any_order;
 	q->any_order = q->answers->any_order && t->params(f, to->peer, to->transport)->any_order;
-	/* entropy for ECMP, as from a flow label: 0xc000 and 14 bits of both numbers and addresses */
-	uint32_t h = (q->number * 0x9e3779b1u ^ to->number * 0x85ebca6bu ^ q->nic->ip * 0xc2b2ae35u ^ to->peer->ip * 0x27d4eb2fu);
-	q->src_port = roce_src_port(q->p->fixed_port ? 0 : h);
+	q->src_port = qp_entropy(q, to->peer, to->number);
 	q->state = QP_READY;
 	cc_start(f, q);
 	multipath_start(f, q);
@@ -193,9 +199,13 @@ bool qp_barred(struct fabric *f, struct qp *q)
 	return true;
 }
 
-static void flush_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status)
+/* qp_receive_failed() - A receive request has ended without a message, behind all that had come before */
+void qp_receive_failed(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status)
 {
-	q->owner->ops->received(f, q, wr, status, NULL, f->clock.now + q->nic->p.pcie_latency);
+	bool busy = q->own && q->nic->pcie_rx_free >= f->clock.now;
+	ps_t t = busy ? q->nic->pcie_rx_free + 1 : f->clock.now;
+
+	q->owner->ops->received(f, q, wr, status, NULL, t + q->nic->p.pcie_latency);
 	free(wr->pieces);
 }
 
@@ -206,7 +216,7 @@ void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr)
 	ps_t delay = q->nic->p.recv_delay;
 
 	if (!in) {
-		flush_recv(f, q, wr, WC_FLUSHED);
+		qp_receive_failed(f, q, wr, WC_FLUSHED);
 		return;
 	}
 	*in = *wr;
@@ -244,7 +254,7 @@ static void break_down(struct fabric *f, struct qp *q, enum wc_status why, enum 
 		free(SEND_WR(q, q->sq.head)->pieces);
 	}
 	for (; q->rq.head != q->rq.tail; q->rq.head++, received = WC_FLUSHED)
-		flush_recv(f, q, RECV_WR(q, q->rq.head), received);
+		qp_receive_failed(f, q, RECV_WR(q, q->rq.head), received);
 }
 
 /* qp_fail() - The queue pair is broken: say so for every request that it still has */

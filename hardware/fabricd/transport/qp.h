@@ -36,6 +36,8 @@ struct qp_attributes {
 	ps_t timeout; /* PS_NEVER: none */
 	double rate; /* at most, in bit/s; 0: as fast as the cable */
 	uint32_t rights, pd; /* of its peer; protection domain */
+	bool datagrams; /* unreliable ones, to whom each names (datagram/datagram.c): it has no peer */
+	uint32_t qkey; /* of those */
 	uint8_t retry, rnr_retry, rnr_timer;
 	uint8_t reads_out, reads_in; /* READs and atomic operations under way at most: of its own; of its peer */
 	uint8_t asked; /* enum asked_state: what its program has brought it to, with all that is on its way to the NIC */
@@ -201,10 +203,12 @@ void timer_set(struct fabric *f, struct qp *q, ps_t t);
 bool qp_timer_set(struct qp *q, ps_t t);
 void qp_timer(struct fabric *f, struct qp *q);
 void qp_not_ready(struct fabric *f, struct qp *q, uint8_t syndrome);
+void qp_receive_failed(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status);
 void qp_fail(struct fabric *f, struct qp *q, enum wc_status why);
 void qp_release(struct qp *q);
 void qp_reach(struct fabric *f, struct qp *q, const struct reach *to);
 void qp_restart(struct qp *q);
+uint16_t qp_entropy(const struct qp *q, const struct nic *to, uint32_t number);
 void qp_refuse(struct fabric *f, struct qp *q, uint8_t syndrome);
 bool qp_barred(struct fabric *f, struct qp *q);
 

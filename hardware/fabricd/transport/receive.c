@@ -325,7 +325,7 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 {
 	struct port *p = &n->port[scale_up];
 	struct qp *q = memcmp(pkt->dst_mac, n->mac, 6) ? NULL : qp_find(n, pkt->dst_qp);
-	if (!q || q->state != QP_READY || pkt->src_ip != q->peer->ip) {
+	if (!q || q->state != QP_READY || !q->peer || pkt->src_ip != q->peer->ip) {
 		port_drop(f, p, fr, DROP_NO_QP);
 		return;
 	}

@@ -7,6 +7,8 @@
 
 #include "wire/roce.h"
 
+struct nic;
+
 enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_SEND_IMM, WR_READ, WR_COMPARE_SWAP, WR_FETCH_ADD, WR_OPCODES };
 
 /* What may be done with memory, and what peers may do: as in ibv_access_flags */
@@ -42,7 +44,17 @@ struct send_wr {
 	bool fence; /* not before all that was read before has come */
 	uint64_t first; /* packet number of its first packet, and how many */
 	uint64_t packets;
-	uint64_t compare, swap; /* of an atomic operation; or what is added, in `swap` */
+	union {
+		struct {
+			uint64_t compare, swap; /* of an atomic operation; or what is added, in `swap` */
+		};
+		struct { /* of a datagram: where it goes; its Q_Key stands in `rkey` */
+			struct nic *to; /* NULL: nowhere */
+			uint32_t number;
+			uint8_t dscp, class;
+			bool own_class; /* not the NIC's */
+		};
+	};
 };
 
 /* Is all that is sent for it in the NIC already? */

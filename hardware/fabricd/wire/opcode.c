@@ -8,7 +8,8 @@ bool roce_has_reth(uint8_t op)
 
 bool roce_has_imm(uint8_t op)
 {
-	return op == RC_WRITE_LAST_IMM || op == RC_WRITE_ONLY_IMM || op == RC_SEND_LAST_IMM || op == RC_SEND_ONLY_IMM;
+	return op == RC_WRITE_LAST_IMM || op == RC_WRITE_ONLY_IMM || op == RC_SEND_LAST_IMM || op == RC_SEND_ONLY_IMM ||
+	       op == UD_SEND_ONLY_IMM;
 }
 
 bool roce_is_first(uint8_t op)
@@ -43,6 +44,11 @@ bool roce_is_send(uint8_t op)
 	return op <= RC_SEND_ONLY_IMM;
 }
 
+bool roce_is_datagram(uint8_t op)
+{
+	return op == UD_SEND_ONLY || op == UD_SEND_ONLY_IMM;
+}
+
 bool roce_is_offload(uint8_t op)
 {
 	return op >= OFF_CONTRIBUTE && op <= OFF_PARTIAL;
@@ -72,6 +78,8 @@ const char *roce_opcode_name(uint8_t op)
 	case RC_ATOMIC_ACK: return "ATOMIC_ACKNOWLEDGE";
 	case RC_COMPARE_SWAP: return "COMPARE_SWAP";
 	case RC_FETCH_ADD: return "FETCH_ADD";
+	case UD_SEND_ONLY: return "UD_SEND_ONLY";
+	case UD_SEND_ONLY_IMM: return "UD_SEND_ONLY_IMM";
 	case RC_CNP: return "CNP";
 	case RC_CREDIT: return "CREDIT";
 	case RC_REQUEST: return "REQUEST";

@@ -35,7 +35,8 @@ static bool has_aeth(uint8_t op)
  */
 uint32_t roce_frame_bytes(uint8_t op, uint32_t payload)
 {
-	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + (roce_has_reth(op) ? RETH_BYTES : 0) +
+	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + (roce_is_datagram(op) ? DETH_BYTES : 0) +
+	       (roce_has_reth(op) ? RETH_BYTES : 0) +
 	       (roce_has_imm(op) ? IMM_BYTES : 0) + (has_aeth(op) ? AETH_BYTES : 0) +
 	       (roce_is_atomic(op) ? ATOMIC_BYTES : 0) + (op == RC_ATOMIC_ACK ? ATOMIC_ACK_BYTES : 0) +
 	       (roce_is_offload(op) ? OFFLOAD_BYTES : 0) + ((payload + 3) & ~3u) +
@@ -124,6 +125,8 @@ static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uin
 	p = put_be32(p, (pkt->becn || pkt->opcode == RC_CNP ? BECN : 0) | (pkt->dst_qp & PSN_MASK));
 	p = put_be32(p, (pkt->ack_request ? 1u << 31 : 0) | (pkt->part ? PART : 0) | (pkt->after ? AFTER : 0) |
 			    (pkt->psn & PSN_MASK));
+	if (roce_is_datagram(pkt->opcode))
+		p = put_be32(put_be32(p, pkt->qkey), pkt->src_qp & PSN_MASK);
 	if (roce_has_reth(pkt->opcode)) {
 		p = put_be64(p, pkt->remote_offset);
 		p = put_be32(p, pkt->rkey);
@@ -219,6 +222,10 @@ static uint8_t parse_bth(struct view *v, struct roce_packet *pkt)
 /* What follows the BTH, by the opcode */
 static void parse_extensions(struct view *v, struct roce_packet *pkt)
 {
+	if (roce_is_datagram(pkt->opcode)) {
+		pkt->qkey = get_be32(v);
+		pkt->src_qp = get_be32(v) & PSN_MASK;
+	}
 	if (roce_has_reth(pkt->opcode)) {
 		pkt->remote_offset = get_be64(v);
 		pkt->rkey = get_be32(v);

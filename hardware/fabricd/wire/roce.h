@@ -17,6 +17,7 @@
 #define BTH_BYTES 12
 #define RETH_BYTES 16
 #define AETH_BYTES 4
+#define DETH_BYTES 8
 #define ATOMIC_BYTES 28
 #define ATOMIC_ACK_BYTES 8
 #define IMM_BYTES 4
@@ -28,7 +29,7 @@
 #define CNP_BYTES 16 /* reserved, all zero */
 #define PSN_MASK 0xffffffu
 
-/* RC opcodes (InfiniBand specification, table "OpCode field") */
+/* RC opcodes, and two of unreliable datagrams (InfiniBand specification, table "OpCode field") */
 enum roce_opcode {
 	RC_SEND_FIRST = 0x00,
 	RC_SEND_MIDDLE = 0x01,
@@ -51,6 +52,8 @@ enum roce_opcode {
 	RC_ATOMIC_ACK = 0x12,
 	RC_COMPARE_SWAP = 0x13,
 	RC_FETCH_ADD = 0x14,
+	UD_SEND_ONLY = 0x64,
+	UD_SEND_ONLY_IMM = 0x65,
 	RC_CNP = 0x81,
 	/* of the range that is free for manufacturers: offloaded collectives */
 	OFF_CONTRIBUTE = 0xc0,
@@ -106,6 +109,7 @@ struct roce_packet {
 	uint32_t rkey;
 	uint32_t dma_bytes;
 	uint32_t imm;
+	uint32_t qkey, src_qp; /* DETH, on datagrams */
 	uint64_t swap, compare; /* AtomicETH; what is added stands in `swap` */
 	uint64_t original; /* AtomicAckETH: what was there before */
 	/* AETH, on acknowledgements, and on the first and last response to a READ */
@@ -156,6 +160,7 @@ bool roce_is_write(uint8_t opcode);
 bool roce_is_send(uint8_t opcode);
 bool roce_is_atomic(uint8_t opcode);
 bool roce_is_response(uint8_t opcode);
+bool roce_is_datagram(uint8_t opcode);
 bool roce_is_offload(uint8_t opcode);
 const char *roce_opcode_name(uint8_t opcode);
 

@@ -176,6 +176,18 @@ static const char *read_inline(struct view *v, uint32_t bytes, struct pieces **l
 	return NULL;
 }
 
+/* A datagram says where it goes: NIC and number for an address, and its class */
+static void read_destination(struct fabric *f, struct send_wr *wr)
+{
+	uint64_t how = wr->compare;
+
+	wr->to = worker_nic(f, (uint32_t)wr->remote);
+	wr->number = (uint32_t)(wr->remote >> 32) & PSN_MASK;
+	wr->own_class = how & 1;
+	wr->dscp = how >> 8 & 63;
+	wr->class = how >> 16 & 7;
+}
+
 const char *command_post_send_list(struct message *m)
 {
 	struct post p = {.qp = get_le32(&m->v)};
@@ -193,10 +205,12 @@ const char *command_post_send_list(struct message *m)
 	wr->compare = get_le64(&m->v);
 	wr->swap = get_le64(&m->v);
 	wr->fence = flags & FENCE;
-	if (wr->opcode == WR_FETCH_ADD)
-		wr->swap = wr->compare;
 	if (!usable_qp(m->w, p.qp))
 		return "POST_SEND_LIST: no such queue pair";
+	if (usable_qp(m->w, p.qp)->own->datagrams)
+		read_destination(m->f, wr);
+	else if (wr->opcode == WR_FETCH_ADD)
+		wr->swap = wr->compare;
 	if (wr->opcode >= WR_OPCODES || flags & ~(SIGNALED | FENCE | INLINE) || (flags & INLINE && wr->opcode >= WR_READ))
 		return "POST_SEND_LIST: unknown opcode or flag";
 	wr->length = count;

@@ -73,6 +73,8 @@ static bool may_hold(struct qp *q, const struct send_wr *wr, uint32_t key, uint6
 /* A program may name what it likes: whether that is its memory shows when its request reaches the NIC */
 static enum wc_status check(struct qp *q, const struct send_wr *wr)
 {
+	if (q->own->datagrams && (!wr->to || (wr->opcode != WR_SEND && wr->opcode != WR_SEND_IMM)))
+		return WC_LOCAL_OPERATION;
 	if (wr->length > REQUEST_BYTES_MAX || (wr->opcode > WR_READ && wr->length != 8))
 		return WC_LOCAL_LENGTH;
 	if (wr_reads(wr) && !q->own->reads_out)
@@ -126,6 +128,10 @@ static void received(struct fabric *f, struct qp *q, const struct recv_wr *wr, e
 		r.kind = !imm ? REC_RECEIVED : roce_is_send(last->opcode) ? REC_RECEIVED_SEND_IMM : REC_RECEIVED_IMM;
 		r.imm = last->imm;
 		r.bytes = q->message_bytes;
+		if (q->own && q->own->datagrams) {
+			r.kind = imm ? REC_RECEIVED_DATAGRAM_IMM : REC_RECEIVED_DATAGRAM;
+			r.bytes |= (uint64_t)last->src_qp << 32;
+		}
 	}
 	worker_record(f, worker_of(q), &r);
 }

@@ -15,6 +15,7 @@
 #include "worker/worker.h"
 
 #define QP_TYPE_RC 2
+#define QP_TYPE_UD 4
 #define MTU_CODE_MAX 5
 #define FLAG_OWN_CLASS 1u
 
@@ -102,7 +103,7 @@ const char *command_create_qp(struct message *m)
 
 	get_u8(&m->v);
 	get_le16(&m->v);
-	if (type != QP_TYPE_RC)
+	if (type != QP_TYPE_RC && type != QP_TYPE_UD)
 		return "CREATE_QP: unknown type";
 	struct qp *q = qp_new(m->w->nic, &m->w->owner);
 	if (q) {
@@ -111,6 +112,7 @@ const char *command_create_qp(struct message *m)
 			abort();
 		q->own->pd = get_le32(&m->v);
 		q->own->timeout = PS_NEVER;
+		q->own->datagrams = type == QP_TYPE_UD;
 		q->no_scale_up = true;
 	}
 	uint8_t *p = reply_head(reply, REPLY_QP, sizeof reply);
@@ -126,13 +128,13 @@ const char *command_query_port(struct message *m)
 
 	p = put_le32(put_le32(p, get_le32(&m->v)), c && c->p.up);
 	p = put_le64(p, c ? (uint64_t)c->p.rate_bps : 0);
-	put_le32(put_le32(p, m->w->nic->mtu), 0);
+	put_le32(put_le32(p, m->w->nic->mtu), (uint32_t)m->w->nic->qkey_viol);
 	worker_send(m->f, m->w, reply, sizeof reply);
 	return NULL;
 }
 
-/* The NIC that has that address, or NULL */
-static struct nic *nic_of(struct fabric *f, uint32_t ip)
+/* worker_nic() - The NIC that has that address, or NULL */
+struct nic *worker_nic(struct fabric *f, uint32_t ip)
 {
 	for (uint32_t i = 0; i < f->nic_count; i++)
 		if (f->nics[i].ip == ip)
@@ -157,13 +159,14 @@ const char *command_modify_qp(struct message *m)
 	a->expected_psn = get_le32(&m->v);
 	a->send_psn = get_le32(&m->v);
 	a->peer_number = get_le32(&m->v);
-	a->peer = nic_of(m->f, get_le32(&m->v));
+	a->peer = worker_nic(m->f, get_le32(&m->v));
 	uint8_t flags = get_u8(&m->v);
 	a->own_class = flags & FLAG_OWN_CLASS;
 	a->dscp = get_u8(&m->v);
 	a->class = get_u8(&m->v);
 	a->rights = get_u8(&m->v);
 	a->rate_kbps = get_le32(&m->v);
+	a->qkey = get_le32(&m->v);
 	a->state = (enum asked_state)state;
 	if (!q || q->owner != &m->w->owner)
 		return "MODIFY_QP: no such queue pair";
@@ -171,7 +174,7 @@ const char *command_modify_qp(struct message *m)
 		return "MODIFY_QP: the queue pair cannot go to that state";
 	if (flags & ~FLAG_OWN_CLASS || a->dscp > 63 || a->class > 7 || a->rights & ~(uint32_t)RIGHTS)
 		return "MODIFY_QP: unknown flag, DSCP, class or access";
-	if (state == ASK_RTR && (!a->peer || a->mtu < 1 || a->mtu > MTU_CODE_MAX))
+	if (state == ASK_RTR && !q->own->datagrams && (!a->peer || a->mtu < 1 || a->mtu > MTU_CODE_MAX))
 		return "MODIFY_QP: no NIC has that address, or a path MTU that there is not";
 	q->own->asked = state;
 	return worker_ring(m, &p);

@@ -132,6 +132,7 @@ void program_ends(struct fabric *f, struct worker *w, bool greeted);
 void program_over(struct fabric *f, struct worker *w);
 void programs_over(struct fabric *f);
 void programs_sweep(struct fabric *f);
+struct nic *worker_nic(struct fabric *f, uint32_t ip);
 void verbs_deregister(struct fabric *f, struct worker *w, uint32_t key);
 uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
 const char *worker_state_name(enum worker_state s);

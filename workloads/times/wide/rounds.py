@@ -181,7 +181,8 @@ def rounds_ns(rounds: Iterator[Round], ways: Wide, costs: Costs, *, paced: bool 
 
 def _messages(nbytes: int, source: NDArray[np.intp], target: NDArray[np.int64], ways: Wide, costs: Costs) -> _Message:
     """Messages are of few kinds: by their way, and by how many share it."""
-    kinds, which, most, later = ways.crowded(source, target, wire_bytes(min(nbytes, costs.mtu), costs.later_reth))
+    first = wire_bytes(min(nbytes, costs.mtu), costs.later_reth + costs.behind_bytes)
+    kinds, which, most, later = ways.crowded(source, target, first)
 
     def of_each(path_ns: list[float]) -> NDArray[np.float64]:
         return np.array(path_ns)[which]

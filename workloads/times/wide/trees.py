@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topologies.graph.frames import FRAME_BYTES
 from workloads.collectives.schedule import EAGER_BYTES, WINDOW, Shape
 from workloads.collectives.trees import chain_reduce
 from workloads.times.case import Case
@@ -222,7 +221,7 @@ class HostTrees:
                 yield places, line, crowd
 
     def _wire(self, nbytes: int) -> int:
-        return nbytes + self._costs.packets(nbytes) * (FRAME_BYTES + self._costs.later_reth)
+        return nbytes + self._costs.packets(nbytes) * (self._costs.frame_bytes + self._costs.later_reth)
 
     def _message(self, nbytes: int, path: Path, done: Time) -> float:
         return self._costs.post_ns + done(nbytes, path, self._costs) + self._costs.wake_ns

@@ -1,0 +1,1 @@
+"""What packets wait for whose receiver lets them go."""
