@@ -18,9 +18,8 @@ from testbed.experiment.steps.training import TrainStep, layout_of
 from testbed.predict.figure import Figure, Tell, step_of
 from testbed.predict.ground import Turn
 from testbed.predict.large_fabric import LargeFabric
-from testbed.predict.large_library import library_figures
 from testbed.predict.training import training_figure
-from testbed.predict.wide import wide_figures
+from testbed.predict.wide import library_figures, wide_figures
 from topologies import Fabric
 from topologies.graph.fabric import OutOfBounds, TopologyError
 from topologies.kinds import KINDS, build
