@@ -51,7 +51,6 @@ NOT_RUN = {
     "experiments/programs/mpirun.sh": "likewise, and Open MPI",
     "-- ib_": "wait for each other; tests/live/test_rdma_programs.py runs them",
     "experiments/clusters/wrong.yaml": "takes long; tests/unit/test_library_slow_cable.py predicts a slow cable",
-    "experiments/clusters/h100.yaml": "takes long; tests/unit/test_cluster_profile.py predicts with a profile",
     "ops.json": "measures this machine for long; tests/unit/test_calibrate_ops.py has a quick one",
     "-m testbed.calibrate.measure_ops": "likewise",
     "testbed drill": "its world goes on beside the next examples; tests of drills play it",
