@@ -92,7 +92,7 @@ def _case(topology: str, algorithm: str, protocol: str, collective: str, size: s
         ("{rail: {servers: 4, gpus: 2}}", "ring", "ll128", "reduce_scatter", "4MiB", 0.03),
         ("{rail: {servers: 2, gpus: 4}}", "ring", "simple", "all_reduce", "4MiB", 0.07),
         ("{rail: {servers: 2, gpus: 4}}", "tree", "simple", "all_reduce", "4MiB", 0.01),
-        ("{rail: {servers: 4, gpus: 2}}", "tree", "ll", "all_reduce", "16KiB", 0.03),
+        ("{rail: {servers: 4, gpus: 2}}", "tree", "ll", "all_reduce", "16KiB", 0.04),
         ("{rail: {servers: 4, gpus: 4}}", "nvlstree", "simple", "all_reduce", "8MiB", 0.25),
         ("{star: {hosts: 8}}", "pat", "simple", "reduce_scatter", "4MiB", 0.02),
         ("{rail: {servers: 2, gpus: 4}}", "ring", "simple", "all_to_all", "4MiB", 0.1),
