@@ -321,7 +321,7 @@ CONTROLS: dict[str, Control] = {
         ),
         Control(
             "eqds",
-            "receivers let senders send; who has been idle speculates for a round trip",
+            "receivers let senders send, in turn, and first those of whom something was trimmed",
             "Olteanu et al., NSDI 2022, as in htsim's eqds.cpp",
             (_SPOKEN_FOR, *_CREDIT), hears=("credit",),
         ),

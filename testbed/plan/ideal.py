@@ -47,9 +47,9 @@ def _credit(experiment: Experiment) -> Credit | None:
     if "credit" not in cc.control.hears:
         return None
     of = cc.control.values(Basis(experiment).setting, cc.values, cc.set)
-    by = {"rccc": AHEAD, "uec": AHEAD, "ndp": PULLS, "homa": SHORTEST}.get(cc.name, IN_TURN)
+    by = {"rccc": AHEAD, "uec": AHEAD, "eqds": AHEAD, "ndp": PULLS, "homa": SHORTEST}.get(cc.name, IN_TURN)
     its = of["initial"], of["window"], int(of["grant_packets"]), of["pull_share"]
-    return Credit(*its, by, anew=cc.name in ("eqds", "ndp"), active=int(of.get("overcommit", 0)))
+    return Credit(*its, by, anew=cc.name == "ndp", active=int(of.get("overcommit", 0)))
 
 
 def _behind(experiment: Experiment) -> int:

@@ -96,15 +96,46 @@ def test_a_sender_speculates_and_then_sends_what_it_was_granted() -> None:
     assert told == [window - (6 - k - 1) * MTU for k in range(6)]
 
 
-@pytest.mark.parametrize("control", ["rccc", "eqds"])
+@pytest.mark.parametrize("control", ["rccc", "eqds", "ndp"])
 def test_who_has_nothing_to_send_is_granted_a_window_ahead_or_nothing(control: str) -> None:
-    """`slow pulls` of rccc go on until an idle sender has a window; of eqds there are none."""
+    """`slow pulls` go on until an idle sender has a window (_idle_senders of uec.cpp and eqds.cpp); of ndp are none."""
     with star(3, hardware(control, initial=20 * MTU, window=40 * MTU)) as f, watched(f, "h0:1") as seen:
         send(f, [(1, 0, 100 * MTU, 0), (2, 0, 300 * MTU, 0)])
     gave = [(fr.macs[0], fr.credit[0]) for fr in of_kind(seen["frames"], CREDIT, out=True) if fr.credit]
     ahead = [dict(gave)[f"02:00:0a:00:00:0{k + 1}"] - (packets - 20) * MTU for k, packets in ((1, 100), (2, 300))]
-    least = 40 * MTU if control == "rccc" else 0
+    least = 0 if control == "ndp" else 40 * MTU
     assert all(least <= more < least + 4 * MTU for more in ahead), ahead
+
+
+@pytest.mark.parametrize("control", CREDIT_CONTROLS)
+def test_a_message_behind_another_one_waits_for_no_credit(control: str) -> None:
+    """It begins when the one before has left, and is not acknowledged yet: it is as fast as one that begins."""
+    with star(3, hardware(control)) as f:
+        (alone,) = send(f, [(2, 0, 40 * MTU, 0)])
+        _, behind = send(f, [(1, 0, 4 * MTU, 0), (1, 0, 40 * MTU, 1500)])
+    assert behind == pytest.approx(alone, abs=10)
+
+
+def test_eqds_pulls_first_for_what_was_trimmed() -> None:
+    """EqdsPullPacer of eqds.cpp: who has retransmissions to send has his turns before all others (_rtx_senders)."""
+    small = replace(into_a_small_buffer("eqds", True), switch_buffer_bytes=500_000)
+    with star(9, small) as f, watched(f, "h0:1") as seen:
+        send(f, [(k, 0, 200 * MTU, 0) for k in range(1, 9)])
+    again: Counter[str] = Counter()
+    known: dict[str, int] = {}
+    late, turns, wrong = 200, 0, 0  # ns between a turn and its credit's first bit
+    trimmed = [(fr.time_ns + late, fr.macs[1]) for fr in seen["frames"] if not fr.out and fr.dscp == 36]
+    for fr in of_kind(seen["frames"], CREDIT, out=True):
+        while trimmed and trimmed[0][0] <= fr.time_ns:
+            again[trimmed.pop(0)[1]] += 1
+        assert fr.credit
+        peer, packets = fr.macs[0], (fr.credit[0] - known.get(fr.macs[0], 0)) // MTU
+        known[peer] = fr.credit[0]
+        if packets and any(again.values()):
+            turns += 1
+            wrong += not (again[peer] or any(mac == peer for at, mac in trimmed if at < fr.time_ns + 2 * late))
+        again[peer] -= min(packets, again[peer])
+    assert turns > 50 and wrong < turns / 50  # whose headers came with the turn
 
 
 @pytest.mark.parametrize("control", CREDIT_CONTROLS)

@@ -37,7 +37,7 @@ class Credit:
 
     `initial_bytes` go without; `window_bytes` at most were granted and have not come.  A credit is for so many
     `packets` at most, and all of them have a `share` of the rate.  `by`: how receivers choose; `active` have turns at a
-    time (0: all).  `anew`: who was idle begins as at first.
+    time (0: all).  `anew`: who has had nothing to send begins as at first.
     """
 
     initial_bytes: float

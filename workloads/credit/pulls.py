@@ -41,7 +41,6 @@ class Claim:
     told: float = 0.0
     speculates: bool = True
     waits: bool = False
-    under_way: int = 0  # messages that are not acknowledged
     granted: float = 0.0  # at the receiver, likewise below
     target: float = 0.0
     end: float = 0.0
@@ -49,9 +48,6 @@ class Claim:
     owed: float = 0.0
     rank: float = 0.0
     queued: bool = False
-
-    def acknowledged(self, _: float) -> None:
-        self.under_way -= 1
 
 
 class Pulls:
@@ -70,11 +66,9 @@ class Pulls:
 
     def posted(self, claim: Claim, nbytes: int) -> None:
         """A message more."""
-        idle = not claim.under_way
-        claim.under_way += 1
+        if self._credit.anew and not claim.unsent:
+            claim.left = max(claim.left, self._credit.initial_bytes)
         claim.unsent += nbytes
-        if self._credit.anew and idle and claim.left < self._credit.initial_bytes:
-            claim.left, claim.speculates = self._credit.initial_bytes, True
 
     def goes(self, t: float, claim: Claim, nbytes: int, begins: int) -> bool:
         """Whether the next train of so many bytes does; `begins`: a message of so many bytes, with it."""

@@ -346,8 +346,6 @@ class Network:
         for stage in pair.back:
             if train.acks and stage.free > t:
                 stage.free += train.acks * ACK_BYTES * stage.ns_per_byte
-        if train.message is not None and pair.claim:
-            self._agenda.at(train.tail + pair.ack_ns, pair.claim.acknowledged)
         if train.message is not None and train.message.sent is not None:
             self._agenda.at(train.tail + pair.ack_ns + self._costs.pcie_latency_ns, train.message.sent)
 

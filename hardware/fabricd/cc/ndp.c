@@ -2,7 +2,7 @@
  *
  * Theory of Operation
  *
- * A sender that begins, or has been idle, sends CC_INITIAL bytes at once.  For each packet that comes in, or what is left of it when
+ * A sender that begins, or has had nothing to send, sends CC_INITIAL bytes at once.  For each packet that comes in, or what is left of it when
  * a switch has trimmed it, its sender is owed one more, as long as it has more to send.  Pulls leave at the rate at which the
  * cable takes the packets that they bring, senders in turn (section 3.2).
  *

@@ -92,7 +92,8 @@ static void claim(struct fabric *f, struct qp *q, uint32_t came, bool asks)
 {
 	struct credit *c = q->credit;
 	struct puller *p = puller_of(q->nic);
-	struct cc_arrival a = {.came = came, .asks = asks, .wants = (int32_t)(c->target - c->granted), .owed = (double)c->owed};
+	struct cc_arrival a = {.came = came, .asks = asks, .wants = (int32_t)(c->target - c->granted), .owed = (double)c->owed,
+			     .again = (double)c->again};
 	struct cc_claim claim = {0};
 	int32_t rest = (int32_t)(c->end - c->granted);
 
@@ -149,6 +150,7 @@ void puller_event(struct fabric *f, struct nic *n)
 	uint32_t bytes = (uint32_t)(c->owed < most || !most ? c->owed : most);
 	c->granted += bytes;
 	c->owed -= bytes;
+	c->again -= bytes < c->again ? bytes : c->again;
 	p->free = f->clock.now + takes(q, bytes);
 	say(f, q);
 	forget(q);

@@ -75,7 +75,7 @@ static void worker_forget(struct worker *w)
 	w->programs = 0;
 	free(w->places);
 	w->places = NULL;
-	w->touched = false;
+	w->wait_written = false;
 	w->state = WORKER_ABSENT;
 	w->expected = w->hung = w->asleep = false;
 	w->now = w->host = 0;

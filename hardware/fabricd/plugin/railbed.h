@@ -121,7 +121,7 @@ struct railbed_control {
 	bool fills_window;	   /* a packet may go while less than the window is under way; otherwise it has to fit */
 	bool answers_marks;	   /* the receiver acknowledges a marked packet at once */
 	bool by_message;	   /* RAILBED_CREDIT: each message brings `initial` bytes of its own */
-	bool speculates;	   /* likewise: so has who was idle; otherwise only who begins */
+	bool speculates;	   /* likewise: so has who has had nothing to send; otherwise only who begins */
 	char summary[96], source[96];
 	struct railbed_parameter parameters[RAILBED_PARAMETERS];
 	struct railbed_amount kmin, kmax; /* of switches where the experiment says nothing; {0}: theirs */

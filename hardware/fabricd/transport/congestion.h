@@ -38,6 +38,7 @@ struct cc_arrival {
 	bool asks;    /* it waits, and has heard nothing for long */
 	double wants; /* that the sender would like to have, beyond what it was granted; below 0: it has more than that */
 	double owed;  /* by the claim before */
+	double again; /* of what it wants, for what was trimmed */
 	double under_way; /* behind what has come: it is on its way, or may be sent (in order, and sent again ones not counted) */
 	double rest;  /* that the sender needs for all it has (credit by messages: for its message), beyond what it was granted */
 };
@@ -66,7 +67,7 @@ struct cc_algorithm {
 	bool stamped;	/* with what the switches on the way stamp, CC_HOPS of them */
 	bool answers_marks; /* the receiver acknowledges a marked packet at once */
 	bool by_message; /* credit goes by messages: each brings its first CC_INITIAL bytes */
-	bool speculates; /* who has been idle has these bytes again; otherwise only who begins */
+	bool speculates; /* who has had nothing to send has these bytes again; otherwise only who begins */
 	/* all of them may be NULL */
 	void (*start)(struct fabric *f, struct qp *q);
 	void (*stop)(struct qp *q); /* gives back what its state holds */

@@ -5,7 +5,7 @@
  * Under a control with `arrived` (congestion.h) a packet goes only while there is credit.  CC_INITIAL bytes are there from
  * the beginning, because it takes a round trip until the receiver has heard of anything: with them the sender speculates.
  * The first credit ends this, and what is left of them is void (stopSpeculating of htsim's uec.cpp).  Under a control whose
- * credit goes by messages they are there with each message.
+ * credit goes by messages they are there with each message; under one that `speculates`, whenever there was nothing to send.
  *
  * Each data packet says up to where its sender would like to be granted (computePullTarget): what it knows to be granted, and
  * what it has to send, but no more than the window of its control, less the credit that it has.  So what is promised to it is
@@ -125,11 +125,10 @@ void credit_posted(struct qp *q, const struct send_wr *wr)
 
 	if (!q->cc->arrived)
 		return;
+	bool idle = !c->unsent;
 	c->unsent += wr->length && !wr_reads(wr) ? wr->length : 1;
-	if (!q->cc->speculates || q->acked != wr->first || (double)c->left >= initial)
-		return;
-	c->left = (int64_t)initial;
-	c->speculates = true;
+	if (q->cc->speculates && idle && (double)c->left < initial)
+		c->left = (int64_t)initial;
 }
 
 /* credit_open() - May a packet go? */
@@ -306,6 +305,7 @@ void credit_trimmed(struct fabric *f, struct qp *q)
 		return;
 	const struct credit *c = credit_of(q);
 	struct demand d = {.present = true, .target = c->target + q->mtu, .end = c->end + q->mtu, .rest = c->rest};
+	credit_of(q)->again += q->mtu;
 	q->answers->cc->arrived(f, q, &d, q->mtu, false);
 }
 

@@ -30,6 +30,7 @@ struct credit {
 	/* receiver */
 	uint32_t granted, target, end, rest;
 	uint64_t owed;	 /* what its turns are to bring */
+	uint64_t again;	 /* of that for what was trimmed */
 	double rank;	 /* the least first */
 	bool queued, stays; /* it stands in its NIC's queue; and keeps its place while nothing is owed */
 	struct qp *next, *prev;

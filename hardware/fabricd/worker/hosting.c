@@ -81,7 +81,7 @@ void host_hears(struct fabric *f, const struct worker *program)
 /* worker_awaits() - A worker waits for @programs processes, at most @until */
 void worker_awaits(struct fabric *f, struct worker *w, uint32_t programs, ps_t until)
 {
-	worker_wait(f, w, 1, until);
+	worker_wait(f, w, 1, until, false);
 	w->hosts = true;
 	w->started = programs;
 	look(f, w);

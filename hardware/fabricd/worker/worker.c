@@ -210,6 +210,8 @@ static void plan_wake(struct fabric *f, struct worker *w)
 		t = w->wait_records ? records_nth(&w->records, w->wait_records - 1)->t : w->now;
 	if (w->wait_until < t)
 		t = w->wait_until;
+	if (w->wait_written && w->written < t)
+		t = w->written;
 	if (t < w->now)
 		t = w->now;
 	if (t == PS_NEVER || t == w->wake_at)
@@ -232,12 +234,19 @@ void worker_record(struct fabric *f, struct worker *w, const struct record *r)
 		plan_wake(f, w);
 }
 
-/* worker_wait() - The worker waits
- * @records:	Until so many records are due, 0: just look
- * @until:	Or until this time
- */
-void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until)
+/* worker_written() - A peer has written to its memory, which it sees at that time */
+void worker_written(struct fabric *f, struct worker *w, ps_t t)
 {
+	w->written = t < w->written ? t : w->written;
+	w->written_last = t;
+	if (w->state == WORKER_WAITING && w->wait_written)
+		plan_wake(f, w);
+}
+
+/* worker_wait() - Until so many records are due (0: just look), that time, or, if @written, what a peer has written is there */
+void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until, bool written)
+{
+	w->wait_written = written;
 	w->state = WORKER_WAITING;
 	w->wait_records = records;
 	w->wait_until = until;
@@ -263,7 +272,6 @@ static void send_records(struct fabric *f, struct worker *w)
 	while (count < due && count < PACKET_RECORDS) {
 		const struct record *r = records_nth(&w->records, count);
 		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
-		w->touched = w->touched && r->kind != REC_TOUCHED;
 		const char *reason = group_record(r) ? f->services->reason(w->nic, r->qp) : "";
 		size_t private = q ? q->peer_qp->private_bytes : strlen(reason), extra = (private + 7u) & ~7u;
 		if ((size_t)(packet + sizeof packet - p) < RECORD_BYTES + extra)
@@ -310,6 +318,8 @@ void worker_wake(struct fabric *f, struct worker *w)
 		return;
 	}
 	w->now = f->clock.mode == CLOCK_REAL ? f->clock.now : w->wake_at;
+	if (w->written <= w->now)
+		w->written = w->written_last > w->now ? w->written_last : PS_NEVER;
 	w->state = WORKER_RUNNING;
 	patience_begin(&w->patience);
 	w->hung = false;
@@ -324,73 +334,4 @@ void worker_wake(struct fabric *f, struct worker *w)
 bool worker_must_wait(const struct fabric *f, const struct worker *w)
 {
 	return w->state == WORKER_WAITING && (w->syncing || w->connecting) && f->clock.workers_now <= w->wake_at;
-}
-
-/* Does the worker owe a message? */
-static bool its_turn(const struct worker *w)
-{
-	return w->fd >= 0 && (w->state == WORKER_RUNNING || w->state == WORKER_ABSENT || worker_holds(w));
-}
-
-/* worker_look_after() - Report workers that owe a message and hang */
-void worker_look_after(struct fabric *f)
-{
-	for (uint32_t i = 0; i < f->nic_count; i++) {
-		struct worker *w = &f->workers[i];
-		char why[128];
-		if (!its_turn(w) || w->hung || !patience_look(&w->patience, f->patience_ns, false, why, sizeof why))
-			continue;
-		int64_t heard = w->patience.heard_ns;
-		worker_readable(f, w);
-		if (!its_turn(w) || w->patience.heard_ns != heard)
-			continue; /* the word was there */
-		w->hung = true;
-		report_event(f, REPORT_WORKER_HUNG, json_pack("{s:i, s:s}", "rank", (int)w->rank, "reason", why));
-	}
-}
-
-/* worker_waits_json() - Workers that have owed a message for a second or more, and ranks that have not connected */
-json_t *worker_waits_json(const struct fabric *f)
-{
-	json_t *list = json_array();
-	int64_t now = wall_ns();
-
-	SESSIONS_EACH(f, w) {
-		int64_t silent = now - w->patience.heard_ns;
-		if (w->fd < 0 && w->state == WORKER_ABSENT && w->expected)
-			json_array_append_new(list, json_pack("{s:s, s:i}", "who", "absent", "rank", (int)w->rank));
-		else if (its_turn(w) && silent >= 1000000000)
-			json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:f, s:s%}", "who", "worker", "rank",
-							      (int)w->rank, "pid", w->patience.pid, "silent_s",
-							      (double)silent / 1e9, "state", &w->patience.state, (size_t)1));
-	}
-	return list;
-}
-
-/* worker_waits_for() - In words, what a waiting worker lacks
- * Return: whether it lacks anything that others have to give
- */
-bool worker_waits_for(const struct worker *w, char *text, size_t room)
-{
-	if (w->hosts) {
-		snprintf(text, room, "programs that it has started to end");
-		return true;
-	}
-	int n = snprintf(text, room, "%zu of %llu records", w->records.count, (unsigned long long)w->wait_records);
-	uint32_t connecting = 0, sending = 0, receiving = 0;
-
-	for (uint32_t i = 0; i < w->nic->qp_count; i++) {
-		const struct qp *q = w->nic->qps[i];
-		if (q->state == QP_CONNECTING) {
-			connecting++;
-			snprintf(text + n, room - (size_t)n, "; rank %u to connect (tag %u)", q->connect_peer, q->connect_tag);
-		} else if (q->state == QP_READY) {
-			sending += q->sq.head != q->sq.tail;
-			receiving += q->rq.head != q->rq.tail;
-		}
-	}
-	if (!connecting && (size_t)n < room)
-		snprintf(text + n, room - (size_t)n, "; %u queue pairs with requests to send, %u with receives posted%s",
-			 sending, receiving, w->syncing ? "; other ranks to SYNC" : "");
-	return connecting || w->syncing || w->records.count < w->wait_records;
 }
