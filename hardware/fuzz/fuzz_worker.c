@@ -27,6 +27,9 @@ static size_t cooked(struct input *in, uint8_t *to)
 	uint8_t *p = body;
 
 	switch (op) {
+	case 0: /* AWAIT_PROGRAMS */
+		put_le64(put_le32(put_le32(p, a % 3), 0), b & 1 ? UINT64_MAX : (uint64_t)b * 100000);
+		return command(to, 22, body, 16);
 	case 2:
 		p = put_le64(put_le64(put_le64(p, a & 1 ? REGION - (c & 64) * 16u : odd_size(b)), c & 64 ? 4096 * 5 : 0), c & 64 ? 4096 : 0);
 		put_le64(put_le32(put_le32(p, c), a & 2 ? RIGHTS : b), 0);
