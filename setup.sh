@@ -331,9 +331,9 @@ explore() {
     done
 }
 
-processes() { # of tests: this many more than CPUs, because a test often waits; four at most
+processes() { # of tests: this many more than CPUs, because a test often waits; eight at most
     n=$(($(nproc) + $1))
-    [ "$n" -le 4 ] || n=4
+    [ "$n" -le 8 ] || n=8
     printf '%s' "$n"
 }
 
@@ -374,7 +374,7 @@ case "$verb" in
         lint >"$said" 2>&1 & # on one core; the tests, which often wait, need not wait for it
         linting=$!
         tested=0
-        as_root_if_there .venv/bin/python -m pytest -n "$(processes 2)" "$@" || tested=$?
+        as_root_if_there .venv/bin/python -m pytest -n "$(processes 3)" "$@" || tested=$?
         linted=0
         wait "$linting" || linted=1
         cat "$said"

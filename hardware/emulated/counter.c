@@ -46,6 +46,8 @@ static void pass_on(int number, siginfo_t *info, void *context)
 static void on_fault(int number, siginfo_t *info, void *context)
 {
 	greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
+	if (polling_fault(info, context))
+		return;
 	int bytes = info->si_code == SI_KERNEL ? counter_read((const uint8_t *)r[REG_RIP]) : 0;
 
 	if (!bytes) {
@@ -65,6 +67,7 @@ void counter_trap(void)
 {
 	struct sigaction a = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
 
+	sigaddset(&a.sa_mask, SIGRTMAX); /* polling.c */
 	sigaction(SIGSEGV, &a, &others);
 	began = railbed_now(0);
 	trapped = !prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
@@ -162,6 +165,7 @@ static void activated(void)
 {
 	clock_begins();
 	counter_trap();
+	polling_begin();
 }
 
 __attribute__((constructor)) static void begin(void)

@@ -7,6 +7,7 @@
 #ifndef EMULATED_H
 #define EMULATED_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -24,6 +25,11 @@
 
 /* counter.c */
 void counter_trap(void);
+
+/* polling.c */
+bool polling_fault(siginfo_t *info, void *context);
+void polling_pause(void);
+void polling_begin(void);
 
 /* clock.c */
 void clock_begins(void);

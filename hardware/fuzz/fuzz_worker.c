@@ -67,6 +67,7 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 {
 	uint8_t body[320] = {0}, op = next(in) % 11, a = next(in), b = next(in), c = next(in);
 	const struct worker *other = f->workers[b % RANKS].next;
+	size_t n;
 	uint32_t qp = 16u + a % 6, key = harness_key(w, c % 3), rkey = harness_key(other ? other : w, b % 3);
 	uint8_t *p = body;
 
@@ -105,7 +106,9 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 			p = put_le32(put_le32(put_le64(p, odd_size(next(in))), (uint32_t)odd_size(next(in))), key);
 		return command(to, 20, body, (uint16_t)(16 + 16 * (c % 4)));
 	case 9: return command(to, 21, put_le32(body, c) - 4, 8);
-	default: return wait_for(to, a % 4, b & 1 ? UINT64_MAX : (uint64_t)b * 100000 + ((uint64_t)c << 20));
+	default: n = wait_for(to, a % 4, b & 1 ? UINT64_MAX : (uint64_t)b * 100000 + ((uint64_t)c << 20));
+		to[12] = b >> 1 & 1; /* or until a peer has written */
+		return n;
 	}
 }
 

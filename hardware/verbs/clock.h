@@ -16,4 +16,16 @@ unsigned railbed_rank(void);
 uint32_t railbed_address(uint32_t rank);
 bool railbed_rank_of(uint32_t address, uint32_t *rank);
 
+/* What our other libraries do about memory that peers may write to */
+struct railbed_watch {
+	void (*region)(uint64_t start, uint64_t end, bool there); /* it is such from now on, or no more */
+	void (*pause)(void);					   /* it is looked at and may be shared anew */
+	void (*moved)(void);					   /* emulated time has gone on */
+	bool (*polls)(void);					   /* has the process looked at it since? */
+};
+void railbed_watch(const struct railbed_watch *how);
+bool railbed_busy(void);
+uint64_t railbed_said(void);
+void railbed_written(unsigned empties);
+
 #endif

@@ -56,6 +56,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 		return NULL;
 	}
 	session_lock();
+	session_pause();
 	wrong = session_open() ? share_range(at & ~(PAGE - 1), end) : errno;
 	if (!wrong) {
 		r.cookie = ++cookies;
@@ -63,6 +64,8 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 		key = tell(&r);
 		wrong = key ? 0 : session.lost ? EIO : ENOMEM;
 	}
+	if (!wrong && access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC))
+		session_region(at & ~(PAGE - 1), end, true);
 	session_unlock();
 	if (wrong) {
 		free(m);
@@ -91,6 +94,7 @@ int ibv_dereg_mr(struct ibv_mr *m)
 
 	session_lock();
 	session_begin();
+	session_region((uint64_t)(uintptr_t)m->addr & ~(PAGE - 1), ((uint64_t)(uintptr_t)m->addr + m->length + PAGE - 1) & ~(PAGE - 1), false);
 	if (session.fd >= 0)
 		memcpy(session_command(DEREGISTER, sizeof k), &k, sizeof k);
 	session_now();

@@ -32,13 +32,14 @@ struct session {
 	bool lost, real, asked; /* asked: something was said since the clock was heard last */
 	uint32_t rank, ranks, mtu;
 	uint64_t now, spend; /* ps: the process's clock, and what is to be added to it with the next command */
-	uint64_t waits, looks; /* looks: at the clock, since anything else was done */
+	uint64_t waits, said, looks; /* looks: at the clock, since anything else was done */
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* nobody waits for records any more */
 	bool waiting;		/* a thread does, without the lock */
 	bool interrupted;	/* because another waits, too, for less: */
 	uint32_t records;	/* for so many, */
 	uint64_t until;		/* or until then */
+	uint32_t flags;
 	unsigned wanted;	/* so many others have something to say */
 	size_t out_len, last; /* where the last command begins */
 	_Alignas(8) uint8_t out[65536], in[1 << 16];
@@ -55,6 +56,8 @@ bool session_exchange(int fd, uint16_t kind);
 uint32_t session_wait(uint32_t records, uint64_t until);
 void session_fail(const char *what, const char *why);
 uint64_t session_slice(unsigned empties);
+void session_region(uint64_t start, uint64_t end, bool there);
+void session_pause(void);
 
 /* --- place.c: what stands about the fabric in the container --- */
 struct place {

@@ -30,8 +30,10 @@
 
 struct session session = {
 	.fd = -1, .records = UINT32_MAX, .until = NEVER, .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .changed = PTHREAD_COND_INITIALIZER};
+#define LOOKS 384 /* at a clock, after which each takes longest */
 static __thread unsigned depth; /* of this thread's lock: more than 1 in a handler of signals */
 static void (*activation)(void); /* of the time library, if it is there */
+static const struct railbed_watch *watch; /* likewise */
 
 /* System calls by number: a program, or the time library, may have put its own in the place of the functions */
 static long receive(void *p, size_t n)
@@ -152,6 +154,7 @@ void *session_command(uint16_t op, uint16_t body)
 	memcpy(p + 2, &len, 2);
 	session.out_len += len;
 	session.asked = true;
+	session.said++;
 	session.looks = 0;
 	return p + 8;
 }
@@ -243,6 +246,8 @@ static uint32_t take_in(void)
 	const uint8_t *p = session.in + 8 + sizeof head;
 
 	memcpy(&head, session.in + 8, sizeof head);
+	if (watch && head.now != session.now)
+		watch->moved();
 	session.now = head.now;
 	session.asked = false;
 	for (uint32_t i = 0; i < head.count; i++) {
@@ -255,9 +260,11 @@ static uint32_t take_in(void)
 }
 
 /* Another thread waits already, or has something to say: it deals with what comes for us, too */
-static void also_waits(uint32_t records, uint64_t until)
+static void also_waits(uint32_t records, uint64_t until, uint32_t flags)
 {
-	bool less = records < session.records || until < session.until;
+	bool less = records < session.records || until < session.until || flags & ~session.flags;
+
+	session.flags |= flags;
 
 	session.records = records < session.records ? records : session.records;
 	session.until = until < session.until ? until : session.until;
@@ -268,22 +275,19 @@ static void also_waits(uint32_t records, uint64_t until)
 	pthread_cond_wait(&session.changed, &session.lock);
 }
 
-/* session_wait() - Wait until so many records are due, or until that time (ps); how many came.  They have been dealt with
- *
- * Returns earlier if another thread has something to say, or waits already.
- */
-uint32_t session_wait(uint32_t records, uint64_t until)
+static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 {
 	if (session.fd < 0)
 		return 0;
 	if (session.waiting || session.wanted) {
 		if (depth == 1)
-			also_waits(records, until);
+			also_waits(records, until, flags);
 		return 0;
 	}
 	session.records = records < session.records ? records : session.records;
 	session.until = until < session.until ? until : session.until;
-	const struct wire_wait wait = {.records = session.records, .until = session.until};
+	session.flags |= flags;
+	const struct wire_wait wait = {.records = session.records, .until = session.until, .flags = session.flags};
 	memcpy(session_command(WAIT, sizeof wait), &wait, sizeof wait);
 	session.waits++;
 	flush();
@@ -302,9 +306,19 @@ uint32_t session_wait(uint32_t records, uint64_t until)
 	if (!session.interrupted) {
 		session.records = UINT32_MAX;
 		session.until = NEVER;
+		session.flags = 0;
 	}
 	session.interrupted = false;
 	return is_of(n, REPLY_RECORDS) ? take_in() : 0;
+}
+
+/* session_wait() - Wait until so many records are due, or until that time (ps); how many came.  They have been dealt with
+ *
+ * Returns earlier if another thread has something to say, or waits already.
+ */
+uint32_t session_wait(uint32_t records, uint64_t until)
+{
+	return wait_for(records, until, 0);
 }
 
 /* session_slice() - How long to look at an empty queue before the program may look elsewhere (ps) */
@@ -326,6 +340,11 @@ uint64_t railbed_now(uint64_t cost_ps)
 	if (session_open() && (session.asked || session.real) && depth == 1) {
 		session_begin();
 		session_wait(0, NEVER);
+	}
+	if (session.looks > LOOKS && session.looks % 16 == 0 && depth == 1 && watch && watch->polls()) {
+		uint64_t so_far = session.looks; /* it sees what is written meanwhile */
+		wait_for(0, NEVER, 0);
+		session.looks = so_far;
 	}
 	uint64_t t = session.now + session.spend, looks = cost_ps ? session.looks++ / 64 : 0, most = 1000 * PS_PER_NS;
 	cost_ps = cost_ps << (looks > 6 ? 6 : looks);
@@ -370,6 +389,47 @@ void railbed_happens(uint64_t until)
 	session_unlock();
 }
 
+/* session_region() - Peers may write there from now on, or no more */
+void session_region(uint64_t start, uint64_t end, bool there)
+{
+	if (watch && !session.real)
+		watch->region(start, end, there);
+}
+
+/* session_pause() - The process's memory is looked at as a whole */
+void session_pause(void)
+{
+	if (watch)
+		watch->pause();
+}
+
+/* railbed_watch() - Who is told of memory that peers may write to */
+void railbed_watch(const struct railbed_watch *how)
+{
+	watch = how;
+}
+
+/* railbed_busy() - Is this thread within this library? */
+bool railbed_busy(void)
+{
+	return depth > 0;
+}
+
+/* railbed_said() - How much the process has said and waited: has it done anything since? */
+uint64_t railbed_said(void)
+{
+	return session.said;
+}
+
+/* railbed_written() - Wait until a peer has written to our memory, or for as long as one looks at an empty queue */
+void railbed_written(unsigned empties)
+{
+	session_lock();
+	if (session_open())
+		wait_for(1, session.now + session.spend + session_slice(empties), WAIT_WRITTEN);
+	session_unlock();
+}
+
 /* railbed_open() - Has the process a session? */
 bool railbed_open(void)
 {
@@ -393,6 +453,7 @@ __attribute__((destructor)) static void leave(void)
 static void before_fork(void)
 {
 	session_lock();
+	session_pause();
 	share_before_fork();
 }
 

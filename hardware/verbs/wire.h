@@ -71,8 +71,9 @@ struct wire_piece {
 	uint64_t address;
 	uint32_t length, key;
 };
+#define WAIT_WRITTEN 1u
 struct wire_wait {
-	uint32_t records, zero;
+	uint32_t records, flags;
 	uint64_t until;
 };
 struct wire_region {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("topologies", "controllers", "workloads", "hardware", "results", "testbed")
 _SOURCES = (".py", ".c", ".h", ".def")
-_STORES = (CHECKOUT / "results" / "runs", CHECKOUT / "results" / "bench")
+_STORES = {os.path.join(CHECKOUT, "results", store) for store in ("runs", "bench")}
 
 
 @cache
@@ -33,11 +33,26 @@ def version() -> str:
     """The version, and a hash of all code that takes part: `0.1.0+5f3c9a7e1b20`."""
     digest = hashlib.sha256()
     for package in PACKAGES:
-        for path in sorted(CHECKOUT.joinpath(package).rglob("*")):
-            if path.suffix in _SOURCES and not any(store in path.parents for store in _STORES):
-                digest.update(f"{path.relative_to(CHECKOUT)}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+        for path in sorted(_sources(os.path.join(CHECKOUT, package))):
+            digest.update(f"{path[len(str(CHECKOUT)) + 1 :]}\0".encode())
+            digest.update(_sha256(path))
     return f"{metadata.version('railbed')}+{digest.hexdigest()[:12]}"
+
+
+def _sources(folder: str) -> Iterator[str]:
+    """Those below, but not in the folders of runs, which may be many."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != "__pycache__" and entry.path not in _STORES:
+                    yield from _sources(entry.path)
+            elif entry.name.endswith(_SOURCES):
+                yield entry.path
+
+
+def _sha256(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).digest()
 
 
 def resolved_hash(experiment: Experiment) -> str:

@@ -107,7 +107,9 @@ def test_ports_of_different_rates_have_sent_what_they_got_at_the_same_time(polic
         for p in ports:
             f.fabricd.request("cable", cable=f"leaf0-spine{p - UP[0]}", rate_bps=rates[p])
         share = FRAMES / sum(rates[p] for p in ports)
-        assert added(f, ONE, ports) == pytest.approx([rates[p] * share for p in ports], abs=2)
+        counts = added(f, ONE, ports)
+        assert counts == pytest.approx([rates[p] * share for p in ports], abs=2)
+        assert sum(counts) == FRAMES  # by one of them each
 
 
 def test_a_port_gets_as_many_as_it_weighs() -> None:
@@ -200,6 +202,16 @@ def test_a_chip_that_does_not_look_again_goes_by_what_it_saw(age_ns: float, band
             assert (first == 60) == passed_over and sum(others) + first == FRAMES + 60
             if stale and passed_over:
                 assert others == drawn(f, 1, FRAMES, 3, nic=1)[:3]
+
+
+def test_bands_are_those_of_the_last_look() -> None:
+    """60 frames wait 50 us before a slow cable; it looks at 20 us and 45: the frames between pass that port over."""
+    with leaves(policy="shortest", bands=8, every_ns=25_000) as f:
+        equal(f)
+        f.ofctl("add-flow", f.bridge("leaf0"), f"priority=60000,ip,nw_dst={f.fabric.nics[2].ip},actions=output:3")
+        f.fabricd.request("cable", cable="leaf0-spine0", rate_bps=40e9)
+        first, *others = added(f, [(0, 2, 60 * MTU, 0.0), (1, 3, 200 * MTU, 20_000.0)])
+        assert first == 60 and others == drawn(f, 1, 200, 3, nic=1)[:3]
 
 
 def test_copies_that_are_not_alike_all_leave() -> None:

@@ -59,7 +59,7 @@ def test_receiver_not_ready_is_tried_again_until_it_is() -> None:
 
 def test_a_slow_receivers_request_is_of_use_when_its_time_has_come() -> None:
     delay_ns = 30_000
-    h = Hardware(nic={"recv_delay_ns": delay_ns})
+    h = Hardware(nic={"recv_delay_ns": delay_ns}, rnr_retry=4)
     model = Model(h, 1)
     with bare_fabric("star", {"hosts": 2}, h) as f:
         pair = f.pair(0, 1)
@@ -74,6 +74,8 @@ def test_a_slow_receivers_request_is_of_use_when_its_time_has_come() -> None:
         assert tries == 3 == f.nic(0)["rnr_nak_retry_err"]
         assert sent.time_ps - start == model.sent(4, 0) + tries * again
         assert received.time_ps - start == model.received(4, 0) + tries * again
+        (late,) = pair.a.wait(1, wire.FOREVER, pair.write(4, opcode=wire.SEND))
+        assert late.status == RNR_EXCEEDED, "it was of use once"
         pair.done()
 
 

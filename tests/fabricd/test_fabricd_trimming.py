@@ -101,6 +101,7 @@ def test_each_trimmed_packet_is_named_once_and_comes_again() -> None:
             came[k] = (fr.macs[1], fr.psn, fr.source_port)
         elif fr.out and fr.syndrome == NAK_TRIMMED and fr.opcode == ACK:
             said[k] = (fr.macs[0], fr.psn, fr.source_port)
+            assert fr.msn <= fr.psn  # what it expects next, of which it has nothing yet
     assert [came[k] for k in sorted(came)] == [said[k] for k in sorted(said)]
     assert counted["trim_packets_prio3"] == counted["tx_trim_packets_prio6"] == len(came)
     assert "dropped_trim_packets_prio6" not in counted and "drops_prio3" not in counted

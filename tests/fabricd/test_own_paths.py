@@ -142,6 +142,18 @@ RAILBED_MULTIPATH(2, .state_bytes = 4, .pick = pick, .returned = returned);
         assert {row["entropy"] for row in rows} == {0} | took_us and (max(took_us, default=0) > 1) == measured
 
 
+def test_its_parameters_are_what_the_experiment_says_and_are_shown(tmp_path: Path) -> None:
+    """It takes the third port of 3 to 6."""
+    names = '{{"place", RAILBED_NUMBER, {0}, 0, 9}}'
+    text = PICK % ("choice", "return (uint32_t)its->parameter[0];", "ADAPTIVE")
+    (tmp_path / "mine.c").write_text(text.replace(".pick = pick", f".pick = pick, .parameters = {names}"))
+    with leaves(hardware(routing="{adaptive: {policy: {file: mine.c, place: 2}}}", folder=tmp_path)) as f:
+        send(f, [(0, 2, 40_960, 0)])
+        assert [row["port"] for row in f.counters()["groups"] if row["picks"]] == [5]
+        shown = f.fabricd.request("parameters")["switches"]["leaf0"]["adaptive"]
+        assert shown["params"] == {"place": 2.0}
+
+
 def test_all_frames_of_a_flow_have_one_number_and_flows_have_others(tmp_path: Path) -> None:
     """Whoever goes by it sends all of 10, 20, 40, 80 packets by one port, and again."""
     what = "uint64_t *seen = its->state; *seen += 1; return *seen ? railbed_flow_of(its) % its->ports : 0;"

@@ -40,6 +40,14 @@ def test_latency_is_half_a_round_trip(two: Programs) -> None:
     assert typical == pytest.approx(expected_us, rel=0.01)
 
 
+def test_memory_that_is_polled_is_seen_to_change_when_it_does(two: Programs) -> None:
+    """Each side looks at a byte that the other writes: the same as a SEND and its RETH, each time alike."""
+    _, client = two.pair("ib_write_lat", "-F", "-n", "200")
+    ((_, _, least, most, typical, average, deviation, *_),) = numbers(client)
+    expected_us = Model(two.f.hardware, 1).received(2, RETH) / PS / 1000
+    assert least == most == typical == average == pytest.approx(expected_us, rel=0.01) and deviation == 0
+
+
 def test_datagrams_take_as_long_as_sends_and_8_bytes(two: Programs) -> None:
     """Both ends see one when it and the 40 bytes before it are in their memory."""
     _, client = two.pair("ib_send_lat", "-F", "-c", "UD", "-s", "4096", "-n", "200", "-I", "0")

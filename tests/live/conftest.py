@@ -4,14 +4,15 @@ Likewise controllers are forked from a process that has imported what they need,
 
 Commands that run in processes of their own go by the product's rule, as do the files that are about processes.
 
-Tests of forwarding run twice: as the product has it, and with every frame through Open vSwitch. That figures do not
-hang on it is the matter of test_fast_path_runs and of `prove fastpath`.
+Tests of forwarding run twice, of several cases the first: as the product has it, and with every frame through Open
+vSwitch. That figures do not hang on it is the matter of test_fast_path_runs and of `prove fastpath`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +102,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.definition.name in ABOUT_FORWARDING.get(metafunc.definition.path.stem, ()):
         metafunc.fixturenames.append("forwarding")
         metafunc.parametrize("forwarding", ["fast_path", "fast_path_off"], indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    done: set[tuple[Path, str]] = set()
+    items[:] = [item for item in items if not _done_already(item, done)]
+
+
+def _done_already(item: pytest.Item, done: set[tuple[Path, str]]) -> bool:
+    """Whether another case of the test goes through Open vSwitch frame by frame."""
+    if not isinstance(item, pytest.Function) or "fast_path_off" not in item.name:
+        return False
+    test = item.path, item.originalname
+    return test in done or bool(done.add(test))
 
 
 @pytest.fixture

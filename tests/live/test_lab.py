@@ -397,8 +397,8 @@ def test_a_holder_whose_owner_dies_before_its_answer_still_ends_the_fabric() -> 
 
 @pytest.mark.parametrize("victim", [*PARTS, "host h1", "everything"])
 def test_kill_a_part_of_a_standing_fabric(victim: str, standing: str) -> None:
-    cli("exec", "--fabric", standing, "0", "--", "true")  # with a container
     lab = Lab.attach(standing)
+    lab.containers.idle(0)
     lab.close()
     victims = lab.record.processes.values() if victim == "everything" else [lab.record.processes[victim]]
     with strangers() as all_there:

@@ -18,7 +18,7 @@ from workloads.verbs import wire
 RC, UD = 2, 4  # of ibv_qp_type
 RESET, INIT, RTR, RTS, ERR = 0, 1, 2, 3, 6
 LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC = 1, 2, 4, 8
-WATCHED = 1 << 31
+WRITTEN = 1
 INLINE = 8
 PROGRAM = 1
 PIECE = Struct("<QII")

@@ -63,7 +63,7 @@ BODY = {
     COMPUTE: Struct("<QQII"),
     # duration ps
     SPEND: Struct("<Q"),
-    # records, 0, until ps
+    # records, flags, until ps
     WAIT: Struct("<IIQ"),
     # tag, participants
     SYNC: Struct("<II"),
@@ -126,11 +126,10 @@ GROUP_FAILED = 9
 GROUP_NOTED = 10
 QP_EVENT = 11
 RECEIVED_SEND_IMM = 12
-TOUCHED = 13
-RECEIVED_DATAGRAM = 14
-RECEIVED_DATAGRAM_IMM = 15
+RECEIVED_DATAGRAM = 13
+RECEIVED_DATAGRAM_IMM = 14
 
-RECORD_KINDS = frozenset(range(1, 16))
+RECORD_KINDS = frozenset(range(1, 15))
 WITH_DATA = frozenset((CONNECTED, GROUPED, GROUP_FAILED, GROUP_NOTED))
 """Records behind which something stands."""
 

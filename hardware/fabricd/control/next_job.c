@@ -73,7 +73,7 @@ static void worker_forget(struct worker *w)
 {
 	regions_unmap(w);
 	w->programs = 0;
-	w->touched = false;
+	w->wait_written = false;
 	w->state = WORKER_ABSENT;
 	w->expected = w->hung = w->asleep = false;
 	w->now = w->host = 0;

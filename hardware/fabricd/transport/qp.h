@@ -66,8 +66,8 @@ struct qp_owner_ops {
 	bool (*memory)(struct qp *q, enum right right, uint32_t key, uint64_t offset, uint64_t length, uint8_t **at);
 	/* A receive request has ended, with what @pkt ends (NULL: with nothing), visible at @t */
 	void (*received)(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status, const struct roce_packet *pkt, ps_t t);
-	/* So much was written there by a peer, visible at @t; or NULL */
-	void (*written)(struct fabric *f, struct qp *q, uint32_t key, ps_t t);
+	/* All of a message was written by a peer, visible at @t; or NULL */
+	void (*written)(struct fabric *f, struct qp *q, ps_t t);
 	/* The queue pair is broken: by what its peer asked for, if that is so (AETH_NAK_..), or 0; or NULL: it is reported */
 	void (*broken)(struct fabric *f, struct qp *q, uint8_t syndrome);
 	void (*acked)(struct fabric *f, struct qp *q); /* qp.acked has moved; or NULL */

@@ -84,10 +84,10 @@ static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 	return true;
 }
 
-static void say_written(struct fabric *f, struct qp *q, uint32_t key, ps_t visible)
+static void say_written(struct fabric *f, struct qp *q, ps_t visible)
 {
 	if (q->owner->ops->written)
-		q->owner->ops->written(f, q, key, visible);
+		q->owner->ops->written(f, q, visible);
 }
 
 static void received(struct fabric *f, struct qp *q, const struct roce_packet *pkt, ps_t visible)
@@ -95,7 +95,7 @@ static void received(struct fabric *f, struct qp *q, const struct roce_packet *p
 	q->in_message = false;
 	q->msn = (q->msn + 1) & PSN_MASK;
 	if (roce_is_write(pkt->opcode))
-		say_written(f, q, q->message_rkey, visible);
+		say_written(f, q, visible);
 	if (roce_has_imm(pkt->opcode) || roce_is_send(pkt->opcode))
 		place_complete(f, q, pkt, visible);
 }
@@ -262,7 +262,7 @@ static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet 
 		if (at)
 			place_copy(f, q, at, pkt, fr, 0);
 		if (e.placed && !e.ends)
-			say_written(f, q, pkt->rkey, visible);
+			say_written(f, q, visible);
 		if (e.placed)
 			place_end(f, q, q->expected + ahead, visible);
 	}

@@ -48,7 +48,7 @@ struct worker *program_new(struct fabric *f, struct worker *rank)
 	if (!w)
 		return NULL;
 	*w = (struct worker){.owner.ops = &program_qp_ops, .f = f, .nic = rank->nic, .rank = rank->rank, .program = ++rank->programs,
-			     .listen_fd = -1, .fd = -1};
+			     .listen_fd = -1, .fd = -1, .written = PS_NEVER};
 	*at = w;
 	return w;
 }

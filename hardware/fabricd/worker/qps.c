@@ -136,15 +136,9 @@ static void received(struct fabric *f, struct qp *q, const struct recv_wr *wr, e
 	worker_record(f, worker_of(q), &r);
 }
 
-static void written(struct fabric *f, struct qp *q, uint32_t key, ps_t t)
+static void written(struct fabric *f, struct qp *q, ps_t t)
 {
-	struct worker *w = worker_of(q);
-	const struct region *r = w->touched ? NULL : region_of(w, key);
-
-	if (!r || !r->watched)
-		return;
-	w->touched = true;
-	worker_record(f, w, &(struct record){.kind = REC_TOUCHED, .wr_id = key, .t = t, .qp = q->number});
+	worker_written(f, worker_of(q), t);
 }
 
 /* What peers have asked for breaks it by itself; what it asked for itself is in its completions */

@@ -141,6 +141,7 @@ struct region *region_add(struct worker *w, const struct region *r)
 	in->next = *bucket(all, in->key);
 	*bucket(all, in->key) = in;
 	all->count++;
+	all->open += (in->rights & (REMOTE_WRITE | REMOTE_ATOMIC)) != 0;
 	all->bytes += in->bytes;
 	return in;
 }
@@ -159,6 +160,7 @@ void region_remove(struct worker *w, uint32_t key)
 	copies_settle();
 	*at = r->next;
 	all->count--;
+	all->open -= (r->rights & (REMOTE_WRITE | REMOTE_ATOMIC)) != 0;
 	all->bytes -= r->bytes;
 	unmap(r);
 }

@@ -10,20 +10,17 @@
 struct fabric;
 struct worker;
 
-#define REGION_WATCHED (1u << 31)
-
 struct region {
 	struct region *next; /* with the same hash */
 	uint8_t *base;	     /* of its first byte */
 	uint8_t *mapped;     /* the page that it is in */
 	uint64_t bytes, address;
 	uint32_t key, rights, pd;
-	bool watched;
 };
 
 struct regions {
 	struct region **bucket; /* by the low bits of the key; a power of two of them, or NULL */
-	uint32_t count, room, made;
+	uint32_t count, room, made, open; /* open: peers may write to so many */
 	uint64_t bytes;
 };
 

@@ -10,6 +10,7 @@
 #include "worker/services.h"
 #include "worker/worker.h"
 
+#define WAIT_WRITTEN 1u
 #define DURATION_MAX (1ull << 60) /* ps: thirteen days, of one thing and of the clock */
 
 /* What takes that long on a host, on this one */
@@ -58,15 +59,16 @@ const char *command_spend(struct message *m)
 
 const char *command_wait(struct message *m)
 {
-	uint32_t records = get_le32(&m->v);
+	uint32_t records = get_le32(&m->v), flags = get_le32(&m->v);
 
-	get_le32(&m->v);
+	if (flags & ~(m->w->program ? WAIT_WRITTEN : 0))
+		return "WAIT: unknown flag";
 	uint64_t until = get_le64(&m->v);
 	if (!m->last)
 		return "WAIT: must be the last command of a packet";
 	if (until != UINT64_MAX && until > DURATION_MAX)
 		return "WAIT: beyond thirteen days of emulated time, where the clock ends";
-	worker_wait(m->f, m->w, records, until == UINT64_MAX ? PS_NEVER : (ps_t)until);
+	worker_wait(m->f, m->w, records, until == UINT64_MAX ? PS_NEVER : (ps_t)until, flags & WAIT_WRITTEN);
 	return NULL;
 }
 

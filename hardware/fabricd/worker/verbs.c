@@ -64,11 +64,10 @@ const char *command_register(struct message *m)
 
 	r.pd = get_le32(&m->v);
 	r.rights = access & RIGHTS;
-	r.watched = access & REGION_WATCHED;
 	if (!m->alone || m->memfd < 0)
 		return "REGISTER: must come alone, with one memfd";
 	m->took = true;
-	if (access & ~(RIGHTS | REGION_WATCHED) || (place ^ r.address) & 4095 || r.address + r.bytes < r.address)
+	if (access & ~(RIGHTS) || (place ^ r.address) & 4095 || r.address + r.bytes < r.address)
 		return "REGISTER: unknown access, or an address that is not that of its place in a page";
 	if (!r.bytes)
 		return "REGISTER: length 0";

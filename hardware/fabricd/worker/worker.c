@@ -208,6 +208,8 @@ static void plan_wake(struct fabric *f, struct worker *w)
 		t = w->wait_records ? records_nth(&w->records, w->wait_records - 1)->t : w->now;
 	if (w->wait_until < t)
 		t = w->wait_until;
+	if (w->wait_written && w->written < t)
+		t = w->written;
 	if (t < w->now)
 		t = w->now;
 	if (t == PS_NEVER || t == w->wake_at)
@@ -230,12 +232,19 @@ void worker_record(struct fabric *f, struct worker *w, const struct record *r)
 		plan_wake(f, w);
 }
 
-/* worker_wait() - The worker waits
- * @records:	Until so many records are due, 0: just look
- * @until:	Or until this time
- */
-void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until)
+/* worker_written() - A peer has written to its memory, which it sees at that time */
+void worker_written(struct fabric *f, struct worker *w, ps_t t)
 {
+	w->written = t < w->written ? t : w->written;
+	w->written_last = t;
+	if (w->state == WORKER_WAITING && w->wait_written)
+		plan_wake(f, w);
+}
+
+/* worker_wait() - Until so many records are due (0: just look), that time, or, if @written, what a peer has written is there */
+void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until, bool written)
+{
+	w->wait_written = written;
 	w->state = WORKER_WAITING;
 	w->wait_records = records;
 	w->wait_until = until;
@@ -260,7 +269,6 @@ static void send_records(struct fabric *f, struct worker *w)
 	while (count < due && count < PACKET_RECORDS) {
 		const struct record *r = records_nth(&w->records, count);
 		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
-		w->touched = w->touched && r->kind != REC_TOUCHED;
 		const char *reason = group_record(r) ? f->services->reason(w->nic, r->qp) : "";
 		size_t private = q ? q->peer_qp->private_bytes : strlen(reason), extra = (private + 7u) & ~7u;
 		if ((size_t)(packet + sizeof packet - p) < RECORD_BYTES + extra)
@@ -307,6 +315,8 @@ void worker_wake(struct fabric *f, struct worker *w)
 		return;
 	}
 	w->now = f->clock.mode == CLOCK_REAL ? f->clock.now : w->wake_at;
+	if (w->written <= w->now)
+		w->written = w->written_last > w->now ? w->written_last : PS_NEVER;
 	w->state = WORKER_RUNNING;
 	patience_begin(&w->patience);
 	w->hung = false;

@@ -75,7 +75,8 @@ struct worker {
 	ps_t wake_at;
 	struct records records; /* not fetched yet */
 	struct regions regions;
-	bool touched; /* a record says so, and is not fetched yet */
+	bool wait_written; /* or until what a peer has written is there: */
+	ps_t written, written_last; /* when that is or was, of what it has not woken up for: the first, and the last */
 	ps_t *compute_free; /* of each stream, when it is through; NULL: nothing was computed yet */
 	uint64_t posts;
 	uint32_t posts_under_way; /* that have not reached the NIC yet */
@@ -117,7 +118,8 @@ void worker_record(struct fabric *f, struct worker *w, const struct record *r);
 bool worker_wakes(const struct worker *w, uint64_t number);
 void worker_wake(struct fabric *f, struct worker *w);
 void worker_thaw(struct fabric *f, struct worker *w);
-void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until);
+void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until, bool written);
+void worker_written(struct fabric *f, struct worker *w, ps_t t);
 uint8_t *reply_head(uint8_t *to, enum reply kind, uint32_t bytes);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
 bool worker_must_wait(const struct fabric *f, const struct worker *w);
@@ -154,6 +156,8 @@ static inline struct worker *worker_of(const struct qp *q)
 /* worker_acts() - The earliest that what the worker says now can reach its NIC: the clock goes no further while it runs */
 static inline ps_t worker_acts(const struct worker *w)
 {
+	if (w->program && w->regions.open)
+		return w->now; /* it may look at what peers have written by now, and nothing else */
 	return w->now + w->nic->p.post + w->nic->p.pcie_latency;
 }
 
