@@ -20,7 +20,8 @@ from workloads.times.expected import replayed
 
 PLAIN = Manner(4, 1, 1, 2, "simple", False, True, 4096, 2, 64, 4, 5000.0, 0.01, 100.0, 10.0, 20.0, 1.0)
 GROUPS = {
-    "one GPU a server": (5, replace(PLAIN, padded=2.0)),
+    "one GPU a server": (5, replace(PLAIN, padded=2.0, protocol="ll")),
+    "line by line": (12, replace(PLAIN, gpus=4, nics=4, channels=4, padded=128 / 120, protocol="ll128")),
     "through the NIC's GPU": (12, replace(PLAIN, gpus=4, nics=4, channels=4)),
     "two GPUs to a NIC": (8, replace(PLAIN, gpus=4, nics=2, channels=4)),
     "crossing": (12, replace(PLAIN, gpus=4, nics=4, channels=8, crossing=True, chunk=256)),
