@@ -15,7 +15,7 @@ from hardware.tables import FABRICD, entries
 
 CLIENT = FABRICD.parents[1] / "workloads" / "verbs" / "wire.py"
 BEGIN, END = "# tables: written by `python -m hardware.protocol`\n", "# end of the tables\n"
-COMMANDS, REPLIES, RECORDS = "worker/commands.def", "worker/replies.def", "worker/records.def"
+COMMANDS, REPLIES, RECORDS = "worker/commands.def", "worker/replies.def", "records/records.def"
 STATUSES = "transport/status.def"
 
 _PARENTHESES = re.compile(r"\([^()]*\)")

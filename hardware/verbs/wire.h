@@ -21,7 +21,7 @@ enum {
 
 enum {
 #define RECORD(number, name, what, behind) REC_##name = number,
-#include "worker/records.def"
+#include "records/records.def"
 #undef RECORD
 };
 

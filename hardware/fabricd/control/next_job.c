@@ -35,12 +35,12 @@
 #include "link/scheduler.h"
 #include "nic/nic.h"
 #include "offload/offload.h"
+#include "records/records.h"
 #include "switch/adaptive.h"
 #include "switch/switch.h"
 #include "transport/credit.h"
 #include "transport/qp.h"
 #include "transport/reorder.h"
-#include "worker/records.h"
 #include "worker/worker.h"
 
 /* Of a generated flow that is under way */

@@ -39,7 +39,7 @@
 #include "engine/report.h"
 #include "nic/nic.h"
 #include "offload/offload.h"
-#include "worker/records.h"
+#include "records/records.h"
 #include "worker/services.h"
 #include "worker/worker.h"
 

@@ -11,12 +11,12 @@
 #include "link/port.h"
 #include "nic/nic.h"
 #include "offload/offload.h"
+#include "records/records.h"
 #include "switch/switch.h"
 #include "transport/qp.h"
 #include "wire/ethernet.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
-#include "worker/records.h"
 #include "worker/services.h"
 #include "worker/worker.h"
 

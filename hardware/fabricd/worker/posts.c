@@ -44,10 +44,14 @@ static const char *ring_then(struct message *m, const struct post *what, ps_t t)
 	return NULL;
 }
 
-/* worker_ring() - Something reaches the NIC when a post would, in order with those: the clock may be nearly that far */
+/* worker_ring() - Something reaches the NIC when a post would, in order with those, whether others may write to its memory
+ * or not (worker_acts): the clock may be nearly that far
+ */
 const char *worker_ring(struct message *m, const struct post *what)
 {
-	return ring_then(m, what, worker_acts(m->w));
+	const struct nic_params *p = &m->w->nic->p;
+
+	return ring_then(m, what, m->w->now + p->post + p->pcie_latency);
 }
 
 /* A post takes post_ns of the worker's time before that */

@@ -6,9 +6,9 @@
 #include "engine/clock.h"
 #include "engine/fabric.h"
 #include "nic/nic.h"
+#include "records/records.h"
 #include "transport/qp.h"
 #include "worker/command.h"
-#include "worker/records.h"
 #include "worker/worker.h"
 
 #define MAGIC 0x31574252u

@@ -11,9 +11,9 @@
 #include "base/bytes.h"
 #include "engine/fabric.h"
 #include "nic/nic.h"
+#include "records/records.h"
 #include "transport/qp.h"
 #include "worker/command.h"
-#include "worker/records.h"
 #include "worker/shared.h"
 #include "worker/worker.h"
 

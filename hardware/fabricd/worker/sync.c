@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "engine/fabric.h"
-#include "worker/records.h"
+#include "records/records.h"
 #include "worker/worker.h"
 
 /* syncs_new() - Nobody waits yet */

@@ -5,8 +5,8 @@
 #include "base/bytes.h"
 #include "base/units.h"
 #include "engine/fabric.h"
+#include "records/records.h"
 #include "worker/command.h"
-#include "worker/records.h"
 #include "worker/services.h"
 #include "worker/worker.h"
 

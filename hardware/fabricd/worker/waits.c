@@ -7,8 +7,8 @@
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "nic/nic.h"
+#include "records/records.h"
 #include "transport/qp.h"
-#include "worker/records.h"
 #include "worker/worker.h"
 
 /* Does the worker owe a message? */

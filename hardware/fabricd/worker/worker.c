@@ -34,8 +34,8 @@
 #include "engine/report.h"
 #include "engine/watch.h"
 #include "nic/nic.h"
+#include "records/records.h"
 #include "transport/qp.h"
-#include "worker/records.h"
 #include "worker/services.h"
 #include "worker/worker.h"
 

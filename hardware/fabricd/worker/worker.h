@@ -15,8 +15,8 @@
 #include "base/patience.h"
 #include "nic/nic.h"
 #include "connection/attributes.h"
+#include "records/records.h"
 #include "transport/qp.h"
-#include "worker/records.h"
 #include "worker/region.h"
 
 struct offload_wr;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "worker/records.h"
+#include "records/records.h"
 
 #define BLOCK_RECORDS 256
 

@@ -1,6 +1,6 @@
 /* What has happened to a worker, in the order of time (records.c) */
-#ifndef WORKER_RECORDS_H
-#define WORKER_RECORDS_H
+#ifndef RECORDS_RECORDS_H
+#define RECORDS_RECORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 enum record_kind {
 #define RECORD(number, name, meaning, behind) REC_##name = number,
-#include "worker/records.def"
+#include "records/records.def"
 #undef RECORD
 };
 
