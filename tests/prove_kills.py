@@ -48,7 +48,7 @@ LIFE_S = 2.5  # how long a command line lives before it is killed, at most
 PARTS = ("fabricd", "controller", "ovs-vswitchd", "ovsdb-server", "holder")
 TIME_NAMESPACE = ["unshare", "--time", "--fork", "--kill-child", "--boottime", "90000", "--monotonic", "90000"]
 PID_NAMESPACE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-GONE_S = 30.0
+GONE_S = 60.0
 
 
 # -- what must not be touched

@@ -17,6 +17,7 @@ from typing import Any
 
 import workloads.base.process
 from workloads import registry
+from workloads.base.failed import Failed
 from workloads.parts import flows
 from workloads.parts.context import Context
 from workloads.parts.iteration import Emit, measured, progress
@@ -41,6 +42,11 @@ def run(plan: Plan, device: Device, emit: Emit) -> None:
         sends(device, step.plan)
         if step.flows:
             _run_flows(context, step, kept_bytes, emit)
+        elif step.programs:
+            from workloads.parts.processes import Programs  # most workers never need it
+
+            programs = Programs(context, step.plan, step.number, step.tag, emit)
+            programs.run(device.sync(step.number + 1, len(step.ranks)))
         elif step.tasks:
             from workloads.tasks import runner
 
@@ -113,6 +119,8 @@ def serve(plan: Plan, socket: str | None, emit: Emit) -> int:
                 passes.run(plan, device, emit)
             else:
                 run(plan, device, emit)
+    except Failed as e:
+        emit({"kind": "error", "what": str(e), "hint": e.hint or None, "status": None, "peer": None})
     except CompletionError as e:
         emit({"kind": "error", "what": str(e), "status": e.status, "peer": e.peer})
     except (FabricError, OSError, ValueError, KeyError) as e:

@@ -312,7 +312,7 @@ static void say_stalled(struct fabric *f)
 	json_t *waiting = json_array();
 
 	SESSIONS_EACH(f, w) {
-		if (w->state == WORKER_RUNNING || (w->state == WORKER_ABSENT && w->expected)) {
+		if (w->state == WORKER_RUNNING || (w->state == WORKER_ABSENT && w->expected) || worker_holds(w)) {
 			json_decref(waiting);
 			return;
 		}

@@ -67,6 +67,12 @@ def _fidelity(clock: str, fidelity: Mapping[str, Any]) -> list[str]:
     return [*lines, ""] if fidelity["reasons"] else lines
 
 
+def _operation(r: Mapping[str, Any]) -> str:
+    if program := r.get("program"):
+        return f"program {program}"
+    return r["collective"] or (f"flow {r['flow']}" if r["flow"] else "tasks")
+
+
 def _results(results: Sequence[Mapping[str, Any]]) -> list[str]:
     if not results:
         return ["Nothing was measured.", ""]
@@ -83,7 +89,7 @@ def _results(results: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     rows = (
         (
-            r["collective"] or (f"flow {r['flow']}" if r["flow"] else "tasks"),
+            _operation(r),
             f"{r['algorithm']}, by the ranks: {r['fallback']}" if r.get("fallback") else r["algorithm"],
             r["ranks"],
             r["size_bytes"],

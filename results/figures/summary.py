@@ -29,6 +29,9 @@ def labels(workload: Sequence[Mapping[str, Any]], written: Sequence[Mapping[str,
     made = []
     for number, step in enumerate(workload):
         said = written[number] if number < len(written) else {}
+        if "program" in step:
+            made.append(str(step["program"][0]).rpartition("/")[2])
+            continue
         if "collective" not in step:
             graph = next((kind for kind in step if kind not in ("flows", "load")), "write")
             made.append(graph)
@@ -79,9 +82,31 @@ def _times(rows: Sequence[Mapping[str, Any]], suffix: str) -> dict[str, float]:
     return {**times, f"busbw_GBps{suffix}": math.nan if busbw is None else busbw / 1e9}
 
 
+def _of_programs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """By the size of a message: what one takes, mean over the programs, and their rates together; else their time."""
+    figures: dict[str, float] = {}
+    names = list(dict.fromkeys(r["algorithm"] for r in rows))
+    for name in names:
+        suffix = f"_{name}" if len(names) > 1 else ""
+        by_size: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+        for r in rows:
+            if r["algorithm"] == name:
+                by_size[r["size_bytes"]].append(r)
+        for size, of in sorted(by_size.items()):
+            figures[f"time_us_{size}{suffix}" if size else f"program_us{suffix}"] = (
+                fmean(r["time_ns"] for r in of) / 1e3
+            )
+            if rates := [r["algbw_Bps"] for r in of if r.get("algbw_Bps")]:
+                figures[f"rate_GBps_{size}{suffix}"] = sum(rates) / 1e9
+    if rows:
+        figures["programs_failed"] = sum(bool(r.get("code")) for r in rows)
+    return figures
+
+
 _WAITS = {"first_token": "time to first token", "between_tokens": "time between tokens", "latency": "latency"}
 
 FIGURES = {
+    "programs_failed": "programs that failed", "program_us": "time of a program (us)",
     "flows": "flows", "last_us": "last flow done (us)", "time_p50_us": "time of a flow, median (us)",
     "time_p99_us": "time of a flow, 99th percentile (us)", "slowdown_p50": "slowdown, median",
     "slowdown_p99": "slowdown, 99th percentile", "jain": "Jain's index", "goodput_Gbps": "goodput (Gb/s)",
@@ -101,11 +126,14 @@ FIGURES = {
 
 def figure_label(name: str) -> str:
     """What a figure of `summarize` is, with its unit."""
-    if name.startswith("time_us_"):
-        size, _, algorithm = name.removeprefix("time_us_").partition("_")
-        return f"time (us), {size_label(int(size)) if size.isdecimal() else size}" + (
-            f", {algorithm}" * bool(algorithm)
-        )
+    for start, what in (("time_us_", "time (us)"), ("rate_GBps_", "rate of all together (GB/s)")):
+        if name.startswith(start):
+            size, _, algorithm = name.removeprefix(start).partition("_")
+            return f"{what}, {size_label(int(size)) if size.isdecimal() else size}" + (
+                f", {algorithm}" * bool(algorithm)
+            )
+    if name.startswith("program_us_"):
+        return f"{FIGURES['program_us']}, {name.removeprefix('program_us_')}"
     if name.startswith("busbw_GBps"):
         return f"bus bandwidth (GB/s), {name.removeprefix('busbw_GBps').removeprefix('_')}".removesuffix(", ")
     if name in FIGURES:
@@ -173,6 +201,7 @@ def summarize(
 ) -> dict[str, Any]:
     """Of a run's results (as `testbed run --json` gives them) and counters: one row; `names` are those of its steps.
 
+    Programs: what a message takes by its size, and the rates of all together.
     Collectives: mean time by size over the iterations, and mean bus bandwidth, of each algorithm if there are several;
     how many were to be offloaded and were not. Flows: when the last was done, goodput of all together, percentiles of
     their times and slowdowns, fairness of their rates.
@@ -180,7 +209,7 @@ def summarize(
     rows = list(results)
     collectives = [r for r in rows if r.get("collective")]
     flows = [r for r in rows if r.get("flow")]
-    row: dict[str, Any] = {}
+    row: dict[str, Any] = _of_programs([r for r in rows if r.get("program")])
     if collectives:
         by_name: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         for r in collectives:

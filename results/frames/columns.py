@@ -81,19 +81,28 @@ ABOUT: dict[str, str] = {
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "results": (
         _STEP,
-        Column("kind", TEXT, "", "`collective`, `flow` or `tasks`"),
+        Column("kind", TEXT, "", "`collective`, `flow`, `program` or `tasks`"),
         Column("collective", TEXT, "", "name of the collective, else missing"),
         Column("flow", TEXT, "", "`FROM->TO`, as ranks (or `nic:RANK.complex`), else missing"),
         Column("group", MAYBE, "", "which of the `groups` of a step did it; missing where there are none"),
-        Column("algorithm", TEXT, "", "algorithm of the collective; `write` for a flow, the step's name for tasks"),
+        Column(
+            "algorithm", TEXT, "", "algorithm of the collective; `write` for a flow, a program's name, the step's name "
+            "for tasks"
+        ),
         Column("dtype", TEXT, "", "element type of a collective"),
         Column("op", TEXT, "", "reduction of a collective; missing where nothing is reduced"),
         Column("ranks", COUNT, "", "how many ranks took part (2 for a flow)"),
-        Column("size_bytes", COUNT, "bytes", "size of the operation as nccl-tests counts it; payload of a flow"),
+        Column(
+            "size_bytes", COUNT, "bytes", "size of the operation as nccl-tests counts it; payload of a flow; of a "
+            "program's messages, if it says that"
+        ),
         Column("iteration", COUNT, "", "number of the timed iteration, from 0"),
         Column("start_ns", REAL, "ns, emulated", "first rank's call; a flow's start"),
         Column("end_ns", REAL, "ns, emulated", "last rank's return; the sender's last completion"),
-        Column("time_ns", REAL, "ns, emulated", "end_ns - start_ns, exact to the picosecond"),
+        Column(
+            "time_ns", REAL, "ns, emulated", "end_ns - start_ns, exact to the picosecond; what one of a program's "
+            "messages takes, if it says that"
+        ),
         Column("algbw_Bps", REAL, "bytes/s", "size_bytes / time; missing where the time is 0"),
         Column("busbw_Bps", REAL, "bytes/s", "algbw_Bps times the factor of the collective (below)"),
         Column("wrong", COUNT, "elements", "elements that differ from the locally computed result, over all ranks"),
@@ -114,11 +123,14 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
             "together_Bps", REAL, "bytes/s", "of such a flow: its rate while all of the step were under way; missing "
             "where they never were"
         ),
+        Column("program", TEXT, "", "of a program: its rank, or `CLIENT->SERVER`; else missing"),
+        Column("messages_per_s", REAL, "1/s", "messages per second, where a program says it"),
+        Column("code", MAYBE, "", "exit code of a program, negative for a signal; missing where it was ended by us"),
     ),
     "ranks": (
         _STEP,
-        Column("kind", TEXT, "", "`collective`, `flow` or `tasks`"),
-        Column("operation", TEXT, "", "name of the collective, `FROM->TO` of a flow, or `tasks`"),
+        Column("kind", TEXT, "", "`collective`, `flow`, `program` or `tasks`"),
+        Column("operation", TEXT, "", "name of the collective, `FROM->TO` of a flow, `program NUMBER`, or `tasks`"),
         Column("flow_index", MAYBE, "", "index of the flow in its step; missing for a collective"),
         Column("group", MAYBE, "", "which of the `groups` of a step the rank is in"),
         Column("size_bytes", COUNT, "bytes", "size of the operation"),

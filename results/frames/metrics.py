@@ -44,7 +44,7 @@ def bandwidth(size_bytes: int, time_ps: int) -> float | None:
 def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
     """Rows of the frame `ranks` from the workers' output lines, ordered by step, start of the operation and rank.
 
-    Lines of other kinds than `collective`, `flow` and `tasks` are passed over.
+    Lines of other kinds than `collective`, `flow`, `program` and `tasks` are passed over.
     """
     rows = [
         {
@@ -58,7 +58,7 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
             "rank": line["rank"],
             "start_ns": nanoseconds(picoseconds(line["start_ns"])),
             "end_ns": nanoseconds(picoseconds(line["end_ns"])),
-            "wrong": line["wrong"],
+            "wrong": line.get("wrong", 0),
             "fallback": line.get("fallback"),
             "host_ns": None if line.get("host_ns") is None else nanoseconds(picoseconds(line["host_ns"])),
             "sent_bytes": line.get("sent_bytes"),
@@ -66,7 +66,8 @@ def rank_rows(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
             "rx_bytes": line.get("rx_bytes"),
         }
         for line in lines
-        if line.get("kind") in ("collective", "flow") or (line.get("kind") == "tasks" and line["iteration"] >= 0)
+        if line.get("kind") in ("collective", "flow", "program")
+        or (line.get("kind") == "tasks" and line["iteration"] >= 0)
     ]
     began: dict[tuple[Any, ...], float] = {}
     for row in rows:
@@ -103,6 +104,8 @@ def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[
     operations: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     seen: dict[tuple[Any, ...], int] = defaultdict(int)  # a step may name one size twice
     for row in rank_rows:
+        if row["kind"] == "program":  # what it has printed makes its rows (program_row)
+            continue
         operations[*_key(row), seen[*_key(row), row["rank"]]].append(row)
         seen[*_key(row), row["rank"]] += 1
     make = {"collective": _collective, "flow": _flow, "tasks": _tasks}
@@ -113,6 +116,8 @@ def result_rows(rank_rows: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[
 def _operation(line: Mapping[str, Any]) -> str:
     if line["kind"] == "tasks":
         return "tasks"
+    if line["kind"] == "program":
+        return f"program {line['program']}"
     return str(line["collective"]) if line["kind"] == "collective" else f"{line['from']}->{line['to']}"
 
 
@@ -167,6 +172,39 @@ def _tasks(rows: list[Mapping[str, Any]], step: Mapping[str, Any]) -> Row | None
     what = {"collective": None, "flow": None, "algorithm": step["name"], "dtype": None, "op": None}
     row = _result(rows, start, end, 1.0, {**what, "ranks": step["ranks"]})
     return row | {"algbw_Bps": None, "busbw_Bps": None}
+
+
+def program_row(
+    step: Mapping[str, Any], program: Mapping[str, Any], line: Mapping[str, Any], figure: Mapping[str, Any]
+) -> Row:
+    """A row of the frame `results`: a line of the table that a program has printed (`figure`), or what it took.
+
+    `step` and `program` are as steps.json describes them, `line` is what its worker says of its end.
+    """
+    start, end = (picoseconds(line[key]) for key in ("start_ns", "end_ns"))
+    server = program.get("server")
+    return {
+        "step": line["step"],
+        "kind": "program",
+        "group": None,
+        "collective": None,
+        "flow": None,
+        "program": str(program["rank"]) if server is None else f"{program['rank']}->{server}",
+        "algorithm": step["name"],
+        "dtype": None,
+        "op": None,
+        "ranks": 1 if server is None else 2,
+        "size_bytes": figure.get("size_bytes", 0),
+        "iteration": 0,
+        "start_ns": nanoseconds(start),
+        "end_ns": nanoseconds(end),
+        "time_ns": nanoseconds(picoseconds(figure["time_ns"]) if figure else end - start),
+        "algbw_Bps": figure.get("rate_Bps"),
+        "busbw_Bps": figure.get("busbw_Bps"),
+        "messages_per_s": figure.get("messages_per_s"),
+        "code": line["code"],
+        "wrong": 0,
+    }
 
 
 def timeline_rows(

@@ -80,6 +80,21 @@ class FlowStep(TypedDict, total=False):
     senders: list[str]
 
 
+class Program(TypedDict, total=False):
+    number: Required[int]
+    rank: Required[int]
+    role: Required[str]
+    argv: Required[list[str]]
+    server: int | None
+
+
+class ProgramStep(TypedDict):
+    kind: Literal["program"]
+    name: str
+    ranks: int
+    programs: list[Program]
+
+
 class ChosenAlgorithm(TypedDict):
     group: str
     collective: str
@@ -151,7 +166,7 @@ class TaskStep(TypedDict, total=False):
 
 
 class Steps(TypedDict):
-    steps: list[Annotated[CollectiveStep | FlowStep | TaskStep, Discriminator("kind")]]
+    steps: list[Annotated[CollectiveStep | FlowStep | ProgramStep | TaskStep, Discriminator("kind")]]
 
 
 class Link(TypedDict):
@@ -248,12 +263,24 @@ class OfTasks(Measurement):
     iteration: Required[int]  # type: ignore[misc]
 
 
+class OfProgram(TypedDict):
+    step: int
+    rank: int
+    program: int
+    code: int | None
+    start_ns: Number
+    end_ns: Number
+
+
+_MEASURED = ("collective", "flow", "program", "tasks")
+
 Line = Annotated[
     Annotated[OfCollective, Tag("collective")]
     | Annotated[OfFlow, Tag("flow")]
+    | Annotated[OfProgram, Tag("program")]
     | Annotated[OfTasks, Tag("tasks")]
     | Annotated[dict[str, Any], Tag("other")],
-    Discriminator(lambda line: kind if (kind := line.get("kind")) in ("collective", "flow", "tasks") else "other"),
+    Discriminator(lambda line: kind if (kind := line.get("kind")) in _MEASURED else "other"),
 ]
 
 
@@ -323,4 +350,4 @@ def _place(loc: tuple[str | int, ...]) -> str:
     return ".".join(str(p) for before, p in pairwise(parts) if not (p in _KINDS and isinstance(before or 0, int)))
 
 
-_KINDS = ("collective", "flow", "flows", "tasks", "other")
+_KINDS = ("collective", "flow", "flows", "program", "tasks", "other")

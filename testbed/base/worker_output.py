@@ -56,7 +56,7 @@ class OutputParser:
         if not isinstance(raw, dict) or not isinstance(kind := raw.get("kind"), str) or kind not in _CHECKS:
             return None
         line = {"kind": kind, **_CHECKS[kind](self, rank, raw), "rank": rank}
-        if kind in ("collective", "flow", "tasks", "timeline"):
+        if kind in ("collective", "flow", "program", "tasks", "timeline"):
             self._measured[rank] += 1
             if self._measured[rank] > self._most:
                 raise UnexpectedLine(f"more than the {self._most} results that its plan has")
@@ -116,6 +116,27 @@ class OutputParser:
         if raw.get("fallback") is not None:
             line["fallback"] = _text(raw, "fallback")
         return line | {"host_ns": _time(raw, "host_ns"), "sent_bytes": _count(raw, "sent_bytes")}
+
+    def _program(self, rank: int, raw: Line) -> Line:
+        """`code`: None of one that was ended by us, negative for the signal that ended it."""
+        code = raw.get("code")
+        if code is not None and (type(code) is not int or not -64 <= code <= 255):
+            raise UnexpectedLine("code: not that of a process")
+        return {**self._of_program(rank, raw), "code": code, **_times(raw)}
+
+    def _said(self, rank: int, raw: Line) -> Line:
+        """Some of what a program has printed, in the order in which it did."""
+        text = raw.get("text")
+        if not isinstance(text, str):
+            raise UnexpectedLine("text: not a text")
+        self._kept[rank] += len(text)
+        kept = "" if self._kept[rank] > KEPT_BYTES else text
+        return {**self._of_program(rank, raw), "output": _one_of(raw, "output", ("out", "err")), "text": kept}
+
+    def _of_program(self, rank: int, raw: Line) -> Line:
+        step = self._step(rank, raw, "program")
+        ours = [one["number"] for one in step["programs"] if one["rank"] == rank]
+        return {"step": raw["step"], "program": _one_of(raw, "program", ours)}
 
     def _timeline(self, rank: int, raw: Line) -> Line:
         """Start, end (ps) and wrong elements of some of a rank's tasks, in the order of its list."""
@@ -185,6 +206,8 @@ _CHECKS: dict[str, Callable[[OutputParser, int, Line], Line]] = {
     "collective": OutputParser._collective,
     "flow": OutputParser._flow,
     "tasks": OutputParser._tasks,
+    "program": OutputParser._program,
+    "said": OutputParser._said,
     "timeline": OutputParser._timeline,
     "waiting": OutputParser._waiting,
     "progress": OutputParser._progress,
@@ -196,6 +219,7 @@ _CHECKS: dict[str, Callable[[OutputParser, int, Line], Line]] = {
 _LINES: dict[str, Callable[[Mapping[str, Any]], int]] = {
     "collective": lambda step: len(step["sizes"]) * (step["warmup"] + step["iterations"]),
     "flows": lambda step: 2 * len(step["flows"]),
+    "program": lambda step: len(step["programs"]),
     "tasks": lambda step: (
         (1 + max(-(-len(tasks) // 1000) for tasks in step["tasks"].values()))  # its timeline in several lines
         * (step["warmup"] + step["iterations"])

@@ -6,16 +6,17 @@ With the virtual clock a second library is preloaded, which makes a program's cl
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hardware.build import EMULATED, PROGRAMS
 from hardware.client import Fabricd
 from hardware.config import Hardware
-from topologies import Fabric
+from topologies import Fabric, Nic
 
 INSIDE = Path("/run/railbed")
+PORT = 29500  # where ranks meet: torchrun's
 LIBRARIES, NICS, NETWORK = INSIDE / "lib", INSIDE / "nics", INSIDE / "network"
 
 
@@ -33,6 +34,21 @@ def environment(*, virtual: bool) -> dict[str, str]:
     """Of a program that is to use its rank's NIC."""
     found = {"LD_LIBRARY_PATH": str(LIBRARIES)}
     return found | {"LD_PRELOAD": str(LIBRARIES / EMULATED.name)} if virtual else found
+
+
+def placed(nic: Nic, nics: Sequence[Nic]) -> dict[str, str]:
+    """Of one of several processes that belong together, one at each of these NICs: as torchrun tells it."""
+    servers = list(dict.fromkeys(each.host for each in nics))
+    beside = [each.rank for each in nics if each.host == nic.host]
+    return {
+        "RANK": str(nics.index(nic)),
+        "WORLD_SIZE": str(len(nics)),
+        "LOCAL_RANK": str(beside.index(nic.rank)),
+        "LOCAL_WORLD_SIZE": str(len(beside)),
+        "GROUP_RANK": str(servers.index(nic.host)),
+        "MASTER_ADDR": str(nics[0].ip),
+        "MASTER_PORT": str(PORT),
+    }
 
 
 def provide(directory: Path, fabric: Fabric, hardware: Hardware, clock: Mapping[str, Any], user: int | None) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from testbed.base.this_process import undisturbed
+from testbed.containers import programs
 from testbed.machine.processes import Process, carrying
 
 if TYPE_CHECKING:
@@ -19,26 +20,14 @@ if TYPE_CHECKING:
     from testbed.fabric.lab import Lab
     from topologies import Nic
 
-PORT = 29500  # where the ranks meet: torchrun's
 GRACE_S = 3.0
 _ONE = "RAILBED_EXEC"  # in the environment of all that one command starts, by which it is found
 
 
 def environment(lab: Lab, nic: Nic) -> dict[str, str]:
     """RANK, WORLD_SIZE and so on, and by which interface Gloo reaches the others."""
-    nics = lab.fabric.nics
-    servers = list(dict.fromkeys(each.host for each in nics))
-    beside = [each.rank for each in nics if each.host == nic.host]
-    return {
-        "RANK": str(nic.rank),
-        "WORLD_SIZE": str(len(nics)),
-        "LOCAL_RANK": str(beside.index(nic.rank)),
-        "LOCAL_WORLD_SIZE": str(len(beside)),
-        "GROUP_RANK": str(servers.index(nic.host)),
-        "MASTER_ADDR": str(nics[0].ip),
-        "MASTER_PORT": str(PORT),
-        "GLOO_SOCKET_IFNAME": lab.names.interface(nic) if lab.kernel else "",
-    }
+    gloo = {"GLOO_SOCKET_IFNAME": lab.names.interface(nic) if lab.kernel else ""}
+    return {**programs.placed(nic, lab.fabric.nics), **gloo}
 
 
 def execute(lab: Lab, argv: Sequence[str]) -> int:

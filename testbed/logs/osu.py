@@ -17,10 +17,13 @@ HEAD = re.compile(
 
 
 class Osu:
-    """Reads the lines of one file into a log; `nodes` and `gpus` no such log says."""
+    """Reads the lines of one file into a log; `nodes` and `gpus` no such log says.
 
-    def __init__(self, file: str, log: Log) -> None:
-        self._file, self._log = file, log
+    `any_library`: collectives of an MPI library, too.
+    """
+
+    def __init__(self, file: str, log: Log, *, any_library: bool = False) -> None:
+        self._file, self._log, self._any = file, log, any_library
         self._what, self._library = "", ""
         self.found = 0
 
@@ -48,7 +51,7 @@ class Osu:
         elif "bandwidth" in self._what:
             self._log.links.append(Link(self._file, line.number, size, rate_bps=value * 8e6))  # MB/s of 10^6
         elif collective := named(self._what.split(" latency")[0].split(" test")[0].replace("-", "")):
-            if "NCCL" not in self._library and "XCCL" not in self._library:
+            if not (self._any or "NCCL" in self._library or "XCCL" in self._library):
                 what = "collectives of MPI are left out: they are not NCCL's"
                 return self._log.leave_out("of an MPI library", self._file, what)
             self._log.add(Row(self._file, line.number, collective, size, value * 1000.0, None, None, iterations=None))

@@ -37,6 +37,7 @@ from testbed.inject.agent import Agent
 from testbed.inject.faults import put_in, requests_of
 from testbed.live import workers
 from testbed.live.verdict import judged
+from testbed.logs.outputs import Outputs
 from testbed.plan import together
 from testbed.plan.hardware import written_control
 from testbed.plan.steps.plan import capture_ports, plan
@@ -85,6 +86,7 @@ class Attempt:
     def __post_init__(self) -> None:
         self.plan = plan(self.experiment)
         self._launcher = Launcher.of(self.plan)
+        self._outputs = Outputs(self.folder.path)
         self.steps = self.plan.described()
         self.environment = environment(self.experiment.seed)
         self.resolved = self.experiment.resolved()
@@ -128,6 +130,7 @@ class Attempt:
     def measure(self, lab: Lab) -> None:
         """Runs the workers to their end, or to the first failure (then `problem` says which)."""
         steal = StealMeter()
+        self._outputs.dilation = lab.dilation
         captures = self._capture(lab)
         self._sample(lab)
         try:
@@ -224,6 +227,9 @@ class Attempt:
     def _on_line(self, line: dict[str, Any]) -> None:
         line = self.tenant.line(line) if self.tenant else line
         line = self._launcher.line(line) if self._launcher else line
+        if line["kind"] == "said":
+            self._outputs.take(line)
+            return
         self._lines.append(line)
         self.folder.append("measurements.jsonl", line)
         if line["kind"] == "timeline":
@@ -308,7 +314,7 @@ class Attempt:
         try:
             about = [step.about for step in self.plan.steps]
             self._measured = measured.write(
-                self.folder, self.experiment, self.steps, about, self._lines, self.counters, self._events
+                self.folder, self.experiment, self.steps, about, self._lines, self.counters, self._events, self._outputs
             )
         except Exception as error:
             self._unwritten = error

@@ -11,6 +11,7 @@ from results.frames.metrics import Row, counter_rows, rank_rows, result_rows, ti
 from results.frames.together import with_rates
 from results.store.folder import RunFolder
 from results.store.load import event_row
+from testbed.logs.outputs import Outputs
 from testbed.plan.ideal import Ideal
 
 if TYPE_CHECKING:
@@ -38,10 +39,12 @@ def write(
     lines: Sequence[dict[str, Any]],
     counters: dict[str, Any],
     events: Sequence[Mapping[str, Any]],
+    outputs: Outputs,
 ) -> Measured:
     """Makes the rows of a run's lines, counters and events, and writes them as frames. Raises OSError."""
     ranks = rank_rows(lines)
     results = with_slowdowns(result_rows(ranks, with_rates(steps, lines)), steps, Ideal(experiment).time_ns)
+    results = sorted([*results, *outputs.rows(steps, lines)], key=lambda row: row["step"])
     tables = counter_rows(counters)
     if timeline := timeline_rows(lines, about):
         tables["timeline"] = timeline

@@ -14,6 +14,8 @@ def done(line: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> str:
     """What a line of measurement says is done."""
     if line["kind"] == "tasks":
         return f"{steps[line['step']]['name']}, iteration {line['iteration'] + 1}"
+    if line["kind"] == "program":
+        return f"{steps[line['step']]['name']} of rank {line['rank']}"
     what = line["collective"] if line["kind"] == "collective" else f"flow {line['from']}->{line['to']}"
     return f"{what} {format_size(line['size_bytes'])}"
 

@@ -16,6 +16,7 @@ _OF_COLLECTIVES = ("fallback", "host_ns", "sent_bytes")
 _OF_SPARSE = ("tx_bytes", "rx_bytes")
 _OF_MIXES = ("sends_by", "together_Bps")
 _OF_TASKS = ("ranks", "iteration", "time_ns", "wrong", "fallback", "host_ns", "sent_bytes")
+_OF_PROGRAMS = ("messages_per_s", "code")
 _OF_FLOWS = ("ideal_ns", "slowdown")
 
 
@@ -76,6 +77,8 @@ def printed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of `results` as it is printed: with `collective`, `flow` or `tasks`."""
     if row["kind"] == "tasks":
         return {"tasks": row["algorithm"]} | {key: row.get(key) for key in _OF_TASKS}
+    if row["kind"] == "program":
+        return {"program": row["program"]} | {key: row.get(key) for key in (*_PRINTED, *_OF_PROGRAMS)}
     keys = (*_PRINTED, *(_OF_FLOWS if row["kind"] == "flow" else _OF_COLLECTIVES))
     moved = {key: row[key] for key in (*_OF_SPARSE, *_OF_MIXES) if row.get(key) is not None}
     return {row["kind"]: row[row["kind"]]} | {key: row.get(key) for key in keys} | moved

@@ -192,7 +192,7 @@ class Watch:
             line = {"kind": "error", "rank": rank, "what": what}
         if line is None:
             self._take_text(owners, text)
-        elif line["kind"] in ("collective", "flow", "tasks", "timeline"):
+        elif line["kind"] in ("collective", "flow", "program", "said", "tasks", "timeline"):
             self._on_line(line)
         elif line["kind"] == "waiting":
             self.symptoms.waiting[rank] = line

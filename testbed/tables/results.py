@@ -25,7 +25,7 @@ from results.figures.values import full
 from results.store.folder import StoreError
 from testbed.base.text import fit
 from testbed.run.profile import wall_s
-from testbed.tables import checkpoints, serving, sharing
+from testbed.tables import checkpoints, programs, serving, sharing
 from testbed.tables.cells import grid, microseconds
 from topologies import in_words
 from workloads.base.vocabulary import DTYPES
@@ -62,6 +62,8 @@ def of_run(run: Run, *, host: bool = False, folder: bool = True) -> RenderableTy
         parts.append(Text("#"))
         if step["kind"] == "tasks":
             parts += _tasks(step, rows, host)
+        elif "programs" in step:
+            parts += programs.of_step(step, rows)
         else:
             parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)
             parts += sharing.of_rows(rows)

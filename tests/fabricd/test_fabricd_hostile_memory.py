@@ -254,7 +254,7 @@ def test_who_keeps_fabricd_closing_keeps_nobodys_memory() -> None:
         rank.socket.close()
         f.events("worker_lost")
         maps = Path(f"/proc/{f.pid}/maps")
-        wait_until(lambda: "memfd:railbed-test" not in maps.read_text(), "the rank's memory to be unmapped", 20)
+        wait_until(lambda: "memfd:railbed-test" not in maps.read_text(), "the rank's memory to be unmapped")
 
 
 def test_who_comes_again_and_again_is_let_in_no_more() -> None:

@@ -191,7 +191,7 @@ def test_generated_flows_go_on_beside_jobs_with_the_real_clock() -> None:
         assert states == [(pair.qp_a + 1, "ready")]
         other = f.connect(f.worker(0), f.worker(1))
         assert other.qp_a == pair.qp_a + 2
-        wait_until(lambda: f.fabricd.request("traffic_results", fault="t")["flows"][0][4] is not None, "its end", 30)
+        wait_until(lambda: f.fabricd.request("traffic_results", fault="t")["flows"][0][4] is not None, "its end")
         for worker in (other.a, other.b):
             worker.socket.close()
 

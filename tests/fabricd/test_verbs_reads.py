@@ -82,6 +82,48 @@ def test_what_is_read_takes_a_request_there_and_its_packets_back() -> None:
         ends.over()
 
 
+def lose(f: BareFabric, opcode: str) -> None:
+    """The first of that kind that the second host sends."""
+    rule = {"primitive": "frames", "effect": "drop", "match": {"opcodes": [opcode]}, "select": {"first": 1}}
+    f.fabricd.request("inject", fault="lost", ports=["h1:1"], **rule)
+
+
+def test_by_go_back_n_a_gap_in_a_response_is_asked_for_at_once() -> None:
+    """By hand: the lost first packet has taken 83.64 ns of its first cable; the second, of 4,178 B, comes behind and
+    shows it. The same READ goes once more."""
+    took = []
+    for lost in (False, True):
+        with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=1e9)) as f:
+            f.start(0, 1)
+            ends = Ends(f)
+            if lost:
+                lose(f, "READ_RESPONSE_FIRST")
+            began = ends.a.time_ps
+            (record,) = ends.done(1, ends.read(0, 9000))
+            took.append(record.time_ps - began)
+            assert record.status == SUCCESS and ends.near.bytes[:9000] == ends.far.bytes[:9000]
+            assert f.nic(0).get("packet_seq_err", 0) == lost
+            ends.over()
+    there, second = (2 * (bits * 2.5 + 500_000) + 500_000 for bits in (8 * 98, 8 * 4178))
+    assert took[1] - took[0] == there + 500_000 + 4096 * 8 / 512e9 * 1e12 + 8 * 4182 * 2.5 + second
+
+
+def test_a_response_says_that_all_before_it_was_taken() -> None:
+    """A write's acknowledgement is lost, and nothing is sent again (InfiniBand specification, 9.7.5.1.2). Nor has the
+    request, which needs no fetch, overtaken the write."""
+    with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=1e9)) as f:
+        f.start(0, 1)
+        ends = Ends(f)
+        lose(f, "ACKNOWLEDGE")
+        write = ends.a.send_list(
+            ends.qp, wire.WRITE, [ends.near.piece(0, 8)], remote=ends.far.address, rkey=ends.far.key, wr_id=1
+        )
+        records = ends.done(2, write, ends.read(64, 8, 64, wr_id=2))
+        assert [(r.wr_id, r.status) for r in records] == [(1, SUCCESS), (2, SUCCESS)]
+        assert f.nic(0)["retransmitted"] == f.nic(0)["packet_seq_err"] == f.nic(1)["out_of_sequence"] == 0
+        ends.over()
+
+
 @pytest.mark.parametrize("recovery", RECOVERIES)
 def test_whatever_is_lost_of_requests_and_responses(recovery: str) -> None:
     """Reads, writes and atomic operations at random among each other, against a model of memory; each exactly once."""

@@ -301,7 +301,7 @@ def test_a_stopped_up_leaves_nothing(number: int, star: str) -> None:
         wait_until(lambda: fabrics_begun_by(up.pid), "it has begun")
         (fabric_id,) = fabrics_begun_by(up.pid)
         up.send_signal(number)
-        assert up.wait(20) != 0
+        assert up.wait(60) != 0
     assert traces(fabric_id) == []
 
 
@@ -389,7 +389,7 @@ def test_a_holder_whose_owner_dies_before_its_answer_still_ends_the_fabric() -> 
             holder.stdout.close()
             holder.stdin.write(b'{"names": ["h0"], "group": "railbed-none"}\n')
             holder.stdin.close()
-            assert part.wait(20) == -signal.SIGKILL
+            assert part.wait(60) == -signal.SIGKILL
         finally:
             part.kill()
             holder.kill()

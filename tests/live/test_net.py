@@ -306,7 +306,7 @@ def test_a_reader_that_goes_away_ends_the_shell_quietly(lab: Lab) -> None:
             assert shell.stdout and shell.stderr and shell.stdout.read(1)
             shell.stdout.close()
             assert shell.stderr.read() == b""
-            assert shell.wait(20) == 141
+            assert shell.wait(60) == 141
 
 
 def test_a_terminal_gets_the_prompt(lab: Lab) -> None:
@@ -330,7 +330,7 @@ def test_a_terminal_gets_the_prompt(lab: Lab) -> None:
         os.write(master, b"h0 echo $((40 + 2))\n")
         wait_until(lambda: b"42" in seen, "the answer")
         os.write(master, b"exit\n")
-        assert shell.wait(20) == 0
+        assert shell.wait(60) == 0
         reader.join()
         os.close(master)
 

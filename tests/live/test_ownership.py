@@ -355,7 +355,7 @@ def leftovers(alive: bool = False) -> Iterator[Record]:
         lock.release()
     try:
         yield record
-        assert all(p.poll() is not None or p.wait(5) for p in started), "processes are left"
+        assert all(p.poll() is not None or p.wait(60) for p in started), "processes are left"
     finally:
         for process in started:
             process.kill()

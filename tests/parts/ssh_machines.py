@@ -102,12 +102,12 @@ class Machine:
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
-        self._outer.wait(10)
+        self._outer.wait(60)
 
     def close(self) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        self._outer.wait(10)
+        self._outer.wait(60)
         self._log.close()
         self._forget_fabrics()
 

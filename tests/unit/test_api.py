@@ -73,6 +73,6 @@ def test_a_sweep_is_no_run_and_a_run_no_sweep() -> None:
 
 def test_a_terminal_is_no_notebook(capsys: pytest.CaptureFixture[str]) -> None:
     assert not in_notebook()
-    with railbed.runs._progress(True) as progress:
+    with railbed.runs.progress_of(True) as progress:
         progress.note("nobody reads this")
     assert capsys.readouterr() == ("", "")

@@ -81,4 +81,4 @@ def test_a_proxy_command_does_not_hear_the_terminals_interrupt() -> None:
         assert os.getsid(command.process.pid) == command.process.pid
     finally:
         command.close()
-        command.process.wait(10)
+        command.process.wait(60)

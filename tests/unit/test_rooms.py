@@ -24,6 +24,7 @@ MOST_FILES = 14
 FUNCTION_LINES = 60
 ONE_FOR_EACH = {  # rooms that have as many files as there are of these
     "testbed/commands": "verb",
+    "testbed/experiment/steps": "kind of step",
     "drills/solve": "family of drills",
     "topologies/kinds": "kind of topology",
     "topologies/drawing": "kind of topology",

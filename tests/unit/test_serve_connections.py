@@ -69,7 +69,7 @@ def _while_served(play: Callable[[int], None]) -> None:
 
 
 def _connected(port: int) -> socket.socket:
-    return socket.create_connection((server.ADDRESS, port), timeout=30)
+    return socket.create_connection((server.ADDRESS, port), timeout=60)
 
 
 def _answer(client: socket.socket) -> bytes:

@@ -26,7 +26,7 @@ def when_it_answers(sock: socket.socket, do: Callable[[], None]) -> Thread:
     port = sock.getsockname()[1]
 
     def ask() -> None:
-        with socket.create_connection((server.ADDRESS, port), timeout=30) as client:
+        with socket.create_connection((server.ADDRESS, port), timeout=60) as client:
             client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert client.recv(100).startswith(b"HTTP/1.1 404")
         do()

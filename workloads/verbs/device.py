@@ -265,6 +265,10 @@ class Device:
     def sync(self, tag: int, participants: int) -> float:
         """Waits until `participants` ranks have called with `tag`, at no cost; returns the common time in ns."""
         self.ask_sync(tag, participants)
+        return self.sync_answer(tag)
+
+    def sync_answer(self, tag: int) -> float:
+        """Waits for the answer to a sync that has been asked for; returns the common time in ns."""
         answer = self._take(lambda r: r.kind == wire.SYNCED, 1)[0]
         if answer.wr_id != tag:
             raise FabricError(f"fabricd answered sync {answer.wr_id}, not {tag}")
@@ -278,12 +282,40 @@ class Device:
         """Call often during long work on the host: now and then it tells fabricd that this worker is alive."""
         self.session.progress()
 
+    # Programs
+
+    def fileno(self) -> int:
+        """Something can be read as soon as fabricd has answered."""
+        return self.session.fileno()
+
+    def await_programs(self, programs: int, until_ns: float | None = None) -> None:
+        """Begins to wait, having started so many programs that have not ended; the clock waits for those that have not
+        opened the NIC yet.  `programs_awaited` takes the answer, of which there is one for each call: when nothing is
+        left of them, when a record is due, at `until_ns`, or as soon as this is called again."""
+        until = wire.FOREVER if until_ns is None else round(until_ns * 1000)
+        self.session.queue(wire.AWAIT_PROGRAMS, programs, 0, until)
+        self.session.flush()
+
+    def interrupt(self) -> None:
+        """Has fabricd answer now."""
+        self.session.queue(wire.PROGRESS)
+        self.session.flush()
+
+    def programs_awaited(self) -> list[Record]:
+        """The records that are due."""
+        self._answered()
+        due, self._due = self._due, []
+        return due
+
     # Records
 
     def _pull(self, records: int, until_ps: int) -> None:
         """One WAIT: adds what is due to `_due`.  Raises CompletionError for the first record that failed."""
         self.session.queue(wire.WAIT, records, 0, until_ps)
         self.session.flush()
+        self._answered()
+
+    def _answered(self) -> None:
         body = self.session.answer(wire.RECORDS, None)
         try:
             if len(body) < wire.RECORDS_BODY.size:

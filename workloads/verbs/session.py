@@ -40,6 +40,9 @@ class Session:
             self.close()
             raise
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Without BYE before, the fabric counts this worker as lost."""
         self._socket.close()

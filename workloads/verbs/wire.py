@@ -47,6 +47,7 @@ DESTROY_QP = 18
 POST_SEND_LIST = 19
 POST_RECV_LIST = 20
 QUERY_PORT = 21
+AWAIT_PROGRAMS = 22
 
 BODY = {
     # magic 0x31574252, version 6, flags
@@ -94,6 +95,8 @@ BODY = {
     POST_RECV_LIST: Struct("<IIQ"),
     # cookie, 0
     QUERY_PORT: Struct("<II"),
+    # programs, 0, until ps
+    AWAIT_PROGRAMS: Struct("<IIQ"),
 }
 
 WELCOME = 1

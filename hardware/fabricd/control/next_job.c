@@ -65,7 +65,7 @@ static bool of_before(struct event *e, void *stands)
 static void qps_go(struct fabric *f, struct nic *n, bool anew)
 {
 	qps_destroy(f, n);
-	if (!n->qp_count && (anew || n->qp_next > QP_NUMBERS / 2))
+	if (!n->qp_count && (anew || n->qp_next > QP_NUMBERS / 4))
 		n->qp_next = 0;
 }
 
@@ -73,12 +73,15 @@ static void worker_forget(struct worker *w)
 {
 	regions_unmap(w);
 	w->programs = 0;
+	free(w->places);
+	w->places = NULL;
 	w->wait_written = false;
 	w->state = WORKER_ABSENT;
 	w->expected = w->hung = w->asleep = false;
 	w->now = w->host = 0;
 	free(w->compute_free);
 	w->compute_free = NULL;
+	w->hosts = false;
 	w->wait_records = 0;
 	w->wait_until = w->wake_at = 0;
 	records_free(&w->records);

@@ -135,6 +135,7 @@ void nic_tx_kick(struct fabric *f, struct tx *tx)
 		tx->used_bytes += fr->len;
 		bool scale_up = tx == &n->tx[1];
 		ps_t t = scale_up || payload == IN_NIC ? f->clock.now : pcie_read(n, f->clock.now, payload);
+		t = s->fetched = t > s->fetched ? t : s->fetched; /* what is in the NIC overtakes nothing of its own that is not */
 		event_add(f, t, EV_FETCHED, n->n.index, scale_up, 0, fr->id, fr, 0);
 		into_round(f, tx, s);
 	}

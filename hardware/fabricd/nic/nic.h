@@ -41,7 +41,8 @@ struct tx_ops {
 struct tx_source {
 	struct tx_source *next;
 	const struct tx_ops *ops;
-	bool ready; /* is in its tx's round */
+	ps_t fetched; /* when all that it has built is there */
+	bool ready;   /* is in its tx's round */
 };
 
 /* One way out of a NIC: its cable, or the scale-up domain */

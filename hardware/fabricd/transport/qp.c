@@ -46,10 +46,10 @@ static void begin(struct qp *q)
 	q->made = q->trimmed = q->barred = UINT64_MAX;
 }
 
-/* qp_new() - A queue pair without a peer yet; NULL if the NIC has QPS_MAX already, or has given all numbers out */
-struct qp *qp_new(struct nic *n, struct qp_owner *owner)
+/* qp_numbered() - A queue pair of that number, which no other has, without a peer yet; NULL if the NIC has QPS_MAX already */
+struct qp *qp_numbered(struct nic *n, struct qp_owner *owner, uint32_t number)
 {
-	if (n->qp_count == QPS_MAX || n->qp_next >= QP_NUMBERS - FIRST_QP_NUMBER)
+	if (n->qp_count == QPS_MAX)
 		return NULL;
 	if (n->qp_count == n->qp_room) {
 		uint32_t room = n->qp_room ? 2 * n->qp_room : 16;
@@ -68,10 +68,23 @@ struct qp *qp_new(struct nic *n, struct qp_owner *owner)
 	q->p = q->answers = &n->p;
 	q->transport = n->transport;
 	if (!n->qp_count)
-		n->qp_first = n->qp_next;
-	q->number = FIRST_QP_NUMBER + n->qp_next++;
+		n->qp_first = number - FIRST_QP_NUMBER;
+	q->number = number;
 	begin(q);
-	n->qps[n->qp_count++] = q;
+	uint32_t at = n->qp_count++;
+	for (; at && n->qps[at - 1]->number > number; at--)
+		n->qps[at] = n->qps[at - 1];
+	n->qps[at] = q;
+	return q;
+}
+
+/* qp_new() - Likewise of the next number; NULL, too, if the NIC has given all out */
+struct qp *qp_new(struct nic *n, struct qp_owner *owner)
+{
+	if (n->qp_next >= QP_NUMBERS / 2 - FIRST_QP_NUMBER)
+		return NULL;
+	struct qp *q = qp_numbered(n, owner, FIRST_QP_NUMBER + n->qp_next);
+	n->qp_next += q != NULL;
 	return q;
 }
 

@@ -184,6 +184,7 @@ static inline void *cc_own(struct qp *q)
 extern const struct tx_ops qp_tx_ops;
 void qp_ready(struct fabric *f, struct qp *q);
 struct qp *qp_new(struct nic *n, struct qp_owner *owner);
+struct qp *qp_numbered(struct nic *n, struct qp_owner *owner, uint32_t number);
 struct qp *qp_find(struct nic *n, uint32_t number);
 void qp_connected(struct fabric *f, struct qp *a, struct qp *b);
 void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr);

@@ -115,7 +115,7 @@ static void came(struct qp *q, uint64_t n, struct hole *h, ps_t now, bool at_onc
 		r->came = n + 1;
 }
 
-/* repeat_came() - A NAK says that packet @n has come; the expected one itself: that one ahead could not be kept */
+/* repeat_came() - Packet @n has come; the expected one itself: that one ahead could not be kept */
 void repeat_came(struct fabric *f, struct qp *q, uint64_t n)
 {
 	struct repeat *r = repeat_of(q);
@@ -129,6 +129,27 @@ void repeat_came(struct fabric *f, struct qp *q, uint64_t n)
 	} else {
 		came(q, n, n < r->known ? holes_find(&r->holes, n) : NULL, f->clock.now, true);
 	}
+	repeat_judge(r, from, f->clock.now, q->p->loss_after);
+}
+
+/* Is that the number of a response?  That its peer has the request says nothing of that, but of what is before it */
+static bool is_response(const struct qp *q, uint64_t n)
+{
+	return q->reads && n >= q->acked && n < q->send && wr_reads(qp_request_of(q, n));
+}
+
+/* repeat_told() - A NAK says that its peer has packet @n */
+void repeat_told(struct fabric *f, struct qp *q, uint64_t n)
+{
+	struct repeat *r = repeat_of(q);
+	uint32_t from = r->came < r->known ? 0 : r->holes.count;
+
+	if (n == q->acked || !is_response(q, n)) {
+		repeat_came(f, q, n);
+		return;
+	}
+	repeat_missing(r, n, f->clock.now);
+	r->came = n >= r->came ? n + 1 : r->came;
 	repeat_judge(r, from, f->clock.now, q->p->loss_after);
 }
 
@@ -155,11 +176,11 @@ void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *
 	uint64_t end = taken < last && first + last < all ? first + last : taken < last ? all : n;
 	for (uint32_t i = holes_index(&r->holes, n); i < r->holes.count && holes_at(&r->holes, i)->number < end; i++) {
 		struct hole *h = holes_at(&r->holes, i);
-		if (h->state != CAME && is_set(bits, h->number - first))
+		if (h->state != CAME && is_set(bits, h->number - first) && !is_response(q, h->number))
 			came(q, h->number, h, f->clock.now, h->number + 1 == first + last);
 	}
 	for (uint64_t new = n > r->known ? n : r->known; new < end; new++)
-		if (is_set(bits, new - first))
+		if (is_set(bits, new - first) && !is_response(q, new))
 			came(q, new, NULL, f->clock.now, new + 1 == first + last);
 	while (end > n && !is_set(bits, end - 1 - first))
 		end--;

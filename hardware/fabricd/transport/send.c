@@ -332,7 +332,7 @@ static void missing(struct fabric *f, struct qp *q, struct cc_ack *ack, const st
 {
 	q->nic->packet_seq_err++;
 	if (q->p->selective)
-		repeat_came(f, q, q->acked + ((pkt->msn - (uint32_t)q->acked) & PSN_MASK));
+		repeat_told(f, q, q->acked + ((pkt->msn - (uint32_t)q->acked) & PSN_MASK));
 	tell_cc(f, q, ack, pkt, fr);
 	if (q->p->selective) {
 		timer_look(f, q);

@@ -27,6 +27,8 @@ static struct turn turn_of_session(const struct worker *w)
 {
 	if (w->state == WORKER_RUNNING)
 		return (struct turn){worker_acts(w), w->now};
+	if (worker_holds(w))
+		return (struct turn){worker_acts(w), w->now};
 	if (w->state == WORKER_ABSENT && w->expected)
 		return (struct turn){0, 0};
 	return (struct turn){PS_NEVER, PS_NEVER};

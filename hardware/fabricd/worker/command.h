@@ -7,6 +7,8 @@
 
 #include "base/bytes.h"
 
+#define DURATION_MAX (1ull << 60) /* ps: thirteen days, of one thing and of the clock */
+
 struct fabric;
 struct worker;
 

@@ -31,7 +31,7 @@ static const struct {
 };
 
 /* Commands that only a rank's worker has, or only programs */
-#define OF_JOBS (1u << CONNECT | 1u << SYNC | 1u << GROUP | 1u << POST_OFFLOAD | 1u << LEAVE)
+#define OF_JOBS (1u << CONNECT | 1u << SYNC | 1u << GROUP | 1u << POST_OFFLOAD | 1u << LEAVE | 1u << AWAIT_PROGRAMS)
 #define OF_PROGRAMS \
 	(1u << DEREGISTER | 1u << CREATE_QP | 1u << MODIFY_QP | 1u << DESTROY_QP | 1u << POST_SEND_LIST | 1u << POST_RECV_LIST)
 
@@ -73,6 +73,8 @@ void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, siz
 	w->hung = false;
 	if (w->state == WORKER_WAITING && w->program)
 		program_interrupt(f, w);
+	else if (w->state == WORKER_WAITING && w->hosts)
+		worker_interrupt(f, w);
 	else if (w->state == WORKER_WAITING)
 		wrong = "a packet while it waits";
 	if (!wrong && f->clock.mode == CLOCK_REAL && w->now < f->clock.now)

@@ -34,15 +34,18 @@ void worker_doorbell_at(struct fabric *f, const struct post *what, ps_t t)
 	event_add(f, t, EV_DOORBELL, w->nic->n.index, 0, w->program & 0xffff, ++w->posts, p, 0);
 }
 
-/* worker_ring() - Something reaches the NIC a PCIe latency from now, in order with posts */
+static const char *ring_then(struct message *m, const struct post *what, ps_t t)
+{
+	if (m->w->posts_under_way >= POSTS_MAX)
+		return "more than 65536 posts that have not reached the NIC yet";
+	worker_doorbell_at(m->f, what, t);
+	return NULL;
+}
+
+/* worker_ring() - Something reaches the NIC when a post would, in order with those: the clock may be nearly that far */
 const char *worker_ring(struct message *m, const struct post *what)
 {
-	struct worker *w = m->w;
-
-	if (w->posts_under_way >= POSTS_MAX)
-		return "more than 65536 posts that have not reached the NIC yet";
-	worker_doorbell_at(m->f, what, w->now + w->nic->p.pcie_latency);
-	return NULL;
+	return ring_then(m, what, worker_acts(m->w));
 }
 
 /* A post takes post_ns of the worker's time before that */
@@ -51,7 +54,7 @@ static const char *post(struct message *m, struct post *what)
 	what->w = m->w;
 	if (m->w->posts_under_way < POSTS_MAX)
 		worker_busy(m->w, (uint64_t)m->w->nic->p.post);
-	return worker_ring(m, what);
+	return ring_then(m, what, m->w->now + m->w->nic->p.pcie_latency);
 }
 
 static struct qp *usable_qp(struct worker *w, uint32_t number)

@@ -9,6 +9,9 @@
  * The clock counts a rank's programs like its worker: it goes no further than the earliest of those that run can act
  * (clock.c).  A rank that `start` names has come when any of them has.
  *
+ * Programs that are started side by side say in which place each was: what is told apart by numbers, queue pairs, keys
+ * and events of one time, then does not depend on which of them was faster.  Of those without a place it does.
+ *
  * A session is known to be a program's by its HELLO.  A connection to a rank that has no session yet is its worker's until
  * then, and moves.
  */
@@ -65,6 +68,34 @@ struct worker *program_begin(struct fabric *f, struct worker *rank)
 	rank->fd = -1;
 	watch_set(f, w->fd, WATCH_WORKER, w, EPOLLIN);
 	return w;
+}
+
+#define PLACED_QP (QP_NUMBERS / 2) /* numbers of queue pairs of places begin there */
+#define PLACE_QPS 4096u
+#define PLACED (1u << 31) /* a program's number that says its place and how many have had it before */
+
+/* program_placed() - It is the one that was started in that place, of those that were started together */
+void program_placed(struct fabric *f, struct worker *w, uint32_t place)
+{
+	struct worker *rank = &f->workers[w->rank];
+
+	if (!rank->places && !(rank->places = calloc(PLACES_MAX, sizeof *rank->places)))
+		abort();
+	w->place = place;
+	w->program = PLACED | (rank->places[place].sessions++ & 0x7ffff) << 11 | place;
+}
+
+/* program_qp() - A new queue pair of a program, or NULL */
+struct qp *program_qp(struct fabric *f, struct worker *w)
+{
+	if (!w->place)
+		return qp_new(w->nic, &w->owner);
+	struct place *its = &f->workers[w->rank].places[w->place];
+	if (its->qps == PLACE_QPS)
+		return NULL;
+	struct qp *q = qp_numbered(w->nic, &w->owner, PLACED_QP + w->place * PLACE_QPS + its->qps);
+	its->qps += q != NULL;
+	return q;
 }
 
 /* program_interrupt() - A packet has come while it waits, of another thread: it waits no longer */
@@ -130,12 +161,13 @@ void programs_over(struct fabric *f)
 /* program_ends() - What a program leaves behind goes when that reaches the NIC, after all that it has posted */
 void program_ends(struct fabric *f, struct worker *w, bool greeted)
 {
-	ps_t t = w->now + w->nic->p.pcie_latency;
+	ps_t t = worker_acts(w);
 
 	if (!greeted) {
 		program_over(f, w);
 		return;
 	}
+	host_hears(f, w);
 	worker_doorbell_at(f, &(struct post){.w = w, .kind = POST_KIND_END}, t > f->clock.now ? t : f->clock.now);
 	report_event(f, REPORT_PROGRAM_ENDED,
 		      json_pack("{s:i, s:i, s:s}", "rank", (int)w->rank, "pid", w->patience.pid, "reason", w->reason));

@@ -13,7 +13,9 @@
 
 #define MAGIC 0x31574252u
 
-#define HELLO_PROGRAM 1u /* a flag of HELLO */
+/* Flags of HELLO */
+#define HELLO_PROGRAM 1u
+#define HELLO_PLACE(flags) ((flags) >> 1 & (PLACES_MAX - 1))
 
 /* Flags of CONNECT */
 #define CONNECT_NETWORK_ONLY 1u
@@ -33,7 +35,7 @@ const char *command_hello(struct message *m)
 		return "HELLO: protocol version 6 is spoken here";
 	if (w->state != WORKER_ABSENT)
 		return "HELLO: twice";
-	if (flags & ~HELLO_PROGRAM)
+	if ((flags && !(flags & HELLO_PROGRAM)) || flags >> 12)
 		return "HELLO: unknown flag";
 	if (w->program && !flags)
 		return "rank has a session already, or had one";
@@ -43,9 +45,11 @@ const char *command_hello(struct message *m)
 			return "HELLO: the rank has 256 programs already";
 		m->w = w;
 	}
+	if (HELLO_PLACE(flags))
+		program_placed(m->f, w, HELLO_PLACE(flags));
 	m->f->workers[w->rank].expected &= !w->program;
+	w->now = w->program ? program_time(m->f, &m->f->workers[w->rank]) : m->f->clock.now;
 	w->state = WORKER_RUNNING;
-	w->now = m->f->clock.now;
 	uint8_t *p = reply_head(reply, REPLY_WELCOME, sizeof reply);
 	p = put_le32(put_le32(p, WORKER_PROTOCOL), w->rank);
 	p = put_le32(put_le32(p, m->f->nic_count), m->f->clock.mode == CLOCK_REAL);

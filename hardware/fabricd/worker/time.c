@@ -11,7 +11,6 @@
 #include "worker/worker.h"
 
 #define WAIT_WRITTEN 1u
-#define DURATION_MAX (1ull << 60) /* ps: thirteen days, of one thing and of the clock */
 
 /* What takes that long on a host, on this one */
 static ps_t slowed(const struct worker *w, uint64_t duration)

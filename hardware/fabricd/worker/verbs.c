@@ -104,7 +104,7 @@ const char *command_create_qp(struct message *m)
 	get_le16(&m->v);
 	if (type != QP_TYPE_RC && type != QP_TYPE_UD)
 		return "CREATE_QP: unknown type";
-	struct qp *q = qp_new(m->w->nic, &m->w->owner);
+	struct qp *q = program_qp(m->f, m->w);
 	if (q) {
 		q->own = calloc(1, sizeof *q->own);
 		if (!q->own)

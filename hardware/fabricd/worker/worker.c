@@ -112,6 +112,7 @@ void worker_accept(struct fabric *f, struct worker *w)
 	bool refused = taken && !program;
 	int fd = accept4(w->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
+	host_listens(f, w);
 	w = program ? program : w;
 	if (fd < 0) {
 		if (program)
@@ -196,6 +197,7 @@ void workers_close(struct fabric *f)
 		regions_unmap(w);
 		records_free(&w->records);
 		free(w->compute_free);
+		free(w->places);
 	}
 }
 
@@ -249,6 +251,7 @@ void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t unti
 	w->wait_records = records;
 	w->wait_until = until;
 	w->wake_at = PS_NEVER;
+	w->hosts = false;
 	f->stalled_reported = false;
 	plan_wake(f, w);
 }
@@ -336,7 +339,7 @@ bool worker_must_wait(const struct fabric *f, const struct worker *w)
 /* Does the worker owe a message? */
 static bool its_turn(const struct worker *w)
 {
-	return w->fd >= 0 && (w->state == WORKER_RUNNING || w->state == WORKER_ABSENT);
+	return w->fd >= 0 && (w->state == WORKER_RUNNING || w->state == WORKER_ABSENT || worker_holds(w));
 }
 
 /* worker_look_after() - Report workers that owe a message and hang */
@@ -379,6 +382,10 @@ json_t *worker_waits_json(const struct fabric *f)
  */
 bool worker_waits_for(const struct worker *w, char *text, size_t room)
 {
+	if (w->hosts) {
+		snprintf(text, room, "programs that it has started to end");
+		return true;
+	}
 	int n = snprintf(text, room, "%zu of %llu records", w->records.count, (unsigned long long)w->wait_records);
 	uint32_t connecting = 0, sending = 0, receiving = 0;
 

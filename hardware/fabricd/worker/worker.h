@@ -46,6 +46,7 @@ enum reply_bytes {
 #define PROGRAM_REGIONS_MAX 16384
 #define PROGRAMS_REGIONS_MAX 32768 /* of all programs: each is a mapping, of which a process may have 65530 (vm.max_map_count) */
 #define PROGRAMS_MAX 256 /* of a rank at a time */
+#define PLACES_MAX 2048
 #define REGION_BYTES_MAX (64ull << 30)
 #define POSTS_MAX 65536
 #define SYNCS_MAX 256
@@ -54,6 +55,11 @@ enum reply_bytes {
 #define NO_STREAM UINT32_MAX /* of a computation that waits for no other */
 #define RECORDS_MAX 65536
 #define MESSAGE_MAX 65536
+
+/* What programs of one place have had so far, one after another */
+struct place {
+	uint32_t sessions, qps;
+};
 
 /* A session: of a rank's worker in a job, or of a program beside it (program.c) */
 struct worker {
@@ -64,10 +70,14 @@ struct worker {
 	uint32_t program; /* its number, from 1; 0: the rank's worker */
 	struct worker *next; /* the next program of its rank */
 	uint32_t programs; /* of a rank's worker: so many there have been */
+	uint32_t place; /* of a program that has one (program.c), from 1 */
+	struct place *places; /* of a rank's worker: those of its programs, or NULL */
 	enum worker_state state;
 	bool expected; /* named by `start`: the clock waits for it */
 	int listen_fd, fd;
 	ps_t now; /* its own clock: it is that far */
+	bool hosts; /* it waits for programs that it has started, */
+	uint32_t started; /* and so many of them have not ended (hosting.c) */
 	ps_t host; /* of that: what posts and SPEND took, not waiting */
 	uint64_t wait_records;
 	ps_t wait_until;
@@ -120,6 +130,12 @@ void worker_wake(struct fabric *f, struct worker *w);
 void worker_thaw(struct fabric *f, struct worker *w);
 void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until, bool written);
 void worker_written(struct fabric *f, struct worker *w, ps_t t);
+void worker_awaits(struct fabric *f, struct worker *w, uint32_t programs, ps_t until);
+bool worker_holds(const struct worker *w);
+void worker_interrupt(struct fabric *f, struct worker *w);
+ps_t program_time(const struct fabric *f, const struct worker *rank);
+void host_listens(struct fabric *f, struct worker *w);
+void host_hears(struct fabric *f, const struct worker *program);
 uint8_t *reply_head(uint8_t *to, enum reply kind, uint32_t bytes);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
 bool worker_must_wait(const struct fabric *f, const struct worker *w);
@@ -129,6 +145,8 @@ struct worker *session_next(const struct fabric *f, const struct worker *w);
 void worker_doorbell_at(struct fabric *f, const struct post *what, ps_t t);
 struct worker *program_new(struct fabric *f, struct worker *rank);
 struct worker *program_begin(struct fabric *f, struct worker *rank);
+void program_placed(struct fabric *f, struct worker *w, uint32_t place);
+struct qp *program_qp(struct fabric *f, struct worker *w);
 void program_interrupt(struct fabric *f, struct worker *w);
 void program_ends(struct fabric *f, struct worker *w, bool greeted);
 void program_over(struct fabric *f, struct worker *w);

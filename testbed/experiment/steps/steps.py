@@ -12,6 +12,7 @@ from pydantic import Discriminator, Tag
 from testbed.experiment.blocks import known
 from testbed.experiment.steps.collective import CollectiveStep
 from testbed.experiment.steps.flows import FlowsStep, LoadStep
+from testbed.experiment.steps.program import ProgramStep
 from testbed.experiment.steps.serving_checks import ServeStep
 from testbed.experiment.steps.step import Step
 from testbed.experiment.steps.tasks import TasksStep
@@ -20,6 +21,7 @@ from testbed.experiment.steps.training import TrainStep
 
 KINDS: tuple[type[Step], ...] = (
     CollectiveStep, FlowsStep, LoadStep, TasksStep, ChakraStep, AicbStep, TorchStep, TrainStep, ServeStep,
+    ProgramStep,
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from testbed.experiment.steps.collective import CollectiveStep
 from testbed.experiment.steps.flows import FlowsStep, LoadStep
 from testbed.experiment.steps.graphs import GraphStep
+from testbed.experiment.steps.program import ProgramStep
 from testbed.experiment.steps.serving_checks import ServeStep
 from testbed.experiment.steps.traces import TorchStep
 from testbed.experiment.steps.training import TrainStep
@@ -37,6 +38,7 @@ BECOMES: dict[type[Step], Becomes] = {
     FlowsStep: Becomes("testbed.plan.steps.flows:flows_steps"),
     LoadStep: Becomes("testbed.plan.steps.flows:load_steps"),
     GraphStep: Becomes("testbed.plan.steps.tasks:task_steps", "testbed.plan.steps.tasks:task_graph"),
+    ProgramStep: Becomes("testbed.plan.steps.program:program_steps"),
     TrainStep: Becomes("testbed.plan.steps.training:training_steps", "testbed.plan.steps.training:training_graph"),
     ServeStep: Becomes("testbed.plan.steps.serving:serving_steps", "testbed.plan.steps.serving:serving_graph"),
     TorchStep: Becomes("testbed.plan.steps.scripts:script_steps", "testbed.plan.steps.scripts:script_graph"),

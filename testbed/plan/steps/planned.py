@@ -225,6 +225,47 @@ class PlannedTasks(Planned):
 
 
 @dataclass(frozen=True)
+class PlannedProgram:
+    """`role`: server, client, or rank of one that runs by itself; `server`: a client's, as a rank."""
+
+    number: int
+    rank: int
+    role: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    server: int | None = None
+
+
+@dataclass(frozen=True)
+class PlannedPrograms(Planned):
+    programs: Sequence[PlannedProgram]
+    name: str
+    after_ns: float
+    timeout_ns: float
+    may_fail: bool
+
+    def told(self, own: Collection[int] | None = None) -> dict[str, Any]:
+        """All programs, of those of others without what they run."""
+        ours = [vars(one) if own is None or one.rank in own else _shown(one) for one in self.programs]
+        limits = {key: getattr(self, key) for key in ("after_ns", "timeout_ns", "may_fail")}
+        return {"kind": "program", "ranks": sorted(self.ends(0)), "programs": ours, **limits}
+
+    def ends(self, ranks: int) -> set[int]:
+        return {one.rank for one in self.programs}
+
+    def described(self, ranks: int) -> dict[str, Any]:
+        programs = [{**_shown(one), "argv": list(one.argv), "server": one.server} for one in self.programs]
+        return {"kind": "program", "name": self.name, "ranks": len(self.ends(0)), "programs": programs}
+
+    def measurements(self, ranks: int) -> int:
+        return len(self.programs)
+
+
+def _shown(program: PlannedProgram) -> dict[str, Any]:
+    return {key: getattr(program, key) for key in ("number", "rank", "role")}
+
+
+@dataclass(frozen=True)
 class Plan:
     """What all workers share.  `costs`: of ranks, and of those on compute complexes, if there are any."""
 
