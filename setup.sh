@@ -243,6 +243,18 @@ install_torch() {
     env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import $torch_parts" >/dev/null 2>&1 || true
 }
 
+# rdma-core's own tests of verbs, with their bindings: unpacked, not installed, as their package would bring udev with it
+unpack_verbs_tests() {
+    to=$PWD/.venv/rdma-core
+    [ ! -d "$to" ] || return 0
+    into=$(mktemp -d)
+    if (cd "$into" && apt-get download -qq python3-pyverbs && dpkg-deb -x python3-pyverbs_*.deb whole) >/dev/null 2>&1; then
+        mv "$into/whole" "$to"
+    fi
+    rm -rf "$into"
+    [ -d "$to" ]
+}
+
 build_ryu() { PYTHON=$python controllers/ryu-env.sh || fail "the ryu environment could not be built (see above)"; }
 
 # --- verbs -----------------------------------------------------------------
@@ -269,6 +281,7 @@ set_up() { # --dev: what tests need, too; --sanitize: that, and the build for te
     make_venv $more
     if [ "${1:-}" = --test ]; then
         install_torch || say "no $torch_wheel to be had: the tests of PyTorch scripts are skipped"
+        unpack_verbs_tests || say "no python3-pyverbs to be had: rdma-core's tests of verbs are skipped"
     fi
     awaited "$compiling" "$said_by_cc" || fail "fabricd could not be built (see above)"
     [ -z "$making_ryu" ] || awaited "$making_ryu" "$said_by_ryu" || exit 3

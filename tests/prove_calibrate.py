@@ -41,7 +41,8 @@ def constants(seeds: int, first: int) -> int:
     known = prior(model)
     told, inside = Counter[str](), Counter[str]()
     for seed in range(first, first + seeds):
-        truth = known.x + known.sigma * np.random.default_rng(seed).standard_normal(len(known.x)).clip(-2, 2)
+        drawn = np.linalg.cholesky(known.correlation) @ np.random.default_rng(seed).standard_normal(len(known.x))
+        truth = known.x + known.sigma * drawn.clip(-2, 2)
         made = calibrate(model, points_of(truth, SIZES, NOISE, seed), Log())
         for k, name in enumerate(NAMES):
             if made.told[k]:

@@ -27,6 +27,9 @@ static size_t cooked(struct input *in, uint8_t *to)
 	uint8_t *p = body;
 
 	switch (op) {
+	case 0: /* AWAIT_PROGRAMS */
+		put_le64(put_le32(put_le32(p, a % 3), 0), b & 1 ? UINT64_MAX : (uint64_t)b * 100000);
+		return command(to, 22, body, 16);
 	case 2:
 		p = put_le64(put_le64(put_le64(p, a & 1 ? REGION - (c & 64) * 16u : odd_size(b)), c & 64 ? 4096 * 5 : 0), c & 64 ? 4096 : 0);
 		put_le64(put_le32(put_le32(p, c), a & 2 ? RIGHTS : b), 0);
@@ -65,7 +68,7 @@ static size_t cooked(struct input *in, uint8_t *to)
 /* Likewise of a program, whose keys are told to it, and whose queue pairs are any of its NIC's */
 static size_t of_program(struct input *in, const struct fabric *f, const struct worker *w, uint8_t *to)
 {
-	uint8_t body[320] = {0}, op = next(in) % 11, a = next(in), b = next(in), c = next(in);
+	uint8_t body[320] = {0}, op = next(in) % 13, a = next(in), b = next(in), c = next(in);
 	const struct worker *other = f->workers[b % RANKS].next;
 	size_t n;
 	uint32_t qp = 16u + a % 6, key = harness_key(w, c % 3), rkey = harness_key(other ? other : w, b % 3);
@@ -74,13 +77,13 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 	switch (op) {
 	case 0: return command(to, 15, put_le32(body, c & 8 ? key : c) - 4, 8);
 	case 1:
-		put_u8(put_le32(p, c), a & 15 ? (a & 16 ? 4 : 2) : a);
+		put_le32(put_le32(put_le32(put_u8(put_le32(p, c), a & 15 ? (a & 16 ? 4 : 2) : a) + 3, 0), b & 3), 0);
 		return command(to, 16, body, 24);
 	case 2:
 	case 3:
 	case 4:
-		for (uint8_t state = op == 2 ? b : 1; state <= (op == 2 ? b : 3); state++, to += 48) {
-			p = put_u8(put_u8(put_u8(put_u8(put_u8(put_u8(put_le32(body, qp), state % 7), c % 7), a & 31), a >> 5), b & 7), c & 31);
+		for (unsigned state = op == 2 ? b : 1; state <= (op == 2 ? b : 3); state++, to += 48) {
+			p = put_u8(put_u8(put_u8(put_u8(put_u8(put_u8(put_le32(body, qp), (uint8_t)(state % 7)), c % 7), a & 31), a >> 5), b & 7), c & 31);
 			p = put_le32(put_le32(put_le32(put_u8(put_u8(p, a % 5), b % 5), c & 1 ? 0xfffffe : 0), c & 1 ? 0xfffffe : 0), 16u + b % 6);
 			p = put_le32(p, f->nics[(b >> 4) % RANKS].ip + (c == 255));
 			put_le32(put_le32(put_u8(put_u8(put_u8(put_u8(p, a >> 7), b & 63), b & 7), 15), c & 32 ? 1000000 : 0), c >> 6);
@@ -104,7 +107,11 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 		p = put_le64(put_le32(put_le32(p, qp), c % 4), a);
 		for (uint8_t i = 0; i < c % 4; i++)
 			p = put_le32(put_le32(put_le64(p, odd_size(next(in))), (uint32_t)odd_size(next(in))), key);
-		return command(to, 20, body, (uint16_t)(16 + 16 * (c % 4)));
+		if (b & 32)
+			put_le32(body, a % 4);
+		return command(to, b & 32 ? 25 : 20, body, (uint16_t)(16 + 16 * (c % 4)));
+	case 10: put_le32(put_le32(p, a % 4), b % 9); return command(to, 22 + c % 3, body, 8);
+	case 11: put_le32(put_le32(put_le32(p, key), a), b & 1); return command(to, 26, body, 16);
 	case 9: return command(to, 21, put_le32(body, c) - 4, 8);
 	default: n = wait_for(to, a % 4, b & 1 ? UINT64_MAX : (uint64_t)b * 100000 + ((uint64_t)c << 20));
 		to[12] = b >> 1 & 1; /* or until a peer has written */

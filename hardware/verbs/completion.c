@@ -13,6 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define NEVER_SO_MANY UINT32_MAX
+#define RESIZE_PS (10000 * PS_PER_NS) /* what a call of its driver takes */
+
 struct channel {
 	struct ibv_comp_channel channel;
 	int in; /* what is written here can be read at channel.fd: addresses of queues */
@@ -146,9 +149,9 @@ int ibv_destroy_cq(struct ibv_cq *c)
 int ibv_resize_cq(struct ibv_cq *c, int cqe)
 {
 	struct cq *q = cq_of(c);
-	uint32_t room = 1, n = q->tail - q->head;
+	uint32_t room = 1, n;
 
-	if (cqe <= 0 || cqe >= CQE_MAX || (uint32_t)cqe < n)
+	if (cqe <= 0 || cqe >= CQE_MAX)
 		return EINVAL;
 	while (room < (uint32_t)cqe)
 		room *= 2;
@@ -156,6 +159,14 @@ int ibv_resize_cq(struct ibv_cq *c, int cqe)
 	if (!ring)
 		return ENOMEM;
 	session_lock();
+	if (session.fd >= 0) /* what was posted long ago has ended by now */
+		session_wait(NEVER_SO_MANY, session.now + session.spend + RESIZE_PS);
+	n = q->tail - q->head;
+	if ((uint32_t)cqe < n) {
+		session_unlock();
+		free(ring);
+		return EINVAL;
+	}
 	for (uint32_t i = 0; i < n; i++)
 		ring[i] = q->ring[(q->head + i) % q->room];
 	free(q->ring);
@@ -262,55 +273,22 @@ static void end_poll(struct ibv_cq_ex *x)
 	(void)x;
 }
 
-static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *x)
-{
-	return ex_of(x)->current.opcode;
-}
-
-static uint32_t read_vendor_err(struct ibv_cq_ex *x)
-{
-	return ex_of(x)->current.vendor_err;
-}
-
-static uint32_t read_byte_len(struct ibv_cq_ex *x)
-{
-	return ex_of(x)->current.byte_len;
-}
-
-static __be32 read_imm_data(struct ibv_cq_ex *x)
-{
-	return ex_of(x)->current.imm_data;
-}
-
-static uint32_t read_qp_num(struct ibv_cq_ex *x)
-{
-	return ex_of(x)->current.qp_num;
-}
-
-static uint32_t read_src_qp(struct ibv_cq_ex *x)
-{
-	return ex_of(x)->current.src_qp;
-}
-
-static unsigned int read_wc_flags(struct ibv_cq_ex *x)
-{
-	return ex_of(x)->current.wc_flags;
-}
-
-static uint32_t read_slid(struct ibv_cq_ex *x)
-{
-	return ex_of(x)->current.slid;
-}
-
-static uint8_t read_sl(struct ibv_cq_ex *x)
-{
-	return ex_of(x)->current.sl;
-}
-
-static uint8_t read_dlid_path_bits(struct ibv_cq_ex *x)
-{
-	return ex_of(x)->current.dlid_path_bits;
-}
+#define READ(type, field)                                                                                                   \
+	static type read_##field(struct ibv_cq_ex *x)                                                                       \
+	{                                                                                                                   \
+		return ex_of(x)->current.field;                                                                             \
+	}
+READ(enum ibv_wc_opcode, opcode)
+READ(uint32_t, vendor_err)
+READ(uint32_t, byte_len)
+READ(__be32, imm_data)
+READ(uint32_t, qp_num)
+READ(uint32_t, src_qp)
+READ(unsigned int, wc_flags)
+READ(uint32_t, slid)
+READ(uint8_t, sl)
+READ(uint8_t, dlid_path_bits)
+#undef READ
 
 #define WC_FLAGS                                                                                                            \
 	(IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP |                       \

@@ -35,6 +35,9 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 	device_operations(v);
 	v->create_cq_ex = cq_create_ex;
 	v->create_qp_ex = qp_create_ex;
+	v->alloc_parent_domain = pd_parent;
+	v->alloc_td = td_alloc;
+	v->dealloc_td = td_dealloc;
 	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	v->context.device = d;
 	v->context.cmd_fd = eventfd(0, EFD_CLOEXEC);
@@ -44,6 +47,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 	v->context.ops.req_notify_cq = cq_notify;
 	v->context.ops.post_send = post_send;
 	v->context.ops.post_recv = post_recv;
+	v->context.ops.post_srq_recv = post_shared_recv;
 	pthread_mutex_init(&v->context.mutex, NULL);
 	return &v->context;
 }
@@ -64,60 +68,48 @@ void async_add(struct ibv_context *c, const struct ibv_async_event *e)
 	(void)!syscall(SYS_write, context_of(c)->events, e, sizeof *e);
 }
 
-int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
+/* Whose an event is */
+static enum { OF_DEVICE, OF_QP, OF_SRQ } whose(const struct ibv_async_event *e)
 {
-	return syscall(SYS_read, c->async_fd, event, sizeof *event) == sizeof *event ? 0 : -1;
-}
-
-void ibv_ack_async_event(struct ibv_async_event *event)
-{
-	struct ibv_qp *qp = event->element.qp;
-
-	switch (event->event_type) {
+	switch (e->event_type) {
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
 	case IBV_EVENT_COMM_EST:
 	case IBV_EVENT_SQ_DRAINED:
-	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		pthread_mutex_lock(&qp->mutex);
-		qp->events_completed++;
-		pthread_cond_signal(&qp->cond);
-		pthread_mutex_unlock(&qp->mutex);
-		break;
-	default: break;
+	case IBV_EVENT_QP_LAST_WQE_REACHED: return OF_QP;
+	case IBV_EVENT_SRQ_LIMIT_REACHED: return OF_SRQ;
+	default: return OF_DEVICE;
 	}
 }
 
-/* --- protection domains: numbers that regions and queue pairs name --- */
-struct pd {
-	struct ibv_pd pd;
-	int users;
-};
-
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
+/* What an event is of may be gone by now: nobody hears of it then */
+int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 {
-	static uint32_t numbers;
-	struct pd *p = calloc(1, sizeof *p);
+	bool there = false;
 
-	if (!p)
-		return NULL;
-	session_lock();
-	p->pd = (struct ibv_pd){.context = c, .handle = ++numbers};
-	session_unlock();
-	return &p->pd;
-}
-
-/* pd_use() - One more, or one less, is in the domain */
-void pd_use(struct ibv_pd *pd, int more)
-{
-	__atomic_add_fetch(&((struct pd *)pd)->users, more, __ATOMIC_RELAXED);
-}
-
-int ibv_dealloc_pd(struct ibv_pd *pd)
-{
-	if (__atomic_load_n(&((struct pd *)pd)->users, __ATOMIC_RELAXED))
-		return EBUSY;
-	free(pd);
+	while (!there) {
+		if (syscall(SYS_read, c->async_fd, event, sizeof *event) != sizeof *event)
+			return -1;
+		session_lock();
+		there = whose(event) == OF_QP ? qp_told(event->element.qp) : whose(event) == OF_SRQ ? shared_told(event->element.srq) : true;
+		session_unlock();
+	}
 	return 0;
+}
+
+#define ACKNOWLEDGE(element)                                                                                                \
+	do {                                                                                                                \
+		pthread_mutex_lock(&(element)->mutex);                                                                      \
+		(element)->events_completed++;                                                                              \
+		pthread_cond_signal(&(element)->cond);                                                                      \
+		pthread_mutex_unlock(&(element)->mutex);                                                                    \
+	} while (0)
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	if (whose(event) == OF_QP)
+		ACKNOWLEDGE(event->element.qp);
+	else if (whose(event) == OF_SRQ)
+		ACKNOWLEDGE(event->element.srq);
 }

@@ -159,6 +159,8 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *to)
 		.sys_image_guid = ibv_get_device_guid(NULL),
 		.max_mr_size = 1ull << 40,
 		.page_size_cap = 4096,
+		.vendor_id = 0x020000, /* of Ethernet addresses as ours: locally administered */
+		.vendor_part_id = 1,
 		.hw_ver = 1,
 		.max_qp = QP_MAX,
 		.max_qp_wr = WR_MAX,
@@ -174,6 +176,9 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *to)
 		.max_res_rd_atom = READS_MAX * QP_MAX,
 		.atomic_cap = IBV_ATOMIC_HCA,
 		.max_ah = 65536,
+		.max_srq = SRQ_MAX,
+		.max_srq_wr = WR_MAX,
+		.max_srq_sge = SGE_MAX,
 		.max_pkeys = 1,
 		.local_ca_ack_delay = 1,
 		.phys_port_cnt = 1,
@@ -185,6 +190,7 @@ static int query_device_ex(struct ibv_context *c, const struct ibv_query_device_
 			   struct ibv_device_attr_ex *to, size_t room)
 {
 	struct ibv_device_attr_ex a = {
+		.phys_port_cnt_ex = 1,
 		.completion_timestamp_mask = UINT64_MAX,
 		.hca_core_clock = 1000000, /* kHz: its clock counts nanoseconds */
 		.device_cap_flags_ex = IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN,

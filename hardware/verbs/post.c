@@ -60,8 +60,10 @@ static void address(struct wire_send *s, const struct ibv_send_wr *wr)
 	s->compare = h->traffic_class ? 1u | (uint32_t)(h->traffic_class >> 2) << 8 | (uint32_t)h->sl << 16 : 0;
 }
 
-static int send_one(struct qp *q, const struct ibv_send_wr *wr)
+static int send_one(void *queue, const void *request)
 {
+	struct qp *q = queue;
+	const struct ibv_send_wr *wr = request;
 	uint64_t length;
 	int wrong = wrong_with(q, wr, &length);
 
@@ -102,14 +104,19 @@ static int send_one(struct qp *q, const struct ibv_send_wr *wr)
 	return 0;
 }
 
-int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+/* A list of requests, up to the first that is wrong.  Of both kinds the second member is the next one */
+static int post_list(void *queue, void *first, void **bad, int (*one)(void *queue, const void *wr))
 {
+	struct {
+		uint64_t wr_id;
+		void *next;
+	} *wr = first;
 	int wrong = 0;
 
 	session_lock();
 	session_begin();
 	while (wr && !wrong) {
-		wrong = session.lost ? EIO : send_one((struct qp *)qp, wr);
+		wrong = session.lost ? EIO : one(queue, wr);
 		if (!wrong)
 			wr = wr->next;
 	}
@@ -120,38 +127,58 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	return wrong;
 }
 
-static int receive_one(struct qp *q, const struct ibv_recv_wr *wr)
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-	struct wire_receive r = {.qp = q->qp.qp_num, .count = (uint32_t)wr->num_sge, .wr_id = q->rq_tail};
+	return post_list(qp, wr, (void **)bad, send_one);
+}
 
-	if (q->qp.state == IBV_QPS_RESET || wr->num_sge < 0 ||
+static void put_receive(uint16_t op, uint32_t number, uint64_t wr_id, const struct ibv_recv_wr *wr)
+{
+	struct wire_receive r = {.qp = number, .count = (uint32_t)wr->num_sge, .wr_id = wr_id};
+	uint8_t *body = session_command(op, (uint16_t)(sizeof r + r.count * sizeof(struct wire_piece)));
+
+	memcpy(body, &r, sizeof r);
+	put_pieces(body + sizeof r, wr->sg_list, wr->num_sge);
+}
+
+static int receive_one(void *queue, const void *request)
+{
+	struct qp *q = queue;
+	const struct ibv_recv_wr *wr = request;
+
+	if (q->qp.srq || q->qp.state == IBV_QPS_RESET || wr->num_sge < 0 ||
 	    (unsigned)wr->num_sge > (q->cap.max_recv_sge ? q->cap.max_recv_sge : 1))
 		return EINVAL;
 	if (q->rq_tail - q->rq_head >= q->cap.max_recv_wr)
 		return ENOMEM;
-	uint8_t *body = session_command(POST_RECV_LIST, (uint16_t)(sizeof r + r.count * sizeof(struct wire_piece)));
-	memcpy(body, &r, sizeof r);
-	put_pieces(body + sizeof r, wr->sg_list, wr->num_sge);
+	put_receive(POST_RECV_LIST, q->qp.qp_num, q->rq_tail, wr);
 	q->rq[q->rq_tail++ % (q->cap.max_recv_wr + 1u)] = wr->wr_id;
 	return 0;
 }
 
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	int wrong = 0;
+	return post_list(qp, wr, (void **)bad, receive_one);
+}
 
-	session_lock();
-	session_begin();
-	while (wr && !wrong) {
-		wrong = session.lost ? EIO : receive_one((struct qp *)qp, wr);
-		if (!wrong)
-			wr = wr->next;
-	}
-	session_now();
-	session_unlock();
-	if (wrong && bad)
-		*bad = wr;
-	return wrong;
+static int receive_shared(void *queue, const void *request)
+{
+	struct shared *s = queue;
+	const struct ibv_recv_wr *wr = request;
+
+	if (wr->num_sge < 0 || (unsigned)wr->num_sge > s->attr.max_sge)
+		return EINVAL;
+	if (s->free == NOTHING)
+		return ENOMEM;
+	put_receive(POST_SRQ_RECV, s->number, s->free, wr);
+	s->entry[s->free].wr_id = wr->wr_id;
+	s->free = s->entry[s->free].next;
+	return 0;
+}
+
+int post_shared_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	return post_list(srq, wr, (void **)bad, receive_shared);
 }
 
 static enum ibv_wc_opcode completed(enum ibv_wr_opcode opcode)
@@ -187,25 +214,30 @@ void post_sent(uint64_t seq, uint32_t status, uint32_t number, uint64_t bytes)
 	cq_add(q->qp.send_cq, &wc, false);
 }
 
-/* post_received() - The oldest receive of a queue pair has ended */
-void post_received(uint16_t kind, uint32_t status, uint32_t number, uint32_t imm, uint64_t bytes)
+static uint64_t receive_ended(struct qp *q, const struct wire_record *r)
 {
-	struct qp *q = qp_of(number);
+	return q->qp.srq ? shared_ended(q->qp.srq, r->wr_id) : q->rq[q->rq_head++ % (q->cap.max_recv_wr + 1u)];
+}
 
-	if (!q || q->rq_head == q->rq_tail)
+/* post_received() - The oldest receive of a queue pair has ended, or one of its shared queue */
+void post_received(const struct wire_record *r)
+{
+	bool datagram = r->kind == REC_RECEIVED_DATAGRAM || r->kind == REC_RECEIVED_DATAGRAM_IMM;
+	bool imm = r->kind != REC_RECEIVED && r->kind != REC_RECEIVED_DATAGRAM;
+	struct qp *q = qp_of(r->qp);
+
+	if (!q || (!q->qp.srq && q->rq_head == q->rq_tail))
 		return;
-	bool datagram = kind == REC_RECEIVED_DATAGRAM || kind == REC_RECEIVED_DATAGRAM_IMM;
-	if (status)
+	if (r->status)
 		q->qp.state = IBV_QPS_ERR;
-	const struct ibv_wc wc = {.wr_id = q->rq[q->rq_head++ % (q->cap.max_recv_wr + 1u)],
-				  .status = status,
-				  .opcode = kind == REC_RECEIVED_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
-				  .wc_flags = (kind == REC_RECEIVED || kind == REC_RECEIVED_DATAGRAM ? 0 : IBV_WC_WITH_IMM) |
-					      (datagram ? IBV_WC_GRH : 0),
-				  .imm_data = htonl(imm),
-				  .byte_len = (uint32_t)bytes,
+	const struct ibv_wc wc = {.wr_id = receive_ended(q, r),
+				  .status = r->status,
+				  .opcode = r->kind == REC_RECEIVED_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
+				  .wc_flags = (imm ? IBV_WC_WITH_IMM : 0) | (datagram ? IBV_WC_GRH : 0),
+				  .imm_data = htonl(r->imm),
+				  .byte_len = (uint32_t)r->bytes,
 				  .qp_num = q->qp.qp_num,
-				  .src_qp = datagram ? (uint32_t)(bytes >> 32) : q->attr.dest_qp_num};
+				  .src_qp = datagram ? (uint32_t)(r->bytes >> 32) : q->attr.dest_qp_num};
 	cq_add(q->qp.recv_cq, &wc, true);
 }
 

@@ -30,7 +30,8 @@ struct qp *qp_of(uint32_t number)
 
 static uint32_t new_number(const struct ibv_qp_init_attr_ex *a)
 {
-	const struct wire_create_qp c = {.cookie = ++cookies, .type = (uint8_t)a->qp_type, .domain = a->pd->handle};
+	const struct wire_create_qp c = {.cookie = ++cookies, .type = (uint8_t)a->qp_type, .domain = a->pd->handle,
+					.shared = a->srq ? a->srq->handle : 0};
 	struct wire_number answer;
 
 	session_begin();
@@ -54,6 +55,8 @@ static void add(struct qp *q)
 	*beside = q;
 	((struct cq *)q->qp.send_cq)->users++;
 	((struct cq *)q->qp.recv_cq)->users++;
+	if (q->qp.srq)
+		((struct shared *)q->qp.srq)->users++;
 	pd_use(q->qp.pd, 1);
 }
 
@@ -69,6 +72,8 @@ static void take_out(struct qp *q)
 	*beside = q->beside;
 	((struct cq *)q->qp.send_cq)->users--;
 	((struct cq *)q->qp.recv_cq)->users--;
+	if (q->qp.srq)
+		((struct shared *)q->qp.srq)->users--;
 	pd_use(q->qp.pd, -1);
 }
 
@@ -84,7 +89,7 @@ static struct qp *create(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
 {
 	struct ibv_qp_cap *cap = &a->cap;
 
-	if ((a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UD) || a->srq) {
+	if ((a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UD)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -97,9 +102,11 @@ static struct qp *create(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
 	if (!q)
 		return NULL;
 	q->cap = *cap;
+	if (a->srq)
+		q->cap.max_recv_wr = q->cap.max_recv_sge = 0;
 	q->signal_all = a->sq_sig_all;
 	q->sq = calloc(cap->max_send_wr + 1u, sizeof *q->sq);
-	q->rq = calloc(cap->max_recv_wr + 1u, sizeof *q->rq);
+	q->rq = calloc(q->cap.max_recv_wr + 1u, sizeof *q->rq);
 	if (!q->sq || !q->rq) {
 		release(q);
 		errno = ENOMEM;
@@ -111,6 +118,7 @@ static struct qp *create(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
 	b->pd = a->pd;
 	b->send_cq = a->send_cq;
 	b->recv_cq = a->recv_cq;
+	b->srq = a->srq;
 	b->qp_type = a->qp_type;
 	b->state = IBV_QPS_RESET;
 	pthread_mutex_init(&b->mutex, NULL);
@@ -142,7 +150,10 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 
 struct ibv_qp *qp_create_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
 {
-	if (a->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) {
+	bool flags = a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS;
+
+	if (a->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
+	    (flags && a->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB)) { /* there is no multicast */
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -340,6 +351,17 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	return wrong;
 }
 
+/* qp_told() - Its program takes an event of a queue pair, and is to acknowledge it; false: the queue pair is gone */
+bool qp_told(const struct ibv_qp *qp)
+{
+	for (struct qp *q = qps; q; q = q->next)
+		if (&q->qp == qp) {
+			q->events++;
+			return true;
+		}
+	return false;
+}
+
 /* qp_event() - Something has happened to a queue pair that has no completion */
 void qp_event(uint32_t number, uint32_t type)
 {
@@ -349,6 +371,5 @@ void qp_event(uint32_t number, uint32_t type)
 		return;
 	if (type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR)
 		q->qp.state = IBV_QPS_ERR;
-	q->events++;
 	async_add(q->qp.context, &(struct ibv_async_event){.element.qp = &q->qp, .event_type = type});
 }

@@ -15,6 +15,8 @@
 
 #include "clock.h"
 
+struct wire_record;
+
 #define PS_PER_NS 1000ull
 #define NEVER UINT64_MAX
 
@@ -24,6 +26,7 @@
 #define WR_MAX 16384
 #define CQE_MAX (1 << 22)
 #define QP_MAX 4096
+#define SRQ_MAX 1024
 #define READS_MAX 16 /* and atomics of a queue pair under way */
 
 /* --- session.c: what is said to fabricd, and what it says --- */
@@ -78,6 +81,9 @@ void place_gid(uint32_t rank, union ibv_gid *gid);
 /* --- device.c, context.c --- */
 void device_operations(struct verbs_context *v);
 void pd_use(struct ibv_pd *pd, int more);
+struct ibv_pd *pd_parent(struct ibv_context *c, struct ibv_parent_domain_init_attr *a);
+struct ibv_td *td_alloc(struct ibv_context *c, struct ibv_td_init_attr *a);
+int td_dealloc(struct ibv_td *td);
 void async_add(struct ibv_context *c, const struct ibv_async_event *e);
 
 /* --- completion.c --- */
@@ -105,6 +111,22 @@ struct ah {
 	uint8_t traffic_class, sl;
 };
 
+/* --- shared.c --- */
+struct shared {
+	struct ibv_srq srq;
+	struct ibv_srq_attr attr;
+	uint32_t number, users, events, free; /* free: of `entry` the first that is, or NOTHING */
+	struct shared_entry {
+		uint64_t wr_id;
+		uint32_t next;
+	} *entry;
+	struct shared *next;
+};
+#define NOTHING UINT32_MAX
+uint64_t shared_ended(struct ibv_srq *srq, uint64_t entry);
+void shared_low(uint32_t number);
+bool shared_told(const struct ibv_srq *srq);
+
 /* --- queue_pair.c, post.c, extended.c --- */
 struct send_entry {
 	uint64_t wr_id;
@@ -120,7 +142,7 @@ struct qp {
 	struct ibv_qp_attr attr;
 	bool extended;
 	bool signal_all;
-	uint32_t events; /* asynchronous ones that were not acknowledged yet */
+	uint32_t events; /* asynchronous ones that its program has taken */
 	struct send_entry *sq;
 	uint64_t *rq;
 	uint64_t sq_head, sq_tail, rq_head, rq_tail;
@@ -132,10 +154,12 @@ struct ibv_qp *qp_create_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a
 struct qp *qp_of(uint32_t number);
 void qp_lost(struct qp *q);
 void qp_event(uint32_t number, uint32_t type);
+bool qp_told(const struct ibv_qp *qp);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 void post_sent(uint64_t wr_id, uint32_t status, uint32_t number, uint64_t bytes);
-void post_received(uint16_t kind, uint32_t status, uint32_t number, uint32_t imm, uint64_t bytes);
+void post_received(const struct wire_record *r);
+int post_shared_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 bool extended_init(struct qp *q, uint64_t ops);
 void extended_free(struct qp *q);
 

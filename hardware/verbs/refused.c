@@ -5,8 +5,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#undef ibv_rereg_mr
-
 #define REFUSE_PTR(type, name, ...)                                                                                         \
 	type name(__VA_ARGS__)                                                                                              \
 	{                                                                                                                   \
@@ -22,11 +20,6 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 REFUSE_PTR(struct ibv_mr *, ibv_reg_dmabuf_mr, struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
-REFUSE_INT(ibv_rereg_mr, struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
-REFUSE_PTR(struct ibv_srq *, ibv_create_srq, struct ibv_pd *pd, struct ibv_srq_init_attr *a)
-REFUSE_INT(ibv_modify_srq, struct ibv_srq *srq, struct ibv_srq_attr *a, int mask)
-REFUSE_INT(ibv_query_srq, struct ibv_srq *srq, struct ibv_srq_attr *a)
-REFUSE_INT(ibv_destroy_srq, struct ibv_srq *srq)
 REFUSE_INT(ibv_attach_mcast, struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 REFUSE_INT(ibv_detach_mcast, struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 REFUSE_INT(ibv_query_ece, struct ibv_qp *qp, struct ibv_ece *ece)

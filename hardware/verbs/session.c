@@ -238,8 +238,9 @@ static void record(const struct wire_record *r)
 	case REC_RECEIVED_IMM:
 	case REC_RECEIVED_SEND_IMM:
 	case REC_RECEIVED_DATAGRAM:
-	case REC_RECEIVED_DATAGRAM_IMM: post_received(r->kind, r->status, r->qp, r->imm, r->bytes); break;
+	case REC_RECEIVED_DATAGRAM_IMM: post_received(r); break;
 	case REC_QP_EVENT: qp_event(r->qp, r->imm); break;
+	case REC_SRQ_LIMIT: shared_low(r->qp); break;
 	default: break;
 	}
 }

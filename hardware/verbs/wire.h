@@ -44,7 +44,7 @@ struct wire_key {
 struct wire_create_qp {
 	uint32_t cookie;
 	uint8_t type, zero, zeros[2];
-	uint32_t domain, more[3];
+	uint32_t domain, shared, more[2];
 };
 struct wire_modify_qp {
 	uint32_t qp;
@@ -93,6 +93,15 @@ struct wire_record {
 	uint64_t bytes;
 };
 
+struct wire_rights {
+	uint32_t key, access, domain, zero;
+};
+struct wire_shared {
+	uint32_t cookie, domain;
+};
+struct wire_limit {
+	uint32_t srq, limit;
+};
 struct wire_cookie {
 	uint32_t cookie, zero;
 };

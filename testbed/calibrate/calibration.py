@@ -73,14 +73,14 @@ def calibrate(model: LibraryModel, points: Sequence[Measured], log: Log, tell: T
     spread = np.array([one.spread or 0.0 for one in points])
     y = np.log([one.time_ns for one in points])
     its, known = model.of([one.point for one in points]), prior(model, log)
-    first = fit(Problem(its, y, np.hypot(FIRST, spread), known.x, known.sigma))
+    first = fit(Problem(its, y, np.hypot(FIRST, spread), known.x, known.sigma, known.correlation))
     regions = [region(one.point.size_bytes) for one in points]
     groups = _groups(points)
     scatter = _scatter(regions, too_good(first) * first.residuals, first.weights)
     fitted = first
     for _ in range(2):  # scatter and fit follow from each other
         sigma = np.maximum(np.array([scatter[name] for name in regions]), np.maximum(spread, LEAST))
-        fitted = fit(Problem(its, y, sigma, known.x, known.sigma), fitted)
+        fitted = fit(Problem(its, y, sigma, known.x, known.sigma, known.correlation), fitted)
         scatter = _scatter(regions, too_good(fitted) * fitted.residuals, fitted.weights)
     held = np.empty(len(points))
     for group in set(groups):

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-STEP = 0.01
-"""Of a logarithm, by which derivatives are taken."""
+STEP = 0.04
+"""Of a logarithm, by which derivatives are taken: the model has small jumps, where messages change places at a NIC."""
+BOTH_WAYS = 0.1
+"""Likewise at the end, in both directions, for what the rows tell."""
 MOST_STEPS = 25
 MOST_HALVES = 6
 ENOUGH = 0.02
@@ -34,19 +37,30 @@ Array = NDArray[Any]
 class Model(Protocol):
     """Logarithms of times of R rows, by those of P constants."""
 
-    def at(self, x: Array, steps: Array | float = STEP) -> tuple[Array, Array]:
+    def at(self, x: Array, steps: Array | float) -> tuple[Array, Array]:
         """The times, and their derivatives (R, P): what a step of each constant changes, by that step."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """`y`: logarithms of measured times, `sigma`: their scatter; `prior` and `prior_sigma` of logarithms."""
+    """`y`: logarithms of measured times, `sigma`: their scatter; `prior` and `prior_sigma` of logarithms.
+
+    `correlation`: of what is known beforehand; None: of each constant by itself.
+    """
 
     model: Model
     y: Array
     sigma: Array
     prior: Array
     prior_sigma: Array
+    correlation: Array | None = None
+
+    @cached_property
+    def precision(self) -> Array:
+        """Of the prior: the inverse of its covariance."""
+        each = np.diag(1 / self.prior_sigma)
+        inverse: Array = each @ each if self.correlation is None else each @ np.linalg.inv(self.correlation) @ each
+        return inverse
 
 
 @dataclass(frozen=True)
@@ -88,7 +102,7 @@ def fit(problem: Problem, before: Fit | None = None) -> Fit:
     x = problem.prior.copy() if before is None else before.x
     low = problem.prior - FARTHEST * problem.prior_sigma
     high = problem.prior + FARTHEST * problem.prior_sigma
-    f, jacobian = problem.model.at(x) if before is None else (before.f, before.jacobian)
+    f, jacobian = problem.model.at(x, STEP) if before is None else (before.f, before.jacobian)
     value = _value(problem, x, f)
     for _ in range(MOST_STEPS):
         step, gain = _step(problem, x, f, jacobian)
@@ -96,7 +110,7 @@ def fit(problem: Problem, before: Fit | None = None) -> Fit:
             break
         for half in range(MOST_HALVES):
             tried = np.clip(x + step * 0.5**half, low, high)
-            found, slope = problem.model.at(tried)
+            found, slope = problem.model.at(tried, STEP)
             if (there := _value(problem, tried, found)) < value:
                 break
         else:
@@ -105,6 +119,8 @@ def fit(problem: Problem, before: Fit | None = None) -> Fit:
         if gained < max(ENOUGH, SMALL * value):
             break
     weights = _weights((f - problem.y) / problem.sigma)
+    steps = np.minimum(BOTH_WAYS, problem.prior_sigma / 2)
+    jacobian = (problem.model.at(x, steps)[1] + problem.model.at(x, -steps)[1]) / 2
     covariance = np.linalg.inv(_normal(problem, jacobian, weights))
     return Fit(problem, x, f, jacobian, weights, covariance)
 
@@ -114,7 +130,7 @@ def without(fitted: Fit, rows: Array) -> tuple[Array, Array]:
     kept = np.where(rows, 0.0, fitted.weights)
     inverse = np.linalg.inv(_normal(fitted.problem, fitted.jacobian, kept))
     pull = fitted.jacobian.T @ (kept * fitted.residuals / fitted.problem.sigma**2)
-    pull += (fitted.x - fitted.problem.prior) / fitted.problem.prior_sigma**2
+    pull += fitted.problem.precision @ (fitted.x - fitted.problem.prior)
     moved = -inverse @ pull
     there = fitted.jacobian[rows]
     return fitted.residuals[rows] + there @ moved, np.einsum("rp,pq,rq->r", there, inverse, there)
@@ -126,12 +142,11 @@ def bootstrap(fitted: Fit) -> Array:
     rows, problem = len(fitted.f), fitted.problem
     scaled = fitted.jacobian / problem.sigma[:, None]
     residuals = fitted.residuals / problem.sigma
-    prior = np.diag(problem.prior_sigma**-2.0)
     moved = []
     for _ in range(DRAWS):
         times = np.bincount(random.integers(rows, size=rows), minlength=rows) * fitted.weights
-        pull = scaled.T @ (times * residuals) + (fitted.x - problem.prior) / problem.prior_sigma**2
-        moved.append(-np.linalg.solve(scaled.T @ (times[:, None] * scaled) + prior, pull))
+        pull = scaled.T @ (times * residuals) + problem.precision @ (fitted.x - problem.prior)
+        moved.append(-np.linalg.solve(scaled.T @ (times[:, None] * scaled) + problem.precision, pull))
     sd: Array = np.std(np.array(moved), axis=0)
     return sd
 
@@ -141,19 +156,21 @@ def _weights(z: Array) -> Array:
 
 
 def _value(problem: Problem, x: Array, f: Array) -> float:
-    return _of_rows(problem, f) + float(np.sum(((x - problem.prior) / problem.prior_sigma) ** 2))
+    away = x - problem.prior
+    return _of_rows(problem, f) + float(away @ problem.precision @ away)
 
 
 def _normal(problem: Problem, jacobian: Array, weights: Array) -> Array:
     scaled = jacobian / problem.sigma[:, None]
-    return scaled.T @ (weights[:, None] * scaled) + np.diag(problem.prior_sigma**-2.0)
+    return scaled.T @ (weights[:, None] * scaled) + problem.precision
 
 
 def _step(problem: Problem, x: Array, f: Array, jacobian: Array) -> tuple[Array, float]:
     """Gauss and Newton's, and by how much the sum of squares should become less."""
     z = (f - problem.y) / problem.sigma
     weights = _weights(z)
-    pull = (jacobian / problem.sigma[:, None]).T @ (weights * z) + (x - problem.prior) / problem.prior_sigma**2
+    pull = (jacobian / problem.sigma[:, None]).T @ (weights * z)
+    pull += problem.precision @ (x - problem.prior)
     step = -np.linalg.solve(_normal(problem, jacobian, weights), pull)
     return step, float(-pull @ step)
 
@@ -165,9 +182,9 @@ def widened(fitted: Fit, sd: Array) -> Array:
     are asked by how much they get worse; of what they should, a share is what they know.
     """
     problem = fitted.problem
-    known = np.diag(_normal(problem, fitted.jacobian, fitted.weights)) - problem.prior_sigma**-2.0
+    known = np.diag(_normal(problem, fitted.jacobian, fitted.weights) - problem.precision)
     before = _of_rows(problem, fitted.f)
-    pull = -2 * (fitted.x - problem.prior) / problem.prior_sigma**2
+    pull = -2 * problem.precision @ (fitted.x - problem.prior)
     share = np.ones(len(sd))
     for sign in (1.0, -1.0):
         steps = sign * FAR * sd

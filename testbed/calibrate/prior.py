@@ -18,16 +18,21 @@ LARGE = 1 << 20
 SMALL = 4096
 """Of those that tell how many it can send."""
 RATE_SIGMA = 0.03
+ALIKE = 0.8
+"""Correlation of what protocols take for the same: they wait for the same barriers, fences, links and proxies, so that
+where one takes longer than NCCL believes, the others do."""
+OF_PROTOCOLS = ("cta.slice", "nvlink.hop", "net.hop")
 MESSAGE_SIGMA = 0.4
 """NCCL's messages are from another processor than the benchmark's."""
 
 
 @dataclass(frozen=True)
 class Prior:
-    """`x` and `sigma`: of the constants' logarithms."""
+    """`x`, `sigma`, `correlation`: of the constants' logarithms."""
 
     x: NDArray[Any]
     sigma: NDArray[Any]
+    correlation: NDArray[Any]
 
 
 def prior(model: LibraryModel, log: Log | None = None) -> Prior:
@@ -43,7 +48,15 @@ def prior(model: LibraryModel, log: Log | None = None) -> Prior:
         middle["nic.rate"], sigma["nic.rate"] = rate, RATE_SIGMA
     if messages := [link.messages_per_s for link in links if link.messages_per_s and link.size_bytes <= SMALL]:
         middle["net.message"], sigma["net.message"] = 1e9 / max(messages), MESSAGE_SIGMA
-    return Prior(np.log([middle[name] for name in NAMES]), np.array([sigma[name] for name in NAMES]))
+    return Prior(np.log([middle[name] for name in NAMES]), np.array([sigma[name] for name in NAMES]), _correlation())
+
+
+def _correlation() -> NDArray[Any]:
+    its = np.eye(len(NAMES))
+    for name in OF_PROTOCOLS:
+        of = [NAMES.index(f"{protocol}{name}") for protocol in ("", "ll.", "ll128.")]
+        its[np.ix_(of, of)] = np.where(np.eye(len(of)), 1.0, ALIKE)
+    return its
 
 
 def _place(links: Sequence[Link], rate: float) -> str:

@@ -135,6 +135,8 @@ def _next(made: Calibration, unknown: Sequence[str]) -> Iterator[RenderableType]
     for value, one, other in correlated(made.fitted, NAMES):
         if abs(value) < STRONG:
             break
+        if not {one, other} - {*missing}:
+            continue  # of what the logs do not tell it was known before
         yield Text(f"# {one} and {other} are told together only (correlation {value:+.2f})", style="dim")
 
 

@@ -21,9 +21,6 @@ NAMES = tuple(PARAMETERS)
 LINE_RATE = 400e9
 """Of the NICs that the priors are of."""
 
-STEP = 0.01
-"""Of a logarithm, by which derivatives are taken."""
-
 Array = np.ndarray
 
 
@@ -93,7 +90,7 @@ class Rows:
         self._choices = [model.choice(point) for point in points]
         self._needed = [model.needs(*one) for one in zip(points, self._choices, strict=True)]
 
-    def at(self, x: Array, steps: Array | float = STEP) -> tuple[Array, Array]:
+    def at(self, x: Array, steps: Array | float) -> tuple[Array, Array]:
         """The times, and their derivatives (points, constants): what a step of each changes, by that step."""
         each = np.broadcast_to(steps, len(x))
         f, jacobian = np.empty(len(self._points)), np.zeros((len(self._points), len(x)))

@@ -8,15 +8,12 @@ sweep has every combination of its axes' entries.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from testbed.base.types import mistake
 from testbed.experiment.spans import HINT, Span, span
-
-if TYPE_CHECKING:
-    from testbed.experiment.model import Experiment
 
 ZIP, SAMPLE = "zip", "sample"
 LATIN, RANDOM = "latin", "random"
@@ -42,9 +39,13 @@ class Axis:
     entries: list[Entry]
 
 
-def axes_of(experiment: Experiment) -> list[Axis]:
-    """Of an experiment's sweep, the last one running fastest."""
-    return [_axis(experiment, word, axis) for word, axis in experiment.sweep.items()]
+Place = Callable[..., str]
+"""`FILE:LINE: KEY` of what stands at a path in the file."""
+
+
+def axes_of(sweep: Mapping[str, Any], seed: int, place: Place) -> list[Axis]:
+    """Of an experiment's sweep, the last one running fastest. `seed`: the experiment's, for samples."""
+    return [_axis(word, axis, seed, place) for word, axis in sweep.items()]
 
 
 def checked(word: str, axis: Any) -> None:
@@ -98,22 +99,22 @@ def _check_sample(axis: Mapping[str, Any]) -> None:
             raise mistake(str(error), f"a list of values, or {HINT}", [SAMPLE, "over", key]) from None
 
 
-def _axis(experiment: Experiment, word: str, axis: list[Any] | dict[str, Any]) -> Axis:
+def _axis(word: str, axis: list[Any] | dict[str, Any], seed: int, place: Place) -> Axis:
     if isinstance(axis, list):
-        places = [experiment.place("sweep", word, n) for n in range(len(axis))]
+        places = [place("sweep", word, n) for n in range(len(axis))]
         entries = [Entry({word: v}, [(key, v, at) for key in _keys(word)]) for v, at in zip(axis, places, strict=True)]
         return Axis(word, [word], entries)
     if word == ZIP:
         count = len(next(iter(axis.values())))
-        in_step = [[(key, axis[key][n], experiment.place("sweep", ZIP, key, n)) for key in axis] for n in range(count)]
+        in_step = [[(key, axis[key][n], place("sweep", ZIP, key, n)) for key in axis] for n in range(count)]
         return _together(word, in_step)
     if word == SAMPLE:
-        where = {key: experiment.place("sweep", SAMPLE, "over", key) for key in axis["over"]}
-        drawn = _drawn(axis, experiment.seed)
+        where = {key: place("sweep", SAMPLE, "over", key) for key in axis["over"]}
+        drawn = _drawn(axis, seed)
         return _together(word, [[(key, row[key], where[key]) for key in row] for row in drawn])
     variants = []
     for name, keys in axis.items():
-        settings = [(key, value, experiment.place("sweep", word, name, key)) for key, value in keys.items()]
+        settings = [(key, value, place("sweep", word, name, key)) for key, value in keys.items()]
         variants.append(Entry({word: name}, settings))
     return Axis(word, [word], variants)
 

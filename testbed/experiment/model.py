@@ -202,7 +202,7 @@ class Experiment(Model):
     def axes(self) -> list[Axis]:
         """Those of its sweep."""
         if self._axes is None:
-            self._axes = axes_of(self)
+            self._axes = axes_of(self.sweep, self.seed, self.place)
         return self._axes
 
     def on_fabric(self, fabric: Fabric) -> Self:

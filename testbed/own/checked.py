@@ -25,6 +25,12 @@ _OF_NUMBERS = (
     "ldexp|l?lrint|l?lround|log|log10|log1p|log2|logb|modf|nearbyint|nextafter|pow|remainder|rint|round|scalbn|sqrt|"
     "tgamma|trunc"
 )
+_ASIDE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
+"""Comments and strings."""
+_INSTRUCTION = re.compile(
+    r"\b(__asm__|__asm|asm|_*(?:builtin_ia32_)?rd(?:tsc|rand|seed|pmc)\w*|__builtin_readcyclecounter)\b"
+)
+"""Code that no symbol tells of: an assembler's, and the processor's own clocks and random numbers."""
 _ALLOWED = re.compile(rf"({_OF_NUMBERS})f?|mem(cpy|move|set|cmp)|l?l?abs")
 
 
@@ -47,6 +53,11 @@ def _checked(name: Name, elf: Elf, entry: str) -> bytes:
     if elf.at_loading():
         hint = "no constructors, no ifuncs, no function called _init or _fini"
         raise BadFile(f"{name.path}: something in it runs before it is called", hint)
+    text = _ASIDE.sub(lambda aside: "\n" * aside[0].count("\n"), source(name).decode(errors="replace"))
+    if found := _INSTRUCTION.search(text):
+        hint = "no assembler, and no clocks or random numbers of the processor: `now`, and railbed_random()"
+        line = text.count("\n", 0, found.start()) + 1
+        raise BadFile(f"{name.path}:{line}: {found[0]} cannot be used here", hint)
     data = elf.data(entry)
     if data is None:
         raise BadFile(

@@ -35,6 +35,7 @@ from workloads.registry import by_library, choices
 
 if TYPE_CHECKING:
     from testbed.experiment import CollectiveStep, Experiment
+    from testbed.experiment.library import Library
     from testbed.plan.routes import Routes
 
 MOST_WAYS = 16
@@ -75,10 +76,8 @@ class ByLibrary:
 
     @cached_property
     def settings(self) -> Settings:
-        library = self.experiment.library
-        assert library is not None
-        told = {"NCCL_MIN_CTAS": library.channels, "NCCL_MAX_CTAS": library.channels} if library.channels else {}
-        return Settings.of({**told, **library.env})
+        assert self.experiment.library is not None
+        return settings_of(self.experiment.library)
 
     def chosen(self) -> dict[str, dict[str, Any]]:
         """size -> algorithm, and all that its ranks need to know.  Raises InputError."""
@@ -121,17 +120,8 @@ class ByLibrary:
         return {"algorithm": name, **told, **told_of(entry, step, self.routes.basis, self.routes.costs.reduce_bps)}
 
     def choice(self, size_bytes: int) -> Choice:
-        library, collective = self.experiment.library, self.step.collective
-        assert library is not None
-        if library.choice != "tuner":
-            for line in library.table:
-                if line.collective == collective and (line.up_to is None or size_bytes <= line.up_to):
-                    return Choice(line.algorithm, line.protocol, line.channels)
-            raise InputError(f"library.table has no line for {collective} of {size_bytes} B", self.place, "add one")
-        try:
-            return choose(collective, size_bytes, self.servers, self.settings)
-        except NoChoice as none:
-            raise InputError(none.what, self.place, none.hint) from None
+        assert self.experiment.library is not None
+        return choice_of(self.experiment.library, self.step.collective, size_bytes, self.servers, self.place)
 
     def manner(self, choice: Choice, size_bytes: int) -> Manner:
         library, servers = self.experiment.library, self.servers
@@ -197,6 +187,24 @@ class ByLibrary:
             last = order[servers.gpus - 1] if crossing else order[0]
             far = hop_of(ways.path([(last, order[servers.gpus])]), costs)[0]
         return near, far
+
+
+def settings_of(library: Library) -> Settings:
+    told = {"NCCL_MIN_CTAS": library.channels, "NCCL_MAX_CTAS": library.channels} if library.channels else {}
+    return Settings.of({**told, **library.env})
+
+
+def choice_of(library: Library, collective: str, size_bytes: int, servers: Servers, place: str) -> Choice:
+    """What a library takes for a size: of its table, or as its tuner does.  Raises InputError."""
+    if library.choice != "tuner":
+        for line in library.table:
+            if line.collective == collective and (line.up_to is None or size_bytes <= line.up_to):
+                return Choice(line.algorithm, line.protocol, line.channels)
+        raise InputError(f"library.table has no line for {collective} of {size_bytes} B", place, "add one")
+    try:
+        return choose(collective, size_bytes, servers, settings_of(library))
+    except NoChoice as none:
+        raise InputError(none.what, place, none.hint) from None
 
 
 def way_of(told: Any) -> Sequence[Any]:

@@ -15,7 +15,7 @@ from workloads.base.vocabulary import LIBRARY
 from workloads.library.choice import NoChoice
 
 if TYPE_CHECKING:
-    from testbed.cluster.bars import Bar
+    from testbed.cluster.bars import Bar, Bars
     from testbed.experiment import Experiment
 
 BarOf = dict[tuple[int, int], "Bar"]
@@ -24,15 +24,9 @@ BarOf = dict[tuple[int, int], "Bar"]
 
 def expected_errors(experiment: Experiment) -> BarOf:
     """Of all collectives that the experiment's library carries out; none without a profile."""
-    if experiment.cluster is None:
+    bars, chooser, found = bars_of(experiment), None, {}
+    if bars is None:
         return {}
-    from testbed.cluster.bars import Bars
-    from testbed.cluster.model import of_profile
-
-    if experiment.library is None:
-        return {}
-    env = {name: str(value) for name, value in experiment.library.env.items()}
-    bars, chooser, found = Bars(experiment.cluster, of_profile(experiment.cluster, env)), None, {}
     for number, step in enumerate(experiment.workload):
         collective = getattr(step, "collective", None)
         if getattr(step, "algorithm", None) != LIBRARY or collective not in BUSBW:
@@ -46,6 +40,17 @@ def expected_errors(experiment: Experiment) -> BarOf:
         except (InputError, NoModel, NoChoice):
             continue
     return found
+
+
+def bars_of(experiment: Experiment) -> Bars | None:
+    """Of its cluster's profile, if it has one."""
+    if experiment.cluster is None or experiment.library is None:
+        return None
+    from testbed.cluster.bars import Bars  # imports numpy
+    from testbed.cluster.model import of_profile
+
+    env = {name: str(value) for name, value in experiment.library.env.items()}
+    return Bars(experiment.cluster, of_profile(experiment.cluster, env))
 
 
 def in_words(experiment: Experiment, errors: BarOf) -> Iterator[str]:

@@ -19,10 +19,11 @@ from testbed.predict.figure import Figure, Tell, step_of
 from testbed.predict.ground import Turn
 from testbed.predict.large_fabric import LargeFabric
 from testbed.predict.training import training_figure
-from testbed.predict.wide import wide_figures
+from testbed.predict.wide import library_figures, wide_figures
 from topologies import Fabric
 from topologies.graph.fabric import OutOfBounds, TopologyError
 from topologies.kinds import KINDS, build
+from workloads.base.vocabulary import LIBRARY
 from workloads.registry import any_of
 from workloads.steps.fraction import fewest_messages
 from workloads.tasks.replay import MOST_MESSAGES
@@ -91,11 +92,17 @@ def large_figures(experiment: Experiment, tell: Tell = lambda text: None) -> Ite
         turn = Turn(step, k, job, experiment.place("workload", k))
         tell(step_of(experiment, k))
         if isinstance(step, TrainStep):
+            if experiment.library is not None:
+                what = "there is no model of training steps by a library on so large a fabric"
+                raise InputError(what, turn.place, "--set library=null: by the fabric's own algorithms")
             yield training_figure(large, step.train, turn)
             continue
         if not isinstance(step, CollectiveStep):
             what = f"there is no model of {step.kind} on so large a fabric"
             raise InputError(what, turn.place, "collectives and training steps are predicted")
+        if step.algorithm == LIBRARY:
+            yield from library_figures(experiment, large, step, turn)
+            continue
         yield from wide_figures(large, step, turn, made)
         job += any_of(step.collective, step.algorithm).jobs({"trees": step.trees})
 

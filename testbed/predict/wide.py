@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.base.errors import InputError
 from testbed.experiment.blocks.known import misshapen
-from testbed.predict.figure import FLOWS, MESSAGES, Figure
+from testbed.logs.row import BUSBW, Point
+from testbed.plan.library import choice_of, settings_of
+from testbed.predict.expected_error import bars_of
+from testbed.predict.figure import FLOWS, FORMULA, MESSAGES, Figure
 from testbed.predict.ground import Turn
 from testbed.predict.large_fabric import LargeFabric
 from testbed.predict.limits import refuse_some
+from topologies.graph import frames
 from workloads.base.entry import Algorithm, NoModel
-from workloads.base.vocabulary import AUTO, LIBRARY
-from workloads.registry import algorithms, choices, find
+from workloads.base.vocabulary import AUTO
+from workloads.library.costs import Costs
+from workloads.library.servers import Servers
+from workloads.library.times import time_ns
+from workloads.registry import algorithms, any_of, choices, find
 from workloads.times.wide.model import Asked, Time, model_of
 from workloads.times.wide.peers import ConnectedPairs
 
 if TYPE_CHECKING:
-    from testbed.experiment import CollectiveStep
+    from testbed.experiment import CollectiveStep, Experiment
 
 
 def _modelled(collective: str) -> str:
@@ -30,9 +37,6 @@ def _modelled(collective: str) -> str:
 def wide_figures(large: LargeFabric, step: CollectiveStep, turn: Turn, made: ConnectedPairs) -> Iterator[Figure]:
     """The lines of a step.  `made`: the queue pairs so far; this step's are added to them."""
     refuse_some(step, turn.place)
-    if step.algorithm == LIBRARY:
-        what = "there is no model of so large a fabric for what a library chooses"
-        raise InputError(what, f"{turn.place}.algorithm", "up to 4,096 NICs, or name an algorithm")
     auto, ranks = step.algorithm == AUTO, large.nics.places.ranks
     chosen, no_model = dict.fromkeys(step.sizes, step.algorithm), list[str]()
     if auto:
@@ -55,6 +59,45 @@ def wide_figures(large: LargeFabric, step: CollectiveStep, turn: Turn, made: Con
             busbw_factor=entry.collective.busbw.of(ranks),
             no_model=tuple(no_model),
             paused=large.unseen(step),
+        )
+
+
+def library_figures(experiment: Experiment, large: LargeFabric, step: CollectiveStep, turn: Turn) -> Iterator[Figure]:
+    """The lines of a step by its library's own model of equal servers, whose network is a NIC's rate and a hop.
+
+    Raises InputError where cables differ, as nothing is looked at of them beside that.
+    """
+    library = experiment.library
+    assert library is not None
+    if large.nics.own is not None:
+        what = "there is no model of a library on so large a fabric whose cables differ"
+        raise InputError(what, f"{turn.place}.algorithm", "cables that are alike, or name an algorithm")
+    spec, ranks = large.spec, large.nics.places.ranks
+    gpus = spec.topology.params.get("gpus", 1) if large.domain else 1
+    rate, mtu = spec.cable.rate, spec.nic.mtu
+    servers = Servers(ranks // gpus, gpus, gpus, rate, library.gpu, library.host, True, library.version)
+    network = {"nic.rate": rate * mtu / (mtu + frames.FRAME_BYTES), "net.message": large.costs.post_ns}
+    costs, settings, bars = Costs.of({**library.numbers(), **network}), settings_of(library), bars_of(experiment)
+    busbw = any_of(step.collective, step.algorithm).collective.busbw.of(ranks)
+    for size_bytes in step.sizes:
+        choice = choice_of(library, step.collective, size_bytes, servers, turn.place)
+        try:
+            found = time_ns(step.collective, size_bytes, servers, costs, choice, settings)
+        except NoModel as none:
+            raise InputError(none.what, turn.place, none.hint) from None
+        point = Point(step.collective, servers.nodes, gpus, size_bytes)
+        yield Figure(
+            step=turn.number,
+            name=step.collective,
+            algorithm=f"{choice.algorithm}/{choice.protocol}/{choice.channels} (library)",
+            ranks=ranks,
+            size_bytes=size_bytes,
+            time_ns=found,
+            how=FORMULA,
+            times=step.iterations + step.warmup,
+            busbw_factor=busbw,
+            paused=large.unseen(step),
+            bar=bars.at(point, choice) if bars and step.collective in BUSBW else None,
         )
 
 

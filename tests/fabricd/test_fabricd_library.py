@@ -3,9 +3,11 @@ forms): a slice passes its channel's clock, the NIC, the network, and is seen la
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from itertools import product
+from typing import TypeVar
 
 import pytest
 
@@ -18,6 +20,7 @@ from workloads.times.messages import Costs, Path, received_ns
 from workloads.verbs import Device
 
 LAUNCH, BYTE, SLICE, FAR, POST = 5000.0, 0.08, 700.0, 6000.0, 100.0
+T = TypeVar("T")
 STAR = Path.uniform(1, rate_bps=400e9, delay_ns=500.0, latency_ns=500.0)
 
 
@@ -40,10 +43,17 @@ def took(f: BareFabric, rank: int, ranks: int, collective: str, size: int, manne
 def longest(ranks: int, collective: str, size: int, **more: object) -> float:
     manner = Manner(4, 1, 1, 1, "simple", False, True, 2 << 20, 2, 32 << 10, 4, LAUNCH, BYTE, SLICE, 0.0, FAR, 1.0)
     manner = Manner(**{**asdict(manner), **more})
-    with bare_fabric("star", {"hosts": ranks}) as f:
+    return max(by_ranks(ranks, lambda f, rank: took(f, rank, ranks, collective, size, manner)))
+
+
+def by_ranks(ranks: int, part: Callable[[BareFabric, int], T]) -> list[T]:
+    """What each has found; a rank that fails ends the fabric, and so the others that wait for it, with its reason."""
+    with ThreadPoolExecutor(ranks) as pool, bare_fabric("star", {"hosts": ranks}) as f:
         f.start(*range(ranks))
-        with ThreadPoolExecutor(ranks) as pool:
-            return max(pool.map(lambda rank: took(f, rank, ranks, collective, size, manner), range(ranks)))
+        parts = [pool.submit(part, f, rank) for rank in range(ranks)]
+        for done in as_completed(parts):
+            done.result()
+        return [done.result() for done in parts]
 
 
 def test_all_of_them_end_with_the_right_data() -> None:
@@ -51,10 +61,7 @@ def test_all_of_them_end_with_the_right_data() -> None:
     manner = Manner(4, 2, 2, 4, "simple", False, True, 8192, 2, 512, 4, LAUNCH, BYTE, SLICE, 50.0, FAR, 1.0, 2)
     padded = replace(manner, protocol="ll128", padded=128 / 120, slices=1)
     entries = [find(collective, name) for collective, names in by_library().items() for name in names]
-    with bare_fabric("star", {"hosts": 4}) as f:
-        f.start(*range(4))
-        with ThreadPoolExecutor(4) as pool:
-            wrong = list(pool.map(lambda rank: _wrong(f, rank, entries, [manner, padded]), range(4)))
+    wrong = by_ranks(4, lambda f, rank: _wrong(f, rank, entries, [manner, padded]))
     assert wrong == [[0] * (2 * len(entries))] * 4
 
 

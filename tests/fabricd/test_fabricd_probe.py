@@ -56,6 +56,24 @@ def last_news(frames: Sequence[WireFrame]) -> float:
     return max([end, *(fr.time_ns for fr in frames if not fr.out and fr.time_ns < end + ROUND_TRIP)])
 
 
+def test_who_has_heard_of_nothing_probes_where_packets_may_overtake() -> None:
+    """All of a first window is lost: 16 times what a hole waits after its end the last packet goes again."""
+    after, packets = 5000, 16
+    for extra, probes in (({"loss_after_ns": after}, True), ({}, False)):
+        hardware = lossy()
+        hardware.nic.update(extra)
+        with star(2, hardware) as f, watched(f, "h1:1") as seen:
+            lose(f, "x", 0, 10_000 + 1000 + (packets + 2) * T)
+            send(f, [(1, 0, packets * MTU, 10_000)])
+            assert drops(f) == {"fault": packets} and f.nic(1)["retransmitted"] == packets
+            assert f.nic(1)["local_ack_timeout_err"] == (not probes)
+        if probes:
+            frames = sent(seen["frames"])
+            assert frames[packets].psn == packets - 1
+            probe = frames[packets - 1].time_ns + 16 * after + FETCH
+            assert frames[packets].time_ns == pytest.approx(probe, abs=2 * T)
+
+
 @pytest.mark.parametrize("lost", [1, 2, 8, 40])
 def test_a_probe_repairs_the_end_of_a_message(lost: int) -> None:
     """Two round trips after all else the last packet goes again; all others are lost when it has come."""

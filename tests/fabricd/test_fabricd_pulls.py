@@ -146,7 +146,8 @@ def test_a_lost_credit_costs_time_and_nothing_else(control: str, lost: list[str]
         about = {"primitive": "frames", "effect": "drop", "ports": ["sw0:2", "sw0:3", "h2:1"]}
         f.fabricd.request("inject", fault="leak", **about, match={"opcodes": lost}, select={"share": 0.5})
         times = send(f, [(k, 0, 300 * MTU, 0) for k in (1, 2, 3, 4)])
-        assert total(f, "tx_credit_request") > 0 and drops(f)["fault"] > 50
+        assert drops(f)["fault"] > 50  # those of eqds come one by one: the next one makes up for it before anybody asks
+        assert total(f, "tx_credit_request") > 0 or control == "eqds"
         assert total(f, "local_ack_timeout_err") == total(f, "retransmitted") == 0
     assert max(times) < 2_000_000
 

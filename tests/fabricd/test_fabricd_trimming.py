@@ -109,7 +109,7 @@ def test_each_trimmed_packet_is_named_once_and_comes_again() -> None:
 
 def test_a_trimmed_frame_gives_back_what_it_let_go_of_the_buffer() -> None:
     """The receiver pauses both classes: the queue is full, and what came later occupies 128 bytes each."""
-    with star(2, hardware(buffer=1_000_000)) as f:
+    with star(2, hardware(buffer=200_000)) as f:
         held_at(f, 1)
         f.fabricd.request("inject", fault="storm", primitive="params", nic=0, values={"storm": [3, 6]})
         f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[1, 0, 100 * 4096, 0]])

@@ -143,9 +143,9 @@ RAILBED_MULTIPATH(2, .state_bytes = 4, .pick = pick, .returned = returned);
 
 
 def test_its_parameters_are_what_the_experiment_says_and_are_shown(tmp_path: Path) -> None:
-    """It takes the third port of 3 to 6."""
+    """It takes the third port of 3 to 6, of which the first weighs two."""
     names = '{{"place", RAILBED_NUMBER, {0}, 0, 9}}'
-    text = PICK % ("choice", "return (uint32_t)its->parameter[0];", "ADAPTIVE")
+    text = PICK % ("choice", "return its->port[0].weight == 2 ? (uint32_t)its->parameter[0] : 0;", "ADAPTIVE")
     (tmp_path / "mine.c").write_text(text.replace(".pick = pick", f".pick = pick, .parameters = {names}"))
     with leaves(hardware(routing="{adaptive: {policy: {file: mine.c, place: 2}}}", folder=tmp_path)) as f:
         send(f, [(0, 2, 40_960, 0)])

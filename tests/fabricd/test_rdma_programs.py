@@ -70,6 +70,15 @@ def test_the_example_of_datagrams_passes_its_data(two: Programs, how: list[str])
     assert "100 iters in" in client and "invalid data" not in client
 
 
+def test_queue_pairs_share_receives(two: Programs) -> None:
+    _, client = two.pair("ib_send_bw", "-F", "-s", "8192", "-n", "200", "-q", "4", "--use-srq")
+    ((_, count, _, average, _),) = numbers(client)
+    assert count == 800 and average == pytest.approx(46_737, rel=0.05)
+    two.next(0, 1)
+    _, client = two.pair("ibv_srq_pingpong", "-g", "0", "-q", "4", "-n", "100", "-c")
+    assert "100 iters in" in client and "invalid data" not in client
+
+
 @pytest.mark.parametrize("how", [[], ["-e"]])
 def test_the_example_passes_its_data(two: Programs, how: list[str]) -> None:
     """With events (`-e`) and without."""

@@ -50,7 +50,7 @@ NOT_RUN = {
     'testbed exec --all -- "': "needs the real clock and PyTorch; tests/live/test_programs.py runs it",
     "experiments/programs/mpirun.sh": "likewise, and Open MPI",
     "-- ib_": "wait for each other; tests/live/test_rdma_programs.py runs them",
-    "experiments/clusters/h100.yaml": "takes long; tests/unit/test_cluster_profile.py predicts with a profile",
+    "experiments/clusters/wrong.yaml": "takes long; tests/unit/test_library_slow_cable.py predicts a slow cable",
     "ops.json": "measures this machine for long; tests/unit/test_calibrate_ops.py has a quick one",
     "-m testbed.calibrate.measure_ops": "likewise",
     "testbed drill": "its world goes on beside the next examples; tests of drills play it",

@@ -65,6 +65,8 @@ class Programs:
 
         `together`: time waits for both.
         """
+        for socket in (self.f.directory / "network").glob(f"{server}-*"):
+            socket.unlink()  # of a program before
         first = self.start(server, *argv)
         if not together:
             self.listens(server)

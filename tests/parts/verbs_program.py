@@ -102,8 +102,8 @@ class Program(RawWorker):
         assert not within, "such memory is looked at from its page on"
         return Memory(address, key, whole)
 
-    def queue_pair(self, domain: int = 1, kind: int = RC) -> int:
-        self.send(wire.command(wire.CREATE_QP, 9, kind, 0, 0, domain, 0, 0, 0))
+    def queue_pair(self, domain: int = 1, kind: int = RC, shared: int = 0) -> int:
+        self.send(wire.command(wire.CREATE_QP, 9, kind, 0, 0, domain, shared, 0, 0))
         cookie, number = wire.QP_BODY.unpack(self.packet(wire.QP))
         assert cookie == 9
         return int(number)
@@ -130,9 +130,17 @@ class Program(RawWorker):
             wire.POST_SEND_LIST, qp, opcode, flags, count, wr_id, remote, rkey, imm, compare, swap, data=data
         )
 
-    def recv_list(self, qp: int, pieces: Sequence[Piece] = (), *, wr_id: int = 2) -> bytes:
+    def shared_queue(self, domain: int = 1) -> int:
+        self.send(wire.command(wire.CREATE_SRQ, 11, domain))
+        cookie, number = wire.QP_BODY.unpack(self.packet(wire.QP))
+        assert cookie == 11
+        return int(number)
+
+    def recv_list(
+        self, qp: int, pieces: Sequence[Piece] = (), *, wr_id: int = 2, op: int = wire.POST_RECV_LIST
+    ) -> bytes:
         data = b"".join(PIECE.pack(*p) for p in pieces)
-        return wire.command(wire.POST_RECV_LIST, qp, len(pieces), wr_id, data=data)
+        return wire.command(op, qp, len(pieces), wr_id, data=data)
 
 
 def address_of(f: BareFabric, rank: int) -> int:

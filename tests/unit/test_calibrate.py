@@ -29,7 +29,7 @@ from testbed.logs.row import Link, Log, Point, Row
 from tests.parts.cluster_logs import table
 from tests.parts.made_clusters import HARDWARE, SIZES, points_of
 
-PRIOR, PRIOR_SIGMA = prior(LibraryModel(HARDWARE, {})).x, prior(LibraryModel(HARDWARE, {})).sigma
+KNOWN = prior(LibraryModel(HARDWARE, {}))
 
 
 class Straight:
@@ -64,7 +64,8 @@ def test_a_row_that_is_far_off_hardly_pulls() -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_constants_are_found_again_within_their_intervals(seed: int) -> None:
     """`./setup.sh prove calibrate` does so with 200 seeds."""
-    truth = PRIOR + PRIOR_SIGMA * np.random.default_rng(seed).uniform(-1, 1, len(PRIOR))
+    drawn = np.linalg.cholesky(KNOWN.correlation) @ np.random.default_rng(seed).uniform(-1, 1, len(KNOWN.x))
+    truth = KNOWN.x + KNOWN.sigma * drawn
     made = calibrate(LibraryModel(HARDWARE, {}), points_of(truth, SIZES, 0.02, seed), Log())
     told = made.told
     off = np.abs(made.fitted.x - truth) / made.sd
@@ -73,7 +74,7 @@ def test_constants_are_found_again_within_their_intervals(seed: int) -> None:
 
 
 def test_large_sizes_alone_tell_no_latency() -> None:
-    made = calibrate(LibraryModel(HARDWARE, {}), points_of(PRIOR, [1 << 30, 1 << 31], 0.02, 1), Log())
+    made = calibrate(LibraryModel(HARDWARE, {}), points_of(KNOWN.x, [1 << 30, 1 << 31], 0.02, 1), Log())
     of = dict(zip(NAMES, made.told, strict=True))
     assert of["nic.rate"]
     assert not any(its for name, its in of.items() if name.endswith((".hop", "launch", "net.message")))
@@ -87,7 +88,7 @@ TOLD = Told("4x400Gbps")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Logs of a cluster whose constants are the library's own, but for its NICs: 350 Gb/s."""
     path = tmp_path_factory.mktemp("logs")
-    x = PRIOR.copy()
+    x = KNOWN.x.copy()
     x[NAMES.index("nic.rate")] = log(350e9)
     for number, (name, (collective, gpus)) in enumerate(LOGS.items()):
         mine = [one for one in points_of(x, [1 << k for k in range(14, 31, 4)], 0.01, number) if one.point.gpus == gpus]
@@ -225,12 +226,12 @@ def test_what_no_log_says_is_asked_for(tmp_path: Path) -> None:
 
 def test_too_few_points_and_those_that_nothing_fits() -> None:
     model = LibraryModel(HARDWARE, {})
-    few = points_of(PRIOR, [1 << 20], 0.0, 1)
+    few = points_of(KNOWN.x, [1 << 20], 0.0, 1)
     with pytest.raises(InputError, match="4 points that can be used; a profile takes 8"):
         calibrate(model, few, Log())
     random = np.random.default_rng(1)
     wild = [Measured(one.point, one.time_ns * exp(3 * random.standard_normal()), None, one.rows) for one in
-            points_of(PRIOR, [1 << k for k in range(10, 30, 4)], 0.0, 1)]  # fmt: skip
+            points_of(KNOWN.x, [1 << k for k in range(10, 30, 4)], 0.0, 1)]  # fmt: skip
     with pytest.raises(InputError, match="no constants fit these points"):
         calibrate(model, wild, Log())
 

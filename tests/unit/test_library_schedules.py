@@ -20,7 +20,8 @@ from workloads.times.expected import replayed
 
 PLAIN = Manner(4, 1, 1, 2, "simple", False, True, 4096, 2, 64, 4, 5000.0, 0.01, 100.0, 10.0, 20.0, 1.0)
 GROUPS = {
-    "one GPU a server": (5, replace(PLAIN, padded=2.0)),
+    "one GPU a server": (5, replace(PLAIN, padded=2.0, protocol="ll")),
+    "line by line": (12, replace(PLAIN, gpus=4, nics=4, channels=4, padded=128 / 120, protocol="ll128")),
     "through the NIC's GPU": (12, replace(PLAIN, gpus=4, nics=4, channels=4)),
     "two GPUs to a NIC": (8, replace(PLAIN, gpus=4, nics=2, channels=4)),
     "crossing": (12, replace(PLAIN, gpus=4, nics=4, channels=8, crossing=True, chunk=256)),
@@ -92,7 +93,7 @@ def _case(topology: str, algorithm: str, protocol: str, collective: str, size: s
         ("{rail: {servers: 4, gpus: 2}}", "ring", "ll128", "reduce_scatter", "4MiB", 0.03),
         ("{rail: {servers: 2, gpus: 4}}", "ring", "simple", "all_reduce", "4MiB", 0.07),
         ("{rail: {servers: 2, gpus: 4}}", "tree", "simple", "all_reduce", "4MiB", 0.01),
-        ("{rail: {servers: 4, gpus: 2}}", "tree", "ll", "all_reduce", "16KiB", 0.03),
+        ("{rail: {servers: 4, gpus: 2}}", "tree", "ll", "all_reduce", "16KiB", 0.04),
         ("{rail: {servers: 4, gpus: 4}}", "nvlstree", "simple", "all_reduce", "8MiB", 0.25),
         ("{star: {hosts: 8}}", "pat", "simple", "reduce_scatter", "4MiB", 0.02),
         ("{rail: {servers: 2, gpus: 4}}", "ring", "simple", "all_to_all", "4MiB", 0.1),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from workloads.base.entry import NoModel
+from workloads.library import trees
 from workloads.library.choice import Choice, choose
 from workloads.library.costs import EFFICIENCY, PARAMETERS, Costs
 from workloads.library.servers import Servers
@@ -107,3 +108,31 @@ def test_what_it_has_no_model_of_is_refused() -> None:
         time_ns("all_reduce", 1024, Servers(2, 1), Costs.of(), Choice("mesh", "simple", 1))
     with pytest.raises(KeyError, match="cta.speed"):
         Costs.of({"cta.speed": 1.0})
+
+
+@pytest.mark.parametrize("protocol", ["ll", "ll128"])
+def test_lines_are_handed_on_while_a_slice_still_comes(protocol: str) -> None:
+    """A slice of s bytes on one channel among n servers: its first clock takes s/C + t, and every hop only the network,
+    as all other clocks have had their time meanwhile (NCCL's LL and LL128 poll flags in the data)."""
+    nodes, size = 5, 5 * 4096
+    values = {
+        "launch": 5000.0,
+        f"{protocol}.cta.rate": 8e9,
+        f"{protocol}.cta.slice": 700.0,
+        f"{protocol}.net.hop": 9000.0,
+    }
+    values |= {"nic.rate": 400e9, "net.message": 100.0}
+    choice, servers = Choice("ring", protocol, 1), Servers(nodes, 1)
+    hop = 100.0 + 4096 * 8 / 400 / EFFICIENCY[protocol] + 9000.0
+    found = time_ns("all_gather", size, servers, Costs.of(values), choice)
+    assert hop > 4096 + 700.0  # else clocks would be what takes longest
+    assert found == pytest.approx(5000.0 + 4096 + 700.0 + (nodes - 1) * hop, abs=1.0)
+
+
+def test_of_very_many_servers_a_tree_is_as_much_deeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(nodes: int) -> float:
+        return float(time_ns("all_reduce", 1 << 20, Servers(nodes, 1), Costs.of(), Choice("tree", "simple", 4)))
+
+    smaller, found = of(256), of(512)
+    monkeypatch.setattr(trees, "_MOST_NODES", 1024)
+    assert smaller < found == pytest.approx(of(512), rel=0.01)

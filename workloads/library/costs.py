@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+STREAMED = ("ll", "ll128")
+"""Protocols whose receiver finds a flag in every line, and hands on a slice while it still comes (GenericOp waits for
+slots of what it sends alone, src/device/prims_ll128.h): it is through when it has had the time, and the last line."""
 EFFICIENCY = {"simple": 1.0, "ll": 0.5, "ll128": 120 / 128}
 """Of what a protocol sends, how much is data: LL has a flag for every 4 bytes, LL128 8 bytes of every 128."""
 
@@ -34,11 +37,11 @@ PARAMETERS: Mapping[str, Parameter] = {
     "net.hop": Parameter("ns", 10000.0, 0.4, "to a GPU of another server (Simple)"),
     "ll.cta.rate": Parameter("bps", 40e9, 0.4, "likewise of LL"),
     "ll.cta.slice": Parameter("ns", 300.0, 0.7, "likewise of LL"),
-    "ll.nvlink.hop": Parameter("ns", 600.0, 0.4, "likewise of LL"),
+    "ll.nvlink.hop": Parameter("ns", 600.0, 0.8, "likewise of LL"),
     "ll.net.hop": Parameter("ns", 4500.0, 0.4, "likewise of LL"),
     "ll128.cta.rate": Parameter("bps", 120e9, 0.3, "likewise of LL128"),
     "ll128.cta.slice": Parameter("ns", 500.0, 0.7, "likewise of LL128"),
-    "ll128.nvlink.hop": Parameter("ns", 1400.0, 0.4, "likewise of LL128"),
+    "ll128.nvlink.hop": Parameter("ns", 1900.0, 0.8, "likewise of LL128"),
     "ll128.net.hop": Parameter("ns", 7000.0, 0.4, "likewise of LL128"),
     "nvls.rate": Parameter("bps", 2300e9, 0.2, "of a GPU from and to the switch that adds up (NVLink SHARP)"),
     "nvls.hop": Parameter("ns", 8000.0, 0.5, "there and back"),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from workloads.library.costs import Protocol
+from workloads.library.costs import STREAMED, Protocol
 from workloads.library.pieces import Cut, loops
 
 _FOLLOWED = 6
@@ -46,11 +46,14 @@ class State:
         self.nic = np.zeros((cases, 1, 1))
         self.pxn = its.nvlink if pxn and gpus > 1 else 0.0
         self.byte = np.maximum(its.byte, its.link_byte * of_gpu) if gpus > 1 else its.byte
+        self.streamed = its.name in STREAMED
 
-    def work(self, ready: Any, nbytes: int) -> Any:
-        """Until the thread blocks have done a slice that is ready then."""
-        self.free = np.maximum(self.free, ready) + nbytes * self.byte + self.its.slice
-        return self.free
+    def work(self, free: Any, nbytes: int, coming: Any = 0.0) -> Any:
+        """Until the thread blocks have done a slice that comes then, and may be sent then."""
+        takes, begin = nbytes * self.byte + self.its.slice, np.maximum(self.free, free)
+        done = np.maximum(begin + takes, coming) if self.streamed else np.maximum(begin, coming) + takes
+        self.free = done
+        return done
 
     def kept(self, ready: Any) -> Any:
         """Until they have a slice that need not be copied."""
@@ -171,7 +174,7 @@ def _loop(state: State, todo: Around, slices: list[int], slots: _Slots) -> Any:
     while hop < todo.hops:
         coming, arriving = arriving, []
         for k, nbytes in enumerate(slices):
-            done = state.work(np.maximum(slots.free(), coming[k] if hop else 0.0), nbytes)
+            done = state.work(slots.free(), nbytes, coming[k] if hop else 0.0)
             if hop:
                 slots.through(done)
             arriving.append(state.sent(done, nbytes))
@@ -183,5 +186,5 @@ def _loop(state: State, todo: Around, slices: list[int], slots: _Slots) -> Any:
             arriving = [when + (left * more)[:, None, None] for when in arriving]
             hop += left * turn
     for k, nbytes in enumerate(slices):
-        slots.through(state.work(arriving[k], nbytes) if todo.adds_last else state.kept(arriving[k]))
+        slots.through(state.work(0.0, nbytes, arriving[k]) if todo.adds_last else state.kept(arriving[k]))
     return state.free.max(axis=(1, 2))

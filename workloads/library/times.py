@@ -15,7 +15,7 @@ import numpy as np
 from workloads.base.entry import NoModel
 from workloads.collectives.pat import rounds as pat_rounds
 from workloads.library.choice import Choice
-from workloads.library.costs import Costs, Protocol
+from workloads.library.costs import STREAMED, Costs, Protocol
 from workloads.library.pieces import (
     channels_worth,
     nvls_chunk,
@@ -96,7 +96,10 @@ def _chain(asked: _Asked) -> Any:
     far = servers.nodes if 1 < servers.nodes < servers.ranks and channels > 1 else servers.nodes - 1
     stages = [inside] * (servers.ranks - 1 - far) + [between] * far  # a ring comes back to the root's server
     slowest = [(net, 0.0 * net - net)] if servers.nodes > 1 else []  # its way is counted
-    return pipeline_ns(its.launch, pieces, [*stages, *slowest])[:, 0, 0]
+    found = pipeline_ns(its.launch, pieces, [*stages, *slowest])[:, 0, 0]
+    if its.name in STREAMED:  # only the root keeps a piece that long
+        found = found - (servers.ranks - 2) * work[:, 0, 0]
+    return found
 
 
 def _each(asked: _Asked, one: Callable[[Mapping[str, float]], float]) -> Any:
@@ -119,7 +122,7 @@ def _tree(asked: _Asked) -> Any:
         byte, slice_ns, message, net_byte = (x.item() for x in (its.byte, its.slice, its.message, its.net_byte))
         link = its.link_byte.item() * channels if servers.gpus > 1 else 0.0
         work = max(2 * byte, link) * nbytes + slice_ns  # half of the threads
-        inside = Inside(servers.gpus, work, 0.0, its.nvlink.item())
+        inside = Inside(servers.gpus, work, 0.0, its.nvlink.item(), its.name in STREAMED)
         between = Between(lanes * (message + nbytes * net_byte), its.net.item())
         return tree_ns(servers.nodes, rounds, costs["launch"], inside, between)
 

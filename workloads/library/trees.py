@@ -9,10 +9,13 @@ its threads for each direction (runTreeSplit, src/device/all_reduce.h).  With NV
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log2
 
 from workloads.collectives.trees import binary
 from workloads.library.dataflow import Nic, Station, ended_ns
 
+_MOST_NODES = 256
+"""That are followed; of more, trees are as much deeper."""
 _ROUNDS = (12, 20)
 """That are followed; of more, each takes as long as those between."""
 
@@ -25,6 +28,11 @@ class Inside:
     station_ns: float
     last_ns: float  # a station that only hands on what has come
     hop_ns: float
+    streamed: bool = False  # what comes is handed on line by line (costs.STREAMED)
+
+    def later_ns(self, hop_ns: float, to: Station) -> float:
+        """From a station's end until another may begin: of lines so that it ends when the last one has come."""
+        return hop_ns - (to.ns if self.streamed else 0.0)
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,9 @@ class Between:
 
 def tree_ns(nodes: int, rounds: int, launch_ns: float, inside: Inside, between: Between) -> float:
     """`rounds`: of each of the two trees."""
+    if nodes > _MOST_NODES:  # what more of them add are the hops of one level more
+        less, most = (tree_ns(count, rounds, launch_ns, inside, between) for count in (_MOST_NODES // 2, _MOST_NODES))
+        return most + (log2(nodes) - log2(_MOST_NODES)) * (most - less)
     if rounds <= _ROUNDS[1]:
         return _ended(nodes, rounds, launch_ns, inside, between)
     first, more = (_ended(nodes, count, launch_ns, inside, between) for count in _ROUNDS)
@@ -49,17 +60,17 @@ def _ended(nodes: int, rounds: int, launch_ns: float, inside: Inside, between: B
     for second in (False, True):
         up, down = ([_chain(inside, launch_ns) for _ in range(nodes)] for _ in range(2))
         for node in range(nodes):
+            down[node][-1].ns = inside.last_ns
             for q in range(1, inside.count):
-                up[node][q].to(up[node][q - 1], inside.hop_ns)
-                down[node][q - 1].to(down[node][q], inside.hop_ns)
+                up[node][q].to(up[node][q - 1], inside.later_ns(inside.hop_ns, up[node][q - 1]))
+                down[node][q - 1].to(down[node][q], inside.later_ns(inside.hop_ns, down[node][q]))
             above = binary(node, nodes, second=second).parent
             if above is None:
                 up[node][0].to(down[node][0], 0.0)
-                down[node][0].ns = 0.0 if inside.count > 1 or nodes > 1 else down[node][0].ns
+                down[node][0].ns = 0.0 if inside.count > 1 else inside.last_ns
             else:
-                up[node][0].to(up[above][0], between.hop_ns, nics[node])
-                down[above][0].to(down[node][0], between.hop_ns, nics[above])
-            down[node][-1].ns = inside.last_ns
+                up[node][0].to(up[above][0], inside.later_ns(between.hop_ns, up[above][0]), nics[node])
+                down[above][0].to(down[node][0], inside.later_ns(between.hop_ns, down[node][0]), nics[above])
         stations += [station for chain in (*up, *down) for station in chain]
     return ended_ns(stations, rounds)
 

@@ -47,7 +47,12 @@ DESTROY_QP = 18
 POST_SEND_LIST = 19
 POST_RECV_LIST = 20
 QUERY_PORT = 21
-AWAIT_PROGRAMS = 22
+CREATE_SRQ = 22
+MODIFY_SRQ = 23
+DESTROY_SRQ = 24
+POST_SRQ_RECV = 25
+MODIFY_REGION = 26
+AWAIT_PROGRAMS = 27
 
 BODY = {
     # magic 0x31574252, version 6, flags
@@ -81,7 +86,7 @@ BODY = {
     LEAVE: Struct("<II"),
     # key, 0
     DEREGISTER: Struct("<II"),
-    # cookie, type, 0, 0, domain, 0, 0, 0
+    # cookie, type, 0, 0, domain, shared receive queue, 0, 0
     CREATE_QP: Struct("<IBBHIIII"),
     # qp, state, path MTU, timeout, retry count, RNR retry, RNR timer, most READs and atomics of its own under way, of
     # its peer, first PSN to come, first PSN to send, peer's number, peer's address, flags, DSCP, class, access, most
@@ -95,6 +100,16 @@ BODY = {
     POST_RECV_LIST: Struct("<IIQ"),
     # cookie, 0
     QUERY_PORT: Struct("<II"),
+    # cookie, domain
+    CREATE_SRQ: Struct("<II"),
+    # srq, limit
+    MODIFY_SRQ: Struct("<II"),
+    # srq, 0
+    DESTROY_SRQ: Struct("<II"),
+    # srq, count, wr_id
+    POST_SRQ_RECV: Struct("<IIQ"),
+    # key, access, domain, 0
+    MODIFY_REGION: Struct("<IIII"),
     # programs, 0, until ps
     AWAIT_PROGRAMS: Struct("<IIQ"),
 }
@@ -131,8 +146,9 @@ QP_EVENT = 11
 RECEIVED_SEND_IMM = 12
 RECEIVED_DATAGRAM = 13
 RECEIVED_DATAGRAM_IMM = 14
+SRQ_LIMIT = 15
 
-RECORD_KINDS = frozenset(range(1, 15))
+RECORD_KINDS = frozenset(range(1, 16))
 WITH_DATA = frozenset((CONNECTED, GROUPED, GROUP_FAILED, GROUP_NOTED))
 """Records behind which something stands."""
 

@@ -85,6 +85,7 @@ void log_close(struct fabric *f);
 
 json_t *counters_json(struct fabric *f);
 const char *credits_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
+const char *programs_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
 const char *paths_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
 const char *parameters_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);
 const char *profile_answer(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);

@@ -207,7 +207,7 @@ void datagram_receive(struct fabric *f, struct nic *n, const struct roce_packet 
 		return;
 	}
 	bool room = scale_up || nic_rx_room(f, n, pkt->payload_bytes);
-	if (!room || !place_has_receive(q)) {
+	if (!room || !place_has_receive(f, q)) {
 		n->out_of_buffer++;
 		p->rx_full += !room;
 		port_drop(f, p, fr, DROP_NO_RECEIVE_BUFFER);

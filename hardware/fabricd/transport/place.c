@@ -118,9 +118,10 @@ ps_t place_pcie(struct fabric *f, struct qp *q, uint32_t bytes)
 }
 
 /* place_has_receive() - Is there a receive request that the NIC may use? */
-bool place_has_receive(const struct qp *q)
+bool place_has_receive(struct fabric *f, struct qp *q)
 {
-	return q->owner->ops->generated || (uint32_t)q->usable != q->rq.head;
+	return q->owner->ops->generated || (uint32_t)q->usable != q->rq.head ||
+	       (q->own && q->own->shared && q->owner->ops->lend(f, q));
 }
 
 /* place_complete() - A message that needs a receive request has ended with @pkt: use one */
@@ -178,7 +179,7 @@ static bool row_is_here(const struct qp *q, uint64_t n)
 /* place_end() - Packet @n was placed ahead of its turn, and is visible at that time: does it complete a message? */
 void place_end(struct fabric *f, struct qp *q, uint64_t n, ps_t visible)
 {
-	if (!q->reorder->open || q->in_message || !place_has_receive(q))
+	if (!q->reorder->open || q->in_message || !place_has_receive(f, q))
 		return;
 	struct early *e = end_of_row(q, &n);
 	if (!e || !e->frame || !row_is_here(q, n))

@@ -21,7 +21,7 @@ bool place_pieces(struct qp *q, const struct pieces *pieces, uint32_t key, uint6
 void place_alone(const struct qp *q, struct roce_packet *pkt, const struct send_wr *wr, uint64_t i, uint32_t bytes);
 bool place_payload(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
 ps_t place_pcie(struct fabric *f, struct qp *q, uint32_t bytes);
-bool place_has_receive(const struct qp *q);
+bool place_has_receive(struct fabric *f, struct qp *q);
 void place_complete(struct fabric *f, struct qp *q, const struct roce_packet *pkt, ps_t visible);
 struct early place_look(const struct qp *q, const struct roce_packet *pkt, struct frame *fr, bool asks, uint8_t **at);
 void place_end(struct fabric *f, struct qp *q, uint64_t n, ps_t visible);

@@ -90,6 +90,8 @@ struct qp *qp_new(struct nic *n, struct qp_owner *owner)
 
 static void let_go(struct qp *q)
 {
+	if (q->own && q->own->shared)
+		q->owner->ops->take_back(q);
 	for (; q->sq.head != q->sq.tail; q->sq.head++)
 		free(SEND_WR(q, q->sq.head)->pieces);
 	for (; q->rq.head != q->rq.tail; q->rq.head++)

@@ -24,6 +24,7 @@ struct reorder;
 struct responder;
 struct repeat;
 struct roce_packet;
+struct shared;
 
 #define QPS_MAX 4096
 #define QP_NUMBERS (1u << 24)
@@ -38,6 +39,7 @@ struct qp_attributes {
 	uint32_t rights, pd; /* of its peer; protection domain */
 	bool datagrams; /* unreliable ones, to whom each names (datagram/datagram.c): it has no peer */
 	uint32_t qkey; /* of those */
+	struct shared *shared; /* where its receives come from, or NULL: from its own queue */
 	uint8_t retry, rnr_retry, rnr_timer;
 	uint8_t reads_out, reads_in; /* READs and atomic operations under way at most: of its own; of its peer */
 	uint8_t asked; /* enum asked_state: what its program has brought it to, with all that is on its way to the NIC */
@@ -66,6 +68,9 @@ struct qp_owner_ops {
 	bool (*memory)(struct qp *q, enum right right, uint32_t key, uint64_t offset, uint64_t length, uint8_t **at);
 	/* A receive request has ended, with what @pkt ends (NULL: with nothing), visible at @t */
 	void (*received)(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status, const struct roce_packet *pkt, ps_t t);
+	/* Of queue pairs that share receives (worker/shared.c), or NULL: one for this one, and whether there is any; what it has not used */
+	bool (*lend)(struct fabric *f, struct qp *q);
+	void (*take_back)(struct qp *q);
 	/* All of a message was written by a peer, visible at @t; or NULL */
 	void (*written)(struct fabric *f, struct qp *q, ps_t t);
 	/* The queue pair is broken: by what its peer asked for, if that is so (AETH_NAK_..), or 0; or NULL: it is reported */

@@ -110,7 +110,7 @@ static bool acceptable(struct fabric *f, struct qp *q, const struct roce_packet 
 		refuse(f, q, AETH_NAK_INVALID);
 		return false;
 	}
-	if (((first && send) || roce_has_imm(pkt->opcode)) && !place_has_receive(q)) {
+	if (((first && send) || roce_has_imm(pkt->opcode)) && !place_has_receive(f, q)) {
 		answer_not_ready(f, q);
 		return false;
 	}

@@ -12,7 +12,8 @@
  * A probe is what is lost and waits for the window; a new packet, even if the window is full; or else
  * the packet that was sent last.  It says of no packet that it is lost, but when it has come, all
  * that are missing are holes.  Further probes follow, each after twice the
- * time, until one is answered or the timeout.  A packet that is waited for asks for an
+ * time, until one is answered or the timeout.  Who has heard of no packet yet knows no round trip: where packets may
+ * overtake each other it takes UNHEARD times what a hole waits (an idle round trip) for one, otherwise it does not probe.  A packet that is waited for asks for an
  * acknowledgement at once, so the time needs no share for delayed ones.  In a lossless class there
  * are no probes: a pause may last longer than any round trip before (IRN, section 4.1: no timeouts
  * where there is PFC).
@@ -30,6 +31,7 @@
 #include "transport/repeat.h"
 
 #define MOST_DOUBLED 16
+#define UNHEARD 8 /* idle round trips: nothing is known of those under load */
 
 /* probe_wait() - Something was heard, or has left: when to ask if that is all.  Not if nothing waits for an answer */
 void probe_wait(struct repeat *r, const struct qp *q, ps_t now)
@@ -39,6 +41,11 @@ void probe_wait(struct repeat *r, const struct qp *q, ps_t now)
 	bool waits = q->p->probes && !paused && q->tx == &q->nic->tx[0] && (r->open || q->left_asked > r->known);
 
 	ps_t usual = r->trips.smoothed, more = 4 * r->trips.varies;
+
+	if (!usual && nic_bears_reordering(q->p)) {
+		usual = UNHEARD * q->p->loss_after;
+		more = 0;
+	}
 
 	r->probe = waits && usual ? now + ((usual + (more > usual ? more : usual)) << r->probes) : PS_NEVER;
 }

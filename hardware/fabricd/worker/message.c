@@ -32,8 +32,7 @@ static const struct {
 
 /* Commands that only a rank's worker has, or only programs */
 #define OF_JOBS (1u << CONNECT | 1u << SYNC | 1u << GROUP | 1u << POST_OFFLOAD | 1u << LEAVE | 1u << AWAIT_PROGRAMS)
-#define OF_PROGRAMS \
-	(1u << DEREGISTER | 1u << CREATE_QP | 1u << MODIFY_QP | 1u << DESTROY_QP | 1u << POST_SEND_LIST | 1u << POST_RECV_LIST)
+#define OF_PROGRAMS (UINT32_MAX << DEREGISTER & ~OF_JOBS)
 
 static const char *command(struct message *m, struct view *packet, size_t whole)
 {

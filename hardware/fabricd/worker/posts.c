@@ -8,7 +8,9 @@
 #include "engine/fabric.h"
 #include "transport/qp.h"
 #include "worker/command.h"
+#include "worker/region.h"
 #include "worker/services.h"
+#include "worker/shared.h"
 #include "worker/worker.h"
 
 #define LENGTH_MAX (1ull << 31)	  /* of one request, as in reliable connections */
@@ -227,23 +229,34 @@ const char *command_post_send_list(struct message *m)
 	return wrong;
 }
 
-const char *command_post_recv_list(struct message *m)
+static const char *post_recv_list(struct message *m, struct post *p)
 {
-	struct post p = {.qp = get_le32(&m->v), .kind = POST_KIND_RECV};
-	struct recv_wr *wr = &p.receive;
+	struct recv_wr *wr = &p->receive;
 	uint32_t count = get_le32(&m->v);
 	struct piece one;
 
 	wr->wr_id = get_le64(&m->v);
-	if (!usable_qp(m->w, p.qp))
-		return "POST_RECV_LIST: no such queue pair";
 	const char *wrong = read_pieces(&m->v, count, &one, &wr->pieces, &wr->length);
 	wr->offset = one.at;
 	wr->lkey = one.key;
-	wrong = wrong ? wrong : post(m, &p);
+	wrong = wrong ? wrong : post(m, p);
 	if (wrong)
 		free(wr->pieces);
 	return wrong;
+}
+
+const char *command_post_recv_list(struct message *m)
+{
+	struct post p = {.qp = get_le32(&m->v), .kind = POST_KIND_RECV};
+
+	return usable_qp(m->w, p.qp) ? post_recv_list(m, &p) : "POST_RECV_LIST: no such queue pair";
+}
+
+const char *command_post_srq_recv(struct message *m)
+{
+	struct post p = {.qp = get_le32(&m->v), .kind = POST_KIND_SHARED_RECV};
+
+	return shared_of(m->w, p.qp) ? post_recv_list(m, &p) : "POST_SRQ_RECV: no such shared receive queue";
 }
 
 /* post_free() - Give a post back that has not reached the NIC */
@@ -253,7 +266,7 @@ void post_free(struct post *p)
 		free(p->offload);
 	else if (p->kind == POST_KIND_SEND)
 		free(p->send.pieces);
-	else if (p->kind == POST_KIND_RECV)
+	else if (p->kind == POST_KIND_RECV || p->kind == POST_KIND_SHARED_RECV)
 		free(p->receive.pieces);
 	free(p);
 }
@@ -285,7 +298,14 @@ void worker_doorbell(struct fabric *f, struct post *p)
 	switch (p->kind) {
 	case POST_KIND_OFFLOAD: f->services->post(f, w, p->qp, p->offload); break;
 	case POST_KIND_DEREGISTER: verbs_deregister(f, w, p->qp); break;
+	case POST_KIND_REGION:
+		region_grant(w, p->qp, p->region.access, p->region.domain);
+		clock_worker_changed(f, w);
+		break;
 	case POST_KIND_END: program_over(f, w); break;
+	case POST_KIND_SHARED_RECV:
+	case POST_KIND_SHARED_LIMIT:
+	case POST_KIND_SHARED_DESTROY: shared_reaches(f, p); break;
 	default:
 		if (reaches_qp(f, qp_find(w->nic, p->qp), p)) {
 			free(p);

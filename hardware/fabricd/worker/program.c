@@ -27,6 +27,7 @@
 #include "engine/report.h"
 #include "engine/watch.h"
 #include "nic/nic.h"
+#include "worker/shared.h"
 #include "worker/worker.h"
 
 /* session_next() - The one behind a session; NULL: the first, or there is no other */
@@ -126,6 +127,7 @@ void program_over(struct fabric *f, struct worker *w)
 	event_forget(f, of_program, w);
 	qps_gone(f);
 	qps_destroy(f, w->nic);
+	shared_over(w);
 	regions_unmap(w);
 	records_free(&w->records);
 	while (*at != w)

@@ -9,9 +9,11 @@
 #include "wire/roce.h"
 #include "worker/records.h"
 #include "worker/region.h"
+#include "worker/shared.h"
 #include "worker/worker.h"
 
 #define MTU_MAX 9000
+#define LAST_WQE_REACHED 16 /* of ibv_event_type: it takes no more from its shared receive queue */
 #define REQUEST_BYTES_MAX (1ull << 31)
 
 /* A piece of memory that is to be sent, or NULL */
@@ -110,10 +112,16 @@ static void sent(struct fabric *f, struct qp *q, const struct send_wr *wr, enum 
 				       .bytes = wr->length});
 }
 
+/* Memory of receives that are shared is in the domain of these */
+static bool in_domain(const struct qp *q, const struct region *r, enum right right)
+{
+	return r->pd == q->own->pd || (right == LOCAL_WRITE && q->own->shared && r->pd == q->own->shared->pd);
+}
+
 static bool memory(struct qp *q, enum right right, uint32_t key, uint64_t address, uint64_t length, uint8_t **at)
 {
 	const struct region *r = worker_region(worker_of(q), key, address, length);
-	bool may = !q->own || (r && r->pd == q->own->pd && (r->rights & right) && (right == LOCAL_WRITE || q->own->rights & right));
+	bool may = !q->own || (r && in_domain(q, r, right) && (r->rights & right) && (right == LOCAL_WRITE || q->own->rights & right));
 
 	*at = r ? region_at(r, address) : NULL;
 	return r && may;
@@ -141,6 +149,12 @@ static void written(struct fabric *f, struct qp *q, ps_t t)
 	worker_written(f, worker_of(q), t);
 }
 
+static void event(struct fabric *f, struct qp *q, uint32_t type)
+{
+	worker_record(f, worker_of(q),
+		      &(struct record){.kind = REC_QP_EVENT, .t = f->clock.now + q->nic->p.pcie_latency, .qp = q->number, .imm = type});
+}
+
 /* What peers have asked for breaks it by itself; what it asked for itself is in its completions */
 static void broken(struct fabric *f, struct qp *q, uint8_t syndrome)
 {
@@ -148,15 +162,13 @@ static void broken(struct fabric *f, struct qp *q, uint8_t syndrome)
 		uint8_t syndrome, event;
 	} events[] = {{AETH_NAK_OPERATION, 1}, {AETH_NAK_INVALID, 2}, {AETH_NAK_ACCESS, 3}};
 
+	if (q->own->shared)
+		event(f, q, LAST_WQE_REACHED);
 	for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
 		if (events[i].syndrome == syndrome)
-			worker_record(f, worker_of(q),
-				      &(struct record){.kind = REC_QP_EVENT,
-						       .t = f->clock.now + q->nic->p.pcie_latency,
-						       .qp = q->number,
-						       .imm = events[i].event});
+			event(f, q, events[i].event);
 }
 
 const struct qp_owner_ops worker_qp_ops = {.lends = true, .payload = payload, .sent = sent, .memory = memory, .received = received};
 const struct qp_owner_ops program_qp_ops = {
-	.lends = true, .check = check, .payload = payload, .sent = sent, .memory = memory, .received = received, .written = written, .broken = broken};
+	.lends = true, .check = check, .payload = payload, .sent = sent, .memory = memory, .received = received, .lend = shared_lend, .take_back = shared_take_back, .written = written, .broken = broken};

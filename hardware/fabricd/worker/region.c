@@ -126,6 +126,11 @@ static uint32_t new_key(struct worker *w)
 	return key;
 }
 
+static bool is_open(const struct region *r)
+{
+	return r->rights & (REMOTE_WRITE | REMOTE_ATOMIC);
+}
+
 /* region_add() - It belongs to a session from now on, under a new key */
 struct region *region_add(struct worker *w, const struct region *r)
 {
@@ -141,9 +146,22 @@ struct region *region_add(struct worker *w, const struct region *r)
 	in->next = *bucket(all, in->key);
 	*bucket(all, in->key) = in;
 	all->count++;
-	all->open += (in->rights & (REMOTE_WRITE | REMOTE_ATOMIC)) != 0;
+	all->open += is_open(in);
 	all->bytes += in->bytes;
 	return in;
+}
+
+/* region_grant() - It may be used otherwise from now on, and by another domain */
+void region_grant(struct worker *w, uint32_t key, uint32_t rights, uint32_t pd)
+{
+	struct region *r = region_of(w, key);
+
+	if (!r)
+		return;
+	w->regions.open -= is_open(r);
+	r->rights = rights;
+	r->pd = pd;
+	w->regions.open += is_open(r);
 }
 
 /* region_remove() - It belongs to nobody any more; no payload of it is lent */
@@ -160,7 +178,7 @@ void region_remove(struct worker *w, uint32_t key)
 	copies_settle();
 	*at = r->next;
 	all->count--;
-	all->open -= (r->rights & (REMOTE_WRITE | REMOTE_ATOMIC)) != 0;
+	all->open -= is_open(r);
 	all->bytes -= r->bytes;
 	unmap(r);
 }
@@ -181,9 +199,9 @@ void regions_unmap(struct worker *w)
 }
 
 /* region_of() - The region of that key, or NULL */
-const struct region *region_of(const struct worker *w, uint32_t key)
+struct region *region_of(const struct worker *w, uint32_t key)
 {
-	const struct region *r = w->regions.room ? *bucket(&w->regions, key) : NULL;
+	struct region *r = w->regions.room ? *bucket(&w->regions, key) : NULL;
 
 	while (r && r->key != key)
 		r = r->next;
@@ -193,9 +211,9 @@ const struct region *region_of(const struct worker *w, uint32_t key)
 /* worker_region() - The region behind a key, if [address, address + length) lies inside it; else NULL */
 struct region *worker_region(const struct worker *w, uint32_t key, uint64_t address, uint64_t length)
 {
-	const struct region *r = region_of(w, key);
+	struct region *r = region_of(w, key);
 
-	return r && address - r->address <= r->bytes && length <= r->bytes - (address - r->address) ? (struct region *)r : NULL;
+	return r && address - r->address <= r->bytes && length <= r->bytes - (address - r->address) ? r : NULL;
 }
 
 /* worker_memory() - Memory of a worker's that is looked at or changed now, or NULL if that is no part of a region of its */

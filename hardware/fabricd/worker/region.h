@@ -26,8 +26,9 @@ struct regions {
 
 bool region_map(const struct fabric *f, struct region *r, int fd, uint64_t place);
 struct region *region_add(struct worker *w, const struct region *r);
+void region_grant(struct worker *w, uint32_t key, uint32_t rights, uint32_t pd);
 void region_remove(struct worker *w, uint32_t key);
-const struct region *region_of(const struct worker *w, uint32_t key);
+struct region *region_of(const struct worker *w, uint32_t key);
 struct region *worker_region(const struct worker *w, uint32_t key, uint64_t address, uint64_t length);
 void regions_unmap(struct worker *w);
 

@@ -12,6 +12,7 @@
 #include "transport/qp.h"
 #include "worker/command.h"
 #include "worker/region.h"
+#include "worker/shared.h"
 #include "worker/worker.h"
 
 #define QP_TYPE_RC 2
@@ -86,6 +87,17 @@ const char *command_register(struct message *m)
 	return NULL;
 }
 
+const char *command_modify_region(struct message *m)
+{
+	struct post p = {.w = m->w, .qp = get_le32(&m->v), .kind = POST_KIND_REGION};
+
+	p.region.access = get_le32(&m->v);
+	p.region.domain = get_le32(&m->v);
+	if (!region_of(m->w, p.qp) || p.region.access & ~(uint32_t)RIGHTS)
+		return "MODIFY_REGION: unknown key or access";
+	return worker_ring(m, &p);
+}
+
 const char *command_deregister(struct message *m)
 {
 	struct post p = {.w = m->w, .qp = get_le32(&m->v), .kind = POST_KIND_DEREGISTER};
@@ -102,14 +114,18 @@ const char *command_create_qp(struct message *m)
 
 	get_u8(&m->v);
 	get_le16(&m->v);
+	uint32_t domain = get_le32(&m->v), shared = get_le32(&m->v);
 	if (type != QP_TYPE_RC && type != QP_TYPE_UD)
 		return "CREATE_QP: unknown type";
+	if (shared && !shared_of(m->w, shared))
+		return "CREATE_QP: no such shared receive queue";
 	struct qp *q = program_qp(m->f, m->w);
 	if (q) {
 		q->own = calloc(1, sizeof *q->own);
 		if (!q->own)
 			abort();
-		q->own->pd = get_le32(&m->v);
+		q->own->pd = domain;
+		q->own->shared = shared ? shared_of(m->w, shared) : NULL;
 		q->own->timeout = PS_NEVER;
 		q->own->datagrams = type == QP_TYPE_UD;
 		q->no_scale_up = true;

@@ -85,6 +85,8 @@ struct worker {
 	ps_t wake_at;
 	struct records records; /* not fetched yet */
 	struct regions regions;
+	struct shared *shared; /* its shared receive queues */
+	uint32_t shared_numbers; /* so many there have been */
 	bool wait_written; /* or until what a peer has written is there: */
 	ps_t written, written_last; /* when that is or was, of what it has not woken up for: the first, and the last */
 	ps_t *compute_free; /* of each stream, when it is through; NULL: nothing was computed yet */
@@ -102,13 +104,17 @@ extern const struct qp_owner_ops worker_qp_ops, program_qp_ops; /* (qps.c) */
 /* What reaches the NIC by its doorbell */
 struct post {
 	struct worker *w;
-	uint32_t qp; /* or group, or key */
-	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD, POST_KIND_MODIFY, POST_KIND_DESTROY, POST_KIND_DEREGISTER, POST_KIND_END } kind;
+	uint32_t qp; /* or group, key, shared receive queue */
+	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD, POST_KIND_MODIFY, POST_KIND_DESTROY, POST_KIND_DEREGISTER, POST_KIND_REGION, POST_KIND_SHARED_RECV, POST_KIND_SHARED_LIMIT, POST_KIND_SHARED_DESTROY, POST_KIND_END } kind;
 	union {
 		struct send_wr send;
 		struct recv_wr receive;
 		struct offload_wr *offload;
 		struct qp_wanted wanted;
+		uint32_t limit;
+		struct {
+			uint32_t access, domain;
+		} region;
 	};
 };
 
@@ -128,14 +134,14 @@ void worker_record(struct fabric *f, struct worker *w, const struct record *r);
 bool worker_wakes(const struct worker *w, uint64_t number);
 void worker_wake(struct fabric *f, struct worker *w);
 void worker_thaw(struct fabric *f, struct worker *w);
-void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until, bool written);
-void worker_written(struct fabric *f, struct worker *w, ps_t t);
 void worker_awaits(struct fabric *f, struct worker *w, uint32_t programs, ps_t until);
 bool worker_holds(const struct worker *w);
 void worker_interrupt(struct fabric *f, struct worker *w);
 ps_t program_time(const struct fabric *f, const struct worker *rank);
 void host_listens(struct fabric *f, struct worker *w);
 void host_hears(struct fabric *f, const struct worker *program);
+void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until, bool written);
+void worker_written(struct fabric *f, struct worker *w, ps_t t);
 uint8_t *reply_head(uint8_t *to, enum reply kind, uint32_t bytes);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
 bool worker_must_wait(const struct fabric *f, const struct worker *w);

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
+from testbed.base.text import printable
 from testbed.base.units import format_rate, format_size, format_time
 from testbed.live.look.look import Look
 from testbed.live.look.table import Table
@@ -29,6 +31,11 @@ def qps(look: Look) -> list[Table]:
         {k: q[k] for k in keys} | {"rate_Gbps": round(q["rate_bps"] / 1e9, 3), "window_bytes": q["window_bytes"]}
         for q in look.counts["qps"]
     ]
+    whose = {(p["rank"], q["qp"]): p["pid"] for p in look.source.request("programs")["programs"] for q in p["qps"]}
+    if whose:
+        for row in rows:
+            pid = whose.get((row["rank"], row["qp"]))
+            row["program"] = "" if pid is None else f"{_comm(pid)}[{pid}]"
     if any("cc" in q for q in look.counts["qps"]):  # not all go by what their NICs have
         for row, q in zip(rows, look.counts["qps"], strict=True):
             row["control"] = q.get("cc") or look.parameters["nics"][q["rank"]]["cc"]["algorithm"]
@@ -200,6 +207,44 @@ def reorder(look: Look) -> list[Table]:
     ]
 
 
+def rdma(look: Look) -> list[Table]:
+    """As `rdma link`, `rdma resource` and `rdma resource show qp` have it, of all ranks; programs by their sessions."""
+    programs = look.source.request("programs")["programs"]
+    links, device = ports.links(look.now), "railbed0"
+    link = f"{device}/1"
+    state = {nic.rank: links.get((nic.name, 1), {}).get("up") for nic in look.fabric.nics}
+    states = {True: ("ACTIVE", "LINK_UP"), False: ("DOWN", "DISABLED")}
+    ports_of = [
+        {"rank": rank, "link": link, **dict(zip(("state", "physical_state"), states[bool(up)], strict=True))}
+        for rank, up in state.items()
+    ]
+    resources, pairs = [], []
+    for rank in state:
+        its = [one for one in programs if one["rank"] == rank]
+        held = {"qp": sum(len(one["qps"]) for one in its), "mr": sum(one["regions"] for one in its), "ctx": len(its)}
+        resources.append({"rank": rank, "dev": device, **held, "mr_bytes": sum(one["region_bytes"] for one in its)})
+        pairs += [
+            {
+                "rank": rank, "link": link, "lqpn": q["qp"], "rqpn": q["peer_qp"], "type": q["type"],
+                "state": q["state"], "peer": q["peer"], "pid": one["pid"], "comm": _comm(one["pid"]),
+            }
+            for one in its for q in one["qps"]
+        ]  # fmt: skip
+    return [
+        Table("link", "rdma link", ports_of),
+        Table("resource", "rdma resource", resources),
+        Table("qp", "rdma resource show qp", pairs),
+    ]
+
+
+def _comm(pid: int) -> str:
+    """What the kernel calls a process; it may have ended meanwhile."""
+    try:
+        return printable(Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n"))
+    except OSError:
+        return ""
+
+
 VIEWS = (
     counting(words="qps", about="Show the queue pairs of a live fabric's NICs.", make=qps),
     counting(words="nics", about="Show the counters of all NICs of a live fabric side by side.", make=nics),
@@ -219,6 +264,7 @@ VIEWS = (
         words="credits", about="Show what a rank may send by its receivers' credit, and whom it lets send next.",
         make=credit, parameters=(_RANK,), samples=("0",),
     ),
+    View(words="rdma", about="Show RDMA links, and what programs have there, as rdma(8) does.", make=rdma),
     counting(words="traffic", about="Show which rank of a live fabric has sent how much to whom.", make=traffic),
     counting(
         words="reorder",

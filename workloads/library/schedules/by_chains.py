@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workloads.collectives.schedule import OUTPUT, Program, Recv, Send, Shape, Span, Step, Work, spans
 from workloads.library.schedules.by_rings import following, preceding, through
-from workloads.library.schedules.lanes import lane, manner_of, pieces_of
+from workloads.library.schedules.lanes import lane, manner_of, pieces_of, taken
 from workloads.library.schedules.orders import ring
 
 ROOT = 0
@@ -28,8 +28,12 @@ def _chains(shape: Shape, index: int, *, reduce: bool) -> Program:
         place = (at - first) % n
         steps: list[Step] = []
         for piece in pieces:
-            steps += [Recv(preceding(shape, order, at), *piece, reduce, channel)] * (place > 0)
-            steps += [Work(piece.stop - piece.start)] * (reduce or place + 1 < n)
+            receive = Recv(preceding(shape, order, at), *piece, reduce, channel)
+            works = reduce or place + 1 < n
+            if place == 0:
+                steps += [Work(piece.stop - piece.start)] * works
+            else:
+                steps += taken(shape, piece, receive) if works else [receive]
             steps += [Send(following(shape, order, at), *piece, channel)] * (place + 1 < n)
         lanes.append(lane(shape, index, steps))
         last = at + its.gpus - 1  # of the server, if the ring comes in here

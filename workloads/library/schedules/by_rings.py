@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from workloads.collectives.ring import Hop, both, gathering, reducing
 from workloads.collectives.schedule import OUTPUT, Program, Recv, Send, Shape, Span, Step, Work, spans
-from workloads.library.schedules.lanes import lane, manner_of, slices
+from workloads.library.schedules.lanes import lane, manner_of, slices, taken
 from workloads.library.schedules.orders import ring
 
 _Hops = Callable[[int, int], list[Hop]]
@@ -72,8 +72,8 @@ def _around(
     for k, hop in enumerate(hops):
         onward = k + 1 < len(hops)
         for piece in slices(shape, chunks[hop.receive]):
-            steps.append(Recv(left, *piece, hop.reduce, channel))
-            steps += [Work(piece.stop - piece.start)] * (onward or hop.reduce)
+            receive = Recv(left, *piece, hop.reduce, channel)
+            steps += taken(shape, piece, receive) if onward or hop.reduce else [receive]
             steps += [Send(right, *piece, channel)] * onward
     return steps
 

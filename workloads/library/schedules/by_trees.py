@@ -7,9 +7,9 @@ switch copies what it has.  Here these are messages to it and from it, which kee
 
 from __future__ import annotations
 
-from workloads.collectives.schedule import Program, Recv, Send, Shape, Span, Step, Work, spans
+from workloads.collectives.schedule import Program, Recv, Send, Shape, Span, Step, spans
 from workloads.collectives.trees import binary
-from workloads.library.schedules.lanes import lane, manner_of, pieces_of
+from workloads.library.schedules.lanes import lane, manner_of, pieces_of, taken
 from workloads.library.schedules.orders import inside
 
 
@@ -43,14 +43,14 @@ def _up_and_down(
     rising: list[Step] = []
     falling: list[Step] = []
     for piece in pieces_of(shape, share):
-        work = Work(piece.stop - piece.start)
-        rising += [Recv(peer, *piece, True, up) for peer in below]
         turned: list[Step] = [Send(peer, *piece, down) for peer in below]
+        rising += taken(shape, piece, *(Recv(peer, *piece, True, up) for peer in below))
         if above is None:
-            rising += [work, *turned]
+            rising += turned
         else:
-            rising += [work, Send(above, *piece, up)]
-            falling += [Recv(above, *piece, False, down), *([work] if below else []), *turned]
+            receive = Recv(above, *piece, False, down)
+            rising.append(Send(above, *piece, up))
+            falling += [*(taken(shape, piece, receive) if below else [receive]), *turned]
     return rising, falling
 
 
@@ -73,6 +73,7 @@ def all_reduce_nvls_tree(shape: Shape, index: int) -> Program:
             others = [rank for rank in range(server * its.gpus, (server + 1) * its.gpus) if rank != index]
             below = others + [child * its.gpus + gpu for child in node.children]
             above = None if node.parent is None else node.parent * its.gpus + gpu
-            lanes += [lane(shape, index, steps) for steps in _up_and_down(shape, parts[gpu], below, above, up) if steps]
+            both = _up_and_down(shape, parts[gpu], below, above, up)
+            lanes += [lane(shape, index, steps) for steps in both if steps]
         lanes += [lane(shape, index, steps) for steps in (given, gotten) if steps]
     return lanes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workloads.collectives.manner import Manner
-from workloads.collectives.schedule import Clock, Lane, Shape, Span, Step, lying
+from workloads.collectives.schedule import Clock, Lane, Recv, Shape, Span, Step, Work, lying
+from workloads.library.costs import STREAMED
 from workloads.library.pieces import Cut
 
 
@@ -19,6 +20,12 @@ def lane(shape: Shape, index: int, steps: Sequence[Step], *, byte: float = 1.0) 
     its = manner_of(shape)
     clock = Clock(its.launch, its.slice, byte * its.byte * its.width, its.peers(index, shape.ranks))
     return Lane(steps, its.slots, per_peer=True, buffered=its.padded > 1, clock=clock, padded=its.padded)
+
+
+def taken(shape: Shape, piece: Span, *receives: Recv) -> list[Step]:
+    """A piece that comes, and passes the clock: meanwhile, where its lines are taken one by one."""
+    work = Work(piece.stop - piece.start)
+    return [work, *receives] if manner_of(shape).protocol in STREAMED else [*receives, work]
 
 
 def slices(shape: Shape, span: Span) -> list[Span]:

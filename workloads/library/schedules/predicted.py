@@ -11,7 +11,7 @@ import numpy as np
 
 from workloads.collectives.manner import Manner
 from workloads.collectives.pat import rounds as pat_rounds
-from workloads.library.costs import Protocol, Value
+from workloads.library.costs import STREAMED, Protocol, Value
 from workloads.library.pieces import Cut
 from workloads.library.rings import State, ring_ns
 from workloads.library.schedules.orders import ring
@@ -122,7 +122,10 @@ def broadcast_ns(case: Case) -> float:
     work, net, far, near = _of_chunk(case, protocol, ceil(share / pieces))
     lanes, servers = max(1, its.channels // its.nics), n // its.gpus
     between = servers if 1 < servers < n and its.channels > 1 else servers - 1
-    way = (n - 1 - between) * (work + near) + between * (work + lanes * net + far + near * (its.pxn and its.gpus > 1))
+    way = (n - 1) * work + (n - 1 - between) * near
+    way += between * (lanes * net + far + near * (its.pxn and its.gpus > 1))
+    if its.protocol in STREAMED:  # only the root keeps a piece that long
+        way -= (n - 2) * work
     return float(its.launch + way + (pieces - 1) * max(work, lanes * net if servers > 1 else 0.0))
 
 
@@ -185,5 +188,6 @@ def all_reduce_tree_ns(case: Case) -> float:
     work = 2 * its.byte * nbytes + its.slice
     near = protocol.nvlink.item() + nbytes * protocol.near_byte.item()
     message = lanes * (protocol.message.item() + nbytes * protocol.net_byte.item())
-    inside, between = Inside(its.gpus, work, 0.0, near), Between(message, protocol.net.item())
+    inside = Inside(its.gpus, work, 0.0, near, its.protocol in STREAMED)
+    between = Between(message, protocol.net.item())
     return tree_ns(n // its.gpus, rounds, its.launch, inside, between)
