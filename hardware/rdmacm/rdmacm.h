@@ -103,7 +103,22 @@ struct id *id_new(struct channel *c, enum rdma_port_space space);
 void id_use_device(struct id *i);
 bool is_datagram(const struct id *i);
 
-/* --- connect.c --- */
+/* --- message.c --- */
+uint8_t message_room(const struct id *i, enum message_kind kind);
+struct message message_new(struct id *i, enum message_kind kind);
+int message_set_private(struct message *m, const void *data, size_t length);
+int message_tell(struct id *i, const struct message *m);
+int id_tell(struct id *i, enum message_kind kind, uint32_t status);
+void id_over(struct id *i);
+bool message_is_whole(const struct id *i);
+
+/* What one side has said, and the other grants */
+static inline uint8_t at_most(uint8_t wanted, uint8_t most)
+{
+	return wanted < most ? wanted : most;
+}
+
+/* --- answer.c --- */
 void id_progress(struct id *i, uint32_t events);
 
 /* --- queue_pair.c --- */
