@@ -35,7 +35,7 @@ class Outputs:
     def rows(self, steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
         """Rows of the frame `results`: of each program the lines of its table, or one of the time that it took."""
         for number, step in enumerate(steps):
-            if "programs" not in step:
+            if step["kind"] != "program":
                 continue
             ended = {line["program"]: line for line in lines if line["kind"] == "program" and line["step"] == number}
             printed = {k: figures("".join(self._texts.get((number, k), ()))) for k in ended}

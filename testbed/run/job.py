@@ -70,7 +70,7 @@ def start(
     try:
         info = {"name": experiment.name, "file": os.path.abspath(file), "settings": list(settings), "of": runs}
         job = lock.new_job(**info, folder=str(folder))
-        with job.log.open("wb") as log:
+        with job.log.open("wb") as log, _held_back():
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "testbed.run.job", record.id, job.id, str(lock.fd)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=[lock.fd],
@@ -80,6 +80,16 @@ def start(
         return record, job
     finally:
         lock.release()
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Who is started now hears that it is to stop only when it can say that it was stopped."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def stop(record: Record, job: Job) -> Job:
@@ -105,6 +115,7 @@ def main(fabric_id: str, job_id: str, fd: int) -> None:
     record = find(fabric_id)
     job = next(j for j in jobs.all_jobs(record) if j.id == job_id)
     with _told(), jobs.recording_end(job):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         experiment = load_for(job.info["file"], record, job.info["settings"])
         folder, of = Path(job.info["folder"]), job.info["of"]
         for number in itertools.count(1) if of is None else range(1, of + 1):

@@ -317,6 +317,7 @@ def test_of_run_it_sees_its_socket_and_what_rdma_programs_need(lab: Lab) -> None
         "/run/railbed/lib",
         "/run/railbed/lib/libibverbs.so.1",
         "/run/railbed/lib/librailbed-time.so",
+        "/run/railbed/lib/librdmacm.so.1",
         "/run/railbed/network",
         "/run/railbed/nics",
         "/run/railbed/worker.sock",

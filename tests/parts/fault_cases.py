@@ -157,7 +157,7 @@ CASES = {
     ),
     "grant_leak": case(
         both(dropped("fault"), more("tx_credit_request"), longest(lambda was, now: now > 2 * was)),
-        "grant_leak", "nic:0", rate=0.9, cc="eqds", flows=((1, 0, 16 * UNIT, 0), (3, 0, 16 * UNIT, 0)),
+        "grant_leak", "nic:0", rate=0.9, cc="ndp", flows=((1, 0, 16 * UNIT, 0), (3, 0, 16 * UNIT, 0)),
     ),
     "incast": case(both(more("ecn_marked"), more("tx_pause")), "incast", "nic:0", size="512KiB"),
     "noisy_neighbour": case(
