@@ -38,8 +38,7 @@ def command(
 
     \b
     Examples:
-      testbed tune experiments/congestion/tuned-incast.yaml --over 'transport.cc.dcqcn.rate_ai=1Mbps..1Gbps log' \\
-        --minimize last_us --trials 20 --held seed=[11,12,13]
+      testbed tune experiments/congestion/tuned-incast.yaml --over transport.cc.dcqcn.g=0.001..1 --minimize last_us
       testbed tune experiments/quickstart.yaml --over workload.0.chunk=[16KiB,64KiB,256KiB] --maximize busbw_GBps
 
     Each trial is run at every point of the file's `sweep:`, such as seeds; its figures are the means. The first trial
