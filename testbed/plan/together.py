@@ -20,7 +20,8 @@ MOST = 256
 def processes(experiment: Experiment, endpoints: Sequence[int], alone: Collection[int]) -> list[list[int]]:
     """The endpoints of each worker process. Those that are `alone` share theirs with nobody."""
     size = _size(experiment, len(endpoints))
-    return sorted(_parts(endpoints, size, alone))
+    own = {rank for step in experiment.workload for rank in step.alone(endpoints)}
+    return sorted(_parts(endpoints, size, {*alone, *own}))
 
 
 def _size(experiment: Experiment, endpoints: int) -> int:

@@ -104,4 +104,4 @@ def test_priors_alone_are_near_what_was_measured() -> None:
     """Rings of one GPU a server are bound by their NICs, which leaves little to fit; the others by what is not told."""
     for one in held(rows_of(ROWS)):
         alone = one.row["gpus_per_node"] == "1" and one.choice.protocol == "simple"
-        assert abs(one.off) < (0.05 if alone else 0.25), one
+        assert abs(one.off) < (0.05 if alone else 0.28), one

@@ -63,6 +63,14 @@ def test_a_rank_whose_process_a_fault_strikes_shares_it_with_nobody() -> None:
     assert parts == [[0, 1, 2, 4], [3], [5]]
 
 
+def test_a_rank_that_runs_programs_shares_its_container_with_nobody() -> None:
+    step = "  - program: [ib_write_bw]\n    servers: [3]\n    clients: [1]\n"
+    text = (
+        f"name: a\nfabric: {{topology: {{star: {{hosts: 6}}}}}}\nworkers: {{ranks_per_process: 3}}\nworkload:\n{step}"
+    )
+    assert plans.processes(loads(text), range(6), ()) == [[0, 2, 4], [1], [3], [5]]
+
+
 def test_what_a_process_says_is_of_the_rank_that_it_names_if_that_is_one_of_its_own() -> None:
     parser = OutputParser(planning.plan(many()).told())
     said = [b'{"kind": "done", "rank": 7}', b'{"kind": "done", "rank": 9}', b'{"kind": "done"}', b"7", b"[[", b"{"]

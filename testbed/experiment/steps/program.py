@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar
 
@@ -88,6 +88,12 @@ class ProgramStep(Step):
     @property
     def label(self) -> str:
         return self.program[0].rpartition("/")[2]
+
+    def alone(self, endpoints: Collection[int]) -> Collection[int]:
+        """Programs see the NIC of the container that they run in."""
+        if self.servers is not None:
+            return [*self.servers, *(self.clients or ())]
+        return endpoints if self.ranks is None else self.ranks
 
     def mistakes(self, blocks: Blocks, fabric: Fabric) -> Iterator[Found]:
         if self.transport:

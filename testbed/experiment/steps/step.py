@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -79,6 +79,10 @@ class Step(Model):
     def algorithms(self, ranks: int) -> list[tuple[str, str]]:
         """(collective, algorithm) of all that it does on a fabric of so many ranks, as far as it says so."""
         return list(getattr(self, "algorithm", {}).items())
+
+    def alone(self, endpoints: Collection[int]) -> Collection[int]:
+        """Those of a fabric's endpoints that share a worker's process with nobody."""
+        return ()
 
     def considered(self) -> Iterator[tuple[Any, Algorithm]]:
         """The offloads that `auto` is to look at, too, and the collective that it is about."""
