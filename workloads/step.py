@@ -25,7 +25,7 @@ class Step:
         self.plan = plan
         self.flows: list[flows.Flow] = []
         self.tasks = self.none = False
-        self.programs = plan["kind"] == "program"
+        self.programs = "processes" in plan
         if plan["kind"] == "flows":
             self.flows = flows.parse(plan["flows"])
             self.ranks: Sequence[int] = flows.participants(self.flows)

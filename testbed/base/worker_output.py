@@ -135,7 +135,7 @@ class OutputParser:
 
     def _of_program(self, rank: int, raw: Line) -> Line:
         step = self._step(rank, raw, "program")
-        ours = [one["number"] for one in step["programs"] if one["rank"] == rank]
+        ours = [one["number"] for one in step["processes"] if one["rank"] == rank]
         return {"step": raw["step"], "program": _one_of(raw, "program", ours)}
 
     def _timeline(self, rank: int, raw: Line) -> Line:
@@ -219,7 +219,7 @@ _CHECKS: dict[str, Callable[[OutputParser, int, Line], Line]] = {
 _LINES: dict[str, Callable[[Mapping[str, Any]], int]] = {
     "collective": lambda step: len(step["sizes"]) * (step["warmup"] + step["iterations"]),
     "flows": lambda step: 2 * len(step["flows"]),
-    "program": lambda step: len(step["programs"]),
+    "program": lambda step: len(step["processes"]),
     "tasks": lambda step: (
         (1 + max(-(-len(tasks) // 1000) for tasks in step["tasks"].values()))  # its timeline in several lines
         * (step["warmup"] + step["iterations"])

@@ -35,7 +35,7 @@ class Outputs:
     def rows(self, steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
         """Rows of the frame `results`: of each program the lines of its table, or one of the time that it took."""
         for number, step in enumerate(steps):
-            if step["kind"] != "program":
+            if "processes" not in step:
                 continue
             ended = {line["program"]: line for line in lines if line["kind"] == "program" and line["step"] == number}
             printed = {k: figures("".join(self._texts.get((number, k), ()))) for k in ended}
@@ -48,4 +48,4 @@ class Outputs:
 
 
 def _of(step: Mapping[str, Any], role: str, ended: Mapping[int, Any]) -> Iterator[Mapping[str, Any]]:
-    return (one for one in step["programs"] if one["role"] == role and one["number"] in ended)
+    return (one for one in step["processes"] if one["role"] == role and one["number"] in ended)

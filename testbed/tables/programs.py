@@ -39,4 +39,4 @@ def of_step(step: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Itera
 def _command(step: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """As the first of them was typed."""
     rank = int(row["program"].partition("->")[0])
-    return " ".join(next((one["argv"] for one in step["programs"] if one["rank"] == rank), [step["name"]]))
+    return " ".join(next((one["argv"] for one in step["processes"] if one["rank"] == rank), [step["name"]]))

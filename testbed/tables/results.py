@@ -62,7 +62,7 @@ def of_run(run: Run, *, host: bool = False, folder: bool = True) -> RenderableTy
         parts.append(Text("#"))
         if step["kind"] == "tasks":
             parts += _tasks(step, rows, host)
-        elif step["kind"] == "program":
+        elif "processes" in step:
             parts += programs.of_step(step, rows)
         else:
             parts += _flows(rows) if step["kind"] == "flows" else _collective(step, rows, host)

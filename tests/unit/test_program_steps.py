@@ -66,7 +66,7 @@ def test_with_the_virtual_clock_the_time_library_is_preloaded() -> None:
 
 def test_a_worker_is_told_what_its_own_programs_run() -> None:
     step = planned("program: [a], servers: [0], clients: [1]")
-    own = step.told([1])["programs"]
+    own = step.told([1])["processes"]
     assert [one.get("argv") for one in own] == [None, ["a", "10.0.0.1"]]
     assert [one["role"] for one in own] == ["server", "client"]
 

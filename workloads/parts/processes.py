@@ -79,8 +79,8 @@ class Programs:
 
     def __init__(self, context: Context, plan: Mapping[str, Any], number: int, tag: int, emit: Emit) -> None:
         self.device, self.plan, self.number, self.tag, self.emit = context.device, plan, number, tag, emit
-        self.mine = [one for one in plan["programs"] if one["rank"] == self.device.rank]
-        self.with_servers = any(one["role"] == SERVER for one in plan["programs"])
+        self.mine = [one for one in plan["processes"] if one["rank"] == self.device.rank]
+        self.with_servers = any(one["role"] == SERVER for one in plan["processes"])
         self.running: list[_Running] = []
         self.through: list[_Running] = []
 

@@ -248,14 +248,14 @@ class PlannedPrograms(Planned):
         """All programs, of those of others without what they run."""
         ours = [vars(one) if own is None or one.rank in own else _shown(one) for one in self.programs]
         limits = {key: getattr(self, key) for key in ("after_ns", "timeout_ns", "may_fail")}
-        return {"kind": "program", "ranks": sorted(self.ends(0)), "programs": ours, **limits}
+        return {"kind": "program", "ranks": sorted(self.ends(0)), "processes": ours, **limits}
 
     def ends(self, ranks: int) -> set[int]:
         return {one.rank for one in self.programs}
 
     def described(self, ranks: int) -> dict[str, Any]:
         programs = [{**_shown(one), "argv": list(one.argv), "server": one.server} for one in self.programs]
-        return {"kind": "program", "name": self.name, "ranks": len(self.ends(0)), "programs": programs}
+        return {"kind": "program", "name": self.name, "ranks": len(self.ends(0)), "processes": programs}
 
     def measurements(self, ranks: int) -> int:
         return len(self.programs)
