@@ -92,7 +92,7 @@ class ProgramStep(TypedDict):
     kind: Literal["program"]
     name: str
     ranks: int
-    programs: list[Program]
+    processes: list[Program]
 
 
 class ChosenAlgorithm(TypedDict):
