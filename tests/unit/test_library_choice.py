@@ -100,8 +100,15 @@ def test_settings_that_are_none(variable: str, value: str, why: str) -> None:
         Settings.of({variable: value})
 
 
+MISSED = ("all_gather", "10", "8", "134217600")
+"""Of LL128, whose hops within a server nothing but this row tells: docs/calibrate.md."""
+
+
 def test_priors_alone_are_near_what_was_measured() -> None:
     """Rings of one GPU a server are bound by their NICs, which leaves little to fit; the others by what is not told."""
     for one in held(rows_of(ROWS)):
         alone = one.row["gpus_per_node"] == "1" and one.choice.protocol == "simple"
-        assert abs(one.off) < (0.05 if alone else 0.28), one
+        if (one.row["collective"], one.row["nodes"], one.row["gpus_per_node"], one.row["size_bytes"]) == MISSED:
+            assert one.off == pytest.approx(-0.274, abs=0.001), one
+        else:
+            assert abs(one.off) < (0.05 if alone else 0.25), one
