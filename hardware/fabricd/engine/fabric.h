@@ -79,6 +79,7 @@ struct fabric {
 	const struct worker_services *services;
 	struct sync **syncs;	/* by hash */
 	struct turn *turns;	/* how far workers let the clock go, by worker/clock.c */
+	uint8_t gathered[9000];	/* a packet's payload of several pieces, until the next one is: an MTU at most */
 	uint64_t worker_bytes;	/* that a worker may register: what nobody has touched yet is charged to us */
 	/* offload/ */
 	struct group *groups, *last_group, **gathering; /* in the order of their first calls; by hash */

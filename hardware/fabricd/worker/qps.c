@@ -12,7 +12,6 @@
 #include "worker/shared.h"
 #include "worker/worker.h"
 
-#define MTU_MAX 9000
 #define LAST_WQE_REACHED 16 /* of ibv_event_type: it takes no more from its shared receive queue */
 #define REQUEST_BYTES_MAX (1ull << 31)
 
@@ -25,9 +24,9 @@ static const uint8_t *piece(const struct qp *q, uint32_t key, uint64_t at, uint6
 }
 
 /* Bytes @from to @end of the pieces of a request, one behind the other; they stay until the next call */
-static const uint8_t *gather(const struct qp *q, const struct pieces *pieces, uint64_t from, uint64_t end)
+static const uint8_t *gather(struct fabric *f, const struct qp *q, const struct pieces *pieces, uint64_t from, uint64_t end)
 {
-	static uint8_t gathered[MTU_MAX];
+	uint8_t *gathered = f->gathered;
 	uint32_t have = 0;
 
 	copies_settle();
@@ -36,7 +35,7 @@ static const uint8_t *gather(const struct qp *q, const struct pieces *pieces, ui
 		uint64_t most = p->bytes < end ? p->bytes : end;
 		if (from < most) {
 			const uint8_t *at = piece(q, p->key, p->at + from, most - from);
-			if (!at || have + (most - from) > sizeof gathered)
+			if (!at || have + (most - from) > sizeof f->gathered)
 				return NULL;
 			memcpy(gathered + have, at, most - from);
 			have += (uint32_t)(most - from);
@@ -52,7 +51,6 @@ static const uint8_t *payload(struct fabric *f, struct qp *q, const struct send_
 {
 	uint64_t at = (n - wr->first) * q->mtu, left = wr->length - at;
 
-	(void)f;
 	if (!wr->length)
 		return NULL;
 	if (!wr->pieces) {
@@ -61,7 +59,7 @@ static const uint8_t *payload(struct fabric *f, struct qp *q, const struct send_
 	}
 	if (wr->pieces->inline_bytes)
 		return wr->pieces->data + at;
-	return gather(q, wr->pieces, at, at + (left < q->mtu ? left : q->mtu));
+	return gather(f, q, wr->pieces, at, at + (left < q->mtu ? left : q->mtu));
 }
 
 /* Is that memory to be sent, or to be written to if it is for what is read? */
