@@ -5,10 +5,12 @@ runs all of them, in turns; of each the least processor time counts, as whatever
 Left out is what does not belong to frames: memory that is registered, and payload that is copied, by the thread that
 does so or, where processors are busy, by the event loop.
 
-Ways differ in what a frame-hop is: under ECMP marks make receivers answer almost every packet, so that three frames in
-seven are acknowledgements there, which cost less than data; with packets spread they are one in five, and ports that
-are seldom idle have an event more for each frame. So there are three bases: frame-hops, events, and data frames, which
-are as many under all. `data_percent` says how many of the frame-hops are data.
+So that all ways have the same frames, nothing is marked and receivers pace senders (`rccc`), with the transport of
+experiments/congestion/paths/. A control that goes by marks would not do: under ECMP flows collide, receivers answer almost
+every packet because it was marked, and two frames in five are acknowledgements, which cost less than data. So it is one
+in three under all ways, as `data_percent` says. What is left is how busy ports are: one that has another frame waiting
+has an event more for each, and with packets spread nearly all have. So there are three bases: frame-hops, events, and
+data frames, which are as many under all.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ PERMUTATION = f"""
 name: bench-paths
 fabric:
   topology: {{clos: {{leaves: 4, spines: 8, hosts_per_leaf: 8}}}}
-  switch: {{ecn: {{kmin: 50KB, kmax: 150KB, pmax: 1.0}}}}
-transport: {{cc: nscc, recovery: selective_repeat, sack: {{}}, loss: {{}}MULTIPATH}}
+  switch: {{ecn: null}}
+transport: {{cc: rccc, ordering: any, recovery: selective_repeat, sack: {{}}, loss: {{}}MULTIPATH}}
 control: {{routing: ROUTING}}
 workload:
   - flows: {FLOWS}
