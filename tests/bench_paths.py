@@ -6,11 +6,11 @@ Left out is what does not belong to frames: memory that is registered, and paylo
 does so or, where processors are busy, by the event loop.
 
 So that all ways have the same frames, nothing is marked and receivers pace senders (`rccc`), with the transport of
-experiments/congestion/paths/. A control that goes by marks would not do: under ECMP flows collide, receivers answer almost
-every packet because it was marked, and two frames in five are acknowledgements, which cost less than data. So it is one
-in three under all ways, as `data_percent` says. What is left is how busy ports are: one that has another frame waiting
-has an event more for each, and with packets spread nearly all have. So there are three bases: frame-hops, events, and
-data frames, which are as many under all.
+experiments/congestion/paths/. A control that goes by marks would not do: under ECMP flows collide, receivers answer
+almost every packet because it was marked, and two frames in five are acknowledgements, which cost less than data. So it
+is one in three under all ways, as `data_percent` says. What is left is how busy ports are: one that has another frame
+waiting has an event more for each, and with packets spread nearly all have. So there are three bases: frame-hops,
+events, and data frames, which are as many under all.
 """
 
 from __future__ import annotations
