@@ -141,6 +141,8 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
         yield "that not all senders take the same number of paths"
     if not experiment.fabric.switch.pfc:
         yield "what is lost without PFC"
+    if experiment.fabric.switch.trimming is not None:
+        yield "what switches trim, and is sent again"
     if sprays(experiment.transport):
         yield "how unevenly the hash spreads entropies over the paths, and which of them marks keep empty"
     if experiment.control.routing.adaptive is not None:

@@ -38,6 +38,15 @@ def test_each_flow_has_nearly_the_rate_that_it_has_alone(paths: str, mean: float
     assert min(got) >= least
 
 
+def test_one_slow_cable_of_eight_takes_no_more_than_what_it_lacks(tmp_path: Path) -> None:
+    """Out of its leaf, whose queues show it, and into it, where only weights do: (S - 1 + r) / S, within 5 %."""
+    result = point("slow-uplink.yaml", tmp_path, 'control.routing={"adaptive": {"weights": "capacity"}}')
+    got = dict(zip([row["flow"] for row in result.results], shares(result), strict=True))
+    ends = {flow: [int(end) < 8 for end in flow.split("->")] for flow in got}
+    met = [share for flow, share in got.items() if any(ends[flow])]
+    assert len(met) == 16 and min(met) > 0.95 * (8 - 1 + 0.1) / 8
+
+
 def test_in_turn_the_fullest_cable_says_when_the_last_flow_ends(tmp_path: Path) -> None:
     result = point("hosts.yaml", tmp_path, hosts="32", paths="spray in turn")
     ports = json.loads((result.folder / "counters.json").read_text())["ports"]

@@ -183,7 +183,7 @@ struct flow *flow_cache_forward(struct fabric *f, struct port *in, struct frame 
 		return flow;
 	}
 	if (flow->ways) {
-		struct frame *out = flow->copy->rewritten ? flow_copy_of(f, fr, &key, flow->copy, &c->flows.mask[flow->mask].bits) : fr;
+		struct frame *out = flow->as_it_is ? fr : flow_copy_of(f, fr, &key, flow->copy, &c->flows.mask[flow->mask].bits);
 		event_add(f, t, EV_FORWARD, in->node->index, in->number, 0, fr->id, out, (uintptr_t)ways_name(flow->ways));
 		if (out != fr)
 			frame_release(f, fr);

@@ -242,7 +242,8 @@ struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, 
 		return NULL;
 	}
 	flow->state = copies == flow->copies ? FLOW_CACHED : FLOW_UNCACHED;
-	flow->alone = flow->copies == 1 && !flow->copy->rewritten ? flow->copy->port : 0;
+	flow->as_it_is = flow->copies && !flow->copy->rewritten;
+	flow->alone = flow->copies == 1 && flow->as_it_is ? flow->copy->port : 0;
 	ways_drop(flow->ways);
 	flow->ways = flow->sw->adaptive ? ways_name(flow_ways(flow)) : NULL;
 	flow->left = c->sample;

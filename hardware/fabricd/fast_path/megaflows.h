@@ -28,19 +28,21 @@ struct flow_copy {
 	struct flow_key headers;
 };
 
+/* A decision about what is alike under a mask; in its first line all that says where a frame of it goes */
 struct flow {
 	_Alignas(LINE_BYTES) struct flow *next; /* with the same hash */
 	struct flow_key key; /* under its mask */
-	struct flow_copy *copy;
+	struct ways *ways; /* the switch takes one of these ports; NULL: all copies leave */
 	uint32_t left;	/* frames until one is checked: a twin of it goes through Open vSwitch */
 	uint16_t copies;
 	uint16_t alone; /* port of the only copy, if its headers stay; or 0 */
 	uint16_t mask;	/* its number */
 	uint16_t in_port;
 	uint8_t state; /* enum flow_state */
+	bool as_it_is; /* headers stay, in the first copy */
 	uint64_t packets, bytes; /* that went by the cache, not yet counted for its rules */
+	struct flow_copy *copy;
 	struct node *sw;
-	struct ways *ways; /* the switch takes one of these ports; NULL: all copies leave */
 	struct rule **rules;	 /* that it meets, in order */
 	uint32_t rule_count;
 	uint32_t number;

@@ -123,8 +123,8 @@ struct port {
 	_Alignas(LINE_BYTES) struct node *node;
 	struct cable *cable;
 	struct port *peer;
-	struct capture *capture;
 	ps_t busy_until;
+	uint64_t queued_bytes; /* beside what else a switch that takes one of several ports looks at */
 	uint16_t number;      /* from 1; a NIC's scale-up port is 2 */
 	uint8_t classes_used; /* bit per class with frames */
 	uint8_t paused;	      /* by the other end */
@@ -143,7 +143,7 @@ struct port {
 #define COUNTER(field, name, unit, sort, meaning) uint64_t field;
 #define VALUE(expression, name, unit, sort, meaning)
 #include "link/port.def"
-	uint64_t queued_bytes;
+	struct capture *capture;
 	uint64_t freed; /* times that credits were freed later */
 	uint32_t index;	 /* over all ports of the fabric */
 	uint8_t xoff;	      /* we pause the other end */

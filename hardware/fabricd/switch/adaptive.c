@@ -15,11 +15,6 @@
  * Frames of a flow may keep their port as long as none comes later than `gap` after the one before (flowlets: Sinha,
  * Kandula, Katabi, HotNets 2004; CONGA, SIGCOMM 2014).  The table has no keys: flows that meet in an entry are one.
  *
- * A chip that hashes goes by a frame's addresses, its ports, and the queue pair that it is for.  Open vSwitch cannot
- * look at that, and some switches' chips can (by a field of the user's own; SAI has one for it): E-ECMP, with which
- * flows that have the same ports are told apart (Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta
- * Scale", SIGCOMM 2024).
- *
  * A port whose cable is down is passed over, at once; or not until the controller has said so.
  *
  * Draws follow from the switch and the frame, so that they are the same whichever way the frame came (random.h).
@@ -28,12 +23,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/random.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
-#include "fast_path/ecmp.h"
-#include "fast_path/flow_key.h"
 #include "link/frame.h"
 #include "link/port.h"
 #include "link/ways.h"
@@ -41,9 +33,9 @@
 #include "switch/choice.h"
 #include "switch/ovs.h"
 #include "switch/switch.h"
-#include "wire/roce.h"
 
 #define OVER_ITS_SHARE 1e18 /* ps: no queue takes so long */
+
 struct flowlet {
 	ps_t last;
 	uint16_t port; /* 0: none yet */
@@ -60,6 +52,7 @@ struct seen {
 struct adaptive {
 	struct flowlet *flowlet;
 	uint32_t flowlets;
+	bool stale;  /* one of its ports is out of order */
 	bool looked; /* at its ports, then */
 	ps_t then;
 	struct pick_memory memory;
@@ -81,7 +74,7 @@ static double sees(const struct fabric *f, const struct sw *s, const struct port
 {
 	struct seen *x = &s->adaptive->port[p->number - 1];
 
-	if (!p->p.stale)
+	if (!s->adaptive->stale || !p->p.stale)
 		return drain(f, p, more);
 	if (!x->kept || f->clock.now - x->then >= p->p.stale) {
 		x->kept = true;
@@ -91,11 +84,16 @@ static double sees(const struct fabric *f, const struct sw *s, const struct port
 	return x->drain;
 }
 
-/* adaptive_reconfigured() - A port may be in order again */
+/* adaptive_reconfigured() - A port may be out of order from now on, or in order again */
 void adaptive_reconfigured(struct sw *s, const struct port *p)
 {
-	if (s->adaptive && !p->p.stale)
+	if (!s->adaptive)
+		return;
+	if (!p->p.stale)
 		s->adaptive->port[p->number - 1].kept = false;
+	s->adaptive->stale = false;
+	PORTS_EACH(&s->n, any)
+		s->adaptive->stale |= any->p.stale != 0;
 }
 
 /* Does it see queues in bands?  Faults that were laid over each other may have left bands without their time */
@@ -158,134 +156,10 @@ double choice_load(const struct choice *c, uint16_t way)
 	return fmax(sees(c->f, c->s, &c->s->n.ports[w->port - 1], c->fr->len), (double)(behind + through(c, w)));
 }
 
-/* The one after the other */
-static uint16_t round_robin(const struct choice *c)
-{
-	return c->ways->order[c->ways->turn++ % c->ways->copies];
-}
-
-static uint16_t at_random(const struct choice *c)
-{
-	return c->ways->order[(uint32_t)c->draw % c->ways->copies];
-}
-
-/* The better of two that are drawn (Mitzenmacher, 1996; DRILL, SIGCOMM 2017, without its memory of the last best) */
-static uint16_t two_choices(const struct choice *c)
-{
-	uint32_t n = c->ways->copies, first = (uint32_t)c->draw % n, second = (first + 1 + (uint32_t)(c->draw >> 32) % (n - 1)) % n;
-	uint16_t a = c->ways->order[first], b = c->ways->order[second];
-
-	return choice_load(c, b) < choice_load(c, a) ? b : a;
-}
-
-/* The best of all; of equals one that is drawn, each as likely as it weighs */
-static uint16_t shortest(const struct choice *c)
-{
-	uint16_t equal[WAYS_MAX], copies = 0;
-	double least = INFINITY;
-
-	for (uint16_t way = 0; way < c->ways->count; way++) {
-		double l = choice_load(c, way);
-		if (l < least) {
-			least = l;
-			copies = 0;
-		}
-		for (uint16_t k = 0; l <= least && k < c->ways->way[way].weight; k++)
-			equal[copies++] = way;
-	}
-	return equal[(uint32_t)c->draw % copies];
-}
-
-/* Of what has no key: frames of the host's kernel, by their MACs */
-static uint64_t hash_of_macs(const struct frame *fr)
-{
-	struct view macs = view_of(fr->data, 12);
-
-	return random_of(get_be64(&macs), get_be32(&macs), 0, 0);
-}
-
-/* The one that addresses, ports and the destination's queue pair hash to */
-static uint16_t hashed(const struct choice *c)
-{
-	struct view v = view_of(c->fr->data, frame_near(c->fr));
-	struct flow_key key;
-	uint64_t hash;
-
-	if (flow_key_of(&key, 0, c->fr->data, frame_near(c->fr))) {
-		view_take(&v, flow_key_headers(&key) + 4);
-		uint32_t qp = get_be32(&v) & PSN_MASK;
-		hash = ecmp_hash_with(c->s->p.adaptive.basis, &key, v.bad || key.dport != ROCE_UDP_PORT ? 0 : qp);
-	} else
-		hash = hash_of_macs(c->fr);
-	return c->ways->order[hash % c->ways->copies];
-}
-
-static const struct pick_policy policies[] = {
-	{.name = "two_choices", .pick = two_choices},
-	{.name = "shortest", .pick = shortest},
-	{.name = "round_robin", .pick = round_robin},
-	{.name = "random", .pick = at_random},
-	{.name = "hash", .pick = hashed},
-};
-
-/* pick_memory_of() - What a policy remembers, @bytes of it: zeros after another policy, or none */
-void *pick_memory_of(struct pick_memory *m, const struct pick_policy *policy, size_t bytes)
-{
-	if (m->of == policy)
-		return m->state;
-	pick_forget(m);
-	if (!(m->state = calloc(1, bytes)))
-		abort();
-	m->of = policy;
-	return m->state;
-}
-
-void pick_forget(struct pick_memory *m)
-{
-	free(m->state);
-	*m = (struct pick_memory){0};
-}
-
 /* choice_memory() - What is remembered of the switch */
 struct pick_memory *choice_memory(const struct choice *c)
 {
 	return &c->s->adaptive->memory;
-}
-
-static struct pick_policy *added;
-
-/* pick_policy_add() - One that is not among them */
-void pick_policy_add(struct pick_policy *policy)
-{
-	policy->next = added;
-	added = policy;
-}
-
-/* pick_policy_find() - The policy of that name, or NULL */
-const struct pick_policy *pick_policy_find(const char *name)
-{
-	for (size_t i = 0; name && i < sizeof policies / sizeof *policies; i++)
-		if (!strcmp(policies[i].name, name))
-			return &policies[i];
-	for (const struct pick_policy *policy = added; name && policy; policy = policy->next)
-		if (!strcmp(policy->name, name))
-			return policy;
-	return NULL;
-}
-
-const char *pick_policy_name(const struct pick_policy *policy)
-{
-	return policy->name;
-}
-
-/* choice_flow() - The same number for all frames of a flow */
-uint64_t choice_flow(const struct frame *fr)
-{
-	struct flow_key key;
-
-	if (flow_key_of(&key, 0, fr->data, frame_near(fr)))
-		return random_of(key.src, key.dst, key.sport, key.dport);
-	return hash_of_macs(fr);
 }
 
 static struct way *take(const struct choice *c)
