@@ -72,7 +72,7 @@ ROOMS = {
             *("fabricd_timing", "fabricd_nic_counters", "fabricd_hostile", "fabricd_cc_*", "fabricd_probe"),
             *("fabricd_lent", "fabricd_psn_wrap", "fabricd_ring_options", "fabricd_seen", "fabricd_sack"),
             *("fabricd_ordering", "fabricd_credits", "fabricd_pulls", "fabricd_trimming*", "fabricd_transports"),
-            *("fabricd_ways", "fabricd_multipath", "fabricd_retry", "verbs_reads"),
+            *("fabricd_ways", "fabricd_multipath", "fabricd_retry", "verbs_reads", "verbs_programs"),
         ),
     ),
     "switch": Room(

@@ -89,7 +89,7 @@ def test_xoff_comes_at_the_threshold_without_headroom(headroom: int) -> None:
 
 
 def test_a_group_that_holds_nothing_is_let_go_by_what_others_free() -> None:
-    """Another holds all of the shared part: the first frame of a newcomer is refused, and XON leaves with the first frame
+    """Another holds all of the shared part: the first frame of a newcomer is refused, and XON leaves with the first one
     that makes room. Of what is free a group may have 64 times as much."""
     part = switch(headroom=0, reserve_bytes=100, alpha=64)
     h = Hardware(switch_buffer_bytes=60_000, switch=part, nic=nic(), timeout_ns=50_000, retry=100)

@@ -108,7 +108,7 @@ def test_paths_of_many_queue_pairs_come_in_pages_of_whole_queue_pairs() -> None:
 @pytest.mark.parametrize(("policy", "counter"), [("plb", "entropies_left"), ("reps", "entropies_frozen")])
 @pytest.mark.parametrize("recovery", ["go_back_n", "selective_repeat"])
 def test_each_timeout_is_told_to_the_policy(policy: str, counter: str, recovery: str) -> None:
-    """PLB takes another path at each (tcp_plb_update_state_upon_rto), REPS is frozen by the first (onFailureDetection)."""
+    """PLB takes another path at each (tcp_plb_update_state_upon_rto), the first freezes REPS (onFailureDetection)."""
     values = {"suspend": 0} if policy == "plb" else {"freeze_on": 1, "freeze": 1e7}
     paths = POLICIES[policy].in_fabricd(16, POLICIES[policy].values(Setting(400e9, 4000, MTU), values))
     its_nic = {**nic(), "recovery": recovery, "multipath": paths}
