@@ -224,5 +224,6 @@ def test_a_trimmed_copy_of_what_has_come_is_a_duplicate_and_acknowledged(recover
         f.fabricd.request("quiesce", 60.0)
         f.fabricd.request("capture_stop", path=str(seen))
         assert total(f, "duplicate_request") == total(f, "rx_trimmed") == 1 and total(f, "retransmitted") == 0
+        assert f.nic(0)["rx_vport_rdma_unicast_packets"] == 11  # which it counts like any other
         copy, answer = frames(seen)
     assert (copy.psn, answer.opcode, answer.syndrome & 0x60, answer.psn) == (2, ACK, 0, 9)
