@@ -98,7 +98,7 @@ def _changes(node: Node, code: bytes) -> Iterator[Place]:
 
 @contextmanager
 def sanitized() -> Iterator[None]:
-    """Tests use the fabricd in which memory that is lost, or touched wrongly, is a mistake: they build it themselves."""
+    """Tests use the fabricd in which memory that is lost or touched wrongly is a mistake: they build it themselves."""
     os.environ["RAILBED_FABRICD"] = "sanitized"
     try:
         yield
