@@ -10,6 +10,7 @@ which survived, and fails below 85 % of a room.
 - They run once without a mutant, watched: line by line by coverage.py, and in fabricd block by block as the compiler
   reports them. A mutant runs those that come to its line, up to SECONDS of CPU (default 60): first those that have
   noticed most mutants for their time, then the quickest of each file.
+- fabricd is built as it is used, which is quick; what survives so is tried with sanitizers, as most tests have it.
 - With --keep, FOLDER has each verdict as it comes, and a proof that was stopped goes on from there. After a change of
   tests, only what survived is tried again, by the tests that changed.
 - A test that fails without a mutant, or that lasts longer than SECONDS, judges nothing.
@@ -35,6 +36,8 @@ from tests.prove_mutants_cover import Cover, cover_c, cover_python
 from tests.prove_mutants_kept import Kept
 
 FLOOR = 0.85
+SLOWER = 4
+"""Times that fabricd is slower with sanitizers, at most."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ ROOMS = {
             *("fabricd_timing", "fabricd_nic_counters", "fabricd_hostile", "fabricd_cc_*", "fabricd_probe"),
             *("fabricd_lent", "fabricd_psn_wrap", "fabricd_ring_options", "fabricd_seen", "fabricd_sack"),
             *("fabricd_ordering", "fabricd_credits", "fabricd_pulls", "fabricd_trimming*", "fabricd_transports"),
-            *("fabricd_ways", "fabricd_multipath", "fabricd_retry", "verbs_reads"),
+            *("fabricd_ways", "fabricd_multipath", "fabricd_retry", "verbs_reads", "verbs_programs"),
         ),
     ),
     "switch": Room(
@@ -106,7 +109,15 @@ def judged(room: Room, at: Bench, cover: Cover, mutant: Mutant, limit: float, te
     """What became of it; "" if the compiler refuses it. A test may take three times as long as the slowest does."""
     each = 10 + 3 * cover.slowest(tests)
     with at.changed(mutant):
-        return "" if room.is_c and not at.builds() else at.verdict(tests, limit + 30, each)
+        if not room.is_c:
+            return at.verdict(tests, limit + 30, each)
+        if not at.builds():
+            return ""
+        plain = at.verdict(tests, limit + 30, each)
+        if plain != SURVIVED:
+            return plain
+        with c.sanitized():
+            return at.verdict(tests, SLOWER * limit + 60, 60 + SLOWER * each)
 
 
 def prove(name: str, options: argparse.Namespace, at: Bench) -> tuple[int, int, int]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from testbed.base.progress import Progress
+
+_SHOWN = ("stage", "measure", "advance", "line", "doing", "waiting", "note", "warn")
 
 
 class Inside(Progress):
@@ -13,6 +12,8 @@ class Inside(Progress):
 
     def __init__(self, progress: Progress) -> None:
         self._of = progress
+        for what in _SHOWN:
+            setattr(self, what, getattr(progress, what))
 
     def trials(self, total: int) -> None:
         self._of.points(total, called="trials")
@@ -20,27 +21,6 @@ class Inside(Progress):
     def ended(self, text: str) -> None:
         """A trial has ended."""
         self._of.point_ended(text)
-
-    def stage(self, text: str) -> None:
-        self._of.stage(text)
-
-    def measure(self, total: int) -> None:
-        self._of.measure(total)
-
-    def advance(self, text: str) -> None:
-        self._of.advance(text)
-
-    def line(self, line: Mapping[str, Any]) -> None:
-        self._of.line(line)
-
-    def doing(self, text: str) -> None:
-        self._of.doing(text)
-
-    def note(self, text: str) -> None:
-        self._of.note(text)
-
-    def warn(self, text: str) -> None:
-        self._of.warn(text)
 
     def points(self, total: int, done: int = 0, called: str = "points") -> None:
         pass

@@ -13,6 +13,7 @@ from hardware import bounds
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric
 from tests.parts.traffic_fabric import drops, frame_bytes, nic, port, send, star, switch
+from tests.parts.wire_view import watched
 from topologies.graph.frames import ACK_FRAME, SHORTEST_BYTES, ser_ns
 
 FRAME = frame_bytes()
@@ -88,14 +89,18 @@ def test_xoff_comes_at_the_threshold_without_headroom(headroom: int) -> None:
 
 
 def test_a_group_that_holds_nothing_is_let_go_by_what_others_free() -> None:
-    """Others hold the shared part: the first frame of a newcomer is refused, and XON comes when they have left."""
-    part = switch(headroom=0, reserve_bytes=100, alpha=1)
+    """Another holds all of the shared part: the first frame of a newcomer is refused, and XON leaves with the first one
+    that makes room. Of what is free a group may have 64 times as much."""
+    part = switch(headroom=0, reserve_bytes=100, alpha=64)
     h = Hardware(switch_buffer_bytes=60_000, switch=part, nic=nic(), timeout_ns=50_000, retry=100)
     with star(4, h) as f:
         f.fabricd.request("inject", fault="storm", primitive="params", nic=0, values={"storm": [3]}, for_ns=60_000)
-        send(f, [(1, 0, 100_000, 1000), (2, 0, 100_000, 1000), (3, 0, 100_000, 20_000)])
-        paused = port(f, "sw0", 4)["priorities"]
-        assert paused["tx_prio3_pause"] > 0 and f.counters()["switches"][0]["buffer_used_bytes"] == 0
+        with watched(f, "h3:1") as seen:
+            send(f, [(1, 0, 100_000, 1000), (3, 0, 100_000, 20_000)])
+        assert f.counters()["switches"][0]["buffer_used_bytes"] == 0
+    begin, end = (seen["pauses"][seen["pauses"]["on"] == on].groupby("node")["time_ns"].first() for on in (1, 0))
+    assert 20_000 < begin["h3"] < 23_000 and end["sw0"] > 60_000  # where the receiver's pause ends
+    assert end["h3"] - end["sw0"] == pytest.approx(ser_ns(60, 400e9) + h.cable_delay_ns, abs=0.01)
 
 
 def test_parameters_that_are_laid_over_themselves_change_nothing() -> None:

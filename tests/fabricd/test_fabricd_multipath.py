@@ -65,6 +65,7 @@ def test_an_acknowledgement_returns_port_and_mark_of_the_packet_that_triggered_i
     assert qp["retransmitted"] == sum(path["lost"] for path in paths) > 0
     assert sum(path["sent"] for path in paths) == qp["tx_packets"]
     assert sum(path["marked"] for path in paths) == qp["marks_returned"] > 0
+    assert all(path["timed"] == path["returned"] and path["took_ns"] > 2000 * path["timed"] for path in paths)
     counted = {"reps": "entropies_recycled", "bitmap": "entropies_skipped"}
     assert all((name in qp) == (policy == of) for of, name in counted.items())
 
@@ -96,8 +97,26 @@ def test_paths_of_many_queue_pairs_come_in_pages_of_whole_queue_pairs() -> None:
             qp = page["next"]
         assert [len(rows) for rows in pages] == [4096, 4096, 2048]
         assert all(row["sent"] == 1 for rows in pages for row in rows)
+        assert not any(row["timed"] or row["took_ns"] for rows in pages for row in rows)  # its control measures nothing
         assert len({(row["qp"], row["entropy"]) for rows in pages for row in rows}) == 40 * 256
         assert f.fabricd.request("paths", rank=1)["paths"] == pages[0]
         (table,) = VIEWS["paths"].show(Look(f.fabricd, {}), rank=1)
         ends = [pages[0][0]["qp"], pages[0][-1]["qp"], pages[1][0]["qp"]]
         assert table.title == "Queue pairs {} to {}; the others: --qp {}".format(*ends)
+
+
+@pytest.mark.parametrize(("policy", "counter"), [("plb", "entropies_left"), ("reps", "entropies_frozen")])
+@pytest.mark.parametrize("recovery", ["go_back_n", "selective_repeat"])
+def test_each_timeout_is_told_to_the_policy(policy: str, counter: str, recovery: str) -> None:
+    """PLB takes another path at each (tcp_plb_update_state_upon_rto), the first freezes REPS (onFailureDetection)."""
+    values = {"suspend": 0} if policy == "plb" else {"freeze_on": 1, "freeze": 1e7}
+    paths = POLICIES[policy].in_fabricd(16, POLICIES[policy].values(Setting(400e9, 4000, MTU), values))
+    its_nic = {**nic(), "recovery": recovery, "multipath": paths}
+    with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=50_000, nic=its_nic), binary=build()) as f:
+        f.fabricd.request("start", ranks=[])
+        lost = {"primitive": "frames", "effect": "drop", "ports": ["h1:1"], "for_ns": 140_000}
+        f.fabricd.request("inject", fault="l", **lost, at_ns=5000)
+        send(f, [(1, 0, 100 * MTU, 0)])
+        timeouts = f.nic(1)["local_ack_timeout_err"]
+        (qp,) = (q for q in f.counters()["qps"] if q["rank"] == 1)
+    assert timeouts == 3 and qp[counter] == (timeouts if policy == "plb" else 1)

@@ -159,7 +159,7 @@ def test_a_pause_holds_what_is_fetched_and_its_pace_goes_on_after_it(cnp_gap: fl
     """Three senders at half the cable's rate each, or less yet: the switch pauses them, and nothing is lost."""
     with star(4, hardware(pfc=True, **STILL, min_rate=0.2 * LINE, cnp_gap=cnp_gap)) as f, watched(f, "h1:1") as seen:
         send(f, [(n, 0, 1_000_000, 0) for n in (1, 2, 3)])
-        assert not drops(f)
+        assert not drops(f) and f.nic(1)["retransmitted"] == f.nic(1)["local_ack_timeout_err"] == 0
         (p,) = [p for p in f.counters()["ports"] if p["node"] == "h1" and p["port"] == 1]
     assert p["priorities"]["rx_prio3_pause"] > 0
     cut, *more = [fr.time_ns for fr in seen["frames"] if fr.opcode == CNP and not fr.out]
@@ -180,6 +180,19 @@ def test_go_back_n_takes_back_what_is_deferred_and_keeps_the_pace() -> None:
     gaps = [b - a for a, b in zip(left, left[1:], strict=False)]
     assert gaps[:-1] == pytest.approx([BITS / rate * 1e9] * (len(gaps) - 1), abs=2) and left[-1] > 2 * lost_ns
     assert nic1["local_ack_timeout_err"] == 0 and nic1["retransmitted"] == 2  # and the next one waited
+
+
+def test_what_go_back_n_takes_back_leaves_the_transmit_buffer_to_others() -> None:
+    """That has room for what PCIe keeps the cable busy with, and no more: another queue pair is as fast as before."""
+    h = replace(hardware(**STILL, min_rate=5e9, cnp_gap=50), tx_buffer_bytes=2 * frame_bytes())
+    with star(3, h) as f:
+        (before,) = send(f, [(1, 2, 100_000, 0)])
+        drop = {"primitive": "frames", "effect": "drop", "ports": ["h1:1"], "select": {"first": 1}}
+        f.fabricd.request("inject", fault="l", **drop, at_ns=150_000.0)
+        send(f, [(1, 0, 300_000, 0), (2, 0, 60_000, 0)])
+        assert f.nic(1)["retransmitted"] == 2
+        (after,) = send(f, [(1, 2, 100_000, 0)])
+    assert after == pytest.approx(before, abs=1e-3)
 
 
 def test_nothing_leaves_a_queue_pair_that_has_failed() -> None:

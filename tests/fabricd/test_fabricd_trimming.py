@@ -12,6 +12,7 @@ from hardware.config import Hardware
 from hardware.multipath import POLICIES
 from tests.parts.dissected import dissect, frames_of
 from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, fabricd_binary
+from tests.parts.forged import put_out, what_is_left
 from tests.parts.traffic_fabric import DSCP, drops, frame_bytes, nic, port, send, switch
 from tests.parts.traffic_fabric import star as plain_star
 from tests.parts.wire_view import ACK, frames
@@ -207,3 +208,22 @@ def test_go_back_n_asks_for_a_trimmed_packet_in_its_turn_and_forgets_those_behin
             elif fr.out and fr.macs[0] == sender and fr.syndrome & 0x60:
                 naks.append((fr.syndrome, fr.psn))
         assert naks == receiver.said and {syndrome for syndrome, _ in naks} == {0x60, NAK_TRIMMED}
+
+
+@pytest.mark.parametrize("recovery", ["selective_repeat", "go_back_n"])
+def test_a_trimmed_copy_of_what_has_come_is_a_duplicate_and_acknowledged(recovery: str) -> None:
+    """InfiniBand specification, 9.7.5.1.4: the acknowledgement of a duplicate names the newest packet that has come."""
+    with star(2, hardware(recovery=recovery)) as f:
+        sent, seen = f.directory / "sent.pcapng", f.directory / "seen.pcapng"
+        f.fabricd.request("capture", port="h1:1", path=str(sent))
+        send(f, [(1, 0, 10 * 4096, 0)])
+        f.fabricd.request("capture_stop", path=str(sent))
+        f.fabricd.request("capture", port="h0:1", path=str(seen))
+        third = [raw for raw in frames_of(sent) if len(raw) > 1000][2]
+        put_out(f, "sw0", "h0", what_is_left(third, 128, dscp=36))
+        f.fabricd.request("quiesce", 60.0)
+        f.fabricd.request("capture_stop", path=str(seen))
+        assert total(f, "duplicate_request") == total(f, "rx_trimmed") == 1 and total(f, "retransmitted") == 0
+        assert f.nic(0)["rx_vport_rdma_unicast_packets"] == 11  # which it counts like any other
+        copy, answer = frames(seen)
+    assert (copy.psn, answer.opcode, answer.syndrome & 0x60, answer.psn) == (2, ACK, 0, 9)

@@ -13,6 +13,7 @@ from hardware.config import Hardware
 from tests.parts.dissected import dissect
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric
 from tests.parts.timing_model import one
+from tests.parts.traffic_fabric import nic
 from tests.parts.verbs_program import (
     LOCAL_WRITE,
     REMOTE_READ,
@@ -79,6 +80,7 @@ def test_what_is_read_takes_a_request_there_and_its_packets_back() -> None:
         assert record.time_ps - began == 100_000 + 500_000 + there + pcie + back + pcie
         assert ends.near.bytes[:4096] == ends.far.bytes[100:4196] and record.nbytes == 4096
         assert f.nic(1)["rx_read_requests"] == 1
+        assert [(q["tx_packets"], q["tx_bytes"]) for q in f.counters()["qps"] if q["rank"] == 1] == [(1, 4096)]
         ends.over()
 
 
@@ -106,6 +108,22 @@ def test_by_go_back_n_a_gap_in_a_response_is_asked_for_at_once() -> None:
             ends.over()
     there, second = (2 * (bits * 2.5 + 500_000) + 500_000 for bits in (8 * 98, 8 * 4178))
     assert took[1] - took[0] == there + 500_000 + 4096 * 8 / 512e9 * 1e12 + 8 * 4182 * 2.5 + second
+
+
+def test_a_lost_response_takes_one_packet_from_the_readers_window() -> None:
+    """NSCC's window shrinks by what is lost (updateCwndOnNack_NSCC of htsim's uec.cpp), and READs bring it nothing."""
+    hardware = Hardware(timeout_ns=1e9, nic=nic("nscc"))
+    with bare_fabric("star", {"hosts": 2}, hardware) as f:
+        f.start(0, 1)
+        ends = Ends(f)
+        windows = []
+        for lost in (False, True):
+            if lost:
+                lose(f, "READ_RESPONSE_FIRST")
+            ends.done(1, ends.read(0, 9000))
+            windows += [q["window_bytes"] for q in f.counters()["qps"] if q["rank"] == 0]
+        ends.over()
+    assert windows[0] - windows[1] == 4096
 
 
 def test_a_response_says_that_all_before_it_was_taken() -> None:

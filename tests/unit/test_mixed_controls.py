@@ -115,6 +115,9 @@ def test_groups_of_a_collective_and_of_tasks() -> None:
     a, b = second["communicators"]
     named = transports[a["transport"] - 1]
     assert (named["cc"]["algorithm"], named["recovery"]) == ("swift", "selective_repeat") and "transport" not in b
+    places = [place for place, _ in experiment("cc: none", tasks).senders()]  # where a mistake in it is told
+    at = ("workload", 0)
+    assert places == [("transport",), (*at, "transport"), (*at, "tasks", "groups", "a", "transport")]
     described, _ = plan(experiment("cc: none", step)).described()[0]["groups"]
     assert described["sender"] == "dctcp, go-back-N"
 

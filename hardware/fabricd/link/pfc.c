@@ -82,12 +82,7 @@ void pfc_say(struct fabric *f, struct port *p, uint8_t classes, bool xoff)
 	CLASSES_EACH(c)
 		if (classes >> c & 1 && xoff)
 			p->tc[c].tx_pause++;
-	if (p->control.tail)
-		p->control.tail->next = fr;
-	else
-		p->control.head = fr;
-	p->control.tail = fr;
-	fr->next = NULL;
+	fifo_add(&p->control, fr);
 	port_kick(f, p);
 }
 

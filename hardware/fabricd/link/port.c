@@ -62,29 +62,13 @@ static void free_later(struct fabric *f, struct port *p)
 	}
 }
 
-static struct frame *fifo_pop(struct port *p, unsigned class)
+static struct frame *queue_pop(struct port *p, unsigned class)
 {
-	struct fifo *q = &p->queue[class];
-	struct frame *fr = q->head;
+	struct frame *fr = fifo_take(&p->queue[class]);
 
-	q->head = fr->next;
-	q->frames--;
-	q->bytes -= fr->len;
 	p->queued_bytes -= fr->len;
-	if (!q->head) {
-		q->tail = NULL;
+	if (!p->queue[class].head)
 		p->classes_used &= (uint8_t)~(1u << class);
-	}
-	return fr;
-}
-
-static struct frame *control_pop(struct port *p)
-{
-	struct frame *fr = p->control.head;
-
-	p->control.head = fr->next;
-	if (!fr->next)
-		p->control.tail = NULL;
 	return fr;
 }
 
@@ -168,7 +152,7 @@ static void transmit(struct fabric *f, struct port *p, struct frame *fr, bool ag
 static struct frame *data_pop(struct fabric *f, struct port *p)
 {
 	while (ready(f, p)) {
-		struct frame *fr = fifo_pop(p, scheduler_pick(f, p, ready(f, p)));
+		struct frame *fr = queue_pop(p, scheduler_pick(f, p, ready(f, p)));
 		bool goes = !fr->tx_buffer || fr->tx_buffer->ops->passes(f, fr);
 		if (goes && p->credits)
 			credits_sent(f, p, fr);
@@ -185,7 +169,7 @@ static void port_start(struct fabric *f, struct port *p)
 	struct frame *fr;
 
 	if (p->control.head) {
-		transmit(f, p, control_pop(p), false);
+		transmit(f, p, fifo_take(&p->control), false);
 	} else if (p->owed) {
 		notes_send(f, p);
 	} else if (p->retry && p->retry->again.head) {
@@ -215,23 +199,6 @@ void port_kick(struct fabric *f, struct port *p)
 		free_later(f, p);
 }
 
-/* Put a frame into a queue: at its end, or behind those that are early as well */
-static void join(struct fifo *q, struct frame *fr)
-{
-	struct frame **at = &q->head;
-
-	while (fr->early && *at && (*at)->early)
-		at = &(*at)->next;
-	if (!fr->early && q->tail)
-		at = &q->tail->next;
-	fr->next = *at;
-	*at = fr;
-	if (!fr->next)
-		q->tail = fr;
-	q->frames++;
-	q->bytes += fr->len;
-}
-
 /* port_enqueue() - Offer a frame to a port's egress queue
  *
  * The frame belongs to the port from here on; it may be dropped.
@@ -248,7 +215,7 @@ void port_enqueue(struct fabric *f, struct port *p, struct frame *fr)
 		port_drop(f, p, fr, DROP_MTU);
 		return;
 	}
-	join(q, fr);
+	fifo_add(q, fr);
 	if (q->bytes > p->tc[fr->class].queue_max)
 		p->tc[fr->class].queue_max = q->bytes;
 	p->classes_used |= (uint8_t)(1u << fr->class);
@@ -328,7 +295,7 @@ void port_arrive(struct fabric *f, struct port *p, struct frame *fr, uint32_t ep
 void port_flush_class(struct fabric *f, struct port *p, unsigned class, enum drop why)
 {
 	while (p->queue[class].head)
-		port_drop(f, p, fifo_pop(p, class), why);
+		port_drop(f, p, queue_pop(p, class), why);
 	if (p->credits)
 		credits_look(f, p, class);
 }
@@ -344,7 +311,7 @@ void port_cut(struct fabric *f, struct port *p)
 		}
 	}
 	while (p->control.head)
-		frame_release(f, control_pop(p));
+		frame_release(f, fifo_take(&p->control));
 	retry_cut(f, p);
 	p->owed = 0;
 	p->paused = 0;

@@ -12,6 +12,7 @@
 #include "base/lines.h"
 #include "base/units.h"
 #include "engine/fabric.h"
+#include "link/fifo.h"
 #include "link/frame.h"
 #include "link/params.h"
 
@@ -40,12 +41,6 @@ enum shown {
 struct dropped {
 	uint32_t len;
 	uint8_t data[DROPPED_BYTES];
-};
-
-struct fifo {
-	struct frame *head, *tail;
-	uint32_t frames;
-	uint64_t bytes;
 };
 
 enum node_kind { NODE_SWITCH, NODE_NIC, NODE_ACCELERATOR, NODE_DOMAIN };

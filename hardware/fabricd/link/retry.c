@@ -32,28 +32,6 @@
 
 #define TRIES 16
 
-static void append(struct fifo *q, struct frame *fr)
-{
-	fr->next = NULL;
-	if (q->tail)
-		q->tail->next = fr;
-	else
-		q->head = fr;
-	q->tail = fr;
-	q->frames++;
-}
-
-static struct frame *pop(struct fifo *q)
-{
-	struct frame *fr = q->head;
-
-	q->head = fr->next;
-	q->frames--;
-	if (!q->head)
-		q->tail = NULL;
-	return fr;
-}
-
 /* retry_restart() - A cable has come up, or is plugged in */
 void retry_restart(struct cable *cable)
 {
@@ -115,7 +93,7 @@ bool retry_holds(struct fabric *f, struct port *p, struct port *to, struct frame
 		return false;
 	}
 	passage_leave(f, fr);
-	append(&r->held, fr);
+	fifo_add(&r->held, fr);
 	if (r->astray)
 		return true;
 	r->astray = true;
@@ -128,7 +106,7 @@ bool retry_holds(struct fabric *f, struct port *p, struct port *to, struct frame
 struct frame *retry_pop(struct port *p)
 {
 	p->llr_frames++;
-	return pop(&p->retry->again);
+	return fifo_take(&p->retry->again);
 }
 
 /* retry_came() - A frame has come in, whole and in order */
@@ -157,6 +135,7 @@ static void all_again(struct retry *r)
 		r->again.tail = r->held.tail;
 	r->again.head = r->held.head;
 	r->again.frames += r->held.frames;
+	r->again.bytes += r->held.bytes;
 	r->held = (struct fifo){0};
 }
 
@@ -184,5 +163,5 @@ void retry_cut(struct fabric *f, struct port *p)
 		return;
 	all_again(p->retry);
 	while (p->retry->again.head)
-		port_drop(f, p, pop(&p->retry->again), DROP_CABLE);
+		port_drop(f, p, fifo_take(&p->retry->again), DROP_CABLE);
 }

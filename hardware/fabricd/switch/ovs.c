@@ -55,16 +55,13 @@ static uint32_t truesize(uint32_t len)
 }
 
 /* What a new socket has: net.core.rmem_default, which not every network namespace shows in /proc */
-static int receive_buffer(void)
+static bool receive_buffer(int *bytes)
 {
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), bytes = 0;
-	socklen_t size = sizeof bytes;
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool known = !getsockopt(fd, SOL_SOCKET, SO_RCVBUF, bytes, &(socklen_t){sizeof *bytes});
 
-	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &size) || bytes <= 0)
-		bytes = 212992;
-	if (fd >= 0)
-		close(fd);
-	return bytes;
+	close(fd);
+	return known;
 }
 
 /* ovs_new() - Before anything is opened */
@@ -81,9 +78,11 @@ struct ovs *ovs_new(void)
 bool ovs_open(struct fabric *f, const char *fence_tap)
 {
 	struct ovs *o = f->ovs;
-	int room = receive_buffer();
 	char error[256];
+	int room;
 
+	if (!receive_buffer(&room))
+		return config_fail(f, "no socket: %s", strerror(errno));
 	o->room_bytes = (uint32_t)(room > 65536 ? room - 16384 : room / 2);
 	if (getrandom(&o->nonce, sizeof o->nonce, 0) != sizeof o->nonce)
 		return config_fail(f, "no random numbers: %s", strerror(errno));

@@ -107,7 +107,6 @@ void credit_start(struct fabric *f, struct qp *q)
 	c->left = (int64_t)cc_param(q, CC_INITIAL);
 	c->speculates = !q->cc->by_message;
 	c->since = f->clock.now;
-	c->asked = 0;
 }
 
 void credit_release(struct qp *q)
@@ -217,11 +216,11 @@ void credit_look(struct fabric *f, struct qp *q)
 
 	if (!q->cc->arrived || (c->ask == PS_NEVER) == !waits(q))
 		return;
-	c->asked = 0;
 	if (c->ask != PS_NEVER) {
 		c->ask = PS_NEVER;
 		return;
 	}
+	c->asked = 0;
 	c->since = f->clock.now;
 	if (beyond(c->told, c->known) <= 0)
 		request(f, q);
@@ -279,7 +278,6 @@ void credit_granted(struct fabric *f, struct qp *q, const struct roce_packet *pk
 	c->known = number;
 	c->speculates = false;
 	c->left = (int64_t)(most > 0 && all > most ? most : all);
-	c->asked = 0;
 	c->ask = PS_NEVER;
 	if (q->cc->granted)
 		q->cc->granted(f, q, (uint32_t)more);

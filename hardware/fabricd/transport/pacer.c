@@ -67,36 +67,16 @@ static void look_later(struct fabric *f, struct qp *q)
 /* Put a frame aside */
 static void defer(struct qp *q, struct frame *fr)
 {
-	struct fifo *h = &q->pacer_queue;
-
-	if (fr == q->due) { /* it is the oldest */
+	if (fr == q->due)
 		q->due = NULL;
-		fr->next = h->head;
-		h->head = fr;
-		h->tail = h->tail ? h->tail : fr;
-	} else {
-		fr->next = NULL;
-		if (h->tail)
-			h->tail->next = fr;
-		else
-			h->head = fr;
-		h->tail = fr;
-	}
-	h->frames++;
-	h->bytes += fr->len;
+	fifo_add(&q->pacer_queue, fr); /* `due` is early: before all others, which are younger */
 	tx_of(fr)->used_bytes -= fr->len;
 }
 
 static struct frame *take(struct qp *q)
 {
-	struct fifo *h = &q->pacer_queue;
-	struct frame *fr = h->head;
+	struct frame *fr = fifo_take(&q->pacer_queue);
 
-	h->head = fr->next;
-	if (!h->head)
-		h->tail = NULL;
-	h->frames--;
-	h->bytes -= fr->len;
 	tx_of(fr)->used_bytes += fr->len;
 	return fr;
 }

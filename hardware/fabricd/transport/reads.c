@@ -67,7 +67,6 @@ void reads_ask(const struct qp *q, struct roce_packet *pkt, const struct send_wr
 	pkt->dma_bytes = (uint32_t)(again && left > q->mtu ? q->mtu : left);
 	pkt->swap = wr->swap;
 	pkt->compare = wr->compare;
-	pkt->payload_bytes = 0;
 }
 
 /* reads_hold() - Must the next new request wait, as too much is read already, or it is to come behind that? */

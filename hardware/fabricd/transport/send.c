@@ -175,10 +175,10 @@ static uint32_t build_own(struct fabric *f, struct qp *q, struct frame *fr)
 	const struct send_wr *wr = SEND_WR(q, index);
 	uint64_t i = number - wr->first, left = wr->length - i * q->mtu;
 	bool last = i + 1 == wr->packets;
-	uint32_t bytes = (uint32_t)(left < q->mtu ? left : q->mtu);
 	const uint8_t *payload = wr_reads(wr) ? NULL : q->owner->ops->payload(f, q, wr, number);
+	uint32_t bytes = !payload ? 0 : (uint32_t)(left < q->mtu ? left : q->mtu);
 
-	credit_spend(q, wr_reads(wr) ? 1 : bytes, !again && number == q->sent_max);
+	credit_spend(q, bytes, !again && number == q->sent_max);
 	struct roce_packet pkt = {
 		.src_ip = n->ip,
 		.dst_ip = q->peer->ip,
@@ -194,7 +194,7 @@ static uint32_t build_own(struct fabric *f, struct qp *q, struct frame *fr)
 		.dma_bytes = (uint32_t)wr->length,
 		.imm = wr->imm,
 		.payload = payload,
-		.payload_bytes = payload ? bytes : 0,
+		.payload_bytes = bytes,
 	};
 	place_alone(q, &pkt, wr, i, bytes);
 	reads_ask(q, &pkt, wr, i, again);
