@@ -110,10 +110,10 @@ def _of_lines(groups: Sequence[Any], here: Array, held: Array, variance: Array) 
     """What lines of points are off beyond what their constants' uncertainty explains, and how many there are."""
     beyond = []
     for group in dict.fromkeys(groups):
-        its = here & np.array([one == group for one in groups])
-        if its.any():
-            beyond.append(float(np.median(held[its] ** 2) - np.median(variance[its])))
-    return float(np.sqrt(max(np.mean(beyond), 0.0))), len(beyond)
+        rows = here & np.array([one == group for one in groups])
+        if rows.any():
+            beyond.append(float(np.median(held[rows] ** 2) - np.median(variance[rows])))
+    return max(float(np.mean(beyond)), 0.0) ** 0.5, len(beyond)
 
 
 def _scatter(

@@ -206,7 +206,7 @@ def _pat(asked: _Asked) -> Any:
 
 
 def _p2p(asked: _Asked) -> Any:
-    """Messages from rank to rank, chunk behind chunk, by what keeps them longest: channels with their proxy, or links."""
+    """Chunk behind chunk, by what keeps them longest: channels with their proxy, or links."""
     servers, its, settings, of_peer = asked.servers, asked.its, asked.settings, asked.choice.channels
     message = message_bytes(asked.collective, asked.size, servers)
     chunk = chunk_of(message, its.name, servers, settings, slot_bytes("ll", settings))
@@ -224,12 +224,14 @@ def _p2p(asked: _Asked) -> Any:
         return launch + clock + of_peer * net + far + near * passed + (chunks - 1) * np.maximum(clock, of_peer * net)
     others, outside, beside = servers.ranks - 1, servers.ranks - servers.gpus, servers.gpus - 1
     channels = min(servers.channels_of_messages(settings), others * of_peer)
-    clocks = others * of_peer * chunks * clock / channels
+    clocks = ceil(others * of_peer / channels) * chunks * clock
     handed = outside * beside / servers.gpus if passed else 0.0
-    busiest = np.maximum(clocks, (beside + handed) * of_peer * chunks * link)
+    links = (beside + handed) * of_peer * chunks * link
     if servers.nodes == 1:
-        return launch + near + busiest
-    return launch + far + near * passed + np.maximum(busiest, outside * of_peer * chunks * net)
+        return launch + near + np.maximum(clocks, links)
+    last = channels * outside / others * net  # channels' chunks come to the NIC together
+    nic = clock + outside * of_peer * chunks * net
+    return launch + far + near * passed + np.maximum(np.maximum(clocks + last, nic), links)
 
 
 _TIMES: Mapping[str, Callable[[_Asked], Any]] = {
