@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from testbed.base.errors import InputError
-from testbed.calibrate.fit import Fit, Problem, bootstrap, fit, too_good, widened, without
+from testbed.calibrate.fit import FAR, Fit, Problem, bootstrap, fit, too_good, widened, without
 from testbed.calibrate.measured import Measured
 from testbed.calibrate.prior import prior
 from testbed.cluster.model import NAMES, LibraryModel
@@ -82,12 +82,12 @@ def calibrate(model: LibraryModel, points: Sequence[Measured], log: Log, tell: T
         sigma = np.maximum(np.array([scatter[name] for name in regions]), np.maximum(spread, LEAST))
         fitted = fit(Problem(its, y, sigma, known.x, known.sigma, known.correlation), fitted)
         scatter = _scatter(regions, too_good(fitted) * fitted.residuals, fitted.weights)
-    held = np.empty(len(points))
-    for group in set(groups):
+    held, variance = fitted.residuals.copy(), np.zeros(len(points))
+    for group in set(groups) if len(set(groups)) > 1 else ():
         rows = np.array([one == group for one in groups])
-        held[rows] = fitted.residuals[rows] if len(set(groups)) == 1 else without(fitted, rows)[0]
+        held[rows], variance[rows] = without(fitted, rows)
     sd = widened(fitted, np.maximum(fitted.sd, np.minimum(bootstrap(fitted), known.sigma)))
-    scatter = _scatter(regions, too_good(fitted) * fitted.residuals, fitted.weights, groups, held)
+    scatter = _scatter(regions, too_good(fitted) * fitted.residuals, fitted.weights, groups, (held, variance))
     made = Calibration(model, tuple(points), fitted, sd, scatter, held)
     _judge(made, log)
     return made
@@ -97,17 +97,31 @@ def _groups(points: Sequence[Measured]) -> list[tuple[Any, ...]]:
     return [tuple(one.point[:3]) for one in points]
 
 
-def _of_lines(groups: Sequence[Any], here: Array, held: Array) -> float:
-    middles = []
+T95 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
+"""Student's, of 1, 2, .. degrees of freedom: 95 % lie below so many standard deviations."""
+
+
+def _few(count: int) -> float:
+    """By how much wider the interval of a scatter is that so many have shown."""
+    return T95[min(max(count - 1, 1), len(T95)) - 1] / FAR if count <= len(T95) else 1.0
+
+
+def _of_lines(groups: Sequence[Any], here: Array, held: Array, variance: Array) -> tuple[float, int]:
+    """What lines of points are off beyond what their constants' uncertainty explains, and how many there are."""
+    beyond = []
     for group in dict.fromkeys(groups):
-        its = here & np.array([one == group for one in groups])
-        if its.any():
-            middles.append(float(np.median(np.abs(held[its]))))
-    return float(np.sqrt(np.mean(np.square(middles))))
+        rows = here & np.array([one == group for one in groups])
+        if rows.any():
+            beyond.append(float(np.median(held[rows] ** 2) - np.median(variance[rows])))
+    return max(float(np.mean(beyond)), 0.0) ** 0.5, len(beyond)
 
 
 def _scatter(
-    regions: Sequence[str], residuals: Array, weights: Array, groups: Sequence[Any] = (), held: Array | None = None
+    regions: Sequence[str],
+    residuals: Array,
+    weights: Array,
+    groups: Sequence[Any] = (),
+    held: tuple[Array, Array] | None = None,
 ) -> dict[str, float]:
     """Of each region: of its fitted points, or of the lines of points around the model when held out, if that is more.
 
@@ -121,8 +135,10 @@ def _scatter(
         if here.any():
             its = float(np.sqrt(np.sum(weights[here] * residuals[here] ** 2) / np.sum(weights[here])))
             its *= 1 + 1 / here.sum()  # of few points the mean square is too small
-            off = 0.0 if held is None else _of_lines(groups, here, held)
-            found[name] = max(its, off, LEAST)
+            if held is not None:
+                off, lines = _of_lines(groups, here, *held)
+                its = float(np.hypot(its, off)) * _few(lines if lines > 1 else int(here.sum()))
+            found[name] = max(its, LEAST)
     names = list(REGIONS)
     for k, name in enumerate(names):
         if name not in found:

@@ -38,6 +38,7 @@ _NEXT = {
     "nvls.rate": "large all-reduces with `NCCL_ALGO=NVLS`",
     "nvls.hop": "small all-reduces with `NCCL_ALGO=NVLS`",
     "p2p.rate": "`sendrecv_perf -b 1M -e 1G`",
+    "p2p.turn": "`sendrecv_perf -b 1M -e 1G` with `NCCL_NCHANNELS_PER_NET_PEER` of 1, 2 and 4",
 }
 _OF_PROTOCOL = "sizes at which it is taken, or `NCCL_PROTO={}` from 8 bytes to 16 MiB"
 

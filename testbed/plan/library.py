@@ -16,8 +16,8 @@ from workloads.base.vocabulary import DTYPES
 from workloads.collectives.manner import Manner
 from workloads.library.choice import Choice, NoChoice, choose
 from workloads.library.costs import EFFICIENCY, Costs
+from workloads.library.peers import chunk_of, message_bytes, under_way
 from workloads.library.pieces import (
-    P2P_CHUNK,
     STEPS,
     Cut,
     channels_worth,
@@ -135,8 +135,11 @@ class ByLibrary:
         later = max(0.0, costs[f"{own}nvlink.hop"] - near)
         if choice.algorithm == "nvls_tree":  # of each piece as long as all of them together take the switch
             launch, byte, later = launch + costs["nvls.hop"], channels * servers.nics * 8e9 / costs["nvls.rate"], 0.0
-        elif choice.algorithm == "p2p":
-            byte = 8e9 / costs["p2p.rate"]
+        slice_ns = costs[f"{own}cta.slice"]
+        if choice.algorithm == "p2p":
+            turns = under_way(self.step.collective, choice.channels, servers, self.settings)
+            slice_ns = turns * costs["p2p.turn"] + (slice_ns if own else 0.0)
+            byte = byte if own else 8e9 / costs["p2p.rate"]
         return Manner(
             width=width,
             gpus=servers.gpus,
@@ -151,7 +154,7 @@ class ByLibrary:
             slots=cut.slots,
             launch=launch,
             byte=byte,
-            slice=0.0 if choice.algorithm == "p2p" else costs[f"{own}cta.slice"],
+            slice=slice_ns,
             near=later,
             far=max(0.0, costs[f"{own}net.hop"] - far),
             padded=1 / EFFICIENCY[choice.protocol],
@@ -162,7 +165,9 @@ class ByLibrary:
         """Channels that get something, and in which pieces."""
         servers, channels = self.servers, choice.channels
         if choice.algorithm == "p2p":
-            chunk = self.settings.p2p_chunk_bytes or P2P_CHUNK
+            message = message_bytes(self.step.collective, size_bytes, servers)
+            ll_slot = slot_bytes("ll", self.settings)
+            chunk = chunk_of(message, choice.protocol, servers, self.settings, ll_slot)
             return servers.channels_of_messages(self.settings), Cut(chunk, 1, 1, STEPS)
         if choice.algorithm == "nvls_tree":
             chunk = nvls_tree_chunk(size_bytes, channels, servers.nics, servers.nodes)

@@ -71,8 +71,9 @@ def test_message_by_message_it_is_the_longest_path(train: str) -> None:
 
 
 def test_experts_that_get_more_take_longer() -> None:
+    """Unequal parts go as without a library, equal ones not: so both are unequal."""
     even, skewed = (
         predict(step(f"parallel: {{data: 8, expert: 8}}\n    gating: {gating}")).figures[0].time_ns
-        for gating in ("{}", "{zipf: 1.0}")
+        for gating in ("{zipf: 0.2}", "{zipf: 1.0}")
     )
-    assert skewed > 1.02 * even
+    assert skewed > 1.2 * even

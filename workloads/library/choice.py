@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from workloads.library.constants import NVLS_EFFICIENCY, Constants, constants_of
+from workloads.library.peers import channels_of, message_bytes, protocol_of
 from workloads.library.servers import Servers
 from workloads.library.settings import ALGORITHMS, FUNCTIONS, PROTOCOLS, Settings
 
@@ -43,7 +44,9 @@ def choose(collective: str, size_bytes: int, servers: Servers, settings: Setting
     """Raises NoChoice."""
     settings = settings or Settings()
     if collective in PEER_TO_PEER:
-        return Choice("p2p", "simple", servers.channels_of_peer(settings))
+        message = message_bytes(collective, size_bytes, servers)
+        channels = channels_of(message, servers, settings)
+        return Choice("p2p", protocol_of(message, channels, servers, settings), channels)
     if collective not in FUNCTIONS:
         raise NoChoice(f"the library has no {collective}", f"of {', '.join((*FUNCTIONS, *PEER_TO_PEER))}")
     times = dict(expected_us(collective, size_bytes, servers, settings))

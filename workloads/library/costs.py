@@ -45,7 +45,8 @@ PARAMETERS: Mapping[str, Parameter] = {
     "ll128.net.hop": Parameter("ns", 7000.0, 0.4, "likewise of LL128"),
     "nvls.rate": Parameter("bps", 2300e9, 0.2, "of a GPU from and to the switch that adds up (NVLink SHARP)"),
     "nvls.hop": Parameter("ns", 8000.0, 0.5, "there and back"),
-    "p2p.rate": Parameter("bps", 125e9, 0.3, "of a channel of point-to-point messages"),
+    "p2p.rate": Parameter("bps", 170e9, 0.3, "of a channel of point-to-point messages by itself"),
+    "p2p.turn": Parameter("ns", 2000.0, 0.7, "a host's proxy, of each chunk, for every channel that it has under way"),
 }
 
 Value = Any

@@ -27,10 +27,9 @@ class Nic:
 
 @dataclass(eq=False)
 class Station:
-    """A clock that takes `ns` for a round.  `begins`: it has its rounds from then on without an input."""
+    """A clock that takes `ns` for a round."""
 
     ns: float
-    begins: float
     outputs: list[tuple[Station, int, float, Nic | None]] = field(default_factory=list)
     inputs: list[list[float]] = field(default_factory=list)
     senders: list[Station] = field(default_factory=list)
@@ -48,7 +47,7 @@ class Station:
         at = len(self.done)
         if self.busy:
             return None
-        ready = self.done[-1] if at else self.begins
+        ready = self.done[-1] if at else 0.0
         for arrived in self.inputs:
             if len(arrived) <= at:
                 return None

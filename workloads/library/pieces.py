@@ -19,8 +19,6 @@ LEAST_OF_CHANNEL = 32 << 10
 _LL_BYTES = 8 * 512 * STEPS * 16  # lines of a thread, threads, slots, bytes of a line with its flags
 _LL128_BYTES = 120 * 640 * STEPS * 8  # elements of a thread, threads, slots, bytes of an element
 _ALIGNED = 16
-P2P_CHUNK = 128 << 10
-"""Of messages from rank to rank over the network (NCCL_P2P_NET_CHUNKSIZE, src/init.cc)."""
 _NVLS_CHUNK = 128 << 10  # NCCL_NVLS_CHUNKSIZE, src/transport/nvls.cc
 _NVLS_TREE_CHUNK = 64 << 10
 

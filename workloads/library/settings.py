@@ -46,6 +46,7 @@ class Settings:
     ll_buffer_bytes: int | None = None
     ll128_buffer_bytes: int | None = None
     p2p_chunk_bytes: int | None = None
+    p2p_ll_bytes: int | None = None
     threads: int | None = None
     ll128_threads: int | None = None
     channels_of_net_peer: int | None = None
@@ -136,6 +137,7 @@ _READERS = {
     "NCCL_BUFFSIZE": ("buffer_bytes", _positive),
     "NCCL_LL_BUFFSIZE": ("ll_buffer_bytes", _positive),
     "NCCL_LL128_BUFFSIZE": ("ll128_buffer_bytes", _positive),
+    "NCCL_P2P_LL_THRESHOLD": ("p2p_ll_bytes", _number),
     "NCCL_P2P_NET_CHUNKSIZE": ("p2p_chunk_bytes", _positive),
     "NCCL_NTHREADS": ("threads", _positive),
     "NCCL_LL128_NTHREADS": ("ll128_threads", _positive),

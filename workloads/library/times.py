@@ -16,6 +16,7 @@ from workloads.base.entry import NoModel
 from workloads.collectives.pat import rounds as pat_rounds
 from workloads.library.choice import Choice
 from workloads.library.costs import STREAMED, Costs, Protocol
+from workloads.library.peers import chunk_of, message_bytes, under_way
 from workloads.library.pieces import (
     channels_worth,
     nvls_chunk,
@@ -205,31 +206,32 @@ def _pat(asked: _Asked) -> Any:
 
 
 def _p2p(asked: _Asked) -> Any:
-    """Messages from rank to rank: as fast as the channels to a peer and the NIC let them (CALIBRATE: their harmony)."""
-    servers, its, settings = asked.servers, asked.its, asked.settings
-    nic = asked.cost("nic.rate") * servers.nics / servers.gpus
-    one = asked.cost("p2p.rate")
+    """Chunk behind chunk, by what keeps them longest: channels with their proxy, or links."""
+    servers, its, settings, of_peer = asked.servers, asked.its, asked.settings, asked.choice.channels
+    message = message_bytes(asked.collective, asked.size, servers)
+    chunk = chunk_of(message, its.name, servers, settings, slot_bytes("ll", settings))
+    chunks = max(1, ceil(message / of_peer / chunk))
+    nbytes = ceil(message / of_peer / chunks)
+    own = (its.byte * nbytes + its.slice)[:, 0, 0] if its.name == "ll" else nbytes * 8e9 / asked.cost("p2p.rate")
+    clock = own + under_way(asked.collective, of_peer, servers, settings) * asked.cost("p2p.turn")
+    net = asked.cost("net.message") + nbytes * 8e9 / asked.cost("nic.rate") * servers.gpus / servers.nics
+    link = nbytes * its.link_byte[:, 0, 0]
     launch, far, near = asked.cost("launch"), its.net[:, 0, 0], its.nvlink[:, 0, 0]
-    link = asked.cost("nvlink.rate")
+    passed = servers.gpus > 1 and settings.pxn
     if asked.collective == "send_recv":
-        channels = asked.choice.channels
         if servers.nodes == 1:
-            return launch + near + asked.size * 8e9 / _harmony(channels * one, link)
-        return launch + far + asked.cost("net.message") + asked.size * 8e9 / _harmony(channels * one, nic)
-    each = asked.size / servers.ranks
-    outside = (servers.ranks - servers.gpus) * each
-    channels = 1 << (servers.channels(settings) - 1).bit_length()
-    rate = _harmony(channels * one, nic)
-    over = outside * 8e9 / rate + (servers.ranks - servers.gpus) * asked.cost("net.message")
-    passed = outside * (servers.gpus - 1) / servers.gpus if settings.pxn else 0.0
-    within = ((servers.gpus - 1) * each + passed) * 8e9 / _harmony(channels * one, link)
+            return launch + near + clock + link + (chunks - 1) * np.maximum(clock, of_peer * link)
+        return launch + clock + of_peer * net + far + near * passed + (chunks - 1) * np.maximum(clock, of_peer * net)
+    others, outside, beside = servers.ranks - 1, servers.ranks - servers.gpus, servers.gpus - 1
+    channels = min(servers.channels_of_messages(settings), others * of_peer)
+    clocks = ceil(others * of_peer / channels) * chunks * clock
+    handed = outside * beside / servers.gpus if passed else 0.0
+    links = (beside + handed) * of_peer * chunks * link
     if servers.nodes == 1:
-        return launch + near + within
-    return launch + far + near * (settings.pxn and servers.gpus > 1) + np.maximum(over, within)
-
-
-def _harmony(first: Any, second: Any) -> Any:
-    return (first**-2.0 + second**-2.0) ** -0.5
+        return launch + near + np.maximum(clocks, links)
+    last = channels * outside / others * net  # channels' chunks come to the NIC together
+    nic = clock + outside * of_peer * chunks * net
+    return launch + far + near * passed + np.maximum(np.maximum(clocks + last, nic), links)
 
 
 _TIMES: Mapping[str, Callable[[_Asked], Any]] = {

@@ -9,6 +9,7 @@ its threads for each direction (runTreeSplit, src/device/all_reduce.h).  With NV
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log2
 
 from workloads.collectives.trees import binary
@@ -49,16 +50,18 @@ def tree_ns(nodes: int, rounds: int, launch_ns: float, inside: Inside, between: 
         less, most = (tree_ns(count, rounds, launch_ns, inside, between) for count in (_MOST_NODES // 2, _MOST_NODES))
         return most + (log2(nodes) - log2(_MOST_NODES)) * (most - less)
     if rounds <= _ROUNDS[1]:
-        return _ended(nodes, rounds, launch_ns, inside, between)
-    first, more = (_ended(nodes, count, launch_ns, inside, between) for count in _ROUNDS)
-    return more + (rounds - _ROUNDS[1]) * (more - first) / (_ROUNDS[1] - _ROUNDS[0])
+        return launch_ns + _ended(nodes, rounds, inside, between)
+    first, more = (_ended(nodes, count, inside, between) for count in _ROUNDS)
+    return launch_ns + more + (rounds - _ROUNDS[1]) * (more - first) / (_ROUNDS[1] - _ROUNDS[0])
 
 
-def _ended(nodes: int, rounds: int, launch_ns: float, inside: Inside, between: Between) -> float:
+@lru_cache(maxsize=4096)
+def _ended(nodes: int, rounds: int, inside: Inside, between: Between) -> float:
+    """From the launch on.  Kept, as vectors of whole chunks differ in their number of rounds alone."""
     nics = [Nic(between.message_ns) for _ in range(nodes)]
     stations: list[Station] = []
     for second in (False, True):
-        up, down = ([_chain(inside, launch_ns) for _ in range(nodes)] for _ in range(2))
+        up, down = ([_chain(inside) for _ in range(nodes)] for _ in range(2))
         for node in range(nodes):
             down[node][-1].ns = inside.last_ns
             for q in range(1, inside.count):
@@ -75,5 +78,5 @@ def _ended(nodes: int, rounds: int, launch_ns: float, inside: Inside, between: B
     return ended_ns(stations, rounds)
 
 
-def _chain(inside: Inside, launch_ns: float) -> list[Station]:
-    return [Station(inside.station_ns, launch_ns) for _ in range(inside.count)]
+def _chain(inside: Inside) -> list[Station]:
+    return [Station(inside.station_ns) for _ in range(inside.count)]

@@ -146,16 +146,18 @@ def send_recv_ns(case: Case) -> float:
 
 
 def all_to_all_ns(case: Case) -> float:
-    """As long as the busiest of channels, NIC and NVLink, and one chunk's way."""
+    """As long as the busiest of channels with their proxy, NIC and NVLink, and one chunk's way."""
     its, n, protocol = _manner(case), case.n, _protocol(case)
     part = case.share(n)
     chunks = max(1, ceil(part / its.of_peer / its.chunk)) * its.of_peer
     work, net, far, near = _of_chunk(case, protocol, ceil(part / chunks))
     outside, beside = n - its.gpus, its.gpus - 1
-    clocks = (n - 1) * chunks * work / min(its.channels, (n - 1) * its.of_peer)
+    channels = min(its.channels, (n - 1) * its.of_peer)
+    clocks = ceil((n - 1) * its.of_peer / channels) * chunks / its.of_peer * work
+    clocks += channels * outside / (n - 1) * net  # the last of all channels come to the NIC together
     handed = outside * beside / its.gpus if its.pxn else 0.0
     link = (beside + handed) * part * np.asarray(protocol.near_byte).item()
-    busiest = max(clocks, outside * chunks * net, link)
+    busiest = max(clocks, work + outside * chunks * net, link)
     return float(its.launch + busiest + far * (outside > 0) + near * (its.gpus > 1))
 
 
