@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 READS = frozenset({"counters", "status", "waits", "faults", "flows", "traffic_results", "parameters", "log"})
 """Requests to fabricd that change nothing."""
-_UNSAID = frozenset({"held", "act", "ping", "ovs_slow"})  # events that are no news of the emulated world
+_UNSAID = frozenset({"held", "act", "ping", "ovs_slow", "program_ended"})  # events that are no news of the emulated world
 OPAQUE = "world"
 _END_S = 2.0
 

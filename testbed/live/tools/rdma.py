@@ -1,0 +1,161 @@
+"""RDMA programs of the distribution in ranks' containers, at a prompt: `exec 0 -- ibv_devinfo`, and of two ranks a server
+and a client, `exec 0 3 -- ib_write_bw -s 65536`.
+
+With the virtual clock a world stands still until each program has its NIC open or has ended, goes on for a while, and
+stands still again: so what they print does not depend on the machine.  That holds for programs that open their NIC once,
+as all of these do; others (shells, say) are for `testbed exec`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from testbed.live.look.table import Table
+from testbed.live.tools.probe import check_pair
+from testbed.live.tools.programs import Program
+from testbed.live.tools.site import Site
+from testbed.live.tools.tool import Tool
+from testbed.logs import printed
+from testbed.words import kinds
+from testbed.words.entry import Parameter
+from testbed.words.kinds import Wrong
+
+KNOWN = re.compile(r"ibv?_[a-z_]+|rping|ucmatose|udaddy|rdma_(x?server|x?client)")
+NAMES = "ibv_devinfo, ib_write_bw, ibv_rc_pingpong, rping and the like (perftest, ibverbs-utils, rdmacm-utils)"
+BY_ITS_OPTION = re.compile(r"rping|rdma_x?client|rdma_x?server")
+"""Those that are told by an option what they are, and whose server they are to reach: `-s` and `-c -a ADDRESS`."""
+READY_NS, LINGER_NS = 10e6, 10e6
+"""Emulated time in which a server is ready to be asked, and for which it may stay when its client has ended."""
+MOST_NS = 10e9
+GRAIN_NS = (1_000, 1_000_000)
+_GRAINS = 16
+START_S, WALL_S = 60.0, 300.0
+_LISTEN = "0A"  # of /proc/net/tcp
+LINES, WIDE = 100, 200
+
+
+def execute(site: Site, words: str) -> list[Table]:
+    ranks, argv = _read(site, words)
+    with ExitStack() as left:
+        run = _Run(site, left.enter_context)
+        if len(ranks) == 1:
+            run.start(ranks[0], argv)
+        else:
+            check_pair(site, *ranks)
+            run.start(ranks[0], _server(argv))
+            run.pass_until(run.listens, READY_NS)
+            run.start(ranks[1], _client(argv, str(site.fabric.nics[ranks[0]].ip)))
+        whole = run.pass_until(lambda: run.programs[-1].ended, MOST_NS)
+        if whole:
+            run.pass_until(lambda: run.programs[0].ended, LINGER_NS)
+        tables = run.tables()
+    run.settle()
+    return tables
+
+
+def _read(site: Site, words: str) -> tuple[list[int], list[str]]:
+    """RANK [RANK] [--] PROGRAM ..; raises Wrong."""
+    usage = "exec RANK [RANK] -- PROGRAM .., the first rank's is the server"
+    try:
+        typed = shlex.split(words)
+    except ValueError as error:
+        raise Wrong(f"{words!r}: {error}", usage) from None
+    ranks = []
+    while typed and typed[0] != "--" and not KNOWN.fullmatch(typed[0]) and len(ranks) < 2:
+        ranks.append(kinds.RANK.read(typed.pop(0), site.fabric))
+    if typed[:1] == ["--"]:
+        typed.pop(0)
+    if not ranks or not typed:
+        raise Wrong("whose NIC, and which program?", usage)
+    if not KNOWN.fullmatch(typed[0]):
+        raise Wrong(f"{typed[0]!r} is no RDMA program that can be run here", NAMES)
+    return ranks, typed
+
+
+def _server(argv: Sequence[str]) -> list[str]:
+    return [*argv, "-s"] if BY_ITS_OPTION.fullmatch(argv[0]) and argv[0] == "rping" else list(argv)
+
+
+def _client(argv: Sequence[str], address: str) -> list[str]:
+    if argv[0] == "rping":
+        return [*argv, "-c", "-a", address]
+    if argv[0] in ("ucmatose", "udaddy", "rdma_client", "rdma_xclient"):
+        return [*argv, "-s", address]
+    return [*argv, address]
+
+
+class _Run:
+    """Programs under way, and how time passes for them."""
+
+    def __init__(self, site: Site, enter: Callable[[Any], Any]) -> None:
+        self.site, self.enter = site, enter
+        self.programs: list[Program] = []
+        self.ranks: list[int] = []
+        self.names: list[str] = []
+
+    def start(self, rank: int, argv: Sequence[str]) -> None:
+        self.programs.append(self.enter(Program(self.site, rank, argv)))
+        self.ranks.append(rank)
+        self.names.append(argv[0])
+
+    def listens(self) -> bool:
+        """Whether the server does, by its host's sockets; without any (the virtual clock), it has time enough."""
+        host = self.site.lab.hosts.get(self.site.fabric.nics[self.ranks[0]].host)
+        if host is None or not self.site.lab.kernel:
+            return False
+        rows = (Path(f"/proc/{host.pid}/net/{table}").read_text().splitlines()[1:] for table in ("tcp", "tcp6"))
+        return self.programs[0].ended or any(row.split()[3] == _LISTEN for table in rows for row in table)
+
+    def pass_until(self, done: Callable[[], bool], limit_ns: float) -> bool:
+        """Lets time pass until then, but no longer than that. Returns whether it is."""
+        if self.site.lab.kernel:
+            return self.site.until(done, WALL_S * 1e9 / self.site.lab.dilation)
+        begun, least, most = self.site.now_ns(), *GRAIN_NS
+        self.settle()
+        while not done():
+            passed = self.site.now_ns() - begun
+            if passed >= limit_ns or not self.site.step(min(max(least, passed / _GRAINS), most, limit_ns - passed)):
+                return False
+            self.settle()
+        return True
+
+    def settle(self) -> None:
+        """Until all that run have their NICs open: what they do before and after that takes no emulated time."""
+        end = time.monotonic() + START_S
+        while not self.site.lab.kernel and time.monotonic() < end:
+            there = [one["rank"] for one in self.site.request("programs")["programs"]]
+            running = [rank for rank, one in zip(self.ranks, self.programs, strict=True) if not one.ended]
+            if sorted(there) == sorted(running):
+                return
+            time.sleep(0.002)
+
+    def tables(self) -> list[Table]:
+        said, ends, figures = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
+        for rank, name, program in zip(self.ranks, self.names, self.programs, strict=True):
+            lines = program.everything.rstrip().expandtabs().splitlines()
+            said += [{"rank": rank, "says": line[:WIDE]} for line in lines[:LINES]]
+            ends.append({"rank": rank, "program": name, "exit": program.code})
+            found = printed.figures(program.output)
+            figures += [
+                {
+                    "rank": rank, "size": one.size_bytes, "time_us": round(one.time_ns / 1000, 3),
+                    "GBps": None if one.rate_Bps is None else round(one.rate_Bps / 1e9, 3),
+                }
+                for one in found
+            ]  # fmt: skip
+        return [Table("says", "", said), Table("ended", "", ends), Table("figures", "", figures)][: 3 if figures else 2]
+
+
+TOOLS = (
+    Tool(
+        words="exec", about="Run an RDMA program at a rank, or at two as server and client.", use=execute,
+        parameters=(Parameter("words", kinds.TEXT, f"RANK [RANK] -- PROGRAM ..: {NAMES}.", required=True, rest=True),),
+        samples=("0 -- ibv_devinfo", "0 3 -- ib_write_bw -s 65536 -n 100"),
+    ),
+)  # fmt: skip
