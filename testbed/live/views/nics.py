@@ -102,6 +102,7 @@ def nic(look: Look, rank: int) -> list[Table]:
         }
         for c in ports.CLASSES
     ]  # fmt: skip
+    p = {**p, "retry": min(p["retry"], p["retry_most"])}  # what its queue pairs get
     control = [
         {"parameter": "congestion control", "value": p["cc"]["algorithm"]},
         *({"parameter": k, "value": _written(k, v)} for k, v in p["cc"]["params"].items()),
