@@ -1,4 +1,4 @@
-"""Faults that programs see by their verbs: keys, address tables and counters of NICs that are not what they should be."""
+"""Faults that programs see by their verbs: NICs' keys, GIDs and counters that are not what they should be."""
 
 from __future__ import annotations
 

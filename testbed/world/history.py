@@ -9,7 +9,7 @@ from typing import Any, overload
 
 Counters = dict[str, Any]
 PERIOD_NS = 50_000
-MANY = 2_000
+MANY = 400
 """After so many each further doubling of the time takes half as many again: the period doubles."""
 KEPT_BYTES = 256 << 20
 NOT_EMULATED = ("fences", "forwarding_wall_ns", "fast_hops", "fast_checked", "fast_stale", "tables_changed",

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.faults import Injection
-from tests.fabricd.test_verbs_reads import LOCAL_PROTECTION, REMOTE_ACCESS, SUCCESS, Ends
 from tests.parts.fabricd_fixture import BareFabric, bare_fabric
 from tests.parts.rdma_programs import Programs, numbers, programs_on, require
+from tests.parts.verbs_ends import Ends
 from workloads.verbs import wire
 
-RETRY_EXCEEDED, RNR_EXCEEDED = 12, 13  # of ibv_wc_status: verbs.h
+SUCCESS, LOCAL_PROTECTION, REMOTE_ACCESS, RETRY_EXCEEDED = 0, 4, 10, 12  # of ibv_wc_status: verbs.h
 TIMEOUT_PS = 65_536_000  # code 4, which the ends ask for: 4.096 us * 2^4
 
 
@@ -142,4 +142,3 @@ def test_a_port_says_what_its_cable_takes(two: Programs) -> None:
     two.start(1, "sleep", "1").wait(60)
     assert "active_mtu:\t\t1024 (3)" in ended(two.start(0, "ibv_devinfo"))[0][1]
     assert "active_mtu:\t\t4096 (5)" in ended(two.start(1, "ibv_devinfo"))[0][1]
-

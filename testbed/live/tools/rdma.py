@@ -1,9 +1,9 @@
-"""RDMA programs of the distribution in ranks' containers, at a prompt: `exec 0 -- ibv_devinfo`, and of two ranks a server
-and a client, `exec 0 3 -- ib_write_bw -s 65536`.
+"""RDMA programs of the distribution in ranks' containers, at a prompt: `exec 0 -- ibv_devinfo`; of two ranks the first
+is the server, `exec 0 3 -- ib_write_bw -s 65536`.
 
 With the virtual clock a world stands still until each program has its NIC open or has ended, goes on for a while, and
-stands still again: so what they print does not depend on the machine.  That holds for programs that open their NIC once,
-as all of these do; others (shells, say) are for `testbed exec`.
+stands still again: so what they print does not depend on the machine.  That holds for programs that open their NIC
+once, as all of these do; others (shells, say) are for `testbed exec`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ BY_ITS_OPTION = re.compile(r"rping|rdma_x?client|rdma_x?server")
 READY_NS, LINGER_NS = 10e6, 10e6
 """Emulated time in which a server is ready to be asked, and for which it may stay when its client has ended."""
 MOST_NS = 10e9
-GRAIN_NS = (1_000, 1_000_000)
-_GRAINS = 16
+GRAIN_NS, GRAINS = 1_000.0, 16
+"""It goes on in steps of a 16th of what has passed, so it stands at most so much after their end."""
 START_S, WALL_S = 60.0, 300.0
 _LISTEN = "0A"  # of /proc/net/tcp
 LINES, WIDE = 100, 200
@@ -116,12 +116,13 @@ class _Run:
         """Lets time pass until then, but no longer than that. Returns whether it is."""
         if self.site.lab.kernel:
             return self.site.until(done, WALL_S * 1e9 / self.site.lab.dilation)
-        begun, least, most = self.site.now_ns(), *GRAIN_NS
+        passed = 0.0
         self.settle()
         while not done():
-            passed = self.site.now_ns() - begun
-            if passed >= limit_ns or not self.site.step(min(max(least, passed / _GRAINS), most, limit_ns - passed)):
+            step = min(max(GRAIN_NS, passed / GRAINS), limit_ns - passed)
+            if step < 1 or not self.site.step(step):
                 return False
+            passed += step
             self.settle()
         return True
 
