@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from testbed.containers.programs import NETWORK
 from testbed.live.look.table import Table
 from testbed.live.tools.probe import check_pair
 from testbed.live.tools.programs import Program
@@ -66,7 +67,7 @@ def _read(site: Site, words: str) -> tuple[list[int], list[str]]:
         typed = shlex.split(words)
     except ValueError as error:
         raise Wrong(f"{words!r}: {error}", usage) from None
-    ranks = []
+    ranks = list[int]()
     while typed and typed[0] != "--" and not KNOWN.fullmatch(typed[0]) and len(ranks) < 2:
         ranks.append(kinds.RANK.read(typed.pop(0), site.fabric))
     if typed[:1] == ["--"]:
@@ -98,19 +99,27 @@ class _Run:
         self.programs: list[Program] = []
         self.ranks: list[int] = []
         self.names: list[str] = []
+        self.before: set[tuple[str, str]] = set()
 
     def start(self, rank: int, argv: Sequence[str]) -> None:
-        self.programs.append(self.enter(Program(self.site, rank, argv)))
         self.ranks.append(rank)
+        self.before = self.before or self._listening()
+        self.programs.append(self.enter(Program(self.site, rank, argv)))
         self.names.append(argv[0])
 
     def listens(self) -> bool:
-        """Whether the server does, by its host's sockets; without any (the virtual clock), it has time enough."""
-        host = self.site.lab.hosts.get(self.site.fabric.nics[self.ranks[0]].host)
-        if host is None or not self.site.lab.kernel:
-            return False
-        rows = (Path(f"/proc/{host.pid}/net/{table}").read_text().splitlines()[1:] for table in ("tcp", "tcp6"))
-        return self.programs[0].ended or any(row.split()[3] == _LISTEN for table in rows for row in table)
+        """Whether the server does, or has ended."""
+        return self.programs[0].ended or bool(self._listening() - self.before)
+
+    def _listening(self) -> set[tuple[str, str]]:
+        """Places at the server's host where somebody does: of its sockets, or of the management network."""
+        lab, rank = self.site.lab, self.ranks[0]
+        if not lab.kernel:
+            return {(one.name, "") for one in (lab.dir / NETWORK.name).glob(f"{rank}-*")}
+        host = lab.hosts[lab.fabric.nics[rank].host]
+        texts = [Path(f"/proc/{host.pid}/net/{table}").read_text() for table in ("tcp", "tcp6")]
+        rows = [row.split() for text in texts for row in text.splitlines()[1:]]
+        return {(row[1], row[9]) for row in rows if row[3] == _LISTEN}
 
     def pass_until(self, done: Callable[[], bool], limit_ns: float) -> bool:
         """Lets time pass until then, but no longer than that. Returns whether it is."""
