@@ -66,7 +66,6 @@ def test_the_operator_finds_lanes_that_are_missing_by_what_programs_print() -> N
         ("exec 0 9 -- ib_write_bw", "there is no rank 9"),
         ("exec 1 1 -- ib_write_bw", "the same NIC"),
         ("exec ib_write_bw", "whose NIC"),
-        ("exec 0 -- 'ib_write_bw", "No closing quotation"),
     ],
 )
 def test_what_cannot_be_run_is_said(shared: Game, line: str, what: str) -> None:
