@@ -54,6 +54,8 @@ def rates(op: Operator) -> list[Diagnosis]:
         rails.setdefault(op.switch_of(nic.rank), []).append(nic.rank)
     pairs = {switch: _ring(ranks) for switch, ranks in rails.items()}
     found = {pair: _rate(op, *pair) for ring in pairs.values() for pair in ring}
+    if any(number(row, "retransmitted") > 0 for row in op.rows("show nics")):
+        return []  # where frames are lost, rates say little
     slow = [pair for pair, rate in found.items() if 0 < rate < SLOW * max(found.values())]
     for switch, ring in pairs.items():
         if len(rails) > 1 and len(ring) > 1 and all(pair in slow for pair in ring):
