@@ -135,7 +135,8 @@ class _Run:
         """Until all that run have their NICs open: what they do before and after that takes no emulated time."""
         end = time.monotonic() + START_S
         while not self.site.lab.kernel and time.monotonic() < end:
-            there = [one["rank"] for one in self.site.request("programs")["programs"]]
+            sessions = self.site.request("programs")["programs"]
+            there = [one["rank"] for one in sessions if one["state"] == "waiting"]  # who runs may still end by now
             running = [rank for rank, one in zip(self.ranks, self.programs, strict=True) if not one.ended]
             if sorted(there) == sorted(running):
                 return
