@@ -95,7 +95,9 @@ def nics(op: Operator) -> Iterator[Diagnosis]:
     tuning: dict[int, list[str]] = defaultdict(list)
     for row, usual in odd(roce, "parameter", ("value",)):
         rank, parameter, right = row["rank"], str(row["parameter"]), usual["value"]
-        if parameter == "congestion control":
+        if parameter == "retry":
+            yield Diagnosis("few_retries", f"nic:{rank}")
+        elif parameter == "congestion control":
             other_control.add(rank)
             kind = "cc_off" if row["value"] == "none" else "wrong_cc"
             yield Diagnosis(kind, f"nic:{rank}", (f"nic cc {rank} {right}",))

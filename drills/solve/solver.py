@@ -23,6 +23,7 @@ from drills.solve import (
     routing,
     settings,
     stragglers,
+    verbs,
     wiring,
 )
 from drills.solve.diagnosis import Diagnosis, Rule, answer
@@ -31,13 +32,14 @@ from drills.solve.trials import PATIENCE, carries
 
 DIRECT: tuple[Rule, ...] = (
     *settings.RULES, *host.RULES, *controller.RULES, *stragglers.RULES, *offload.RULES, *routing.RULES, *adaptive.RULES,
-    *paths.RULES, *lost.RULES, *congestion.RULES, *pfc.RULES,
+    *paths.RULES, *lost.RULES, *congestion.RULES, *pfc.RULES, *verbs.RULES,
 )  # fmt: skip
 """By what a view names; all apply, for several may be right."""
 OWN: tuple[Rule, ...] = (*ecn.OWN, *corruption.OWN)
 """By symptoms that no other fault has; all apply."""
 IN_ORDER: tuple[Rule, ...] = (
     *pfc.LATER, *lost.LATER, *ecn.LATER, *corruption.LATER, *pfc.LAST, *stragglers.LAST, *congestion.LAST,
+    *verbs.LAST,
 )  # fmt: skip
 """One after the other, until one has a diagnosis."""
 BEHIND: tuple[Rule, ...] = (*offload.RULES, *routing.LOST, *lost.RULES, *pfc.BEHIND)

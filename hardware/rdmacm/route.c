@@ -31,7 +31,7 @@ void route_set_peer(struct id *i)
 void route_av(const struct id *i, struct ibv_ah_attr *a)
 {
 	*a = (struct ibv_ah_attr){
-		.grh = {.dgid = i->id.route.addr.addr.ibaddr.dgid, .hop_limit = 64, .traffic_class = i->tos},
+		.grh = {.dgid = i->id.route.addr.addr.ibaddr.dgid, .sgid_index = railbed_gid_index(), .hop_limit = 64, .traffic_class = i->tos},
 		.sl = i->tos >> 5,
 		.is_global = 1,
 		.port_num = PORT,

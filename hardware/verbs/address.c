@@ -16,7 +16,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 {
 	uint32_t rank;
 
-	if (!a->is_global || a->port_num != PORT || a->grh.sgid_index) {
+	if (!a->is_global || a->port_num != PORT || a->grh.sgid_index != railbed_gid_index()) {
 		errno = EINVAL;
 		return NULL;
 	}

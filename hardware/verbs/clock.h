@@ -15,6 +15,7 @@ void railbed_activate(void (*how)(void));
 unsigned railbed_rank(void);
 uint32_t railbed_address(uint32_t rank);
 bool railbed_rank_of(uint32_t address, uint32_t *rank);
+uint8_t railbed_gid_index(void);
 
 /* What our other libraries do about memory that peers may write to */
 struct railbed_watch {

@@ -100,6 +100,10 @@ static enum ibv_mtu mtu_of(uint32_t bytes)
 	return m;
 }
 
+#define GIDS (1u + gids_moved) /* in the table */
+static uint8_t gids_moved; /* as far as is known, */
+static bool asked; /* once it has been asked */
+
 /* How the port is now; without fabricd, down */
 static struct wire_port ask(void)
 {
@@ -114,14 +118,23 @@ static struct wire_port ask(void)
 			memcpy(&answer, session.in + 8, sizeof answer);
 	}
 	session_unlock();
+	gids_moved = (answer.flags & PORT_GIDS_MOVED) != 0;
+	asked = true;
 	return answer;
+}
+
+/* railbed_gid_index() - Where the port's GID of RoCE v2 stands: first, unless that has moved behind the link-local one of v1 */
+uint8_t railbed_gid_index(void)
+{
+	if (!asked)
+		ask();
+	return gids_moved;
 }
 
 static int query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *to, size_t room)
 {
 	struct ibv_port_attr a = {
 		.max_mtu = IBV_MTU_4096,
-		.gid_tbl_len = 1,
 		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
 		.max_msg_sz = 1u << 31,
 		.pkey_tbl_len = 1,
@@ -138,6 +151,7 @@ static int query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr 
 	a.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 	a.phys_state = up ? 5 : 2; /* LinkUp, Polling */
 	a.active_mtu = mtu_of(is.mtu);
+	a.gid_tbl_len = GIDS;
 	a.qkey_viol_cntr = is.qkey_violations;
 	set_rate(&a, is.rate_bps);
 	memset(to, 0, room);
@@ -219,11 +233,16 @@ static int query_values(struct ibv_context *c, struct ibv_values_ex *v)
 int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union ibv_gid *gid)
 {
 	(void)c;
-	if (port != PORT || index) {
+	if (port != PORT || index < 0 || index > railbed_gid_index()) {
 		errno = EINVAL;
 		return -1;
 	}
-	place_gid(place()->rank, gid);
+	if (index == railbed_gid_index()) {
+		place_gid(place()->rank, gid);
+		return 0;
+	}
+	gid->global.subnet_prefix = htobe64(0xfe80000000000000ull);
+	gid->global.interface_id = ibv_get_device_guid(NULL);
 	return 0;
 }
 
@@ -235,32 +254,39 @@ int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned int index, 
 int _ibv_query_gid_ex(struct ibv_context *c, uint32_t port, uint32_t index, struct ibv_gid_entry *e, uint32_t flags,
 		      size_t room)
 {
-	struct ibv_gid_entry all = {.gid_index = index, .port_num = port, .gid_type = IBV_GID_TYPE_ROCE_V2};
+	struct ibv_gid_entry all = {.gid_index = index, .port_num = port};
 
 	if (flags || room < sizeof all)
 		return EOPNOTSUPP;
 	if (port != PORT)
 		return EINVAL;
-	if (index)
+	if (ibv_query_gid(c, PORT, (int)index, &all.gid))
 		return ENODATA;
-	ibv_query_gid(c, PORT, 0, &all.gid);
+	all.gid_type = index == railbed_gid_index() ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
 	memcpy(e, &all, sizeof all);
 	return 0;
 }
 
 ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *e, size_t max, uint32_t flags, size_t room)
 {
-	if (!max)
+	size_t count = 0;
+
+	railbed_gid_index();
+	if (max < GIDS)
 		return -EINVAL;
-	int wrong = _ibv_query_gid_ex(c, PORT, 0, e, flags, room);
-	return wrong ? -wrong : 1;
+	for (; count < GIDS; count++) {
+		int wrong = _ibv_query_gid_ex(c, PORT, (uint32_t)count, (struct ibv_gid_entry *)((uint8_t *)e + count * room), flags, room);
+		if (wrong)
+			return -wrong;
+	}
+	return (ssize_t)count;
 }
 
 int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned int index, unsigned int *type)
 {
 	(void)c;
-	*type = 1; /* RoCE v2 */
-	return port == PORT && !index ? 0 : (errno = EINVAL, -1);
+	*type = index == railbed_gid_index(); /* RoCE v2, else v1 */
+	return port == PORT && index <= railbed_gid_index() ? 0 : (errno = EINVAL, -1);
 }
 
 int ibv_query_pkey(struct ibv_context *c, uint8_t port, int index, __be16 *key)

@@ -317,7 +317,7 @@ static int wrong_with(const struct qp *q, const struct ibv_qp_attr *a, int mask,
 		return EINVAL;
 	if (mask & IBV_QP_PATH_MTU && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
 		return EINVAL;
-	if (mask & IBV_QP_AV && (!a->ah_attr.is_global || a->ah_attr.grh.sgid_index || a->ah_attr.port_num != PORT))
+	if (mask & IBV_QP_AV && (!a->ah_attr.is_global || a->ah_attr.grh.sgid_index != railbed_gid_index() || a->ah_attr.port_num != PORT))
 		return EINVAL;
 	if (mask & IBV_QP_AV && !place_rank_of(&a->ah_attr.grh.dgid, &rank))
 		return ENETUNREACH;

@@ -111,6 +111,7 @@ struct wire_port {
 	uint32_t mtu, qkey_violations;
 };
 #define PORT_UP 1u
+#define PORT_GIDS_MOVED 2u
 struct wire_number {
 	uint32_t cookie, qp;
 };

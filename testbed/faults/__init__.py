@@ -17,7 +17,20 @@ from testbed.base import controls
 from testbed.base.explain import explain
 from testbed.base.types import unknown
 from testbed.base.units import UnitError, format_time, parse_time
-from testbed.faults import adaptive, cable, congestion, credits, forwarding, host, loss, offload, paths, queue, trimming
+from testbed.faults import (
+    adaptive,
+    cable,
+    congestion,
+    credits,
+    forwarding,
+    host,
+    loss,
+    offload,
+    paths,
+    queue,
+    trimming,
+    verbs,
+)
 from testbed.faults.base import Fault, Place, Primitive
 from testbed.faults.built import Built, CannotInject
 from topologies.graph.fabric import Fabric, TopologyError
@@ -34,6 +47,7 @@ GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "Several paths": paths.FAULTS,
     "Offloads": offload.FAULTS,
     "Hosts": host.FAULTS,
+    "Verbs": verbs.FAULTS,
     "Congestion": congestion.FAULTS,
 }
 CATALOGUE: dict[str, type[Fault]] = {cls.name: cls for faults in GROUPS.values() for cls in faults}

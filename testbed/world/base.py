@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from testbed.faults import Injection
     from topologies import Fabric
 
-READS = frozenset({"counters", "status", "waits", "faults", "flows", "traffic_results", "parameters", "log"})
+READS = frozenset(
+    {"counters", "status", "waits", "faults", "flows", "traffic_results", "parameters", "programs", "log"}
+)
 """Requests to fabricd that change nothing."""
-_UNSAID = frozenset({"held", "act", "ping", "ovs_slow"})  # events that are no news of the emulated world
+_UNSAID = frozenset({"held", "act", "ping", "ovs_slow", "program_ended"})  # no news of the emulated world
 OPAQUE = "world"
 _END_S = 2.0
 

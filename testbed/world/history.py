@@ -9,9 +9,20 @@ from typing import Any, overload
 
 Counters = dict[str, Any]
 PERIOD_NS = 50_000
+MANY = 400
+"""After so many each further doubling of the time takes half as many again: the period doubles."""
 KEPT_BYTES = 256 << 20
-NOT_EMULATED = ("fences", "forwarding_wall_ns", "fast_hops", "fast_checked", "fast_stale", "tables_changed")
-"""Of `fidelity`: matters of wall time, or of which way frames went."""
+NOT_EMULATED = ("fences", "forwarding_wall_ns", "fast_hops", "fast_checked", "fast_stale", "tables_changed",
+                "events")  # fmt: skip
+"""Of `fidelity`: matters of wall time, of which way frames went, of how a program's threads wake each other."""
+
+
+def next_ns(time_ns: int) -> int:
+    """When the next snapshot is due."""
+    period = PERIOD_NS
+    while time_ns >= MANY * period:
+        period *= 2
+    return (time_ns // period + 1) * period
 
 
 def emulated(counters: Mapping[str, Any]) -> Counters:

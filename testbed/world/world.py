@@ -20,7 +20,7 @@ from testbed.inject.faults import put_in, requests_of
 from testbed.live.look.events import in_order
 from testbed.plan import together
 from testbed.world.base import READS, AnyWorld, WorldGone, explaining
-from testbed.world.history import PERIOD_NS, emulated
+from testbed.world.history import PERIOD_NS, emulated, next_ns
 from testbed.world.job import Job
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class World(AnyWorld):
         """Lets time go on by exactly so much. Raises WorldGone."""
         end = self._now() + ns
         while self.time_ns < end and self.wanted():
-            snapshot = (self.time_ns // PERIOD_NS + 1) * PERIOD_NS
+            snapshot = next_ns(self.time_ns)
             self._go(min(end, snapshot))
             if self.time_ns == snapshot:
                 self._remember()

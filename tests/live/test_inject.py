@@ -33,6 +33,7 @@ ELSEWHERE = {
     "credit_leak": "test_cable_runs.py",
     "in_order_nic": "test_path_faults.py",
     "reps_late_marks": "test_path_faults.py",
+    **dict.fromkeys(("wrong_rkey", "local_protection", "few_retries", "wrong_gid_index"), "test_verbs_faults.py"),
     "stale_quality": "test_fabricd_adaptive.py",
     "trim_off": "test_trimming_faults.py",
     "trim_dscp_lost": "test_trimming_faults.py",

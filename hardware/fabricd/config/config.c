@@ -155,7 +155,7 @@ static bool load_nic(struct fabric *f, struct nic *n, const json_t *o)
 	for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
 		if (!json_object_get(o, needed[i]))
 			return config_fail(f, "%s: %s is needed", n->n.name, needed[i]);
-	n->base = (struct nic_params){.trimmed_dscp = DSCP_NONE, .trimmed_last_hop_dscp = DSCP_NONE, .data_dscp = 26, .ack_dscp = 48, .cnp_dscp = 48, .data_class = 3, .ack_class = 6,
+	n->base = (struct nic_params){.retry_most = RETRIES_MAX, .trimmed_dscp = DSCP_NONE, .trimmed_last_hop_dscp = DSCP_NONE, .data_dscp = 26, .ack_dscp = 48, .cnp_dscp = 48, .data_class = 3, .ack_class = 6,
 				      .cnp_class = 6, .slow = 1, .reorder_packets = 1024, .sack_every = 16, .probes = true,
 				      .cc = &cc_none, .engine_prefetch_bytes = 262144};
 	if (!params_fail(f, n->n.name, nic_params_set(&n->base, o)) ||

@@ -67,7 +67,8 @@ static const char *set_counts(struct nic_params *p, const json_t *o)
 		uint32_t *to;
 	} counts[] = {
 		{"ack_every", "ack_every: from 1 to 1048576", 1, 1 << 20, &p->ack_every},
-		{"retry", "retry: from 0 to 1000", 0, 1000, &p->retry},
+		{"retry", "retry: from 0 to 1000", 0, RETRIES_MAX, &p->retry},
+		{"retry_most", "retry_most: from 0 to 1000", 0, RETRIES_MAX, &p->retry_most},
 		{"rnr_retry", "rnr_retry: from 0 to 7", 0, 7, &p->rnr_retry},
 		{"reorder_packets", "reorder_packets: from 1 to 65536", 1, 65536, &p->reorder_packets},
 		{"first_psn", "first_psn: from 0 to 16777215", 0, PSN_MASK, &p->first_psn},
@@ -133,6 +134,12 @@ static const char *set_host(struct nic_params *p, const json_t *o)
 		p->frozen = json_is_true(v);
 	if ((v = json_object_get(o, "takes_in_order")))
 		p->takes_in_order = json_is_true(v);
+	if ((v = json_object_get(o, "stale_rkeys")))
+		p->keys_stale[0] = json_is_true(v);
+	if ((v = json_object_get(o, "stale_lkeys")))
+		p->keys_stale[1] = json_is_true(v);
+	if ((v = json_object_get(o, "gids_moved")))
+		p->gids_moved = json_is_true(v);
 	if ((v = json_object_get(o, "recovery"))) {
 		const char *s = json_string_value(v);
 		if (!s || (strcmp(s, "go_back_n") && strcmp(s, "selective_repeat")))

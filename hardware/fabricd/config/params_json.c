@@ -140,6 +140,7 @@ json_t *nic_params_json(const struct nic_params *p)
 	} numbers[] = {{"pcie_rate_bps", (uint64_t)p->pcie_bps}, {"tx_buffer_bytes", p->tx_buffer_bytes},
 		       {"rx_buffer_bytes", p->rx_buffer_bytes}, {"rx_xoff_bytes", p->rx_xoff_bytes},
 		       {"rx_xon_bytes", p->rx_xon_bytes}, {"ack_every", p->ack_every}, {"retry", p->retry},
+		       {"retry_most", p->retry_most},
 		       {"rnr_retry", p->rnr_retry}, {"reorder_packets", p->reorder_packets},
 		       {"first_psn", p->first_psn}, {"sack_bits", p->sack_bits}, {"sack_every", p->sack_every},
 		       {"trimmed_dscp", p->trimmed_dscp},
@@ -155,6 +156,9 @@ json_t *nic_params_json(const struct nic_params *p)
 	json_object_set_new(o, "slow", json_real(p->slow));
 	json_object_set_new(o, "frozen", json_boolean(p->frozen));
 	json_object_set_new(o, "takes_in_order", json_boolean(p->takes_in_order));
+	json_object_set_new(o, "stale_rkeys", json_boolean(p->keys_stale[0]));
+	json_object_set_new(o, "stale_lkeys", json_boolean(p->keys_stale[1]));
+	json_object_set_new(o, "gids_moved", json_boolean(p->gids_moved));
 	json_object_set_new(o, "probes", json_boolean(p->probes));
 	json_object_set_new(o, "fixed_port", json_boolean(p->fixed_port));
 	json_object_set_new(o, "recovery", json_string(p->selective ? "selective_repeat" : "go_back_n"));

@@ -169,8 +169,12 @@ void params_in_force(struct fabric *f, struct fault *x)
 	}
 	case OF_NIC: {
 		struct nic *n = x->object;
+		struct nic_params before = n->p;
 		n->p = n->base;
 		fold(f, OF_NIC, n, &n->p);
+		for (size_t k = 0; k < 2; k++) /* queue pairs that are made later have keys of later */
+			for (uint32_t i = 0; i < n->qp_count && n->p.keys_stale[k] != before.keys_stale[k]; i++)
+				n->qps[i]->keys_stale[k] = n->p.keys_stale[k];
 		for (struct nic_transport *t = n->transports; t; t = t->next)
 			lay(f, n, t);
 		f->stamps = f->stamps || n->p.cc->stamped;

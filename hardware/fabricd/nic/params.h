@@ -33,6 +33,7 @@ struct multipath_params {
 };
 
 #define DSCP_NONE 64
+#define RETRIES_MAX 1000
 
 struct nic_params {
 	int64_t pcie_bps;
@@ -42,6 +43,7 @@ struct nic_params {
 	 * (0: there is no engine), and what it reads ahead of sending or adding */
 	uint64_t engine_reduce_bps, engine_packets_per_s, engine_memory_bytes, engine_prefetch_bytes;
 	uint32_t ack_every, retry, rnr_retry, reorder_packets;
+	uint32_t retry_most; /* whatever its queue pairs ask for */
 	uint32_t first_psn; /* of its queue pairs' first packets */
 	uint32_t sack_bits, sack_every; /* bitmaps of what came ahead (transport/answer.c); 0 bits: none */
 	ps_t loss_after; /* selective repeat: a hole waits so long (transport/repeat.c); 0: until something overtakes it */
@@ -53,6 +55,8 @@ struct nic_params {
 	double slow;		 /* host and GPU take so many times as long */
 	bool frozen;		 /* the worker is not woken */
 	bool takes_in_order;	 /* and no packet ahead of its turn, whoever sends it */
+	bool keys_stale[2];	 /* those that queue pairs of before name: of its memory for peers (0), and for itself (1) */
+	bool gids_moved;	 /* its GID of RoCE v2 is not the first one */
 	bool selective;		 /* selective repeat; otherwise go-back-N */
 	bool probes;		 /* and it asks when nothing is heard */
 	bool fixed_port;	 /* all its queue pairs have the same UDP source port */

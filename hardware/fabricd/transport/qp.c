@@ -193,7 +193,10 @@ void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
 		return;
 	}
 	*in = *wr;
-	if (q->owner->ops->check && (in->bad = q->owner->ops->check(q, wr)) && q->barred == UINT64_MAX)
+	in->bad = q->owner->ops->check ? q->owner->ops->check(q, wr) : WC_SUCCESS;
+	if (!in->bad && q->keys_stale[1] && wr->length && !(wr->pieces && wr->pieces->inline_bytes))
+		in->bad = WC_LOCAL_PROTECTION;
+	if (in->bad && q->barred == UINT64_MAX)
 		q->barred = q->next_packet;
 	in->first = q->next_packet;
 	in->packets = wr->length ? (wr->length + q->mtu - 1) / q->mtu : 1;

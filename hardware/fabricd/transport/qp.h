@@ -143,6 +143,7 @@ struct qp {
 	uint64_t trimmed; /* go-back-N: the first behind the expected one of which it is known that it will not come; or UINT64_MAX */
 	bool trimmed_last_hop; /* that one, by the switch before us */
 	bool nak_sent, in_message, answer_due;
+	bool keys_stale[2]; /* keys that it was told of, or told, name no memory any more: of ours for its peer (0), and for itself (1) */
 	uint8_t message_kind;
 	uint64_t ahead;	      /* number of what is copied next (engine/ahead.h) */
 	uint64_t usable;      /* receives that the NIC may use: of recv_delay */

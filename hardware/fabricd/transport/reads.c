@@ -238,9 +238,10 @@ bool responder_take(struct fabric *f, struct qp *q, const struct roce_packet *pk
 	if (q->in_message || !q->own || length > 1u << 31 || (atomic && pkt->remote_offset % ATOMIC_WORD) ||
 	    under_way(responder_of(q)) >= q->own->reads_in)
 		wrong = AETH_NAK_INVALID;
-	else if (length && !q->owner->ops->memory(q, atomic ? REMOTE_ATOMIC : REMOTE_READ, pkt->rkey, pkt->remote_offset, length, &at))
+	else if (length && (q->keys_stale[0] || !q->owner->ops->memory(q, atomic ? REMOTE_ATOMIC : REMOTE_READ, pkt->rkey, pkt->remote_offset, length, &at)))
 		wrong = AETH_NAK_ACCESS;
 	if (wrong) {
+		q->nic->resp_access += wrong == AETH_NAK_ACCESS;
 		answer(f, q, wrong, q->expected, q->msn);
 		if (q->own)
 			qp_refuse(f, q, wrong);

@@ -49,6 +49,7 @@ static void refuse(struct fabric *f, struct qp *q, uint8_t syndrome)
 /* Likewise what it may not do to our memory, or what is no message */
 static void refuse_access(struct fabric *f, struct qp *q)
 {
+	q->nic->resp_access++;
 	refuse(f, q, AETH_NAK_ACCESS);
 }
 
@@ -66,7 +67,7 @@ static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 	uint8_t *at;
 
 	if (roce_is_write(pkt->opcode)) {
-		if (pkt->dma_bytes && !q->owner->ops->memory(q, REMOTE_WRITE, pkt->rkey, pkt->remote_offset, pkt->dma_bytes, &at)) {
+		if (pkt->dma_bytes && (q->keys_stale[0] || !q->owner->ops->memory(q, REMOTE_WRITE, pkt->rkey, pkt->remote_offset, pkt->dma_bytes, &at))) {
 			refuse_access(f, q);
 			return false;
 		}

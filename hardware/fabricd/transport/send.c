@@ -378,6 +378,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	}
 	if (q->acked == q->next_packet)
 		return;
+	q->nic->req_access += syndrome == AETH_NAK_ACCESS;
 	if (syndrome == AETH_NAK_ACCESS)
 		qp_fail(f, q, WC_REMOTE_ACCESS);
 	else if (syndrome == AETH_NAK_INVALID)

@@ -148,7 +148,8 @@ void qp_timer(struct fabric *f, struct qp *q)
 		return;
 	}
 	q->nic->timeouts++;
-	if (q->retries++ >= (q->own ? q->own->retry : q->p->retry)) {
+	uint32_t asked = q->own ? q->own->retry : q->p->retry, most = q->nic->p.retry_most;
+	if (q->retries++ >= (asked < most ? asked : most)) {
 		qp_fail(f, q, WC_RETRY);
 		return;
 	}

@@ -19,6 +19,10 @@
 #define QP_TYPE_UD 4
 #define MTU_CODE_MAX 5
 #define FLAG_OWN_CLASS 1u
+#define PORT_UP 1u
+#define PORT_GIDS_MOVED 2u
+#define MTU_MIN 256
+#define LONGEST_HEADERS 64 /* IPv4, UDP, BTH, RETH, immediate, ICRC */
 
 /* Is it memory that can be shared without harm?  Return: NULL, or what is wrong */
 static const char *wrong_with(int fd, uint64_t place, uint64_t length)
@@ -136,14 +140,22 @@ const char *command_create_qp(struct message *m)
 	return NULL;
 }
 
+/* The largest payload that the NIC's cable takes */
+static uint32_t fits(uint32_t mtu, const struct cable *c)
+{
+	while (c && c->p.mtu && mtu > MTU_MIN && mtu + LONGEST_HEADERS > c->p.mtu)
+		mtu /= 2;
+	return mtu;
+}
+
 const char *command_query_port(struct message *m)
 {
 	const struct cable *c = m->w->nic->port->cable;
 	uint8_t reply[REPLY_PORT_BYTES], *p = reply_head(reply, REPLY_PORT, sizeof reply);
 
-	p = put_le32(put_le32(p, get_le32(&m->v)), c && c->p.up);
+	p = put_le32(put_le32(p, get_le32(&m->v)), (c && c->p.up ? PORT_UP : 0) | (m->w->nic->p.gids_moved ? PORT_GIDS_MOVED : 0));
 	p = put_le64(p, c ? (uint64_t)c->p.rate_bps : 0);
-	put_le32(put_le32(p, m->w->nic->mtu), (uint32_t)m->w->nic->qkey_viol);
+	put_le32(put_le32(p, fits(m->w->nic->mtu, c)), (uint32_t)m->w->nic->qkey_viol);
 	worker_send(m->f, m->w, reply, sizeof reply);
 	return NULL;
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.live.tools import capture, probe, programs
+from testbed.live.tools import capture, probe, programs, rdma
 from testbed.live.tools.tool import Tool
 
-TOOLS: dict[str, Tool] = {tool.words: tool for family in (probe, programs, capture) for tool in family.TOOLS}
+TOOLS: dict[str, Tool] = {tool.words: tool for family in (probe, programs, rdma, capture) for tool in family.TOOLS}

@@ -38,7 +38,7 @@ _COUNTS = re.compile(r"(\d+) packets transmitted, (\d+) received")
 _TIMES = re.compile(r"= ([\d.]+)/([\d.]+)/([\d.]+)(?:/[\d.]+)? ms")
 
 
-class _Program:
+class Program:
     """A program in a rank's container; ended when it is left."""
 
     def __init__(self, site: Site, rank: int, argv: Sequence[str]) -> None:
@@ -53,7 +53,7 @@ class _Program:
             command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors, env={**env}
         )
 
-    def __enter__(self) -> _Program:
+    def __enter__(self) -> Program:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,6 +70,11 @@ class _Program:
     @property
     def ended(self) -> bool:
         return self._process.poll() is not None
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None: it has not ended."""
+        return self._process.poll()
 
     @property
     def output(self) -> str:
@@ -103,7 +108,7 @@ def ping(site: Site, a: int, b: int, count: int = COUNT, size: float = BYTES) ->
     wait_s = ANSWER_S + round(ROUND_TRIP_NS * site.lab.dilation / 1e9)
     address = str(site.fabric.nics[b].ip)
     argv = ["ping", "-n", "-c", str(count), "-s", str(int(size)), "-W", str(wait_s), address]
-    with _Program(site, a, argv) as program:
+    with Program(site, a, argv) as program:
         site.until(lambda: program.ended, _emulated_ns(site, START_S + count + wait_s))
         output, everything = program.output, program.everything
     counts, times = _COUNTS.search(output), _TIMES.search(output)
@@ -124,11 +129,11 @@ def iperf3(site: Site, a: int, b: int, lasts: int = LASTS_S) -> list[Table]:
     address, limit_s = str(site.fabric.nics[b].ip), 2 * START_S + lasts
     server = ["timeout", str(limit_s), "iperf3", "-s", "-1", "--forceflush", "-p", str(PORT)]
     client = ["iperf3", "-J", "-c", address, "-p", str(PORT), "-t", str(lasts)]
-    with _Program(site, b, server) as listening:
+    with Program(site, b, server) as listening:
         site.until(lambda: listening.ended or "listening" in listening.output, _emulated_ns(site, START_S))
         if listening.ended:
             raise Wrong(f"iperf3 at rank {b} does not listen", _last(listening.everything))
-        with _Program(site, a, client) as sending:
+        with Program(site, a, client) as sending:
             site.until(lambda: sending.ended, _emulated_ns(site, limit_s))
             output, everything = sending.output, sending.everything
     error, sums = _sums(output)

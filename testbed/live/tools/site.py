@@ -59,6 +59,16 @@ class Site:
                 time.sleep(_POLL_S)
         return True
 
+    def step(self, ns: float) -> bool:
+        """Lets so much time pass on a world, elsewhere a moment; False: the tool shall stop."""
+        if self._world is None:
+            time.sleep(_POLL_S)
+        elif self._stop():
+            return False
+        else:
+            self._world.advance(max(1, round(ns)))
+        return True
+
     def pass_(self, ns: float) -> None:
         """Lets so much time pass."""
         if self._world is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from testbed.live.views import ports
 from testbed.live.views.view import View, counting
 from testbed.words import kinds
 from testbed.words.entry import Parameter
+from topologies.graph.fabric import Nic
 
 _RANK = Parameter("rank", kinds.RANK, "Whose: a rank, or its NIC's name.", required=True)
 
@@ -102,6 +104,7 @@ def nic(look: Look, rank: int) -> list[Table]:
         }
         for c in ports.CLASSES
     ]  # fmt: skip
+    p = {**p, "retry": min(p["retry"], p["retry_most"])}  # what its queue pairs get
     control = [
         {"parameter": "congestion control", "value": p["cc"]["algorithm"]},
         *({"parameter": k, "value": _written(k, v)} for k, v in p["cc"]["params"].items()),
@@ -230,11 +233,25 @@ def rdma(look: Look) -> list[Table]:
             }
             for one in its for q in one["qps"]
         ]  # fmt: skip
+    gids = [
+        {"rank": nic.rank, "dev": device, "port": "1", "index": str(index), "gid": gid, "ver": version}
+        for nic in look.fabric.nics
+        for index, (gid, version) in enumerate(_gids(nic, look.parameters["nics"][nic.rank]["gids_moved"]))
+    ]
     return [
         Table("link", "rdma link", ports_of),
+        Table("gids", "show_gids", gids),
         Table("resource", "rdma resource", resources),
         Table("qp", "rdma resource show qp", pairs),
     ]
+
+
+def _gids(nic: Nic, moved: bool) -> list[tuple[str, str]]:
+    """Its table of GIDs, as `show_gids` has it: that of RoCE v2, alone or behind the link-local one of v1."""
+    mac = b"\x02\x00" + nic.ip.packed
+    link_local = bytes([0xFE, 0x80, *bytes(6), mac[0] ^ 2, *mac[1:3], 0xFF, 0xFE, *mac[3:]])
+    found = [(str(IPv6Address(bytes(10) + b"\xff\xff" + nic.ip.packed)), "v2")]
+    return [(str(IPv6Address(link_local)), "v1"), *found] if moved else found
 
 
 def _comm(pid: int) -> str:
