@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from hardware import bounds, cc
-from hardware.build import build
 from hardware.client import FabricdError
 from hardware.config import Hardware
 from tests.parts import reference_controls
-from tests.parts.fabricd_fixture import BareFabric, bare_fabric
+from tests.parts.fabricd_fixture import BareFabric, bare_fabric, plain
 from tests.parts.incast_model import Ack, Control, Net, Stamp
 from tests.parts.traffic_fabric import frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, WireFrame, of_rank, watched
@@ -181,7 +180,7 @@ def test_hpcc_forgets_the_stamps_of_another_path() -> None:
     took = []
     for moves in (False, True):
         with bare_fabric(
-            "clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 1}, hardware("hpcc"), binary=build()
+            "clos", {"leaves": 2, "spines": 2, "hosts_per_leaf": 1}, hardware("hpcc"), binary=plain()
         ) as f:
             f.fabricd.request("start", ranks=[])
             f.fabricd.request("run_until", time_ns=1.0)  # nothing runs before the next is asked for

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from hardware.build import build
 from testbed.experiment import loads
 from testbed.experiment.basis import Basis
 from testbed.plan.hardware import hardware_of
 from tests.parts.control_case import Case, incast_queue_ns, measure
-from tests.parts.fabricd_fixture import FAST, bare_fabric
+from tests.parts.fabricd_fixture import FAST, bare_fabric, plain
 from tests.parts.traffic_fabric import drops, send, star
 from tests.parts.wire_view import watched
 
@@ -108,7 +107,7 @@ def test_a_flow_that_joins_behind_three_full_switches_waits_for_all_of_them(pati
     if not patient:
         hardware = replace(hardware, timeout_ns=hardware.timeout_ns / 3)
     flows = [[rank, 0, 50_000_000, 0.0] for rank in range(8, 39)] + [[39, 0, 100_000, 25e6]]
-    with bare_fabric(topology.kind, topology.params, hardware, binary=build(), sample=FAST) as f:
+    with bare_fabric(topology.kind, topology.params, hardware, binary=plain(), sample=FAST) as f:
         f.fabricd.request("start", ranks=[])
         f.fabricd.request("run_until", time_ns=1)
         f.events("held", 60.0)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hardware.build import build
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import BareFabric, bare_fabric
+from tests.parts.fabricd_fixture import BareFabric, bare_fabric, plain
 from tests.parts.traffic_fabric import drops, frame_bytes, nic, port, send, star, switch
 from topologies.graph.frames import ser_ns
 
@@ -85,7 +84,7 @@ def test_a_nics_room_is_free_when_pcie_has_taken_the_frame() -> None:
 @contextmanager
 def leaves(h: Hardware) -> Iterator[BareFabric]:
     """h0 and h1 on leaf0, h2 and h3 on leaf1, one spine."""
-    with bare_fabric("clos", {"leaves": 2, "spines": 1, "hosts_per_leaf": 2}, h, binary=build()) as f:
+    with bare_fabric("clos", {"leaves": 2, "spines": 1, "hosts_per_leaf": 2}, h, binary=plain()) as f:
         f.fabricd.request("start", ranks=[])
         yield f
 
@@ -174,7 +173,7 @@ def test_a_cable_whose_credits_are_all_gone_stands_still_until_it_is_down_and_up
 def ring() -> AbstractContextManager[BareFabric]:
     names = [name for n in range(4) for name in (f"sw{n}-sw{(n + 1) % 4}", f"h{n}-sw{n}")]
     h = hardware(credits(60_000), names, switch_buffer_bytes=2_000_000)
-    return bare_fabric("ring", {"nodes": 4}, h, binary=build())
+    return bare_fabric("ring", {"nodes": 4}, h, binary=plain())
 
 
 @pytest.mark.parametrize("watchdog", [None, "forward"])

@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager
 import pytest
 
 from hardware import bounds
-from hardware.build import build
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import BareFabric, bare_fabric
+from tests.parts.fabricd_fixture import BareFabric, bare_fabric, plain
 from tests.parts.traffic_fabric import nic, switch
 
 LINE = 400e9
@@ -25,7 +24,7 @@ HARDWARE = Hardware(
 
 
 def ring() -> AbstractContextManager[BareFabric]:
-    return bare_fabric("ring", {"nodes": NODES}, HARDWARE, binary=build())
+    return bare_fabric("ring", {"nodes": NODES}, HARDWARE, binary=plain())
 
 
 def clockwise(f: BareFabric) -> None:

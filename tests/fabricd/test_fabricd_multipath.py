@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from hardware.build import build
 from hardware.cc import Setting
 from hardware.config import Hardware
 from hardware.multipath import POLICIES
 from testbed.live.look.look import Look
 from testbed.live.views import VIEWS
-from tests.parts.fabricd_fixture import BareFabric, bare_fabric, fabricd_binary
+from tests.parts.fabricd_fixture import BareFabric, bare_fabric, fabricd_binary, plain
 from tests.parts.traffic_fabric import nic, send, switch
 from tests.parts.wire_view import ACK, frames
 
@@ -86,7 +85,7 @@ def test_paths_of_many_queue_pairs_come_in_pages_of_whole_queue_pairs() -> None:
     """Each has sent by each of its 256 entropies: 16 fill a page of 4096 lines."""
     its_nic = {**nic(), "recovery": "selective_repeat", "lossless": [], "multipath": multipath("round", 256)}
     hardware = Hardware(switch=switch(headroom=0, lossless=[], alpha=64), nic=its_nic)
-    with bare_fabric("star", {"hosts": 2}, hardware, binary=build()) as f:
+    with bare_fabric("star", {"hosts": 2}, hardware, binary=plain()) as f:
         f.fabricd.request("start", ranks=[])
         send(f, [(1, 0, 256 * MTU, 0)] * 40)
         pages: list[Any] = []

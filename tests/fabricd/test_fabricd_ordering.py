@@ -16,10 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hardware.build import build
 from hardware.config import Hardware
 from tests.parts.dissected import dissect
-from tests.parts.fabricd_fixture import FAST, BareFabric, Pair, bare_fabric, post_recv, post_send
+from tests.parts.fabricd_fixture import FAST, BareFabric, Pair, bare_fabric, plain, post_recv, post_send
 from tests.parts.ordering_model import AFTER, PART, Came, Receiver
 from tests.parts.timing_model import RETH, wire_ps
 from tests.parts.traffic_fabric import nic, send, star, switch
@@ -103,7 +102,7 @@ def test_a_receiver_says_and_completes_what_its_model_does(
     h = hardware(ordering="any", sack_bits=bits, sack_every=every, first_psn=first, **LOSS)
     model = Receiver(bits, every, True, h.pcie_rate_bps, int(h.pcie_latency_ns * 1000), first)
     with (
-        bare_fabric("star", {"hosts": 2}, h, binary=build(), sample=FAST, change=lambda c: c.update(seed=seed)) as f,
+        bare_fabric("star", {"hosts": 2}, h, binary=plain(), sample=FAST, change=lambda c: c.update(seed=seed)) as f,
         watched(f, "h0:1") as seen,
     ):
         pair = f.pair(1, 0, sum(size for size, _ in messages))
@@ -160,7 +159,7 @@ def test_two_paths_of_different_delay() -> None:
 
 
 def completions(ordering: str, lost: bool, messages: Sequence[Message]) -> list[Record]:
-    with bare_fabric("star", {"hosts": 2}, hardware(ordering=ordering, **SACK, **LOSS), binary=build()) as f:
+    with bare_fabric("star", {"hosts": 2}, hardware(ordering=ordering, **SACK, **LOSS), binary=plain()) as f:
         pair = f.pair(1, 0, sum(size for size, _ in messages))
         pair.memory_a[:] = os.urandom(len(pair.memory_a))
         if lost:
@@ -193,7 +192,7 @@ def test_each_packet_is_a_write_of_its_own_for_tshark(tmp_path: Path) -> None:
     """With its address and length; two bits of seven that are reserved say what it is a part of."""
     messages = [(2 * MTU + 5, None), (MTU, None), (MTU + 1, 7), (MTU, 8), (0, 9)]
     path = tmp_path / "any.pcapng"
-    with bare_fabric("star", {"hosts": 2}, hardware(ordering="any", **SACK), binary=build()) as f:
+    with bare_fabric("star", {"hosts": 2}, hardware(ordering="any", **SACK), binary=plain()) as f:
         f.fabricd.request("capture", port="h1:1", path=str(path))
         pair = f.pair(1, 0, sum(size for size, _ in messages))
         check(pair, messages, *exchange(pair, messages))
@@ -224,7 +223,7 @@ def test_each_packet_is_a_write_of_its_own_for_tshark(tmp_path: Path) -> None:
 def test_what_finds_no_receive_completes_in_its_turn_and_once(posted: int) -> None:
     """The first packet is lost; the second message has all of its own, and takes the receive that there is."""
     messages = [(3 * MTU, 1), (MTU, 2), (2 * MTU, 3)]
-    with bare_fabric("star", {"hosts": 2}, hardware(ordering="any", **SACK, **LOSS), binary=build()) as f:
+    with bare_fabric("star", {"hosts": 2}, hardware(ordering="any", **SACK, **LOSS), binary=plain()) as f:
         pair = f.pair(1, 0, 6 * MTU)
         pair.memory_a[:] = os.urandom(6 * MTU)
         strike(f, select={"first": 1})
@@ -248,7 +247,7 @@ def test_what_finds_no_receive_completes_in_its_turn_and_once(posted: int) -> No
 
 def test_what_may_not_be_written_is_refused_in_its_turn() -> None:
     """The second write has a wrong key, and comes ahead of the first, of which a packet is lost."""
-    with bare_fabric("star", {"hosts": 2}, hardware(ordering="any", **SACK, **LOSS), binary=build()) as f:
+    with bare_fabric("star", {"hosts": 2}, hardware(ordering="any", **SACK, **LOSS), binary=plain()) as f:
         pair = f.pair(1, 0, 4 * MTU)
         pair.memory_a[:] = os.urandom(4 * MTU)
         strike(f, select={"first": 1})
@@ -265,7 +264,7 @@ def test_what_may_not_be_written_is_refused_in_its_turn() -> None:
 
 def test_a_send_that_is_half_taken_keeps_its_receive() -> None:
     """Its last packet is lost, and the write behind it has all of its own: it waits, for its receive is the second."""
-    with bare_fabric("star", {"hosts": 2}, hardware(ordering="any", **SACK, **LOSS), binary=build()) as f:
+    with bare_fabric("star", {"hosts": 2}, hardware(ordering="any", **SACK, **LOSS), binary=plain()) as f:
         pair = f.pair(1, 0, 3 * MTU)
         pair.memory_a[:] = os.urandom(3 * MTU)
         strike(f, select={"first": 1}, match={"opcodes": ["SEND_LAST"]})
@@ -283,7 +282,7 @@ def test_a_send_that_is_half_taken_keeps_its_receive() -> None:
 
 def test_sends_take_their_turn_between_writes_that_do_not() -> None:
     count, size = 24, 2 * MTU + 100
-    with bare_fabric("star", {"hosts": 2}, hardware(ordering="any", **SACK, **LOSS), binary=build()) as f:
+    with bare_fabric("star", {"hosts": 2}, hardware(ordering="any", **SACK, **LOSS), binary=plain()) as f:
         pair = f.pair(1, 0, 2 * count * size)
         pair.memory_a[:] = os.urandom(2 * count * size)
         late(f, 0, {"share": 1.0}, 3000)
@@ -316,7 +315,7 @@ def test_all_is_in_its_place_and_told_once(ordering: str, more: dict[str, Any]) 
     messages = drawn(3)
     total = sum(size for size, _ in messages)
     h = hardware(ordering=ordering, **more)
-    with bare_fabric("star", {"hosts": 2}, h, binary=build(), sample=FAST) as f:
+    with bare_fabric("star", {"hosts": 2}, h, binary=plain(), sample=FAST) as f:
         pair = f.pair(1, 0, total)
         pair.memory_a[:] = os.urandom(total)
         late(f, 0, {"share": 1.0}, 3000)

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from hardware.build import build
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import bare_fabric
+from tests.parts.fabricd_fixture import bare_fabric, plain
 from tests.parts.traffic_fabric import bounds, drops, frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, CNP, WireFrame, of_rank, watched
 from tests.parts.wire_view import frames as captured
@@ -250,7 +249,7 @@ def test_what_has_waited_for_its_rate_waits_at_the_switch_like_all_others() -> N
     """
     flows = [(2, 0, 60_000, 0.0), (1, 0, 1_000_000, 0.0), (3, 0, 200_000, 40_000.0)]
     h = hardware(**STILL, min_rate=0.4 * LINE, cnp_gap=50)
-    with bare_fabric("star", {"hosts": 4}, h, binary=build(), sample=10**9) as f:  # along the fast path
+    with bare_fabric("star", {"hosts": 4}, h, binary=plain(), sample=10**9) as f:  # along the fast path
         f.fabricd.request("start", ranks=[])
         paths = {rank: f.directory / f"h{rank}.pcapng" for rank in (0, 1, 3)}
         for rank, path in paths.items():

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from hardware.build import build
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import bare_fabric
+from tests.parts.fabricd_fixture import bare_fabric, plain
 from tests.parts.traffic_fabric import drops, nic, switch
 from workloads.verbs import wire
 
@@ -32,7 +31,7 @@ def lossy_write(recovery: str, more: dict[str, Any], first: int) -> dict[str, An
         nic={**nic(), "recovery": recovery, "reorder_packets": 1024, **more},
         timeout_ns=20_000,
     )
-    with bare_fabric("star", {"hosts": 2}, h, change=change, binary=build(), sample=10**9) as f:
+    with bare_fabric("star", {"hosts": 2}, h, change=change, binary=plain(), sample=10**9) as f:
         pair = f.pair(1, 0, WRITE * MTU)
         pair.memory_a[:] = os.urandom(WRITE * MTU)
         pair.park()

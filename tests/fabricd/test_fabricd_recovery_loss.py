@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hardware import bounds
-from hardware.build import build
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric
+from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, plain
 from tests.parts.traffic_fabric import drops, frame_bytes, nic, send, star, switch
 from tests.parts.wire_view import ACK, watched
 from topologies.graph import frames
@@ -95,7 +94,7 @@ def _deliver(
         for n in config["nics"]:
             n.update(retry=100, mtu=1024)
 
-    with bare_fabric("star", {"hosts": 2}, h, change=change, binary=build(), sample=FAST) as f:
+    with bare_fabric("star", {"hosts": 2}, h, change=change, binary=plain(), sample=FAST) as f:
         pair = f.pair(1, 0, size)
         pair.memory_a[:] = os.urandom(size)
         for i, rule in enumerate(rules):

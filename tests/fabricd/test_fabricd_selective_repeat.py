@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from hardware import bounds
-from hardware.build import build
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import BareFabric, bare_fabric, post_recv
+from tests.parts.fabricd_fixture import BareFabric, bare_fabric, plain, post_recv
 from tests.parts.recovery_model import Incast, hardware, lossy_flow, selective_ns
 from tests.parts.timing_model import RETH, Model, one, wire_ps
 from tests.parts.traffic_fabric import drops, frame_bytes, nic, send, star, switch
@@ -54,7 +53,7 @@ def test_the_completion_waits_for_the_write_of_the_last_that_came() -> None:
     """Packet 1 of 8 is lost: all others are in memory when it comes for the second time."""
     h, size = lossy("selective_repeat"), 8 * MTU
     model = Model(h, 1)
-    with bare_fabric("star", {"hosts": 2}, h, binary=build()) as f:
+    with bare_fabric("star", {"hosts": 2}, h, binary=plain()) as f:
         pair = f.pair(1, 0, size)
         pair.memory_a[:] = bytes(range(256)) * (size // 256)
         strike(f, select={"first": 1}, match={"opcodes": ["WRITE_MIDDLE"]})
@@ -79,7 +78,7 @@ def first_start_ns(start_ns: float, packet: int) -> float:
 
 def test_what_is_sent_again_is_of_the_request_that_it_belongs_to() -> None:
     """Five writes of two packets each: the second one of the third is lost."""
-    with bare_fabric("star", {"hosts": 2}, lossy("selective_repeat"), binary=build()) as f:
+    with bare_fabric("star", {"hosts": 2}, lossy("selective_repeat"), binary=plain()) as f:
         pair = f.pair(1, 0, 10 * MTU)
         pair.memory_a[:] = b"".join(bytes([n]) * MTU for n in range(1, 11))
         strike(f, select={"every": 6})
@@ -98,7 +97,7 @@ def test_a_receiver_that_is_not_ready_forgets_what_came_ahead() -> None:
     Those behind it come ahead once more each time, and are kept; the last time they are there already.
     """
     h = lossy("selective_repeat", nic(window=16 * MTU))
-    with bare_fabric("star", {"hosts": 2}, h, binary=build()) as f:
+    with bare_fabric("star", {"hosts": 2}, h, binary=plain()) as f:
         pair = f.pair(1, 0, 4 * MTU)
         pair.memory_a[:] = bytes(range(256)) * (4 * MTU // 256)
         strike(f, select={"first": 1}, match={"opcodes": ["SEND_FIRST"]})

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from hardware.build import build
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import BareFabric, bare_fabric
+from tests.parts.fabricd_fixture import BareFabric, bare_fabric, plain
 from tests.parts.traffic_fabric import send
 
 MTU, KNOWN, ENTROPIES = 4096, 1024, 2048
@@ -28,7 +27,7 @@ def leaves(sample: int) -> Iterator[BareFabric]:
     nic = {"recovery": "selective_repeat", "reorder_packets": 4096, "loss_after_ns": 1e8, "multipath": paths}
     hardware = Hardware(timeout_ns=1e9, nic=nic, switch={"adaptive": {"policy": "round_robin"}})
     with bare_fabric(
-        "clos", {"leaves": 2, "spines": 4, "hosts_per_leaf": 1}, hardware, sample=sample, binary=build()
+        "clos", {"leaves": 2, "spines": 4, "hosts_per_leaf": 1}, hardware, sample=sample, binary=plain()
     ) as f:
         groups, rules = [], []
         for k, weights in enumerate(SETS):

@@ -296,10 +296,12 @@ def test_bad_requests_are_refused_and_nothing_else() -> None:
 
 
 def test_a_subscriber_that_does_not_read_is_cut_off_alone() -> None:
+    line = b'{"op": "status", "id": "%b"}\n' % (b"x" * (12 << 20))  # as long as its answer
     with bare_fabric("star", {"hosts": 2}) as f, Fabricd_(f) as control:
         control.ask(b'{"op": "subscribe"}\n')
-        for _ in range(20):
-            control.ask(b'{"op": "counters"}\n' * 1000)
+        with pytest.raises(ConnectionError):
+            for _ in range(30):
+                control.ask(line)
         assert f.fabricd.request("status")["ok"]
 
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from hardware.build import build
 from hardware.config import Hardware
 from testbed.experiment import loads
 from testbed.own.line import line_of
 from testbed.plan.hardware import hardware_of
-from tests.parts.fabricd_fixture import BareFabric, bare_fabric
+from tests.parts.fabricd_fixture import BareFabric, bare_fabric, plain
 from tests.parts.traffic_fabric import send
 
 OWN = Path(__file__).parents[1] / "parts" / "own"
@@ -39,7 +38,7 @@ def hardware(multipath: str = "null", routing: str = "ecmp", folder: Path = OWN)
 def leaves(its: Hardware, dies: str = "") -> Iterator[BareFabric]:
     """leaf0 takes one of its four ways up; the one to spine3 is slow, and one in 200 packets is lost behind spine0."""
     params = {"leaves": 2, "spines": 4, "hosts_per_leaf": 2}
-    with bare_fabric("clos", params, its, dies=dies, binary=build()) as f:
+    with bare_fabric("clos", params, its, dies=dies, binary=plain()) as f:
         if its.switch.get("adaptive"):
             buckets = ",".join(f"bucket=output:{p}" for p in (3, *UP))
             f.ofctl("add-group", f.bridge("leaf0"), f"group_id={GROUP},type=all,{buckets}")

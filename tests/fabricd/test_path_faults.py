@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from hardware.build import build
 from testbed.base.errors import InputError
 from testbed.experiment import loads
 from testbed.experiment.basis import Basis
 from testbed.faults import CannotInject, Injection
 from testbed.plan.hardware import hardware_of
-from tests.parts.fabricd_fixture import BareFabric, bare_fabric
+from tests.parts.fabricd_fixture import BareFabric, bare_fabric, plain
 from tests.parts.traffic_fabric import send
 
 MTU, ENTROPIES = 4096, 64
@@ -32,7 +31,7 @@ ROUND, REPS = f"{{policy: round, entropies: {ENTROPIES}}}", "{policy: reps}"
 @contextmanager
 def leaves(multipath: str) -> Iterator[BareFabric]:
     hardware = hardware_of(loads(FILE % multipath))
-    with bare_fabric("clos", {"leaves": 2, "spines": 4, "hosts_per_leaf": 2}, hardware, binary=build()) as f:
+    with bare_fabric("clos", {"leaves": 2, "spines": 4, "hosts_per_leaf": 2}, hardware, binary=plain()) as f:
         for rank in (2, 3):
             chosen = "multipath(symmetric_l3l4+udp,0,modulo_n,4,0,NXM_NX_REG0[]),resubmit(,9)"
             f.ofctl(

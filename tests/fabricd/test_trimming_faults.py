@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from hardware.build import build
 from hardware.config import Hardware
 from testbed.faults import Injection
 from testbed.live.look.look import Look, Sight
@@ -14,7 +13,7 @@ from testbed.live.views import VIEWS
 from testbed.operate.actions.queues import trimming
 from testbed.operate.steps.site import Site
 from testbed.operate.steps.steps import Put
-from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric
+from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, plain
 from tests.parts.traffic_fabric import DSCP, drops, nic, send, switch
 
 TRIM = {"classes": [3], "bytes": 128, "dscp": 36, "queue": 6}
@@ -56,7 +55,7 @@ class Bare:
 @contextmanager
 def clos() -> Iterator[Bare]:
     params = {"leaves": 2, "spines": 1, "hosts_per_leaf": 3}
-    with bare_fabric("clos", params, HARDWARE, binary=build(), sample=FAST) as f:
+    with bare_fabric("clos", params, HARDWARE, binary=plain(), sample=FAST) as f:
         f.fabricd.request("start", ranks=[])
         yield Bare(f)
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from hardware.build import build
 from hardware.client import Fabricd
 from hardware.config import Hardware, fabricd_config
 from results import load
@@ -25,6 +24,7 @@ from results.frames.columns import COLUMNS
 from testbed.experiment import Experiment, loads
 from testbed.run import run as running
 from testbed.run.outcome import RunFailed, RunResult
+from tests.parts.fabricd_fixture import plain
 from tests.parts.fake_lab import FakeWorker
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ class BareLab:
         )
         with (folder / "fabricd.log").open("wb") as log:
             before = ("unshare", "--net", "sh", "-c", QUIET, "-")  # what it leaves goes with it
-            self.fabricd = Fabricd.start(config, folder, binary=build(), log=log, before=before)
+            self.fabricd = Fabricd.start(config, folder, binary=plain(), log=log, before=before)
         self.hardware = self.fabricd.process
         self.dilation = 1
         self.controller = subprocess.Popen(["sleep", "600"])

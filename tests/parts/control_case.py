@@ -14,13 +14,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from hardware import bounds
-from hardware.build import build
 from hardware.cc import Setting
 from results.frames import series
 from testbed.experiment import Experiment, loads
 from testbed.experiment.basis import Basis
 from testbed.plan.hardware import hardware_of
-from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric
+from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, plain
 from tests.parts.traffic_fabric import drops, port
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def measure(case: Case, time_ns: float) -> Outcome:
     size = int(case.gbps / 8 * time_ns) + 1_000_000
     starts = [0.0] * (case.senders - 1) + [time_ns / 4 if case.senders > 1 else 0.0]
     flows = [[n, 0, size, start] for n, start in enumerate(starts, 1)]
-    with bare_fabric(topology.kind, topology.params, hardware_of(case.experiment), binary=build(), sample=FAST) as f:
+    with bare_fabric(topology.kind, topology.params, hardware_of(case.experiment), binary=plain(), sample=FAST) as f:
         f.fabricd.request("start", ranks=[])
         out = f.port_to("s0", "s1" if case.switches > 1 and not case.far else "h0")
         places = f.fabricd.request("sample", path=str(f.directory / "samples"), period_ns=max(time_ns / 4000, 100))
@@ -149,7 +148,7 @@ def incast_queue_ns(experiment: Experiment, senders: Sequence[int], time_ns: flo
     topology, graph, rate = experiment.fabric.topology, experiment.build_fabric(), experiment.fabric.cable.rate
     cable = graph.cable_at[graph.nics[0].name, 1]
     out = cable.b if cable.a.node == graph.nics[0].name else cable.a
-    with bare_fabric(topology.kind, topology.params, hardware_of(experiment), binary=build(), sample=FAST) as f:
+    with bare_fabric(topology.kind, topology.params, hardware_of(experiment), binary=plain(), sample=FAST) as f:
         f.fabricd.request("start", ranks=[])
         places = f.fabricd.request("sample", path=str(f.directory / "samples"), period_ns=time_ns / 4000)
         _until(f, 1)

@@ -51,6 +51,12 @@ def fabricd_binary() -> Path:
     return build(sanitize=os.environ.get("RAILBED_FABRICD", "sanitized") == "sanitized")
 
 
+@cache
+def plain() -> Path:
+    """fabricd as users have it: for tests of many frames. Once, likewise."""
+    return build()
+
+
 def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
     end = time.monotonic() + deadline_s
     while not condition():

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
 
@@ -27,15 +28,20 @@ def require(*names: str) -> None:
             pytest.skip(f"{name} is not installed: ./setup.sh test installs it ({packages})")
 
 
+@cache
+def _libraries() -> None:
+    """What programs load is up to date. Once: to see that looks at every source."""
+    for library, sources in ((VERBS, VERBS_SOURCES), (EMULATED, EMULATED_SOURCES), (RDMACM, RDMACM_SOURCES)):
+        build(library, sources=sources)
+
+
 class Programs:
     """Programs of ranks; each gets its rank's NIC and, with the virtual clock, its time."""
 
     def __init__(self, f: BareFabric, *, virtual: bool = True) -> None:
         self.f = f
         self.started: list[subprocess.Popen[str]] = []
-        build(VERBS, sources=VERBS_SOURCES)
-        build(EMULATED, sources=EMULATED_SOURCES)
-        build(RDMACM, sources=RDMACM_SOURCES)
+        _libraries()
         clock = {"mode": "virtual"} if virtual else {"mode": "real", "dilation": 1000}
         provide(f.directory, f.fabric, f.hardware, clock, None)
         self.env = {"LD_LIBRARY_PATH": str(VERBS.parent), **({"LD_PRELOAD": str(EMULATED)} if virtual else {})}

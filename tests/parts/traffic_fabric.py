@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from hardware import bounds, cc
-from hardware.build import build
 from hardware.config import Hardware
-from tests.parts.fabricd_fixture import DEFAULTS, FAST, BareFabric, bare_fabric
+from tests.parts.fabricd_fixture import DEFAULTS, FAST, BareFabric, bare_fabric, plain
 
 _numbers = itertools.count(1)
 DSCP = {str(d): 0 for d in range(64)} | {"26": 3, "28": 4, "48": 6} | {str(d): c for c, d in enumerate((0, 8, 16))}
@@ -37,7 +36,7 @@ def nic(control: str = "none", *, rate_bps: float = 400e9, rtt_ns: float = 8000,
 def star(
     hosts: int, hardware: Hardware = DEFAULTS, change: Callable[[dict[str, Any]], None] = lambda config: None
 ) -> Iterator[BareFabric]:
-    with bare_fabric("star", {"hosts": hosts}, hardware, change=change, binary=build(), sample=FAST) as f:
+    with bare_fabric("star", {"hosts": hosts}, hardware, change=change, binary=plain(), sample=FAST) as f:
         f.fabricd.request("start", ranks=[])
         yield f
 
