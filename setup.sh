@@ -4,8 +4,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-packages="openvswitch-switch mininet runc tini iproute2 net-tools ethtool tcpdump iperf3 tshark iputils-ping procps
-          gcc libc6-dev libjansson-dev libdeflate-dev libibverbs-dev librdmacm-dev ca-certificates"
+packages= # more than every set-up needs
 stamp=.venv/.railbed
 
 usage() {
@@ -35,6 +34,9 @@ usage: ./setup.sh VERB [ARGUMENT...]
   docs    set up, make docs/ a site with search, in build/site: docs serve [PORT] also serves it here
   torch   set up, install PyTorch's wheel for CPUs, for `torch:` steps (docs/pytorch.md)
   ryu     set up, build the environment in which the controller runs on ryu (control: {library: ryu})
+  package set up, build a package of this distribution's: build/railbed_VERSION_ARCH.deb
+  image   that, and an OCI image with it in a clean root, for docker load, podman load, workers.image:
+          build/railbed-VERSION-ARCH.oci.tar
   build   set up only: system packages, .venv, fabricd
 
 Needs root, or sudo for what only root can do.  Afterwards .venv/bin/testbed is the command.
@@ -59,8 +61,8 @@ check_ours() {
     [ -w . ] || fail "$(id -un) cannot write here, and the checkout belongs to $(stat -c %U .): use sudo, or a checkout of your own"
 }
 
-# Runs a command whose output is shown only if it fails; what it has come to, as `progress` reads it from the output so
-# far, is said every few seconds.
+# Runs a command whose output is shown only if it fails; every few seconds it is said what it has come to, as `progress`
+# reads it from the output so far, or for how long it has been at it.
 quietly() { # PROGRESS COMMAND...
     progress=$1
     shift
@@ -70,13 +72,15 @@ quietly() { # PROGRESS COMMAND...
     trap 'kill "$working" 2>/dev/null; rm -f "$log"; exit 130' INT TERM HUP
     ticks=0
     before=
+    since=$(date +%s)
     while kill -0 "$working" 2>/dev/null; do
         sleep 0.2
         ticks=$((ticks + 1))
-        [ $((ticks % 20)) -eq 0 ] || continue
+        [ $((ticks % 18)) -eq 0 ] || continue
         now=$("$progress" <"$log")
-        [ -z "$now" ] || [ "$now" = "$before" ] || say "  $now"
-        before=$now
+        [ "$now" != "$before" ] || now="${now:-still at it} ($(($(date +%s) - since)) s)"
+        say "  $now"
+        before=${now% (*}
     done
     ended=0
     wait "$working" || ended=$?
@@ -124,6 +128,7 @@ choose_python() {
         ubuntu:22.04) python=/usr/bin/python3.11 ;;
         *) python=/usr/bin/python3 ;; # the system's own: a worker container sees it too
     esac
+    packages="$(sh install/packages.sh needed useful build | paste -sd ' ' -) $packages"
     packages="$packages ${python##*/} ${python##*/}-venv ${python##*/}-dev"
 }
 
@@ -165,10 +170,12 @@ make_venv() { # --dev: what tests need, too
     system=$(printf '%s\n' "$PWD" "$(os_id)" "$(uname -m)" "$("$python" --version)" | hash_of - requirements.lock)
     project=$(hash_of pyproject.toml setup.py)
     if [ ! -x .venv/bin/python ] || [ "$system" != "$(cat $stamp-system 2>/dev/null)" ]; then
-        say "making .venv, with the $(grep -c == requirements.lock) Python packages of requirements.lock (some 600 MB)"
-        "$python" -m venv --clear .venv || fail "$python cannot make a virtual environment"
+        say "making .venv, with the $(grep -c == requirements.lock) Python packages of requirements.lock (some 430 MB)"
+        quietly nothing "$python" -m venv --clear .venv || fail "$python cannot make a virtual environment"
         pip_install requirements.lock
-        .venv/bin/python -m compileall -q -x '/tests?/' .venv/lib || true # packages' own tests nobody imports
+        for site in .venv/lib/python*/site-packages; do sh install/trim.sh "$site"; done
+        say "compiling them"
+        quietly nothing .venv/bin/python -m compileall -q .venv/lib || true
         printf '%s\n' "$system" >$stamp-system
     fi
     if [ "${1:-}" = --dev ]; then
@@ -260,15 +267,21 @@ set_up() { # --dev: what tests need, too; --sanitize: that, and the build for te
         install_torch || say "no $torch_wheel to be had: the tests of PyTorch scripts are skipped"
         unpack_verbs_tests || say "no python3-pyverbs to be had: rdma-core's tests of verbs are skipped"
     fi
-    awaited "$compiling" "$said_by_cc" || fail "fabricd could not be built (see above)"
-    [ -z "$making_ryu" ] || awaited "$making_ryu" "$said_by_ryu" || exit 3
+    awaited "$compiling" "$said_by_cc" fabricd || fail "fabricd could not be built (see above)"
+    [ -z "$making_ryu" ] || awaited "$making_ryu" "$said_by_ryu" "ryu's environment" || exit 3
     rm -f "$said_by_cc" "$said_by_ryu"
-    compile_python $more
+    quietly nothing compile_python $more
     took=$(($(date +%s) - started))
     [ "$took" -lt 10 ] || say "ready after $took s"
 }
 
-awaited() { # PROCESS OUTPUT: waits for what runs beside; what it said is shown if it failed
+awaited() { # PROCESS OUTPUT NAME: waits for what runs beside; what it said is shown if it failed
+    ticks=0
+    while kill -0 "$1" 2>/dev/null; do
+        sleep 0.2
+        ticks=$((ticks + 1))
+        [ $((ticks % 18)) -ne 0 ] || say "  waiting for $3"
+    done
     wait "$1" && return
     cat "$2" >&2
     return 1
@@ -308,7 +321,7 @@ mpi() { # what a test of programs on a fabric starts
 }
 
 rdma_programs() { # that tests run on emulated NICs
-    packages="$packages perftest ibverbs-utils rdmacm-utils libfabric-bin"
+    packages="$packages $(sh install/packages.sh rdma | paste -sd ' ' -) libfabric-bin"
 }
 
 explore() {
@@ -409,6 +422,21 @@ case "$verb" in
             serve) exec .venv/bin/python -m http.server --bind 127.0.0.1 -d build/site "${2:-8000}" ;;
             *) usage >&2; say "docs what? docs, or docs serve [PORT]"; exit 2 ;;
         esac
+        ;;
+    package)
+        set_up
+        export python
+        quietly nothing sh install/package.sh || fail "the package could not be built (see above)"
+        say "apt-get install ./$(ls -t build/*.deb | head -n 1)"
+        ;;
+    image)
+        packages="$packages mmdebstrap"
+        set_up
+        export python
+        [ -n "${1:-}" ] || quietly nothing sh install/package.sh || fail "the package could not be built (see above)"
+        quietly nothing as_root sh install/image.sh "${1:-$(ls -t build/*.deb | head -n 1)}" ||
+            fail "the image could not be built (see above)"
+        say "docker load -i $(ls -t build/*.oci.tar | head -n 1)"
         ;;
     torch)
         set_up

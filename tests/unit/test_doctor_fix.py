@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -108,13 +109,15 @@ def test_a_device_that_the_kernel_has_and_a_container_lacks_is_made(monkeypatch:
 
 
 def test_what_the_doctor_installs_the_set_up_installs_too() -> None:
-    """Names of packages stand in setup.sh for a machine that has no Python yet, and at each check."""
-    text = (ROOT / "setup.sh").read_text()
-    set_up = set(re.search(r'^packages="([^"]*)"', text, re.M)[1].split())  # type: ignore[index]
-    set_up |= set(re.search(r"rdma_programs\(\).*?packages=\"\$packages ([^\"]*)\"", text, re.S)[1].split())  # type: ignore[index]
+    """Names of packages stand in install/ for a machine that has no Python yet, and at each check."""
+    command = ["sh", str(ROOT / "install" / "packages.sh")]
+    needed, more = (
+        set(subprocess.run([*command, *lists], capture_output=True, text=True, check=True).stdout.split())
+        for lists in (["needed"], ["useful", "rdma"])
+    )
     named: set[str] = set()
     sources = "".join((ROOT / "testbed" / "doctor" / f"{name}.py").read_text() for name in ("needs", "machine"))
     for mapping in re.findall(r"(?:tools|packages) = \{(.*?)\}", sources, re.S):
         named |= {word for value in re.findall(r': "([^"]*)"', mapping) for word in value.split()}
     assert {"mininet", "tshark", "gcc"} <= named
-    assert named - set_up <= {"util-linux"}, "that one is essential"
+    assert named == (needed | more) - {"procps"}, "procps: pkill and ps in hosts, which no check needs"
