@@ -67,9 +67,7 @@ def test_it_installs_and_looks_again(root: Path, monkeypatch: pytest.MonkeyPatch
     assert asked[0].endswith(" update") and asked[1].endswith(" install --no-install-recommends runc tini")
 
 
-def test_nobody_is_asked_where_nobody_is_there_and_nothing_is_done(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_is_asked_where_nobody_is_there_and_nothing_is_done(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found(monkeypatch, [RUNC])
     with pytest.raises(InputError, match="nobody is there to say yes"):
         CliRunner().invoke(command, ["--fix"], catch_exceptions=False)
@@ -102,10 +100,10 @@ def test_fix_needs_root_and_yes_needs_fix(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_device_that_the_kernel_has_and_a_container_lacks_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     (tap,) = (c for c in doctor.findings.CHECKS if c.name == "tap devices")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    for there, command in ((True, "mknod /dev/net/tun"), (False, "modprobe tun")):
+    for there, typed in ((True, "mknod /dev/net/tun"), (False, "modprobe tun")):
         seen = {"/dev/net/tun": False, "/sys/class/misc/tun": there}
         monkeypatch.setattr(needs.Path, "exists", lambda path, seen=seen: seen[str(path)])
-        assert command in " ".join(tap().command)
+        assert typed in " ".join(tap().command)
 
 
 def test_what_the_doctor_installs_the_set_up_installs_too() -> None:
