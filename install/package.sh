@@ -38,10 +38,11 @@ gzip -9nc CHANGELOG.md >"$root/usr/share/doc/railbed/changelog.gz"
 
 libraries() { # packages of the libraries that our programs are linked with, no older than here
     find "$site/hardware/bin" -type f -exec ldd {} + 2>/dev/null | awk '$2 == "=>" {print $3}' | sort -u | while read -r file; do
+        case "$file" in "$root"*) continue ;; esac # of our own
         name=$(dpkg-query -S "$(readlink -f "$file")" 2>/dev/null || dpkg-query -S "$file")
         name=${name%%:*}
-        printf '%s (>= %s), ' "$name" "$(dpkg-query -W -f '${Version}' "$name:$arch" | sed 's/-[^-]*$//')"
-    done | tr ',' '\n' | sort -u | grep . | paste -sd, - | sed 's/^ *//'
+        printf '%s (>= %s)\n' "$name" "$(dpkg-query -W -f '${Version}' "$name:$arch" | sed 's/-[^-]*$//')"
+    done | sort -u | paste -sd, - | sed 's/,/, /g'
 }
 minor=$("$python" -c 'import sys; print(sys.version_info.minor)')
 packages() { sh install/packages.sh "$@" | paste -sd, - | sed 's/,/, /g'; }
