@@ -6,6 +6,7 @@ cd "$(dirname "$0")"
 
 packages= # more than every set-up needs
 stamp=.venv/.railbed
+seldom='/(pip|setuptools|fontTools)/' # packages that no run imports
 
 usage() {
     cat <<'END'
@@ -175,7 +176,7 @@ make_venv() { # --dev: what tests need, too
         pip_install requirements.lock
         for site in .venv/lib/python*/site-packages; do sh install/trim.sh "$site"; done
         say "compiling them"
-        quietly nothing .venv/bin/python -m compileall -q .venv/lib || true
+        quietly nothing .venv/bin/python -m compileall -q -x "$seldom" .venv/lib || true
         printf '%s\n' "$system" >$stamp-system
     fi
     if [ "${1:-}" = --dev ]; then

@@ -28,7 +28,7 @@ find "$root$home/bin" -type f ! -name testbed -delete
 sed -i "1s#.*#\#!$home/bin/python#" "$root$home/bin/testbed"
 ln -s ../lib/railbed/bin/testbed "$root/usr/bin/testbed"
 find "$site" -name direct_url.json -delete
-.venv/bin/python -m compileall -q -f -s "$root" -p / --invalidation-mode unchecked-hash "$site" >/dev/null || true
+.venv/bin/python -m compileall -q -f -x '/(pip|setuptools|fontTools)/' -s "$root" -p / --invalidation-mode unchecked-hash "$site" >/dev/null || true
 mkdir -p "$root/usr/share/man" "$root/usr/share/doc/railbed" "$root/usr/share/bash-completion/completions"
 cp -r "$root$home/share/man/." "$root/usr/share/man"
 rm -rf "$root$home/share/man"

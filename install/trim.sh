@@ -8,7 +8,8 @@ for package in matplotlib networkx numpy os_ken pandas pyarrow; do
     find "$package" -type d -name tests -prune -exec rm -rf {} +
 done
 rm -rf pyarrow/include pyarrow/includes pyarrow/src pyarrow/*.px[di] pyarrow/*.pyx
-for part in flight substrait s3 gcs azure hdfs orc _python_flight; do
-    rm -f pyarrow/libarrow_"${part#_}".so* pyarrow/libarrow"$part".so* pyarrow/_"$part"*.so pyarrow/_"${part}"fs*.so
+for part in flight python_flight s3; do rm -f pyarrow/libarrow_"$part".so*; done
+for part in flight s3fs gcsfs azurefs hdfs orc dataset_orc pyarrow_cpp_tests; do rm -f pyarrow/_"$part".*.so; done
+for name in pyarrow/libarrow_python*.so.*.*; do # one library under three names, of which the middle one is asked for
+    if [ -f "$name" ]; then rm -f "$name" "${name%.so.*}.so"; fi
 done
-rm -f pyarrow/_pyarrow_cpp_tests*.so
