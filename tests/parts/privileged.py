@@ -48,7 +48,7 @@ def _configuration(rootfs: Path, command: Sequence[str], env: Sequence[str], cwd
             "env": [*(env or [f"PATH={_PATH}"]), "HOME=/root"],
             "cwd": cwd,
             "user": {"uid": 0, "gid": 0},
-            "capabilities": {kind: capabilities for kind in ("bounding", "effective", "permitted", "inheritable")},
+            "capabilities": dict.fromkeys(("bounding", "effective", "permitted", "inheritable"), capabilities),
             "rlimits": [{"type": "RLIMIT_NOFILE", "soft": 20000, "hard": 20000}],
         },
         "mounts": [
