@@ -1,7 +1,7 @@
 # The same steps as ./setup.sh, for those who type make.
-.PHONY: run test explore fuzz bench lint docs build lock
+.PHONY: run test explore fuzz bench lint docs package image build lock
 
-run test explore fuzz bench lint docs build:
+run test explore fuzz bench lint docs package image build:
 	./setup.sh $@
 
 # New versions of everything that pyproject.toml names; look at the difference before committing it.

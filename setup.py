@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from setuptools import Command, Distribution, setup
@@ -95,11 +96,20 @@ def files(*patterns: str) -> list[str]:
     return sorted(str(p.relative_to(ROOT)) for pattern in patterns for p in ROOT.glob(pattern) if p.is_file())
 
 
+def shared(*folders: str) -> Iterator[tuple[str, list[str]]]:
+    """The folders as they are, for `testbed examples` (testbed/doctor/shipped.py)."""
+    kept: dict[str, list[str]] = {}
+    for file in files(*(f"{folder}/**/*" for folder in folders)):
+        if "__pycache__" not in file and file != "docs/site.py":  # that makes the site, from a checkout
+            kept.setdefault(f"share/railbed/{Path(file).parent}", []).append(file)
+    yield from kept.items()
+
+
 setup(
     distclass=PlatformDistribution,
     cmdclass={"build": Build, "build_fabricd": BuildFabricd, "sdist": Archive, "bdist_wheel": PlatformWheel},
     data_files=[
         *((f"share/man/man{page[-1]}", [page]) for page in files("hardware/*.[1-9]")),
-        ("share/railbed/experiments", files("experiments/*.yaml")),
+        *shared("experiments", "docs"),
     ],
 )

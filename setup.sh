@@ -4,9 +4,9 @@
 set -eu
 cd "$(dirname "$0")"
 
-packages="openvswitch-switch mininet runc tini iproute2 net-tools ethtool tcpdump iperf3 tshark iputils-ping procps
-          gcc libc6-dev libjansson-dev libdeflate-dev libibverbs-dev librdmacm-dev ca-certificates"
+packages= # more than every set-up needs
 stamp=.venv/.railbed
+seldom='/(pip|setuptools|fontTools)/' # packages that no run imports
 
 usage() {
     cat <<'END'
@@ -35,6 +35,9 @@ usage: ./setup.sh VERB [ARGUMENT...]
   docs    set up, make docs/ a site with search, in build/site: docs serve [PORT] also serves it here
   torch   set up, install PyTorch's wheel for CPUs, for `torch:` steps (docs/pytorch.md)
   ryu     set up, build the environment in which the controller runs on ryu (control: {library: ryu})
+  package set up, build a package of this distribution's: build/railbed_VERSION_ARCH.deb
+  image   that, and an OCI image with it in a clean root, for docker load, podman load, workers.image:
+          build/railbed-VERSION-ARCH.oci.tar
   build   set up only: system packages, .venv, fabricd
 
 Needs root, or sudo for what only root can do.  Afterwards .venv/bin/testbed is the command.
@@ -59,8 +62,8 @@ check_ours() {
     [ -w . ] || fail "$(id -un) cannot write here, and the checkout belongs to $(stat -c %U .): use sudo, or a checkout of your own"
 }
 
-# Runs a command whose output is shown only if it fails; what it has come to, as `progress` reads it from the output so
-# far, is said every few seconds.
+# Runs a command whose output is shown only if it fails; every few seconds it is said what it has come to, as `progress`
+# reads it from the output so far, or for how long it has been at it.
 quietly() { # PROGRESS COMMAND...
     progress=$1
     shift
@@ -70,13 +73,15 @@ quietly() { # PROGRESS COMMAND...
     trap 'kill "$working" 2>/dev/null; rm -f "$log"; exit 130' INT TERM HUP
     ticks=0
     before=
+    since=$(date +%s)
     while kill -0 "$working" 2>/dev/null; do
         sleep 0.2
         ticks=$((ticks + 1))
-        [ $((ticks % 20)) -eq 0 ] || continue
+        [ $((ticks % 18)) -eq 0 ] || continue
         now=$("$progress" <"$log")
-        [ -z "$now" ] || [ "$now" = "$before" ] || say "  $now"
-        before=$now
+        [ "$now" != "$before" ] || now="${now:-still at it} ($(($(date +%s) - since)) s)"
+        say "  $now"
+        before=${now% (*}
     done
     ended=0
     wait "$working" || ended=$?
@@ -124,6 +129,7 @@ choose_python() {
         ubuntu:22.04) python=/usr/bin/python3.11 ;;
         *) python=/usr/bin/python3 ;; # the system's own: a worker container sees it too
     esac
+    packages="$(sh install/packages.sh needed useful build | paste -sd ' ' -) $packages"
     packages="$packages ${python##*/} ${python##*/}-venv ${python##*/}-dev"
 }
 
@@ -153,30 +159,7 @@ install_packages() {
         fail "the packages could not be installed (see above); on Ubuntu they need the universe and -updates repositories"
 }
 
-apt_install() {
-    as_root sh -s -- "$@" <<'END'
-set -e
-export DEBIAN_FRONTEND=noninteractive
-apt-get -q -o DPkg::Lock::Timeout=300 update >/dev/null || echo "apt-get update failed; trying with the old lists"
-if command -v debconf-set-selections >/dev/null; then
-    echo "wireshark-common wireshark-common/install-setuid boolean false" | debconf-set-selections
-    echo "iperf3 iperf3/start_daemon boolean false" | debconf-set-selections
-fi
-sshd=no
-case " $* " in *" openssh-server "*) # its tests start one of their own: the machine's must not listen because of us
-    sshd=yes
-    if [ ! -e /usr/sbin/policy-rc.d ]; then
-        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
-        trap 'exit 130' INT # a shell may end by a signal without its EXIT trap
-        trap 'exit 143' TERM HUP
-        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-        chmod +x /usr/sbin/policy-rc.d
-    fi ;;
-esac
-apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" </dev/null
-[ $sshd = no ] || systemctl disable ssh.service ssh.socket >/dev/null 2>&1 || true
-END
-}
+apt_install() { as_root sh testbed/doctor/apt-install.sh "$@"; }
 
 # --- .venv -----------------------------------------------------------------
 
@@ -188,10 +171,12 @@ make_venv() { # --dev: what tests need, too
     system=$(printf '%s\n' "$PWD" "$(os_id)" "$(uname -m)" "$("$python" --version)" | hash_of - requirements.lock)
     project=$(hash_of pyproject.toml setup.py)
     if [ ! -x .venv/bin/python ] || [ "$system" != "$(cat $stamp-system 2>/dev/null)" ]; then
-        say "making .venv, with the $(grep -c == requirements.lock) Python packages of requirements.lock (some 600 MB)"
-        "$python" -m venv --clear .venv || fail "$python cannot make a virtual environment"
+        say "making .venv, with the $(grep -c == requirements.lock) Python packages of requirements.lock (some 430 MB)"
+        quietly nothing "$python" -m venv --clear .venv || fail "$python cannot make a virtual environment"
         pip_install requirements.lock
-        .venv/bin/python -m compileall -q -x '/tests?/' .venv/lib || true # packages' own tests nobody imports
+        for site in .venv/lib/python*/site-packages; do sh install/trim.sh "$site"; done
+        say "compiling them"
+        quietly nothing .venv/bin/python -m compileall -q -x "$seldom" .venv/lib || true
         printf '%s\n' "$system" >$stamp-system
     fi
     if [ "${1:-}" = --dev ]; then
@@ -283,15 +268,21 @@ set_up() { # --dev: what tests need, too; --sanitize: that, and the build for te
         install_torch || say "no $torch_wheel to be had: the tests of PyTorch scripts are skipped"
         unpack_verbs_tests || say "no python3-pyverbs to be had: rdma-core's tests of verbs are skipped"
     fi
-    awaited "$compiling" "$said_by_cc" || fail "fabricd could not be built (see above)"
-    [ -z "$making_ryu" ] || awaited "$making_ryu" "$said_by_ryu" || exit 3
+    awaited "$compiling" "$said_by_cc" fabricd || fail "fabricd could not be built (see above)"
+    [ -z "$making_ryu" ] || awaited "$making_ryu" "$said_by_ryu" "ryu's environment" || exit 3
     rm -f "$said_by_cc" "$said_by_ryu"
-    compile_python $more
+    quietly nothing compile_python $more
     took=$(($(date +%s) - started))
     [ "$took" -lt 10 ] || say "ready after $took s"
 }
 
-awaited() { # PROCESS OUTPUT: waits for what runs beside; what it said is shown if it failed
+awaited() { # PROCESS OUTPUT NAME: waits for what runs beside; what it said is shown if it failed
+    ticks=0
+    while kill -0 "$1" 2>/dev/null; do
+        sleep 0.2
+        ticks=$((ticks + 1))
+        [ $((ticks % 18)) -ne 0 ] || say "  waiting for $3"
+    done
     wait "$1" && return
     cat "$2" >&2
     return 1
@@ -331,7 +322,7 @@ mpi() { # what a test of programs on a fabric starts
 }
 
 rdma_programs() { # that tests run on emulated NICs
-    packages="$packages perftest ibverbs-utils rdmacm-utils libfabric-bin"
+    packages="$packages $(sh install/packages.sh rdma | paste -sd ' ' -) libfabric-bin"
 }
 
 explore() {
@@ -432,6 +423,21 @@ case "$verb" in
             serve) exec .venv/bin/python -m http.server --bind 127.0.0.1 -d build/site "${2:-8000}" ;;
             *) usage >&2; say "docs what? docs, or docs serve [PORT]"; exit 2 ;;
         esac
+        ;;
+    package)
+        set_up
+        export python
+        quietly nothing sh install/package.sh || fail "the package could not be built (see above)"
+        say "apt-get install ./$(ls -t build/*.deb | head -n 1)"
+        ;;
+    image)
+        packages="$packages mmdebstrap"
+        set_up
+        export python
+        [ -n "${1:-}" ] || quietly nothing sh install/package.sh || fail "the package could not be built (see above)"
+        quietly nothing as_root sh install/image.sh "${1:-$(ls -t build/*.deb | head -n 1)}" ||
+            fail "the image could not be built (see above)"
+        say "docker load -i $(ls -t build/*.oci.tar | head -n 1)"
         ;;
     torch)
         set_up

@@ -40,7 +40,7 @@ class Verbs(Group):
         "Fabric": ("up", "status", "advance", "job", "shell", "exec", "ovs", "down"),
         "Observe": ("show", "probe", "capture", "serve"),
         "Change": ("inject", "heal", "config"),
-        "Learn": ("drill",),
+        "Learn": ("examples", "drill"),
         "Machine": ("doctor", "clean", "completion"),
     }
     former = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 Status = Literal["ok", "warn", "fail"]
@@ -13,28 +13,43 @@ Status = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """`found` is the state of the machine; `cost` what it prevents or worsens, `mend` how to change it."""
+    """`found` is the state of the machine; `cost` what it prevents or worsens, `mend` how to change it.
+
+    What `doctor --fix` does about it: installs `packages` of the distribution, runs `command`.
+    """
 
     name: str
     status: Status
     found: str
     cost: str = ""
     mend: str = ""
+    packages: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, str]:
-        return asdict(self)
+        """For people and programs."""
+        return {key: getattr(self, key) for key in ("name", "status", "found", "cost", "mend")}
 
 
 class Lack(Exception):
-    """Raised by a check: something is not as it should be.  `fatal` lacks make a run impossible."""
+    """Raised by a check: something is not as it should be.  `fatal` lacks make a run impossible.
 
-    def __init__(self, found: str, cost: str, mend: str, *, fatal: bool = False) -> None:
+    `command` mends it without doing anything else to the machine.
+    """
+
+    packages: tuple[str, ...] = ()
+
+    def __init__(self, found: str, cost: str, mend: str, *, fatal: bool = False, command: Sequence[str] = ()) -> None:
         super().__init__(found)
-        self.found, self.cost, self.mend, self.fatal = found, cost, mend, fatal
+        self.found, self.cost, self.mend, self.fatal, self.command = found, cost, mend, fatal, tuple(command)
 
 
 class NotInstalled(Lack):
-    """A program is not there, which anybody can see."""
+    """Something that these packages of the distribution have is not there, which anybody can see."""
+
+    def __init__(self, found: str, cost: str, packages: Sequence[str], *, fatal: bool = False) -> None:
+        super().__init__(found, cost, f"apt-get install {' '.join(packages)}", fatal=fatal)
+        self.packages = tuple(packages)
 
 
 @dataclass(frozen=True)
@@ -64,7 +79,8 @@ class Examination:
             return self._not_known(cost) or Diagnosis(self.name, "warn", found, cost)
 
     def _lacks(self, lack: Lack) -> Diagnosis:
-        return Diagnosis(self.name, "fail" if lack.fatal else "warn", lack.found, lack.cost, lack.mend)
+        status: Status = "fail" if lack.fatal else "warn"
+        return Diagnosis(self.name, status, lack.found, lack.cost, lack.mend, lack.packages, lack.command)
 
     def _not_known(self, cost: str) -> Diagnosis | None:
         if not self.by_root or os.geteuid() == 0:

@@ -14,8 +14,9 @@ from importlib import metadata
 from pathlib import Path
 
 from hardware.build import EMULATED, VERBS
+from hardware.client import CHECKOUT
 from testbed.doctor.findings import Lack, check
-from testbed.doctor.needs import need_program
+from testbed.doctor.needs import INSTALL_AGAIN, need_programs
 from testbed.machine.memory import available_bytes
 
 _STEAL_SECONDS = 0.2
@@ -35,15 +36,20 @@ def kernel_datapath() -> str:
 @check("programs")
 def programs() -> str:
     cost = "fabrics work; what uses it does not: "
-    for name, package, use in (
-        ("ethtool", "ethtool", "TCP and UDP on hosts' kernel interfaces"),
-        ("tcpdump", "tcpdump", "captures from inside hosts"),
-        ("tshark", "tshark", "decoding captures"),
-        ("iperf3", "iperf3", "throughput of ordinary programs"),
-        ("ping", "iputils-ping", "ping from hosts"),
-    ):
-        need_program(name, package, cost + use)
-    return "ethtool, tcpdump, tshark, iperf3, ping"
+    packages = {
+        "ethtool": "ethtool", "tcpdump": "tcpdump", "tshark": "tshark", "iperf3": "iperf3", "ping": "iputils-ping",
+        "cc": "gcc libc6-dev",
+    }  # fmt: skip
+    uses = {
+        "ethtool": "TCP and UDP on hosts' kernel interfaces",
+        "tcpdump": "captures from inside hosts",
+        "tshark": "decoding captures",
+        "iperf3": "throughput of ordinary programs",
+        "ping": "ping from hosts",
+        "cc": "controls and choices of your own, in C",
+    }
+    need_programs(packages, cost, uses)
+    return ", ".join(packages)
 
 
 @check("rdma programs")
@@ -51,10 +57,14 @@ def rdma_programs() -> str:
     cost = "fabrics work; what uses it does not: "
     for library in (VERBS, EMULATED):
         if not library.exists():
-            raise Lack(f"{library} is not built", cost + "unmodified RDMA programs", "./setup.sh build")
-    need_program("ib_write_bw", "perftest", cost + "the usual tests of RDMA (docs/rdma-programs.md)")
-    need_program("ibv_devinfo", "ibverbs-utils", cost + "looking at an emulated NIC from inside")
-    need_program("rping", "rdmacm-utils", cost + "programs that connect by the connection manager")
+            mend = "./setup.sh build" if CHECKOUT.exists() else INSTALL_AGAIN
+            raise Lack(f"{library} is not built", cost + "unmodified RDMA programs", mend)
+    uses = {
+        "ib_write_bw": "the usual tests of RDMA (docs/rdma-programs.md)",
+        "ibv_devinfo": "looking at an emulated NIC from inside",
+        "rping": "programs that connect by the connection manager",
+    }
+    need_programs({"ib_write_bw": "perftest", "ibv_devinfo": "ibverbs-utils", "rping": "rdmacm-utils"}, cost, uses)
     return "perftest, ibverbs-utils and rdmacm-utils, on our libibverbs and librdmacm"
 
 
@@ -68,7 +78,8 @@ def python() -> str:
         raise Lack(what, "dependencies unknown", "./setup.sh build") from None
     lacking = [name for name in map(_name_if_needed, requirements) if name and not _installed(name)]
     if lacking:
-        raise Lack(f"{version} without {', '.join(lacking)}", "runs will fail", "./setup.sh build")
+        mend = "./setup.sh build" if CHECKOUT.exists() else INSTALL_AGAIN
+        raise Lack(f"{version} without {', '.join(lacking)}", "runs will fail", mend)
     return f"{version} with all dependencies"
 
 
@@ -215,7 +226,9 @@ def loopback() -> str:
             return "127.0.0.1 connects"
     except OSError as error:
         cost = "switches reach their controller over it"
-        raise Lack(f"127.0.0.1: {error.strerror or error}", cost, "ip link set lo up", fatal=True) from None
+        up = ("ip", "link", "set", "lo", "up")
+        what = f"127.0.0.1: {error.strerror or error}"
+        raise Lack(what, cost, " ".join(up), fatal=True, command=up) from None
 
 
 @check("leftovers", by_root=True)

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from controllers.openflow.revalidation import NotPurged, purge
@@ -28,6 +29,7 @@ _CAPABILITIES = {
     "CAP_SYS_ADMIN": 21,
 }
 _MEND = "install the distribution's openvswitch-switch, or look at what it said"
+INSTALL_AGAIN = "install it again (docs/install.md)"
 _ASK_S = 30.0  # for an answer, on a machine that is busy
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 
@@ -40,12 +42,16 @@ def output_of(*command: str, timeout: float = _ASK_S) -> str:
     return process.stdout
 
 
-def need_program(name: str, package: str, cost: str, *, fatal: bool = False) -> str:
-    """Path of a program.  Raises Lack."""
-    path = shutil.which(name)
-    if path is None:
-        raise NotInstalled(f"{name} is not installed", cost, f"apt-get install {package}", fatal=fatal)
-    return path
+def need_programs(
+    packages: Mapping[str, str], cost: str, uses: Mapping[str, str] = MappingProxyType({}), *, fatal: bool = False
+) -> None:
+    """Raises NotInstalled for all that are not there: program -> its packages. `uses` is added to the cost."""
+    lacking = [name for name in packages if shutil.which(name) is None]
+    if not lacking:
+        return
+    found = f"{lacking[0]} is not installed" if len(lacking) == 1 else f"not installed: {', '.join(lacking)}"
+    wanted = dict.fromkeys(package for name in lacking for package in packages[name].split())
+    raise NotInstalled(found, cost + "; ".join(uses[name] for name in lacking if name in uses), [*wanted], fatal=fatal)
 
 
 @check("root", vital=True)
@@ -76,8 +82,8 @@ def open_vswitch() -> str:
     """Starts an Open vSwitch, as every fabric does; it does not matter whether the host runs one."""
     cost = "every fabric starts an Open vSwitch of its own"
     own = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl")
-    for program in (*own, "nsenter", "setpriv", "prlimit"):
-        need_program(program, "openvswitch-switch" if program in own else "util-linux", cost, fatal=True)
+    packages = dict.fromkeys(own, "openvswitch-switch") | dict.fromkeys(("nsenter", "setpriv", "prlimit"), "util-linux")
+    need_programs(packages, cost, fatal=True)
     try:
         with tempfile.TemporaryDirectory(prefix="rbdoctor-") as folder, _own_ovs(Path(folder) / "ovs") as ovs:
             columns = "--columns=datapath_types"
@@ -132,8 +138,11 @@ def tap_devices() -> str:
     cost = "every switch port is a TAP device"
     device = Path("/dev/net/tun")
     if not device.exists():
-        mend = "modprobe tun; in a container: pass /dev/net/tun in"
-        raise Lack(f"{device} is missing", cost, mend, fatal=True)
+        there = Path("/sys/class/misc/tun").exists()  # the kernel has it: a container is not shown its device
+        make = "mkdir -p /dev/net && mknod /dev/net/tun c 10 200"
+        command = ("sh", "-c", make) if there else ("modprobe", "tun")
+        mend = make if there else "modprobe tun; in a container: pass /dev/net/tun in"
+        raise Lack(f"{device} is missing", cost, mend, fatal=True, command=command)
     try:
         with open(device, "r+b", buffering=0) as tun:  # the TAP goes away with the file
             fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", b"rbdoctor%d", _IFF_TAP | _IFF_NO_PI))
@@ -147,8 +156,7 @@ def tap_devices() -> str:
 def mininet() -> str:
     cost = "hosts are network namespaces that mnexec makes"
     tools = {"mnexec": "mininet", "ifconfig": "net-tools", "ip": "iproute2", "nsenter": "util-linux"}
-    for program, package in tools.items():
-        need_program(program, package, cost, fatal=True)
+    need_programs(tools, cost, fatal=True)
     try:
         output_of("mnexec", "-n", "true")
     except (OSError, subprocess.SubprocessError):
@@ -160,8 +168,7 @@ def mininet() -> str:
 @check("containers", vital=True)
 def containers() -> str:
     cost = "every worker is a runc container with tini as its init"
-    need_program("runc", "runc", cost, fatal=True)
-    need_program("tini", "tini", cost, fatal=True)
+    need_programs({"runc": "runc", "tini": "tini"}, cost, fatal=True)
     version = output_of("runc", "--version").split("\n")[0].removeprefix("runc version ")
     if not Path("/proc/sys/kernel/seccomp").exists():
         raise Lack("the kernel has no seccomp", "workers' system calls are not filtered", "use a kernel with seccomp")
@@ -171,10 +178,10 @@ def containers() -> str:
 @check("fabricd", vital=True)
 def fabricd() -> str:
     from hardware import build
-    from hardware.client import newer_source
+    from hardware.client import CHECKOUT, newer_source
 
     cost = "it is the emulated hardware"
-    mend = "./setup.sh build (or python -m hardware.build)"
+    mend = "./setup.sh build (or python -m hardware.build)" if CHECKOUT.exists() else INSTALL_AGAIN
     if not build.FABRICD.exists():
         raise Lack("not built", cost, mend, fatal=True)
     if not build.HOLDER.exists():
@@ -184,8 +191,8 @@ def fabricd() -> str:
     except OSError as error:
         raise Lack(f"does not start: {error.strerror}", cost, mend, fatal=True) from None
     if "shared libraries" in started.stderr:
-        raise Lack(started.stderr.strip(), cost, "apt-get install libjansson4 libdeflate0", fatal=True)
-    if newer := newer_source(build.FABRICD, build.SOURCES):
+        raise NotInstalled(started.stderr.strip(), cost, ["libjansson4", "libdeflate0"], fatal=True)
+    if CHECKOUT.exists() and (newer := newer_source(build.FABRICD, build.SOURCES)):
         raise Lack(f"older than {newer}", "what runs is not what is written there", mend)
     return str(build.FABRICD)
 

@@ -11,7 +11,7 @@ from testbed.experiment.model import Experiment
 
 EXPERIMENT = FileKind(
     "an experiment",
-    "ready ones are in experiments/",
+    "ready ones are in experiments/; where that is not, `testbed examples` brings it",
     "start from experiments/quickstart.yaml; docs/experiment.md has all keys",
 )
 

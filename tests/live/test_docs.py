@@ -42,6 +42,7 @@ TOO_LONG = {"run", "bench", "tune", "up"}
 NOT_RUN = {
     "testbed down": "would take away the fabric of the next example; the tutorial's `down` is a real one",
     "testbed clean": "likewise",
+    "testbed doctor --fix": "installs packages; tests/unit/test_doctor_fix.py does so with an apt-get of its own",
     "testbed advance": "only a held fabric's clock goes on; docs/held.md has one",
     "testbed show job": "likewise",
     "testbed show cpu": "needs the real clock; tests/live/test_drill_real.py has it",

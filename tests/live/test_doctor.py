@@ -186,7 +186,7 @@ def test_fabricd_not_built_stale_or_without_its_libraries(tmp_path, monkeypatch)
 
 
 def test_optional_programs_only_warn(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", programs(tmp_path, ethtool="", tcpdump="", iperf3="", ping=""))
+    monkeypatch.setenv("PATH", programs(tmp_path, ethtool="", tcpdump="", iperf3="", ping="", cc=""))
     found = finding("programs")
     assert (found.status, found.found) == ("warn", "tshark is not installed")
     assert "decoding captures" in found.cost

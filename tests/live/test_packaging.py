@@ -225,7 +225,13 @@ def test_installed_from_the_wheel_everything_is_there(archives, tmp_path):
     fabricd = site / "hardware" / "bin" / "fabricd"
     assert os.access(fabricd, os.X_OK)
     assert "usage: fabricd" in subprocess.run([fabricd], capture_output=True, text=True).stderr
-    assert (site / "share" / "railbed" / "experiments" / "quickstart.yaml").exists()
+    examples = [sys.executable, "-m", "testbed", "examples", "study"]
+    subprocess.run(examples, capture_output=True, check=True, cwd=tmp_path, env=environment)
+    for folder in ("experiments", "docs"):
+        ours = {p.relative_to(ROOT) for p in (ROOT / folder).rglob("*.*") if "__pycache__" not in p.parts}
+        assert {p.relative_to(tmp_path / "study") for p in (tmp_path / "study" / folder).rglob("*.*")} == (
+            ours - {Path("docs/site.py")}
+        )
     own = Path("testbed/serve/pages")
     served = {p.relative_to(ROOT / own) for p in (ROOT / own).rglob("*")}
     assert served == {p.relative_to(site / own) for p in (site / own).rglob("*")}

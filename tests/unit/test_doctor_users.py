@@ -13,7 +13,7 @@ UNKNOWN = ("warn", "not known: only root can look")
     ("uid", "by_root", "lack", "shown"),
     [
         (1000, True, Lack("no TAP devices", "no port", "modprobe tun", fatal=True), UNKNOWN),
-        (1000, True, NotInstalled("runc is not installed", "no ranks", "apt-get", fatal=True),
+        (1000, True, NotInstalled("runc is not installed", "no ranks", ["runc"], fatal=True),
          ("fail", "runc is not installed")),
         (1000, False, Lack("3 MiB free", "no room", "make some"), ("warn", "3 MiB free")),
         (0, True, Lack("no TAP devices", "no port", "modprobe tun", fatal=True), ("fail", "no TAP devices")),

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Installs packages of Debian or Ubuntu: apt-install.sh PACKAGE... Nobody is asked anything, and nothing of them listens
+# on this machine's network because of us. Run by `testbed doctor --fix` and setup.sh; needs root.
+set -e
+export DEBIAN_FRONTEND=noninteractive
+echo "apt-get update"
+apt-get -q -o DPkg::Lock::Timeout=300 update || echo "apt-get update failed; trying with the old lists"
+if command -v debconf-set-selections >/dev/null; then
+    echo "wireshark-common wireshark-common/install-setuid boolean false" | debconf-set-selections
+    echo "iperf3 iperf3/start_daemon boolean false" | debconf-set-selections
+fi
+sshd=no
+case " $* " in *" openssh-server "*) # its tests start one of their own: the machine's must not listen because of us
+    sshd=yes
+    if [ ! -e /usr/sbin/policy-rc.d ]; then
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+        trap 'exit 130' INT # a shell may end by a signal without its EXIT trap
+        trap 'exit 143' TERM HUP
+        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+        chmod +x /usr/sbin/policy-rc.d
+    fi ;;
+esac
+apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" </dev/null
+[ $sshd = no ] || systemctl disable ssh.service ssh.socket >/dev/null 2>&1 || true
