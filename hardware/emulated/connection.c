@@ -222,7 +222,7 @@ int connection_next(int fd, struct end *e, uint64_t now, uint64_t *next)
 
 	take_in(fd, e);
 	for (int i = e->pendings - 1; i >= 0; i--) {
-		int there = end_first(e->pending[i], &h);
+		int there = pending_first(e->pending[i], &h);
 		if (there < 0) { /* gone meanwhile, or nobody who connects */
 			syscall(SYS_close, e->pending[i]);
 			forget(e, i);

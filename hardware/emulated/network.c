@@ -1,7 +1,7 @@
 /* The management network: a program's TCP sockets, between ranks whose hosts have no interfaces
  *
- * A socket is a unix socket in a folder that all containers share, and each write a packet that says when it arrives:
- * LATENCY_PS after it was written.  Who waits for one steps on by a little less than that.  So what may have been
+ * A socket is a unix socket in a folder that all containers share, and each write a packet (packets.c) that says when it
+ * arrives: LATENCY_PS after it was written.  Who waits for one steps on by a little less than that.  So what may have been
  * written by then is there, and when a reader goes on does not depend on which process was faster.
  */
 #include "emulated.h"
@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 static struct end ends[4096];
@@ -36,6 +35,7 @@ struct end *end_new(int fd)
 	}
 	if (fd < 0 || fd >= (int)(sizeof ends / sizeof *ends))
 		return NULL;
+	syscall(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDBUF, &(int){KERNEL_BUFFER}, sizeof(int));
 	ends[fd] = (struct end){.used = true};
 	return &ends[fd];
 }
@@ -64,25 +64,6 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t n)
 	return end_of(fd) ? 0 : (int)syscall(SYS_setsockopt, fd, level, name, value, n);
 }
 
-/* end_tell() - Send a packet, which arrives at that time (0: the network's latency later) */
-void end_tell(int fd, struct end *e, enum kind kind, const void *data, size_t n, uint64_t arrives)
-{
-	struct packet h = {.arrives = arrives ? arrives : railbed_now(0) + LATENCY_PS, .kind = kind, .bytes = (uint32_t)n,
-			   .rank = railbed_rank(), .port = e->port};
-	struct iovec v[] = {{&h, sizeof h}, {(void *)(uintptr_t)data, n}};
-	struct msghdr m = {.msg_iov = v, .msg_iovlen = n ? 2 : 1};
-
-	(void)!syscall(SYS_sendmsg, fd, &m, MSG_NOSIGNAL);
-}
-
-/* end_first() - The first packet of a socket: 1 if there is one, -1 if none will come */
-int end_first(int fd, struct packet *h)
-{
-	long n = syscall(SYS_recvfrom, fd, h, sizeof *h, MSG_PEEK | MSG_DONTWAIT, NULL, NULL);
-
-	return n == sizeof *h ? 1 : n == 0 || (n < 0 && errno != EAGAIN) ? -1 : 0;
-}
-
 /* network_ready() - Is there something to read, or an end, at that time?  Else when to look again at the latest */
 int network_ready(int fd, uint64_t now, uint64_t *next)
 {
@@ -97,9 +78,9 @@ int network_ready(int fd, uint64_t now, uint64_t *next)
 	if (!e->connected)
 		return 0;
 	e->eof = e->eof || railbed_lost(); /* nobody can tell any more when something would come */
-	if (e->at < e->len || e->eof)
+	if (end_left(e) || e->eof)
 		return 1;
-	int there = end_first(fd, &h);
+	int there = end_first(fd, e, &h);
 	if (there > 0 && h.arrives > now) {
 		*next = h.arrives < *next ? h.arrives : *next;
 		return 0;
@@ -107,15 +88,15 @@ int network_ready(int fd, uint64_t now, uint64_t *next)
 	return there != 0;
 }
 
-/* network_events() - As poll has them; what is connected can always be written to */
+/* network_events() - As poll has them */
 short network_events(int fd, uint64_t now, uint64_t *next)
 {
 	short in = network_ready(fd, now, next) ? POLLIN : 0;
-	const struct end *e = end_of(fd);
+	struct end *e = end_of(fd);
 
 	if (e->error)
 		return POLLIN | POLLOUT | POLLERR | POLLHUP;
-	return in | (e->connected ? POLLOUT : 0);
+	return in | (e->connected && (end_has_room(fd, e, now, next) || end_is_broken(e, now)) ? POLLOUT : 0);
 }
 
 /* end_wait() - Until there is something to read */
@@ -130,28 +111,6 @@ void end_wait(int fd)
 bool end_blocks(int fd)
 {
 	return !(fcntl(fd, F_GETFL) & O_NONBLOCK);
-}
-
-/* end_take() - Take in the next packet, which is there.  False: the end */
-bool end_take(int fd, struct end *e)
-{
-	struct packet h;
-
-	if (e->eof || end_first(fd, &h) < 0 || h.bytes > MOST) {
-		e->eof = true;
-		return false;
-	}
-	uint8_t *more = realloc(e->buffer, sizeof h + h.bytes);
-	if (!more)
-		return false;
-	e->buffer = more;
-	(void)!syscall(SYS_recvfrom, fd, e->buffer, sizeof h + h.bytes, 0, NULL, NULL);
-	e->at = sizeof h;
-	e->len = sizeof h + h.bytes;
-	e->peer = h.rank;
-	e->peer_port = h.port;
-	e->eof = h.kind == END;
-	return !e->eof;
 }
 
 static void address_of(uint32_t rank, uint16_t port, struct sockaddr *a, socklen_t *n)
@@ -205,7 +164,7 @@ int close(int fd)
 		for (int i = 0; i < e->pendings; i++)
 			syscall(SYS_close, e->pending[i]);
 		free(e->pending);
-		free(e->buffer);
+		end_free(e);
 		*e = (struct end){0};
 	}
 	waiting_forget(fd);

@@ -3,6 +3,7 @@
 #include "network.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -19,7 +20,7 @@ static ssize_t get(int fd, struct end *e, void *to, size_t n, int flags)
 		return -1;
 	}
 	while (done < n) {
-		if (e->at == e->len) {
+		if (!end_left(e)) {
 			if (done && !(flags & MSG_WAITALL))
 				break;
 			if (!network_ready(fd, railbed_now(0), &next)) {
@@ -33,8 +34,8 @@ static ssize_t get(int fd, struct end *e, void *to, size_t n, int flags)
 				break;
 			continue;
 		}
-		size_t k = e->len - e->at < n - done ? e->len - e->at : n - done;
-		memcpy((uint8_t *)to + done, e->buffer + e->at, k);
+		size_t k = end_left(e) < n - done ? end_left(e) : n - done;
+		memcpy((uint8_t *)to + done, end_bytes(e), k);
 		done += k;
 		if (flags & MSG_PEEK)
 			break;
@@ -43,7 +44,27 @@ static ssize_t get(int fd, struct end *e, void *to, size_t n, int flags)
 	return (ssize_t)done;
 }
 
-static ssize_t put(int fd, struct end *e, const void *from, size_t n)
+/* Wait until a packet may be sent; false, with errno, if that does not come, or is not waited for */
+static bool wait_for_room(int fd, struct end *e, int flags)
+{
+	for (;;) {
+		uint64_t now = railbed_now(0), next = now + STEP_PS;
+		if (end_has_room(fd, e, now, &next))
+			return true;
+		errno = railbed_lost() ? ENETDOWN : EPIPE;
+		if (railbed_lost() || end_is_broken(e, now)) {
+			if (!(flags & MSG_NOSIGNAL))
+				raise(SIGPIPE);
+			return false;
+		}
+		errno = EAGAIN;
+		if (flags & MSG_DONTWAIT || !end_blocks(fd))
+			return false;
+		railbed_wait(next);
+	}
+}
+
+static ssize_t put(int fd, struct end *e, const void *from, size_t n, int flags)
 {
 	uint64_t next;
 
@@ -53,8 +74,11 @@ static ssize_t put(int fd, struct end *e, const void *from, size_t n)
 		errno = e->connecting ? EAGAIN : ENOTCONN;
 		return -1;
 	}
-	for (size_t at = 0; at < n; at += MOST)
+	for (size_t at = 0; at < n; at += MOST) {
+		if (!wait_for_room(fd, e, flags))
+			return at ? (ssize_t)at : -1;
 		end_tell(fd, e, DATA, (const uint8_t *)from + at, n - at < MOST ? n - at : MOST, 0);
+	}
 	return (ssize_t)n;
 }
 
@@ -69,7 +93,7 @@ ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct socka
 {
 	struct end *e = end_of(fd);
 
-	return e ? put(fd, e, from, n) : syscall(SYS_sendto, fd, from, n, flags, a, room);
+	return e ? put(fd, e, from, n, flags) : syscall(SYS_sendto, fd, from, n, flags, a, room);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
@@ -80,10 +104,12 @@ ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 	if (!e)
 		return syscall(SYS_sendmsg, fd, m, flags);
 	for (size_t i = 0; i < m->msg_iovlen; i++) {
-		ssize_t put_now = put(fd, e, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
-		if (put_now < 0)
-			return -1;
-		whole += put_now;
+		ssize_t some = put(fd, e, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len, flags);
+		if (some < 0)
+			return whole ? whole : -1;
+		whole += some;
+		if ((size_t)some < m->msg_iov[i].iov_len)
+			break;
 	}
 	return whole;
 }
@@ -145,7 +171,7 @@ ssize_t send(int fd, const void *from, size_t n, int flags)
 {
 	struct end *e = end_of(fd);
 
-	return e ? put(fd, e, from, n) : syscall(SYS_sendto, fd, from, n, flags, NULL, 0);
+	return e ? put(fd, e, from, n, flags) : syscall(SYS_sendto, fd, from, n, flags, NULL, 0);
 }
 
 ssize_t read(int fd, void *to, size_t n)
@@ -162,5 +188,5 @@ ssize_t write(int fd, const void *from, size_t n)
 {
 	struct end *e = end_of(fd);
 
-	return e ? put(fd, e, from, n) : syscall(SYS_write, fd, from, n);
+	return e ? put(fd, e, from, n, 0) : syscall(SYS_write, fd, from, n);
 }

@@ -78,3 +78,67 @@ def test_a_program_whose_nic_is_gone_comes_to_an_end(two: Programs) -> None:
     program = two.start(0, sys.executable, "-c", code)
     said, _ = program.communicate(timeout=DEADLINE_S)
     assert program.returncode == 1 and "railbed: the NIC is gone" in said, said
+
+
+READER = """
+import hashlib, socket, sys, time
+port, pause, piece = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+s = socket.create_server(("0.0.0.0", port))
+c, _ = s.accept()
+time.sleep(pause)
+digest = hashlib.sha256()
+while part := c.recv(piece):
+    digest.update(part)
+c.sendall(digest.digest())
+c.close()
+"""
+WRITER = """
+import hashlib, select, socket, sys, time
+port, size, piece, blocks = *map(int, sys.argv[1:4]), sys.argv[4] == "blocks"
+s = socket.create_connection(("10.0.0.1", port))
+s.setblocking(blocks)
+data = bytes(range(251)) * (size // 251)
+began, at, turns = time.perf_counter_ns(), 0, 0
+while at < len(data):
+    try:
+        at += s.send(data[at:at + piece])
+    except BlockingIOError:
+        turns += 1
+        assert select.select([], [s], [])[1] == [s]
+s.shutdown(socket.SHUT_WR)
+s.setblocking(True)
+same = s.recv(64) == hashlib.sha256(data).digest()
+print(same, blocks or turns > 2, time.perf_counter_ns() - began)
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "piece", "how"),
+    [(800_000, 800_000, "blocks"), (800_000, 200_000, "looks"), (60_000, 100, "blocks"), (60_000, 100, "looks")],
+)
+def test_a_writer_waits_for_a_reader_and_nothing_is_lost(two: Programs, size: int, piece: int, how: str) -> None:
+    """More than a socket holds, to one that reads only after 10 ms: as TCP, and at the same times again."""
+    times = []
+    for port in (7010, 7011):
+        two.next(0, 1)
+        server = two.start(0, sys.executable, "-c", READER, str(port), "0.01", "50000")
+        two.listens(0, port)
+        writer = two.start(1, sys.executable, "-c", WRITER, str(port), str(size), str(piece), how)
+        said, _ = writer.communicate(timeout=DEADLINE_S)
+        assert server.wait(DEADLINE_S) == 0
+        whole, waited, took = said.split()
+        assert (whole, waited) == ("True", "True")
+        times.append(int(took))
+    assert times[0] == times[1] and times[0] > 10_000_000
+
+
+def test_who_writes_to_one_that_is_gone_is_told(two: Programs) -> None:
+    """As TCP tells it: EPIPE, once there is no room; what fits before that is lost."""
+    code = "import socket; s = socket.create_server(('0.0.0.0', 7012)); s.accept()[0].close()"
+    server = two.start(0, sys.executable, "-c", code)
+    two.listens(0, 7012)
+    code = "import socket; s = socket.create_connection(('10.0.0.1', 7012)); s.sendall(bytes(10_000_000))"
+    client = two.start(1, sys.executable, "-c", code)
+    said, _ = client.communicate(timeout=DEADLINE_S)
+    assert client.returncode == 1 and "BrokenPipeError" in said
+    assert server.wait(DEADLINE_S) == 0
