@@ -35,6 +35,10 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 	device_operations(v);
 	v->create_cq_ex = cq_create_ex;
 	v->create_qp_ex = qp_create_ex;
+	v->advise_mr = demand_advise;
+	v->alloc_dm = dm_alloc;
+	v->free_dm = dm_free;
+	v->reg_dm_mr = dm_register;
 	v->alloc_parent_domain = pd_parent;
 	v->alloc_td = td_alloc;
 	v->dealloc_td = td_dealloc;

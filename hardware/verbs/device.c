@@ -192,6 +192,12 @@ static int query_device_ex(struct ibv_context *c, const struct ibv_query_device_
 	struct ibv_device_attr_ex a = {
 		.phys_port_cnt_ex = 1,
 		.completion_timestamp_mask = UINT64_MAX,
+		.max_dm_size = DEVICE_MEMORY_MAX,
+		.odp_caps = {.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+			     .per_transport_caps = {.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
+								   IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV,
+						    .uc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_SRQ_RECV,
+						    .ud_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV}},
 		.hca_core_clock = 1000000, /* kHz: its clock counts nanoseconds */
 		.device_cap_flags_ex = IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN,
 	};

@@ -13,6 +13,8 @@
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | \
 	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 
+#define OF_UNRELIABLE                                                                                                       \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 #define OF_DATAGRAMS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 
 struct request {
@@ -211,7 +213,7 @@ bool extended_init(struct qp *q, uint64_t ops)
 {
 	struct ibv_qp_ex *x = &q->ex;
 
-	if (ops & ~(uint64_t)(q->qp.qp_type == IBV_QPT_UD ? OF_DATAGRAMS : OPERATIONS))
+	if (ops & ~(uint64_t)(q->qp.qp_type == IBV_QPT_UD ? OF_DATAGRAMS : q->qp.qp_type == IBV_QPT_UC ? OF_UNRELIABLE : OPERATIONS))
 		return false;
 	q->batch = calloc(1, sizeof *q->batch);
 	if (!q->batch)

@@ -30,6 +30,8 @@ static int wrong_with(const struct qp *q, const struct ibv_send_wr *wr, uint64_t
 		return EOPNOTSUPP;
 	if (q->qp.qp_type == IBV_QPT_UD && ((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || !wr->wr.ud.ah))
 		return EINVAL;
+	if (q->qp.qp_type == IBV_QPT_UC && opcode_of(wr->opcode) >= WIRE_READ)
+		return EINVAL;
 	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_SQD && q->qp.state != IBV_QPS_ERR)
 		return EINVAL;
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > (q->cap.max_send_sge ? q->cap.max_send_sge : 1))
@@ -93,11 +95,13 @@ static int send_one(void *queue, const void *request)
 	}
 	if (q->qp.qp_type == IBV_QPT_UD)
 		address(&s, wr);
+	struct ibv_sge sge[SGE_MAX];
+	const struct ibv_sge *list = inlined ? NULL : demand_named(wr->sg_list, wr->num_sge, sge);
 	uint8_t *body = session_command(POST_SEND_LIST, (uint16_t)(sizeof s + (inlined ? length : s.count * sizeof(struct wire_piece))));
 	memcpy(body, &s, sizeof s);
 	body += sizeof s;
 	if (!inlined)
-		put_pieces(body, wr->sg_list, wr->num_sge);
+		put_pieces(body, list, wr->num_sge);
 	for (int i = 0; inlined && i < wr->num_sge; body += wr->sg_list[i++].length)
 		memcpy(body, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
 	q->sq[q->sq_tail++ % (q->cap.max_send_wr + 1u)] = (struct send_entry){wr->wr_id, wr->opcode, signaled};
@@ -134,11 +138,13 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 
 static void put_receive(uint16_t op, uint32_t number, uint64_t wr_id, const struct ibv_recv_wr *wr)
 {
+	struct ibv_sge sge[SGE_MAX];
+	const struct ibv_sge *list = demand_named(wr->sg_list, wr->num_sge, sge);
 	struct wire_receive r = {.qp = number, .count = (uint32_t)wr->num_sge, .wr_id = wr_id};
 	uint8_t *body = session_command(op, (uint16_t)(sizeof r + r.count * sizeof(struct wire_piece)));
 
 	memcpy(body, &r, sizeof r);
-	put_pieces(body + sizeof r, wr->sg_list, wr->num_sge);
+	put_pieces(body + sizeof r, list, wr->num_sge);
 }
 
 static int receive_one(void *queue, const void *request)

@@ -38,6 +38,19 @@ struct wire_register {
 	uint64_t length, address, place;
 	uint32_t cookie, access, domain, zero;
 };
+struct wire_pages {
+	uint32_t key, flags;
+	uint64_t address, length;
+};
+#define PAGES_THERE 1u
+struct wire_alloc_dm {
+	uint64_t length;
+	uint32_t cookie, zero;
+};
+struct wire_register_dm {
+	uint64_t length, offset;
+	uint32_t key, cookie, access, domain;
+};
 struct wire_key {
 	uint32_t key, zero;
 };

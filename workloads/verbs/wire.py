@@ -53,6 +53,9 @@ DESTROY_SRQ = 24
 POST_SRQ_RECV = 25
 MODIFY_REGION = 26
 AWAIT_PROGRAMS = 27
+PAGES = 28
+ALLOC_DM = 29
+REGISTER_DM = 30
 
 BODY = {
     # magic 0x31574252, version 6, flags
@@ -112,6 +115,12 @@ BODY = {
     MODIFY_REGION: Struct("<IIII"),
     # programs, 0, until ps
     AWAIT_PROGRAMS: Struct("<IIQ"),
+    # key, flags, address, length
+    PAGES: Struct("<IIQQ"),
+    # length, cookie, 0
+    ALLOC_DM: Struct("<QII"),
+    # length, offset, key of device memory, cookie, access, domain
+    REGISTER_DM: Struct("<QQIIII"),
 }
 
 WELCOME = 1
@@ -121,7 +130,7 @@ ERROR = 4
 QP = 5
 PORT = 6
 
-# version, rank, ranks, flags, time ps, mtu, 0
+# version, rank, ranks, flags, time ps, mtu, ns that its NIC's PCIe takes one way
 WELCOME_BODY = Struct("<IIIIQII")
 # cookie, key
 REGION_BODY = Struct("<II")

@@ -12,7 +12,7 @@ struct nic;
 enum wr_opcode { WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_SEND_IMM, WR_READ, WR_COMPARE_SWAP, WR_FETCH_ADD, WR_OPCODES };
 
 /* What may be done with memory, and what peers may do: as in ibv_access_flags */
-enum right { MAY_BE_READ = 0, LOCAL_WRITE = 1, REMOTE_WRITE = 2, REMOTE_READ = 4, REMOTE_ATOMIC = 8, RIGHTS = 15 };
+enum right { MAY_BE_READ = 0, LOCAL_WRITE = 1, REMOTE_WRITE = 2, REMOTE_READ = 4, REMOTE_ATOMIC = 8, RIGHTS = 15, BIND_WINDOWS = 16, REGION_RIGHTS = 31 };
 
 enum wc_status {
 #define STATUS(number, name, words) WC_##name = number,
@@ -57,7 +57,7 @@ struct send_wr {
 	};
 };
 
-/* Is all that is sent for it in the NIC already? */
+/* Has all that is sent for it come to the NIC with it? */
 static inline bool wr_in_nic(const struct send_wr *wr)
 {
 	return wr->opcode >= WR_READ || (wr->pieces && wr->pieces->inline_bytes);

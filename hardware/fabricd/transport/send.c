@@ -222,7 +222,7 @@ static uint32_t build_own(struct fabric *f, struct qp *q, struct frame *fr)
 	if (q->timer == PS_NEVER)
 		timer_set(f, q, qp_expires(q, f->clock.now));
 	q->fetched_bytes += fr->len;
-	return q->owner->ops->in_nic || wr_in_nic(wr) ? IN_NIC : pkt.payload_bytes;
+	return q->owner->ops->in_nic || place_in_nic(q, wr) ? IN_NIC : pkt.payload_bytes;
 }
 
 /* In turn with responses to its peer */

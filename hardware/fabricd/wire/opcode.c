@@ -80,6 +80,18 @@ const char *roce_opcode_name(uint8_t op)
 	case RC_FETCH_ADD: return "FETCH_ADD";
 	case UD_SEND_ONLY: return "UD_SEND_ONLY";
 	case UD_SEND_ONLY_IMM: return "UD_SEND_ONLY_IMM";
+	case UC | RC_SEND_FIRST: return "UC_SEND_FIRST";
+	case UC | RC_SEND_MIDDLE: return "UC_SEND_MIDDLE";
+	case UC | RC_SEND_LAST: return "UC_SEND_LAST";
+	case UC | RC_SEND_LAST_IMM: return "UC_SEND_LAST_IMM";
+	case UC | RC_SEND_ONLY: return "UC_SEND_ONLY";
+	case UC | RC_SEND_ONLY_IMM: return "UC_SEND_ONLY_IMM";
+	case UC | RC_WRITE_FIRST: return "UC_WRITE_FIRST";
+	case UC | RC_WRITE_MIDDLE: return "UC_WRITE_MIDDLE";
+	case UC | RC_WRITE_LAST: return "UC_WRITE_LAST";
+	case UC | RC_WRITE_LAST_IMM: return "UC_WRITE_LAST_IMM";
+	case UC | RC_WRITE_ONLY: return "UC_WRITE_ONLY";
+	case UC | RC_WRITE_ONLY_IMM: return "UC_WRITE_ONLY_IMM";
 	case RC_CNP: return "CNP";
 	case RC_CREDIT: return "CREDIT";
 	case RC_REQUEST: return "REQUEST";

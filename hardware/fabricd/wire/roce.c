@@ -119,7 +119,7 @@ static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uin
 	p = put_be16(p, (uint16_t)(len - ETH_BYTES - IPV4_BYTES));
 	p = put_be16(p, 0);
 
-	p = put_u8(p, pkt->opcode);
+	p = put_u8(p, pkt->opcode | (pkt->unreliable ? UC : 0));
 	p = put_u8(p, (uint8_t)(0x40 | pad << 4)); /* migration state set, pad count, version 0 */
 	p = put_be16(p, 0xffff);		   /* default partition */
 	p = put_be32(p, (pkt->becn || pkt->opcode == RC_CNP ? BECN : 0) | (pkt->dst_qp & PSN_MASK));
@@ -207,6 +207,9 @@ uint32_t roce_payload_bytes(const uint8_t *frame, uint32_t bytes)
 static uint8_t parse_bth(struct view *v, struct roce_packet *pkt)
 {
 	pkt->opcode = get_u8(v);
+	pkt->unreliable = pkt->opcode >= UC && pkt->opcode <= (UC | RC_WRITE_ONLY_IMM);
+	if (pkt->unreliable)
+		pkt->opcode &= (uint8_t)~UC;
 	uint8_t pad = (get_u8(v) >> 4) & 3;
 	get_be16(v);
 	uint32_t dst_qp = get_be32(v), psn = get_be32(v);

@@ -54,6 +54,7 @@ enum roce_opcode {
 	RC_FETCH_ADD = 0x14,
 	UD_SEND_ONLY = 0x64,
 	UD_SEND_ONLY_IMM = 0x65,
+	UC = 0x20, /* of unreliable connections: those of SEND and WRITE, with this bit */
 	RC_CNP = 0x81,
 	/* of the range that is free for manufacturers: offloaded collectives */
 	OFF_CONTRIBUTE = 0xc0,
@@ -99,6 +100,7 @@ struct roce_packet {
 	uint8_t tos; /* DSCP << 2 | ECN */
 	uint8_t ttl;
 	uint8_t opcode;
+	bool unreliable; /* of an unreliable connection; `opcode` is that of the same packet of a reliable one */
 	bool ack_request;
 	bool becn; /* what is acknowledged was marked */
 	bool part, after; /* it goes on with the message of the packet before; with a row of writes, of which the last has an immediate */

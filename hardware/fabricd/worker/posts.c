@@ -301,11 +301,12 @@ void worker_doorbell(struct fabric *f, struct post *p)
 	w->posts_under_way--;
 	switch (p->kind) {
 	case POST_KIND_OFFLOAD: f->services->post(f, w, p->qp, p->offload); break;
-	case POST_KIND_DEREGISTER: verbs_deregister(f, w, p->qp); break;
+	case POST_KIND_DEREGISTER: memory_deregister(f, w, p->qp); break;
 	case POST_KIND_REGION:
 		region_grant(w, p->qp, p->region.access, p->region.domain);
 		clock_worker_changed(f, w);
 		break;
+	case POST_KIND_PAGES: memory_pages(f, w, p); break;
 	case POST_KIND_END: program_over(f, w); break;
 	case POST_KIND_SHARED_RECV:
 	case POST_KIND_SHARED_LIMIT:

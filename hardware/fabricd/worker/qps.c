@@ -75,6 +75,8 @@ static enum wc_status check(struct qp *q, const struct send_wr *wr)
 {
 	if (q->own->datagrams && (!wr->to || (wr->opcode != WR_SEND && wr->opcode != WR_SEND_IMM)))
 		return WC_LOCAL_OPERATION;
+	if (q->own->unreliable && wr_reads(wr))
+		return WC_LOCAL_OPERATION;
 	if (wr->length > REQUEST_BYTES_MAX || (wr->opcode > WR_READ && wr->length != 8))
 		return WC_LOCAL_LENGTH;
 	if (wr_reads(wr) && !q->own->reads_out)
@@ -125,6 +127,13 @@ static bool memory(struct qp *q, enum right right, uint32_t key, uint64_t addres
 	return r && may;
 }
 
+static bool on_device(const struct qp *q, uint32_t key)
+{
+	const struct region *r = region_of(worker_of(q), key);
+
+	return r && r->on_device;
+}
+
 static void received(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status, const struct roce_packet *last, ps_t t)
 {
 	struct record r = {.kind = REC_RECEIVED, .status = status, .wr_id = wr->wr_id, .t = t, .qp = q->number};
@@ -169,4 +178,4 @@ static void broken(struct fabric *f, struct qp *q, uint8_t syndrome)
 
 const struct qp_owner_ops worker_qp_ops = {.lends = true, .payload = payload, .sent = sent, .memory = memory, .received = received};
 const struct qp_owner_ops program_qp_ops = {
-	.lends = true, .check = check, .payload = payload, .sent = sent, .memory = memory, .received = received, .lend = shared_lend, .take_back = shared_take_back, .written = written, .broken = broken};
+	.lends = true, .check = check, .on_device = on_device, .payload = payload, .sent = sent, .memory = memory, .received = received, .lend = shared_lend, .take_back = shared_take_back, .written = written, .broken = broken};

@@ -13,9 +13,14 @@ struct worker;
 struct region {
 	struct region *next; /* with the same hash */
 	uint8_t *base;	     /* of its first byte */
-	uint8_t *mapped;     /* the page that it is in */
+	uint8_t *mapped;     /* the page that it is in; NULL: its memory is another's */
 	uint64_t bytes, address;
 	uint32_t key, rights, pd;
+	uint32_t part_of; /* key of the region whose memory it is a part of, or 0 */
+	uint32_t parts;	  /* so many are of this one */
+	bool on_device;	  /* memory of the NIC: nothing of it crosses PCIe */
+	uint64_t *there;  /* on demand: a bit for each of its pages that the program has; NULL: it has all */
+	uint64_t missing; /* so many of them it has not */
 };
 
 struct regions {
@@ -24,8 +29,11 @@ struct regions {
 	uint64_t bytes;
 };
 
+bool region_on_demand(struct region *r);
+void region_pages(struct worker *w, uint32_t key, uint64_t address, uint64_t length, bool there);
 bool region_map(const struct fabric *f, struct region *r, int fd, uint64_t place);
 struct region *region_add(struct worker *w, const struct region *r);
+struct region *region_part(struct worker *w, struct region *whole, uint64_t offset, uint64_t bytes);
 void region_grant(struct worker *w, uint32_t key, uint32_t rights, uint32_t pd);
 void region_remove(struct worker *w, uint32_t key);
 struct region *region_of(const struct worker *w, uint32_t key);
