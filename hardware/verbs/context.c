@@ -47,6 +47,9 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 	v->context.cmd_fd = eventfd(0, EFD_CLOEXEC);
 	v->context.async_fd = ends[0];
 	v->context.num_comp_vectors = 1;
+	v->context.ops.alloc_mw = window_alloc;
+	v->context.ops.bind_mw = window_bind;
+	v->context.ops.dealloc_mw = window_dealloc;
 	v->context.ops.poll_cq = cq_poll;
 	v->context.ops.req_notify_cq = cq_notify;
 	v->context.ops.post_send = post_send;

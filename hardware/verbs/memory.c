@@ -16,6 +16,7 @@
 #define OF_PEERS (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define ON_DEMAND IBV_ACCESS_ON_DEMAND
+#define WINDOWS IBV_ACCESS_MW_BIND
 #define HARMLESS (IBV_ACCESS_RELAXED_ORDERING | IBV_ACCESS_HUGETLB)
 
 static uint32_t cookies;
@@ -40,7 +41,7 @@ static int wrong_with(const struct ibv_pd *pd, uint64_t at, size_t length, uint6
 {
 	if (!pd || !length || at + length < at || iova + length < iova)
 		return EINVAL;
-	if (access & ~(unsigned)(ACCESS | HARMLESS | ON_DEMAND))
+	if (access & ~(unsigned)(ACCESS | HARMLESS | ON_DEMAND | WINDOWS))
 		return EOPNOTSUPP;
 	if (demand_is_all(at, length) && (!(access & ON_DEMAND) || access & OF_PEERS))
 		return access & ON_DEMAND ? EOPNOTSUPP : EFAULT; /* what peers name of all memory nobody would know in time */
@@ -50,10 +51,10 @@ static int wrong_with(const struct ibv_pd *pd, uint64_t at, size_t length, uint6
 	return (at ^ iova) & (PAGE - 1) ? EINVAL : 0;
 }
 
-/* May peers write there? */
+/* May peers write there, perhaps by a window? */
 static bool open_to_peers(unsigned access)
 {
-	return access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+	return access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | WINDOWS);
 }
 
 static void say_open(const void *addr, size_t length, bool open)
@@ -72,7 +73,7 @@ uint32_t memory_enroll(const struct ibv_pd *pd, uint64_t at, size_t length, uint
 	bool everything = demand_is_all(at, length), on_demand = access & ON_DEMAND;
 	uint64_t place = everything ? (uint64_t)(uintptr_t)of_all : at, end = (at + length + PAGE - 1) & ~(PAGE - 1);
 	struct wire_register r = {.length = everything ? 1 : length, .address = everything ? place : iova, .place = place,
-				  .access = access & (ACCESS | ON_DEMAND)};
+				  .access = access & (ACCESS | ON_DEMAND | WINDOWS)};
 	int wrong = wrong_with(pd, at, length, iova, access);
 	uint32_t key = 0;
 
@@ -133,7 +134,7 @@ static void discharge(const struct region *m)
 
 static uint32_t regrant(const struct region *m, const struct ibv_pd *pd, unsigned access)
 {
-	const struct wire_rights r = {.key = m->mr.lkey, .access = access & ACCESS, .domain = pd->handle};
+	const struct wire_rights r = {.key = m->mr.lkey, .access = access & (ACCESS | WINDOWS), .domain = pd->handle};
 	int wrong = wrong_with(pd, (uint64_t)(uintptr_t)m->mr.addr, m->mr.length, m->iova, access);
 
 	if (!wrong && session.fd < 0)

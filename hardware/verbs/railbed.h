@@ -80,7 +80,7 @@ const struct place *place(void);
 bool place_rank_of(const union ibv_gid *gid, uint32_t *rank);
 void place_gid(uint32_t rank, union ibv_gid *gid);
 
-/* --- memory.c, demand.c, device_memory.c --- */
+/* --- memory.c, demand.c, device_memory.c, window.c --- */
 uint32_t memory_enroll(const struct ibv_pd *pd, uint64_t at, size_t length, uint64_t iova, unsigned access);
 void memory_forget(uint32_t key);
 uint32_t memory_key(uint16_t op, const void *body, uint16_t bytes, int fd);
@@ -94,6 +94,9 @@ int demand_advise(struct ibv_pd *pd, enum ib_uverbs_advise_mr_advice advice, uin
 struct ibv_dm *dm_alloc(struct ibv_context *c, struct ibv_alloc_dm_attr *a);
 int dm_free(struct ibv_dm *dm);
 struct ibv_mr *dm_register(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned access);
+struct ibv_mw *window_alloc(struct ibv_pd *pd, enum ibv_mw_type type);
+int window_dealloc(struct ibv_mw *mw);
+int window_bind(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *b);
 void dm_let_go(const struct ibv_mr *mr);
 
 /* demand_is_all() - Is that a region of all memory? */

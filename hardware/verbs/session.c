@@ -238,6 +238,7 @@ static void record(const struct wire_record *r)
 	case REC_RECEIVED:
 	case REC_RECEIVED_IMM:
 	case REC_RECEIVED_SEND_IMM:
+	case REC_RECEIVED_SEND_INV:
 	case REC_RECEIVED_DATAGRAM:
 	case REC_RECEIVED_DATAGRAM_IMM: post_received(r); break;
 	case REC_QP_EVENT: qp_event(r->qp, r->imm); break;

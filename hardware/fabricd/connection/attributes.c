@@ -80,6 +80,7 @@ static void ready_to_send(struct fabric *f, struct qp *q, const struct qp_wanted
 	}
 	q->holds = false;
 	cc_restart(f, q);
+	qp_local(f, q);
 }
 
 /* qp_modify() - What a program asked for has reached the NIC */

@@ -74,7 +74,10 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	fr->payload = (uint16_t)bytes;
 	fr->data_of_worker = q->tx == &q->nic->tx[0];
 	q->sent_max = ++q->send;
-	q->send_wr_index += last;
+	if (last) {
+		q->send_wr_index++;
+		qp_local(f, q);
+	}
 	q->fetched_bytes += fr->len;
 	return place_in_nic(q, wr) ? IN_NIC : bytes;
 }

@@ -69,6 +69,9 @@ struct qp_owner_ops {
 	bool (*memory)(struct qp *q, enum right right, uint32_t key, uint64_t offset, uint64_t length, uint8_t **at);
 	/* Is that the NIC's own memory, which is not reached by PCIe?  NULL: there is none */
 	bool (*on_device)(const struct qp *q, uint32_t key);
+	/* Carry out a request that needs no packet; how it has ended.  And what a peer asks for with a message: a key is to be valid no more */
+	enum wc_status (*local)(struct qp *q, const struct send_wr *wr);
+	bool (*invalidate)(struct qp *q, uint32_t key);
 	/* A receive request has ended, with what @pkt ends (NULL: with nothing), visible at @t */
 	void (*received)(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status, const struct roce_packet *pkt, ps_t t);
 	/* Of queue pairs that share receives (worker/shared.c), or NULL: one for this one, and whether there is any; what it has not used */
@@ -203,6 +206,7 @@ struct qp *qp_find(struct nic *n, uint32_t number);
 void qp_connected(struct fabric *f, struct qp *a, struct qp *b);
 void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr);
 void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
+void qp_local(struct fabric *f, struct qp *q);
 void qp_advance(struct fabric *f, struct qp *q, uint64_t n, bool ack);
 struct send_wr *qp_request_of(const struct qp *q, uint64_t n);
 void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);

@@ -93,12 +93,25 @@ static void say_written(struct fabric *f, struct qp *q, ps_t visible)
 		q->owner->ops->written(f, q, visible);
 }
 
+/* A message has come whole, but the key that it is to invalidate cannot be: its receive and the queue pair end, and its sender is
+ * told nothing (class J of 9.9.3.2)
+ */
+static void invalidates_nothing(struct fabric *f, struct qp *q)
+{
+	qp_receive_failed(f, q, RECV_WR(q, q->rq.head++), WC_REMOTE_INVALID);
+	qp_fail(f, q, WC_FLUSHED);
+}
+
 static void received(struct fabric *f, struct qp *q, const struct roce_packet *pkt, ps_t visible)
 {
 	q->in_message = false;
 	q->msn = (q->msn + 1) & PSN_MASK;
 	if (roce_is_write(pkt->opcode))
 		say_written(f, q, visible);
+	if (roce_invalidates(pkt->opcode) && !(q->owner->ops->invalidate && q->owner->ops->invalidate(q, pkt->imm))) {
+		invalidates_nothing(f, q);
+		return;
+	}
 	if (roce_has_imm(pkt->opcode) || roce_is_send(pkt->opcode))
 		place_complete(f, q, pkt, visible);
 }
@@ -195,6 +208,8 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, 
 	ps_t visible = place_pcie(f, q, e ? 0 : place_crosses(q, q->message_rkey, pkt->payload_bytes));
 	if (roce_is_last(pkt->opcode))
 		received(f, q, pkt, visible);
+	if (q->state != QP_READY)
+		return false;
 	say_taken(f, q, answers(q, pkt));
 	return true;
 }

@@ -37,7 +37,7 @@ uint32_t roce_frame_bytes(uint8_t op, uint32_t payload)
 {
 	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + (roce_is_datagram(op) ? DETH_BYTES : 0) +
 	       (roce_has_reth(op) ? RETH_BYTES : 0) +
-	       (roce_has_imm(op) ? IMM_BYTES : 0) + (has_aeth(op) ? AETH_BYTES : 0) +
+	       (roce_has_imm(op) || roce_invalidates(op) ? IMM_BYTES : 0) + (has_aeth(op) ? AETH_BYTES : 0) +
 	       (roce_is_atomic(op) ? ATOMIC_BYTES : 0) + (op == RC_ATOMIC_ACK ? ATOMIC_ACK_BYTES : 0) +
 	       (roce_is_offload(op) ? OFFLOAD_BYTES : 0) + ((payload + 3) & ~3u) +
 	       ICRC_BYTES;
@@ -138,7 +138,7 @@ static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uin
 		p = put_be32(p, (uint32_t)pkt->syndrome << 24 | (pkt->msn & PSN_MASK));
 	if (pkt->opcode == RC_ATOMIC_ACK)
 		p = put_be64(p, pkt->original);
-	if (roce_has_imm(pkt->opcode))
+	if (roce_has_imm(pkt->opcode) || roce_invalidates(pkt->opcode))
 		p = put_be32(p, pkt->imm);
 	if (roce_is_offload(pkt->opcode)) {
 		const struct roce_offload *o = &pkt->offload;
@@ -247,7 +247,7 @@ static void parse_extensions(struct view *v, struct roce_packet *pkt)
 	}
 	if (pkt->opcode == RC_ATOMIC_ACK)
 		pkt->original = get_be64(v);
-	if (roce_has_imm(pkt->opcode))
+	if (roce_has_imm(pkt->opcode) || roce_invalidates(pkt->opcode))
 		pkt->imm = get_be32(v);
 	if (roce_is_offload(pkt->opcode)) {
 		struct roce_offload *o = &pkt->offload;

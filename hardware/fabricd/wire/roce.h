@@ -52,6 +52,8 @@ enum roce_opcode {
 	RC_ATOMIC_ACK = 0x12,
 	RC_COMPARE_SWAP = 0x13,
 	RC_FETCH_ADD = 0x14,
+	RC_SEND_LAST_INV = 0x16,
+	RC_SEND_ONLY_INV = 0x17,
 	UD_SEND_ONLY = 0x64,
 	UD_SEND_ONLY_IMM = 0x65,
 	UC = 0x20, /* of unreliable connections: those of SEND and WRITE, with this bit */
@@ -110,7 +112,7 @@ struct roce_packet {
 	uint64_t remote_offset;
 	uint32_t rkey;
 	uint32_t dma_bytes;
-	uint32_t imm;
+	uint32_t imm; /* or (roce_invalidates) the key that its receiver is to invalidate */
 	uint32_t qkey, src_qp; /* DETH, on datagrams */
 	uint64_t swap, compare; /* AtomicETH; what is added stands in `swap` */
 	uint64_t original; /* AtomicAckETH: what was there before */
@@ -156,6 +158,7 @@ static inline uint16_t roce_job_port(uint32_t job)
 
 bool roce_has_reth(uint8_t opcode);
 bool roce_has_imm(uint8_t opcode);
+bool roce_invalidates(uint8_t opcode);
 bool roce_is_first(uint8_t opcode);
 bool roce_is_last(uint8_t opcode);
 bool roce_is_write(uint8_t opcode);

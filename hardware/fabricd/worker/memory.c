@@ -108,9 +108,19 @@ const char *command_deregister(struct message *m)
 {
 	struct post p = {.w = m->w, .qp = get_le32(&m->v), .kind = POST_KIND_DEREGISTER};
 
-	if (!region_of(m->w, p.qp))
+	if (!region_named(m->w, p.qp))
 		return "DEREGISTER: unknown key";
 	return worker_ring(m, &p);
+}
+
+const char *command_alloc_mw(struct message *m)
+{
+	uint32_t cookie = get_le32(&m->v), domain = get_le32(&m->v), type = get_le32(&m->v);
+
+	if (type != 1 && type != 2)
+		return "ALLOC_MW: unknown type";
+	tell_key(m, cookie, has_room(m->w, 0) ? region_window(m->w, (uint8_t)type, domain)->key : 0);
+	return NULL;
 }
 
 const char *command_pages(struct message *m)
@@ -209,11 +219,13 @@ static void recall(struct fabric *f, struct worker *w)
 /* memory_deregister() - The NIC uses a region no longer */
 void memory_deregister(struct fabric *f, struct worker *w, uint32_t key)
 {
-	const struct region *r = region_of(w, key);
-	bool parts = r && r->parts;
+	const struct region *r = region_named(w, key);
 
+	if (!r)
+		return;
+	bool parts = r->parts;
 	recall(f, w);
-	region_remove(w, key);
+	region_remove(w, r->key);
 	break_users(f, w, parts ? 0 : key);
 }
 

@@ -220,7 +220,7 @@ const char *command_post_send_list(struct message *m)
 		read_destination(m->f, wr);
 	else if (wr->opcode == WR_FETCH_ADD)
 		wr->swap = wr->compare;
-	if (wr->opcode >= WR_OPCODES || flags & ~(SIGNALED | FENCE | INLINE) || (flags & INLINE && wr->opcode >= WR_READ))
+	if (wr->opcode >= WR_OPCODES || flags & ~(SIGNALED | FENCE | INLINE) || (flags & INLINE && wr_reads(wr)) || (wr_local(wr) && (count || flags & INLINE)))
 		return "POST_SEND_LIST: unknown opcode or flag";
 	wr->length = count;
 	const char *wrong = flags & INLINE ? read_inline(&m->v, count, &wr->pieces)
