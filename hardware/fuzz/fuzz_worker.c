@@ -65,10 +65,12 @@ static size_t cooked(struct input *in, uint8_t *to)
 	}
 }
 
+#define ON_DEMAND 64u /* of REGISTER's access */
+
 /* Likewise of a program, whose keys are told to it, and whose queue pairs are any of its NIC's */
 static size_t of_program(struct input *in, const struct fabric *f, const struct worker *w, uint8_t *to)
 {
-	uint8_t body[320] = {0}, op = next(in) % 13, a = next(in), b = next(in), c = next(in);
+	uint8_t body[320] = {0}, op = next(in) % 16, a = next(in), b = next(in), c = next(in);
 	const struct worker *other = f->workers[b % RANKS].next;
 	size_t n;
 	uint32_t qp = 16u + a % 6, key = harness_key(w, c % 3), rkey = harness_key(other ? other : w, b % 3);
@@ -77,7 +79,7 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 	switch (op) {
 	case 0: return command(to, 15, put_le32(body, c & 8 ? key : c) - 4, 8);
 	case 1:
-		put_le32(put_le32(put_le32(put_u8(put_le32(p, c), a & 15 ? (a & 16 ? 4 : 2) : a) + 3, 0), b & 3), 0);
+		put_le32(put_le32(put_le32(put_u8(put_le32(p, c), a & 15 ? (2 + a / 16 % 3) : a) + 3, 0), b & 3), 0);
 		return command(to, 16, body, 24);
 	case 2:
 	case 3:
@@ -93,15 +95,16 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 	case 5: return command(to, 18, put_le32(body, qp) - 4, 8);
 	case 6:
 	case 7: {
-		uint16_t count = c & 128 ? c : c % 5;
-		p = put_le16(put_u8(put_u8(put_le32(p, qp), b % 7), c & 128 ? 9 : 1 | (a & 2)), count);
+		bool local = b % WR_OPCODES >= WR_BIND;
+		uint16_t count = local ? 0 : c & 128 ? c : c % 5;
+		p = put_le16(put_u8(put_u8(put_le32(p, qp), b % WR_OPCODES), c & 128 && !local ? 9 : 1 | (a & 2)), count);
 		uint64_t to_number = (uint64_t)(16u + b % 6) << 32 | f->nics[c % RANKS].ip; /* of a datagram */
 		p = put_le64(put_le64(p, a), c & 32 ? to_number : odd_size(next(in)));
-		p = put_le32(put_le32(p, b & 64 ? rkey : b & 63), 5);
-		p = put_le64(put_le64(p, c & 64 ? a * 257u : 0), 0);
+		p = put_le32(put_le32(p, b & 64 ? rkey : local ? harness_key(w, a % 4) + (c & 3) : b & 63), local ? key : 5);
+		p = put_le64(put_le64(p, c & 64 ? a * 257u : 0), local ? a & 15 : 0);
 		for (uint16_t i = 0; !(c & 128) && i < count; i++)
 			p = put_le32(put_le32(put_le64(p, odd_size(next(in))), (uint32_t)odd_size(next(in))), key);
-		return command(to, 19, body, (uint16_t)(48 + (c & 128 ? (count + 7) & ~7 : 16 * count)));
+		return command(to, 19, body, (uint16_t)(48 + (c & 128 && !local ? (count + 7) & ~7 : 16 * count)));
 	}
 	case 8:
 		p = put_le64(put_le32(put_le32(p, qp), c % 4), a);
@@ -112,6 +115,13 @@ static size_t of_program(struct input *in, const struct fabric *f, const struct 
 		return command(to, b & 32 ? 25 : 20, body, (uint16_t)(16 + 16 * (c % 4)));
 	case 10: put_le32(put_le32(p, a % 4), b % 9); return command(to, 22 + c % 3, body, 8);
 	case 11: put_le32(put_le32(put_le32(p, key), a), b & 1); return command(to, 26, body, 16);
+	case 12:
+		put_le64(put_le64(put_le32(put_le32(p, key), a), odd_size(b)), odd_size(c));
+		return command(to, 28, body, 24);
+	case 13:
+		put_le32(put_le32(put_le32(put_le32(put_le64(put_le64(p, odd_size(b)), odd_size(c)), harness_key(w, a % 4)), 1), 15), b & 1);
+		return command(to, 30, body, 32);
+	case 14: put_le32(put_le32(put_le32(put_le32(p, 1), b & 1), 1 + a % 2), 0); return command(to, 31, body, 16);
 	case 9: return command(to, 21, put_le32(body, c) - 4, 8);
 	default: n = wait_for(to, a % 4, b & 1 ? UINT64_MAX : (uint64_t)b * 100000 + ((uint64_t)c << 20));
 		to[12] = b >> 1 & 1; /* or until a peer has written */
@@ -124,10 +134,15 @@ static void program_says(struct input *in, struct fabric *f, unsigned rank, uint
 {
 	static uint8_t packet[MESSAGE_MAX];
 	struct worker *w = harness_program(f, rank);
+	uint8_t body[16];
 	size_t n = 0;
 
 	if (what & 4 && w->regions.count < 3)
-		harness_register(f, w, what & 8);
+		harness_register(f, w, (what & 8 ? REGION_RIGHTS : LOCAL_WRITE) | (what & 3 ? 0 : ON_DEMAND));
+	if (what & 4 && what & 16 && w->regions.count < 4) {
+		put_le64(put_le64(body, 4096u << (what & 3)), 1);
+		harness_told(f, w, packet, command(packet, 29, body, 16), harness_memfd(0));
+	}
 	for (int i = 0; i <= (what >> 3 & 7) && n < 4096; i++)
 		n += of_program(in, f, w, packet + n);
 	harness_told(f, w, packet, n, -1);

@@ -286,20 +286,20 @@ int harness_memfd(unsigned kind)
 	return fds[kind];
 }
 
-/* harness_register() - A session registers a region of good memory, as peers may write to it, or not */
-void harness_register(struct fabric *f, struct worker *w, bool open)
+/* harness_register() - A session registers a region of good memory, with that access */
+void harness_register(struct fabric *f, struct worker *w, uint32_t access)
 {
 	uint8_t body[40], packet[64];
 	uint8_t *p = put_le64(put_le64(put_le64(body, REGION), 0), 0);
 
-	put_le64(put_le32(put_le32(p, 1), open ? RIGHTS : LOCAL_WRITE), 0);
+	put_le64(put_le32(put_le32(p, 1), access), 0);
 	harness_told(f, w, packet, command(packet, 2, body, sizeof body), harness_memfd(0));
 }
 
 /* register_memory() - A rank registers a region of good memory, key 1 */
 static void register_memory(struct fabric *f, unsigned rank)
 {
-	harness_register(f, &f->workers[rank], true);
+	harness_register(f, &f->workers[rank], RIGHTS);
 }
 
 /* harness_connect() - Both ranks register memory and connect; both are running afterwards */

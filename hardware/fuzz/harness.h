@@ -44,7 +44,7 @@ void harness_run(struct fabric *f, int rounds);
 /* Workers: rank r's end of its session */
 void harness_say(struct fabric *f, unsigned rank, const uint8_t *data, size_t len, int memfd);
 int harness_memfd(unsigned kind);
-void harness_register(struct fabric *f, struct worker *w, bool open);
+void harness_register(struct fabric *f, struct worker *w, uint32_t access);
 struct worker *harness_program(struct fabric *f, unsigned rank);
 uint32_t harness_key(const struct worker *w, unsigned which);
 void harness_told(struct fabric *f, struct worker *w, const uint8_t *data, size_t len, int memfd);

@@ -35,6 +35,10 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 	device_operations(v);
 	v->create_cq_ex = cq_create_ex;
 	v->create_qp_ex = qp_create_ex;
+	v->advise_mr = demand_advise;
+	v->alloc_dm = dm_alloc;
+	v->free_dm = dm_free;
+	v->reg_dm_mr = dm_register;
 	v->alloc_parent_domain = pd_parent;
 	v->alloc_td = td_alloc;
 	v->dealloc_td = td_dealloc;
@@ -43,6 +47,9 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 	v->context.cmd_fd = eventfd(0, EFD_CLOEXEC);
 	v->context.async_fd = ends[0];
 	v->context.num_comp_vectors = 1;
+	v->context.ops.alloc_mw = window_alloc;
+	v->context.ops.bind_mw = window_bind;
+	v->context.ops.dealloc_mw = window_dealloc;
 	v->context.ops.poll_cq = cq_poll;
 	v->context.ops.req_notify_cq = cq_notify;
 	v->context.ops.post_send = post_send;

@@ -164,6 +164,8 @@ int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_
 	return query_port(c, port, (struct ibv_port_attr *)to, offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
+#define CAPABILITIES (IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
+
 int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *to)
 {
 	(void)c;
@@ -178,12 +180,13 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *to)
 		.hw_ver = 1,
 		.max_qp = QP_MAX,
 		.max_qp_wr = WR_MAX,
-		.device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN,
+		.device_cap_flags = CAPABILITIES,
 		.max_sge = SGE_MAX,
 		.max_sge_rd = SGE_MAX,
 		.max_cq = 65536,
 		.max_cqe = CQE_MAX - 1,
 		.max_mr = 16384,
+		.max_mw = 16384,
 		.max_pd = 65536,
 		.max_qp_rd_atom = READS_MAX,
 		.max_qp_init_rd_atom = READS_MAX,
@@ -206,8 +209,14 @@ static int query_device_ex(struct ibv_context *c, const struct ibv_query_device_
 	struct ibv_device_attr_ex a = {
 		.phys_port_cnt_ex = 1,
 		.completion_timestamp_mask = UINT64_MAX,
+		.max_dm_size = DEVICE_MEMORY_MAX,
+		.odp_caps = {.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+			     .per_transport_caps = {.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
+								   IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV,
+						    .uc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_SRQ_RECV,
+						    .ud_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV}},
 		.hca_core_clock = 1000000, /* kHz: its clock counts nanoseconds */
-		.device_cap_flags_ex = IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN,
+		.device_cap_flags_ex = CAPABILITIES,
 	};
 
 	if (in && in->comp_mask)

@@ -11,8 +11,12 @@
 
 #define OPERATIONS                                                                                                          \
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | \
-	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |               \
+	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)
 
+#define OF_UNRELIABLE                                                                                                       \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | \
+	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW)
 #define OF_DATAGRAMS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 
 struct request {
@@ -121,6 +125,35 @@ static void wr_send(struct ibv_qp_ex *x)
 	begin(x, IBV_WR_SEND);
 }
 
+static void begin_invalidating(struct ibv_qp_ex *x, enum ibv_wr_opcode opcode, uint32_t rkey)
+{
+	struct ibv_send_wr *wr = begin(x, opcode);
+
+	if (wr)
+		wr->invalidate_rkey = rkey;
+}
+
+static void wr_send_inv(struct ibv_qp_ex *x, uint32_t rkey)
+{
+	begin_invalidating(x, IBV_WR_SEND_WITH_INV, rkey);
+}
+
+static void wr_local_inv(struct ibv_qp_ex *x, uint32_t rkey)
+{
+	begin_invalidating(x, IBV_WR_LOCAL_INV, rkey);
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *x, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *bind)
+{
+	struct ibv_send_wr *wr = begin(x, IBV_WR_BIND_MW);
+
+	if (!wr)
+		return;
+	wr->bind_mw.mw = mw;
+	wr->bind_mw.rkey = rkey;
+	wr->bind_mw.bind_info = *bind;
+}
+
 static void wr_send_imm(struct ibv_qp_ex *x, __be32 imm)
 {
 	struct ibv_send_wr *wr = begin(x, IBV_WR_SEND_WITH_IMM);
@@ -211,7 +244,7 @@ bool extended_init(struct qp *q, uint64_t ops)
 {
 	struct ibv_qp_ex *x = &q->ex;
 
-	if (ops & ~(uint64_t)(q->qp.qp_type == IBV_QPT_UD ? OF_DATAGRAMS : OPERATIONS))
+	if (ops & ~(uint64_t)(q->qp.qp_type == IBV_QPT_UD ? OF_DATAGRAMS : q->qp.qp_type == IBV_QPT_UC ? OF_UNRELIABLE : OPERATIONS))
 		return false;
 	q->batch = calloc(1, sizeof *q->batch);
 	if (!q->batch)
@@ -227,6 +260,9 @@ bool extended_init(struct qp *q, uint64_t ops)
 	x->wr_atomic_fetch_add = wr_fetch_add;
 	x->wr_send = wr_send;
 	x->wr_send_imm = wr_send_imm;
+	x->wr_send_inv = wr_send_inv;
+	x->wr_local_inv = wr_local_inv;
+	x->wr_bind_mw = wr_bind_mw;
 	x->wr_set_ud_addr = set_address;
 	x->wr_set_sge = set_sge;
 	x->wr_set_sge_list = set_sges;

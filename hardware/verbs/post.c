@@ -20,8 +20,22 @@ static int opcode_of(enum ibv_wr_opcode opcode)
 	case IBV_WR_RDMA_READ: return WIRE_READ;
 	case IBV_WR_ATOMIC_CMP_AND_SWP: return WIRE_COMPARE_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD: return WIRE_FETCH_ADD;
+	case IBV_WR_SEND_WITH_INV: return WIRE_SEND_INV;
+	case IBV_WR_BIND_MW: return WIRE_BIND;
+	case IBV_WR_LOCAL_INV: return WIRE_LOCAL_INV;
 	default: return -1;
 	}
+}
+
+static bool reads(int opcode)
+{
+	return opcode >= WIRE_READ && opcode <= WIRE_FETCH_ADD;
+}
+
+/* Does it need no packet? */
+static bool is_local(int opcode)
+{
+	return opcode == WIRE_BIND || opcode == WIRE_LOCAL_INV;
 }
 
 static int wrong_with(const struct qp *q, const struct ibv_send_wr *wr, uint64_t *length)
@@ -30,14 +44,18 @@ static int wrong_with(const struct qp *q, const struct ibv_send_wr *wr, uint64_t
 		return EOPNOTSUPP;
 	if (q->qp.qp_type == IBV_QPT_UD && ((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || !wr->wr.ud.ah))
 		return EINVAL;
+	if (q->qp.qp_type == IBV_QPT_UC && (reads(opcode_of(wr->opcode)) || wr->opcode == IBV_WR_SEND_WITH_INV))
+		return EINVAL;
 	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_SQD && q->qp.state != IBV_QPS_ERR)
 		return EINVAL;
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > (q->cap.max_send_sge ? q->cap.max_send_sge : 1))
 		return EINVAL;
-	if (opcode_of(wr->opcode) >= WIRE_READ && (wr->send_flags & IBV_SEND_INLINE || !q->attr.max_rd_atomic))
+	if (wr->opcode == IBV_WR_BIND_MW && (wr->bind_mw.mw->rkey ^ wr->bind_mw.rkey) >> 8)
+		return EINVAL;
+	if (reads(opcode_of(wr->opcode)) && (wr->send_flags & IBV_SEND_INLINE || !q->attr.max_rd_atomic))
 		return EINVAL; /* its answer needs a place; and it would wait for ever */
 	*length = 0;
-	for (int i = 0; i < wr->num_sge; i++)
+	for (int i = 0; i < wr->num_sge && !is_local(opcode_of(wr->opcode)); i++)
 		*length += wr->sg_list[i].length;
 	if (*length > MESSAGE_MAX || (wr->send_flags & IBV_SEND_INLINE && *length > q->cap.max_inline_data))
 		return EINVAL;
@@ -60,6 +78,41 @@ static void address(struct wire_send *s, const struct ibv_send_wr *wr)
 	s->compare = h->traffic_class ? 1u | (uint32_t)(h->traffic_class >> 2) << 8 | (uint32_t)h->sl << 16 : 0;
 }
 
+/* What a request needs beside its memory, by its opcode */
+static void particulars(struct wire_send *s, const struct ibv_send_wr *wr)
+{
+	const struct ibv_mw_bind_info *bind = &wr->bind_mw.bind_info;
+
+	switch (s->opcode) {
+	case WIRE_WRITE_IMM: s->imm = ntohl(wr->imm_data); /* fall through */
+	case WIRE_WRITE:
+	case WIRE_READ:
+		s->remote = wr->wr.rdma.remote_addr;
+		s->rkey = wr->wr.rdma.rkey;
+		break;
+	case WIRE_SEND_IMM: s->imm = ntohl(wr->imm_data); break;
+	case WIRE_SEND_INV: s->imm = wr->invalidate_rkey; break;
+	case WIRE_COMPARE_SWAP:
+	case WIRE_FETCH_ADD:
+		s->remote = wr->wr.atomic.remote_addr;
+		s->rkey = wr->wr.atomic.rkey;
+		s->compare = wr->wr.atomic.compare_add;
+		s->swap = wr->wr.atomic.swap;
+		break;
+	case WIRE_BIND:
+		s->rkey = wr->bind_mw.rkey;
+		s->imm = bind->mr ? bind->mr->lkey : 0;
+		s->remote = bind->addr;
+		s->compare = bind->length;
+		s->swap = bind->mw_access_flags;
+		break;
+	case WIRE_LOCAL_INV: s->rkey = wr->invalidate_rkey; break;
+	default: break;
+	}
+	if (is_local(s->opcode))
+		s->count = 0;
+}
+
 static int send_one(void *queue, const void *request)
 {
 	struct qp *q = queue;
@@ -69,7 +122,7 @@ static int send_one(void *queue, const void *request)
 
 	if (wrong)
 		return wrong;
-	bool inlined = wr->send_flags & IBV_SEND_INLINE, signaled = q->signal_all || wr->send_flags & IBV_SEND_SIGNALED;
+	bool inlined = wr->send_flags & IBV_SEND_INLINE && !is_local(opcode_of(wr->opcode)), signaled = q->signal_all || wr->send_flags & IBV_SEND_SIGNALED;
 	struct wire_send s = {
 		.qp = q->qp.qp_num,
 		.opcode = (uint8_t)opcode_of(wr->opcode),
@@ -77,27 +130,17 @@ static int send_one(void *queue, const void *request)
 			 (wr->send_flags & IBV_SEND_FENCE ? WIRE_FENCE : 0),
 		.count = (uint16_t)(inlined ? length : (unsigned)wr->num_sge),
 		.wr_id = q->sq_tail,
-		.remote = wr->wr.rdma.remote_addr,
-		.rkey = wr->wr.rdma.rkey,
-		.imm = ntohl(wr->imm_data),
 	};
-	if (s.opcode == WIRE_SEND || s.opcode == WIRE_SEND_IMM)
-		s.remote = s.rkey = 0;
-	if (s.opcode != WIRE_WRITE_IMM && s.opcode != WIRE_SEND_IMM)
-		s.imm = 0;
-	if (s.opcode == WIRE_COMPARE_SWAP || s.opcode == WIRE_FETCH_ADD) {
-		s.remote = wr->wr.atomic.remote_addr;
-		s.rkey = wr->wr.atomic.rkey;
-		s.compare = wr->wr.atomic.compare_add;
-		s.swap = wr->wr.atomic.swap;
-	}
+	particulars(&s, wr);
 	if (q->qp.qp_type == IBV_QPT_UD)
 		address(&s, wr);
+	struct ibv_sge sge[SGE_MAX];
+	const struct ibv_sge *list = inlined ? NULL : demand_named(wr->sg_list, s.count, sge);
 	uint8_t *body = session_command(POST_SEND_LIST, (uint16_t)(sizeof s + (inlined ? length : s.count * sizeof(struct wire_piece))));
 	memcpy(body, &s, sizeof s);
 	body += sizeof s;
 	if (!inlined)
-		put_pieces(body, wr->sg_list, wr->num_sge);
+		put_pieces(body, list, s.count);
 	for (int i = 0; inlined && i < wr->num_sge; body += wr->sg_list[i++].length)
 		memcpy(body, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
 	q->sq[q->sq_tail++ % (q->cap.max_send_wr + 1u)] = (struct send_entry){wr->wr_id, wr->opcode, signaled};
@@ -134,11 +177,13 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 
 static void put_receive(uint16_t op, uint32_t number, uint64_t wr_id, const struct ibv_recv_wr *wr)
 {
+	struct ibv_sge sge[SGE_MAX];
+	const struct ibv_sge *list = demand_named(wr->sg_list, wr->num_sge, sge);
 	struct wire_receive r = {.qp = number, .count = (uint32_t)wr->num_sge, .wr_id = wr_id};
 	uint8_t *body = session_command(op, (uint16_t)(sizeof r + r.count * sizeof(struct wire_piece)));
 
 	memcpy(body, &r, sizeof r);
-	put_pieces(body + sizeof r, wr->sg_list, wr->num_sge);
+	put_pieces(body + sizeof r, list, wr->num_sge);
 }
 
 static int receive_one(void *queue, const void *request)
@@ -189,6 +234,8 @@ static enum ibv_wc_opcode completed(enum ibv_wr_opcode opcode)
 	case IBV_WR_RDMA_READ: return IBV_WC_RDMA_READ;
 	case IBV_WR_ATOMIC_CMP_AND_SWP: return IBV_WC_COMP_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD: return IBV_WC_FETCH_ADD;
+	case IBV_WR_BIND_MW: return IBV_WC_BIND_MW;
+	case IBV_WR_LOCAL_INV: return IBV_WC_LOCAL_INV;
 	default: return IBV_WC_SEND;
 	}
 }
@@ -223,7 +270,8 @@ static uint64_t receive_ended(struct qp *q, const struct wire_record *r)
 void post_received(const struct wire_record *r)
 {
 	bool datagram = r->kind == REC_RECEIVED_DATAGRAM || r->kind == REC_RECEIVED_DATAGRAM_IMM;
-	bool imm = r->kind != REC_RECEIVED && r->kind != REC_RECEIVED_DATAGRAM;
+	bool invalidates = r->kind == REC_RECEIVED_SEND_INV;
+	bool imm = r->kind != REC_RECEIVED && r->kind != REC_RECEIVED_DATAGRAM && !invalidates;
 	struct qp *q = qp_of(r->qp);
 
 	if (!q || (!q->qp.srq && q->rq_head == q->rq_tail))
@@ -233,8 +281,8 @@ void post_received(const struct wire_record *r)
 	const struct ibv_wc wc = {.wr_id = receive_ended(q, r),
 				  .status = r->status,
 				  .opcode = r->kind == REC_RECEIVED_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
-				  .wc_flags = (imm ? IBV_WC_WITH_IMM : 0) | (datagram ? IBV_WC_GRH : 0),
-				  .imm_data = htonl(r->imm),
+				  .wc_flags = (imm ? IBV_WC_WITH_IMM : 0) | (invalidates ? IBV_WC_WITH_INV : 0) | (datagram ? IBV_WC_GRH : 0),
+				  .imm_data = invalidates ? r->imm : htonl(r->imm),
 				  .byte_len = (uint32_t)r->bytes,
 				  .qp_num = q->qp.qp_num,
 				  .src_qp = datagram ? (uint32_t)(r->bytes >> 32) : q->attr.dest_qp_num};

@@ -89,7 +89,7 @@ static struct qp *create(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
 {
 	struct ibv_qp_cap *cap = &a->cap;
 
-	if ((a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UD)) {
+	if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -277,29 +277,33 @@ static bool allowed(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_s
 {
 	static const struct {
 		enum ibv_qp_state from, to;
-		int needs, of_datagrams;
+		int needs, of_unreliable, of_datagrams; /* the former of connections */
 	} steps[] = {
 		{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+		 IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
 		 IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
-		{IBV_QPS_INIT, IBV_QPS_INIT, 0, 0},
+		{IBV_QPS_INIT, IBV_QPS_INIT, 0, 0, 0},
 		{IBV_QPS_INIT, IBV_QPS_RTR,
 		 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 			 IBV_QP_MIN_RNR_TIMER,
-		 0},
+		 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, 0},
 		{IBV_QPS_RTR, IBV_QPS_RTS,
 		 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
-		 IBV_QP_SQ_PSN},
-		{IBV_QPS_RTS, IBV_QPS_RTS, 0, 0},
-		{IBV_QPS_RTS, IBV_QPS_SQD, 0, 0},
-		{IBV_QPS_SQD, IBV_QPS_RTS, 0, 0},
-		{IBV_QPS_SQD, IBV_QPS_SQD, 0, 0},
+		 IBV_QP_SQ_PSN, IBV_QP_SQ_PSN},
+		{IBV_QPS_RTS, IBV_QPS_RTS, 0, 0, 0},
+		{IBV_QPS_RTS, IBV_QPS_SQD, 0, 0, 0},
+		{IBV_QPS_SQD, IBV_QPS_RTS, 0, 0, 0},
+		{IBV_QPS_SQD, IBV_QPS_SQD, 0, 0, 0},
 	};
 
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
 		return true;
 	for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
 		if (steps[i].from == from && steps[i].to == to)
-			return !((type == IBV_QPT_UD ? steps[i].of_datagrams : steps[i].needs) & ~mask);
+			return !((type == IBV_QPT_UD   ? steps[i].of_datagrams
+				  : type == IBV_QPT_UC ? steps[i].of_unreliable
+						       : steps[i].needs) &
+				 ~mask);
 	return false;
 }
 

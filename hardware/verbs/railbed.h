@@ -27,6 +27,7 @@ struct wire_record;
 #define CQE_MAX (1 << 22)
 #define QP_MAX 4096
 #define SRQ_MAX 1024
+#define DEVICE_MEMORY_MAX (128u << 10)
 #define READS_MAX 16 /* and atomics of a queue pair under way */
 
 /* --- session.c: what is said to fabricd, and what it says --- */
@@ -34,6 +35,7 @@ struct session {
 	int fd; /* -1: not opened yet, or lost */
 	bool lost, real, asked; /* asked: something was said since the clock was heard last */
 	uint32_t rank, ranks, mtu;
+	uint64_t pcie; /* ps, one way */
 	uint64_t now, spend; /* ps: the process's clock, and what is to be added to it with the next command */
 	uint64_t waits, said, looks; /* looks: at the clock, since anything else was done */
 	pthread_mutex_t lock;
@@ -77,6 +79,31 @@ struct place {
 const struct place *place(void);
 bool place_rank_of(const union ibv_gid *gid, uint32_t *rank);
 void place_gid(uint32_t rank, union ibv_gid *gid);
+
+/* --- memory.c, demand.c, device_memory.c, window.c --- */
+uint32_t memory_enroll(const struct ibv_pd *pd, uint64_t at, size_t length, uint64_t iova, unsigned access);
+void memory_forget(uint32_t key);
+uint32_t memory_key(uint16_t op, const void *body, uint16_t bytes, int fd);
+struct ibv_mr *memory_region(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access, uint32_t key);
+void demand_look(void);
+void demand_child(void);
+int demand_added(const struct ibv_pd *pd, uint64_t at, size_t length, uint64_t iova, uint32_t key, unsigned access);
+void demand_removed(uint32_t key);
+const struct ibv_sge *demand_named(const struct ibv_sge *list, int count, struct ibv_sge to[SGE_MAX]);
+int demand_advise(struct ibv_pd *pd, enum ib_uverbs_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list, uint32_t count);
+struct ibv_dm *dm_alloc(struct ibv_context *c, struct ibv_alloc_dm_attr *a);
+int dm_free(struct ibv_dm *dm);
+struct ibv_mr *dm_register(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned access);
+struct ibv_mw *window_alloc(struct ibv_pd *pd, enum ibv_mw_type type);
+int window_dealloc(struct ibv_mw *mw);
+int window_bind(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *b);
+void dm_let_go(const struct ibv_mr *mr);
+
+/* demand_is_all() - Is that a region of all memory? */
+static inline bool demand_is_all(uint64_t at, size_t length)
+{
+	return !at && length == SIZE_MAX;
+}
 
 /* --- device.c, context.c --- */
 void device_operations(struct verbs_context *v);

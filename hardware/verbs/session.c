@@ -224,6 +224,7 @@ bool session_open(void)
 	session.real = w[3] & 1;
 	memcpy(&session.now, &w[4], 8);
 	session.mtu = w[6];
+	session.pcie = w[7] * PS_PER_NS;
 	session.asked = false;
 	if (activation && !session.real)
 		activation();
@@ -237,6 +238,7 @@ static void record(const struct wire_record *r)
 	case REC_RECEIVED:
 	case REC_RECEIVED_IMM:
 	case REC_RECEIVED_SEND_IMM:
+	case REC_RECEIVED_SEND_INV:
 	case REC_RECEIVED_DATAGRAM:
 	case REC_RECEIVED_DATAGRAM_IMM: post_received(r); break;
 	case REC_QP_EVENT: qp_event(r->qp, r->imm); break;
@@ -289,6 +291,8 @@ static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 			also_waits(records, until, flags);
 		return 0;
 	}
+	if (depth == 1)
+		demand_look();
 	session.records = records < session.records ? records : session.records;
 	session.until = until < session.until ? until : session.until;
 	session.flags |= flags;
@@ -491,6 +495,8 @@ static void in_child(void)
 	session.fd = -1;
 	session.lost = false;
 	session.out_len = 0;
+	session.spend = 0;
+	demand_child();
 }
 
 __attribute__((constructor)) static void begin(void)

@@ -46,6 +46,8 @@ struct work {
 	struct piece piece[PIECES];
 	int count, wrong;
 	bool back; /* private again, not shared */
+	struct span *found; /* not NULL: what of the range is there, as not all need be */
+	int found_count, found_room;
 };
 
 static int file = -1;
@@ -65,21 +67,42 @@ int share_file(void)
 	return file;
 }
 
+/* So much of the range is there.  Return: false if there is no room to say so */
+static bool note(struct work *w, uint64_t start, uint64_t end)
+{
+	struct span *last = w->found_count ? &w->found[w->found_count - 1] : NULL;
+
+	if (last && last->end == start) {
+		last->end = end;
+		return true;
+	}
+	if (w->found_count == w->found_room)
+		return false;
+	w->found[w->found_count++] = (struct span){start, end};
+	return true;
+}
+
 /* One line of the list of mappings, as far as it lies in the range: what to do with it.  0, or what is wrong */
 static int look_at(struct work *w, const char *line, uint64_t *at)
 {
-	uint64_t start, end;
+	uint64_t start, end, place;
 	char flags[5];
 
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &start, &end, flags) != 3 || end <= *at || start >= w->end)
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64, &start, &end, flags, &place) != 4 || end <= *at || start >= w->end)
 		return 0;
-	if (start > *at || flags[0] != 'r')
+	bool guard = flags[0] != 'r', ours = strstr(line, "memfd:" NAME), others = flags[3] != 'p' && !ours;
+	if (w->found && (guard || others))
+		return 0; /* as if nothing were there */
+	if ((start > *at && !w->found) || guard)
 		return EFAULT; /* a hole, or a guard */
-	start = *at;
+	bool moved = ours && place != start; /* by mremap: it has to have its place again */
+	start = start > *at ? start : *at;
 	*at = end;
-	if (strstr(line, "memfd:" NAME))
+	if (w->found && !note(w, start, end < w->end ? end : w->end))
+		return ENOMEM;
+	if (ours && !moved)
 		return 0;
-	if (flags[3] != 'p') {
+	if (others) {
 		fprintf(stderr, "railbed: memory that is shared already cannot be registered: %s", line);
 		return EOPNOTSUPP;
 	}
@@ -112,7 +135,7 @@ static int look(struct work *w)
 		wrong = look_at(w, line, &at);
 	if (maps)
 		fclose(maps);
-	return wrong ? wrong : at < w->end ? EFAULT : 0;
+	return wrong ? wrong : at < w->end && !w->found ? EFAULT : 0;
 }
 
 /* A write to what is being replaced waits until it is; any other fault is as it would be without us */
@@ -189,35 +212,50 @@ static bool on_our_stack(const struct work *w)
 	return here >= w->start - 65536 && here < w->end + 65536;
 }
 
-/* share_range() - Have the pages of [start, end) shared; 0, or an error as of ibv_reg_mr */
-int share_range(uint64_t start, uint64_t end)
+static struct work current; /* under the session's lock; not on the stack, which may be what is replaced */
+
+static int share(void)
 {
-	static struct work w; /* under the session's lock; not on the stack, which may be what is replaced */
 	pthread_t thread;
 	bool alone = __libc_single_threaded;
 
-	w.start = start;
-	w.end = end;
-	w.count = w.wrong = 0;
-	w.back = false;
 	if (share_file() < 0)
 		return ENOMEM;
-	w.wrong = look(&w);
-	if (w.wrong || !w.count)
-		return w.wrong;
-	if (!on_our_stack(&w) && alone) {
-		carry_out(&w);
-		return w.wrong;
+	current.wrong = look(&current);
+	if (current.wrong || !current.count)
+		return current.wrong;
+	if (!on_our_stack(&current) && alone) {
+		carry_out(&current);
+		return current.wrong;
 	}
 	if (!alone) {
 		struct sigaction a = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER}, is;
 		if (!sigaction(SIGSEGV, NULL, &is) && is.sa_sigaction != on_fault)
 			sigaction(SIGSEGV, &a, &before);
 	}
-	if (pthread_create(&thread, NULL, carry_out, &w))
+	if (pthread_create(&thread, NULL, carry_out, &current))
 		return EAGAIN;
 	pthread_join(thread, NULL);
-	return w.wrong;
+	return current.wrong;
+}
+
+/* share_range() - Have the pages of [start, end) shared; 0, or an error as of ibv_reg_mr */
+int share_range(uint64_t start, uint64_t end)
+{
+	current = (struct work){.start = start, .end = end};
+	return share();
+}
+
+/* share_present() - Have those pages of a range shared that are there and can be
+ * @found:	Set to them, of which there is @room for so many spans
+ *
+ * Return: how many spans, or less than 0: minus what is wrong
+ */
+int share_present(const struct span *range, struct span *found, int room)
+{
+	current = (struct work){.start = range->start, .end = range->end, .found = found, .found_room = room};
+	int wrong = share();
+	return wrong ? -wrong : current.found_count;
 }
 
 /* --- fork --- */

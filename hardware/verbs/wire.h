@@ -25,7 +25,7 @@ enum {
 #undef RECORD
 };
 
-enum { WIRE_WRITE, WIRE_WRITE_IMM, WIRE_SEND, WIRE_SEND_IMM, WIRE_READ, WIRE_COMPARE_SWAP, WIRE_FETCH_ADD };
+enum { WIRE_WRITE, WIRE_WRITE_IMM, WIRE_SEND, WIRE_SEND_IMM, WIRE_READ, WIRE_COMPARE_SWAP, WIRE_FETCH_ADD, WIRE_SEND_INV, WIRE_BIND, WIRE_LOCAL_INV };
 enum { WIRE_SIGNALED = 1, WIRE_FENCE = 2, WIRE_SOLICITED = 4, WIRE_INLINE = 8 };
 #define HELLO_PROGRAM 1u
 #define PLACE_MOST 2047u
@@ -37,6 +37,22 @@ struct wire_hello {
 struct wire_register {
 	uint64_t length, address, place;
 	uint32_t cookie, access, domain, zero;
+};
+struct wire_pages {
+	uint32_t key, flags;
+	uint64_t address, length;
+};
+#define PAGES_THERE 1u
+struct wire_alloc_dm {
+	uint64_t length;
+	uint32_t cookie, zero;
+};
+struct wire_register_dm {
+	uint64_t length, offset;
+	uint32_t key, cookie, access, domain;
+};
+struct wire_alloc_mw {
+	uint32_t cookie, domain, type, zero;
 };
 struct wire_key {
 	uint32_t key, zero;

@@ -19,10 +19,10 @@ PACKAGE = ROOT / ".venv/rdma-core/usr"
 SHIPPED = PACKAGE / "share/doc/rdma-core/tests"
 BINDINGS = PACKAGE / "lib/python3/dist-packages"
 OF_VENDORS = ("mlx5", "efa", "cuda")
-PASSED = 80  # at least
+PASSED = 120  # at least
 LACKS = (
-    "ODP|Device memory|dmabuf|net interface|XRCD|MW access|memory window|QP type 8|huge pages|UC QP|Raw Packet QP"
-    "|Importing|Extended CQ|access flags 18|Extended QP|gid indices"
+    "dmabuf|net interface|XRCD|QP type 8|huge pages|Raw Packet QP"
+    "|Importing|object imports|Extended CQ|Extended QP|gid indices"
 )
 
 

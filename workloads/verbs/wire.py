@@ -53,6 +53,10 @@ DESTROY_SRQ = 24
 POST_SRQ_RECV = 25
 MODIFY_REGION = 26
 AWAIT_PROGRAMS = 27
+PAGES = 28
+ALLOC_DM = 29
+REGISTER_DM = 30
+ALLOC_MW = 31
 
 BODY = {
     # magic 0x31574252, version 6, flags
@@ -112,6 +116,14 @@ BODY = {
     MODIFY_REGION: Struct("<IIII"),
     # programs, 0, until ps
     AWAIT_PROGRAMS: Struct("<IIQ"),
+    # key, flags, address, length
+    PAGES: Struct("<IIQQ"),
+    # length, cookie, 0
+    ALLOC_DM: Struct("<QII"),
+    # length, offset, key of device memory, cookie, access, domain
+    REGISTER_DM: Struct("<QQIIII"),
+    # cookie, domain, type, 0
+    ALLOC_MW: Struct("<IIII"),
 }
 
 WELCOME = 1
@@ -121,7 +133,7 @@ ERROR = 4
 QP = 5
 PORT = 6
 
-# version, rank, ranks, flags, time ps, mtu, 0
+# version, rank, ranks, flags, time ps, mtu, ns that its NIC's PCIe takes one way
 WELCOME_BODY = Struct("<IIIIQII")
 # cookie, key
 REGION_BODY = Struct("<II")
@@ -147,8 +159,9 @@ RECEIVED_SEND_IMM = 12
 RECEIVED_DATAGRAM = 13
 RECEIVED_DATAGRAM_IMM = 14
 SRQ_LIMIT = 15
+RECEIVED_SEND_INV = 16
 
-RECORD_KINDS = frozenset(range(1, 16))
+RECORD_KINDS = frozenset(range(1, 17))
 WITH_DATA = frozenset((CONNECTED, GROUPED, GROUP_FAILED, GROUP_NOTED))
 """Records behind which something stands."""
 
@@ -186,6 +199,7 @@ STATUS = {
     2: "local queue pair operation error",
     4: "local protection error",
     5: "flushed",
+    6: "memory window bind error",
     9: "remote invalid request error",
     10: "remote access error",
     11: "remote operation error",

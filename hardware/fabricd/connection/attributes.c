@@ -33,7 +33,7 @@ static void take_attributes(struct qp *q, const struct qp_wanted *a)
 {
 	struct qp_attributes *own = q->own;
 
-	own->timeout = a->timeout ? TIMEOUT_UNIT << (a->timeout & 31) : PS_NEVER;
+	own->timeout = a->timeout && !own->unreliable ? TIMEOUT_UNIT << (a->timeout & 31) : PS_NEVER;
 	own->retry = a->retry;
 	own->rnr_retry = a->rnr_retry;
 	own->rnr_timer = a->rnr_timer & 31;
@@ -64,6 +64,10 @@ static void ready_to_receive(struct fabric *f, struct qp *q, const struct qp_wan
 				 .send_psn = a->send_psn & PSN_MASK,
 				 .expected_psn = a->expected_psn & PSN_MASK,
 				 .scale_up = itself});
+	if (q->own->unreliable) {
+		q->source.ops = &unreliable_tx_ops;
+		q->alone = q->any_order = false;
+	}
 }
 
 /* Only now it is known with which number it begins */
@@ -76,6 +80,7 @@ static void ready_to_send(struct fabric *f, struct qp *q, const struct qp_wanted
 	}
 	q->holds = false;
 	cc_restart(f, q);
+	qp_local(f, q);
 }
 
 /* qp_modify() - What a program asked for has reached the NIC */

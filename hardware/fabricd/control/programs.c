@@ -27,7 +27,7 @@ static json_t *qp_of_program(const struct qp *q)
 {
 	bool peer = !q->own->datagrams && q->peer;
 
-	return json_pack("{s:i, s:s, s:s, s:o, s:o}", "qp", (int)q->number, "type", q->own->datagrams ? "UD" : "RC", "state",
+	return json_pack("{s:i, s:s, s:s, s:o, s:o}", "qp", (int)q->number, "type", q->own->datagrams ? "UD" : q->own->unreliable ? "UC" : "RC", "state",
 			 verbs_state(q), "peer", peer ? json_integer(q->peer->rank) : json_null(), "peer_qp",
 			 peer ? json_integer(q->peer_number) : json_null());
 }

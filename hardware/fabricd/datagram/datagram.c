@@ -112,7 +112,7 @@ static uint32_t build(struct fabric *f, struct tx_source *s, struct frame *fr)
 	q->fetched_bytes += fr->len;
 	if (itself)
 		nic_loop(n);
-	return itself || wr_in_nic(wr) ? IN_NIC : pkt.payload_bytes;
+	return itself || place_in_nic(q, wr) ? IN_NIC : pkt.payload_bytes;
 }
 
 static bool passes(struct fabric *f, struct frame *fr)

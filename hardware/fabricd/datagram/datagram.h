@@ -1,4 +1,4 @@
-/* Unreliable datagrams (datagram.c) */
+/* Unreliable datagrams (datagram.c), and connections (unreliable.c) */
 #ifndef DATAGRAM_DATAGRAM_H
 #define DATAGRAM_DATAGRAM_H
 
@@ -12,6 +12,8 @@ struct qp;
 struct roce_packet;
 
 #define GRH_BYTES 40 /* before the payload in a receive: an IPv4 header stands in its last 20 (RoCEv2 annex, A17.4.5.2) */
+
+extern const struct tx_ops unreliable_tx_ops;
 
 void datagram_start(struct fabric *f, struct qp *q);
 void datagram_ready_to_send(struct qp *q, uint32_t psn);

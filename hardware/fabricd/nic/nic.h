@@ -109,6 +109,7 @@ struct nic {
 	struct pcie_took pcie_took;
 	ps_t engine_free;	/* its adder (offload/ring/compute_enhancer.c) */
 	uint64_t engine_used;	/* of its memory, in bytes */
+	uint64_t device_memory_used; /* of what programs may have of it, in bytes (worker/memory.c) */
 	ps_t pressure_event; /* the EV_RX_DRAINED that is due, or PS_NEVER */
 	bool pressed; /* its receive buffer is over the threshold: classes are paused */
 	struct worker *worker;

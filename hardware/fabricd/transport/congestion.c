@@ -67,7 +67,8 @@ void cc_start(struct fabric *f, struct qp *q)
 	struct cc_state *s = &q->cc_state;
 
 	cc_stop(q);
-	q->cc = q->tx == &q->nic->tx[1] ? &cc_none : q->p->cc;
+	bool hears = !qp_unreliable(q) || (q->p->cc->notified && !q->p->cc->acked); /* of its packets nothing but notifications comes back */
+	q->cc = q->tx == &q->nic->tx[1] || !hears ? &cc_none : q->p->cc;
 	*s = (struct cc_state){.rate_timer = PS_NEVER};
 	memset(cc_own(q), 0, q->cc->state_bytes);
 	s->rate = s->line_rate = q->tx->port->cable ? (double)q->tx->port->cable->p.rate_bps : 1e12;

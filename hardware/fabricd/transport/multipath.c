@@ -65,7 +65,7 @@ void multipath_start(struct fabric *f, struct qp *q)
 	if (m && same(&m->p, p))
 		return;
 	multipath_release(q);
-	if (!p->policy || q->tx != &q->nic->tx[0])
+	if (!p->policy || q->tx != &q->nic->tx[0] || qp_unreliable(q)) /* which takes what comes ahead for a loss */
 		return;
 	size_t own = p->policy->state_bytes + p->entropies * p->policy->entropy_bytes;
 	m = q->multipath = zeroed(1, sizeof *m + own);

@@ -177,6 +177,10 @@ static ps_t held_up(const struct fabric *f, const struct qp *q, const struct fra
 /* A packet of its own leaves, and not a response */
 static void own_left(struct fabric *f, struct qp *q, struct frame *fr)
 {
+	if (qp_unreliable(q)) {
+		q->left = fr->number + 1;
+		return;
+	}
 	ask(q, fr);
 	uint64_t behind = reads_behind(q, fr->number);
 	if (fr->asks && q->left_asked < behind)

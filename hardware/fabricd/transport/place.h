@@ -20,6 +20,8 @@ bool place_pieces(struct qp *q, const struct pieces *pieces, uint32_t key, uint6
 		  const struct frame *fr);
 void place_alone(const struct qp *q, struct roce_packet *pkt, const struct send_wr *wr, uint64_t i, uint32_t bytes);
 bool place_payload(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
+uint32_t place_crosses(const struct qp *q, uint32_t key, uint32_t bytes);
+bool place_in_nic(const struct qp *q, const struct send_wr *wr);
 ps_t place_pcie(struct fabric *f, struct qp *q, uint32_t bytes);
 bool place_has_receive(struct fabric *f, struct qp *q);
 void place_complete(struct fabric *f, struct qp *q, const struct roce_packet *pkt, ps_t visible);

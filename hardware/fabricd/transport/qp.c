@@ -199,13 +199,39 @@ void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
 	if (in->bad && q->barred == UINT64_MAX)
 		q->barred = q->next_packet;
 	in->first = q->next_packet;
-	in->packets = wr->length ? (wr->length + q->mtu - 1) / q->mtu : 1;
+	in->packets = wr_local(wr) ? 0 : wr->length ? (wr->length + q->mtu - 1) / q->mtu : 1;
 	q->next_packet += in->packets;
-	in->after = q->untold;
-	q->untold = wr->opcode == WR_WRITE;
-	credit_posted(q, in);
+	if (wr_local(wr)) {
+		qp_local(f, q);
+	} else {
+		in->after = q->untold;
+		q->untold = wr->opcode == WR_WRITE;
+		credit_posted(q, in);
+	}
 	if (!qp_barred(f, q))
 		qp_ready(f, q);
+}
+
+/* qp_local() - Requests that need no packet are carried out when all before them have begun (with a fence: have been read), and
+ * are done when those are
+ */
+void qp_local(struct fabric *f, struct qp *q)
+{
+	while (q->state == QP_READY && !q->holds && q->send_wr_index != q->sq.tail) {
+		struct send_wr *wr = SEND_WR(q, q->send_wr_index);
+		if (!wr_local(wr) || q->send < wr->first || (wr->fence && q->reads))
+			break;
+		if (!wr->done && !wr->bad)
+			wr->bad = q->owner->ops->local(q, wr);
+		if (wr->bad) {
+			q->barred = wr->first < q->barred ? wr->first : q->barred;
+			break;
+		}
+		wr->done = true;
+		q->send_wr_index++;
+	}
+	while (q->sq.head != q->send_wr_index && wr_local(SEND_WR(q, q->sq.head)) && SEND_WR(q, q->sq.head)->first <= q->acked)
+		q->owner->ops->sent(f, q, SEND_WR(q, q->sq.head++), WC_SUCCESS);
 }
 
 /* qp_barred() - All before a bad request is done: the queue pair breaks with that.  Return: whether that is so */

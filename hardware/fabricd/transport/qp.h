@@ -38,6 +38,7 @@ struct qp_attributes {
 	double rate; /* at most, in bit/s; 0: as fast as the cable */
 	uint32_t rights, pd; /* of its peer; protection domain */
 	bool datagrams; /* unreliable ones, to whom each names (datagram/datagram.c): it has no peer */
+	bool unreliable; /* connection: nothing is acknowledged, and nothing sent again (datagram/unreliable.c) */
 	uint32_t qkey; /* of those */
 	struct shared *shared; /* where its receives come from, or NULL: from its own queue */
 	uint8_t retry, rnr_retry, rnr_timer;
@@ -66,6 +67,11 @@ struct qp_owner_ops {
 	enum engine_verdict (*take)(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
 	/* Memory that a peer, or (LOCAL_WRITE) what it sends, may get at.  Return: false if it may not; @at: NULL if what comes is thrown away */
 	bool (*memory)(struct qp *q, enum right right, uint32_t key, uint64_t offset, uint64_t length, uint8_t **at);
+	/* Is that the NIC's own memory, which is not reached by PCIe?  NULL: there is none */
+	bool (*on_device)(const struct qp *q, uint32_t key);
+	/* Carry out a request that needs no packet; how it has ended.  And what a peer asks for with a message: a key is to be valid no more */
+	enum wc_status (*local)(struct qp *q, const struct send_wr *wr);
+	bool (*invalidate)(struct qp *q, uint32_t key);
 	/* A receive request has ended, with what @pkt ends (NULL: with nothing), visible at @t */
 	void (*received)(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status, const struct roce_packet *pkt, ps_t t);
 	/* Of queue pairs that share receives (worker/shared.c), or NULL: one for this one, and whether there is any; what it has not used */
@@ -187,6 +193,12 @@ static inline void *cc_own(struct qp *q)
 	return q + 1;
 }
 
+/* qp_unreliable() - Is it an unreliable connection? */
+static inline bool qp_unreliable(const struct qp *q)
+{
+	return q->own && q->own->unreliable;
+}
+
 extern const struct tx_ops qp_tx_ops;
 void qp_ready(struct fabric *f, struct qp *q);
 struct qp *qp_new(struct nic *n, struct qp_owner *owner);
@@ -195,6 +207,7 @@ struct qp *qp_find(struct nic *n, uint32_t number);
 void qp_connected(struct fabric *f, struct qp *a, struct qp *b);
 void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr);
 void qp_post_recv(struct fabric *f, struct qp *q, const struct recv_wr *wr);
+void qp_local(struct fabric *f, struct qp *q);
 void qp_advance(struct fabric *f, struct qp *q, uint64_t n, bool ack);
 struct send_wr *qp_request_of(const struct qp *q, uint64_t n);
 void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);

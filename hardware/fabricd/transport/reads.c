@@ -122,7 +122,7 @@ static bool place(struct fabric *f, struct qp *q, const struct send_wr *wr, uint
 		qp_fail(f, q, WC_LOCAL_PROTECTION);
 		return false;
 	}
-	place_pcie(f, q, mine.payload_bytes);
+	place_pcie(f, q, wr->pieces ? mine.payload_bytes : place_crosses(q, wr->lkey, mine.payload_bytes));
 	return true;
 }
 
@@ -335,9 +335,10 @@ uint32_t responder_build(struct fabric *f, struct qp *q, struct frame *fr)
 	fr->response = true;
 	fr->data_of_worker = q->tx == &q->nic->tx[0];
 	q->fetched_bytes += fr->len;
+	uint32_t key = job->key;
 	if (++job->next == job->packets)
 		r->head++;
-	return job->atomic ? IN_NIC : bytes;
+	return job->atomic || !place_crosses(q, key, 1) ? IN_NIC : bytes;
 }
 
 void responder_release(struct qp *q)

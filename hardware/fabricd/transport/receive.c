@@ -40,9 +40,10 @@
 /* What a peer asks for cannot be: it is told, and a program's queue pair is broken by it (InfiniBand specification, 9.9.3) */
 static void refuse(struct fabric *f, struct qp *q, uint8_t syndrome)
 {
-	answer(f, q, syndrome, q->expected, q->msn);
+	if (!qp_unreliable(q))
+		answer(f, q, syndrome, q->expected, q->msn);
 	q->nak_sent = true;
-	if (q->own)
+	if (q->own && (!qp_unreliable(q) || syndrome == AETH_NAK_OPERATION))
 		qp_refuse(f, q, syndrome);
 }
 
@@ -55,6 +56,8 @@ static void refuse_access(struct fabric *f, struct qp *q)
 
 static void answer_not_ready(struct fabric *f, struct qp *q)
 {
+	if (qp_unreliable(q))
+		return;
 	answer(f, q, (uint8_t)(AETH_RNR_NAK | (q->own ? q->own->rnr_timer : 0)), q->expected, q->msn);
 	q->nak_sent = true;
 	if (!q->any_order) /* what has completed in any order must not come twice */
@@ -78,7 +81,7 @@ static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 		return true;
 	}
 	const struct recv_wr *wr = RECV_WR(q, q->rq.head);
-	q->message_rkey = wr->lkey;
+	q->message_rkey = wr->pieces ? 0 : wr->lkey;
 	q->message_at = wr->pieces ? 0 : wr->offset;
 	q->message_left = wr->length;
 	q->message_bytes = 0;
@@ -91,12 +94,25 @@ static void say_written(struct fabric *f, struct qp *q, ps_t visible)
 		q->owner->ops->written(f, q, visible);
 }
 
+/* A message has come whole, but the key that it is to invalidate cannot be: its receive and the queue pair end, and its sender is
+ * told nothing (class J of 9.9.3.2)
+ */
+static void invalidates_nothing(struct fabric *f, struct qp *q)
+{
+	qp_receive_failed(f, q, RECV_WR(q, q->rq.head++), WC_REMOTE_INVALID);
+	qp_fail(f, q, WC_FLUSHED);
+}
+
 static void received(struct fabric *f, struct qp *q, const struct roce_packet *pkt, ps_t visible)
 {
 	q->in_message = false;
 	q->msn = (q->msn + 1) & PSN_MASK;
 	if (roce_is_write(pkt->opcode))
 		say_written(f, q, visible);
+	if (roce_invalidates(pkt->opcode) && !(q->owner->ops->invalidate && q->owner->ops->invalidate(q, pkt->imm))) {
+		invalidates_nothing(f, q);
+		return;
+	}
 	if (roce_has_imm(pkt->opcode) || roce_is_send(pkt->opcode))
 		place_complete(f, q, pkt, visible);
 }
@@ -137,7 +153,7 @@ static bool answers(const struct qp *q, const struct roce_packet *pkt)
 /* A packet was taken: with bitmaps, one acknowledgement for all that are taken with it comes later */
 static void say_taken(struct fabric *f, struct qp *q, bool asks)
 {
-	if (!asks)
+	if (!asks || qp_unreliable(q))
 		return;
 	if (q->answers->sack_bits)
 		q->answer_due = true;
@@ -190,9 +206,11 @@ static bool take(struct fabric *f, struct qp *q, const struct roce_packet *pkt, 
 	q->message_left -= pkt->payload_bytes;
 	if (roce_is_send(pkt->opcode))
 		q->message_bytes += pkt->payload_bytes;
-	ps_t visible = place_pcie(f, q, e ? 0 : pkt->payload_bytes);
+	ps_t visible = place_pcie(f, q, e ? 0 : place_crosses(q, q->message_rkey, pkt->payload_bytes));
 	if (roce_is_last(pkt->opcode))
 		received(f, q, pkt, visible);
+	if (q->state != QP_READY)
+		return false;
 	say_taken(f, q, answers(q, pkt));
 	return true;
 }
@@ -259,7 +277,7 @@ static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet 
 		q->nic->out_of_sequence++;
 	if (kept == KEPT) {
 		count_early(q, ahead, e.placed);
-		ps_t visible = place_pcie(f, q, pkt->payload_bytes);
+		ps_t visible = place_pcie(f, q, place_crosses(q, e.placed ? pkt->rkey : q->message_rkey, pkt->payload_bytes));
 		if (at)
 			place_copy(f, q, at, pkt, fr, 0);
 		if (e.placed && !e.ends)
@@ -275,6 +293,23 @@ static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet 
 		answer(f, q, AETH_NAK_SEQUENCE, q->expected, q->answers->selective ? (uint32_t)q->expected : q->msn);
 	q->nak_sent = true;
 	return kept == KEPT && e.frame;
+}
+
+/* Of an unreliable connection: a message with a hole, or that cannot be taken, is dropped as a whole, and what it had of a
+ * receive is the next one's (InfiniBand specification, 9.8.2.2; class D of 9.9.3.2)
+ */
+static void receive_unreliable(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr, int32_t ahead)
+{
+	bool first = roce_is_first(pkt->opcode);
+
+	q->nic->out_of_sequence += ahead != 0;
+	q->expected += (uint64_t)(int64_t)ahead;
+	if (first || ahead)
+		q->in_message = false;
+	if ((first || q->in_message) && take(f, q, pkt, fr, NULL))
+		return;
+	q->in_message = false;
+	q->expected++;
 }
 
 /* qp_receive() - A data packet has come in for a queue pair that is ready
@@ -295,6 +330,10 @@ bool qp_receive(struct fabric *f, struct qp *q, const struct roce_packet *pkt, s
 		answer_congestion(f, q);
 	}
 	q->came = f->clock.now;
+	if (pkt->unreliable) {
+		receive_unreliable(f, q, pkt, fr, ahead);
+		return false;
+	}
 	if (q->answers->cc->telemetry)
 		telemetry_read(fr->data, frame_near(fr), fr->away, &q->last);
 	credit_arrived(f, q, fr, pkt->payload_bytes);
@@ -326,7 +365,8 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 {
 	struct port *p = &n->port[scale_up];
 	struct qp *q = memcmp(pkt->dst_mac, n->mac, 6) ? NULL : qp_find(n, pkt->dst_qp);
-	if (!q || q->state != QP_READY || !q->peer || pkt->src_ip != q->peer->ip) {
+	bool ours = q && q->state == QP_READY && q->peer && pkt->src_ip == q->peer->ip;
+	if (!ours || (pkt->opcode != RC_CNP && pkt->unreliable != qp_unreliable(q))) {
 		port_drop(f, p, fr, DROP_NO_QP);
 		return;
 	}

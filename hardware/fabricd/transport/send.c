@@ -152,15 +152,17 @@ static void write_frame(struct fabric *f, struct qp *q, struct frame *fr, const 
 	fr->len = fr->away + telemetry_append(fr->data, frame_near(fr), &(struct telemetry){.room = hops});
 }
 
-static void sent_new(struct qp *q, const struct send_wr *wr, bool last)
+static void sent_new(struct fabric *f, struct qp *q, const struct send_wr *wr, bool last)
 {
 	q->reads += wr_reads(wr) && q->send == q->sent_max;
 	q->send = wr_reads(wr) ? wr->first + wr->packets : q->send + 1;
 	last = last || wr_reads(wr);
 	if (q->send > q->sent_max)
 		q->sent_max = q->send;
-	if (last)
+	if (last) {
 		q->send_wr_index++;
+		qp_local(f, q);
+	}
 }
 
 /* Build its next packet: one that is to be sent again, or the next new one */
@@ -216,13 +218,13 @@ static uint32_t build_own(struct fabric *f, struct qp *q, struct frame *fr)
 	if (again)
 		repeat_sent(q);
 	else
-		sent_new(q, wr, last);
+		sent_new(f, q, wr, last);
 	credit_say(f, q, fr);
 	credit_look(f, q);
 	if (q->timer == PS_NEVER)
 		timer_set(f, q, qp_expires(q, f->clock.now));
 	q->fetched_bytes += fr->len;
-	return q->owner->ops->in_nic || wr_in_nic(wr) ? IN_NIC : pkt.payload_bytes;
+	return q->owner->ops->in_nic || place_in_nic(q, wr) ? IN_NIC : pkt.payload_bytes;
 }
 
 /* In turn with responses to its peer */
@@ -246,6 +248,7 @@ void qp_go_back(struct fabric *f, struct qp *q)
 	q->asked = q->acked;
 	q->send = q->acked;
 	q->send_wr_index = q->sq.head;
+	qp_local(f, q);
 }
 
 /* qp_request_of() - The request that packet @n belongs to, likewise */
@@ -266,7 +269,7 @@ void qp_advance(struct fabric *f, struct qp *q, uint64_t n, bool ack)
 	q->retries = q->rnr_retries = 0;
 	while (q->sq.head != q->sq.tail) {
 		struct send_wr *wr = SEND_WR(q, q->sq.head);
-		if (wr->first + wr->packets > n)
+		if (wr->first + wr->packets > n || (wr_local(wr) && !wr->done))
 			break;
 		lender_recall(f, &q->lent, wr->first + wr->packets);
 		q->reads -= wr_reads(wr);
@@ -284,6 +287,7 @@ void qp_advance(struct fabric *f, struct qp *q, uint64_t n, bool ack)
 		timer_set(f, q, qp_expires(q, f->clock.now));
 	if (q->owner->ops->acked)
 		q->owner->ops->acked(f, q);
+	qp_local(f, q);
 }
 
 /* Is packet @n, which is not acknowledged, as long as the MTU? */

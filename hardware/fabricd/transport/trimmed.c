@@ -117,8 +117,8 @@ void trimmed_receive(struct fabric *f, struct nic *n, const struct roce_packet *
 	struct qp *q = memcmp(pkt->dst_mac, n->mac, 6) ? NULL : qp_find(n, pkt->dst_qp);
 	bool data = roce_is_write(pkt->opcode) || roce_is_send(pkt->opcode);
 
-	if (!data || !q || q->state != QP_READY || !q->peer || pkt->src_ip != q->peer->ip) {
-		port_drop(f, &n->port[0], fr, data ? DROP_NO_QP : DROP_TRIMMED);
+	if (!data || pkt->unreliable || !q || q->state != QP_READY || !q->peer || pkt->src_ip != q->peer->ip) {
+		port_drop(f, &n->port[0], fr, data && !pkt->unreliable ? DROP_NO_QP : DROP_TRIMMED);
 		return;
 	}
 	nic_count(&n->rx_rdma, &n->port[0], fr);

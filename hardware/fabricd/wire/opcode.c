@@ -12,15 +12,21 @@ bool roce_has_imm(uint8_t op)
 	       op == UD_SEND_ONLY_IMM;
 }
 
+/* roce_invalidates() - Has its receiver to invalidate a key? */
+bool roce_invalidates(uint8_t op)
+{
+	return op == RC_SEND_LAST_INV || op == RC_SEND_ONLY_INV;
+}
+
 bool roce_is_first(uint8_t op)
 {
-	return op == RC_SEND_FIRST || op == RC_SEND_ONLY || op == RC_SEND_ONLY_IMM || (roce_has_reth(op) && op != RC_READ_REQUEST);
+	return op == RC_SEND_FIRST || op == RC_SEND_ONLY || op == RC_SEND_ONLY_INV || op == RC_SEND_ONLY_IMM || (roce_has_reth(op) && op != RC_READ_REQUEST);
 }
 
 bool roce_is_last(uint8_t op)
 {
 	return op == RC_SEND_LAST || op == RC_SEND_ONLY || op == RC_WRITE_LAST || op == RC_WRITE_ONLY ||
-	       roce_has_imm(op);
+	       roce_has_imm(op) || roce_invalidates(op);
 }
 
 bool roce_is_atomic(uint8_t op)
@@ -41,7 +47,7 @@ bool roce_is_write(uint8_t op)
 
 bool roce_is_send(uint8_t op)
 {
-	return op <= RC_SEND_ONLY_IMM;
+	return op <= RC_SEND_ONLY_IMM || roce_invalidates(op);
 }
 
 bool roce_is_datagram(uint8_t op)
@@ -78,8 +84,22 @@ const char *roce_opcode_name(uint8_t op)
 	case RC_ATOMIC_ACK: return "ATOMIC_ACKNOWLEDGE";
 	case RC_COMPARE_SWAP: return "COMPARE_SWAP";
 	case RC_FETCH_ADD: return "FETCH_ADD";
+	case RC_SEND_LAST_INV: return "SEND_LAST_INV";
+	case RC_SEND_ONLY_INV: return "SEND_ONLY_INV";
 	case UD_SEND_ONLY: return "UD_SEND_ONLY";
 	case UD_SEND_ONLY_IMM: return "UD_SEND_ONLY_IMM";
+	case UC | RC_SEND_FIRST: return "UC_SEND_FIRST";
+	case UC | RC_SEND_MIDDLE: return "UC_SEND_MIDDLE";
+	case UC | RC_SEND_LAST: return "UC_SEND_LAST";
+	case UC | RC_SEND_LAST_IMM: return "UC_SEND_LAST_IMM";
+	case UC | RC_SEND_ONLY: return "UC_SEND_ONLY";
+	case UC | RC_SEND_ONLY_IMM: return "UC_SEND_ONLY_IMM";
+	case UC | RC_WRITE_FIRST: return "UC_WRITE_FIRST";
+	case UC | RC_WRITE_MIDDLE: return "UC_WRITE_MIDDLE";
+	case UC | RC_WRITE_LAST: return "UC_WRITE_LAST";
+	case UC | RC_WRITE_LAST_IMM: return "UC_WRITE_LAST_IMM";
+	case UC | RC_WRITE_ONLY: return "UC_WRITE_ONLY";
+	case UC | RC_WRITE_ONLY_IMM: return "UC_WRITE_ONLY_IMM";
 	case RC_CNP: return "CNP";
 	case RC_CREDIT: return "CREDIT";
 	case RC_REQUEST: return "REQUEST";

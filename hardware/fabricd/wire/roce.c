@@ -37,7 +37,7 @@ uint32_t roce_frame_bytes(uint8_t op, uint32_t payload)
 {
 	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + (roce_is_datagram(op) ? DETH_BYTES : 0) +
 	       (roce_has_reth(op) ? RETH_BYTES : 0) +
-	       (roce_has_imm(op) ? IMM_BYTES : 0) + (has_aeth(op) ? AETH_BYTES : 0) +
+	       (roce_has_imm(op) || roce_invalidates(op) ? IMM_BYTES : 0) + (has_aeth(op) ? AETH_BYTES : 0) +
 	       (roce_is_atomic(op) ? ATOMIC_BYTES : 0) + (op == RC_ATOMIC_ACK ? ATOMIC_ACK_BYTES : 0) +
 	       (roce_is_offload(op) ? OFFLOAD_BYTES : 0) + ((payload + 3) & ~3u) +
 	       ICRC_BYTES;
@@ -119,7 +119,7 @@ static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uin
 	p = put_be16(p, (uint16_t)(len - ETH_BYTES - IPV4_BYTES));
 	p = put_be16(p, 0);
 
-	p = put_u8(p, pkt->opcode);
+	p = put_u8(p, pkt->opcode | (pkt->unreliable ? UC : 0));
 	p = put_u8(p, (uint8_t)(0x40 | pad << 4)); /* migration state set, pad count, version 0 */
 	p = put_be16(p, 0xffff);		   /* default partition */
 	p = put_be32(p, (pkt->becn || pkt->opcode == RC_CNP ? BECN : 0) | (pkt->dst_qp & PSN_MASK));
@@ -138,7 +138,7 @@ static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uin
 		p = put_be32(p, (uint32_t)pkt->syndrome << 24 | (pkt->msn & PSN_MASK));
 	if (pkt->opcode == RC_ATOMIC_ACK)
 		p = put_be64(p, pkt->original);
-	if (roce_has_imm(pkt->opcode))
+	if (roce_has_imm(pkt->opcode) || roce_invalidates(pkt->opcode))
 		p = put_be32(p, pkt->imm);
 	if (roce_is_offload(pkt->opcode)) {
 		const struct roce_offload *o = &pkt->offload;
@@ -207,6 +207,9 @@ uint32_t roce_payload_bytes(const uint8_t *frame, uint32_t bytes)
 static uint8_t parse_bth(struct view *v, struct roce_packet *pkt)
 {
 	pkt->opcode = get_u8(v);
+	pkt->unreliable = pkt->opcode >= UC && pkt->opcode <= (UC | RC_WRITE_ONLY_IMM);
+	if (pkt->unreliable)
+		pkt->opcode &= (uint8_t)~UC;
 	uint8_t pad = (get_u8(v) >> 4) & 3;
 	get_be16(v);
 	uint32_t dst_qp = get_be32(v), psn = get_be32(v);
@@ -244,7 +247,7 @@ static void parse_extensions(struct view *v, struct roce_packet *pkt)
 	}
 	if (pkt->opcode == RC_ATOMIC_ACK)
 		pkt->original = get_be64(v);
-	if (roce_has_imm(pkt->opcode))
+	if (roce_has_imm(pkt->opcode) || roce_invalidates(pkt->opcode))
 		pkt->imm = get_be32(v);
 	if (roce_is_offload(pkt->opcode)) {
 		struct roce_offload *o = &pkt->offload;

@@ -52,8 +52,11 @@ enum roce_opcode {
 	RC_ATOMIC_ACK = 0x12,
 	RC_COMPARE_SWAP = 0x13,
 	RC_FETCH_ADD = 0x14,
+	RC_SEND_LAST_INV = 0x16,
+	RC_SEND_ONLY_INV = 0x17,
 	UD_SEND_ONLY = 0x64,
 	UD_SEND_ONLY_IMM = 0x65,
+	UC = 0x20, /* of unreliable connections: those of SEND and WRITE, with this bit */
 	RC_CNP = 0x81,
 	/* of the range that is free for manufacturers: offloaded collectives */
 	OFF_CONTRIBUTE = 0xc0,
@@ -99,6 +102,7 @@ struct roce_packet {
 	uint8_t tos; /* DSCP << 2 | ECN */
 	uint8_t ttl;
 	uint8_t opcode;
+	bool unreliable; /* of an unreliable connection; `opcode` is that of the same packet of a reliable one */
 	bool ack_request;
 	bool becn; /* what is acknowledged was marked */
 	bool part, after; /* it goes on with the message of the packet before; with a row of writes, of which the last has an immediate */
@@ -108,7 +112,7 @@ struct roce_packet {
 	uint64_t remote_offset;
 	uint32_t rkey;
 	uint32_t dma_bytes;
-	uint32_t imm;
+	uint32_t imm; /* or (roce_invalidates) the key that its receiver is to invalidate */
 	uint32_t qkey, src_qp; /* DETH, on datagrams */
 	uint64_t swap, compare; /* AtomicETH; what is added stands in `swap` */
 	uint64_t original; /* AtomicAckETH: what was there before */
@@ -154,6 +158,7 @@ static inline uint16_t roce_job_port(uint32_t job)
 
 bool roce_has_reth(uint8_t opcode);
 bool roce_has_imm(uint8_t opcode);
+bool roce_invalidates(uint8_t opcode);
 bool roce_is_first(uint8_t opcode);
 bool roce_is_last(uint8_t opcode);
 bool roce_is_write(uint8_t opcode);

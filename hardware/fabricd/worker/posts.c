@@ -220,7 +220,7 @@ const char *command_post_send_list(struct message *m)
 		read_destination(m->f, wr);
 	else if (wr->opcode == WR_FETCH_ADD)
 		wr->swap = wr->compare;
-	if (wr->opcode >= WR_OPCODES || flags & ~(SIGNALED | FENCE | INLINE) || (flags & INLINE && wr->opcode >= WR_READ))
+	if (wr->opcode >= WR_OPCODES || flags & ~(SIGNALED | FENCE | INLINE) || (flags & INLINE && wr_reads(wr)) || (wr_local(wr) && (count || flags & INLINE)))
 		return "POST_SEND_LIST: unknown opcode or flag";
 	wr->length = count;
 	const char *wrong = flags & INLINE ? read_inline(&m->v, count, &wr->pieces)
@@ -301,11 +301,12 @@ void worker_doorbell(struct fabric *f, struct post *p)
 	w->posts_under_way--;
 	switch (p->kind) {
 	case POST_KIND_OFFLOAD: f->services->post(f, w, p->qp, p->offload); break;
-	case POST_KIND_DEREGISTER: verbs_deregister(f, w, p->qp); break;
+	case POST_KIND_DEREGISTER: memory_deregister(f, w, p->qp); break;
 	case POST_KIND_REGION:
 		region_grant(w, p->qp, p->region.access, p->region.domain);
 		clock_worker_changed(f, w);
 		break;
+	case POST_KIND_PAGES: memory_pages(f, w, p); break;
 	case POST_KIND_END: program_over(f, w); break;
 	case POST_KIND_SHARED_RECV:
 	case POST_KIND_SHARED_LIMIT:

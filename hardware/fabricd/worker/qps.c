@@ -20,7 +20,7 @@ static const uint8_t *piece(const struct qp *q, uint32_t key, uint64_t at, uint6
 {
 	const struct region *r = worker_region(worker_of(q), key, at, bytes);
 
-	return r && (!q->own || r->pd == q->own->pd) ? region_at(r, at) : NULL;
+	return r && !r->window && (!q->own || r->pd == q->own->pd) ? region_at(r, at) : NULL;
 }
 
 /* Bytes @from to @end of the pieces of a request, one behind the other; they stay until the next call */
@@ -75,7 +75,11 @@ static enum wc_status check(struct qp *q, const struct send_wr *wr)
 {
 	if (q->own->datagrams && (!wr->to || (wr->opcode != WR_SEND && wr->opcode != WR_SEND_IMM)))
 		return WC_LOCAL_OPERATION;
-	if (wr->length > REQUEST_BYTES_MAX || (wr->opcode > WR_READ && wr->length != 8))
+	if (wr_local(wr))
+		return WC_SUCCESS;
+	if (q->own->unreliable && (wr_reads(wr) || wr->opcode == WR_SEND_INV))
+		return WC_LOCAL_OPERATION;
+	if (wr->length > REQUEST_BYTES_MAX || (wr_reads(wr) && wr->opcode != WR_READ && wr->length != 8))
 		return WC_LOCAL_LENGTH;
 	if (wr_reads(wr) && !q->own->reads_out)
 		return WC_LOCAL_OPERATION;
@@ -113,6 +117,8 @@ static void sent(struct fabric *f, struct qp *q, const struct send_wr *wr, enum 
 /* Memory of receives that are shared is in the domain of these */
 static bool in_domain(const struct qp *q, const struct region *r, enum right right)
 {
+	if (r->window && (right == LOCAL_WRITE || (r->qp && r->qp != q->number)))
+		return false;
 	return r->pd == q->own->pd || (right == LOCAL_WRITE && q->own->shared && r->pd == q->own->shared->pd);
 }
 
@@ -125,13 +131,34 @@ static bool memory(struct qp *q, enum right right, uint32_t key, uint64_t addres
 	return r && may;
 }
 
+static bool on_device(const struct qp *q, uint32_t key)
+{
+	const struct region *r = region_of(worker_of(q), key);
+
+	return r && r->on_device;
+}
+
+static bool invalidate(struct qp *q, uint32_t key)
+{
+	return region_invalidate(worker_of(q), key, q);
+}
+
+/* A window is bound, or invalidated */
+static enum wc_status local(struct qp *q, const struct send_wr *wr)
+{
+	const struct region wanted = {.key = wr->rkey, .address = wr->remote, .bytes = wr->bound_bytes, .rights = (uint32_t)wr->bound_rights};
+	bool is_done = wr->opcode == WR_BIND ? region_bind(worker_of(q), &wanted, wr->imm, q) : invalidate(q, wr->rkey);
+
+	return is_done ? WC_SUCCESS : WC_BIND;
+}
+
 static void received(struct fabric *f, struct qp *q, const struct recv_wr *wr, enum wc_status status, const struct roce_packet *last, ps_t t)
 {
 	struct record r = {.kind = REC_RECEIVED, .status = status, .wr_id = wr->wr_id, .t = t, .qp = q->number};
 
 	if (last) {
 		bool imm = roce_has_imm(last->opcode);
-		r.kind = !imm ? REC_RECEIVED : roce_is_send(last->opcode) ? REC_RECEIVED_SEND_IMM : REC_RECEIVED_IMM;
+		r.kind = roce_invalidates(last->opcode) ? REC_RECEIVED_SEND_INV : !imm ? REC_RECEIVED : roce_is_send(last->opcode) ? REC_RECEIVED_SEND_IMM : REC_RECEIVED_IMM;
 		r.imm = last->imm;
 		r.bytes = q->message_bytes;
 		if (q->own && q->own->datagrams) {
@@ -169,4 +196,4 @@ static void broken(struct fabric *f, struct qp *q, uint8_t syndrome)
 
 const struct qp_owner_ops worker_qp_ops = {.lends = true, .payload = payload, .sent = sent, .memory = memory, .received = received};
 const struct qp_owner_ops program_qp_ops = {
-	.lends = true, .check = check, .payload = payload, .sent = sent, .memory = memory, .received = received, .lend = shared_lend, .take_back = shared_take_back, .written = written, .broken = broken};
+	.lends = true, .check = check, .on_device = on_device, .local = local, .invalidate = invalidate, .payload = payload, .sent = sent, .memory = memory, .received = received, .lend = shared_lend, .take_back = shared_take_back, .written = written, .broken = broken};

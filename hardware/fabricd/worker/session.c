@@ -54,7 +54,7 @@ const char *command_hello(struct message *m)
 	p = put_le32(put_le32(p, WORKER_PROTOCOL), w->rank);
 	p = put_le32(put_le32(p, m->f->nic_count), m->f->clock.mode == CLOCK_REAL);
 	p = put_le64(p, (uint64_t)w->now);
-	put_le32(put_le32(p, w->nic->mtu), 0);
+	put_le32(put_le32(p, w->nic->mtu), (uint32_t)(w->nic->p.pcie_latency / PS_PER_NS));
 	worker_send(m->f, w, reply, sizeof reply);
 	return NULL;
 }

@@ -1,9 +1,5 @@
-/* Commands of programs: memory and queue pairs, as verbs have them. */
-#include <fcntl.h>
-#include <linux/magic.h>
+/* Commands of programs: queue pairs, as verbs have them. */
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 
 #include "base/bytes.h"
 #include "engine/fabric.h"
@@ -16,6 +12,7 @@
 #include "worker/worker.h"
 
 #define QP_TYPE_RC 2
+#define QP_TYPE_UC 3
 #define QP_TYPE_UD 4
 #define MTU_CODE_MAX 5
 #define FLAG_OWN_CLASS 1u
@@ -23,93 +20,6 @@
 #define PORT_GIDS_MOVED 2u
 #define MTU_MIN 256
 #define LONGEST_HEADERS 64 /* IPv4, UDP, BTH, RETH, immediate, ICRC */
-
-/* Is it memory that can be shared without harm?  Return: NULL, or what is wrong */
-static const char *wrong_with(int fd, uint64_t place, uint64_t length)
-{
-	struct stat st;
-	struct statfs fs;
-	int seals = fcntl(fd, F_GET_SEALS);
-
-	if (seals < 0 || !(seals & F_SEAL_SHRINK))
-		return "REGISTER: not a memfd sealed with F_SEAL_SHRINK";
-	if (fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC)
-		return "REGISTER: a memfd of huge pages";
-	if (fstat(fd, &st) || place > (uint64_t)st.st_size || (uint64_t)st.st_size - place < length)
-		return "REGISTER: memfd is shorter than the length named";
-	return NULL;
-}
-
-static void tell_key(struct message *m, uint32_t cookie, uint32_t key)
-{
-	uint8_t reply[REPLY_REGION_BYTES];
-	uint8_t *p = reply_head(reply, REPLY_REGION, sizeof reply);
-
-	put_le32(put_le32(p, cookie), key);
-	worker_send(m->f, m->w, reply, sizeof reply);
-}
-
-static bool has_room(const struct worker *w, uint64_t bytes)
-{
-	uint32_t every = 0;
-
-	for (const struct worker *p = session_next(w->f, NULL); w->program && p; p = session_next(w->f, p))
-		every += p->program ? p->regions.count : 0;
-	return bytes <= w->f->worker_bytes - w->regions.bytes && every < PROGRAMS_REGIONS_MAX &&
-	       w->regions.count < (w->program ? PROGRAM_REGIONS_MAX : WORKER_REGIONS_MAX);
-}
-
-const char *command_register(struct message *m)
-{
-	struct worker *w = m->w;
-	struct region r = {.bytes = get_le64(&m->v)};
-	r.address = get_le64(&m->v);
-	uint64_t place = get_le64(&m->v);
-	uint32_t cookie = get_le32(&m->v), access = get_le32(&m->v);
-
-	r.pd = get_le32(&m->v);
-	r.rights = access & RIGHTS;
-	if (!m->alone || m->memfd < 0)
-		return "REGISTER: must come alone, with one memfd";
-	m->took = true;
-	if (access & ~(RIGHTS) || (place ^ r.address) & 4095 || r.address + r.bytes < r.address)
-		return "REGISTER: unknown access, or an address that is not that of its place in a page";
-	if (!r.bytes)
-		return "REGISTER: length 0";
-	if (!has_room(w, r.bytes)) {
-		if (!w->program)
-			return "REGISTER: more than 256 regions, or together more than the memory that a worker may use (workers.memory)";
-		tell_key(m, cookie, 0);
-		return NULL;
-	}
-	const char *wrong = wrong_with(m->memfd, place, r.bytes);
-	if (wrong)
-		return wrong;
-	if (!region_map(m->f, &r, m->memfd, place))
-		return "REGISTER: memfd cannot be mapped for reading and writing";
-	tell_key(m, cookie, region_add(w, &r)->key);
-	return NULL;
-}
-
-const char *command_modify_region(struct message *m)
-{
-	struct post p = {.w = m->w, .qp = get_le32(&m->v), .kind = POST_KIND_REGION};
-
-	p.region.access = get_le32(&m->v);
-	p.region.domain = get_le32(&m->v);
-	if (!region_of(m->w, p.qp) || p.region.access & ~(uint32_t)RIGHTS)
-		return "MODIFY_REGION: unknown key or access";
-	return worker_ring(m, &p);
-}
-
-const char *command_deregister(struct message *m)
-{
-	struct post p = {.w = m->w, .qp = get_le32(&m->v), .kind = POST_KIND_DEREGISTER};
-
-	if (!region_of(m->w, p.qp))
-		return "DEREGISTER: unknown key";
-	return worker_ring(m, &p);
-}
 
 const char *command_create_qp(struct message *m)
 {
@@ -119,7 +29,7 @@ const char *command_create_qp(struct message *m)
 	get_u8(&m->v);
 	get_le16(&m->v);
 	uint32_t domain = get_le32(&m->v), shared = get_le32(&m->v);
-	if (type != QP_TYPE_RC && type != QP_TYPE_UD)
+	if (type < QP_TYPE_RC || type > QP_TYPE_UD)
 		return "CREATE_QP: unknown type";
 	if (shared && !shared_of(m->w, shared))
 		return "CREATE_QP: no such shared receive queue";
@@ -132,6 +42,7 @@ const char *command_create_qp(struct message *m)
 		q->own->shared = shared ? shared_of(m->w, shared) : NULL;
 		q->own->timeout = PS_NEVER;
 		q->own->datagrams = type == QP_TYPE_UD;
+		q->own->unreliable = type == QP_TYPE_UC;
 		q->no_scale_up = true;
 	}
 	uint8_t *p = reply_head(reply, REPLY_QP, sizeof reply);
@@ -215,38 +126,4 @@ const char *command_destroy_qp(struct message *m)
 	if (!q || q->owner != &m->w->owner)
 		return "DESTROY_QP: no such queue pair";
 	return worker_ring(m, &p);
-}
-
-/* Requests of a session that name a region which goes, and have begun, cannot end well */
-static void break_users(struct fabric *f, struct worker *w, uint32_t key)
-{
-	for (uint32_t i = 0; i < w->nic->qp_count; i++) {
-		struct qp *q = w->nic->qps[i];
-		if (q->owner != &w->owner || q->state != QP_READY)
-			continue;
-		for (uint32_t k = q->sq.head; k != q->sq.tail; k++) {
-			struct send_wr *wr = SEND_WR(q, k);
-			bool uses = wr->length && (!wr->pieces ? wr->lkey == key : false);
-			for (uint32_t n = 0; wr->pieces && !wr->pieces->inline_bytes && n < wr->pieces->count; n++)
-				uses |= wr->pieces->piece[n].key == key;
-			if (!uses || wr->bad)
-				continue;
-			if (wr->first < q->sent_max) {
-				qp_fail(f, q, WC_LOCAL_PROTECTION);
-				break;
-			}
-			wr->bad = WC_LOCAL_PROTECTION;
-			q->barred = wr->first < q->barred ? wr->first : q->barred;
-		}
-	}
-}
-
-/* verbs_deregister() - The NIC uses a region no longer */
-void verbs_deregister(struct fabric *f, struct worker *w, uint32_t key)
-{
-	break_users(f, w, key);
-	for (uint32_t i = 0; i < w->nic->qp_count; i++)
-		if (w->nic->qps[i]->owner == &w->owner)
-			lender_recall(f, &w->nic->qps[i]->lent, UINT64_MAX);
-	region_remove(w, key);
 }

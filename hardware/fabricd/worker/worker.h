@@ -105,7 +105,7 @@ extern const struct qp_owner_ops worker_qp_ops, program_qp_ops; /* (qps.c) */
 struct post {
 	struct worker *w;
 	uint32_t qp; /* or group, key, shared receive queue */
-	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD, POST_KIND_MODIFY, POST_KIND_DESTROY, POST_KIND_DEREGISTER, POST_KIND_REGION, POST_KIND_SHARED_RECV, POST_KIND_SHARED_LIMIT, POST_KIND_SHARED_DESTROY, POST_KIND_END } kind;
+	enum { POST_KIND_SEND, POST_KIND_RECV, POST_KIND_OFFLOAD, POST_KIND_MODIFY, POST_KIND_DESTROY, POST_KIND_DEREGISTER, POST_KIND_REGION, POST_KIND_PAGES, POST_KIND_SHARED_RECV, POST_KIND_SHARED_LIMIT, POST_KIND_SHARED_DESTROY, POST_KIND_END } kind;
 	union {
 		struct send_wr send;
 		struct recv_wr receive;
@@ -115,6 +115,10 @@ struct post {
 		struct {
 			uint32_t access, domain;
 		} region;
+		struct {
+			uint64_t address, length;
+			bool there;
+		} pages;
 	};
 };
 
@@ -159,7 +163,8 @@ void program_over(struct fabric *f, struct worker *w);
 void programs_over(struct fabric *f);
 void programs_sweep(struct fabric *f);
 struct nic *worker_nic(struct fabric *f, uint32_t ip);
-void verbs_deregister(struct fabric *f, struct worker *w, uint32_t key);
+void memory_deregister(struct fabric *f, struct worker *w, uint32_t key);
+void memory_pages(struct fabric *f, struct worker *w, const struct post *p);
 uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t offset, uint64_t length);
 const char *worker_state_name(enum worker_state s);
 bool worker_waits_for(const struct worker *w, char *text, size_t room);

@@ -20,11 +20,13 @@ OPCODES = {
     6: "WRITE_FIRST", 7: "WRITE_MIDDLE", 8: "WRITE_LAST", 9: "WRITE_LAST_IMM", 10: "WRITE_ONLY",
     11: "WRITE_ONLY_IMM", 12: "READ_REQUEST", 13: "READ_RESPONSE_FIRST", 14: "READ_RESPONSE_MIDDLE",
     15: "READ_RESPONSE_LAST", 16: "READ_RESPONSE_ONLY", 18: "ATOMIC_ACKNOWLEDGE", 19: "COMPARE_SWAP",
-    20: "FETCH_ADD", _ACK: "ACKNOWLEDGE", 100: "UD_SEND_ONLY", 101: "UD_SEND_ONLY_IMM", 0x81: "CNP",
+    20: "FETCH_ADD", 22: "SEND_LAST_INV", 23: "SEND_ONLY_INV", _ACK: "ACKNOWLEDGE",
+    100: "UD_SEND_ONLY", 101: "UD_SEND_ONLY_IMM", 0x81: "CNP",
     0xC0: "CONTRIBUTE", 0xC1: "RESULT", 0xC2: "MULTICAST",
     0xC3: "PARTIAL", 0xC4: "CREDIT", 0xC5: "REQUEST",
 }  # fmt: skip
-"""Those of reliable connections and datagrams, the notification, and what fabricd's accelerators and NICs use."""
+OPCODES |= {0x20 | number: f"UC_{name}" for number, name in OPCODES.items() if number < 12}
+"""Those of connections and datagrams, the notification, and what fabricd's accelerators and NICs use."""
 
 
 @dataclass(frozen=True)
