@@ -105,6 +105,7 @@ void cq_add(struct ibv_cq *c, const struct ibv_wc *wc, bool solicited);
 void cq_forget(struct ibv_cq *c, uint32_t qp_num);
 
 /* --- address.c --- */
+#define HEADER_IPV4 0xa /* as the service level of a received datagram: IPv4 and UDP are before it (mlx5 says so; UCX asks) */
 struct ah {
 	struct ibv_ah ah;
 	uint32_t address; /* IPv4 */

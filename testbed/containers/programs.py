@@ -18,16 +18,19 @@ from topologies import Fabric, Nic
 INSIDE = Path("/run/railbed")
 PORT = 29500  # where ranks meet: torchrun's
 LIBRARIES, NICS, NETWORK = INSIDE / "lib", INSIDE / "nics", INSIDE / "network"
+NODES = tuple(Path("/dev/infiniband") / name for name in ("uverbs0", "rdma_cm"))
+"""UCX and others look whether they may open them; what our libraries do goes by the worker socket."""
 
 
 def mounts(directory: Path) -> Iterator[tuple[Path, Path, tuple[str, ...]]]:
     """Where, what of a fabric's directory, and with which options; nothing where the libraries are not built."""
     if PROGRAMS.exists():
-        yield LIBRARIES, PROGRAMS, ("ro",)
+        yield LIBRARIES, PROGRAMS, ("ro", "nodev")
+        yield from ((node, Path("/dev/null"), ("noexec",)) for node in NODES)
     if (directory / NICS.name).exists():
-        yield NICS, directory / NICS.name, ("ro", "noexec")
+        yield NICS, directory / NICS.name, ("ro", "noexec", "nodev")
     if (directory / NETWORK.name).exists():
-        yield NETWORK, directory / NETWORK.name, ("noexec",)
+        yield NETWORK, directory / NETWORK.name, ("noexec", "nodev")
 
 
 def environment(*, virtual: bool) -> dict[str, str]:
