@@ -147,8 +147,12 @@ static void gone(struct id *i, int wrong)
 		event_add(i, RDMA_CM_EVENT_UNREACHABLE, -(wrong ? wrong : ETIMEDOUT), NULL);
 	else if (was == REQUESTED)
 		event_add(i, RDMA_CM_EVENT_REJECTED, REJ_TIMEOUT, NULL);
-	else if (was != LEFT && !is_datagram(i))
-		event_add(i, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+	else if (!is_datagram(i)) {
+		if (was != LEAVING)
+			i->state = LEFT; /* the program has still to disconnect, as after a DREQ */
+		if (was != LEFT)
+			event_add(i, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+	}
 }
 
 static void ask(struct id *i)

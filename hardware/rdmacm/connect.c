@@ -140,24 +140,28 @@ int rdma_reject_ece(struct rdma_cm_id *id, const void *data, uint8_t length)
 	return rdma_reject(id, data, length);
 }
 
+/* Whatever has become of the connection meanwhile, what is posted is flushed: a program's thread may wait for that alone */
 int rdma_disconnect(struct rdma_cm_id *id)
 {
 	struct id *i = (struct id *)id;
 
-	if (!id || (i->state != CONNECTED && i->state != ACCEPTED && i->state != ANSWERED && i->state != LEFT) || is_datagram(i))
+	if (!id || is_datagram(i))
 		return cm_fail(EINVAL);
 	pthread_mutex_lock(&cm_lock);
+	enum state was = i->state;
 	qp_break(i);
-	bool waits = i->state != LEFT;
-	if (i->state == LEFT) {
+	if (was == LEFT) {
 		id_tell(i, DREP, 0);
 		id_over(i);
-	} else {
+	} else if (was == CONNECTED || was == ACCEPTED || was == ANSWERED) {
 		id_tell(i, DREQ, 0);
 		i->state = LEAVING;
 	}
+	bool waits = i->state == LEAVING && was != LEAVING;
 	pthread_mutex_unlock(&cm_lock);
-	return waits ? cm_complete(i) : 0;
+	if (waits)
+		return cm_complete(i);
+	return was == LEFT ? 0 : cm_fail(EINVAL);
 }
 
 /* A message has come by the connection already: so there is one */

@@ -115,6 +115,18 @@ def test_nonsense_disturbs_nobody(two: Programs) -> None:
     assert ended_well("rping", server.returncode, served), served
 
 
+def test_a_server_ends_whose_client_was_killed(two: Programs) -> None:
+    """rping's thread of completions ends by a flushed receive: disconnecting flushes, though nobody is there to hear of
+    it, and succeeds as after a DREQ, which a kernel sends for a process that was killed."""
+    server = two.start(0, "rping", "-s", "-v", "-a", "10.0.0.1")
+    two.listens(0, RPING)
+    client = two.start(1, "rping", "-c", "-v", "-a", "10.0.0.1")
+    assert client.stdout is not None and "rdma-ping-0" in client.stdout.readline()
+    client.kill()
+    served, _ = server.communicate(timeout=DEADLINE_S)
+    assert ended_well("rping", server.returncode, served) and "DISCONNECT EVENT" in served, served
+
+
 def test_its_symbols_are_the_distributions() -> None:
     """Each under its version: what is linked to one is linked to the other."""
     name = ctypes.util.find_library("rdmacm")

@@ -424,6 +424,26 @@ def test_a_controller_that_goes_is_not_waited_for() -> None:
         w.bye()
 
 
+def test_a_controller_that_an_agent_has_killed_is_gone_before_time_goes_on() -> None:
+    """Though it has said more than fabricd reads at once, and its end comes behind that."""
+    with bare_fabric("star", {"hosts": 1}) as f:
+        controller, agent = Fabricd(f.fabricd.control), Fabricd(f.fabricd.control)
+        controller.subscribe(acts="controller")
+        agent.subscribe(acts="agent")
+        os.kill(f.pid, signal.SIGSTOP)
+        try:
+            controller.ask("pong", padding=" " * 10_000)  # one that it reads in parts
+            controller.close()
+            asked = agent.ask("settled", event=1)
+            agent.ask("inject", fault="f", primitive="act", to="controller", spec={})
+        finally:
+            os.kill(f.pid, signal.SIGCONT)
+        assert agent.answer(asked, DEADLINE_S)
+        with pytest.raises(FabricdError, match="nobody is connected who could do that"):
+            agent.answer(asked + 1, DEADLINE_S)
+        agent.close()
+
+
 def test_worker_reason_in_status() -> None:
     with bare_fabric("star", {"hosts": 1}) as f:
         w: RawWorker = f.worker(0)

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -219,22 +219,28 @@ def test_archives_that_are_none(tmp_path: Path) -> None:
         assert "Traceback" not in error.value.what
 
 
-def test_an_image_that_does_not_fit(tmp_path: Path) -> None:
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB that nobody else uses."""
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "rb-small", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_an_image_that_does_not_fit(tmp_path: Path, small: Path) -> None:
     path = docker(tmp_path / "i.tar", [layer(("big", "x" * 100_000))])
     with pytest.raises(MachineError, match="not enough room"):
-        unpack(path, tmp_path / "root", reserve_bytes=shutil.disk_usage(tmp_path).free - 50_000)
+        unpack(path, small / "root", reserve_bytes=shutil.disk_usage(small).free - 50_000)
 
 
-def test_a_full_disk_is_the_machines_problem_not_the_images(tmp_path: Path) -> None:
+def test_a_full_disk_is_the_machines_problem_not_the_images(tmp_path: Path, small: Path) -> None:
     path = docker(tmp_path / "i.tar", [layer(("big", "x" * 3_000_000))])
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "rb-small", str(small)], check=True)
-    try:
-        with pytest.raises(MachineError, match="No space left on device"):
-            unpack(path, small / "root", reserve_bytes=-100_000_000)  # others take it meanwhile
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
+    with pytest.raises(MachineError, match="No space left on device"):
+        unpack(path, small / "root", reserve_bytes=-100_000_000)  # others take it meanwhile
 
 
 def test_an_image_with_too_many_files(tmp_path: Path) -> None:

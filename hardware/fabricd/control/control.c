@@ -4,6 +4,7 @@
  * them; a connection that lets too much pile up is cut off.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -271,6 +272,17 @@ void control_carried_out(struct fabric *f)
 		}
 		if (l->told && !clock_waits_up_to(f, l->last_event))
 			answer_now(f, c, l);
+	}
+}
+
+/* control_hear_ends() - A controller that an agent has killed is gone before time goes on, not when its end is read */
+void control_hear_ends(struct fabric *f)
+{
+	for (struct control_conn *c = f->conns; c; c = c->next) {
+		struct pollfd its = {.fd = c->fd};
+		bool over = !strcmp(c->acts, "controller") && poll(&its, 1, 0) > 0; /* asked for nothing, it tells of the end alone */
+		while (over && !c->closing)
+			control_readable(f, c);
 	}
 }
 

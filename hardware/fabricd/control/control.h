@@ -56,6 +56,7 @@ void control_event(struct fabric *f, enum report kind, json_t *fields);
 void control_later(struct later *l, const json_t *request, ps_t now);
 void control_idle(struct fabric *f);
 void control_carried_out(struct fabric *f);
+void control_hear_ends(struct fabric *f);
 void control_sweep(struct fabric *f);
 void control_close(struct fabric *f);
 void control_line(struct fabric *f, struct control_conn *c, const char *text, size_t len);

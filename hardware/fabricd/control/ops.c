@@ -239,10 +239,11 @@ static const char *settled(struct fabric *f, struct control_conn *c, const json_
 {
 	const json_t *event = json_object_get(request, "event");
 
-	(void)c;
 	(void)answer;
 	if (!json_is_integer(event))
 		return "settled: event: the id of an event is needed";
+	if (!strcmp(c->acts, "agent"))
+		control_hear_ends(f);
 	if (f->flow_cache)
 		flow_cache_settled(f); /* while the clock stands still */
 	bool waited = clock_answered(f, (uint64_t)json_integer_value(event));
