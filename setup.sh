@@ -331,7 +331,7 @@ mpi() { # what a test of programs on a fabric starts
 }
 
 rdma_programs() { # that tests run on emulated NICs
-    packages="$packages perftest ibverbs-utils rdmacm-utils libfabric-bin"
+    packages="$packages perftest ibverbs-utils rdmacm-utils libfabric-bin ucx-utils"
 }
 
 explore() {

@@ -96,7 +96,8 @@ static void discharge(const struct ibv_mr *mr)
 
 	session_lock();
 	session_begin();
-	say_open(mr->addr, mr->length, false);
+	if (open_to_peers(((const struct region *)mr)->access))
+		say_open(mr->addr, mr->length, false);
 	if (session.fd >= 0)
 		memcpy(session_command(DEREGISTER, sizeof k), &k, sizeof k);
 	session_now();

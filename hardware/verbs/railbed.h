@@ -44,6 +44,7 @@ struct session {
 	uint64_t until;		/* or until then */
 	uint32_t flags;
 	uint64_t alarm; /* no wait goes beyond it */
+	uint32_t open;		/* regions that peers may write to */
 	unsigned wanted;	/* so many others have something to say */
 	size_t out_len, last; /* where the last command begins */
 	_Alignas(8) uint8_t out[65536], in[1 << 16];
@@ -59,6 +60,7 @@ void session_now(void);
 bool session_exchange(int fd, uint16_t kind);
 uint32_t session_wait(uint32_t records, uint64_t until);
 void session_fail(const char *what, const char *why);
+void session_poll(unsigned empties);
 uint64_t session_slice(unsigned empties);
 void session_region(uint64_t start, uint64_t end, bool there);
 void session_pause(void);

@@ -35,7 +35,7 @@ def mounts(directory: Path) -> Iterator[tuple[Path, Path, tuple[str, ...]]]:
 
 def environment(*, virtual: bool) -> dict[str, str]:
     """Of a program that is to use its rank's NIC."""
-    found = {"LD_LIBRARY_PATH": str(LIBRARIES)}
+    found = {"LD_LIBRARY_PATH": str(LIBRARIES), "UCX_ALLOC_PRIO": "thp,mmap,heap"}  # shared memory cannot be registered
     return found | {"LD_PRELOAD": str(LIBRARIES / EMULATED.name)} if virtual else found
 
 
