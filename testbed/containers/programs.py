@@ -33,10 +33,19 @@ def mounts(directory: Path) -> Iterator[tuple[Path, Path, tuple[str, ...]]]:
         yield NETWORK, directory / NETWORK.name, ("noexec", "nodev")
 
 
-def environment(*, virtual: bool) -> dict[str, str]:
+def environment(*, virtual: bool, libraries: Path = LIBRARIES) -> dict[str, str]:
     """Of a program that is to use its rank's NIC."""
-    found = {"LD_LIBRARY_PATH": str(LIBRARIES), "UCX_ALLOC_PRIO": "thp,mmap,heap"}  # shared memory cannot be registered
-    return found | {"LD_PRELOAD": str(LIBRARIES / EMULATED.name)} if virtual else found
+    found = {"LD_LIBRARY_PATH": str(libraries), "UCX_ALLOC_PRIO": "thp,mmap,heap"}  # shared memory cannot be registered
+    return found | {"LD_PRELOAD": str(libraries / EMULATED.name)} if virtual else found
+
+
+def outside(directory: Path, rank: int, socket: Path, *, virtual: bool) -> dict[str, str]:
+    """The same of a program in no container, as in the shell of a rank's host; nothing if they are not built."""
+    if not PROGRAMS.exists():
+        return {}
+    places = {"SOCKET": socket, "NICS": directory / NICS.name, "NETWORK": directory / NETWORK.name, "RANK": rank}
+    named = {f"RAILBED_{name}": str(value) for name, value in places.items()}
+    return environment(virtual=virtual, libraries=PROGRAMS) | named
 
 
 def placed(nic: Nic, nics: Sequence[Nic]) -> dict[str, str]:

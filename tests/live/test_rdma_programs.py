@@ -12,7 +12,7 @@ from hardware.config import Hardware
 from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from tests.parts.fabricd_fixture import wait_until
-from tests.parts.machine import ROOT, traces
+from tests.parts.machine import ROOT, TESTBED, traces
 from tests.parts.rdma_programs import numbers, require
 from tests.parts.timing_model import PS, Model
 
@@ -79,6 +79,16 @@ def test_rping_as_the_page_has_it(lab: Lab) -> None:
     assert server.wait(60) == 0
     lines = [line for line in said.splitlines() if line.startswith("ping data")]
     assert lines == [line for line in PAGE.splitlines() if line.startswith("ping data")] != []
+
+
+def test_hosts_shells_have_their_nics_too(lab: Lab) -> None:
+    """`testbed shell` as it is typed: programs of the hosts, in no container."""
+    lines = ["h0 ib_write_bw -F -s 65536 -n 1000 >/dev/null &", "h1 sleep 0.1"]
+    lines += ["h1 ib_write_bw -F -s 65536 -n 1000 10.0.0.1"]
+    typed = [word for line in lines for word in ("-c", line)]
+    done = subprocess.run([*TESTBED, "shell", lab.id, *typed], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert numbers(done.stdout) == [pytest.approx(row, rel=1e-6) for row in numbers(PAGE)]
 
 
 def test_ucx_chooses_the_nic_and_takes_a_packets_time(lab: Lab) -> None:
