@@ -322,7 +322,7 @@ mpi() { # what a test of programs on a fabric starts
 }
 
 rdma_programs() { # that tests run on emulated NICs
-    packages="$packages $(sh install/packages.sh rdma | paste -sd ' ' -) libfabric-bin"
+    packages="$packages $(sh install/packages.sh rdma | paste -sd ' ' -) libfabric-bin ucx-utils"
 }
 
 explore() {

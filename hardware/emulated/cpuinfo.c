@@ -1,6 +1,7 @@
 /* /proc/cpuinfo, whose frequency is that of the emulated time-stamp counter
  *
- * Programs divide counts by it (perftest does).  Those that find another frequency there measure one, and round.
+ * Programs divide counts by it: perftest takes what the processor runs at, UCX what its name ends with.  Those that find
+ * another frequency there measure one, and round.
  */
 #include "emulated.h"
 
@@ -24,8 +25,10 @@ static FILE *with_our_frequency(FILE *from)
 
 	if (!to)
 		return from;
-	while (fgets(line, sizeof line, from))
-		fputs(strncmp(line, "cpu MHz", 7) ? line : "cpu MHz\t\t: 1000.000\n", to);
+	while (fgets(line, sizeof line, from)) {
+		const char *ours = strncmp(line, "cpu MHz", 7) ? line : "cpu MHz\t\t: 1000.000\n";
+		fputs(strncmp(line, "model name", 10) ? ours : "model name\t: Railbed's emulated clock @ 1.00GHz\n", to);
+	}
 	fclose(from);
 	rewind(to);
 	return to;

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
 
@@ -65,7 +66,7 @@ static struct sigaction others; /* for SIGTRAP */
 
 static void protect(uint64_t start, uint64_t end, bool off)
 {
-	mprotect((void *)start, end - start, off ? PROT_READ | PROT_WRITE : PROT_NONE);
+	syscall(SYS_mprotect, start, end - start, off ? PROT_READ | PROT_WRITE : PROT_NONE); /* no hook of the program's */
 }
 
 static void open_all(void)

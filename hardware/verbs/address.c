@@ -53,7 +53,7 @@ int ibv_init_ah_from_wc(struct ibv_context *c, uint8_t port, struct ibv_wc *wc, 
 	memcpy(&ip, (const uint8_t *)grh + sizeof *grh - sizeof ip, sizeof ip);
 	if (ip.version != 4 || ip.ihl != 5)
 		return errno = EPROTONOSUPPORT;
-	*a = (struct ibv_ah_attr){.is_global = 1, .port_num = PORT, .sl = wc->sl};
+	*a = (struct ibv_ah_attr){.is_global = 1, .port_num = PORT};
 	a->grh.dgid.raw[10] = a->grh.dgid.raw[11] = 0xff;
 	memcpy(&a->grh.dgid.raw[12], &ip.saddr, 4);
 	a->grh.hop_limit = ip.ttl;

@@ -229,7 +229,7 @@ int cq_poll(struct ibv_cq *c, int n, struct ibv_wc *wc)
 	session_lock();
 	int got = take(q, n, wc);
 	if (!got && n > 0 && session.fd >= 0) {
-		session_wait(1, session.now + session.spend + session_slice(q->empties));
+		session_poll(q->empties);
 		got = take(q, n, wc);
 	}
 	q->empties = got ? 0 : q->empties + 1;

@@ -285,6 +285,7 @@ void post_received(const struct wire_record *r)
 				  .imm_data = invalidates ? r->imm : htonl(r->imm),
 				  .byte_len = (uint32_t)r->bytes,
 				  .qp_num = q->qp.qp_num,
+				  .sl = datagram ? HEADER_IPV4 : 0,
 				  .src_qp = datagram ? (uint32_t)(r->bytes >> 32) : q->attr.dest_qp_num};
 	cq_add(q->qp.recv_cq, &wc, true);
 }

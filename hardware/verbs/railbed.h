@@ -46,6 +46,7 @@ struct session {
 	uint64_t until;		/* or until then */
 	uint32_t flags;
 	uint64_t alarm; /* no wait goes beyond it */
+	uint32_t open;		/* regions that peers may write to */
 	unsigned wanted;	/* so many others have something to say */
 	size_t out_len, last; /* where the last command begins */
 	_Alignas(8) uint8_t out[65536], in[1 << 16];
@@ -61,6 +62,7 @@ void session_now(void);
 bool session_exchange(int fd, uint16_t kind);
 uint32_t session_wait(uint32_t records, uint64_t until);
 void session_fail(const char *what, const char *why);
+void session_poll(unsigned empties);
 uint64_t session_slice(unsigned empties);
 void session_region(uint64_t start, uint64_t end, bool there);
 void session_pause(void);
@@ -132,6 +134,7 @@ void cq_add(struct ibv_cq *c, const struct ibv_wc *wc, bool solicited);
 void cq_forget(struct ibv_cq *c, uint32_t qp_num);
 
 /* --- address.c --- */
+#define HEADER_IPV4 0xa /* as the service level of a received datagram: IPv4 and UDP are before it (mlx5 says so; UCX asks) */
 struct ah {
 	struct ibv_ah ah;
 	uint32_t address; /* IPv4 */

@@ -331,6 +331,12 @@ uint32_t session_wait(uint32_t records, uint64_t until)
 	return wait_for(records, until, 0);
 }
 
+/* session_poll() - A queue was empty: wait for a record, or for what a peer writes to our memory, which may be looked at, too */
+void session_poll(unsigned empties)
+{
+	wait_for(1, session.now + session.spend + session_slice(empties), session.open ? WAIT_WRITTEN : 0);
+}
+
 /* session_slice() - How long to look at an empty queue before the program may look elsewhere (ps) */
 uint64_t session_slice(unsigned empties)
 {
@@ -402,6 +408,7 @@ void railbed_happens(uint64_t until)
 /* session_region() - Peers may write there from now on, or no more */
 void session_region(uint64_t start, uint64_t end, bool there)
 {
+	session.open += there ? 1 : -1u;
 	if (watch && !session.real)
 		watch->region(start, end, there);
 }
@@ -489,7 +496,7 @@ static void in_child(void)
 	session.lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 	session.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	session.waiting = false;
-	session.wanted = depth = 0;
+	session.wanted = session.open = depth = 0;
 	if (session.fd >= 0)
 		syscall(SYS_close, session.fd);
 	session.fd = -1;

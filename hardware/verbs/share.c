@@ -9,7 +9,9 @@
  *
  * Between copy and replacement nobody may write.  In a program with threads the range is read-only meanwhile, and a
  * thread that writes to it waits in the handler of SIGSEGV.  All is done by a thread of its own, for the range may be the
- * caller's stack: while that waits, nothing happens to it.
+ * caller's stack: while that waits, nothing happens to it.  It is the kernel's thread, not the C library's, and makes system
+ * calls by number: a program's memory hooks (UCX has some) would take what it does for the program's doing, and may read the
+ * clock, whose lock its caller holds.
  *
  * A child would go on with its parent's shared pages.  So it gets private copies of them before fork returns to it, and
  * its parent waits for that; of the stack on which both go on, the parent has a private copy meanwhile.
@@ -19,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -29,6 +32,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/single_threaded.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define NAME "railbed-memory"
@@ -156,37 +160,42 @@ static void on_fault(int number, siginfo_t *info, void *context)
 		signal(number, SIG_DFL);
 }
 
+static void protect(uint64_t start, uint64_t end, int protection)
+{
+	syscall(SYS_mprotect, start, end - start, protection);
+}
+
 static int replace(const struct piece *p, bool protects)
 {
-	if (protects && p->protection & PROT_WRITE && mprotect((void *)p->start, p->end - p->start, p->protection & ~PROT_WRITE))
+	if (protects && p->protection & PROT_WRITE && syscall(SYS_mprotect, p->start, p->end - p->start, p->protection & ~PROT_WRITE))
 		return errno;
 	for (uint64_t at = p->start; at < p->end;) {
-		ssize_t n = pwrite(file, (const void *)at, p->end - at, (off_t)at);
+		long n = syscall(SYS_pwrite64, file, at, p->end - at, at);
 		if (n <= 0) {
 			int wrong = errno == ENOSPC || errno == EFBIG ? ENOMEM : EFAULT;
-			mprotect((void *)p->start, p->end - p->start, p->protection);
+			protect(p->start, p->end, p->protection);
 			return wrong;
 		}
 		at += (uint64_t)n;
 	}
-	void *got = mmap((void *)p->start, p->end - p->start, p->protection, MAP_SHARED | MAP_FIXED, file, (off_t)p->start);
-	return got == MAP_FAILED ? errno : 0;
+	long got = syscall(SYS_mmap, p->start, p->end - p->start, p->protection, MAP_SHARED | MAP_FIXED, file, (off_t)p->start);
+	return got == -1 ? errno : 0;
 }
 
 /* The same the other way round, for what @p is a mapping of */
 static int give_back(const struct piece *p)
 {
 	size_t n = p->end - p->start;
-	void *copy = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	long copy = syscall(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, (off_t)0);
 
-	if (copy == MAP_FAILED)
+	if (copy == -1)
 		return ENOMEM;
-	memcpy(copy, (const void *)p->start, n);
-	mprotect(copy, n, p->protection);
-	return mremap(copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)p->start) == MAP_FAILED ? errno : 0;
+	memcpy((void *)copy, (const void *)p->start, n);
+	protect((uint64_t)copy, (uint64_t)copy + n, p->protection);
+	return syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, p->start) == -1 ? errno : 0;
 }
 
-static void *carry_out(void *of)
+static int carry_out(void *of)
 {
 	struct work *w = of;
 	bool protects = w->count && !__libc_single_threaded;
@@ -194,7 +203,7 @@ static void *carry_out(void *of)
 	for (int i = 0; w->back && i < w->count; i++)
 		w->wrong = give_back(&w->piece[i]);
 	if (w->back)
-		return NULL;
+		return 0;
 
 	for (int i = 0; i < w->count && !w->wrong; i++) {
 		busy_end = protects ? w->piece[i].end : 0;
@@ -202,7 +211,26 @@ static void *carry_out(void *of)
 		w->wrong = replace(&w->piece[i], protects);
 		busy_end = 0;
 	}
-	return NULL;
+	return 0;
+}
+
+/* Have a thread carry it out, and wait.  It has our thread's variables, and no signals */
+static bool elsewhere(struct work *w)
+{
+	static _Alignas(16) uint8_t its_stack[65536];
+	static _Atomic int runs; /* the kernel clears it when the thread has ended */
+	sigset_t all, was;
+
+	runs = 1;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &was);
+	int thread = clone(carry_out, its_stack + sizeof its_stack,
+			   CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID, w,
+			   NULL, NULL, &runs);
+	while (thread > 0 && runs)
+		syscall(SYS_futex, &runs, FUTEX_WAIT, 1, NULL);
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	return thread > 0;
 }
 
 static bool on_our_stack(const struct work *w)
@@ -216,7 +244,6 @@ static struct work current; /* under the session's lock; not on the stack, which
 
 static int share(void)
 {
-	pthread_t thread;
 	bool alone = __libc_single_threaded;
 
 	if (share_file() < 0)
@@ -233,10 +260,7 @@ static int share(void)
 		if (!sigaction(SIGSEGV, NULL, &is) && is.sa_sigaction != on_fault)
 			sigaction(SIGSEGV, &a, &before);
 	}
-	if (pthread_create(&thread, NULL, carry_out, &current))
-		return EAGAIN;
-	pthread_join(thread, NULL);
-	return current.wrong;
+	return elsewhere(&current) ? current.wrong : EAGAIN;
 }
 
 /* share_range() - Have the pages of [start, end) shared; 0, or an error as of ibv_reg_mr */
@@ -284,16 +308,13 @@ static void look_for_shared(void)
 /* share_before_fork() - The pages on which both will go on become private */
 void share_before_fork(void)
 {
-	pthread_t thread;
-
 	ends[0] = ends[1] = -1;
 	if (file < 0)
 		return;
 	look_for_shared();
 	if (stack.count) {
 		stack.back = true;
-		if (!pthread_create(&thread, NULL, carry_out, &stack))
-			pthread_join(thread, NULL);
+		elsewhere(&stack);
 	}
 	if (forked.count && pipe2(ends, O_CLOEXEC))
 		ends[0] = ends[1] = -1;

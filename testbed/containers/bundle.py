@@ -212,7 +212,7 @@ def _mounts(binds: Binds, rootfs: Path | None) -> list[dict[str, Any]]:
     if binds.idle:
         mounts.append(_mount(str(INSIDE / "idle"), "bind", str(binds.idle), "bind", "ro", *private))
     for inside, outside, options in programs.mounts(binds.fabric) if binds.fabric else ():
-        mounts.append(_mount(str(inside), "bind", str(outside), "bind", *options, *private))
+        mounts.append(_mount(str(inside), "bind", str(outside), "bind", *options, "nosuid"))
     # The user's, with options that hold for all mounts below, too. Our own come last: later mounts cover earlier ones.
     for bind in binds.more:
         how = ("rbind", "rprivate", "rnosuid", "rnodev", "rw" if bind.writable else "rro")

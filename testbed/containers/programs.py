@@ -18,22 +18,34 @@ from topologies import Fabric, Nic
 INSIDE = Path("/run/railbed")
 PORT = 29500  # where ranks meet: torchrun's
 LIBRARIES, NICS, NETWORK = INSIDE / "lib", INSIDE / "nics", INSIDE / "network"
+NODES = tuple(Path("/dev/infiniband") / name for name in ("uverbs0", "rdma_cm"))
+"""UCX and others look whether they may open them; what our libraries do goes by the worker socket."""
 
 
 def mounts(directory: Path) -> Iterator[tuple[Path, Path, tuple[str, ...]]]:
     """Where, what of a fabric's directory, and with which options; nothing where the libraries are not built."""
     if PROGRAMS.exists():
-        yield LIBRARIES, PROGRAMS, ("ro",)
+        yield LIBRARIES, PROGRAMS, ("ro", "nodev")
+        yield from ((node, Path("/dev/null"), ("noexec",)) for node in NODES)
     if (directory / NICS.name).exists():
-        yield NICS, directory / NICS.name, ("ro", "noexec")
+        yield NICS, directory / NICS.name, ("ro", "noexec", "nodev")
     if (directory / NETWORK.name).exists():
-        yield NETWORK, directory / NETWORK.name, ("noexec",)
+        yield NETWORK, directory / NETWORK.name, ("noexec", "nodev")
 
 
-def environment(*, virtual: bool) -> dict[str, str]:
+def environment(*, virtual: bool, libraries: Path = LIBRARIES) -> dict[str, str]:
     """Of a program that is to use its rank's NIC."""
-    found = {"LD_LIBRARY_PATH": str(LIBRARIES)}
-    return found | {"LD_PRELOAD": str(LIBRARIES / EMULATED.name)} if virtual else found
+    found = {"LD_LIBRARY_PATH": str(libraries), "UCX_ALLOC_PRIO": "thp,mmap,heap"}  # shared memory cannot be registered
+    return found | {"LD_PRELOAD": str(libraries / EMULATED.name)} if virtual else found
+
+
+def outside(directory: Path, rank: int, socket: Path, *, virtual: bool) -> dict[str, str]:
+    """The same of a program in no container, as in the shell of a rank's host; nothing if they are not built."""
+    if not PROGRAMS.exists():
+        return {}
+    places = {"SOCKET": socket, "NICS": directory / NICS.name, "NETWORK": directory / NETWORK.name, "RANK": rank}
+    named = {f"RAILBED_{name}": str(value) for name, value in places.items()}
+    return environment(virtual=virtual, libraries=PROGRAMS) | named
 
 
 def placed(nic: Nic, nics: Sequence[Nic]) -> dict[str, str]:

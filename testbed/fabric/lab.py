@@ -202,6 +202,8 @@ class Lab:
             {name: process.pid for name, process in self.hosts.items()},
             kernel=self.kernel,
             mark={MARK: self.record.mark},
+            programs={host.name: self._for_programs_at(host.name) for host in self.fabric.hosts},
+            let_run=self._let_programs_run,
             ovs=self.ovs,
             inside=self.record.processes["fabricd"].pid,
             cables=cables,
@@ -313,9 +315,19 @@ class Lab:
 
     def _for_programs(self) -> dict[str, str]:
         """The environment in which programs use their rank's NIC; with the virtual clock, that runs for them."""
+        self._let_programs_run()
+        return programs.environment(virtual=not self.kernel)
+
+    def _for_programs_at(self, host: str) -> dict[str, str]:
+        """The same in the host's shell, which is in no container: its first rank's NIC."""
+        rank = next((nic.rank for nic in self.fabric.nics if nic.host == host), None)
+        if rank is None:
+            return {}
+        return programs.outside(self.dir, rank, self.worker_dir(rank) / "sock", virtual=not self.kernel)
+
+    def _let_programs_run(self) -> None:
         if not self.kernel:
             programs.let_run(self.fabricd)
-        return programs.environment(virtual=not self.kernel)
 
     # -- down
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mininet.link import Intf, Link
@@ -68,7 +68,19 @@ class LazyShell(Node):
 
 
 class FabricHost(LazyShell, Host):
-    """A server: the namespace in which its NICs' kernel interfaces are, and its ranks' containers live."""
+    """A server: the namespace in which its NICs' kernel interfaces are, and its ranks' containers live.
+
+    `begins` is called before its first command.
+    """
+
+    def __init__(self, name: str, begins: Callable[[], None], **params: Any) -> None:
+        self._begins = begins
+        super().__init__(name, **params)
+
+    def _start_shell_now(self) -> None:
+        if self.shell is None:
+            self._begins()
+        super()._start_shell_now()
 
 
 class FabricSwitch(LazyShell, OVSSwitch):

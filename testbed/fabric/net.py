@@ -44,7 +44,8 @@ class FabricTopo(Topo):
 
     def build(self, fabric: Fabric, names: Names, pids: Mapping[str, int], common: Mapping[str, Any]) -> None:
         for host in fabric.hosts:
-            self.addHost(host.name, pid=pids.get(host.name), **common["host"])
+            mark = {**common["host"]["mark"], **common["programs"].get(host.name, {})}
+            self.addHost(host.name, pid=pids.get(host.name), **{**common["host"], "mark": mark})
         for switch in fabric.switches:
             self.addSwitch(switch.name, dpid=f"{names.dpid(switch):x}", bridge=names.bridge(switch), **common["switch"])
         for cable in fabric.cables:
@@ -66,7 +67,8 @@ class FabricTopo(Topo):
 class FabricNet(Mininet):
     """The live fabric as a Mininet. `cables` cuts and mends them by name; `kernel` says whether NICs have interfaces.
 
-    `ovs` is the fabric's Open vSwitch, `inside` a process in the network namespace where that is.
+    `ovs` is the fabric's Open vSwitch, `inside` a process in the network namespace where that is. `programs` is what a
+    host's programs find in their environment, and `let_run` is called before the first.
 
     The lab makes namespaces, TAP devices and controller before `start`, and takes all down again.
     """
@@ -79,6 +81,8 @@ class FabricNet(Mininet):
         *,
         kernel: bool,
         mark: Mapping[str, str],
+        programs: Mapping[str, Mapping[str, str]],
+        let_run: Callable[[], None],
         ovs: OpenVSwitch,
         inside: int,
         cables: Cables,
@@ -88,7 +92,9 @@ class FabricNet(Mininet):
         self.kernel = kernel
         self.cables = cables
         self._stop = stop
-        common = {"host": {"mark": mark}, "switch": {"mark": {**mark, **ovs.env}, "switches": ovs, "pid": inside}}
+        host = {"mark": mark, "begins": let_run}
+        switch = {"mark": {**mark, **ovs.env}, "switches": ovs, "pid": inside}
+        common = {"host": host, "programs": programs, "switch": switch}
         topo = FabricTopo(fabric=fabric, names=names, pids=pids, common=common)
         super().__init__(
             topo=topo, switch=FabricSwitch, host=FabricHost, link=FabricLink, controller=None, build=False

@@ -202,10 +202,12 @@ def test_tshark_inside_a_rank(lab: Lab) -> None:
 
 
 def test_devices_of_the_machine_cannot_be_opened(lab: Lab) -> None:
+    """Those of RDMA are /dev/null."""
     assert shell(lab, "ls /dev | sort").split() == [
-        *("fd", "full", "mqueue", "null", "ptmx", "pts", "random"),
+        *("fd", "full", "infiniband", "mqueue", "null", "ptmx", "pts", "random"),
         *("shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"),
     ]
+    assert shell(lab, "cd /dev/infiniband; stat -c '%n %t %T' *").split("\n")[:2] == ["rdma_cm 1 3", "uverbs0 1 3"]
 
 
 @x86_64

@@ -105,18 +105,32 @@ def test_gloo_goes_over_the_fabric(lab: Lab) -> None:
     assert all(now - then > 4096 * 4 for now, then in zip(received(lab), before, strict=True))
 
 
-def test_mpi_goes_over_the_fabric(lab: Lab) -> None:
+def mpirun(lab: Lab, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
     if shutil.which("mpirun") is None:
         pytest.skip("mpirun is not installed: apt-get install openmpi-bin")
     version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
     if "Open MPI" not in version:
         pytest.skip(f"mpirun is not Open MPI's (apt-get install openmpi-bin): {version[:60]!r}")
-    before = received(lab)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        [PROGRAMS / "mpirun.sh", "--host", "h0,h1", "/usr/bin/python3", str(PROGRAMS / "allreduce_mpi.py")],
-        env={**os.environ, "PATH": path, "FABRIC": lab.id}, capture_output=True, text=True, cwd=ROOT, timeout=500,
+    return subprocess.run(
+        [PROGRAMS / "mpirun.sh", "--host", "h0,h1", *argv, "/usr/bin/python3", str(PROGRAMS / "allreduce_mpi.py")],
+        env={**os.environ, "PATH": path, "FABRIC": lab.id, **env},
+        capture_output=True, text=True, cwd=ROOT, timeout=500,
     )  # fmt: skip
+
+
+def test_mpi_goes_over_the_fabric(lab: Lab) -> None:
+    before = received(lab)
+    done = mpirun(lab)
     assert done.returncode == 0, done.stderr[-3000:]
     assert sorted(done.stdout.splitlines()) == [f"sum {r} 2 3.0 3.0" for r in range(2)]
     assert all(now - then > 4096 * 8 for now, then in zip(received(lab), before, strict=True))
+
+
+def test_mpi_goes_by_rdma_over_ucx(lab: Lab) -> None:
+    """UCX says which transports it has chosen; the sums are what they are by TCP."""
+    done = mpirun(lab, "-x", "UCX_LOG_LEVEL=info", OVER="ucx")
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = done.stdout.splitlines()
+    assert sorted(line for line in lines if line.startswith("sum")) == [f"sum {r} 2 3.0 3.0" for r in range(2)]
+    assert len([line for line in lines if "ep_cfg[1]: tag(rc_verbs/railbed0:1" in line]) == 2

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 
 import pytest
 
+from hardware.config import Hardware
 from testbed.experiment import loads
 from testbed.fabric.lab import Lab
 from tests.parts.fabricd_fixture import wait_until
-from tests.parts.machine import ROOT, traces
+from tests.parts.machine import ROOT, TESTBED, traces
 from tests.parts.rdma_programs import numbers, require
+from tests.parts.timing_model import PS, Model
 
 PAGE = (ROOT / "docs/rdma-programs.md").read_text()
 TWO = (ROOT / "experiments/programs/two-hosts.yaml").read_text().replace("clock: real", "clock: virtual")
@@ -76,3 +79,33 @@ def test_rping_as_the_page_has_it(lab: Lab) -> None:
     assert server.wait(60) == 0
     lines = [line for line in said.splitlines() if line.startswith("ping data")]
     assert lines == [line for line in PAGE.splitlines() if line.startswith("ping data")] != []
+
+
+def test_hosts_shells_have_their_nics_too(lab: Lab) -> None:
+    """`testbed shell` as it is typed: programs of the hosts, in no container."""
+    lines = ["h0 ib_write_bw -F -s 65536 -n 1000 >/dev/null &", "h1 sleep 0.1"]
+    lines += ["h1 ib_write_bw -F -s 65536 -n 1000 10.0.0.1"]
+    typed = [word for line in lines for word in ("-c", line)]
+    done = subprocess.run([*TESTBED, "shell", lab.id, *typed], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert numbers(done.stdout) == [pytest.approx(row, rel=1e-6) for row in numbers(PAGE)]
+
+
+def test_ucx_chooses_the_nic_and_takes_a_packets_time(lab: Lab) -> None:
+    """Its own wire-up by datagrams, then RC: half a round trip of 8 bytes is an inline SEND's."""
+    require("ucx_perftest", "ucx_info")
+    found, _ = start(lab, 0, ["ucx_info", "-d"]).communicate(timeout=60)
+    assert re.findall(r"Transport: (\S+_verbs)\n#\s+Device: (\S+)", found) == [
+        ("rc_verbs", "railbed0:1"),
+        ("ud_verbs", "railbed0:1"),
+    ]
+    server = start(lab, 0, ["ucx_perftest", "-t", "tag_lat", "-n", "50", "-w", "5"])
+    wait_until((lab.dir / "network" / "0-13337").exists, "the server to listen")
+    client = start(lab, 1, ["ucx_perftest", "10.0.0.1", "-t", "tag_lat", "-n", "50", "-w", "5"])
+    said, _ = client.communicate(timeout=120)
+    assert (server.wait(60), client.returncode) == (0, 0), said
+    assert "WARN" not in said and "ERROR" not in said
+    count, median, *_ = re.findall(r"Final: +(.*)", said)[0].split()
+    model, nbytes = Model(Hardware(), 1), 1 + 8 + 8  # kind of message, tag, data
+    expected_ps = model.received(nbytes, 0) - model.pcie_ps(nbytes) - model.pcie  # inline: nothing is fetched
+    assert int(count) == 50 and float(median) == pytest.approx(expected_ps / PS / 1000, rel=0.01)

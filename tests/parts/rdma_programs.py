@@ -24,7 +24,7 @@ def require(*names: str) -> None:
     """Skips the test where the distribution's programs are not installed."""
     for name in names:
         if shutil.which(name) is None:
-            packages = "perftest, ibverbs-utils, rdmacm-utils, libfabric-bin"
+            packages = "perftest, ibverbs-utils, rdmacm-utils, libfabric-bin, ucx-utils"
             pytest.skip(f"{name} is not installed: ./setup.sh test installs it ({packages})")
 
 
