@@ -111,7 +111,7 @@ def test_each_timeout_is_told_to_the_policy(policy: str, counter: str, recovery:
     values = {"suspend": 0} if policy == "plb" else {"freeze_on": 1, "freeze": 1e7}
     paths = POLICIES[policy].in_fabricd(16, POLICIES[policy].values(Setting(400e9, 4000, MTU), values))
     its_nic = {**nic(), "recovery": recovery, "multipath": paths}
-    with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=50_000, nic=its_nic), binary=build()) as f:
+    with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=50_000, nic=its_nic), binary=plain()) as f:
         f.fabricd.request("start", ranks=[])
         lost = {"primitive": "frames", "effect": "drop", "ports": ["h1:1"], "for_ns": 140_000}
         f.fabricd.request("inject", fault="l", **lost, at_ns=5000)

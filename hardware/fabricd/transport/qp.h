@@ -102,8 +102,7 @@ struct qp {
 	uint32_t mtu;
 	uint16_t src_port;
 	uint16_t came_by; /* source port of the last data packet that came in */
-	bool came_marked;
-	bool own_class; /* not the NIC's */
+	bool came_marked, own_class; /* not the NIC's */
 	bool alone, any_order; /* its writes, and those of its peer, are placed in any order (place.c) */
 	bool responds; /* its last packet was a response */
 	bool untold; /* sender: the last request was a write without an immediate */
