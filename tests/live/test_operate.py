@@ -69,12 +69,14 @@ ELSEWHERE = {
     ("flow resync", "adaptive_off"), ("flow resync", "wrong_group_weights"),
     ("adaptive restart", "stuck_choice"), ("adaptive restart", "stale_quality"),
     ("switch-trimming", "trim_off"), ("nic replace", "grant_leak"),
+    ("nic replace", "few_retries"), ("nic replace", "wrong_gid_index"),
+    ("job restart", "wrong_rkey"), ("job restart", "local_protection"),
     *((words, of) for words in ("cable replace", "nic replace")
       for of in ("trim_dscp_lost", "credit_leak", "blackhole_entropy")),
 }  # fmt: skip
 """In test_operate_control.py, test_operate_world.py, test_dateline_runs.py: other fabrics, the controller, a job; in
-test_adaptive_routes.py; in test_trimming_faults.py. This fabric has no credits, neither sprays nor trims: new plugs and
-NICs mend such faults as they do any other of a cable or NIC."""
+test_adaptive_routes.py; in test_trimming_faults.py; what programs see, in test_verbs_faults.py. This fabric has no
+credits, neither sprays nor trims: new plugs and NICs mend such faults as they do any other of a cable or NIC."""
 
 
 def test_there_is_a_case_for_every_fault_that_an_action_undoes() -> None:

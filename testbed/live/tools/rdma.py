@@ -37,7 +37,7 @@ GRAIN_NS, GRAINS = 1_000.0, 16
 """It goes on in steps of a 16th of what has passed, so it stands at most so much after their end."""
 START_S, WALL_S = 60.0, 300.0
 _LISTEN = "0A"  # of /proc/net/tcp
-LINES, WIDE = 100, 200
+LINES, WIDE = 400, 200
 
 
 def execute(site: Site, words: str) -> list[Table]:
