@@ -52,7 +52,7 @@ NOT_RUN = {
     "experiments/programs/mpirun.sh": "likewise, and Open MPI",
     "-- ib_": "wait for each other; tests/live/test_rdma_programs.py runs them",
     "-- rping": "likewise; tests/fabricd/test_connection_manager.py does",
-    "-- ucx_perftest": "likewise; tests/fabricd/test_ucx.py does",
+    "-- ucx_perftest": "likewise; tests/live/test_rdma_programs.py runs them",
     "experiments/clusters/wrong.yaml": "takes long; tests/unit/test_library_slow_cable.py predicts a slow cable",
     "ops.json": "measures this machine for long; tests/unit/test_calibrate_ops.py has a quick one",
     "-m testbed.calibrate.measure_ops": "likewise",

@@ -30,7 +30,9 @@ def root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine of root's with an apt-get of ours, which writes down what it is called with."""
     monkeypatch.setattr("os.geteuid", lambda: 0)
     (tmp_path / "apt-get").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n')
-    (tmp_path / "apt-get").chmod(0o755)
+    (tmp_path / "debconf-set-selections").write_text("#!/bin/sh\nexit 1\n")  # as if another held its lock
+    for name in ("apt-get", "debconf-set-selections"):
+        (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path
 
@@ -62,7 +64,7 @@ def test_without_apt_it_says_what_is_needed(monkeypatch: pytest.MonkeyPatch, tmp
 def test_it_installs_and_looks_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found(monkeypatch, [RUNC], [FINE])
     done = CliRunner().invoke(cli, ["doctor", "--fix", "--yes"])
-    assert done.exit_code == 0 and "This machine can run it" in done.stdout
+    assert done.exit_code == 0 and "This machine can run it" in done.stdout, (done.output, done.exception)
     asked = (root / "asked").read_text().splitlines()
     assert asked[0].endswith(" update") and asked[1].endswith(" install --no-install-recommends runc tini")
 
