@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from hardware.tables import entries
+from hardware.tables import FABRICD, entries
 from results.frames.columns import CLASS, COLUMNS, GROWS
 from testbed.live.look.table import Counters
 
@@ -22,6 +22,8 @@ _KEYS = {
     "flows": ("switch", "table", "priority", "match"),
 }
 
+_RARE = {name for file in FABRICD.rglob("*.def") for _, name, *_ in entries(str(file.relative_to(FABRICD)), "RARE")}
+"""Those that are told of only if they are not 0."""
 _OF_CLASSES = [name.replace("N", str(c)) for _, name, _, sort, _ in entries(CLASS) if sort != GROWS for c in range(8)]
 
 
@@ -50,7 +52,9 @@ def _less(new: Mapping[str, Any], old: Mapping[str, Any], kept: Collection[str])
         if isinstance(value, Mapping):
             row[key] = _less(value, old.get(key, {}), kept)
         elif isinstance(value, int) and not isinstance(value, bool) and key not in kept:
-            row[key] = value - old.get(key, 0)
+            less = value - old.get(key, 0)
+            if less or key not in _RARE:
+                row[key] = less
         else:
             row[key] = value
     return row
