@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,10 +187,9 @@ static struct watched *watched_at(int epoll, int fd)
 	return NULL;
 }
 
-int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
+/* Under `lock`: two threads do not take the same place */
+static int set_watched(int epoll, int op, int fd, const struct epoll_event *event)
 {
-	if (!network_ours(fd) && !is_epoll(fd))
-		return (int)syscall(SYS_epoll_ctl, epoll, op, fd, event);
 	struct watched *w = watched_at(epoll, fd);
 	if (op == EPOLL_CTL_ADD && !w)
 		w = watched_at(0, 0);
@@ -203,6 +203,18 @@ int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 	}
 	*w = op == EPOLL_CTL_DEL ? (struct watched){0} : (struct watched){epoll, fd, *event, 0};
 	return 0;
+}
+
+int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	if (!network_ours(fd) && !is_epoll(fd))
+		return (int)syscall(SYS_epoll_ctl, epoll, op, fd, event);
+	pthread_mutex_lock(&lock);
+	int wrong = set_watched(epoll, op, fd, event);
+	pthread_mutex_unlock(&lock);
+	return wrong;
 }
 
 /* What is so of a watched one, as far as it is asked for; @looks: nobody is told */

@@ -43,10 +43,19 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 	return &c->channel;
 }
 
+/* Who waits for a channel's events when it is destroyed waits for ever, as in a kernel: programs end with such threads */
 void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	struct channel *c = channel_of(channel);
+	uint64_t one = 1;
 
+	pthread_mutex_lock(&cm_lock);
+	c->destroyed = c->users;
+	if (c->destroyed)
+		(void)!write(c->bell, &one, sizeof one);
+	pthread_mutex_unlock(&cm_lock);
+	if (c->destroyed)
+		return;
 	while (c->events) {
 		struct event *e = c->events;
 		c->events = e->next;
@@ -211,28 +220,58 @@ static bool progress(struct channel *c, bool blocks)
 	return true;
 }
 
+static void unlock(void *lock)
+{
+	pthread_mutex_unlock(lock);
+}
+
+static void wait_for_ever(void)
+{
+	static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+
+	pthread_cleanup_push(unlock, &cm_lock);
+	for (;;)
+		pthread_cond_wait(&never, &cm_lock);
+	pthread_cleanup_pop(1);
+}
+
+/* The next event that there is, or NULL; under the lock */
+static struct event *next(struct channel *c)
+{
+	struct event *e = c->events;
+
+	if (c->destroyed)
+		wait_for_ever();
+	if (e) {
+		c->events = e->next;
+		e->counted->events++;
+		ring(c);
+	}
+	return e;
+}
+
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
 	struct channel *c = channel_of(channel);
+	struct event *e;
 
 	if (!event)
 		return cm_fail(EINVAL);
-	for (;;) {
-		pthread_mutex_lock(&cm_lock);
-		struct event *e = c->events;
-		if (e) {
-			c->events = e->next;
-			e->counted->events++;
-			ring(c);
-		}
+	pthread_mutex_lock(&cm_lock);
+	c->users++;
+	while (!(e = next(c))) {
 		pthread_mutex_unlock(&cm_lock);
-		if (e) {
-			*event = &e->event;
-			return 0;
-		}
-		if (!progress(c, !(fcntl(c->channel.fd, F_GETFL) & O_NONBLOCK)))
-			return -1;
+		bool there = progress(c, !(fcntl(c->channel.fd, F_GETFL) & O_NONBLOCK));
+		pthread_mutex_lock(&cm_lock);
+		if (!there && !c->destroyed)
+			break;
 	}
+	c->users--;
+	pthread_mutex_unlock(&cm_lock);
+	if (!e)
+		return -1;
+	*event = &e->event;
+	return 0;
 }
 
 int rdma_ack_cm_event(struct rdma_cm_event *event)

@@ -44,6 +44,8 @@ struct channel {
 	int bell;
 	struct event *events;
 	struct id *ids;
+	unsigned users; /* threads that ask for its events */
+	bool destroyed; /* while they do */
 };
 
 enum state {

@@ -1,4 +1,4 @@
-/* The process's emulated clock, for our other libraries in the same process (session.c) */
+/* The process's emulated clock, for our other libraries in the same process (clock.c) */
 #ifndef RAILBED_CLOCK_H
 #define RAILBED_CLOCK_H
 

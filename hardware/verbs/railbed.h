@@ -63,6 +63,8 @@ bool session_exchange(int fd, uint16_t kind);
 uint32_t session_wait(uint32_t records, uint64_t until);
 void session_fail(const char *what, const char *why);
 void session_poll(unsigned empties);
+bool session_polls(void);
+extern __thread unsigned session_depth; /* of this thread's lock: more than 1 in a handler of signals */
 uint64_t session_slice(unsigned empties);
 void session_region(uint64_t start, uint64_t end, bool there);
 void session_pause(void);

@@ -30,8 +30,7 @@
 
 struct session session = {
 	.fd = -1, .records = UINT32_MAX, .until = NEVER, .alarm = NEVER, .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .changed = PTHREAD_COND_INITIALIZER};
-#define LOOKS 384 /* at a clock, after which each takes longest */
-static __thread unsigned depth; /* of this thread's lock: more than 1 in a handler of signals */
+__thread unsigned session_depth;
 static void (*activation)(void); /* of the time library, if it is there */
 static const struct railbed_watch *watch; /* likewise */
 
@@ -49,14 +48,14 @@ static long receive(void *p, size_t n)
 void session_lock(void)
 {
 	pthread_mutex_lock(&session.lock);
-	depth++;
+	session_depth++;
 }
 
 void session_unlock(void)
 {
 	if (!__libc_single_threaded)
 		pthread_cond_broadcast(&session.changed);
-	bool due = --depth == 0 && session.alarm <= session.now + session.spend;
+	bool due = --session_depth == 0 && session.alarm <= session.now + session.spend;
 	pthread_mutex_unlock(&session.lock);
 	if (due && watch)
 		watch->due(session.now + session.spend);
@@ -287,11 +286,11 @@ static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 	if (session.fd < 0)
 		return 0;
 	if (session.waiting || session.wanted) {
-		if (depth == 1)
+		if (session_depth == 1)
 			also_waits(records, until, flags);
 		return 0;
 	}
-	if (depth == 1)
+	if (session_depth == 1)
 		demand_look();
 	session.records = records < session.records ? records : session.records;
 	session.until = until < session.until ? until : session.until;
@@ -301,15 +300,15 @@ static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 	memcpy(session_command(WAIT, sizeof wait), &wait, sizeof wait);
 	session.waits++;
 	flush();
-	session.waiting = depth == 1;
+	session.waiting = session_depth == 1;
 	if (session.waiting) {
-		depth = 0;
+		session_depth = 0;
 		pthread_mutex_unlock(&session.lock);
 	}
 	long n = session.fd < 0 ? 0 : receive(session.in, sizeof session.in - 1);
 	if (session.waiting) {
 		pthread_mutex_lock(&session.lock);
-		depth = 1;
+		session_depth = 1;
 		session.waiting = false;
 		pthread_cond_broadcast(&session.changed);
 	}
@@ -345,72 +344,18 @@ uint64_t session_slice(unsigned empties)
 	return 1000000ull << (empties > 10 ? 10 : empties);
 }
 
-/* railbed_now() - The process's emulated time (ps); reading it costs so much
- *
- * A loop that does nothing but look at the time does not end at the next nanosecond: from its 64th look on each takes
- * longer, up to 1 us.
- */
-uint64_t railbed_now(uint64_t cost_ps)
-{
-	session_lock();
-	if (session_open() && (session.asked || session.real) && depth == 1) {
-		session_begin();
-		session_wait(0, NEVER);
-	}
-	if (session.looks > LOOKS && session.looks % 16 == 0 && depth == 1 && watch && watch->polls()) {
-		uint64_t so_far = session.looks; /* it sees what is written meanwhile */
-		wait_for(0, NEVER, 0);
-		session.looks = so_far;
-	}
-	uint64_t t = session.now + session.spend, looks = cost_ps ? session.looks++ / 64 : 0, most = 1000 * PS_PER_NS;
-	cost_ps = cost_ps << (looks > 6 ? 6 : looks);
-	if (!session.real)
-		session.spend += cost_ps < most ? cost_ps : most;
-	session_unlock();
-	return t;
-}
-
-/* railbed_wait() - Sleep until that time (ps), or until something is due; what happens meanwhile is taken in */
-void railbed_wait(uint64_t until)
-{
-	session_lock();
-	while (session_open() && session.now + session.spend < until && session.now + session.spend < session.alarm)
-		session_wait(UINT32_MAX, until);
-	if (session.lost && session.now + session.spend < until)
-		session.spend = until - session.now;
-	session_unlock();
-}
-
-/* railbed_lost() - Had the process a session that is over? */
-bool railbed_lost(void)
-{
-	return session.lost;
-}
-
-/* railbed_emulated() - Is this process's clock the virtual one?  Opens the session */
-bool railbed_emulated(void)
-{
-	session_lock();
-	bool yes = session_open() && !session.real;
-	session_unlock();
-	return yes;
-}
-
-/* railbed_happens() - Wait until something happens to the NIC, or until that time (ps) */
-void railbed_happens(uint64_t until)
-{
-	session_lock();
-	if (session_open())
-		session_wait(1, until);
-	session_unlock();
-}
-
 /* session_region() - Peers may write there from now on, or no more */
 void session_region(uint64_t start, uint64_t end, bool there)
 {
 	session.open += there ? 1 : -1u;
 	if (watch && !session.real)
 		watch->region(start, end, there);
+}
+
+/* session_polls() - Is memory looked at again and again, that a peer may write to? */
+bool session_polls(void)
+{
+	return watch && watch->polls();
 }
 
 /* session_pause() - The process's memory is looked at as a whole */
@@ -426,50 +371,16 @@ void railbed_watch(const struct railbed_watch *how)
 	watch = how;
 }
 
-/* railbed_alarm() - When something is due next */
-void railbed_alarm(uint64_t at)
-{
-	session_lock();
-	session_begin(); /* who waits for longer waits anew */
-	session.alarm = at;
-	session_unlock();
-}
-
-/* railbed_busy() - Is this thread within this library? */
-bool railbed_busy(void)
-{
-	return depth > 0;
-}
-
-/* railbed_said() - How much the process has said and waited: has it done anything since? */
-uint64_t railbed_said(void)
-{
-	return session.said;
-}
-
-/* railbed_written() - Wait until a peer has written to our memory, or for as long as one looks at an empty queue */
-void railbed_written(unsigned empties)
-{
-	session_lock();
-	if (session_open())
-		wait_for(1, session.now + session.spend + session_slice(empties), WAIT_WRITTEN);
-	session_unlock();
-}
-
-/* railbed_open() - Has the process a session? */
-bool railbed_open(void)
-{
-	return session.fd >= 0;
-}
-
 /* railbed_activate() - What is to be done once the session is there and has the virtual clock */
 void railbed_activate(void (*how)(void))
 {
 	activation = how;
 }
 
+/* The process ends, and its other threads with it: none goes on with a session that is over, as the lock stays ours */
 __attribute__((destructor)) static void leave(void)
 {
+	session_lock();
 	if (session.fd < 0 || session.waiting)
 		return; /* a thread that waits: the end of the process is said by its socket */
 	session_command(BYE, 0);
@@ -496,7 +407,7 @@ static void in_child(void)
 	session.lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 	session.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	session.waiting = false;
-	session.wanted = session.open = depth = 0;
+	session.wanted = session.open = session_depth = 0;
 	if (session.fd >= 0)
 		syscall(SYS_close, session.fd);
 	session.fd = -1;

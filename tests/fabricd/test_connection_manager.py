@@ -31,18 +31,12 @@ def two(fabric: Programs) -> Programs:
     return fabric
 
 
-def ended_well(program: str, code: int, said: str) -> bool:
-    """rping's server has two threads, which hear of the client's end by an event and by a flushed receive: what the
-    first of them says is its code. It has served all the same, and heard of the end."""
-    return code == 0 or (program == "rping" and code == 255 and "DISCONNECT EVENT" in said)
-
-
 def both(p: Programs, server: list[str], client: list[str], port: int) -> tuple[str, str]:
     first = p.start(0, *server)
     p.listens(0, port)
     second = p.start(1, *client)
     said = [each.communicate(timeout=DEADLINE_S)[0] for each in (first, second)]
-    assert ended_well(server[0], first.returncode, said[0]) and second.returncode == 0, said
+    assert (first.returncode, second.returncode) == (0, 0), said
     return said[0], said[1]
 
 
@@ -112,7 +106,7 @@ def test_nonsense_disturbs_nobody(two: Programs) -> None:
     said, _ = client.communicate(timeout=DEADLINE_S)
     assert client.returncode == 0 and "rdma-ping-1" in said
     served, _ = server.communicate(timeout=DEADLINE_S)
-    assert ended_well("rping", server.returncode, served), served
+    assert server.returncode == 0, served
 
 
 def test_a_server_ends_whose_client_was_killed(two: Programs) -> None:
@@ -124,7 +118,7 @@ def test_a_server_ends_whose_client_was_killed(two: Programs) -> None:
     assert client.stdout is not None and "rdma-ping-0" in client.stdout.readline()
     client.kill()
     served, _ = server.communicate(timeout=DEADLINE_S)
-    assert ended_well("rping", server.returncode, served) and "DISCONNECT EVENT" in served, served
+    assert server.returncode in (0, 255) and "DISCONNECT EVENT" in served, served  # 255: in the midst of an exchange
 
 
 def test_its_symbols_are_the_distributions() -> None:
