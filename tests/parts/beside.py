@@ -131,6 +131,7 @@ class _Child:
 
     def __init__(self, session: pytest.Session, far: Connection) -> None:
         self.session, self._far = session, far
+        self._begun = False
 
     def live(self, basetemp: Any) -> NoReturn:
         try:
@@ -161,6 +162,7 @@ class _Child:
             capture.start_global_capturing()
 
     def _run(self) -> None:
+        self._begun = True
         items, protocol = self.session.items, self.session.config.hook.pytest_runtest_protocol
         while scope := self._next():
             for place, after in zip(scope, [*scope[1:], None], strict=True):
@@ -184,6 +186,8 @@ class _Child:
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any
     ) -> None:
+        if not self._begun:  # a new plugin hears of all that was warned of before, by others
+            return
         text = UserWarning(f"{warning_message.category.__name__}: {warning_message.message}")
         plain = warnings.WarningMessage(text, UserWarning, warning_message.filename, warning_message.lineno)
         self._say("warning", {"warning_message": plain, "when": when, "nodeid": nodeid, "location": location})

@@ -23,6 +23,7 @@ def shared(tmp_path_factory):
     (FOLDER / f"undone-{__name__}").touch()
 
 def test_first(shared):
+    warnings.warn("beware before one dies")
     (shared / "first").touch()
 
 def test_says_why(shared):
@@ -77,7 +78,7 @@ def test_what_happens_in_any_process_is_told(tmp_path: Path) -> None:
     with begin(tmp_path, {"test_one.py": TESTS, "test_two.py": TESTS}) as process:
         said = process.communicate()[0]
     assert process.returncode == 1
-    assert "4 failed, 4 passed, 2 skipped, 2 warnings in " in said.splitlines()[-1], said
+    assert "4 failed, 4 passed, 2 skipped, 4 warnings in " in said.splitlines()[-1], said
     for word in ("a word before", "wanted", "UserWarning: beware"):
         assert said.count(word) >= 2, said
     for file in ("test_one.py", "test_two.py"):
