@@ -246,14 +246,17 @@ int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags)
 		return (int)syscall(SYS_accept4, fd, a, n, flags);
 	if (end_blocks(fd))
 		end_wait(fd);
-	int which = connection_next(fd, e, railbed_now(0), &next);
+	uint64_t now = railbed_now(0);
+	pthread_mutex_lock(&network_lock);
+	int which = connection_next(fd, e, now, &next), c = which < 0 ? -1 : e->pending[which];
+	uint16_t port = e->port;
+	if (which >= 0)
+		forget(e, which);
+	pthread_mutex_unlock(&network_lock);
 	if (which < 0) {
 		errno = railbed_lost() ? ENETDOWN : EAGAIN;
 		return -1;
 	}
-	int c = e->pending[which];
-	uint16_t port = e->port;
-	forget(e, which);
 	struct end *new = end_new(c);
 	if (!new)
 		return -1;

@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+pthread_mutex_t network_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static struct end ends[4096];
 
 /* end_of() - A socket of ours, or NULL */
@@ -64,13 +65,10 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t n)
 	return end_of(fd) ? 0 : (int)syscall(SYS_setsockopt, fd, level, name, value, n);
 }
 
-/* network_ready() - Is there something to read, or an end, at that time?  Else when to look again at the latest */
-int network_ready(int fd, uint64_t now, uint64_t *next)
+static int is_ready(int fd, struct end *e, uint64_t now, uint64_t *next)
 {
-	struct end *e = end_of(fd);
 	struct packet h;
 
-	*next = now + STEP_PS;
 	if (e->listening)
 		return connection_next(fd, e, now, next) >= 0 || railbed_lost();
 	if (e->connecting && !connection_advance(fd, e, now, next))
@@ -88,15 +86,35 @@ int network_ready(int fd, uint64_t now, uint64_t *next)
 	return there != 0;
 }
 
-/* network_events() - As poll has them */
-short network_events(int fd, uint64_t now, uint64_t *next)
+/* network_ready() - Is there something to read, or an end, at that time?  Else when to look again at the latest */
+int network_ready(int fd, uint64_t now, uint64_t *next)
 {
-	short in = network_ready(fd, now, next) ? POLLIN : 0;
+	*next = now + STEP_PS;
+	pthread_mutex_lock(&network_lock);
 	struct end *e = end_of(fd);
+	int ready = !e || is_ready(fd, e, now, next);
+	pthread_mutex_unlock(&network_lock);
+	return ready;
+}
+
+static short events_of(int fd, struct end *e, uint64_t now, uint64_t *next)
+{
+	short in = is_ready(fd, e, now, next) ? POLLIN : 0;
 
 	if (e->error)
 		return POLLIN | POLLOUT | POLLERR | POLLHUP;
 	return in | (e->connected && (end_has_room(fd, e, now, next) || end_is_broken(e, now)) ? POLLOUT : 0);
+}
+
+/* network_events() - As poll has them */
+short network_events(int fd, uint64_t now, uint64_t *next)
+{
+	*next = now + STEP_PS;
+	pthread_mutex_lock(&network_lock);
+	struct end *e = end_of(fd);
+	short events = e ? events_of(fd, e, now, next) : POLLNVAL; /* another thread has closed it */
+	pthread_mutex_unlock(&network_lock);
+	return events;
 }
 
 /* end_wait() - Until there is something to read */
@@ -160,6 +178,7 @@ int close(int fd)
 
 	if (e && e->connected)
 		end_tell(fd, e, END, NULL, 0, 0);
+	pthread_mutex_lock(&network_lock);
 	if (e) {
 		for (int i = 0; i < e->pendings; i++)
 			syscall(SYS_close, e->pending[i]);
@@ -167,6 +186,7 @@ int close(int fd)
 		end_free(e);
 		*e = (struct end){0};
 	}
+	pthread_mutex_unlock(&network_lock);
 	waiting_forget(fd);
 	timers_forget(fd);
 	return (int)syscall(SYS_close, fd);

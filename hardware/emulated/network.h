@@ -2,6 +2,7 @@
 #ifndef NETWORK_H
 #define NETWORK_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,6 +39,7 @@ struct end {
 };
 
 /* network.c */
+extern pthread_mutex_t network_lock; /* of what all ends have: one may be read, written, polled and closed by four threads */
 struct end *end_of(int fd);
 struct end *end_new(int fd);
 void end_wait(int fd);

@@ -8,7 +8,7 @@
  * latency later, as TCP's does: so when a writer goes on does not depend on which process was faster.
  *
  * Acknowledgements come by the same socket as data that nobody has read.  So all that has come is taken in, and kept in
- * two lists.  A socket may be read by one thread and written by another: `lock` is for the lists.
+ * two lists.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -23,8 +23,6 @@
 #include "network.h"
 
 #define WINDOW 160000 /* with a packet more, and their acknowledgements, below what the kernel has doubled */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* What a packet takes of the kernel's buffer at most */
 static size_t weight(size_t n)
@@ -41,9 +39,9 @@ void end_tell(int fd, struct end *e, enum kind kind, const void *data, size_t n,
 	struct msghdr m = {.msg_iov = v, .msg_iovlen = data ? 2 : 1};
 
 	if (kind == DATA) {
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&network_lock);
 		e->under_way += weight(n);
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_unlock(&network_lock);
 	}
 	(void)!syscall(SYS_sendmsg, fd, &m, MSG_NOSIGNAL);
 }
@@ -89,12 +87,12 @@ static void take_in(int fd, struct end *e)
 /* end_first() - The first packet that is not read: 1 if there is one, -1 if none will come */
 int end_first(int fd, struct end *e, struct packet *h)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&network_lock);
 	take_in(fd, e);
 	if (e->unread)
 		*h = e->unread->head;
 	int there = e->unread ? 1 : e->gone ? -1 : 0;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&network_lock);
 	return there;
 }
 
@@ -107,11 +105,11 @@ bool end_take(int fd, struct end *e)
 		e->eof = true;
 		return false;
 	}
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&network_lock);
 	free(e->reading);
 	e->reading = e->unread;
 	e->unread = e->unread->next;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&network_lock);
 	e->at = 0;
 	e->peer = h.rank;
 	e->peer_port = h.port;
@@ -124,7 +122,10 @@ bool end_take(int fd, struct end *e)
 /* end_left() - How much of the packet that is read is left */
 size_t end_left(const struct end *e)
 {
-	return e->reading && e->reading->head.kind == DATA ? e->reading->head.bytes - e->at : 0;
+	pthread_mutex_lock(&network_lock);
+	size_t left = e->reading && e->reading->head.kind == DATA ? e->reading->head.bytes - e->at : 0;
+	pthread_mutex_unlock(&network_lock);
+	return left;
 }
 
 /* end_bytes() - Where that is */
@@ -136,7 +137,7 @@ const uint8_t *end_bytes(const struct end *e)
 /* end_has_room() - May a packet be sent by now?  Else when to look again */
 bool end_has_room(int fd, struct end *e, uint64_t now, uint64_t *next)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&network_lock);
 	if (e->under_way >= WINDOW)
 		take_in(fd, e);
 	while (e->acks && e->acks->head.arrives <= now) {
@@ -148,7 +149,7 @@ bool end_has_room(int fd, struct end *e, uint64_t now, uint64_t *next)
 	if (e->acks && e->under_way >= WINDOW && e->acks->head.arrives < *next)
 		*next = e->acks->head.arrives;
 	bool room = e->under_way < WINDOW;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&network_lock);
 	return room;
 }
 
@@ -157,11 +158,11 @@ bool end_is_broken(struct end *e, uint64_t now)
 {
 	bool broken;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&network_lock);
 	broken = e->gone && !e->acks;
 	for (const struct got *g = e->unread; g; g = g->next)
 		broken = broken && (g->head.kind != END || g->head.arrives <= now);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&network_lock);
 	return broken;
 }
 

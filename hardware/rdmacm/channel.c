@@ -43,29 +43,31 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 	return &c->channel;
 }
 
-/* Who waits for a channel's events when it is destroyed waits for ever, as in a kernel: programs end with such threads */
+/* Who waits for a channel's events when it is destroyed waits for ever, as in a kernel, and so does who asks for them just
+ * after that: programs end with such threads.  So what is left of a channel is never freed.
+ */
 void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	struct channel *c = channel_of(channel);
 	uint64_t one = 1;
 
 	pthread_mutex_lock(&cm_lock);
-	c->destroyed = c->users;
-	if (c->destroyed)
-		(void)!write(c->bell, &one, sizeof one);
-	pthread_mutex_unlock(&cm_lock);
-	if (c->destroyed)
-		return;
+	c->destroyed = true;
 	while (c->events) {
 		struct event *e = c->events;
 		c->events = e->next;
 		free(e);
 	}
-	if (c->channel.fd >= 0)
-		close(c->channel.fd);
-	if (c->bell >= 0)
-		close(c->bell);
-	free(c);
+	if (c->users) {
+		(void)!write(c->bell, &one, sizeof one);
+	} else {
+		if (c->channel.fd >= 0)
+			close(c->channel.fd);
+		if (c->bell >= 0)
+			close(c->bell);
+		c->channel.fd = c->bell = -1;
+	}
+	pthread_mutex_unlock(&cm_lock);
 }
 
 /* channel_watch() - What of an identifier's socket is looked for; false, with errno, if there are too many */

@@ -45,7 +45,7 @@ struct channel {
 	struct event *events;
 	struct id *ids;
 	unsigned users; /* threads that ask for its events */
-	bool destroyed; /* while they do */
+	bool destroyed;
 };
 
 enum state {
