@@ -1,9 +1,9 @@
 """Proof: whatever RDMA program is killed at whatever moment, nothing of it is left at its NIC, and no other notices.
 
-`./setup.sh prove program-kills [--kills N] [--seed SEED]`. Each kill is a kill -9 that a seed draws: of a server, of its
-client, or of both, at some moment of their lives: by the wall clock from before they have opened their NIC, or when so
-many packets have arrived. Beside them another pair runs, and has to print what it prints alone. Afterwards their memory
-and queue pairs must be gone from `testbed show rdma`, and the same hosts must give the figures that they gave before.
+`./setup.sh prove program-kills [--kills N] [--seed SEED]`. Each kill is a kill -9 that a seed draws: of a server, of
+its client, or of both, at some moment of their lives: by the wall clock, also before they have opened their NIC,
+or when so many packets have arrived. Beside them another pair runs, and has to print what it prints alone. Afterwards their
+memory and queue pairs must be gone from `testbed show rdma`, and the same hosts must give the figures of before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import contextlib
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -74,7 +73,7 @@ class Pair:
 
 
 class Place:
-    """A fabric on which ranks 0 and 1 have programs that are killed, and 2 and 3 others; and what each printed alone."""
+    """A fabric: ranks 0 and 1 have programs that are killed, 2 and 3 others; and what they print alone."""
 
     def __init__(self, p: Programs) -> None:
         self.p = p
@@ -93,9 +92,13 @@ class Place:
             wait_until(lambda: victims.listening(server), "the server to listen", DEADLINE_S)
             running.append(victims.begin_client())
         if by_packets and not early:
-            before, end = self._packets(), time.monotonic() + DEADLINE_S
-            while self._packets() - before < packets and time.monotonic() < end:
-                assert all(one.poll() is None for one in running), [one.communicate()[0] for one in running]
+            before = self._packets()
+            wait_until(
+                lambda: self._packets() - before >= packets or any(one.poll() is not None for one in running),
+                f"{packets} packets of {' '.join(victims.argv)}",
+                DEADLINE_S,
+            )
+            assert all(one.poll() is None for one in running), [one.communicate()[0] for one in running]
         else:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 running[-1].wait(moment_s)
