@@ -31,7 +31,8 @@ def about(chunks: int, count: int) -> str:
 
 ENTRY = Entry(
     title="The bubble of a pipeline is (p - 1) / (v m) of the ideal time",
-    paper="Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, SC 2021",
+    paper="Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, "
+    "SC 2021",
     where="sections 2.2.1 and 2.2.2",
     link="https://arxiv.org/abs/2104.04473",
     values=tuple(Value(about(v, m), published(v, m)) for v in (1, 2) for m in COUNTS),
@@ -39,6 +40,6 @@ ENTRY = Entry(
     axes=("micro-batches", "bubble over ideal time"),
     why="""The formula leaves out what messages between stages take. Here a stage waits for its first message, which
     makes the bubble a little longer, and for others later: with as many micro-batches as stages, two chunks pass on
-    what is needed at once, and each message is waited for, so that the bubble is a quarter longer than published.
-    The computation that it is held against has the optimizer's step, which makes the share a little smaller.""",
+    what is needed at once, and each message is waited for, so that the bubble is a quarter longer than published. The
+    computation that it is held against has the optimizer's step, which makes the share a little smaller.""",
 )

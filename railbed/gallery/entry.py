@@ -43,11 +43,20 @@ class Value:
 
 @dataclass(frozen=True)
 class Point:
-    """A run, and the values of what was swept: `at`. `error` says why it failed: a deadlock may be what is asked for."""
+    """A run, and `at`: the values of what was swept. `error` says why it failed, which may be what is asked for."""
 
     at: Mapping[str, Any]
     run: Run
     error: str = ""
+
+    def time_us(self, step: int, size: int | None = None) -> float:
+        """Of a step, at that size if it has several: the mean of its operations."""
+        times: list[float] = [
+            row["time_ns"]
+            for row in self.run.rows("results")
+            if row["step"] == step and size in (None, row["size_bytes"])
+        ]
+        return sum(times) / len(times) / 1000
 
 
 @dataclass(frozen=True)
@@ -77,10 +86,10 @@ class Entry:
     title: str
     paper: str
     where: str
-    link: str
     values: tuple[Value, ...]
     read: Callable[[Sequence[Point]], Made]
     why: str
+    link: str = ""
     file: str = ""
     change: Mapping[str, Any] = field(default_factory=dict)
     axes: tuple[str, str] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,9 +20,12 @@ OPENING = """\
 testbed run experiments/papers/multicast-traffic.yaml
 ```
 
-Figures and tables of papers about what is emulated here, each made again at this testbed's scale: what was published, what comes out here, and why they differ. None is left out because it
-differs. An entry is two files in `experiments/papers/`: an experiment, and what was published with how ours is read from the run. All run on the virtual clock with seed 1, so ours come out on every machine;
-`./setup.sh prove gallery` says if one has moved. *Ratio* is ours over the published number; of a published band 1 within it, and outside it to the nearer end.
+Figures and tables of papers about what is emulated here, each made again at this testbed's scale: what was published,
+what comes out here, and why they differ. None is left out because it differs. An entry is a file in
+`experiments/papers/` that has the published numbers and how ours are read from its runs, beside its experiment or with
+the name of one that is there already. All run on the virtual clock with seed 1, so ours come out on every machine;
+`./setup.sh prove gallery` says if one has moved. *Ratio* is ours over the published number; of a published band 1
+within it, and outside it to the nearer end.
 
 """
 
@@ -44,7 +48,9 @@ def _table(entries: Sequence[Entry], made: Mapping[str, Made]) -> Iterator[str]:
 
 def _section(entry: Entry, made: Made) -> Iterator[str]:
     yield f"## {entry.name}"
-    yield f"**{entry.title}.** {entry.paper}, [{entry.where}]({entry.link}). Experiment: [`{_path(entry)}`](../{_path(entry)}){_changes(entry)}"
+    where = f"[{entry.where}]({entry.link})" if entry.link else entry.where
+    path = _path(entry)
+    yield f"**{entry.title}.** {entry.paper}, {where}. Experiment: [`{path}`](../{path}){_changes(entry)}"
     yield ""
     yield "| | published | here | ratio |"
     yield "|---|---|---|---|"
@@ -58,8 +64,6 @@ def _section(entry: Entry, made: Made) -> Iterator[str]:
 
 
 def _path(entry: Entry) -> str:
-    import os.path
-
     return os.path.normpath(entry.path)
 
 

@@ -1,4 +1,4 @@
-"""Entries of the gallery, made again, give the figures that its page shows (all of them: `./setup.sh prove gallery`)."""
+"""Entries of the gallery, made again, give the figures of its page (all of them: `./setup.sh prove gallery`)."""
 
 from __future__ import annotations
 
