@@ -2,8 +2,9 @@
 
 `./setup.sh prove program-kills [--kills N] [--seed SEED]`. Each kill is a kill -9 that a seed draws: of a server, of
 its client, or of both, at some moment of their lives: by the wall clock, also before they have opened their NIC,
-or when so many packets have arrived. Beside them another pair runs, and has to print what it prints alone. Afterwards their
-memory and queue pairs must be gone from `testbed show rdma`, and the same hosts must give the figures of before.
+or when so many packets have arrived. Beside them another pair runs, and has to print what it prints alone.
+Afterwards their memory and queue pairs must be gone from `testbed show rdma`, and the same hosts
+must give the figures of before.
 """
 
 from __future__ import annotations
