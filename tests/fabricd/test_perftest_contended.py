@@ -63,7 +63,8 @@ def over_a_bad_cable(recovery: str, count: int) -> tuple[list[list[float]], int,
         select, match = {"share": 0.01}, {"opcodes": ["WRITE_FIRST", "WRITE_MIDDLE"]}
         p.f.fabricd.request("inject", fault="x", primitive="frames", effect="drop", ports=["h1:1"], select=select,
                             match=match)  # fmt: skip
-        _, said = p.pair("ib_write_bw", "-F", "-s", "65536", "-n", str(count))
+        p.next(0, 1)
+        _, said = p.pair("ib_write_bw", "-F", "-s", "65536", "-n", str(count), together=True)
         return numbers(said), drops(p.f)["fault"], p.f.nic(1)
 
 
