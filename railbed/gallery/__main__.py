@@ -24,7 +24,7 @@ def main() -> None:
             print(f"{entry.name}: {value.about}: {ours:.4g} {value.unit}, ratio {value.ratio(ours):.2f}", flush=True)
         draw(entry, made, PICTURES / f"{entry.name}.svg")
         keep(figures)
-    PAGE.write_text(page(known, figures))
+        PAGE.write_text(page(known, figures))
 
 
 if __name__ == "__main__":
