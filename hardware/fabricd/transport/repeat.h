@@ -20,6 +20,8 @@ void repeat_timeout(struct qp *q);
 void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of);
 void repeat_forget(struct qp *q);
 bool repeat_next(const struct qp *q, uint64_t *n);
+void repeat_answers(struct qp *q, ps_t t);
+bool repeat_enters(const struct qp *q);
 bool repeat_is_news(const struct qp *q);
 void repeat_sent(struct qp *q);
 void repeat_left(struct fabric *f, struct qp *q, uint64_t n);
