@@ -12,7 +12,7 @@ from hardware.config import Hardware
 from testbed.experiment import load
 from testbed.experiment.overrides import override
 from testbed.plan.hardware import hardware_of
-from tests.fabricd.test_fabricd_probe import FETCH, FIRST_START, LAST, MTU, ROUND_TRIP, T, lose, lose_last, lossy, sent
+from tests.parts.lost_ends import FETCH, FIRST_START, LAST, MTU, ROUND_TRIP, T, lose, lose_last, lossy, sent
 from tests.parts.machine import ROOT
 from tests.parts.traffic_fabric import drops, nic, send, star, switch
 from tests.parts.wire_view import watched
@@ -53,8 +53,9 @@ def test_a_recovery_begins_though_the_window_is_full_of_what_is_lost() -> None:
 
 def incast(senders: int, recovery: str) -> tuple[float, int]:
     """Of experiments/congestion/trimming.yaml, without trimming: how long the last flow takes, and timeouts."""
-    told = [f"fabric.topology.star.hosts={senders + 1}", "fabric.switch.trimming=null", f"transport.recovery={recovery}"]
-    experiment = override(load(ROOT / "experiments/congestion/trimming.yaml"), ["sweep={}", *told])
+    told = ["sweep={}", "fabric.switch.trimming=null", f"transport.recovery={recovery}"]
+    told.append(f"fabric.topology.star.hosts={senders + 1}")
+    experiment = override(load(ROOT / "experiments/congestion/trimming.yaml"), told)
     with star(senders + 1, hardware_of(experiment)) as f:
         last = max(send(f, [(n, 0, 256_000, 0) for n in range(1, senders + 1)]))
         assert drops(f)

@@ -2,6 +2,7 @@
 #ifndef RECOVERY_LOST_H
 #define RECOVERY_LOST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/units.h"
@@ -33,6 +34,9 @@ struct repeat {
 	uint32_t probes;   /* in a row, without an answer */
 };
 
+void repeat_missing(struct repeat *r, uint64_t end, ps_t since);
+void repeat_overtaken(struct repeat *r, uint64_t send, ps_t now);
+bool repeat_is_first(const struct repeat *r, const struct hole *h, ps_t now, bool at_once);
 void repeat_lose(struct repeat *r, uint32_t i);
 void repeat_judge(struct repeat *r, uint32_t i, ps_t now, ps_t after);
 void repeat_uneven_until(struct repeat *r, uint64_t end);

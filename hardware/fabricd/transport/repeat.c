@@ -43,30 +43,11 @@ struct repeat *repeat_of(struct qp *q)
 	return q->repeat;
 }
 
-/* repeat_missing() - Everything from `known` to @end is missing */
-void repeat_missing(struct repeat *r, uint64_t end, ps_t since)
-{
-	if (!since || since == PS_NEVER)
-		repeat_uneven_until(r, end);
-	for (; r->known < end; r->known++, r->open++)
-		holes_add(&r->holes, &(struct hole){.number = r->known, .turn = r->turns, .before = r->known + 1, .since = since});
-}
-
 /* What has come had left then */
 static void had_left(struct repeat *r, ps_t t)
 {
 	if (t != PS_NEVER && t > r->latest)
 		r->latest = t;
-}
-
-/* Is it what was sent first, though it may have been sent again since?  An answer that says when the packet that it
- * answers had left says so for certain (RFC 3522); otherwise it is judged by the shortest round trip.
- */
-static bool is_first(const struct repeat *r, const struct hole *h, ps_t now, bool at_once)
-{
-	if (!h->again || h->left == PS_NEVER)
-		return true;
-	return at_once && r->answers ? r->answers < h->left : now - h->left < r->trips.shortest / 4 * 3;
 }
 
 /* A hole has come: was it late, or was it sent again?
@@ -80,7 +61,7 @@ static void heard(struct qp *q, const struct hole *h, ps_t now, bool at_once)
 		round_trip_over(&r->trips, h->number, now);
 	else if (h->again && !r->trips.smoothed && h->left != PS_NEVER)
 		round_trip_took(&r->trips, now - h->left); /* not for certain, but nothing else is known */
-	if (!h->sure && is_first(r, h, now, at_once)) {
+	if (!h->sure && repeat_is_first(r, h, now, at_once)) {
 		q->nic->spurious += h->again && nic_bears_reordering(q->p);
 		ps_t late = h->since && h->since != PS_NEVER ? now - h->since : 0;
 		if (late + late / 4 > r->window)
@@ -97,18 +78,6 @@ static void heard(struct qp *q, const struct hole *h, ps_t now, bool at_once)
 	}
 }
 
-/* What was sent again has come: all that left before it has come by now or was overtaken by it (RFC 8985, section 6.2) */
-static void overtaken_by_again(struct qp *q, ps_t now)
-{
-	struct repeat *r = q->repeat;
-	uint64_t end = r->before_came < q->send ? r->before_came : q->send;
-
-	if (q->reads) /* a response comes when it is that request's turn */
-		return;
-	for (; r->known < end; r->known++, r->open++)
-		holes_add(&r->holes, &(struct hole){.number = r->known, .turn = r->turn_came - 1, .before = r->known + 1, .since = now});
-}
-
 /* Which packets are lost, by what was heard now?  Of the holes only those from @from on may be
  *
  * Once a recovery, that is when none was lost of what had been sent before the last one began, the first of them goes
@@ -120,7 +89,8 @@ static void news(struct fabric *f, struct qp *q, uint32_t from)
 
 	from = r->came < r->known && r->turn_came != r->turn_judged ? 0 : from; /* a probe may have overtaken any */
 	r->turn_judged = r->turn_came;
-	overtaken_by_again(q, f->clock.now);
+	if (!q->reads) /* a response comes when it is that request's turn */
+		repeat_overtaken(r, q->send, f->clock.now);
 	repeat_judge(r, from, f->clock.now, q->p->loss_after);
 	if (!r->found || q->acked < r->recovered)
 		return;

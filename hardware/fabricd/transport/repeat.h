@@ -15,7 +15,6 @@ struct repeat *repeat_of(struct qp *q);
 void repeat_came(struct fabric *f, struct qp *q, uint64_t n);
 void repeat_told(struct fabric *f, struct qp *q, uint64_t n);
 void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *bits, uint32_t bytes);
-void repeat_missing(struct repeat *r, uint64_t end, ps_t since);
 void repeat_timeout(struct qp *q);
 void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of);
 void repeat_forget(struct qp *q);

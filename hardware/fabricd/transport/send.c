@@ -299,17 +299,6 @@ static bool full(const struct qp *q, uint64_t n)
 	return (n - wr->first + 1) * q->mtu <= wr->length;
 }
 
-/* When had the packet left that is answered?  0: the answer does not say so */
-static ps_t answered_left(const struct qp *q, const struct frame *fr)
-{
-	struct hop hops[HOPS_MAX];
-	struct telemetry t = {.hop = hops};
-
-	if (q->cc->telemetry)
-		telemetry_read(fr->data, frame_near(fr), fr->away, &t);
-	return t.present ? (ps_t)t.sent_ps : 0;
-}
-
 /* @ack: whatever is known before the packet was read */
 static void tell_cc(struct fabric *f, struct qp *q, struct cc_ack *ack, const struct roce_packet *pkt, const struct frame *fr)
 {
@@ -377,7 +366,7 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	bool bitmap = ack && pkt->payload_bytes && q->p->selective;
 	struct cc_ack told = {.packets = repeat_delivered(q), .full = !bitmap && full(q, answered)};
 	if (q->repeat && q->repeat->holes.count)
-		repeat_answers(q, answered_left(q, fr));
+		repeat_answers(q, cc_answered(q, fr));
 	qp_advance(f, q, reads_limit(q, n), ack);
 	if (bitmap)
 		read_bitmap(f, q, pkt);
