@@ -28,6 +28,7 @@ they come.
 - library (tests/bench_library.py, also by itself): a ring of 80 ranks x 16 channels predicted, of 16 x 16 emulated
 - paths (tests/bench_paths.py, also by itself): fabricd's processor time for a frame-hop where switches or NICs spread
   packets over paths, over ECMP
+- programs (tests/bench_programs.py, also by itself): wall and CPU time of 1 GiB by `ib_write_bw` over those of a flow
 - sweep (tests/bench_sweeps.py): wall time of 12 small points one after the other over that of two at a time; of 60 tiny
   points with a fabric each over that of 60 that share one
 - drills (tests/bench_drills.py): wall time to a drill's first prompt, and of `advance 300us` there
@@ -52,6 +53,7 @@ from tests import (
     bench_paths,
     bench_plan,
     bench_predict,
+    bench_programs,
     bench_ranks,
     bench_start,
     bench_steps,
@@ -82,6 +84,7 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "library": lambda: named("library", bench_library.library()),
     "drills": bench_drills.drills,
     "paths": lambda: named("paths", bench_paths.paths()),
+    "programs": lambda: named("programs", bench_programs.programs()),
     "sweep": lambda: {
         **named("sweep_local_2", bench_sweeps.two_at_a_time()),
         **named("sweep_shared", bench_sweeps.shared()),

@@ -233,6 +233,8 @@ int cq_poll(struct ibv_cq *c, int n, struct ibv_wc *wc)
 		session_poll(q->empties);
 		got = take(q, n, wc);
 	}
+	if (got)
+		session.looks = 0; /* it is not the clock alone that is looked at */
 	q->empties = got ? 0 : q->empties + 1;
 	if (!got && (session.lost || q->overrun || q->forks != session.forks))
 		got = -1;

@@ -162,3 +162,31 @@ def test_what_is_of_device_memory_that_went_is_no_memory(fabric: BareFabric) -> 
     ends.rest(wire.command(wire.DEREGISTER, whole, 0))
     assert ends.write(ends.a.memory(PAGE).piece(), far)[0] == REMOTE_ACCESS
     ends.over()
+
+
+def test_what_a_program_holds_is_counted_by_its_kind(alone: BareFabric) -> None:
+    """Of device memory what is registered is a region, too; of its bytes none are the program's."""
+    p = Program(alone.worker_socket(0))
+    p.memory(PAGE)
+    whole = device(p, 2 * PAGE)
+    part(p, whole, PAGE)
+    p.send(wire.command(wire.ALLOC_MW, 1, 1, 2, 0))
+    p.packet(wire.REGION)
+
+    def held() -> tuple[int, ...]:
+        (its,) = alone.fabricd.request("programs")["programs"]
+        return tuple(its[key] for key in ("regions", "region_bytes", "windows", "device_memories", "device_bytes"))
+
+    assert held() == (2, PAGE, 1, 1, 2 * PAGE)
+    p.wait(10_000, 10**7, wire.command(wire.DEREGISTER, whole, 0))
+    assert held() == (2, PAGE, 1, 0, 0)
+    p.socket.close()
+
+
+@pytest.mark.parametrize("name", ["REGISTER", "ALLOC_DM"])
+def test_memory_that_cannot_be_shared_is_refused_in_the_commands_name(alone: BareFabric, name: str) -> None:
+    p = Program(alone.worker_socket(0))
+    fd = sealed_memfd(8)
+    command = {"REGISTER": (PAGE, 0, 0, 7, 15, 1, 0), "ALLOC_DM": (PAGE, 3, 0)}[name]
+    p.send(wire.command(getattr(wire, name), *command), fds=[fd])
+    assert p.reason() == f"{name}: memfd is shorter than the length named"

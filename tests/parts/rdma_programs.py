@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -91,8 +92,10 @@ class Programs:
 
 
 @contextmanager
-def programs_on(kind: str, params: dict[str, int], hardware: Hardware | None = None) -> Iterator[Programs]:
-    with bare_fabric(kind, params, hardware or Hardware(), sample=FAST) as f:
+def programs_on(
+    kind: str, params: dict[str, int], hardware: Hardware | None = None, *, binary: Path | None = None
+) -> Iterator[Programs]:
+    with bare_fabric(kind, params, hardware or Hardware(), sample=FAST, binary=binary) as f:
         f.start()
         programs = Programs(f)
         try:

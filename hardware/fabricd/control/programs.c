@@ -39,9 +39,12 @@ static json_t *program_json(const struct worker *w)
 	for (uint32_t i = 0; i < w->nic->qp_count; i++)
 		if (w->nic->qps[i]->owner == &w->owner && w->nic->qps[i]->own)
 			json_array_append_new(qps, qp_of_program(w->nic->qps[i]));
-	return json_pack("{s:i, s:i, s:s, s:o, s:i, s:I, s:o}", "rank", (int)w->rank, "pid", (int)w->patience.pid, "state",
-			 worker_state_name(w->state), "time_ns", ns_json(w->now), "regions", (int)w->regions.count,
-			 "region_bytes", (json_int_t)w->regions.bytes, "qps", qps);
+	const struct regions *all = &w->regions;
+
+	return json_pack("{s:i, s:i, s:s, s:o, s:i, s:I, s:i, s:i, s:I, s:o}", "rank", (int)w->rank, "pid", (int)w->patience.pid, "state",
+			 worker_state_name(w->state), "time_ns", ns_json(w->now), "regions",
+			 (int)(all->count - all->windows - all->on_device), "region_bytes", (json_int_t)(all->bytes - all->device_bytes), "windows",
+			 (int)all->windows, "device_memories", (int)all->on_device, "device_bytes", (json_int_t)all->device_bytes, "qps", qps);
 }
 
 /* programs_answer() - Of all ranks */

@@ -24,19 +24,26 @@
 #define ON_DEMAND 64u /* of REGISTER's access */
 #define DEVICE_MEMORY_BYTES (128u << 10) /* of a NIC, as a ConnectX-6 has it */
 
-/* Is it memory that can be shared without harm?  Return: NULL, or what is wrong */
-static const char *wrong_with(int fd, uint64_t place, uint64_t length)
+enum { UNSEALED, HUGE_PAGES, SHORT };
+#define REFUSALS(command)                                                                                                   \
+	{                                                                                                                   \
+		[UNSEALED] = command ": not a memfd sealed with F_SEAL_SHRINK", [HUGE_PAGES] = command ": a memfd of huge pages", \
+		[SHORT] = command ": memfd is shorter than the length named"                                                \
+	}
+
+/* Is it memory that can be shared without harm?  Return: NULL, or what is wrong, in the command's words */
+static const char *wrong_with(const char *const words[], int fd, uint64_t place, uint64_t length)
 {
 	struct stat st;
 	struct statfs fs;
 	int seals = fcntl(fd, F_GET_SEALS);
 
 	if (seals < 0 || !(seals & F_SEAL_SHRINK))
-		return "REGISTER: not a memfd sealed with F_SEAL_SHRINK";
+		return words[UNSEALED];
 	if (fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC)
-		return "REGISTER: a memfd of huge pages";
+		return words[HUGE_PAGES];
 	if (fstat(fd, &st) || place > (uint64_t)st.st_size || (uint64_t)st.st_size - place < length)
-		return "REGISTER: memfd is shorter than the length named";
+		return words[SHORT];
 	return NULL;
 }
 
@@ -61,6 +68,7 @@ static bool has_room(const struct worker *w, uint64_t bytes)
 
 const char *command_register(struct message *m)
 {
+	static const char *const refusals[] = REFUSALS("REGISTER");
 	struct worker *w = m->w;
 	struct region r = {.bytes = get_le64(&m->v)};
 	r.address = get_le64(&m->v);
@@ -82,7 +90,7 @@ const char *command_register(struct message *m)
 		tell_key(m, cookie, 0);
 		return NULL;
 	}
-	const char *wrong = wrong_with(m->memfd, place, r.bytes);
+	const char *wrong = wrong_with(refusals, m->memfd, place, r.bytes);
 	if (wrong)
 		return wrong;
 	if ((access & ON_DEMAND && !region_on_demand(&r)) || !region_map(m->f, &r, m->memfd, place)) {
@@ -137,6 +145,7 @@ const char *command_pages(struct message *m)
 
 const char *command_alloc_dm(struct message *m)
 {
+	static const char *const refusals[] = REFUSALS("ALLOC_DM");
 	struct worker *w = m->w;
 	struct region r = {.bytes = get_le64(&m->v), .on_device = true};
 	uint32_t cookie = get_le32(&m->v);
@@ -150,7 +159,7 @@ const char *command_alloc_dm(struct message *m)
 		tell_key(m, cookie, 0);
 		return NULL;
 	}
-	const char *wrong = wrong_with(m->memfd, 0, r.bytes);
+	const char *wrong = wrong_with(refusals, m->memfd, 0, r.bytes);
 	if (wrong)
 		return wrong;
 	if (!region_map(m->f, &r, m->memfd, 0))

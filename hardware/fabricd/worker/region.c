@@ -200,6 +200,12 @@ static bool is_open(const struct region *r)
 	return r->rights & (REMOTE_WRITE | REMOTE_ATOMIC);
 }
 
+/* Is it device memory itself, not a region of it? */
+static bool device_memory(const struct region *r)
+{
+	return r->on_device && r->mapped;
+}
+
 /* region_add() - It belongs to a session from now on, under a new key */
 struct region *region_add(struct worker *w, const struct region *r)
 {
@@ -219,6 +225,8 @@ struct region *region_add(struct worker *w, const struct region *r)
 	all->windows += in->window != 0;
 	all->open += is_open(in);
 	all->bytes += in->mapped ? in->bytes : 0;
+	all->on_device += device_memory(in);
+	all->device_bytes += device_memory(in) ? in->bytes : 0;
 	return in;
 }
 
@@ -338,6 +346,8 @@ void region_remove(struct worker *w, uint32_t key)
 	all->windows -= r->window != 0;
 	all->open -= is_open(r);
 	all->bytes -= r->mapped ? r->bytes : 0;
+	all->on_device -= device_memory(r);
+	all->device_bytes -= device_memory(r) ? r->bytes : 0;
 	if (whole)
 		whole->parts--;
 	if (r->parts)

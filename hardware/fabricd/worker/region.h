@@ -27,7 +27,9 @@ struct region {
 
 struct regions {
 	struct region **bucket; /* by the low bits of the key (of programs: behind the lowest 8, which those of windows change); a power of two of them, or NULL */
-	uint32_t windows; /* so many of them are */
+	uint32_t windows; /* so many of them are, */
+	uint32_t on_device; /* and so many device memory, */
+	uint64_t device_bytes; /* of so many bytes of `bytes` */
 	uint32_t count, room, made, open; /* open: peers may write to so many */
 	uint32_t shift;
 	uint64_t bytes;

@@ -210,6 +210,16 @@ def reorder(look: Look) -> list[Table]:
     ]
 
 
+_HELD = {
+    "mr": "regions",
+    "mw": "windows",
+    "dm": "device_memories",
+    "mr_bytes": "region_bytes",
+    "dm_bytes": "device_bytes",
+}
+"""Columns of `show rdma` by what fabricd calls them."""
+
+
 def rdma(look: Look) -> list[Table]:
     """As `rdma link`, `rdma resource` and `rdma resource show qp` have it, of all ranks; programs by their sessions."""
     programs = look.source.request("programs")["programs"]
@@ -224,8 +234,9 @@ def rdma(look: Look) -> list[Table]:
     resources, pairs = [], []
     for rank in state:
         its = [one for one in programs if one["rank"] == rank]
-        held = {"qp": sum(len(one["qps"]) for one in its), "mr": sum(one["regions"] for one in its), "ctx": len(its)}
-        resources.append({"rank": rank, "dev": device, **held, "mr_bytes": sum(one["region_bytes"] for one in its)})
+        held = {column: sum(one[key] for one in its) for column, key in _HELD.items()}
+        qps = sum(len(one["qps"]) for one in its)
+        resources.append({"rank": rank, "dev": device, "ctx": len(its), "qp": qps, **held})
         pairs += [
             {
                 "rank": rank, "link": link, "lqpn": q["qp"], "rqpn": q["peer_qp"], "type": q["type"],
