@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from testbed.base.errors import InputError, Problem
 from testbed.experiment.basis import Basis
 from testbed.faults.cable import CableFault
+from testbed.plan.hardware import hardware_of
 from testbed.plan.ideal import sprays
-from testbed.plan.thresholds import names_of
+from testbed.plan.thresholds import names_of, narrow_pcie
 from testbed.predict.figure import LONGEST_PATH, ONE_PIPELINE, Figure
 from testbed.predict.ground import CABLE_KEYS
 from topologies.ranks.hops import Hops
@@ -134,6 +135,8 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
     sent_by = [sending.cc for _, sending in experiment.senders()]
     if any(cc.name != sent_by[0].name for cc in sent_by) and any("credit" in cc.control.hears for cc in sent_by):
         yield "that not all senders go by the same credit"
+    if any("credit" in cc.control.hears for cc in sent_by):
+        yield from _of_credit(experiment)
     controls = dict.fromkeys(cc.short for cc in sent_by if cc.control.hears != ("credit",))
     if some := [name for name in controls if name != "none"]:
         yield f"what {' and '.join(some)} {'does' if len(some) == 1 else 'do'} to rates"
@@ -161,6 +164,15 @@ def _left_out(experiment: Experiment, figures: Sequence[Figure]) -> Iterator[str
             yield "ECMP's hash on a longest path: the spine is drawn, as unevenly as the hash does, but not the same"
         if ONE_PIPELINE in hows:
             yield "the numbers of the tasks' queue pairs: ECMP's hash takes other spines, as unevenly"
+
+
+def _of_credit(experiment: Experiment) -> Iterator[str]:
+    """What the model of credit does not follow, and takes a run up to two fifths longer."""
+    if any(True for _ in narrow_pcie(experiment)):
+        yield "credit for what PCIe has still to fetch when the first one comes: a run may take two fifths longer"
+    params = hardware_of(experiment).nic["cc"].get("params", {})
+    if params.get("window_bytes", 0) < params.get("initial_bytes", 0):
+        yield "round trips of credit where `window` is less than `initial`: a run may take a fifth longer"
 
 
 def _pauses(figures: Sequence[Figure]) -> Iterator[str]:

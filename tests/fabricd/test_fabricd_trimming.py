@@ -190,6 +190,18 @@ class GoBackN:
             self.ask(NAK_TRIMMED)
 
 
+def test_dctcp_slows_down_while_what_it_sends_again_is_trimmed() -> None:
+    """The loss of a retransmission is one more indication of congestion (RFC 5681, 4.3): 32 windows that come again and
+    again, with go-back-N, never end otherwise. The last cable carries 32 times 256 KB in 171 us."""
+    with star(33, hardware("dctcp", "go_back_n", 8_000_000, of_switch={"alpha": 0.25})) as f:
+        flows = [[n, 0, 256_000, 0.0] for n in range(1, 33)]
+        held_at(f, 1)
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=flows)
+        held_at(f, 300_000)
+        assert all(flow[4] is not None for flow in f.fabricd.request("traffic_results", fault="t")["flows"])
+        assert total(f, "rx_trimmed") and not total(f, "local_ack_timeout_err")
+
+
 def test_go_back_n_asks_for_a_trimmed_packet_in_its_turn_and_forgets_those_behind_it() -> None:
     """With losses besides, which are asked for as ever."""
     with star(5, hardware("nscc", "go_back_n")) as f:

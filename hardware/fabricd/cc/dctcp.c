@@ -13,6 +13,7 @@
  *
  * Loss is answered as TCP does (section 3.5, RFC 5681 section 3.1), with what is under way:
  *	by NAK		W = half of that, 2 MTU at least, at most once a window of data, marks included
+ *			the loss of what was sent again is one more (RFC 5681, section 4.3): half of W, or of that
  *	by timeout	W = MTU, and then W += acknowledged bytes up to that half (slow start)
  */
 #include "engine/fabric.h"
@@ -26,6 +27,7 @@ struct dctcp {
 	double alpha;
 	double slow_start; /* the window grows by what is acknowledged until it is so large */
 	uint64_t recover;  /* no second cut before this many packets are acknowledged */
+	uint64_t asked_for; /* by the last NAK */
 	uint64_t round_seen, round_marked;
 };
 
@@ -35,6 +37,7 @@ static void start(struct fabric *f, struct qp *q)
 
 	(void)f;
 	own->alpha = 1;
+	own->asked_for = UINT64_MAX;
 	cc_set_window(q, q->cc_state.line_rate / 8 * cc_param(q, BASE_RTT) * 1e-9);
 }
 
@@ -72,11 +75,17 @@ static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t pack
 	struct dctcp *own = cc_own(q);
 	double half = (double)(q->left - q->acked) * q->mtu / 2, least = 2.0 * q->mtu;
 
+	/* go-back-N asks for one packet, and for the same again only if what was sent again has not come either */
+	bool again = !q->p->selective && q->acked == own->asked_for && how != CC_LOSS_TIMEOUT;
+
 	(void)f;
 	(void)packets;
-	if (how != CC_LOSS_TIMEOUT && q->acked < own->recover)
+	own->asked_for = how == CC_LOSS_TIMEOUT ? UINT64_MAX : q->acked;
+	if (how != CC_LOSS_TIMEOUT && q->acked < own->recover && !again)
 		return;
-	own->slow_start = half > least ? half : least; /* sent for the third time the same: nothing new has left meanwhile */
+	if (again && half > q->cc_state.window / 2)
+		half = q->cc_state.window / 2; /* nothing new has left meanwhile */
+	own->slow_start = half > least ? half : least;
 	cc_set_window(q, how == CC_LOSS_TIMEOUT ? q->mtu : own->slow_start);
 	own->recover = q->left;
 }
