@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 
-from railbed.gallery import Entry, Made, Point, Value
+from railbed.gallery import ABOUT, Entry, Made, Point, Value
 
-SMALL, LARGE = (f"time of a call of {size}, field by field over as a whole" for size in ("1 KiB", "16 KiB"))
+POST = "fabric.nic.complex.post"
+NAMES = {
+    "10ns": "calls of 1 KiB at a NIC with engines, which posts in 10 ns: field by field over as a whole",
+    "200ns": "calls of 1 KiB at a NIC with cores, which posts in 200 ns: field by field over as a whole",
+}
 
 
 def read(points: Sequence[Point]) -> Made:
-    (point,) = points
-    return Made(
-        {name: point.time_us(2, size) / point.time_us(1, size) for name, size in ((SMALL, 1024), (LARGE, 16384))}
-    )
+    return Made({NAMES[p.at[POST]]: p.time_us(2, 1024) / p.time_us(1, 1024) for p in points})
 
 
 ENTRY = Entry(
@@ -20,10 +21,11 @@ ENTRY = Entry(
     where="abstract",
     link="https://arxiv.org/abs/2411.07632",
     file="../smartnic/rpc-load.yaml",
-    values=(Value(SMALL, 2.3, says="about "), Value(LARGE, 2.3, says="about ")),
+    change={"sweep": {POST: list(NAMES)}},
+    values=tuple(Value(name, 2.3, says=ABOUT) for name in NAMES.values()),
     read=read,
-    why="""Far off, and it shows what our off-path NIC is not: the paper compares with an accelerator whose hardware
-    has many small writes under way at once. Ours posts each field's write with a core of its complex, one after the
-    other, so that 64 fields cost 64 posts. That keeping objects together is what makes such an offload worth it comes
-    out the stronger for it: field by field, the NIC is slower than the host.""",
+    why="""The published figure is the time in the RPC layer over that of an accelerator which writes field by field.
+    How much that costs is what one write costs. Ours have 64 fields of 16 bytes: with engines that post in 10 ns,
+    serializing and the way between hosts, which both have, are most of a call; with the cores of a BlueField 64 posts
+    are nearly all of it, and the NIC is slower than the host. The paper's objects are not ours.""",
 )

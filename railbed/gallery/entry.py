@@ -79,8 +79,8 @@ class Made:
 class Entry:
     """`read` makes our numbers of the runs. `axes` names a picture's axes; without it the values are drawn as bars.
 
-    `change` is what is set in the experiment first. `why` is a paragraph: why ours differ, or what it means that they
-    do not.
+    `change` is what is set in the experiment first; points of its sweep `may_fail`. `why` is a paragraph: why ours
+    differ, or what it means that they do not.
     """
 
     title: str
@@ -93,6 +93,7 @@ class Entry:
     file: str = ""
     change: Mapping[str, Any] = field(default_factory=dict)
     axes: tuple[str, str] | None = None
+    may_fail: bool = False
     name: str = ""
 
     @property

@@ -9,7 +9,8 @@ from pathlib import Path
 from railbed import runs as running
 from railbed.gallery.entry import Entry, Made, Point
 from results import IncompleteWarning, Run
-from results.store.sweeps import sweep
+from results.store.sweeps import described, sweep
+from testbed.base.errors import UserError
 
 
 def make(entry: Entry) -> Made:
@@ -22,7 +23,11 @@ def make(entry: Entry) -> Made:
             running.sweep(experiment, out, quiet=True)
         else:
             running.run(experiment, out, quiet=True)
-        made = entry.read(points(out))
+        done = points(out)
+        for point in done if not entry.may_fail else ():
+            if point.error:
+                raise UserError(point.error, f"{entry.path}: {described(point.at)}")
+        made = entry.read(done)
     if list(made.values) != [value.about for value in entry.values]:
         raise ValueError(f"{entry.name}: {list(made.values)} are not its values")
     return rounded(made)

@@ -29,11 +29,21 @@ within it, and outside it to the nearer end.
 
 """
 
+CLOSING = """\
+## Another one
+An experiment `experiments/papers/NAME.yaml` that takes about ten seconds, or one that is there already, and beside
+it `NAME.py` with an `ENTRY`: the paper, its numbers, how ours are read from each point of the run, and a paragraph
+on why they differ ([the shortest](../experiments/papers/conspirator.py)). `./setup.sh gallery NAME` runs it and
+writes its picture and this page; figures are kept in `experiments/papers/figures.json`. Only numbers that stand in
+the paper itself, or in what is named as their source.
+"""
+
 
 def page(entries: Sequence[Entry], made: Mapping[str, Made]) -> str:
     """All of it; what was never made is left out."""
     there = [entry for entry in entries if entry.name in made]
-    return OPENING + "\n".join([*_table(there, made), "", *(line for e in there for line in _section(e, made[e.name]))])
+    sections = (line for entry in there for line in _section(entry, made[entry.name]))
+    return OPENING + "\n".join([*_table(there, made), "", *sections, CLOSING])
 
 
 def _table(entries: Sequence[Entry], made: Mapping[str, Made]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -9,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from railbed.gallery import Curve, Entry, Made, Value, entries
+from railbed import runs as running
+from railbed.gallery import Curve, Entry, Made, Value, entries, make
 from railbed.gallery import __main__ as command
 from railbed.gallery.kept import FIGURES, keep, kept
 from railbed.gallery.page import PAGE, PICTURES, page
 from railbed.gallery.picture import draw
-from testbed.base.errors import InputError
+from testbed.base.errors import InputError, UserError
 from tests.prove_gallery import moved
 
 ROOT = Path(__file__).parents[2]
@@ -117,3 +119,17 @@ def test_what_has_moved_is_named() -> None:
     now = Made({"x": 1.5, "y": 2.5}, (Curve("here", ((1.0, 2.5),)),))
     assert list(moved(was, was)) == []
     assert list(moved(was, now)) == ["y: 2.0 is 2.5 now", "its line here is another"]
+
+
+def test_a_point_that_fails_is_told_unless_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: object, out: Path, quiet: bool) -> None:
+        out.mkdir()
+        rows = [{"rate": "1Gbps", "error": "deadlock: here"}]
+        (out / "state.json").write_text('{"state": "failed", "schema": 1}')
+        (out / "sweep.json").write_text(json.dumps({"name": "x", "keys": ["rate"], "points": rows}))
+
+    monkeypatch.setattr(running, "sweep", failing)
+    swept = replace(one("pfc-deadlock"), values=(Value("x", 1),), read=lambda points: Made({"x": float(len(points))}))
+    assert make(swept) == Made({"x": 1.0})
+    with pytest.raises(UserError, match=r"experiments/papers/pfc-deadlock.yaml: rate = 1Gbps: deadlock: here"):
+        make(replace(swept, may_fail=False))
