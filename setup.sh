@@ -26,11 +26,14 @@ usage: ./setup.sh VERB [ARGUMENT...]
           others), prove simgrid (predictions of large fabrics against SimGrid, which it fetches), prove recovery (selective repeat against go-back-N and its closed form),
           prove calibrate (a cluster's constants found again in logs that were made of them; rows held back),
           prove controls (congestion controls starve nobody and bound the queue),
+          prove gallery (the figures of papers are those that docs/gallery.md shows),
           prove drills (every drill is seen, solved, and healthy where nothing is wrong), prove drill-kills (as kills, of
           drills), prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
           reads, sleeps and load between it is the same), prove mutants (tests notice when what makes figures changes),
           prove all (each verb's worth of a night, and a table of them); --help says more
   bench   set up, run the benchmarks (arguments go to them)
+  gallery set up, run the figures of papers in experiments/papers, or those named, and write docs/gallery.md with its
+          pictures: gallery [NAME...]
   lint    set up, check style and types
   docs    set up, make docs/ a site with search, in build/site: docs serve [PORT] also serves it here
   torch   set up, install PyTorch's wheel for CPUs, for `torch:` steps (docs/pytorch.md)
@@ -402,13 +405,17 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | drills | drill-kills | drill-leaks | drill-replay | mutants | calibrate | all) ;;
-            *) usage >&2; say "prove what? load, kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, drills, drill-kills, drill-leaks, drill-replay, mutants, calibrate or all"; exit 2 ;;
+            load | kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | gallery | drills | drill-kills | drill-leaks | drill-replay | mutants | calibrate | all) ;;
+            *) usage >&2; say "prove what? load, kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, gallery, drills, drill-kills, drill-leaks, drill-replay, mutants, calibrate or all"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift
         set_up --dev
         as_root .venv/bin/python -m "$proof" "$@"
+        ;;
+    gallery)
+        set_up
+        as_root .venv/bin/python -m railbed.gallery "$@"
         ;;
     lint)
         set_up --dev

@@ -25,6 +25,7 @@ they come.
 - help: `testbed --help` against a Python that imports click alone
 - plan (tests/bench_plan.py): CPU time and memory of planning an all-reduce by `auto` among 1,024 ranks, over 64 ranks
 - predict (tests/bench_predict.py): CPU time and memory of `testbed predict` of a torus of 262,144 nodes
+- library (tests/bench_library.py, also by itself): a ring of 80 ranks x 16 channels predicted, of 16 x 16 emulated
 - paths (tests/bench_paths.py, also by itself): fabricd's processor time for a frame-hop where switches or NICs spread
   packets over paths, over ECMP
 - sweep (tests/bench_sweeps.py): wall time of 12 small points one after the other over that of two at a time; of 60 tiny
@@ -47,6 +48,7 @@ from tests import (
     bench_fabrics,
     bench_frames,
     bench_help,
+    bench_library,
     bench_paths,
     bench_plan,
     bench_predict,
@@ -77,6 +79,7 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "help": bench_help.help_s,
     "plan": lambda: named("plan", bench_plan.plan_1024()),
     "predict": lambda: named("predict_64x64x64", bench_predict.predict_torus()),
+    "library": lambda: named("library", bench_library.library()),
     "drills": bench_drills.drills,
     "paths": lambda: named("paths", bench_paths.paths()),
     "sweep": lambda: {

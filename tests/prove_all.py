@@ -29,6 +29,7 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
     "auto": ("--seed", "SEED", "--budget", "3600"),
     "simgrid": (),
     "calibrate": (),
+    "gallery": (),
     "drills": (),
     "drill-leaks": (),
     "drill-replay": ("--seed", "SEED"),

@@ -17,6 +17,8 @@ from testbed.cluster.regions import REGIONS, region
 from testbed.logs.row import Log
 
 FEWEST = 8
+MOST = 5_000
+"""Points: they are fitted in minutes."""
 REFUSED = 0.5
 WARNED = 0.25
 TOLD = 0.8
@@ -24,7 +26,7 @@ TOLD = 0.8
 FIRST = 0.06
 """Scatter of a row before anything is known."""
 LEAST = 0.01
-MOST = 0.3
+WIDEST = 0.3
 """Scatter of a region of which nothing is known, at most."""
 
 Array = np.ndarray
@@ -54,7 +56,10 @@ class Calibration:
 
 
 def modelled(model: LibraryModel, points: Sequence[Measured], log: Log) -> list[Measured]:
-    """Those of which there is a model; the others are counted."""
+    """Those of which there is a model; the others are counted.  Raises InputError for too many."""
+    if len(points) > MOST:
+        what = f"{len(points):,} sizes of collectives, nodes and GPUs, more than {MOST:,}"
+        raise InputError(what, points[0].rows[0].place, "give fewer logs, or those of a single campaign")
     there, why = model.modelled([one.point for one in points])
     for text in why:
         log.warn("", f"no model of {text}")
@@ -63,12 +68,17 @@ def modelled(model: LibraryModel, points: Sequence[Measured], log: Log) -> list[
     return [one for one, its in zip(points, there, strict=True) if its]
 
 
+def left_out(log: Log) -> str:
+    """How many rows, and why; empty where none is."""
+    counted = ", ".join(f"{n} {why}" for why, n in sorted(log.left_out.items()))
+    return counted and f"left out: {counted}"
+
+
 def calibrate(model: LibraryModel, points: Sequence[Measured], log: Log, tell: Tell = lambda text: None) -> Calibration:
     """Raises InputError for too few points, or for those that no constants fit."""
     if len(points) < FEWEST:
         what = f"{len(points)} points that can be used; a profile takes {FEWEST} at least"
-        counted = ", ".join(f"{n} {why}" for why, n in sorted(log.left_out.items()))
-        raise InputError(what, "", f"left out: {counted}" if counted else "more sizes, collectives, GPUs of a node")
+        raise InputError(what, "", left_out(log) or "more sizes, collectives, GPUs of a node")
     tell(f"{len(points)} points, {len(NAMES)} constants")
     spread = np.array([one.spread or 0.0 for one in points])
     y = np.log([one.time_ns for one in points])
@@ -143,7 +153,7 @@ def _scatter(
     for k, name in enumerate(names):
         if name not in found:
             nearest = min((abs(k - names.index(other)), other) for other in regions)
-            found[name] = min(max(1.5 * found[nearest[1]], 0.05), MOST)
+            found[name] = min(max(1.5 * found[nearest[1]], 0.05), WIDEST)
     return {name: round(float(found[name]), 4) for name in names}
 
 

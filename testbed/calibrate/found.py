@@ -12,6 +12,7 @@ from typing import NamedTuple
 from testbed.base.errors import InputError
 from testbed.base.units import UnitError, parse_rate
 from testbed.cluster.hardware import VERSION, Hardware
+from testbed.cluster.profile import MOST_GPUS
 from testbed.logs.row import Log
 from testbed.logs.topology import Server
 
@@ -50,6 +51,8 @@ def hardware(log: Log, told: Told, server: Server | None) -> Hardware:
     gpus = server.gpus if server else max([row.gpus for row in log.rows if row.gpus] + [told.gpus or 0])
     if not gpus:
         raise InputError("nothing says how many GPUs a node has", "command line", "--gpus G, or --topo FILE")
+    if gpus > MOST_GPUS:
+        raise InputError(f"{gpus:,} GPUs of a node, more than {MOST_GPUS:,}", "command line", "--gpus G, --nodes N")
     count, rate = _nics(told.nics, server)
     version = told.version or log.library.version
     if not version:

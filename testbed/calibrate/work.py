@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.base.errors import InputError
-from testbed.calibrate.calibration import Calibration, Tell, calibrate, modelled
+from testbed.calibrate.calibration import Calibration, Tell, calibrate, left_out, modelled
 from testbed.calibrate.found import Told, hardware
 from testbed.calibrate.held import Predicted, holding, predicted, scores
 from testbed.calibrate.made import profile
@@ -51,6 +51,8 @@ class Outcome:
 def work(asked: Asked, tell: Tell = lambda text: None) -> Outcome:
     """Raises InputError."""
     log, sources = read(asked.logs, asked.collective)
+    if not log.rows:
+        raise InputError("no row of a collective can be used", asked.logs[0], left_out(log))
     server = read_topology(raw(asked.topology), asked.topology) if asked.topology else None
     its = hardware(log, asked.told, server)
     model = LibraryModel(its, log.library.env, log.library.choices)
@@ -94,8 +96,7 @@ def check(path: str, logs: Sequence[str], told: Told, collective: str | None) ->
     log, _ = read(logs, collective)
     points = modelled(model, measured(log, model.hardware, told.nodes, told.gpus), log)
     if not points:
-        counted = ", ".join(f"{n} {why}" for why, n in sorted(log.left_out.items()))
-        raise InputError("no row can be held against the profile", logs[0], counted and f"left out: {counted}")
+        raise InputError("no row can be held against the profile", logs[0], left_out(log))
     return its, log, predicted(Bars(its, model), points)
 
 

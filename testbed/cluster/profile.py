@@ -33,12 +33,14 @@ PROFILE = FileKind(
 Z90 = 1.6449
 """Half of an interval that holds 90 % of a normal distribution, in standard deviations."""
 DIGITS = 4
+MOST_GPUS = 1024
+"""Of a server, and NICs."""
 
 
 class HardwareOf(Model):
     gpu: Literal[GPUS] = Field(description="generation of the GPUs")  # type: ignore[valid-type]
-    gpus: int = Field(ge=1, le=1024, description="of a server")
-    nics: int = Field(ge=1, le=1024, description="of a server")
+    gpus: int = Field(ge=1, le=MOST_GPUS, description="of a server")
+    nics: int = Field(ge=1, le=MOST_GPUS, description="of a server")
     nic: Rate = Field(gt=0, description="line rate of a NIC")
     host: Literal[HOSTS] = Field(default="intel", description="kind of the servers' CPUs")  # type: ignore[valid-type]
     nvlink: bool = Field(default=True, description="GPUs of a server are in one scale-up domain")

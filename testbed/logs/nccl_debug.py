@@ -16,14 +16,17 @@ PROTOCOLS = ("ll", "ll128", "simple")
 _BY_WORD = {name.replace("_", ""): name for name in (*ALGORITHMS, *PROTOCOLS)}
 
 _CHOICE = re.compile(
-    r"(?:(\w+): )?(\d+) Bytes -> Algo (\w+) proto (\w+)(?: channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\})?(?: time ([\d.]+))?"
+    r"(?:(\w{1,40}): )?\b([1-9]\d{0,17}) Bytes -> Algo (\w{1,40}) proto (\w{1,40})"
+    r"(?: channel\{Lo\.\.Hi\}=\{(\d{1,3})\.\.(\d{1,3})\})?",
+    re.ASCII,
 )
-_CHANNELS = re.compile(r"(\d+) coll channels, .*?(\d+) p2p channels, (\d+) p2p channels per peer")
-_ENV = re.compile(r"(NCCL_[A-Z0-9_]+) set by environment to (.{1,200})")
-_ENV_SET = re.compile(r"(NCCL_[A-Z0-9_]+) set to (.{1,200})")
-_NIC = re.compile(r"NET/(?:IB|OFI|Socket)\s*:\s*(?:Using|Selected)?.*")
+_CHANNELS = re.compile(
+    r"\b(\d{1,4}) coll channels, .*?\b(\d{1,4}) p2p channels, (\d{1,4}) p2p channels per peer", re.ASCII
+)
+_ENV = re.compile(r"(NCCL_[A-Z0-9_]{1,60}) set by environment to (.{1,200})")
+_ENV_SET = re.compile(r"(NCCL_[A-Z0-9_]{1,60}) set to (.{1,200})")
 _VIA = re.compile(r"via (NET/\w+/\d+(?:/\w+)*|P2P/\w+(?:/\w+)*|SHM/\w+(?:/\w+)*)")
-_VERSION = re.compile(r"(?:NCCL|RCCL) version\s*:?\s*(\d+\.\d+\.\d+)")
+_VERSION = re.compile(r"(?:NCCL|RCCL) version\s*:?\s*(\d{1,3}\.\d{1,3}\.\d{1,3})\b", re.ASCII)
 _RANKS = re.compile(r"\brank \d+ nranks (\d{1,7}) ")
 _PAIR = re.compile(r"([\d.]+)/\s*([\d.]+)")
 
@@ -40,7 +43,7 @@ class NcclDebug:
     def read(self, number: int, text: str) -> None:
         library = self._log.library
         if found := _CHOICE.search(text):
-            self._choice(number, *found.groups()[:6])
+            self._choice(number, *found.groups())
         elif found := _CHANNELS.search(text):
             told = tuple(map(int, found.groups()))
             before = library.channels, library.p2p_channels, library.p2p_per_peer
@@ -48,7 +51,7 @@ class NcclDebug:
                 self._log.warn(f"{self._file}:{number}", f"{told[0]} coll channels, and before {before[0]}")
             library.channels, library.p2p_channels, library.p2p_per_peer = told
         elif (found := _ENV.search(text)) or (found := _ENV_SET.search(text)):
-            library.env[found.group(1)] = found.group(2).strip().rstrip(".")
+            library.set(found.group(1), found.group(2).strip().rstrip("."))
         elif found := _RANKS.search(text):
             self._ranks = int(found.group(1))
         elif found := _VERSION.search(text):
@@ -67,9 +70,9 @@ class NcclDebug:
         self, line: int, collective: str | None, size: str, algorithm: str, protocol: str, low: str | None, high: str
     ) -> None:
         choices = self._log.library.choices
-        name = (named(collective) or collective[:40]) if collective else ""
+        name = (named(collective) or collective) if collective else ""
         algorithm, protocol = _word(algorithm, ALGORITHMS), _word(protocol, PROTOCOLS)
-        channels = int(high) - int(low) + 1 if low is not None else None
+        channels = max(int(high) - int(low) + 1, 0) or None if low is not None else None
         each = self._ranks if name in _OF_A_RANK and self._ranks else 1  # NCCL counts what one rank has
         made = Choice(name, self._ranks, int(size) * each, algorithm, protocol, channels)
         key = name, made.ranks, made.size_bytes

@@ -21,12 +21,12 @@ def read(document: Any, file: str, log: Log, told: str | None = None) -> int:
     hosts = _hosts(config.get("devices"))
     args = document.get("args")
     collective = told or (named(str(args[0])) if isinstance(args, list) and args else None)
-    if isinstance(version := document.get("nccl_version"), int) and version > 0 and not log.library.version:
+    if isinstance(version := document.get("nccl_version"), int) and 0 < version < 10**7 and not log.library.version:
         log.library.version = f"{version // 10_000}.{version // 100 % 100}.{version % 100}"
     for entry in document["env"] if isinstance(document.get("env"), list) else ():
         key, _, value = str(entry).partition("=")
         if key.startswith("NCCL_"):
-            log.library.env[key] = value[:200]
+            log.library.set(key, value)
     devices = config.get("devices")
     for device in devices if isinstance(devices, list) else ():
         log.devices.add(str(_mapping(device).get("device_info", "")).strip()[:80])

@@ -17,11 +17,13 @@ _PREAMBLE = ("size", "count", "type", "redop", "root")
 _HALF = ("time", "algbw", "busbw", "#wrong")
 STANDARD = _PREAMBLE + _HALF + _HALF
 
-_DEVICE = re.compile(r"#\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+ on\s+(\S+) device\s+(\d+) \[([^\]]*)\] ?(.*)")
+_DEVICE = re.compile(
+    r"#\s*Rank\s+(\d{1,7})\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+) device\s+\d+ \[[^\]]*\] ?(.*)", re.ASCII
+)
 _STARTING = re.compile(r"#\s*Collective test starting:\s*(\S+)")
-_VERSION = re.compile(r"nccl-library=(\d+)|NCCL version (\d+\.\d+\.\d+)|RCCL version\s*:?\s*(\d+\.\d+\.\d+)")
+_VERSION = re.compile(r"nccl-library=(\d{4,7})\b|(?:NCCL|RCCL) version\s*:?\s*(\d{1,3}\.\d{1,3}\.\d{1,3})\b", re.ASCII)
 _COMMAND = re.compile(r"(?:^|[\s/'\"])((?:[a-z]+_)*[a-z]+)_perf(?:_mpi)?\b")
-_SETTING = re.compile(r"(agg iters|iters|graph|average): *(\d+)")
+_SETTING = re.compile(r"(agg iters|iters|graph|average): *(\d{1,9})", re.ASCII)
 _ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z][a-z0-9_]*\s+(?:[a-z]+|-?\d+)\b")
 _OFF = 0.06
 """What bandwidths may differ from those of the time: they have two digits at least."""
@@ -78,11 +80,11 @@ class NcclTests:
             rank = int(found.group(1))
             if test.rows:
                 self._tests[line.tag] = test = _Test()
-            if rank in test.hosts and test.hosts[rank] != found.group(3):
+            if rank in test.hosts and test.hosts[rank] != found.group(2):
                 what = f"rank {rank} is on two hosts: each process was started by itself, and not as one job"
                 self._log.warn(f"{self._file}:{line.number}", what)
-            test.hosts[rank] = found.group(3)
-            self._log.devices.add(found.group(6).strip()[:80])
+            test.hosts[rank] = found.group(2)
+            self._log.devices.add(found.group(3).strip()[:80])
         if found := _VERSION.search(text):
             self._version(next(filter(None, found.groups())), line)
         words = tuple("#wrong" if word in ("error", "errors") else word for word in text.lstrip("# ").split())

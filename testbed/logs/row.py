@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from testbed.base.errors import InputError
+from testbed.base.text import printable
 
 MAX_BYTES = 64 << 20
 MAX_ROWS = 200_000
 MOST_WARNINGS = 20
+MOST_SETTINGS = 500
 
 BUSBW: dict[str, Callable[[int], float]] = {
     "all_reduce": lambda n: 2 * (n - 1) / n,
@@ -102,6 +104,11 @@ class Library:
     choices: dict[tuple[str, int, int], Choice] = field(default_factory=dict)
     table: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
     """(collective, algorithm, protocol): latency in us, bandwidth in GB/s, as the tuner has printed them."""
+
+    def set(self, name: str, value: str) -> None:
+        """A setting, of at most so many."""
+        if name in self.env or len(self.env) < MOST_SETTINGS:
+            self.env[printable(name[:60])] = printable(value[:200])
 
 
 @dataclass

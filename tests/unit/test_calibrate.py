@@ -236,6 +236,22 @@ def test_too_few_points_and_those_that_nothing_fits() -> None:
         calibrate(model, wild, Log())
 
 
+def test_more_than_can_be_fitted(tmp_path: Path) -> None:
+    """A million GPUs of a node, tens of thousands of sizes: refused before anything is made of them."""
+    head = "collective,nodes,gpus_per_node,size_bytes,time_us\n"
+    path = tmp_path / "x.csv"
+    path.write_text(head + "all_reduce,2,1000000,1024,20\n")
+    with pytest.raises(InputError, match="1,000,000 GPUs of a node, more than 1,024"):
+        work(Asked([str(path)], TOLD))
+    path.write_text(head + "".join(f"all_reduce,2,4,{size},20\n" for size in range(4, 24_008, 4)))
+    with pytest.raises(InputError, match="6,001 sizes of collectives, nodes and GPUs, more than 5,000"):
+        work(Asked([str(path)], TOLD))
+    path.write_text(head + "all_reduce,2,4,1024,N/A\n")
+    with pytest.raises(InputError, match="no row of a collective can be used") as error:
+        work(Asked([str(path)], TOLD))
+    assert error.value.hint == "left out: 1 cut, or not to be read"
+
+
 def test_profiles_with_mistakes_name_them(folder: Path, tmp_path: Path) -> None:
     made = work(asked(folder))
     result = profile("mine", made.made, made.log, made.sources, {})

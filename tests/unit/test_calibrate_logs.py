@@ -264,6 +264,35 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read([str(tmp_path / "none")])
 
 
+MANY = "9" * 5000
+CHOICE = "n1:7:9 [0] NCCL INFO AllReduce: {} Bytes -> Algo RING proto LL channel{{Lo..Hi}}={{{}..{}}}\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        CHOICE.format(MANY, 0, 3), CHOICE.format(8, 0, MANY), CHOICE.format(8, 9, 3), CHOICE.format(0, 0, 3),
+        f"n1:7:9 [0] NCCL INFO {MANY} coll channels, 1 collnet channels, {MANY} p2p channels, 2 p2p channels per peer\n",
+        f"n1:7:9 [0] NCCL VERSION NCCL version {MANY}.1.1\n", f"# nccl-tests version 2.17.8 nccl-library={MANY}\n",
+        f"# Rank {MANY} Group 0 Pid 1 on a device 0 [0] H100\n",
+        "n1:7:9 [0] NCCL INFO NCCL_X\x9b2J set by environment to \x1b]0;mine\x07\n",
+        "".join(f"n1:7:9 [0] NCCL INFO NCCL_A{n} set by environment to x\n" for n in range(2000)),
+    ],
+)  # fmt: skip
+def test_lines_that_no_nccl_prints(tmp_path: Path, line: str) -> None:
+    """Numbers of thousands of digits, channels backwards, control characters, settings without end: rows are read."""
+    log = of(tmp_path, table("all_reduce", 2, 4, TIMES) + line)
+    assert seen(log) == WANTED
+    assert all(0 < (one.channels or 1) <= 1000 for one in log.library.choices.values())
+    assert len(log.library.env) <= 500 and "".join([*log.library.env, *log.library.env.values()]).isprintable()
+    assert len(log.library.version) < 12
+
+
+def test_calls_launched_as_one_are_left_out_however_many(tmp_path: Path) -> None:
+    text = table("all_reduce", 2, 4, TIMES).replace("agg iters: 1", f"agg iters: {MANY}")
+    assert of(tmp_path, text).left_out == {"of several calls launched as one": 3}
+
+
 PIECES = st.sampled_from(
     [
         *table("all_reduce", 1, 2, {1024: 20.0}).splitlines(), *DEBUG.splitlines(), *LATENCY.splitlines(),
