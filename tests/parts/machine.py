@@ -65,7 +65,7 @@ def told(*args: str, code: int = 0) -> str:
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout: float = DEADLINE_S) -> None:
-    """Looks again and again; rests longer than a look takes, which may start a process: what is awaited needs the CPU."""
+    """Looks again and again, and rests longer than a look takes: what is awaited needs the CPU."""
     end = time.monotonic() + timeout
     while True:
         began = time.monotonic()
