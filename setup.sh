@@ -28,7 +28,8 @@ usage: ./setup.sh VERB [ARGUMENT...]
           prove controls (congestion controls starve nobody and bound the queue),
           prove gallery (the figures of papers are those that docs/gallery.md shows),
           prove drills (every drill is seen, solved, and healthy where nothing is wrong), prove drill-kills (as kills, of
-          drills), prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
+          drills), prove program-kills (as kills, of RDMA programs: their NIC is clean, and no other's figures change),
+          prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
           reads, sleeps and load between it is the same), prove mutants (tests notice when what makes figures changes),
           prove all (each verb's worth of a night, and a table of them); --help says more
   bench   set up, run the benchmarks (arguments go to them)
@@ -405,8 +406,8 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | gallery | drills | drill-kills | drill-leaks | drill-replay | mutants | calibrate | all) ;;
-            *) usage >&2; say "prove what? load, kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, gallery, drills, drill-kills, drill-leaks, drill-replay, mutants, calibrate or all"; exit 2 ;;
+            load | kills | program-kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | gallery | drills | drill-kills | drill-leaks | drill-replay | mutants | calibrate | all) ;;
+            *) usage >&2; say "prove what? load, kills, program-kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, gallery, drills, drill-kills, drill-leaks, drill-replay, mutants, calibrate or all"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift

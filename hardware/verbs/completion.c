@@ -115,6 +115,7 @@ static struct cq *create(struct ibv_context *c, int cqe, void *context, struct i
 		errno = ENOMEM;
 		return NULL;
 	}
+	q->forks = session.forks;
 	q->cq.context = c;
 	q->cq.channel = channel;
 	q->cq.cq_context = context;
@@ -228,12 +229,12 @@ int cq_poll(struct ibv_cq *c, int n, struct ibv_wc *wc)
 
 	session_lock();
 	int got = take(q, n, wc);
-	if (!got && n > 0 && session.fd >= 0) {
+	if (!got && n > 0 && session.fd >= 0 && q->forks == session.forks) {
 		session_poll(q->empties);
 		got = take(q, n, wc);
 	}
 	q->empties = got ? 0 : q->empties + 1;
-	if (!got && (session.lost || q->overrun))
+	if (!got && (session.lost || q->overrun || q->forks != session.forks))
 		got = -1;
 	session_unlock();
 	return got;

@@ -119,7 +119,7 @@ void demand_removed(uint32_t key)
 	for (struct demand **at = &all; *at;) {
 		struct demand *d = *at;
 		if (d->of == key) {
-			memory_forget(d->key);
+			memory_forget(d->key, session.forks);
 			take_out(at);
 		} else if (d->key == key) {
 			take_out(at);

@@ -23,6 +23,8 @@
 struct dm {
 	struct ibv_dm dm;
 	struct dm *next;
+	uint32_t key;
+	unsigned forks;
 	uint8_t *at;
 	uint64_t bytes;
 	struct dm_region {
@@ -98,15 +100,16 @@ struct ibv_dm *dm_alloc(struct ibv_context *c, struct ibv_alloc_dm_attr *a)
 	d->bytes = a->length;
 	d->dm = (struct ibv_dm){.context = c, .memcpy_to_dm = write_to, .memcpy_from_dm = read_from};
 	session_lock();
-	d->dm.handle = session_open() ? memory_key(ALLOC_DM, &w, sizeof w, fd) : 0;
-	if (d->dm.handle) {
+	d->key = d->dm.handle = session_open() ? memory_key(ALLOC_DM, &w, sizeof w, fd) : 0;
+	d->forks = session.forks;
+	if (d->key) {
 		d->next = all;
 		all = d;
 	}
 	session_unlock();
 	int wrong = errno;
 	syscall(SYS_close, fd);
-	if (d->dm.handle)
+	if (d->key)
 		return &d->dm;
 	munmap(d->at, d->bytes);
 	free(d);
@@ -126,7 +129,7 @@ int dm_free(struct ibv_dm *dm)
 	while (*at != d)
 		at = &(*at)->next;
 	*at = d->next;
-	memory_forget(dm->handle);
+	memory_forget(d->key, d->forks);
 	session_now();
 	session_unlock();
 	munmap(d->at, d->bytes);
@@ -137,7 +140,7 @@ int dm_free(struct ibv_dm *dm)
 struct ibv_mr *dm_register(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned access)
 {
 	struct dm *d = (struct dm *)dm;
-	struct wire_register_dm w = {.length = length, .offset = offset, .key = dm->handle, .access = access & ACCESS, .domain = pd->handle};
+	struct wire_register_dm w = {.length = length, .offset = offset, .key = d->key, .access = access & ACCESS, .domain = pd->handle};
 
 	errno = EINVAL;
 	if (!(access & IBV_ACCESS_ZERO_BASED) || access & ~(unsigned)(ACCESS | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_RELAXED_ORDERING) ||
@@ -147,12 +150,12 @@ struct ibv_mr *dm_register(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset
 	if (!r)
 		return NULL;
 	session_lock();
-	uint32_t key = session_open() ? memory_key(REGISTER_DM, &w, sizeof w, -1) : 0;
+	uint32_t key = d->forks == session.forks && session_open() ? memory_key(REGISTER_DM, &w, sizeof w, -1) : 0;
 	*r = (struct dm_region){.next = d->regions, .mr = memory_region(pd, NULL, length, 0, 0, key)};
 	if (r->mr)
 		d->regions = r;
 	else if (key)
-		memory_forget(key);
+		memory_forget(key, session.forks);
 	session_unlock();
 	if (r->mr)
 		return (struct ibv_mr *)r->mr;

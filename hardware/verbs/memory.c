@@ -17,7 +17,7 @@
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define ON_DEMAND IBV_ACCESS_ON_DEMAND
 #define WINDOWS IBV_ACCESS_MW_BIND
-#define HARMLESS (IBV_ACCESS_RELAXED_ORDERING | IBV_ACCESS_HUGETLB)
+#define HARMLESS (IBV_ACCESS_OPTIONAL_RANGE | IBV_ACCESS_HUGETLB)
 
 static uint32_t cookies;
 
@@ -91,7 +91,7 @@ uint32_t memory_enroll(const struct ibv_pd *pd, uint64_t at, size_t length, uint
 	}
 	if (!wrong && on_demand && (wrong = demand_added(pd, at, length, iova, key, access))) {
 		demand_removed(key);
-		memory_forget(key);
+		memory_forget(key, session.forks);
 		key = 0;
 	}
 	if (!wrong && open_to_peers(access))
@@ -107,37 +107,38 @@ uint32_t memory_enroll(const struct ibv_pd *pd, uint64_t at, size_t length, uint
 struct region {
 	struct ibv_mr mr;
 	uint64_t iova;
-	unsigned access;
+	unsigned access, forks;
+	uint32_t key; /* whatever its program makes of those in mr */
 };
 
-/* memory_forget() - fabricd is to forget what has that key; under the session's lock */
-void memory_forget(uint32_t key)
+/* memory_forget() - fabricd is to forget what was given that key, in this process; under the session's lock */
+void memory_forget(uint32_t key, unsigned forks)
 {
 	const struct wire_key k = {.key = key};
 
 	session_begin();
-	if (session.fd >= 0)
+	if (session.fd >= 0 && forks == session.forks)
 		memcpy(session_command(DEREGISTER, sizeof k), &k, sizeof k);
 }
 
 static void discharge(const struct region *m)
 {
 	session_lock();
-	if (open_to_peers(m->access))
+	if (open_to_peers(m->access) && m->forks == session.forks)
 		say_open(m->mr.addr, m->mr.length, false);
 	if (m->access & ON_DEMAND)
-		demand_removed(m->mr.lkey);
-	memory_forget(m->mr.lkey);
+		demand_removed(m->key);
+	memory_forget(m->key, m->forks);
 	session_now();
 	session_unlock();
 }
 
 static uint32_t regrant(const struct region *m, const struct ibv_pd *pd, unsigned access)
 {
-	const struct wire_rights r = {.key = m->mr.lkey, .access = access & (ACCESS | WINDOWS), .domain = pd->handle};
+	const struct wire_rights r = {.key = m->key, .access = access & (ACCESS | WINDOWS), .domain = pd->handle};
 	int wrong = wrong_with(pd, (uint64_t)(uintptr_t)m->mr.addr, m->mr.length, m->iova, access);
 
-	if (!wrong && session.fd < 0)
+	if (!wrong && (session.fd < 0 || m->forks != session.forks))
 		wrong = EIO;
 	errno = wrong;
 	if (wrong)
@@ -149,7 +150,7 @@ static uint32_t regrant(const struct region *m, const struct ibv_pd *pd, unsigne
 	memcpy(session_command(MODIFY_REGION, sizeof r), &r, sizeof r);
 	session_now();
 	session_unlock();
-	return m->mr.lkey;
+	return m->key;
 }
 
 /* memory_region() - What a program sees of a region that fabricd knows by @key; NULL if that is 0, or there is no memory for it */
@@ -163,6 +164,8 @@ struct ibv_mr *memory_region(struct ibv_pd *pd, void *addr, size_t length, uint6
 		.context = pd->context, .pd = pd, .addr = addr, .length = length, .handle = key, .lkey = key, .rkey = key};
 	m->iova = iova;
 	m->access = access;
+	m->forks = session.forks;
+	m->key = key;
 	pd_use(pd, 1);
 	return &m->mr;
 }
@@ -194,7 +197,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 		discharge(m);
 	pd_use(pd, 1);
 	pd_use(mr->pd, -1);
-	*m = (struct region){*mr, iova, rights};
+	*m = (struct region){*mr, iova, rights, session.forks, key};
 	mr->pd = pd;
 	mr->addr = addr;
 	mr->length = length;

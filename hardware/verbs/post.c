@@ -40,17 +40,19 @@ static bool is_local(int opcode)
 
 static int wrong_with(const struct qp *q, const struct ibv_send_wr *wr, uint64_t *length)
 {
+	if (q->forks != session.forks)
+		return EIO;
 	if (opcode_of(wr->opcode) < 0)
 		return EOPNOTSUPP;
 	if (q->qp.qp_type == IBV_QPT_UD && ((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || !wr->wr.ud.ah))
 		return EINVAL;
 	if (q->qp.qp_type == IBV_QPT_UC && (reads(opcode_of(wr->opcode)) || wr->opcode == IBV_WR_SEND_WITH_INV))
 		return EINVAL;
-	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_SQD && q->qp.state != IBV_QPS_ERR)
+	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_ERR)
 		return EINVAL;
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > (q->cap.max_send_sge ? q->cap.max_send_sge : 1))
 		return EINVAL;
-	if (wr->opcode == IBV_WR_BIND_MW && (wr->bind_mw.mw->rkey ^ wr->bind_mw.rkey) >> 8)
+	if (wr->opcode == IBV_WR_BIND_MW && (!wr->bind_mw.mw || (wr->bind_mw.mw->rkey ^ wr->bind_mw.rkey) >> 8))
 		return EINVAL;
 	if (reads(opcode_of(wr->opcode)) && (wr->send_flags & IBV_SEND_INLINE || !q->attr.max_rd_atomic))
 		return EINVAL; /* its answer needs a place; and it would wait for ever */
@@ -124,7 +126,7 @@ static int send_one(void *queue, const void *request)
 		return wrong;
 	bool inlined = wr->send_flags & IBV_SEND_INLINE && !is_local(opcode_of(wr->opcode)), signaled = q->signal_all || wr->send_flags & IBV_SEND_SIGNALED;
 	struct wire_send s = {
-		.qp = q->qp.qp_num,
+		.qp = q->number,
 		.opcode = (uint8_t)opcode_of(wr->opcode),
 		.flags = (signaled ? WIRE_SIGNALED : 0) | (inlined ? WIRE_INLINE : 0) |
 			 (wr->send_flags & IBV_SEND_FENCE ? WIRE_FENCE : 0),
@@ -162,6 +164,7 @@ static int post_list(void *queue, void *first, void **bad, int (*one)(void *queu
 		wrong = session.lost ? EIO : one(queue, wr);
 		if (!wrong)
 			wr = wr->next;
+		session_room();
 	}
 	session_now();
 	session_unlock();
@@ -191,12 +194,14 @@ static int receive_one(void *queue, const void *request)
 	struct qp *q = queue;
 	const struct ibv_recv_wr *wr = request;
 
+	if (q->forks != session.forks)
+		return EIO;
 	if (q->qp.srq || q->qp.state == IBV_QPS_RESET || wr->num_sge < 0 ||
 	    (unsigned)wr->num_sge > (q->cap.max_recv_sge ? q->cap.max_recv_sge : 1))
 		return EINVAL;
 	if (q->rq_tail - q->rq_head >= q->cap.max_recv_wr)
 		return ENOMEM;
-	put_receive(POST_RECV_LIST, q->qp.qp_num, q->rq_tail, wr);
+	put_receive(POST_RECV_LIST, q->number, q->rq_tail, wr);
 	q->rq[q->rq_tail++ % (q->cap.max_recv_wr + 1u)] = wr->wr_id;
 	return 0;
 }
@@ -211,6 +216,8 @@ static int receive_shared(void *queue, const void *request)
 	struct shared *s = queue;
 	const struct ibv_recv_wr *wr = request;
 
+	if (s->forks != session.forks)
+		return EIO;
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > s->attr.max_sge)
 		return EINVAL;
 	if (s->free == NOTHING)
@@ -257,7 +264,7 @@ void post_sent(uint64_t seq, uint32_t status, uint32_t number, uint64_t bytes)
 				  .status = status,
 				  .opcode = completed(e->opcode),
 				  .byte_len = (uint32_t)bytes,
-				  .qp_num = q->qp.qp_num};
+				  .qp_num = q->number};
 	cq_add(q->qp.send_cq, &wc, false);
 }
 
@@ -284,7 +291,7 @@ void post_received(const struct wire_record *r)
 				  .wc_flags = (imm ? IBV_WC_WITH_IMM : 0) | (invalidates ? IBV_WC_WITH_INV : 0) | (datagram ? IBV_WC_GRH : 0),
 				  .imm_data = invalidates ? r->imm : htonl(r->imm),
 				  .byte_len = (uint32_t)r->bytes,
-				  .qp_num = q->qp.qp_num,
+				  .qp_num = q->number,
 				  .sl = datagram ? HEADER_IPV4 : 0,
 				  .src_qp = datagram ? (uint32_t)(r->bytes >> 32) : q->attr.dest_qp_num};
 	cq_add(q->qp.recv_cq, &wc, true);
@@ -299,14 +306,14 @@ void qp_lost(struct qp *q)
 		const struct ibv_wc wc = {.wr_id = e->wr_id,
 					  .status = IBV_WC_WR_FLUSH_ERR,
 					  .opcode = completed(e->opcode),
-					  .qp_num = q->qp.qp_num};
+					  .qp_num = q->number};
 		cq_add(q->qp.send_cq, &wc, false);
 	}
 	while (q->rq_head != q->rq_tail) {
 		const struct ibv_wc wc = {.wr_id = q->rq[q->rq_head++ % (q->cap.max_recv_wr + 1u)],
 					  .status = IBV_WC_WR_FLUSH_ERR,
 					  .opcode = IBV_WC_RECV,
-					  .qp_num = q->qp.qp_num};
+					  .qp_num = q->number};
 		cq_add(q->qp.recv_cq, &wc, true);
 	}
 }

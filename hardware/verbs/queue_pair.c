@@ -23,7 +23,7 @@ struct qp *qp_of(uint32_t number)
 {
 	struct qp *q = by_number[number % BUCKETS];
 
-	while (q && q->qp.qp_num != number)
+	while (q && q->number != number)
 		q = q->beside;
 	return q;
 }
@@ -31,7 +31,7 @@ struct qp *qp_of(uint32_t number)
 static uint32_t new_number(const struct ibv_qp_init_attr_ex *a)
 {
 	const struct wire_create_qp c = {.cookie = ++cookies, .type = (uint8_t)a->qp_type, .domain = a->pd->handle,
-					.shared = a->srq ? a->srq->handle : 0};
+					.shared = a->srq ? ((struct shared *)a->srq)->number : 0};
 	struct wire_number answer;
 
 	session_begin();
@@ -47,7 +47,7 @@ static uint32_t new_number(const struct ibv_qp_init_attr_ex *a)
 
 static void add(struct qp *q)
 {
-	struct qp **beside = &by_number[q->qp.qp_num % BUCKETS];
+	struct qp **beside = &by_number[q->number % BUCKETS];
 
 	q->next = qps;
 	qps = q;
@@ -62,7 +62,7 @@ static void add(struct qp *q)
 
 static void take_out(struct qp *q)
 {
-	struct qp **at = &qps, **beside = &by_number[q->qp.qp_num % BUCKETS];
+	struct qp **at = &qps, **beside = &by_number[q->number % BUCKETS];
 
 	while (*at != q)
 		at = &(*at)->next;
@@ -124,11 +124,12 @@ static struct qp *create(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
 	pthread_mutex_init(&b->mutex, NULL);
 	pthread_cond_init(&b->cond, NULL);
 	session_lock();
-	b->qp_num = b->handle = new_number(a);
-	if (b->qp_num)
+	q->number = b->qp_num = b->handle = new_number(a);
+	q->forks = session.forks;
+	if (q->number)
 		add(q);
 	session_unlock();
-	if (!b->qp_num) {
+	if (!q->number) {
 		int wrong = errno;
 		release(q);
 		errno = wrong;
@@ -173,17 +174,17 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
-	const struct wire_qp d = {.qp = qp->qp_num};
 	struct qp *q = (struct qp *)qp;
+	const struct wire_qp d = {.qp = q->number};
 
 	session_lock();
 	session_begin();
-	if (session.fd >= 0)
+	if (session.fd >= 0 && q->forks == session.forks)
 		memcpy(session_command(DESTROY_QP, sizeof d), &d, sizeof d);
 	session_now();
 	take_out(q);
-	cq_forget(qp->send_cq, qp->qp_num);
-	cq_forget(qp->recv_cq, qp->qp_num);
+	cq_forget(qp->send_cq, q->number);
+	cq_forget(qp->recv_cq, q->number);
 	session_unlock();
 	pthread_mutex_lock(&qp->mutex);
 	while (qp->events_completed != q->events)
@@ -218,7 +219,7 @@ static void tell(const struct qp *q, enum ibv_qp_state to)
 {
 	const struct ibv_qp_attr *a = &q->attr;
 	struct wire_modify_qp m = {
-		.qp = q->qp.qp_num,
+		.qp = q->number,
 		.state = (uint8_t)to,
 		.mtu = (uint8_t)a->path_mtu,
 		.timeout = a->timeout,
@@ -272,7 +273,9 @@ static void take(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mas
 #undef TAKE
 }
 
-/* Whether a transition is one, and comes with what it needs (InfiniBand, table "QP state transition properties") */
+/* Whether a transition is one, and comes with what it needs (InfiniBand, table "QP state transition properties").  To be
+ * drained (SQD) is none: this NIC cannot
+ */
 static bool allowed(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 {
 	static const struct {
@@ -291,9 +294,6 @@ static bool allowed(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_s
 		 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
 		 IBV_QP_SQ_PSN, IBV_QP_SQ_PSN},
 		{IBV_QPS_RTS, IBV_QPS_RTS, 0, 0, 0},
-		{IBV_QPS_RTS, IBV_QPS_SQD, 0, 0, 0},
-		{IBV_QPS_SQD, IBV_QPS_RTS, 0, 0, 0},
-		{IBV_QPS_SQD, IBV_QPS_SQD, 0, 0, 0},
 	};
 
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
@@ -321,6 +321,9 @@ static int wrong_with(const struct qp *q, const struct ibv_qp_attr *a, int mask,
 		return EINVAL;
 	if (mask & IBV_QP_PATH_MTU && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
 		return EINVAL;
+	if ((mask & IBV_QP_TIMEOUT && a->timeout > 31) || (mask & IBV_QP_MIN_RNR_TIMER && a->min_rnr_timer > 31) ||
+	    (mask & IBV_QP_RETRY_CNT && a->retry_cnt > 7) || (mask & IBV_QP_RNR_RETRY && a->rnr_retry > 7))
+		return EINVAL;
 	if (mask & IBV_QP_AV && (!a->ah_attr.is_global || a->ah_attr.grh.sgid_index != railbed_gid_index() || a->ah_attr.port_num != PORT))
 		return EINVAL;
 	if (mask & IBV_QP_AV && !place_rank_of(&a->ah_attr.grh.dgid, &rank))
@@ -340,12 +343,12 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	int wrong;
 
 	session_lock();
-	wrong = session_open() ? wrong_with(q, a, mask, to) : errno;
+	wrong = q->forks != session.forks ? EIO : session_open() ? wrong_with(q, a, mask, to) : errno;
 	if (!wrong) {
 		take(&q->attr, a, mask);
 		if (to == IBV_QPS_RESET) {
-			cq_forget(qp->send_cq, qp->qp_num);
-			cq_forget(qp->recv_cq, qp->qp_num);
+			cq_forget(qp->send_cq, q->number);
+			cq_forget(qp->recv_cq, q->number);
 			q->sq_head = q->sq_tail = q->rq_head = q->rq_tail = 0;
 		}
 		tell(q, to);

@@ -30,13 +30,15 @@ struct wire_record;
 #define DEVICE_MEMORY_MAX (128u << 10)
 #define READS_MAX 16 /* and atomics of a queue pair under way */
 
-/* --- session.c: what is said to fabricd, and what it says --- */
+/* --- session.c, wait.c: what is said to fabricd, and what it says --- */
 struct session {
 	int fd; /* -1: not opened yet, or lost */
 	bool lost, real, asked; /* asked: something was said since the clock was heard last */
 	uint32_t rank, ranks, mtu;
 	uint64_t pcie; /* ps, one way */
 	uint64_t now, spend; /* ps: the process's clock, and what is to be added to it with the next command */
+	unsigned forks; /* so many have led to this process: what was made before the last is of no use here */
+	uint32_t posted; /* since it heard of anything */
 	uint64_t waits, said, looks; /* looks: at the clock, since anything else was done */
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* nobody waits for records any more */
@@ -59,8 +61,14 @@ bool session_open(void);
 void *session_command(uint16_t op, uint16_t body);
 void session_begin(void);
 void session_now(void);
+void session_flush(void);
+void session_interrupt(void);
+long session_receive(void);
+bool session_heard(long n, uint16_t kind);
+extern const struct railbed_watch *session_watch;
 bool session_exchange(int fd, uint16_t kind);
 uint32_t session_wait(uint32_t records, uint64_t until);
+void session_room(void);
 void session_fail(const char *what, const char *why);
 void session_poll(unsigned empties);
 bool session_polls(void);
@@ -86,7 +94,7 @@ void place_gid(uint32_t rank, union ibv_gid *gid);
 
 /* --- memory.c, demand.c, device_memory.c, window.c --- */
 uint32_t memory_enroll(const struct ibv_pd *pd, uint64_t at, size_t length, uint64_t iova, unsigned access);
-void memory_forget(uint32_t key);
+void memory_forget(uint32_t key, unsigned forks);
 uint32_t memory_key(uint16_t op, const void *body, uint16_t bytes, int fd);
 struct ibv_mr *memory_region(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access, uint32_t key);
 void demand_look(void);
@@ -125,6 +133,7 @@ struct cq {
 	};
 	struct ibv_wc *ring;
 	uint32_t room, head, tail, empties, users;
+	unsigned forks;
 	bool armed, solicited_only, overrun;
 	struct ibv_wc current; /* of extended polling */
 	struct cq *next;
@@ -147,6 +156,7 @@ struct ah {
 struct shared {
 	struct ibv_srq srq;
 	struct ibv_srq_attr attr;
+	unsigned forks;
 	uint32_t number, users, events, free; /* free: of `entry` the first that is, or NOTHING */
 	struct shared_entry {
 		uint64_t wr_id;
@@ -172,6 +182,8 @@ struct qp {
 	};
 	struct ibv_qp_cap cap;
 	struct ibv_qp_attr attr;
+	uint32_t number; /* whatever its program makes of qp.qp_num */
+	unsigned forks;
 	bool extended;
 	bool signal_all;
 	uint32_t events; /* asynchronous ones that its program has taken */

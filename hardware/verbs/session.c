@@ -7,9 +7,7 @@
  * clock is that of the last answer; `spend` is what the process itself has used since (reading clocks), and `asked` says
  * that fabricd has added to it what posts cost.
  *
- * One thread at a time waits, without the lock.  Another that has something to say interrupts it, by saying anything:
- * fabricd ends the wait then (session_begin).  One that wants to wait, too, waits for the first: what comes is dealt with
- * for all.  If it waits for less, or not as long, the first goes on to wait for that (also_waits).
+ * Waiting is in wait.c.
  *
  * When fabricd ends the session the NIC is gone: it is said once on stderr, and every call fails from then on.
  */
@@ -32,15 +30,16 @@ struct session session = {
 	.fd = -1, .records = UINT32_MAX, .until = NEVER, .alarm = NEVER, .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .changed = PTHREAD_COND_INITIALIZER};
 __thread unsigned session_depth;
 static void (*activation)(void); /* of the time library, if it is there */
-static const struct railbed_watch *watch; /* likewise */
+const struct railbed_watch *session_watch; /* likewise */
 
 /* System calls by number: a program, or the time library, may have put its own in the place of the functions */
-static long receive(void *p, size_t n)
+/* session_receive() - The next packet; no lock is needed while a thread waits */
+long session_receive(void)
 {
 	long got;
 
 	do
-		got = syscall(SYS_recvfrom, session.fd, p, n, 0, NULL, NULL);
+		got = syscall(SYS_recvfrom, session.fd, session.in, sizeof session.in - 1, 0, NULL, NULL);
 	while (got < 0 && errno == EINTR);
 	return got;
 }
@@ -57,8 +56,8 @@ void session_unlock(void)
 		pthread_cond_broadcast(&session.changed);
 	bool due = --session_depth == 0 && session.alarm <= session.now + session.spend;
 	pthread_mutex_unlock(&session.lock);
-	if (due && watch)
-		watch->due(session.now + session.spend);
+	if (due && session_watch)
+		session_watch->due(session.now + session.spend);
 }
 
 /* session_fail() - The NIC cannot be used any more, and why */
@@ -97,7 +96,8 @@ static bool out(const void *p, size_t n, int fd)
 	return sent == (long)n; /* if not, what fabricd has said last is read */
 }
 
-static void flush(void)
+/* session_flush() - What was said goes out */
+void session_flush(void)
 {
 	size_t n = session.out_len;
 
@@ -106,7 +106,8 @@ static void flush(void)
 		out(session.out, n, -1);
 }
 
-static void interrupt(void)
+/* session_interrupt() - Whoever waits waits no longer */
+void session_interrupt(void)
 {
 	static const struct {
 		uint16_t op, length;
@@ -122,7 +123,7 @@ void session_begin(void)
 	if (!session.waiting)
 		return;
 	session.wanted++;
-	interrupt();
+	session_interrupt();
 	while (session.waiting)
 		pthread_cond_wait(&session.changed, &session.lock);
 	session.wanted--;
@@ -132,7 +133,7 @@ void session_begin(void)
 void session_now(void)
 {
 	if (session.real || !__libc_single_threaded)
-		flush();
+		session_flush();
 }
 
 /* session_command() - Room for the body of a command of that many bytes, all zero */
@@ -147,7 +148,7 @@ void *session_command(uint16_t op, uint16_t body)
 		memcpy(session_command(SPEND, 8), &spent, 8);
 	}
 	if (session.out_len + len > sizeof session.out)
-		flush();
+		session_flush();
 	uint8_t *p = session.out + session.out_len;
 	session.last = session.out_len;
 	memset(p, 0, len);
@@ -160,8 +161,8 @@ void *session_command(uint16_t op, uint16_t body)
 	return p + 8;
 }
 
-/* Is that packet of that kind?  If not, the session is over */
-static bool is_of(long n, uint16_t kind)
+/* session_heard() - Is what was received, so many bytes, of that kind?  If not, the session is over */
+bool session_heard(long n, uint16_t kind)
 {
 	uint16_t got = 0;
 
@@ -187,7 +188,7 @@ bool session_exchange(int fd, uint16_t kind)
 	else
 		last = 0;
 	out(session.out + last, n - last, fd);
-	return is_of(receive(session.in, sizeof session.in - 1), kind);
+	return session_heard(session_receive(), kind);
 }
 
 /* session_open() - The process's session, opened if it has none; false, with errno, if there can be none */
@@ -230,145 +231,31 @@ bool session_open(void)
 	return true;
 }
 
-static void record(const struct wire_record *r)
-{
-	switch (r->kind) {
-	case REC_SENT: post_sent(r->wr_id, r->status, r->qp, r->bytes); break;
-	case REC_RECEIVED:
-	case REC_RECEIVED_IMM:
-	case REC_RECEIVED_SEND_IMM:
-	case REC_RECEIVED_SEND_INV:
-	case REC_RECEIVED_DATAGRAM:
-	case REC_RECEIVED_DATAGRAM_IMM: post_received(r); break;
-	case REC_QP_EVENT: qp_event(r->qp, r->imm); break;
-	case REC_SRQ_LIMIT: shared_low(r->qp); break;
-	default: break;
-	}
-}
-
-static uint32_t take_in(void)
-{
-	struct wire_records head;
-	const uint8_t *p = session.in + 8 + sizeof head;
-
-	memcpy(&head, session.in + 8, sizeof head);
-	if (watch && head.now != session.now)
-		watch->moved();
-	session.now = head.now;
-	session.asked = false;
-	for (uint32_t i = 0; i < head.count; i++) {
-		struct wire_record r;
-		memcpy(&r, p, sizeof r);
-		record(&r);
-		p += r.length;
-	}
-	return head.count;
-}
-
-/* Another thread waits already, or has something to say: it deals with what comes for us, too */
-static void also_waits(uint32_t records, uint64_t until, uint32_t flags)
-{
-	bool less = records < session.records || until < session.until || flags & ~session.flags;
-
-	session.flags |= flags;
-
-	session.records = records < session.records ? records : session.records;
-	session.until = until < session.until ? until : session.until;
-	if (session.waiting && less && !session.interrupted) {
-		session.interrupted = true;
-		interrupt();
-	}
-	pthread_cond_wait(&session.changed, &session.lock);
-}
-
-static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
-{
-	if (session.fd < 0)
-		return 0;
-	if (session.waiting || session.wanted) {
-		if (session_depth == 1)
-			also_waits(records, until, flags);
-		return 0;
-	}
-	if (session_depth == 1)
-		demand_look();
-	session.records = records < session.records ? records : session.records;
-	session.until = until < session.until ? until : session.until;
-	session.flags |= flags;
-	const struct wire_wait wait = {.records = session.records, .until = session.until < session.alarm ? session.until : session.alarm,
-				       .flags = session.flags};
-	memcpy(session_command(WAIT, sizeof wait), &wait, sizeof wait);
-	session.waits++;
-	flush();
-	session.waiting = session_depth == 1;
-	if (session.waiting) {
-		session_depth = 0;
-		pthread_mutex_unlock(&session.lock);
-	}
-	long n = session.fd < 0 ? 0 : receive(session.in, sizeof session.in - 1);
-	if (session.waiting) {
-		pthread_mutex_lock(&session.lock);
-		session_depth = 1;
-		session.waiting = false;
-		pthread_cond_broadcast(&session.changed);
-	}
-	if (!session.interrupted) {
-		session.records = UINT32_MAX;
-		session.until = NEVER;
-		session.flags = 0;
-	}
-	session.interrupted = false;
-	return is_of(n, REPLY_RECORDS) ? take_in() : 0;
-}
-
-/* session_wait() - Wait until so many records are due, or until that time (ps); how many came.  They have been dealt with
- *
- * Returns earlier if another thread has something to say, or waits already.
- */
-uint32_t session_wait(uint32_t records, uint64_t until)
-{
-	return wait_for(records, until, 0);
-}
-
-/* session_poll() - A queue was empty: wait for a record, or for what a peer writes to our memory, which may be looked at, too */
-void session_poll(unsigned empties)
-{
-	wait_for(1, session.now + session.spend + session_slice(empties), session.open ? WAIT_WRITTEN : 0);
-}
-
-/* session_slice() - How long to look at an empty queue before the program may look elsewhere (ps) */
-uint64_t session_slice(unsigned empties)
-{
-	if (session.real)
-		return 1000000000ull / place()->dilation; /* 1 ms on the machine's clock */
-	return 1000000ull << (empties > 10 ? 10 : empties);
-}
-
 /* session_region() - Peers may write there from now on, or no more */
 void session_region(uint64_t start, uint64_t end, bool there)
 {
 	session.open += there ? 1 : -1u;
-	if (watch && !session.real)
-		watch->region(start, end, there);
+	if (session_watch && !session.real)
+		session_watch->region(start, end, there);
 }
 
 /* session_polls() - Is memory looked at again and again, that a peer may write to? */
 bool session_polls(void)
 {
-	return watch && watch->polls();
+	return session_watch && session_watch->polls();
 }
 
 /* session_pause() - The process's memory is looked at as a whole */
 void session_pause(void)
 {
-	if (watch)
-		watch->pause();
+	if (session_watch)
+		session_watch->pause();
 }
 
 /* railbed_watch() - Who is told of memory that peers may write to */
 void railbed_watch(const struct railbed_watch *how)
 {
-	watch = how;
+	session_watch = how;
 }
 
 /* railbed_activate() - What is to be done once the session is there and has the virtual clock */
@@ -384,7 +271,7 @@ __attribute__((destructor)) static void leave(void)
 	if (session.fd < 0 || session.waiting)
 		return; /* a thread that waits: the end of the process is said by its socket */
 	session_command(BYE, 0);
-	flush();
+	session_flush();
 }
 
 static void before_fork(void)
@@ -414,6 +301,8 @@ static void in_child(void)
 	session.lost = false;
 	session.out_len = 0;
 	session.spend = 0;
+	session.posted = 0;
+	session.forks++;
 	demand_child();
 }
 

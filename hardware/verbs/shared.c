@@ -52,6 +52,7 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 	pthread_cond_init(&s->srq.cond, NULL);
 	session_lock();
 	s->number = s->srq.handle = new_number(pd->handle);
+	s->forks = session.forks;
 	if (s->number) {
 		s->next = all;
 		all = s;
@@ -69,12 +70,12 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 	return &s->srq;
 }
 
-static void tell(uint16_t op, uint32_t number, uint32_t limit)
+static void tell(uint16_t op, const struct shared *s, uint32_t limit)
 {
-	const struct wire_limit m = {.srq = number, .limit = limit};
+	const struct wire_limit m = {.srq = s->number, .limit = limit};
 
 	session_begin();
-	if (session.fd >= 0)
+	if (session.fd >= 0 && s->forks == session.forks)
 		memcpy(session_command(op, sizeof m), &m, sizeof m);
 	session_now();
 }
@@ -89,7 +90,7 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *a, int mask)
 	session_lock();
 	if (mask & IBV_SRQ_LIMIT) {
 		s->attr.srq_limit = a->srq_limit;
-		tell(MODIFY_SRQ, s->number, a->srq_limit);
+		tell(MODIFY_SRQ, s, a->srq_limit);
 	}
 	session_unlock();
 	return 0;
@@ -110,7 +111,7 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 		session_unlock();
 		return EBUSY;
 	}
-	tell(DESTROY_SRQ, s->number, 0);
+	tell(DESTROY_SRQ, s, 0);
 	while (*at != s)
 		at = &(*at)->next;
 	*at = s->next;

@@ -10,30 +10,37 @@
 
 #include "wire.h"
 
+struct window {
+	struct ibv_mw mw;
+	uint32_t key; /* but for what bindings change of it */
+	unsigned forks;
+};
+
 struct ibv_mw *window_alloc(struct ibv_pd *pd, enum ibv_mw_type type)
 {
-	const struct wire_alloc_mw w = {.domain = pd->handle, .type = type};
+	const struct wire_alloc_mw what = {.domain = pd->handle, .type = type};
 
 	errno = EINVAL;
-	struct ibv_mw *mw = type == IBV_MW_TYPE_1 || type == IBV_MW_TYPE_2 ? calloc(1, sizeof *mw) : NULL;
-	if (!mw)
+	struct window *w = type == IBV_MW_TYPE_1 || type == IBV_MW_TYPE_2 ? calloc(1, sizeof *w) : NULL;
+	if (!w)
 		return NULL;
 	session_lock();
-	uint32_t key = session_open() ? memory_key(ALLOC_MW, &w, sizeof w, -1) : 0;
+	uint32_t key = session_open() ? memory_key(ALLOC_MW, &what, sizeof what, -1) : 0;
 	session_unlock();
 	if (!key) {
-		free(mw);
+		free(w);
 		return NULL;
 	}
-	*mw = (struct ibv_mw){.context = pd->context, .pd = pd, .rkey = key, .handle = key, .type = type};
+	*w = (struct window){
+		.mw = {.context = pd->context, .pd = pd, .rkey = key, .handle = key, .type = type}, .key = key, .forks = session.forks};
 	pd_use(pd, 1);
-	return mw;
+	return &w->mw;
 }
 
 int window_dealloc(struct ibv_mw *mw)
 {
 	session_lock();
-	memory_forget(mw->rkey);
+	memory_forget(((struct window *)mw)->key, ((struct window *)mw)->forks);
 	session_now();
 	session_unlock();
 	pd_use(mw->pd, -1);

@@ -21,10 +21,11 @@ def main() -> None:
         figures[entry.name] = made = make(entry)
         for value in entry.values:
             ours = made.values[value.about]
-            print(f"{entry.name}: {value.about}: {ours:.4g} {value.unit}, ratio {value.ratio(ours):.2f}", flush=True)
+            said = f"{entry.name}: {value.about}: {ours:.4g} {value.unit}".rstrip()
+            print(f"{said}, ratio {value.ratio(ours):.2f}", flush=True)
         draw(entry, made, PICTURES / f"{entry.name}.svg")
         keep(figures)
-    PAGE.write_text(page(known, figures))
+        PAGE.write_text(page(known, figures))
 
 
 if __name__ == "__main__":

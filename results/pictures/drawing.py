@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from results.figures.values import amounts, distinct, number
+from results.pictures.styles import put_on, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +28,6 @@ MOST_PANELS = 12
 """In one picture."""
 MOST_IN_A_COLUMN = 6
 MOST_BAR_LABELS = 40
-WIDTH = 8.0
 _MARKERS = "os^Dv<>P"
 _STYLES = ("-", "--", ":", "-.")
 _LOG_FROM = 8.0
@@ -50,8 +50,9 @@ def new_figure(title: str, panels: int = 1, height: float = 3.6, grid: str = "bo
     columns = _columns(panels)
     rows = math.ceil(panels / columns)
     # Not pyplot's: that keeps every figure until it is closed, even if drawing it has failed.
-    figure = Figure(figsize=(WIDTH * (1 if columns == 1 else 1.5), height * rows), layout="constrained")
-    figure.suptitle("\n".join(textwrap.wrap(title, 90)), fontsize=11)
+    size = (style().width * (1 if columns == 1 else 1.5), height * rows * style().height)
+    figure = Figure(figsize=size, layout="constrained")
+    figure.suptitle("\n".join(textwrap.wrap(title, int(90 * style().room))), fontsize=11)
     every = list(figure.subplots(rows, columns, sharex=panels > 1, squeeze=False).flat)
     for one in every[panels:]:
         one.remove()
@@ -78,11 +79,12 @@ def name_x(panels: Sequence[Axes], text: str) -> None:
 
 
 def save(figures: Sequence[Figure], path: Path) -> list[Path]:
-    """As the ending of `path` says; the second one as NAME-2, and so on. Returns what was written."""
+    """As the ending of `path` says, in the style; the second one as NAME-2, and so on. Returns what was written."""
     paths = [path.with_stem(f"{path.stem}-{n}") if n > 1 else path for n in range(1, len(figures) + 1)]
     for figure, one in zip(figures, paths, strict=True):
-        undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(one.suffix.lower())
-        figure.savefig(one, dpi=130, metadata=undated)
+        put_on(figure)
+        undated: dict[str, Any] = {".svg": {"metadata": {"Date": None}}, ".pdf": {"metadata": {"CreationDate": None}}}
+        figure.savefig(one, dpi=130, **undated.get(one.suffix.lower(), {}))
     return paths
 
 
@@ -105,7 +107,7 @@ class Across:
     def set_ticks(self, axes: Axes) -> None:
         """A tick at each value. Numbers that span a factor of 8 or more get a logarithmic axis."""
         if not self.numbers:
-            crowded = len(self.labels) > 6  # then in one line each: lines of neighbours would cross
+            crowded = len(self.labels) > 6 * style().room  # then in one line each: lines of neighbours would cross
             texts = self.labels if crowded else [textwrap.fill(text, 18) for text in self.labels]
             turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
             axes.set_xticks(self.places, texts, fontsize=8, **turned)
@@ -147,7 +149,7 @@ def _that_fit(at: Sequence[float], texts: Sequence[str]) -> set[int]:
     span = (at[-1] - at[0]) or 1.0
 
     def touch(a: int, b: int) -> bool:
-        return (at[b] - at[a]) / span < (len(texts[a]) + len(texts[b]) + 1) / 2 * _TEXT_WIDTH
+        return (at[b] - at[a]) / span < (len(texts[a]) + len(texts[b]) + 1) / 2 * _TEXT_WIDTH / style().room
 
     kept = [0]
     for k in range(1, len(at)):
@@ -201,7 +203,7 @@ def _lines(axes: Axes, across: Across, series: Sequence[Series]) -> None:
 
 def _bars(axes: Axes, across: Across, series: Sequence[Series]) -> None:
     width = 0.8 / max(len(series), 1)
-    labelled = sum(len(one.points) for one in series) <= MOST_BAR_LABELS
+    labelled = sum(len(one.points) for one in series) <= MOST_BAR_LABELS * style().room
     tops = [0.0]
     for k, one in enumerate(series):
         points = [(across.place(x) + (k - (len(series) - 1) / 2) * width, y) for x, y in one.points if y == y]
@@ -249,9 +251,9 @@ def legend(figure: Figure) -> None:
             handles.setdefault(label, handle)
     if not handles:
         return
-    columns = max(1, min(4, len(handles), int(115 / (max(map(len, handles)) + 6))))
+    columns = max(1, min(4, len(handles), int(115 * style().room / (max(map(len, handles)) + 6))))
     width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + 0.1 + 0.19 * math.ceil(len(handles) / columns))
+    figure.set_size_inches(width, height + (0.1 + 0.19 * math.ceil(len(handles) / columns)) * style().letters)
     figure.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8, frameon=False
     )

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from results.figures.timeline import Row, Span, StepTime, communicates, moving_from, picoseconds
 from results.figures.trace_events import threads
 from results.pictures.drawing import COLOURS, PlotError, legend, new_figure
+from results.pictures.styles import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WIDTH = 11.0
+"""Inches, where others have 8."""
 MOST_HEIGHT, LEAST_HEIGHT = 13.0, 1.6
 LANE, THINNEST = 0.17, 0.045
 """Inches of a lane: with few ranks, and with many."""
@@ -38,7 +40,7 @@ def timeline(step: StepTime, name: str) -> Figure:
     lanes = _lanes(step.rows)
     inches = max(THINNEST, min(LANE, MOST_HEIGHT / _height(lanes)))
     figure, (axes,) = new_figure(_title(step, name), 1, max(LEAST_HEIGHT, 1.1 + inches * _height(lanes)), "x")
-    figure.set_size_inches(WIDTH, figure.get_size_inches()[1])
+    figure.set_size_inches(WIDTH / 8 * style().width, figure.get_size_inches()[1])
     _lost(axes, step, lanes)
     _bars(axes, step, lanes)
     _name_lanes(axes, lanes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,9 @@ KINDS = (
     *("queue", "rate", "pauses", "fct", "timeline", "trace", "sweep"),
     *("speedup", "heat", "times", "busbw", "host", "sent"),
 )
-_PICTURES = (".svg", ".png", ".pdf")
+_PICTURES = (".svg", ".png", ".pdf", ".pgf")
 _WITHOUT_VALUES = ("timeline", "trace")
+STYLES = ("screen", "paper", "slides")
 MOST_NAMES = 3
 """Runs that a picture is named after."""
 
@@ -54,7 +56,9 @@ class PlotKind(Choice):
 @click.command(cls=Plots, epilog=f"KIND: {', '.join(KINDS)}.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN..", shell_complete=RUN)
 @click.argument("kind", type=PlotKind(KINDS), metavar="KIND")
-@click.option("-o", "--out", type=PAGE, help="File, .svg, .png or .pdf (default: RUN-KIND.svg); trace: .json.")
+@click.option("-o", "--out", type=PAGE, help="File, .svg, .png, .pdf or .pgf (default: RUN-KIND.svg); trace: .json.")
+@click.option("--style", type=Choice(STYLES), default="screen",
+              help="paper: a column wide, without a title; slides: large letters.")  # fmt: skip
 @click.option("--figure", "figures", multiple=True, metavar="NAME",
               help="sweep: a figure of the table; may repeat (goodput_Gbps, or busbw_GBps).")  # fmt: skip
 @click.option("--baseline", metavar="ALGORITHM", help="speedup, heat: what the others are compared with (the first).")
@@ -65,6 +69,7 @@ def command(
     runs: tuple[str, ...],
     kind: str,
     out: Path | None,
+    style: str,
     figures: tuple[str, ...],
     baseline: str | None,
     over: str | None,
@@ -83,13 +88,14 @@ def command(
       testbed run experiments/quickstart.yaml --out results/runs/first
       testbed plot first busbw
       testbed run experiments/congestion/fairness.yaml --out results/runs/fairness
-      testbed plot fairness rate -o rate.pdf --data
+      testbed plot fairness rate -o rate.pdf --style paper --data
       testbed run experiments/congestion/incast.yaml --out results/runs/incast
       testbed plot incast sweep --figure goodput_Gbps --figure slowdown_p99
       testbed bench all_reduce -b 64K -e 1M -f 4 -g 4 --algorithm ring,in_network --out results/runs/algorithms
       testbed plot algorithms speedup --baseline ring
     """
     from results.pictures.drawing import PlotError, save
+    from results.pictures.styles import styled
     from testbed.base.errors import InputError
 
     endings = (".json",) if kind == "trace" else _PICTURES
@@ -103,8 +109,9 @@ def command(
             _write_trace(runs, out)
             return
         of_steps = kind == "timeline"
-        pictures = _timeline(runs, iteration) if of_steps else _pictures(runs, kind, figures, baseline, over)
-        paths = save(pictures, out)
+        with styled(style):
+            pictures = _timeline(runs, iteration) if of_steps else _pictures(runs, kind, figures, baseline, over)
+            paths = save(pictures, out)
         if data:
             from results.pictures.drawn import write
 
@@ -128,13 +135,19 @@ def _called(runs: tuple[str, ...]) -> str:
 
 def _checked(out: Path, endings: tuple[str, ...]) -> Path:
     """Where the picture goes, before anything is drawn."""
+    from results.pictures.styles import LATEX
     from testbed.base.errors import InputError
 
     if out == Path():
         raise InputError("the name of the picture is empty", "command line: --out", "such as --out rate.png")
     if out.suffix.lower() not in endings:
-        what = "a trace is .json" if endings == (".json",) else "pictures are .svg, .png or .pdf"
+        what = "a trace is .json" if endings == (".json",) else "pictures are .svg, .png, .pdf or .pgf"
         raise InputError(f"{out}: {what}", "command line: --out")
+    if out.suffix.lower() == ".pgf" and not any(map(shutil.which, LATEX)):
+        raise InputError(
+            f"{out}: none of {', '.join(LATEX)} is there to measure its text", "command line: --out",
+            "install texlive-xetex, or write .pdf",
+        )  # fmt: skip
     if not out.parent.is_dir():
         raise InputError(f"there is no folder {str(out.parent)!r}", "command line: --out")
     return out

@@ -56,6 +56,7 @@ class NcclDebug:
             self._ranks = int(found.group(1))
         elif found := _VERSION.search(text):
             library.version = library.version or found.group(1)
+            library.name = "rccl" if found.group().startswith("RCCL") else library.name
         elif found := _VIA.search(text):
             library.transports.add("/".join(found.group(1).split("/")[:2]))
         elif text.startswith("NET/"):

@@ -85,13 +85,17 @@ class NcclTests:
                 self._log.warn(f"{self._file}:{line.number}", what)
             test.hosts[rank] = found.group(2)
             self._log.devices.add(found.group(3).strip()[:80])
-        if found := _VERSION.search(text):
-            self._version(next(filter(None, found.groups())), line)
+        self._version(text, line)
         words = tuple("#wrong" if word in ("error", "errors") else word for word in text.lstrip("# ").split())
         if words[:3] == _PREAMBLE[:3]:
             test.columns = tuple("time" if word == "cputime" else word for word in words)
 
-    def _version(self, text: str, line: Line) -> None:
+    def _version(self, written: str, line: Line) -> None:
+        if not (found := _VERSION.search(written)):
+            return
+        if found.group().startswith("RCCL"):
+            self._log.library.name = "rccl"
+        text = next(filter(None, found.groups()))
         if text.isdecimal():  # 22902, and before 2.9: 2804
             code = int(text)
             major, minor, patch = (code // 10_000, code // 100 % 100, code % 100)
@@ -110,6 +114,7 @@ class NcclTests:
                 self._whole(line, test)
                 return
             self._cut(test)
+            self._version(text, line)
             if not test.rows and (found := _COMMAND.search(text)):
                 test.collective = test.collective or named(found.group(1))
             return

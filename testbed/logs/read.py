@@ -17,7 +17,12 @@ from testbed.logs.perftest import Perftest
 from testbed.logs.row import MAX_BYTES, Log
 from testbed.logs.text import decoded, lines
 from workloads.base import named_file
+from workloads.library.settings import RCCL
 
+_AS_NCCL = (
+    "RCCL is followed as NCCL's rings and trees, with RCCL's threads and buffers; what it takes for a size is known if "
+    "the log says so (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=TUNING)"
+)
 _OSU = re.compile(r"#\s*OSU \S+ ")
 
 
@@ -53,6 +58,9 @@ def read(paths: Sequence[str], collective: str | None = None) -> tuple[Log, list
             raise InputError("nothing in it is a measurement", path, hint)
         hashed = sha256(content).hexdigest()
         sources.append(Source(path.rsplit("/", 1)[-1], hashed, len(log.rows) - before))
+    if log.library.name == "rccl":
+        log.library.env = {**RCCL, **log.library.env}
+        log.warn("", _AS_NCCL)
     return log, sources
 
 

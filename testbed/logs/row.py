@@ -94,6 +94,7 @@ class Choice:
 class Library:
     """What NCCL has printed of itself; nothing here is guessed."""
 
+    name: str = "nccl"  # or rccl
     version: str = ""
     channels: int | None = None  # of collectives
     p2p_channels: int | None = None

@@ -54,6 +54,7 @@ NOT_RUN = {
     "-- rping": "likewise; tests/fabricd/test_connection_manager.py does",
     "-- ucx_perftest": "likewise; tests/live/test_rdma_programs.py runs them",
     "experiments/clusters/wrong.yaml": "takes long; tests/unit/test_library_slow_cable.py predicts a slow cable",
+    "experiments/topology/all-nics.yaml": "takes long; tests/unit/test_rails.py holds the same to nine tenths",
     "ops.json": "measures this machine for long; tests/unit/test_calibrate_ops.py has a quick one",
     "-m testbed.calibrate.measure_ops": "likewise",
     "testbed drill": "its world goes on beside the next examples; tests of drills play it",

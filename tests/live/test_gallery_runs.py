@@ -12,7 +12,7 @@ from railbed.gallery.kept import kept
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["pipeline-bubble"])
+@pytest.mark.parametrize("name", ["conspirator", "pipeline-bubble"])
 def test_an_entry_made_again_is_as_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert make(entries((name,))[0]) == kept()[name]

@@ -16,8 +16,6 @@ from testbed.cluster.profile import Profile
 from testbed.experiment import loads
 from testbed.run.run import run
 
-MIDDLE = 64 << 20
-
 
 @dataclass(frozen=True)
 class Cluster:
@@ -39,7 +37,7 @@ GB10 = Cluster(
     "experiments/clusters/gb10-ring-of-4.csv",
     Told("1x200Gbps", gpu="blackwell", host="arm"),
     "{{star: {{hosts: {nodes}}}}}",
-    [f"size>={MIDDLE}", f"size<{MIDDLE}"],
+    ["size<64KiB", "size>=64KiB,size<1MiB", "size>=1MiB,size<64MiB", "size>=64MiB"],
 )
 
 

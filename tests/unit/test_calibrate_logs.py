@@ -19,6 +19,9 @@ from testbed.logs.read import read
 from testbed.logs.row import Log
 from testbed.logs.topology import read as topology
 from tests.parts.cluster_logs import half, row, table
+from workloads.library.choice import choose
+from workloads.library.servers import Servers
+from workloads.library.settings import Settings
 
 TIMES = {1024: 22.35, 1 << 20: 61.5, 1 << 30: 40158.0}
 
@@ -209,6 +212,29 @@ def test_what_nccl_says_of_itself(tmp_path: Path) -> None:
     old, new = library.choices["", 24, 8589934592], library.choices["all_gather", 24, 24 * 1024]
     assert (old.algorithm, old.protocol, old.channels) == ("ring", "simple", None)
     assert (new.algorithm, new.protocol, new.channels) == ("ring", "ll", 4)  # it had counted one rank's bytes
+
+
+RCCL_LOG = """# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+#   Rank  0 Pid   1320 on node-a device  0 [0x0c] AMD Instinct MI300X
+#   Rank  1 Pid   2066 on node-b device  0 [0x0c] AMD Instinct MI300X
+RCCL version : 2.21.5-HEAD:0cbce2a
+"""
+
+
+def test_rccl_is_read_as_what_it_has_of_nccl(tmp_path: Path) -> None:
+    """No NVLS, no PAT, no LL128, 256 threads, LL's slots of 16 KiB of data; what the log sets wins; it is said."""
+    body = table("all_reduce", 2, 1, TIMES, header=False)
+    log = of(tmp_path, RCCL_LOG + body, "all_reduce.log")
+    assert seen(log) == [("all_reduce", 2, 1, size, time * 1000) for size, time in TIMES.items()]
+    assert (log.library.name, log.library.version) == ("rccl", "2.21.5") and "RCCL is followed as" in log.warnings[0]
+    settings = Settings.of(log.library.env)
+    assert not settings.nvls and settings.pat is False and settings.threads == 256
+    assert ("all_reduce", "ll128") not in settings.protocols and ("all_reduce", "ll") in settings.protocols
+    assert settings.ll_buffer_bytes == 8 * 256 * 8 * 16  # lines a thread x threads x steps x bytes of a line
+    set_here = "n1:7:9 [0] NCCL INFO NCCL_PROTO set by environment to Simple\n"
+    assert of(tmp_path, RCCL_LOG + set_here + body, "all_reduce.log").library.env["NCCL_PROTO"] == "Simple"
+    choices = {choose("all_reduce", size, Servers(2, 8, 8), settings).algorithm for size in TIMES}
+    assert choices <= {"tree", "ring"}
 
 
 PCI = '<pci busid="{}" link_speed="{} GT/s PCIe" link_width="16">'

@@ -309,6 +309,7 @@ def test_plot_takes_several_runs_where_they_are_compared(
 ) -> None:
     runs = [str(a_run(tmp_path / a, [result(a, 4, 1024, 100.0)])) for a in ("ring", "tree")]
     out = tmp_path / "p.png"
+    monkeypatch.setattr("shutil.which", lambda _: None)
     assert plot(*runs, "speedup", "--baseline", "ring", "-o", str(out)) == 0
     assert out.stat().st_size > 1000
     assert plot(*runs, "queue") == 2
@@ -324,7 +325,11 @@ def test_plot_takes_several_runs_where_they_are_compared(
         (("speedup", "--figure", "drops"), "speedup takes no --figure"),
         (("times", "--out", ""), "the name of the picture is empty"),
         (("times", "--out", str(tmp_path / "no/p.png")), "there is no folder"),
-        (("times", "--out", "p.gif"), "pictures are .svg, .png or .pdf"),
+        (("times", "--out", "p.gif"), "pictures are .svg, .png, .pdf or .pgf"),
+        (
+            ("times", "--out", str(tmp_path / "p.pgf")),
+            "none of xelatex, lualatex, pdflatex is there",
+        ),
     ):
         assert plot(*runs, *wrong) == 2
         assert says in " ".join(capsys.readouterr().err.split())

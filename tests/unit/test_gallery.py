@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from railbed.gallery import Curve, Entry, Made, Value, entries
+from railbed.gallery import __main__ as command
 from railbed.gallery.kept import FIGURES, keep, kept
 from railbed.gallery.page import PAGE, PICTURES, page
 from railbed.gallery.picture import draw
 from testbed.base.errors import InputError
+from tests.prove_gallery import moved
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,3 +91,29 @@ def test_elsewhere_it_says_where_entries_are(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="experiments/papers"):
         entries()
+
+
+def test_one_made_again_leaves_the_others_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, again = kept(), Made({"first": 1.0}, ())
+    shutil.copytree(ROOT / "experiments", tmp_path / "experiments")
+    (tmp_path / "docs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    entry = replace(one("conspirator"), values=(Value("first", 2),))
+    known = [entry if each.name == "conspirator" else each for each in entries()]
+    monkeypatch.setattr(command, "entries", lambda names=(): [e for e in known if not names or e.name in names])
+    monkeypatch.setattr(command, "make", lambda _: again)
+    monkeypatch.setattr("sys.argv", ["gallery", "conspirator"])
+    command.main()
+    assert kept() == {**before, "conspirator": again}
+    assert "| [conspirator](#conspirator) | first | 2 | 1 | 0.50 |" in PAGE.read_text()
+    assert [path.name for path in PICTURES.iterdir()] == ["conspirator.svg"]
+    assert capsys.readouterr().out == "conspirator: first: 1, ratio 0.50\n"
+
+
+def test_what_has_moved_is_named() -> None:
+    was = Made({"x": 1.5, "y": 2.0}, (Curve("here", ((1.0, 2.0),)),))
+    now = Made({"x": 1.5, "y": 2.5}, (Curve("here", ((1.0, 2.5),)),))
+    assert list(moved(was, was)) == []
+    assert list(moved(was, now)) == ["y: 2.0 is 2.5 now", "its line here is another"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +13,13 @@ import pytest
 
 from results.figures.summary import figure_label
 from results.figures.values import amount, amounts, distinct, full
-from results.pictures.drawing import MOST_SERIES, Across, PlotError, new_figure
+from results.pictures.drawing import MOST_SERIES, Across, PlotError, Series, draw, new_figure, save
 from results.pictures.plots import PLOTS
 from results.pictures.rates import of_pairs
+from results.pictures.styles import STYLES, styled
 from results.pictures.sweep_plot import sweep
 from testbed.base.units import RATE, SIZE, TIME
+from testbed.commands import plot
 
 QPS = [(1, 16, 0), (2, 16, 0)]
 
@@ -320,3 +323,25 @@ def test_pictures_of_real_runs_are_drawn_the_same_each_time(tmp_path: Path) -> N
     for name in ("a.svg", "b.svg"):
         save(sweep("s", ["hosts"], points("hosts", 3, 9, 33), ["goodput_Gbps"]), tmp_path / name)
     assert (tmp_path / "a.svg").read_text() == (tmp_path / "b.svg").read_text()
+
+
+def test_a_style_has_its_width_and_letters(tmp_path: Path) -> None:
+    """Fewer letters fit into a column, and fewer large ones on a slide: of thirty labels more go, and none touch."""
+    widths, sizes, labels = {}, {}, {}
+    for name in STYLES:
+        with styled(name):
+            figure, (axes,) = new_figure("a title")
+            sizes_bytes = [f"{10 * k} MiB" for k in range(1, 31)]
+            draw(axes, Across(sizes_bytes), [Series("a", [(size, 1.0) for size in sizes_bytes])])
+            (path,) = save([figure], tmp_path / f"{name}.svg")
+        figure.canvas.draw()
+        widths[name] = figure.get_size_inches()[0]
+        sizes[name] = {text.get_fontsize() for text in axes.get_yticklabels()}
+        labels[name] = [t for t in axes.get_xticklabels() if t.get_text()]
+        assert path.stat().st_size and (figure.get_suptitle() == "") == (name == "paper")
+        boxes = [label.get_window_extent() for label in labels[name]]
+        assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes)), name
+    assert tuple(widths) == plot.STYLES
+    assert widths == {"screen": 8.0, "paper": 3.5, "slides": 10.0}
+    assert sizes == {"screen": {10.0}, "paper": {8.75}, "slides": {17.5}}
+    assert len(labels["paper"]) < len(labels["screen"]) > len(labels["slides"]) > 4

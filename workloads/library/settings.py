@@ -150,3 +150,9 @@ _READERS = {
     "NCCL_NET_OVERHEAD": ("net_overhead_us", _microseconds),
 }
 VARIABLES = tuple(_READERS)
+RCCL = {
+    "NCCL_NVLS_ENABLE": "0", "NCCL_PAT_ENABLE": "0", "NCCL_PROTO": "^LL128",
+    "NCCL_NTHREADS": "256", "NCCL_LL_BUFFSIZE": str(256 << 10),
+}  # fmt: skip
+"""What RCCL 2.21.5 has where NCCL has something else, in NCCL's words: no switch that adds up, no PAT, LL128 on MI200
+alone (src/graph/tuning.cc), 256 threads, and so half of NCCL's buffer for LL (src/include/device.h, src/init.cc)."""

@@ -19,6 +19,15 @@ void repeat_uneven_until(struct repeat *r, uint64_t end)
 	r->uneven = end > r->uneven ? end : r->uneven;
 }
 
+/* repeat_missing() - Everything from `known` to @end is missing */
+void repeat_missing(struct repeat *r, uint64_t end, ps_t since)
+{
+	if (!since || since == PS_NEVER)
+		repeat_uneven_until(r, end);
+	for (; r->known < end; r->known++, r->open++)
+		holes_add(&r->holes, &(struct hole){.number = r->known, .turn = r->turns, .before = r->known + 1, .since = since});
+}
+
 /* repeat_lose() - A hole is lost, and to be sent again */
 void repeat_lose(struct repeat *r, uint32_t i)
 {
@@ -40,6 +49,28 @@ static bool overtaken(const struct repeat *r, uint64_t turn, uint64_t before)
 ps_t repeat_left_at(const struct repeat *r, const struct hole *h)
 {
 	return h->again ? h->left : round_trip_left_at(&r->trips, h->number);
+}
+
+/* repeat_is_first() - Is it what was sent first, though it may have been sent again since?  An answer that says when the packet that it
+ * answers had left says so for certain (RFC 3522); otherwise it is judged by the shortest round trip.
+ */
+bool repeat_is_first(const struct repeat *r, const struct hole *h, ps_t now, bool at_once)
+{
+	if (!h->again || h->left == PS_NEVER)
+		return true;
+	return at_once && r->answers ? r->answers < h->left : now - h->left < r->trips.shortest / 4 * 3;
+}
+
+/* repeat_overtaken() - What was sent again has come: all that left before it, and is not known, was overtaken by it, or has
+ * come by now (RFC 8985, section 6.2)
+ * @send:	The packet that is to be sent next
+ */
+void repeat_overtaken(struct repeat *r, uint64_t send, ps_t now)
+{
+	uint64_t end = r->before_came < send ? r->before_came : send;
+
+	for (; r->known < end; r->known++, r->open++)
+		holes_add(&r->holes, &(struct hole){.number = r->known, .turn = r->turn_came - 1, .before = r->known + 1, .since = now});
 }
 
 /* Until when does a hole that was overtaken wait? */

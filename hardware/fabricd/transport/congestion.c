@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "engine/fabric.h"
+#include "link/frame.h"
 #include "nic/nic.h"
 #include "nic/params.h"
 #include "transport/congestion.h"
@@ -111,6 +112,17 @@ void cc_sent(struct fabric *f, struct qp *q, uint32_t frame_bytes)
 	q->next_send = f->clock.now + (ps_t)((double)wire_bytes(frame_bytes) * 8 * (double)PS_PER_S / q->cc_state.rate + 0.5);
 	if (q->cc->sent)
 		q->cc->sent(f, q, frame_bytes);
+}
+
+/* cc_answered() - When had the packet left that is answered?  0: the control does not have its NICs note that */
+ps_t cc_answered(const struct qp *q, const struct frame *fr)
+{
+	struct hop hops[HOPS_MAX];
+	struct telemetry t = {.hop = hops};
+
+	if (q->cc->telemetry)
+		telemetry_read(fr->data, frame_near(fr), fr->away, &t);
+	return t.present ? (ps_t)t.sent_ps : 0;
 }
 
 void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)

@@ -18,6 +18,7 @@
 
 struct demand;
 struct fabric;
+struct frame;
 struct qp;
 
 /* How a packet was found to be lost */
@@ -104,6 +105,7 @@ void cc_start(struct fabric *f, struct qp *q);
 void cc_stop(struct qp *q);
 void cc_catch_up(struct fabric *f, struct qp *q);
 void cc_sent(struct fabric *f, struct qp *q, uint32_t frame_bytes);
+ps_t cc_answered(const struct qp *q, const struct frame *fr);
 void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack);
 void cc_notified(struct fabric *f, struct qp *q);
 void cc_lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets);

@@ -19,7 +19,6 @@
 #include "transport/multipath.h"
 #include "transport/qp.h"
 #include "wire/roce.h"
-#include "wire/telemetry.h"
 
 static struct multipath_policy *added;
 
@@ -145,18 +144,6 @@ uint16_t multipath_port(struct fabric *f, struct qp *q, uint64_t n, bool lost)
 	return roce_entropy_port(q->src_port, entropy);
 }
 
-/* How long the packet took that an acknowledgement answers, if the control has its NICs measure that; otherwise 0 */
-static ps_t measured(const struct fabric *f, const struct qp *q, const struct frame *fr)
-{
-	struct hop hops[HOPS_MAX];
-	struct telemetry t = {.hop = hops};
-
-	if (!q->cc->telemetry)
-		return 0;
-	telemetry_read(fr->data, frame_near(fr), fr->away, &t);
-	return t.present ? f->clock.now - (ps_t)t.sent_ps : 0;
-}
-
 /* multipath_returned() - An acknowledgement has come back with an entropy */
 void multipath_returned(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr)
 {
@@ -166,7 +153,8 @@ void multipath_returned(struct fabric *f, struct qp *q, const struct roce_packet
 	if (!m || entropy >= m->p.entropies)
 		return;
 	q->marks += pkt->becn;
-	m->took = measured(f, q, fr);
+	ps_t left = cc_answered(q, fr);
+	m->took = left ? f->clock.now - left : 0;
 	if (m->count) {
 		m->count[entropy].returned++;
 		m->count[entropy].marked += pkt->becn;

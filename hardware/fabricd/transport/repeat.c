@@ -43,15 +43,6 @@ struct repeat *repeat_of(struct qp *q)
 	return q->repeat;
 }
 
-/* repeat_missing() - Everything from `known` to @end is missing */
-void repeat_missing(struct repeat *r, uint64_t end, ps_t since)
-{
-	if (!since || since == PS_NEVER)
-		repeat_uneven_until(r, end);
-	for (; r->known < end; r->known++, r->open++)
-		holes_add(&r->holes, &(struct hole){.number = r->known, .turn = r->turns, .before = r->known + 1, .since = since});
-}
-
 /* What has come had left then */
 static void had_left(struct repeat *r, ps_t t)
 {
@@ -70,7 +61,7 @@ static void heard(struct qp *q, const struct hole *h, ps_t now, bool at_once)
 		round_trip_over(&r->trips, h->number, now);
 	else if (h->again && !r->trips.smoothed && h->left != PS_NEVER)
 		round_trip_took(&r->trips, now - h->left); /* not for certain, but nothing else is known */
-	if (!h->sure && (!h->again || h->left == PS_NEVER || now - h->left < r->trips.shortest / 4 * 3)) {
+	if (!h->sure && repeat_is_first(r, h, now, at_once)) {
 		q->nic->spurious += h->again && nic_bears_reordering(q->p);
 		ps_t late = h->since && h->since != PS_NEVER ? now - h->since : 0;
 		if (late + late / 4 > r->window)
@@ -79,9 +70,32 @@ static void heard(struct qp *q, const struct hole *h, ps_t now, bool at_once)
 			r->losses = 0;
 		had_left(r, round_trip_left_at(&r->trips, h->number));
 	} else {
-		r->turn_came = h->turn > r->turn_came ? h->turn : r->turn_came;
+		if (h->turn > r->turn_came) {
+			r->turn_came = h->turn;
+			r->before_came = h->before;
+		}
 		had_left(r, repeat_left_at(r, h));
 	}
+}
+
+/* Which packets are lost, by what was heard now?  Of the holes only those from @from on may be
+ *
+ * Once a recovery, that is when none was lost of what had been sent before the last one began, the first of them goes
+ * whatever the window is (RFC 6675, section 5, step 4.3): what is under way may be lost, too, and nothing would show it.
+ */
+static void news(struct fabric *f, struct qp *q, uint32_t from)
+{
+	struct repeat *r = q->repeat;
+
+	from = r->came < r->known && r->turn_came != r->turn_judged ? 0 : from; /* a probe may have overtaken any */
+	r->turn_judged = r->turn_came;
+	if (!q->reads) /* a response comes when it is that request's turn */
+		repeat_overtaken(r, q->send, f->clock.now);
+	repeat_judge(r, from, f->clock.now, q->p->loss_after);
+	if (!r->found || q->acked < r->recovered)
+		return;
+	r->recovered = q->send;
+	r->enters = true;
 }
 
 static void close_hole(struct repeat *r, struct hole *h)
@@ -129,7 +143,7 @@ void repeat_came(struct fabric *f, struct qp *q, uint64_t n)
 	} else {
 		came(q, n, n < r->known ? holes_find(&r->holes, n) : NULL, f->clock.now, true);
 	}
-	repeat_judge(r, from, f->clock.now, q->p->loss_after);
+	news(f, q, from);
 }
 
 /* Is that the number of a response?  That its peer has the request says nothing of that, but of what is before it */
@@ -150,7 +164,7 @@ void repeat_told(struct fabric *f, struct qp *q, uint64_t n)
 	}
 	repeat_missing(r, n, f->clock.now);
 	r->came = n >= r->came ? n + 1 : r->came;
-	repeat_judge(r, from, f->clock.now, q->p->loss_after);
+	news(f, q, from);
 }
 
 static bool is_set(const uint8_t *bits, uint64_t i)
@@ -186,7 +200,7 @@ void repeat_sack(struct fabric *f, struct qp *q, uint64_t first, const uint8_t *
 		end--;
 	if (end > n && end > r->came)
 		r->came = end;
-	repeat_judge(r, from, f->clock.now, q->p->loss_after);
+	news(f, q, from);
 }
 
 /* repeat_timeout() - Nothing was heard: what has left and is not known to have come is lost, sent again or not.
@@ -238,7 +252,7 @@ void repeat_acked(struct fabric *f, struct qp *q, uint64_t before, bool heard_of
 	}
 	r->known = r->known > q->acked ? r->known : q->acked;
 	r->came = r->came > q->acked ? r->came : q->acked;
-	repeat_judge(r, r->holes.count, f->clock.now, q->p->loss_after);
+	news(f, q, r->holes.count);
 	probe_news(r, q, f->clock.now);
 }
 
@@ -250,6 +264,8 @@ void repeat_forget(struct qp *q)
 	if (!r)
 		return;
 	r->holes.count = r->open = r->lost = r->next = r->over = 0;
+	r->before_came = r->recovered = 0;
+	r->enters = false;
 	r->known = r->came = q->acked;
 	r->oldest = 0;
 	r->due = r->probe = PS_NEVER;
@@ -270,6 +286,19 @@ bool repeat_next(const struct qp *q, uint64_t *n)
 	return true;
 }
 
+/* repeat_answers() - What is heard next answers a packet that left at @t; 0: that is not known */
+void repeat_answers(struct qp *q, ps_t t)
+{
+	if (q->repeat)
+		q->repeat->answers = t;
+}
+
+/* repeat_enters() - Does what repeat_next() said go whatever the window is? */
+bool repeat_enters(const struct qp *q)
+{
+	return q->repeat && q->repeat->enters && q->repeat->lost;
+}
+
 /* repeat_is_news() - Is what repeat_next() said lost, as nobody has said?  A probe only asks what has come */
 bool repeat_is_news(const struct qp *q)
 {
@@ -284,6 +313,7 @@ void repeat_sent(struct qp *q)
 	struct repeat *r = q->repeat;
 	struct hole *h = holes_at(&r->holes, r->next);
 
+	r->enters = false;
 	h->state = UNDER_WAY;
 	h->sure = h->trimmed || h->asked;
 	h->trimmed = false;

@@ -67,7 +67,7 @@ static bool window_open(const struct qp *q)
 
 	if (under_way && q->asked <= q->acked)
 		return true; /* the window has shrunk since, and nothing under way asks to be acknowledged: the next will */
-	return cc_window_open(q, under_way);
+	return cc_window_open(q, under_way) || repeat_enters(q);
 }
 
 /* qp_has_new() - Is there a new packet, and room for it at the receiver? */
@@ -365,6 +365,8 @@ void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *p
 	uint64_t answered = ack ? n - 1 : n + (more ? (pkt->msn - pkt->psn) & PSN_MASK : 0);
 	bool bitmap = ack && pkt->payload_bytes && q->p->selective;
 	struct cc_ack told = {.packets = repeat_delivered(q), .full = !bitmap && full(q, answered)};
+	if (q->repeat && q->repeat->holes.count)
+		repeat_answers(q, cc_answered(q, fr));
 	qp_advance(f, q, reads_limit(q, n), ack);
 	if (bitmap)
 		read_bitmap(f, q, pkt);

@@ -225,8 +225,8 @@ void worker_record(struct fabric *f, struct worker *w, const struct record *r)
 {
 	if (w->fd < 0)
 		return;
-	if (w->records.count == RECORDS_MAX) {
-		worker_end(f, w, WORKER_LOST, "more than 65536 records not fetched");
+	if (w->records.count == (w->program ? PROGRAM_RECORDS_MAX : RECORDS_MAX)) {
+		worker_end(f, w, WORKER_LOST, w->program ? "more than 1048576 records not fetched" : "more than 65536 records not fetched");
 		return;
 	}
 	records_add(&w->records, r);

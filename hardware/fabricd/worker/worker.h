@@ -54,6 +54,7 @@ enum reply_bytes {
 #define STREAMS_MAX 256
 #define NO_STREAM UINT32_MAX /* of a computation that waits for no other */
 #define RECORDS_MAX 65536
+#define PROGRAM_RECORDS_MAX (1u << 20) /* each ends something that it has posted */
 #define MESSAGE_MAX 65536
 
 /* What programs of one place have had so far, one after another */
