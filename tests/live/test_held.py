@@ -20,7 +20,7 @@ from testbed.machine import ownership
 from testbed.world.keeper import SOCKET
 from testbed.world.kept import Kept
 from testbed.world.source import OfWorld
-from tests.parts.machine import cli, here, told, traces, wait_until
+from tests.parts.machine import here, told, traces, wait_until
 
 HELD = """
 name: held
@@ -33,7 +33,7 @@ workers: {ranks_per_process: 3}
 
 def up(folder: Path) -> str:
     (folder / "held.yaml").write_text(HELD)
-    return str(json.loads(cli("up", str(folder / "held.yaml"), "--virtual", "--job", "--json"))["id"])
+    return str(json.loads(told("up", str(folder / "held.yaml"), "--virtual", "--job", "--json"))["id"])
 
 
 @pytest.fixture(scope="module")

@@ -58,13 +58,13 @@ class Live:
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     file = tmp_path_factory.mktemp("live") / "live.yaml"
     file.write_text(EXPERIMENT)
-    up = command("up", str(file), "--json")
+    up = here("up", str(file), "--json")
     assert up.returncode == 0, up.stderr
     live = Live(json.loads(up.stdout))
     try:
         yield live
     finally:
-        command("down", live.id)
+        here("down", live.id)
         assert_nothing_left(live.id)
 
 
@@ -129,12 +129,12 @@ def test_what_cannot_be_is_refused(live: Live, words: list[str], said: str) -> N
 
 def test_a_fabric_goes_down_with_its_faults(tmp_path: Path) -> None:
     (tmp_path / "live.yaml").write_text(EXPERIMENT)
-    up = command("up", str(tmp_path / "live.yaml"), "--json")
+    up = here("up", str(tmp_path / "live.yaml"), "--json")
     live = Live(json.loads(up.stdout))
     live.ok("inject", "cable_down", "--on", "all")
     live.ok("inject", "controller_hung", "--on", "controller")
     live.ok("inject", "worker_killed", "--on", "nic:0")
-    assert command("down", live.id).returncode == 0
+    assert here("down", live.id).returncode == 0
     assert_nothing_left(live.id)
 
 

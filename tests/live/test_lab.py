@@ -207,12 +207,12 @@ def test_up_list_down(standing: str) -> None:
 
 def test_up_uses_the_real_clock(star: str, tmp_path: Path) -> None:
     (tmp_path / "rail.yaml").write_text(RAIL_REAL)
-    up = json.loads(cli("up", star, "--json"))
+    up = json.loads(told("up", star, "--json"))
     try:
         assert up["clock"] == "real"
         assert up["dilation"] > 1
         assert up["ranks"]["1"] == {"name": "h1", "host": "h1", "ip": "10.0.0.2"}
-        other = json.loads(cli("up", str(tmp_path / "rail.yaml"), "--json"))
+        other = json.loads(told("up", str(tmp_path / "rail.yaml"), "--json"))
         try:
             assert other["dilation"] == 1000
             assert "1 received" in cli("shell", other["id"], "-c", "h0 ping -c1 h1")

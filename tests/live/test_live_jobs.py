@@ -50,7 +50,7 @@ ENDLESS = "name: endless\nworkload: [{collective: all_reduce, sizes: [4KiB], ite
 def up(text: str, folder: Path, *more: str) -> str:
     file = folder / "up.yaml"
     file.write_text(text)
-    return str(json.loads(cli("up", str(file), "--json", *more))["id"])
+    return str(json.loads(told("up", str(file), "--json", *more))["id"])
 
 
 def gone(fabric_id: str) -> None:
@@ -95,7 +95,7 @@ def test_a_job_gives_the_figures_of_a_plain_run_each_time(
     run: Callable[..., dict[str, Any]], virtual: str, tmp_path: Path
 ) -> None:
     (tmp_path / "plain.yaml").write_text(JOB + FABRIC)
-    plain = json.loads(cli("run", str(tmp_path / "plain.yaml"), "--out", str(tmp_path / "plain"), "--json"))
+    plain = json.loads(told("run", str(tmp_path / "plain.yaml"), "--out", str(tmp_path / "plain"), "--json"))
     assert plain["counters"]["drops"]["fault"] > 0
     for _ in range(2):
         said = run(JOB + FABRIC)
@@ -114,7 +114,7 @@ def test_a_job_sends_by_what_it_likes_and_has_the_figures_of_a_fabric_that_does(
     """Marks are from the thresholds of the fabric's control: for both of these they follow from the line rate."""
     job = "name: swift\nworkload: [{load: {pattern: burst, to: 0, size: 300KB, flows: 1}}]\ntransport: {cc: swift}\n"
     (tmp_path / "plain.yaml").write_text(job + FABRIC.replace("transport: {cc: dcqcn}\n", ""))
-    plain = json.loads(cli("run", str(tmp_path / "plain.yaml"), "--out", str(tmp_path / "plain"), "--json"))
+    plain = json.loads(told("run", str(tmp_path / "plain.yaml"), "--out", str(tmp_path / "plain"), "--json"))
     said = run(job)
     assert said["results"] == plain["results"] != run(job.replace("swift}", "dcqcn}"))["results"]
     assert left_on(virtual) == []
@@ -311,7 +311,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         # what is lost is sent again after a time that takes a minute here
         "inject: [{fault: loss, on: 'cable:h0-sw0', rate: 0.001}, {fault: worker_killed, on: 'nic:1', at: 1s}]\n"
     )
-    printed = cli("up", str(file))
+    printed = told("up", str(file))
     fabric_id = printed.split()[1]
     yield fabric_id, printed
     gone(fabric_id)

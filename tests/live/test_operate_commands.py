@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.parts.machine import cli, here, told, traces
+from tests.parts.machine import here, told, traces
 
 CLOS = """
 name: config
@@ -22,7 +22,7 @@ def fabric(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     file = tmp_path_factory.mktemp("up") / "config.yaml"
     file.write_text(CLOS)
     how = ("--virtual", "--job") if request.param == "held" else ()
-    fabric_id = str(json.loads(cli("up", str(file), *how, "--json"))["id"])
+    fabric_id = str(json.loads(told("up", str(file), *how, "--json"))["id"])
     yield fabric_id
     told("down", fabric_id)
     assert traces(fabric_id) == []

@@ -46,7 +46,7 @@ def server(fabric: str) -> Iterator[Server]:
 def ran(fabric: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("job")
     (folder / "job.yaml").write_text(JOB)
-    cli("run", str(folder / "job.yaml"), "--fabric", fabric, "--out", str(folder / "run"))
+    told("run", str(folder / "job.yaml"), "--fabric", fabric, "--out", str(folder / "run"))
 
 
 # -- who is let in
@@ -299,7 +299,7 @@ def test_the_page_marks_faults_and_says_when_the_fabric_is_gone(browser: Browser
 
 def test_a_held_clock_goes_on_from_the_page(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "held.yaml").write_text(STAR + "workload: [{collective: all_reduce, sizes: [4KiB]}]\n")
-    fabric = str(json.loads(cli("up", str(tmp_path / "held.yaml"), "--virtual", "--job", "--json"))["id"])
+    fabric = str(json.loads(told("up", str(tmp_path / "held.yaml"), "--virtual", "--job", "--json"))["id"])
     try:
         with serving("serve", fabric, "--period", "0.1") as server, page_in(browser, 400) as page:
             refused = server.ask("/api/advance", "POST", b'{"line": "backwards"}')

@@ -1,7 +1,8 @@
 """Tests beside each other: `-n N` forks so many processes, when all tests have been collected and imported.
 
-Each would otherwise collect them by itself, which takes as long as hundreds of them, and starts as late. What is
-collected is handed out by scopes: tests of one run in one process, one after the other, for the sake of what they
+Each would otherwise collect and import them by itself, as pytest-xdist's do: the 6,200 unit tests took 429 CPU-s by
+xdist and 377 so, in five processes of a machine with two busy cores. That is 4 % of the whole suite. What is collected
+is handed out by scopes: tests of one run in one process, one after the other, for the sake of what they
 share. A process that dies takes one test with it; another one goes on with the rest of its scope. It lives in a process
 group of its own, so that Ctrl-C ends it once: by us.
 """

@@ -13,7 +13,7 @@ from pathlib import Path
 from testbed.live.status import status
 from testbed.machine import ownership
 from testbed.machine.ownership import Record
-from tests.parts.machine import cli, here, traces, wait_until
+from tests.parts.machine import here, told, traces, wait_until
 
 HELD = """
 name: held
@@ -40,7 +40,7 @@ def standing(text: str, folder: Path) -> Iterator[Record]:
     file = folder / "standing.yaml"
     file.write_text(text)
     more = {HELD: ("--virtual", "--job"), STANDS: ("--virtual",)}.get(text, ())
-    fabric_id = str(json.loads(cli("up", str(file), "--json", *more))["id"])
+    fabric_id = str(json.loads(told("up", str(file), "--json", *more))["id"])
     try:
         yield ownership.find(fabric_id)
     finally:
