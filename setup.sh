@@ -29,6 +29,7 @@ usage: ./setup.sh VERB [ARGUMENT...]
           prove gallery (the figures of papers are those that docs/gallery.md shows),
           prove drills (every drill is seen, solved, and healthy where nothing is wrong), prove drill-kills (as kills, of
           drills), prove program-kills (as kills, of RDMA programs: their NIC is clean, and no other's figures change),
+          prove programs (what of perftest runs on which clock is what docs/rdma-programs.md says),
           prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
           reads, sleeps and load between it is the same), prove mutants (tests notice when what makes figures changes),
           prove all (each verb's worth of a night, and a table of them); --help says more
@@ -406,8 +407,8 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills | program-kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | gallery | drills | drill-kills | drill-leaks | drill-replay | mutants | calibrate | all) ;;
-            *) usage >&2; say "prove what? load, kills, program-kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, gallery, drills, drill-kills, drill-leaks, drill-replay, mutants, calibrate or all"; exit 2 ;;
+            load | kills | program-kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | gallery | drills | drill-kills | drill-leaks | drill-replay | mutants | calibrate | programs | all) ;;
+            *) usage >&2; say "prove what? load, kills, program-kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, gallery, drills, drill-kills, drill-leaks, drill-replay, mutants, calibrate, programs or all"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift

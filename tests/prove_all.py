@@ -36,6 +36,7 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
     "drill-kills": ("--seed", "SEED"),
     "parts": ("--seed", "SEED"),
     "kills": ("--seed", "SEED"),
+    "programs": (),
     "program-kills": ("--seed", "SEED"),
     "machines": ("--seed", "SEED"),
     "mutants": ("all", "--seed", "SEED"),

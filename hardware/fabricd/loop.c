@@ -142,7 +142,7 @@ static bool no_room(const struct fabric *f, const struct event *e)
 
 static bool wake_waits(const struct fabric *f, const struct event *e)
 {
-	return worker_must_wait(f, e->a);
+	return wake_due(e) && worker_must_wait(f, e->a); /* one that has been planned anew may wait for ever */
 }
 
 /* The controller's new rules must not meet frames from before */

@@ -32,9 +32,9 @@ within it, and outside it to the nearer end.
 CLOSING = """\
 ## Another one
 An experiment `NAME.yaml` in `experiments/papers/` that takes about ten seconds, or one that is there already, and
-beside it `NAME.py` with an `ENTRY`: the paper, its numbers, how ours are read from each point of the run, and a paragraph
-on why they differ ([the shortest](../experiments/papers/conspirator.py)). `./setup.sh gallery NAME` runs it and
-writes its picture and this page; figures are kept in `experiments/papers/figures.json`. Only numbers that stand in
+beside it `NAME.py` with an `ENTRY`: the paper, its numbers, how ours are read from each point of the run, and a
+paragraph on why they differ ([the shortest](../experiments/papers/conspirator.py)). `./setup.sh gallery NAME` runs it
+and writes its picture and this page; figures are kept in `experiments/papers/figures.json`. Only numbers that stand in
 the paper itself, or in what is named as their source.
 """
 

@@ -121,3 +121,18 @@ def test_programs_have_no_programs(fabric: BareFabric) -> None:
     program.send(wire.command(wire.AWAIT_PROGRAMS, 1, 0, wire.FOREVER))
     with pytest.raises(SessionOver, match="ranks in a job"):
         program.packet(wire.RECORDS)
+
+
+def test_a_limit_from_before_keeps_nobody_who_waits_for_another_rank(fabric: BareFabric) -> None:
+    """A program had until 9 us, and ended sooner; then its worker waits for a rank that waits for longer than that."""
+    host, other = Host(fabric.worker_socket(0)), Host(fabric.worker_socket(1))
+    other.begin_wait(1, 20 * US)
+    host.awaits(1, 9 * US)
+    program = Program(fabric.worker_socket(0))
+    program.wait(1, 5 * US)
+    bye(program)
+    host.send(wire.command(wire.SYNC, 7, 2) + wire.command(wire.WAIT, 1, 0, wire.FOREVER))
+    other.end_wait()
+    assert other.time_ps == 20 * US
+    other.send(wire.command(wire.SYNC, 7, 2) + wire.command(wire.WAIT, 1, 0, wire.FOREVER))
+    assert [host.answer(), host.answer()][-1] == other.answer() == 20 * US

@@ -23,8 +23,6 @@ CABLE_MIB = 46_737
 TIMEOUT_S = 4.096e-6 * 2**14
 """perftest's own (`-u 14`)."""
 CLIENTS = 13
-AS_PROCESS_1 = ("unshare", "--pid", "--fork", "--kill-child")
-"""perftest draws its first sequence number by its process id; over a cable that loses, 2 ns hang on that."""
 
 
 @contextmanager
@@ -66,7 +64,7 @@ def over_a_bad_cable(recovery: str, count: int) -> tuple[list[list[float]], int,
         p.f.fabricd.request("inject", fault="x", primitive="frames", effect="drop", ports=["h1:1"], select=select,
                             match=match)  # fmt: skip
         p.next(0, 1)
-        _, said = p.pair(*AS_PROCESS_1, "ib_write_bw", "-F", "-s", "65536", "-n", str(count), together=True)
+        _, said = p.pair("ib_write_bw", "-F", "-s", "65536", "-n", str(count), together=True)
         return numbers(said), drops(p.f)["fault"], p.f.nic(1)
 
 

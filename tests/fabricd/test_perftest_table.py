@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import plain, wait_until
-from tests.parts.machine import ROOT
+from tests.parts.perftest_table import PAGE, Row, table
 from tests.parts.rdma_programs import DEADLINE_S, Programs, numbers, programs_on, require
 from tests.parts.timing_model import PS, Model, wire_ps
 
 MIB = 1 << 20
-PAGE = (ROOT / "docs/rdma-programs.md").read_text()
-TABLE = re.findall(r"^\| `(ib_[^`]+)` \| ([^|]+) \|", PAGE.partition("option by option")[2], re.MULTILINE)
+TABLE = table(PAGE.read_text())
 COUNTER_PS = 10_000
 """What reading the time-stamp counter takes. perftest reads it before each post."""
 RATES = ((2, 2000), (512, 1000), (4096, 1000), (8192, 500), (65536, 200), (1 << 20, 20), (8 << 20, 5))
@@ -22,15 +19,14 @@ RATES = ((2, 2000), (512, 1000), (4096, 1000), (8192, 500), (65536, 200), (1 << 
 FABRICS = {"star": ({"hosts": 2}, 1), "clos": ({"leaves": 2, "hosts_per_leaf": 1, "spines": 1}, 3)}
 
 
-def typed(p: Programs, command: str) -> tuple[tuple[int, int], str]:
+def typed(p: Programs, row: Row) -> tuple[tuple[int, int], str]:
     """The exit codes of server and client, and what the client, or if it was not reached the server, has said."""
-    argv = [command.split()[0], "-F", "-n", "5", *command.split()[1:]]
     for socket in (p.f.directory / "network").iterdir():
         socket.unlink()
-    server = p.start(0, *argv)
+    server = p.start(0, *row.argv)
     listens = p.f.directory / "network" / "0-18515"
     wait_until(lambda: server.poll() is not None or listens.exists(), "the server to listen", DEADLINE_S)
-    client = p.start(1, *argv, str(p.f.fabric.nics[0].ip))
+    client = p.start(1, *row.argv, str(p.f.fabric.nics[0].ip))
     said = [one.communicate(timeout=DEADLINE_S)[0] for one in (server, client)]
     return (server.returncode, client.returncode), said[1] or said[0]
 
@@ -41,12 +37,10 @@ def test_the_table_says_what_works(part: int) -> None:
     require("ib_write_bw", "ib_atomic_lat")
     assert len(TABLE) > 20
     with programs_on("star", {"hosts": 2}) as p:
-        for command, result in TABLE[part::3]:
-            codes, said = typed(p, command)
-            if result.startswith("yes"):
-                assert codes == (0, 0) and numbers(said), (command, said)
-            else:
-                assert codes[1] and result.partition('"')[2].rstrip('" ') in said, (command, said)
+        for row in TABLE[part::3]:
+            codes, said = typed(p, row)
+            assert row.result(codes, said) == row.virtual, (row.command, said)
+            assert (codes[1] == 0) == (row.virtual == "yes")
 
 
 def test_the_latency_of_each_size_is_half_a_round_trip() -> None:

@@ -74,7 +74,7 @@ static void ready_to_receive(struct fabric *f, struct qp *q, const struct qp_wan
 static void ready_to_send(struct fabric *f, struct qp *q, const struct qp_wanted *a)
 {
 	if (q->sq.head == q->sq.tail) {
-		q->told = q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = a->send_psn & PSN_MASK;
+		q->first = q->told = q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = a->send_psn & PSN_MASK;
 		multipath_release(q);
 		multipath_start(f, q);
 	}

@@ -154,7 +154,7 @@ void qp_reach(struct fabric *f, struct qp *q, const struct reach *to)
 	q->peer_number = to->number;
 	q->tx = &q->nic->tx[to->scale_up];
 	q->mtu = to->mtu && to->mtu < mtu ? to->mtu : mtu;
-	q->told = q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = to->send_psn;
+	q->first = q->told = q->next_packet = q->asked = q->send = q->acked = q->sent_max = q->left = q->left_asked = to->send_psn;
 	q->expected = to->expected_psn;
 	q->alone = q->p->any_order && t->params(f, to->peer, q->transport)->any_order;
 	q->any_order = q->answers->any_order && t->params(f, to->peer, to->transport)->any_order;

@@ -108,7 +108,7 @@ struct qp {
 	bool untold; /* sender: the last request was a write without an immediate */
 	uint8_t dscp, class;
 	uint32_t send_wr_index; /* request that `send` belongs to */
-	/* sender: packets are counted from first_psn, the PSN is their low 24 bits */
+	/* sender: packets are counted from the first PSN, a PSN is their low 24 bits */
 	struct ring sq;
 	uint64_t next_packet; /* next number to hand out to a posted request */
 	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */
@@ -118,7 +118,7 @@ struct qp {
 	uint64_t read_again; /* behind the packet that was missing and asked for again last */
 	uint32_t reads; /* READs and atomic operations under way */
 	struct responder *responder; /* what it owes its peer, or NULL */
-	uint64_t send, acked, sent_max; /* next to send, first not acknowledged, first never sent */
+	uint64_t first, send, acked, sent_max; /* first of all, next to send, first not acknowledged, first never sent */
 	struct lender lent; /* payload that is under way */
 	ps_t timer, rnr_until;
 	ps_t timer_event; /* the earliest EV_QP_TIMER that is due, or PS_NEVER */

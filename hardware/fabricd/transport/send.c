@@ -126,7 +126,7 @@ static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes
 	const struct nic_params *p = q->p;
 	uint32_t gap = cc_ack_gap(q);
 	uint64_t under_way = p->sack_bits ? repeat_under_way(q) + 1 : n + 1 - q->acked;
-	bool due = gap < p->ack_every ? n + 1 >= q->asked + gap : every(n + 1, p->ack_every);
+	bool due = gap < p->ack_every ? n + 1 >= q->asked + gap : every(n + 1 - q->first, p->ack_every);
 
 	return last || due || q->probes || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
 	       (p->selective && n < q->sent_max) || !cc_window_open(q, under_way) || !credit_open(q) ||
