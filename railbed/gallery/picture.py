@@ -25,7 +25,7 @@ def draw(entry: Entry, made: Made, path: Path) -> None:
 
     with matplotlib.rc_context({"svg.fonttype": "none"}):  # text stays text: a tenth of the size
         units = list(dict.fromkeys(value.unit for value in entry.values))
-        figure, panels = new_figure(entry.title, 1 if entry.axes else len(units), height=2.8)
+        figure, panels = new_figure(entry.title, 1 if entry.axes else len(units), height=2.8, share_x=False)
         if entry.axes:
             across = Across([x for curve in made.curves for x, _ in curve.points])
             draw_series(panels[0], across, [Series(c.label, list(c.points), k) for k, c in enumerate(made.curves)])

@@ -39,7 +39,9 @@ class PlotError(ValueError):
     """There is nothing to draw: the text says why."""
 
 
-def new_figure(title: str, panels: int = 1, height: float = 3.6, grid: str = "both") -> tuple[Figure, list[Axes]]:
+def new_figure(
+    title: str, panels: int = 1, height: float = 3.6, grid: str = "both", share_x: bool = True
+) -> tuple[Figure, list[Axes]]:
     """A figure of so many axes, one below the other, or in two columns; `grid`: both, x, y or none."""
     import matplotlib
     from cycler import cycler
@@ -53,7 +55,7 @@ def new_figure(title: str, panels: int = 1, height: float = 3.6, grid: str = "bo
     size = (style().width * (1 if columns == 1 else 1.5), height * rows * style().height)
     figure = Figure(figsize=size, layout="constrained")
     figure.suptitle("\n".join(textwrap.wrap(title, int(90 * style().room))), fontsize=11)
-    every = list(figure.subplots(rows, columns, sharex=panels > 1, squeeze=False).flat)
+    every = list(figure.subplots(rows, columns, sharex=share_x and panels > 1, squeeze=False).flat)
     for one in every[panels:]:
         one.remove()
     axes = every[:panels]
