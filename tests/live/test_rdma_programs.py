@@ -44,6 +44,19 @@ def test_the_nic_is_what_the_fabric_says(lab: Lab) -> None:
     assert "active_mtu:\t\t4096 (5)" in said
 
 
+def test_every_rank_has_one(lab: Lab) -> None:
+    """`exec --all`, as the page has it: the rank stands before each line."""
+    command = [*TESTBED, "exec", "--fabric", lab.id, "--all", "--", "ibv_devinfo", "-l"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    shown = PAGE.partition("$ testbed exec --all -- ibv_devinfo -l\n")[2].partition("...")[0].splitlines()
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    assert sorted(lines) == sorted(
+        f"[{rank}] {said}".rstrip() for rank in range(2) for said in ("1 HCA found:", "\trailbed0", "")
+    )
+    assert shown and set(shown) <= set(lines)
+
+
 def test_its_port_is_down_while_its_cable_is(lab: Lab) -> None:
     lab.fabricd.request("cable", cable="h1-sw0", up=False)
     down, _ = start(lab, 1, ["ibv_devinfo"]).communicate(timeout=60)
