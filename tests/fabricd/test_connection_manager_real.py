@@ -14,7 +14,7 @@ from tests.parts.fabricd_fixture import bare_fabric, wait_until
 from tests.parts.rdma_programs import DEADLINE_S, Programs, require
 
 ADDRESS = "10.0.0.1"
-SETS_UP = f"ip link set lo up && ip address add {ADDRESS}/32 dev lo && ip address add 10.0.0.2/32 dev lo && echo up && read end"
+SETS_UP = f"ip link set lo up; for a in {ADDRESS} 10.0.0.2; do ip address add $a/32 dev lo; done; echo up; read end"
 
 
 class Host:
