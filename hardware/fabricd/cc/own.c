@@ -119,8 +119,8 @@ static void carry_out(struct fabric *f, struct qp *q, ps_t t, const char *entry,
 	flow->now = (double)t / PS_PER_NS;
 	flow->rate = s->rate;
 	flow->window = s->window;
-	flow->sent = q->left;
-	flow->acked = q->acked;
+	flow->sent = qp_all_left(q);
+	flow->acked = qp_all_done(q);
 	flow->timeouts = q->retries;
 	flow->parameter = its->parameter;
 	flow->state = its->state;

@@ -13,9 +13,9 @@
 #include "transport/multipath.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
-#include "transport/reads.h"
 #include "transport/reorder.h"
 #include "transport/repeat.h"
+#include "transport/responder.h"
 #include "wire/roce.h"
 
 #define FIRST_QP_NUMBER 16

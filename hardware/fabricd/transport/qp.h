@@ -117,7 +117,9 @@ struct qp {
 	uint64_t told; /* reads.c: behind the last packet that its peer has taken */
 	uint64_t read_again; /* behind the packet that was missing and asked for again last */
 	uint32_t reads; /* READs and atomic operations under way */
-	struct responder *responder; /* what it owes its peer, or NULL */
+	struct responder *responder; /* what it owes its peer, or NULL (responder.c) */
+	uint64_t responses_taken;    /* of its READs, packets */
+	uint64_t responses_left, responses_done; /* of its peer's: that have left; that are known to have come, or to be lost */
 	uint64_t first, send, acked, sent_max; /* first of all, next to send, first not acknowledged, first never sent */
 	struct lender lent; /* payload that is under way */
 	ps_t timer, rnr_until;
@@ -198,6 +200,17 @@ static inline bool qp_unreliable(const struct qp *q)
 	return q->own && q->own->unreliable;
 }
 
+/* qp_all_left() - Packets that have left, responses among them, and that are known to have come: what a control counts by */
+static inline uint64_t qp_all_left(const struct qp *q)
+{
+	return q->left + q->responses_left;
+}
+
+static inline uint64_t qp_all_done(const struct qp *q)
+{
+	return q->acked + q->responses_done;
+}
+
 extern const struct tx_ops qp_tx_ops;
 void qp_ready(struct fabric *f, struct qp *q);
 struct qp *qp_new(struct nic *n, struct qp_owner *owner);
@@ -212,6 +225,7 @@ struct send_wr *qp_request_of(const struct qp *q, uint64_t n);
 void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
 bool qp_slow(const struct qp *q, uint32_t frame_bytes);
 bool qp_has_new(const struct qp *q);
+uint64_t qp_under_way(const struct qp *q);
 bool qp_has_work(const struct fabric *f, const struct qp *q);
 void qp_go_back(struct fabric *f, struct qp *q);
 void trimmed_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);

@@ -33,6 +33,7 @@
 #include "transport/qp.h"
 #include "transport/reads.h"
 #include "transport/reorder.h"
+#include "transport/responder.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
@@ -384,6 +385,8 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 		qp_acknowledged(f, q, pkt, fr);
 	else if (roce_is_response(pkt->opcode))
 		reads_came(f, q, pkt, fr);
+	else if (pkt->opcode == RC_READ_ACK)
+		responder_told(f, q, pkt, fr);
 	else if (pkt->opcode == RC_CNP)
 		cc_notified(f, q);
 	else if (pkt->opcode == RC_CREDIT)
