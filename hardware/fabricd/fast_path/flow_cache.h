@@ -42,7 +42,7 @@ struct rule {
 	uint8_t match[]; /* as OpenFlow writes it */
 };
 
-/* How many of a switch's rules look at a field; and ports that its tables are not all that decides about */
+/* How many of a switch's rules look at a field; of the ingress port, also whether one is configured otherwise than others */
 struct looked {
 	uint32_t source_port, in_port;
 };
