@@ -42,16 +42,14 @@ static bool is_alike(const char *line, size_t len)
 {
 	static const char *const actions[] = {
 		"bucket ", "-> using bucket ", "dec_ttl", "drop", "goto_table:", "group:", "mod_dl_", "mod_nw_", "mod_tp_", "mod_vlan_",
-		"multipath(symmetric_l3l4+udp,", "-> NXM_NX_REG", "pop_vlan", "push_vlan:", "resubmit(,", "set_queue:", "strip_vlan",
+		"multipath(symmetric_l3l4+udp,", "-> NXM_NX_REG", "pop_vlan", "push_vlan:", "resubmit(,", "set_field:", "set_queue:", "strip_vlan",
 	};
-	static const char load[] = "load:", to_register[] = "->NXM_NX_REG", set[] = "set_field:", port[] = "in_port", output[] = "output:";
+	static const char load[] = "load:", to_register[] = "->NXM_NX_REG", output[] = "output:";
 
 	if (!strncmp(line, output, sizeof output - 1))
 		return line[sizeof output - 1] >= '0' && line[sizeof output - 1] <= '9';
 	if (!strncmp(line, load, sizeof load - 1))
 		return memmem(line, len, to_register, sizeof to_register - 1);
-	if (!strncmp(line, set, sizeof set - 1))
-		return !memmem(line, len, port, sizeof port - 1);
 	return begins_with_one(line, actions, sizeof actions / sizeof *actions);
 }
 
