@@ -5,12 +5,15 @@
  * Rules look at few header fields, and Open vSwitch says which bits it has looked
  * at (megaflow_text.c).  Frames that are alike in these, its mask, are one flow: its
  * megaflow.  A flow is found by its mask's number and its key under that mask.  A
- * port lists the masks of flows that come in there, and a frame is looked for under
- * one after the other: there are rarely more than two.  A frame may belong to several
+ * switch lists the masks of its flows, and a frame is looked for under
+ * one after the other: there are rarely more than three.  A frame may belong to several
  * flows; what they say is the same.
  *
+ * The ingress port counts where anything looks at it (trace_text.c).  Where nothing does, a decision holds
+ * for frames from each port but those where copies leave.
+ *
  * Before Open vSwitch has said what it looks at, frames are presumed to be one flow
- * that are alike in all that was looked at in others that came in there; at first all
+ * that are alike in all that was looked at in others of that switch; at first all
  * that come in there.  So of many frames that start at once few go through
  * Open vSwitch, as the others wait for what becomes of these.  Where that was presumed too
  * boldly the next one of them goes through it then: each tells more of what is looked at.  Such flows stand under
