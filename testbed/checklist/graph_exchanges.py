@@ -32,12 +32,9 @@ def of_tasks(number: int, step: Step, graph: Graph, experiment: Experiment) -> I
         where = (*path, *step.place_of_group(name))
         for members in tuples:
             if members in counted.sent.get(name, {}):
-                its = {"largest": (largest := counted.largest[name]), "small": not largest, "group": name}
-                its |= {
-                    "memory": counted.memory(name, members) // step.scaled_by,
-                    "times": counted.times[name, members],
-                }
-                yield Exchange(where, f"group {name!r}", members, counted.sent[name][members], **its)
+                largest, memory = counted.largest[name], counted.memory(name, members) // step.scaled_by
+                yield Exchange(where, f"group {name!r}", members, counted.sent[name][members], largest, memory,
+                               small=not largest, group=name, times=counted.times[name, members])  # fmt: skip
     if counted.messages:
         ranks = tuple(sorted({rank for pair in counted.messages for rank in pair}))
         yield Exchange(
