@@ -29,7 +29,7 @@ def run(root: Path, command: Sequence[str], env: Mapping[str, str] | None = None
 
 
 def privileged(spec: dict[str, Any], root: Path, command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
-    """runc's own configuration with what a privileged container has: every capability and device, files below /sys and
+    """runc's own configuration with what a privileged container has: every capability there is, every device, /sys and
     its control groups to write, no path hidden, no call forbidden. Its network is its own, as any container's."""
     everything = _capabilities()
     process = {
@@ -39,7 +39,6 @@ def privileged(spec: dict[str, Any], root: Path, command: Sequence[str], env: Ma
         "env": [f"{key}={value}" for key, value in {"PATH": _PATH, "HOME": "/root", **env}.items()],
         "cwd": "/root",
         "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), everything),
-        "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1 << 16, "soft": 1 << 16}],
     }
     mounts = [
         {**mount, "options": [option for option in mount.get("options", ()) if option != "ro"]}
@@ -61,9 +60,10 @@ def privileged(spec: dict[str, Any], root: Path, command: Sequence[str], env: Ma
 
 
 def _capabilities() -> list[str]:
-    """All that this kernel has and runc knows by name."""
-    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
-    return [f"CAP_{name}" for name in _NAMES.split()[: last + 1]]
+    """All that this process may give away, which in a container of its own is less than the kernel has."""
+    status = Path("/proc/self/status").read_text()
+    bounding = int(next(line for line in status.splitlines() if line.startswith("CapBnd:")).split()[1], 16)
+    return [f"CAP_{name}" for number, name in enumerate(_NAMES.split()) if bounding >> number & 1]
 
 
 _NAMES = """
