@@ -80,8 +80,8 @@ def test_by_go_back_n_a_gap_in_a_response_is_asked_for_at_once() -> None:
 
 
 def test_a_lost_response_is_a_sign_to_who_sent_it() -> None:
-    """DCTCP: half of what is under way, but no less than two packets (RFC 8257, 3.5; RFC 5681, 3.1); from then on a packet
-    more a round trip, by its share for each that is acknowledged. The reader's window is for the other direction."""
+    """DCTCP: half of what is under way, but no less than two packets (RFC 8257, 3.5; RFC 5681, 3.1); from then on a
+    packet more a round trip, by shares. The reader's window is for the other direction."""
     hardware = Hardware(timeout_ns=1e9, nic=nic("dctcp"))
     with bare_fabric("star", {"hosts": 2}, hardware) as f:
         f.start(0, 1)

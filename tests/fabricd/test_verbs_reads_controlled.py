@@ -10,11 +10,16 @@ from hardware.cc import CONTROLS
 from hardware.config import Hardware
 from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, plain
 from tests.parts.traffic_fabric import drops, nic, port, send
-from tests.parts.verbs_ends import Ends
+from tests.parts.verbs_ends import BYTES, Ends
 from tests.parts.verbs_program import Program, couple
 from workloads.verbs import wire
 
 SIZE, SENDERS = 1 << 20, 4
+RECOVERIES: dict[str, dict[str, Any]] = {
+    "go_back_n": {},
+    "selective_repeat": {"recovery": "selective_repeat"},
+    "bitmaps": {"recovery": "selective_repeat", "sack_bits": 64, "loss_after_ns": 4000},
+}
 
 
 def test_a_window_of_one_packet_lets_one_response_go_at_a_time() -> None:
@@ -76,3 +81,25 @@ def test_what_is_read_is_held_back_as_what_is_written(control: str) -> None:
     assert read_ns == pytest.approx([t + 1163 for t in written_ns], rel=0.05)
     assert was_read == pytest.approx(wrote, rel=0.08)
     assert (was_read > 0.7 * SENDERS * SIZE) == (control in ("none", "timely"))
+
+
+@pytest.mark.parametrize("recovery", RECOVERIES)
+@pytest.mark.parametrize("control", ["none", "dctcp", "nscc", "rccc", "homa"])
+def test_whatever_is_lost_all_is_read_in_the_end(control: str, recovery: str) -> None:
+    """Of requests, responses, their acknowledgements and credits, under a window or credit that is less than a READ."""
+    less = {"window": 16384} if control in ("none", "dctcp", "nscc") else {"initial": 16384}
+    nics = {**nic(control, **less), **RECOVERIES[recovery]}
+    with bare_fabric("star", {"hosts": 2}, Hardware(timeout_ns=50_000, nic=nics), sample=1024) as f:
+        f.start(0, 1)
+        for name, every in (("h0:1", 11), ("h1:1", 7)):
+            chosen = {"effect": "drop", "ports": [name], "select": {"every": every}}
+            f.fabricd.request("inject", fault=name, primitive="frames", **chosen)
+        ends = Ends(f, timeout=4)
+        for k in range(3):
+            ends.near.bytes[:] = bytes(BYTES)
+            posts = [ends.read(at, 16384 + k, at, wr_id=at) for at in (0, 16400, 32800)]
+            records = ends.done(3, *posts)
+            assert [(r.wr_id, r.status) for r in records] == [(0, 0), (16400, 0), (32800, 0)]
+            for at in (0, 16400, 32800):
+                assert ends.near.bytes[at : at + 16384 + k] == ends.far.bytes[at : at + 16384 + k]
+        ends.over()

@@ -1,7 +1,7 @@
 /* Queue pairs: reliable connections
  *
  * A queue pair takes requests (qp.c), cuts them into packets of the path MTU and sends them until they are
- * acknowledged (send.c).  It takes its peer's packets, in order (receive.c, reorder.c) or in any (place.c).  Its
+ * acknowledged (send.c).  It takes its peer's packets, in order (receive.c, recovery/reorder.c) or in any (place.c).  Its
  * congestion control says when packets may leave the NIC (congestion.c, pacer.c).  It has an owner: a worker, a generated flow or an engine in the NIC.
  * The owner's table says where payload comes from and who is told.
  */

@@ -4,17 +4,16 @@
  *
  * Responses are data like a queue pair's own packets, and wait like them: for the pacer, and under a control with a window
  * or credit for that.  InfiniBand acknowledges no response; it has no control that would need it.  Transports that have
- * one acknowledge responses, too (IRN, section 5.2: an opcode for read acknowledgements; the same in SRD, Falcon and UEC,
+ * one acknowledge responses, too (IRN: an opcode for read acknowledgements; the same in SRD, Falcon and UEC,
  * where a response is a packet of the reverse direction).  So where the responder's control goes by acknowledgements:
  *
  *	response	asks for an acknowledgement when one of its own packets would, and carries what the control wants
  *	requester	answers with a READ_ACK: of that PSN; so many responses it has taken so far, and bytes of the last
  *	responder	under way is what was sent, less what was taken, less what is asked for again
  *
- * A queue pair has one window and one credit for all it sends.  Responses have no numbers of their own: they are counted as
- * they are sent.  Which are lost the requester finds out: it asks for them again (reads.c).  With go-back-N all that was sent
- * before has come by then, or is thrown away; with selective repeat it is one packet.  If it asks for what was not sent yet,
- * it has waited in vain: nothing is under way any more, as with a timeout.
+ * A queue pair has one window and one credit for all it sends.  Responses are counted as they are sent.  Which are lost the
+ * requester finds out: it asks again (reads.c), with go-back-N for all from there on, with selective repeat for one packet; if
+ * for one that was not sent yet, it has waited in vain: nothing is under way any more.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +55,7 @@ struct responder {
 		bool there;
 	} result[RESULTS_KEPT];
 	uint32_t results;
+	uint64_t behind; /* the number behind the request that came last, new or again */
 	/* responses: made; behind the last that asks for an acknowledgement; that its peer has taken; that were asked for again */
 	uint64_t made, asked, taken, lost;
 };
@@ -80,12 +80,9 @@ static uint64_t rest(const struct qp *q, const struct job *job)
 	return sent < all ? all - sent : 0;
 }
 
-/* The oldest job is of no use any more */
-static void drop_job(struct qp *q)
+/* A job is of no use any more */
+static void drop(struct qp *q, const struct job *job)
 {
-	struct responder *r = q->responder;
-	const struct job *job = job_at(r, r->head++);
-
 	if (!job->again)
 		credit_dropped(q, rest(q, job));
 }
@@ -95,7 +92,7 @@ static void owe(struct fabric *f, struct qp *q, const struct job *job)
 	struct responder *r = responder_of(q);
 
 	if (r->tail - r->head == JOBS_MAX)
-		drop_job(q);
+		drop(q, job_at(r, r->head++));
 	*job_at(r, r->tail++) = *job;
 	if (!job->again)
 		credit_owed(q, rest(q, job));
@@ -149,7 +146,7 @@ bool responder_take(struct fabric *f, struct qp *q, const struct roce_packet *pk
 	}
 	struct job job = {.first = q->expected, .packets = length ? (length + q->mtu - 1) / q->mtu : 1, .address = pkt->remote_offset,
 			  .length = length, .key = pkt->rkey, .atomic = atomic};
-	q->expected += job.packets;
+	responder_of(q)->behind = q->expected += job.packets;
 	job.msn = q->msn = (q->msn + 1) & PSN_MASK;
 	if (atomic) {
 		struct responder *r = responder_of(q);
@@ -174,12 +171,23 @@ static void write_off(struct fabric *f, struct qp *q, uint64_t packets)
 	q->responses_done = r->taken + r->lost;
 }
 
-/* Number @n is asked for again.  Return: whether that is of a response that has its turn still to come */
+/* Go-back-N: its peer has gone back to number @n, and asks for all behind it once more, one request after the other */
+static void go_back(struct fabric *f, struct qp *q, uint64_t n)
+{
+	struct responder *r = q->responder;
+
+	if (n < r->behind)
+		write_off(f, q, 0);
+	while (r->tail != r->head && job_at(r, r->tail - 1)->first + job_at(r, r->tail - 1)->packets > n)
+		drop(q, job_at(r, --r->tail));
+}
+
+/* Selective repeat: number @n is lost.  Return: whether that is of a response that has its turn still to come */
 static bool lose(struct fabric *f, struct qp *q, uint64_t n)
 {
-	struct responder *r = responder_of(q);
+	struct responder *r = q->responder;
 
-	for (uint32_t i = r->head; q->answers->selective && i != r->tail; i++) {
+	for (uint32_t i = r->head; i != r->tail; i++) {
 		const struct job *job = job_at(r, i);
 		if (n < job->first + job->next || n >= job->first + job->packets)
 			continue;
@@ -188,10 +196,7 @@ static bool lose(struct fabric *f, struct qp *q, uint64_t n)
 		qp_ready(f, q);
 		return true;
 	}
-	write_off(f, q, q->answers->selective);
-	const struct job *now = job_at(r, r->head);
-	if (r->head != r->tail && !q->answers->selective && now->first <= n && n < now->first + now->packets)
-		drop_job(q); /* its rest is of no use any more */
+	write_off(f, q, 1);
 	return false;
 }
 
@@ -204,10 +209,16 @@ void responder_again(struct fabric *f, struct qp *q, const struct roce_packet *p
 			  .msn = q->msn, .again = true};
 	uint8_t *at;
 
-	if (lose(f, q, n))
-		return;
+	if (q->answers->selective) {
+		if (lose(f, q, n))
+			return;
+	} else {
+		go_back(f, q, n);
+	}
+	if (pkt->opcode == RC_READ_REQUEST && job.length)
+		job.packets = (job.length + q->mtu - 1) / q->mtu;
+	r->behind = n + job.packets;
 	if (pkt->opcode == RC_READ_REQUEST) {
-		job.packets = job.length ? (job.length + q->mtu - 1) / q->mtu : 1;
 		if (n + job.packets > q->expected || !q->own ||
 		    (job.length && !q->owner->ops->memory(q, REMOTE_READ, job.key, job.address, job.length, &at)))
 			return;
@@ -341,8 +352,7 @@ uint32_t responder_build(struct fabric *f, struct qp *q, struct frame *fr)
 	fr->asks = pkt.ack_request;
 	fr->data_of_worker = q->tx == &q->nic->tx[0];
 	fr->number = r->made++;
-	if (fr->asks)
-		r->asked = r->made;
+	r->asked = fr->asks ? r->made : r->asked;
 	if (!hears(q))
 		r->lost = r->made - r->taken;
 	uint32_t key = job->key;
