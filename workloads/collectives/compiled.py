@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from workloads.base import native
-from workloads.collectives.execution import Connection, Execution, Memory, Resolved, reduced
-from workloads.collectives.schedule import Channel, Copy, Lane, Place, Recv, Send, Wait, Work
+from workloads.collectives.execution import Connection, Memory, Resolved, reduced
+from workloads.collectives.schedule import Channel, Copy, Lane, Recv, Send, Wait, Work
 from workloads.parts import turns
 from workloads.parts.context import Context, HostCosts
 from workloads.parts.receives import Receives
-from workloads.verbs.handles import QueuePair, Region
 from workloads.verbs.wire import Record
 
 if TYPE_CHECKING:
@@ -29,35 +28,29 @@ _SEND, _RECV, _COPY, _WORK, _WAIT = range(5)
 _NO_TIME = -1
 
 
-def _row(**fields: str) -> np.dtype[Any]:
-    return np.dtype(list(fields.items()), align=True)
+def _row(*fields: Any) -> np.dtype[Any]:
+    """A row of these fields: those that are named alone are of 32 bits."""
+    return np.dtype([(field, "u4") if isinstance(field, str) else field for field in fields], align=True)
 
 
 # As hardware/turns/plan.h has them
 _STEP = _row(
-    kind="u4", other="u4", region="u4", source="u4", at="u8", start="u8", nbytes="u8", message="u8", ps="i8", reduce="u4", zero="u4",
-)  # fmt: skip
-_PLACE = _row(at="u8", region="u4", zero="u4")
-_LANE_PLAN = _row(
-    first="u4", count="u4", window="i8", begin_ps="i8", per_peer="u4", buffered="u4", clocked="u4", zero="u4"
+    *("kind", "other", "region", "source", ("at", "u8"), ("start", "u8"), ("nbytes", "u8"), ("message", "u8")),
+    *(("ps", "i8"), "reduce", "zero"),
 )
+_PLACE = _row(("at", "u8"), "region", "zero")
+_LANE_PLAN = _row("first", "count", ("window", "i8"), ("begin_ps", "i8"), "per_peer", "buffered", "clocked", "zero")
 _LINE_PLAN = _row(
-    own="u4", own_count="u4", there="u4", there_count="u4", copies="u4", sender="i4", receiver="i4", zero="u4", later_ps="i8",
-)  # fmt: skip
-_LANE = np.dtype(
-    [
-        *((name, "u4") for name in ("at", "under_way", "reducing", "outbox", "outbox_last", "stream")),
-        *(("pending", _PLACE), ("waiting", "u8"), ("waiting_count", "u4"), ("waiting_room", "u4")),
-    ],
-    align=True,
+    *("own", "own_count", "there", "there_count", "copies", ("sender", "i4"), ("receiver", "i4"), "zero"),
+    ("later_ps", "i8"),
 )
-_LINE = np.dtype(
-    [
-        *(("qp", "u4"), ("keys", "u4", turns.REGIONS), ("at", "u8", turns.REGIONS)),
-        *((name, "u4") for name in ("sent", "copied", "arrived", "seen", "taken", "under_way", "acknowledged")),
-        *(("outbox", "u4"), ("outbox_last", "u4"), ("zero", "u4"), ("early", "u8"), ("receives", "u8")),
-    ],
-    align=True,
+_LANE = _row(
+    *("at", "under_way", "reducing", "outbox", "outbox_last", "stream", ("pending", _PLACE), ("waiting", "u8")),
+    *("waiting_count", "waiting_room"),
+)
+_LINE = _row(
+    *("qp", ("keys", "u4", turns.REGIONS), ("at", "u8", turns.REGIONS), "sent", "copied", "arrived", "seen", "taken"),
+    *("under_way", "acknowledged", "outbox", "outbox_last", "zero", ("early", "u8"), ("receives", "u8")),
 )
 _SIZES = (
     *(row.itemsize for row in (_STEP, _PLACE, _LANE_PLAN, _LINE_PLAN, _LANE, _LINE)),
@@ -93,7 +86,8 @@ def _plan_of(resolved: Resolved, width: int, costs: HostCosts) -> Plan:
     channels = list(resolved.peers)
     lines = {channel: k for k, channel in enumerate(channels)}
     steps: list[tuple[Any, ...]] = []
-    lanes, sender, receiver = [], [-1] * len(lines), [-1] * len(lines)
+    lanes: list[tuple[int, ...]] = []
+    sender, receiver = [-1] * len(lines), [-1] * len(lines)
     for number, lane in enumerate(resolved.program):
         begin = lane.clock.begin_ns if lane.clock else 0.0
         window = -1 if lane.window is None else lane.window
@@ -107,9 +101,10 @@ def _plan_of(resolved: Resolved, width: int, costs: HostCosts) -> Plan:
             steps.append(_step(step, lane, lines, width, costs))
     places: list[tuple[int, int, int]] = []
     copies: list[int] = []
-    rows = []
+    rows: list[tuple[int, ...]] = []
     for k, channel in enumerate(channels):
-        own, there, copied = (of.get(channel, ()) for of in (resolved.own, resolved.peers, resolved.copies))
+        own, there = resolved.own.get(channel, ()), resolved.peers[channel]
+        copied = resolved.copies.get(channel, ())
         clock = resolved.program[receiver[k]].clock if receiver[k] >= 0 else None
         later = clock.later_ns.get(channel[0], 0.0) if clock else 0.0
         at = len(places)

@@ -131,7 +131,11 @@ class Turns:
         self._failed: BaseException | None = None
         session, wake_ps = device.session, round(device.wake_ns * 1000) if device.wake_ns > 0 else 0
         main = threading.current_thread() is threading.main_thread()
-        self._callbacks = (_COMBINE(self._guarded(self._combine)), _SAY(self._guarded(self._say)), _ALIVE(self._guarded(session.progress)))
+        self._callbacks = (
+            _COMBINE(self._guarded(self._combine)),
+            _SAY(self._guarded(self._say)),
+            _ALIVE(self._guarded(session.progress)),
+        )
         self._state = _Session(
             *(session.descriptor, 0, _address(session.out), _address(session.answers), len(session.answers), wake_ps),
             *(0, 0, 0, 0, *self._callbacks),
