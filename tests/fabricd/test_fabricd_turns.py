@@ -1,19 +1,13 @@
-"""Ranks whose schedules go on in C wait for fabricd there, and their figures are those of ranks that do it in Python."""
+"""Ranks whose schedules go on in C wait for fabricd there; their figures are those of ranks that do it in Python."""
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 from unittest import mock
 
-import pytest
-
-from tests.parts.fabricd_fixture import BareFabric, bare_fabric
-from tests.parts.fake_run import Line, collective, plan
 from tests.parts import task_graphs
+from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, plain
+from tests.parts.fake_run import Line, collective, plan
 from tests.unit.test_turns import graph
 from workloads import worker
 from workloads.base import native
@@ -31,11 +25,14 @@ def lines(told: Line, *, in_c: bool) -> list[Line]:
         with Device(str(f.worker_socket(rank)), wake_ns=told["costs"]["wake_ns"]) as device:
             worker.run({**told, "rank": rank}, device, said[rank].append)
 
-    with mock.patch.object(native, "turns", found), ThreadPoolExecutor(RANKS) as pool:
-        with bare_fabric("star", {"hosts": RANKS}) as f:
-            f.start(*range(RANKS))
-            for done in [pool.submit(rank_main, f, rank) for rank in range(RANKS)]:
-                done.result()
+    with (
+        mock.patch.object(native, "turns", found),
+        ThreadPoolExecutor(RANKS) as pool,
+        bare_fabric("star", {"hosts": RANKS}, binary=plain(), sample=FAST) as f,
+    ):
+        f.start(*range(RANKS))
+        for done in [pool.submit(rank_main, f, rank) for rank in range(RANKS)]:
+            done.result()
     return [line for rank in range(RANKS) for line in said[rank] if line["kind"] != "progress"]
 
 
